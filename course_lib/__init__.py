@@ -1,3 +1,46 @@
 """Neural-network pruning, taught and measured."""
 
+import importlib.util
+import sys
+from pathlib import Path
+
+import torch
+
 __version__ = "0.1.0"
+
+_torchvision_operators: torch.library.Library | None = None
+
+
+def _torchvision_library_loads() -> bool:
+    """True if torchvision can be imported as it is: its C++ library loads, or it is absent or imported already."""
+    if "torchvision" in sys.modules:
+        return True
+    spec = importlib.util.find_spec("torchvision")  # finds the folder, does not import it
+    if spec is None or not spec.submodule_search_locations:
+        return True
+    libraries = [f for folder in spec.submodule_search_locations for f in Path(folder).glob("_C*") if f.is_file()]
+    for library in libraries:
+        try:
+            torch.ops.load_library(library)  # torchvision loads it again: the second time costs nothing
+            return True
+        except OSError:
+            continue
+    return False
+
+
+def _declare_torchvision_operators() -> torch.library.Library | None:
+    """Let ``import torchvision`` succeed where its C++ library does not load.
+
+    A torchvision built for CUDA beside a CPU-only torch cannot load its library, and then stops on import because two
+    operators are unknown, and with it every transformers model. Their declaration is enough: data sets, transforms and
+    models do not call them. The operators live as long as the returned Library, so the caller keeps it.
+    """
+    if _torchvision_library_loads() or hasattr(torch.ops.torchvision, "nms"):
+        return None
+    library = torch.library.Library("torchvision", "FRAGMENT")
+    for name in ("nms", "qnms"):
+        library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    return library
+
+
+_torchvision_operators = _declare_torchvision_operators()

@@ -1,0 +1,1 @@
+"""Where the course's data come from."""

@@ -1,0 +1,65 @@
+"""Where the course lives on this machine, and where data may lie."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parent
+
+
+def _is_course(folder: Path) -> bool:
+    """A checkout, or a student's release folder: ``labs/`` beside a ``pyproject.toml`` that names pruning-course."""
+    project = folder / "pyproject.toml"
+    try:
+        return (folder / "labs").is_dir() and "pruning-course" in project.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+
+
+def course_root() -> Path | None:
+    """The course folder: ``$COURSE_ROOT``, else the nearest one at or above the working folder, else None.
+
+    Raises:
+        ValueError: if ``$COURSE_ROOT`` is set but is not a folder.
+    """
+    if given := os.environ.get("COURSE_ROOT"):
+        root = Path(given).expanduser()
+        if not root.is_dir():
+            raise ValueError(
+                f"COURSE_ROOT is set to {given!r}, which is not a folder: "
+                "set it to the folder that holds labs/ and pyproject.toml, or unset it"
+            )
+        return root.resolve()
+    here = Path.cwd()
+    return next((folder for folder in (here, *here.parents) if _is_course(folder)), None)
+
+
+def data_dir() -> Path:
+    """The course's own small data and checkpoints: ``data/`` of the course folder, else the copy inside the package.
+
+    Outside a course folder, a package installed in editable mode uses the ``data/`` of its own checkout. The folder
+    that is returned may not exist (a release folder without data and a package without its copy).
+    """
+    root = course_root()
+    places = [*([root / "data"] if root else []), _PACKAGE / "_data"]
+    if (_PACKAGE.parent / "pyproject.toml").is_file():
+        places.append(_PACKAGE.parent / "data")
+    return next((place for place in places if place.is_dir()), places[0])
+
+
+def cache_dir() -> Path:
+    """Where downloads go when nothing else is said: ``$XDG_CACHE_HOME/pruning-course``, or the same below ~/.cache."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base).expanduser() / "pruning-course"
+
+
+def data_places() -> list[Path]:
+    """Folders in which real data sets are looked for, in this order: ``$COURSE_DATA``, the course's data/, the cache."""
+    places: list[Path] = []
+    if given := os.environ.get("COURSE_DATA"):
+        places.append(Path(given).expanduser())
+    if root := course_root():
+        places.append(root / "data")
+    places.append(cache_dir())
+    return places
