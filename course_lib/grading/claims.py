@@ -1,0 +1,266 @@
+"""The tests' vocabulary: a test is a claim about one question, worth points; a failure names the likely mistake.
+
+A test module (``tests/labs/test_labNN.py``) holds functions ``test_…(submission, draw)`` under :func:`question`. pytest runs
+them against the solution; ``check`` and ``course grade`` run the same functions against a student's names.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NoReturn
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from course_lib.grading.submission import StudentError, Submission
+from course_lib.worker.wire import Foreign
+
+
+class Mistake(AssertionError):
+    """A claim that does not hold; the text is for the student."""
+
+
+@dataclass(frozen=True)
+class Test:
+    """One test of a question."""
+
+    question: str
+    points: float
+    visible: bool
+    claim: str
+    run: Callable[[Submission, Any], None]
+    name: str
+
+    __test__ = False  # not a test class for pytest
+
+
+def question(
+    id: str, *, points: float, visible: bool = True, claim: str
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Mark a test function: which question it belongs to, its points, what it claims.
+
+    Args:
+        id: the question, "1.4".
+        visible: may students see and run it (``check``)? The others run in ``course grade`` only.
+        claim: what is true when the test passes, in a few words for a table.
+    """
+
+    def mark(function: Callable[..., None]) -> Callable[..., None]:
+        function.__dict__["course_test"] = Test(id, points, visible, claim, function, function.__name__)
+        return function
+
+    return mark
+
+
+def tests_in(module: ModuleType) -> list[Test]:
+    """The tests of a module, by question and then in their order in the file."""
+    found = [value.course_test for value in vars(module).values() if hasattr(value, "course_test")]
+    return sorted(found, key=lambda t: order(t.question))
+
+
+def order(question: str) -> tuple[int, ...]:
+    """Sorts "1.10" after "1.9"."""
+    return tuple(int(part) for part in question.split("."))
+
+
+def load_tests(path: Path) -> ModuleType:
+    """Import a test module by its path, fresh."""
+    if not path.is_file():
+        raise FileNotFoundError(f"no tests at {path}: work inside the course's folder, or set COURSE_ROOT to it")
+    name = f"course_tests_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+# --- saying what is wrong ------------------------------------------------------------------------------------------
+
+
+def fail(message: str) -> NoReturn:
+    """The claim does not hold: say what the code did, in the student's terms, and the next thought."""
+    raise Mistake(message)
+
+
+def describe(value: Any) -> str:
+    """A value in a few words: its kind, shape, and a small one itself."""
+    if isinstance(value, Tensor):
+        shape = tuple(value.shape)
+        kind = str(value.dtype).removeprefix("torch.")
+        if value.numel() <= 8:
+            return (
+                f"a {kind} tensor {value.tolist()}"
+                if value.ndim != 1
+                else f"a {kind} tensor {value.tolist()} of shape {shape}"
+            )
+        return f"a {kind} tensor of shape {shape}"
+    if isinstance(value, np.ndarray):
+        return f"a numpy array of shape {value.shape}"
+    if isinstance(value, Foreign):
+        return str(value)
+    if isinstance(value, tuple | list | dict):
+        text = repr(value)
+        return (
+            text if len(text) <= 120 and not _holds_tensor(value) else f"a {type(value).__name__} of {len(value)} items"
+        )
+    return f"{value!r} ({type(value).__name__})"
+
+
+def _holds_tensor(value: Any) -> bool:
+    items: Iterable[Any] = value.values() if isinstance(value, dict) else value
+    return any(
+        isinstance(v, Tensor | np.ndarray) or (isinstance(v, tuple | list | dict) and _holds_tensor(v)) for v in items
+    )
+
+
+def expect_tensor(
+    value: Any, *, shape: Sequence[int] | None = None, dtype: torch.dtype | None = None, what: str = "the result"
+) -> Tensor:
+    """The value, if it is a tensor of this shape and dtype; else a failure that says what came instead."""
+    if not isinstance(value, Tensor):
+        hint = ": did the function forget to return?" if value is None else ""
+        fail(f"{what} should be a torch tensor, it is {describe(value)}{hint}")
+    if dtype is not None and value.dtype != dtype:
+        fail(f"{what} should be of dtype {_name(dtype)}, it is {_name(value.dtype)}")
+    if shape is not None and tuple(value.shape) != tuple(shape):
+        fail(f"{what} should have shape {tuple(shape)}, it has {tuple(value.shape)}")
+    return value
+
+
+def expect_int(value: Any, what: str = "the result") -> int:
+    """The value, if it is a whole number (Python's or numpy's)."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        hint = ": int(...) makes one of it" if isinstance(value, float | Tensor | np.floating) else ""
+        fail(f"{what} should be an int, it is {describe(value)}{hint}")
+    return int(value)
+
+
+def expect_number(value: Any, what: str = "the result") -> float:
+    """The value as a float, if it is a number (Python's, numpy's, or a tensor of one element)."""
+    if isinstance(value, Tensor) and value.numel() == 1:
+        value = value.item()
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+        fail(f"{what} should be a number, it is {describe(value)}")
+    return float(value)
+
+
+def expect_equal(value: Any, expected: Any, what: str = "the result", message: str = "") -> None:
+    """Exactly equal, all the way down: type of container, shapes, dtypes, values; NaN equals NaN."""
+    if isinstance(expected, Tensor):
+        expect_tensor(value, shape=expected.shape, dtype=expected.dtype, what=what)
+        same = (value == expected) | ((value != value) & (expected != expected))
+        if not bool(same.all()):
+            fail(
+                message or f"{what} is wrong at {_places(~same)}: {_at(value, ~same)} instead of {_at(expected, ~same)}"
+            )
+    elif isinstance(expected, dict):
+        expect_keys(value, expected, what)
+        for key in expected:
+            expect_equal(value[key], expected[key], f"{what}[{key!r}]", message)
+    elif isinstance(expected, list | tuple):
+        expect_length(value, len(expected), what, type(expected))
+        for i, (mine, other) in enumerate(zip(value, expected, strict=True)):
+            expect_equal(mine, other, f"{what}[{i}]", message)
+    elif isinstance(expected, bool) or expected is None or isinstance(expected, str):
+        if type(value) is not type(expected) or value != expected:
+            fail(message or f"{what} should be {expected!r}, it is {describe(value)}")
+    elif isinstance(expected, int):
+        if expect_int(value, what) != expected:
+            fail(message or f"{what} should be {expected}, it is {int(value)}")
+    else:
+        expect_close(value, expected, what, message, tolerance=0.0)
+
+
+def expect_close(
+    value: Any, expected: Any, what: str = "the result", message: str = "", tolerance: float = 1e-5
+) -> None:
+    """Equal up to ``tolerance``, relative to the largest expected value (at least 1); dtypes are not compared."""
+    if isinstance(expected, Tensor):
+        expect_tensor(value, shape=expected.shape, what=what)
+        mine, other = value.double(), expected.double()
+        scale = max(1.0, float(other.abs().max()) if other.numel() else 1.0)
+        wrong = ~((mine - other).abs() <= tolerance * scale) & ~(
+            (mine != mine) & (other != other)
+        )  # NaN compares false
+        wrong &= ~(mine == other)  # inf - inf is NaN
+        if bool(wrong.any()):
+            fail(
+                message or f"{what} is wrong at {_places(wrong)}: {_at(value, wrong)} instead of {_at(expected, wrong)}"
+            )
+    elif isinstance(expected, dict):
+        expect_keys(value, expected, what)
+        for key in expected:
+            expect_close(value[key], expected[key], f"{what}[{key!r}]", message, tolerance)
+    elif isinstance(expected, list | tuple):
+        expect_length(value, len(expected), what)
+        for i, (mine, other) in enumerate(zip(value, expected, strict=True)):
+            expect_close(mine, other, f"{what}[{i}]", message, tolerance)
+    else:
+        number = expect_number(value, what)
+        if number != expected and not math.isclose(number, expected, rel_tol=tolerance, abs_tol=tolerance):
+            fail(message or f"{what} should be {expected:.6g}, it is {number:.6g}")
+
+
+def expect_keys(value: Any, expected: Iterable[Any], what: str = "the result") -> None:
+    """A dict with exactly these keys, in any order."""
+    if not isinstance(value, dict):
+        fail(f"{what} should be a dict, it is {describe(value)}")
+    missing, extra = [k for k in expected if k not in value], [k for k in value if k not in list(expected)]
+    if missing:
+        fail(f"{what} lacks the key {missing[0]!r}")
+    if extra:
+        fail(f"{what} has a key {extra[0]!r} that does not belong there")
+
+
+def expect_length(value: Any, length: int, what: str = "the result", kind: type | None = None) -> None:
+    """A list or tuple of this many items."""
+    if not isinstance(value, kind or (list, tuple)):
+        fail(f"{what} should be a {(kind or list).__name__} of {length}, it is {describe(value)}")
+    if len(value) != length:
+        fail(f"{what} should have {length} items, it has {len(value)}")
+
+
+def expect_raises(kind: type[Exception], call: Callable[[], Any], when: str) -> None:
+    """The student's code raises ``kind`` (or a subclass) when called so."""
+    try:
+        result = call()
+    except StudentError as error:
+        if error.kind != "raised" or error.unwritten:
+            raise
+        if kind.__name__ not in error.bases:
+            fail(f"{when} should raise a {kind.__name__}, it raised a {error.type}: {error.message}")
+        return
+    fail(f"{when} should raise a {kind.__name__}, it returned {describe(result)}")
+
+
+def unchanged(before: Any, after: Any, what: str = "the argument") -> None:
+    """The function left its argument as it was."""
+    try:
+        expect_equal(after, before, what)
+    except Mistake:
+        fail(f"your function changed {what} that it was given: work on a copy (`.clone()`)")
+
+
+def _places(wrong: Tensor) -> str:
+    index = wrong.nonzero()[0].tolist()
+    count = int(wrong.sum())
+    place = f"index {index[0]}" if len(index) == 1 else f"index {tuple(index)}" if index else "its value"
+    return place if count == 1 else f"{count} of {wrong.numel()} places, first at {place}"
+
+
+def _at(value: Tensor, wrong: Tensor) -> str:
+    item = value[tuple(wrong.nonzero()[0])].item()
+    return f"{item:.6g}" if isinstance(item, float) else str(item)
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

@@ -1,0 +1,97 @@
+"""Random inputs for the tests, drawn so that the usual mistakes show: odd sizes, ties, different scales, zeros, NaN."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+
+class Draw:
+    """Draws from a seed; the same seed draws the same."""
+
+    def __init__(self, *seed: Any) -> None:
+        digest = hashlib.sha256(repr(seed).encode()).digest()
+        self.seed = int.from_bytes(digest[:4], "big") >> 1
+        self.rng = np.random.default_rng(self.seed)
+        self.generator = torch.Generator().manual_seed(self.seed)
+
+    def integer(self, low: int, high: int) -> int:
+        """A whole number, both ends included."""
+        return int(self.rng.integers(low, high + 1))
+
+    def number(self, low: float, high: float) -> float:
+        """A number between the two."""
+        return float(self.rng.uniform(low, high))
+
+    def choice(self, items: Sequence[Any]) -> Any:
+        """One of the items."""
+        return items[int(self.rng.integers(len(items)))]
+
+    def distinct(self, count: int, low: int, high: int) -> list[int]:
+        """Whole numbers that all differ, both ends included."""
+        return [int(n) + low for n in self.rng.choice(high - low + 1, size=count, replace=False)]
+
+    def normal(self, *shape: int, scale: float = 1.0, dtype: torch.dtype = torch.float32) -> Tensor:
+        """Gaussian numbers; no two have the same size (but for chance)."""
+        return (torch.randn(shape, generator=self.generator, dtype=torch.float64) * scale).to(dtype)
+
+    def sparse(self, *shape: int, sparsity: float = 0.7, dtype: torch.dtype = torch.float32) -> Tensor:
+        """Gaussian numbers with exactly round(sparsity · n) zeros at random places."""
+        values = self.normal(*shape, dtype=dtype)
+        values[values == 0] = 1
+        zeros = self.permutation(values.numel())[: round(sparsity * values.numel())]
+        values.view(-1)[zeros] = 0
+        return values
+
+    def tied(self, *shape: int, levels: int = 3) -> Tensor:
+        """Whole numbers of few sizes and both signs: many ties."""
+        sizes = torch.randint(1, levels + 1, shape, generator=self.generator)
+        signs = torch.randint(0, 2, shape, generator=self.generator) * 2 - 1
+        return (sizes * signs).float()
+
+    def mask(self, *shape: int, kept: float = 0.5) -> Tensor:
+        """Random booleans."""
+        return torch.rand(shape, generator=self.generator) < kept
+
+    def permutation(self, n: int) -> Tensor:
+        """The numbers 0 … n − 1 in random order."""
+        return torch.randperm(n, generator=self.generator)
+
+    def labels(self, n: int, classes: int) -> Tensor:
+        """Class labels."""
+        return torch.randint(0, classes, (n,), generator=self.generator)
+
+    def mlp(self, sizes: Sequence[int] = (6, 9, 7, 4), scales: Sequence[float] | None = None) -> nn.Sequential:
+        """A small net of linear layers, ReLU and one batch norm, with layers of different scale."""
+        layers: list[nn.Module] = []
+        for i, (d_in, d_out) in enumerate(zip(sizes, sizes[1:], strict=False)):
+            layers.append(nn.Linear(d_in, d_out))
+            if i == 0:
+                layers.append(nn.BatchNorm1d(d_out))
+            if i < len(sizes) - 2:
+                layers.append(nn.ReLU())
+        return self._fill(nn.Sequential(*layers), scales)
+
+    def convnet(self, channels: Sequence[int] = (2, 5, 3), classes: int = 4) -> nn.Sequential:
+        """A small net of convolutions with batch norm, and a linear layer, for images of any size."""
+        layers: list[nn.Module] = []
+        for c, m in zip(channels, channels[1:], strict=False):
+            layers += [nn.Conv2d(c, m, 3, padding=1, bias=False), nn.BatchNorm2d(m), nn.ReLU()]
+        layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels[-1], classes)]
+        return self._fill(nn.Sequential(*layers), None)
+
+    def _fill(self, model: nn.Sequential, scales: Sequence[float] | None) -> nn.Sequential:
+        with torch.no_grad():
+            weights = [p for p in model.parameters() if p.ndim >= 2]
+            for i, weight in enumerate(weights):
+                scale = scales[i] if scales is not None else 0.1 * 3.0**i
+                weight.copy_(self.normal(*weight.shape, scale=scale))
+            for name, p in model.named_parameters():
+                if p.ndim < 2:
+                    p.copy_(self.normal(*p.shape, scale=0.01) + (1.0 if name.endswith("weight") else 0.0))
+        return model.train()

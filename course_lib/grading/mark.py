@@ -1,0 +1,188 @@
+"""Runs the tests of a lab against a submission and says what each is worth. Serves ``check`` and ``course grade`` alike."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from course_lib.grading.claims import Mistake, Test, order
+from course_lib.grading.draw import Draw
+from course_lib.grading.reference import Asked, Reference
+from course_lib.grading.submission import StudentError, Submission
+from course_lib.grading.workers import SUBMISSION_SECONDS, WorkerLost
+
+MAX_LOSSES = 2  # tests of one question that may end or hang their process before the rest is not tried
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one test."""
+
+    question: str
+    claim: str
+    points: float
+    passed: bool
+    message: str
+    visible: bool
+    test: str
+
+    @property
+    def earned(self) -> float:
+        return self.points if self.passed else 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class Marker:
+    """Marks one submission, question by question.
+
+    Args:
+        open: gives the submission to test; called again after the code has ended its process.
+        reference: the lab's contracts, answered by the library.
+        seed: from which the inputs are drawn (together with the name of the test).
+        skipped: questions the student gave up.
+        seconds: for everything; what is not reached by then earns nothing and is said.
+    """
+
+    def __init__(
+        self,
+        open: Callable[[], Submission],
+        reference: Reference,
+        seed: int = 0,
+        skipped: Iterable[str] = (),
+        seconds: float = SUBMISSION_SECONDS,
+    ) -> None:
+        self.open = open
+        self.reference = reference
+        self.seed = seed
+        self.skipped = set(skipped)
+        self.deadline = time.monotonic() + seconds
+        self._submission: Submission | None = None
+
+    def mark(self, tests: list[Test]) -> list[Outcome]:
+        """The outcome of every test, in the order of the questions."""
+        outcomes: list[Outcome] = []
+        for id in sorted({t.question for t in tests}, key=order):
+            outcomes += self.question(id, [t for t in tests if t.question == id])
+        return outcomes
+
+    def question(self, id: str, tests: list[Test]) -> list[Outcome]:
+        """One question: once as it is; if points were lost, once more with the earlier questions answered by the grader."""
+        if id in self.skipped:
+            return [_outcome(t, False, f'skipped: you called skip("{id}"), so this question scores 0') for t in tests]
+        first = self._run(id, tests, {})
+        if all(o.passed for o in first) or any("asks you to write" in o.message for o in first):
+            return first
+        given = self._earlier(id)
+        if not given:
+            return first
+        second = self._run(id, tests, given)
+        if sum(o.earned for o in second) > sum(o.earned for o in first):
+            names = ", ".join(given)
+            return [
+                o
+                if o.passed == f.passed
+                else _outcome(t, True, f"passes with a right {names} in place of yours: mend that one first")
+                for o, f, t in zip(second, first, tests, strict=True)
+            ]
+        return first
+
+    def _run(self, id: str, tests: list[Test], given: dict[str, Callable[..., Any]]) -> list[Outcome]:
+        asked = self.reference.asked(id)
+        outcomes: list[Outcome] = []
+        losses = 0
+        for test in tests:
+            if losses >= MAX_LOSSES:
+                outcomes.append(_outcome(test, False, "not tried: the tests before ended or hung your code's process"))
+                continue
+            if time.monotonic() > self.deadline:
+                outcomes.append(_outcome(test, False, "not tried: the time for the whole submission was used up"))
+                continue
+            try:
+                message = self._one(test, asked, given)
+            except WorkerLost as lost:
+                losses += 1
+                self._submission = None
+                message = str(lost)
+            outcomes.append(_outcome(test, not message, message))
+            if "asks you to write" in message:
+                return [_outcome(t, False, message) for t in tests]
+        return outcomes
+
+    def _one(self, test: Test, asked: Asked, given: dict[str, Callable[..., Any]]) -> str:
+        """Run one test; "" where it passes, else the message for the student."""
+        submission = self._submission = self._submission or self.open()
+        draw = Draw(self.seed, test.question, test.name)
+        submission.begin(draw.seed, asked.forbidden)
+        if given:
+            submission.replace(given)
+        try:
+            test.run(submission, draw)
+            return ""
+        except Mistake as mistake:
+            return str(mistake)
+        except StudentError as error:
+            return explain(error, test.question)
+        except WorkerLost:
+            given = {}
+            raise
+        except Exception as error:  # a value so odd that the test itself stumbled over it
+            return f"what your code returned does not have the form the question asks for ({type(error).__name__}: {error})"[
+                :400
+            ]
+        finally:
+            if given:
+                submission.restore()
+
+    def _earlier(self, id: str) -> dict[str, Callable[..., Any]]:
+        """The functions of earlier questions that this one's code uses, as the library has them."""
+        plain = {
+            name: function
+            for other, asked in self.reference.questions.items()
+            if order(other) < order(id) and asked.plain
+            for name in asked.names
+            if (function := self.reference.function(name)) is not None
+        }
+        try:
+            submission = self._submission = self._submission or self.open()
+            used = [n for name in self.reference.asked(id).names for n in submission.uses(name, list(plain))]
+        except (StudentError, WorkerLost):
+            return {}
+        return {name: plain[name] for name in plain if name in used}
+
+
+def explain(error: StudentError, question: str) -> str:
+    """What the student reads when their code raised."""
+    if error.unwritten:
+        return "not written yet"
+    if error.kind == "missing":
+        return f"{error.message}: keep the name that the question gives"
+    if error.kind == "library":
+        return f"{question} asks you to write this yourself: your code called {error.message}, so the question scores 0"
+    if error.kind == "result":
+        return f"your code returned {error.message}, which cannot be a result"
+    where = f" ({error.where}: {error.text})" if error.where else ""
+    return f"your code raised {error.type}: {error.message}{where}"
+
+
+def _outcome(test: Test, passed: bool, message: str) -> Outcome:
+    return Outcome(test.question, test.claim, test.points, passed, message, test.visible, test.name)
+
+
+def total(outcomes: Iterable[Outcome]) -> float:
+    """Points earned."""
+    return sum(o.earned for o in outcomes)
+
+
+def by_question(outcomes: Iterable[Outcome]) -> dict[str, list[Outcome]]:
+    """Outcomes grouped, questions in order."""
+    groups: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        groups.setdefault(outcome.question, []).append(outcome)
+    return groups
+
+
+__all__ = ["Marker", "Outcome", "by_question", "explain", "total"]

@@ -1,0 +1,182 @@
+"""Self-check in the notebook: ``check("1.3")``, ``check()``, ``skip("1.3")``.
+
+The tests are those of the grader, run in the student's own process against the names in the notebook. They teach; the mark
+is made elsewhere (:mod:`course_lib.grading.batch`), where the student's process has no say in it.
+"""
+
+from __future__ import annotations
+
+import html
+import sys
+from typing import Any
+
+from course_lib.grading import reference
+from course_lib.grading.claims import Test, load_tests, order, tests_in
+from course_lib.grading.mark import Marker, Outcome, by_question, total
+from course_lib.grading.submission import InProcess, Submission
+from course_lib.paths import course_root
+from course_lib.worker.watch import unwatched
+
+
+class Card:
+    """A table for a notebook (HTML) and for a terminal (text)."""
+
+    def __init__(self, title: str, rows: list[tuple[str, str, str, str]], foot: str = "") -> None:
+        self.title, self.rows, self.foot = title, rows, foot
+
+    def _repr_html_(self) -> str:
+        colours = {"✓": "#00724d", "✗": "#b3400a", "–": "#666666"}
+        cells = "".join(
+            f'<tr><td style="color:{colours[mark]};font-weight:bold;text-align:center" title="{_SAID[mark]}">{mark}</td>'
+            f'<td style="text-align:left">{html.escape(claim)}</td><td style="text-align:right">{html.escape(points)}</td>'
+            f'<td style="text-align:left;white-space:normal;max-width:46em">{html.escape(message)}</td></tr>'
+            for mark, claim, points, message in self.rows
+        )
+        head = "<tr><th></th><th style='text-align:left'>claim</th><th>points</th><th style='text-align:left'>what to look at</th></tr>"
+        foot = f"<p style='margin:.3em 0'>{html.escape(self.foot)}</p>" if self.foot else ""
+        return (
+            f'<div class="course-check"><p style="margin:.3em 0"><b>{html.escape(self.title)}</b></p>'
+            f"<table><thead>{head}</thead><tbody>{cells}</tbody></table>{foot}</div>"
+        )
+
+    def __repr__(self) -> str:
+        width = max([len(claim) for _, claim, _, _ in self.rows], default=0)
+        lines = [
+            f"  {mark} {claim:<{width}}  {points:>7}  {message}".rstrip() for mark, claim, points, message in self.rows
+        ]
+        return "\n".join([self.title, *lines, *([self.foot] if self.foot else [])])
+
+
+_SAID = {"✓": "holds", "✗": "does not hold yet", "–": "not tried"}
+
+
+def check(question: str | None = None) -> None:
+    """Run a question's visible tests against the names in this notebook and show what holds.
+
+    Args:
+        question: "1.3"; without it, the progress of the whole lab.
+    """
+    namespace = _caller()
+    if question is None:
+        _show(_progress(namespace))
+        return
+    lab, tests = _tests(question)
+    outcomes = _marker(lab, namespace).question(question, tests)
+    _show(_card(question, outcomes))
+
+
+def skip(question: str) -> None:
+    """Give a question up: bind the library's implementation, score 0, and let the rest of the lab run.
+
+    Raises:
+        ValueError: if the question asks for values, or for nothing that the library has.
+    """
+    namespace = _caller()
+    lab, _ = _tests(question)
+    known = reference.load(lab)
+    names = known.asked(question).names
+    if not all(known.function(name) for name in names):
+        raise ValueError(
+            f"{question} asks for your own answer ({', '.join(names)}): there is nothing to bind. Leave it, it costs only its own points."
+        )
+    for name in names:
+        given = known.names[name]
+        if not isinstance(given, type):
+            given = unwatched(given)
+        else:
+            given = type(name, (given,), {})
+        given.skipped_question = question
+        namespace[name] = given
+    print(
+        f"{question} skipped: {', '.join(names)} now come from the library; the question scores 0. Remove this line to win its points back."
+    )
+
+
+def _caller() -> dict[str, Any]:
+    """The names of whoever called ``check`` or ``skip``: the notebook's, or a script's."""
+    return sys._getframe(2).f_globals
+
+
+def _tests(question: str) -> tuple[str, list[Test]]:
+    number = str(question).split(".")[0]
+    if not number.isdigit():
+        raise ValueError(f'a question is named like "1.3", got {question!r}')
+    lab = f"lab{int(number):02d}"
+    tests = _visible(lab)
+    mine = [t for t in tests if t.question == question]
+    if not mine:
+        there = ", ".join(sorted({t.question for t in tests}, key=order))
+        raise ValueError(f"{lab} has no question {question}: there are {there}")
+    return lab, mine
+
+
+def _visible(lab: str) -> list[Test]:
+    root = course_root()
+    if root is None:
+        raise FileNotFoundError(
+            "check needs the course's folder: start the notebook inside it, or set COURSE_ROOT to it"
+        )
+    reference.load(lab)
+    return [t for t in tests_in(load_tests(root / "tests" / "labs" / f"test_{lab}.py")) if t.visible]
+
+
+def _marker(lab: str, namespace: dict[str, Any]) -> Marker:
+    known = reference.load(lab)
+    skipped = {
+        q
+        for q, asked in known.questions.items()
+        if any(hasattr(namespace.get(n), "skipped_question") for n in asked.names)
+    }
+    return Marker(lambda: Submission(InProcess(namespace)), known, skipped=skipped)
+
+
+def _card(question: str, outcomes: list[Outcome]) -> Card:
+    rows = [("✓" if o.passed else "✗", o.claim, f"{o.earned:g} / {o.points:g}", o.message) for o in outcomes]
+    whole = total(outcomes)
+    most = sum(o.points for o in outcomes)
+    right = all(o.passed for o in outcomes)
+    foot = "All visible claims hold. The grader tries more inputs and some further claims." if right else ""
+    return Card(f"{question}: {whole:g} of {most:g} visible points", rows, foot)
+
+
+def _progress(namespace: dict[str, Any]) -> Card:
+    lab = _lab_of(namespace)
+    tests = _visible(lab)
+    known = reference.load(lab)
+    marker = _marker(lab, namespace)
+    rows = []
+    groups = by_question(marker.mark(tests))
+    for id, outcomes in groups.items():
+        names = ", ".join(known.asked(id).names)
+        most = sum(o.points for o in outcomes)
+        first = next((o.message for o in outcomes if not o.passed), "")
+        rows.append(("✓" if not first else "✗", f"{id} {names}", f"{total(outcomes):g} / {most:g}", first))
+    for name in sorted(n for n in namespace if n.startswith("prediction_")):
+        written = namespace[name] is not ...
+        rows.append(("✓" if written else "–", name, "", "" if written else "write your guess down before you measure"))
+    earned, most = sum(total(o) for o in groups.values()), sum(t.points for t in tests)
+    return Card(f"{lab}: {earned:g} of {most:g} visible points", rows)
+
+
+def _lab_of(namespace: dict[str, Any]) -> str:
+    """The lab whose graded names this notebook has most of."""
+    count = {lab: sum(n in namespace for n in reference.load(lab).graded) for lab in reference.available()}
+    best = max(count, key=lambda lab: count[lab])
+    if not count[best]:
+        raise ValueError(
+            'no graded function is defined here yet: run the lab\'s cells first, or name a question: check("1.1")'
+        )
+    return best
+
+
+def _show(card: Card) -> None:
+    try:
+        from IPython import get_ipython
+        from IPython.display import display
+    except ImportError:
+        print(card)
+        return
+    if get_ipython() is None:
+        print(card)
+    else:
+        display(card)

@@ -1,0 +1,48 @@
+"""Lab 00, counting cost: its contracts answered by the library, which has them under the same names."""
+
+from __future__ import annotations
+
+from course_lib.cost.encodings import (  # noqa: F401
+    bitmap_bits,
+    bitmap_decode,
+    bitmap_encode,
+    coo_bits,
+    coo_decode,
+    coo_encode,
+    csc_decode,
+    csc_encode,
+    csr_bits,
+    csr_decode,
+    csr_encode,
+    rle_bits,
+    rle_decode,
+    rle_encode,
+)
+from course_lib.cost.macs import conv_cost, linear_cost, nonzero_macs, transformer_macs  # noqa: F401
+from course_lib.grading.reference import Asked
+
+_SPARSE = (
+    "scipy.sparse",
+    "torch.Tensor.to_sparse",
+    "torch.Tensor.to_sparse_coo",
+    "torch.Tensor.to_sparse_csr",
+    "torch.Tensor.to_sparse_csc",
+    "torch.Tensor._to_sparse_csr",
+    "torch.Tensor._to_sparse_csc",
+    "torch.Tensor.to_dense",
+    "torch.sparse_coo_tensor",
+    "torch.sparse_csr_tensor",
+    "torch.sparse_csc_tensor",
+    "torch.sparse_compressed_tensor",
+)
+QUESTIONS = {
+    "0.1": Asked(("conv_cost", "linear_cost")),
+    "0.2": Asked(("transformer_macs",)),
+    "0.3": Asked(("nonzero_macs",)),
+    "0.4": Asked(("bitmap_encode", "bitmap_decode", "bitmap_bits"), _SPARSE),
+    "0.5": Asked(("rle_encode", "rle_decode", "rle_bits"), _SPARSE),
+    "0.6": Asked(("coo_encode", "coo_decode", "coo_bits"), _SPARSE),
+    "0.7": Asked(("csr_encode", "csr_decode", "csc_encode", "csc_decode", "csr_bits"), _SPARSE),
+    "0.8": Asked(("answer_0_8a", "answer_0_8b"), plain=False),
+    "0.9": Asked(("answer_0_9a", "answer_0_9b"), plain=False),
+}

@@ -1,0 +1,196 @@
+"""Warm worker processes, and the conversation with one submission's code inside one.
+
+The grader never runs a line of the student's: it sends requests, waits until a deadline, and believes only plain data. What
+the code prints goes nowhere; what it starts ends with it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+from course_lib.grading import isolation
+from course_lib.worker import wire
+
+REPLY_SECONDS = 10.0  # for one call of a student's function
+DEFINE_SECONDS = 30.0  # for running the definitions of a notebook
+SUBMISSION_SECONDS = 180.0  # for everything of one submission
+START_SECONDS = 120.0
+
+
+class WorkerLost(Exception):
+    """The student's code ended or hung its process; ``str()`` says which, for the student."""
+
+
+class Worker:
+    """One warm process behind a wall; forks a child for every submission, one at a time."""
+
+    def __init__(self, layer: isolation.Layer) -> None:
+        self.layer = layer
+        self.process: subprocess.Popen[bytes] | None = None
+        self.control: socket.socket | None = None
+        self.folder = ""
+
+    def start(self) -> None:
+        """Start, or start again, and wait until it is warm."""
+        self.stop()
+        ours, theirs = socket.socketpair()
+        self.folder = tempfile.mkdtemp(prefix="course-worker-")
+        with theirs:
+            self.process = subprocess.Popen(
+                [
+                    "sh",
+                    "-c",
+                    f'exec 3<&{theirs.fileno()} {theirs.fileno()}<&-; exec "$@"',
+                    "sh",
+                    *isolation.command(self.layer),
+                ]
+                if theirs.fileno() != 3
+                else isolation.command(self.layer),
+                env=isolation.environment(self.layer, self.folder),
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        self.control = ours
+        try:
+            wire.receive(ours, time.monotonic() + START_SECONDS)
+        except wire.WireError as error:
+            said = self._last_words()
+            self.stop()
+            raise RuntimeError(f"the grading worker did not start ({error}). {said}") from None
+
+    def _last_words(self) -> str:
+        if self.process is None or self.process.stderr is None:
+            return ""
+        self.process.kill()
+        return self.process.stderr.read()[-800:].decode(errors="replace")
+
+    def open(self, cells: list[str], graded: list[str]) -> Session:
+        """A child that has run the definitions of these cells.
+
+        Raises:
+            WorkerLost: if running the definitions ended or hung the process.
+        """
+        if self.process is None or self.process.poll() is not None or self.control is None:
+            self.start()
+        assert self.control is not None
+        ours, theirs = socket.socketpair()
+        deadline = time.monotonic() + START_SECONDS
+        with theirs:
+            try:
+                wire.send(self.control, {"op": "fork", "limits": isolation.LIMITS}, deadline=deadline)
+                socket.send_fds(self.control, [b"x"], [theirs.fileno()])
+                pid = wire.receive(self.control, deadline)[0]["pid"]
+            except (wire.WireError, OSError):
+                ours.close()
+                self.stop()
+                raise WorkerLost("the grading worker ended unexpectedly") from None
+        session = Session(self, ours, pid)
+        try:
+            wire.send(ours, {"cells": cells, "graded": graded}, deadline=time.monotonic() + DEFINE_SECONDS)
+            header, _ = wire.receive(ours, time.monotonic() + DEFINE_SECONDS)
+        except wire.WireError as error:
+            session.close()
+            raise WorkerLost(_why(error, "the notebook's definitions", DEFINE_SECONDS)) from None
+        problems = header.get("problems", [])
+        session.problems = [str(p)[:500] for p in problems][:50] if isinstance(problems, list) else []
+        return session
+
+    def end(self, pid: int) -> None:
+        """End the child ``pid`` and whatever it started; a worker that cannot do so is replaced."""
+        if self.control is None:
+            return
+        try:
+            wire.send(self.control, {"op": "end", "pid": pid})
+            reply, _ = wire.receive(self.control, time.monotonic() + 10)
+            if reply.get("ended") is True and reply.get("clean") is True:
+                return
+        except wire.WireError:
+            pass
+        self.stop()
+
+    def stop(self) -> None:
+        """End the warm process and everything behind its wall."""
+        if self.control is not None:
+            self.control.close()
+            self.control = None
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            if self.process.stderr is not None:
+                self.process.stderr.close()
+            self.process = None
+        if self.folder:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            self.folder = ""
+
+
+class Session:
+    """One child with one submission's names: the transport behind :class:`course_lib.grading.submission.Submission`."""
+
+    def __init__(self, worker: Worker, sock: socket.socket, pid: int) -> None:
+        self.worker = worker
+        self.sock = sock
+        self.pid = pid
+        self.problems: list[str] = []
+        self.alive = True
+
+    def ask(
+        self, header: dict[str, Any], blobs: list[bytes], proxies: dict[int, Callable[..., Any]]
+    ) -> tuple[dict[str, Any], list[bytes]]:
+        """Send one request, answer the calls of proxies meanwhile, return the reply.
+
+        Raises:
+            WorkerLost: if the process ended, hung, or broke the rules of the conversation.
+        """
+        deadline = time.monotonic() + REPLY_SECONDS
+        try:
+            wire.send(self.sock, header, blobs, deadline)
+            while True:
+                reply, blobs = wire.receive(self.sock, deadline)
+                if "ask" not in reply:
+                    return reply, blobs
+                answer, answered = _answer(reply, blobs, proxies)
+                wire.send(self.sock, answer, answered, deadline)
+        except wire.WireError as error:
+            self.close()
+            raise WorkerLost(_why(error, "your code", REPLY_SECONDS)) from None
+
+    def close(self) -> None:
+        """End the child."""
+        if self.alive:
+            self.alive = False
+            self.sock.close()
+            self.worker.end(self.pid)
+
+
+def _answer(
+    request: dict[str, Any], blobs: list[bytes], proxies: dict[int, Callable[..., Any]]
+) -> tuple[dict[str, Any], list[bytes]]:
+    unpack = wire.Unpacker(blobs).unpack
+    function = proxies.get(request["ask"]) if isinstance(request["ask"], int) else None
+    args, kwargs = unpack(request.get("args")), unpack(request.get("kwargs"))
+    if function is None or not isinstance(args, tuple) or not isinstance(kwargs, dict):
+        raise wire.WireError("a call of something that was not handed out")
+    packer = wire.Packer()
+    try:
+        return {"answer": packer.pack(function(*args, **kwargs))}, packer.blobs
+    except (ValueError, AssertionError, TypeError) as error:
+        return {"refused": f"{type(error).__name__}: {error}"[:500]}, []
+
+
+def _why(error: wire.WireError, whose: str, seconds: float) -> str:
+    if isinstance(error, wire.TooLate):
+        return f"{whose} took longer than {seconds:.0f} seconds (an endless loop?)"
+    if isinstance(error, wire.Closed):
+        return f"{whose} ended its process (exit, too much memory or time, or a crash)"
+    return f"{whose} sent something that is no plain result: {error}"

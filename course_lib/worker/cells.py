@@ -1,0 +1,202 @@
+"""From the cells of a notebook to the names a grader can call: run what defines, leave out what experiments.
+
+Run, in the notebook's order: imports, functions, classes, assignments of literals, and any other top-level statement that
+a graded name depends on. Not run: training loops, plots, ``check(...)``. Magics are dropped.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+PLACEHOLDER = "NotImplementedError"
+_BODY_MAGICS = {"time", "timeit", "capture", "prun"}  # cell magics whose body is ordinary code
+
+
+@dataclass
+class Statement:
+    """One top-level statement: what it binds, what it reads, where it stands."""
+
+    node: ast.stmt
+    file: str
+    binds: set[str]
+    reads: set[str]
+    always: bool
+
+
+@dataclass
+class Definitions:
+    """The names that came out of a notebook, and what went wrong on the way."""
+
+    namespace: dict[str, Any]
+    problems: list[str] = field(default_factory=list)
+
+
+def parse(cells: Iterable[str], problems: list[str]) -> list[Statement]:
+    """The statements of all cells; a cell that does not parse is left out and said."""
+    from IPython.core.inputtransformer2 import TransformerManager
+
+    statements: list[Statement] = []
+    for number, source in enumerate(cells, start=1):
+        file = f"<cell {number}>"
+        try:
+            code = TransformerManager().transform_cell(source)
+            tree = ast.parse(code, file)
+        except (SyntaxError, ValueError, RecursionError, MemoryError, IndentationError) as error:
+            line = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
+            problems.append(
+                f"cell {number}{line} is no Python that can be read ({type(error).__name__}: {_short(error)}): it was left out"
+            )
+            continue
+        linecache.cache[file] = (len(code), None, code.splitlines(keepends=True), file)
+        for node in tree.body:
+            statements.extend(_statements(node, file))
+    return statements
+
+
+def _statements(node: ast.stmt, file: str) -> list[Statement]:
+    magic = _magic(node)
+    if magic is not None:
+        name, body = magic
+        if name not in _BODY_MAGICS or body is None:
+            return []
+        try:
+            return [s for inner in ast.parse(body, file).body for s in _statements(inner, file)]
+        except SyntaxError:
+            return []
+    return [Statement(node, file, _binds(node), _reads(node), _always(node))]
+
+
+def _magic(node: ast.stmt) -> tuple[str, str | None] | None:
+    """(name, body) where the statement is what IPython makes of a magic line or cell."""
+    for inner in ast.walk(node) if isinstance(node, ast.Expr | ast.Assign) else ():
+        if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
+            if isinstance(inner.func.value, ast.Call) and getattr(inner.func.value.func, "id", "") == "get_ipython":
+                values = [a.value if isinstance(a, ast.Constant) else None for a in inner.args]
+                if inner.func.attr == "run_cell_magic" and len(values) == 3:
+                    return str(values[0]), values[2]
+                return inner.func.attr, None
+    return None
+
+
+def _always(node: ast.stmt) -> bool:
+    if isinstance(node, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return True
+    if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        return all(isinstance(t, ast.Name | ast.Tuple) for t in targets) and _literal(node.value)
+    return False
+
+
+def _literal(node: ast.expr) -> bool:
+    try:
+        ast.literal_eval(node)
+        return True
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return isinstance(node, ast.Constant)
+
+
+def _binds(node: ast.stmt) -> set[str]:
+    names: set[str] = set()
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return {node.name}
+    for inner in _outside_functions(node):
+        if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(inner.name)
+        elif isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
+            names.add(inner.id)
+        elif isinstance(inner, ast.Attribute | ast.Subscript) and isinstance(inner.ctx, ast.Store):
+            root: ast.expr = inner
+            while isinstance(root, ast.Attribute | ast.Subscript):
+                root = root.value
+            if isinstance(root, ast.Name):
+                names.add(root.id)
+        elif isinstance(inner, ast.Import | ast.ImportFrom):
+            names.update((a.asname or a.name).split(".")[0] for a in inner.names)
+    return names
+
+
+def _outside_functions(node: ast.AST) -> Iterable[ast.AST]:
+    yield node
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            yield child
+        else:
+            yield from _outside_functions(child)
+
+
+def _reads(node: ast.stmt) -> set[str]:
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+
+
+def unwritten(node: ast.stmt) -> bool:
+    """Is this the handout's own placeholder: a body of nothing but a docstring and ``raise NotImplementedError("N.k …")``?"""
+    if isinstance(node, ast.ClassDef):
+        methods = [m for m in node.body if isinstance(m, ast.FunctionDef)]
+        return bool(methods) and any(unwritten(m) for m in methods)
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or not node.body:
+        return False
+    last = node.body[-1]
+    if not (
+        isinstance(last, ast.Raise)
+        and isinstance(last.exc, ast.Call)
+        and getattr(last.exc.func, "id", "") == PLACEHOLDER
+    ):
+        return False
+    return all(isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant) for s in node.body[:-1])
+
+
+def _placeholder_value(node: ast.stmt) -> bool:
+    value = getattr(node, "value", None)
+    return isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(value, ast.Constant) and value.value is ...
+
+
+def select(statements: list[Statement], graded: Iterable[str]) -> list[Statement]:
+    """What to run: the definitions, and what the graded names need beside them, in the notebook's order.
+
+    A copy of the handout's placeholder never replaces an answer: cells get copied.
+    """
+    answered = {
+        name
+        for s in statements
+        if s.always and not unwritten(s.node) and not _placeholder_value(s.node)
+        for name in s.binds
+    }  # fmt: skip
+    kept = [
+        s
+        for s in statements
+        if not ((unwritten(s.node) or _placeholder_value(s.node)) and s.binds and s.binds <= answered)
+    ]  # fmt: skip
+    needed = set(graded)
+    chosen = {id(s) for s in kept if s.always}
+    while True:
+        before = len(needed)
+        for s in kept:
+            if s.binds & needed:
+                chosen.add(id(s))
+                needed |= s.reads
+        if len(needed) == before:
+            return [s for s in kept if id(s) in chosen]
+
+
+def run(cells: Iterable[str], graded: Iterable[str]) -> Definitions:
+    """Run the definitions of a notebook in a fresh namespace; what fails is said and left out."""
+    result = Definitions({"__name__": "__main__", "__builtins__": __builtins__})
+    for statement in select(parse(cells, result.problems), graded):
+        try:
+            code = compile(ast.Module([statement.node], []), statement.file, "exec")
+            exec(code, result.namespace)
+        except BaseException as error:  # SystemExit and KeyboardInterrupt too: a cell may not end the rest
+            where = f"{statement.file.strip('<>')}, line {statement.node.lineno}"
+            result.problems.append(f"{where} raised {type(error).__name__}: {_short(error)}")
+    return result
+
+
+def _short(error: BaseException) -> str:
+    try:
+        return str(error)[:300]
+    except Exception:
+        return "(no text)"

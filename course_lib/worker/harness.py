@@ -1,0 +1,224 @@
+"""Drives a student's names: call, put, differentiate, enter a context. Runs what it is given and says what came out.
+
+The same harness serves the notebook (in the student's own process) and the isolated worker (behind a socket): a request is a
+dict and blobs, so is the reply, and every value on the way is plain data (:mod:`course_lib.worker.wire`).
+"""
+
+from __future__ import annotations
+
+import linecache
+import random
+import traceback
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from course_lib.worker import helpers
+from course_lib.worker.watch import LibraryUsed, unwatched, watched
+from course_lib.worker.wire import Packer, Ref, Unpacker, WireError
+
+Ask = Callable[[int, tuple[Any, ...], dict[str, Any]], Any]
+_MISSING = object()
+
+
+class Missing(Exception):
+    """A graded name that the submission does not define."""
+
+
+class Harness:
+    """Answers the grader's requests about one namespace.
+
+    Args:
+        namespace: the student's names.
+        ask: called when the student's code calls a proxy: gives the grader's answer.
+    """
+
+    def __init__(self, namespace: dict[str, Any], ask: Ask) -> None:
+        self.namespace = namespace
+        self.ask = ask
+        self.kept: dict[int, Any] = {}
+        self.forbidden: tuple[str, ...] = ()
+        self.replaced: dict[str, Any] = {}
+
+    def handle(self, header: dict[str, Any], blobs: list[bytes]) -> tuple[dict[str, Any], list[bytes]]:
+        """One request, one reply; whatever the student's code raises becomes part of the reply."""
+        packer = Packer()
+        try:
+            unpack = Unpacker(blobs, self._resolve, build=True).unpack
+            result = getattr(self, "_" + str(header.pop("op")))(**{k: unpack(v) for k, v in header.items()})
+            try:
+                return {"value": packer.pack(result)}, packer.blobs
+            except WireError as error:
+                return {"error": _failure("result", error)}, []
+        except LibraryUsed as error:
+            return {
+                "error": {"kind": "library", "type": "LibraryUsed", "bases": [], "message": error.what, "where": ""}
+            }, []
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            kind = "missing" if isinstance(error, Missing) else "raised"
+            return {"error": _failure(kind, error)}, []
+
+    # --- what can be asked -----------------------------------------------------------------------------------------
+
+    def _begin(self, seed: int, forbidden: list[str]) -> None:
+        """A new question: everything kept is let go, chance starts anew."""
+        self.kept.clear()
+        self.forbidden = tuple(forbidden)
+        random.seed(seed)
+        np.random.seed(seed % 2**32)
+        torch.manual_seed(seed)
+
+    def _call(
+        self, path: str, args: tuple, kwargs: dict, on: Any = _MISSING, keep: bool = False, returning: tuple = ()
+    ) -> Any:
+        """Call a student's function; ``returning`` names argument positions to send back as they are afterwards."""
+        function = self._find(path, on)
+        if not callable(function):
+            raise Missing(f"{path} is no function but a {type(function).__name__}")
+        with watched(self.forbidden):
+            result = function(*args, **kwargs)
+        result = self._keep(result) if keep else result
+        return (result, [args[i] for i in returning]) if returning else result
+
+    def _put(self, value: Any, requires_grad: bool = False) -> Ref:
+        if requires_grad:
+            value = value.requires_grad_()
+        return self._keep(value)
+
+    def _helper(self, name: str, settings: dict) -> Ref:
+        return self._keep(helpers.HELPERS[name](**settings))
+
+    def _get(self, on: Any, path: str = "") -> Any:
+        return _walk(on, path)
+
+    def _value(self, name: str) -> Any:
+        if name not in self.namespace:
+            raise Missing(f"{name} is not defined")
+        value = self.namespace[name]
+        return {"unanswered": True} if value is ... else {"answer": value}
+
+    def _backward(self, on: Tensor, gradient: Tensor | None = None) -> None:
+        with watched(self.forbidden):
+            on.backward(gradient)
+
+    def _grad(self, on: Tensor) -> Tensor | None:
+        return on.grad
+
+    def _enter(self, on: Any) -> Any:
+        with watched(self.forbidden):
+            return self._keep(on.__enter__())
+
+    def _exit(self, on: Any, raising: bool = False) -> bool:
+        """Leave a context, as at its end or as when an exception passes through; is the exception swallowed?"""
+        with watched(self.forbidden):
+            if not raising:
+                return bool(on.__exit__(None, None, None))
+            error = RuntimeError("raised inside the context by the test")
+            try:
+                return bool(on.__exit__(type(error), error, None))
+            except RuntimeError as passed:
+                if passed is error:
+                    return False
+                raise
+
+    def _train(self, on: nn.Module, mode: bool = True) -> None:
+        on.train(mode)
+
+    def _uses(self, name: str, among: list[str]) -> list[str]:
+        """Which of ``among`` the function reaches through the student's own functions."""
+        seen: set[str] = set()
+        open_names = [name]
+        while open_names:
+            for used in _names_in(self.namespace.get(open_names.pop())):
+                if used not in seen and used in self.namespace:
+                    seen.add(used)
+                    open_names.append(used)
+        return [other for other in among if other in seen]
+
+    def _replace(self, functions: dict) -> None:
+        """Bind the grader's proxies under the names of earlier questions."""
+        for name, function in functions.items():
+            self.replaced.setdefault(name, self.namespace.get(name, _MISSING))
+            self.namespace[name] = function
+
+    def _restore(self) -> None:
+        for name, value in self.replaced.items():
+            if value is _MISSING:
+                self.namespace.pop(name, None)
+            else:
+                self.namespace[name] = value
+        self.replaced.clear()
+
+    # --- inside ----------------------------------------------------------------------------------------------------
+
+    def _keep(self, value: Any) -> Ref:
+        ref = Ref(len(self.kept) + 1)
+        self.kept[ref.id] = value
+        return ref
+
+    def _find(self, path: str, on: Any) -> Any:
+        if on is not _MISSING:
+            return _walk(on, path)
+        name, _, rest = path.partition(".")
+        if name not in self.namespace:
+            raise Missing(f"{name} is not defined")
+        return _walk(self.namespace[name], rest)
+
+    def _resolve(self, data: dict[str, Any]) -> Any:
+        if "ref" in data:
+            return self.kept[data["ref"]]
+        number = data["proxy"]
+
+        def proxy(*args: Any, **kwargs: Any) -> Any:
+            return self.ask(number, args, kwargs)
+
+        proxy.__name__ = str(data.get("name", "function"))
+        return unwatched(proxy)
+
+
+def _walk(value: Any, path: str) -> Any:
+    for part in filter(None, path.split(".")):
+        value = getattr(value, part)
+    return value
+
+
+def _names_in(value: Any) -> set[str]:
+    """The global names a function or class mentions, inner functions included."""
+    if isinstance(value, type):
+        return {n for part in vars(value).values() for n in _names_in(getattr(part, "__func__", part))}
+    code = getattr(value, "__code__", value)
+    if not isinstance(code, types.CodeType):
+        return set()
+    return set(code.co_names).union(*(_names_in(c) for c in code.co_consts if isinstance(c, types.CodeType)))
+
+
+def _failure(kind: str, error: BaseException) -> dict[str, Any]:
+    where, text = "", ""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if (
+            "site-packages" not in frame.filename
+            and "course_lib" not in frame.filename
+            and "/lib/python" not in frame.filename
+        ):
+            text = (linecache.getline(frame.filename, frame.lineno or 0) or frame.line or "").strip()[:200]
+            where = f"line {frame.lineno} of {frame.name}" if frame.name != "<module>" else f"line {frame.lineno}"
+            break
+    try:
+        message = str(error)[:500]
+    except Exception:
+        message = ""
+    bases = [c.__name__[:80] for c in type(error).__mro__][:20]
+    return {
+        "kind": kind,
+        "type": type(error).__name__[:80],
+        "bases": bases,
+        "message": message,
+        "where": where,
+        "text": text,
+    }

@@ -1,0 +1,89 @@
+"""What a submission finds in place of ``course_lib``'s implementing modules while it is graded.
+
+``course_lib.pruning`` and ``course_lib.cost`` import, but whatever is called there raises :class:`LibraryUsed`;
+``course_lib.grading``, ``course_lib.show`` and the ledger import too and do nothing, so that a notebook's first cell runs.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import sys
+from types import ModuleType
+from typing import Any
+
+from course_lib.worker.watch import LIBRARY, LibraryUsed
+
+IDLE = ("course_lib.grading", "course_lib.show", "course_lib.ledger", "course_lib.authoring", "course_lib.cli")
+
+
+class _Refuses:
+    """Stands for anything of the library. It may be imported, named, passed on; not called."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise LibraryUsed(self._name)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _Refuses(f"{self._name}.{name}")
+
+    def __mro_entries__(self, bases: Any) -> Any:
+        raise LibraryUsed(self._name)
+
+
+class _Idle:
+    """Stands for plots, widgets, checks: callable, usable as a decorator or a context manager, without effect."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return args[0] if len(args) == 1 and callable(args[0]) and not kwargs else self
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self
+
+    def __getitem__(self, key: Any) -> Any:
+        return self
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        pass
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        return None
+
+
+class _Module(ModuleType):
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        full = f"{self.__name__}.{name}"
+        return _Refuses(full) if _within(full, LIBRARY) else _Idle()
+
+
+def _within(name: str, places: tuple[str, ...]) -> bool:
+    return any(name == place or name.startswith(place + ".") for place in places)
+
+
+class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
+        if _within(name, LIBRARY + IDLE):
+            return importlib.machinery.ModuleSpec(name, self, is_package=True)
+        return None
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
+        return _Module(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__path__ = []
+
+
+def install() -> None:
+    """Put the stand-ins in place, before anything of ``course_lib`` beside the worker is imported."""
+    sys.meta_path.insert(0, _Finder())

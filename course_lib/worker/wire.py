@@ -1,0 +1,446 @@
+"""Plain data over a socket: the only thing that ever passes between the grader and a student's code.
+
+A frame is a JSON header of at most 1 MB followed by raw blobs (tensor bytes). There is no pickle in either direction: what
+arrives is built here from an allow-list of types, so a hostile sender can at most send a wrong answer.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+import socket
+import struct
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+MAX_HEADER = 1 << 20  # bytes of JSON in a frame
+MAX_BLOBS = 64 << 20  # bytes of tensors in a frame
+MAX_DEPTH = 12  # nesting of lists, tuples and dicts
+MAX_ITEMS = 20_000  # items of all lists, tuples and dicts of one value together
+MAX_TEXT = 20_000  # characters of one string
+
+DTYPES = {
+    str(dtype).removeprefix("torch."): dtype
+    for dtype in (
+        torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
+        torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128,
+    )
+}  # fmt: skip
+_LAYERS = [
+    "Linear",
+    "Conv1d",
+    "Conv2d",
+    "Conv3d",
+    "ConvTranspose1d",
+    "ConvTranspose2d",
+    "BatchNorm1d",
+    "BatchNorm2d",
+    "LayerNorm",
+    "GroupNorm",
+    "Embedding",
+    "ReLU",
+    "GELU",
+    "Tanh",
+    "Sigmoid",
+    "Identity",
+    "Flatten",
+    "Dropout",
+    "MaxPool2d",
+    "AvgPool2d",
+    "AdaptiveAvgPool2d",
+    "Sequential",
+    "ModuleList",
+]
+LAYERS: dict[str, type[nn.Module]] = {name: getattr(nn, name) for name in _LAYERS}
+
+
+class WireError(Exception):
+    """A frame that breaks the rules: too large, not JSON, an unknown type, a length that does not fit."""
+
+
+class Closed(WireError):
+    """The other side has gone."""
+
+
+class TooLate(WireError):
+    """The deadline passed before a whole frame had come."""
+
+
+@dataclass(frozen=True)
+class Ref:
+    """Something that stays in the worker, known to the grader by a number."""
+
+    id: int
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """A value that is no plain data: only the name of its type travels."""
+
+    type: str
+    note: str = ""
+
+    def __str__(self) -> str:
+        return f"a {self.type}" + (f" ({self.note})" if self.note else "")
+
+
+@dataclass
+class Layer:
+    """One module of a model as it travels: the name of its class, its settings, its children."""
+
+    type: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    children: dict[str, Layer] = field(default_factory=dict)
+    training: bool = True
+
+
+@dataclass
+class Model:
+    """A module as plain data: its layers and its state dict."""
+
+    layer: Layer
+    state: dict[str, Tensor]
+
+    def build(self) -> nn.Module:
+        """The same module, from classes on the allow-list only (layers of torch.nn, models of course_lib).
+
+        Raises:
+            WireError: if a layer is of another class (one of the student's own), or state and settings do not fit.
+        """
+        try:
+            with torch.device("meta"):  # settings from elsewhere allocate nothing: the state brings the memory
+                module = _build(self.layer)
+            module.load_state_dict(self.state, assign=True)
+        except (TypeError, ValueError, RuntimeError, KeyError, AttributeError) as error:
+            raise WireError(f"a {self.layer.type} that cannot be built: {error}") from None
+        for parameter in module.parameters():
+            parameter.requires_grad_(parameter.is_floating_point())
+        _set_modes(module, self.layer)
+        return module
+
+
+def describe(module: nn.Module) -> Model:
+    """A module as plain data, without running anything of it."""
+    state = {name: value.detach() for name, value in module.state_dict().items() if isinstance(value, Tensor)}
+    return Model(_describe(module), state)
+
+
+def _describe(module: nn.Module, depth: int = 0) -> Layer:
+    if depth > MAX_DEPTH:
+        raise WireError("a module nested too deeply")
+    kind = type(module)
+    settings: dict[str, Any] = {}
+    known = LAYERS.get(kind.__name__) is kind
+    name = kind.__name__ if known else f"{kind.__module__}.{kind.__qualname__}"
+    if known or kind.__module__.split(".")[:2] == ["course_lib", "models"]:
+        for key in inspect.signature(kind).parameters:  # a layer keeps what it was built with under the same names
+            value = module.__dict__.get(key)
+            if isinstance(value, int | float | str | tuple):
+                settings[key] = value
+        if known and "bias" in module._parameters and "bias" in inspect.signature(kind).parameters:
+            settings["bias"] = module._parameters["bias"] is not None
+    children = {key: _describe(child, depth + 1) for key, child in module._modules.items() if child is not None}
+    return Layer(name, settings, children, bool(module.training))
+
+
+def _build(layer: Layer) -> nn.Module:
+    if layer.type in ("Sequential", "ModuleList"):
+        built = LAYERS[layer.type]()
+        for name, child in layer.children.items():
+            built.add_module(name, _build(child))
+        return built
+    if layer.type in LAYERS:
+        return LAYERS[layer.type](**layer.settings)
+    package, _, name = layer.type.rpartition(".")
+    if package.split(".")[:2] == ["course_lib", "models"]:
+        from course_lib import models
+
+        kind = getattr(models, name, None)
+        if isinstance(kind, type) and issubclass(kind, nn.Module):
+            return kind(**layer.settings)
+    raise WireError(f"no builder for a module of type {layer.type}")
+
+
+def _set_modes(module: nn.Module, layer: Layer) -> None:
+    module.training = layer.training
+    for name, child in layer.children.items():
+        _set_modes(module.get_submodule(name), child)
+
+
+# --- values <-> JSON and blobs -------------------------------------------------------------------------------------
+
+
+class Packer:
+    """Turns values into JSON data and a list of blobs.
+
+    Args:
+        export: called for what is no plain data (a function, a module to be kept by reference); returns JSON data, or
+            None to let the value travel as :class:`Foreign`.
+    """
+
+    def __init__(self, export: Callable[[Any], Any] | None = None) -> None:
+        self.blobs: list[bytes] = []
+        self.size = 0
+        self.items = 0
+        self.export = export
+
+    def pack(self, value: Any, depth: int = 0) -> Any:
+        if value is None or value is True or value is False:
+            return value
+        kind = type(value)
+        if kind is int:
+            if value.bit_length() > 4096:
+                return {"foreign": "int", "note": f"a whole number of {value.bit_length()} bits"}
+            return value
+        if kind is float:
+            return value if math.isfinite(value) else {"float": repr(value)}
+        if kind is str:
+            return value if len(value) <= MAX_TEXT else {"foreign": "str", "note": f"{len(value)} characters"}
+        if depth > MAX_DEPTH:
+            raise WireError("a value nested too deeply (does it contain itself?)")
+        if isinstance(value, Tensor):
+            return self._tensor(value)
+        if isinstance(value, np.ndarray):
+            try:
+                return {"numpy": self._tensor(torch.from_numpy(np.ascontiguousarray(value)))}
+            except TypeError:
+                return {"foreign": "numpy.ndarray", "note": f"of dtype {value.dtype}"}
+        if isinstance(value, np.generic):
+            return {"scalar": type(value).__name__, "value": self.pack(value.item(), depth + 1)}
+        if isinstance(value, torch.Size):
+            return {"tuple": [int(n) for n in value]}
+        if isinstance(value, tuple):
+            return {"tuple": self._list(value, depth)}
+        if isinstance(value, list):
+            return {"list": self._list(value, depth)}
+        if isinstance(value, Mapping):
+            self._count(len(value))
+            return {"dict": [[self.pack(k, depth + 1), self.pack(v, depth + 1)] for k, v in value.items()]}
+        if isinstance(value, Ref):
+            return {"ref": value.id}
+        if isinstance(value, Foreign):
+            return {"foreign": value.type, "note": value.note}
+        if self.export is not None:
+            exported = self.export(value)
+            if exported is not None:
+                return exported
+        if isinstance(value, nn.Module):
+            value = describe(value)
+        if isinstance(value, Model):
+            return {"model": self._layer(value.layer), "state": self.pack(value.state, depth + 1)}
+        if isinstance(value, int):  # a subclass of int: an IntEnum, say
+            return int(value)
+        return {"foreign": kind.__name__, "note": ""}
+
+    def _list(self, values: Any, depth: int) -> list[Any]:
+        self._count(len(values))
+        return [self.pack(v, depth + 1) for v in values]
+
+    def _count(self, n: int) -> None:
+        self.items += n
+        if self.items > MAX_ITEMS:
+            raise WireError(f"more than {MAX_ITEMS} items in lists and dicts")
+
+    def _layer(self, layer: Layer) -> dict[str, Any]:
+        return {
+            "type": layer.type,
+            "settings": self.pack(layer.settings),
+            "training": layer.training,
+            "children": [[name, self._layer(child)] for name, child in layer.children.items()],
+        }
+
+    def _tensor(self, value: Tensor) -> dict[str, Any]:
+        name = str(value.dtype).removeprefix("torch.")
+        if name not in DTYPES or value.layout != torch.strided or value.device.type == "meta":
+            return {"foreign": "Tensor", "note": f"of dtype {value.dtype}, layout {value.layout}"}
+        # size before copy: an expanded tensor can claim far more than the memory it has
+        size = value.numel() * value.element_size()
+        self.size += size
+        if self.size > MAX_BLOBS:
+            raise WireError(f"more than {MAX_BLOBS >> 20} MB of tensors")
+        data = value.detach().cpu().contiguous().resolve_conj().resolve_neg()
+        flat = data.flatten().view(torch.uint8) if data.numel() else torch.empty(0, dtype=torch.uint8)
+        self.blobs.append(flat.numpy().tobytes())
+        return {"tensor": name, "shape": list(value.shape), "blob": len(self.blobs) - 1}
+
+
+class Unpacker:
+    """Builds values from JSON data and blobs, believing nothing.
+
+    Args:
+        build: turn a :class:`Model` into a module at once (where the sender is the grader).
+        resolve: what to make of ``{"ref": id}`` and ``{"proxy": id}``; the default gives a :class:`Ref`.
+    """
+
+    def __init__(
+        self, blobs: list[bytes], resolve: Callable[[dict[str, Any]], Any] | None = None, build: bool = False
+    ) -> None:
+        self.blobs = blobs
+        self.resolve = resolve
+        self.build = build
+        self.items = 0
+
+    def unpack(self, data: Any, depth: int = 0) -> Any:
+        if data is None or isinstance(data, bool | int | float | str):
+            return data
+        if depth > 2 * MAX_DEPTH + 4:
+            raise WireError("nested too deeply")
+        if not isinstance(data, dict) or not data:
+            raise WireError(f"expected tagged data, got a {type(data).__name__}")
+        self.items += 1
+        if self.items > 4 * MAX_ITEMS:
+            raise WireError("too many items")
+        if "tensor" in data:
+            return self._tensor(data)
+        if "list" in data:
+            return [self.unpack(v, depth + 1) for v in _a(data["list"], list)]
+        if "tuple" in data:
+            return tuple(self.unpack(v, depth + 1) for v in _a(data["tuple"], list))
+        if "dict" in data:
+            return self._dict(_a(data["dict"], list), depth)
+        if "float" in data:
+            if data["float"] not in ("nan", "inf", "-inf"):
+                raise WireError("not a float")
+            return float(data["float"])
+        if "numpy" in data:
+            value = self._tensor(_a(data["numpy"], dict))
+            return value.numpy() if value.dtype != torch.bfloat16 else Foreign("numpy.ndarray")
+        if "scalar" in data:
+            value = self.unpack(data["value"], depth + 1)
+            if not isinstance(value, bool | int | float):
+                raise WireError("not a scalar")
+            return (
+                np.bool_(value)
+                if isinstance(value, bool)
+                else np.int64(value)
+                if isinstance(value, int)
+                else np.float64(value)
+            )
+        if "foreign" in data:
+            return Foreign(str(data["foreign"])[:200], str(data.get("note", ""))[:200])
+        if "model" in data:
+            state = self.unpack(data["state"], depth + 1)
+            if not isinstance(state, dict) or not all(isinstance(v, Tensor) for v in state.values()):
+                raise WireError("a state dict holds tensors by name")
+            model = Model(self._layer(data["model"]), state)
+            return model.build() if self.build else model
+        if self.resolve is not None and ("ref" in data or "proxy" in data or "helper" in data):
+            return self.resolve(data)
+        if "ref" in data:
+            return Ref(_a(data["ref"], int))
+        raise WireError(f"unknown tag {next(iter(data))!r}")
+
+    def _dict(self, pairs: list[Any], depth: int) -> dict[Any, Any]:
+        result = {}
+        for pair in pairs:
+            if not isinstance(pair, list) or len(pair) != 2:
+                raise WireError("a dict travels as pairs")
+            key = self.unpack(pair[0], depth + 1)
+            try:
+                result[key] = self.unpack(pair[1], depth + 1)
+            except TypeError:
+                raise WireError("a key that cannot be a key") from None
+        return result
+
+    def _layer(self, data: Any, depth: int = 0) -> Layer:
+        if depth > MAX_DEPTH or not isinstance(data, dict):
+            raise WireError("not a layer")
+        settings = self.unpack(data.get("settings", {"dict": []}))
+        children = {str(name): self._layer(child, depth + 1) for name, child in _a(data.get("children", []), list)}
+        return Layer(str(data.get("type", ""))[:200], _a(settings, dict), children, bool(data.get("training", True)))
+
+    def _tensor(self, data: dict[str, Any]) -> Tensor:
+        dtype = DTYPES.get(data.get("tensor", ""))
+        shape, index = data.get("shape"), data.get("blob")
+        if dtype is None or not isinstance(shape, list) or not all(type(n) is int and 0 <= n < 1 << 40 for n in shape):
+            raise WireError("not a tensor")
+        if type(index) is not int or not 0 <= index < len(self.blobs):
+            raise WireError("a tensor without its bytes")
+        blob = self.blobs[index]
+        if math.prod(shape) * dtype.itemsize != len(blob) or len(shape) > 16:
+            raise WireError("a tensor whose bytes do not fit its shape")
+        if not blob:
+            return torch.empty(shape, dtype=dtype)
+        if dtype is torch.bool and max(blob) > 1:
+            raise WireError("a bool that is neither 0 nor 1")
+        return torch.frombuffer(bytearray(blob), dtype=dtype).reshape(shape)
+
+
+def _a(value: Any, kind: type) -> Any:
+    if type(value) is not kind:
+        raise WireError(f"expected a {kind.__name__}, got a {type(value).__name__}")
+    return value
+
+
+# --- frames over a socket ------------------------------------------------------------------------------------------
+
+_HEAD = struct.Struct("!II")  # bytes of header, number of blobs
+
+
+def send(
+    sock: socket.socket, header: dict[str, Any], blobs: list[bytes] | None = None, deadline: float | None = None
+) -> None:
+    """Send one frame."""
+    blobs = blobs or []
+    text = json.dumps({**header, "lengths": [len(b) for b in blobs]}, allow_nan=False).encode()
+    if len(text) > MAX_HEADER:
+        raise WireError(f"a header of {len(text)} bytes: lists belong in tensors")
+    sock.settimeout(None if deadline is None else max(0.01, deadline - time.monotonic()))
+    try:
+        sock.sendall(_HEAD.pack(len(text), len(blobs)) + text + b"".join(blobs))
+    except TimeoutError:
+        raise TooLate("the other side does not read") from None
+    except OSError as error:
+        raise Closed(str(error)) from None
+
+
+def receive(sock: socket.socket, deadline: float | None = None) -> tuple[dict[str, Any], list[bytes]]:
+    """Receive one frame, whole, before the deadline (``time.monotonic()``).
+
+    Raises:
+        Closed: if the other side has gone. TooLate: past the deadline. WireError: if the frame breaks the rules.
+    """
+    size, count = _HEAD.unpack(_exactly(sock, _HEAD.size, deadline))
+    if size > MAX_HEADER or count > MAX_ITEMS:
+        raise WireError(f"a header of {size} bytes and {count} blobs")
+    try:
+        header = json.loads(_exactly(sock, size, deadline))
+    except (ValueError, RecursionError):
+        raise WireError("a header that is not JSON") from None
+    if not isinstance(header, dict):
+        raise WireError("a header that is no object")
+    lengths = header.pop("lengths", [])
+    if not isinstance(lengths, list) or len(lengths) != count or not all(type(n) is int and n >= 0 for n in lengths):
+        raise WireError("lengths of blobs that do not fit")
+    if sum(lengths) > MAX_BLOBS:
+        raise WireError(f"more than {MAX_BLOBS >> 20} MB of blobs")
+    return header, [_exactly(sock, n, deadline) for n in lengths]
+
+
+def _exactly(sock: socket.socket, size: int, deadline: float | None) -> bytes:
+    chunks = bytearray()
+    while len(chunks) < size:
+        if deadline is not None:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TooLate("no whole answer in time")
+            sock.settimeout(left)
+        else:
+            sock.settimeout(None)
+        try:
+            chunk = sock.recv(min(1 << 20, size - len(chunks)))
+        except TimeoutError:
+            raise TooLate("no whole answer in time") from None
+        except OSError as error:
+            raise Closed(str(error)) from None
+        if not chunk:
+            raise Closed("the worker has gone")
+        chunks += chunk
+    return bytes(chunks)
