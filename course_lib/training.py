@@ -1,32 +1,42 @@
-"""Train and evaluate on tensors."""
+"""Train and evaluate a classifier on tensors that fit into memory: one short loop, the same for every lab.
+
+There is no DataLoader: the images are tensors already, so a batch is an index, and thousands of small training runs
+stay cheap. Randomness comes from ``seed`` alone and leaves the global state as it was.
+"""
 
 from __future__ import annotations
 
 import math
 import random
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.optim import Optimizer
 from tqdm.auto import tqdm
 
 from course_lib.data.images import Split
 
+OptimizerMaker = Callable[[Iterable[nn.Parameter]], Optimizer]
+
 
 @dataclass
 class History:
-    loss: list[float] = field(default_factory=list)
-    validation: list[float] = field(default_factory=list)
-    seconds: float = 0.0
+    """What happened in a call of ``fit``, one entry per epoch."""
+
+    loss: list[float] = field(default_factory=list)  # mean cross entropy over the epoch's batches, as they were trained
+    validation: list[float] = field(default_factory=list)  # accuracy in %, empty if no validation split was given
+    seconds: float = 0.0  # wall time, validation included
 
 
 def device() -> torch.device:
-    """The best device here: cuda, mps, else cpu."""
+    """The best device of this machine: CUDA, Apple's MPS, else the CPU."""
     if torch.cuda.is_available():
         return torch.device("cuda")
     if torch.backends.mps.is_available():
@@ -36,27 +46,29 @@ def device() -> torch.device:
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Random numbers from ``seed`` inside; outside, the global state goes on as if nothing had happened."""
-    python, numpy = random.getstate(), np.random.get_state()
+    """Inside the block random numbers follow from ``seed``; after it the global state is what it was before.
+
+    Covers torch (CPU, the current CUDA device, MPS), numpy's and Python's global generators.
+    """
+    cuda = [torch.cuda.current_device()] if torch.cuda.is_available() else []
+    mps = torch.mps.get_rng_state() if torch.backends.mps.is_available() else None
+    python_state, numpy_state = random.getstate(), np.random.get_state()
     try:
-        with torch.random.fork_rng():
-            torch.manual_seed(seed)
+        with torch.random.fork_rng(devices=cuda):
+            # not torch.manual_seed: it would also reseed devices whose state is not put back
+            torch.default_generator.manual_seed(seed)
+            if cuda:
+                torch.cuda.manual_seed(seed)
+            if mps is not None:
+                torch.mps.manual_seed(seed)
             random.seed(seed)
             np.random.seed(seed % 2**32)
             yield
     finally:
-        random.setstate(python)
-        np.random.set_state(numpy)
-
-
-def _optimizer(kind, params, lr, weight_decay):
-    if callable(kind):
-        return kind(params)
-    if kind == "sgd":
-        return torch.optim.SGD(params, lr=lr, momentum=0.9, weight_decay=weight_decay)
-    return {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[kind](
-        params, lr=lr, weight_decay=weight_decay, fused=True
-    )
+        random.setstate(python_state)
+        np.random.set_state(numpy_state)
+        if mps is not None:
+            torch.mps.set_rng_state(mps)
 
 
 def fit(
@@ -65,69 +77,149 @@ def fit(
     *,
     epochs: int,
     lr: float = 1e-3,
-    optimizer="adam",
+    optimizer: str | OptimizerMaker = "adam",
     batch_size: int = 64,
     weight_decay: float = 0.0,
     seed: int = 0,
-    masks: dict[str, Tensor] | None = None,
+    masks: Mapping[str, Tensor] | None = None,
     post_step: Callable[[], None] | None = None,
     validation: Split | None = None,
     progress: bool = True,
     augment: Callable[[Tensor], Tensor] | None = None,
     schedule: str = "constant",
 ) -> History:
-    where = next(model.parameters()).device
+    """Train ``model`` in place with cross entropy, on the device it is on; every module's mode is put back after.
+
+    Args:
+        model: maps images (B, C, H, W) to logits (B, classes).
+        split: the training images and labels, for example ``data.train``.
+        epochs: passes over the data; 0 trains nothing.
+        lr: learning rate at the start.
+        optimizer: "sgd" (momentum 0.9), "adam", "adamw" (both fused where the device has it), or a function that
+            makes one from the parameters; then ``lr`` and ``weight_decay`` are its own affair.
+        batch_size: images per step; the last batch of an epoch may be smaller.
+        weight_decay: for "sgd" and "adam" an L2 term in the gradient, for "adamw" decoupled from it.
+        seed: decides the order of the images and whatever is drawn meanwhile (dropout, ``augment``). The same seed on
+            the same CPU with the same number of threads gives the same weights.
+        masks: pruned weights (False) are zero before the first step and after every step.
+        post_step: called after every optimizer step, after ``masks`` are applied.
+        validation: evaluated after every epoch.
+        progress: show a bar, if it takes longer than a second.
+        augment: applied to each batch of training images (B, C, H, W); may draw from torch's global generator.
+        schedule: "constant", or "cosine" (falls to zero over all steps).
+
+    Raises:
+        ValueError: on a bad argument, or if ``masks`` do not fit the model.
+        TypeError: if ``split`` or ``validation`` is not a Split.
+    """
+    _check(split, "split")
+    if validation is not None:
+        _check(validation, "validation")
+    if epochs < 0 or batch_size < 1:
+        raise ValueError(f"epochs is 0 or more and batch_size 1 or more, got epochs={epochs}, batch_size={batch_size}")
+    if schedule not in ("constant", "cosine"):
+        raise ValueError(f'schedule is "constant" or "cosine", got {schedule!r}')
+    trained = [p for p in model.parameters() if p.requires_grad]
+    if not trained:
+        raise ValueError("the model has no parameter to train: are all of them frozen (requires_grad=False)?")
+
+    where = trained[0].device
     images, labels = split.images.to(where), split.labels.to(where)
-    opt = _optimizer(optimizer, [p for p in model.parameters() if p.requires_grad], lr, weight_decay)
-    generator = torch.Generator().manual_seed(seed)
-    params = dict(model.named_parameters())
-    pruned = [(params[k], ~m.to(where)) for k, m in (masks or {}).items()]
+    update = _optimizer(optimizer, trained, lr, weight_decay)
+    start_lr = [group["lr"] for group in update.param_groups]
+    shuffle = torch.Generator().manual_seed(seed)  # its own, so that dropout does not change the order of the images
+    step, steps = 0, epochs * math.ceil(len(labels) / batch_size)
     history = History()
-    start = time.perf_counter()
-    steps, step = epochs * math.ceil(len(labels) / batch_size), 0
-    base = [g["lr"] for g in opt.param_groups]
-    with torch.no_grad():
-        for p, m in pruned:
-            p.masked_fill_(m, 0)
-    was = model.training
-    for _ in tqdm(range(epochs), disable=not progress, leave=False, delay=1):
-        model.train()
-        total = torch.zeros((), device=where)
-        for index in torch.randperm(len(labels), generator=generator).to(where).split(batch_size):
-            if schedule == "cosine":
-                for g, b in zip(opt.param_groups, base, strict=True):
-                    g["lr"] = b * 0.5 * (1 + math.cos(math.pi * step / steps))
-            x = images[index]
-            loss = F.cross_entropy(model(augment(x) if augment else x), labels[index])
-            opt.zero_grad(set_to_none=True)
-            loss.backward()
-            opt.step()
-            with torch.no_grad():
-                for p, m in pruned:
-                    p.masked_fill_(m, 0)
-            if post_step:
-                post_step()
-            total += loss.detach() * len(index)
-            step += 1
-        history.loss.append(total.item() / len(labels))
-        if validation is not None:
-            history.validation.append(evaluate(model, validation))
-    model.train(was)
-    history.seconds = time.perf_counter() - start
+    started = time.perf_counter()
+    with seeded(seed), _modes_kept(model), _zeros_kept(model, masks):
+        bar = tqdm(range(epochs), desc="training", unit="epoch", disable=not progress, leave=False, delay=1)
+        for _ in bar:
+            model.train()
+            total = torch.zeros((), device=where)  # summed on the device: reading it at every step would make us wait
+            for index in torch.randperm(len(labels), generator=shuffle).to(where).split(batch_size):
+                if schedule == "cosine":
+                    for group, top in zip(update.param_groups, start_lr, strict=True):
+                        group["lr"] = top * (1 + math.cos(math.pi * step / steps)) / 2
+                batch = images[index]  # (B, C, H, W)
+                loss = F.cross_entropy(model(augment(batch) if augment else batch), labels[index])
+                update.zero_grad()
+                loss.backward()
+                update.step()
+                if post_step is not None:
+                    post_step()
+                total += loss.detach() * len(index)
+                step += 1
+            history.loss.append(total.item() / len(labels))
+            if not math.isfinite(history.loss[-1]) and all(map(math.isfinite, history.loss[:-1])):
+                warnings.warn(
+                    f"the loss is {history.loss[-1]} in epoch {len(history.loss)}: is the learning rate too high, or "
+                    "does a weight hold a NaN?",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+            if validation is not None:
+                history.validation.append(evaluate(model, validation))
+                bar.set_postfix_str(f"validation {history.validation[-1]:.1f} %")
+    history.seconds = time.perf_counter() - started
     return history
 
 
+@torch.no_grad()
 def evaluate(model: nn.Module, split: Split, batch_size: int = 1024) -> float:
-    """Accuracy in %."""
-    where = next(model.parameters()).device
-    was = model.training
-    model.eval()
+    """Accuracy on ``split`` in %, in evaluation mode; every module's mode is put back after.
+
+    Raises:
+        TypeError: if ``split`` is not a Split.
+        ValueError: if it is empty.
+    """
+    _check(split, "split")
+    parameter = next(model.parameters(), None)
+    where = split.images.device if parameter is None else parameter.device
+    right = torch.zeros((), dtype=torch.int64, device=where)
+    with _modes_kept(model):
+        model.eval()
+        for x, y in zip(split.images.split(batch_size), split.labels.split(batch_size), strict=True):
+            right += (model(x.to(where)).argmax(dim=1) == y.to(where)).sum()
+    return 100 * right.item() / len(split.labels)
+
+
+def _optimizer(kind: str | OptimizerMaker, parameters: list[nn.Parameter], lr: float, weight_decay: float) -> Optimizer:
+    if callable(kind):
+        return kind(parameters)
+    if kind == "sgd":
+        return torch.optim.SGD(parameters, lr=lr, momentum=0.9, weight_decay=weight_decay)
+    if kind not in ("adam", "adamw"):
+        raise ValueError(f'optimizer is "sgd", "adam", "adamw" or a function of the parameters, got {kind!r}')
+    maker = torch.optim.Adam if kind == "adam" else torch.optim.AdamW
     try:
-        with torch.no_grad():
-            right = sum(
-                (model(x.to(where)).argmax(1) == y.to(where)).sum().item()
-                for x, y in zip(split.images.split(batch_size), split.labels.split(batch_size), strict=True)
-            )
+        return maker(parameters, lr=lr, weight_decay=weight_decay, fused=True)  # half the time of a step on a CPU
+    except RuntimeError:  # not on this device, or not for this dtype
+        return maker(parameters, lr=lr, weight_decay=weight_decay)
+
+
+def _zeros_kept(model: nn.Module, masks: Mapping[str, Tensor] | None) -> AbstractContextManager[object]:
+    if masks is None:
+        return nullcontext()
+    from course_lib.pruning.masks import masked  # here, so that training without masks needs no part of pruning
+
+    return masked(model, masks)
+
+
+@contextmanager
+def _modes_kept(model: nn.Module) -> Iterator[None]:
+    """Training or evaluation mode is a property of every module: a frozen batch norm is to stay in its mode."""
+    modes = [(module, module.training) for module in model.modules()]
+    try:
+        yield
     finally:
-        model.train(was)
-    return 100 * right / len(split.labels)
+        for module, training in modes:
+            module.training = training
+
+
+def _check(split: Split, name: str) -> None:
+    if not hasattr(split, "images") or not hasattr(split, "labels"):
+        raise TypeError(
+            f"{name} is one part of a data set, images and labels, for example data.train; got {type(split).__name__}"
+        )
+    if len(split.images) != len(split.labels) or len(split.labels) == 0:
+        raise ValueError(f"{name} has {len(split.images)} images for {len(split.labels)} labels, expected one for each")

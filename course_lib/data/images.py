@@ -1,15 +1,38 @@
-"""Images by name: "digits" is embedded, "mnist", "fashion_mnist" and "cifar10" are found on disk or downloaded."""
+"""Images by name, always as train, validation and test.
+
+"digits" (1,797 real handwritten digits of 8x8 pixels) comes with scikit-learn and needs no network. "mnist",
+"fashion_mnist" and "cifar10" are read by torchvision from ``$COURSE_DATA``, the course's ``data/`` or the cache, and
+downloaded by torchvision when they are in none of them.
+"""
 
 from __future__ import annotations
 
+import errno
+import os
+import shutil
+import socket
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.error import HTTPError, URLError
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from course_lib import paths
+
+SPLIT_SEED = 0  # one split for everyone, so that results can be compared
+DIGITS_SIZES = (1097, 300, 400)  # train, validation, test
+VALIDATION = 5000  # images cut from the training part of the real sets (of a tenth, where that is less)
+NETWORK_TIMEOUT = 15.0  # seconds without an answer; a classroom's firewall otherwise hangs a notebook for minutes
+
+
+class DataMissing(FileNotFoundError):
+    """A data set is not there or cannot be read. The message says where it was looked for and how to get it."""
 
 
 class Split(NamedTuple):
@@ -18,14 +41,13 @@ class Split(NamedTuple):
     images: Tensor  # (N, C, H, W) float32 in [0, 1], not standardised: a zero pixel stays a zero
     labels: Tensor  # (N,) int64
 
-
-class DataMissing(FileNotFoundError):
-    """A data set is not there, or cannot be read. The message says where it was looked for and how to get it."""
+    def __repr__(self) -> str:
+        return f"Split({len(self.labels):,} images of {tuple(self.images.shape[1:])})"
 
 
 @dataclass(frozen=True)
 class ImageData:
-    """A data set in three parts: train, choose on validation, report on test."""
+    """A data set in three parts: train on the first, choose on ``validation``, report once on ``test``."""
 
     name: str
     train: Split
@@ -36,35 +58,285 @@ class ImageData:
     @property
     def shape(self) -> tuple[int, int, int]:
         """(C, H, W) of one image."""
-        return tuple(self.train.images.shape[1:])
+        channels, height, width = self.train.images.shape[1:]
+        return channels, height, width
 
     def subset(self, train: int, seed: int = 0) -> ImageData:
-        """The same data with only ``train`` training images, drawn by ``seed``."""
-        keep = torch.from_numpy(np.random.RandomState(seed).permutation(len(self.train.labels))[:train])
+        """The same data with ``train`` training images, drawn by ``seed``: for a laptop. The other parts stay whole.
+
+        Raises:
+            ValueError: if there are not that many, or ``train`` is below 1.
+        """
+        have = len(self.train.labels)
+        if not 1 <= train <= have:
+            raise ValueError(
+                f"{self.name} has {have} training images: train must lie between 1 and {have}, got {train}"
+            )
+        keep = torch.from_numpy(np.random.RandomState(seed).permutation(have)[:train])
         return replace(self, train=Split(self.train.images[keep], self.train.labels[keep]))
 
 
+class _Source(NamedTuple):
+    """A set that torchvision reads: its class there, the files it needs and the archives they come from."""
+
+    reader: str
+    files: tuple[str, ...]  # below a data folder, which is torchvision's `root`
+    archives: tuple[str, ...]
+
+
+def _mnist_like(folder: str) -> _Source:
+    names = [
+        f"{folder}/raw/{part}-{kind}-ubyte" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")
+    ]
+    return _Source(folder, tuple(names), tuple(f"{name}.gz" for name in names))
+
+
+_CIFAR_FILES = (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch", "batches.meta")
+SOURCES = {
+    "mnist": _mnist_like("MNIST"),
+    "fashion_mnist": _mnist_like("FashionMNIST"),
+    "cifar10": _Source("CIFAR10", tuple(f"cifar-10-batches-py/{f}" for f in _CIFAR_FILES), ("cifar-10-python.tar.gz",)),
+}
+NAMES = ("digits", *SOURCES)
+
+
 def load(name: str, *, download: bool = True) -> ImageData:
-    if name == "digits":
+    """A data set by name, with the same split for everyone.
+
+    Args:
+        name: "digits" (1097/300/400 images), "mnist", "fashion_mnist" (55,000/5,000/10,000) or "cifar10"
+            (45,000/5,000/10,000). Validation images are cut from the training part by a fixed seed.
+        download: whether a set that is not on this machine may be downloaded.
+
+    Raises:
+        DataMissing: if the set is not there, is damaged, or could not be downloaded.
+        ValueError: if there is no set of that name.
+    """
+    key = name.lower().replace("-", "_")
+    if key == "digits":
+        return _digits()
+    if key not in SOURCES:
+        raise ValueError(f"there is no image data set {name!r}: choose one of {', '.join(NAMES)}")
+    source = SOURCES[key]
+    looked = []  # one line for each place, for the message
+    for place in paths.data_places():
+        missing = _missing(source, place)
+        if missing:
+            looked.append(f"{place}: {_state(source, place, missing)}")
+            continue
+        return _read(key, source, place)
+    if not download and _archives(source) is None:
+        raise DataMissing(_message(key, source, looked, "It was not downloaded, because download=False was asked for."))
+    return _read(key, source, _install(key, source, looked))
+
+
+def available() -> dict[str, str]:
+    """Where each set lies on this machine: name -> folder, or "" if it would have to be downloaded."""
+    found = {"digits": "scikit-learn"}
+    for key, source in SOURCES.items():
+        found[key] = next((str(place) for place in paths.data_places() if not _missing(source, place)), "")
+    return found
+
+
+def _digits() -> ImageData:
+    try:
         from sklearn.datasets import load_digits
+    except ImportError:
+        raise DataMissing("digits come with scikit-learn, which is not installed: pip install scikit-learn") from None
+    pixels, target = (np.asarray(part) for part in load_digits(return_X_y=True))  # (1797, 64) from 0 to 16, (1797,)
+    images = torch.from_numpy(pixels).float().view(-1, 1, 8, 8) / 16
+    labels = torch.from_numpy(target).long()
+    train, validation, test = (Split(images[i], labels[i]) for i in _order(len(labels)).split(DIGITS_SIZES))
+    return ImageData("digits", train, validation, test, classes=10)
 
-        raw = load_digits()
-        images = torch.from_numpy(raw.images.astype(np.float32) / 16).unsqueeze(1)
-        labels = torch.from_numpy(raw.target.astype(np.int64))
-        order = torch.from_numpy(np.random.RandomState(0).permutation(len(labels)))
-        a, b, c = (Split(images[i], labels[i]) for i in order.split([1097, 300, 400]))
-        return ImageData(name, a, b, c, 10)
-    from torchvision import datasets
 
-    kind = {"mnist": datasets.MNIST, "fashion_mnist": datasets.FashionMNIST, "cifar10": datasets.CIFAR10}[name]
-    root = str(paths.data_places()[0])
-    parts = []
-    for train in (True, False):
-        raw = kind(root, train=train)
-        x = torch.as_tensor(raw.data)
-        x = x.unsqueeze(1) if x.ndim == 3 else x.permute(0, 3, 1, 2)
-        parts.append((x.float() / 255, torch.as_tensor(raw.targets)))
-    (x, y), test = parts
-    order = torch.from_numpy(np.random.RandomState(0).permutation(len(y)))
-    a, b = (Split(x[i], y[i]) for i in (order[5000:], order[:5000]))
-    return ImageData(name, a, b, Split(*test), 10)
+def _order(n: int) -> Tensor:
+    """A fixed shuffle of n images. RandomState, since its stream is promised never to change; torch's is not."""
+    return torch.from_numpy(np.random.RandomState(SPLIT_SEED).permutation(n))
+
+
+def _read(key: str, source: _Source, place: Path) -> ImageData:
+    """The set as torchvision reads it from ``place``, cut into three."""
+    reader = _reader(key, source)
+    where = place / Path(source.files[0]).parent
+    try:
+        (images, labels), (test_images, test_labels) = (
+            _tensors(reader(str(place), train=train, download=False)) for train in (True, False)
+        )
+    except PermissionError as error:
+        raise DataMissing(
+            f"{key} is in {where}, but {error.filename} may not be read: check its permissions."
+        ) from None
+    except Exception as error:  # whatever a damaged file makes of torchvision, numpy or pickle
+        raise DataMissing(
+            f"{key} is in {where}, but its files are damaged or incomplete ({_cause(error)}).\n"
+            f"What to do: delete that folder and load {key} again, or copy a whole one there."
+        ) from None
+    order = _order(len(labels))
+    cut = len(labels) - min(VALIDATION, max(1, len(labels) // 10))
+    return ImageData(
+        key,
+        Split(_unit(images[order[:cut]]), labels[order[:cut]]),
+        Split(_unit(images[order[cut:]]), labels[order[cut:]]),
+        Split(_unit(test_images), test_labels),
+        classes=10,
+    )
+
+
+def _tensors(raw: Any) -> tuple[Tensor, Tensor]:
+    """One part of a torchvision set as uint8 images (N, C, H, W) and int64 labels (N,)."""
+    images, labels = torch.as_tensor(raw.data), torch.as_tensor(raw.targets, dtype=torch.int64)
+    images = images.unsqueeze(1) if images.ndim == 3 else images.permute(0, 3, 1, 2)  # grey (N,H,W); colour (N,H,W,C)
+    if len(images) != len(labels) or len(labels) < 2:
+        raise ValueError(f"{len(images)} images for {len(labels)} labels")
+    if labels.min() < 0 or labels.max() > 9:
+        raise ValueError(f"labels from {labels.min()} to {labels.max()}, expected 0 to 9")
+    return images, labels
+
+
+def _unit(images: Tensor) -> Tensor:
+    return images.to(torch.float32, memory_format=torch.contiguous_format).div_(255)
+
+
+def _reader(key: str, source: _Source) -> Any:
+    try:
+        from torchvision import datasets
+    except Exception as error:  # a broken installation raises what it likes
+        raise DataMissing(
+            f"{key} is read by torchvision, which cannot be imported here ({_cause(error)}).\n"
+            "What to do: pip install torchvision in the version that belongs to this torch, and import course_lib "
+            'before torchvision; or work with "digits", which needs no torchvision.'
+        ) from None
+    return getattr(datasets, source.reader)
+
+
+def _missing(source: _Source, place: Path) -> list[str]:
+    return [file for file in source.files if not _is_file(place / file)]
+
+
+def _state(source: _Source, place: Path, missing: list[str]) -> str:
+    if not place.is_dir():
+        return "there is no such folder"
+    return "not there" if len(missing) == len(source.files) else f"incomplete, {missing[0]} is missing"
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a folder that may not be entered
+        return False
+
+
+def _archives(source: _Source) -> Path | None:
+    """The place where all archives of the set lie, not unpacked (as a browser saves them), or None."""
+    for place in paths.data_places():
+        if all(_is_file(place / archive) for archive in source.archives):
+            return place
+    return None
+
+
+def _install(key: str, source: _Source, looked: list[str]) -> Path:
+    """Download the set, or unpack archives that are here already, and return the folder that holds it then.
+
+    torchvision works in a folder of its own, from which whole files are moved to their place: an interrupted
+    download leaves nothing behind that looks like data.
+    """
+    reader, saved = _reader(key, source), _archives(source)
+    if saved is not None:
+        _check_archives(key, source, reader, saved)
+    place, refused = _writable()
+    if place is None:
+        raise DataMissing(_message(key, source, looked, f"It could not be downloaded: {refused}."))
+    try:
+        with tempfile.TemporaryDirectory(dir=place, prefix=".unfinished-") as work, _network_timeout():
+            if saved is not None:
+                for archive in source.archives:
+                    (Path(work) / archive).parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copyfile(saved / archive, Path(work) / archive)
+            reader(work, download=True)  # finds the archives and unpacks them, or downloads them first
+            for file in source.files:
+                (place / file).parent.mkdir(parents=True, exist_ok=True)
+                os.replace(Path(work) / file, place / file)
+    except Exception as error:
+        did = f"Unpacking {saved} to" if saved else "The download to"
+        raise DataMissing(_message(key, source, looked, f"{did} {place} failed: {_cause(error)}.")) from None
+    return place
+
+
+def _check_archives(key: str, source: _Source, reader: Any, place: Path) -> None:
+    """Refuse saved archives that are not the published ones: torchvision would go to the network without a word."""
+    from torchvision.datasets.utils import check_integrity
+
+    published = dict(reader.resources) if hasattr(reader, "resources") else {reader.filename: reader.tgz_md5}
+    for archive in source.archives:
+        if not check_integrity(str(place / archive), published[Path(archive).name]):
+            raise DataMissing(
+                f"{place / archive} is not the published archive of {key} (its checksum is another): "
+                "delete it, or save it again."
+            )
+
+
+def _writable() -> tuple[Path | None, str]:
+    """The folder for downloads: ``$COURSE_DATA`` if it is a folder that can be written, else the cache.
+
+    None, and why not, where neither can be written.
+    """
+    candidates, refused = [paths.cache_dir()], []
+    if os.environ.get("COURSE_DATA") and paths.data_places()[0].is_dir():  # not made here: it may be mistyped
+        candidates.insert(0, paths.data_places()[0])
+    for place in candidates:
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+            if not place.stat().st_mode & 0o222:  # root could write here all the same, but it is marked read-only
+                raise PermissionError(errno.EACCES, "it is read-only")
+            with tempfile.TemporaryFile(dir=place):
+                return place, ""
+        except OSError as error:
+            refused.append(f"{place} cannot be written ({error.strerror or error})")
+    return None, " and ".join(refused)
+
+
+@contextmanager
+def _network_timeout() -> Iterator[None]:
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(NETWORK_TIMEOUT)
+    try:
+        yield
+    finally:
+        socket.setdefaulttimeout(before)
+
+
+def _cause(error: BaseException) -> str:
+    """What went wrong, in plain words and one line."""
+    text = " ".join(str(error).split())
+    if isinstance(error, HTTPError):
+        return f"the server answered {error.code} {error.reason}"
+    if isinstance(error, TimeoutError) or "timed out" in text:
+        return "the network did not answer in time"
+    if isinstance(error, URLError | ConnectionError | socket.gaierror) or "urlopen error" in text:
+        return "no connection to the server (is there a network, or a proxy to set?)"
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return "the disk is full"
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    if "not found or corrupted" in text or "File not found" in text:
+        return "a file is not the published one, its checksum is another"
+    return f"{type(error).__name__}: {text[:200]}" if text else type(error).__name__
+
+
+def _message(key: str, source: _Source, looked: list[str], why: str) -> str:
+    folder = str(Path(source.files[0]).parent)
+    top = source.files[0].split("/")[0]
+    hint = "" if os.environ.get("COURSE_DATA") else " (COURSE_DATA is not set)"
+    places = "\n".join(f"  {line}" for line in looked)
+    more = ", and the others beside it" if len(source.archives) > 1 else ""
+    return (
+        f"The data set {key} is not on this machine. {why}\n"
+        f"Looked for the folder {folder} in{hint}:\n{places}\n"
+        f"What to do, one of:\n"
+        f"  - run this once with a network: torchvision downloads it;\n"
+        f"  - copy the folder {top} from a machine that has it, and set COURSE_DATA to the folder it is in;\n"
+        f"  - save the published archives ({paths.data_places()[0] / source.archives[0]}{more}): "
+        f"the next call unpacks them;\n"
+        f'  - work with "digits", which needs no download.'
+    )

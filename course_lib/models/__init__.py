@@ -1,4 +1,4 @@
-"""Small models to prune."""
+"""Small models to prune. They know nothing of data sets or masks: plain modules that take images and return logits."""
 
 from __future__ import annotations
 
@@ -13,22 +13,32 @@ from course_lib.models.lenet import LeNet300
 __all__ = ["LeNet300", "SmallConvNet", "build"]
 
 
-class HasShape(Protocol):
-    """What ``build`` needs to know of a data set (an ``ImageData`` has both)."""
+class ImageShaped(Protocol):
+    """What ``build`` has to know of a data set: its classes, and the (C, H, W) of an image."""
 
-    classes: int
+    @property
+    def classes(self) -> int: ...
 
     @property
     def shape(self) -> tuple[int, int, int]: ...
 
 
-def build(name: str, data: HasShape, seed: int = 0) -> nn.Module:
-    """A fresh model that fits ``data``, initialised from ``seed`` without touching the global random state."""
+def build(name: str, data: ImageShaped, seed: int = 0) -> nn.Module:
+    """A fresh model for ``data`` on the CPU, initialised from ``seed``; the global random state stays as it was.
+
+    Args:
+        name: "lenet300" (LeNet-300-100) or "convnet" (SmallConvNet).
+        data: anything with ``shape`` (C, H, W) and ``classes``, such as what ``course_lib.data.images.load`` returns.
+        seed: the same seed gives the same weights.
+
+    Raises:
+        ValueError: if there is no model of that name.
+    """
     channels, height, width = data.shape
     with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)  # the CPU's alone: torch.manual_seed would reseed the GPU as well
         if name == "lenet300":
             return LeNet300(channels * height * width, data.classes)
         if name == "convnet":
             return SmallConvNet(channels, data.classes)
-    raise ValueError(f'unknown model {name!r}: there are "lenet300" and "convnet"')
+    raise ValueError(f'there is no model {name!r}: choose "lenet300" or "convnet"')
