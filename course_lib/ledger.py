@@ -1,46 +1,240 @@
-"""The running table of the course: one row per lab and method, for the same models all term."""
+"""One table through the whole course: what each method cost and kept, for the same models in every lab.
+
+The rows live in ``ledger.json`` beside the notebook (in the working folder), so that lab 05 finds what lab 01 wrote.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import html
 import json
+import math
 import os
 import tempfile
+import warnings
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+from scipy import stats
 
 FILE = "ledger.json"
+Row = dict[
+    str, Any
+]  # model, method, lab: str; bits: int; macs, ms: a number or None; accuracy: list of %, one per seed
+_TEXTS, _NUMBERS = ("model", "method", "lab"), ("bits", "macs", "ms")
+_COLUMNS = ("model", "method", "lab", "size", "MACs", "ms", "accuracy in %", "seeds")
 
 
-def rows() -> list[dict]:
-    path = Path(FILE)
-    return json.loads(path.read_text()) if path.exists() else []
+def add(
+    model: str,
+    method: str,
+    *,
+    lab: str,
+    bits: float | None,
+    macs: float | None,
+    ms: float | None,
+    accuracy: Iterable[float],
+) -> None:
+    """Write a row. A row with the same lab, model and method is replaced in its place: a lab can be run again.
+
+    Args:
+        model: the model's name, for example "convnet".
+        method: what was done to it, for example "magnitude 90 %".
+        lab: the lab that measured it, for example "01".
+        bits: size of the weights as stored, in bits.
+        macs: multiply-accumulates for one input.
+        ms: measured time for one forward pass, in milliseconds. None stands for "not measured", here as in the two above.
+        accuracy: test accuracy in %, one number per seed.
+
+    Raises:
+        ValueError: if a number is not finite or negative, or an accuracy is no percentage.
+        OSError: if the working folder cannot be written.
+    """
+    row = _row(model, method, lab, {"bits": bits, "macs": macs, "ms": ms}, accuracy)
+    path = Path.cwd() / FILE
+    with _lock(path):
+        kept = _read(path)
+        same = (i for i, old in enumerate(kept) if all(old[key] == row[key] for key in _TEXTS))
+        at = next(same, len(kept))
+        kept[at : at + 1] = [row]
+        _write(path, kept)
 
 
-def add(model: str, method: str, *, lab: str, bits: float, macs: float, ms: float, accuracy: list[float]) -> None:
-    row = {"model": model, "method": method, "lab": lab, "bits": bits, "macs": macs, "ms": ms}
-    row["accuracy"] = list(accuracy)
-    kept = rows()
-    key = ("lab", "model", "method")
-    at = next((i for i, r in enumerate(kept) if all(r[k] == row[k] for k in key)), None)
-    if at is None:
-        kept.append(row)
-    else:
-        kept[at] = row
-    handle, name = tempfile.mkstemp(dir=".", prefix=".ledger-")
-    with os.fdopen(handle, "w") as file:
-        json.dump(kept, file, indent=1)
-    os.replace(name, FILE)
-
-
-class Table:
-    def __init__(self, rows: list[dict]) -> None:
-        self.rows = rows
-
-    def __str__(self) -> str:
-        return "\n".join(str(r) for r in self.rows)
-
-    def _repr_html_(self) -> str:
-        return "<pre>" + str(self) + "</pre>"
+def rows() -> list[Row]:
+    """The rows so far, in the order in which they were first added. No file: no rows."""
+    path = Path.cwd() / FILE
+    with _lock(path):
+        return _read(path)
 
 
 def table() -> Table:
+    """The ledger to look at: as the last expression of a notebook cell, or printed."""
     return Table(rows())
+
+
+def interval(values: Iterable[float]) -> tuple[float, float | None]:
+    """Mean of the values and half the width of its 95 % t-interval, which is None for a single value.
+
+    With three seeds the half-width is 4.30 standard errors: few runs claim little.
+    """
+    values = list(values)
+    mean = math.fsum(values) / len(values)
+    if len(values) < 2:
+        return mean, None
+    error = math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1) / len(values))
+    return mean, float(stats.t.ppf(0.975, len(values) - 1)) * error
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows made readable, as HTML in a notebook and as aligned text elsewhere."""
+
+    rows: list[Row]
+
+    def _repr_html_(self) -> str:
+        if not self.rows:
+            return f"<p>{html.escape(str(self))}</p>"
+        # the first three columns are words, the others numbers, which compare best when they end at the same place
+        align = ["left" if i < 3 else "right" for i in range(len(_COLUMNS))]
+        head = "".join(f'<th scope="col" style="text-align:{a}">{c}</th>' for a, c in zip(align, _COLUMNS, strict=True))
+        body = "\n".join(
+            "<tr>"
+            + "".join(
+                f'<td style="text-align:{a}">{html.escape(cell)}</td>'
+                for a, cell in zip(align, _cells(row), strict=True)
+            )
+            + "</tr>"
+            for row in self.rows
+        )
+        caption = "Ledger: accuracy is the mean over seeds, ± half of its 95 % t-interval"
+        return (
+            f'<table class="course-ledger"><caption>{caption}</caption>\n'
+            f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table>"
+        )
+
+    def __str__(self) -> str:
+        if not self.rows:
+            return "The ledger is empty here: ledger.add(...) writes the first row."
+        lines = [_COLUMNS, *(_cells(row) for row in self.rows)]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        return "\n".join(
+            "  ".join(c.ljust(w) if i < 3 else c.rjust(w) for i, (c, w) in enumerate(zip(line, widths, strict=True)))
+            for line in lines
+        )
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    mean, half = interval(row["accuracy"])
+    return (
+        *(row[key] for key in _TEXTS),
+        _amount(row["bits"] and row["bits"] / 8, ("B", "kB", "MB", "GB")),
+        _amount(row["macs"], ("", "k", "M", "G", "T")),
+        "–" if row["ms"] is None else f"{row['ms']:.3g}",
+        f"{mean:.1f}" if half is None else f"{mean:.1f} ± {half:.1f}",
+        str(len(row["accuracy"])),
+    )
+
+
+def _amount(value: float | None, units: tuple[str, ...]) -> str:
+    """Three significant digits and a decimal unit: 260480 -> "260 kB"."""
+    if value is None:
+        return "–"
+    step = 0
+    while step < len(units) - 1 and value >= 999.5:
+        value, step = value / 1000, step + 1
+    digits = max(0, 2 - math.floor(math.log10(value))) if value >= 1 and step else 0 if value == int(value) else 2
+    return f"{value:.{digits}f} {units[step]}".strip()
+
+
+def _row(model: str, method: str, lab: str, numbers: dict[str, Any], accuracy: Iterable[float]) -> Row:
+    """A row with every entry checked, in plain Python types (numbers may come as tensors or numpy scalars)."""
+    texts = {"model": str(model), "method": str(method), "lab": str(lab)}
+    if empty := [key for key, value in texts.items() if not value.strip()]:
+        raise ValueError(f"a ledger row is known by its lab, model and method, but {empty[0]} is empty")
+    checked: dict[str, float | None] = {}
+    for key, value in numbers.items():
+        number = None if value is None else float(value)
+        if number is not None and (not math.isfinite(number) or number < 0):
+            raise ValueError(f"{key} is a number from 0 up, or None where it was not measured; got {value}")
+        checked[key] = int(number) if number is not None and key != "ms" and number == int(number) else number
+    if isinstance(accuracy, int | float):
+        raise ValueError(f"accuracy is a list with one number per seed; for a single run write [{accuracy}]")
+    seeds = [float(a) for a in accuracy]
+    if not seeds or not all(0 <= a <= 100 for a in seeds):
+        raise ValueError(f"accuracy holds one number in % per seed, each from 0 to 100; got {seeds}")
+    if 0 < max(seeds) <= 1:
+        raise ValueError(f"accuracy is in %, but {seeds} look like fractions: multiply them by 100")
+    return {**texts, **checked, "accuracy": seeds}
+
+
+def _is_row(row: Any) -> bool:
+    try:
+        checked = _row(*(row[key] for key in _TEXTS), {key: row[key] for key in _NUMBERS}, row["accuracy"])
+        return all(row[key] == value for key, value in checked.items())
+    except (KeyError, TypeError, ValueError):
+        return False
+
+
+def _read(path: Path) -> list[Row]:
+    """The rows in the file. A damaged file is put aside, never overwritten, and the rows that can be read go on."""
+    try:
+        text = path.read_bytes().decode(errors="replace")
+    except FileNotFoundError:
+        return []
+    whole, found = True, []
+    try:
+        found = json.loads(text) if text.strip() else []
+    except ValueError:
+        whole = False
+        for line in text.splitlines():  # every row has a line of its own
+            with suppress(ValueError):
+                found.append(json.loads(line.strip().rstrip(",")))
+    good = [row for row in found if _is_row(row)] if isinstance(found, list) else []
+    if whole and good == found:
+        return good
+    number = 1
+    while (aside := path.with_name(f"{path.stem}.broken-{number}.json")).exists():
+        number += 1
+    os.replace(path, aside)
+    if good:
+        _write(path, good)
+    warnings.warn(
+        f"{path} was damaged (cut off, or edited by hand?). It is kept as {aside.name}, and the ledger goes on with "
+        f"what could be read: {len(good)} row{'s' * (len(good) != 1)}.",
+        stacklevel=3,
+    )
+    return good
+
+
+def _write(path: Path, rows: list[Row]) -> None:
+    """All or nothing: a notebook that is stopped here leaves the old ledger or the new one, never half of one."""
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".ledger-", suffix=".json")
+    except OSError as error:
+        raise OSError(
+            error.errno,
+            f"the ledger is kept in the working folder, which cannot be written ({error.strerror})",
+            str(path),
+        ) from None
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
+            file.write(f"[\n{lines}\n]\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, 0o644)  # mkstemp's file is its owner's alone; an instructor reads ledgers, too
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _lock(path: Path) -> FileLock:
+    """Two notebooks may add a row at the same time. The lock file lies elsewhere, to keep the learner's folder clean."""
+    user = os.getuid() if hasattr(os, "getuid") else 0
+    name = hashlib.sha256(f"{user} {path}".encode()).hexdigest()[:16]
+    return FileLock(Path(tempfile.gettempdir()) / f"course-ledger-{name}.lock")

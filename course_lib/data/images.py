@@ -329,14 +329,15 @@ def _message(key: str, source: _Source, looked: list[str], why: str) -> str:
     top = source.files[0].split("/")[0]
     hint = "" if os.environ.get("COURSE_DATA") else " (COURSE_DATA is not set)"
     places = "\n".join(f"  {line}" for line in looked)
-    more = ", and the others beside it" if len(source.archives) > 1 else ""
+    first, *others = source.archives
+    more = ", and the others beside it" if others else ""
     return (
         f"The data set {key} is not on this machine. {why}\n"
         f"Looked for the folder {folder} in{hint}:\n{places}\n"
         f"What to do, one of:\n"
         f"  - run this once with a network: torchvision downloads it;\n"
         f"  - copy the folder {top} from a machine that has it, and set COURSE_DATA to the folder it is in;\n"
-        f"  - save the published archives ({paths.data_places()[0] / source.archives[0]}{more}): "
+        f"  - save the published archives ({paths.data_places()[0] / first}{more}): "
         f"the next call unpacks them;\n"
         f'  - work with "digits", which needs no download.'
     )
