@@ -1,13 +1,16 @@
-"""Plots with an interval, a random control and a text alternative; explorers that run in a notebook."""
+"""Figures with an interval, a random control and a text alternative; explorers with sliders."""
 
 from course_lib.show.plots import (
     COLOURS,
+    LOOKS,
+    Look,
     alt,
     bars,
     curves,
     grid,
     heat_map,
     histogram_before_after,
+    interval,
     method_curves,
     remaining_axis,
     save,
@@ -15,23 +18,10 @@ from course_lib.show.plots import (
     sparsity_axis,
     use_style,
 )
-from course_lib.show.widgets import choice, explorer, slider
+from course_lib.show.widgets import Explorer, choice, explorer, slider
 
 __all__ = [
-    "COLOURS",
-    "alt",
-    "bars",
-    "choice",
-    "curves",
-    "explorer",
-    "grid",
-    "heat_map",
-    "histogram_before_after",
-    "method_curves",
-    "remaining_axis",
-    "save",
-    "show",
-    "slider",
-    "sparsity_axis",
+    "COLOURS", "LOOKS", "Explorer", "Look", "alt", "bars", "choice", "curves", "explorer", "grid", "heat_map",
+    "histogram_before_after", "interval", "method_curves", "remaining_axis", "save", "show", "slider", "sparsity_axis",
     "use_style",
-]
+]  # fmt: skip

@@ -1,9 +1,12 @@
-"""Explorers: sliders and choices above a number and a figure that follow them, with a picture where no kernel runs."""
+"""Explorers: sliders and choices above a number and a figure that follow them.
+
+Where no kernel runs (a web page, a notebook just opened) a picture of the first state stands in their place.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import html
-import itertools
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -11,109 +14,169 @@ from typing import Any
 import ipywidgets
 from matplotlib.figure import Figure
 
-from course_lib.show import plots
-
-_ids = itertools.count(1)
+from course_lib.show import output
+from course_lib.show.style import VERMILLION
 
 
 def slider(min: float, max: float, step: float, value: float, label: str) -> ipywidgets.Widget:
-    """A slider from ``min`` to ``max``; whole numbers if all four are ints. Arrow keys move it by ``step``.
+    """A slider from ``min`` to ``max``; the arrow keys move it by ``step``. Whole numbers if all four are ints.
 
     Raises:
-        ValueError: if ``value`` is outside the range, or the label is empty.
+        ValueError: if the value is outside the range, the step is not positive, or there is no label.
     """
     if not min <= value <= max:
-        raise ValueError(f"slider {label!r}: value {value} is outside [{min}, {max}]")
-    whole = all(isinstance(v, int) for v in (min, max, step, value))
-    kind = ipywidgets.IntSlider if whole else ipywidgets.FloatSlider
-    extra = {} if whole else {"readout_format": f".{_decimals(step)}f"}
-    return _labelled(kind(value=value, min=min, max=max, step=step, **extra), label)
+        raise ValueError(f"slider {label!r}: it starts at {value}, outside its range from {min} to {max}")
+    if step <= 0:
+        raise ValueError(f"slider {label!r}: the step is {step}; it should be positive")
+    if not label.strip():
+        raise ValueError("a slider needs a label: what it changes, with its unit")
+    if all(isinstance(number, int) for number in (min, max, step, value)):
+        control = ipywidgets.IntSlider(value, min, max, step)
+    else:
+        decimals = len(f"{step:.9f}".rstrip("0").split(".")[1])
+        control = ipywidgets.FloatSlider(value, min=min, max=max, step=step, readout_format=f".{decimals}f")
+    control.description = label
+    return control
 
 
 def choice(options: Sequence[Any] | Mapping[str, Any], value: Any = None, label: str = "") -> ipywidgets.Widget:
-    """A drop-down list of ``options`` (a list, or shown text -> value); the first is chosen unless ``value`` says."""
-    pairs = list(options.items()) if isinstance(options, Mapping) else [(str(o), o) for o in options]
+    """A drop-down list.
+
+    Args:
+        options: the values, or {what is shown: value}.
+        value: the one chosen at first; default: the first.
+        label: what is chosen; default: the name of the argument of ``update``.
+
+    Raises:
+        ValueError: if there are no options, or ``value`` is none of them.
+    """
+    pairs = list(options.items()) if isinstance(options, Mapping) else [(str(option), option) for option in options]
+    values = [option for _, option in pairs]
     if not pairs:
-        raise ValueError("choice needs at least one option")
-    return _labelled(ipywidgets.Dropdown(options=pairs, value=pairs[0][1] if value is None else value), label)
-
-
-def _decimals(step: float) -> int:
-    text = f"{step:.10f}".rstrip("0")
-    return len(text.split(".")[1])
-
-
-def _labelled(widget: ipywidgets.Widget, label: str) -> ipywidgets.Widget:
-    widget.description = label
-    widget.style.description_width = "12em"
-    widget.layout.width = "min(36em, 100%)"
-    return widget
+        raise ValueError(f"choice {label!r} has no options")
+    if value is not None and value not in values:
+        raise ValueError(f"choice {label!r}: {value!r} is not among the options {values}")
+    return ipywidgets.Dropdown(options=pairs, value=values[0] if value is None else value, description=label)
 
 
 class Explorer:
-    """What ``explorer`` returns: ``controls`` by name, ``number`` and ``figure`` (the HTML widgets), ``box``, ``error``."""
+    """What ``explorer`` returns; a notebook shows it where it is the last thing in a cell.
+
+    Attributes:
+        controls: the sliders and choices by name; setting ``.value`` moves one.
+        number, figure: the HTML widgets that hold what ``update`` returned last.
+        box: everything together.
+        error: what ``update`` raised last, or None.
+    """
 
     def __init__(
-        self, update: Callable[..., tuple[str, Figure]], controls: dict[str, ipywidgets.Widget], alt: str | None
+        self,
+        update: Callable[..., tuple[str, Figure]],
+        controls: Mapping[str, ipywidgets.Widget],
+        alt: str | None = None,
     ) -> None:
-        self.update, self.controls, self._alt = update, controls, alt
+        self.update, self.controls, self.alt = update, dict(controls), alt
         self.error: Exception | None = None
-        self.id = f"course-fallback-{next(_ids)}"
-        self.number = ipywidgets.HTML()
-        self.number.add_class("course-number")
-        self.figure = ipywidgets.HTML()
-        self.figure.add_class("course-figure")
-        self.box = ipywidgets.VBox([*controls.values(), self.number, self.figure])
-        self.box.add_class("course-explorer")
-        for control in controls.values():
+        for name, control in self.controls.items():
+            if not isinstance(control, ipywidgets.ValueWidget):
+                raise TypeError(
+                    f"explorer: {name} should be slider(min, max, step, value, label) or choice([...]), got {control!r}"
+                )
+            control.description = control.description or name.replace("_", " ")
+        self.number, self.figure = ipywidgets.HTML(), ipywidgets.HTML()
+        # The first call's errors are the caller's: raised here, so that a lab that is not finished says so and a
+        # broken one does not pass for a running one.
+        self._first = self._draw()
+        self._lay_out()
+        for control in self.controls.values():
             control.observe(self._changed, names="value")
-        self._fallback = self._render()  # an error in the first call is the caller's: it is raised, not shown
 
     @property
     def values(self) -> dict[str, Any]:
-        """The controls' values by name."""
-        return {name: control.value for name, control in self.controls.items()}
+        """What the controls say, by name; a slider's 0.30000000000000004 is 0.3."""
+        return {
+            name: round(control.value, 9) if isinstance(control.value, float) else control.value
+            for name, control in self.controls.items()
+        }
 
-    def _render(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        number, fig = self.update(**self.values)
-        text = getattr(fig, "course_alt", None) or (f"{self._alt} {number}" if self._alt else None)
-        text = plots._checked_alt(text)
-        data, metadata = plots.mimebundle(fig, text)
-        plots._close(fig)
-        self.number.value = f'<p role="status" aria-live="polite">{html.escape(number)}</p>'
+    def _draw(self) -> tuple[str, dict[str, Any], dict[str, Any]]:
+        returned = self.update(**self.values)
+        if not (isinstance(returned, tuple) and len(returned) == 2 and isinstance(returned[1], Figure)):
+            raise TypeError(f"update should return (text with the number, matplotlib figure), got {type(returned)}")
+        number, fig = str(returned[0]), returned[1]
+        try:
+            described = getattr(fig, "course_alt", None) or (f"{self.alt} {number}" if self.alt else None)
+            data, metadata = output.mimebundle(fig, output.checked(described), "course-picture")
+        finally:
+            output.close(fig)
+        self.number.value = f'<div role="status" style="font-size: 1.25em">{html.escape(number)}</div>'
         self.figure.value = data["text/html"]
-        return data, metadata
+        return number, data, metadata
 
     def _changed(self, _: Any) -> None:
         try:
-            self._render()
+            self._draw()
             self.error = None
-        except Exception as error:  # noqa: BLE001 - shown to the reader as a sentence
+        except Exception as error:  # noqa: BLE001 - whatever it is, the reader is told
             self.error = error
-            at = ", ".join(f"{name} = {value!r}" for name, value in self.values.items())
+            state = ", ".join(f"{name} = {value!r}" for name, value in self.values.items())
+            told = f"With {state} there is no figure: {type(error).__name__}: {error}"
             trace = "".join(traceback.format_exception(error))
             self.number.value = (
-                f'<p role="alert" class="course-error">With {html.escape(at)} this stopped with '
-                f"{type(error).__name__}: {html.escape(str(error))}</p>"
-                f"<details><summary>Where</summary><pre>{html.escape(trace)}</pre></details>"
+                f'<div role="alert" class="course-error" style="border-left: 4px solid {VERMILLION}; padding-left: 0.6em">'
+                f"{html.escape(told)}</div>"
+                f"<details><summary>Where it happened</summary><pre>{html.escape(trace)}</pre></details>"
             )
             self.figure.value = ""
 
-    def _ipython_display_(self) -> None:
-        from IPython.display import display
+    def _lay_out(self) -> None:
+        longest = max((len(control.description) for control in self.controls.values()), default=0)
+        for control in self.controls.values():
+            control.tooltip = control.description  # without one, the label's is the word "null"
+            control.style.description_width = f"{0.55 * min(longest, 40) + 1:.1f}em"
+            control.layout.width = "min(42em, 98%)"
+        _, data, _ = self._first
+        # The picture for pages without a kernel is an output of its own, beside the controls. This class is its
+        # picture's fingerprint, so that an unchanged notebook executed again is the same file; the style sheet that
+        # hides it is a widget, so it is there exactly where the controls are.
+        self._fallback = "course-fallback-" + hashlib.sha256(data["image/png"].encode()).hexdigest()[:12]
+        hide = ipywidgets.HTML(f"<style>.{self._fallback} {{ display: none }}</style>")
+        hide.layout.display = "none"
+        self.box = ipywidgets.VBox([*self.controls.values(), self.number, self.figure, hide])
+        for widget, name in ((self.box, "explorer"), (self.number, "number"), (self.figure, "figure")):
+            widget.add_class(f"course-{name}")
 
-        display(self.box)
+    def _ipython_display_(self) -> None:
+        labels = ", ".join(control.description for control in self.controls.values())
+        live = dict(self.box._repr_mimebundle_())
+        live["text/plain"] = f"In a running notebook this cell has controls for: {labels}."
+        output.display_bundle(live)
+        output.display_bundle(*self.fallback())
+
+    def fallback(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The first state as a picture with its number: (data, metadata) of a notebook output."""
+        number, data, metadata = self._first
+        text = f"{number}\n{data['text/plain']}"
+        page = f'<div class="course-fallback {self._fallback}"><p>{html.escape(number)}</p>{data["text/html"]}</div>'
+        return {**data, "text/html": page, "text/plain": text}, metadata
 
 
 def explorer(
     update: Callable[..., tuple[str, Figure]], /, *, alt: str | None = None, **controls: ipywidgets.Widget
 ) -> Explorer:
-    """Controls above a number and a figure; both follow the controls.
+    """Controls above a number and a figure that follow them; a picture of the first state where no kernel runs.
+
+    An error while a control is moved is told in the place of the number, with its traceback folded away.
 
     Args:
-        update: called with the controls' values by name, returns (the number as a short text, the figure).
-        alt: what the figure shows, for readers who cannot see it; the number's text is put behind it. Not needed
-            where ``update`` returns ``plots.alt(fig, "...")``.
-        controls: ``slider(...)`` and ``choice(...)`` by the names of ``update``'s parameters.
+        update: is called with the values of the controls by name; returns the number as a short text, and the figure.
+        alt: what the figures show; the number is added to it. Not needed where ``update`` returns
+            ``alt(fig, "...")``.
+        controls: ``slider(...)`` and ``choice(...)`` under the names of ``update``'s arguments.
+
+    Raises:
+        ValueError: if the first figure has no text alternative.
+        TypeError: if a control is no widget, or ``update`` does not return (text, figure).
+        Exception: whatever ``update`` raises in its first call.
     """
     return Explorer(update, controls, alt)

@@ -1,0 +1,149 @@
+"""The look of every figure: colours that the colour-blind can tell apart, one per method for the whole term."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from cycler import cycler
+from matplotlib.colors import to_hex, to_rgb
+
+# Okabe & Ito 2008, "Color Universal Design": told apart with every common form of colour blindness. Their yellow is
+# left out: on white it is nearly invisible.
+BLACK, BLUE, VERMILLION, GREEN = "#000000", "#0072B2", "#D55E00", "#009E73"
+ORANGE, PURPLE, SKY = "#E69F00", "#CC79A7", "#56B4E9"
+GREY = "#7F7F7F"
+INK = "#222222"  # text
+
+INCHES = 8.0  # a figure's width; on the page 800 CSS pixels, so that 1 pt of text is 100/72 px there
+
+STYLE: Any = {  # matplotlib types the keys of its settings one by one; which they are differs between its releases
+    "figure.figsize": (INCHES, 4.6),
+    "figure.dpi": 100,
+    "savefig.dpi": 150,
+    "figure.constrained_layout.use": True,
+    "figure.facecolor": "white",
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],  # comes with matplotlib: the same picture on every machine
+    "font.size": 11.5,
+    "axes.titlesize": 13,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.titlepad": 10,
+    "axes.labelsize": 11.5,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": "#666666",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.prop_cycle": cycler(color=[BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY, BLACK]),
+    "grid.color": "#E4E4E4",
+    "grid.linewidth": 0.8,
+    "hatch.color": "white",
+    "lines.linewidth": 2.2,
+    "lines.markersize": 6.5,
+    "xtick.labelsize": 11,
+    "ytick.labelsize": 11,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "legend.frameon": False,
+    "legend.fontsize": 11,
+    "image.cmap": "cividis",
+}
+
+
+def use_style() -> None:
+    """Set the course's matplotlib style for figures of your own; the functions of ``plots`` use it by themselves."""
+    mpl.rcParams.update(STYLE)
+
+
+@dataclass(frozen=True)
+class Look:
+    """How one method is drawn: a colour, and a marker and a dash so that colour is never the only sign."""
+
+    colour: str
+    marker: str = "o"
+    dash: str = "-"
+
+
+# Names of one lab differ from each other; the same name is the same line in every lab. A name that is not listed gets
+# the next combination that its figure does not use yet; a later lab adds its own here.
+LOOKS: dict[str, Look] = {
+    # in almost every figure
+    "dense": Look(BLACK, "", "-"),
+    "random": Look(GREY, "x", "--"),
+    # what a weight or a head is worth
+    "magnitude": Look(BLUE, "o"),
+    "I_h": Look(VERMILLION, "s"),
+    "first-order": Look(VERMILLION, "s"),
+    "fisher": Look(GREEN, "^"),
+    "obd": Look(PURPLE, "D"),
+    "input-aware": Look(ORANGE, "v"),
+    "L1": Look(SKY, "P"),
+    "movement": Look(VERMILLION, "s"),
+    # lab 00: formats
+    "bitmap": Look(BLUE, "o"),
+    "RLE": Look(ORANGE, "v"),
+    "COO": Look(GREEN, "^"),
+    "CSR": Look(VERMILLION, "s"),
+    "CSC": Look(PURPLE, "D"),
+    # lab 01: when the weights go, which go together, what is repaired
+    "one-shot": Look(ORANGE, "v"),
+    "fine-tuned": Look(SKY, "P"),
+    "iterative": Look(BLUE, "o"),
+    "recalibrated": Look(GREEN, "^"),
+    "global": Look(PURPLE, "D"),
+    "element": Look(BLUE, "o"),
+    "row": Look(GREEN, "^"),
+    "kernel": Look(ORANGE, "v"),
+    "filter": Look(VERMILLION, "s"),
+    # lab 03
+    "ticket": Look(BLUE, "o"),
+    "reinit": Look(ORANGE, "v"),
+    "random mask": Look(GREY, "x", "--"),
+}
+COLOURS: dict[str, str] = {name: look.colour for name, look in LOOKS.items()}
+
+_PAIRS = ((BLUE, "o"), (VERMILLION, "s"), (GREEN, "^"), (ORANGE, "v"), (PURPLE, "D"), (SKY, "P"))
+_SPARE = [Look(colour, marker, dash) for dash in ("-", ":", "-.") for colour, marker in _PAIRS]
+
+
+def looks(names: Sequence[str]) -> dict[str, Look]:
+    """A look for each name of one figure: the fixed one, or a spare one where there is none or it is taken.
+
+    Two names may share a fixed look if they belong to different labs; in one figure they would be one line to the eye.
+    """
+    chosen: dict[str, Look] = {}
+    for name in sorted(names, key=lambda n: n not in LOOKS):  # fixed looks first, so that spare ones avoid them
+        taken = {(look.colour, look.dash) for look in chosen.values()}
+        wanted = LOOKS.get(name)
+        if wanted is None or (wanted.colour, wanted.dash) in taken:
+            free = (look for look in _SPARE if (look.colour, look.dash) not in taken)
+            wanted = next(free, _SPARE[len(chosen) % len(_SPARE)])
+        chosen[name] = wanted
+    return {name: chosen[name] for name in names}
+
+
+def contrast(colour: Any, other: Any = "white") -> float:
+    """How far two colours (any that matplotlib knows) stand apart in brightness, 1 to 21: the contrast ratio of WCAG 2.2."""
+
+    def luminance(c: Any) -> float:
+        rgb = np.array(to_rgb(c))
+        linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+        return float(linear @ [0.2126, 0.7152, 0.0722])
+
+    low, high = sorted((luminance(colour), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def readable(colour: str) -> str:
+    """The colour, darkened until text in it can be read on white (4.5 to 1, WCAG level AA)."""
+    while contrast(colour) < 4.5:
+        red, green, blue = to_rgb(colour)
+        colour = to_hex((red * 0.95, green * 0.95, blue * 0.95))
+    return colour
