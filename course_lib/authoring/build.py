@@ -1,0 +1,378 @@
+"""Write the two notebooks of every lab, and check that they are what their sources say."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from . import claims, source, student
+from .errors import AuthoringError, Problems, error, shown
+from .execute import run
+from .source import Cell, Lab
+
+CELL_TIMEOUT = 600.0  # seconds one cell may take; a lab's own aim is 90 s for all of them
+_KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
+_LANGUAGE = {"file_extension": ".py", "mimetype": "text/x-python", "name": "python"}
+
+
+def build(
+    root: Path,
+    labs: Iterable[str] | None = None,
+    execute: bool = True,
+    echo: Callable[[str], Any] = print,
+    *,
+    force: bool = False,
+    timeout: float = CELL_TIMEOUT,
+) -> list[Path]:
+    """Write ``labs/*.ipynb`` (no answers, no outputs) and ``solutions/*.ipynb`` (executed) from ``solutions/*.py``.
+
+    Nothing is written before every source has been found right. A solution is executed only if its code changed: where only
+    text did, the outputs stay. A notebook in ``labs/`` that someone worked in is kept beside the new one.
+
+    Args:
+        root: the course folder.
+        labs: ``"lab01"``, ``"1"`` or a whole slug; None: all.
+        execute: False leaves ``solutions/*.ipynb`` as they are.
+        echo: is told what happens, a line at a time.
+        force: execute what did not change, too.
+        timeout: seconds that one cell may take.
+
+    Returns:
+        The notebooks that changed.
+
+    Raises:
+        AuthoringError: naming file and line of what is wrong, with what to do.
+    """
+    root = Path(root).resolve()
+    chosen = _chosen(source.sources(root), labs, root)
+    ready: list[tuple[Lab, list[Cell]]] = []
+    problems: list[str] = [] if labs else _orphan_tests(root)
+    for path in chosen:
+        try:
+            ready.append(load(path, root))
+        except AuthoringError as caught:
+            problems += str(caught).splitlines()
+    if problems:
+        raise AuthoringError("\n".join(problems))
+    changed: list[Path] = []
+    for lab, cells in ready:
+        path = root / "labs" / f"{lab.slug}.ipynb"
+        _keep_work(path, root, echo)
+        if _write(path, student_notebook(lab, cells)):
+            changed.append(path)
+            echo(f"{shown(path, root)} written")
+        path = root / "solutions" / f"{lab.slug}.ipynb"
+        new, old = solution_notebook(lab, cells), _load(path)
+        if old is not None and not force and not _differs(old, new, outputs=True) and _course(old) == _course(new):
+            echo(f"{shown(path, root)} is up to date")
+            continue
+        if old is not None and not force and _same_code(old, new):
+            _carry_outputs(old, new)
+            how = "written, outputs kept (only text changed)"
+        elif execute:
+            echo(f"{shown(path, root)} is being executed …")
+            start = time.perf_counter()
+            where = [(lab.shown, list(cell.lines)) for cell in lab.cells]
+            for line in run(new, where, lab.name, path.parent, root, timeout):
+                echo(line)
+            how = f"executed in {time.perf_counter() - start:.0f} s"
+        else:
+            echo(f"{shown(path, root)} left as it was: it is to be executed")
+            continue
+        if _write(path, new):
+            changed.append(path)
+        echo(f"{shown(path, root)} {how}")
+    return changed
+
+
+def check(root: Path) -> list[str]:
+    """What is wrong with the sources, and where the notebooks differ from them (cells and hashes, not outputs).
+
+    Returns:
+        Problems as ``file:line: what to do``; an empty list if all is well.
+    """
+    root = Path(root).resolve()
+    try:
+        paths = source.sources(root)
+    except AuthoringError as caught:
+        return str(caught).splitlines()
+    problems = _orphan_tests(root)
+    for path in paths:
+        try:
+            lab, cells = load(path, root)
+        except AuthoringError as caught:
+            problems += str(caught).splitlines()
+            continue
+        for folder, new in (("labs", student_notebook(lab, cells)), ("solutions", solution_notebook(lab, cells))):
+            there = root / folder / f"{lab.slug}.ipynb"
+            if wrong := out_of_step(there, new, folder == "solutions"):
+                problems.append(f"{shown(there, root)}:1: {wrong}: run `course build {lab.name}`")
+    slugs = {path.stem for path in paths}
+    for folder in ("labs", "solutions"):
+        for there in sorted((root / folder).glob("*.ipynb")):
+            if there.stem not in slugs and ".edited-" not in there.name:
+                problems.append(
+                    f"{shown(there, root)}:1: there is no solutions/{there.stem}.py: delete this, or add its source"
+                )
+    return problems
+
+
+def load(path: Path, root: Path) -> tuple[Lab, list[Cell]]:
+    """A lab and the cells of its student notebook, everything checked, its tests too.
+
+    Raises:
+        AuthoringError: with everything that is wrong.
+    """
+    lab = source.read(path, root)
+    problems: list[str] = []
+    cells: list[Cell] = []
+    for step in (lambda: cells.extend(student.strip(lab)), lambda: _agree(lab, root)):
+        try:
+            step()
+        except AuthoringError as caught:
+            problems += str(caught).splitlines()
+    if problems:
+        raise AuthoringError("\n".join(problems))
+    return lab, cells
+
+
+def student_notebook(lab: Lab, cells: list[Cell]) -> Any:
+    """The notebook that students open. Its version changes with its cells: it tells one hand-out from another."""
+    notebook = _notebook(cells, _ids(lab, cells))
+    notebook.metadata["course"] = {"lab": lab.name, "version": _version(notebook)}
+    return notebook
+
+
+def solution_notebook(lab: Lab, cells: list[Cell]) -> Any:
+    """The notebook with the answers, not executed. Cells have the same ids as in the student notebook."""
+    notebook = _notebook(lab.cells, _ids(lab, cells))
+    notebook.metadata["course"] = {"lab": lab.name, "source_hash": "sha256:" + _hash(lab.text)}
+    return notebook
+
+
+def _chosen(paths: list[Path], labs: Iterable[str] | None, root: Path) -> list[Path]:
+    if labs is None:
+        return paths
+    chosen = []
+    for wanted in [labs] if isinstance(labs, str) else labs:
+        name = Path(wanted).name.split(".")[0]
+        name = f"lab{int(name):02d}" if name.isdigit() else name
+        match = [path for path in paths if name in (path.stem, path.stem[:5])]
+        if not match:
+            there = ", ".join(path.stem[:5] for path in paths)
+            raise error(shown(root / "solutions", root), 1, f"there is no lab {wanted!r}: choose among {there}")
+        chosen += match
+    return sorted(set(chosen))
+
+
+def _agree(lab: Lab, root: Path) -> None:
+    """Questions, tests, points and ``check("N.k")`` fit together; raises AuthoringError where they do not."""
+    problems = Problems()
+    asked = {question.id: question for question in lab.questions}
+    path = claims.tests_of(lab.name, root)
+    tests = shown(path, root)
+    found = claims.read_claims(path, root) if path.is_file() else []
+    for node, line in _calls(lab):
+        called = f"{node.func.id}({node.args[0].value!r})"
+        if node.args[0].value not in asked:
+            message = f"{called} names no question: the headings have {', '.join(asked) or 'none'}"
+            problems.add(lab.shown, line, message)
+        elif {claim.visible for claim in found if claim.question == node.args[0].value} == {False}:
+            problems.add(lab.shown, line, f"{called} has nothing to run: make a test of it in {tests} visible")
+    if not path.is_file() and lab.questions:
+        message = f"this question has no test, as there is no {tests}: write it"
+        problems.add(lab.shown, lab.questions[0].line, message)
+        problems.stop()
+    for question in lab.questions:
+        mine = [claim for claim in found if claim.question == question.id]
+        total = sum(claim.points for claim in mine)
+        if not mine:
+            message = f'question {question.id} has no test: write one in {tests} under @question("{question.id}", …)'
+            problems.add(lab.shown, question.line, message)
+        elif abs(total - question.points) > 1e-9:
+            message = (
+                f"question {question.id} announces {question.points:g} points, its tests in {tests} give {total:g}: "
+                "make them agree"
+            )
+            problems.add(lab.shown, question.line, message)
+    for claim in found:
+        if claim.question not in asked:
+            message = f"{claim.test} tests question {claim.question}, which {lab.shown} does not ask: add `### {claim.question} Title`"
+            problems.add(claim.file, claim.line, f"{message} there, or correct the number")
+    problems.stop()
+
+
+def _calls(lab: Lab) -> Iterator[tuple[Any, int]]:
+    """Every ``check("N.k")`` and ``skip("N.k")`` of a lab, with its line."""
+    for cell in lab.cells:
+        for node in ast.walk(source.parsed(cell.source)) if cell.kind == "code" else ():
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("check", "skip"):
+                if node.args and isinstance(node.args[0], ast.Constant):
+                    yield node, cell.line(node.lineno)
+
+
+def _orphan_tests(root: Path) -> list[str]:
+    names = {path.stem[:5] for path in (root / "solutions").glob("lab*.py")}
+    tests = sorted((root / "tests" / "labs").glob("test_lab[0-9][0-9].py"))
+    return [
+        f"{shown(path, root)}:1: tests of a lab that is not there: write solutions/{path.stem[5:]}_slug.py, or delete this"
+        for path in tests
+        if path.stem[5:] not in names
+    ]
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _version(notebook: Any) -> str:
+    return _hash(json.dumps([[cell.cell_type, cell.source] for cell in notebook.cells]))[:12]
+
+
+def _ids(lab: Lab, cells: list[Cell]) -> list[str]:
+    """An id per cell, from what it says: it stays when others come and go.
+
+    It comes from the student's text in both notebooks: made from a short answer, it would let a student check a guess.
+    """
+    times: dict[str, int] = {}
+    ids = []
+    for cell in cells:
+        text = f"{lab.name} {cell.kind} {cell.source}"
+        times[text] = times.get(text, 0) + 1
+        ids.append(_hash(f"{text} {times[text]}")[:16])
+    return ids
+
+
+def _notebook(cells: Iterable[Cell], ids: list[str]) -> Any:
+    from nbformat import v4
+
+    make = {"code": v4.new_code_cell, "markdown": v4.new_markdown_cell, "raw": v4.new_raw_cell}
+    made = [
+        make[cell.kind](cell.source, id=id, metadata=copy.deepcopy(cell.metadata))
+        for cell, id in zip(cells, ids, strict=True)
+    ]
+    return v4.new_notebook(cells=made, metadata={"kernelspec": dict(_KERNEL), "language_info": dict(_LANGUAGE)})
+
+
+def _course(notebook: Any) -> Any:
+    return notebook.metadata.get("course")
+
+
+def _load(path: Path) -> Any:
+    """The notebook, or None if there is none that can be read."""
+    import nbformat
+
+    try:
+        return nbformat.read(path, as_version=4)
+    except (OSError, ValueError, nbformat.validator.NotebookValidationError, nbformat.reader.NotJSONError):
+        return None
+
+
+def as_bytes(notebook: Any) -> bytes:
+    """The notebook as its file: the same bytes for the same notebook."""
+    import nbformat
+
+    notebook.metadata["language_info"] = dict(_LANGUAGE)  # the kernel writes its versions there
+    nbformat.validate(notebook)
+    return (nbformat.writes(notebook, version=nbformat.NO_CONVERT).rstrip("\n") + "\n").encode()
+
+
+def _write(path: Path, notebook: Any) -> bool:
+    """Write a notebook whole or not at all; False if the file is already so, byte for byte."""
+    content = as_bytes(notebook)
+    if path.is_file() and path.read_bytes() == content:
+        return False
+    path.parent.mkdir(exist_ok=True)
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside.write_bytes(content)
+    os.replace(beside, path)
+    return True
+
+
+def _keep_work(path: Path, root: Path, echo: Callable[[str], Any]) -> None:
+    """Move a notebook out of the way whose cells someone changed since it was built."""
+    if not path.exists():
+        return
+    old = _load(path)
+    if old is not None and (_course(old) or {}).get("version") == _version(old):
+        return
+    number = 1
+    while (beside := path.with_name(f"{path.stem}.edited-{number}.ipynb")).exists():
+        number += 1
+    path.rename(beside)
+    echo(f"{shown(path, root)} had been worked in: that is now {shown(beside, root)}")
+
+
+def _differs(old: Any, new: Any, outputs: bool) -> int:
+    """The number (from 1) of the first cell that is another one, 0 if none is.
+
+    Args:
+        outputs: whether the old notebook's cells must have been executed (else: must not).
+    """
+    for i, (a, b) in enumerate(zip(old.cells, new.cells, strict=False), start=1):
+        if (a.cell_type, a.get("id"), a.source, _tags(a)) != (b.cell_type, b.id, b.source, _tags(b)):
+            return i
+        if a.cell_type == "code" and bool(a.execution_count or a.outputs) != (outputs and bool(a.source.strip())):
+            return i
+    return 0 if len(old.cells) == len(new.cells) else min(len(old.cells), len(new.cells)) + 1
+
+
+def _tags(cell: Any) -> Any:
+    """The metadata that comes from the source: Jupyter adds what is folded or scrolled."""
+    return {
+        k: v
+        for k, v in cell.metadata.items()
+        if k not in ("collapsed", "scrolled", "jupyter", "execution", "trusted", "editable")
+    }
+
+
+def _code(notebook: Any) -> list[Any]:
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def _same_code(old: Any, new: Any) -> bool:
+    """Was ``old`` executed by a build, with the very code of ``new``?"""
+    before, after = _code(old), _code(new)
+    return (
+        bool((_course(old) or {}).get("source_hash"))
+        and [(cell.source, _tags(cell)) for cell in before] == [(cell.source, _tags(cell)) for cell in after]
+        and all(cell.execution_count for cell in before if cell.source.strip())
+    )
+
+
+def _carry_outputs(old: Any, new: Any) -> None:
+    for before, after in zip(_code(old), _code(new), strict=True):
+        after.outputs, after.execution_count = before.outputs, before.execution_count
+
+
+def out_of_step(path: Path, new: Any, executed: bool) -> str:
+    """In what way a notebook is not what its source says; "" if it is."""
+    if not path.is_file():
+        return "this notebook has not been built"
+    old = _load(path)
+    if old is None:
+        return "this notebook cannot be read"
+    if at := _differs(old, new, executed):
+        if at <= min(len(old.cells), len(new.cells)):
+            mine, right = old.cells[at - 1], new.cells[at - 1]
+            if mine.source == right.source and mine.cell_type == right.cell_type == "code":
+                if bool(mine.outputs or mine.execution_count) != executed:
+                    return f"cell {at} has not been executed" if executed else f"cell {at} has outputs"
+        return f"cell {at} is not as in the source"
+    if _course(old) != _course(new):
+        return "its hash is not that of the source"
+    if any(
+        output.output_type == "error"
+        for cell in _code(old)
+        for output in cell.outputs
+        if "raises-exception" not in cell.metadata.get("tags", [])
+    ):
+        return "a cell ended in an error"
+    return ""

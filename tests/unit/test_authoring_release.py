@@ -1,0 +1,183 @@
+"""What students get, and what a release never destroys."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from course_lib.authoring import build
+from course_lib.authoring.errors import AuthoringError
+from course_lib.authoring.release import MANIFEST, release
+
+LAB = """# %% [markdown]
+# # Lab 2: Thirds
+
+# %% [markdown]
+# ### 2.1 A third
+# **1 minute · 3 points**
+
+# %%
+def third(x):
+    ### BEGIN SOLUTION
+    return float(x) / 3.0 + 0.0
+    ### END SOLUTION
+"""
+TESTS = """from course_lib.grading import question
+
+SECRET = 3
+
+
+@question("2.1", points=1, visible=True, claim="a third")
+def test_third(submission, draw):
+    assert submission.third(3) == 1
+
+
+@question("2.1", points=2, visible=False, claim="hidden claim")
+def test_secret(submission, draw):
+    assert submission.third(9) == SECRET
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = tmp_path / "course"
+    files = {
+        "solutions/lab02_thirds.py": LAB,
+        "tests/labs/test_lab02.py": TESTS,
+        "tests/labs/conftest.py": "",
+        "tests/mutants/lab02/x.py": "",
+        "course_lib/__init__.py": "",
+        "course_lib/grading/card.py": "x = 1\n",
+        "course_lib/__pycache__/x.cpython-311.pyc": "",
+        "data/small.txt": "1\n",
+        "data/ledger.json": "[]",
+        "pyproject.toml": "[project]\nname = 'pruning-course'\n",
+        "Makefile": "lab:\n",
+        "LICENSE": "MIT",
+        "LICENSE-CC-BY": "CC",
+        "README.md": "for teachers",
+    }
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    build.build(root, execute=False, echo=lambda line: None)
+    return root
+
+
+def names(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_what_is_in_it_and_what_is_not(root, tmp_path):
+    archive = release(root, tmp_path / "out" / "pruning")
+    folder = tmp_path / "out" / "pruning"
+    assert archive == tmp_path / "out" / "pruning.zip"
+    assert names(folder) == {
+        MANIFEST,
+        "LICENSE",
+        "LICENSE-CC-BY",
+        "Makefile",
+        "README.md",
+        "course_lib/__init__.py",
+        "course_lib/grading/card.py",
+        "data/small.txt",
+        "labs/lab02_thirds.ipynb",
+        "pyproject.toml",
+        "tests/labs/test_lab02.py",
+    }
+    everything = "".join(path.read_text() for path in folder.rglob("*") if path.is_file())
+    for word in ("SECRET", "hidden claim", "test_secret", "x) / 3.0", "for teachers"):
+        assert word not in everything
+    readme = (folder / "README.md").read_text()
+    assert "- [Lab 2: Thirds](labs/lab02_thirds.ipynb)" in readme and "make lab" in readme and "$" not in readme
+    with zipfile.ZipFile(archive) as inside:
+        assert inside.namelist() == sorted(f"pruning/{name}" for name in names(folder))
+        assert {info.date_time for info in inside.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+        assert inside.read("pruning/Makefile") == b"lab:\n"
+
+
+def test_the_zip_is_the_same_every_time(root, tmp_path):
+    first = release(root, tmp_path / "a" / "pruning").read_bytes()
+    assert release(root, tmp_path / "b" / "pruning").read_bytes() == first
+    assert release(root, tmp_path / "a" / "pruning").read_bytes() == first
+
+
+def test_a_release_is_brought_up_to_date(root, tmp_path):
+    folder = tmp_path / "pruning"
+    release(root, folder)
+    (folder / "notes.txt").write_text("mine")
+    (folder / "labs" / "ledger.json").write_text("[]")
+    (root / "course_lib" / "grading" / "card.py").unlink()
+    (root / "data" / "small.txt").write_text("2\n")
+    release(root, folder)
+    assert not (folder / "course_lib" / "grading").exists()
+    assert (folder / "data" / "small.txt").read_text() == "2\n"
+    assert (folder / "notes.txt").read_text() == "mine"
+    assert (folder / "labs" / "ledger.json").exists()
+
+
+@pytest.mark.parametrize("change", ["edited", "added", "folder", "link"])
+def test_nothing_that_a_user_wrote_is_lost(root, tmp_path, change):
+    folder = tmp_path / "pruning"
+    release(root, folder)
+    lab = folder / "labs" / "lab02_thirds.ipynb"
+    if change == "edited":
+        lab.write_text(lab.read_text() + "\n")
+    elif change == "added":
+        (folder / "data" / "new.txt").write_text("mine")
+        (root / "data" / "new.txt").write_text("theirs")
+    elif change == "folder":
+        lab.unlink()
+        lab.mkdir()
+    else:
+        lab.rename(tmp_path / "mine.ipynb")
+        lab.symlink_to(tmp_path / "mine.ipynb")
+    (root / "data" / "small.txt").write_text("2\n")
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    with pytest.raises(AuthoringError, match=r":1: .*would be lost: move them away"):
+        release(root, folder)
+    assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_folders_and_zips_that_are_no_release(root, tmp_path):
+    folder = tmp_path / "home"
+    folder.mkdir()
+    (folder / "thesis.txt").write_text("mine")
+    with pytest.raises(AuthoringError, match="not empty and is no release"):
+        release(root, folder)
+    for bad in ("[]", '{"files": {"../thesis.txt": "x"}}', "{"):
+        (folder / MANIFEST).write_text(bad)
+        with pytest.raises(AuthoringError, match="not empty and is no release"):
+            release(root, folder)
+    (tmp_path / "new.zip").write_text("mine")
+    with pytest.raises(AuthoringError, match="this file is no release"):
+        release(root, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+    with pytest.raises(AuthoringError, match="folder of the course itself"):
+        release(root, root / "labs" / "out")
+    with pytest.raises(AuthoringError, match="folder of the course itself"):
+        release(root, root)
+
+
+def test_only_what_is_built_and_complete_goes_out(root, tmp_path):
+    (root / "Makefile").unlink()
+    (root / "solutions" / "lab02_thirds.py").write_text(LAB.replace("# Lab 2: Thirds", "# Lab 2"))
+    with pytest.raises(AuthoringError) as caught:
+        release(root, tmp_path / "out")
+    assert str(caught.value).splitlines() == [
+        "Makefile:1: a release needs this file: add it",
+        "labs/lab02_thirds.ipynb:1: cell 1 is not as in the source: run `course build lab02` before a release",
+    ]
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["course_lib/demo/good.py", "data/good.ipynb"])
+def test_a_solution_elsewhere_is_not_handed_out(root, tmp_path, name):
+    text = "def f():\n    ### BEGIN SOLUTION\n    return 1\n"
+    (root / name).parent.mkdir(exist_ok=True)
+    (root / name).write_text(text if name.endswith("py") else json.dumps({"source": text.splitlines(True)}, indent=1))
+    with pytest.raises(AuthoringError, match=f"^{name}:\\d+: this holds a solution"):
+        release(root, tmp_path / "out")
