@@ -44,9 +44,9 @@ class Layer:
         return SENTENCES[self.name]
 
 
-def command(layer: Layer) -> list[str]:
-    """The command that starts the warm process behind ``layer``."""
-    run = [sys.executable, "-s", "-m", "course_lib.worker.zygote"]
+def command(layer: Layer, control: int) -> list[str]:
+    """The command that starts the warm process behind ``layer``, its control socket being descriptor ``control``."""
+    run = [sys.executable, "-s", "-m", "course_lib.worker.zygote", str(control)]
     return _bwrap() + run if layer.name == "bwrap" else run
 
 

@@ -43,15 +43,7 @@ class Worker:
         self.folder = tempfile.mkdtemp(prefix="course-worker-")
         with theirs:
             self.process = subprocess.Popen(
-                [
-                    "sh",
-                    "-c",
-                    f'exec 3<&{theirs.fileno()} {theirs.fileno()}<&-; exec "$@"',
-                    "sh",
-                    *isolation.command(self.layer),
-                ]
-                if theirs.fileno() != 3
-                else isolation.command(self.layer),
+                isolation.command(self.layer, theirs.fileno()),
                 env=isolation.environment(self.layer, self.folder),
                 cwd=self.folder,
                 stdin=subprocess.DEVNULL,

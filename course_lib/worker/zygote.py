@@ -1,4 +1,4 @@
-"""The warm process: imports once what the labs need, then forks one child a submission. Run as ``python -m course_lib.worker.zygote``.
+"""The warm process: imports once what the labs need, then forks one child a submission. Run as ``python -m course_lib.worker.zygote FD``.
 
 Two sockets, never shared: the *control* socket between the grader and this process, and for each submission a fresh one,
 made by the grader and handed on here, that only the child holds. So nothing a child writes can reach another submission's
@@ -15,12 +15,12 @@ import sys
 import time
 from typing import Any
 
-CONTROL = 3  # descriptor of the control socket
+SESSION = 3  # the only descriptor a child has beside the three standard ones: its conversation with the grader
 
 
 def main() -> None:
-    control = socket.socket(fileno=CONTROL)
-    os.set_inheritable(CONTROL, False)
+    control = socket.socket(fileno=int(sys.argv[1]))
+    control.set_inheritable(False)
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ[name] = "1"  # torch + fork hangs where parent and child both use several threads
     os.environ.setdefault("MPLBACKEND", "Agg")
@@ -51,8 +51,10 @@ def main() -> None:
             _, fds, _, _ = socket.recv_fds(control, 1, 1)
             pid = os.fork()
             if pid == 0:
-                _child(fds[0], order)
-                os._exit(0)
+                try:
+                    _child(fds[0], order)
+                finally:
+                    os._exit(0)
             os.close(fds[0])
             wire.send(control, {"pid": pid})
         elif order.get("op") == "end":
@@ -68,10 +70,11 @@ def _child(fd: int, order: dict[str, Any]) -> None:
         os.dup2(devnull, standard)
     for signum in (signal.SIGINT, signal.SIGTERM):
         signal.signal(signum, signal.SIG_DFL)
-    os.dup2(fd, CONTROL, inheritable=False)
-    os.closerange(CONTROL + 1, 1024)  # nothing of the grader's or of this process's is left open
+    if fd != SESSION:
+        os.dup2(fd, SESSION, inheritable=False)
+    os.closerange(SESSION + 1, 1024)  # nothing of the grader's or of this process's is left open
     _limit(order.get("limits", {}))
-    serve(socket.socket(fileno=CONTROL))
+    serve(socket.socket(fileno=SESSION))
 
 
 def _limit(limits: dict[str, int]) -> None:
@@ -129,40 +132,45 @@ def _refusal(text: str) -> BaseException:
 
 def _end(pid: int, private: bool) -> bool:
     """End the child and all it started; True when nothing is left."""
-    for _ in range(200):
+    for _ in range(500):
         _kill(pid, private)
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
-        except ChildProcessError:
-            if not _others(private):
-                return True
+        except ChildProcessError:  # no child is left, and who loses its parent becomes ours (or dies with the namespace)
+            return True
         time.sleep(0.002)
     return False
 
 
 def _kill(pid: int, private: bool) -> None:
+    """One round of killing: what forks meanwhile is met in the next."""
     try:
         if private:
             os.kill(-1, signal.SIGKILL)  # in a process namespace of our own: everyone but us and its init
-        else:
-            os.killpg(pid, signal.SIGKILL)
-            for orphan in _children():
-                os.kill(orphan, signal.SIGKILL)
+            return
+        os.killpg(pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
         pass
+    for child in [] if private else _children():
+        try:
+            os.kill(child, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            pass
 
 
 def _children() -> list[int]:
-    try:
-        with open(f"/proc/self/task/{os.getpid()}/children") as file:
-            return [int(p) for p in file.read().split()]
-    except OSError:
-        return []
-
-
-def _others(private: bool) -> bool:
-    return bool(_children()) if not private else False
+    """Our children now, orphans of the submission among them (Linux: we adopt them); elsewhere none are seen."""
+    found = []
+    for entry in os.listdir("/proc") if os.path.isdir("/proc/self") else ():
+        if entry.isdigit():
+            try:
+                with open(f"/proc/{entry}/stat") as file:
+                    if int(file.read().rpartition(")")[2].split()[1]) == os.getpid():
+                        found.append(int(entry))
+            except (OSError, IndexError):
+                continue
+    return found
 
 
 def _clean(scratch: str) -> bool:

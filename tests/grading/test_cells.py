@@ -1,0 +1,75 @@
+"""Which statements of a notebook are run when it is graded."""
+
+from __future__ import annotations
+
+from course_lib.worker import cells
+
+
+def names(*sources: str, graded: tuple[str, ...] = ()) -> dict:
+    return cells.run(sources, graded).namespace
+
+
+def test_definitions_run_and_experiments_do_not() -> None:
+    got = names(
+        "import math\nN = 3\nW = [1, 2]\ndef f(x): return x\nclass A: pass",
+        "trained = f(1)\nprint('hello')\nfor i in range(3): pass",
+    )
+    assert {"math", "N", "W", "f", "A"} <= got.keys()
+    assert not {"trained", "i"} & got.keys()
+
+
+def test_what_a_graded_name_needs_runs_too() -> None:
+    source = "import math\ntable = [math.sqrt(i) for i in range(9)]\nother = 1 / 0\ndef f(i): return helper(i)\ndef helper(i): return table[i]"
+    assert names(source, graded=("f",))["f"](4) == 2
+
+
+def test_what_a_needed_name_needs_runs_too() -> None:
+    assert names("a = int(3)\nb = a + 1\nf = lambda: b", graded=("f",))["f"]() == 4
+
+
+def test_an_attribute_set_on_a_needed_name_runs() -> None:
+    assert names("def f(): return f.k\nf.k = 7", graded=("f",))["f"]() == 7
+
+
+def test_magics_are_dropped_and_their_bodies_kept() -> None:
+    got = names(
+        "%matplotlib inline\n!echo hi\nx = !ls\nN = 1", "%%time\ndef f(): return 5", "%%bash\nrm -rf nothing", "f?"
+    )
+    assert got["f"]() == 5
+    assert got["N"] == 1
+
+
+def test_a_cell_that_does_not_parse_costs_only_itself() -> None:
+    done = cells.run(["def f(: pass", "def g(): return 1"], [])
+    assert done.namespace["g"]() == 1
+    assert "cell 1, line 1" in done.problems[0]
+
+
+def test_a_statement_that_raises_costs_only_itself() -> None:
+    done = cells.run(
+        ["import nothing_of_this_name\nimport math", "class A(1): pass", "raise SystemExit", "def g(): return 1"], []
+    )
+    assert done.namespace["g"]() == 1
+    assert "math" in done.namespace
+    assert len(done.problems) == 2
+
+
+def test_a_copied_placeholder_does_not_replace_the_answer() -> None:
+    placeholder = 'def f():\n    """Doc."""\n    raise NotImplementedError("1.1 f: write this function")'
+    assert names("def f(): return 1", placeholder)["f"]() == 1
+    assert names(placeholder, "def f(): return 1")["f"]() == 1
+    assert names("answer = 'b'", "answer = ...")["answer"] == "b"
+
+
+def test_a_placeholder_alone_stays() -> None:
+    assert "f" in names('def f():\n    raise NotImplementedError("1.1 f: write this function")')
+
+
+def test_the_last_of_two_answers_counts() -> None:
+    assert names("def f(): return 1", "def f(): return 2")["f"]() == 2
+
+
+def test_a_source_too_deep_to_parse_costs_only_its_cell() -> None:
+    done = cells.run(["x = " + "(" * 5000 + ")" * 5000, "def g(): return 1"], [])
+    assert done.namespace["g"]() == 1
+    assert done.problems

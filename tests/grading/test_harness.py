@@ -1,0 +1,150 @@
+"""Driving names in the student's own process, as the notebook's check does."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+from course_lib.grading import Proxy, StudentError, Submission
+from course_lib.grading.submission import InProcess
+
+
+def submission(source: str, forbidden: tuple[str, ...] = ()) -> Submission:
+    namespace: dict = {"torch": torch, "nn": nn}
+    exec(source, namespace)
+    made = Submission(InProcess(namespace))
+    made.begin(0, forbidden)
+    return made
+
+
+def test_arguments_are_copies() -> None:
+    s = submission("def f(x):\n    x.zero_()\n    return x.sum()")
+    x = torch.ones(3)
+    s.f(x)
+    assert x.tolist() == [1, 1, 1]
+    assert s.call("f", x, returning=(0,))[1][0].tolist() == [0, 0, 0]
+
+
+def test_a_proxy_is_called_with_plain_data() -> None:
+    s = submission("def f(model, evaluate):\n    return [evaluate(model, 'validation'), evaluate(model, split='test')]")
+    seen = []
+
+    def evaluate(model, split):
+        seen.append((sorted(model.state), split))
+        return len(seen)
+
+    assert s.f(nn.Linear(2, 3), Proxy(evaluate)) == [1, 2]
+    assert seen == [(["bias", "weight"], "validation"), (["bias", "weight"], "test")]
+
+
+def test_a_proxys_refusal_is_the_students_exception() -> None:
+    s = submission("def f(g):\n    try:\n        g(1)\n    except ValueError as e:\n        return str(e)")
+
+    def refuse(x):
+        raise ValueError("no")
+
+    assert s.f(Proxy(refuse)) == "no"
+
+
+def test_errors_say_where() -> None:
+    s = submission("def f(x):\n    y = x + 1\n    return y / 0")
+    with pytest.raises(StudentError) as caught:
+        s.f(1)
+    assert caught.value.type == "ZeroDivisionError"
+    assert caught.value.where == "line 3 of f"
+
+
+def test_gradients_through_an_autograd_function() -> None:
+    s = submission(
+        "class Double(torch.autograd.Function):\n"
+        "    @staticmethod\n    def forward(ctx, x): return 2 * x\n"
+        "    @staticmethod\n    def backward(ctx, g): return 2 * g"
+    )
+    x = s.put(torch.ones(3), requires_grad=True)
+    y = s.call("Double.apply", x, keep=True)
+    s.backward(y, torch.arange(3.0))
+    assert s.grad(x).tolist() == [0, 2, 4]
+
+
+def test_a_context_manager_is_left_when_an_exception_passes() -> None:
+    s = submission(
+        "from contextlib import contextmanager\nlog = []\n"
+        "@contextmanager\ndef entered(x):\n    log.append('in')\n    try:\n        yield x\n    finally:\n        log.append('out')\n"
+        "def seen(): return log"
+    )
+    for raising in (False, True):
+        with s.within(s.call("entered", 1, keep=True), raising=raising):
+            assert s.seen()[-1] == "in"
+        assert s.seen()[-1] == "out"
+
+
+def test_a_class_with_parameters() -> None:
+    s = submission(
+        "class Scale(nn.Module):\n    def __init__(self, n):\n        super().__init__()\n        self.theta = nn.Parameter(torch.ones(n))\n"
+        "    def forward(self, x): return self.theta * x"
+    )
+    scale = s.Scale(3, keep=True)
+    out = s.call("", torch.arange(3.0), on=scale, keep=True)
+    s.backward(s.call("sum", on=out, keep=True))
+    assert s.get(scale, "theta.grad").tolist() == [0, 1, 2]
+    assert list(s.get(scale).state) == ["theta"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from course_lib.pruning.schedules import cubic\ndef f(): return cubic(0.5, 3)",
+        "from course_lib.pruning import schedules as hidden\ndef f(): return [hidden.cubic][0](0.5, 3)",
+        "def f():\n    from course_lib.pruning.schedules import cubic\n    try:\n        return cubic(0.5, 3)\n    except Exception:\n        return None",
+    ],
+)
+def test_calling_the_library_is_noticed(source: str) -> None:
+    with pytest.raises(StudentError) as caught:
+        submission(source).f()
+    assert caught.value.kind == "library"
+    assert "cubic" in caught.value.message
+    assert sys.getprofile() is None
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def f(): return torch.eye(2).to_sparse_csr().values()",
+        "def f(): return getattr(torch.eye(2), 'to_sparse_' + 'csr')().values()",
+    ],
+)
+def test_calling_a_listed_torch_function_is_noticed(source: str) -> None:
+    with pytest.raises(StudentError) as caught:
+        submission(source, ("torch.Tensor.to_sparse_csr",)).f()
+    assert caught.value.kind == "library"
+    assert submission(source).f().tolist() == [1, 1]
+
+
+def test_a_listed_module_is_noticed_whatever_is_called_in_it() -> None:
+    source = "import scipy.sparse as sp\ndef f(): return sp.csr_array([[1, 0]]).nnz"
+    with pytest.raises(StudentError) as caught:
+        submission(source, ("scipy.sparse",)).f()
+    assert caught.value.kind == "library"
+
+
+def test_the_rest_of_torch_is_free() -> None:
+    s = submission("def f(x): return torch.sort(x, stable=True).indices", ("torch.Tensor.to_sparse", "scipy.sparse"))
+    assert s.f(torch.tensor([2.0, 1.0])).tolist() == [1, 0]
+
+
+def test_uses_follows_helpers() -> None:
+    s = submission(
+        "def a(): pass\ndef helper(): return a()\ndef b(): return [helper() for _ in range(2)]\ndef c(): pass"
+    )
+    assert s.uses("b", ["a", "c"]) == ["a"]
+
+
+def test_replaced_names_are_restored() -> None:
+    s = submission("def a(): return 1\ndef b(): return a() + 1")
+    s.replace({"a": lambda: 10})
+    assert s.b() == 11
+    s.restore()
+    assert s.b() == 2

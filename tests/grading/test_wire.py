@@ -1,0 +1,183 @@
+"""Plain data survive the wire; anything else is refused, never executed."""
+
+from __future__ import annotations
+
+import json
+import math
+import socket
+import struct
+import time
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from course_lib.worker import wire
+
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.tuples(inner, inner) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=12,
+)
+
+
+def there_and_back(value, **options):
+    packer = wire.Packer()
+    data = json.loads(json.dumps(packer.pack(value), allow_nan=False))
+    return wire.Unpacker(packer.blobs, **options).unpack(data)
+
+
+def same(a, b) -> bool:
+    if isinstance(a, float) and isinstance(b, float):
+        return a == b or (math.isnan(a) and math.isnan(b))
+    if isinstance(a, list | tuple):
+        return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, dict):
+        return isinstance(b, dict) and a.keys() == b.keys() and all(same(a[k], b[k]) for k in a)
+    return type(a) is type(b) and a == b
+
+
+@given(plain)
+def test_plain_values_come_back_as_they_were(value) -> None:
+    assert same(there_and_back(value), value)
+
+
+@pytest.mark.parametrize("dtype", wire.DTYPES.values(), ids=str)
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 0, 4), (2, 3, 4)])
+def test_tensors_come_back_bit_by_bit(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    value = (torch.randn(shape) * 3).to(dtype)
+    back = there_and_back(value)
+    assert back.dtype == dtype
+    assert back.shape == value.shape
+    assert torch.equal(back, value)
+
+
+def test_nan_and_signed_zero_survive() -> None:
+    value = torch.tensor([float("nan"), -0.0, float("inf"), float("-inf")])
+    back = there_and_back(value)
+    assert back.isnan().tolist() == [True, False, False, False]
+    assert torch.signbit(back).tolist()[1]
+
+
+def test_a_view_sends_what_it_shows() -> None:
+    value = torch.arange(12).reshape(3, 4).T[::2]
+    assert torch.equal(there_and_back(value), value)
+
+
+def test_numpy_stays_numpy_so_that_a_test_can_say_so() -> None:
+    assert isinstance(there_and_back(np.arange(3.0)), np.ndarray)
+    assert isinstance(there_and_back(np.int64(3)), np.int64)
+    assert isinstance(there_and_back(np.bool_(True)), np.bool_)
+
+
+@pytest.mark.parametrize(
+    "value", [iter([1]), object(), {1, 2}, b"bytes", lambda: 0, 1 << 5000, torch.zeros(2).to_sparse()], ids=str
+)
+def test_what_is_no_plain_data_is_only_named(value) -> None:
+    assert isinstance(there_and_back(value), wire.Foreign)
+
+
+def test_a_list_that_holds_itself_is_refused() -> None:
+    value: list = []
+    value.append(value)
+    with pytest.raises(wire.WireError, match="contain itself"):
+        wire.Packer().pack(value)
+
+
+def test_an_expanded_tensor_is_measured_before_it_is_copied() -> None:
+    with pytest.raises(wire.WireError, match="MB of tensors"):
+        wire.Packer().pack(torch.zeros(1).expand(10**12))
+
+
+def test_modules_come_back_with_their_settings_and_values() -> None:
+    model = nn.Sequential(
+        nn.Conv2d(4, 6, 3, stride=2, padding=1, groups=2, bias=False), nn.BatchNorm2d(6), nn.Flatten(), nn.Linear(24, 3)
+    )
+    model[1].eval()
+    back = there_and_back(model, build=True)
+    assert [type(m) for m in back.modules()] == [type(m) for m in model.modules()]
+    assert [m.training for m in back.modules()] == [m.training for m in model.modules()]
+    x = torch.randn(2, 4, 4, 4)
+    assert torch.equal(back(x), model(x))
+
+
+def test_a_huge_layer_without_its_weights_allocates_nothing() -> None:
+    layer = wire.Layer("Linear", {"in_features": 10**9, "out_features": 10**9})
+    with pytest.raises(wire.WireError, match="cannot be built"):
+        wire.Model(layer, {}).build()
+
+
+@pytest.mark.parametrize("kind", ["os.system", "course_lib.models.build", "torch.nn.Linear", "course_lib.models.os"])
+def test_only_listed_classes_are_built(kind: str) -> None:
+    with pytest.raises(wire.WireError):
+        wire.Model(wire.Layer(kind, {}), {}).build()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        [],
+        {},
+        {"what": 1},
+        {"tensor": "float32", "shape": [3], "blob": 0},
+        {"tensor": "float32", "shape": [-1], "blob": 0},
+        {"tensor": "float32", "shape": "x", "blob": 0},
+        {"tensor": "object", "shape": [2], "blob": 0},
+        {"tensor": "float32", "shape": [2], "blob": 7},
+        {"tensor": "bool", "shape": [8], "blob": 0},
+        {"float": "1"},
+        {"dict": [[1]]},
+        {"dict": [[{"list": []}, 1]]},
+        {"model": 3, "state": {"dict": []}},
+        {"model": {}, "state": {"dict": [["a", 1]]}},
+        {"ref": "x"},
+    ],
+    ids=str,
+)
+def test_data_that_break_the_rules_are_refused(data) -> None:
+    with pytest.raises(wire.WireError):
+        wire.Unpacker([b"\xff" * 8]).unpack(data)
+
+
+def frame(text: bytes, blobs: int = 0) -> bytes:
+    return struct.pack("!II", len(text), blobs) + text
+
+
+@pytest.mark.parametrize(
+    "bytes_",
+    [
+        frame(b"no json"),
+        frame(b"[1]"),
+        frame(b'{"lengths": [9999999999]}', 1),
+        frame(b'{"lengths": [-1]}', 1),
+        frame(b'{"lengths": 3}', 1),
+        frame(b"[" * 100_000),
+        frame(b'{"a": ' + b"9" * 10_000 + b"}"),
+        struct.pack("!II", 1 << 30, 0),
+        struct.pack("!II", 10, 1 << 30),
+        b"",
+        frame(b"{}")[:-1],
+    ],
+    ids=range(11),
+)
+def test_frames_that_break_the_rules_are_refused(bytes_: bytes) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(bytes_)
+        theirs.shutdown(socket.SHUT_WR)
+        with pytest.raises(wire.WireError):
+            wire.receive(ours, time.monotonic() + 5)
+
+
+def test_a_slow_sender_does_not_hold_the_grader() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(frame(b"{}")[:-1])
+        begin = time.monotonic()
+        with pytest.raises(wire.TooLate):
+            wire.receive(ours, begin + 0.2)

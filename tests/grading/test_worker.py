@@ -1,0 +1,206 @@
+"""Code behind a wall: it computes, and can do nothing else."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from course_lib.grading import StudentError, Submission
+from course_lib.grading.workers import Worker, WorkerLost
+
+Run = Callable[..., Submission]
+
+
+def test_functions_are_called_with_tensors(run: Run) -> None:
+    s = run("import torch\ndef f(w, s): return w.abs() > s")
+    assert s.f(torch.tensor([-2.0, 1.0]), 1.5).tolist() == [True, False]
+
+
+def test_a_labs_first_cell_runs(run: Run, worker: Worker) -> None:
+    first = (
+        "from course_lib import ledger\nfrom course_lib.grading import check, skip\nfrom course_lib.data import images\n"
+        "from course_lib.models import LeNet300, build\nfrom course_lib.training import evaluate, fit\n"
+        "from course_lib.pruning import masks\nfrom course_lib.cost import encodings\nfrom course_lib.show import plots, widgets\n"
+        "from course_lib.show.plots import show\nimport matplotlib.pyplot as plt\nimport numpy as np\n"
+    )
+    session = worker.open([first, "def f(): return 1\ncheck('1.1')"], ["f"])
+    assert session.problems == []
+    session.close()
+
+
+def test_the_library_is_not_there(run: Run) -> None:
+    s = run("from course_lib.pruning.schedules import cubic\ndef f(): return cubic(0.5, 3)")
+    with pytest.raises(StudentError) as caught:
+        s.f()
+    assert caught.value.kind == "library"
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("def f():\n    while True: pass", "endless loop"),
+        ("import os\ndef f(): os._exit(0)", "ended its process"),
+        ("import os, signal\ndef f(): os.kill(os.getpid(), 9)", "ended its process"),
+        ("import ctypes\ndef f(): ctypes.string_at(0)", "ended its process"),
+        ("import time\ndef f(): time.sleep(100)", "endless loop"),
+        ("import os\ndef f():\n    os.write(3, b'x' * 100000)\n    return 1", "no plain result"),
+    ],
+)
+def test_code_that_ends_or_hangs_its_process_costs_only_its_reply(run: Run, source: str, said: str) -> None:
+    with pytest.raises(WorkerLost, match=said):
+        run(source).f()
+    assert run("def g(): return 1").g() == 1
+
+
+def test_sys_exit_is_an_exception_like_others(run: Run) -> None:
+    s = run("import sys\ndef f(): sys.exit(0)\ndef g(): return 2")
+    with pytest.raises(StudentError, match="SystemExit"):
+        s.f()
+    assert s.g() == 2
+
+
+def test_memory_is_limited(run: Run) -> None:
+    with pytest.raises((StudentError, WorkerLost)):
+        run("def f(): return len([bytearray(1 << 28) for _ in range(64)])").f()
+
+
+def test_output_goes_nowhere(run: Run) -> None:
+    assert run("def f():\n    for _ in range(50): print('x' * 10**6)\n    return 3").f() == 3
+
+
+def test_a_gigabyte_is_not_taken(run: Run) -> None:
+    with pytest.raises(StudentError, match="MB of tensors"):
+        run("import torch\ndef f(): return torch.zeros(1).expand(1 << 28)").f()
+
+
+def test_processes_do_not_outlive_the_submission(run: Run, worker: Worker) -> None:
+    source = (
+        "import os, time\n"
+        "def f():\n"
+        "    for _ in range(10):\n"
+        "        if os.fork() == 0:\n"
+        "            os.setsid()\n"
+        "            if os.fork() == 0: time.sleep(60)\n"
+        "            os._exit(0)\n"
+        "    return 1"
+    )
+    session = worker.open([source], ["f"])
+    assert Submission(session).f() == 1
+    session.close()
+    assert _descendants(worker.process.pid) <= 2, "something of the submission is still running"
+
+
+def test_a_fork_bomb_is_over_when_its_submission_is(run: Run, worker: Worker) -> None:
+    source = "import os\ndef f():\n    while True:\n        try: os.fork()\n        except OSError: pass"
+    with pytest.raises(WorkerLost):
+        run(source).f()
+    assert run("def g(): return 1").g() == 1
+    assert _descendants(worker.process.pid) <= 3
+
+
+def test_a_new_submission_finds_nothing_of_the_last(run: Run, worker: Worker) -> None:
+    source = "import os, builtins\ndef f():\n    builtins.left = 1\n    open(os.environ['TMPDIR'] + '/left', 'w').write('x')\n    return 1"
+    look = "import os, builtins\ndef g(): return [hasattr(builtins, 'left'), os.path.exists(os.environ['TMPDIR'] + '/left')]"
+    first = worker.open([source], ["f"])
+    Submission(first).f()
+    first.close()
+    found = run(look).g()
+    assert found[0] is False
+    if worker.layer.name == "bwrap":
+        assert found[1] is False
+
+
+def test_a_session_is_short(worker: Worker) -> None:
+    begin = time.monotonic()
+    for _ in range(5):
+        session = worker.open(["def f(): return 1"], ["f"])
+        assert Submission(session).f() == 1
+        session.close()
+    fresh = 5 * 2.0  # importing torch anew takes about two seconds
+    assert time.monotonic() - begin < fresh
+
+
+@pytest.fixture
+def walled(worker: Worker) -> None:
+    if worker.layer.name != "bwrap":
+        pytest.skip("plain limits are no wall: the report says so")
+
+
+@pytest.mark.usefixtures("walled")
+@pytest.mark.parametrize(
+    "place", ["tests", "solutions", "course_lib/grading", "course_lib/pruning", "course_lib/cost", ".git"]
+)
+def test_the_course_is_not_visible(run: Run, place: str) -> None:
+    path = str(Path(__file__).parents[2] / place)
+    assert os.path.isdir(path) or place == ".git"
+    assert run(f"import os\ndef f(): return os.listdir({path!r}) if os.path.isdir({path!r}) else []").f() == []
+
+
+@pytest.mark.usefixtures("walled")
+def test_nothing_can_be_written_but_the_scratch_folder(run: Run) -> None:
+    source = (
+        "import os\ndef f():\n    done = []\n    for top, dirs, files in os.walk('/'):\n        if top.count('/') > 3: dirs.clear()\n"
+        "        try:\n            open(top + '/probe', 'w').close()\n            done.append(top)\n        except OSError: pass\n    return done"
+    )
+    assert run(source).f() == ["/scratch"]
+
+
+@pytest.mark.usefixtures("walled")
+def test_there_is_no_network(run: Run) -> None:
+    assert run("import socket\ndef f(): return [n for _, n in socket.if_nameindex()]").f() == ["lo"]
+
+
+@pytest.mark.usefixtures("walled")
+def test_no_other_process_can_be_reached(run: Run) -> None:
+    source = (
+        "import os\ndef f():\n    reached = []\n    for pid in range(1, 400):\n        if pid == os.getpid(): continue\n"
+        "        try:\n            os.kill(pid, 0)\n            reached.append(pid)\n        except OSError: pass\n    return [len(reached), os.listdir('/proc')]"
+    )
+    reached, proc = run(source).f()
+    assert reached <= 2, "only the jail's own init and the warm process"
+    assert proc == []
+
+
+@pytest.mark.usefixtures("walled")
+def test_the_environment_tells_nothing(run: Run) -> None:
+    keys = run("import os\ndef f(): return sorted(os.environ)").f()
+    assert not [k for k in keys if k not in (
+        "COURSE_WORKER_JAIL", "HF_HUB_OFFLINE", "HOME", "LANG", "LC_CTYPE", "MKL_NUM_THREADS", "MPLBACKEND", "MPLCONFIGDIR", "OMP_NUM_THREADS",
+        "OPENBLAS_NUM_THREADS", "PATH", "PWD", "PYTHONDONTWRITEBYTECODE", "PYTHONHASHSEED", "PYTHONPATH", "TMPDIR", "OLDPWD", "SHLVL", "_",
+    ) and not k.startswith(("KMP", "TORCH"))]  # fmt: skip
+
+
+@pytest.mark.usefixtures("walled")
+def test_the_warm_process_cannot_be_traced_or_stopped_for_others(run: Run, worker: Worker) -> None:
+    source = "import os\ndef f():\n    try: os.kill(os.getppid(), 9)\n    except OSError: pass\n    return 1"
+    session = worker.open([source], ["f"])
+    try:
+        Submission(session).f()
+    except WorkerLost:
+        pass
+    session.close()
+    assert run("def g(): return 1").g() == 1
+
+
+def _descendants(pid: int) -> int:
+    """Processes below ``pid``, counted over the whole machine."""
+    parents: dict[int, int] = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                with open(f"/proc/{entry}/stat") as file:
+                    fields = file.read().rpartition(")")[2].split()
+                if fields[0] != "Z":
+                    parents[int(entry)] = int(fields[1])
+            except OSError:
+                continue
+    count, layer = 0, {pid}
+    while layer:
+        layer = {child for child, parent in parents.items() if parent in layer}
+        count += len(layer)
+    return count
