@@ -1,7 +1,9 @@
 """Neural-network pruning, taught and measured."""
 
 import importlib.util
+import os
 import sys
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import torch
@@ -18,8 +20,12 @@ def _torchvision_library_loads() -> bool:
     spec = importlib.util.find_spec("torchvision")  # finds the folder, does not import it
     if spec is None or not spec.submodule_search_locations:
         return True
-    libraries = [f for folder in spec.submodule_search_locations for f in Path(folder).glob("_C*") if f.is_file()]
-    for library in libraries:
+    names = [f"_C{suffix}" for suffix in EXTENSION_SUFFIXES]
+    for library in (Path(folder) / name for folder in spec.submodule_search_locations for name in names):
+        if not library.is_file():
+            continue
+        if sys.platform == "win32":
+            os.add_dll_directory(str(library.parent))  # as torchvision does before it loads the file
         try:
             torch.ops.load_library(library)  # torchvision loads it again: the second time costs nothing
             return True

@@ -54,7 +54,9 @@ def add(
         ValueError: if a number is not finite or negative, or an accuracy is no percentage.
         OSError: if the working folder cannot be written.
     """
-    row = _row(model, method, lab, {"bits": bits, "macs": macs, "ms": ms}, accuracy)
+    row = _checked(
+        {"model": model, "method": method, "lab": lab, "bits": bits, "macs": macs, "ms": ms, "accuracy": accuracy}
+    )
     path = Path.cwd() / FILE
     with _lock(path):
         kept = _read(path)
@@ -150,31 +152,29 @@ def _amount(value: float | None, units: tuple[str, ...]) -> str:
     return f"{value:.{digits}f} {units[step]}".strip()
 
 
-def _row(model: str, method: str, lab: str, numbers: dict[str, Any], accuracy: Iterable[float]) -> Row:
-    """A row with every entry checked, in plain Python types (numbers may come as tensors or numpy scalars)."""
-    texts = {"model": str(model), "method": str(method), "lab": str(lab)}
-    if empty := [key for key, value in texts.items() if not value.strip()]:
+def _checked(row: Row) -> Row:
+    """The row with every entry checked, in plain Python types (numbers may come as tensors or numpy scalars)."""
+    result: Row = {key: str(row[key]) for key in _TEXTS}
+    if empty := [key for key, text in result.items() if not text.strip()]:
         raise ValueError(f"a ledger row is known by its lab, model and method, but {empty[0]} is empty")
-    checked: dict[str, float | None] = {}
-    for key, value in numbers.items():
-        number = None if value is None else float(value)
+    for key in _NUMBERS:
+        number = None if row[key] is None else float(row[key])
         if number is not None and (not math.isfinite(number) or number < 0):
-            raise ValueError(f"{key} is a number from 0 up, or None where it was not measured; got {value}")
-        checked[key] = int(number) if number is not None and key != "ms" and number == int(number) else number
-    if isinstance(accuracy, int | float):
-        raise ValueError(f"accuracy is a list with one number per seed; for a single run write [{accuracy}]")
-    seeds = [float(a) for a in accuracy]
-    if not seeds or not all(0 <= a <= 100 for a in seeds):
+            raise ValueError(f"{key} is a number from 0 up, or None where it was not measured; got {row[key]}")
+        result[key] = int(number) if number is not None and key != "ms" and number == int(number) else number
+    if isinstance(row["accuracy"], int | float):
+        raise ValueError(f"accuracy is a list with one number per seed; for a single run write [{row['accuracy']}]")
+    seeds = [float(accuracy) for accuracy in row["accuracy"]]
+    if not seeds or not all(0 <= accuracy <= 100 for accuracy in seeds):
         raise ValueError(f"accuracy holds one number in % per seed, each from 0 to 100; got {seeds}")
     if 0 < max(seeds) <= 1:
         raise ValueError(f"accuracy is in %, but {seeds} look like fractions: multiply them by 100")
-    return {**texts, **checked, "accuracy": seeds}
+    return {**result, "accuracy": seeds}
 
 
 def _is_row(row: Any) -> bool:
     try:
-        checked = _row(*(row[key] for key in _TEXTS), {key: row[key] for key in _NUMBERS}, row["accuracy"])
-        return all(row[key] == value for key, value in checked.items())
+        return all(row[key] == value for key, value in _checked(row).items())
     except (KeyError, TypeError, ValueError):
         return False
 
@@ -185,7 +185,7 @@ def _read(path: Path) -> list[Row]:
         text = path.read_bytes().decode(errors="replace")
     except FileNotFoundError:
         return []
-    whole, found = True, []
+    whole, found = True, list[Any]()
     try:
         found = json.loads(text) if text.strip() else []
     except ValueError:
