@@ -6,13 +6,14 @@ import base64
 import html
 import io
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from course_lib.show.style import STYLE
+from course_lib.show.style import INCHES, STYLE
 
 _CSS_PIXELS = 100  # per inch of figure, on the page
 _DPI = 150  # real pixels per inch: sharp on a laptop's screen, small in the notebook
@@ -49,12 +50,24 @@ def checked(text: str | None) -> str:
     return " ".join(text.split())
 
 
+def new_figure(height: float) -> Figure:
+    """An empty figure in the course's style and width, ``height`` inches high, that pyplot does not know about."""
+    fig = Figure(figsize=(INCHES, height), layout="constrained", facecolor="white")
+    fig.course_style = True  # type: ignore[attr-defined]
+    return fig
+
+
+def _style_of(fig: Figure) -> AbstractContextManager[Any]:
+    # matplotlib reads some settings only when it draws. A figure of the reader's own keeps the reader's.
+    return mpl.rc_context(STYLE) if getattr(fig, "course_style", False) else nullcontext()
+
+
 def png(fig: Figure) -> bytes:
     """The figure as a PNG of at most 300 kB, 1.5 pixels per CSS pixel, in 256 colours (a plot has few)."""
     dpi = _DPI
     while True:
         buffer = io.BytesIO()
-        with mpl.rc_context(STYLE):
+        with _style_of(fig):
             fig.savefig(buffer, format="png", dpi=dpi, facecolor="white")
         data = _fewer_colours(buffer)
         if len(data) <= _MAX_BYTES or dpi <= 40:
@@ -63,14 +76,16 @@ def png(fig: Figure) -> bytes:
 
 
 def _fewer_colours(buffer: io.BytesIO) -> bytes:
-    """A quarter of the bytes. Of Pillow's methods this one keeps white white and colour ramps smooth (no channel is
-    off by more than 12 of 255 in our figures; median cut reaches 60)."""
+    """The picture in 256 colours: a quarter of the bytes."""
     from PIL import Image  # comes with matplotlib
 
     image = Image.open(buffer).convert("RGB")
-    image = image.quantize(256, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    # Maximum coverage keeps white white and colour ramps smooth: no channel of our plots is off by more than 12 of 255,
+    # where median cut reaches 60. But it takes seconds for a picture with as many colours as a photograph.
+    plot = image.getcolors(20_000) is not None
+    method = Image.Quantize.MAXCOVERAGE if plot else Image.Quantize.FASTOCTREE
     small = io.BytesIO()
-    image.save(small, format="PNG", optimize=True)
+    image.quantize(256, method=method, dither=Image.Dither.NONE).save(small, format="PNG", optimize=True)
     return small.getvalue()
 
 
@@ -149,7 +164,7 @@ def save(fig: Figure, path: str | Path, alt: str | None = None) -> Path:
     elif kind in (".svg", ".pdf"):
         # No date: the same figure is then the same file.
         when = {"Date": None} if kind == ".svg" else {"CreationDate": None}
-        with mpl.rc_context({**STYLE, "svg.hashsalt": "course"}):
+        with _style_of(fig), mpl.rc_context({"svg.hashsalt": "course"}):
             fig.savefig(path, metadata={"Description" if kind == ".svg" else "Subject": text, **when})
     else:
         raise ValueError(f"cannot save a figure as {path.name!r}: the name should end in .png, .svg or .pdf")

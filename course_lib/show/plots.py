@@ -20,7 +20,7 @@ from matplotlib.lines import Line2D
 from scipy.special import stdtrit
 
 from course_lib.show.labels import EndLabels, Notes, remaining_axis, set_title, sparsity_axis
-from course_lib.show.output import alt, save, show
+from course_lib.show.output import alt, new_figure, save, show
 from course_lib.show.style import (
     BLACK,
     BLUE,
@@ -246,12 +246,13 @@ def bars(
     with mpl.rc_context(STYLE):
         fig, ax = _axes(ax)
         width = 0.8 / len(names)
+        colours = (SKY, BLUE, ORANGE, VERMILLION) if len(names) > 1 else (BLUE,)
         small = len(names) * len(groups) > 14
         for k, name in enumerate(names):
             heights = [float(values[name][group]) for group in groups]
             places = np.arange(len(groups)) + (k - (len(names) - 1) / 2) * width
             ax.bar(
-                places, heights, width * 0.94, color=(SKY, BLUE, ORANGE, VERMILLION)[k], label=name, zorder=3,
+                places, heights, width * 0.94, color=colours[k], label=name, zorder=3,
                 hatch="//" if k == 0 and len(names) > 1 else "", linewidth=0,
             )  # fmt: skip
             for group, place, height in zip(groups, places, heights, strict=True):
@@ -302,7 +303,7 @@ def histogram_before_after(
     reach = max(float(np.abs(values).max()) for values in weights) or 1.0
     edges = np.linspace(-reach, reach, bins + 1)
     with mpl.rc_context(STYLE):
-        fig = Figure(figsize=(INCHES, 4.8), layout="constrained", facecolor="white")
+        fig = new_figure(4.8)
         panels = fig.subplots(2, 1, sharex=True, sharey=True)
         for ax, values, label, colour in zip(panels, weights, labels, (GREY, BLUE), strict=True):
             zeros = int((values == 0).sum())
@@ -342,7 +343,7 @@ def grid(masks: Mapping[str, Any], *, title: str, columns: int | None = None, ma
     shades = LinearSegmentedColormap.from_list("kept", ["#E6ECF1", BLUE])
     with mpl.rc_context(STYLE):
         height = 0.6 + sum(0.6 + side * min(ratio, 1.6) for ratio in tallest)
-        fig = Figure(figsize=(INCHES, height), layout="constrained", facecolor="white")
+        fig = new_figure(height)
         panels = fig.subplots(rows, columns, squeeze=False, height_ratios=[0.3 + ratio for ratio in tallest])
         for ax in panels.flat[len(pictures) :]:
             ax.set_visible(False)
@@ -477,7 +478,7 @@ def _vector(values: Any) -> np.ndarray:
 def _axes(ax: Axes | None, height: float = 4.6) -> tuple[Figure, Axes]:
     if ax is not None:
         return ax.figure, ax  # type: ignore[return-value]
-    fig = Figure(figsize=(INCHES, height), layout="constrained", facecolor="white")
+    fig = new_figure(height)
     return fig, fig.add_subplot()
 
 

@@ -1,0 +1,129 @@
+"""No figure without words: where the text alternative must be, and what happens where there is none."""
+
+import base64
+import io
+import re
+
+import IPython
+import IPython.display
+import matplotlib
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from PIL import Image
+
+from course_lib.show import alt, output, save, show, use_style
+
+SENTENCE = 'Accuracy falls from 98 % to 40 % <after> "0.9" & stays there.'
+
+
+def figure() -> Figure:
+    fig = Figure(figsize=(8, 4.6))
+    fig.add_subplot().plot([1, 3, 2])
+    return fig
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    """What a notebook would receive: a list of (data, metadata)."""
+    received = []
+    monkeypatch.setattr(IPython, "get_ipython", lambda: object())
+    monkeypatch.setattr(IPython.display, "display", lambda data, metadata, raw: received.append((data, metadata)))
+    return received
+
+
+def test_show_puts_the_text_into_every_form_of_the_output(shown):
+    assert show(figure(), alt=SENTENCE) is None
+    ((data, metadata),) = shown
+    assert set(data) == {"text/html", "image/png", "text/plain"}
+    assert data["text/plain"] == SENTENCE
+    assert metadata["image/png"]["alt"] == SENTENCE
+    (tag,) = re.findall(r"<img [^>]*>", data["text/html"])
+    (attribute,) = re.findall(r'alt="([^"]*)"', tag)
+    assert attribute == "Accuracy falls from 98 % to 40 % &lt;after&gt; &quot;0.9&quot; &amp; stays there."
+    assert data["image/png"] in tag
+
+
+def test_the_picture_is_800_pixels_wide_on_the_page_and_sharper_than_that(shown):
+    show(figure(), alt=SENTENCE)
+    data, metadata = shown[0]
+    assert (metadata["image/png"]["width"], metadata["image/png"]["height"]) == (800, 460)
+    with Image.open(io.BytesIO(base64.b64decode(data["image/png"]))) as image:
+        assert image.size == (1200, 690)
+        assert image.convert("RGB").getpixel((2, 2)) == (255, 255, 255)
+
+
+def test_even_a_noisy_picture_stays_below_300_kb():
+    fig = Figure(figsize=(8, 8))
+    fig.add_axes((0, 0, 1, 1)).imshow(np.random.default_rng(0).random((900, 900, 3)), interpolation="nearest")
+    data = output.png(fig)
+    assert len(data) <= 300_000
+    assert data.startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("missing", [None, "", "  ", "figure", "a plot", 3])
+def test_without_a_sentence_the_error_says_what_to_write(missing, shown, tmp_path):
+    with pytest.raises(ValueError, match="pass alt= a sentence that says what is plotted and what is to be seen"):
+        show(figure(), alt=missing)
+    with pytest.raises(ValueError, match="such as alt='Accuracy against sparsity"):
+        save(figure(), tmp_path / "f.png", missing)
+    if missing is not None:
+        with pytest.raises(ValueError, match="text alternative"):
+            alt(figure(), missing)
+    assert not shown and not list(tmp_path.iterdir())
+
+
+def test_alt_given_before_is_used_and_alt_given_last_wins(shown):
+    fig = figure()
+    assert alt(fig, "A line that\n   rises and falls.") is fig
+    show(fig)
+    show(fig, alt="Something else is said.")
+    assert [data["text/plain"] for data, _ in shown] == ["A line that rises and falls.", "Something else is said."]
+
+
+def test_pyplot_forgets_a_figure_that_was_shown_or_saved(tmp_path):
+    import matplotlib.pyplot as plt
+
+    before = plt.get_fignums()
+    show(plt.subplots()[0], alt=SENTENCE)
+    save(plt.subplots()[0], tmp_path / "f.png", SENTENCE)
+    assert plt.get_fignums() == before
+
+
+def test_in_plain_python_the_words_are_printed(capsys):
+    show(figure(), alt=SENTENCE)
+    assert capsys.readouterr().out == SENTENCE + "\n"
+
+
+@pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
+def test_a_saved_figure_carries_its_description(ending, tmp_path):
+    words = "A line that rises and falls."
+    path = save(figure(), str(tmp_path / f"f.{ending}"), words)
+    assert path == tmp_path / f"f.{ending}"
+    if ending == "png":
+        with Image.open(path) as image:
+            assert image.info["Description"] == words
+    else:
+        assert words.encode() in path.read_bytes()
+    first = path.read_bytes()
+    assert save(figure(), path, words).read_bytes() == first  # the same figure is the same file
+
+
+def test_saving_as_something_else_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"\.png, \.svg or \.pdf"):
+        save(figure(), tmp_path / "f.jpg", SENTENCE)
+
+
+def test_use_style_reaches_figures_of_ones_own():
+    with matplotlib.rc_context():
+        use_style()
+        assert matplotlib.rcParams["axes.spines.right"] is False
+        assert matplotlib.rcParams["font.size"] >= 11
+
+
+def test_a_figure_of_ones_own_is_drawn_in_ones_own_style():
+    with matplotlib.rc_context({"xtick.labelsize": 7, "figure.constrained_layout.use": False}):
+        fig = figure()
+        output.png(fig)
+        assert fig.axes[0].get_xticklabels()[0].get_fontsize() == 7
+        assert fig.get_layout_engine() is None
