@@ -18,7 +18,7 @@ from course_lib.grading.claims import load_tests, tests_in
 from course_lib.grading.mark import Marker, Outcome
 from course_lib.grading.submission import Submission
 from course_lib.grading.submissions import Handed, find
-from course_lib.grading.workers import Worker, WorkerLost
+from course_lib.grading.workers import Worker
 
 
 @dataclass(frozen=True)
@@ -80,10 +80,14 @@ def grade(
     try:
         with ThreadPoolExecutor(max(1, jobs or os.cpu_count() or 1)) as pool:
             waiting = {pool.submit(one, h): h for h in todo}
-            for number, done in enumerate(as_completed(waiting), start=1):
-                done.result()
-                report.table(out, [h.id for h in handed], [h.file_name for h in handed], list(known.questions))
-                progress(waiting[done].id, number, len(todo))
+            try:
+                for number, done in enumerate(as_completed(waiting), start=1):
+                    done.result()
+                    report.table(out, [h.id for h in handed], [h.file_name for h in handed], list(known.questions))
+                    progress(waiting[done].id, number, len(todo))
+            except BaseException:  # interrupted: what is running ends, what waits is left for the next time
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
     finally:
         workers.stop()
     report.table(out, [h.id for h in handed], [h.file_name for h in handed], list(known.questions))
@@ -105,12 +109,13 @@ def _mark(
         workers.remember(session)
         return Submission(session)
 
+    marker = Marker(open, known, seed, h.skipped)
     try:
-        outcomes = Marker(open, known, seed, h.skipped).mark(tests)
-    except WorkerLost as lost:
-        return [_unread(t, str(lost)) for t in tests], "stopped", [str(lost)]
+        outcomes = marker.mark(tests)
     finally:
         workers.forget()
+    if marker.unopened:
+        return outcomes, "stopped", [marker.unopened]
     return outcomes, "graded", notes
 
 

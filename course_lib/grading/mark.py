@@ -65,6 +65,7 @@ class Marker:
         self.seed = seed
         self.skipped = set(skipped)
         self.deadline = time.monotonic() + seconds
+        self.unopened = ""  # why the definitions could not be run; then no test is tried
         self._submission: Submission | None = None
 
     def mark(self, tests: list[Test]) -> list[Outcome]:
@@ -103,6 +104,9 @@ class Marker:
             if losses >= MAX_LOSSES:
                 outcomes.append(_outcome(test, False, "not tried: the tests before ended or hung your code's process"))
                 continue
+            if self.unopened:
+                outcomes.append(_outcome(test, False, self.unopened))
+                continue
             if time.monotonic() > self.deadline:
                 outcomes.append(_outcome(test, False, "not tried: the time for the whole submission was used up"))
                 continue
@@ -119,7 +123,7 @@ class Marker:
 
     def _one(self, test: Test, asked: Asked, given: dict[str, Callable[..., Any]]) -> str:
         """Run one test; "" where it passes, else the message for the student."""
-        submission = self._submission = self._submission or self.open()
+        submission = self._opened()
         draw = Draw(self.seed, test.question, test.name)
         submission.begin(draw.seed, asked.forbidden)
         if given:
@@ -144,6 +148,15 @@ class Marker:
             if given:
                 submission.restore()
 
+    def _opened(self) -> Submission:
+        if self._submission is None:
+            try:
+                self._submission = self.open()
+            except WorkerLost as lost:
+                self.unopened = str(lost)
+                raise
+        return self._submission
+
     def _earlier(self, id: str) -> dict[str, Callable[..., Any]]:
         """The functions of earlier questions that this one's code uses, as the library has them."""
         plain = {
@@ -154,7 +167,7 @@ class Marker:
             if (function := self.reference.function(name)) is not None
         }
         try:
-            submission = self._submission = self._submission or self.open()
+            submission = self._opened()
             used = [n for name in self.reference.asked(id).names for n in submission.uses(name, list(plain))]
         except (StudentError, WorkerLost):
             return {}

@@ -1,0 +1,237 @@
+"""A batch: found, marked, on disk at once, resumed; nobody's submission costs anyone else."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import zipfile
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from course_lib.grading import batch, isolation, submissions
+
+TESTS = """
+import torch
+from course_lib.grading import expect_equal, fail, question
+
+@question("1.1", points=2, claim="exactly the smaller half goes")
+def test_half(submission, draw):
+    w = draw.normal(4, 6)
+    expect_equal(submission.magnitude_mask(w, 0.5), w.abs() >= w.abs().flatten().sort().values[12])
+
+@question("1.2", points=1, visible=False, claim="a stays")
+def test_equal(submission, draw):
+    if submission.threshold_mask(torch.tensor([1.0]), 1.0).tolist() != [True]:
+        fail("a weight of exactly a should stay")
+"""
+RIGHT = """
+def magnitude_mask(weight, sparsity):
+    kept = torch.ones(weight.numel(), dtype=torch.bool)
+    kept[weight.abs().flatten().argsort()[: round(sparsity * weight.numel())]] = False
+    return kept.view_as(weight)
+def threshold_mask(weight, a): return weight.abs() >= a
+"""
+
+
+def notebook(*cells: str) -> str:
+    return nbformat.writes(
+        nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(c) for c in ("import torch", *cells)])
+    )
+
+
+@pytest.fixture
+def tests(tmp_path: Path) -> Path:
+    path = tmp_path / "test_lab01.py"
+    path.write_text(TESTS)
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "submissions"
+    folder.mkdir()
+    return folder
+
+
+def rows(report: Path) -> dict[str, dict[str, str]]:
+    with open(report / "grades.csv", newline="") as file:
+        return {row["id"]: row for row in csv.DictReader(file)}
+
+
+def test_a_mixed_batch(folder: Path, tests: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("course_lib.grading.workers.REPLY_SECONDS", 2.0)
+    (folder / "right.ipynb").write_text(notebook(RIGHT))
+    (folder / "truncated.ipynb").write_text(notebook(RIGHT)[:200])
+    (folder / "no notebook.ipynb").write_text("[1, 2]")
+    (folder / "empty.ipynb").write_text(notebook())
+    (folder / "loop.ipynb").write_text(notebook(RIGHT, "def magnitude_mask(w, s):\n    while True: pass"))
+    (folder / "exit.ipynb").write_text(
+        notebook(RIGHT, "import sys\nsys.exit(0)", "def magnitude_mask(w, s): sys.exit(0)")
+    )
+    (folder / "hard exit.ipynb").write_text(notebook("import os\nclass A(os._exit(0)): pass", RIGHT))
+    equal = "class Equal(torch.Tensor):\n    def __eq__(self, o): return True\n    def __torch_function__(self, *a, **k): return self"
+    always = f"{equal}\ndef magnitude_mask(w, s): return torch.zeros(4, 6, dtype=torch.bool).as_subclass(Equal)"
+    (folder / "equal.ipynb").write_text(notebook(RIGHT, always))
+    (folder / "gigabyte.ipynb").write_text(
+        notebook(RIGHT, "def threshold_mask(w, a):\n    while True: print('x' * 10**7)")
+    )
+    (folder / "skipped.ipynb").write_text(notebook('skip("1.1")', RIGHT))
+    (folder / "=cmd()\n.ipynb").write_text(notebook(RIGHT))
+    (folder / "in a folder" / "deep").mkdir(parents=True)
+    (folder / "in a folder" / "deep" / "lab01 final (2).ipynb").write_text(notebook(RIGHT))
+    (folder / "in a folder" / "a lab00.ipynb").write_text(notebook())
+    with zipfile.ZipFile(folder / "zipped.zip", "w") as archive:
+        archive.writestr("../../lab01.ipynb", notebook(RIGHT))
+    (folder / "bad.zip").write_bytes(b"PK no zip")
+    done = batch.grade("lab01", folder, tmp_path / "report", tests=tests, seed=1)
+    table = rows(done.report)
+    want = {
+        "right": "3", "truncated": "0", "no notebook": "0", "empty": "0", "loop": "1", "exit": "1", "hard exit": "0", "equal": "1",
+        "gigabyte": "2", "skipped": "1", "'=cmd()\n": "3", "in a folder": "3", "zipped": "3", "bad": "0",
+    }  # fmt: skip
+    assert {id: row["total"] for id, row in table.items()} == want
+    assert {row["maximum"] for row in table.values()} == {"3"}
+    assert table["truncated"]["status"] == "unreadable"
+    assert table["hard exit"]["status"] == "stopped"
+    assert not (tmp_path / "lab01.ipynb").exists()
+    result = json.loads((done.report / "results" / "loop.json").read_text())
+    assert result["score"] == 1
+    assert {t["status"] for t in result["tests"]} == {"passed", "failed"}
+    assert "endless loop" in result["tests"][0]["output"]
+    page = (done.report / "feedback" / "loop.html").read_text()
+    assert "exactly the smaller half goes" in page
+    assert "endless loop" in page
+    assert len(list((done.report / "feedback").glob("*.html"))) == len(want)
+
+
+def test_the_same_command_again_grades_only_what_is_left(folder: Path, tests: Path, tmp_path: Path) -> None:
+    (folder / "a.ipynb").write_text(notebook(RIGHT))
+    first = batch.grade("lab01", folder, tmp_path / "report", tests=tests)
+    text = (first.report / "grades.csv").read_bytes()
+    assert (first.graded, first.kept) == (["a"], [])
+    again = batch.grade("lab01", folder, tmp_path / "report", tests=tests)
+    assert (again.graded, again.kept) == ([], ["a"])
+    assert again.seed == first.seed
+    assert (first.report / "grades.csv").read_bytes() == text
+    (folder / "b.ipynb").write_text(notebook())
+    (folder / "a.ipynb").write_text(notebook("# handed in again", RIGHT))
+    assert batch.grade("lab01", folder, tmp_path / "report", tests=tests).graded == ["a", "b"]
+    tests.write_text(TESTS + "# corrected\n")
+    assert batch.grade("lab01", folder, tmp_path / "report", tests=tests).graded == ["a", "b"]
+
+
+def test_an_interrupted_batch_keeps_what_was_finished(folder: Path, tests: Path, tmp_path: Path) -> None:
+    for name in "abcd":
+        (folder / f"{name}.ipynb").write_text(notebook(RIGHT))
+
+    def stop(id: str, number: int, all: int) -> None:
+        if number == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        batch.grade("lab01", folder, tmp_path / "report", tests=tests, jobs=1, progress=stop)
+    finished = list((tmp_path / "report" / "results").glob("*.json"))
+    assert len(finished) >= 2
+    times = {path: path.stat().st_mtime_ns for path in finished}
+    batch.grade("lab01", folder, tmp_path / "report", tests=tests, jobs=1)
+    assert len(rows(tmp_path / "report")) == 4
+    assert {path: path.stat().st_mtime_ns for path in finished} == times
+
+
+def test_the_seed_decides_the_inputs(folder: Path, tests: Path, tmp_path: Path) -> None:
+    tests.write_text(TESTS.replace("expect_equal(", "fail(str(w.sum().item())) if 1 else expect_equal("))
+    (folder / "a.ipynb").write_text(notebook(RIGHT))
+
+    def said(seed: int, out: str) -> str:
+        batch.grade("lab01", folder, tmp_path / out, tests=tests, seed=seed)
+        return json.loads((tmp_path / out / "results" / "a.json").read_text())["tests"][0]["output"]
+
+    assert said(1, "one") == said(1, "two") != said(2, "three")
+
+
+@pytest.mark.parametrize("wrong", ["missing", "empty"])
+def test_no_submissions_is_said(wrong: str, tests: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FileNotFoundError, match="give the folder|one of these per student"):
+        batch.grade("lab01", tmp_path / wrong, tmp_path / "report", tests=tests)
+
+
+def test_another_labs_report_is_not_overwritten(folder: Path, tests: Path, tmp_path: Path) -> None:
+    (folder / "a.ipynb").write_text(notebook(RIGHT))
+    batch.grade("lab01", folder, tmp_path / "report", tests=tests)
+    with pytest.raises(ValueError, match="report of lab01"):
+        batch.grade("lab00", folder, tmp_path / "report", tests=tests)
+
+
+def test_a_question_that_rests_on_a_wrong_earlier_one_is_tried_with_a_right_one(
+    folder: Path, tests: Path, tmp_path: Path
+) -> None:
+    uses = (
+        '\n@question("1.4", points=2, claim="uses 1.1")\ndef test_uses(submission, draw):\n    w = draw.normal(4, 6)\n'
+    )
+    uses += '    expect_equal(int(submission.global_masks({"a": w}, 0.5)["a"].sum()), 12)\n'
+    tests.write_text(TESTS + uses)
+    wrong = RIGHT.replace("round(sparsity * weight.numel())", "round(sparsity * weight.numel()) + 1")
+    (folder / "a.ipynb").write_text(
+        notebook(wrong, "def global_masks(ws, s): return {k: magnitude_mask(w, s) for k, w in ws.items()}")
+    )
+    done = batch.grade("lab01", folder, tmp_path / "report", tests=tests)
+    row = rows(done.report)["a"]
+    assert (row["1.1"], row["1.4"]) == ("0", "2")
+    output = json.loads((done.report / "results" / "a.json").read_text())["tests"][-1]["output"]
+    assert "right magnitude_mask in place of yours" in output
+
+
+def test_plain_limits_mark_the_same(folder: Path, tests: Path, tmp_path: Path) -> None:
+    (folder / "a.ipynb").write_text(notebook(RIGHT))
+    done = batch.grade("lab01", folder, tmp_path / "report", tests=tests, layer=isolation.Layer("plain"))
+    assert rows(done.report)["a"]["total"] == "3"
+    assert "WITHOUT a wall" in json.loads((done.report / "results" / "a.json").read_text())["extra_data"]["isolation"]
+
+
+def test_names_of_files_are_safe_and_distinct() -> None:
+    names = [
+        submissions.Handed(id).file_name for id in ("a b", "a_b", "../../x", "a\nb", "é" * 300, ".hidden", "ok-1.2")
+    ]
+    assert len(set(names)) == len(names)
+    assert all("/" not in n and "\n" not in n and len(n) < 120 and not n.startswith(".") for n in names)
+    assert names[-1] == "ok-1.2"
+
+
+def test_skip_is_read_from_code_not_from_comments() -> None:
+    handed = submissions.Handed("x", ['  skip("1.3")  # later', '# skip("1.1")', "x = 1\nskip('1.10')"])
+    assert handed.skipped == {"1.3", "1.10"}
+
+
+def test_old_notebooks_and_odd_ones_are_read() -> None:
+    v3 = {
+        "nbformat": 3,
+        "nbformat_minor": 0,
+        "metadata": {},
+        "worksheets": [
+            {"cells": [{"cell_type": "code", "language": "python", "input": ["x = 1"], "outputs": [], "metadata": {}}]}
+        ],
+    }
+    assert submissions.handed("a", "a.ipynb", json.dumps(v3).encode()).cells == ["x = 1"]
+    bare = {
+        "cells": [{"cell_type": "code", "source": ["a = 1\n", "b = 2"]}, {"cell_type": "markdown", "source": "text"}]
+    }
+    assert submissions.handed("a", "a.ipynb", b"\xef\xbb\xbf" + json.dumps(bare).encode()).cells == ["a = 1\nb = 2"]
+
+
+@pytest.mark.parametrize("data", [b"", b"null", b"3", b'{"cells": 3}', b'{"cells": [3]}', b"[" * 100000, b"\xff\xfe"])
+def test_no_file_stops_the_reader(data: bytes) -> None:
+    assert submissions.handed("a", "a.ipynb", data).problem
+
+
+def test_a_zip_with_more_than_a_notebook(tmp_path: Path) -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("__MACOSX/._lab01.ipynb", "junk")
+        archive.writestr("work/data.csv", "1,2")
+        archive.writestr("work/lab01_magnitude.ipynb", notebook(RIGHT))
+    (tmp_path / "s.zip").write_bytes(buffer.getvalue())
+    assert submissions.find(tmp_path, "lab01")[0].notebook == "work/lab01_magnitude.ipynb"
