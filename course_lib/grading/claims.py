@@ -223,7 +223,7 @@ def expect_keys(value: Any, expected: Iterable[Any], what: str = "the result") -
 
 def expect_length(value: Any, length: int, what: str = "the result", kind: type | None = None) -> None:
     """A list or tuple of this many items."""
-    if not isinstance(value, kind or (list, tuple)):
+    if not isinstance(value, list | tuple) or (kind is not None and not isinstance(value, kind)):
         fail(f"{what} should be a {(kind or list).__name__} of {length}, it is {describe(value)}")
     if len(value) != length:
         fail(f"{what} should have {length} items, it has {len(value)}")

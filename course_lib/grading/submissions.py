@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 import zipfile
+import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -112,7 +113,7 @@ def _from_zip(id: str, path: Path, lab: str) -> Handed:
                 return Handed(id, problem="the zip holds no notebook")
             with archive.open(name) as file:  # read in memory: nothing is unpacked, whatever its path says
                 data = file.read(MAX_BYTES + 1)
-    except (zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError, ValueError, zipfile.zlib.error) as error:
+    except (zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError, ValueError, zlib.error) as error:
         raise _Unreadable(f"the zip cannot be read ({error})") from None
     if len(data) > MAX_BYTES:
         raise _Unreadable(f"the notebook is larger than {MAX_BYTES >> 20} MB: clear its outputs and hand it in again")

@@ -77,7 +77,7 @@ def _magic(node: ast.stmt) -> tuple[str, str | None] | None:
             if isinstance(inner.func.value, ast.Call) and getattr(inner.func.value.func, "id", "") == "get_ipython":
                 values = [a.value if isinstance(a, ast.Constant) else None for a in inner.args]
                 if inner.func.attr == "run_cell_magic" and len(values) == 3:
-                    return str(values[0]), values[2]
+                    return str(values[0]), values[2] if isinstance(values[2], str) else None
                 return inner.func.attr, None
     return None
 

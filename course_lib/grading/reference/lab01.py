@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from course_lib.grading.reference import Asked
 from course_lib.pruning import autograd, iterative, masks, patterns, schedules, scores
-from course_lib.pruning import sensitivity as scan
+from course_lib.pruning.sensitivity import sensitivity as scan
 
 _PRUNE = ("torch.nn.utils.prune",)
 QUESTIONS = {
@@ -50,7 +50,7 @@ def global_masks(weights: dict[str, Tensor], sparsity: float) -> dict[str, Tenso
 
 def sensitivity(model: nn.Module, evaluate: Callable[..., float], sparsities: list[float]) -> dict[str, list[float]]:
     """1.6: one layer at a time."""
-    return scan.sensitivity(model, evaluate, sparsities)
+    return scan(model, evaluate, sparsities)
 
 
 def cubic_schedule(final: float, steps: int) -> list[float]:
