@@ -39,8 +39,9 @@
 
 # %%
 import math
+import warnings
+from collections.abc import Callable
 
-import matplotlib.pyplot as plt
 import numpy as np
 import scipy.sparse
 import torch
@@ -63,13 +64,18 @@ EPOCHS = {"digits": 8, "cifar10": 3}.get(DATA, 1)
 SEEDS = (0, 1, 2, 3, 4) if DATA == "digits" else (0, 1, 2)
 torch.set_num_threads(1)  # small layers gain nothing from a second core, and one core is easier to reason about
 threadpool_limits(1)  # the same for numpy and scipy
-plots.use_style()
+warnings.filterwarnings("ignore", message="Sparse")  # torch calls its CSR tensors a beta
 
 
 def require(condition: bool, message: str) -> None:
     """Raise a ValueError with this message unless the condition holds. Use it for arguments that make no sense."""
     if not condition:
         raise ValueError(message)
+
+
+def you_wrote(prediction: object) -> None:
+    """Print a prediction, so that it stands beside what came out."""
+    print("You wrote:", "nothing yet. A guess costs nothing." if prediction is ... else prediction)
 
 
 # %% [markdown]
@@ -218,26 +224,26 @@ image = data.test.images[:1]
 costs = bill(nets[0], image)
 total_macs = sum(c["macs"] for c in costs.values())
 total_bits = sum(c["weight_bits"] for c in costs.values())
-busiest, heaviest = (max(costs, key=lambda name: costs[name][what]) for what in ("macs", "weight_bits"))
+macs_share = {name: 100 * c["macs"] / total_macs for name, c in costs.items()}
+weight_share = {name: 100 * c["weight_bits"] / total_bits for name, c in costs.items()}
+odd = max(costs, key=lambda name: macs_share[name] - weight_share[name])  # where the two differ most
 library = sum(layer.macs for layer in model_cost(nets[0], image) if layer.name in costs)
 print(
-    f"{total_macs:,} MACs and {total_bits / 8e3:,.0f} kB of weights; a library that counts with hooks says {library:,} MACs"
+    f"{total_macs:,} MACs, {total_bits / 8e3:,.0f} kB of weights. (The library, counting with hooks: {library:,} MACs.)"
 )
-print(f"You wrote: {prediction_0_1}")
+you_wrote(prediction_0_1)
 
 fig = plots.bars(
-    {
-        "MACs": {name: 100 * c["macs"] / total_macs for name, c in costs.items()},
-        "weights": {name: 100 * c["weight_bits"] / total_bits for name, c in costs.items()},
-    },
+    {"MACs": macs_share, "weights": weight_share},
     ylabel="share of the network's total, %",
-    title=f"{busiest} does most of the arithmetic, {heaviest} holds most of the weights",
+    title=f"{odd} does {macs_share[odd]:.0f} % of the arithmetic with {weight_share[odd]:.0f} % of the weights",
     fmt="{:.0f}",
 )
 plots.show(
     fig,
-    alt=f"Bars: share of MACs and of weights per layer. {busiest} does {100 * costs[busiest]['macs'] / total_macs:.0f} % of the MACs, "
-    f"{heaviest} holds {100 * costs[heaviest]['weight_bits'] / total_bits:.0f} % of the weights.",
+    alt="Bars of each layer's share of MACs and of weights, in %: "
+    + ", ".join(f"{name} {macs_share[name]:.0f} and {weight_share[name]:.0f}" for name in costs)
+    + ".",
 )
 
 # %% [markdown]
@@ -254,7 +260,7 @@ peak = max(alive, key=alive.get)
 fig = plots.bars(
     {"alive": alive},
     ylabel="input + output while the layer works, kB",
-    title=f"The device must have {alive[peak]:.1f} kB for activations: the fullest moment, in {peak}",
+    title=f"Activations need {alive[peak]:.1f} kB at once: the fullest moment is {peak}",
     fmt="{:.1f}",
 )
 fig.axes[0].axhline(alive[peak], color=plots.COLOURS["dense"], linestyle="--", linewidth=1.4)
@@ -348,7 +354,7 @@ per_token = {
     "FFN": [transformer_macs(1, int(L), E)["ffn"] / L / 1e6 for L in lengths],
     "attention": [transformer_macs(1, int(L), E)["attention"] / L / 1e6 for L in lengths],
 }
-per_token["both matrices"] = [p + f for p, f in zip(per_token["projections"], per_token["FFN"])]
+per_token["all matrices"] = [p + f for p, f in zip(per_token["projections"], per_token["FFN"], strict=True)]
 
 
 def overtakes(E: int) -> int:
@@ -362,16 +368,15 @@ print(
     ", ".join(f"E = {e}: L = {overtakes(e)} = {(overtakes(e) - 1) / e:g}E + 1" for e in (64, 256, E)),
 )
 at_512 = transformer_macs(1, 512, E)
-print(
-    f"BERT-base at 512 tokens: attention is {100 * at_512['attention'] / at_512['total']:.0f} % of the MACs. You wrote: {prediction_0_2}"
-)
+print(f"BERT-base at 512 tokens: attention is {100 * at_512['attention'] / at_512['total']:.0f} % of the MACs.")
+you_wrote(prediction_0_2)
 
 fig = plots.curves(
     lengths,
     per_token,
     xlabel="tokens in a sentence, L",
     ylabel="million MACs per token",
-    title=f"E = {E}: attention overtakes all the matrices together at L = 6E = {6 * E}",
+    title=f"Attention overtakes all the matrices at L = 6E = {6 * E}",
     log=True,
 )
 ax = fig.axes[0]
@@ -417,41 +422,37 @@ for h in heads:
         q[None], k[None], v[None]
     )
 timed = latency.compare(timed, warmup=3, repeats=15)
-base = transformer_macs(1, L, E, 1)
+ratio = {}  # times one head, round by round: (heads, quartiles)
+for way in ("written out", "fused kernel"):
+    rounds = [np.divide(timed[way, h].samples, timed[way, 1].samples) for h in heads]
+    ratio[way] = np.quantile(rounds, (0.25, 0.5, 0.75), axis=1).T
 counted = {h: transformer_macs(1, L, E, h) for h in heads}
-ratio = {way: [timed[way, h].median / timed[way, 1].median for h in heads] for way in ("written out", "fused kernel")}
+written, fused = (ratio[way][-1, 1] for way in ratio)
 
 fig = plots.curves(
     heads,
     {
-        "scores": [counted[h]["scores"] / base["scores"] for h in heads],
-        "time, written out": ratio["written out"],
-        "time, fused": ratio["fused kernel"],
-        "MACs": [counted[h]["attention"] / base["attention"] for h in heads],
+        "scores": [counted[h]["scores"] / counted[1]["scores"] for h in heads],
+        "time, written out": ratio["written out"][:, 1],
+        "time, fused": ratio["fused kernel"][:, 1],
+        "MACs": [counted[h]["attention"] / counted[1]["attention"] for h in heads],
     },
     xlabel=f"heads (L = {L}, E = {E})",
     ylabel="times what one head takes",
-    title=f"{heads[-1]} heads: 1 × the MACs, {ratio['written out'][-1]:.0f} × the time written out, {ratio['fused kernel'][-1]:.0f} × fused",
+    title=f"{heads[-1]} heads: 1 × the MACs, {written:.0f} × the time written out, {fused:.0f} × fused",
     log=True,
 )
 ax = fig.axes[0]
-for way, colour in (("written out", ax.lines[1].get_color()), ("fused kernel", ax.lines[2].get_color())):
-    one = timed[way, 1].median
-    ax.fill_between(
-        heads,
-        [timed[way, h].low / one for h in heads],
-        [timed[way, h].high / one for h in heads],
-        color=colour,
-        alpha=0.2,
-    )
+for band, line in zip(ratio.values(), ax.lines[1:3], strict=True):
+    ax.fill_between(heads, band[:, 0], band[:, 2], color=line.get_color(), alpha=0.2, linewidth=0)
 ax.set_xscale("log", base=2)
 ax.set_xticks(heads, heads)
-ax.set_yticks((1, 2, 4, 8, 16, 32), (1, 2, 4, 8, 16, 32))
+ax.set_yticks(heads, heads)
 ax.minorticks_off()
 plots.show(
     fig,
     alt=f"Relative cost against the number of heads, both logarithmic: MACs stay at 1, scores grow to {heads[-1]}, "
-    f"time grows to {ratio['written out'][-1]:.0f} written out and to {ratio['fused kernel'][-1]:.0f} with the fused kernel.",
+    f"time grows to {written:.0f} written out and to {fused:.0f} with the fused kernel.",
 )
 
 # %% [markdown]
@@ -533,7 +534,7 @@ check("0.3")
 # meet none of them where that can be avoided (*opposed*).
 
 # %%
-shares = np.linspace(0, 1, 21)
+shares = np.linspace(0, 0.95, 20)
 size, batch = 60, 64
 
 
@@ -554,15 +555,11 @@ def share_of_products(p: float, layout: str, seed: int = 0) -> float:
 
 fig = plots.curves(
     shares,
-    {
-        "most: min(1−p, 1−q)": 1 - shares,
-        "expected": (1 - shares) ** 2,
-        "least: max(0, 1−p−q)": np.maximum(0, 1 - 2 * shares),
-    },
+    {"most: 1−p": 1 - shares, "expected": (1 - shares) ** 2, "least: 1−2p": np.maximum(0, 1 - 2 * shares)},
     points={
-        "most: min(1−p, 1−q)": [share_of_products(p, "aligned") for p in shares],
+        "most: 1−p": [share_of_products(p, "aligned") for p in shares],
         "expected": np.mean([[share_of_products(p, "random", s) for p in shares] for s in range(3)], 0),
-        "least: max(0, 1−p−q)": [share_of_products(p, "opposed") for p in shares],
+        "least: 1−2p": [share_of_products(p, "opposed") for p in shares],
     },
     xlabel="zeros among the weights and among the inputs, p = q",
     ylabel="share of products that remain",
@@ -606,19 +603,24 @@ def against_expectation(w: Tensor, x: Tensor) -> float:
 
 levels = np.array([0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95])
 counted = {
-    "magnitude": np.array([[against_expectation(pruned(w, s), x) for s in levels] for w, x in zip(weights, inputs)]),
+    "magnitude": np.array(
+        [[against_expectation(pruned(w, s), x) for s in levels] for w, x in zip(weights, inputs, strict=True)]
+    ),
     "random": np.array(
-        [[against_expectation(pruned(w, s, seed), x) for s in levels] for seed, w, x in zip(SEEDS, weights, inputs)]
+        [
+            [against_expectation(pruned(w, s, seed), x) for s in levels]
+            for seed, w, x in zip(SEEDS, weights, inputs, strict=True)
+        ]
     ),
 }
-at_90 = counted["magnitude"][:, list(levels).index(0.9)].mean()
-word = "below" if at_90 < 1 else "above"
+at = list(levels).index(0.9)
+at_90, control_90 = counted["magnitude"][:, at].mean(), counted["random"][:, at].mean()
 fig = plots.method_curves(
     levels,
     counted,
     xlabel="weights of conv4 set to zero",
     ylabel="counted ÷ expected",
-    title=f"In the trained layer the count is {word} the supposed bound: {100 * abs(at_90 - 1):.1f} % at 90 % sparsity",
+    title=f"At 90 % sparsity the count is {100 * abs(at_90 - 1):.1f} % {'below' if at_90 < 1 else 'above'} the supposed bound",
     xaxis="sparsity",
 )
 fig.axes[0].axhline(1, color=plots.COLOURS["dense"], linestyle="--", linewidth=1.3)
@@ -628,10 +630,9 @@ plots.show(
     alt=f"Counted products over expected ones against sparsity for conv4, {len(SEEDS)} networks with intervals: magnitude pruning ends at "
     f"{counted['magnitude'][:, -1].mean():.3f}, random zeros stay near {counted['random'].mean():.3f}.",
 )
-print(
-    f"zeros among the inputs of conv4: {100 * np.mean(zeros_in):.0f} % (five or three networks, one figure: ReLU halves)"
-)
-print(f"You wrote: {prediction_0_3}")
+print(f"Zeros among the inputs of conv4: {100 * min(zeros_in):.0f} to {100 * max(zeros_in):.0f} %.")
+print(f"The weights that survive meet {'fewer' if at_90 < control_90 else 'more'} non-zero inputs than random ones.")
+you_wrote(prediction_0_3)
 
 # %% [markdown]
 # Two things to see. The random control is not at 1 either: zeros of the *input* are not at random places (they lie where the picture is empty, and the border is used less often). And what training
@@ -847,7 +848,7 @@ deviation = {
     "random": np.array(
         [
             [100 * (pairs_measured(pruned(w, s, seed), K) / pairs_formula(s, K) - 1) for s in levels]
-            for seed, w in zip(SEEDS, weights)
+            for seed, w in zip(SEEDS, weights, strict=True)
         ]
     ),
 }
@@ -860,8 +861,8 @@ fig = plots.method_curves(
     levels,
     deviation,
     xlabel="sparsity of conv4",
-    ylabel="pairs more than the formula says, %",
-    title=f"Trained zeros clump, and clumps need up to {most:.1f} % {'more' if most > 0 else 'fewer'} pairs (k = {K})",
+    ylabel=f"deviation of the pairs from the formula, % (k = {K})",
+    title=f"Trained zeros clump: up to {abs(most):.1f} % {'more' if most > 0 else 'fewer'} pairs than the formula says",
     xaxis="sparsity",
     ylim=(min(-2, 1.2 * deviation["magnitude"].min()), max(2, 1.2 * deviation["magnitude"].max())),
 )
@@ -872,7 +873,7 @@ plots.show(
 print(
     f"At 90 % sparsity {100 * dead:.0f} % of the 3×3 kernels are empty; with random zeros it would be {100 * 0.9**9:.0f} %."
 )
-print(f"You wrote: {prediction_0_5}")
+you_wrote(prediction_0_5)
 
 # %% [markdown]
 # The control sits on the formula: the derivation is right. The trained layer is off by a few per cent, because whole kernels die together. And clumping does not *help* a run-length code of this kind: a run that is longer
@@ -1061,8 +1062,21 @@ prediction_0_8_sizes = "50 %: bitmap, 90 %: RLE with a wide field, 99 %: COO"
 
 
 # %%
+layer = pruned(weights[0], 0.9)
+matrix = layer.flatten(1)  # (M, C·R·S)
+decoded = {
+    "bitmap": bitmap_decode(*bitmap_encode(layer)),
+    "RLE": rle_decode(*rle_encode(layer)),
+    "COO": coo_decode(*coo_encode(layer)),
+    "CSR": csr_decode(*csr_encode(matrix), tuple(matrix.shape)).view_as(layer),
+    "CSC": csc_decode(*csc_encode(matrix), tuple(matrix.shape)).view_as(layer),
+}
+print("Does every format give the layer back?", {name: torch.equal(x, layer) for name, x in decoded.items()})
+
+
+# %%
 def formula(name: str, p: float, n: int, L: int, rows: int = 1, k: int = 2) -> float:
-    """What a format takes by its formula, in bits, for L elements of n bits with a share p < 1 of zeros at random places."""
+    """Bits of a format by its formula, for L elements of n bits with a share p < 1 of zeros at random places."""
     kept = (1 - p) * L
     if name == "dense":
         return L * n
@@ -1077,29 +1091,28 @@ def formula(name: str, p: float, n: int, L: int, rows: int = 1, k: int = 2) -> f
 
 measures = {
     "bitmap": bitmap_bits,
-    "RLE, k = 2": lambda x, n=32: rle_bits(x, n, 2),
-    "RLE, k = 5": lambda x, n=32: rle_bits(x, n, 5),
+    "RLE k=2": lambda x: rle_bits(x, run_bits=2),
+    "RLE k=5": lambda x: rle_bits(x, run_bits=5),
     "COO": coo_bits,
-    "CSR": lambda x, n=32: csr_bits(x.flatten(1), n),
+    "CSR": lambda x: csr_bits(x.flatten(1)),
 }
-
-
-def by_formula(name: str, p: float, n: int = 32) -> float:
-    """Bits of conv4 by the formula."""
-    short, _, k = name.partition(", k = ")
-    return formula(short, p, n, weights[0].numel(), rows=len(weights[0]), k=int(k or 2))
-
-
 size = weights[0].numel()
-dots = np.array([0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.93, 0.95, 0.97, 0.98, 0.99])
-measured = {
-    name: np.array([[bits(pruned(w, s)) / size for s in dots] for w in weights]) for name, bits in measures.items()
-}  # (seeds, dots)
 
+
+def by_formula(name: str, p: float) -> float:
+    """Bits of conv4 by the formula, values of 32 bits."""
+    short, _, k = name.partition(" k=")
+    return formula(short, p, 32, size, rows=len(weights[0]), k=int(k or 2))
+
+
+dots = np.array([0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.93, 0.95, 0.97, 0.98, 0.99])
+measured = {  # bits per weight: (seeds, dots)
+    name: np.array([[bits(pruned(w, s)) / size for s in dots] for w in weights]) for name, bits in measures.items()
+}
+lines = {name: np.array([by_formula(name, p) for p in fine]) / size for name in ("dense", *measures)}
 fig = plots.curves(
     fine,
-    {"dense": np.full(len(fine), 32.0)}
-    | {name: np.array([by_formula(name, p) for p in fine]) / size for name in measures},
+    lines,
     points={name: (dots, bits.mean(0)) for name, bits in measured.items()},
     xlabel="sparsity of conv4",
     ylabel="bits per weight (32-bit values)",
@@ -1109,43 +1122,41 @@ fig = plots.curves(
 fig.axes[0].set_ylim(0, 50)
 plots.show(
     fig,
-    alt="Bits per weight of the trained layer against sparsity: formula lines with measured points on them. All formats fall from above 32 bits almost linearly, "
-    "the dense line stays at 32; RLE with 2-bit runs levels off near 8 bits.",
+    alt="Bits per weight of the trained layer against sparsity: formula lines with measured points on them. All formats "
+    "fall from above 32 bits almost linearly, the dense line stays at 32; RLE with 2-bit runs levels off near 8 bits.",
 )
 
 
-def smaller_from(name: str, other: str) -> tuple[float, float]:
-    """The sparsity (%) from which on ``name`` takes fewer bits than ``other``: by the formulas, and measured on conv4."""
-    grid = np.linspace(0, 0.99, 199)
-    by = next((p for p in grid if by_formula(name, p) < by_formula(other, p)), math.nan)
-    bits = {m: measures.get(m, lambda x, n=32: x.numel() * n) for m in (name, other)}
-    real = next((p for p in grid if bits[name](x := pruned(weights[0], p)) < bits[other](x)), math.nan)
-    return 100 * by, 100 * real
+def shrinks_from(name: str) -> tuple[float, float]:
+    """The sparsity in % from which on a format takes less than dense storage: by its formula, and measured on conv4."""
+    grid = np.linspace(0, 0.99, 991)
+    formal = next((p for p in grid if by_formula(name, p) < 32 * size), math.nan)
+    real = next((p for p in grid if measures[name](pruned(weights[0], p)) < 32 * size), math.nan)
+    return 100 * formal, 100 * real
 
 
-print(f"smaller than dense from a sparsity of ... (32-bit values, {size:,} weights)")
-for name in measures:
-    by, real = smaller_from(name, "dense")
-    print(f"  {name:11} formula {by:5.1f} %   measured {real:5.1f} %")
+in_bits = {name: shrinks_from(name) for name in measures}
+print(f"Smaller than dense from a sparsity of ... ({size:,} values of 32 bits)")
+for name, (formal, real) in in_bits.items():
+    print(f"  {name:8} formula {formal:5.1f} %   measured {real:5.1f} %")
 
 # %% [markdown]
-# Markers on lines: the formulas are right, and for bitmap, COO and CSR they are exact, since only the *number* of zeros enters. But at 32 bits the values dominate and all curves look alike. What is a format's own is the rest: the **bookkeeping**, all bits that are
+# The formulas are right, and for bitmap, COO and CSR they are exact, since only the *number* of zeros enters. But at 32 bits the values dominate and all curves look alike. What is a format's own is the rest: the **bookkeeping**, all bits that are
 # no bits of a kept value. Here it is, on a log scale, with a floor: no code can say where randomly placed zeros are with less than the entropy $-p\log_2 p-(1-p)\log_2(1-p)$ bits per place (Shannon 1948).
 
 # %%
 inner = fine[1:]
-book = {name: np.array([by_formula(name, p) for p in inner]) / size - 32 * (1 - inner) for name in measures}
+book = {name: lines[name][1:] - 32 * (1 - inner) for name in measures}
 entropy = -inner * np.log2(inner) - (1 - inner) * np.log2(1 - inner)
 best = [min(book, key=lambda name: book[name][i]) for i in range(len(inner))]
 spans = [(name, inner[i]) for i, name in enumerate(best) if i == 0 or best[i - 1] != name]
 fig = plots.curves(
     inner,
     book | {"entropy floor": entropy},
-    points={name: (dots, np.maximum(bits.mean(0) - 32 * (1 - dots), 1e-3)) for name, bits in measured.items()},
+    points={name: (dots, bits.mean(0) - 32 * (1 - dots)) for name, bits in measured.items()},
     xlabel="sparsity of conv4",
     ylabel="bookkeeping, bits per weight",
-    title="Least bookkeeping: "
-    + ", then ".join(f"{name} from {100 * p:.0f} %" if i else name for i, (name, p) in enumerate(spans)),
+    title=f"Least bookkeeping: {best[0]}" + "".join(f", from {100 * p:.0f} % {name}" for name, p in spans[1:]),
     log=True,
     xaxis="sparsity",
 )
@@ -1156,14 +1167,15 @@ ax.minorticks_off()
 ax.set_xticks(np.arange(0, 1.01, 0.1))
 plots.show(
     fig,
-    alt="Bookkeeping bits per weight against sparsity, logarithmic: the bitmap is flat at 1, COO and CSR fall linearly with the values that are left and cross the bitmap between 90 and 95 %, "
-    "RLE with 5-bit runs lies below the bitmap from about 80 %, RLE with 2-bit runs rises to 8. All lie above the entropy floor.",
+    alt="Bookkeeping bits per weight against sparsity, logarithmic: the bitmap is flat at 1; COO and CSR fall with the "
+    "values that are left and cross the bitmap between 90 and 95 %; RLE with 5-bit runs lies below the bitmap from "
+    "about 80 %, RLE with 2-bit runs rises to 8. All lie above the entropy floor.",
 )
-print(f"You wrote: {prediction_0_8_sizes}")
+you_wrote(prediction_0_8_sizes)
 
 # %% [markdown]
-# The lecture's rule of thumb (*bitmap for low and moderate sparsity, run lengths for moderate, CSR for high, COO for extremely high*) is this picture, with two corrections that you can read off it: run lengths need a field that suits the sparsity, and COO beats CSR only where there are fewer values than rows to point to.
-# And what is left above the floor is what entropy coding still gets: Deep Compression ends with a Huffman code for that reason.
+# The lecture's rule of thumb (*bitmap for low and moderate sparsity, run lengths for moderate, CSR for high, COO for extremely high*) is this picture, with two corrections that you can read off it: run lengths need a field that suits the sparsity, and COO beats CSR only where hardly more values are left than there are rows to point to.
+# The trained layer's run lengths (markers) lie a little above the formula around 90 %: the clumps of 0.5 again. And what is left above the floor is what entropy coding still gets: Deep Compression ends with a Huffman code for that reason.
 #
 # Find the crossings yourself, for other value widths, sizes and run fields. Arrow keys move a slider by one step.
 
@@ -1173,10 +1185,10 @@ EXPLORED = ("dense", "bitmap", "RLE", "COO", "CSR")
 
 def explore(sparsity: float, n: int, size_log2: int, k: int):
     """The bits per element of every format, for a matrix with as many rows as columns (or half as many)."""
-    L, rows, p = 2**size_log2, 2 ** (size_log2 // 2), min(sparsity / 100, 0.999)
+    L, rows, p = 2**size_log2, 2 ** (size_log2 // 2), sparsity / 100
     bits = {name: formula(name, p, n, L, rows, k) / L for name in EXPLORED}
     winner = min(bits, key=bits.get)
-    text = f"{winner} is smallest: {bits[winner]:.2f} bits per element, {bits['dense'] / bits[winner]:.1f} times less than dense"
+    text = f"{winner} is smallest: {bits[winner]:.2f} bits per element; dense takes {bits['dense'] / bits[winner]:.1f} times as much"
     fig = plots.bars(
         {"bits": bits},
         ylabel="bits per element",
@@ -1219,7 +1231,7 @@ with torch.no_grad():
             "conv4 itself": lambda: layer(x),
             "x ≠ 0": lambda: x != 0,
             "bitmap": lambda: bitmap_encode(x),
-            "RLE, k = 4": lambda: rle_encode(x, 4),
+            "RLE k=4": lambda: rle_encode(x, 4),
             "COO": lambda: coo_encode(x),
             "CSR": lambda: csr_encode(x.flatten(1)),
             "keep top 10 %": lambda: x.flatten().topk(x.numel() // 10),
@@ -1231,29 +1243,21 @@ fig = plots.bars(
     {"ms": {name: 1e3 * t.median for name, t in spent.items()}},
     errors={"ms": {name: (1e3 * t.low, 1e3 * t.high) for name, t in spent.items()}},
     ylabel="ms for 64 images (median, quartiles)",
-    title=f"Encoding the input as a bitmap takes {relative:.1f} × as long as the layer",
+    title=f"Encoding as a bitmap takes {relative:.1f} × as long as the layer",
     fmt="{:.2g}",
 )
 plots.show(
     fig,
     alt="Bars of milliseconds: " + ", ".join(f"{name} {1e3 * t.median:.2g}" for name, t in spent.items()) + ".",
 )
-bits = {
-    "dense": 32 * x.numel(),
-    "bitmap": bitmap_bits(x),
-    "RLE, k = 4": rle_bits(x, 32, 4),
-    "COO": coo_bits(x),
-    "CSR": csr_bits(x.flatten(1)),
-}
-print(
-    f"{100 * float((x == 0).double().mean()):.0f} % of the inputs are zero. Size compared with dense: "
-    + ", ".join(f"{name} {b / bits['dense']:.2f}" for name, b in bits.items())
-)
-print(f"You wrote: {prediction_0_8_encoding}")
+smaller = {"bitmap": bitmap_bits(x), "RLE k=4": rle_bits(x, 32, 4), "COO": coo_bits(x), "CSR": csr_bits(x.flatten(1))}
+print(f"{100 * zeros_in[0]:.0f} % of the inputs are zero. Compared with dense, the encoded input takes")
+print("  " + ", ".join(f"{name} {bits / (32 * x.numel()):.2f}" for name, bits in smaller.items()) + " of the bits.")
+you_wrote(prediction_0_8_encoding)
 
 # %% [markdown]
-# With half of the activations zero the bitmap nearly halves their traffic, and costs about as much time as the layer it was meant to relieve; a real sort costs more. That is the "online overhead" of the lecture in figures. It is *your PyTorch on a CPU*, not silicon: an accelerator does
-# the comparison in wires beside the data path, and there bitmap and RLE are standard for activations (Eyeriss). On an ordinary processor, for layers of this size, activation sparsity does not pay.
+# With half of the activations zero, a bitmap halves what must be moved. Where this lab was written, making it took nearly as long as the layer it was meant to relieve, and choosing the largest tenth took longer than the layer. Compare with your bars. This is the "additional overhead" of the lecture, in figures; only the comparison itself is cheap.
+# It is *your PyTorch on a CPU*, not silicon: an accelerator compares in wires beside the data path, and there run lengths for activations are worth it (Eyeriss). On an ordinary processor, for layers of this size, they are not.
 #
 # #### Experiment 3: kernels, on this machine
 #
@@ -1270,52 +1274,57 @@ prediction_0_8_kernels = "CSR in PyTorch from 70 %, scipy from 60 %, COO from 80
 
 
 # %%
-def speedups(candidates: dict[str, object], repeats: int = 15) -> dict[str, float]:
-    """How many times faster than "dense" each candidate is, round by round in one run."""
+Candidates = dict[str, Callable[[], object]]
+
+
+def speedups(candidates: Candidates, repeats: int = 15) -> dict[str, float]:
+    """How many times faster than "dense" each candidate is: the median over the rounds of one run."""
     times = latency.compare(candidates, warmup=2, repeats=repeats)
-    return {name: 1 / t.times_slower_than(times["dense"]) for name, t in times.items()}
+    return {name: 1 / t.times_slower_than(times["dense"]) for name, t in times.items() if name != "dense"}
 
 
-def kernels(w: Tensor, b: Tensor) -> dict[str, object]:
-    """Ways to compute w @ b for a sparse w; everything that can be done once is done before."""
-    rows, columns = w.shape
+def products(w: Tensor, b: Tensor) -> Candidates:
+    """Ways to compute w @ b for a sparse w; all that can be done once is done before."""
     v, column, row = csr_encode(w)
-    torch_csr = torch.sparse_csr_tensor(row, column, v, size=(rows, columns))
-    as_scipy = scipy.sparse.csr_matrix(
-        (v.numpy(), column.numpy().astype(np.int32), row.numpy().astype(np.int32)), shape=w.shape
-    )
-    in_numpy = b.numpy()
-    return {"dense": lambda: w @ b, "CSR, torch": lambda: torch_csr @ b, "CSR, scipy": lambda: as_scipy @ in_numpy}
+    in_torch = torch.sparse_csr_tensor(row, column, v, size=tuple(w.shape))
+    in_scipy = scipy.sparse.csr_matrix((v.numpy(), column.int().numpy(), row.int().numpy()), shape=tuple(w.shape))
+    b_numpy = b.numpy()
+    return {"dense": lambda: w @ b, "CSR, torch": lambda: in_torch @ b, "CSR, scipy": lambda: in_scipy @ b_numpy}
+
+
+def more_products(w: Tensor, b: Tensor) -> Candidates:
+    """Three more, and a dense layer that has lost whole rows until it has as few weights."""
+    bitmap, values = bitmap_encode(w)
+    coo, w_numpy, b_numpy = scipy.sparse.coo_matrix(w.numpy()), w.numpy(), b.numpy()
+    shorter = w[: max(1, round(len(values) / w.shape[1]))].contiguous()
+    return {
+        "COO, scipy": lambda: coo @ b_numpy,
+        "bitmap, unpacked": lambda: bitmap_decode(bitmap, values) @ b,
+        "whole rows": lambda: shorter @ b,
+        "dense, numpy": lambda: w_numpy @ b_numpy,
+    }
 
 
 levels = np.array([0, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99])
-wide, results = 1024, {}
-for seed in (0, 1, 2):
+wide = 1024
+rounds = []  # (seeds, levels) of {name: speed-up}
+for seed in range(3):
     g = torch.Generator().manual_seed(seed)
     full, vector = torch.randn(wide, wide, generator=g), torch.randn(wide, generator=g)
-    for s in levels:
-        w = pruned(full, s, random=seed)
-        bitmap, values = bitmap_encode(w)
-        coo = scipy.sparse.coo_matrix(w.numpy())
-        shorter = full[: wide - round(s * wide)].contiguous()
-        candidates = kernels(w, vector) | {
-            "COO, scipy": lambda coo=coo, b=vector.numpy(): coo @ b,
-            "bitmap, unpacked": lambda bitmap=bitmap, values=values, b=vector: bitmap_decode(bitmap, values) @ b,
-            "whole rows": lambda shorter=shorter, b=vector: shorter @ b,
-        }
-        for name, times in speedups(candidates).items():
-            results.setdefault(name, []).append(times)
-results = {name: np.array(times).reshape(3, len(levels)) for name, times in results.items() if name != "dense"}
+    sparse = [pruned(full, s, random=seed) for s in levels]
+    rounds.append([speedups(products(w, vector) | more_products(w, vector)) for w in sparse])
+results = {name: np.array([[at[name] for at in row] for row in rounds]) for name in rounds[0][0]}
+better = float(np.median(results.pop("dense, numpy")))
 
 
 def pays_from(x: np.ndarray, speed: np.ndarray) -> str:
     """The sparsity from which on the mean speed-up stays above 1, interpolated between measured points."""
     mean = np.log(speed).mean(0)
     if mean[-1] <= 0:
-        return f"not up to {100 * x[-1]:.0f} %"
-    last = max((i for i in range(len(x)) if mean[i] <= 0), default=-1)
-    if last < 0:
+        return f"not by {100 * x[-1]:.0f} %"
+    if mean[1:].min() > 0 and mean[0] > -0.1:  # at 0 % whole rows are the dense product itself
         return "at once"
+    last = max(i for i in range(len(x)) if mean[i] <= 0)
     return f"{100 * np.interp(0, mean[last : last + 2], x[last : last + 2]):.0f} %"
 
 
@@ -1342,24 +1351,23 @@ plots.show(
     + "; ".join(f"{name} pays: {at}" for name, at in payoff.items())
     + ".",
 )
+print(f"NumPy's dense product is {better:.1f} × as fast as PyTorch's here (one core each).")
 
 # %% [markdown]
 # One vector is the friendliest case for sparse kernels: every weight is fetched for one single product. A convolution uses each weight for many positions. So once more, for the trained `conv4` as the matrix product that it is: $M$ rows, $C R S$ columns, times all patches of 64 images.
 
 # %%
 levels_conv = np.array([0, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99])
-rows_of: dict[str, list[list[float]]] = {"CSR, torch": [], "CSR, scipy": [], "random": []}
-for seed, w, x in zip(SEEDS[:3], weights, inputs):
+rounds = []
+for seed, w, x in zip(SEEDS[:3], weights[:3], inputs[:3], strict=True):
     patches = nn.functional.unfold(x, 3, padding=1).transpose(0, 1).flatten(1).contiguous()  # (C·R·S, 64·E·F)
-    lines: dict[str, list[float]] = {name: [] for name in rows_of}
-    for s in levels_conv:
-        by_random = kernels(pruned(w, s, seed).flatten(1), patches)["CSR, torch"]
-        speed = speedups(kernels(pruned(w, s).flatten(1), patches) | {"random": by_random}, repeats=9)
-        for name in lines:
-            lines[name].append(speed[name])
-    for name in lines:
-        rows_of[name].append(lines[name])
-speed_conv = {name: np.array(values) for name, values in rows_of.items()}
+    candidates = [
+        products(pruned(w, s).flatten(1), patches)
+        | {"random": products(pruned(w, s, random=seed).flatten(1), patches)["CSR, torch"]}
+        for s in levels_conv
+    ]
+    rounds.append([speedups(each, repeats=9) for each in candidates])
+speed_conv = {name: np.array([[at[name] for at in row] for row in rounds]) for name in rounds[0][0]}
 payoff_conv = {name: pays_from(levels_conv, speed) for name, speed in speed_conv.items()}
 fig = plots.method_curves(
     levels_conv,
@@ -1367,7 +1375,7 @@ fig = plots.method_curves(
     dense=1.0,
     xlabel="sparsity of conv4, as a product with the patches of 64 images",
     ylabel="times faster than dense",
-    title=f"With {patches.shape[1]:,} columns CSR pays from {payoff_conv['CSR, torch']} (torch), {payoff_conv['CSR, scipy']} (scipy)",
+    title=f"As a convolution it pays from {payoff_conv['CSR, torch']} (torch), {payoff_conv['CSR, scipy']} (scipy)",
     xaxis="sparsity",
 )
 ax = fig.axes[0]
@@ -1378,32 +1386,26 @@ ax.set_yticks((0.1, 0.3, 1, 3, 10, 30, 100), ("0.1", "0.3", "1", "3", "10", "30"
 ax.minorticks_off()
 plots.show(
     fig,
-    alt="Speed-up over the dense product against sparsity for the trained conv4, logarithmic, three networks with intervals. "
-    + "; ".join(f"{name} pays: {at}" for name, at in payoff_conv.items())
-    + ". Magnitude and random zeros give the same curve.",
+    alt="Speed-up over the dense product against sparsity for the trained conv4, logarithmic, three networks with "
+    "intervals. " + "; ".join(f"{name} pays: {at}" for name, at in payoff_conv.items()) + ".",
 )
 
 print("From which sparsity on does it pay?")
 print(f"{'':18}{'by MACs':>10}{'by bits':>10}{'by bytes moved':>16}{'measured, 1 vector':>21}{'measured, conv4':>18}")
-for name, short, index_bits in (
-    ("CSR, torch", "CSR", 64),
-    ("CSR, scipy", "CSR", 32),
-    ("COO, scipy", "COO", 64),
-    ("bitmap, unpacked", "bitmap", None),
-    ("whole rows", None, 0),
-):
-    in_bits = f"{smaller_from(short, 'dense')[1]:.0f} %" if short else "at once"
-    moved = "-" if index_bits is None else f"{100 * index_bits / (32 + index_bits):.0f} %" if index_bits else "at once"
-    print(f"{name:18}{'at once':>10}{in_bits:>10}{moved:>16}{payoff[name]:>21}{payoff_conv.get(name, '-'):>18}")
-print(f"You wrote: {prediction_0_8_kernels}")
+for name, index_bits in (("CSR, torch", 64), ("CSR, scipy", 32), ("COO, scipy", 64), ("bitmap, unpacked", None)):
+    size_pays = f"{in_bits[name.split(',')[0]][1]:.0f} %"
+    moved = f"{100 * index_bits / (32 + index_bits):.0f} %" if index_bits else "-"
+    print(f"{name:18}{'at once':>10}{size_pays:>10}{moved:>16}{payoff[name]:>21}{payoff_conv.get(name, '-'):>18}")
+print(f"{'whole rows':18}{'at once':>10}{'at once':>10}{'at once':>16}{payoff['whole rows']:>21}{'-':>18}")
+you_wrote(prediction_0_8_kernels)
 
 # %% [markdown]
-# Read the table from left to right: **the same zeros, and each column later than the one before.** MACs say a zero pays at once. Bits say: from some per cent on. Milliseconds say: far up, and not at all where the format must be unpacked first. What MACs promise (dotted) is never reached, because
-# a dense kernel fetches neighbours together and multiplies eight or sixteen at once, while a sparse one goes after each index. The more often a weight is used (the second figure), the better the dense kernel, and the later zeros pay. *Where* the zeros lie makes no difference to the kernel (the control lies on the curve), except if they fill
-# **whole rows**: those pay at once. That is the reason for structured pruning, lab 04.
+# Read the table from left to right. **The same zeros pay at once in MACs, later in bits, later still in time**, and never where a format must be unpacked first. A dense kernel fetches neighbours together and multiplies eight or sixteen of them at once; a sparse one runs after every index. So the more
+# often a weight is used (the second figure), the better the dense kernel gets, and the later zeros pay. What MACs promise (dotted) no sparse kernel reaches. *Which* weights are zero makes no difference to a kernel (the random control lies on the curve of magnitude), unless they fill **whole rows**: those pay at
+# once, close to what MACs promise. That is the case for structured pruning, lab 04.
 #
-# What the literature says fits: Gale et al. (2020) write that the moderate sparsities of deep learning "are not sufficient for existing sparse kernels to outperform their dense counterparts" on GPUs; with kernels written for the purpose they reach 1.2 – 2.1 × for whole networks. And
-# beware of a comparison against a slow dense product: a library with a better one moves every crossing to the right.
+# The literature agrees in kind. Gale et al. (2020) say of GPUs that the moderate sparsity of neural networks is "not sufficient for existing sparse kernels to outperform their dense counterparts", and gain 1.2 to 2.1 times on whole networks with kernels written for the purpose. And beware of a comparison with a slow
+# dense product: against a faster one (NumPy's, printed above, or one on two cores) every crossing moves to the right.
 #
 # #### The two questions
 #
@@ -1419,8 +1421,8 @@ print(f"You wrote: {prediction_0_8_kernels}")
 
 # %%
 ### BEGIN SOLUTION
-answer_0_8a = "c"
-answer_0_8b = 94
+answer_0_8a = "c"  # w = (1, 0) with x = (0, 1) refutes a lower bound, with x = (1, 0) an upper one
+answer_0_8b = 94  # 16 address bits per value against 1 bit per place: 16 (1 - p) = 1 at p = 93.75 %
 ### END SOLUTION
 
 # %%
@@ -1453,7 +1455,9 @@ CAMERA = [  # of each convolution: M, C, R, S, H, W, stride, padding; 16 bits a 
 
 # %%
 ### BEGIN SOLUTION
+# a: the largest input + output of the five layers, not their sum (and not the largest tensor)
 answer_0_9a = 2359296
+# b: attention has no weights: what is left is a tenth of projections and FFN, and all of attention
 answer_0_9b = 5.26
 ### END SOLUTION
 
@@ -1466,7 +1470,7 @@ check("0.9")
 # <details><summary>Hint for b</summary>Which of the three parts of <code>transformer_macs</code> multiplies with a weight at all?</details>
 
 # %% [markdown]
-# Ten times fewer weights are not ten times fewer MACs: attention multiplies activations with activations, and no pruned weight can touch it. The longer the text, the larger that part, up to $L=6E$ where it is half of everything.
+# Ten times fewer weights are not ten times fewer MACs: attention multiplies activations with activations, and no pruned weight can touch it. The longer the text, the larger that part. At $L=6E$ it is half of everything, so that even a network without any weights left would do half the MACs.
 
 # %% [markdown]
 # ## The ledger
@@ -1484,7 +1488,7 @@ display(ledger.table())
 # %% [markdown]
 # ## What to take along
 #
-# - Arithmetic, memory and time are three budgets. The layer with the most weights is not the one with the most MACs; peak activation memory is a maximum over layers.
+# - Arithmetic, memory and time are three budgets. Weights and MACs sit in different layers; peak activation memory is a maximum over layers.
 # - $(1-p)(1-q)$ is an expectation. Count if it matters.
 # - Every format pays for *where*. A bitmap pays the same at any sparsity, coordinates pay per value, runs pay per value and for what does not fit into the field.
 # - A zero pays at once in MACs, later in bits, and much later (or never) in milliseconds, unless zeros come in shapes that a dense kernel can leave out.
