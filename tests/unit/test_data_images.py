@@ -1,0 +1,455 @@
+"""Real sets are tried on small files of the same format; MNIST itself where $COURSE_DATA has it."""
+
+import gzip
+import hashlib
+import os
+import pickle
+import socket
+import struct
+import sys
+import tarfile
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import course_lib  # noqa: F401  (before torchvision)
+from course_lib.data import images
+from course_lib.data.images import DataMissing, ImageData, Split
+
+torchvision_datasets = pytest.importorskip("torchvision.datasets")
+REAL = os.environ.get("COURSE_DATA", "")
+FOLDER = {"mnist": "MNIST", "fashion_mnist": "FashionMNIST"}
+
+
+@pytest.fixture(autouse=True)
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine with no data at all, COURSE_DATA being an empty folder, and no network. Returns that folder."""
+    sets = tmp_path / "sets"
+    sets.mkdir()
+    monkeypatch.setenv("COURSE_DATA", str(sets))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("COURSE_ROOT", raising=False)
+    monkeypatch.chdir(tmp_path)
+    no_network(monkeypatch, urllib.error.URLError(socket.gaierror(-2, "Name or service not known")))
+    return sets
+
+
+def no_network(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(urllib.request, "urlopen", fail)
+
+
+def idx(array: np.ndarray) -> bytes:
+    return (
+        bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape) + array.astype(np.uint8).tobytes()
+    )
+
+
+def write_mnist_like(root: Path, name: str = "mnist", train: int = 40, test: int = 12, packed: bool = False) -> Path:
+    """A set in MNIST's format. Image i of a part is filled with i, and its label is i % 10."""
+    folder = root / FOLDER[name] / "raw"
+    folder.mkdir(parents=True)
+    for part, n in (("train", train), ("t10k", test)):
+        pixels = np.broadcast_to(np.arange(n)[:, None, None], (n, 28, 28))
+        for kind, array in (("images-idx3", pixels), ("labels-idx1", np.arange(n) % 10)):
+            file = folder / f"{part}-{kind}-ubyte"
+            if packed:
+                file.with_name(file.name + ".gz").write_bytes(gzip.compress(idx(array)))
+            else:
+                file.write_bytes(idx(array))
+    return folder
+
+
+def write_cifar(root: Path, monkeypatch: pytest.MonkeyPatch, per_batch: int = 8) -> Path:
+    """A set in CIFAR-10's format, its checksums made known. In every image red is 255, green 51 and blue its number."""
+    folder = root / "cifar-10-batches-py"
+    folder.mkdir(parents=True)
+    sums = {}
+    for b, name in enumerate([*(f"data_batch_{i}" for i in range(1, 6)), "test_batch", "batches.meta"]):
+        number = np.arange(per_batch) + per_batch * (b % 5)
+        data = np.zeros((per_batch, 3, 32, 32), np.uint8)
+        data[:, 0], data[:, 1], data[:, 2] = 255, 51, number[:, None, None]
+        entry = {"data": data.reshape(per_batch, -1), "labels": [int(i) % 10 for i in number]}
+        (folder / name).write_bytes(pickle.dumps({"label_names": list("abcdefghij")} if b == 6 else entry))
+        sums[name] = hashlib.md5((folder / name).read_bytes()).hexdigest()
+    reader = torchvision_datasets.CIFAR10
+    monkeypatch.setattr(reader, "train_list", [[f"data_batch_{i}", sums[f"data_batch_{i}"]] for i in range(1, 6)])
+    monkeypatch.setattr(reader, "test_list", [["test_batch", sums["test_batch"]]])
+    monkeypatch.setattr(reader, "meta", {**reader.meta, "md5": sums["batches.meta"]})
+    return folder
+
+
+def ids(split: Split) -> list[int]:
+    """Which image of the small sets above each one is."""
+    return [round(float(x) * 255) for x in split.images[:, -1, 0, 0]]
+
+
+def failure(name: str, **options: Any) -> str:
+    """The message of DataMissing, after making sure that no other traceback is shown with it."""
+    with pytest.raises(DataMissing) as caught:
+        images.load(name, **options)
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+    return str(caught.value)
+
+
+def assert_clean(data: ImageData) -> None:
+    for split in (data.train, data.validation, data.test):
+        assert split.images.dtype == torch.float32 and split.labels.dtype == torch.int64
+        assert split.images.ndim == 4 and split.images.is_contiguous()
+        assert split.images.min() >= 0 and split.images.max() <= 1
+        assert len(split.images) == len(split.labels)
+
+
+# ---- digits
+
+
+def test_digits_have_the_sizes_of_the_course() -> None:
+    data = images.load("digits")
+    assert [len(part.labels) for part in (data.train, data.validation, data.test)] == [1097, 300, 400]
+    assert data.shape == (1, 8, 8) and data.classes == 10
+    assert_clean(data)
+    assert data.train.images.max() == 1 and (data.train.images == 0).float().mean() > 0.4  # zeros stay zeros
+    for part in (data.train, data.validation, data.test):
+        assert part.labels.bincount(minlength=10).min() >= len(part.labels) / 20
+
+
+def test_digits_are_split_once_for_all() -> None:
+    from sklearn.datasets import load_digits
+
+    first, again = images.load("digits"), images.load("digits")
+    assert torch.equal(first.test.images, again.test.images) and torch.equal(first.train.labels, again.train.labels)
+    # these ten will be the first as long as results are to be compared between releases
+    assert first.train.labels[:10].tolist() == [2, 8, 2, 6, 6, 7, 1, 9, 8, 5]
+    everything = torch.cat([first.train.images, first.validation.images, first.test.images]).flatten(1) * 16
+    pixels = load_digits().data
+    assert sorted(map(tuple, everything.tolist())) == sorted(map(tuple, pixels.tolist()))
+
+
+def test_names_are_forgiving_but_not_guessed(places: Path) -> None:
+    write_mnist_like(places, "fashion_mnist")
+    assert images.load("Fashion-MNIST").name == "fashion_mnist"
+    with pytest.raises(ValueError, match="'imagenet'.*digits, mnist, fashion_mnist, cifar10"):
+        images.load("imagenet")
+
+
+# ---- subset
+
+
+def test_a_subset_is_smaller_in_training_only() -> None:
+    data = images.load("digits")
+    small, again, other = data.subset(100), data.subset(train=100, seed=0), data.subset(100, seed=1)
+    assert len(small.train.labels) == 100 and small.train.images.shape == (100, 1, 8, 8)
+    assert torch.equal(small.train.images, again.train.images)
+    assert not torch.equal(small.train.images, other.train.images)
+    assert small.test is data.test and small.validation is data.validation
+    assert len({tuple(x) for x in small.train.images.flatten(1).tolist()}) > 95  # drawn without replacement
+
+
+@pytest.mark.parametrize("train", [0, -1, 1098])
+def test_a_subset_has_to_be_there(train: int) -> None:
+    with pytest.raises(ValueError, match="digits has 1097 training images"):
+        images.load("digits").subset(train)
+
+
+def test_a_set_is_described_in_a_line() -> None:
+    assert repr(images.load("digits").test) == "Split(400 images of (1, 8, 8))"
+
+
+# ---- reading
+
+
+@pytest.mark.skipif(not Path(REAL, "MNIST/raw").is_dir() or not REAL, reason="COURSE_DATA names no folder with MNIST")
+def test_real_mnist(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COURSE_DATA", REAL)
+    data = images.load("mnist", download=False)
+    assert_clean(data)
+    assert [len(part.labels) for part in (data.train, data.validation, data.test)] == [55_000, 5_000, 10_000]
+    assert data.shape == (1, 28, 28)
+    assert data.test.labels.bincount().tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
+    whole = torch.cat([data.train.labels, data.validation.labels]).bincount().tolist()
+    assert whole == [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
+    mean = (data.train.images.mean() * 55 + data.validation.images.mean() * 5) / 60
+    assert mean.item() == pytest.approx(0.1307, abs=1e-4)  # the figure everyone standardises MNIST by
+
+
+@pytest.mark.parametrize("name", ["mnist", "fashion_mnist"])
+def test_mnist_and_fashion_mnist_are_read_and_split(places: Path, name: str) -> None:
+    write_mnist_like(places, name)
+    data = images.load(name)
+    assert_clean(data)
+    assert data.name == name and data.shape == (1, 28, 28)
+    assert sorted(ids(data.train) + ids(data.validation)) == list(range(40))  # each training image once
+    assert len(data.validation.labels) == 4 and ids(data.test) == list(range(12))
+    assert data.train.labels.tolist() == [i % 10 for i in ids(data.train)]  # shuffled together
+    assert ids(data.train) != sorted(ids(data.train))
+    assert ids(images.load(name).train) == ids(data.train)
+
+
+def test_cifar_is_read_with_its_channels_first(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_cifar(places, monkeypatch)
+    data = images.load("cifar10")
+    assert_clean(data)
+    assert data.shape == (3, 32, 32)
+    assert (data.train.images[:, 0] == 1).all() and torch.allclose(data.train.images[:, 1], torch.tensor(0.2))
+    assert sorted(ids(data.train) + ids(data.validation)) == list(range(40)) and len(data.validation.labels) == 4
+    assert data.train.labels.tolist() == [i % 10 for i in ids(data.train)]
+
+
+def test_the_first_place_that_has_it_wins(places: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    course = tmp_path / "course"
+    (course / "labs").mkdir(parents=True)
+    (course / "pyproject.toml").write_text('name = "pruning-course"')
+    monkeypatch.chdir(course / "labs")
+    cache = tmp_path / "cache" / "pruning-course"
+    for size, place in ((20, cache), (30, course / "data"), (40, places)):
+        write_mnist_like(place, train=size)
+        assert images.available()["mnist"] == str(place)
+        assert len(images.load("mnist").train.labels) == size * 9 // 10
+
+
+def test_available_says_where(places: Path) -> None:
+    write_mnist_like(places, "fashion_mnist")
+    assert images.available() == {"digits": "scikit-learn", "mnist": "", "fashion_mnist": str(places), "cifar10": ""}
+
+
+# ---- what can go wrong
+
+
+@pytest.mark.parametrize("name", ["mnist", "fashion_mnist", "cifar10"])
+def test_a_missing_set_says_where_it_looked_and_what_to_do(name: str, places: Path, tmp_path: Path) -> None:
+    message = failure(name)
+    for said in (
+        name,
+        str(places),
+        str(tmp_path / "cache"),
+        "no connection",
+        "COURSE_DATA",
+        "copy the folder",
+        '"digits"',
+    ):
+        assert said in message
+    assert list(places.iterdir()) == []  # a failed download leaves nothing behind
+
+
+def test_no_download_when_none_is_wanted(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    no_network(monkeypatch, AssertionError("the network was used"))
+    assert "download=False" in failure("mnist", download=False)
+    monkeypatch.delenv("COURSE_DATA")
+    assert "COURSE_DATA is not set" in failure("mnist", download=False)
+
+
+def test_a_mistyped_course_data_is_told_and_not_created(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = places / "tyop"
+    monkeypatch.setenv("COURSE_DATA", str(wrong))
+    assert f"{wrong}: there is no such folder" in failure("mnist")
+    assert not wrong.exists()
+
+
+def test_an_incomplete_set_names_the_file(places: Path) -> None:
+    folder = write_mnist_like(places)
+    (folder / "t10k-labels-idx1-ubyte").unlink()
+    assert "incomplete, MNIST/raw/t10k-labels-idx1-ubyte is missing" in failure("mnist")
+
+
+def cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-100])
+
+
+def other_format(file: Path) -> None:
+    file.write_bytes(b"<html>log in to the network of this hotel</html>")
+
+
+def empty(file: Path) -> None:
+    file.write_bytes(b"")
+
+
+def fewer(file: Path) -> None:
+    file.write_bytes(idx(np.zeros((3, 28, 28))))
+
+
+@pytest.mark.parametrize("damage", [cut, other_format, empty, fewer])
+def test_a_damaged_file_is_told_in_plain_words(places: Path, damage: Any) -> None:
+    folder = write_mnist_like(places)
+    damage(folder / "train-images-idx3-ubyte")
+    message = failure("mnist")
+    assert f"mnist is in {folder}" in message and "damaged" in message and "delete that folder" in message
+
+
+def test_labels_out_of_range_are_damage(places: Path) -> None:
+    folder = write_mnist_like(places)
+    (folder / "train-labels-idx1-ubyte").write_bytes(idx(np.full(40, 11)))
+    assert "labels from 11 to 11, expected 0 to 9" in failure("mnist")
+
+
+def test_a_cifar_file_with_another_checksum_is_not_unpickled(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_cifar(places, monkeypatch)
+    (folder / "data_batch_2").write_bytes(b"cos\nsystem\n(S'exit 1'\ntR.")
+    assert "its checksum is another" in failure("cifar10")
+
+
+def test_a_file_that_may_not_be_read_is_named(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_mnist_like(places)
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise PermissionError(13, "Permission denied", "train-images-idx3-ubyte")
+
+    monkeypatch.setattr(torchvision_datasets, "MNIST", refuse)
+    assert "train-images-idx3-ubyte may not be read" in failure("mnist")
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (TimeoutError("timed out"), "did not answer in time"),
+        (ConnectionRefusedError(111, "Connection refused"), "no connection"),
+        (urllib.error.HTTPError("http://x", 503, "Service Unavailable", None, None), "the server answered 503"),  # type: ignore[arg-type]
+        (OSError(28, "No space left on device"), "the disk is full"),
+        (ValueError("something new"), "ValueError: something new"),
+    ],
+)
+def test_a_failed_download_says_why(error: Exception, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    no_network(monkeypatch, error)
+    assert words in failure("cifar10")
+    assert socket.getdefaulttimeout() is None  # and the timeout set for it is gone
+
+
+def test_no_folder_to_download_into(places: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = tmp_path / "cache" / "pruning-course"
+    cache.mkdir(parents=True)
+    for folder in (places, cache):
+        folder.chmod(0o555)
+    try:
+        message = failure("mnist")
+    finally:
+        for folder in (places, cache):
+            folder.chmod(0o755)
+    assert f"{places} cannot be written" in message and f"{cache} cannot be written" in message
+
+
+def test_a_cache_path_that_is_a_file(places: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COURSE_DATA")
+    (tmp_path / "cache").write_text("not a folder")
+    assert "cannot be written" in failure("mnist")
+
+
+def test_without_torchvision_the_message_says_so(monkeypatch: pytest.MonkeyPatch, places: Path) -> None:
+    write_mnist_like(places)
+    monkeypatch.setitem(sys.modules, "torchvision", None)
+    assert "pip install torchvision" in failure("mnist")
+
+
+# ---- downloading and unpacking
+
+
+def publish(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Make the small archives in ``folder`` the published ones of torchvision's reader."""
+    reader = getattr(torchvision_datasets, FOLDER[name])
+    sums = [(file, hashlib.md5((folder / file).read_bytes()).hexdigest()) for file, _ in reader.resources]
+    monkeypatch.setattr(reader, "resources", sums)
+
+
+def test_saved_archives_are_unpacked_without_a_network(
+    places: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(write_mnist_like(places, packed=True), monkeypatch, "mnist")
+    data = images.load("mnist", download=False)
+    assert sorted(ids(data.train) + ids(data.validation)) == list(range(40))
+    assert images.available()["mnist"] == str(places)
+    assert [p.name for p in places.iterdir()] == ["MNIST"]
+
+
+def test_archives_in_a_read_only_folder_are_unpacked_into_the_cache(
+    places: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(write_mnist_like(places, packed=True), monkeypatch, "mnist")
+    places.chmod(0o555)
+    try:
+        assert len(images.load("mnist").test.labels) == 12
+    finally:
+        places.chmod(0o755)
+    assert images.available()["mnist"] == str(tmp_path / "cache" / "pruning-course")
+
+
+def test_a_saved_cifar_archive_is_unpacked(places: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_cifar(tmp_path / "elsewhere", monkeypatch)
+    archive = places / "cifar-10-python.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        tar.add(folder, folder.name)
+    monkeypatch.setattr(torchvision_datasets.CIFAR10, "tgz_md5", hashlib.md5(archive.read_bytes()).hexdigest())
+    assert len(images.load("cifar10").test.labels) == 8
+
+
+def test_an_archive_that_is_not_the_published_one_is_refused(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    no_network(monkeypatch, AssertionError("the network was used"))
+    write_mnist_like(places, packed=True)
+    assert "not the published archive of mnist" in failure("mnist")
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A server of a small Fashion-MNIST on this machine, known to torchvision as the place to download it from."""
+    folder = write_mnist_like(tmp_path / "server", "fashion_mnist", packed=True)
+    publish(folder, monkeypatch, "fashion_mnist")
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder))) as httpd:
+        threading.Thread(target=httpd.serve_forever, daemon=True).start()
+        mirror = f"http://127.0.0.1:{httpd.server_port}/"
+        monkeypatch.setattr(torchvision_datasets.FashionMNIST, "mirrors", [mirror])
+        no_proxy = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        monkeypatch.setattr(urllib.request, "urlopen", no_proxy.open)
+        yield
+        httpd.shutdown()
+
+
+@pytest.mark.usefixtures("server")
+def test_a_download_lands_in_course_data(places: Path) -> None:
+    assert ids(images.load("fashion_mnist").test) == list(range(12))
+    assert images.available()["fashion_mnist"] == str(places)
+    assert [p.name for p in places.iterdir()] == ["FashionMNIST"]
+
+
+@pytest.mark.usefixtures("server")
+def test_without_course_data_a_download_lands_in_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COURSE_DATA")
+    assert len(images.load("fashion_mnist").test.labels) == 12
+    assert images.available()["fashion_mnist"] == str(tmp_path / "cache" / "pruning-course")
+
+
+@pytest.mark.usefixtures("server")
+def test_a_download_completes_what_is_incomplete(places: Path) -> None:
+    folder = write_mnist_like(places, "fashion_mnist", train=20)
+    (folder / "train-labels-idx1-ubyte").unlink()
+    assert len(images.load("fashion_mnist").train.labels) == 36
+
+
+@pytest.mark.usefixtures("server")
+def test_an_interrupted_download_leaves_nothing(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    urlopen, calls = urllib.request.urlopen, []
+
+    def interrupted(*args: Any, **options: Any) -> Any:
+        calls.append(args)
+        if len(calls) > 4:  # in the third of four archives
+            raise KeyboardInterrupt
+        return urlopen(*args, **options)
+
+    monkeypatch.setattr(urllib.request, "urlopen", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        images.load("fashion_mnist")
+    assert list(places.iterdir()) == []
+    assert images.available()["fashion_mnist"] == ""

@@ -1,0 +1,192 @@
+import json
+import math
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from course_lib import ledger
+
+DENSE: dict[str, Any] = {
+    "lab": "00",
+    "bits": 2_083_840,
+    "macs": 1_530_240,
+    "ms": 0.4123,
+    "accuracy": [99.25, 99.5, 99.0],
+}
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_no_file_no_rows_and_a_hint(here: Path) -> None:
+    assert ledger.rows() == []
+    assert "ledger.add" in str(ledger.table()) and "ledger.add" in ledger.table()._repr_html_()
+    assert list(here.iterdir()) == []
+
+
+def test_a_row_comes_back_as_it_went_in(here: Path) -> None:
+    ledger.add("convnet", "dense", **DENSE)
+    assert ledger.rows() == [{"model": "convnet", "method": "dense", **DENSE}]
+    assert [file.name for file in here.iterdir()] == ["ledger.json"]
+
+
+def test_a_lab_that_runs_again_replaces_its_row_in_place() -> None:
+    for method in ("dense", "magnitude", "random"):
+        ledger.add("convnet", method, **DENSE)
+    ledger.add("convnet", "magnitude", **{**DENSE, "accuracy": [90, 91, 92]})
+    assert [row["method"] for row in ledger.rows()] == ["dense", "magnitude", "random"]
+    assert ledger.rows()[1]["accuracy"] == [90, 91, 92]
+
+
+def test_lab_model_and_method_tell_rows_apart() -> None:
+    ledger.add("convnet", "dense", **DENSE)
+    ledger.add("bert", "dense", **DENSE)
+    ledger.add("convnet", "dense", **{**DENSE, "lab": "01"})
+    assert len(ledger.rows()) == 3
+
+
+def test_numbers_may_come_from_torch_and_numpy() -> None:
+    ledger.add(
+        "m",
+        "x",
+        lab="01",
+        bits=np.int64(8),
+        macs=torch.tensor(7),
+        ms=np.float32(0.5),
+        accuracy=torch.tensor([50.0, 51.0]),
+    )
+    assert json.loads(Path("ledger.json").read_text())[0] == {
+        "model": "m",
+        "method": "x",
+        "lab": "01",
+        "bits": 8,
+        "macs": 7,
+        "ms": 0.5,
+        "accuracy": [50.0, 51.0],
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"accuracy": []}, "one number in % per seed"),
+        ({"accuracy": [99, math.nan]}, "one number in % per seed"),
+        ({"accuracy": [101]}, "one number in % per seed"),
+        ({"accuracy": [0.99, 0.98]}, "multiply them by 100"),
+        ({"accuracy": 97.5}, r"write \[97.5\]"),
+        ({"bits": -1}, "bits is a number from 0 up"),
+        ({"macs": math.inf}, "macs is a number from 0 up"),
+        ({"ms": math.nan}, "ms is a number from 0 up"),
+        ({"lab": " "}, "lab is empty"),
+    ],
+)
+def test_a_bad_row_is_refused_and_nothing_written(here: Path, change: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        ledger.add("convnet", "dense", **{**DENSE, **change})
+    assert list(here.iterdir()) == []
+
+
+@pytest.mark.parametrize("values", [[97.0, 98.0, 99.5], [50.0, 50.0], list(range(10))])
+def test_the_interval_is_the_t_interval(values: list[float]) -> None:
+    mean, half = ledger.interval(values)
+    assert mean == pytest.approx(np.mean(values)) and half is not None
+    if half:
+        low, high = stats.t.interval(0.95, len(values) - 1, loc=np.mean(values), scale=stats.sem(values))
+        assert (mean - half, mean + half) == pytest.approx((low, high))
+
+
+def test_one_seed_has_no_interval() -> None:
+    assert ledger.interval([97.0]) == (97.0, None)
+
+
+def test_the_table_says_everything_in_readable_units() -> None:
+    ledger.add("convnet", "dense", **DENSE)
+    ledger.add("convnet", "one <seed>", lab="01", bits=12, macs=None, ms=None, accuracy=[97])
+    text, page = str(ledger.table()), ledger.table()._repr_html_()
+    for said in ("convnet", "dense", "260 kB", "1.53 M", "0.412", "99.2 ± 0.6", "1.50 B", "–"):
+        assert said in text and said in page
+    assert "one <seed>" in text and "one &lt;seed&gt;" in page and "<seed>" not in page
+    assert page.count('scope="col"') == 8 and page.count("<tr>") == 3
+    assert len({len(line) for line in text.splitlines()}) == 1  # aligned
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (0, "0"),
+        (12, "12"),
+        (999, "999"),
+        (1000, "1.00 k"),
+        (31_415, "31.4 k"),
+        (999_600, "1.00 M"),
+        (25_557_032, "25.6 M"),
+    ],
+)
+def test_amounts_have_three_digits(value: float, shown: str) -> None:
+    assert ledger._amount(value, ("", "k", "M")) == shown
+
+
+def test_a_file_cut_off_is_kept_and_its_whole_rows_go_on(here: Path) -> None:
+    for method in ("dense", "magnitude"):
+        ledger.add("convnet", method, **DENSE)
+    whole = Path("ledger.json").read_bytes()
+    Path("ledger.json").write_bytes(whole[:-20])
+    with pytest.warns(UserWarning, match="kept as ledger.broken-1.json.* 1 row"):
+        assert [row["method"] for row in ledger.rows()] == ["dense"]
+    assert Path("ledger.broken-1.json").read_bytes() == whole[:-20]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # repaired: not a word on the next call
+        assert len(ledger.rows()) == 1
+
+
+@pytest.mark.parametrize("text", [b"not json", b"\xff\xfe\x00", b"{}", b'"x"', b"[1, 2]", b'[{"model": "m"}]', b"null"])
+def test_whatever_is_in_the_file_is_never_lost(here: Path, text: bytes) -> None:
+    for number in (1, 2):
+        Path("ledger.json").write_bytes(text)
+        with pytest.warns(UserWarning, match="damaged"):
+            ledger.add("convnet", "dense", **DENSE)
+        assert (here / f"ledger.broken-{number}.json").read_bytes() == text
+        assert len(ledger.rows()) == 1
+
+
+def test_an_empty_file_holds_no_rows_and_nothing_to_lose(here: Path) -> None:
+    Path("ledger.json").touch()
+    assert ledger.rows() == []
+    assert [file.name for file in here.iterdir()] == ["ledger.json"]
+
+
+def test_a_crash_while_writing_leaves_the_old_ledger(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger.add("convnet", "dense", **DENSE)
+
+    def crash(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ledger.os, "fsync", crash)
+    with pytest.raises(KeyboardInterrupt):
+        ledger.add("convnet", "magnitude", **DENSE)
+    assert [row["method"] for row in ledger.rows()] == ["dense"]
+    assert [file.name for file in here.iterdir()] == ["ledger.json"]
+
+
+def test_a_folder_that_cannot_be_written_is_named(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(ledger.tempfile, "mkstemp", refuse)
+    with pytest.raises(OSError, match=r"working folder, which cannot be written \(Permission denied\)"):
+        ledger.add("convnet", "dense", **DENSE)
+
+
+def test_rows_written_at_the_same_time_are_all_there() -> None:
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda i: ledger.add("convnet", f"method {i}", **DENSE), range(24)))
+    assert sorted(row["method"] for row in ledger.rows()) == sorted(f"method {i}" for i in range(24))
