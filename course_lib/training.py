@@ -190,11 +190,10 @@ def _optimizer(kind: str | OptimizerMaker, parameters: list[nn.Parameter], lr: f
         return torch.optim.SGD(parameters, lr=lr, momentum=0.9, weight_decay=weight_decay)
     if kind not in ("adam", "adamw"):
         raise ValueError(f'optimizer is "sgd", "adam", "adamw" or a function of the parameters, got {kind!r}')
+    # half the time of a step on a CPU; torch says whether it can only at the first step, so we ask here
+    fused = all(p.is_floating_point() and p.device.type in ("cpu", "cuda", "mps") for p in parameters)
     maker = torch.optim.Adam if kind == "adam" else torch.optim.AdamW
-    try:
-        return maker(parameters, lr=lr, weight_decay=weight_decay, fused=True)  # half the time of a step on a CPU
-    except RuntimeError:  # not on this device, or not for this dtype
-        return maker(parameters, lr=lr, weight_decay=weight_decay)
+    return maker(parameters, lr=lr, weight_decay=weight_decay, fused=fused)
 
 
 def _zeros_kept(model: nn.Module, masks: Mapping[str, Tensor] | None) -> AbstractContextManager[object]:

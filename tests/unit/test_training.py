@@ -1,0 +1,393 @@
+import copy
+import math
+import random
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from course_lib import training
+from course_lib.data import images
+from course_lib.data.images import Split
+from course_lib.models import SmallConvNet, build
+from course_lib.training import evaluate, fit, seeded
+
+DIGITS = images.load("digits")
+SMALL = DIGITS.subset(150).train  # 3 batches of 64, the last one smaller
+
+
+def lenet(seed: int = 0) -> nn.Module:
+    return build("lenet300", DIGITS, seed)
+
+
+def quick(model: nn.Module, **options: Any) -> training.History:
+    return fit(model, SMALL, **{"epochs": 2, "progress": False, **options})
+
+
+def states_equal(a: nn.Module, b: nn.Module) -> bool:
+    return all(torch.equal(x, y) for x, y in zip(a.state_dict().values(), b.state_dict().values(), strict=True))
+
+
+def global_draws() -> tuple[float, float, float]:
+    return torch.rand(()).item(), float(np.random.rand()), random.random()
+
+
+# ---- it learns
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_lenet_learns_the_digits(seed: int) -> None:
+    model = lenet(seed)
+    history = fit(model, DIGITS.train, epochs=15, seed=seed, validation=DIGITS.validation, progress=False)
+    assert evaluate(model, DIGITS.test) > 93
+    assert history.validation[-1] == evaluate(model, DIGITS.validation) > 90
+    assert len(history.loss) == len(history.validation) == 15
+    assert history.loss[-1] < 0.3 * history.loss[0]
+    assert history.seconds > 0
+
+
+def test_convnet_learns_the_digits() -> None:
+    model = build("convnet", DIGITS)
+    fit(model, DIGITS.train, epochs=5, progress=False)
+    assert evaluate(model, DIGITS.test) > 93
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw"])
+def test_every_optimizer_learns(optimizer: str) -> None:
+    lr = 0.1 if optimizer == "sgd" else 3e-3
+    history = quick(lenet(), epochs=12, optimizer=optimizer, lr=lr)
+    assert history.loss[-1] < 0.6 * history.loss[0]
+
+
+def test_the_loss_is_the_mean_over_images_whatever_the_last_batch() -> None:
+    model = lenet()
+    with torch.no_grad():
+        expected = nn.functional.cross_entropy(model(SMALL.images), SMALL.labels).item()
+    history = quick(model, epochs=1, lr=0.0)
+    assert history.loss == [pytest.approx(expected, rel=1e-5)]
+
+
+# ---- it is the same again, and leaves no trace
+
+
+@pytest.mark.parametrize("kind", ["lenet300", "convnet"])
+def test_same_seed_same_weights(kind: str) -> None:
+    models = [build(kind, DIGITS) for _ in range(3)]
+    for model, seed in zip(models, (5, 5, 6), strict=True):
+        torch.rand(3)  # the global state differs between the runs
+        quick(model, seed=seed)
+    assert states_equal(models[0], models[1])
+    assert not states_equal(models[0], models[2])
+
+
+def test_dropout_and_augmentation_follow_the_seed() -> None:
+    def noisy(x: Tensor) -> Tensor:
+        return x + 0.1 * torch.rand_like(x)
+
+    models = []
+    for _ in range(2):
+        model = nn.Sequential(nn.Flatten(), nn.Dropout(0.5), lenet())
+        torch.rand(1)
+        quick(model, augment=noisy)
+        models.append(model)
+    assert states_equal(*models)
+
+
+def test_the_order_of_images_does_not_depend_on_dropout() -> None:
+    orders: list[list[Tensor]] = []
+    for rate in (0.0, 0.5):
+        seen: list[Tensor] = []
+        model = nn.Sequential(nn.Flatten(), nn.Dropout(rate), nn.Linear(64, 10))
+        quick(model, augment=lambda x, seen=seen: seen.append(x) or x)
+        orders.append(seen)
+    assert all(torch.equal(a, b) for a, b in zip(*orders, strict=True))
+
+
+def test_every_image_once_an_epoch_in_another_order() -> None:
+    seen: list[Tensor] = []
+    quick(lenet(), augment=lambda x: seen.append(x) or x)
+    assert [len(x) for x in seen] == [64, 64, 22] * 2
+    first, second = torch.cat(seen[:3]), torch.cat(seen[3:])
+    assert not torch.equal(first, second)
+    assert (
+        sorted(first.flatten(1).tolist())
+        == sorted(second.flatten(1).tolist())
+        == sorted(SMALL.images.flatten(1).tolist())
+    )
+
+
+def test_training_leaves_the_global_generators_alone() -> None:
+    model = nn.Sequential(nn.Flatten(), nn.Dropout(), nn.Linear(64, 10))
+    with seeded(1):
+        expected = global_draws()
+    with seeded(1):
+        quick(model, augment=lambda x: x + torch.rand_like(x))
+        assert global_draws() == expected
+
+
+def test_the_images_are_not_changed() -> None:
+    before = SMALL.images.clone()
+    quick(lenet())
+    assert torch.equal(SMALL.images, before)
+
+
+# ---- seeded
+
+
+def test_seeded_repeats_and_restores() -> None:
+    with seeded(0):
+        outside = [global_draws()]
+        with seeded(7):
+            first = global_draws()
+        outside.append(global_draws())
+        with seeded(7):
+            assert global_draws() == first
+    with seeded(0):
+        assert [global_draws(), global_draws()] == outside
+    assert len(set(first)) == 3
+
+
+def test_seeded_restores_after_an_exception() -> None:
+    state = torch.random.get_rng_state()
+    with pytest.raises(KeyError), seeded(3):
+        torch.rand(1)
+        raise KeyError
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("seed", [0, 2**32, 2**40 + 1])
+def test_seeds_may_be_large(seed: int) -> None:
+    with seeded(seed):
+        global_draws()
+
+
+# ---- masks and the hook
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw"])
+def test_pruned_weights_stay_zero_at_every_step(optimizer: str) -> None:
+    model = lenet()
+    with seeded(0):
+        masks = {name: torch.rand_like(p) > 0.5 for name, p in model.named_parameters() if p.ndim == 2}
+    parameters, before = dict(model.named_parameters()), copy.deepcopy(model)
+    steps = []
+
+    def look() -> None:
+        steps.append(all((parameters[name][~mask] == 0).all() for name, mask in masks.items()))
+
+    quick(model, epochs=4, optimizer=optimizer, masks=masks, post_step=look, weight_decay=0.01)
+    assert steps == [True] * 12
+    kept = masks["fc2.weight"]
+    assert not torch.equal(model.get_parameter("fc2.weight")[kept], before.get_parameter("fc2.weight")[kept])
+    quick(model, epochs=1)  # and only there: without masks they may grow again
+    assert (model.get_parameter("fc2.weight")[~kept] != 0).any()
+
+
+def test_masks_that_do_not_fit_are_refused_before_training() -> None:
+    model = lenet()
+    before = copy.deepcopy(model)
+    with pytest.raises(ValueError, match="fc9"):
+        quick(model, masks={"fc9.weight": torch.ones(3, 3, dtype=torch.bool)})
+    assert states_equal(model, before)
+
+
+def test_post_step_is_called_after_every_step_and_sees_it() -> None:
+    model = lenet()
+    weight = model.get_parameter("fc1.weight")
+    seen = [weight.detach().clone()]
+    quick(model, epochs=3, post_step=lambda: seen.append(weight.detach().clone()))
+    assert len(seen) == 1 + 3 * math.ceil(150 / 64)
+    assert all(not torch.equal(a, b) for a, b in zip(seen, seen[1:], strict=False))
+
+
+def test_parameters_keep_their_identity() -> None:
+    model = lenet()
+    before = [id(p) for p in model.parameters()]
+    quick(model, masks={"fc1.weight": torch.zeros(300, 64, dtype=torch.bool)})
+    assert [id(p) for p in model.parameters()] == before
+
+
+def test_frozen_parameters_stay() -> None:
+    model = lenet()
+    model.get_parameter("fc1.weight").requires_grad_(False)
+    before = copy.deepcopy(model)
+    quick(model, weight_decay=0.1)
+    assert torch.equal(model.get_parameter("fc1.weight"), before.get_parameter("fc1.weight"))
+    assert not torch.equal(model.get_parameter("fc2.weight"), before.get_parameter("fc2.weight"))
+
+
+# ---- modes
+
+
+def modes(model: nn.Module) -> list[bool]:
+    return [module.training for module in model.modules()]
+
+
+@pytest.mark.parametrize("action", [quick, lambda model: evaluate(model, SMALL)])
+def test_modes_are_put_back_module_by_module(action: Callable[[nn.Module], Any]) -> None:
+    model = SmallConvNet().train()
+    model.get_submodule("bn2").eval()
+    before = modes(model)
+    action(model)
+    assert modes(model) == before
+
+
+def test_modes_are_put_back_after_an_exception() -> None:
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    model = SmallConvNet().eval()
+    with pytest.raises(KeyboardInterrupt):
+        quick(model, post_step=stop)
+    assert not any(modes(model))
+
+
+def test_validation_between_epochs_does_not_stop_training_mode() -> None:
+    watched: list[bool] = []
+    model = lenet()
+    model.register_forward_pre_hook(lambda module, _: watched.append(module.training))
+    quick(model, validation=SMALL)
+    assert watched == [True, True, True, False] * 2
+
+
+# ---- options
+
+
+def test_no_epochs_train_nothing() -> None:
+    model = lenet()
+    before = copy.deepcopy(model)
+    history = quick(model, epochs=0, validation=SMALL)
+    assert states_equal(model, before) and history.loss == history.validation == []
+
+
+def test_an_optimizer_may_be_made_by_the_caller() -> None:
+    made: list[torch.optim.Optimizer] = []
+
+    def make(parameters: Any) -> torch.optim.Optimizer:
+        made.append(torch.optim.RMSprop(parameters, lr=1e-3))
+        return made[0]
+
+    assert quick(lenet(), optimizer=make).loss[1] < 2.3
+    assert len(made) == 1 and len(made[0].param_groups[0]["params"]) == 6
+
+
+@pytest.mark.parametrize(
+    ("schedule", "last"), [("constant", 0.5), ("cosine", 0.5 * (1 + math.cos(math.pi * 5 / 6)) / 2)]
+)
+def test_schedules(schedule: str, last: float) -> None:
+    rates: list[float] = []
+    made: list[torch.optim.Optimizer] = []
+
+    def make(parameters: Any) -> torch.optim.Optimizer:
+        made.append(torch.optim.SGD(parameters, lr=0.5))
+        return made[0]
+
+    quick(lenet(), optimizer=make, schedule=schedule, post_step=lambda: rates.append(made[0].param_groups[0]["lr"]))
+    assert len(rates) == 6 and rates[0] == 0.5 and rates[-1] == pytest.approx(last)
+    assert rates == sorted(rates, reverse=True)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adamw"])
+def test_fused_optimizers_where_the_device_has_them(optimizer: str) -> None:
+    parameters = list(lenet().parameters())
+    made = training._optimizer(optimizer, parameters, 1e-3, 0.0)
+    assert made.param_groups[0]["fused"] is True
+    odd = nn.Parameter(torch.ones(2, dtype=torch.complex64))  # no fused kernel for these
+    made = training._optimizer(optimizer, [odd], 1e-3, 0.0)
+    odd.grad = torch.ones_like(odd)
+    made.step()
+    assert not torch.equal(odd, torch.ones_like(odd))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"epochs": -1}, "epochs is 0 or more"),
+        ({"batch_size": 0}, "batch_size 1 or more"),
+        ({"optimizer": "lion"}, "'lion'"),
+        ({"schedule": "step"}, "'step'"),
+    ],
+)
+def test_bad_options_are_named(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        quick(lenet(), **options)
+
+
+def test_a_whole_data_set_is_not_a_split() -> None:
+    with pytest.raises(TypeError, match=r"split is one part of a data set.*data\.train; got ImageData"):
+        fit(lenet(), DIGITS, epochs=1)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="validation is one part"):
+        quick(lenet(), validation=DIGITS)
+    with pytest.raises(TypeError, match="split is one part"):
+        evaluate(lenet(), DIGITS)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("split", [Split(SMALL.images[:0], SMALL.labels[:0]), Split(SMALL.images, SMALL.labels[:5])])
+def test_empty_and_uneven_splits_are_refused(split: Split) -> None:
+    with pytest.raises(ValueError, match="images for"):
+        evaluate(lenet(), split)
+
+
+def test_a_model_without_trainable_parameters_is_refused() -> None:
+    with pytest.raises(ValueError, match="no parameter to train"):
+        quick(lenet().requires_grad_(False))
+
+
+def test_a_loss_that_is_no_number_is_told_once() -> None:
+    model = lenet()
+    with torch.no_grad():
+        model.get_parameter("fc3.bias").fill_(math.nan)
+    with pytest.warns(RuntimeWarning, match="the loss is nan in epoch 1") as caught:
+        history = quick(model, epochs=3)
+    assert len(caught) == 1 and all(map(math.isnan, history.loss))
+
+
+def test_training_is_silent_when_asked(capfd: pytest.CaptureFixture[str]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        quick(lenet())
+    assert capfd.readouterr() == ("", "")
+
+
+# ---- evaluate and device
+
+
+def test_accuracy_is_a_percentage_of_the_whole_split() -> None:
+    class Says(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return nn.functional.one_hot(x[:, 0, 0, 0].long(), 10).float()
+
+    labels = torch.tensor([1, 2, 3, 4, 5, 6, 7])
+    pixels = torch.tensor([1, 2, 3, 4, 5, 0, 0]).view(-1, 1, 1, 1).float()
+    for batch_size in (1, 3, 7, 100):
+        assert evaluate(Says(), Split(pixels, labels), batch_size) == pytest.approx(500 / 7)
+
+
+def test_evaluation_uses_running_statistics_and_changes_nothing() -> None:
+    model = build("convnet", DIGITS).train()
+    before = copy.deepcopy(model)
+    first = evaluate(model, SMALL, batch_size=7)
+    assert states_equal(model, before)
+    assert first == evaluate(model.eval(), SMALL)
+    assert all(p.grad is None for p in model.parameters())
+
+
+def test_device_is_one_that_works() -> None:
+    assert torch.zeros(1, device=training.device()).item() == 0
+
+
+@pytest.mark.skipif(training.device().type == "cpu", reason="this machine has no accelerator")
+def test_the_models_device_is_used() -> None:
+    where = training.device()
+    model = lenet().to(where)
+    history = quick(model, epochs=8, masks={"fc1.weight": torch.zeros(300, 64, dtype=torch.bool)}, validation=SMALL)
+    assert model.get_parameter("fc2.weight").device.type == where.type
+    assert (model.get_parameter("fc1.weight") == 0).all() and len(history.validation) == 8
+    state = torch.get_device_module(where.type).get_rng_state()
+    with seeded(0):
+        torch.rand(1, device=where)
+    assert torch.equal(torch.get_device_module(where.type).get_rng_state(), state)
