@@ -1,0 +1,177 @@
+"""A real JupyterLab on a copy of the course, and a real headless Chromium."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BROWSER = next(
+    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+)
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--no-first-run",
+]
+TOKEN = "course"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Say so where there is no browser, instead of passing in silence."""
+    if BROWSER is None:
+        reason = "no Chromium on this machine: the browser tests did not run (Debian, Ubuntu: apt install chromium)"
+        for item in items:
+            if item.path.is_relative_to(Path(__file__).parent):
+                item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(scope="session")
+def course(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What students get, with the worked notebooks beside it for the explorers."""
+    from course_lib.authoring.release import release
+
+    folder = tmp_path_factory.mktemp("course") / "handout"
+    release(ROOT, folder)
+    (folder / "walkthroughs").mkdir()
+    for notebook in (ROOT / "solutions").glob("lab*.ipynb"):
+        shutil.copy(notebook, folder / "walkthroughs")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def jupyter(course: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a running JupyterLab."""
+    settings = tmp_path_factory.mktemp("settings")
+    for plugin, values in {
+        # every cell in the page, so that a test can find it; no news, no recovery dialogs
+        "@jupyterlab/notebook-extension/tracker": {"windowingMode": "none", "recordTiming": False},
+        "@jupyterlab/apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
+        "@jupyterlab/docmanager-extension/plugin": {"autosave": False},
+    }.items():
+        path = settings / f"{plugin}.jupyterlab-settings"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(values))
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    home = tmp_path_factory.mktemp("jupyter")
+    environment = {
+        **os.environ,
+        "JUPYTERLAB_SETTINGS_DIR": str(settings),
+        "JUPYTER_CONFIG_DIR": str(home / "config"),
+        "JUPYTER_RUNTIME_DIR": str(home / "runtime"),
+        "IPYTHONDIR": str(home / "ipython"),
+        "COURSE_ROOT": str(course),
+    }
+    environment.pop("MPLBACKEND", None)
+    options = [
+        f"--ServerApp.port={port}",
+        "--ServerApp.ip=127.0.0.1",
+        f"--IdentityProvider.token={TOKEN}",
+        "--no-browser",
+        "--allow-root",
+    ]
+    command = [sys.executable, "-m", "jupyter", "lab", f"--notebook-dir={course}", "--LabApp.news_url=", *options]
+    log = open(home / "log", "w")
+    server = subprocess.Popen(command, cwd=course, env=environment, stdout=log, stderr=subprocess.STDOUT)
+    url = f"http://127.0.0.1:{port}"
+    try:
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                urllib.request.urlopen(f"{url}/api/status?token={TOKEN}", timeout=2)
+                break
+            except OSError:
+                if time.monotonic() > deadline or server.poll() is not None:
+                    raise RuntimeError((home / "log").read_text()[-2000:]) from None
+                time.sleep(0.2)
+        yield url
+    finally:
+        server.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            server.wait(20)
+        server.kill()
+        log.close()
+
+
+@pytest.fixture
+def notebook(jupyter: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Notebook]:
+    """Opens notebooks in the browser; a picture of the page is kept when a test fails."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=BROWSER, args=FLAGS)
+        page = browser.new_page(viewport={"width": 1280, "height": 720})
+        errors: list[str] = []
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        opened = Notebook(page, jupyter, errors)
+        yield opened
+        page.screenshot(path=tmp_path / "page.png")
+        opened.close()
+        browser.close()
+
+
+class Notebook:
+    """One notebook in JupyterLab, as a student handles it."""
+
+    def __init__(self, page, url: str, errors: list[str]) -> None:
+        self.page, self.url, self.errors = page, url, errors
+
+    def open(self, path: str) -> None:
+        """Open a notebook and wait for its kernel."""
+        self.page.goto(f"{self.url}/lab/tree/{path}?token={TOKEN}&reset")
+        self.page.locator(".jp-NotebookPanel .jp-Notebook").wait_for(timeout=60_000)
+        self.idle(60)
+
+    def idle(self, seconds: float) -> None:
+        """Wait until the kernel has nothing to do."""
+        self.page.locator('.jp-NotebookPanel .jp-Notebook-ExecutionIndicator[data-status="idle"]').wait_for(
+            timeout=seconds * 1000
+        )
+
+    def cell(self, text: str):
+        """The code cell whose source holds ``text``."""
+        return self.page.locator(".jp-CodeCell").filter(has=self.page.locator(".cm-content", has_text=text)).first
+
+    def write(self, cell, source: str) -> None:
+        """Replace a cell's source as one would by pasting."""
+        editor = cell.locator(".cm-content")
+        editor.scroll_into_view_if_needed()
+        editor.click()
+        self.page.keyboard.press("Control+A")
+        self.page.keyboard.insert_text(source)
+
+    def run(self, cell, seconds: float = 60) -> None:
+        """Run one cell and wait for it."""
+        cell.locator(".cm-content").click()
+        self.page.keyboard.press("Control+Enter")
+        self.page.wait_for_timeout(200)
+        self.idle(seconds)
+
+    def run_all(self, seconds: float) -> None:
+        """Run every cell, by the menu."""
+        self.page.locator("#jp-MainMenu .lm-MenuBar-item", has_text="Run").first.click()
+        self.page.locator('.lm-Menu-item[data-command="runmenu:run-all"]').click()
+        self.page.wait_for_timeout(1000)
+        self.idle(seconds)
+
+    def close(self) -> None:
+        """End the kernel, so that the next test has the machine to itself."""
+        script = """async (token) => { for (const k of await (await fetch(`/api/kernels?token=${token}`)).json())
+            await fetch(`/api/kernels/${k.id}?token=${token}`, {method: 'DELETE', headers: {Authorization: `token ${token}`}}); }"""
+        self.page.evaluate(script, TOKEN)
