@@ -87,8 +87,8 @@ def jupyter(course: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         "--allow-root",
     ]
     command = [sys.executable, "-m", "jupyter", "lab", f"--notebook-dir={course}", "--LabApp.news_url=", *options]
-    log = open(home / "log", "w")
-    server = subprocess.Popen(command, cwd=course, env=environment, stdout=log, stderr=subprocess.STDOUT)
+    with open(home / "log", "w") as log:
+        server = subprocess.Popen(command, cwd=course, env=environment, stdout=log, stderr=subprocess.STDOUT)
     url = f"http://127.0.0.1:{port}"
     try:
         deadline = time.monotonic() + 60
@@ -106,7 +106,6 @@ def jupyter(course: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         with contextlib.suppress(subprocess.TimeoutExpired):
             server.wait(20)
         server.kill()
-        log.close()
 
 
 @pytest.fixture
