@@ -121,10 +121,9 @@ def load(name: str, *, download: bool = True) -> ImageData:
     looked = []  # one line for each place, for the message
     for place in paths.data_places():
         missing = _missing(source, place)
-        if missing:
-            looked.append(f"{place}: {_state(source, place, missing)}")
-            continue
-        return _read(key, source, place)
+        if not missing:
+            return _read(key, source, place)
+        looked.append(f"{place}: {_state(source, place, missing)}")
     if not download and _archives(source) is None:
         raise DataMissing(_message(key, source, looked, "It was not downloaded, because download=False was asked for."))
     return _read(key, source, _install(key, source, looked))
