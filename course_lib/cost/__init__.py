@@ -1,0 +1,1 @@
+"""What a model costs: multiply-accumulates (``macs``), bits (``encodings``) and seconds (``latency``)."""

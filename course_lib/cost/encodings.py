@@ -1,0 +1,528 @@
+"""Five ways to store a tensor that is mostly zeros: bitmap, run lengths, COO, CSR and CSC.
+
+Each format is a pair of plain functions, ``*_encode`` and ``*_decode``, that work on tensors of any dtype, with the number
+of bits that the format takes (``*_bits``, counted from what is stored). The classes ``Bitmap``, ``RLE``, ``COO``, ``CSR``
+and ``CSC`` hold one encoded tensor. ``formula_bits`` is what the lecture's formulas predict from the sparsity alone.
+
+All formats agree on what a zero is: whatever compares equal to zero. So -0.0 is a zero and comes back as +0.0, while NaN
+and the infinities are values and come back bit for bit. Elements are visited in row-major order (CSC: column by column),
+indices and runs are int64, values keep the dtype. An encoding is for storage, so it lives on the CPU: a tensor from an
+accelerator is brought over, and a graph is left behind.
+
+Source: the lecture on pruning, "Sparse Matrices Encodings"; Sze, Chen, Yang and Emer 2020, "Efficient Processing of Deep
+Neural Networks", chapter 8. CSR and CSC: Saad 2003, "Iterative Methods for Sparse Linear Systems", section 3.4.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+Shape = tuple[int, ...]
+
+FORMATS = ("dense", "bitmap", "rle", "coo", "csr", "csc")
+
+
+# ------------------------------------------------------------------------------------------------------------- bitmap
+def bitmap_encode(x: Tensor) -> tuple[Tensor, Tensor]:
+    """One bit an element that says whether it is there, and the elements that are.
+
+    Args:
+        x: any shape (also a scalar), any dtype.
+
+    Returns:
+        ``bitmap``, bool with the shape of ``x``, and ``values`` (nnz,), the non-zeros in row-major order.
+
+    Source: the lecture on pruning, "Bitmap Encoding".
+    """
+    flat = _flat(x)
+    present = _present(flat)
+    _, values = _nonzeros(flat, present)
+    return present.view(x.shape), values
+
+
+def bitmap_decode(bitmap: Tensor, values: Tensor) -> Tensor:
+    """Put ``values`` (nnz,) where ``bitmap`` is True; undoes ``bitmap_encode``.
+
+    Raises:
+        ValueError: if ``bitmap`` is not bool or does not have one True for every value.
+    """
+    if bitmap.dtype != torch.bool:
+        raise ValueError(f"a bitmap is a bool tensor, got {bitmap.dtype}")
+    index = _tensor(np.flatnonzero(_flat(bitmap).numpy()))
+    if values.shape != index.shape:
+        raise ValueError(f"the bitmap marks {len(index)} elements, but the values have the shape {tuple(values.shape)}")
+    return _place(index, values, tuple(bitmap.shape))
+
+
+def bitmap_bits(x: Tensor, n: int = 32) -> int:
+    """Bits of ``x`` as a bitmap with ``n``-bit values: (1-p)·L·n + L."""
+    return Bitmap.encode(x).bits(n)
+
+
+@dataclass(frozen=True, eq=False)
+class Bitmap:
+    """A tensor as a bitmap, eight elements to the byte, so that it takes in memory what ``bits`` says."""
+
+    packed: Tensor  # (ceil(L/8),) uint8, the first element in the highest bit
+    values: Tensor  # (nnz,) the dtype of the tensor
+    shape: Shape
+
+    @classmethod
+    def encode(cls, x: Tensor) -> Bitmap:
+        bitmap, values = bitmap_encode(x)
+        return cls(_tensor(np.packbits(bitmap.numpy())), values, tuple(x.shape))
+
+    @property
+    def bitmap(self) -> Tensor:
+        """The map as bool, in the shape of the tensor."""
+        bits = np.unpackbits(self.packed.numpy(), count=math.prod(self.shape))
+        return _tensor(bits.view(np.bool_)).view(self.shape)
+
+    def decode(self) -> Tensor:
+        return bitmap_decode(self.bitmap, self.values)
+
+    def bits(self, n: int | None = None) -> int:
+        """Stored bits, with ``n`` bits a value (the dtype's own width if None)."""
+        return len(self.values) * _value_bits(self.values, n) + math.prod(self.shape)
+
+
+# -------------------------------------------------------------------------------------------------------- run lengths
+def rle_encode(x: Tensor, run_bits: int = 2) -> tuple[Tensor, Tensor, Shape]:
+    """Pairs (r, v): r zeros, then the value v. A run has a field of k bits, so r is at most 2^k - 1.
+
+    A longer run begins with filler pairs (2^k - 1, 0), each of which stands for 2^k zeros: the run, and the zero that is
+    its value. So do the r > 0 zeros left at the end when no value follows: they become (r - 1, 0).
+
+    Args:
+        x: any shape (also a scalar), any dtype, read in row-major order.
+        run_bits: k, the width of the run field in bits, 1 to 62.
+
+    Returns:
+        ``runs`` (pairs,) int64, ``values`` (pairs,) with the dtype of ``x``, and the shape of ``x``.
+
+    Raises:
+        ValueError: if ``run_bits`` is out of range.
+
+    Source: the lecture on pruning, "Run Length Encoding"; with fillers as in Chen et al. 2016, "Eyeriss", section V-E.
+    """
+    longest = _longest_run(run_bits)
+    flat = _flat(x)
+    positions, nonzeros = _nonzeros(flat, _present(flat))
+    index = positions.numpy()
+    # Zeros before each value, and (last) after the last value.
+    gaps = np.diff(index, prepend=-1, append=len(flat)) - 1  # (nnz + 1,)
+    fillers = gaps >> run_bits  # filler pairs that each gap needs
+    left = gaps & longest  # zeros that are left for the pair of the value itself
+    tail = 1 if left[-1] else 0
+    # The i-th value stands behind the i values before it and all fillers up to its own.
+    place = np.arange(len(index)) + np.cumsum(fillers[:-1])  # (nnz,)
+    runs = np.full(len(index) + int(fillers.sum()) + tail, longest)  # (pairs,) a filler until told otherwise
+    runs[place] = left[:-1]
+    if tail:
+        runs[-1] = left[-1] - 1
+    values = _place(_tensor(place), nonzeros, (len(runs),))
+    return _tensor(runs), values, tuple(x.shape)
+
+
+def rle_decode(runs: Tensor, values: Tensor, shape: Sequence[int]) -> Tensor:
+    """Undo ``rle_encode``: every pair covers its run and one element more, so a running sum says where each value goes.
+
+    Needs no run width: fillers are pairs like any other.
+
+    Raises:
+        ValueError: if runs and values differ in length, a run is negative, or the pairs do not fill ``shape`` exactly.
+    """
+    _check_integers("runs", runs)
+    if runs.shape != values.shape or runs.ndim != 1:
+        raise ValueError(f"one run for every value: got shapes {tuple(runs.shape)} and {tuple(values.shape)}")
+    if len(runs) and int(runs.min()) < 0:
+        raise ValueError(f"a run of zeros cannot be shorter than 0, got {int(runs.min())}")
+    ends = torch.cumsum(runs.cpu() + 1, 0)  # (pairs,) elements covered up to and including each pair
+    covered = int(ends[-1]) if len(ends) else 0
+    if covered != math.prod(shape):
+        raise ValueError(f"the pairs cover {covered} elements, the shape {tuple(shape)} has {math.prod(shape)}")
+    return _place(ends - 1, values, tuple(shape))
+
+
+def rle_bits(x: Tensor, n: int = 32, run_bits: int = 2) -> int:
+    """Bits of ``x`` in run lengths with ``n``-bit values: pairs·(n + k), fillers and the pair of trailing zeros included."""
+    return RLE.encode(x, run_bits).bits(n)
+
+
+@dataclass(frozen=True, eq=False)
+class RLE:
+    """A tensor as pairs of a run of zeros and a value."""
+
+    runs: Tensor  # (pairs,) int64, each below 2^run_bits
+    values: Tensor  # (pairs,) zero in filler pairs
+    shape: Shape
+    run_bits: int = 2
+
+    @classmethod
+    def encode(cls, x: Tensor, run_bits: int = 2) -> RLE:
+        return cls(*rle_encode(x, run_bits), run_bits)
+
+    def decode(self) -> Tensor:
+        return rle_decode(self.runs, self.values, self.shape)
+
+    def bits(self, n: int | None = None) -> int:
+        """Stored bits, with ``n`` bits a value (the dtype's own width if None)."""
+        return len(self.runs) * (_value_bits(self.values, n) + self.run_bits)
+
+
+# --------------------------------------------------------------------------------------------------------- coordinates
+def coo_encode(x: Tensor) -> tuple[Tensor, Tensor, Shape]:
+    """The non-zeros, each with its position in the flattened tensor.
+
+    Args:
+        x: any shape (also a scalar), any dtype.
+
+    Returns:
+        ``index`` (nnz,) int64, increasing; ``values`` (nnz,) with the dtype of ``x``; and the shape of ``x``.
+
+    Source: the lecture on pruning, "Coordinate Format".
+    """
+    flat = _flat(x)
+    return (*_nonzeros(flat, _present(flat)), tuple(x.shape))
+
+
+def coo_decode(index: Tensor, values: Tensor, shape: Sequence[int]) -> Tensor:
+    """Put each value at its flat index; undoes ``coo_encode``. The indices may come in any order, each once.
+
+    Raises:
+        ValueError: if index and values differ in length, or an index lies outside ``shape``.
+    """
+    _check_integers("index", index)
+    if index.shape != values.shape or index.ndim != 1:
+        raise ValueError(f"one index for every value: got shapes {tuple(index.shape)} and {tuple(values.shape)}")
+    return _place(index.cpu(), values, tuple(shape))
+
+
+def coo_bits(x: Tensor, n: int = 32) -> int:
+    """Bits of ``x`` as coordinates with ``n``-bit values: nnz·(n + ⌈log₂ L⌉). The only index of a scalar takes 0 bits."""
+    return COO.encode(x).bits(n)
+
+
+@dataclass(frozen=True, eq=False)
+class COO:
+    """A tensor as flat indices and values."""
+
+    index: Tensor  # (nnz,) int64
+    values: Tensor  # (nnz,)
+    shape: Shape
+
+    @classmethod
+    def encode(cls, x: Tensor) -> COO:
+        return cls(*coo_encode(x))
+
+    def decode(self) -> Tensor:
+        return coo_decode(self.index, self.values, self.shape)
+
+    def bits(self, n: int | None = None) -> int:
+        """Stored bits, with ``n`` bits a value (the dtype's own width if None)."""
+        return len(self.index) * (_value_bits(self.values, n) + index_width(math.prod(self.shape)))
+
+
+# ------------------------------------------------------------------------------------------- compressed rows, columns
+def csr_encode(x2d: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The non-zeros row by row, the column of each, and where each row begins.
+
+    Args:
+        x2d: (R, C), any dtype.
+
+    Returns:
+        ``v`` (nnz,), ``COL_INDEX`` (nnz,) int64 and ``ROW_INDEX`` (R + 1,) int64: row r is ``v[ROW_INDEX[r]:ROW_INDEX[r+1]]``,
+        so the last entry is nnz, and an empty row repeats its neighbour's.
+
+    Raises:
+        ValueError: if ``x2d`` is not a matrix.
+
+    Source: the lecture on pruning, "Compressed Sparse Row/Column".
+    """
+    rows, columns = _matrix_shape(x2d.shape)
+    flat = _flat(x2d)
+    positions, values = _nonzeros(flat, _present(flat))
+    index = positions.numpy()
+    begins = np.arange(rows + 1) * columns  # flat index of the first element of each row
+    # A binary search for R + 1 numbers among the sorted indices costs next to nothing; a count per row would read them all.
+    pointer = np.searchsorted(index, begins)
+    # The column is index mod C. Subtracting each row's begin gives the same, and a 64-bit division is slow.
+    column = index - np.repeat(begins[:-1], np.diff(pointer))
+    return values, _tensor(column), _tensor(pointer)
+
+
+def csr_decode(v: Tensor, COL_INDEX: Tensor, ROW_INDEX: Tensor, shape: Sequence[int]) -> Tensor:
+    """Undo ``csr_encode``.
+
+    Raises:
+        ValueError: if the three arrays and ``shape`` (R, C) do not fit together.
+    """
+    rows, columns = _matrix_shape(shape)
+    column, pointer = _compressed("column", v, COL_INDEX, ROW_INDEX, major=rows, minor=columns)
+    index = np.repeat(np.arange(rows) * columns, np.diff(pointer))  # where the row of each value begins
+    index += column
+    return _place(_tensor(index), v, (rows, columns))
+
+
+def csr_bits(x2d: Tensor, n: int = 32) -> int:
+    """Bits of a matrix (R, C) in CSR with ``n``-bit values: nnz·(n + ⌈log₂ C⌉) + (R+1)·⌈log₂(nnz+1)⌉."""
+    return CSR.encode(x2d).bits(n)
+
+
+@dataclass(frozen=True, eq=False)
+class CSR:
+    """A matrix as values row by row, the column of each, and the cumulative number of values per row."""
+
+    values: Tensor  # (nnz,)
+    col_index: Tensor  # (nnz,) int64
+    row_index: Tensor  # (R + 1,) int64
+    shape: Shape  # (R, C)
+
+    @classmethod
+    def encode(cls, x2d: Tensor) -> CSR:
+        return cls(*csr_encode(x2d), tuple(x2d.shape))
+
+    def decode(self) -> Tensor:
+        return csr_decode(self.values, self.col_index, self.row_index, self.shape)
+
+    def bits(self, n: int | None = None) -> int:
+        """Stored bits, with ``n`` bits a value (the dtype's own width if None)."""
+        entry = _value_bits(self.values, n) + index_width(self.shape[1])
+        return len(self.values) * entry + len(self.row_index) * index_width(len(self.values) + 1)
+
+
+def csc_encode(x2d: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The non-zeros column by column, the row of each, and where each column begins: CSR of the transpose.
+
+    Args:
+        x2d: (R, C), any dtype.
+
+    Returns:
+        ``v`` (nnz,) in column order, ``ROW_INDEX`` (nnz,) int64 and ``COL_POINTER`` (C + 1,) int64, cumulative.
+
+    Raises:
+        ValueError: if ``x2d`` is not a matrix.
+    """
+    _matrix_shape(x2d.shape)
+    return csr_encode(x2d.t())
+
+
+def csc_decode(v: Tensor, ROW_INDEX: Tensor, COL_POINTER: Tensor, shape: Sequence[int]) -> Tensor:
+    """Undo ``csc_encode``. The result is stored row by row like any other tensor.
+
+    Raises:
+        ValueError: if the three arrays and ``shape`` (R, C) do not fit together.
+    """
+    rows, columns = _matrix_shape(shape)
+    row, pointer = _compressed("row", v, ROW_INDEX, COL_POINTER, major=columns, minor=rows)
+    index = row * columns
+    index += np.repeat(np.arange(columns), np.diff(pointer))  # the column of each value
+    return _place(_tensor(index), v, (rows, columns))
+
+
+def csc_bits(x2d: Tensor, n: int = 32) -> int:
+    """Bits of a matrix (R, C) in CSC with ``n``-bit values: nnz·(n + ⌈log₂ R⌉) + (C+1)·⌈log₂(nnz+1)⌉."""
+    return CSC.encode(x2d).bits(n)
+
+
+@dataclass(frozen=True, eq=False)
+class CSC:
+    """A matrix as values column by column, the row of each, and the cumulative number of values per column."""
+
+    values: Tensor  # (nnz,) in column order
+    row_index: Tensor  # (nnz,) int64
+    col_pointer: Tensor  # (C + 1,) int64
+    shape: Shape  # (R, C)
+
+    @classmethod
+    def encode(cls, x2d: Tensor) -> CSC:
+        return cls(*csc_encode(x2d), tuple(x2d.shape))
+
+    def decode(self) -> Tensor:
+        return csc_decode(self.values, self.row_index, self.col_pointer, self.shape)
+
+    def bits(self, n: int | None = None) -> int:
+        """Stored bits, with ``n`` bits a value (the dtype's own width if None)."""
+        entry = _value_bits(self.values, n) + index_width(self.shape[0])
+        return len(self.values) * entry + len(self.col_pointer) * index_width(len(self.values) + 1)
+
+
+# ------------------------------------------------------------------------------------------------------- counting bits
+def index_width(count: int) -> int:
+    """Bits that tell ``count`` things apart: ⌈log₂ count⌉, and 0 where there is nothing to tell (count 0 or 1)."""
+    return max(count - 1, 0).bit_length()
+
+
+def storage_bits(x: Tensor, n: int | None = None, run_bits: int = 2) -> dict[str, int]:
+    """Measured bits of one tensor in every format of ``FORMATS``.
+
+    Args:
+        x: any shape; CSR and CSC see it as a matrix with one row per entry of the first axis (one filter a row).
+        n: bits a value (the dtype's own width if None).
+        run_bits: width of the run field of RLE.
+    """
+    matrix = x.reshape(1, -1) if x.ndim < 2 else x.reshape(x.shape[0], math.prod(x.shape[1:]))
+    return {
+        "dense": x.numel() * _value_bits(x, n),
+        "bitmap": Bitmap.encode(x).bits(n),
+        "rle": RLE.encode(x, run_bits).bits(n),
+        "coo": COO.encode(x).bits(n),
+        "csr": CSR.encode(matrix).bits(n),
+        "csc": CSC.encode(matrix).bits(n),
+    }
+
+
+def formula_bits(
+    format: str, L: int, p: float, n: int = 32, *, run_bits: int = 2, shape: Sequence[int] | None = None
+) -> float:
+    """Bits that a format is expected to take, from the sparsity alone.
+
+    For bitmap, COO, CSR and CSC this is exact for every tensor with (1-p)·L non-zeros, wherever they lie. For RLE the order
+    matters: the formula is the expectation for independent zeros in a long tensor. A run that goes on for ever would begin
+    with a value with probability 1-p, and needs a pair more whenever it has 2^k zeros: a geometric series, so there are
+    (1-p)/(1-p^(2^k)) pairs an element. (The lecture calls this "hard to formulate"; it takes only the independence.)
+
+    Args:
+        format: one of ``FORMATS``.
+        L: number of elements.
+        p: sparsity, the fraction of zeros, in [0, 1].
+        n: bits a value.
+        run_bits: k, the width of the run field (RLE only).
+        shape: (R, C), needed for CSR and CSC.
+
+    Raises:
+        ValueError: on an unknown format, p outside [0, 1], or a shape that is missing or does not hold L elements.
+    """
+    if not 0 <= p <= 1:
+        raise ValueError(f"p is the fraction of zeros, between 0 and 1, got {p}")
+    if L < 0:
+        raise ValueError(f"L is the number of elements, got {L}")
+    nonzeros = (1 - p) * L
+    if format == "dense":
+        return L * n
+    if format == "bitmap":
+        return nonzeros * n + L
+    if format == "rle":
+        span = _longest_run(run_bits) + 1  # zeros that one filler pair stands for
+        return L * _pairs_per_element(p, span) * (n + run_bits)
+    if format == "coo":
+        return nonzeros * (n + index_width(L))
+    if format in ("csr", "csc"):
+        if shape is None:
+            raise ValueError(f"{format} needs shape=(rows, columns)")
+        rows, columns = _matrix_shape(shape)
+        if rows * columns != L:
+            raise ValueError(f"a matrix of shape {tuple(shape)} has {rows * columns} elements, not L = {L}")
+        major, minor = (rows, columns) if format == "csr" else (columns, rows)
+        # Rounded first: (1 - 0.9) * 1000 is a little under 100, and the width must not jump on a rounding error.
+        largest = math.ceil(round(nonzeros, 6))
+        return nonzeros * (n + index_width(minor)) + (major + 1) * index_width(largest + 1)
+    raise ValueError(f"unknown format {format!r}: one of {', '.join(FORMATS)}")
+
+
+def _pairs_per_element(p: float, span: int) -> float:
+    """(1 - p) / (1 - p^span), with its limits at both ends."""
+    if p == 0:
+        return 1.0
+    if p == 1:
+        return 1 / span
+    return (1 - p) / -math.expm1(span * math.log(p))  # 1 - p**span would lose its digits where p is close to 1
+
+
+# ------------------------------------------------------------------------------------------- what all formats stand on
+# Values are only moved, never computed with. So they travel as integers of the same width: that serves every dtype, also
+# those numpy lacks (bfloat16, float8), and keeps the payload of a NaN.
+_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+def _raw(flat: Tensor) -> Tensor:
+    return flat.view(_INTEGERS.get(flat.element_size(), flat.dtype))  # complex128 has no integer of its width: stays
+
+
+def _tensor(array: np.ndarray) -> Tensor:
+    """The array as a tensor on the same memory, an empty one with the usual stride (numpy says 0: views would fail)."""
+    tensor = torch.from_numpy(array)
+    return tensor if array.size else tensor.new_empty(array.shape)
+
+
+def _flat(x: Tensor) -> Tensor:
+    """(L,) the elements of ``x`` in row-major order, on the CPU, without a graph."""
+    return x.detach().cpu().resolve_conj().resolve_neg().reshape(-1)
+
+
+def _present(flat: Tensor) -> Tensor:
+    """True where an element is not zero: NaN and the infinities are, -0.0 is not."""
+    # .bool() says the same as != 0 and is four times as fast. A bool tensor would come back as itself, not as a copy.
+    return flat.clone() if flat.dtype == torch.bool else flat.bool()
+
+
+def _nonzeros(flat: Tensor, present: Tensor) -> tuple[Tensor, Tensor]:
+    """(nnz,) int64 positions and (nnz,) values of the non-zeros."""
+    # numpy finds the True entries of a bool array about four times as fast as torch.nonzero does on one thread, and seven
+    # times as fast as either library finds non-zeros in floats; hence the detour by the bool array.
+    index = np.flatnonzero(present.numpy())
+    values = _raw(flat).numpy().take(index)
+    return _tensor(index), _tensor(values).view(flat.dtype)
+
+
+def _place(index: Tensor, values: Tensor, shape: Shape) -> Tensor:
+    """A tensor of zeros of ``shape`` with ``values`` at the flat positions ``index``."""
+    raw = _raw(_flat(values))
+    # numpy's zeros are pages that the system clears when they are first written, a moment before the value goes into them.
+    # torch.zeros would clear the whole tensor first, and by then the beginning has left the cache.
+    out = _tensor(np.zeros(math.prod(shape), raw.numpy().dtype))
+    try:
+        out.scatter_(0, index.long(), raw)  # checks every index on its way
+    except (IndexError, RuntimeError) as error:
+        raise ValueError(f"an index does not fit the shape {shape}: {error}") from None
+    return out.view(values.dtype).view(shape)
+
+
+def _value_bits(values: Tensor, n: int | None) -> int:
+    return 8 * values.element_size() if n is None else n
+
+
+def _longest_run(run_bits: int) -> int:
+    if not 1 <= run_bits <= 62:
+        raise ValueError(f"run_bits is the width of the run field, 1 to 62 bits, got {run_bits}")
+    return (1 << run_bits) - 1
+
+
+def _matrix_shape(shape: Sequence[int]) -> tuple[int, int]:
+    if len(shape) != 2:
+        raise ValueError(f"CSR and CSC store matrices; got the shape {tuple(shape)}: flatten a filter into a row first")
+    return int(shape[0]), int(shape[1])
+
+
+def _check_integers(what: str, tensor: Tensor) -> None:
+    if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool:
+        raise ValueError(f"{what} must be an integer tensor, got {tensor.dtype}")
+
+
+def _compressed(
+    what: str, v: Tensor, minor_index: Tensor, major_pointer: Tensor, major: int, minor: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Index and pointer as int64 arrays; ValueError unless they and the values can belong to one matrix."""
+    _check_integers(f"the {what} index", minor_index)
+    _check_integers("the pointer", major_pointer)
+    if v.ndim != 1 or minor_index.shape != v.shape:
+        raise ValueError(
+            f"one {what} index for every value: got shapes {tuple(minor_index.shape)} and {tuple(v.shape)}"
+        )
+    if major_pointer.shape != (major + 1,):
+        raise ValueError(
+            f"the pointer needs {major + 1} entries, the last one included: got {tuple(major_pointer.shape)}"
+        )
+    index, pointer = minor_index.cpu().long().numpy(), major_pointer.cpu().long().numpy()
+    if pointer[0] != 0 or pointer[-1] != len(v) or (np.diff(pointer) < 0).any():
+        raise ValueError(f"the pointer must grow from 0 to the number of values, {len(v)}")
+    # A column that is too large would land in the next row without an error.
+    if len(index) and not 0 <= index.min() <= index.max() < minor:
+        raise ValueError(f"a {what} index lies outside 0..{minor - 1}")
+    return index, pointer
