@@ -1,0 +1,343 @@
+"""Encodings: every format gives back what it was given, stores what scipy stores, and takes the bits that it says."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from course_lib.cost import encodings as e
+
+FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.float8_e4m3fn, torch.float8_e5m2]
+INTEGERS = [torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.uint16, torch.uint32, torch.uint64]
+DTYPES = [*FLOATS, *INTEGERS, torch.bool, torch.complex64, torch.complex128]
+ALL = {"bitmap": e.Bitmap, "rle": e.RLE, "coo": e.COO, "csr": e.CSR, "csc": e.CSC}
+
+LECTURE = torch.tensor(
+    [
+        [10, 20, 0, 0, 0, 0],
+        [0, 30, 0, 40, 0, 0],
+        [0, 0, 50, 60, 70, 0],
+        [0, 0, 0, 0, 0, 80],
+    ]
+)
+
+
+@st.composite
+def tensors(draw, dtypes=DTYPES, min_ndim=0, max_ndim=4):
+    """Any dtype and shape (also scalars and empty ones), any share of zeros, with all the odd values a dtype has."""
+    dtype = draw(st.sampled_from(dtypes))
+    shape = draw(st.lists(st.integers(0, 7), min_size=min_ndim, max_size=max_ndim))
+    values = [1.0, 0.5, 3.0, 100.0]
+    if dtype.is_floating_point or dtype.is_complex:
+        values += [-2.0, math.nan, -0.0]
+        values += [] if dtype == torch.float8_e4m3fn else [math.inf, -math.inf]
+        values += [1e-45] if dtype == torch.float32 else []  # subnormal, and not a zero
+    if dtype.is_complex:
+        values += [complex(0.0, 1.0), complex(-0.0, 2.0), complex(0.0, math.nan), complex(-0.0, -0.0)]
+    if not dtype.is_floating_point and not dtype.is_complex:
+        values = [1, 3, 100] + ([-2] if dtype.is_signed else [])
+    sparsity = draw(st.sampled_from([0.0, 0.3, 0.9, 1.0]))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    size = math.prod(shape)
+    chosen = [
+        0 if zero else values[i] for zero, i in zip(rng.random(size) < sparsity, rng.integers(len(values), size=size))
+    ]
+    wide = torch.complex128 if dtype.is_complex else torch.float64 if dtype.is_floating_point else torch.int64
+    x = torch.tensor(chosen, dtype=wide).to(dtype).reshape(shape)
+    return x.transpose(0, -1) if x.ndim > 1 and draw(st.booleans()) else x
+
+
+def as_bytes(x: torch.Tensor) -> bytes:
+    return bytes(x.contiguous().reshape(-1).view(torch.uint8).tolist())
+
+
+def same(x: torch.Tensor, back: torch.Tensor) -> bool:
+    """Bit for bit, except that a zero of either sign comes back as +0. In plain Python, which knows what a zero is."""
+    raw, size = as_bytes(x), x.element_size()
+    elements = [raw[i * size : (i + 1) * size] for i in range(x.numel())]
+    expected = [bytes(size) if v == 0 else element for v, element in zip(x.flatten().tolist(), elements, strict=True)]
+    return back.dtype == x.dtype and back.shape == x.shape and as_bytes(back) == b"".join(expected)
+
+
+# ------------------------------------------------------------------------------------------------------- round trips
+@pytest.mark.parametrize("format", ["bitmap", "rle", "coo"])
+@settings(max_examples=150, deadline=None)
+@given(x=tensors(), run_bits=st.integers(1, 5))
+def test_any_tensor_comes_back(format, x, run_bits):
+    before = as_bytes(x)
+    encoded = e.RLE.encode(x, run_bits) if format == "rle" else ALL[format].encode(x)
+    assert same(x, encoded.decode())
+    assert encoded.values.dtype == x.dtype
+    assert encoded.shape == tuple(x.shape) and all(type(size) is int for size in encoded.shape)
+    assert as_bytes(x) == before
+
+
+@pytest.mark.parametrize("format", ["csr", "csc"])
+@settings(max_examples=150, deadline=None)
+@given(x=tensors(min_ndim=2, max_ndim=2))
+def test_any_matrix_comes_back(format, x):
+    encoded = ALL[format].encode(x)
+    assert same(x, encoded.decode())
+    assert encoded.values.dtype == x.dtype
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("format", ALL)
+def test_odd_values_at_every_position(format, dtype):
+    """Long enough for vectorised code, and each value once in each place of a vector and of the rest behind it."""
+    odd = torch.tensor([0.0, -0.0, math.nan, math.inf, -math.inf, torch.finfo(dtype).smallest_normal], dtype=dtype)
+    x = torch.stack([odd.roll(i).repeat(13) for i in range(len(odd))])
+    encoded = ALL[format].encode(x)
+    stored = encoded.values[encoded.values != 0]
+    assert same(x, encoded.decode())
+    assert len(stored) == 4 * x.numel() // 6
+    assert not torch.signbit(encoded.decode()[x == 0]).any()
+
+
+def test_the_payload_of_a_nan_survives():
+    x = torch.tensor([0x7FC00123, 0, 0x7F800001, -0x3FFFFF], dtype=torch.int32).view(torch.float32)  # quiet, signalling
+    for format in ("bitmap", "rle", "coo"):
+        assert torch.equal(ALL[format].encode(x).decode().view(torch.int32), x.view(torch.int32))
+
+
+def test_empty_zero_and_dense():
+    for x in (
+        torch.zeros(0),
+        torch.zeros(3, 0, 2),
+        torch.zeros(5, 7),
+        torch.ones(5, 7),
+        torch.tensor(0.0),
+        torch.tensor(2.0),
+    ):
+        for format in ("bitmap", "rle", "coo"):
+            assert same(x, ALL[format].encode(x).decode())
+    for x in (
+        torch.zeros(0, 0),
+        torch.zeros(0, 4),
+        torch.zeros(4, 0),
+        torch.zeros(1, 1),
+        torch.zeros(3, 5),
+        torch.ones(3, 5),
+    ):
+        for format in ("csr", "csc"):
+            assert same(x, ALL[format].encode(x).decode())
+
+
+def test_empty_parts_can_be_viewed_as_bytes():
+    """numpy gives empty arrays a stride of 0, with which a tensor cannot be viewed as another dtype."""
+    for x in (torch.zeros(2, 3), torch.zeros(2, 0)):
+        for encoded in (format.encode(x) for format in ALL.values()):
+            for part in (*vars(encoded).values(), encoded.decode()):
+                if isinstance(part, torch.Tensor):
+                    part.flatten().view(torch.uint8)
+
+
+def test_parameters_and_views_are_read_as_they_look():
+    weight = torch.nn.Parameter(torch.arange(12.0).reshape(3, 4) % 3)
+    for x in (weight, weight.t(), weight[:, ::2], weight.expand(2, 3, 4)):
+        _, values = e.bitmap_encode(x)
+        assert not values.requires_grad
+        assert values.tolist() == [v for v in x.flatten().tolist() if v]
+
+
+def test_the_bitmap_of_a_bool_tensor_is_not_the_tensor_itself():
+    x = torch.tensor([True, False])
+    bitmap, _ = e.bitmap_encode(x)
+    bitmap[0] = False
+    assert x.tolist() == [True, False]
+
+
+# ----------------------------------------------------------------------------------------------- what each one stores
+def test_the_matrix_of_the_lecture():
+    v, col_index, row_index = e.csr_encode(LECTURE)
+    assert v.tolist() == [10, 20, 30, 40, 50, 60, 70, 80]
+    assert col_index.tolist() == [0, 1, 1, 3, 2, 3, 4, 5]
+    assert row_index.tolist() == [0, 2, 4, 7, 8]
+    v, row_index, col_pointer = e.csc_encode(LECTURE)
+    assert v.tolist() == [10, 20, 30, 50, 40, 60, 70, 80]
+    assert row_index.tolist() == [0, 0, 1, 2, 1, 2, 2, 3]
+    assert col_pointer.tolist() == [0, 1, 3, 4, 6, 7, 8]
+
+
+def test_indices_and_runs_are_int64():
+    x = LECTURE.to(torch.int8)
+    parts = [*e.csr_encode(x)[1:], *e.csc_encode(x)[1:], e.coo_encode(x)[0], e.rle_encode(x)[0]]
+    assert {part.dtype for part in parts} == {torch.int64}
+
+
+@settings(max_examples=150, deadline=None)
+@given(x=tensors(dtypes=[torch.float32, torch.float64, torch.int32], min_ndim=2, max_ndim=2))
+def test_scipy_stores_the_same(x):
+    X = x.numpy()
+    csr, csc, coo = (make(X) for make in (scipy.sparse.csr_array, scipy.sparse.csc_array, scipy.sparse.coo_array))
+    for ours, theirs in (
+        (e.csr_encode(x), (csr.data, csr.indices, csr.indptr)),
+        (e.csc_encode(x), (csc.data, csc.indices, csc.indptr)),
+        (e.coo_encode(x)[:2], (coo.coords[0] * X.shape[1] + coo.coords[1], coo.data)),
+    ):
+        for mine, other in zip(ours, theirs, strict=True):
+            np.testing.assert_array_equal(mine.numpy(), other)
+
+
+@settings(max_examples=50, deadline=None)
+@given(x=tensors(dtypes=[torch.float32], min_ndim=2, max_ndim=2))
+def test_what_scipy_encoded_can_be_decoded(x):
+    csr, csc = scipy.sparse.csr_array(x.numpy()), scipy.sparse.csc_array(x.numpy())
+    parts = [[torch.from_numpy(part) for part in (m.data, m.indices, m.indptr)] for m in (csr, csc)]  # int32 indices
+    assert same(x, e.csr_decode(*parts[0], x.shape))
+    assert same(x, e.csc_decode(*parts[1], x.shape))
+
+
+@given(x=tensors(dtypes=[torch.float32]))
+def test_bitmap_and_values(x):
+    bitmap, values = e.bitmap_encode(x)
+    assert bitmap.dtype == torch.bool and bitmap.shape == x.shape
+    assert torch.equal(bitmap, x != 0)
+    assert torch.equal(values.nan_to_num(), x[x != 0].nan_to_num())
+    packed = e.Bitmap.encode(x)
+    assert torch.equal(packed.bitmap, bitmap)
+    assert packed.packed.numel() == -(-x.numel() // 8)
+
+
+def rle_by_loop(flat, run_bits):
+    """The definition, element by element."""
+    pairs, run, longest = [], 0, 2**run_bits - 1
+    for value in flat:
+        if value == 0 and run < longest:
+            run += 1
+        else:
+            pairs.append((run, value))  # also the filler: longest zeros, and the zero that has just come
+            run = 0
+    if run:
+        pairs.append((run - 1, 0))
+    return pairs
+
+
+@settings(max_examples=300, deadline=None)
+@given(flat=st.lists(st.sampled_from([0, 0, 0, 0, 0, 0, 1, 2]), max_size=60), run_bits=st.integers(1, 4))
+def test_run_lengths_against_the_loop(flat, run_bits):
+    runs, values, shape = e.rle_encode(torch.tensor(flat, dtype=torch.int32), run_bits)
+    assert list(zip(runs.tolist(), values.tolist(), strict=True)) == rle_by_loop(flat, run_bits)
+    assert shape == (len(flat),)
+
+
+@pytest.mark.parametrize(
+    ("flat", "pairs"),
+    [
+        ([7], [(0, 7)]),
+        ([0, 0, 0, 7], [(3, 7)]),
+        ([0, 0, 0, 0, 7], [(3, 0), (0, 7)]),  # a run of exactly 2^k
+        ([0] * 9 + [7], [(3, 0), (3, 0), (1, 7)]),
+        ([7, 0, 0], [(0, 7), (1, 0)]),  # zeros at the end
+        ([7, 0, 0, 0, 0], [(0, 7), (3, 0)]),
+        ([0] * 5, [(3, 0), (0, 0)]),
+        ([], []),
+    ],
+)
+def test_fillers_and_trailing_zeros(flat, pairs):
+    runs, values, _ = e.rle_encode(torch.tensor(flat, dtype=torch.float32), run_bits=2)
+    assert list(zip(runs.tolist(), values.tolist(), strict=True)) == pairs
+    assert e.rle_bits(torch.tensor(flat, dtype=torch.float32), n=8) == len(pairs) * 10
+
+
+def test_a_wide_run_field():
+    x = torch.zeros(1000)
+    x[-1] = 1
+    assert e.rle_encode(x, run_bits=62)[0].tolist() == [999]
+
+
+# --------------------------------------------------------------------------------------------------------------- bits
+def test_bits_of_the_lecture_matrix():
+    # 8 of 24 elements, 6 columns, 4 rows; indices of 5 bits flat, 3 for columns, 2 for rows; pointers of 4.
+    assert e.bitmap_bits(LECTURE, n=16) == 8 * 16 + 24
+    assert e.coo_bits(LECTURE, n=16) == 8 * (16 + 5)
+    assert e.csr_bits(LECTURE, n=16) == 8 * (16 + 3) + 5 * 4
+    assert e.csc_bits(LECTURE, n=16) == 8 * (16 + 2) + 7 * 4
+    assert e.rle_bits(LECTURE, n=16) == 11 * (16 + 2)
+    assert all(type(bits) is int for bits in e.storage_bits(LECTURE).values())
+
+
+def test_widths_at_the_edges():
+    assert [e.index_width(count) for count in (0, 1, 2, 3, 4, 5, 1024, 1025)] == [0, 0, 1, 2, 2, 3, 10, 11]
+    assert e.coo_bits(torch.ones(1), n=8) == 8  # one element needs no index
+    assert e.csr_bits(torch.zeros(3, 4)) == 0  # no values: even the pointers have nothing to tell
+    assert e.csr_bits(torch.ones(3, 1), n=8) == 3 * 8 + 4 * 2
+
+
+def test_values_are_as_wide_as_their_dtype_unless_told():
+    x = LECTURE.to(torch.float16)
+    assert e.COO.encode(x).bits() == e.COO.encode(x).bits(16) == e.coo_bits(x, n=16)
+    assert e.storage_bits(x)["dense"] == 24 * 16
+    assert e.coo_bits(x) == e.coo_bits(x, n=32)
+
+
+@settings(max_examples=100, deadline=None)
+@given(x=tensors(dtypes=[torch.float32], min_ndim=2, max_ndim=2), n=st.integers(1, 64))
+def test_the_formulas_are_exact_where_the_order_does_not_matter(x, n):
+    L = x.numel()
+    p = int((x == 0).sum()) / max(L, 1)
+    measured = e.storage_bits(x, n)
+    for format in ("dense", "bitmap", "coo", "csr", "csc"):
+        assert e.formula_bits(format, L, p, n, shape=x.shape) == pytest.approx(measured[format], rel=1e-12, abs=1e-9)
+
+
+@pytest.mark.parametrize("p", [0.0, 0.3, 0.9, 0.99, 1.0])
+@pytest.mark.parametrize("run_bits", [1, 2, 4])
+def test_the_formula_of_rle_is_the_mean(p, run_bits):
+    """For independent zeros: the pairs of one long tensor lie within five standard errors of the expectation."""
+    L, n = 400_000, 8
+    x = (torch.rand(L, generator=torch.Generator().manual_seed(1)) >= p).to(torch.int8)
+    pairs = e.rle_bits(x, n, run_bits) / (n + run_bits)
+    expected = e.formula_bits("rle", L, p, n, run_bits=run_bits) / (n + run_bits)
+    assert abs(pairs - expected) <= 5 * math.sqrt(L * p * (1 - p)) + 1
+
+
+def test_the_formula_of_rle_where_rounding_bites():
+    p = 1 - 1e-12
+    assert e.formula_bits("rle", 10**6, p, n=30) == pytest.approx(10**6 * 32 / 4, rel=1e-9)
+    assert e.formula_bits("rle", 100, 1e-320, n=30) == pytest.approx(3200)
+
+
+def test_a_filter_is_a_row_of_the_matrix():
+    weight = (torch.arange(2 * 3 * 3 * 3) % 4 == 0).float().reshape(2, 3, 3, 3)
+    assert e.storage_bits(weight)["csr"] == e.csr_bits(weight.flatten(1))
+    assert e.storage_bits(torch.ones(3))["csr"] == e.csr_bits(torch.ones(1, 3))
+    assert e.storage_bits(torch.zeros(0, 3))["csr"] == 0
+
+
+# ------------------------------------------------------------------------------------------------------- bad arguments
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda: e.bitmap_decode(torch.tensor([1, 0]), torch.tensor([5.0])), "bool"),
+        (lambda: e.bitmap_decode(torch.tensor([True, True]), torch.tensor([5.0])), "marks 2"),
+        (lambda: e.rle_encode(torch.ones(3), run_bits=0), "run_bits"),
+        (lambda: e.rle_decode(torch.tensor([1]), torch.tensor([5.0]), (3,)), "cover 2"),
+        (lambda: e.rle_decode(torch.tensor([-1, 2]), torch.tensor([5.0, 6.0]), (3,)), "shorter than 0"),
+        (lambda: e.rle_decode(torch.tensor([1, 0]), torch.tensor([5.0]), (3,)), "one run for every value"),
+        (lambda: e.coo_decode(torch.tensor([3]), torch.tensor([5.0]), (3,)), "does not fit"),
+        (lambda: e.coo_decode(torch.tensor([-1]), torch.tensor([5.0]), (3,)), "does not fit"),
+        (lambda: e.coo_decode(torch.tensor([0.0]), torch.tensor([5.0]), (3,)), "integer"),
+        (lambda: e.coo_decode(torch.tensor([0, 1]), torch.tensor([5.0]), (3,)), "one index for every value"),
+        (lambda: e.csr_encode(torch.ones(3)), "matrices"),
+        (lambda: e.csc_encode(torch.ones(2, 3, 1)), "matrices"),
+        (lambda: e.csr_decode(torch.ones(1), torch.tensor([3]), torch.tensor([0, 1, 1]), (2, 3)), "outside 0..2"),
+        (lambda: e.csr_decode(torch.ones(1), torch.tensor([-1]), torch.tensor([0, 0, 1]), (2, 3)), "outside 0..2"),
+        (lambda: e.csr_decode(torch.ones(1), torch.tensor([0]), torch.tensor([0, 1]), (2, 3)), "3 entries"),
+        (lambda: e.csr_decode(torch.ones(2), torch.tensor([0, 1]), torch.tensor([0, 3, 2]), (2, 3)), "grow"),
+        (lambda: e.csr_decode(torch.ones(2), torch.tensor([0, 1]), torch.tensor([0, 1, 1]), (2, 3)), "grow"),
+        (lambda: e.csc_decode(torch.ones(1), torch.tensor([2]), torch.tensor([0, 1, 1, 1]), (2, 3)), "outside 0..1"),
+        (lambda: e.formula_bits("zip", 10, 0.5), "unknown format"),
+        (lambda: e.formula_bits("coo", 10, 90), "between 0 and 1"),
+        (lambda: e.formula_bits("coo", -1, 0.5), "number of elements"),
+        (lambda: e.formula_bits("csr", 10, 0.5), "needs shape"),
+        (lambda: e.formula_bits("csr", 10, 0.5, shape=(3, 3)), "not L = 10"),
+    ],
+)
+def test_bad_arguments_say_what_is_wrong(wrong, message):
+    with pytest.raises(ValueError, match=message):
+        wrong()
