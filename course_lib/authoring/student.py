@@ -202,9 +202,23 @@ def _forms(node: ast.stmt) -> list[str]:
     value = node.value
     if isinstance(node, ast.Return) and (value is None or isinstance(value, ast.Constant | ast.Name)):
         return []
-    if value is None or isinstance(value, ast.Constant | ast.Name) or len(text := _squeeze(ast.unparse(value))) < _LONG:
+    if (
+        value is None
+        or isinstance(value, ast.Name)
+        or _literal(value)
+        or len(text := _squeeze(ast.unparse(value))) < _LONG
+    ):
         return [whole] if len(whole) >= _LONG else []
     return [whole, text]
+
+
+def _literal(value: ast.expr) -> bool:
+    """Is it data (an answer to choose, a list of names), which proves nothing without the name it is given to?"""
+    try:
+        ast.literal_eval(value)
+    except ValueError:
+        return False
+    return True
 
 
 def _squeeze(text: str) -> str:

@@ -349,7 +349,10 @@ def test_small_talk_is_no_leak(tmp_path):
     body = HALF.replace(
         "    return result", "    result = float(result) + len(str(x)) - len(str(x))\n    return result"
     )
-    more = "\n# %%\nresult = half(3.0)\n\n\ndef other(result):\n    return result\n"
+    body = "# %%\n### BEGIN SOLUTION\nprediction = ['small', 'medium', 'large']\n### END SOLUTION\n\n" + body
+    more = (
+        "\n# %%\nSIZES = ['small', 'medium', 'large']\nresult = half(3.0)\n\n\ndef other(result):\n    return result\n"
+    )
     path = course(tmp_path, body + more)
     build.load(path, tmp_path)
 
