@@ -14,13 +14,14 @@
 # # Lab 00 · Why prune? Counting cost, storing zeros
 #
 # Somebody hands you a trained network and says: *it is too big, prune it.* Too big for what? A network has three bills:
-# the **arithmetic** it does, the **memory** it fills, and the **time** you wait. Pruning sets weights to zero and promises
-# a discount on all three. This lab is the price list. It ends with one question that has three different answers:
+# the **arithmetic** it does, the **memory** it fills, and the **time** you wait. Pruning sets weights to zero and
+# promises a discount on all three. This lab is the price list. It ends with one question that has three different
+# answers:
 #
 # > **From which sparsity on does a zero pay? In arithmetic? In bits? In milliseconds, on the machine in front of you?**
 #
-# You will write the functions that count, most of them a few lines of plain PyTorch. Then you
-# turn them on a network that is trained in front of your eyes, and on your own machine.
+# You will write the functions that count, most of them a few lines of plain PyTorch. Then you turn them on a network
+# that is trained in front of your eyes, and on your own machine.
 #
 # | part | you write | you find out |
 # |---|---|---|
@@ -31,11 +32,11 @@
 #
 # **2 – 3 hours · 20 points.** You need tensors, convolutions and the lecture on pruning; no earlier lab.
 #
-# **How a lab works.** Before an experiment you write a *prediction* down. Nobody marks whether it was right, only that it is there: a
-# surprise needs something to be surprised against. Then you write a function, run `check("0.1")` and read what it says. Hints are
-# folded, and come in steps. If you are stuck, `skip("0.1")` puts the library's function in the place of yours: that question
-# earns nothing, and the rest of the lab runs. In every function: **arguments that make no sense raise `ValueError`**, counts and bits
-# are Python `int`s, and what you are given is not changed.
+# **How a lab works.** Before an experiment you write a *prediction* down. Nobody marks whether it was right, only that
+# it is there: a surprise needs something to be surprised against. Then you write a function, run `check("0.1")` and
+# read what it says. Hints are folded, and come in steps. If you are stuck, `skip("0.1")` puts the library's function in
+# the place of yours: that question earns nothing, and the rest of the lab runs. In every function: **arguments that
+# make no sense raise `ValueError`**, counts and bits are Python `int`s, and what you are given is not changed.
 
 # %%
 import math
@@ -46,6 +47,7 @@ import numpy as np
 import scipy.sparse
 import torch
 from IPython.display import display
+from matplotlib.figure import Figure
 from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
@@ -64,6 +66,7 @@ EPOCHS = {"digits": 8, "cifar10": 3}.get(DATA, 1)
 SEEDS = (0, 1, 2, 3, 4) if DATA == "digits" else (0, 1, 2)
 torch.set_num_threads(1)  # small layers gain nothing from a second core, and one core is easier to reason about
 threadpool_limits(1)  # the same for numpy and scipy
+plots.use_style()
 warnings.filterwarnings("ignore", message="Sparse")  # torch calls its CSR tensors a beta
 
 
@@ -81,8 +84,8 @@ def you_wrote(prediction: object) -> None:
 # %% [markdown]
 # ## Part 1 · What a layer costs
 #
-# The patient for the whole term is a small convolutional network with batch norm: four 3×3 convolutions and a linear layer. It is
-# trained here, once per seed, because one network is an anecdote.
+# The patient for the whole term is a small convolutional network with batch norm: four 3×3 convolutions and a linear
+# layer. It is trained here, once per seed, because one network is an anecdote.
 
 # %%
 data = images.load(DATA)
@@ -101,8 +104,9 @@ print(nets[0])
 # ### 0.1 The bill of a layer
 # **12 minutes · 2 points**
 #
-# A convolution slides $M$ filters of size $C\times R\times S$ over an input of size $C\times H\times W$. (These letters stay with
-# us all term; they are the lecture's.) Its output is $M\times E\times F$, where with stride $u$ and padding $\pi$ on each side
+# A convolution slides $M$ filters of size $C\times R\times S$ over an input of size $C\times H\times W$. (These letters
+# stay with us all term; they are the lecture's.) Its output is $M\times E\times F$, where with stride $u$ and padding
+# $\pi$ on each side
 #
 # $$E=\Big\lfloor\frac{H+2\pi-R}{u}\Big\rfloor+1,\qquad F=\Big\lfloor\frac{W+2\pi-S}{u}\Big\rfloor+1 .$$
 #
@@ -111,14 +115,15 @@ print(nets[0])
 # $$\text{MACs}=M\,C\,R\,S\;E\,F,\qquad
 #   \text{bits}= n\,(\underbrace{MCRS}_{\text{weights}}+\underbrace{CHW}_{\text{input}}+\underbrace{MEF}_{\text{output}})$$
 #
-# with $n$ bits a number. (Padding counts as work here, as in every paper's table: a dense kernel multiplies the padded zeros like
-# any others.) A linear layer is the same without the sliding: `batch` rows, $d_\text{in}\cdot d_\text{out}$ weights.
+# with $n$ bits a number. (Padding counts as work here, as in every paper's table: a dense kernel multiplies the padded
+# zeros like any others.) A linear layer is the same without the sliding: `batch` rows, $d_\text{in}\cdot d_\text{out}$
+# weights.
 #
-# The three terms of the memory are not alike. Weights stay. Inputs and outputs are *transient*: once the layer is done, its input
-# can be thrown away. What that means for the memory a device must have, you find out after the exercise.
+# The three terms of the memory are not alike. Weights stay. Inputs and outputs are *transient*: once the layer is done,
+# its input can be thrown away. What that means for the memory a device must have, you find out after the exercise.
 #
-# *Before you write anything:* look at the network printed above; its images are halved in height and width where they are still large. Which layer
-# does most of the arithmetic? Is it also the one with most of the weights?
+# *Before you write anything:* look at the network printed above; its images are halved in height and width where they
+# are still large. Which layer does most of the arithmetic? Is it also the one with most of the weights?
 
 # %%
 ### BEGIN SOLUTION
@@ -180,11 +185,13 @@ def linear_cost(batch: int, d_in: int, d_out: int, bits: int = 32) -> dict[str, 
 check("0.1")
 
 # %% [markdown]
-# <details><summary>Hint 1: a case to do in your head</summary>One filter of 1×3×3 on a 1×5×7 picture, stride 1, no padding: the filter
-# fits in 3 places vertically and 5 horizontally. What do your E and F say? Which of the two belongs to H?</details>
-# <details><summary>Hint 2: stride</summary>With stride 2 the same filter fits vertically at 0 and 2, so E = 2. The floor is Python's
-# <code>//</code>, and the + 1 comes after it.</details>
-# <details><summary>Hint 3: bits or bytes?</summary>The names of the keys say which, and an argument gives the number per value.</details>
+# <details><summary>Hint 1: a case to do in your head</summary>One filter of 1×3×3 on a 1×5×7 picture, stride 1, no
+# padding: the filter fits in 3 places vertically and 5 horizontally. What do your E and F say? Which of the two belongs
+# to H?</details>
+# <details><summary>Hint 2: stride</summary>With stride 2 the same filter fits vertically at 0 and 2, so E = 2. The
+# floor is Python's <code>//</code>, and the + 1 comes after it.</details>
+# <details><summary>Hint 3: bits or bytes?</summary>The names of the keys say which, and an argument gives the number
+# per value.</details>
 
 # %% [markdown]
 # #### Experiment: where are the work and the weights?
@@ -247,12 +254,13 @@ plots.show(
 )
 
 # %% [markdown]
-# A weight in an early layer is used once for every position of a large picture, a weight in a late layer for few positions. So **one pruned
-# weight does not save the same arithmetic everywhere**, and a budget in MACs and a budget in bits ask for different weights to go. (Left out of the
-# bill, as in most papers: batch norm, which can be folded into the weights, biases, ReLU, pooling.)
+# A weight in an early layer is used once for every position of a large picture, a weight in a late layer for few
+# positions. So **one pruned weight does not save the same arithmetic everywhere**, and a budget in MACs and a budget in
+# bits ask for different weights to go. (Left out of the bill, as in most papers: batch norm, which can be folded into
+# the weights, biases, ReLU, pooling.)
 #
-# Now the memory that is transient. While a layer works, its input and its output must both be there. The bars below stand in the order in which
-# things happen.
+# Now the memory that is transient. While a layer works, its input and its output must both be there. The bars below
+# stand in the order in which things happen.
 
 # %%
 alive = {name: (c["input_bits"] + c["output_bits"]) / 8e3 for name, c in costs.items()}
@@ -275,9 +283,10 @@ print(
 )
 
 # %% [markdown]
-# At inference the memory is used again and again: what counts is the **maximum** over the layers, not the sum. (In *training* the backward pass needs
-# every layer's input again, so there the sum is what fills the GPU. And a skip connection keeps its input alive over several layers.) So pruning away
-# activations helps only where the bar is highest, while every pruned weight helps the storage. You will need this once more in 0.9.
+# At inference the memory is used again and again: what counts is the **maximum** over the layers, not the sum. (In
+# *training* the backward pass needs every layer's input again, so there the sum is what fills the GPU. And a skip
+# connection keeps its input alive over several layers.) So pruning away activations helps only where the bar is
+# highest, while every pruned weight helps the storage. You will need this once more in 0.9.
 
 # %% [markdown]
 # ### 0.2 The bill of a transformer layer
@@ -285,15 +294,18 @@ print(
 #
 # $B$ sentences of $L$ tokens, each an embedding of $E$ numbers. One encoder layer does:
 #
-# 1. **projections**: queries, keys, values, and the output: four $E\times E$ matrices, each applied to all $B L$ tokens;
-# 2. **attention**: $QK^\top$ compares each token with each of its sentence, at $E$ MACs a pair; weighting the values costs the same again;
+# 1. **projections**: queries, keys, values, and the output: four $E\times E$ matrices, each applied to all $B L$
+#    tokens;
+# 2. **attention**: $QK^\top$ compares each token with each of its sentence, at $E$ MACs a pair; weighting the values
+#    costs the same again;
 # 3. **feed-forward network**: $E\to 4E$ and $4E\to E$, for every token.
 #
-# With `heads` heads the $E$ columns are cut into slices of $D=E/\text{heads}$. Each head compares all pairs within its slice, $D$ MACs a pair, and divides by
-# $\sqrt{D}$, not by $\sqrt{E}$. What does that do to the count of item 2? And to the number of attention **scores**, the numbers that go through the softmax?
+# With `heads` heads the $E$ columns are cut into slices of $D=E/\text{heads}$. Each head compares all pairs within its
+# slice, $D$ MACs a pair, and divides by $\sqrt{D}$, not by $\sqrt{E}$. What does that do to the count of item 2? And to
+# the number of attention **scores**, the numbers that go through the softmax?
 #
-# *Before you write anything:* BERT-base has $E=768$ and reads up to $L=512$ tokens. Which share of its MACs is item 2? And if the same layer
-# used 32 heads instead of 1: how much more arithmetic, how much more time?
+# *Before you write anything:* BERT-base has $E=768$ and reads up to $L=512$ tokens. Which share of its MACs is item 2?
+# And if the same layer used 32 heads instead of 1: how much more arithmetic, how much more time?
 
 # %%
 ### BEGIN SOLUTION
@@ -336,10 +348,12 @@ def transformer_macs(B: int, L: int, E: int, heads: int = 1) -> dict[str, int]:
 check("0.2")
 
 # %% [markdown]
-# <details><summary>Hint 1: one matrix at a time</summary>A matrix product (a × b)·(b × c) takes a·b·c MACs. For one projection: a = B·L tokens, b = c = E.</details>
-# <details><summary>Hint 2: the pairs</summary>Pairs are formed within a sentence. So there are B·L² of them, not (B·L)².</details>
-# <details><summary>Hint 3: heads</summary>Write the attention term for one head of size E/heads, then multiply by the number of heads. Then do the same
-# for the scores; only one of the two lets the heads cancel.</details>
+# <details><summary>Hint 1: one matrix at a time</summary>A matrix product (a × b)·(b × c) takes a·b·c MACs. For one
+# projection: a = B·L tokens, b = c = E.</details>
+# <details><summary>Hint 2: the pairs</summary>Pairs are formed within a sentence. So there are B·L² of them, not
+# (B·L)².</details>
+# <details><summary>Hint 3: heads</summary>Write the attention term for one head of size E/heads, then multiply by the
+# number of heads. Then do the same for the scores; only one of the two lets the heads cancel.</details>
 
 # %% [markdown]
 # #### Experiment: when does attention overtake the rest?
@@ -394,14 +408,14 @@ plots.show(
 )
 
 # %% [markdown]
-# Below a few thousand tokens a transformer *is* its matrices, and pruning weights or heads is the way to save. Far beyond, the tokens are the
-# problem, and lab 10 drops them.
+# Below a few thousand tokens a transformer *is* its matrices, and pruning weights or heads is the way to save. Far
+# beyond, the tokens are the problem, and lab 10 drops them.
 #
 # #### Experiment: are heads free?
 #
-# Your function says: no MAC more for 32 heads than for one. The lecture's slide says "the introduction of multiple heads does not change the computational cost". Time it:
-# the same queries, keys and values, cut into more and more heads. Once written out step by step, once with PyTorch's fused kernel, which never writes the
-# scores to memory.
+# Your function says: no MAC more for 32 heads than for one. The lecture's slide says "the introduction of multiple
+# heads does not change the computational cost". Time it: the same queries, keys and values, cut into more and more
+# heads. Once written out step by step, once with PyTorch's fused kernel, which never writes the scores to memory.
 
 
 # %%
@@ -421,7 +435,7 @@ for h in heads:
     timed["fused kernel", h] = lambda q=q, k=k, v=v: nn.functional.scaled_dot_product_attention(
         q[None], k[None], v[None]
     )
-timed = latency.compare(timed, warmup=3, repeats=15)
+timed = latency.compare(timed, warmup=3, repeats=25)
 ratio = {}  # times one head, round by round: (heads, quartiles)
 for way in ("written out", "fused kernel"):
     rounds = [np.divide(timed[way, h].samples, timed[way, 1].samples) for h in heads]
@@ -456,27 +470,32 @@ plots.show(
 )
 
 # %% [markdown]
-# What the slide says holds for MACs, with $D=E/\text{heads}$. But the softmax works on $B\cdot\text{heads}\cdot L^2$ scores, each is written to memory and read back, and
-# thin slices keep the arithmetic units less busy. The fused kernel avoids most of the traffic and with it much of the bill. **A count of MACs is a model of cost. It leaves out
-# what it leaves out**, and this lab ends with a larger example. (Shaded: quartiles of 15 runs.)
+# What the slide says holds for MACs, with $D=E/\text{heads}$. But the softmax works on $B\cdot\text{heads}\cdot L^2$
+# scores, each is written to memory and read back, and thin slices keep the arithmetic units less busy. The fused kernel
+# avoids most of the traffic and with it much of the bill. **A count of MACs is a model of cost. It leaves out what it
+# leaves out**, and this lab ends with a larger example. (Shaded: quartiles of 25 rounds.)
 
 # %% [markdown]
 # ### 0.3 What a zero saves
-# **18 minutes · 3 points · needs 0.1**
+# **18 minutes · 3 points**
 #
-# If a share $p$ of the weights is zero and somebody's hardware skips products with zero, $(1-p)$ of the MACs remain. If a share $q$ of the *inputs* is zero as well (ReLU makes
-# many), a product remains only where **both** operands are non-zero. How many is that? The lecture's slide says
+# If a share $p$ of the weights is zero and somebody's hardware skips products with zero, $(1-p)$ of the MACs remain. If
+# a share $q$ of the *inputs* is zero as well (ReLU makes many), a product remains only where **both** operands are
+# non-zero. How many is that? The lecture's slide says
 #
 # $$\text{nonzero MACs}\;\ge\;(1-p)(1-q)\cdot\text{MACs},$$
 #
-# and you will find it in many places. Try it on the smallest layer there is: two weights, two inputs, one zero each. $w=(1,0)$ and $x=(0,1)$: no product remains. $w=(1,0)$ and $x=(1,0)$:
-# one of two. Never the quarter of two that the formula says, and once *below* it. So it is no bound. If the zeros lie at random places, independent of each other, then $(1-p)(1-q)$ is the **expectation**;
-# for a linear layer the share lies anywhere between $\max(0,\,1-p-q)$ and $\min(1-p,\,1-q)$.
+# and you will find it in many places. Try it on the smallest layer there is: two weights, two inputs, one zero each.
+# $w=(1,0)$ and $x=(0,1)$: no product remains. $w=(1,0)$ and $x=(1,0)$: one of two. Never the quarter of two that the
+# formula says, and once *below* it. So it is no bound. If the zeros lie at random places, independent of each other,
+# then $(1-p)(1-q)$ is the **expectation**; for a linear layer the share lies anywhere between $\max(0,\,1-p-q)$ and
+# $\min(1-p,\,1-q)$.
 #
-# For the truth you have to count. There is one more trap: at the border of the picture a weight meets *padding*. Those products are zero whatever the data are, so they are neither
-# counted nor part of what "can" be saved.
+# For the truth you have to count. There is one more trap: at the border of the picture a weight meets *padding*. Those
+# products are zero whatever the data are, so they are neither counted nor part of what "can" be saved.
 #
-# *Before you write anything:* in a trained, pruned network, will the real count be above or below $(1-p)(1-q)\cdot$MACs, or equal to it?
+# *Before you write anything:* in a trained, pruned network, will the real count be above or below
+# $(1-p)(1-q)\cdot$MACs, or equal to it?
 
 # %%
 ### BEGIN SOLUTION
@@ -522,16 +541,20 @@ def nonzero_macs(weight: Tensor, x: Tensor, stride: int = 1, padding: int = 0) -
 check("0.3")
 
 # %% [markdown]
-# <details><summary>Hint 1: forget the values</summary>Replace both tensors by "is it non-zero?". What does the same layer compute, when every operand is 0 or 1?</details>
-# <details><summary>Hint 2: exactly</summary>A convolution of ones and zeros adds up counts. In float32, 2²⁴ + 1 is 2²⁴. Which dtype has room?</details>
-# <details><summary>Hint 3: with less work</summary>All filters see the same input. So for each place (c, r, s) of the kernel you need two numbers: how many
-# filters are non-zero there, and how many non-zero inputs pass by. <code>torch.nn.functional.unfold</code> lays out what passes by.</details>
+# <details><summary>Hint 1: forget the values</summary>Replace both tensors by "is it non-zero?". What does the same
+# layer compute, when every operand is 0 or 1?</details>
+# <details><summary>Hint 2: exactly</summary>A convolution of ones and zeros adds up counts. In float32, 2²⁴ + 1 is 2²⁴.
+# Which dtype has room?</details>
+# <details><summary>Hint 3: with less work</summary>All filters see the same input. So for each place (c, r, s) of the
+# kernel you need two numbers: how many filters are non-zero there, and how many non-zero inputs pass by.
+# <code>torch.nn.functional.unfold</code> lays out what passes by.</details>
 
 # %% [markdown]
 # #### Experiment: how far from the expectation can it be?
 #
-# A linear layer, a share $p$ of weights and of inputs zero. Zeros at random places, three layouts drawn for each point; and two built on purpose: the inputs that are zero meet exactly the weights that are zero (*aligned*), or
-# meet none of them where that can be avoided (*opposed*).
+# A linear layer, a share $p$ of weights and of inputs zero. Zeros at random places, three layouts drawn for each point;
+# and two built on purpose: the inputs that are zero meet exactly the weights that are zero (*aligned*), or meet none of
+# them where that can be avoided (*opposed*).
 
 # %%
 shares = np.linspace(0, 0.95, 20)
@@ -574,8 +597,9 @@ plots.show(
 )
 
 # %% [markdown]
-# Lines are formulas, markers are your function's counts. Now the real thing: `conv4` of the trained networks, its smallest weights set to zero, and the
-# activations that flow into it from test images. The control has as many zeros at *random* places of the same weights.
+# Lines are formulas, markers are your function's counts. Now the real thing: `conv4` of the trained networks, its
+# smallest weights set to zero, and the activations that flow into it from test images. The control has as many zeros at
+# *random* places of the same weights.
 
 
 # %%
@@ -635,20 +659,25 @@ print(f"The weights that survive meet {'fewer' if at_90 < control_90 else 'more'
 you_wrote(prediction_0_3)
 
 # %% [markdown]
-# Two things to see. The random control is not at 1 either: zeros of the *input* are not at random places (they lie where the picture is empty, and the border is used less often). And what training
-# leaves after magnitude pruning is systematically off the expectation, so **if your hardware's speed depends on the count, count**. The expectation is a good first estimate here, within a few per cent. The lecture's
-# remark that about half of a CNN's activations are zero because of ReLU holds for these networks too; the figure above printed the share.
+# Two things to see. The random control is not at 1 either: zeros of the *input* are not at random places (they lie
+# where the picture is empty, and the border is used less often). And what training leaves after magnitude pruning is
+# systematically off the expectation, so **if your hardware's speed depends on the count, count**. The expectation is a
+# good first estimate here, within a few per cent. The lecture's remark that about half of a CNN's activations are zero
+# because of ReLU holds for these networks too; the figure above printed the share.
 
 # %% [markdown]
 # ## Part 2 · Storing zeros
 #
-# A pruned weight still takes 32 bits, unless you stop writing it down. But then you must write down where the others belong. Every sparse format is a different answer to
-# *how do I say where?* Throughout: $L$ elements, a share $p$ of them zero, $n$ bits a value. Dense storage takes $L\,n$ bits.
+# A pruned weight still takes 32 bits, unless you stop writing it down. But then you must write down where the others
+# belong. Every sparse format is a different answer to *how do I say where?* Throughout: $L$ elements, a share $p$ of
+# them zero, $n$ bits a value. Dense storage takes $L\,n$ bits.
 #
-# A rule for all of them: **a zero is whatever equals zero**. So `-0.0` is a zero (and comes back as `+0.0`); NaN and ±∞ are values and come back. That is no hair-splitting: `-0.3 * 0` *is*
-# `-0.0`, so every mask that multiplies leaves thousands of them.
+# A rule for all of them: **a zero is whatever equals zero**. So `-0.0` is a zero (and comes back as `+0.0`); NaN and ±∞
+# are values and come back. That is no hair-splitting: `-0.3 * 0` *is* `-0.0`, so every mask that multiplies leaves
+# thousands of them.
 #
-# Not allowed in 0.4 – 0.7, because they do the exercise for you: `Tensor.to_sparse*`, `torch.sparse_*_tensor`, `Tensor.to_dense`, `scipy.sparse`.
+# Not allowed in 0.4 – 0.7, because they do the exercise for you: `Tensor.to_sparse*`, `torch.sparse_*_tensor`,
+# `Tensor.to_dense`, `scipy.sparse`.
 
 # %% [markdown]
 # ### 0.4 Bitmap: one bit for every place
@@ -658,7 +687,8 @@ you_wrote(prediction_0_3)
 #
 # $$\text{bits}=(1-p)\,L\,n+L$$
 #
-# The map costs $L$ bits, however sparse the tensor is. *Before you write anything:* with $n=32$, from which sparsity on is that smaller than dense? With $n=8$? With $n=1$?
+# The map costs $L$ bits, however sparse the tensor is. *Before you write anything:* with $n=32$, from which sparsity on
+# is that smaller than dense? With $n=8$? With $n=1$?
 
 # %%
 ### BEGIN SOLUTION
@@ -700,29 +730,37 @@ def bitmap_bits(x: Tensor, n: int = 32) -> int:
 check("0.4")
 
 # %% [markdown]
-# <details><summary>Hint 1: encode</summary>A comparison gives the map; indexing with a bool tensor gives the values, already in row-major order.</details>
-# <details><summary>Hint 2: decode</summary>Start from zeros. Which dtype: the map's or the values'? Then assign through the map.</details>
+# <details><summary>Hint 1: encode</summary>A comparison gives the map; indexing with a bool tensor gives the values,
+# already in row-major order.</details>
+# <details><summary>Hint 2: decode</summary>Start from zeros. Which dtype: the map's or the values'? Then assign through
+# the map.</details>
 
 # %% [markdown]
 # ### 0.5 Run lengths: count the zeros in between
 # **30 minutes · 4 points**
 #
-# If zeros come in runs, say how long the run is. Each **pair** (run, value) means: *this many zeros, then this value*. The run has a field of $k$ bits, so it goes from 0 to $2^k-1$. With $k=2$:
+# If zeros come in runs, say how long the run is. Each **pair** (run, value) means: *this many zeros, then this value*.
+# The run has a field of $k$ bits, so it goes from 0 to $2^k-1$. With $k=2$:
 #
 # | x | 0 0 5 | 0 0 0 0 | 0 7 | 0 |
 # |---|---|---|---|---|
 # | pair | (2, 5) | (3, 0) | (1, 7) | (0, 0) |
 #
-# - Before the 7 there are five zeros, and 3 is the longest run that the field can say. So a **filler** pair (3, 0) comes first: three zeros, then the value 0, four zeros in all. In general $(2^k-1,\,0)$ stands for $2^k$ zeros.
-# - At the end $r>0$ zeros are left with no value behind them. The last of them plays the value: $(r-1,\,0)$. (Fillers first, if $r>2^k$.)
+# - Before the 7 there are five zeros, and 3 is the longest run that the field can say. So a **filler** pair (3, 0)
+#   comes first: three zeros, then the value 0, four zeros in all. In general $(2^k-1,\,0)$ stands for $2^k$ zeros.
+# - At the end $r>0$ zeros are left with no value behind them. The last of them plays the value: $(r-1,\,0)$. (Fillers
+#   first, if $r>2^k$.)
 # - A filler is a pair like any other. It takes $n+k$ bits.
 #
-# How many pairs will that be? The slide says *hard to formulate analytically*. For zeros at random places it takes three lines. Read the stream pair by pair. A pair ends at the first non-zero,
-# or at the $2^k$-th zero at the latest. It is longer than $j$ elements if the first $j$ are all zeros, which has probability $p^j$, for $j<2^k$. So its mean length is $\sum_{j=0}^{2^k-1}p^j=\frac{1-p^{2^k}}{1-p}$, and
+# How many pairs will that be? The slide says *hard to formulate analytically*. For zeros at random places it takes
+# three lines. Read the stream pair by pair. A pair ends at the first non-zero, or at the $2^k$-th zero at the latest.
+# It is longer than $j$ elements if the first $j$ are all zeros, which has probability $p^j$, for $j<2^k$. So its mean
+# length is $\sum_{j=0}^{2^k-1}p^j=\frac{1-p^{2^k}}{1-p}$, and
 #
 # $$\frac{\text{pairs}}{L}=\frac{1-p}{1-p^{2^k}},\qquad \text{bits}=\text{pairs}\cdot(n+k).$$
 #
-# *Before you write anything:* the smallest weights of a trained layer are set to zero. Will RLE need more pairs than this formula says, fewer, or as many? What would it mean?
+# *Before you write anything:* the smallest weights of a trained layer are set to zero. Will RLE need more pairs than
+# this formula says, fewer, or as many? What would it mean?
 
 # %%
 ### BEGIN SOLUTION
@@ -791,12 +829,15 @@ def rle_bits(x: Tensor, n: int = 32, run_bits: int = 2) -> int:
 check("0.5")
 
 # %% [markdown]
-# <details><summary>Hint 1: a loop will do</summary>Walk through <code>x.flatten().tolist()</code> with a counter of zeros. Three things can happen: a non-zero comes; a
-# zero comes and the counter is already full; the end comes. The grader's inputs are small enough for a loop.</details>
-# <details><summary>Hint 2: the full counter</summary>The filler's own value is a zero of the tensor. So when the counter stands at 2^k − 1 and one more zero comes, that zero
-# is the filler's value, and the counter starts again at 0. Try exactly 2^k zeros before a value, and exactly 2^k zeros at the end.</details>
-# <details><summary>Hint 3: without a loop over elements</summary>Take the positions of the non-zeros (and the last position, if a zero is there). The gaps between neighbours, divided by 2^k: the
-# quotient is the number of fillers, the rest is the run. <code>cumsum</code> says where each pair goes.</details>
+# <details><summary>Hint 1: a loop will do</summary>Walk through <code>x.flatten().tolist()</code> with a counter of
+# zeros. Three things can happen: a non-zero comes; a zero comes and the counter is already full; the end comes. The
+# grader's inputs are small enough for a loop.</details>
+# <details><summary>Hint 2: the full counter</summary>The filler's own value is a zero of the tensor. So when the
+# counter stands at 2^k − 1 and one more zero comes, that zero is the filler's value, and the counter starts again at 0.
+# Try exactly 2^k zeros before a value, and exactly 2^k zeros at the end.</details>
+# <details><summary>Hint 3: without a loop over elements</summary>Take the positions of the non-zeros (and the last
+# position, if a zero is there). The gaps between neighbours, divided by 2^k: the quotient is the number of fillers, the
+# rest is the run. <code>cumsum</code> says where each pair goes.</details>
 # <details><summary>Hint 4: decode</summary>Pair i ends at element (run₀ + 1) + … + (runᵢ + 1) − 1.</details>
 
 # %% [markdown]
@@ -837,7 +878,8 @@ plots.show(
 )
 
 # %% [markdown]
-# The markers (trained `conv4`, magnitude pruning, mean over the networks) lie close to the lines (formula). How close? The same points as a deviation from the formula, with random zeros as the control.
+# The markers (trained `conv4`, magnitude pruning, mean over the networks) lie close to the lines (formula). How close?
+# The same points as a deviation from the formula, with random zeros as the control.
 
 # %%
 K = 4
@@ -876,23 +918,30 @@ print(
 you_wrote(prediction_0_5)
 
 # %% [markdown]
-# The control sits on the formula: the derivation is right. The trained layer is off by a few per cent, because whole kernels die together. And clumping does not *help* a run-length code of this kind: a run that is longer
-# than the field can say is paid for in fillers of $n+k$ bits, while the values that are left stand together and spend $k$ bits each on short runs.
+# The control sits on the formula: the derivation is right. The trained layer is off by a few per cent, because whole
+# kernels die together. And clumping does not *help* a run-length code of this kind: a run that is longer than the field
+# can say is paid for in fillers of $n+k$ bits, while the values that are left stand together and spend $k$ bits each on
+# short runs.
 #
-# In the literature the field is wide: Eyeriss stores activations with 5-bit runs beside 16-bit values (Chen et al. 2016), Deep Compression stores weights with gaps of 8 bits in convolutions and 5 bits in
-# fully connected layers, with fillers as here (Han et al. 2016). The lecture's $k=2$ is for drawing on a slide. For 3 or more bits a value, with zeros at random places, it is *never* smaller than the bitmap: compare the two formulas if you like.
+# In the literature the field is wide: Eyeriss stores activations with 5-bit runs beside 16-bit values (Chen et al.
+# 2016), Deep Compression stores weights with gaps of 8 bits in convolutions and 5 bits in fully connected layers, with
+# fillers as here (Han et al. 2016). The lecture's $k=2$ is for drawing on a slide. For 3 or more bits a value, with
+# zeros at random places, it is *never* smaller than the bitmap: compare the two formulas if you like.
 
 # %% [markdown]
 # ### 0.6 Coordinates: write the address
 # **10 minutes · 2 points**
 #
-# COO stores each value with its position in the flattened tensor. An address among $L$ places takes $\lceil\log_2 L\rceil$ bits, rounded **up**, since there are no fractions of a bit:
+# COO stores each value with its position in the flattened tensor. An address among $L$ places takes
+# $\lceil\log_2 L\rceil$ bits, rounded **up**, since there are no fractions of a bit:
 #
 # $$\text{bits}=(1-p)\,L\,\big(n+\lceil\log_2 L\rceil\big)$$
 #
-# The tidy way to that number is `(L - 1).bit_length()`: the bits of the largest address. It has no rounding errors, and it says the right thing for $L=1$: a tensor with one place needs *no* address.
+# The tidy way to that number is `(L - 1).bit_length()`: the bits of the largest address. It has no rounding errors, and
+# it says the right thing for $L=1$: a tensor with one place needs *no* address.
 #
-# *Before you write anything:* `conv4` has 64 · 64 · 3 · 3 = 36,864 weights of 32 bits. From which sparsity on is COO smaller than dense?
+# *Before you write anything:* `conv4` has 64 · 64 · 3 · 3 = 36,864 weights of 32 bits. From which sparsity on is COO
+# smaller than dense?
 
 # %%
 ### BEGIN SOLUTION
@@ -938,24 +987,30 @@ def coo_bits(x: Tensor, n: int = 32) -> int:
 check("0.6")
 
 # %% [markdown]
-# <details><summary>Hint 1: positions</summary><code>nonzero()</code> of a 1-D tensor gives a column of positions: flatten it.</details>
+# <details><summary>Hint 1: positions</summary><code>nonzero()</code> of a 1-D tensor gives a column of positions:
+# flatten it.</details>
 # <details><summary>Hint 2: check the width</summary>L = 1, 2, 3, 4, 5 need 0, 1, 2, 2, 3 bits.</details>
 
 # %% [markdown]
 # ### 0.7 CSR and CSC: row by row, column by column
 # **25 minutes · 3 points**
 #
-# COO repeats the row for every value in it. *Compressed sparse row* stores, for a matrix of $R$ rows and $C$ columns: the values row by row, the **column** of each, and for each row how many values there are *before* it. The lecture's matrix:
+# COO repeats the row for every value in it. *Compressed sparse row* stores, for a matrix of $R$ rows and $C$ columns:
+# the values row by row, the **column** of each, and for each row how many values there are *before* it. The lecture's
+# matrix:
 #
 # $$\begin{pmatrix} 10 & 20 & 0 & 0 & 0 & 0 \\ 0 & 30 & 0 & 40 & 0 & 0 \\ 0 & 0 & 50 & 60 & 70 & 0 \\ 0 & 0 & 0 & 0 & 0 & 80 \end{pmatrix}
 # \quad\begin{aligned}v&=[10\;20\;30\;40\;50\;60\;70\;80]\\ \text{COL\_INDEX}&=[0\;1\;1\;3\;2\;3\;4\;5]\\ \text{ROW\_INDEX}&=[0\;2\;4\;7\;8]\end{aligned}$$
 #
-# Row $i$ is the stretch from `ROW_INDEX[i]` to `ROW_INDEX[i+1]`: so there are $R+1$ entries, cumulative, starting at 0 and ending at the number of values. An empty row repeats its entry. A kernel that multiplies row by row loves this. With
-# $\mathit{nnz}$ values the widths are what must be told apart: a column is one of $C$, an entry of ROW_INDEX one of $\mathit{nnz}+1$ counts:
+# Row $i$ is the stretch from `ROW_INDEX[i]` to `ROW_INDEX[i+1]`: so there are $R+1$ entries, cumulative, starting at 0
+# and ending at the number of values. An empty row repeats its entry. A kernel that multiplies row by row loves this.
+# With $\mathit{nnz}$ values the widths are what must be told apart: a column is one of $C$, an entry of ROW_INDEX one
+# of $\mathit{nnz}+1$ counts:
 #
 # $$\text{bits}=\mathit{nnz}\,\big(n+\lceil\log_2 C\rceil\big)+(R+1)\,\lceil\log_2(\mathit{nnz}+1)\rceil$$
 #
-# *Compressed sparse column* is the same with rows and columns exchanged: values column by column, the row of each, and a COL_POINTER.
+# *Compressed sparse column* is the same with rows and columns exchanged: values column by column, the row of each, and
+# a COL_POINTER.
 
 
 # %%
@@ -1036,10 +1091,14 @@ def csr_bits(x2d: Tensor, n: int = 32) -> int:
 check("0.7")
 
 # %% [markdown]
-# <details><summary>Hint 1: ROW_INDEX</summary>First the number of non-zeros in each row. "How many before row i" is a running sum of those; it begins with the 0 before the first row.</details>
-# <details><summary>Hint 2: back again</summary>The differences of ROW_INDEX are the counts per row. <code>repeat_interleave</code> turns counts into "row of each value".</details>
-# <details><summary>Hint 3: CSC for free</summary>The columns of x are the rows of its transpose. For the way back, mind which shape you hand over and which you return.</details>
-# <details><summary>Hint 4: widths</summary>⌈log₂(m + 1)⌉ of an int m ≥ 0 is <code>m.bit_length()</code>. Which m is it for a column, and which for a count?</details>
+# <details><summary>Hint 1: ROW_INDEX</summary>First the number of non-zeros in each row. "How many before row i" is a
+# running sum of those; it begins with the 0 before the first row.</details>
+# <details><summary>Hint 2: back again</summary>The differences of ROW_INDEX are the counts per row.
+# <code>repeat_interleave</code> turns counts into "row of each value".</details>
+# <details><summary>Hint 3: CSC for free</summary>The columns of x are the rows of its transpose. For the way back, mind
+# which shape you hand over and which you return.</details>
+# <details><summary>Hint 4: widths</summary>⌈log₂(m + 1)⌉ of an int m ≥ 0 is <code>m.bit_length()</code>. Which m is it
+# for a column, and which for a count?</details>
 
 # %% [markdown]
 # ## Part 3 · Does a zero pay?
@@ -1053,7 +1112,8 @@ check("0.7")
 #
 # #### Experiment 1: a real layer in every format
 #
-# The patient is `conv4`, smallest weights set to zero, 32-bit values. For CSR the filters are the rows: a matrix of $M$ rows and $C\cdot R\cdot S$ columns. *Write down: which format is smallest at 50 %, at 90 %, at 99 % sparsity?*
+# The patient is `conv4`, smallest weights set to zero, 32-bit values. For CSR the filters are the rows: a matrix of $M$
+# rows and $C\cdot R\cdot S$ columns. *Write down: which format is smallest at 50 %, at 90 %, at 99 % sparsity?*
 
 # %%
 ### BEGIN SOLUTION
@@ -1141,8 +1201,10 @@ for name, (formal, real) in in_bits.items():
     print(f"  {name:8} formula {formal:5.1f} %   measured {real:5.1f} %")
 
 # %% [markdown]
-# The formulas are right, and for bitmap, COO and CSR they are exact, since only the *number* of zeros enters. But at 32 bits the values dominate and all curves look alike. What is a format's own is the rest: the **bookkeeping**, all bits that are
-# no bits of a kept value. Here it is, on a log scale, with a floor: no code can say where randomly placed zeros are with less than the entropy $-p\log_2 p-(1-p)\log_2(1-p)$ bits per place (Shannon 1948).
+# The formulas are right, and for bitmap, COO and CSR they are exact, since only the *number* of zeros enters. But at 32
+# bits the values dominate and all curves look alike. What is a format's own is the rest: the **bookkeeping**, all bits
+# that are no bits of a kept value. Here it is, on a log scale, with a floor: no code can say where randomly placed
+# zeros are with less than the entropy $-p\log_2 p-(1-p)\log_2(1-p)$ bits per place (Shannon 1948).
 
 # %%
 inner = fine[1:]
@@ -1174,32 +1236,46 @@ plots.show(
 you_wrote(prediction_0_8_sizes)
 
 # %% [markdown]
-# The lecture's rule of thumb (*bitmap for low and moderate sparsity, run lengths for moderate, CSR for high, COO for extremely high*) is this picture, with two corrections that you can read off it: run lengths need a field that suits the sparsity, and COO beats CSR only where hardly more values are left than there are rows to point to.
-# The trained layer's run lengths (markers) lie a little above the formula around 90 %: the clumps of 0.5 again. And what is left above the floor is what entropy coding still gets: Deep Compression ends with a Huffman code for that reason.
+# The lecture's rule of thumb (*bitmap for low and moderate sparsity, run lengths for moderate, CSR for high, COO for
+# extremely high*) is this picture, with two corrections that you can read off it: run lengths need a field that suits
+# the sparsity, and COO beats CSR only where hardly more values are left than there are rows to point to. The trained
+# layer's run lengths (markers) lie a little above the formula around 90 %: the clumps of 0.5 again. And what is left
+# above the floor is what entropy coding still gets: Deep Compression ends with a Huffman code for that reason.
 #
 # Find the crossings yourself, for other value widths, sizes and run fields. Arrow keys move a slider by one step.
 
+
 # %%
-EXPLORED = ("dense", "bitmap", "RLE", "COO", "CSR")
-
-
-def explore(sparsity: float, n: int, size_log2: int, k: int):
+def explore(sparsity: int, n: int, size_log2: int, k: int) -> tuple[str, Figure]:
     """The bits per element of every format, for a matrix with as many rows as columns (or half as many)."""
     L, rows, p = 2**size_log2, 2 ** (size_log2 // 2), sparsity / 100
-    bits = {name: formula(name, p, n, L, rows, k) / L for name in EXPLORED}
+    names = ("dense", "bitmap", "RLE", "COO", "CSR")
+    bits = {name: formula(name, p, n, L, rows, k) / L for name in names}
     winner = min(bits, key=bits.get)
-    text = f"{winner} is smallest: {bits[winner]:.2f} bits per element; dense takes {bits['dense'] / bits[winner]:.1f} times as much"
-    fig = plots.bars(
-        {"bits": bits},
-        ylabel="bits per element",
-        title=f"{sparsity:g} % zeros, {n}-bit values, 2^{size_log2} elements, {k}-bit runs",
-        fmt="{:.2f}",
+    text = (
+        f"{winner} is smallest: {bits[winner]:.2f} bits per element; dense takes {n / bits[winner]:.1f} times as much"
     )
-    fig.axes[0].axhline((1 - p) * n, color=plots.COLOURS["dense"], linestyle="--", linewidth=1.2)
-    fig.axes[0].annotate("the values alone", (4.45, (1 - p) * n), xytext=(0, 3), textcoords="offset points", ha="right")
-    return text, plots.alt(
-        fig, f"Bars of bits per element: {', '.join(f'{name} {b:.2f}' for name, b in bits.items())}."
+
+    values = (1 - p) * n  # what all of them must store
+    fig = Figure(figsize=(8, 4), layout="constrained")
+    ax = fig.add_subplot()
+    ax.bar(names, values, color=plots.COLOURS["bitmap"], label="the values that are not zero")
+    rest = ax.bar(
+        names,
+        [b - values for b in bits.values()],
+        bottom=values,
+        color=plots.COLOURS["RLE"],
+        hatch="//",
+        edgecolor="white",
+        label="the rest: where they are, fillers, stored zeros",
     )
+    ax.bar_label(rest, [f"{b:.2f}" for b in bits.values()], padding=2)
+    ax.set_ylim(0, 1.25 * max(bits.values()))
+    ax.set_ylabel("bits per element")
+    ax.grid(axis="x", visible=False)
+    ax.legend(loc="upper right", ncols=2)
+    ax.set_title(f"{sparsity} % zeros, {n}-bit values, $2^{{{size_log2}}}$ elements, {k}-bit runs")
+    return text, plots.alt(fig, "Bars of bits per element: " + ", ".join(f"{f} {b:.2f}" for f, b in bits.items()) + ".")
 
 
 widgets.explorer(
@@ -1213,8 +1289,10 @@ widgets.explorer(
 # %% [markdown]
 # #### Experiment 2: what does encoding cost?
 #
-# Weights are encoded once, before the network is shipped. **Activations** are new for every input, so they must be encoded *online*, while somebody waits. Below: the input of `conv4` for 64 images, encoded with your functions, beside the time of the layer itself. The last bar
-# is what it takes to *make* more zeros by keeping only the largest tenth, the sorting the lecture warns of.
+# Weights are encoded once, before the network is shipped. **Activations** are new for every input, so they must be
+# encoded *online*, while somebody waits. Below: the input of `conv4` for 64 images, encoded with your functions, beside
+# the time of the layer itself. The last bar is what it takes to *make* more zeros by keeping only the largest tenth,
+# the sorting the lecture warns of.
 #
 # *Write down: how long does your bitmap take, compared with the layer: a hundredth, a tenth, as long?*
 
@@ -1256,14 +1334,21 @@ print("  " + ", ".join(f"{name} {bits / (32 * x.numel()):.2f}" for name, bits in
 you_wrote(prediction_0_8_encoding)
 
 # %% [markdown]
-# With half of the activations zero, a bitmap halves what must be moved. Where this lab was written, making it took nearly as long as the layer it was meant to relieve, and choosing the largest tenth took longer than the layer. Compare with your bars. This is the "additional overhead" of the lecture, in figures; only the comparison itself is cheap.
-# It is *your PyTorch on a CPU*, not silicon: an accelerator compares in wires beside the data path, and there run lengths for activations are worth it (Eyeriss). On an ordinary processor, for layers of this size, they are not.
+# With half of the activations zero, a bitmap halves what must be moved. Where this lab was written, making it took
+# nearly as long as the layer it was meant to relieve, and choosing the largest tenth took longer than the layer.
+# Compare with your bars. This is the "additional overhead" of the lecture, in figures; only the comparison itself is
+# cheap. It is *your PyTorch on a CPU*, not silicon: an accelerator compares in wires beside the data path, and there
+# run lengths for activations are worth it (Eyeriss). On an ordinary processor, for layers of this size, they are not.
 #
 # #### Experiment 3: kernels, on this machine
 #
-# MACs say: 90 % zeros, ten times faster. Let us see. A layer of 1024 × 1024 weights, zeros at random places, times one input vector. The candidates: the dense product; CSR in PyTorch and in scipy; scipy's COO; your bitmap, unpacked before a dense product; and, as a glimpse of lab 04, **whole rows** removed, which leaves a smaller dense matrix.
+# MACs say: 90 % zeros, ten times faster. Let us see. A layer of 1024 × 1024 weights, zeros at random places, times one
+# input vector. The candidates: the dense product; CSR in PyTorch and in scipy; scipy's COO; your bitmap, unpacked
+# before a dense product; and, as a glimpse of lab 04, **whole rows** removed, which leaves a smaller dense matrix.
 #
-# The formula for memory traffic has an opinion as well. Real CSR does not use $\lceil\log_2 C\rceil$ bits for a column: PyTorch's indices have 64 bits, scipy's 32. If time is bytes moved, CSR pays where $(1-p)(32+\text{index bits})<32$: from 67 % and from 50 %.
+# The formula for memory traffic has an opinion as well. Real CSR does not use $\lceil\log_2 C\rceil$ bits for a column:
+# PyTorch's indices have 64 bits, scipy's 32. If time is bytes moved, CSR pays where $(1-p)(32+\text{index bits})<32$:
+# from 67 % and from 50 %.
 #
 # *Write down: from which sparsity on is each faster than the dense product here?*
 
@@ -1278,9 +1363,12 @@ Candidates = dict[str, Callable[[], object]]
 
 
 def speedups(candidates: Candidates, repeats: int = 15) -> dict[str, float]:
-    """How many times faster than "dense" each candidate is: the median over the rounds of one run."""
+    """How many times faster than "dense" each candidate is, in one run, by the lower quartile of its times.
+
+    (What else runs on the machine can only make a call slower, and it disturbs long calls more often than short ones.)
+    """
     times = latency.compare(candidates, warmup=2, repeats=repeats)
-    return {name: 1 / t.times_slower_than(times["dense"]) for name, t in times.items() if name != "dense"}
+    return {name: times["dense"].low / t.low for name, t in times.items() if name != "dense"}
 
 
 def products(w: Tensor, b: Tensor) -> Candidates:
@@ -1328,23 +1416,36 @@ def pays_from(x: np.ndarray, speed: np.ndarray) -> str:
     return f"{100 * np.interp(0, mean[last : last + 2], x[last : last + 2]):.0f} %"
 
 
+def speed_figure(x: np.ndarray, speed: dict[str, np.ndarray], control: str, xlabel: str, title: str) -> Figure:
+    """Speed-ups on a log axis; their intervals are those of the logarithms, since they are ratios."""
+    fig = plots.method_curves(
+        x,
+        {name: np.log2(values) for name, values in speed.items()},
+        control=control,
+        dense=0,
+        xlabel=xlabel,
+        ylabel="times faster than dense",
+        title=title,
+        xaxis="sparsity",
+    )
+    ax = fig.axes[0]
+    ax.plot(x, np.log2(1 / (1 - x)), color=plots.COLOURS["dense"], linestyle=":", linewidth=1.6)
+    ax.annotate("what MACs promise", (0.7, np.log2(1 / 0.3)), xytext=(-8, 4), textcoords="offset points", ha="right")
+    ax.set_ylim(np.log2(min(0.1, *(v.mean(0).min() for v in speed.values()))) - 0.5, np.log2(110))
+    marks = np.array([0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100])
+    marks = marks[np.log2(marks) > ax.get_ylim()[0]]
+    ax.set_yticks(np.log2(marks), [f"{m:g}" for m in marks])
+    return fig
+
+
 payoff = {name: pays_from(levels, speed) for name, speed in results.items()}
-fig = plots.method_curves(
+fig = speed_figure(
     levels,
     results,
-    control="CSR, torch",  # its zeros are at random places
-    dense=1.0,
-    xlabel="sparsity of a 1024 × 1024 layer, one input vector",
-    ylabel="times faster than dense",
+    control="CSR, torch",  # all zeros here are at random places
+    xlabel=f"sparsity of a {wide} × {wide} layer, one input vector",
     title=f"On this machine CSR pays from {payoff['CSR, torch']} (torch), {payoff['CSR, scipy']} (scipy)",
-    xaxis="sparsity",
 )
-ax = fig.axes[0]
-ax.plot(levels, 1 / (1 - levels), color=plots.COLOURS["dense"], linestyle=":", linewidth=1.6)
-ax.annotate("what MACs promise", (0.7, 1 / 0.3), xytext=(-8, 4), textcoords="offset points", ha="right")
-ax.set_yscale("log")
-ax.set_ylim(0.005, 110)
-ax.set_yticks((0.01, 0.1, 1, 10, 100), ("0.01", "0.1", "1", "10", "100"))
 plots.show(
     fig,
     alt="Speed-up over the dense product against sparsity, logarithmic, three random layers with intervals. "
@@ -1354,7 +1455,9 @@ plots.show(
 print(f"NumPy's dense product is {better:.1f} × as fast as PyTorch's here (one core each).")
 
 # %% [markdown]
-# One vector is the friendliest case for sparse kernels: every weight is fetched for one single product. A convolution uses each weight for many positions. So once more, for the trained `conv4` as the matrix product that it is: $M$ rows, $C R S$ columns, times all patches of 64 images.
+# One vector is the friendliest case for sparse kernels: every weight is fetched for one single product. A convolution
+# uses each weight for many positions. So once more, for the trained `conv4` as the matrix product that it is: $M$ rows,
+# $C R S$ columns, times all patches of 64 images.
 
 # %%
 levels_conv = np.array([0, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99])
@@ -1369,21 +1472,13 @@ for seed, w, x in zip(SEEDS[:3], weights[:3], inputs[:3], strict=True):
     rounds.append([speedups(each, repeats=9) for each in candidates])
 speed_conv = {name: np.array([[at[name] for at in row] for row in rounds]) for name in rounds[0][0]}
 payoff_conv = {name: pays_from(levels_conv, speed) for name, speed in speed_conv.items()}
-fig = plots.method_curves(
+fig = speed_figure(
     levels_conv,
     speed_conv,
-    dense=1.0,
+    control="random",
     xlabel="sparsity of conv4, as a product with the patches of 64 images",
-    ylabel="times faster than dense",
     title=f"As a convolution it pays from {payoff_conv['CSR, torch']} (torch), {payoff_conv['CSR, scipy']} (scipy)",
-    xaxis="sparsity",
 )
-ax = fig.axes[0]
-ax.plot(levels_conv, 1 / (1 - levels_conv), color=plots.COLOURS["dense"], linestyle=":", linewidth=1.6)
-ax.annotate("what MACs promise", (0.7, 1 / 0.3), xytext=(-8, 4), textcoords="offset points", ha="right")
-ax.set_yscale("log")
-ax.set_yticks((0.1, 0.3, 1, 3, 10, 30, 100), ("0.1", "0.3", "1", "3", "10", "30", "100"))
-ax.minorticks_off()
 plots.show(
     fig,
     alt="Speed-up over the dense product against sparsity for the trained conv4, logarithmic, three networks with "
@@ -1400,16 +1495,23 @@ print(f"{'whole rows':18}{'at once':>10}{'at once':>10}{'at once':>16}{payoff['w
 you_wrote(prediction_0_8_kernels)
 
 # %% [markdown]
-# Read the table from left to right. **The same zeros pay at once in MACs, later in bits, later still in time**, and never where a format must be unpacked first. A dense kernel fetches neighbours together and multiplies eight or sixteen of them at once; a sparse one runs after every index. So the more
-# often a weight is used (the second figure), the better the dense kernel gets, and the later zeros pay. What MACs promise (dotted) no sparse kernel reaches. *Which* weights are zero makes no difference to a kernel (the random control lies on the curve of magnitude), unless they fill **whole rows**: those pay at
-# once, close to what MACs promise. That is the case for structured pruning, lab 04.
+# Read the table from left to right. **The same zeros pay at once in MACs, later in bits, later still in time**, and
+# never where a format must be unpacked first. A dense kernel fetches neighbours together and multiplies eight or
+# sixteen of them at once; a sparse one runs after every index. So the more often a weight is used (the second figure),
+# the better the dense kernel gets, and the later zeros pay. What MACs promise (dotted) no sparse kernel reaches.
+# *Which* weights are zero makes no difference to a kernel (the random control lies on the curve of magnitude), unless
+# they fill **whole rows**: those pay at once, close to what MACs promise. That is the case for structured pruning, lab
+# 04.
 #
-# The literature agrees in kind. Gale et al. (2020) say of GPUs that the moderate sparsity of neural networks is "not sufficient for existing sparse kernels to outperform their dense counterparts", and gain 1.2 to 2.1 times on whole networks with kernels written for the purpose. And beware of a comparison with a slow
-# dense product: against a faster one (NumPy's, printed above, or one on two cores) every crossing moves to the right.
+# The literature agrees in kind. Gale et al. (2020) say of GPUs that the moderate sparsity of neural networks is "not
+# sufficient for existing sparse kernels to outperform their dense counterparts", and gain 1.2 to 2.1 times on whole
+# networks with kernels written for the purpose. And beware of a comparison with a slow dense product: against a faster
+# one (NumPy's may be one, see above; two cores are one) every crossing moves to the right.
 #
 # #### The two questions
 #
-# **a.** A linear layer has half of its weights pruned ($p=0.5$), and half of its inputs are zero ($q=0.5$). What can be said about its nonzero MACs? Type the letter.
+# **a.** A linear layer has half of its weights pruned ($p=0.5$), and half of its inputs are zero ($q=0.5$). What can be
+# said about its nonzero MACs? Type the letter.
 #
 # - `"a"`: at least a quarter of all MACs, since $(1-p)(1-q)$ is a lower bound
 # - `"b"`: exactly a quarter of all MACs
@@ -1417,7 +1519,8 @@ you_wrote(prediction_0_8_kernels)
 # - `"d"`: at most a quarter, since a zero in either operand is enough
 # - `"e"`: half: zeros in the inputs save nothing that pruned weights did not save already
 #
-# **b.** In your figure of the bookkeeping: from which sparsity on (in %) does **COO need fewer bits than the bitmap** for `conv4`? Type the number as you read it off, e.g. `50`. Anything within 1.5 of the exact crossing counts.
+# **b.** In your figure of the bookkeeping: from which sparsity on (in %) does **COO need fewer bits than the bitmap**
+# for `conv4`? Type the number as you read it off, e.g. `50`. Anything within 1.5 of the exact crossing counts.
 
 # %%
 ### BEGIN SOLUTION
@@ -1429,8 +1532,10 @@ answer_0_8b = 94  # 16 address bits per value against 1 bit per place: 16 (1 - p
 check("0.8")
 
 # %% [markdown]
-# <details><summary>Hint for a</summary>Two of the five can be refuted with a layer of one output and two inputs, the one from 0.3.</details>
-# <details><summary>Hint for b</summary>The bitmap's line is flat at 1. Your own <code>coo_bits</code> and <code>bitmap_bits</code> on <code>pruned(weights[0], s)</code> find the place to any accuracy.</details>
+# <details><summary>Hint for a</summary>Two of the five can be refuted with a layer of one output and two inputs, the
+# one from 0.3.</details>
+# <details><summary>Hint for b</summary>The bitmap's line is flat at 1. Your own <code>coo_bits</code> and
+# <code>bitmap_bits</code> on <code>pruned(weights[0], s)</code> find the place to any accuracy.</details>
 
 # %% [markdown]
 # ## Part 4 · Two more values
@@ -1438,9 +1543,13 @@ check("0.8")
 # ### 0.9 A device to buy, and what weights cannot save
 # **12 minutes · 1 point · needs 0.1, 0.2**
 #
-# **a. A device to buy.** A camera runs the chain of convolutions below, batch 1, 16-bit activations, one layer after the other. Each input is thrown away as soon as its layer is done. How many **bits** of memory must the device have *for activations* (inputs and outputs, no weights)?
+# **a. A device to buy.** A camera runs the chain of convolutions below, batch 1, 16-bit activations, one layer after
+# the other. Each input is thrown away as soon as its layer is done. How many **bits** of memory must the device have
+# *for activations* (inputs and outputs, no weights)?
 #
-# **b. What weights cannot save.** You prune 90 % of all weights of a BERT-base layer ($E=768$, projections and FFN alike) and your hardware skips every product with a pruned weight. Sentences are $L=512$ tokens long. **How many times fewer MACs** does the layer then do? (Type a number with two decimals; within 0.05 counts.)
+# **b. What weights cannot save.** You prune 90 % of all weights of a BERT-base layer ($E=768$, projections and FFN
+# alike) and your hardware skips every product with a pruned weight. Sentences are $L=512$ tokens long. **How many times
+# fewer MACs** does the layer then do? (Type a number with two decimals; within 0.05 counts.)
 #
 # Use your functions in a scratch cell, then type the results in as plain numbers.
 
@@ -1465,17 +1574,25 @@ answer_0_9b = 5.26
 check("0.9")
 
 # %% [markdown]
-# <details><summary>Hint 1 for a</summary>What is alive while layer i works? And what of that is still alive while layer i + 1 works?</details>
-# <details><summary>Hint 2 for a</summary><code>conv_cost(*layer, bits=16)</code> gives both terms. The last question is how to combine five numbers into one: look at the second figure of this lab.</details>
-# <details><summary>Hint for b</summary>Which of the three parts of <code>transformer_macs</code> multiplies with a weight at all?</details>
+# <details><summary>Hint 1 for a</summary>What is alive while layer i works? And what of that is still alive while layer
+# i + 1 works?</details>
+# <details><summary>Hint 2 for a</summary><code>conv_cost(*layer, bits=16)</code> gives both terms. The last question is
+# how to combine five numbers into one: look at the second figure of this lab.</details>
+# <details><summary>Hint for b</summary>Which of the three parts of <code>transformer_macs</code> multiplies with a
+# weight at all?</details>
 
 # %% [markdown]
-# Ten times fewer weights are not ten times fewer MACs: attention multiplies activations with activations, and no pruned weight can touch it. The longer the text, the larger that part. At $L=6E$ it is half of everything, so that even a network without any weights left would do half the MACs.
+# Ten times fewer weights are not ten times fewer MACs: attention multiplies activations with activations, and no pruned
+# weight can touch it. The longer the text, the larger that part. At $L=6E$ it is half of everything, so that even a
+# network without any weights left would do half the MACs.
 
 # %% [markdown]
 # ## The ledger
 #
-# All term one table goes along: the same small network, and what each lab did to it. In lab 11 you will have half of your report in it. Today's row is the patient before the operation: bits of all weights (32 each), MACs for one image, milliseconds for 64 images on one core of this machine, and accuracy on test images over the seeds, with its 95 % interval.
+# All term one table goes along: the same small network, and what each lab did to it. In lab 11 you will have half of
+# your report in it. Today's row is the patient before the operation: bits of all weights (32 each), MACs for one image,
+# milliseconds for 64 images on one core of this machine, and accuracy on test images over the seeds, with its 95 %
+# interval.
 
 # %%
 with torch.no_grad():
@@ -1488,16 +1605,26 @@ display(ledger.table())
 # %% [markdown]
 # ## What to take along
 #
-# - Arithmetic, memory and time are three budgets. Weights and MACs sit in different layers; peak activation memory is a maximum over layers.
+# - Arithmetic, memory and time are three budgets. Weights and MACs sit in different layers; peak activation memory is a
+#   maximum over layers.
 # - $(1-p)(1-q)$ is an expectation. Count if it matters.
-# - Every format pays for *where*. A bitmap pays the same at any sparsity, coordinates pay per value, runs pay per value and for what does not fit into the field.
-# - A zero pays at once in MACs, later in bits, and much later (or never) in milliseconds, unless zeros come in shapes that a dense kernel can leave out.
+# - Every format pays for *where*. A bitmap pays the same at any sparsity, coordinates pay per value, runs pay per value
+#   and for what does not fit into the field.
+# - A zero pays at once in MACs, later in bits, and much later (or never) in milliseconds, unless zeros come in shapes
+#   that a dense kernel can leave out.
 #
 # ## Going further
 #
-# 1. **Real data, larger pictures.** Set `DATA = "mnist"` (or `"fashion_mnist"`, `"cifar10"`) in the first cell and run everything again. The bookkeeping figure does not move at all; the picture of MACs and peak memory does. Why each?
-# 2. **Order matters to runs.** Encode `conv4` with its dimensions permuted (`weight.permute(...)`) before `rle_bits`. Which order gives the fewest pairs at 90 %? Which zeros has it brought together?
-# 3. **A field for every sparsity.** For each sparsity find the best $k$ by formula, and add "RLE, best k" to the bookkeeping figure. How close does it come to the entropy floor?
-# 4. **Smaller indices.** Build the PyTorch CSR tensor with int32 indices (`row.int()`, `column.int()`) and time it again. Does the bytes-moved column predict the change?
-# 5. **A GPU.** Move matrix and vector to `cuda` in Experiment 3 (`latency` waits for the device). In which direction does each crossing move? Repeat with 64 input vectors.
-# 6. **Read**: Sze et al. 2017, *Efficient Processing of Deep Neural Networks* (counting, dataflows); Han et al. 2016, *Deep Compression*; Chen et al. 2016, *Eyeriss*; Gale et al. 2020, *Sparse GPU Kernels for Deep Learning*; Hoefler et al. 2021, *Sparsity in Deep Learning*.
+# 1. **Real data, larger pictures.** Set `DATA = "mnist"` (or `"fashion_mnist"`, `"cifar10"`) in the first cell and run
+#    everything again. The bookkeeping figure does not move at all; the picture of MACs and peak memory does. Why each?
+# 2. **Order matters to runs.** Encode `conv4` with its dimensions permuted (`weight.permute(...)`) before `rle_bits`.
+#    Which order gives the fewest pairs at 90 %? Which zeros has it brought together?
+# 3. **A field for every sparsity.** For each sparsity find the best $k$ by formula, and add "RLE, best k" to the
+#    bookkeeping figure. How close does it come to the entropy floor?
+# 4. **Smaller indices.** Build the PyTorch CSR tensor with int32 indices (`row.int()`, `column.int()`) and time it
+#    again. Does the bytes-moved column predict the change?
+# 5. **A GPU.** Move matrix and vector to `cuda` in Experiment 3 (`latency` waits for the device). In which direction
+#    does each crossing move? Repeat with 64 input vectors.
+# 6. **Read**: Sze et al. 2017, *Efficient Processing of Deep Neural Networks* (counting, dataflows); Han et al. 2016,
+#    *Deep Compression*; Chen et al. 2016, *Eyeriss*; Gale et al. 2020, *Sparse GPU Kernels for Deep Learning*; Hoefler
+#    et al. 2021, *Sparsity in Deep Learning*.
