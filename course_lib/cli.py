@@ -1,4 +1,4 @@
-"""The ``course`` command: open the labs, build and release them, grade, look whether this machine is ready."""
+"""The course command: open the labs, build and release them, grade, look whether this machine is ready."""
 
 from __future__ import annotations
 

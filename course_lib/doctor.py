@@ -12,6 +12,7 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from course_lib.paths import course_root, data_places
@@ -25,12 +26,13 @@ def run(console: Console) -> bool:
     further = [*_machine(), *_data(), *_models(), *_isolation()]
     for title, findings in (("needed by every lab", needed), ("found", further)):
         table = Table(title=title, title_justify="left", show_header=False)
-        for what, found, remedy in findings:
+        for finding in findings:
+            what, found, remedy = map(escape, finding)
             table.add_row(what, found, "ok" if title.startswith("needed") and not remedy else remedy)
         console.print(table)
     broken = [remedy for _, _, remedy in needed if remedy]
     for remedy in broken:
-        console.print(f"Not ready: {remedy}", style="red", highlight=False, soft_wrap=True)
+        console.print(f"Not ready: {escape(remedy)}", style="red", highlight=False, soft_wrap=True)
     if not broken:
         console.print("Every lab can run here.")
     return not broken
