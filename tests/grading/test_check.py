@@ -1,0 +1,141 @@
+"""``check`` and ``skip`` in a notebook: a table, a sentence, never a traceback."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from course_lib.grading import notebook
+
+TESTS = """
+import torch
+from course_lib.grading import expect_equal, expect_raises, fail, question
+
+@question("1.1", points=2, claim="the smaller half goes")
+def test_half(submission, draw):
+    w = draw.normal(4, 6)
+    expect_equal(submission.magnitude_mask(w, 0.5), w.abs() >= w.abs().flatten().sort().values[12])
+
+@question("1.1", points=1, visible=False, claim="hidden")
+def test_hidden(submission, draw):
+    fail("never seen in a notebook")
+
+@question("1.2", points=1, claim="a stays")
+def test_equal(submission, draw):
+    expect_equal(submission.threshold_mask(torch.ones(2), 1.0), torch.ones(2, dtype=torch.bool))
+
+@question("1.4", points=2, claim="uses 1.1")
+def test_uses(submission, draw):
+    expect_equal(int(submission.global_masks({"a": draw.normal(4, 6)}, 0.5)["a"].sum()), 12)
+
+@question("1.8", points=1, claim="answered")
+def test_value(submission, draw):
+    if submission.value("answer_1_8a") is ...:
+        fail("not answered yet")
+"""
+RIGHT = """
+import torch
+def magnitude_mask(weight, sparsity):
+    kept = torch.ones(weight.numel(), dtype=torch.bool)
+    kept[weight.abs().flatten().argsort()[: round(sparsity * weight.numel())]] = False
+    return kept.view_as(weight)
+def global_masks(weights, sparsity):
+    return {k: magnitude_mask(w, sparsity) for k, w in weights.items()}
+"""
+
+
+@pytest.fixture(autouse=True)
+def course(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tests" / "labs").mkdir(parents=True)
+    (tmp_path / "tests" / "labs" / "test_lab01.py").write_text(TESTS)
+    monkeypatch.setenv("COURSE_ROOT", str(tmp_path))
+
+
+def run(source: str, capsys: pytest.CaptureFixture[str]) -> str:
+    namespace = {"check": notebook.check, "skip": notebook.skip, "__name__": "__main__"}
+    exec(source, namespace)
+    return capsys.readouterr().out
+
+
+def test_a_right_answer(capsys) -> None:
+    said = run(RIGHT + 'check("1.1")', capsys)
+    assert "✓ the smaller half goes    2 / 2" in said
+    assert "hidden" not in said
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        ("", "magnitude_mask is not defined"),
+        (
+            'def magnitude_mask(w, s):\n    """Doc."""\n    raise NotImplementedError("1.1 magnitude_mask: write this function")',
+            "not written yet",
+        ),
+        ("def magnitude_mask(w, s): pass", "should be a torch tensor, it is None"),
+        ("def magnitude_mask(w): pass", "raised TypeError"),
+        ("def magnitude_mask(w, s):\n    x = 1\n    return w.nothing", "line 3 of magnitude_mask"),
+        ("def magnitude_mask(w, s): return (w > 0).int()", "dtype bool, it is int32"),
+        ("def magnitude_mask(w, s): return (w > 0).flatten()", "shape (4, 6), it has (24,)"),
+        (
+            "from course_lib.pruning.schedules import cubic\ndef magnitude_mask(w, s): return cubic(s, 3)",
+            "asks you to write this yourself",
+        ),
+        ("magnitude_mask = 3", "no function but a int"),
+    ],
+)
+def test_a_wrong_answer_gets_a_sentence(answer: str, says: str, capsys) -> None:
+    said = run(f"{answer}\ncheck('1.1')", capsys)
+    assert says in said
+    assert "0 / 2" in said
+    assert "Traceback" not in said
+
+
+def test_a_question_that_rests_on_another(capsys) -> None:
+    wrong = RIGHT.replace("round(sparsity * weight.numel())", "5")
+    assert "right magnitude_mask in place of yours" in run(wrong + 'check("1.4")', capsys)
+
+
+def test_skip_binds_the_library_and_scores_nothing(capsys) -> None:
+    said = run(
+        'skip("1.1")\ncheck("1.1")\nimport torch\nprint(magnitude_mask(torch.arange(4.0), 0.5).tolist())', capsys
+    )
+    assert "[False, False, True, True]" in said
+    assert "0 / 2" in said
+    assert "skipped" in said
+
+
+def test_a_later_question_may_use_what_was_skipped(capsys) -> None:
+    source = (
+        'skip("1.1")\ndef global_masks(ws, s): return {k: magnitude_mask(w, s) for k, w in ws.items()}\ncheck("1.4")'
+    )
+    assert "✓ uses 1.1" in run(source, capsys)
+
+
+def test_progress(capsys) -> None:
+    said = run(RIGHT + "prediction_1_1 = ...\nprediction_1_4 = 'less'\nanswer_1_8a = 'b'\ncheck()", capsys)
+    assert "lab01: 5 of 6 visible points" in said
+    assert "✗ 1.2 threshold_mask" in said
+    assert "– prediction_1_1" in said
+    assert "✓ prediction_1_4" in said
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        ('check("9.9")', "no lab"),
+        ('check("1.7")', "there are 1.1"),
+        ('check("x")', 'named like "1.3"'),
+        ('skip("1.8")', "nothing to bind"),
+    ],
+)
+def test_what_does_not_exist_is_said(call: str, says: str, capsys) -> None:
+    with pytest.raises(ValueError, match=says):
+        run(call, capsys)
+
+
+def test_the_notebooks_table_is_html_and_escapes(capsys) -> None:
+    card = notebook.Card("<1.1>", [("✗", "a < b", "0 / 1", "<script>")])
+    page = card._repr_html_()
+    assert "<script>" not in page
+    assert "&lt;script&gt;" in page
