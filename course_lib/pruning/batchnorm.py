@@ -1,0 +1,60 @@
+"""Batch norm after pruning: its running statistics describe activations that are gone."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+
+@torch.no_grad()
+def recalibrate(model: nn.Module, images: Tensor, batch_size: int = 256) -> None:
+    """Re-estimate the running mean and variance of every batch norm in ``model``, from scratch, in place.
+
+    A pruned layer's outputs have another mean and variance than the ones batch norm remembers, and much of a one-shot
+    collapse is nothing else. No weight is trained here: the images run through once, batch norm averages what it sees
+    (a cumulative average: each batch counts the same), and other modules, such as dropout, are in evaluation mode.
+
+    Args:
+        model: any module that takes ``images``; one without batch norm is left as it is.
+        images: (N, ...), training images (never test images), moved to the model's device batch by batch.
+        batch_size: the largest batch. The images are cut into batches of equal size, to within one, since a small last
+            batch would weigh as much as the others.
+
+    Raises:
+        ValueError: if there are no images, or ``batch_size`` is below 1.
+
+    Modes and momenta come back as they were; after an exception the old statistics do too.
+
+    Source: the pass is ``torch.optim.swa_utils.update_bn`` (Izmailov et al. 2018, "Averaging Weights Leads to Wider
+    Optima"), with dropout off.
+    """
+    if len(images) == 0 or batch_size < 1:
+        raise ValueError(f"recalibrate needs images and a batch size of at least 1, got {len(images)} and {batch_size}")
+    norms = [m for m in model.modules() if isinstance(m, _BatchNorm) and m.track_running_stats]
+    if not norms:
+        return
+    where = next((p.device for p in model.parameters()), images.device)
+    modes = {module: module.training for module in model.modules()}
+    momenta = [norm.momentum for norm in norms]
+    statistics = [{name: buffer.clone() for name, buffer in norm.named_buffers(recurse=False)} for norm in norms]
+    try:
+        model.eval()
+        for norm in norms:
+            norm.reset_running_stats()
+            norm.momentum = None  # torch's way to say: average cumulatively
+            norm.train()
+        for batch in images.tensor_split(math.ceil(len(images) / batch_size)):
+            model(batch.to(where))
+    except BaseException:
+        for norm, old in zip(norms, statistics, strict=True):
+            for name, buffer in old.items():
+                norm.get_buffer(name).copy_(buffer)
+        raise
+    finally:
+        for norm, momentum in zip(norms, momenta, strict=True):
+            norm.momentum = momentum
+        for module, training in modes.items():
+            module.training = training
