@@ -1,9 +1,9 @@
 """Global magnitude masks beside torch's own: ``python tests/benchmarks/bench_masks.py``.
 
-Both prune the convolutions and the linear layer of torchvision's ResNet-50 (random weights) to one global sparsity, each
-as its own docs say: from the weights to a model whose pruned weights are zero. Ours is scores, masks and apply; torch's is
-one call of ``prune.global_unstructured``. In every round both start from the same dense weights, the two take turns in
-going first, and their masks are compared before any time is looked at.
+Both prune the convolutions and the linear layer of torchvision's ResNet-50 (random weights) to one global sparsity,
+each as its own docs say: from the weights to a model whose pruned weights are zero. Ours is scores, masks and apply;
+torch's is one call of ``prune.global_unstructured``. In every round both start from the same dense weights and take
+turns in going first. Their masks are compared before any time is looked at.
 """
 
 import argparse
