@@ -35,11 +35,15 @@ def magnitude_mask(weight: Tensor, sparsity: float) -> Tensor:
 
 def threshold_mask(weight: Tensor, a: float) -> Tensor:
     """1.2: |w| >= a stays."""
+    if not a >= 0:
+        raise ValueError(f"a is a threshold on |w|, so at least 0, got {a}")
     return patterns.threshold(scores.magnitude({"w": weight})["w"], a)
 
 
 def grouped_mask(weight: Tensor, sparsity: float, granularity: str) -> Tensor:
     """1.3: whole rows, kernels or filters go, by L1 norm."""
+    if weight.ndim not in (2, 4):
+        raise ValueError(f"weight should be (M, C, R, S) or (out, in), got {weight.ndim} dimensions")
     return patterns.local_masks(scores.magnitude({"w": weight}), sparsity, granularity)["w"]
 
 

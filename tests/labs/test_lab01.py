@@ -1,0 +1,1142 @@
+"""Lab 01, magnitude pruning: what is claimed of each answer, and what its likely mistakes look like.
+
+Inputs are drawn anew for every grading, and so that the usual mistakes give other results than the right answer: both signs,
+layers of different scales, ties, counts that end in a half, M, C, R and S all different.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from course_lib.grading import (
+    Draw,
+    Proxy,
+    StudentError,
+    Submission,
+    describe,
+    expect_close,
+    expect_equal,
+    expect_keys,
+    expect_length,
+    expect_number,
+    expect_raises,
+    expect_tensor,
+    fail,
+    question,
+    unchanged,
+)
+from course_lib.grading.reference import lab01 as reference
+from course_lib.pruning import group_scores, local_masks, smallest
+from course_lib.worker.wire import Model
+
+# --- what mistakes are called --------------------------------------------------------------------------------------
+
+NO_ABS = "the most negative weights went: rank by size, without the sign"
+ONLY_POSITIVE = "the weights just above 0 went and no negative one: -0.01 is a small weight too"
+LARGEST = "the largest went: what is small does little, and goes first"
+UPSIDE_DOWN = "the mask is upside down: True means kept"
+STAYS = "sparsity was taken for the fraction that stays: it is the fraction that goes"
+EACH_ROW = "each row lost its own share: all weights of the tensor compete in one list"
+TOO_FEW = "always one too few: does the last one that should go compare as equal to your threshold, and stay?"
+TOO_MANY = "always one too many: is your threshold one place too far along the sorted list? It counts from 0"
+TIES_GO = (
+    "of equal ones your code prunes too many: all that equal the threshold go, where only some should. A threshold alone "
+    "cannot tell equal ones apart"
+)
+TIES_STAY = (
+    "of equal ones your code prunes too few: all that equal the threshold stay, where some should go. A threshold alone "
+    "cannot tell equal ones apart"
+)
+LAST_FIRST = "of equal ones the last went: the one that comes first goes first"
+ANY_ORDER = (
+    "how many went is right, and they are the smallest; but of equal ones the wrong ones went: the one that comes first goes "
+    "first, and a plain argsort or topk promises no order among equals"
+)
+PER_LAYER = "each layer lost its own share: rank the weights of all layers in one list, not layer by layer"
+TOO_MUCH = "a sparsity of 1.5 (half as much again as all)"
+TOO_LITTLE = "a sparsity of -0.1 (less than nothing)"
+NAN = "a NaN among the weights (neither small nor large)"
+ENDS = "What does your code index, or look for, when there is nothing to prune or nothing to keep?"
+
+COUNTING: dict[str, Callable[[float, int], int]] = {
+    "the fraction was cut off: int() and // do that, round() does not": lambda s, n: math.floor(s * n),
+    "a fraction was always rounded up: round() takes the nearest": lambda s, n: math.ceil(s * n),
+    "a half was rounded up: Python's round() takes it to the even neighbour, + 0.5 and quantiles do not": (
+        lambda s, n: math.floor(s * n + 0.5)
+    ),
+    "a half was rounded down: Python's round() takes it to the even neighbour": lambda s, n: math.ceil(s * n - 0.5),
+    "the number kept was rounded: round the number that goes": lambda s, n: n - round((1 - s) * n),
+    TOO_FEW: lambda s, n: round(s * n) - 1,
+    TOO_MANY: lambda s, n: round(s * n) + 1,
+}
+
+
+# --- looking at a mask ---------------------------------------------------------------------------------------------
+
+
+def as_mask(value: Any, weight: Tensor, what: str = "the mask") -> Tensor:
+    """The value, if it has the form of a mask for ``weight``: bool, and of the same shape."""
+    if isinstance(value, Tensor) and value.dtype != torch.bool:
+        if value.shape == weight.shape and value.is_floating_point() and bool(((value == weight) | (value == 0)).all()):
+            fail(
+                f"{what} holds weights: return which ones are kept, True or False, and leave the pruning to the caller"
+            )
+        fail(f"{what} holds numbers of dtype {str(value.dtype)[6:]}: kept or not is a bool, as a comparison gives it")
+    if isinstance(value, Tensor) and value.shape != weight.shape:
+        fail(f"{what} has shape {tuple(value.shape)}, the weight {tuple(weight.shape)}: a mask has one entry a weight")
+    return expect_tensor(value, shape=weight.shape, dtype=torch.bool, what=what)
+
+
+def pruned(mask: Tensor) -> int:
+    """How many are False."""
+    return mask.numel() - int(mask.sum())
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equal tensors, or dicts of equal tensors."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    return isinstance(one, Tensor) and isinstance(other, Tensor) and torch.equal(one, other)
+
+
+def recognise(mask: Any, right: Any, mistakes: dict[str, Any]) -> None:
+    """Fail with the sentence of the mistake whose result this is; return if it is none of them."""
+    if not same(mask, right):
+        for sentence, wrong in mistakes.items():
+            if same(mask, wrong):
+                fail(sentence)
+
+
+def telling(case: Callable[[], tuple[Any, Any, dict[str, Any]]]) -> tuple[Any, Any, dict[str, Any]]:
+    """A drawn case (input, right answer, {sentence: wrong answer}) in which no wrong answer happens to be right."""
+    for _ in range(500):
+        drawn, right, mistakes = case()
+        if not any(same(right, wrong) for wrong in mistakes.values()):
+            return drawn, right, mistakes
+    raise RuntimeError("no input was drawn that tells the mistakes from the right answer")
+
+
+def expect_smallest_pruned(mask: Tensor, score: Tensor, right: Tensor, what: str = "|w|") -> None:
+    """``mask`` is ``right``; else say what is wrong with what went: how many, which, or the order among equals."""
+    if torch.equal(mask, right):
+        return
+    if pruned(mask) != pruned(right):
+        fail(f"{pruned(mask)} of {mask.numel()} went instead of {pruned(right)}")
+    gone, kept = score[~mask].max(), score[mask].min()
+    if gone > kept:
+        fail(f"something with {what} = {gone:.4g} went while something with {what} = {kept:.4g} was kept")
+    fail(ANY_ORDER)
+
+
+def counting_cases(draw: Draw) -> list[tuple[float, int]]:
+    """(sparsity, number) pairs for which all ways of COUNTING differ: halves that go down and up to even, other fractions."""
+    halves = [(0.5, 4 * draw.integer(2, 4) + 1), (0.5, 4 * draw.integer(2, 4) + 3)]
+    return [*halves, (0.3, 10 * draw.integer(1, 2) + 4), (0.3, 10 * draw.integer(1, 2) + 6)]
+
+
+def expect_counts(counts: list[int], cases: list[tuple[float, int]], what: str = "weights") -> None:
+    """In each case round(sparsity · number) went; else name the way of counting that explains them all."""
+    wrong = [(count, s, n) for count, (s, n) in zip(counts, cases, strict=True) if count != round(s * n)]
+    if wrong:
+        count, s, n = wrong[0]
+        why = [said for said, way in COUNTING.items() if counts == [way(*case) for case in cases]]
+        said = why[0] if why else "print what your code counts, and compare it with round(s · n)"
+        fail(f"at sparsity {s}, {count} of {n} {what} went ({s} · {n} = {s * n:g}): {said}")
+
+
+def ask(call: Callable[[], Any], when: str, thought: str) -> Any:
+    """The result of a call that is easily forgotten; if it raises, say when, and the next thought."""
+    try:
+        return call()
+    except StudentError as error:
+        if error.kind != "raised" or error.unwritten:
+            raise
+        fail(f"{when} your code raised {error.type}: {error.message} ({error.where}). {thought}")
+
+
+# --- 1.1 magnitude_mask --------------------------------------------------------------------------------------------
+
+
+@question("1.1", points=1, visible=True, claim="the smallest |w| go")
+def test_smallest_go(submission: Submission, draw: Draw) -> None:
+    sparsity = draw.choice([0.25, 0.75])
+
+    def case() -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        w = draw.normal(draw.integer(3, 6), draw.integer(2, 5), 4)
+        size, one = w.abs(), 1 / w.numel()
+        right = reference.magnitude_mask(w, sparsity)
+        mistakes = {
+            NO_ABS: smallest(w, sparsity),
+            ONLY_POSITIVE: smallest(w.where(w >= 0, torch.inf), sparsity),
+            LARGEST: smallest(-size, sparsity),
+            UPSIDE_DOWN: ~right,
+            STAYS: smallest(size, 1 - sparsity),
+            EACH_ROW: torch.stack([smallest(row, sparsity) for row in size.flatten(0, 1)]).view_as(w),
+            TOO_FEW: smallest(size, sparsity - one),
+            TOO_MANY: smallest(size, sparsity + one),
+        }
+        return w, right, mistakes
+
+    w, right, mistakes = telling(case)
+    mask = as_mask(submission.magnitude_mask(w, sparsity), w)
+    recognise(mask, right, mistakes)
+    expect_smallest_pruned(mask, w.abs(), right)
+
+
+@question("1.1", points=0.5, visible=True, claim="exactly round(s · n) go")
+def test_exact_count(submission: Submission, draw: Draw) -> None:
+    cases = counting_cases(draw)
+    weights = [draw.normal(n) for _, n in cases]
+    masks = [as_mask(submission.magnitude_mask(w, s), w) for w, (s, _) in zip(weights, cases, strict=True)]
+    expect_counts([pruned(mask) for mask in masks], cases)
+
+
+@question("1.1", points=0.5, visible=False, claim="among equal |w| the first goes first, and no more than asked")
+def test_ties(submission: Submission, draw: Draw) -> None:
+    w = draw.tied(draw.integer(15, 20), draw.integer(15, 20))
+    expect_ties(lambda s: as_mask(submission.magnitude_mask(w, s), w).flatten(), w.abs().flatten(), draw)
+
+
+def expect_ties(mask_at: Callable[[float], Tensor], score: Tensor, draw: Draw, what: str = "|w|") -> None:
+    """Of equal scores (a vector), some of which go, the first go."""
+
+    def case() -> tuple[float, Tensor, dict[str, Tensor]]:
+        sparsity = draw.number(0.2, 0.8)
+        right = smallest(score, sparsity)
+        threshold = score[~right].max()
+        last_first = smallest(score.flip(0), sparsity).flip(0)
+        return sparsity, right, {TIES_GO: score > threshold, TIES_STAY: score >= threshold, LAST_FIRST: last_first}
+
+    sparsity, right, mistakes = telling(case)
+    mask = mask_at(sparsity)
+    recognise(mask, right, mistakes)
+    expect_smallest_pruned(mask, score, right, what)
+
+
+@question("1.1", points=0.5, visible=False, claim="sparsity 0 keeps every weight, sparsity 1 none")
+def test_all_and_nothing(submission: Submission, draw: Draw) -> None:
+    w = draw.sparse(draw.integer(3, 6), draw.integer(3, 6), sparsity=0.3)  # zeros are weights too, at sparsity 0
+    expect_ends(lambda s: as_mask(submission.magnitude_mask(w, s), w))
+
+
+def expect_ends(mask_at: Callable[[float], Tensor]) -> None:
+    """Sparsity 0 prunes nothing, sparsity 1 everything."""
+    mask = ask(lambda: mask_at(0.0), "at sparsity 0", ENDS)
+    if not mask.any():
+        fail("at sparsity 0 everything went: if k = 0 go, place k - 1 is the last one, and [-k:] is everything")
+    if not mask.all():
+        fail(f"at sparsity 0 nothing goes, but {pruned(mask)} of {mask.numel()} went")
+    mask = ask(lambda: mask_at(1.0), "at sparsity 1", ENDS)
+    if mask.any():
+        fail(f"at sparsity 1 everything goes, but {int(mask.sum())} of {mask.numel()} stayed")
+
+
+@question("1.1", points=0.5, visible=False, claim="bad arguments raise ValueError; the weight given stays as it was")
+def test_arguments(submission: Submission, draw: Draw) -> None:
+    w = draw.normal(4, 5)
+    _, (after,) = submission.call("magnitude_mask", w, 0.4, returning=(0,))
+    unchanged(w, after, "the weight")
+    expect_raises(ValueError, lambda: submission.magnitude_mask(w, 1.5), TOO_MUCH)
+    expect_raises(ValueError, lambda: submission.magnitude_mask(w, -0.1), TOO_LITTLE)
+    w[1, 2] = torch.nan
+    expect_raises(ValueError, lambda: submission.magnitude_mask(w, 0.5), NAN)
+
+
+# --- 1.2 threshold_mask --------------------------------------------------------------------------------------------
+
+
+@question("1.2", points=0.5, visible=True, claim="what reaches the threshold stays, whatever its sign")
+def test_threshold(submission: Submission, draw: Draw) -> None:
+    a = draw.integer(3, 7) / 8
+
+    def case() -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        shape = (draw.integer(5, 8), draw.integer(9, 12))
+        w = (
+            torch.randint(-16, 17, shape, generator=draw.generator) / 8
+        )  # eighths are exact in float32: equal means equal
+        size = w.abs()
+        what_about_a = "a weight with |w| exactly a went: it is to stay. Which comparison includes the threshold?"
+        negative = "every negative weight went: the threshold is for |w|, not for w"
+        mistakes = {
+            what_about_a: size > a,
+            negative: w >= a,
+            f"{negative}. And |w| = a?": w > a,
+            "large negative weights stayed out, small positive ones in: the threshold is for |w|, not for w": w >= -a,
+            UPSIDE_DOWN: size < a,
+            f"{UPSIDE_DOWN}. And |w| = a?": size <= a,
+            "a was taken for a sparsity: it is a size, and how many go is what it comes to": smallest(size, a),
+            "a was taken relative to the largest weight: it is meant as it is": size >= a * size.max(),
+            "w² was compared with a: compare |w|": size**2 >= a,
+        }
+        return w, reference.threshold_mask(w, a), mistakes
+
+    w, right, mistakes = telling(case)
+    mask = as_mask(submission.threshold_mask(w, a), w)
+    recognise(mask, right, mistakes)
+    expect_equal(mask, right, "the mask")
+
+
+@question("1.2", points=0.5, visible=False, claim="a = 0 keeps everything, an a above all nothing; an a below 0 raises")
+def test_threshold_ends(submission: Submission, draw: Draw) -> None:
+    w = draw.sparse(draw.integer(4, 7), draw.integer(4, 7), sparsity=0.4)
+    mask, (after,) = submission.call("threshold_mask", w, 0.0, returning=(0,))
+    unchanged(w, after, "the weight")
+    if torch.equal(as_mask(mask, w), w != 0):
+        fail("at a = 0 the zeros went: is |0| >= 0?")
+    if not mask.all():
+        fail(f"at a = 0 every weight has |w| >= a, but {pruned(mask)} went")
+    if as_mask(submission.threshold_mask(w, float(w.abs().max()) + 1), w).any():
+        fail("no weight reaches an a above every |w|, but your mask keeps some")
+    expect_raises(ValueError, lambda: submission.threshold_mask(w, -0.5), "a threshold of -0.5 (|w| is never below 0)")
+
+
+# --- 1.3 grouped_mask ----------------------------------------------------------------------------------------------
+
+GROUP = {
+    "element": "a single weight",
+    "row": "the S weights of one line of a kernel",
+    "kernel": "the R·S weights of one filter for one input channel",
+    "filter": "the weights that make one output: C·R·S of them, or a row of a matrix",
+}
+ALONG = {  # what else goes as a whole if the wrong dimensions of (M, C, R, S) are summed
+    (3,): "rows (along S)",
+    (2, 3): "kernels (over R and S)",
+    (2,): "columns of the kernels (along R)",
+    (0, 2, 3): "input channels (over M, R and S)",
+    (1,): "one place of all kernels of a filter (over C)",
+    (0,): "one place of all filters (over M)",
+    (0, 1): "one place of all kernels (over M and C)",
+    (0, 1, 3): "one line of all kernels (over M, C and S)",
+    (0, 1, 2): "one column of all kernels (over M, C and R)",
+}
+SIGNED = "the groups were scored by a sum with signs, where +5 and -5 make 0: take |w| first, then the sum"
+SQUARES = "the groups were scored by their squares (the L2 norm): the L1 norm is asked for"
+
+
+def whole_numbers(draw: Draw, *shape: int) -> Tensor:
+    """Whole numbers of both signs, some much larger than most: their sums are exact in any order, in float32 too."""
+    return ((draw.normal(*shape).exp() * 100).round() + 1) * draw.normal(*shape).sign()
+
+
+def convolution(draw: Draw) -> Tensor:
+    """A weight (M, C, R, S) with M, C, R and S all different, and a multiple of 4 filters."""
+    return whole_numbers(draw, draw.choice([8, 12]), *draw.choice([(3, 2, 5), (5, 2, 3), (3, 5, 2), (5, 3, 2)]))
+
+
+def groups_kept(value: Any, granularity: str, weight: Tensor, sparsity: float) -> Tensor:
+    """One bool a group, if every group goes or stays as a whole; else say what went instead."""
+    mask = as_mask(value, weight)
+    share = group_scores(mask.double(), granularity) / group_scores(torch.ones_like(weight), granularity)
+    if bool(((share == 0) | (share == 1)).all()):
+        return share == 1
+    group = f"a {granularity} is {GROUP[granularity]}"
+    if torch.equal(mask, smallest(weight.abs(), sparsity)):
+        fail(f"single weights went, round(s · n) of them: {group}, and goes as a whole")
+    if weight.ndim == 2 and torch.equal(mask.amin(0), mask.amax(0)):
+        fail(f"whole columns of the matrix went: {group}, and w is (out, in)")
+    for dims, what in ALONG.items() if weight.ndim == 4 else ():
+        if torch.equal(mask.amin(dims), mask.amax(dims)):
+            fail(f"what went as a whole are {what}: {group}. Which dimensions are summed?")
+    fail(f"some {granularity}s went only in part: {group}, and goes or stays as a whole")
+
+
+def expect_groups(submission: Submission, draw: Draw, make: Callable[[Draw], Tensor], granularity: str) -> None:
+    """The groups with the smallest L1 norms go, each as a whole."""
+    sparsity = draw.choice([0.25, 0.75])
+
+    def case() -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        w = make(draw)
+        norm, signed = group_scores(w.abs(), granularity), group_scores(w, granularity)
+        if norm.unique().numel() < norm.numel():
+            return case()  # ties have a test of their own
+        right = smallest(norm, sparsity)
+        mistakes = {LARGEST: smallest(-norm, sparsity), UPSIDE_DOWN: ~right, STAYS: smallest(norm, 1 - sparsity)}
+        mistakes[NO_ABS if granularity == "element" else SIGNED] = smallest(signed, sparsity)
+        if granularity != "element":
+            mistakes[f"{SIGNED}, not the other way round"] = smallest(signed.abs(), sparsity)
+            mistakes[SQUARES] = smallest(group_scores(w**2, granularity), sparsity)
+        if granularity in ("row", "kernel"):
+            each_filter = f"each filter lost its own share of {granularity}s: all of the layer compete in one list"
+            mistakes[each_filter] = torch.stack([smallest(part, sparsity) for part in norm])
+        return w, right, mistakes
+
+    w, right, mistakes = telling(case)
+    mask = submission.grouped_mask(w, sparsity, granularity)
+    kept = groups_kept(mask, granularity, w, sparsity)
+    for larger in ("kernel", "filter") if w.ndim == 4 else ():
+        if larger != granularity and same(mask, local_masks({"w": w.abs()}, sparsity, larger)["w"]):
+            fail(f"whole {larger}s went, but {granularity}s were asked for: a {granularity} is {GROUP[granularity]}")
+    recognise(kept, right, mistakes)
+    expect_smallest_pruned(kept, group_scores(w.abs(), granularity), right, f"the norm of a {granularity}")
+
+
+@question("1.3", points=1, visible=True, claim="whole filters go, those with the smallest L1 norms")
+def test_filters(submission: Submission, draw: Draw) -> None:
+    expect_groups(submission, draw, convolution, "filter")
+
+
+@question("1.3", points=0.5, visible=True, claim="kernels are groups over R and S, rows along S")
+def test_kernels_and_rows(submission: Submission, draw: Draw) -> None:
+    expect_groups(submission, draw, convolution, "kernel")
+    expect_groups(submission, draw, convolution, "row")
+
+
+@question("1.3", points=0.5, visible=True, claim="single weights; and in a matrix a filter is a row")
+def test_elements_and_matrices(submission: Submission, draw: Draw) -> None:
+    expect_groups(
+        submission, draw, lambda draw: whole_numbers(draw, draw.choice([8, 12]), draw.integer(5, 7)), "filter"
+    )
+    expect_groups(submission, draw, lambda draw: draw.normal(8, 3, 2, 5), "element")
+
+
+@question("1.3", points=1, visible=False, claim="exactly round(s · groups) go; among equal norms the first goes first")
+def test_group_counts_and_ties(submission: Submission, draw: Draw) -> None:
+    cases = counting_cases(draw)
+    counts = []
+    for s, filters in cases:
+        w = whole_numbers(draw, filters, 3, 1, 2)
+        counts.append(pruned(groups_kept(submission.grouped_mask(w, s, "filter"), "filter", w, s)))
+    expect_counts(counts, cases, "filters")
+
+    w = draw.tied(20, 20, 2, 1)  # kernels of two weights, with norms from 2 to 6
+    norm = group_scores(w.abs(), "kernel").flatten()
+    expect_ties(
+        lambda s: groups_kept(submission.grouped_mask(w, s, "kernel"), "kernel", w, s).flatten(), norm, draw, "the norm"
+    )
+
+
+@question("1.3", points=0.5, visible=False, claim="norms are summed in float64")
+def test_group_sums_in_float64(submission: Submission, draw: Draw) -> None:
+    big = float(2 ** draw.integer(24, 27))  # float32 has no big + 1
+    w = torch.tensor([[big, 1.0], [big, 0.0]]).view(2, 1, 1, 2)  # the second filter is the smaller one, by 1
+    kept = groups_kept(submission.grouped_mask(w, 0.5, "filter"), "filter", w, 0.5)
+    equal = (
+        "two norms that differ by 1 in 10 million came out equal: float32 cannot hold the difference. Sum in float64"
+    )
+    recognise(kept, torch.tensor([True, False]), {equal: torch.tensor([False, True])})
+    expect_equal(pruned(kept), 1, "the number of filters pruned")
+
+
+@question("1.3", points=0.5, visible=False, claim="bad arguments raise ValueError; the weight given stays as it was")
+def test_group_arguments(submission: Submission, draw: Draw) -> None:
+    w, matrix = draw.normal(4, 3, 2, 2), draw.normal(4, 6)
+    _, (after,) = submission.call("grouped_mask", w, 0.5, "filter", returning=(0,))
+    unchanged(w, after, "the weight")
+    for weight, sparsity, granularity, when in (
+        (w, 0.5, "channel", 'an unknown granularity ("channel")'),
+        (matrix, 0.5, "kernel", 'the granularity "kernel" for a matrix (it has no kernels)'),
+        (matrix[0], 0.5, "filter", "a bias (it has one dimension)"),
+        (w, 1.5, "filter", TOO_MUCH),
+    ):
+        expect_raises(ValueError, functools.partial(submission.grouped_mask, weight, sparsity, granularity), when)
+
+
+# --- 1.4 global_masks ----------------------------------------------------------------------------------------------
+
+
+def layers(draw: Draw) -> dict[str, Tensor]:
+    """Tensors of unlike sizes and scales, biases and a norm among them; their names do not tell which is which."""
+    return {
+        "stem.weight": draw.normal(4, 2, 3, 3, scale=1.0),
+        "stem.bias": draw.normal(4, scale=0.01),
+        "norm.weight": 1 + draw.normal(4, scale=0.1),
+        "table": draw.normal(20, 12, scale=0.1),
+        "head.weight": draw.normal(6, 8, scale=10.0),
+        "head.bias": draw.normal(6, scale=0.01),
+    }
+
+
+def prunable(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Those that take part."""
+    return {name: w for name, w in weights.items() if w.ndim >= 2}
+
+
+def as_masks(value: Any, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The value, if it has the form of masks for the weights that take part; in the order of ``weights``."""
+    for name, w in weights.items() if isinstance(value, dict) else ():
+        if w.ndim < 2 and name in value:
+            fail(f"{name!r} got a mask, though it has one dimension only: biases and norms are left alone")
+        if w.ndim >= 2 and name not in value:
+            fail(
+                f"{name!r} has {w.ndim} dimensions and got no mask: two or more dimensions take part, whatever the name"
+            )
+    expect_keys(value, prunable(weights), "the masks")
+    return {name: as_mask(value[name], w, f"the mask of {name!r}") for name, w in prunable(weights).items()}
+
+
+def one_list(tensors: dict[str, Tensor]) -> Tensor:
+    """All tensors as one vector, in the order of the dict."""
+    return torch.cat([tensor.flatten() for tensor in tensors.values()])
+
+
+@question("1.4", points=0.5, visible=True, claim="one threshold over all layers")
+def test_one_threshold(submission: Submission, draw: Draw) -> None:
+    sparsity = draw.choice([0.25, 0.75])
+
+    def case() -> tuple[dict[str, Tensor], Tensor, dict[str, Tensor]]:
+        weights = prunable(layers(draw))
+        sizes = {name: w.abs() for name, w in weights.items()}
+        right = one_list(reference.global_masks(weights, sparsity))
+        relative = {name: size / size.max() for name, size in sizes.items()}
+        mistakes = {
+            PER_LAYER: one_list(local_masks(sizes, sparsity)),
+            "the layers were scaled before they were compared: let |w| compete as it is": smallest(
+                one_list(relative), sparsity
+            ),
+            NO_ABS: smallest(one_list(weights), sparsity),
+            LARGEST: smallest(-one_list(sizes), sparsity),
+            UPSIDE_DOWN: ~right,
+            STAYS: smallest(one_list(sizes), 1 - sparsity),
+        }
+        return weights, right, mistakes
+
+    weights, right, mistakes = telling(case)
+    masks = as_masks(submission.global_masks(weights, sparsity), weights)
+    recognise(one_list(masks), right, mistakes)
+    if len({pruned(mask) / mask.numel() for mask in masks.values()}) == 1:
+        fail(PER_LAYER)
+    expect_smallest_pruned(one_list(masks), one_list(weights).abs(), right)
+
+
+@question("1.4", points=0.5, visible=True, claim="biases and norms take no part")
+def test_only_two_dimensions(submission: Submission, draw: Draw) -> None:
+    weights = layers(draw)
+    masks = as_masks(submission.global_masks(weights, 0.5), weights)
+    everything = one_list(weights).abs()
+    sizes = [w.numel() for w in weights.values()]
+    crowded = dict(zip(weights, smallest(everything, 0.5).split(sizes), strict=True))
+    n, went = one_list(masks).numel(), pruned(one_list(masks))
+    competed = (
+        "biases and norms got no mask, but they competed, and took the places of weights: leave them out of the list"
+    )
+    counted = f"{went} of {n} weights went at sparsity 0.5: were the biases and norms counted in?"
+    right = one_list(reference.global_masks(weights, 0.5))
+    sizes_only = one_list(prunable(weights)).abs()
+    mistakes = {
+        competed: one_list({name: crowded[name] for name in masks}),
+        counted: smallest(sizes_only, round(0.5 * everything.numel()) / n),
+        PER_LAYER: one_list(local_masks({name: w.abs() for name, w in prunable(weights).items()}, 0.5)),
+    }
+    recognise(one_list(masks), right, mistakes)
+    expect_smallest_pruned(one_list(masks), sizes_only, right)
+
+
+@question("1.4", points=0.5, visible=False, claim="exactly round(s · n) of all; equal |w| go in the order of the dict")
+def test_global_count_and_ties(submission: Submission, draw: Draw) -> None:
+    cases = counting_cases(draw)
+    counts = []
+    for sparsity, n in cases:
+        weights = {"second": draw.normal(3, 2, scale=3.0), "first": draw.normal(n - 6, 1)}
+        counts.append(pruned(one_list(as_masks(submission.global_masks(weights, sparsity), weights))))
+    expect_counts(counts, cases)
+
+    weights = {"z": draw.tied(11, 13), "a": draw.tied(9, 14), "m": draw.tied(12, 10)}
+    sparsity = draw.number(0.3, 0.6)
+    masks = as_masks(submission.global_masks(weights, sparsity), weights)
+    by_name = reference.global_masks(dict(sorted(weights.items())), sparsity)
+    right = reference.global_masks(weights, sparsity)
+    recognise(masks, right, {"among equal |w| the first by name went: the dict's own order counts": by_name})
+    expect_ties(
+        lambda s: one_list(as_masks(submission.global_masks(weights, s), weights)), one_list(weights).abs(), draw
+    )
+
+
+@question("1.4", points=0.5, visible=False, claim="nothing, all, too much; the weights given stay as they were")
+def test_global_arguments(submission: Submission, draw: Draw) -> None:
+    weights = layers(draw)
+    _, (after,) = submission.call("global_masks", weights, 0.3, returning=(0,))
+    expect_keys(after, weights, "after the call the dict that was given")
+    unchanged(weights, after, "the weights")
+    expect_ends(lambda s: one_list(as_masks(submission.global_masks(weights, s), weights)))
+    expect_raises(ValueError, lambda: submission.global_masks(weights, 1.5), TOO_MUCH)
+    weights["table"][3, 4] = torch.nan
+    expect_raises(ValueError, lambda: submission.global_masks(weights, 0.5), NAN)
+
+
+# --- 1.5 PrunedLinear ----------------------------------------------------------------------------------------------
+
+
+class Pass:
+    """One way forward and back through the student's PrunedLinear, beside the tensors that went in."""
+
+    def __init__(self, submission: Submission, draw: Draw, *leading: int) -> None:
+        d_in, d_out = draw.integer(5, 7), draw.integer(2, 4)
+        self.x, self.w = draw.normal(*leading, d_in), draw.normal(d_out, d_in)
+        self.m = draw.mask(d_out, d_in)
+        self.m[0, 0], self.m[0, 1] = True, False  # never all or nothing
+        self.g = draw.normal(*leading, d_out)  # what comes back from the loss: not ones
+        self._submission = submission
+        self._x, self._w = submission.put(self.x, requires_grad=True), submission.put(self.w, requires_grad=True)
+        self._y = submission.call("PrunedLinear.apply", self._x, self._w, self.m, keep=True)
+
+    @property
+    def masked(self) -> Tensor:
+        return self.w.masked_fill(~self.m, 0)
+
+    @property
+    def y(self) -> Any:
+        return self._submission.get(self._y)
+
+    def back(self) -> tuple[Any, Any]:
+        """∂L/∂x and ∂L/∂w."""
+        expect_tensor(self.y, shape=self.g.shape, what="PrunedLinear.apply(x, w, m)")
+        if self.made_by().endswith(("Backward0", "Backward1")):
+            fail(
+                "torch worked the gradient out from your forward: inherit from torch.autograd.Function and write backward"
+            )
+        self._submission.backward(self._y, self.g)
+        return self._submission.grad(self._x), self._submission.grad(self._w)
+
+    def made_by(self) -> str:
+        """The name of the step that autograd noted for y."""
+        step = self._submission.get(self._y, "grad_fn")
+        if step is None:
+            fail(
+                "y does not depend on x and w as far as autograd knows: is forward given to autograd by PrunedLinear.apply?"
+            )
+        return str(getattr(step, "type", ""))
+
+    def weights_after(self) -> Any:
+        return self._submission.get(self._w)
+
+
+def expect_gradient(value: Any, right: Tensor, name: str, place: str, mistakes: dict[str, Tensor]) -> None:
+    """A gradient, up to rounding; else the mistake whose result it is."""
+    if value is None:
+        fail(f"{name} is None: backward returns one gradient per argument of forward, this one in the {place} place")
+    expect_tensor(value, shape=right.shape, what=name)
+    if not torch.allclose(value.double(), right.double(), atol=1e-4):
+        for sentence, wrong in mistakes.items():
+            if wrong.shape == right.shape and torch.allclose(value.double(), wrong.double(), atol=1e-4):
+                fail(sentence)
+    expect_close(value, right, name)
+
+
+@question("1.5", points=0.5, visible=True, claim="y = x (W∘m)ᵀ")
+def test_forward(submission: Submission, draw: Draw) -> None:
+    step = Pass(submission, draw, draw.integer(3, 5))
+    x, w, m = step.x, step.w, step.m
+    expect_gradient(step.y, x @ step.masked.T, "PrunedLinear.apply(x, w, m)", "first", {
+        "the pruned weights took part: forward uses W∘m": x @ w.T,
+        "the mask is upside down: True means kept": x @ w.masked_fill(m, 0).T,
+    })  # fmt: skip
+
+
+@question("1.5", points=0.5, visible=True, claim="∂L/∂x goes back through the weights that are there")
+def test_gradient_of_input(submission: Submission, draw: Draw) -> None:
+    step = Pass(submission, draw, draw.integer(3, 5))
+    grad, _ = step.back()
+    expect_gradient(grad, step.g @ step.masked, "∂L/∂x", "first", mistakes_of_input(step))
+
+
+def mistakes_of_input(step: Pass) -> dict[str, Tensor]:
+    g, w = step.g, step.w
+    return {
+        "∂L/∂x went back through the dense W: forward used W∘m, so a pruned weight passes nothing back either": g @ w,
+        "∂L/∂x went back through the pruned weights only: True means kept": g @ w.masked_fill(step.m, 0),
+        "∂L/∂x is as if ∂L/∂y were all ones: use the gradient that backward is given": torch.ones_like(g) @ step.masked,
+    }
+
+
+@question("1.5", points=0.5, visible=True, claim="∂L/∂W is masked")
+def test_gradient_of_weight(submission: Submission, draw: Draw) -> None:
+    step = Pass(submission, draw, draw.integer(3, 5))
+    _, grad = step.back()
+    right = (step.g.T @ step.x).masked_fill(~step.m, 0)
+    expect_gradient(grad, right, "∂L/∂W", "second", mistakes_of_weight(step))
+
+
+def mistakes_of_weight(step: Pass) -> dict[str, Tensor]:
+    g, x = step.g.flatten(0, -2), step.x.flatten(0, -2)
+    dense = g.T @ x
+    return {
+        "∂L/∂W has entries where weights are pruned: these have no influence on y, so what is the loss's slope there?": dense,
+        "∂L/∂W is there for the pruned weights and 0 for the kept ones: True means kept": dense.masked_fill(step.m, 0),
+        "∂L/∂W was divided by the batch size: if the loss takes a mean, ∂L/∂y holds that already": (
+            dense.masked_fill(~step.m, 0) / len(x)
+        ),
+        "∂L/∂W was divided by the batch size, and has entries where weights are pruned": dense / len(x),
+        "∂L/∂W was multiplied by W: y is linear in W": dense * step.masked,
+        "∂L/∂W is as if ∂L/∂y were all ones: use the gradient that backward is given": (
+            (torch.ones_like(g).T @ x).masked_fill(~step.m, 0)
+        ),
+    }
+
+
+@question("1.5", points=1, visible=False, claim="x may have any number of leading dimensions")
+def test_leading_dimensions(submission: Submission, draw: Draw) -> None:
+    for leading in ((draw.integer(2, 3), draw.integer(4, 5)), (), (2, 3, 2)):
+        shape = f"({', '.join(map(str, leading))}{', ' if leading else ''}d_in)"
+        when = f"with x of shape {shape}"
+        step = ask(
+            lambda leading=leading: Pass(submission, draw, *leading), when, "Which dimension of x does W act on?"
+        )  # fmt: skip
+        expect_gradient(step.y, step.x @ step.masked.T, f"{when}, PrunedLinear.apply(x, w, m)", "first", {})
+        thought = "Every leading dimension is one more batch dimension: ∂L/∂W sums over all of them"
+        gx, gw = ask(step.back, f"{when}, in backward,", thought)
+        g, x = step.g.reshape(-1, step.g.shape[-1]), step.x.reshape(-1, step.x.shape[-1])
+        if isinstance(gw, Tensor) and gw.ndim > 2:
+            fail(f"{when}, ∂L/∂W has shape {tuple(gw.shape)}: sum over every leading dimension of x")
+        expect_gradient(gx, step.g @ step.masked, f"{when}, ∂L/∂x", "first", mistakes_of_input(step))
+        expect_gradient(
+            gw,
+            (g.T @ x).masked_fill(~step.m, 0),
+            f"{when}, ∂L/∂W",
+            "second",
+            mistakes_of_weight(step) if leading else {},
+        )
+
+
+@question("1.5", points=0.5, visible=False, claim="the dense W survives; a mask that does not fit W raises ValueError")
+def test_arguments_of_the_layer(submission: Submission, draw: Draw) -> None:
+    step = Pass(submission, draw, 4)
+    step.back()
+    unchanged(step.w, step.weights_after(), "w (its pruned values may be wanted again)")
+    apply = submission.PrunedLinear.apply
+    expect_raises(ValueError, lambda: apply(step.x, step.w, step.m.float()), "a mask of floats (0.5 of a weight?)")
+    expect_raises(ValueError, lambda: apply(step.x, step.w, step.m[0]), "a mask with one row for all of W")
+
+
+# --- 1.6 sensitivity -----------------------------------------------------------------------------------------------
+
+
+class Scan:
+    """A call of the student's sensitivity: what evaluate was shown, what came back, what became of the model."""
+
+    def __init__(self, submission: Submission, draw: Draw) -> None:
+        self.net = draw.convnet((2, 4, 4))
+        self.dense = {name: value.clone() for name, value in self.net.state_dict().items()}
+        self.weights = {name: p.detach() for name, p in self.net.named_parameters() if p.ndim >= 2}
+        self.sparsities = [0.75, 0.25, 0.5]  # not in order: what stays pruned from the step before shows
+        self.splits: list[Any] = []
+        self.states: list[dict[str, Tensor]] = []
+        self.values: list[float] = []
+
+        def evaluate(model: Any, split: Any = None) -> float:
+            if not isinstance(model, Model):
+                raise TypeError(f"evaluate takes the model first, it got {describe(model)}")
+            self.splits.append(split)
+            self.states.append(model.state)
+            self.values.append(draw.number(10, 99))
+            return self.values[-1]
+
+        model = submission.put(self.net)
+        self.result = submission.sensitivity(model, Proxy(evaluate), self.sparsities)
+        self.after = submission.get(model).state
+        if not self.states:
+            fail('evaluate was never called: measure every pruned model by evaluate(model, "validation")')
+
+    def pruned_in(self, state: dict[str, Tensor]) -> list[str]:
+        """The names of what differs from the dense model."""
+        return [name for name, value in self.dense.items() if not torch.equal(state.get(name, value), value)]
+
+    def right(self, name: str, sparsity: float) -> Tensor:
+        w = self.weights[name]
+        return w.masked_fill(~reference.magnitude_mask(w, sparsity), 0)
+
+
+@question("1.6", points=0.5, visible=True, claim="one layer at a time, all others dense")
+def test_one_layer_at_a_time(submission: Submission, draw: Draw) -> None:
+    scan = Scan(submission, draw)
+    for state in scan.states:
+        changed = scan.pruned_in(state)
+        if others := [name for name in changed if name not in scan.weights]:
+            fail(f"{others[0]!r} was changed: only parameters with two or more dimensions are pruned")
+        if len(changed) > 1:
+            fail(
+                f"when {changed[1]!r} was measured, {changed[0]!r} was still pruned: each layer starts from the dense model. "
+                "Did you keep a copy of its numbers (clone, deepcopy), or just another name for them?"
+            )
+    for name in scan.weights:
+        for i, sparsity in enumerate(scan.sparsities):
+            if any(torch.equal(state[name], scan.right(name, sparsity)) for state in scan.states):
+                continue
+            seen = [state[name] for state in scan.states if name in scan.pruned_in(state)]
+            if not seen:
+                fail(f"{name!r} was never pruned when evaluate was called, though it has two or more dimensions")
+            again = [torch.equal(value, scan.right(name, scan.sparsities[0])) for value in seen]
+            if i and all(again):
+                fail(
+                    f"after sparsity {scan.sparsities[0]}, {name!r} was still pruned as much at {sparsity}: start every "
+                    "sparsity from the dense weights, too"
+                )
+            went = sorted({int((value == 0).sum()) for value in seen})
+            fail(
+                f"evaluate never saw {name!r} with the smallest |w| zero at sparsity {sparsity}: of {scan.dense[name].numel()} "
+                f"weights, {' or '.join(map(str, went))} were zero"
+            )
+
+
+@question("1.6", points=0.5, visible=True, claim="measured on validation data")
+def test_validation_data(submission: Submission, draw: Draw) -> None:
+    for split in Scan(submission, draw).splits:
+        if split == "test":
+            fail("evaluate was asked for the test split: who chooses by the test data has none left to predict with")
+        if split == "train":
+            fail("evaluate was asked for the training split: the model has seen those images, pruned or not")
+        expect_equal(split, "validation", "the split that evaluate was asked for")
+
+
+@question("1.6", points=0.5, visible=False, claim="the values as evaluate gave them, for every layer and sparsity")
+def test_raw_values(submission: Submission, draw: Draw) -> None:
+    scan = Scan(submission, draw)
+    if isinstance(scan.result, dict):
+        for name in scan.result:
+            if f"{name}.weight" in scan.weights:
+                fail(f"the key {name!r} is a module: the keys are names of parameters, as in named_parameters()")
+            if name in scan.dense and name not in scan.weights:
+                fail(f"{name!r} was measured too: only parameters with two or more dimensions are")
+    expect_keys(scan.result, scan.weights, "the result")
+    for name in scan.weights:
+        curve = scan.result[name]
+        expect_length(curve, len(scan.sparsities), f"the result for {name!r}", list)
+        places = []
+        for value in curve:
+            value = expect_number(value, f"the result for {name!r}")
+            if value not in scan.values:
+                drop = next(
+                    (v for v in scan.values for other in scan.values if math.isclose(abs(other - v), abs(value))), None
+                )
+                said = (
+                    "a difference of two accuracies"
+                    if drop is not None
+                    else f"{value:.6g}, which evaluate never returned"
+                )
+                fail(f"the result for {name!r} holds {said}: return the values as they came")
+            places.append(scan.states[scan.values.index(value)][name])
+            if not scan.pruned_in(scan.states[scan.values.index(value)]):
+                fail(f"a value for {name!r} was measured on the dense model: prune first, then evaluate")
+        wanted = [scan.right(name, s) for s in scan.sparsities]
+        if all(any(torch.equal(p, w) for w in wanted) for p in places) and not all(map(torch.equal, places, wanted)):
+            fail(
+                f"the values for {name!r} are in another order than the sparsities {scan.sparsities} that were asked for"
+            )
+
+
+@question("1.6", points=0.5, visible=False, claim="the model is as it was before")
+def test_model_restored(submission: Submission, draw: Draw) -> None:
+    scan = Scan(submission, draw)
+    for name in scan.pruned_in(scan.after):
+        zeros = int((scan.after[name] == 0).sum())
+        fail(
+            f"after the scan {zeros} of {scan.dense[name].numel()} numbers of {name!r} are zero: put the dense weights back, from "
+            "a copy made before (state_dict() alone is no copy: it shares the model's memory)"
+        )
+
+
+# --- 1.7 cubic_schedule, iterative_prune ---------------------------------------------------------------------------
+
+
+@question("1.7", points=0.5, visible=True, claim="the targets rise by the cubic formula, to final")
+def test_cubic_schedule(submission: Submission, draw: Draw) -> None:
+    expect_schedule(submission, draw.number(0.5, 0.95), draw.integer(4, 7))
+    expect_schedule(submission, draw.number(0.5, 0.95), 1)
+
+
+def expect_schedule(submission: Submission, final: float, steps: int) -> None:
+    """The targets of the cubic schedule."""
+    value = submission.cubic_schedule(final, steps)
+    targets = value.tolist() if isinstance(value, Tensor | np.ndarray) else value
+    curves: dict[str, Callable[[float], float]] = {
+        "t was counted from 0, so the first target is 0 and the last is not final: t runs from 1 to steps": (
+            lambda x: final * (1 - (1 - x + 1 / steps) ** 3)
+        ),
+        "slow at first, fast at the end: (t/steps)³ is the curve upside down": lambda x: final * x**3,
+        "the targets fall: (1 - t/steps)³ is what is left of the way": lambda x: final * (1 - x) ** 3,
+        "every step adds the same: where is the cube?": lambda x: final * x,
+        "the curve is a square, and the formula has a cube": lambda x: final * (1 - (1 - x) ** 2),
+        "final went into the cube: it multiplies the whole bracket": lambda x: 1 - (1 - final * x) ** 3,
+    }
+    right = torch.tensor(reference.cubic_schedule(final, steps), dtype=torch.float64)
+    if isinstance(targets, list | tuple) and all(isinstance(t, int | float) for t in targets):
+        got = torch.tensor(targets, dtype=torch.float64)
+        if len(got) == steps + 1 and torch.allclose(got[1:], right, atol=1e-6):
+            fail("there is one target too many, the 0 before the first step: t runs from 1 to steps")
+        for said, curve in curves.items():
+            wrong = torch.tensor([curve(t / steps) for t in range(1, steps + 1)], dtype=torch.float64)
+            if (
+                len(got) == steps
+                and torch.allclose(got, wrong, atol=1e-6)
+                and not torch.allclose(wrong, right, atol=1e-3)
+            ):
+                fail(said)
+    expect_close(targets, right.tolist(), f"cubic_schedule({final:.3g}, {steps})", tolerance=1e-6)
+
+
+class Run:
+    """A call of the student's iterative_prune: the masks, the model before and after, and what each finetune saw."""
+
+    def __init__(self, submission: Submission, draw: Draw, targets: list[float], **finetune: Any) -> None:
+        net = draw.mlp((6, 8, 8, 4), scales=(1.0, 0.1, 0.4))
+        self.start = {name: p.detach().clone() for name, p in net.named_parameters()}
+        self.weights = prunable(self.start)
+        self.targets = targets
+        model = submission.put(net)
+        helper = submission.helper("finetune", model=model, x=draw.normal(16, 6), y=draw.labels(16, 4), **finetune)
+        self.masks = submission.iterative_prune(model, targets, helper)
+        self.log = submission.get(helper, "log")
+        self.after = submission.get(model).state
+        if not self.log:
+            fail("finetune was never called: call finetune(model, post_step) after every target")
+
+    def before(self, i: int) -> dict[str, Tensor]:
+        """The parameters as pruning step i found them."""
+        return self.log[i - 1]["after"][-1] if i else self.start
+
+    def expect_masks(self) -> dict[str, Tensor]:
+        return as_masks(self.masks, self.start)
+
+
+def share_zero(weights: dict[str, Tensor]) -> float:
+    zeros = sum(int((w == 0).sum()) for w in weights.values())
+    return zeros / sum(w.numel() for w in weights.values())
+
+
+@question("1.7", points=0.5, visible=True, claim="layer by layer to every target in turn, fine-tuned after each")
+def test_targets_are_cumulative(submission: Submission, draw: Draw) -> None:
+    targets = draw.choice([[0.25, 0.5, 0.75], [0.25, 0.375, 0.625], [0.375, 0.5, 0.75]])
+    run = Run(submission, draw, targets, steps=2, settings={"lr": 0.05})
+    if len(run.log) != len(targets):
+        fail(
+            f"finetune was called {len(run.log)} times for {len(targets)} targets: prune, fine-tune, prune on, fine-tune again"
+        )
+    for i, target in enumerate(targets):
+        then = {name: run.log[i]["before"][name] for name in run.weights}
+        expect_target(run, i, target, then)
+    masks = run.expect_masks()
+    last = {name: w == 0 for name, w in prunable(run.log[-1]["before"]).items()}
+    recognise(masks, {name: ~zero for name, zero in last.items()}, {"the masks are upside down: True means kept": last})
+    for name, zero in last.items():
+        expect_equal(
+            masks[name], ~zero, message=f"the mask of {name!r} is not what was pruned in the model at the last target"
+        )
+
+
+def expect_target(run: Run, i: int, target: float, then: dict[str, Tensor]) -> None:
+    """When finetune began for target i, every layer had its share of zeros, the smallest of the weights as they were."""
+    found = run.before(i)
+    right = {name: found[name].masked_fill(~reference.magnitude_mask(found[name], target), 0) for name in run.weights}
+    if same(then, right):
+        return
+    share, previous = share_zero(then), share_zero(prunable(found))
+    step = f"at target {target} (number {i + 1})"
+    if share == 0 or (i and abs(share - previous) < 1e-9):
+        fail(f"{step} nothing had been pruned when finetune began: set the weights to zero first, then fine-tune")
+    if i and math.isclose(share, min(1.0, sum(run.targets[: i + 1])), abs_tol=0.01):
+        fail(
+            f"{step} {100 * share:.0f} % of the weights are zero: the targets were added up (five times 20 % is not 100 %). Each "
+            "target says how many are to be gone in all"
+        )
+    if i and math.isclose(share, 1 - math.prod(1 - t for t in run.targets[: i + 1]), abs_tol=0.02):
+        fail(
+            f"{step} {100 * share:.0f} % of the weights are zero: the target was taken of the weights still alive. Each target "
+            "says how many of all weights are to be gone"
+        )
+    shares = {name: share_zero({name: w}) for name, w in then.items()}
+    if math.isclose(share, target, abs_tol=0.01) and not math.isclose(max(shares.values()), target, abs_tol=0.01):
+        fail(
+            f"{step} the layers lost unequal shares: here every layer is pruned to the target by itself, not all together"
+        )
+    by_start = {name: ~reference.magnitude_mask(run.start[name], target) for name in run.weights}
+    if i and all(bool((then[name][by_start[name]] == 0).all()) for name in by_start) and math.isclose(share, target):
+        fail(f"{step} the weights were ranked by what they were at the start: rank them as fine-tuning has left them")
+    for name in run.weights:
+        zero = then[name] == 0
+        if int(zero.sum()) != round(target * zero.numel()):
+            fail(
+                f"{step} {int(zero.sum())} of {zero.numel()} weights of {name!r} are zero instead of {round(target * zero.numel())}"
+            )
+        if not torch.equal(then[name], found[name].masked_fill(zero, 0)):
+            fail(f"{step} weights of {name!r} that were kept changed: pruning sets zeros and leaves the others alone")
+        what = f"|w| in {name!r}"
+        expect_smallest_pruned(~zero, found[name].abs(), right[name] != 0, f"{step} {what}")
+
+
+@question("1.7", points=0.5, visible=True, claim="pruned weights stay zero, with momentum and with Adam")
+def test_zeros_stay_zero(submission: Submission, draw: Draw) -> None:
+    for optimizer, settings in (("sgd", {"lr": 0.05, "momentum": 0.9}), ("adam", {"lr": 0.01})):
+        run = Run(submission, draw, [0.25, 0.5], steps=3, optimizer=optimizer, settings=settings)
+        if not all(entry["post_step"] for entry in run.log):
+            fail(
+                "finetune got no post_step: call finetune(model, post_step) with a function that it can call after every step"
+            )
+        for i, entry in enumerate(run.log):
+            for name in run.weights:
+                zero = entry["before"][name] == 0
+                for state in entry["after"]:
+                    if bool((state[name][zero] != 0).any()):
+                        fail(_revived(i, optimizer, int((state[name][zero] != 0).sum()), name))
+        masks = run.expect_masks()
+        for name, mask in masks.items():
+            if bool((run.after[name][~mask] != 0).any()):
+                fail(f"at the end, weights of {name!r} that the mask prunes are not zero in the model")
+
+
+def _revived(i: int, optimizer: str, count: int, name: str) -> str:
+    said = f"{count} pruned weights of {name!r} were no longer zero after an optimizer step and post_step()"
+    if i == 0:
+        return (
+            f"{said}: fine-tuning moves every weight, so post_step has to put the zeros back, all of them, every time"
+        )
+    moved = "momentum" if optimizer == "sgd" else "Adam's moments"
+    return (
+        f"{said} of the second round: {moved} from before moved them, whatever their gradient is now. Look at the weights, not "
+        "only at the gradients, and at all that is pruned by now"
+    )
+
+
+@question("1.7", points=0.5, visible=False, claim="parameters are changed in place, so the optimizer goes on working")
+def test_optimizer_keeps_its_parameters(submission: Submission, draw: Draw) -> None:
+    run = Run(submission, draw, [0.25, 0.5], steps=2, settings={"lr": 0.1})
+    for name in run.weights:
+        if all(torch.equal(entry["before"][name], entry["after"][-1][name]) for entry in run.log):
+            fail(
+                f"fine-tuning did not move {name!r} at all: the optimizer was made before and holds the parameter of then. A new "
+                "nn.Parameter in its place is one that nobody trains: change the values in place"
+            )
+
+
+@question("1.7", points=0.5, visible=False, claim="a pruned weight that became NaN is zero again")
+def test_nan_does_not_survive(submission: Submission, draw: Draw) -> None:
+    for poison in ("0.weight", "5.weight"):
+        run = Run(submission, draw, [0.5], steps=1, settings={"lr": 0.05}, poison=poison)
+        zero = run.log[0]["before"][poison] == 0
+        if bool(run.log[0]["after"][0][poison][zero].isnan().any()):
+            fail(
+                "a pruned weight became NaN in an optimizer step and stayed NaN: NaN · 0 is NaN, so multiplying by the mask is not enough"
+            )
+
+
+@question(
+    "1.7", points=0.5, visible=False, claim="one target is one shot; impossible ones raise before anything is pruned"
+)
+def test_targets_checked(submission: Submission, draw: Draw) -> None:
+    one_shot = Run(submission, draw, [0.75], steps=1, settings={"lr": 0.05})
+    masks = one_shot.expect_masks()
+    for name, w in one_shot.weights.items():
+        right = reference.magnitude_mask(w, 0.75)
+        expect_equal(masks[name], right, message=f"with the one target 0.75, the mask of {name!r} is not that of 1.1")
+
+    net = draw.mlp((6, 8, 8, 4))
+    model = submission.put(net)
+    finetune = submission.helper("finetune", model=model, x=draw.normal(16, 6), y=draw.labels(16, 4))
+    for targets, when in (
+        ([0.5, 0.25], "a target below the one before"),
+        ([0.5, 1.25], "a target above 1"),
+        ([-0.25, 0.5], "a target below 0"),
+    ):
+        call = functools.partial(submission.iterative_prune, model, targets, finetune)
+        expect_raises(ValueError, call, f"{when} ({targets})")
+        if not same(submission.get(model).state, dict(net.state_dict())):
+            fail(f"{when} ({targets}) raised, but by then the model was pruned: look at all targets first")
+    expect_raises(ValueError, lambda: submission.cubic_schedule(1.5, 3), "a schedule to a sparsity of 1.5")
+    expect_raises(ValueError, lambda: submission.cubic_schedule(0.9, 0), "a schedule of 0 steps")
+
+
+# --- 1.9 find_bug --------------------------------------------------------------------------------------------------
+
+
+def verdict(submission: Submission, version: Callable[[Tensor, float], Any]) -> tuple[str, str]:
+    """What find_bug makes of a version of magnitude_mask: ("passed" or "assertion" or "error", what was said)."""
+
+    def f(weight: Any, sparsity: Any) -> Any:
+        try:
+            return version(weight, sparsity)
+        except Exception as error:  # whatever it was called with: bad arguments raise ValueError
+            raise ValueError(f"{type(error).__name__}: {error}") from None
+
+    try:
+        returned = submission.find_bug(Proxy(f, "magnitude_mask"))
+    except StudentError as error:
+        if error.kind != "raised" or error.unwritten:
+            raise
+        said = f"{error.type}: {error.message}"
+        return ("assertion" if "AssertionError" in error.bases else "error"), said
+    return "passed", "" if returned is None else describe(returned)
+
+
+def expect_verdicts(
+    submission: Submission, right: dict[str, Callable[..., Any]], wrong: dict[str, Callable[..., Any]]
+) -> None:
+    """find_bug passes every right version and raises AssertionError for every wrong one."""
+    for name, version in right.items():
+        outcome, said = verdict(submission, version)
+        if outcome != "passed":
+            fail(
+                f"find_bug accused a right version ({name}): {said}. Does it ask for more than the contract of 1.1 promises?"
+            )
+    for name, version in wrong.items():
+        outcome, said = verdict(submission, version)
+        if outcome == "error":
+            fail(f"for a version that {name}, find_bug stumbled ({said}) where it should say so by an AssertionError")
+        if outcome == "passed":
+            hint = f" (it returned {said}: find_bug speaks by raising, not by returning)" if said else ""
+            fail(f"find_bug let a wrong version pass, one that {name}{hint}: which input would show it?")
+
+
+@question("1.9", points=0.5, visible=True, claim="two plain bugs are found, and nothing right is accused")
+def test_hunt_plain_bugs(submission: Submission, draw: Draw) -> None:
+    def of_a_layer(w: Tensor, s: float) -> Tensor:
+        return local_masks({"w": reference.magnitude_mask(w, 0) * w.abs()}, s)["w"]
+
+    expect_verdicts(
+        submission,
+        right={"the library's": reference.magnitude_mask, "another of the library's": of_a_layer},
+        wrong={
+            "forgets the absolute value": lambda w, s: smallest(w, s),
+            "cuts the fraction of s · n off": lambda w, s: smallest(
+                w.abs(), math.floor(s * w.numel()) / max(1, w.numel())
+            ),
+        },
+    )
+
+
+@question("1.9", points=0.5, visible=False, claim="four subtle bugs are found, and nothing right is accused")
+def test_hunt_subtle_bugs(submission: Submission, draw: Draw) -> None:
+    def ties_too(w: Tensor, s: float) -> Tensor:
+        mask = reference.magnitude_mask(w, s)
+        return mask if mask.all() else w.abs() > w.abs()[~mask].max()
+
+    def one_stays(w: Tensor, s: float) -> Tensor:
+        reference.magnitude_mask(w, s)  # raises where it should
+        return smallest(w.abs(), min(s, 1 - 1 / max(1, w.numel())))
+
+    expect_verdicts(
+        submission,
+        right={"the library's": reference.magnitude_mask, "one that sorts": by_sorting, "one that loops": by_looping},
+        wrong={
+            "prunes the largest": lambda w, s: smallest(-w.abs(), s),
+            "prunes all weights that equal the threshold": ties_too,
+            "keeps one weight at sparsity 1": one_stays,
+            "returns a mask of another shape than the weight": lambda w, s: reference.magnitude_mask(w, s).flatten(),
+        },
+    )
+
+
+def by_sorting(w: Tensor, s: float) -> Tensor:
+    """A right version that sorts."""
+    if not 0 <= s <= 1 or w.isnan().any():
+        raise ValueError("sparsity outside [0, 1], or a NaN among the weights")
+    mask = torch.ones(w.numel(), dtype=torch.bool)
+    mask[w.abs().flatten().sort(stable=True).indices[: round(s * w.numel())]] = False
+    return mask.view(w.shape)
+
+
+def by_looping(w: Tensor, s: float) -> Tensor:
+    """A right version that looks for the smallest one by one."""
+    if not 0 <= s <= 1 or w.isnan().any():
+        raise ValueError("sparsity outside [0, 1], or a NaN among the weights")
+    sizes = w.abs().flatten().tolist()
+    alive = list(range(len(sizes)))
+    for _ in range(round(s * len(sizes))):
+        alive.remove(min(alive, key=lambda i: sizes[i]))
+    mask = torch.zeros(len(sizes), dtype=torch.bool)
+    mask[alive] = True
+    return mask.view(w.shape)
