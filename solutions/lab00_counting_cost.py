@@ -55,7 +55,7 @@ from course_lib import ledger, models, training
 from course_lib.cost import latency
 from course_lib.cost.macs import model_cost
 from course_lib.data import images
-from course_lib.grading import check, skip  # noqa: F401
+from course_lib.grading import check, skip  # noqa: F401  (skip is yours to use)
 from course_lib.pruning import patterns
 from course_lib.show import plots, widgets
 
@@ -147,7 +147,8 @@ def conv_cost(
         dict with the keys macs, weight_bits, input_bits, output_bits.
 
     Raises:
-        ValueError: if a size, the stride or bits is below 1, padding is negative, or the kernel exceeds the padded input.
+        ValueError: if a size, the stride or bits is below 1, padding is negative, or the kernel is larger than the
+            padded input.
     """
     ### BEGIN SOLUTION
     require(min(M, C, R, S, H, W, stride, bits) >= 1, "sizes, stride and bits are at least 1")
@@ -275,12 +276,11 @@ fig.axes[0].axhline(alive[peak], color=plots.COLOURS["dense"], linestyle="--", l
 fig.axes[0].set_xlabel("time →")
 plots.show(
     fig,
-    alt=f"Bars: kilobytes of input and output alive while each layer works. The highest, {peak}, needs {alive[peak]:.1f} kB; "
-    "a dashed line marks it as the peak.",
+    alt="Bars: kilobytes of input and output alive while each layer works. "
+    f"The highest, {peak}, needs {alive[peak]:.1f} kB; a dashed line marks it as the peak.",
 )
-print(
-    f"The sum of all bars would be {sum(alive.values()):.1f} kB: {sum(alive.values()) / alive[peak]:.1f} times the peak."
-)
+everything = sum(alive.values())
+print(f"The sum of all bars would be {everything:.1f} kB: {everything / alive[peak]:.1f} times the peak.")
 
 # %% [markdown]
 # At inference the memory is used again and again: what counts is the **maximum** over the layers, not the sum. (In
@@ -404,7 +404,8 @@ for at, word in ((512, "BERT's longest"), (6 * E, "6E")):
     )
 plots.show(
     fig,
-    alt=f"Million MACs per token against sentence length, both logarithmic: projections and FFN are flat, attention rises and crosses their sum at {6 * E} tokens.",
+    alt="Million MACs per token against sentence length, both logarithmic: projections and FFN are flat, attention rises "
+    f"and crosses their sum at {6 * E} tokens.",
 )
 
 # %% [markdown]
@@ -415,7 +416,8 @@ plots.show(
 #
 # Your function says: no MAC more for 32 heads than for one. The lecture's slide says "the introduction of multiple
 # heads does not change the computational cost". Time it: the same queries, keys and values, cut into more and more
-# heads. Once written out step by step, once with PyTorch's fused kernel, which never writes the scores to memory.
+# heads. Once written out step by step, once with PyTorch's fused kernel, which works through the scores in small blocks
+# and never stores them all.
 
 
 # %%
@@ -486,8 +488,8 @@ plots.show(
 # $$\text{nonzero MACs}\;\ge\;(1-p)(1-q)\cdot\text{MACs},$$
 #
 # and you will find it in many places. Try it on the smallest layer there is: two weights, two inputs, one zero each.
-# $w=(1,0)$ and $x=(0,1)$: no product remains. $w=(1,0)$ and $x=(1,0)$: one of two. Never the quarter of two that the
-# formula says, and once *below* it. So it is no bound. If the zeros lie at random places, independent of each other,
+# $w=(1,0)$ and $x=(0,1)$: no product remains. $w=(1,0)$ and $x=(1,0)$: one of two. The formula says a quarter of two,
+# and the first count is *below* that. So it is no bound. If the zeros lie at random places, independent of each other,
 # then $(1-p)(1-q)$ is the **expectation**; for a linear layer the share lies anywhere between $\max(0,\,1-p-q)$ and
 # $\min(1-p,\,1-q)$.
 #
@@ -562,7 +564,7 @@ size, batch = 60, 64
 
 
 def share_of_products(p: float, layout: str, seed: int = 0) -> float:
-    """The share of products that remain in a (size × size) layer where p of the weights and p of the inputs are zero."""
+    """The share of products that remain in a (size × size) layer with p of the weights and p of the inputs zero."""
     zeros = round(p * size)
     w, x = torch.ones(size, size), torch.ones(batch, size)
     if layout == "random":
@@ -592,8 +594,8 @@ fig = plots.curves(
 fig.axes[0].fill_between(shares, np.maximum(0, 1 - 2 * shares), 1 - shares, color=plots.COLOURS["random"], alpha=0.15)
 plots.show(
     fig,
-    alt="Share of products that remain against sparsity: random zeros, counted, lie on the curve (1-p) squared; aligned zeros lie on the upper line 1-p "
-    "and opposed zeros on the lower line max(0, 1-2p).",
+    alt="Share of products that remain against sparsity: random zeros, counted, lie on the curve (1-p) squared; aligned "
+    "zeros lie on the upper line 1-p and opposed zeros on the lower line max(0, 1-2p).",
 )
 
 # %% [markdown]
@@ -639,31 +641,33 @@ counted = {
 }
 at = list(levels).index(0.9)
 at_90, control_90 = counted["magnitude"][:, at].mean(), counted["random"][:, at].mean()
+side = "below" if at_90 < 1 else "above"
 fig = plots.method_curves(
     levels,
     counted,
     xlabel="weights of conv4 set to zero",
     ylabel="counted ÷ expected",
-    title=f"At 90 % sparsity the count is {100 * abs(at_90 - 1):.1f} % {'below' if at_90 < 1 else 'above'} the supposed bound",
+    title=f"At 90 % sparsity the count is {100 * abs(at_90 - 1):.1f} % {side} the supposed bound",
     xaxis="sparsity",
 )
 fig.axes[0].axhline(1, color=plots.COLOURS["dense"], linestyle="--", linewidth=1.3)
 fig.axes[0].annotate("(1−p)(1−q)", (0, 1), xytext=(0, 4), textcoords="offset points")
 plots.show(
     fig,
-    alt=f"Counted products over expected ones against sparsity for conv4, {len(SEEDS)} networks with intervals: magnitude pruning ends at "
-    f"{counted['magnitude'][:, -1].mean():.3f}, random zeros stay near {counted['random'].mean():.3f}.",
+    alt=f"Counted over expected products against sparsity for conv4, {len(SEEDS)} networks with intervals: magnitude "
+    f"pruning ends at {counted['magnitude'][:, -1].mean():.3f}, random zeros stay near {counted['random'].mean():.3f}.",
 )
 print(f"Zeros among the inputs of conv4: {100 * min(zeros_in):.0f} to {100 * max(zeros_in):.0f} %.")
 print(f"The weights that survive meet {'fewer' if at_90 < control_90 else 'more'} non-zero inputs than random ones.")
 you_wrote(prediction_0_3)
 
 # %% [markdown]
-# Two things to see. The random control is not at 1 either: zeros of the *input* are not at random places (they lie
-# where the picture is empty, and the border is used less often). And what training leaves after magnitude pruning is
-# systematically off the expectation, so **if your hardware's speed depends on the count, count**. The expectation is a
-# good first estimate here, within a few per cent. The lecture's remark that about half of a CNN's activations are zero
-# because of ReLU holds for these networks too; the figure above printed the share.
+# Two things to see. The random control is not at 1 either: the zeros of the *input* are not spread evenly, and a pixel
+# at the border takes part in fewer products than one in the middle. And what magnitude pruning leaves of a trained
+# layer is off by more, in the same direction for every network: which weights are large has something to do with how
+# active their inputs are. The expectation is a fair first estimate here, within some per cent; **if your hardware's
+# speed depends on the count, count**. (The lecture says that ReLU makes about half of a CNN's activations zero, in no
+# regular pattern. The share printed above agrees.)
 
 # %% [markdown]
 # ## Part 2 · Storing zeros
@@ -773,8 +777,8 @@ def rle_encode(x: Tensor, run_bits: int = 2) -> tuple[Tensor, Tensor, tuple[int,
     """Run-length encoding of x, read in row-major order.
 
     Returns:
-        runs (int64, each from 0 to 2**run_bits - 1), values (x's dtype), both 1-D with one entry per pair; and x's shape
-        as a tuple of ints.
+        runs (int64, each from 0 to 2**run_bits - 1) and values (x's dtype), 1-D, one entry per pair; and x's shape as a
+        tuple of ints.
 
     Raises:
         ValueError: if ``run_bits`` is below 1.
@@ -850,7 +854,7 @@ fine = np.linspace(0, 0.99, 100)
 
 def pairs_formula(p: np.ndarray | float, k: int) -> np.ndarray | float:
     """RLE pairs per element for zeros at random places, p < 1."""
-    return (1 - p) / (1 - p**2**k)
+    return (1 - p) / (1 - p ** (2**k))
 
 
 def pairs_measured(x: Tensor, k: int) -> float:
@@ -873,8 +877,8 @@ fig = plots.curves(
 )
 plots.show(
     fig,
-    alt="RLE pairs per element against sparsity for run fields of 1, 2, 3 and 5 bits: measured points on the trained layer lie close to the formula's curves, "
-    "which level off at 1/2, 1/4, 1/8 and 1/32.",
+    alt="RLE pairs per element against sparsity for run fields of 1, 2, 3 and 5 bits: the points measured on the trained "
+    "layer lie close to the formula's curves, which level off at 1/2, 1/4, 1/8 and 1/32.",
 )
 
 # %% [markdown]
@@ -896,9 +900,7 @@ deviation = {
 }
 worst = int(np.abs(deviation["magnitude"].mean(0)).argmax())
 most = deviation["magnitude"].mean(0)[worst]
-dead = np.mean(
-    [float((pruned(w, 0.9).flatten(2) == 0).all(2).double().mean()) for w in weights]
-)  # 3×3 kernels without a weight
+dead = np.mean([float((pruned(w, 0.9).flatten(2) == 0).all(2).double().mean()) for w in weights])  # empty 3×3 kernels
 fig = plots.method_curves(
     levels,
     deviation,
@@ -910,10 +912,11 @@ fig = plots.method_curves(
 )
 plots.show(
     fig,
-    alt=f"Deviation of RLE pairs from the formula against sparsity, {len(SEEDS)} networks with intervals: random zeros stay near 0 %, zeros by magnitude deviate by up to {most:.1f} %.",
+    alt=f"Deviation of RLE pairs from the formula against sparsity, {len(SEEDS)} networks with intervals: random zeros "
+    f"stay near 0 %, zeros by magnitude deviate by up to {most:.1f} %.",
 )
 print(
-    f"At 90 % sparsity {100 * dead:.0f} % of the 3×3 kernels are empty; with random zeros it would be {100 * 0.9**9:.0f} %."
+    f"At 90 % sparsity {100 * dead:.0f} % of the 3×3 kernels are empty; of random ones {100 * 0.9**9:.0f} % would be."
 )
 you_wrote(prediction_0_5)
 
@@ -951,7 +954,7 @@ prediction_0_6 = "a 64x64x3x3 layer has 16-bit addresses: COO is smaller than de
 
 # %%
 def coo_encode(x: Tensor) -> tuple[Tensor, Tensor, tuple[int, ...]]:
-    """Any shape and dtype -> (flat row-major positions of the non-zeros, int64, increasing; their values; x's shape)."""
+    """Any shape and dtype -> (increasing row-major positions of the non-zeros, int64; their values; x's shape)."""
     ### BEGIN SOLUTION
     flat = x.flatten()
     index = (flat != 0).nonzero().flatten()
@@ -1362,13 +1365,19 @@ prediction_0_8_kernels = "CSR in PyTorch from 70 %, scipy from 60 %, COO from 80
 Candidates = dict[str, Callable[[], object]]
 
 
-def speedups(candidates: Candidates, repeats: int = 15) -> dict[str, float]:
-    """How many times faster than "dense" each candidate is, in one run, by the lower quartile of its times.
+def speedups(candidates: Candidates, repeats: int = 20) -> dict[str, float]:
+    """How many times faster than "dense" each candidate is, by the lower quartile of its times.
 
-    (What else runs on the machine can only make a call slower, and it disturbs long calls more often than short ones.)
+    What else runs on a machine can only make a call slower, and disturbs long calls more often than short ones: so the
+    lower quartile. Each candidate takes turns with "dense" alone: with more of them in one round, whoever comes after
+    the largest finds the caches emptied, and whoever shares its memory with another finds them filled.
     """
-    times = latency.compare(candidates, warmup=2, repeats=repeats)
-    return {name: times["dense"].low / t.low for name, t in times.items() if name != "dense"}
+    dense = candidates.pop("dense")
+    faster = {}
+    for name, candidate in candidates.items():
+        times = latency.compare({"dense": dense, name: candidate}, warmup=2, repeats=repeats)
+        faster[name] = times["dense"].low / times[name].low
+    return faster
 
 
 def products(w: Tensor, b: Tensor) -> Candidates:
@@ -1469,7 +1478,7 @@ for seed, w, x in zip(SEEDS[:3], weights[:3], inputs[:3], strict=True):
         | {"random": products(pruned(w, s, random=seed).flatten(1), patches)["CSR, torch"]}
         for s in levels_conv
     ]
-    rounds.append([speedups(each, repeats=9) for each in candidates])
+    rounds.append([speedups(each, repeats=10) for each in candidates])
 speed_conv = {name: np.array([[at[name] for at in row] for row in rounds]) for name in rounds[0][0]}
 payoff_conv = {name: pays_from(levels_conv, speed) for name, speed in speed_conv.items()}
 fig = speed_figure(
@@ -1497,11 +1506,11 @@ you_wrote(prediction_0_8_kernels)
 # %% [markdown]
 # Read the table from left to right. **The same zeros pay at once in MACs, later in bits, later still in time**, and
 # never where a format must be unpacked first. A dense kernel fetches neighbours together and multiplies eight or
-# sixteen of them at once; a sparse one runs after every index. So the more often a weight is used (the second figure),
-# the better the dense kernel gets, and the later zeros pay. What MACs promise (dotted) no sparse kernel reaches.
-# *Which* weights are zero makes no difference to a kernel (the random control lies on the curve of magnitude), unless
-# they fill **whole rows**: those pay at once, close to what MACs promise. That is the case for structured pruning, lab
-# 04.
+# sixteen of them at once; a sparse one runs after every index. Counting bytes explains a part of that, best where the
+# weights come from memory; a layer that sits in the cache, as here, favours the dense kernel further. What MACs promise
+# (dotted) no sparse kernel reaches. *Which* weights are zero makes no difference to a kernel (the random control lies
+# on the curve of magnitude), unless they fill **whole rows**: those pay at once, close to what MACs promise. That is
+# the case for structured pruning, lab 04.
 #
 # The literature agrees in kind. Gale et al. (2020) say of GPUs that the moderate sparsity of neural networks is "not
 # sufficient for existing sparse kernels to outperform their dense counterparts", and gain 1.2 to 2.1 times on whole
@@ -1621,8 +1630,9 @@ display(ledger.table())
 #    Which order gives the fewest pairs at 90 %? Which zeros has it brought together?
 # 3. **A field for every sparsity.** For each sparsity find the best $k$ by formula, and add "RLE, best k" to the
 #    bookkeeping figure. How close does it come to the entropy floor?
-# 4. **Smaller indices.** Build the PyTorch CSR tensor with int32 indices (`row.int()`, `column.int()`) and time it
-#    again. Does the bytes-moved column predict the change?
+# 4. **When bytes decide.** A layer that is timed again and again stays in the processor's cache. Set `wide = 4096` (and
+#    fewer `repeats`), so that the weights come from memory. Do the measured crossings move towards "by bytes moved"?
+#    And does PyTorch's CSR gain from int32 indices (`row.int()`, `column.int()`) as that column says it should?
 # 5. **A GPU.** Move matrix and vector to `cuda` in Experiment 3 (`latency` waits for the device). In which direction
 #    does each crossing move? Repeat with 64 input vectors.
 # 6. **Read**: Sze et al. 2017, *Efficient Processing of Deep Neural Networks* (counting, dataflows); Han et al. 2016,
