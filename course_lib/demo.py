@@ -15,7 +15,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-SPARSITIES = [0.0, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98]
+SPARSITIES = [0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98]
 SEEDS = (0, 1, 2)
 
 
@@ -72,7 +72,7 @@ def _prune(folder: Path, console: Console) -> None:
     console.print(table, markup=False, highlight=False)
     figure = plots.method_curves(
         SPARSITIES, {k: np.array(v) for k, v in curves.items()},
-        xlabel="weights removed", ylabel="test accuracy (%)", title="Small weights can go, random ones cannot",
+        xlabel="weights removed", ylabel="test accuracy (%)", title="Small weights can go, random ones cannot", xaxis="sparsity", ylim=(0, 100),
     )  # fmt: skip
     path = folder / "pruning.png"
     plots.save(

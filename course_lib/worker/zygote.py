@@ -29,6 +29,7 @@ def main() -> None:
     stubs.install()
     import IPython.core.inputtransformer2  # noqa: F401
     import torch
+    import torch._dynamo  # making an optimizer imports it, seconds in every child if it is not here already
 
     import course_lib.models
     import course_lib.training  # noqa: F401
