@@ -427,12 +427,10 @@ def formula_bits(
 
 
 def _pairs_per_element(p: float, span: int) -> float:
-    """(1 - p) / (1 - p^span), with its limits at both ends."""
-    if p == 0:
-        return 1.0
+    """(1 - p) / (1 - p^span), and its limit where all are zero."""
     if p == 1:
         return 1 / span
-    return (1 - p) / -math.expm1(span * math.log(p))  # 1 - p**span would lose its digits where p is close to 1
+    return (1 - p) / (1 - p**span)
 
 
 # ------------------------------------------------------------------------------------------- what all formats stand on

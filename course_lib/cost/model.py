@@ -99,14 +99,13 @@ def model_cost(
     """
     parameters = dict(model.named_parameters(remove_duplicate=False))
     masked = _apply_masks(parameters, masks or {})
-    # The name by which a parameter is known: the first one, where weights are tied.
-    first_name = {id(parameter): name for name, parameter in reversed(parameters.items())}
-    known = {id(masked.get(name, parameter)): first_name[id(parameter)] for name, parameter in parameters.items()}
+    name_of = {id(parameter): name for name, parameter in parameters.items()}  # one name where weights are tied
+    known = {id(masked.get(name, parameter)): name_of[id(parameter)] for name, parameter in parameters.items()}
     args, kwargs = _as_arguments(inputs)
     recorder = _Recorder(known, bits, inputs_too)
-    with _eval_mode(model), torch.no_grad(), _no_fused_attention(), recorder.watching(model), recorder:
+    with _eval_mode(model), torch.no_grad(), recorder.watching(model), recorder:
         torch.func.functional_call(model, masked, args, kwargs)
-    return recorder.rows + _uncounted(model, masked, recorder, first_name, bits)
+    return recorder.rows + _uncounted(model, masked, recorder, name_of, bits)
 
 
 def totals(costs: Sequence[LayerCost]) -> dict[str, Any]:
@@ -175,7 +174,9 @@ class _Recorder(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        result = func(*args, **kwargs)  # the mode is off in here: what func calls inside is not counted once more
+        # The mode is off inside func, so nothing is counted twice. (It also keeps torch from running an encoder layer as
+        # one fused function: as long as any mode is on, torch calls the layer's parts.)
+        result = func(*args, **kwargs)
         method = _COUNTED.get(func)
         if method is not None:
             getattr(self, method)(func, result, *args, **kwargs)
@@ -399,7 +400,7 @@ _ELEMENTWISE = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.R
 
 
 def _uncounted(
-    model: nn.Module, masked: Masks, recorder: _Recorder, first_name: dict[int, str], bits: int
+    model: nn.Module, masked: Masks, recorder: _Recorder, name_of: dict[int, str], bits: int
 ) -> list[LayerCost]:
     """A row for every module with parameters that no counted function used: better listed than silently left out."""
     rows = []
@@ -408,7 +409,7 @@ def _uncounted(
         if isinstance(module, _ELEMENTWISE) or "parametrizations" in path.split(".") or shown in recorder.own_weights:
             continue  # a computed weight was seen where it was used
         own = dict(module.named_parameters(recurse=False))
-        unused = {name: p for name, p in own.items() if first_name[id(p)] not in recorder.used}
+        unused = {name: p for name, p in own.items() if name_of[id(p)] not in recorder.used}
         matrices = {name: p for name, p in unused.items() if p.ndim >= 2}
         is_leaf = not any(True for _ in module.children())
         used_otherwise = bool(own) and len(unused) == len(own) and is_leaf and shown in recorder.called
@@ -466,14 +467,3 @@ def _eval_mode(model: nn.Module) -> Iterator[None]:
     finally:
         for module, training in modes.items():
             module.training = training
-
-
-@contextmanager
-def _no_fused_attention() -> Iterator[None]:
-    """In eval mode torch may run a whole encoder layer as one fused function, in which nothing can be seen."""
-    before = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(before)
