@@ -905,8 +905,8 @@ fig = plots.method_curves(
     levels,
     deviation,
     xlabel="sparsity of conv4",
-    ylabel=f"deviation of the pairs from the formula, % (k = {K})",
-    title=f"Trained zeros clump: up to {abs(most):.1f} % {'more' if most > 0 else 'fewer'} pairs than the formula says",
+    ylabel=f"pairs beyond the formula, % (k = {K})",
+    title=f"Trained zeros clump: up to {abs(most):.1f} % {'more' if most > 0 else 'fewer'} pairs than by formula",
     xaxis="sparsity",
     ylim=(min(-2, 1.2 * deviation["magnitude"].min()), max(2, 1.2 * deviation["magnitude"].max())),
 )
@@ -1342,10 +1342,10 @@ you_wrote(prediction_0_8_encoding)
 # %% [markdown]
 # With half of the activations zero, a bitmap halves what must be moved. But it has to be made. Where this lab was
 # written, the two lines of PyTorch took most of the time of the layer they were meant to relieve, the library's tuned
-# version a seventh of it, and choosing the largest tenth more than the layer itself. (Compare with your bars; only the
-# comparison itself is next to nothing.) This is the "additional overhead" of the lecture, in figures. An accelerator
-# compares in wires beside the data path, and there run lengths for activations are worth it (Eyeriss). On an ordinary
-# processor the encoding has to earn its time back first, and Experiment 3 asks whether it can.
+# version a fifth of it or less, and choosing the largest tenth more than the layer itself. (Compare with your bars;
+# only the comparison itself is next to nothing.) This is the "additional overhead" of the lecture, in figures. An
+# accelerator compares in wires beside the data path, and there run lengths for activations are worth it (Eyeriss). On
+# an ordinary processor the encoding has to earn its time back first, and Experiment 3 asks whether it can.
 #
 # #### Experiment 3: kernels, on this machine
 #
