@@ -65,6 +65,7 @@ def decoders(encoded: dict[str, dict[str, object]], x: torch.Tensor) -> dict[str
         return out
 
     shape = tuple(x.shape)
+    data, indices, pointer = (part.numpy() for part in csr["ours"])
     return {
         "bitmap": {
             "ours": lambda: encodings.bitmap_decode(*bitmap["ours"]),
@@ -79,7 +80,8 @@ def decoders(encoded: dict[str, dict[str, object]], x: torch.Tensor) -> dict[str
         },
         "CSR": {
             "ours": lambda: encodings.csr_decode(*csr["ours"], shape),
-            "scipy": lambda: csr["scipy"].toarray(),
+            "scipy": lambda: csr["scipy"].toarray(),  # from its own object, checked before, with int32 indices
+            "scipy from our arrays": lambda: scipy.sparse.csr_array((data, indices, pointer), shape).toarray(),
             "torch": lambda: csr["torch"].to_dense(),
         },
         "CSC": {
