@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from . import claims, source, student
-from .errors import AuthoringError, Problems, error, shown
-from .execute import run
-from .source import Cell, Lab
+from course_lib.authoring import claims, source, student
+from course_lib.authoring.errors import AuthoringError, Problems, error, shown
+from course_lib.authoring.execute import run
+from course_lib.authoring.source import Cell, Lab
 
 CELL_TIMEOUT = 600.0  # seconds one cell may take; a lab's own aim is 90 s for all of them
 _KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}

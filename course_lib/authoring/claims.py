@@ -7,12 +7,11 @@ A test is a function at the top of ``tests/labs/test_labNN.py`` decorated with
 from __future__ import annotations
 
 import ast
-import symtable
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from .errors import Problems, error, shown
+from course_lib.authoring.errors import Problems, error, shown
+from course_lib.worker.cells import scope
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 _FORM = '@question("1.4", points=1, visible=True, claim="…")'
@@ -163,11 +162,7 @@ class _Statement:
         self.first = min([node.lineno, *(mark.lineno for mark in getattr(node, "decorator_list", []))])
         self.last = node.end_lineno or node.lineno
         self.imports = isinstance(node, ast.Import | ast.ImportFrom)
-        table = symtable.symtable(ast.unparse(node), "<statement>", "exec")
-        self.binds = {
-            symbol.get_name() for symbol in table.get_symbols() if symbol.is_assigned() or symbol.is_imported()
-        }
-        self.reads = set(_reads(table))
+        self.binds, self.reads = scope(node)
         if isinstance(node, Function):  # pytest's fixtures are asked for by the names of arguments
             self.reads |= {arg.arg for arg in [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]}
         self.test = self._kind()
@@ -206,12 +201,3 @@ class _Statement:
         if isinstance(node, ast.Import):
             return [ast.unparse(ast.Import(names))]
         return [ast.unparse(ast.ImportFrom(node.module, names, node.level))]
-
-
-def _reads(table: symtable.SymbolTable) -> Iterator[str]:
-    """The names of the file that a statement reads, but no local ones that only look like them."""
-    for symbol in table.get_symbols():
-        if symbol.is_referenced() and (symbol.is_global() or table.get_type() == "module"):
-            yield symbol.get_name()
-    for inner in table.get_children():
-        yield from _reads(inner)

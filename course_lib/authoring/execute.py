@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from .errors import error
+from course_lib.authoring.errors import error
 
 LARGEST_FIGURE = 300_000  # bytes of PNG
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")

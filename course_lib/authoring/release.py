@@ -10,8 +10,8 @@ import subprocess
 import zipfile
 from pathlib import Path, PurePosixPath
 
-from . import build, claims, source
-from .errors import AuthoringError, error, listed, shown
+from course_lib.authoring import build, claims, source
+from course_lib.authoring.errors import AuthoringError, error, listed, shown
 
 MANIFEST = ".course-release.json"  # in the release: its files with their hashes, so that the next one knows its own
 _WHOLE = ("course_lib", "data")  # folders that are handed out as they are

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from .errors import Problems, error, shown
+from course_lib.authoring.errors import Problems, error, shown
 
 NAME = re.compile(r"lab(\d\d)_([a-z0-9_]+)\.py")
 HEADING = re.compile(r"(#{1,6})\s+(.*\S)\s*$")

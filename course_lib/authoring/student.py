@@ -8,8 +8,8 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import replace
 
-from .errors import Problems
-from .source import Cell, Lab, Region, parsed, syntax_error
+from course_lib.authoring.errors import Problems
+from course_lib.authoring.source import Cell, Lab, Region, parsed, syntax_error
 
 SHOWN = "# shown elsewhere"  # at the end of a solution's line that the notebook gives away on purpose
 _LONG = 12  # shorter statements (`return mask`) are in every notebook

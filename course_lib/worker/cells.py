@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ast
 import linecache
-from collections.abc import Iterable
+import symtable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,7 +54,12 @@ def parse(cells: Iterable[str], problems: list[str]) -> list[Statement]:
             continue
         linecache.cache[file] = (len(code), None, code.splitlines(keepends=True), file)
         for node in tree.body:
-            statements.extend(_statements(node, file))
+            try:
+                statements.extend(_statements(node, file))
+            except (SyntaxError, RecursionError, ValueError) as error:
+                problems.append(
+                    f"cell {number}, line {node.lineno} was left out ({type(error).__name__}: {_short(error)})"
+                )
     return statements
 
 
@@ -67,7 +73,7 @@ def _statements(node: ast.stmt, file: str) -> list[Statement]:
             return [s for inner in ast.parse(body, file).body for s in _statements(inner, file)]
         except SyntaxError:
             return []
-    return [Statement(node, file, _binds(node), _reads(node), _always(node))]
+    return [Statement(node, file, *scope(node), _always(node))]
 
 
 def _magic(node: ast.stmt) -> tuple[str, str | None] | None:
@@ -99,37 +105,33 @@ def _literal(node: ast.expr) -> bool:
         return isinstance(node, ast.Constant)
 
 
-def _binds(node: ast.stmt) -> set[str]:
-    names: set[str] = set()
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        return {node.name}
-    for inner in _outside_functions(node):
-        if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            names.add(inner.name)
-        elif isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
-            names.add(inner.id)
-        elif isinstance(inner, ast.Attribute | ast.Subscript) and isinstance(inner.ctx, ast.Store):
-            root: ast.expr = inner
-            while isinstance(root, ast.Attribute | ast.Subscript):
-                root = root.value
-            if isinstance(root, ast.Name):
-                names.add(root.id)
-        elif isinstance(inner, ast.Import | ast.ImportFrom):
-            names.update((a.asname or a.name).split(".")[0] for a in inner.names)
-    return names
+def scope(node: ast.stmt) -> tuple[set[str], set[str]]:
+    """The global names that a top-level statement binds, and those it reads; a function's own variables are neither."""
+    table = symtable.symtable(ast.unparse(node), "<statement>", "exec")
+    binds = {s.get_name() for s in table.get_symbols() if s.is_assigned() or s.is_imported() or s.is_namespace()}
+    return binds | set(_changed(node)), set(_globals_read(table))
 
 
-def _outside_functions(node: ast.AST) -> Iterable[ast.AST]:
-    yield node
+def _globals_read(table: symtable.SymbolTable) -> Iterator[str]:
+    for symbol in table.get_symbols():
+        if symbol.is_referenced() and (symbol.is_global() or table.get_type() == "module"):
+            yield symbol.get_name()
+    for inner in table.get_children():
+        yield from _globals_read(inner)
+
+
+def _changed(node: ast.AST) -> Iterator[str]:
+    """The names whose attributes or items the statement sets: ``f.k = 7`` changes f."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+        return
+    if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store):
+        root: ast.expr = node
+        while isinstance(root, ast.Attribute | ast.Subscript):
+            root = root.value
+        if isinstance(root, ast.Name):
+            yield root.id
     for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
-            yield child
-        else:
-            yield from _outside_functions(child)
-
-
-def _reads(node: ast.stmt) -> set[str]:
-    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+        yield from _changed(child)
 
 
 def unwritten(node: ast.stmt) -> bool:

@@ -138,7 +138,9 @@ def _end(pid: int, private: bool) -> bool:
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
-        except ChildProcessError:  # no child is left, and who loses its parent becomes ours (or dies with the namespace)
+        except (
+            ChildProcessError
+        ):  # no child is left, and who loses its parent becomes ours (or dies with the namespace)
             return True
         time.sleep(0.002)
     return False

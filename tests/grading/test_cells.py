@@ -73,3 +73,19 @@ def test_a_source_too_deep_to_parse_costs_only_its_cell() -> None:
     done = cells.run(["x = " + "(" * 5000 + ")" * 5000, "def g(): return 1"], [])
     assert done.namespace["g"]() == 1
     assert done.problems
+
+
+def test_a_functions_own_variables_are_no_dependence() -> None:
+    got = names(
+        "def f():\n    rows = [i for i in range(3)]\n    return rows", "rows = int('7')", "i = int('7')", graded=("f",)
+    )
+    assert not {"rows", "i"} & got.keys()
+
+
+def test_a_comprehensions_variable_is_not_bound() -> None:
+    got = names("def f(): return w", "table = [int(w) for w in '12']", graded=("f",))
+    assert "table" not in got
+
+
+def test_what_only_the_value_of_a_default_needs_runs() -> None:
+    assert names("n = int('4')\ndef f(k=n): return k", graded=("f",))["f"]() == 4
