@@ -18,7 +18,7 @@ from torch import Tensor
 
 Vector: TypeAlias = np.ndarray[tuple[int], np.dtype[Any]]
 
-_SMALL = 100_000  # below this many numbers one partition is as fast as anything
+_SMALL = 10_000  # up to so many numbers one partition is as fast as anything
 
 
 def count_pruned(sparsity: float, n: int) -> int:
@@ -60,66 +60,62 @@ def prune_smallest(parts: Sequence[Vector], count: int) -> list[Vector]:
 
     Among equal numbers the one that comes first, in the order of the parts, is pruned first.
 
-    For many numbers the way is Floyd and Rivest's: a random sample brackets the number that splits kept from pruned.
-    What lies above the bracket is kept and what lies below is pruned, by two comparisons over all numbers; only the few
-    inside, about 1 %, have to be partitioned. The sample decides how long it takes, never what comes out.
-
     Args:
         parts: vectors as :func:`flat` makes them.
         count: how many to prune, 0 <= count <= n.
-
-    Source: Floyd and Rivest 1975, "Expected time bounds for selection", Communications of the ACM 18(3).
     """
     if len({part.dtype for part in parts}) > 1:
         parts = [part.astype(np.float64) for part in parts]
     n = sum(len(part) for part in parts)
     if count in (0, n):
         return [np.full(len(part), count == 0) for part in parts]
-    if n <= _SMALL:
-        return _partition(parts, count)
 
-    low, high = _bracket(parts, count, n)
-    kept = [part > high for part in parts]
-    inside = [part >= low for part in parts]
-    for i, above in zip(inside, kept, strict=True):
-        i ^= above  # in place: fresh memory costs more than the comparison
-    width = int(sum(np.count_nonzero(i) for i in inside))
-    below = n - width - int(sum(np.count_nonzero(above) for above in kept))
-    if not below <= count <= below + width or width > n // 4:  # an unlucky sample, or very many equal numbers
-        return _partition(parts, count)
-
-    places = [np.flatnonzero(i) for i in inside]
-    verdicts = _partition([part[place] for part, place in zip(parts, places, strict=True)], count - below)
-    for above, place, verdict in zip(kept, places, verdicts, strict=True):
-        above[place] = verdict
+    last = _kth_smallest(parts, count)  # the largest number that is pruned
+    kept = [part > last for part in parts]
+    spared = n - count - sum(np.count_nonzero(k) for k in kept)  # equal to it, but beyond the count: the last of them
+    for part, k in zip(reversed(parts), reversed(kept), strict=True):
+        if spared == 0:
+            break
+        equal = np.flatnonzero(part == last)[-spared:]
+        k[equal] = True
+        spared -= len(equal)
     return kept
 
 
-def _partition(parts: Sequence[Vector], count: int) -> list[Vector]:
-    """What :func:`prune_smallest` promises, by one partition of all numbers."""
-    numbers = np.concatenate(parts)
-    n = len(numbers)
-    if count in (0, n):
-        kept = np.full(n, count == 0)
-    else:
-        kth = np.partition(numbers, count - 1)[count - 1]  # the count-th smallest
-        kept = numbers > kth
-        spared = n - count - np.count_nonzero(kept)  # as small as that, but beyond the count: the last ones
-        if spared:
-            kept[np.flatnonzero(numbers == kth)[-spared:]] = True
-    ends = np.cumsum([len(part) for part in parts])
-    return [k.copy() for k in np.split(kept, ends[:-1])]  # copies, so that one can be kept or saved without the others
+def _kth_smallest(parts: Sequence[Vector], k: int) -> Any:
+    """The ``k``-th smallest number, 1 <= k <= n, by Floyd and Rivest's way.
+
+    A random sample gives two numbers between which the k-th smallest very likely lies. Only what lies between them,
+    about 1 % of many numbers, has to be partitioned; the rest is compared and counted. The sample decides how long it
+    takes, never what comes out.
+
+    A number that occurs very often (the zeros of a network that is sparse already) is no hindrance: it fills so much of
+    the sample that, if it is near the k-th, it is an end of the bracket. (numpy's own partition is slow on such data.)
+
+    Source: Floyd and Rivest 1975, "Expected time bounds for selection", Communications of the ACM 18(3).
+    """
+    n = sum(len(part) for part in parts)
+    if n > _SMALL:
+        low, high = _bracket(parts, k, n)
+        not_above_low = sum(np.count_nonzero(part <= low) for part in parts)
+        if not_above_low < k <= sum(np.count_nonzero(part < high) for part in parts):
+            between = np.concatenate([part[(part > low) & (part < high)] for part in parts])
+            return np.partition(between, k - not_above_low - 1)[k - not_above_low - 1]
+        for end in (low, high):
+            below = sum(np.count_nonzero(part < end) for part in parts)
+            if below < k <= below + sum(np.count_nonzero(part == end) for part in parts):
+                return end
+    return np.partition(np.concatenate(parts), k - 1)[k - 1]  # few numbers, or an unlucky sample
 
 
-def _bracket(parts: Sequence[Vector], count: int, n: int) -> tuple[Any, Any]:
-    """Two numbers between which the ``count``-th smallest very likely lies: four standard deviations to each side."""
+def _bracket(parts: Sequence[Vector], k: int, n: int) -> tuple[Any, Any]:
+    """Two numbers around the ``k``-th smallest of ``n``: four standard deviations of its rank in the sample away."""
     rng = np.random.default_rng(0)  # its own: the caller's randomness is not touched
     parts = [part for part in parts if len(part)]
     share = n ** (2 / 3) / n
-    sample = np.sort(
-        np.concatenate([part[rng.integers(len(part), size=math.ceil(share * len(part)))] for part in parts])
-    )
-    m, p = len(sample), count / n
+    drawn = [part[rng.integers(len(part), size=math.ceil(share * len(part)))] for part in parts]
+    sample = np.sort(np.concatenate(drawn))
+    m, p = len(sample), k / n
     margin = 4 * math.sqrt(m * p * (1 - p)) + 1
     low, high = math.floor(m * p - margin), math.ceil(m * p + margin)
     smallest = sample[low] if low >= 0 else min(part.min() for part in parts)

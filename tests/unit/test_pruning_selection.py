@@ -43,7 +43,7 @@ def test_small_vectors_of_any_numbers(data):
 @given(seed=st.integers(0, 2**32), fraction=st.floats(0, 1), levels=st.sampled_from([1, 2, 5, 1000, 2**24]))
 @settings(max_examples=60, deadline=None)
 def test_large_vectors_by_bracket(seed, fraction, levels):
-    """Long enough for the sampled bracket; from all numbers equal to hardly any equal."""
+    """By the sampled bracket; from all numbers equal to hardly any equal."""
     old, selection._SMALL = selection._SMALL, 0  # so that the bracket is used on few numbers too
     try:
         generator = torch.Generator().manual_seed(seed)
@@ -71,9 +71,25 @@ def test_shapes_of_distribution(kind, count):
     agree(list(x.split([100_000, 1, 0, 199_999])), count)
 
 
+@pytest.mark.parametrize("sparse", [0.0, 0.5, 0.9])
+@pytest.mark.parametrize("fraction", [0.01, 0.5, 0.9, 0.95])
+def test_little_is_partitioned_even_where_most_numbers_are_equal(monkeypatch, sparse, fraction):
+    """A network that is sparse already is the common case, and numpy partitions many equal numbers very slowly."""
+    n, sizes = 400_000, []
+    generator = torch.Generator().manual_seed(5)
+    x = torch.rand(n, generator=generator) * (torch.rand(n, generator=generator) >= sparse)
+    partition = np.partition
+    monkeypatch.setattr(selection.np, "partition", lambda v, k: sizes.append(len(v)) or partition(v, k))
+    agree([x], round(fraction * n))
+    assert sum(sizes) < n // 10
+
+
 def test_an_unlucky_sample_costs_time_not_correctness(monkeypatch):
     parts = [torch.randn(200_000, generator=torch.Generator().manual_seed(2))]
-    for bracket in [(2.0, 3.0), (-3.0, -2.0), (-9.0, 9.0), (0.0, 0.0), (1e30, 1e31)]:
+    order = parts[0].sort().values
+    just_above = (order[100_000].item(), order[100_010].item())  # the 100,000th smallest is order[99_999]
+    just_below = (order[99_990].item(), order[99_998].item())
+    for bracket in [just_above, just_below, (2.0, 3.0), (-3.0, -2.0), (-9.0, 9.0), (0.0, 0.0), (1e30, 1e31)]:
         monkeypatch.setattr(selection, "_bracket", lambda *_, b=bracket: b)
         agree(parts, 100_000)
 
