@@ -107,9 +107,7 @@ def _literal(node: ast.expr) -> bool:
 
 def scope(node: ast.stmt) -> tuple[set[str], set[str]]:
     """The global names that a top-level statement binds, and those it reads; a function's own variables are neither."""
-    table = symtable.symtable(ast.unparse(node), "<statement>", "exec")
-    binds = {s.get_name() for s in table.get_symbols() if s.is_assigned() or s.is_imported() or s.is_namespace()}
-    return binds | set(_changed(node)), set(_globals_read(table))
+    return set(_bound(node)), set(_globals_read(symtable.symtable(ast.unparse(node), "<statement>", "exec")))
 
 
 def _globals_read(table: symtable.SymbolTable) -> Iterator[str]:
@@ -120,18 +118,33 @@ def _globals_read(table: symtable.SymbolTable) -> Iterator[str]:
         yield from _globals_read(inner)
 
 
-def _changed(node: ast.AST) -> Iterator[str]:
-    """The names whose attributes or items the statement sets: ``f.k = 7`` changes f."""
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+def _bound(node: ast.AST) -> Iterator[str]:
+    """Names assigned, imported or defined, and those whose attributes or items are set (``f.k = 7`` changes f)."""
+    # by the tree, not by the symbol table: from Python 3.12 on that counts a comprehension's variable as the module's
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        yield node.name
         return
-    if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store):
+    if isinstance(node, ast.Lambda):
+        return
+    if isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.NamedExpr) and isinstance(inner.target, ast.Name):
+                yield inner.target.id
+        return
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        yield from ((alias.asname or alias.name).split(".")[0] for alias in node.names)
+    if isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
+        yield node.name
+    if isinstance(node, ast.MatchMapping) and node.rest:
+        yield node.rest
+    if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store):
         root: ast.expr = node
         while isinstance(root, ast.Attribute | ast.Subscript):
             root = root.value
         if isinstance(root, ast.Name):
             yield root.id
     for child in ast.iter_child_nodes(node):
-        yield from _changed(child)
+        yield from _bound(child)
 
 
 def unwritten(node: ast.stmt) -> bool:

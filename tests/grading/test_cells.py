@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+
 from course_lib.worker import cells
 
 
@@ -89,3 +91,12 @@ def test_a_comprehensions_variable_is_not_bound() -> None:
 
 def test_what_only_the_value_of_a_default_needs_runs() -> None:
     assert names("n = int('4')\ndef f(k=n): return k", graded=("f",))["f"]() == 4
+
+
+def test_every_way_to_bind_a_name_is_seen() -> None:
+    source = (
+        "import a.b, c as d\nfor e, (f, *g) in []: pass\nwith open('x') as h: i = 1\ntry: pass\nexcept E as j: pass\n"
+        "match 1:\n    case {'k': k, **l}: pass\n    case [*m]: pass\n[n := o for o in p]\nq.r[s] = t\nif u: v: int = 1\nw += 1\ndef x(y): z = 1"
+    )
+    bound = set().union(*(cells.scope(node)[0] for node in ast.parse(source).body))
+    assert bound == set("adefghijklmnqvwx")
