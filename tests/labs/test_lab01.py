@@ -73,6 +73,9 @@ COUNTING: dict[str, Callable[[float, int], int]] = {
     ),
     "a half was rounded down: Python's round() takes it to the even neighbour": lambda s, n: math.ceil(s * n - 0.5),
     "the number kept was rounded: round the number that goes": lambda s, n: n - round((1 - s) * n),
+    "that many should have stayed: True means kept, and sparsity is the fraction that goes": lambda s, n: (
+        n - round(s * n)
+    ),
     TOO_FEW: lambda s, n: round(s * n) - 1,
     TOO_MANY: lambda s, n: round(s * n) + 1,
 }
@@ -115,10 +118,11 @@ def recognise(mask: Any, right: Any, mistakes: dict[str, Any]) -> None:
 
 
 def telling(case: Callable[[], tuple[Any, Any, dict[str, Any]]]) -> tuple[Any, Any, dict[str, Any]]:
-    """A drawn case (input, right answer, {sentence: wrong answer}) in which no wrong answer happens to be right."""
+    """A drawn case (input, right answer, {sentence: wrong answer}) in which no two answers happen to be the same."""
     for _ in range(500):
         drawn, right, mistakes = case()
-        if not any(same(right, wrong) for wrong in mistakes.values()):
+        answers = [right, *mistakes.values()]
+        if not any(same(one, other) for i, one in enumerate(answers) for other in answers[:i]):
             return drawn, right, mistakes
     raise RuntimeError("no input was drawn that tells the mistakes from the right answer")
 
@@ -131,7 +135,7 @@ def expect_smallest_pruned(mask: Tensor, score: Tensor, right: Tensor, what: str
         fail(f"{pruned(mask)} of {mask.numel()} went instead of {pruned(right)}")
     gone, kept = score[~mask].max(), score[mask].min()
     if gone > kept:
-        fail(f"something with {what} = {gone:.4g} went while something with {what} = {kept:.4g} was kept")
+        fail(f"{what} = {gone:.4g} went while {what} = {kept:.4g} was kept: the smallest go first")
     fail(ANY_ORDER)
 
 
@@ -158,7 +162,8 @@ def ask(call: Callable[[], Any], when: str, thought: str) -> Any:
     except StudentError as error:
         if error.kind != "raised" or error.unwritten:
             raise
-        fail(f"{when} your code raised {error.type}: {error.message} ({error.where}). {thought}")
+        where = f" ({error.where})" if error.where else ""
+        fail(f"{when} your code raised {error.type}: {error.message}{where}. {thought}")
 
 
 # --- 1.1 magnitude_mask --------------------------------------------------------------------------------------------
@@ -229,13 +234,17 @@ def test_all_and_nothing(submission: Submission, draw: Draw) -> None:
 def expect_ends(mask_at: Callable[[float], Tensor]) -> None:
     """Sparsity 0 prunes nothing, sparsity 1 everything."""
     mask = ask(lambda: mask_at(0.0), "at sparsity 0", ENDS)
+    every = ask(lambda: mask_at(1.0), "at sparsity 1", ENDS)
+    if not mask.any() and every.all():
+        fail(
+            "at sparsity 0 everything went, at sparsity 1 nothing: True means kept, and sparsity is the fraction that goes"
+        )
     if not mask.any():
         fail("at sparsity 0 everything went: if k = 0 go, place k - 1 is the last one, and [-k:] is everything")
     if not mask.all():
         fail(f"at sparsity 0 nothing goes, but {pruned(mask)} of {mask.numel()} went")
-    mask = ask(lambda: mask_at(1.0), "at sparsity 1", ENDS)
-    if mask.any():
-        fail(f"at sparsity 1 everything goes, but {int(mask.sum())} of {mask.numel()} stayed")
+    if every.any():
+        fail(f"at sparsity 1 everything goes, but {int(every.sum())} of {every.numel()} stayed")
 
 
 @question("1.1", points=0.5, visible=False, claim="bad arguments raise ValueError; the weight given stays as it was")
@@ -254,7 +263,7 @@ def test_arguments(submission: Submission, draw: Draw) -> None:
 
 @question("1.2", points=0.5, visible=True, claim="what reaches the threshold stays, whatever its sign")
 def test_threshold(submission: Submission, draw: Draw) -> None:
-    a = draw.integer(3, 7) / 8
+    a = draw.integer(3, 5) / 8
 
     def case() -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         shape = (draw.integer(5, 8), draw.integer(9, 12))
@@ -305,19 +314,20 @@ GROUP = {
     "kernel": "the R·S weights of one filter for one input channel",
     "filter": "the weights that make one output: C·R·S of them, or a row of a matrix",
 }
-ALONG = {  # what else goes as a whole if the wrong dimensions of (M, C, R, S) are summed
-    (3,): "rows (along S)",
-    (2, 3): "kernels (over R and S)",
-    (2,): "columns of the kernels (along R)",
+ALONG = {  # what goes as a whole if other dimensions of (M, C, R, S) are summed, the largest first
     (0, 2, 3): "input channels (over M, R and S)",
-    (1,): "one place of all kernels of a filter (over C)",
-    (0,): "one place of all filters (over M)",
-    (0, 1): "one place of all kernels (over M and C)",
     (0, 1, 3): "one line of all kernels (over M, C and S)",
     (0, 1, 2): "one column of all kernels (over M, C and R)",
+    (2, 3): "kernels (over R and S)",
+    (0, 1): "one place of all kernels (over M and C)",
+    (3,): "rows (along S)",
+    (2,): "columns of the kernels (along R)",
+    (1,): "one place of all kernels of a filter (over C)",
+    (0,): "one place of all filters (over M)",
 }
 SIGNED = "the groups were scored by a sum with signs, where +5 and -5 make 0: take |w| first, then the sum"
 SQUARES = "the groups were scored by their squares (the L2 norm): the L1 norm is asked for"
+MAXIMUM = "the groups were scored by their largest weight alone: the L1 norm is asked for"
 
 
 def whole_numbers(draw: Draw, *shape: int) -> Tensor:
@@ -343,7 +353,7 @@ def groups_kept(value: Any, granularity: str, weight: Tensor, sparsity: float) -
         fail(f"whole columns of the matrix went: {group}, and w is (out, in)")
     for dims, what in ALONG.items() if weight.ndim == 4 else ():
         if torch.equal(mask.amin(dims), mask.amax(dims)):
-            fail(f"what went as a whole are {what}: {group}. Which dimensions are summed?")
+            fail(f"{what} went as a whole, but {group}. Which dimensions do you sum?")
     fail(f"some {granularity}s went only in part: {group}, and goes or stays as a whole")
 
 
@@ -362,6 +372,7 @@ def expect_groups(submission: Submission, draw: Draw, make: Callable[[Draw], Ten
         if granularity != "element":
             mistakes[f"{SIGNED}, not the other way round"] = smallest(signed.abs(), sparsity)
             mistakes[SQUARES] = smallest(group_scores(w**2, granularity), sparsity)
+            mistakes[MAXIMUM] = smallest(w.abs().flatten(norm.ndim).amax(-1), sparsity)
         if granularity in ("row", "kernel"):
             each_filter = f"each filter lost its own share of {granularity}s: all of the layer compete in one list"
             mistakes[each_filter] = torch.stack([smallest(part, sparsity) for part in norm])
@@ -415,13 +426,17 @@ def test_group_counts_and_ties(submission: Submission, draw: Draw) -> None:
 @question("1.3", points=0.5, visible=False, claim="norms are summed in float64")
 def test_group_sums_in_float64(submission: Submission, draw: Draw) -> None:
     big = float(2 ** draw.integer(24, 27))  # float32 has no big + 1
-    w = torch.tensor([[big, 1.0], [big, 0.0]]).view(2, 1, 1, 2)  # the second filter is the smaller one, by 1
-    kept = groups_kept(submission.grouped_mask(w, 0.5, "filter"), "filter", w, 0.5)
-    equal = (
-        "two norms that differ by 1 in 10 million came out equal: float32 cannot hold the difference. Sum in float64"
-    )
-    recognise(kept, torch.tensor([True, False]), {equal: torch.tensor([False, True])})
-    expect_equal(pruned(kept), 1, "the number of filters pruned")
+    filters = torch.tensor([[big, 1.0], [big, 0.0]]).view(2, 1, 1, 2)  # the second is the smaller one, by 1
+    right = []
+    for w in (filters, filters.flip(0)):
+        kept = groups_kept(submission.grouped_mask(w, 0.5, "filter"), "filter", w, 0.5)
+        right.append(torch.equal(kept, smallest(group_scores(w, "filter"), 0.5)))
+    if right == [False, True]:  # of equal ones the first goes
+        fail(
+            "two norms that differ by 1 in 10 million came out equal: float32 cannot hold the difference. Sum in float64"
+        )
+    if not all(right):
+        fail("of two filters with very large norms, not the smaller one went")
 
 
 @question("1.3", points=0.5, visible=False, claim="bad arguments raise ValueError; the weight given stays as it was")
@@ -434,6 +449,7 @@ def test_group_arguments(submission: Submission, draw: Draw) -> None:
         (matrix, 0.5, "kernel", 'the granularity "kernel" for a matrix (it has no kernels)'),
         (matrix[0], 0.5, "filter", "a bias (it has one dimension)"),
         (w, 1.5, "filter", TOO_MUCH),
+        (w.index_fill(3, torch.tensor(1), torch.nan), 0.5, "filter", NAN),
     ):
         expect_raises(ValueError, functools.partial(submission.grouped_mask, weight, sparsity, granularity), when)
 
@@ -460,6 +476,8 @@ def prunable(weights: dict[str, Tensor]) -> dict[str, Tensor]:
 
 def as_masks(value: Any, weights: dict[str, Tensor]) -> dict[str, Tensor]:
     """The value, if it has the form of masks for the weights that take part; in the order of ``weights``."""
+    if isinstance(value, Model):
+        fail("a model came back: return the masks, a dict from name to mask")
     for name, w in weights.items() if isinstance(value, dict) else ():
         if w.ndim < 2 and name in value:
             fail(f"{name!r} got a mask, though it has one dimension only: biases and norms are left alone")
@@ -535,6 +553,8 @@ def test_global_count_and_ties(submission: Submission, draw: Draw) -> None:
     for sparsity, n in cases:
         weights = {"second": draw.normal(3, 2, scale=3.0), "first": draw.normal(n - 6, 1)}
         counts.append(pruned(one_list(as_masks(submission.global_masks(weights, sparsity), weights))))
+    if counts == [round(s * 6) + round(s * (n - 6)) for s, n in cases]:
+        fail(PER_LAYER)
     expect_counts(counts, cases)
 
     weights = {"z": draw.tied(11, 13), "a": draw.tied(9, 14), "m": draw.tied(12, 10)}
@@ -561,6 +581,9 @@ def test_global_arguments(submission: Submission, draw: Draw) -> None:
 
 
 # --- 1.5 PrunedLinear ----------------------------------------------------------------------------------------------
+
+
+ALL_ONES = "{} is as if ∂L/∂y were all ones: use the gradient that backward is given"
 
 
 class Pass:
@@ -603,6 +626,10 @@ class Pass:
             )
         return str(getattr(step, "type", ""))
 
+    def rows(self) -> tuple[Tensor, Tensor]:
+        """∂L/∂y and x with all leading dimensions as one."""
+        return self.g.reshape(-1, self.g.shape[-1]), self.x.reshape(-1, self.x.shape[-1])
+
     def weights_after(self) -> Any:
         return self._submission.get(self._w)
 
@@ -622,11 +649,15 @@ def expect_gradient(value: Any, right: Tensor, name: str, place: str, mistakes: 
 @question("1.5", points=0.5, visible=True, claim="y = x (W∘m)ᵀ")
 def test_forward(submission: Submission, draw: Draw) -> None:
     step = Pass(submission, draw, draw.integer(3, 5))
-    x, w, m = step.x, step.w, step.m
-    expect_gradient(step.y, x @ step.masked.T, "PrunedLinear.apply(x, w, m)", "first", {
-        "the pruned weights took part: forward uses W∘m": x @ w.T,
-        "the mask is upside down: True means kept": x @ w.masked_fill(m, 0).T,
-    })  # fmt: skip
+    right = step.x @ step.masked.T
+    expect_gradient(step.y, right, "PrunedLinear.apply(x, w, m)", "first", mistakes_of_output(step))
+
+
+def mistakes_of_output(step: Pass) -> dict[str, Tensor]:
+    return {
+        "the pruned weights took part: forward uses W∘m": step.x @ step.w.T,
+        UPSIDE_DOWN: step.x @ step.w.masked_fill(step.m, 0).T,
+    }
 
 
 @question("1.5", points=0.5, visible=True, claim="∂L/∂x goes back through the weights that are there")
@@ -641,7 +672,7 @@ def mistakes_of_input(step: Pass) -> dict[str, Tensor]:
     return {
         "∂L/∂x went back through the dense W: forward used W∘m, so a pruned weight passes nothing back either": g @ w,
         "∂L/∂x went back through the pruned weights only: True means kept": g @ w.masked_fill(step.m, 0),
-        "∂L/∂x is as if ∂L/∂y were all ones: use the gradient that backward is given": torch.ones_like(g) @ step.masked,
+        ALL_ONES.format("∂L/∂x"): torch.ones_like(g) @ step.masked,
     }
 
 
@@ -654,44 +685,34 @@ def test_gradient_of_weight(submission: Submission, draw: Draw) -> None:
 
 
 def mistakes_of_weight(step: Pass) -> dict[str, Tensor]:
-    g, x = step.g.flatten(0, -2), step.x.flatten(0, -2)
+    g, x = step.rows()
     dense = g.T @ x
-    return {
-        "∂L/∂W has entries where weights are pruned: these have no influence on y, so what is the loss's slope there?": dense,
+    right = dense.masked_fill(~step.m, 0)
+    unmasked = "∂L/∂W has entries where weights are pruned"
+    divided = "∂L/∂W was divided by the batch size: if the loss takes a mean, ∂L/∂y holds that already"
+    mistakes = {
+        f"{unmasked}: these have no influence on y, so what is the slope of the loss there?": dense,
         "∂L/∂W is there for the pruned weights and 0 for the kept ones: True means kept": dense.masked_fill(step.m, 0),
-        "∂L/∂W was divided by the batch size: if the loss takes a mean, ∂L/∂y holds that already": (
-            dense.masked_fill(~step.m, 0) / len(x)
-        ),
-        "∂L/∂W was divided by the batch size, and has entries where weights are pruned": dense / len(x),
         "∂L/∂W was multiplied by W: y is linear in W": dense * step.masked,
-        "∂L/∂W is as if ∂L/∂y were all ones: use the gradient that backward is given": (
-            (torch.ones_like(g).T @ x).masked_fill(~step.m, 0)
-        ),
+        ALL_ONES.format("∂L/∂W"): (torch.ones_like(g).T @ x).masked_fill(~step.m, 0),
     }
+    return (
+        mistakes if len(x) == 1 else mistakes | {divided: right / len(x), f"{divided}. And {unmasked}": dense / len(x)}
+    )
 
 
 @question("1.5", points=1, visible=False, claim="x may have any number of leading dimensions")
 def test_leading_dimensions(submission: Submission, draw: Draw) -> None:
     for leading in ((draw.integer(2, 3), draw.integer(4, 5)), (), (2, 3, 2)):
-        shape = f"({', '.join(map(str, leading))}{', ' if leading else ''}d_in)"
-        when = f"with x of shape {shape}"
-        step = ask(
-            lambda leading=leading: Pass(submission, draw, *leading), when, "Which dimension of x does W act on?"
-        )  # fmt: skip
-        expect_gradient(step.y, step.x @ step.masked.T, f"{when}, PrunedLinear.apply(x, w, m)", "first", {})
+        when = f"with x of shape ({', '.join(map(str, [*leading, 'd_in']))})"
+        step = ask(functools.partial(Pass, submission, draw, *leading), when, "Which dimension of x does W act on?")
+        y, masked, m = step.y, step.masked, step.m
+        expect_gradient(y, step.x @ masked.T, f"{when}, PrunedLinear.apply(x, w, m)", "first", mistakes_of_output(step))
         thought = "Every leading dimension is one more batch dimension: ∂L/∂W sums over all of them"
-        gx, gw = ask(step.back, f"{when}, in backward,", thought)
-        g, x = step.g.reshape(-1, step.g.shape[-1]), step.x.reshape(-1, step.x.shape[-1])
-        if isinstance(gw, Tensor) and gw.ndim > 2:
-            fail(f"{when}, ∂L/∂W has shape {tuple(gw.shape)}: sum over every leading dimension of x")
-        expect_gradient(gx, step.g @ step.masked, f"{when}, ∂L/∂x", "first", mistakes_of_input(step))
-        expect_gradient(
-            gw,
-            (g.T @ x).masked_fill(~step.m, 0),
-            f"{when}, ∂L/∂W",
-            "second",
-            mistakes_of_weight(step) if leading else {},
-        )
+        grad_x, grad_w = ask(step.back, f"{when}, in backward,", thought)
+        expect_gradient(grad_x, step.g @ masked, f"{when}, ∂L/∂x", "first", mistakes_of_input(step))
+        g, x = step.rows()
+        expect_gradient(grad_w, (g.T @ x).masked_fill(~m, 0), f"{when}, ∂L/∂W", "second", mistakes_of_weight(step))
 
 
 @question("1.5", points=0.5, visible=False, claim="the dense W survives; a mask that does not fit W raises ValueError")
@@ -711,33 +732,35 @@ class Scan:
     """A call of the student's sensitivity: what evaluate was shown, what came back, what became of the model."""
 
     def __init__(self, submission: Submission, draw: Draw) -> None:
-        self.net = draw.convnet((2, 4, 4))
-        self.dense = {name: value.clone() for name, value in self.net.state_dict().items()}
-        self.weights = {name: p.detach() for name, p in self.net.named_parameters() if p.ndim >= 2}
+        net = draw.convnet((2, 4, 4))
+        self.dense = {name: value.clone() for name, value in net.state_dict().items()}
+        self.weights = prunable({name: p.detach() for name, p in net.named_parameters()})
         self.sparsities = [0.75, 0.25, 0.5]  # not in order: what stays pruned from the step before shows
         self.splits: list[Any] = []
         self.states: list[dict[str, Tensor]] = []
         self.values: list[float] = []
+        accuracies = (10 + draw.permutation(5000) / 64).tolist()  # no two alike, and exact in float32
 
         def evaluate(model: Any, split: Any = None) -> float:
-            if not isinstance(model, Model):
-                raise TypeError(f"evaluate takes the model first, it got {describe(model)}")
+            if not isinstance(model, Model) or model.state.keys() != self.dense.keys():
+                raise TypeError("evaluate takes the whole model first, then the split")
             self.splits.append(split)
             self.states.append(model.state)
-            self.values.append(draw.number(10, 99))
+            self.values.append(accuracies.pop())
             return self.values[-1]
 
-        model = submission.put(self.net)
+        model = submission.put(net)
         self.result = submission.sensitivity(model, Proxy(evaluate), self.sparsities)
         self.after = submission.get(model).state
         if not self.states:
             fail('evaluate was never called: measure every pruned model by evaluate(model, "validation")')
 
-    def pruned_in(self, state: dict[str, Tensor]) -> list[str]:
+    def changed_in(self, state: dict[str, Tensor]) -> list[str]:
         """The names of what differs from the dense model."""
-        return [name for name, value in self.dense.items() if not torch.equal(state.get(name, value), value)]
+        return [name for name, value in self.dense.items() if not torch.equal(state[name], value)]
 
     def right(self, name: str, sparsity: float) -> Tensor:
+        """What evaluate should see of one layer."""
         w = self.weights[name]
         return w.masked_fill(~reference.magnitude_mask(w, sparsity), 0)
 
@@ -746,32 +769,38 @@ class Scan:
 def test_one_layer_at_a_time(submission: Submission, draw: Draw) -> None:
     scan = Scan(submission, draw)
     for state in scan.states:
-        changed = scan.pruned_in(state)
+        changed = scan.changed_in(state)
         if others := [name for name in changed if name not in scan.weights]:
             fail(f"{others[0]!r} was changed: only parameters with two or more dimensions are pruned")
         if len(changed) > 1:
             fail(
-                f"when {changed[1]!r} was measured, {changed[0]!r} was still pruned: each layer starts from the dense model. "
-                "Did you keep a copy of its numbers (clone, deepcopy), or just another name for them?"
+                f"{changed[0]!r} was still pruned when {changed[1]!r} was measured: each layer starts from the dense model. Did "
+                "you keep a copy of its numbers (clone, deepcopy), or just another name for them?"
             )
     for name in scan.weights:
-        for i, sparsity in enumerate(scan.sparsities):
-            if any(torch.equal(state[name], scan.right(name, sparsity)) for state in scan.states):
-                continue
-            seen = [state[name] for state in scan.states if name in scan.pruned_in(state)]
-            if not seen:
-                fail(f"{name!r} was never pruned when evaluate was called, though it has two or more dimensions")
-            again = [torch.equal(value, scan.right(name, scan.sparsities[0])) for value in seen]
-            if i and all(again):
-                fail(
-                    f"after sparsity {scan.sparsities[0]}, {name!r} was still pruned as much at {sparsity}: start every "
-                    "sparsity from the dense weights, too"
-                )
-            went = sorted({int((value == 0).sum()) for value in seen})
-            fail(
-                f"evaluate never saw {name!r} with the smallest |w| zero at sparsity {sparsity}: of {scan.dense[name].numel()} "
-                f"weights, {' or '.join(map(str, went))} were zero"
-            )
+        seen = [state[name] for state in scan.states if name in scan.changed_in(state)]
+        if not seen:
+            fail(f"{name!r} was never pruned when evaluate was called, though it has two or more dimensions")
+        for sparsity in scan.sparsities:
+            expect_seen(scan, name, sparsity, seen)
+
+
+def expect_seen(scan: Scan, name: str, sparsity: float, seen: list[Tensor]) -> None:
+    """Among what evaluate saw of a layer was the layer at this sparsity."""
+    right, w = scan.right(name, sparsity), scan.weights[name]
+    first = scan.sparsities[0]
+    if any(torch.equal(value, right) for value in seen):
+        return
+    if any(torch.equal(value, w - right) for value in seen):
+        fail(f"in {name!r} the weights were zero that the mask keeps: True means kept")
+    if all(torch.equal(value, scan.right(name, first)) for value in seen):
+        fail(
+            f"{name!r} was still pruned to {first} when it was {sparsity}'s turn: start each from the dense weights, too"
+        )
+    zeros = " or ".join(str(n) for n in sorted({int((value == 0).sum()) for value in seen}))
+    fail(
+        f"evaluate never saw {name!r} with the smallest {sparsity} of its {w.numel()} weights zero; {zeros} of them were"
+    )
 
 
 @question("1.6", points=0.5, visible=True, claim="measured on validation data")
@@ -787,48 +816,39 @@ def test_validation_data(submission: Submission, draw: Draw) -> None:
 @question("1.6", points=0.5, visible=False, claim="the values as evaluate gave them, for every layer and sparsity")
 def test_raw_values(submission: Submission, draw: Draw) -> None:
     scan = Scan(submission, draw)
-    if isinstance(scan.result, dict):
-        for name in scan.result:
-            if f"{name}.weight" in scan.weights:
-                fail(f"the key {name!r} is a module: the keys are names of parameters, as in named_parameters()")
-            if name in scan.dense and name not in scan.weights:
-                fail(f"{name!r} was measured too: only parameters with two or more dimensions are")
+    for name in scan.result if isinstance(scan.result, dict) else ():
+        if f"{name}.weight" in scan.weights:
+            fail(f"the key {name!r} is a module: the keys are names of parameters, as in named_parameters()")
+        if name in scan.dense and name not in scan.weights:
+            fail(f"{name!r} was measured too: only parameters with two or more dimensions are")
     expect_keys(scan.result, scan.weights, "the result")
     for name in scan.weights:
         curve = scan.result[name]
         expect_length(curve, len(scan.sparsities), f"the result for {name!r}", list)
-        places = []
-        for value in curve:
-            value = expect_number(value, f"the result for {name!r}")
-            if value not in scan.values:
-                drop = next(
-                    (v for v in scan.values for other in scan.values if math.isclose(abs(other - v), abs(value))), None
-                )
-                said = (
-                    "a difference of two accuracies"
-                    if drop is not None
-                    else f"{value:.6g}, which evaluate never returned"
-                )
-                fail(f"the result for {name!r} holds {said}: return the values as they came")
-            places.append(scan.states[scan.values.index(value)][name])
-            if not scan.pruned_in(scan.states[scan.values.index(value)]):
-                fail(f"a value for {name!r} was measured on the dense model: prune first, then evaluate")
-        wanted = [scan.right(name, s) for s in scan.sparsities]
-        if all(any(torch.equal(p, w) for w in wanted) for p in places) and not all(map(torch.equal, places, wanted)):
-            fail(
-                f"the values for {name!r} are in another order than the sparsities {scan.sparsities} that were asked for"
-            )
+        values = [expect_number(value, f"the result for {name!r}") for value in curve]
+        if made_up := [value for value in values if value not in scan.values]:
+            drops = {abs(one - other) for one in scan.values for other in scan.values}
+            what = "a difference of two values" if abs(made_up[0]) in drops else f"{made_up[0]:.6g}"
+            fail(f"the result for {name!r} holds {what}, which evaluate never returned: return the values as they came")
+        states = [scan.states[scan.values.index(value)] for value in values]
+        if any(not scan.changed_in(state) for state in states):
+            fail(f"a value for {name!r} was measured on the dense model: prune first, then evaluate")
+        order = [i for s in scan.sparsities for i, state in enumerate(states) if same(state[name], scan.right(name, s))]
+        if len(order) == len(states) and order != sorted(order):
+            fail(f"the values for {name!r} are in another order than the sparsities {scan.sparsities} were asked for")
 
 
-@question("1.6", points=0.5, visible=False, claim="the model is as it was before")
+@question("1.6", points=0.5, visible=False, claim="the model is as it was before; a sparsity above 1 raises")
 def test_model_restored(submission: Submission, draw: Draw) -> None:
     scan = Scan(submission, draw)
-    for name in scan.pruned_in(scan.after):
-        zeros = int((scan.after[name] == 0).sum())
+    for name in scan.changed_in(scan.after):
+        zeros = f"{int((scan.after[name] == 0).sum())} of {scan.dense[name].numel()} numbers of {name!r}"
         fail(
-            f"after the scan {zeros} of {scan.dense[name].numel()} numbers of {name!r} are zero: put the dense weights back, from "
-            "a copy made before (state_dict() alone is no copy: it shares the model's memory)"
+            f"after the scan {zeros} are zero: put the dense weights back, from a copy made before (state_dict() alone is no "
+            "copy: it shares the model's memory)"
         )
+    model, evaluate = submission.put(draw.convnet((2, 4, 4))), Proxy(lambda model, split: 50.0, "evaluate")
+    expect_raises(ValueError, lambda: submission.sensitivity(model, evaluate, [0.5, 1.5]), TOO_MUCH)
 
 
 # --- 1.7 cubic_schedule, iterative_prune ---------------------------------------------------------------------------
@@ -859,6 +879,8 @@ def expect_schedule(submission: Submission, final: float, steps: int) -> None:
         got = torch.tensor(targets, dtype=torch.float64)
         if len(got) == steps + 1 and torch.allclose(got[1:], right, atol=1e-6):
             fail("there is one target too many, the 0 before the first step: t runs from 1 to steps")
+        if len(got) == steps > 1 and torch.allclose(got.cumsum(0), right, atol=1e-6):
+            fail("these are what each step adds: a target says how many weights are gone in all by then")
         for said, curve in curves.items():
             wrong = torch.tensor([curve(t / steps) for t in range(1, steps + 1)], dtype=torch.float64)
             if (
@@ -902,11 +924,10 @@ def share_zero(weights: dict[str, Tensor]) -> float:
 @question("1.7", points=0.5, visible=True, claim="layer by layer to every target in turn, fine-tuned after each")
 def test_targets_are_cumulative(submission: Submission, draw: Draw) -> None:
     targets = draw.choice([[0.25, 0.5, 0.75], [0.25, 0.375, 0.625], [0.375, 0.5, 0.75]])
-    run = Run(submission, draw, targets, steps=2, settings={"lr": 0.05})
+    run = Run(submission, draw, targets, steps=4, settings={"lr": 0.5})  # far enough to change the ranks
     if len(run.log) != len(targets):
-        fail(
-            f"finetune was called {len(run.log)} times for {len(targets)} targets: prune, fine-tune, prune on, fine-tune again"
-        )
+        calls = f"finetune was called {len(run.log)}x for {len(targets)} targets"
+        fail(f"{calls}: prune, fine-tune, prune on, fine-tune again")
     for i, target in enumerate(targets):
         then = {name: run.log[i]["before"][name] for name in run.weights}
         expect_target(run, i, target, then)
@@ -923,10 +944,13 @@ def expect_target(run: Run, i: int, target: float, then: dict[str, Tensor]) -> N
     """When finetune began for target i, every layer had its share of zeros, the smallest of the weights as they were."""
     found = run.before(i)
     right = {name: found[name].masked_fill(~reference.magnitude_mask(found[name], target), 0) for name in run.weights}
+    by_start = {name: found[name].masked_fill(~reference.magnitude_mask(run.start[name], target), 0) for name in right}
     if same(then, right):
         return
     share, previous = share_zero(then), share_zero(prunable(found))
     step = f"at target {target} (number {i + 1})"
+    if i and any(bool((w[run.log[i - 1]["before"][name] == 0] != 0).any()) for name, w in then.items()):
+        fail(f"{step} weights are back that an earlier target had pruned: masks only shrink")
     if share == 0 or (i and abs(share - previous) < 1e-9):
         fail(f"{step} nothing had been pruned when finetune began: set the weights to zero first, then fine-tune")
     if i and math.isclose(share, min(1.0, sum(run.targets[: i + 1])), abs_tol=0.01):
@@ -944,8 +968,7 @@ def expect_target(run: Run, i: int, target: float, then: dict[str, Tensor]) -> N
         fail(
             f"{step} the layers lost unequal shares: here every layer is pruned to the target by itself, not all together"
         )
-    by_start = {name: ~reference.magnitude_mask(run.start[name], target) for name in run.weights}
-    if i and all(bool((then[name][by_start[name]] == 0).all()) for name in by_start) and math.isclose(share, target):
+    if same(then, by_start):
         fail(f"{step} the weights were ranked by what they were at the start: rank them as fine-tuning has left them")
     for name in run.weights:
         zero = then[name] == 0
@@ -955,8 +978,7 @@ def expect_target(run: Run, i: int, target: float, then: dict[str, Tensor]) -> N
             )
         if not torch.equal(then[name], found[name].masked_fill(zero, 0)):
             fail(f"{step} weights of {name!r} that were kept changed: pruning sets zeros and leaves the others alone")
-        what = f"|w| in {name!r}"
-        expect_smallest_pruned(~zero, found[name].abs(), right[name] != 0, f"{step} {what}")
+        expect_smallest_pruned(~zero, found[name].abs(), right[name] != 0, f"{step} a weight of {name!r} with |w|")
 
 
 @question("1.7", points=0.5, visible=True, claim="pruned weights stay zero, with momentum and with Adam")
@@ -1009,9 +1031,7 @@ def test_nan_does_not_survive(submission: Submission, draw: Draw) -> None:
         run = Run(submission, draw, [0.5], steps=1, settings={"lr": 0.05}, poison=poison)
         zero = run.log[0]["before"][poison] == 0
         if bool(run.log[0]["after"][0][poison][zero].isnan().any()):
-            fail(
-                "a pruned weight became NaN in an optimizer step and stayed NaN: NaN · 0 is NaN, so multiplying by the mask is not enough"
-            )
+            fail("a pruned weight became NaN in an optimizer step and was still NaN after post_step(): NaN · 0 is NaN")
 
 
 @question(
@@ -1040,6 +1060,42 @@ def test_targets_checked(submission: Submission, draw: Draw) -> None:
     expect_raises(ValueError, lambda: submission.cubic_schedule(0.9, 0), "a schedule of 0 steps")
 
 
+# --- 1.8 two short answers -----------------------------------------------------------------------------------------
+
+MISREAD = {
+    "A": "no weight changed in recalibration (the lab printed that all parameters are the same): what else did change?",
+    "B": "a fine-tuning needs labels and gradients, and recalibration has neither: what does it measure?",
+    "D": "compare the gap between the two numbers with the intervals over seeds",
+}
+
+
+@question("1.8", points=0.5, visible=False, claim="a: what recalibration had mended")
+def test_what_was_broken(submission: Submission, draw: Draw) -> None:
+    answer = submission.value("answer_1_8a")
+    if answer is ...:
+        fail("not answered yet")
+    letter = answer.strip().upper() if isinstance(answer, str) else answer
+    if letter not in ("A", "B", "C", "D"):
+        fail(f'the answer is one of the letters "A", "B", "C", "D"; it is {describe(answer)}')
+    if letter in MISREAD:
+        fail(f"{letter} does not fit: {MISREAD[letter]}")
+
+
+@question("1.8", points=0.5, visible=True, claim="b: how many times faster zeros made it")
+def test_times_faster(submission: Submission, draw: Draw) -> None:
+    answer = submission.value("answer_1_8b")
+    if answer is ...:
+        fail("not answered yet")
+    times = expect_number(answer, "the answer")
+    if times >= 5:
+        fail(f"{times:g} is a ratio of products or of bits, not of milliseconds: read the column 'times faster'")
+    if not 0.7 <= times <= 1.3:
+        fail(
+            f"{times:g} times: a dense kernel does not look whether it multiplies by zero, so this is far off. Is it the row "
+            "'magnitude …, fine-tuned'? Was the machine busy with something else? Measure again"
+        )
+
+
 # --- 1.9 find_bug --------------------------------------------------------------------------------------------------
 
 
@@ -1057,7 +1113,7 @@ def verdict(submission: Submission, version: Callable[[Tensor, float], Any]) -> 
     except StudentError as error:
         if error.kind != "raised" or error.unwritten:
             raise
-        said = f"{error.type}: {error.message}"
+        said = f"{error.type}: {error.message}" if error.message else error.type
         return ("assertion" if "AssertionError" in error.bases else "error"), said
     return "passed", "" if returned is None else describe(returned)
 
@@ -1083,26 +1139,29 @@ def expect_verdicts(
 
 @question("1.9", points=0.5, visible=True, claim="two plain bugs are found, and nothing right is accused")
 def test_hunt_plain_bugs(submission: Submission, draw: Draw) -> None:
-    def of_a_layer(w: Tensor, s: float) -> Tensor:
-        return local_masks({"w": reference.magnitude_mask(w, 0) * w.abs()}, s)["w"]
-
     expect_verdicts(
         submission,
-        right={"the library's": reference.magnitude_mask, "another of the library's": of_a_layer},
+        right={
+            "the library's": reference.magnitude_mask,
+            "another of the library's": lambda w, s: local_masks({"w": w.abs()}, s)["w"],
+        },
         wrong={
             "forgets the absolute value": lambda w, s: smallest(w, s),
-            "cuts the fraction of s · n off": lambda w, s: smallest(
-                w.abs(), math.floor(s * w.numel()) / max(1, w.numel())
-            ),
+            "prunes all weights that equal the threshold": ties_too,
         },
     )
 
 
+def ties_too(w: Tensor, s: float) -> Tensor:
+    """A wrong version: all that equal the threshold go."""
+    mask = reference.magnitude_mask(w, s)
+    return mask if mask.all() else w.abs() > w.abs()[~mask].max()
+
+
 @question("1.9", points=0.5, visible=False, claim="four subtle bugs are found, and nothing right is accused")
 def test_hunt_subtle_bugs(submission: Submission, draw: Draw) -> None:
-    def ties_too(w: Tensor, s: float) -> Tensor:
-        mask = reference.magnitude_mask(w, s)
-        return mask if mask.all() else w.abs() > w.abs()[~mask].max()
+    def cut_off(w: Tensor, s: float) -> Tensor:
+        return smallest(w.abs(), math.floor(s * w.numel()) / max(1, w.numel()))
 
     def one_stays(w: Tensor, s: float) -> Tensor:
         reference.magnitude_mask(w, s)  # raises where it should
@@ -1113,7 +1172,7 @@ def test_hunt_subtle_bugs(submission: Submission, draw: Draw) -> None:
         right={"the library's": reference.magnitude_mask, "one that sorts": by_sorting, "one that loops": by_looping},
         wrong={
             "prunes the largest": lambda w, s: smallest(-w.abs(), s),
-            "prunes all weights that equal the threshold": ties_too,
+            "cuts the fraction of s · n off": cut_off,
             "keeps one weight at sparsity 1": one_stays,
             "returns a mask of another shape than the weight": lambda w, s: reference.magnitude_mask(w, s).flatten(),
         },

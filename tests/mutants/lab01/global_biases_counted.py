@@ -1,0 +1,16 @@
+# loses 1.4 · message: "were the biases and norms counted in?"
+import torch
+
+
+def global_masks(weights, sparsity):
+    if not 0 <= sparsity <= 1:
+        raise ValueError("sparsity")
+    total = sum(w.numel() for w in weights.values())
+    big = {name: w for name, w in weights.items() if w.ndim >= 2}
+    flat = torch.cat([w.abs().flatten() for w in big.values()])
+    if flat.isnan().any():
+        raise ValueError("NaN")
+    mask = torch.ones_like(flat, dtype=torch.bool)
+    mask[flat.argsort(stable=True)[: round(sparsity * total)]] = False
+    parts = mask.split([w.numel() for w in big.values()])
+    return {name: part.view_as(big[name]) for name, part in zip(big, parts, strict=True)}

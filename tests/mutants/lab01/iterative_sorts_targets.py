@@ -1,0 +1,19 @@
+# loses 1.7 · message: "a target below the one before"
+def iterative_prune(model, targets, finetune):
+    targets = sorted(targets)
+    if any(t < 0 or t > 1 for t in targets):
+        raise ValueError("targets")
+    masks = {}
+
+    def post_step():
+        for n, p in model.named_parameters():
+            if n in masks:
+                p.data.masked_fill_(~masks[n], 0)
+
+    for target in targets:
+        for n, p in model.named_parameters():
+            if p.ndim >= 2:
+                masks[n] = magnitude_mask(p.data, target)
+        post_step()
+        finetune(model, post_step)
+    return masks

@@ -1,0 +1,24 @@
+# loses 1.7 · message: "post_step has to put the zeros back, all of them"
+import torch
+
+
+def iterative_prune(model, targets, finetune):
+    for before, target in zip([0, *targets], targets):
+        if not before <= target <= 1:
+            raise ValueError("targets")
+    masks = {}
+
+    @torch.no_grad()
+    def post_step():
+        for n, p in model.named_parameters():
+            if n in masks:
+                p.masked_fill_(~masks[n], 0)
+                return
+
+    for target in targets:
+        for n, p in model.named_parameters():
+            if p.ndim >= 2:
+                masks[n] = magnitude_mask(p.data, target)
+                p.data.masked_fill_(~masks[n], 0)
+        finetune(model, post_step)
+    return masks

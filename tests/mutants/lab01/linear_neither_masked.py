@@ -1,0 +1,16 @@
+# loses 1.5 · message: "went back through the dense W"
+import torch
+
+
+class PrunedLinear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, w, m):
+        if m.dtype != torch.bool or m.shape != w.shape:
+            raise ValueError("mask")
+        ctx.save_for_backward(x, w)
+        return x @ (w * m).T
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        x, w = ctx.saved_tensors
+        return grad_y @ w, grad_y.reshape(-1, w.shape[0]).T @ x.reshape(-1, w.shape[1]), None

@@ -1,0 +1,17 @@
+# loses 1.5 · message: "Every leading dimension is one more batch dimension"
+import torch
+
+
+class PrunedLinear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, w, m):
+        if m.dtype != torch.bool or m.shape != w.shape:
+            raise ValueError("mask")
+        w = w * m
+        ctx.save_for_backward(x, w, m)
+        return x @ w.T
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        x, w, m = ctx.saved_tensors
+        return grad_y @ w, (grad_y.T @ x) * m, None
