@@ -25,12 +25,26 @@ SCRATCH = "/scratch"  # the only writable place inside the jail
 SCRATCH_BYTES = 64 << 20
 # what of course_lib a submission may see; the implementing modules, the grader and the tests are not there at all
 VISIBLE = ("__init__.py", "paths.py", "training.py", "worker", "data", "models")
-LIMITS = {"AS": 3 << 30, "CPU": 60, "FSIZE": 64 << 20, "NOFILE": 64, "NPROC": 48, "CORE": 0}
+WORK_BYTES = 2 << 30  # of memory for a submission, beside what the imported libraries take
+LIMITS = {"CPU": 60, "FSIZE": 64 << 20, "NOFILE": 64, "NPROC": 48, "CORE": 0}
 SENTENCES = {
     "bwrap": "Submissions ran in a bubblewrap jail: no network, no files but the interpreter's, no other processes.",
     "plain": "Submissions ran as limited processes WITHOUT a wall around files, network and other processes of this user: "
     "look at suspicious submissions by hand, or install bubblewrap (Linux) and grade again.",
 }
+
+
+def limits() -> dict[str, int]:
+    """What a submission may use at most, by the names of :mod:`resource`.
+
+    Memory is limited as address space, of which torch's CUDA build takes gigabytes before anything is computed: as much
+    as this process, which has imported the same, is added.
+    """
+    try:
+        libraries = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError):
+        return LIMITS
+    return {"AS": libraries + WORK_BYTES, **LIMITS}
 
 
 @dataclass(frozen=True)

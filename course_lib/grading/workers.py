@@ -79,7 +79,7 @@ class Worker:
         deadline = time.monotonic() + START_SECONDS
         with theirs:
             try:
-                wire.send(self.control, {"op": "fork", "limits": isolation.LIMITS}, deadline=deadline)
+                wire.send(self.control, {"op": "fork", "limits": isolation.limits()}, deadline=deadline)
                 socket.send_fds(self.control, [b"x"], [theirs.fileno()])
                 pid = wire.receive(self.control, deadline)[0]["pid"]
             except (wire.WireError, OSError):
