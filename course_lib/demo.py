@@ -69,7 +69,7 @@ def _prune(folder: Path, console: Console) -> None:
             method = f"magnitude {sparsity:.0%}, bitmap" if sparsity else "dense"
             ledger.add("lenet300", method, lab="demo", bits=bits, macs=count["nonzero_macs"], ms=ms, accuracy=accuracy)
             table = str(ledger.table())
-    console.print(table, markup=False, highlight=False)
+    console.print(table, markup=False, highlight=False, soft_wrap=True)
     figure = plots.method_curves(
         SPARSITIES, {k: np.array(v) for k, v in curves.items()},
         xlabel="weights removed", ylabel="test accuracy (%)", title="Small weights can go, random ones cannot", xaxis="sparsity", ylim=(0, 100),
