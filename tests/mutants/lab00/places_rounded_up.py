@@ -1,0 +1,13 @@
+# loses 0.1 · message: "rounded up"
+import math
+
+
+def conv_cost(M, C, R, S, H, W, stride=1, padding=0, bits=32):
+    require(min(M, C, R, S, H, W, stride, bits) >= 1 and padding >= 0, "sizes are positive")
+    require(H + 2 * padding >= R and W + 2 * padding >= S, "the kernel does not fit")
+    E = math.ceil((H + 2 * padding - R) / stride) + 1
+    F = math.ceil((W + 2 * padding - S) / stride) + 1
+    weights = M * C * R * S
+    return {
+        "macs": weights * E * F, "weight_bits": bits * weights, "input_bits": bits * C * H * W, "output_bits": bits * M * E * F,
+    }

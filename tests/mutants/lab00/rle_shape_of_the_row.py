@@ -1,0 +1,20 @@
+# loses 0.5 · message: "the shape"
+import torch
+
+
+def rle_encode(x, run_bits=2):
+    require(run_bits >= 1, "at least 1 bit")
+    x = x.flatten()
+    longest = 2**run_bits - 1
+    runs, values, zeros = [], [], 0
+    for v in x.tolist():
+        if v == 0 and zeros < longest:
+            zeros += 1
+        else:
+            runs.append(zeros)
+            values.append(v if v != 0 else 0)
+            zeros = 0
+    if zeros:
+        runs.append(zeros - 1)
+        values.append(0)
+    return torch.tensor(runs, dtype=torch.long), torch.tensor(values, dtype=x.dtype), tuple(x.shape)

@@ -1,0 +1,19 @@
+# loses 0.5 · message: "a value keeps its dtype"
+import torch
+
+
+def rle_encode(x, run_bits=2):
+    require(run_bits >= 1, "at least 1 bit")
+    longest = 2**run_bits - 1
+    runs, values, zeros = [], [], 0
+    for v in x.flatten().tolist():
+        if v == 0 and zeros < longest:
+            zeros += 1
+        else:
+            runs.append(zeros)
+            values.append(float(v) if v else 0.0)
+            zeros = 0
+    if zeros:
+        runs.append(zeros - 1)
+        values.append(0.0)
+    return torch.tensor(runs, dtype=torch.long), torch.tensor(values), tuple(x.shape)

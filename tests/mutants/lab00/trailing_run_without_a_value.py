@@ -1,0 +1,18 @@
+# loses 0.5 · message: "every pair has one of each"
+import torch
+
+
+def rle_encode(x, run_bits=2):
+    require(run_bits >= 1, "at least 1 bit")
+    longest = 2**run_bits - 1
+    runs, values, zeros = [], [], 0
+    for v in x.flatten().tolist():
+        if v == 0 and zeros < longest:
+            zeros += 1
+        else:
+            runs.append(zeros)
+            values.append(v if v != 0 else 0)
+            zeros = 0
+    if zeros:
+        runs.append(zeros)  # nothing comes behind them
+    return torch.tensor(runs, dtype=torch.int64), torch.tensor(values, dtype=x.dtype), tuple(x.shape)
