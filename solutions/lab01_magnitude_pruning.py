@@ -722,12 +722,12 @@ say(
 # \frac{\partial L}{\partial W} = \frac{\partial L}{\partial W'}\circ\frac{\partial W'}{\partial W}
 # = \Big(\frac{\partial L}{\partial y}\,a^{\top}\Big)\circ m .$$
 #
-# The last factor is the lecture's "0 if $W$ is pruned, otherwise 1". Autograd would find both by itself from `x @ (w *
-# m).T`; here you write them by hand, because two things that are easy to get wrong are easy to see here: which $W$ the
-# first formula uses, and that the second one is masked.
+# The last factor is the lecture's "0 if $W$ is pruned, otherwise 1". Autograd would find both by itself from a product
+# with `w * m`; here you write them by hand, because two things that are easy to get wrong are easy to see here: which
+# $W$ the first formula uses, and that the second one is masked.
 #
-# *Before you write anything:* someone uses the dense $W$ in the first formula. Take the angle between their $\partial
-# L/\partial a$ and the right one: at 90 % sparsity, is its cosine nearer to 1, 0.7, or 0?
+# *Before you write anything:* someone uses the dense $W$ in the first formula. Take the angle between their gradient
+# for $a$ and the right one: at 90 % sparsity, is its cosine nearer to 1, 0.7, or 0?
 
 # %%
 ### BEGIN SOLUTION
@@ -935,10 +935,11 @@ say(you_wrote(prediction_1_6))
 # 80 % of those that are left (that would be 90 %), and not 130 % either.
 #
 # **The loop**: for each target prune every layer to it by magnitude, then fine-tune. Two things must hold: *zeros stay
-# zero* and *masks only shrink*. The first one is not as easy as it sounds. In 1.5 the gradient of a pruned weight was
-# 0. *Before you write anything:* you train a dense network for some steps, prune half of a layer, and then go on with
-#    the same optimizer and **masked gradients**. With which of these do pruned weights move away from 0: plain SGD, SGD
-#    with momentum, Adam, AdamW? Write a list.
+# zero* and *masks only shrink*. The first one is not as easy as it sounds.
+#
+# *Before you write anything:* you train a dense network for some steps, prune half of a layer, and go on with the same
+# optimizer and **masked gradients**, as 1.5 gives them. With which of these do pruned weights move away from 0: plain
+# SGD, SGD with momentum, Adam, AdamW? Write a list.
 
 # %%
 ### BEGIN SOLUTION
@@ -1189,11 +1190,11 @@ say(
 # *recalibrated* with the random curve of 1.3), and where weights are really scarce. Without the control you would have
 # credited all of it to magnitude.
 #
-# **Iterative pruning does not win at this budget.** Its last cut gets only a third of the training. Han et al. report
-# that iterating took AlexNet from 5× to 9× fewer weights without loss of accuracy, but with *long* retraining after
-# each cut. So is it the budget? Trying that takes longer than a lab should. Here is a longer run of the very functions
-# above, on the digits with five seeds; set `REMAKE_LONG_RUN = True` to make it again yourself. *Before you look:* from
-# how many epochs in total do you expect six steps to pay?
+# **Iterative pruning need not win.** Its last cut gets only a third of the training. Han et al. report that iterating
+# took AlexNet from 5× to 9× fewer weights without loss of accuracy, but with *long* retraining after each cut. So is it
+# the budget? Trying that takes longer than a lab should. Here is a longer run of the very functions above, on the
+# digits with five seeds; set `REMAKE_LONG_RUN = True` to make it again yourself. *Before you look:* from how many
+# epochs in total do you expect six steps to pay?
 
 # %%
 REMAKE_LONG_RUN = False  # about ten minutes on two cores
@@ -1361,11 +1362,11 @@ say(
 
 # %% [markdown]
 # The lecture's sentence "unstructured pruning has a better accuracy than structured pruning" is this figure, at *equal
-# sparsity*. Two remarks, though. Which filters go hardly mattered here: choosing them by size is not shown to beat
-# choosing them at random once they are fine-tuned (Mittal et al. 2018 found the same on ImageNet). And equal sparsity
-# is not an equal bill. Scattered weights need an address each, filters hardly any. And when 90 % of a layer's 32
-# filters are gone, three are left, and the next layer's filters see three inputs each: of *its* products about 1 % are
-# still useful, not 10 %. Lab 04 compares at equal MACs.
+# sparsity*. Two remarks, though. Does it matter *which* filters go? The lines above say what your seeds can show; on
+# the digits, nothing (Mittal et al. 2018 found on ImageNet, too, that fine-tuning recovers from random filter pruning).
+# And equal sparsity is not an equal bill. Scattered weights need an address each, filters hardly any. And when 90 % of
+# a layer's 32 filters are gone, three are left, and the next layer's filters see three inputs each: of *its* products
+# about 1 % are still useful, not 10 %. Lab 04 compares at equal MACs.
 
 # %% [markdown]
 # ## Part E · What was it worth?
@@ -1493,7 +1494,7 @@ display(ledger.table())
 # - **B** The surviving weights had to adapt; the pass over the training images was a short fine-tuning.
 # - **C** Each channel's sums had another mean and size than in the dense network, and batch norm still shifted and
 #   scaled them by the old ones.
-# - **D** Nothing: at 70 % accuracy differs so much between seeds that the two numbers agree.
+# - **D** Nothing: at 70 % sparsity the seeds differ so much that the two accuracies agree.
 #
 # **b.** Read off the table above: how many **times faster** than the dense network did *your* machine run the row
 # *magnitude …, fine-tuned*, which has a small fraction of its MACs? Type the number in, with one decimal. (Within 0.3
@@ -1539,7 +1540,7 @@ print("suspicious_mask passes the naive test.")
 
 # %% [markdown]
 # It would pass for a thousand other random matrices too. Now give it a layer that is *already* pruned to 80 %, as
-# happens in every second step of an iterative scheme, and ask for 50 %:
+# happens at every step but the first of an iterative scheme, and ask for 50 %:
 
 # %%
 layer = weights["conv3.weight"].detach()
