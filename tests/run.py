@@ -19,7 +19,7 @@ PARTS: dict[str, list[list[str]]] = {
     ],
     "unit": [[*PYTEST, *TWO, "tests/unit"]],
     "labs": [[*PYTEST, *TWO, "tests/labs"]],
-    "mutants": [[*PYTEST, *TWO, "--dist", "loadscope", "tests/mutants"]],
+    "mutants": [[*PYTEST, "tests/mutants"]],  # a batch of its own, on both cores
     "grading": [[*PYTEST, "tests/grading"]],
     "notebooks": [
         [*PYTEST, "tests/notebooks"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from course_lib.grading.claims import Mistake, Test, order
@@ -65,6 +65,7 @@ class Marker:
         self.seed = seed
         self.skipped = set(skipped)
         self.deadline = time.monotonic() + seconds
+        self.lost: set[str] = set()  # questions whose code ended or hung its process
         self.unopened = ""  # why the definitions could not be run; then no test is tried
         self._submission: Submission | None = None
 
@@ -79,22 +80,28 @@ class Marker:
         """One question: once as it is; if points were lost, once more with the earlier questions answered by the grader."""
         if id in self.skipped:
             return [_outcome(t, False, f'skipped: you called skip("{id}"), so this question scores 0') for t in tests]
+        if self.lost and (known := self._earlier(id)) and any(self._question_of(name) in self.lost for name in known):
+            # it would only wait again for a function that is known to hang: the grader answers for that one at once
+            return self._with(id, tests, known, [])
         first = self._run(id, tests, {})
         if all(o.passed for o in first) or any(o.borrowed for o in first):
             return first
         given = self._earlier(id)
         if not given:
             return first
-        second = self._run(id, tests, given)
-        if sum(o.earned for o in second) > sum(o.earned for o in first):
-            names = ", ".join(given)
-            return [
-                o
-                if o.passed == f.passed
-                else _outcome(t, True, f"passes with a right {names} in place of yours: mend that one first")
-                for o, f, t in zip(second, first, tests, strict=True)
-            ]
-        return first
+        second = self._with(id, tests, given, [o.test for o in first if o.passed])
+        return second if total(second) > total(first) else first
+
+    def _with(
+        self, id: str, tests: list[Test], given: dict[str, Callable[..., Any]], alone: list[str]
+    ) -> list[Outcome]:
+        """Run a question with the grader answering for ``given``, and say so of the tests that do not pass ``alone``."""
+        message = f"passes with a right {', '.join(given)} in place of yours: mend that one first"
+        outcomes = self._run(id, tests, given)
+        return [replace(o, message=message) if o.passed and o.test not in alone else o for o in outcomes]
+
+    def _question_of(self, name: str) -> str:
+        return next((id for id, asked in self.reference.questions.items() if name in asked.names), "")
 
     def _run(self, id: str, tests: list[Test], given: dict[str, Callable[..., Any]]) -> list[Outcome]:
         asked = self.reference.asked(id)
@@ -114,6 +121,7 @@ class Marker:
                 message = self._one(test, asked, given)
             except WorkerLost as lost:
                 losses += 1
+                self.lost.add(id)
                 self._submission = None
                 message = str(lost)
             except Borrowed as error:
