@@ -106,6 +106,10 @@ def _bwrap() -> list[str]:
     for file in ("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/alternatives"):
         if os.path.exists(file):
             args += ["--ro-bind", file, file]
+    # torch asks which instructions the processor has before some of its kernels run; nothing else of /proc and /sys is there
+    for file in ("/proc/cpuinfo", "/sys/devices/system/cpu/possible", "/sys/devices/system/cpu/present"):
+        if os.path.exists(file):
+            args += ["--ro-bind", file, file]
     for prefix in _prefixes():
         args += ["--ro-bind", prefix, prefix]
     args += ["--tmpfs", str(package)]

@@ -265,10 +265,15 @@ class Packer:
         self.size += size
         if self.size > MAX_BLOBS:
             raise WireError(f"more than {MAX_BLOBS >> 20} MB of tensors")
-        data = value.detach().cpu().contiguous().resolve_conj().resolve_neg()
+        data = value.detach().cpu().resolve_conj().resolve_neg()
+        # a transposed tensor arrives transposed: code that takes the order in memory for the order of rows is found out
+        order = sorted(range(data.ndim), key=lambda d: -data.stride(d))
+        turned = not data.is_contiguous() and data.permute(order).is_contiguous()
+        data = data.permute(order) if turned else data.contiguous()
         flat = data.flatten().view(torch.uint8) if data.numel() else torch.empty(0, dtype=torch.uint8)
         self.blobs.append(flat.numpy().tobytes())
-        return {"tensor": name, "shape": list(value.shape), "blob": len(self.blobs) - 1}
+        said = {"tensor": name, "shape": list(data.shape), "blob": len(self.blobs) - 1}
+        return {**said, "order": order} if turned else said
 
 
 class Unpacker:
@@ -366,11 +371,19 @@ class Unpacker:
         blob = self.blobs[index]
         if math.prod(shape) * dtype.itemsize != len(blob) or len(shape) > 16:
             raise WireError("a tensor whose bytes do not fit its shape")
+        order = data.get("order", list(range(len(shape))))
+        if (
+            not isinstance(order, list)
+            or any(type(d) is not int for d in order)
+            or sorted(order) != list(range(len(shape)))
+        ):
+            raise WireError("an order of dimensions that is none")
+        back = sorted(range(len(order)), key=lambda d: order[d])
         if not blob:
-            return torch.empty(shape, dtype=dtype)
+            return torch.empty(shape, dtype=dtype).permute(back)
         if dtype is torch.bool and max(blob) > 1:
             raise WireError("a bool that is neither 0 nor 1")
-        return torch.frombuffer(bytearray(blob), dtype=dtype).reshape(shape)
+        return torch.frombuffer(bytearray(blob), dtype=dtype).reshape(shape).permute(back)
 
 
 def _a(value: Any, kind: type) -> Any:

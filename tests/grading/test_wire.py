@@ -69,6 +69,14 @@ def test_a_view_sends_what_it_shows() -> None:
     assert torch.equal(there_and_back(value), value)
 
 
+@pytest.mark.parametrize("order", [(1, 0, 2), (2, 0, 1), (2, 1, 0), (0, 2, 1)])
+def test_a_turned_tensor_arrives_turned(order: tuple[int, ...]) -> None:
+    value = torch.arange(24).reshape(2, 3, 4).permute(order)
+    back = there_and_back(value)
+    assert torch.equal(back, value)
+    assert back.stride() == value.stride()
+
+
 def test_numpy_stays_numpy_so_that_a_test_can_say_so() -> None:
     assert isinstance(there_and_back(np.arange(3.0)), np.ndarray)
     assert isinstance(there_and_back(np.int64(3)), np.int64)
@@ -130,6 +138,9 @@ def test_only_listed_classes_are_built(kind: str) -> None:
         {"tensor": "object", "shape": [2], "blob": 0},
         {"tensor": "float32", "shape": [2], "blob": 7},
         {"tensor": "bool", "shape": [8], "blob": 0},
+        {"tensor": "int32", "shape": [1, 2], "blob": 0, "order": [0, 0]},
+        {"tensor": "int32", "shape": [1, 2], "blob": 0, "order": [0]},
+        {"tensor": "int32", "shape": [1, 2], "blob": 0, "order": "ab"},
         {"float": "1"},
         {"dict": [[1]]},
         {"dict": [[{"list": []}, 1]]},
