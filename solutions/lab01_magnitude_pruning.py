@@ -67,7 +67,7 @@ from course_lib.training import evaluate, fit
 # ## Settings
 #
 # The default data are scikit-learn's handwritten digits: 1,797 *real* 8×8 images, nothing to download. Change one word
-# for the real MNIST (28×28); the lab then takes some minutes instead of one.
+# for the real MNIST (28×28); the lab then takes about seven minutes instead of one.
 
 # %%
 DATA = "digits"  # or "mnist"
@@ -113,7 +113,7 @@ def versus(ours, theirs) -> str:
 
 def accuracy(model: nn.Module, split: str = "validation") -> float:
     """Accuracy in % on "train", "validation" or "test"."""
-    return evaluate(model, getattr(data, split))
+    return evaluate(model, getattr(data, split), batch_size=256)
 
 
 def in_parallel(run: Callable, jobs: list[tuple]) -> list:
@@ -1469,7 +1469,7 @@ say("\n".join(lines))
 say(you_wrote(prediction_1_8))
 
 # %% [markdown]
-# **Ten times fewer products, and no gain in time.** A dense kernel multiplies by zero as fast as by anything else; it
+# **A fraction of the products, and no gain in time.** A dense kernel multiplies by zero as fast as by anything else; it
 # does not look. Even the network with whole filters of zeros is no faster, because the zeros are still there: someone
 # has to take them *out* (lab 04), or choose a pattern that the hardware knows (lab 05), or write a kernel that skips
 # zeros and pays for finding its way (lab 00: that pays only at very high sparsity). What unstructured pruning does buy
