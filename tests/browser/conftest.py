@@ -156,11 +156,24 @@ class Notebook:
         self.page.keyboard.insert_text(source)
 
     def run(self, cell, seconds: float = 60) -> None:
-        """Run one cell and wait for it."""
-        cell.locator(".cm-content").click()
-        self.page.keyboard.press("Control+Enter")
+        """Run one cell and wait until it has run; a key pressed before the notebook listens is pressed again."""
+        prompt = cell.locator(".jp-InputPrompt").first
+        before = prompt.inner_text()
+        for _ in range(5):
+            cell.locator(".cm-content").click(position={"x": 5, "y": 5})
+            self.page.keyboard.press("Control+Enter")
+            for _ in range(20):
+                if prompt.inner_text() != before:
+                    break
+                self.page.wait_for_timeout(100)
+            else:
+                continue
+            break
+        deadline = time.monotonic() + seconds
+        while "*" in prompt.inner_text() or prompt.inner_text() == before:
+            assert time.monotonic() < deadline, f"the cell did not run within {seconds} s"
+            self.page.wait_for_timeout(100)
         self.page.wait_for_timeout(200)
-        self.idle(seconds)
 
     def run_all(self, seconds: float) -> None:
         """Run every cell, by the menu."""
