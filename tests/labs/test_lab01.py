@@ -11,9 +11,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from course_lib.grading import (
     Draw,
@@ -35,6 +34,7 @@ from course_lib.grading import (
 from course_lib.grading.reference import lab01 as reference
 from course_lib.pruning import group_scores, local_masks, smallest
 from course_lib.worker.wire import Model
+from course_lib.worker.wire import describe as wire_describe
 
 # --- what mistakes are called --------------------------------------------------------------------------------------
 
@@ -72,6 +72,9 @@ COUNTING: dict[str, Callable[[float, int], int]] = {
         lambda s, n: math.floor(s * n + 0.5)
     ),
     "a half was rounded down: Python's round() takes it to the even neighbour": lambda s, n: math.ceil(s * n - 0.5),
+    "s · n was calculated in float32, where 10.500000000000002 is 10.5: leave it to Python's floats and its round()": (
+        lambda s, n: round(float(torch.tensor(s) * n))
+    ),
     "the number kept was rounded: round the number that goes": lambda s, n: n - round((1 - s) * n),
     "that many should have stayed: True means kept, and sparsity is the fraction that goes": lambda s, n: (
         n - round(s * n)
@@ -140,9 +143,10 @@ def expect_smallest_pruned(mask: Tensor, score: Tensor, right: Tensor, what: str
 
 
 def counting_cases(draw: Draw) -> list[tuple[float, int]]:
-    """(sparsity, number) pairs for which all ways of COUNTING differ: halves that go down and up to even, other fractions."""
-    halves = [(0.5, 4 * draw.integer(2, 4) + 1), (0.5, 4 * draw.integer(2, 4) + 3)]
-    return [*halves, (0.3, 10 * draw.integer(1, 2) + 4), (0.3, 10 * draw.integer(1, 2) + 6)]
+    """(sparsity, number) pairs for which all ways of COUNTING differ."""
+    halves = [(0.5, 4 * draw.integer(2, 4) + 1), (0.5, 4 * draw.integer(2, 4) + 3)]  # down to even, up to even
+    others = [(0.3, 10 * draw.integer(1, 2) + 4), (0.3, 10 * draw.integer(1, 2) + 6), (0.14, 75)]
+    return halves + others
 
 
 def expect_counts(counts: list[int], cases: list[tuple[float, int]], what: str = "weights") -> None:
@@ -203,10 +207,20 @@ def test_exact_count(submission: Submission, draw: Draw) -> None:
     expect_counts([pruned(mask) for mask in masks], cases)
 
 
-@question("1.1", points=0.5, visible=False, claim="among equal |w| the first goes first, and no more than asked")
+@question("1.1", points=0.5, visible=False, claim="equal |w|: the first goes first; nearly equal ones are told apart")
 def test_ties(submission: Submission, draw: Draw) -> None:
-    w = draw.tied(draw.integer(15, 20), draw.integer(15, 20))
+    w = draw.tied(draw.integer(15, 20), draw.integer(15, 20)).T  # its rows are not one after the other in memory
     expect_ties(lambda s: as_mask(submission.magnitude_mask(w, s), w).flatten(), w.abs().flatten(), draw)
+    order, sign = draw.permutation(40).double(), draw.normal(40).sign().double()
+    tiny = (sign * (1 + order) * 2.0**-100).float()
+    tiny[draw.integer(0, 39)] = -torch.inf
+    for near, when in (
+        (tiny, "among weights near 1e-30 (whose squares are 0 in float32) and one of -inf"),
+        (sign * (1 + order * 2.0**-40), "among float64 weights that differ by 1e-12"),
+    ):
+        result = ask(functools.partial(submission.magnitude_mask, near, 0.5), when, "Only NaN is an error")
+        if not torch.equal(as_mask(result, near), reference.magnitude_mask(near, 0.5)):
+            fail(f"{when}, not the smallest went: compare |w| itself, in its own dtype")
 
 
 def expect_ties(mask_at: Callable[[float], Tensor], score: Tensor, draw: Draw, what: str = "|w|") -> None:
@@ -267,9 +281,8 @@ def test_threshold(submission: Submission, draw: Draw) -> None:
 
     def case() -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         shape = (draw.integer(5, 8), draw.integer(9, 12))
-        w = (
-            torch.randint(-16, 17, shape, generator=draw.generator) / 8
-        )  # eighths are exact in float32: equal means equal
+        w = torch.randint(-16, 17, shape, generator=draw.generator) / 8  # eighths: float32 has them, so equal is equal
+        w[0, :2] = torch.tensor([a, -a]).nextafter(torch.zeros(2))
         size = w.abs()
         what_about_a = "a weight with |w| exactly a went: it is to stay. Which comparison includes the threshold?"
         negative = "every negative weight went: the threshold is for |w|, not for w"
@@ -278,6 +291,7 @@ def test_threshold(submission: Submission, draw: Draw) -> None:
             negative: w >= a,
             f"{negative}. And |w| = a?": w > a,
             "large negative weights stayed out, small positive ones in: the threshold is for |w|, not for w": w >= -a,
+            "a weight with |w| just below a stayed: below a is below a, by however little": size >= a - 1e-4,
             UPSIDE_DOWN: size < a,
             f"{UPSIDE_DOWN}. And |w| = a?": size <= a,
             "a was taken for a sparsity: it is a size, and how many go is what it comes to": smallest(size, a),
@@ -294,7 +308,7 @@ def test_threshold(submission: Submission, draw: Draw) -> None:
 
 @question("1.2", points=0.5, visible=False, claim="a = 0 keeps everything, an a above all nothing; an a below 0 raises")
 def test_threshold_ends(submission: Submission, draw: Draw) -> None:
-    w = draw.sparse(draw.integer(4, 7), draw.integer(4, 7), sparsity=0.4)
+    w = draw.sparse(draw.integer(4, 7), 2, draw.integer(4, 7), sparsity=0.4)
     mask, (after,) = submission.call("threshold_mask", w, 0.0, returning=(0,))
     unchanged(w, after, "the weight")
     if torch.equal(as_mask(mask, w), w != 0):
@@ -447,7 +461,9 @@ def test_group_arguments(submission: Submission, draw: Draw) -> None:
     for weight, sparsity, granularity, when in (
         (w, 0.5, "channel", 'an unknown granularity ("channel")'),
         (matrix, 0.5, "kernel", 'the granularity "kernel" for a matrix (it has no kernels)'),
+        (matrix, 0.5, "row", 'the granularity "row" for a matrix (its rows are its filters)'),
         (matrix[0], 0.5, "filter", "a bias (it has one dimension)"),
+        (w[0], 0.5, "filter", "a weight with three dimensions"),
         (w, 1.5, "filter", TOO_MUCH),
         (w.index_fill(3, torch.tensor(1), torch.nan), 0.5, "filter", NAN),
     ):
@@ -463,6 +479,8 @@ def layers(draw: Draw) -> dict[str, Tensor]:
         "stem.weight": draw.normal(4, 2, 3, 3, scale=1.0),
         "stem.bias": draw.normal(4, scale=0.01),
         "norm.weight": 1 + draw.normal(4, scale=0.1),
+        "norm.scale": draw.normal(),
+        "sequence": draw.normal(5, 4, 3, scale=0.3),
         "table": draw.normal(20, 12, scale=0.1),
         "head.weight": draw.normal(6, 8, scale=10.0),
         "head.bias": draw.normal(6, scale=0.01),
@@ -594,6 +612,7 @@ class Pass:
         self.x, self.w = draw.normal(*leading, d_in), draw.normal(d_out, d_in)
         self.m = draw.mask(d_out, d_in)
         self.m[0, 0], self.m[0, 1] = True, False  # never all or nothing
+        self.w[0, 0] = 0  # kept, and 0 by chance: it may grow again
         self.g = draw.normal(*leading, d_out)  # what comes back from the loss: not ones
         self._submission = submission
         self._x, self._w = submission.put(self.x, requires_grad=True), submission.put(self.w, requires_grad=True)
@@ -611,19 +630,18 @@ class Pass:
         """∂L/∂x and ∂L/∂w."""
         expect_tensor(self.y, shape=self.g.shape, what="PrunedLinear.apply(x, w, m)")
         if self.made_by().endswith(("Backward0", "Backward1")):
-            fail(
-                "torch worked the gradient out from your forward: inherit from torch.autograd.Function and write backward"
-            )
-        self._submission.backward(self._y, self.g)
+            fail("torch differentiated your forward by itself: inherit from torch.autograd.Function and write backward")
+        g = self.g
+        if g.ndim > 2:  # as behind a transposition: what comes back is not contiguous
+            g = g.transpose(0, 1).contiguous().transpose(0, 1)
+        self._submission.backward(self._y, g)
         return self._submission.grad(self._x), self._submission.grad(self._w)
 
     def made_by(self) -> str:
         """The name of the step that autograd noted for y."""
         step = self._submission.get(self._y, "grad_fn")
         if step is None:
-            fail(
-                "y does not depend on x and w as far as autograd knows: is forward given to autograd by PrunedLinear.apply?"
-            )
+            fail("as far as autograd knows, y does not depend on x and w: inherit apply from torch.autograd.Function")
         return str(getattr(step, "type", ""))
 
     def rows(self) -> tuple[Tensor, Tensor]:
@@ -694,6 +712,9 @@ def mistakes_of_weight(step: Pass) -> dict[str, Tensor]:
         f"{unmasked}: these have no influence on y, so what is the slope of the loss there?": dense,
         "∂L/∂W is there for the pruned weights and 0 for the kept ones: True means kept": dense.masked_fill(step.m, 0),
         "∂L/∂W was multiplied by W: y is linear in W": dense * step.masked,
+        "a kept weight that is 0 got no gradient, so it stays 0: ask the mask, not the weight": dense.masked_fill(
+            step.masked == 0, 0
+        ),
         ALL_ONES.format("∂L/∂W"): (torch.ones_like(g).T @ x).masked_fill(~step.m, 0),
     }
     return (
@@ -701,9 +722,9 @@ def mistakes_of_weight(step: Pass) -> dict[str, Tensor]:
     )
 
 
-@question("1.5", points=1, visible=False, claim="x may have any number of leading dimensions")
+@question("1.5", points=0.5, visible=False, claim="x may have any number of leading dimensions")
 def test_leading_dimensions(submission: Submission, draw: Draw) -> None:
-    for leading in ((draw.integer(2, 3), draw.integer(4, 5)), (), (2, 3, 2)):
+    for leading in ((draw.integer(2, 3), draw.integer(4, 5)), (), (1,), (2, 3, 2)):
         when = f"with x of shape ({', '.join(map(str, [*leading, 'd_in']))})"
         step = ask(functools.partial(Pass, submission, draw, *leading), when, "Which dimension of x does W act on?")
         y, masked, m = step.y, step.masked, step.m
@@ -713,6 +734,27 @@ def test_leading_dimensions(submission: Submission, draw: Draw) -> None:
         expect_gradient(grad_x, step.g @ masked, f"{when}, ∂L/∂x", "first", mistakes_of_input(step))
         g, x = step.rows()
         expect_gradient(grad_w, (g.T @ x).masked_fill(~m, 0), f"{when}, ∂L/∂W", "second", mistakes_of_weight(step))
+
+
+@question("1.5", points=0.5, visible=False, claim="two layers in one network do not disturb each other")
+def test_two_layers(submission: Submission, draw: Draw) -> None:
+    x, g = draw.normal(6, 5), draw.normal(6, 3)
+    w1, m1, w2, m2 = draw.normal(4, 5), draw.mask(4, 5), draw.normal(3, 4), draw.mask(3, 4)
+    first, second = submission.put(w1, requires_grad=True), submission.put(w2, requires_grad=True)
+    hidden = submission.call("PrunedLinear.apply", x, first, m1, keep=True)  # the images need no gradient
+    y = submission.call("PrunedLinear.apply", hidden, second, m2, keep=True)
+    when, thought = (
+        "in a network of two such layers",
+        "Where does forward keep what backward needs? ctx is new for every call",
+    )
+    ask(lambda: submission.backward(y, g), f"{when}, in backward,", thought)
+    h, g1 = x @ w1.masked_fill(~m1, 0).T, g @ w2.masked_fill(~m2, 0)
+    for ref, right, which in ((second, (g.T @ h) * m2, "second"), (first, (g1.T @ x) * m1, "first")):
+        grad = submission.grad(ref)
+        if grad is None:
+            fail(f"{when}, ∂L/∂W of the {which} is None: it is wanted also where nobody asks for ∂L/∂x")
+        said = f"{when}, ∂L/∂W of the {which} is wrong. Is it right for one layer alone? {thought}"
+        expect_close(grad, right, f"∂L/∂W of the {which} layer", message=said)
 
 
 @question("1.5", points=0.5, visible=False, claim="the dense W survives; a mask that does not fit W raises ValueError")
@@ -728,30 +770,49 @@ def test_arguments_of_the_layer(submission: Submission, draw: Draw) -> None:
 # --- 1.6 sensitivity -----------------------------------------------------------------------------------------------
 
 
+def network(draw: Draw, *layers: nn.Module) -> nn.Sequential:
+    """The layers, with weights of unlike scales; norms near 1, biases near 0."""
+    net = nn.Sequential(*layers)
+    with torch.no_grad():
+        for i, p in enumerate(net.parameters()):
+            p.copy_(
+                draw.normal(*p.shape, scale=0.1 * (1 + i % 3)) if p.ndim >= 2 else p + draw.normal(*p.shape, scale=0.01)
+            )
+    return net
+
+
 class Scan:
     """A call of the student's sensitivity: what evaluate was shown, what came back, what became of the model."""
 
     def __init__(self, submission: Submission, draw: Draw) -> None:
-        net = draw.convnet((2, 4, 4))
+        block = nn.Sequential(nn.Conv2d(2, 4, 3, bias=False), nn.BatchNorm2d(4))
+        net = network(draw, block, nn.Embedding(8, 4), nn.Conv1d(4, 4, 2), nn.Linear(4, 4))
         self.dense = {name: value.clone() for name, value in net.state_dict().items()}
         self.weights = prunable({name: p.detach() for name, p in net.named_parameters()})
-        self.sparsities = [0.75, 0.25, 0.5]  # not in order: what stays pruned from the step before shows
+        self.sparsities = [0.75, 0.25, 0.5, 0.25]  # not in order: what stays pruned from the step before shows
         self.splits: list[Any] = []
         self.states: list[dict[str, Tensor]] = []
         self.values: list[float] = []
+        self.by_name = False
         accuracies = (10 + draw.permutation(5000) / 64).tolist()  # no two alike, and exact in float32
 
-        def evaluate(model: Any, split: Any = None) -> float:
+        def evaluate(*given: Any, **named: Any) -> float:
+            model, split, *_ = (*given, *named.values(), None, None)
             if not isinstance(model, Model) or model.state.keys() != self.dense.keys():
                 raise TypeError("evaluate takes the whole model first, then the split")
+            self.by_name |= bool(named)
             self.splits.append(split)
             self.states.append(model.state)
             self.values.append(accuracies.pop())
             return self.values[-1]
 
-        model = submission.put(net)
-        self.result = submission.sensitivity(model, Proxy(evaluate), self.sparsities)
-        self.after = submission.get(model).state
+        self.model = submission.put(net)
+        self.parameters = {
+            name: submission.call("get_parameter", name, on=self.model, keep=True) for name in self.weights
+        }
+        submission.call("requires_grad_", False, on=self.parameters["2.weight"])  # a frozen layer can be pruned, too
+        self.result = submission.sensitivity(self.model, Proxy(evaluate), self.sparsities)
+        self.before, self.after = wire_describe(net), submission.get(self.model)
         if not self.states:
             fail('evaluate was never called: measure every pruned model by evaluate(model, "validation")')
 
@@ -805,12 +866,15 @@ def expect_seen(scan: Scan, name: str, sparsity: float, seen: list[Tensor]) -> N
 
 @question("1.6", points=0.5, visible=True, claim="measured on validation data")
 def test_validation_data(submission: Submission, draw: Draw) -> None:
-    for split in Scan(submission, draw).splits:
+    scan = Scan(submission, draw)
+    for split in scan.splits:
         if split == "test":
             fail("evaluate was asked for the test split: who chooses by the test data has none left to predict with")
         if split == "train":
             fail("evaluate was asked for the training split: the model has seen those images, pruned or not")
         expect_equal(split, "validation", "the split that evaluate was asked for")
+    if scan.by_name:
+        fail('evaluate was called with a keyword, and its names are not promised: call evaluate(model, "validation")')
 
 
 @question("1.6", points=0.5, visible=False, claim="the values as evaluate gave them, for every layer and sparsity")
@@ -823,31 +887,47 @@ def test_raw_values(submission: Submission, draw: Draw) -> None:
             fail(f"{name!r} was measured too: only parameters with two or more dimensions are")
     expect_keys(scan.result, scan.weights, "the result")
     for name in scan.weights:
-        curve = scan.result[name]
-        expect_length(curve, len(scan.sparsities), f"the result for {name!r}", list)
-        values = [expect_number(value, f"the result for {name!r}") for value in curve]
+        expect_length(scan.result[name], len(scan.sparsities), f"the result for {name!r}", list)
+        values = [expect_number(value, f"the result for {name!r}") for value in scan.result[name]]
         if made_up := [value for value in values if value not in scan.values]:
             drops = {abs(one - other) for one in scan.values for other in scan.values}
             what = "a difference of two values" if abs(made_up[0]) in drops else f"{made_up[0]:.6g}"
             fail(f"the result for {name!r} holds {what}, which evaluate never returned: return the values as they came")
-        states = [scan.states[scan.values.index(value)] for value in values]
-        if any(not scan.changed_in(state) for state in states):
-            fail(f"a value for {name!r} was measured on the dense model: prune first, then evaluate")
-        order = [i for s in scan.sparsities for i, state in enumerate(states) if same(state[name], scan.right(name, s))]
-        if len(order) == len(states) and order != sorted(order):
-            fail(f"the values for {name!r} are in another order than the sparsities {scan.sparsities} were asked for")
+        expect_order(scan, name, [scan.states[scan.values.index(value)] for value in values])
+    calls, needed = len(scan.values), len(scan.weights) * len(scan.sparsities)
+    if calls > needed:
+        fail(f"evaluate was called {calls} times for {needed} pairs of a layer and a sparsity: once for each is enough")
+
+
+def expect_order(scan: Scan, name: str, states: list[dict[str, Tensor]]) -> None:
+    """What was measured for a layer was pruned, and measured at the sparsities in their order (if at these at all)."""
+    if any(not scan.changed_in(state) for state in states):
+        fail(f"a value for {name!r} was measured on the dense model: prune first, then evaluate")
+    wanted = [int(torch.count_nonzero(scan.right(name, s))) for s in scan.sparsities]
+    found = [int(torch.count_nonzero(state[name])) for state in states]
+    if found != wanted and sorted(found) == sorted(wanted):
+        fail(f"the values for {name!r} are in another order than the sparsities {scan.sparsities} were asked for")
 
 
 @question("1.6", points=0.5, visible=False, claim="the model is as it was before; a sparsity above 1 raises")
 def test_model_restored(submission: Submission, draw: Draw) -> None:
     scan = Scan(submission, draw)
-    for name in scan.changed_in(scan.after):
-        zeros = f"{int((scan.after[name] == 0).sum())} of {scan.dense[name].numel()} numbers of {name!r}"
+    for name in scan.changed_in(scan.after.state):
+        zeros = f"{int((scan.after.state[name] == 0).sum())} of {scan.dense[name].numel()} numbers of {name!r}"
         fail(
             f"after the scan {zeros} are zero: put the dense weights back, from a copy made before (state_dict() alone is no "
             "copy: it shares the model's memory)"
         )
-    model, evaluate = submission.put(draw.convnet((2, 4, 4))), Proxy(lambda model, split: 50.0, "evaluate")
+    if scan.after.layer != scan.before.layer:
+        fail("after the scan the model is in another mode (train or eval) than before")
+    for name, parameter in scan.parameters.items():
+        submission.call("data.zero_", on=parameter)
+        if submission.get(scan.model).state[name].any():
+            fail(
+                f"{name!r} is another nn.Parameter now than before the scan, and an optimizer made before still holds the old "
+                "one: change the numbers in the parameter, not the parameter"
+            )
+    model, evaluate = submission.put(network(draw, nn.Linear(4, 4))), Proxy(lambda model, split: 50.0, "evaluate")
     expect_raises(ValueError, lambda: submission.sensitivity(model, evaluate, [0.5, 1.5]), TOO_MUCH)
 
 
@@ -862,8 +942,7 @@ def test_cubic_schedule(submission: Submission, draw: Draw) -> None:
 
 def expect_schedule(submission: Submission, final: float, steps: int) -> None:
     """The targets of the cubic schedule."""
-    value = submission.cubic_schedule(final, steps)
-    targets = value.tolist() if isinstance(value, Tensor | np.ndarray) else value
+    targets = submission.cubic_schedule(final, steps)
     curves: dict[str, Callable[[float], float]] = {
         "t was counted from 0, so the first target is 0 and the last is not final: t runs from 1 to steps": (
             lambda x: final * (1 - (1 - x + 1 / steps) ** 3)
@@ -895,13 +974,17 @@ def expect_schedule(submission: Submission, final: float, steps: int) -> None:
 class Run:
     """A call of the student's iterative_prune: the masks, the model before and after, and what each finetune saw."""
 
-    def __init__(self, submission: Submission, draw: Draw, targets: list[float], **finetune: Any) -> None:
-        net = draw.mlp((6, 8, 8, 4), scales=(1.0, 0.1, 0.4))
+    def __init__(
+        self, submission: Submission, draw: Draw, targets: list[float], net: nn.Module | None = None, **finetune: Any
+    ) -> None:
+        net = net or small_net(draw)
         self.start = {name: p.detach().clone() for name, p in net.named_parameters()}
         self.weights = prunable(self.start)
         self.targets = targets
+        x, y = draw.normal(16, 2, 5), draw.labels(16, 4)
+        x[:, 1] = 0  # like the border of an image: weights that see nothing else get no gradient
         model = submission.put(net)
-        helper = submission.helper("finetune", model=model, x=draw.normal(16, 6), y=draw.labels(16, 4), **finetune)
+        helper = submission.helper("finetune", model=model, x=x, y=y, **finetune)
         self.masks = submission.iterative_prune(model, targets, helper)
         self.log = submission.get(helper, "log")
         self.after = submission.get(model).state
@@ -914,6 +997,12 @@ class Run:
 
     def expect_masks(self) -> dict[str, Tensor]:
         return as_masks(self.masks, self.start)
+
+
+def small_net(draw: Draw) -> nn.Module:
+    """A net for inputs (batch, 2, 5), whose layers have 48, 320 and 32 weights in 3 and 2 dimensions."""
+    head = (nn.Flatten(), nn.Linear(40, 8), nn.ReLU(), nn.Linear(8, 4))
+    return network(draw, nn.Conv1d(2, 8, 3, padding=1), nn.BatchNorm1d(8), nn.ReLU(), *head)
 
 
 def share_zero(weights: dict[str, Tensor]) -> float:
@@ -995,10 +1084,24 @@ def test_zeros_stay_zero(submission: Submission, draw: Draw) -> None:
                 for state in entry["after"]:
                     if bool((state[name][zero] != 0).any()):
                         fail(_revived(i, optimizer, int((state[name][zero] != 0).sum()), name))
-        masks = run.expect_masks()
-        for name, mask in masks.items():
+        for name, mask in run.expect_masks().items():
             if bool((run.after[name][~mask] != 0).any()):
                 fail(f"at the end, weights of {name!r} that the mask prunes are not zero in the model")
+    expect_only_shrinking(submission, draw)
+
+
+def expect_only_shrinking(submission: Submission, draw: Draw) -> None:
+    """Weights that are 0 by themselves do not take the places of pruned ones."""
+    net = small_net(draw)
+    with torch.no_grad():
+        net[0].weight[6:] *= 1e-3  # the last 12 of 48 go first; then decay sets all that see no input to 0
+    run = Run(submission, draw, [0.25, 0.375], net=net, steps=1, settings={"lr": 0.5, "weight_decay": 2.0})
+    mask = run.expect_masks()["0.weight"]
+    if bool(mask[6:].any()):
+        fail(
+            f"{int(mask[6:].sum())} weights that the first target had pruned are alive again after the second: some living "
+            "weights had become 0 in training, and were taken for pruned ones. Only those that are alive compete"
+        )
 
 
 def _revived(i: int, optimizer: str, count: int, name: str) -> str:
@@ -1027,35 +1130,45 @@ def test_optimizer_keeps_its_parameters(submission: Submission, draw: Draw) -> N
 
 @question("1.7", points=0.5, visible=False, claim="a pruned weight that became NaN is zero again")
 def test_nan_does_not_survive(submission: Submission, draw: Draw) -> None:
-    for poison in ("0.weight", "5.weight"):
+    for poison in ("0.weight", "6.weight"):
         run = Run(submission, draw, [0.5], steps=1, settings={"lr": 0.05}, poison=poison)
         zero = run.log[0]["before"][poison] == 0
         if bool(run.log[0]["after"][0][poison][zero].isnan().any()):
             fail("a pruned weight became NaN in an optimizer step and was still NaN after post_step(): NaN · 0 is NaN")
 
 
-@question(
-    "1.7", points=0.5, visible=False, claim="one target is one shot; impossible ones raise before anything is pruned"
-)
+@question("1.7", points=0.5, visible=False, claim="one target is one shot; impossible targets raise before any pruning")
 def test_targets_checked(submission: Submission, draw: Draw) -> None:
-    one_shot = Run(submission, draw, [0.75], steps=1, settings={"lr": 0.05})
+    finetune = {"steps": 1, "settings": {"lr": 0.05}}
+    one_shot = Run(submission, draw, [0.75], **finetune)
     masks = one_shot.expect_masks()
     for name, w in one_shot.weights.items():
         right = reference.magnitude_mask(w, 0.75)
         expect_equal(masks[name], right, message=f"with the one target 0.75, the mask of {name!r} is not that of 1.1")
+    again = Run(submission, draw, [0.5, 0.5], **finetune)
+    expect_equal(
+        len(again.log),
+        2,
+        message="targets may repeat, and each is followed by finetune: [0.5, 0.5] should call it twice",
+    )
+    for name, mask in Run(submission, draw, [0.11, 0.22, 0.33, 0.44, 0.55], **finetune).expect_masks().items():
+        n, went = mask.numel(), pruned(mask)
+        said = f"after the targets 0.11, 0.22 … 0.55, {went} of {n} weights of {name!r} are gone: 0.55 · {n} is {0.55 * n:g}"
+        expect_equal(went, round(0.55 * n), message=f"{said}. Rounded step by step?")
 
-    net = draw.mlp((6, 8, 8, 4))
+    net = small_net(draw)
     model = submission.put(net)
-    finetune = submission.helper("finetune", model=model, x=draw.normal(16, 6), y=draw.labels(16, 4))
+    helper = submission.helper("finetune", model=model, x=draw.normal(16, 2, 5), y=draw.labels(16, 4))
     for targets, when in (
         ([0.5, 0.25], "a target below the one before"),
         ([0.5, 1.25], "a target above 1"),
         ([-0.25, 0.5], "a target below 0"),
     ):
-        call = functools.partial(submission.iterative_prune, model, targets, finetune)
+        call = functools.partial(submission.iterative_prune, model, targets, helper)
         expect_raises(ValueError, call, f"{when} ({targets})")
         if not same(submission.get(model).state, dict(net.state_dict())):
             fail(f"{when} ({targets}) raised, but by then the model was pruned: look at all targets first")
+    expect_close(submission.cubic_schedule(0, 3), [0.0, 0.0, 0.0], "cubic_schedule(0, 3)")
     expect_raises(ValueError, lambda: submission.cubic_schedule(1.5, 3), "a schedule to a sparsity of 1.5")
     expect_raises(ValueError, lambda: submission.cubic_schedule(0.9, 0), "a schedule of 0 steps")
 
@@ -1126,7 +1239,8 @@ def expect_verdicts(
         outcome, said = verdict(submission, version)
         if outcome != "passed":
             fail(
-                f"find_bug accused a right version ({name}): {said}. Does it ask for more than the contract of 1.1 promises?"
+                f"find_bug accused a right version ({name}): {said}. Does it ask for more than 1.1 promises of finite weights "
+                "and a sparsity from 0 to 1?"
             )
     for name, version in wrong.items():
         outcome, said = verdict(submission, version)
@@ -1180,18 +1294,14 @@ def test_hunt_subtle_bugs(submission: Submission, draw: Draw) -> None:
 
 
 def by_sorting(w: Tensor, s: float) -> Tensor:
-    """A right version that sorts."""
-    if not 0 <= s <= 1 or w.isnan().any():
-        raise ValueError("sparsity outside [0, 1], or a NaN among the weights")
+    """A right version that sorts, and relies on its arguments."""
     mask = torch.ones(w.numel(), dtype=torch.bool)
     mask[w.abs().flatten().sort(stable=True).indices[: round(s * w.numel())]] = False
     return mask.view(w.shape)
 
 
 def by_looping(w: Tensor, s: float) -> Tensor:
-    """A right version that looks for the smallest one by one."""
-    if not 0 <= s <= 1 or w.isnan().any():
-        raise ValueError("sparsity outside [0, 1], or a NaN among the weights")
+    """A right version that looks for the smallest one by one, and relies on its arguments."""
     sizes = w.abs().flatten().tolist()
     alive = list(range(len(sizes)))
     for _ in range(round(s * len(sizes))):

@@ -1,4 +1,4 @@
-# loses 1.5 · message: "torch worked the gradient out from your forward"
+# loses 1.5 · message: "torch differentiated your forward by itself"
 import torch
 
 

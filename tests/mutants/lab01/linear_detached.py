@@ -1,4 +1,4 @@
-# loses 1.5 · message: "y does not depend on x and w as far as autograd knows"
+# loses 1.5 · message: "as far as autograd knows, y does not depend"
 import torch
 
 

@@ -20,9 +20,3 @@ def find_bug(f):
             if 0 < k < n:
                 assert w.abs()[~mask].max() <= w.abs()[mask].min(), "not the smallest"
     assert f(torch.ones(4), 0.5).tolist() == [False, False, True, True], "ties"
-    for bad in (-0.1, 1.1):
-        try:
-            f(torch.ones(4), bad)
-        except ValueError:
-            continue
-        raise AssertionError("bad sparsity accepted")

@@ -16,7 +16,12 @@ def iterative_prune(model, targets, finetune):
     for t in targets:
         for n, p in model.named_parameters():
             if p.ndim > 1:
-                masks[n] = magnitude_mask(p.data, t)
+                size = [abs(v) for v in p.flatten().tolist()]
+                alive = masks[n].flatten().tolist() if n in masks else [True] * len(size)
+                order = sorted(range(len(size)), key=lambda i: (alive[i], size[i], i))
+                mask = torch.ones(len(size), dtype=torch.bool)
+                mask[order[: round(t * len(size))]] = False
+                masks[n] = mask.view(p.shape)
         hold()
         finetune(model, hold)
     return masks

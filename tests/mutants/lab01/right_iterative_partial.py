@@ -11,16 +11,19 @@ def _zero(model, masks):
             state[name].masked_fill_(mask.logical_not(), 0.0)
 
 
+def _shrink(weight, mask, target):
+    alive = mask.flatten().nonzero().flatten()
+    more = round(target * mask.numel()) - (mask.numel() - len(alive))
+    order = weight.detach().flatten()[alive].abs().sort(stable=True).indices
+    return mask.flatten().index_fill(0, alive[order[:more]], False).reshape(mask.shape)
+
+
 def iterative_prune(model, targets, finetune):
     if any(t < 0 or t > 1 for t in targets) or any(b < a for a, b in zip(targets[:-1], targets[1:], strict=True)):
         raise ValueError("targets")
-    masks = {}
+    masks = {name: p.detach() == p.detach() for name, p in model.named_parameters() if p.ndim >= 2}
     for target in targets:
-        masks = {
-            name: magnitude_mask(p, target) & masks.get(name, torch.tensor(True))
-            for name, p in model.named_parameters()
-            if p.ndim >= 2
-        }
+        masks = {name: _shrink(model.get_parameter(name), mask, target) for name, mask in masks.items()}
         _zero(model, masks)
         finetune(model, functools.partial(_zero, model, masks))
     return masks

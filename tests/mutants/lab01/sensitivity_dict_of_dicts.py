@@ -1,4 +1,4 @@
-# loses 1.6 · message: "should be a list of 3"
+# loses 1.6 · message: "should be a list of 4"
 import torch
 
 

@@ -1,0 +1,18 @@
+# loses 1.5 · message: "ctx is new for every call"
+import torch
+
+
+class PrunedLinear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, w, m):
+        if m.dtype != torch.bool or m.shape != w.shape:
+            raise ValueError("mask")
+        wm = w * m
+        PrunedLinear.saved = x, wm, m
+        return x @ wm.T
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        x, wm, m = PrunedLinear.saved
+        grad_w = grad_y.reshape(-1, wm.shape[0]).T @ x.reshape(-1, wm.shape[1])
+        return grad_y @ wm, grad_w * m, None

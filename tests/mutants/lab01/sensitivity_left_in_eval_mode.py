@@ -1,0 +1,18 @@
+# loses 1.6 · message: "in another mode"
+import torch
+
+
+def sensitivity(model, evaluate, sparsities):
+    model.eval()
+    results = {}
+    for name, p in model.named_parameters():
+        if p.ndim >= 2:
+            results[name] = []
+            original = p.detach().clone()
+            for s in sparsities:
+                with torch.no_grad():
+                    p.copy_(original * magnitude_mask(original, s))
+                results[name].append(evaluate(model, "validation"))
+            with torch.no_grad():
+                p.copy_(original)
+    return results

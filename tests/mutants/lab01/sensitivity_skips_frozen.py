@@ -1,0 +1,17 @@
+# loses 1.6 · message: "'2.weight'"
+import torch
+
+
+def sensitivity(model, evaluate, sparsities):
+    results = {}
+    for name, p in model.named_parameters():
+        if p.requires_grad and p.ndim >= 2:
+            results[name] = []
+            original = p.detach().clone()
+            for s in sparsities:
+                with torch.no_grad():
+                    p.copy_(original * magnitude_mask(original, s))
+                results[name].append(evaluate(model, "validation"))
+            with torch.no_grad():
+                p.copy_(original)
+    return results
