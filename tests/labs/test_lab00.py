@@ -109,12 +109,16 @@ def places(H: int, W: int, R: int, S: int, stride: int = 1, padding: int = 0) ->
     return (H + 2 * padding - R) // stride + 1, (W + 2 * padding - S) // stride + 1
 
 
+def joined(arguments: tuple[int, ...]) -> str:
+    return ", ".join(map(str, arguments))
+
+
 def convolution(draw: Draw) -> tuple[int, ...]:
     """M, C, R, S, H, W, stride, padding, with nothing square."""
     M, C = draw.distinct(2, 2, 6)
     R, S = draw.distinct(2, 2, 5)
-    H, W = draw.distinct(2, 9, 24)
-    return M, C, R, S, H, W, draw.integer(2, 4), draw.integer(1, 3)
+    H, W = draw.distinct(2, 15, 60)
+    return M, C, R, S, H, W, *draw.choice([(4, 1), (3, 4), (2, 5), (3, 5)])
 
 
 @question("0.1", points=0.5, visible=True, claim="MACs of a convolution: E and F from stride and padding")
@@ -188,7 +192,7 @@ def test_bits_of_a_convolution(submission: Submission, draw: Draw) -> None:
         }  # fmt: skip
 
     layer, claims = telling(case)
-    expect_counts(submission.conv_cost(*layer, bits=bits), f"conv_cost(*{layer}, bits={bits})", claims, COST)
+    expect_counts(submission.conv_cost(*layer, bits=bits), f"conv_cost({joined(layer)}, bits={bits})", claims, COST)
     six, kernel = layer[:6], math.prod(layer[:4])
     E, F = places(*layer[4:6], *layer[2:4])
     result = submission.conv_cost(*six)
@@ -224,16 +228,17 @@ def test_linear_cost(submission: Submission, draw: Draw) -> None:
         }  # fmt: skip
 
     layer, claims = telling(case)
-    expect_counts(submission.linear_cost(*layer, bits=bits), f"linear_cost(*{layer}, bits={bits})", claims, COST)
+    expect_counts(submission.linear_cost(*layer, bits=bits), f"linear_cost({joined(layer)}, bits={bits})", claims, COST)
 
 
 @question("0.1", points=0.5, visible=False, claim="a kernel that just fits is fine; arguments that make no sense raise")
 def test_cost_of_odd_layers(submission: Submission, draw: Draw) -> None:
     M, C, R, S = draw.distinct(4, 2, 7)
     fits = (M, C, R, S, R, S, draw.integer(1, 3), 0)
-    whole = "a kernel as large as its input has one place"
-    cost = ask(lambda: submission.conv_cost(*fits), f"for conv_cost{fits} ({whole})", "Which sizes make no sense?")
-    expect_counts(cost, f"conv_cost{fits} ({whole})", {"macs": (M * C * R * S, {})}, COST)
+    thought = "A kernel as large as its input has one place"
+    cost = ask(lambda: submission.conv_cost(*fits), f"for conv_cost{fits}", thought)
+    expect_keys(cost, COST, f"the result of conv_cost{fits}")
+    expect_count(cost["macs"], f"conv_cost{fits}['macs'], where the kernel has one place,", M * C * R * S)
     large = (512, 512, 3, 3, 1000, 999 + draw.integer(0, 1), 1, 1)
     macs = math.prod(large[:6])
     expect_counts(submission.conv_cost(*large), f"conv_cost{large}", {"macs": (macs, {})}, COST)
@@ -289,7 +294,7 @@ def test_matrices(submission: Submission, draw: Draw) -> None:
             "the heads were multiplied in: they share the E columns, they do not each have E": right * heads,
             "the heads were divided out: all heads together use all E columns": right // heads,
             "E² is missing: the matrices have E rows and E (or 4E) columns": right // E,
-            "twice as many: a MAC is one multiplication together with its addition, and each matrix has E on one side": 2 * right,
+            "twice as many: a MAC is one multiplication together with its addition": 2 * right,
         }  # fmt: skip
 
     expect_part(submission, draw, "projections", projections)
@@ -487,15 +492,16 @@ def test_nonzero_macs_is_exact(submission: Submission, draw: Draw) -> None:
         dense = 0.99
         return draw.mask(filters, 1, 12, 12, kept=dense).float(), draw.mask(1, 1, side, side, kept=dense).float()
 
-    w, x = layer(2, 20)
+    w, x = layer(1, 20)
     products, most = w.numel() * 9**2, 16 * 144 * 89**2
-    times = []
-    for _ in range(3):
+    for tries in (2, 1, 0):  # the first call may be slow for other reasons
         start = time.perf_counter()
         expect_count(submission.nonzero_macs(w, x), "nonzero_macs", reference.nonzero_macs(w, x))
-        times.append(time.perf_counter() - start)
-    if min(times) * most / products > REPLY_SECONDS / 2:
-        return  # who looks at one product after the other counts them in Python's ints, and would not be done in time
+        seconds = (time.perf_counter() - start) * most / products
+        if seconds < REPLY_SECONDS / 2:
+            break
+        if not tries or seconds > 10 * REPLY_SECONDS:
+            return  # one product after the other, so counted in Python's ints: and it would not be done in time
     while True:
         w, x = layer(16, 100)
         right = reference.nonzero_macs(w, x)
@@ -505,8 +511,8 @@ def test_nonzero_macs_is_exact(submission: Submission, draw: Draw) -> None:
     number = count.item() if isinstance(count, Tensor) and count.numel() == 1 else count
     if isinstance(number, int | float) and number != right and abs(number - right) < 1e-4 * right:
         fail(
-            f"of {right} products {abs(right - int(number))} were lost or invented: above 2²⁴ = {2**24} a float32 cannot hold "
-            "every whole number. Where in your code do counts become floats?"
+            f"the count is off by {abs(right - int(number))} of {right}: above 2²⁴ = {2**24} a float32 cannot hold every whole "
+            "number. Where in your code do counts become floats?"
         )
     expect_count(count, "nonzero_macs", right)
 
@@ -680,12 +686,11 @@ def test_bitmap_there_and_back(submission: Submission, draw: Draw) -> None:
 
 @question("0.4", points=0.5, visible=True, claim="bits: n for each value, and the map")
 def test_bitmap_bits(submission: Submission, draw: Draw) -> None:
-    n = draw.choice([4, 5, 12, 16])
-
     def case() -> tuple[Any, Claims]:
+        n = draw.integer(4, 20)
         x = figures(draw, draw.integer(3, 9), draw.integer(5, 9), sparsity=draw.number(0.3, 0.8))
         L, kept = x.numel(), int((x != 0).sum())
-        return x, {"bits": (kept * n + L, {
+        return (x, n), {"bits": (kept * n + L, {
             "the map was forgotten: someone must know where the values belong": kept * n,
             "the map has one bit for each place, for the zeros as well": kept * n + kept,
             "the map was counted with n bits a place: what does a yes or no take?": kept * n + L * n,
@@ -697,7 +702,7 @@ def test_bitmap_bits(submission: Submission, draw: Draw) -> None:
             "bytes, it seems: the name says bits": (kept * n + L) / 8,
         })}  # fmt: skip
 
-    x, claims = telling(case)
+    (x, n), claims = telling(case)
     expect_count(submission.bitmap_bits(x, n), f"bitmap_bits(x of shape {tuple(x.shape)}, {n})", *claims["bits"])
     right = reference.bitmap_bits(x)
     expect_count(submission.bitmap_bits(x), "bitmap_bits(x), with 32 bits a value by default,", right)
@@ -789,7 +794,7 @@ def misread_runs(x: Tensor, k: int) -> Mistakes:
     index, values, _ = reference.coo_encode(x)
     behind = torch.tensor([*index.tolist(), x.numel()]).diff() - 1
     runs, said, _ = reference.rle_encode(x, k)
-    early = f"a filler ({most}, 0) was written as soon as {most} zeros had come: which element is its value?"
+    early = f"a filler ({most}, 0) was written as soon as {most} zero{'s' * (most > 1)} had come: which element is its value?"
     lost = "the zeros at the end are lost: no value comes behind them, but the decoder must know of them"
     return {
         "the pair (0, 0) at the end adds a zero that x does not have: the pair before it has taken the last one": (
@@ -847,12 +852,11 @@ def expect_pairs(encoded: Any, x: Tensor, k: int) -> None:
     recognise((runs, values), tuple(right), {by_rows: by_columns} | misread_runs(x, k), said)
     if bool((runs < 0).any()):
         fail(f"{said}a run of {int(runs.min())} zeros cannot be. Which pair did you write before it?")
-    if bool((runs == most + 1).any()):
+    if len(runs) and int(runs.max()) > most:
+        which = "exactly" if int(runs.max()) == most + 1 else "even"
         fail(
-            f"{said}a run of exactly {most + 1} zeros stands in one pair, but the largest number of {k} bits is {most}"
+            f"{said}a run of {which} {int(runs.max())} stands in one pair, but the field holds 0 to {most}. What says more?"
         )
-    if bool((runs > most).any()):
-        fail(f"{said}a run of {int(runs.max())} does not fit into the field: the largest number of {k} bits is {most}")
     described = [n for r, v in zip(runs.tolist(), values.tolist(), strict=True) for n in (*[0.0] * r, v)]
     if len(described) != x.numel():
         fail(
@@ -1041,17 +1045,16 @@ def test_coo_there_and_back(submission: Submission, draw: Draw) -> None:
 
 @question("0.6", points=0.5, visible=True, claim="bits: a value and a whole number of address bits each")
 def test_coo_bits(submission: Submission, draw: Draw) -> None:
-    n = draw.choice([5, 8, 12, 16])
-
     def case() -> tuple[Any, Claims]:
-        x = figures(draw, draw.integer(5, 9), draw.integer(5, 9), draw.integer(2, 5), sparsity=draw.number(0.5, 0.9))
+        n = draw.integer(4, 20)
+        x = figures(draw, *shuffled(draw, [5, 3, draw.choice([5, 9]), 3]), sparsity=draw.number(0.8, 0.9))
         L, kept = x.numel(), int((x != 0).sum())
         width = (L - 1).bit_length()
-        return x, {"bits": (kept * (n + width), {
+        return (x, n), {"bits": (kept * (n + width), {
             "the addresses are missing: each value needs one": kept * n,
             "an address with a fraction of a bit: where must it be rounded, and in which direction?": kept * (n + math.log2(L)),
-            "one bit too few an address: rounded down, they do not reach the last place": kept * (n + width - 1),
-            "one bit too many an address: which is the largest address, when they begin at 0?": kept * (n + width + 1),
+            "each address is a bit too short: rounded down, they do not reach the last place": kept * (n + width - 1),
+            "each address is a bit too long: which is the largest, when they begin at 0?": kept * (n + width + 1),
             "one address for all: each value needs its own": kept * n + width,
             "an address of one number per dimension: it is one position in the flattened tensor": (
                 kept * (n + sum((size - 1).bit_length() for size in x.shape))
@@ -1068,7 +1071,7 @@ def test_coo_bits(submission: Submission, draw: Draw) -> None:
             "bytes, it seems: the name says bits": kept * (n + width) / 8,
         })}  # fmt: skip
 
-    x, claims = telling(case)
+    (x, n), claims = telling(case)
     expect_count(submission.coo_bits(x, n), f"coo_bits(x of shape {tuple(x.shape)}, {n})", *claims["bits"])
     right = reference.coo_bits(x)
     expect_count(submission.coo_bits(x), "coo_bits(x), with 32 bits a value by default,", right)
@@ -1083,8 +1086,8 @@ def test_address_widths(submission: Submission, draw: Draw) -> None:
             x[-1] = 1  # the last place is used
             kept = int((x != 0).sum())
             expect_count(submission.coo_bits(x, n), f"coo_bits of {kept} values in {L} places, n = {n},", reference.coo_bits(x, n), {
-                "one bit too many an address: the largest address is L - 1, since they begin at 0": kept * (n + (L - 1).bit_length() + 1),
-                "one bit too few an address: the last place cannot be named": kept * (n + (L - 1).bit_length() - 1),
+                "each address is a bit too long: the largest is L - 1, since they begin at 0": kept * (n + (L - 1).bit_length() + 1),
+                "each address is a bit too short: the last place cannot be named": kept * (n + (L - 1).bit_length() - 1),
             })  # fmt: skip
     one = draw.normal(1)
     expect_count(submission.coo_bits(one, n), f"coo_bits of one value in one place, n = {n},", n, {
@@ -1215,16 +1218,14 @@ def test_csc_encode(submission: Submission, draw: Draw) -> None:
 
 @question("0.7", points=0.5, visible=True, claim="bits: a value and a column each, and a count that fits for every row")
 def test_csr_bits(submission: Submission, draw: Draw) -> None:
-    n = draw.choice([5, 8, 12, 16])
-
     def case() -> tuple[Any, Claims]:
-        R, C, kept = (
-            2 * n + 1 for n in (*draw.distinct(2, 2, 14), draw.integer(2, 20))
-        )  # odd: powers of two come below
+        n = draw.integer(4, 20)
+        R, C = shuffled(draw, [draw.choice([5, 7]), draw.choice([17, 23, 31])])
+        kept = draw.choice([9, 11, 13, 15])  # 4 bits, where rows and columns have 3 and 5
         x = figures(draw, R, C, sparsity=1 - kept / (R * C))
         column = (C - 1).bit_length()
         entry, pointer = n + column, kept.bit_length()
-        return x, {"bits": (kept * entry + (R + 1) * pointer, {
+        return (x, n), {"bits": (kept * entry + (R + 1) * pointer, {
             "the entries of ROW_INDEX were counted with n bits: they are counts, not values. How large do they get?": kept * entry + (R + 1) * n,
             "an entry of ROW_INDEX got the width of a column: it counts values. How large does it get?": kept * entry + (R + 1) * column,
             "ROW_INDEX was counted with R entries: there is one more": kept * entry + R * pointer,
@@ -1244,7 +1245,7 @@ def test_csr_bits(submission: Submission, draw: Draw) -> None:
             "bytes, it seems: the name says bits": (kept * entry + (R + 1) * pointer) / 8,
         })}  # fmt: skip
 
-    x, claims = telling(case)
+    (x, n), claims = telling(case)
     expect_count(submission.csr_bits(x, n), f"csr_bits(x of shape {tuple(x.shape)}, {n})", *claims["bits"])
     right = reference.csr_bits(x)
     expect_count(submission.csr_bits(x), "csr_bits(x), with 32 bits a value by default,", right)
@@ -1268,7 +1269,7 @@ def test_csr_bits(submission: Submission, draw: Draw) -> None:
 
 @question("0.7", points=0.5, visible=False, claim="empty rows and columns have their entry, too")
 def test_empty_rows(submission: Submission, draw: Draw) -> None:
-    for empty in (0, 2, -1):
+    for empty in (2, 0, -1):
         x = matrix(draw)
         x[empty], x[:, empty] = 0, 0
         for y, when in ((x, f"{show(x)}: "), (torch.zeros_like(x), "a matrix of zeros: ")):

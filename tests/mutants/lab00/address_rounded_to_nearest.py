@@ -1,4 +1,4 @@
-# loses 0.6 · message: "one bit too few"
+# loses 0.6 · message: "a bit too short"
 import math
 
 

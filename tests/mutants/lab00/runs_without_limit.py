@@ -1,4 +1,4 @@
-# loses 0.5 · message: "does not fit into the field"
+# loses 0.5 · message: "stands in one pair"
 import torch
 
 
