@@ -176,11 +176,18 @@ class Notebook:
         self.page.wait_for_timeout(200)
 
     def run_all(self, seconds: float) -> None:
-        """Run every cell, by the menu."""
+        """Run every cell, by the menu, and wait until none is waiting (between two cells the kernel is idle, too)."""
         self.page.locator("#jp-MainMenu .lm-MenuBar-item", has_text="Run").first.click()
         self.page.locator('.lm-Menu-item[data-command="runmenu:run-all"]').click()
+        waiting = self.page.locator(".jp-CodeCell .jp-InputPrompt", has_text="*")
+        waiting.first.wait_for(timeout=20_000)
+        deadline = time.monotonic() + seconds
+        while waiting.count():
+            assert time.monotonic() < deadline, f"the notebook did not run within {seconds} s"
+            self.page.wait_for_timeout(250)
+        failed = self.page.locator('.jp-OutputArea-output[data-mime-type="application/vnd.jupyter.error"]')
+        assert failed.count() == 0, failed.first.inner_text()
         self.page.wait_for_timeout(1000)
-        self.idle(seconds)
 
     def close(self) -> None:
         """End the kernel, so that the next test has the machine to itself."""
