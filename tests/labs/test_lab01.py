@@ -33,8 +33,7 @@ from course_lib.grading import (
 )
 from course_lib.grading.reference import lab01 as reference
 from course_lib.pruning import group_scores, local_masks, smallest
-from course_lib.worker.wire import Model
-from course_lib.worker.wire import describe as wire_describe
+from course_lib.worker import wire
 
 # --- what mistakes are called --------------------------------------------------------------------------------------
 
@@ -494,7 +493,7 @@ def prunable(weights: dict[str, Tensor]) -> dict[str, Tensor]:
 
 def as_masks(value: Any, weights: dict[str, Tensor]) -> dict[str, Tensor]:
     """The value, if it has the form of masks for the weights that take part; in the order of ``weights``."""
-    if isinstance(value, Model):
+    if isinstance(value, wire.Model):
         fail("a model came back: return the masks, a dict from name to mask")
     for name, w in weights.items() if isinstance(value, dict) else ():
         if w.ndim < 2 and name in value:
@@ -798,7 +797,7 @@ class Scan:
 
         def evaluate(*given: Any, **named: Any) -> float:
             model, split, *_ = (*given, *named.values(), None, None)
-            if not isinstance(model, Model) or model.state.keys() != self.dense.keys():
+            if not isinstance(model, wire.Model) or model.state.keys() != self.dense.keys():
                 raise TypeError("evaluate takes the whole model first, then the split")
             self.by_name |= bool(named)
             self.splits.append(split)
@@ -812,7 +811,7 @@ class Scan:
         }
         submission.call("requires_grad_", False, on=self.parameters["2.weight"])  # a frozen layer can be pruned, too
         self.result = submission.sensitivity(self.model, Proxy(evaluate), self.sparsities)
-        self.before, self.after = wire_describe(net), submission.get(self.model)
+        self.before, self.after = wire.describe(net), submission.get(self.model)
         if not self.states:
             fail('evaluate was never called: measure every pruned model by evaluate(model, "validation")')
 
