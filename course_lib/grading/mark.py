@@ -133,10 +133,9 @@ class Marker:
         """Run one test; "" where it passes, else the message for the student."""
         submission = self._opened()
         draw = Draw(self.seed, test.question, test.name)
-        submission.begin(draw.seed, asked.forbidden)
-        if given:
-            submission.replace(given)
         try:
+            submission.begin(draw.seed, asked.forbidden)
+            submission.replace(given)
             test.run(submission, draw)
             return ""
         except Mistake as mistake:
@@ -146,15 +145,10 @@ class Marker:
                 raise Borrowed(explain(error, test.question)) from None
             return explain(error, test.question)
         except WorkerLost:
-            given = {}
             raise
         except Exception as error:  # a value so odd that the test itself stumbled over it
-            return f"what your code returned does not have the form the question asks for ({type(error).__name__}: {error})"[
-                :400
-            ]
-        finally:
-            if given:
-                submission.restore()
+            what = f"{type(error).__name__}: {error}"[:300]
+            return f"what your code returned does not have the form the question asks for ({what})"
 
     def _opened(self) -> Submission:
         if self._submission is None:

@@ -6,6 +6,7 @@ the code prints goes nowhere; what it starts ends with it.
 
 from __future__ import annotations
 
+import secrets
 import shutil
 import socket
 import subprocess
@@ -145,10 +146,13 @@ class Session:
             WorkerLost: if the process ended, hung, or broke the rules of the conversation.
         """
         deadline = time.monotonic() + REPLY_SECONDS
+        number = secrets.token_hex(8)
         try:
-            wire.send(self.sock, header, blobs, deadline)
+            wire.send(self.sock, {**header, "request": number}, blobs, deadline)
             while True:
                 reply, blobs = wire.receive(self.sock, deadline)
+                if reply.pop("request", None) != number:  # written by something else than the harness, or too late
+                    raise wire.WireError("a reply to no request")
                 if "ask" not in reply:
                     return reply, blobs
                 answer, answered = _answer(reply, blobs, proxies)

@@ -67,7 +67,8 @@ class Harness:
     # --- what can be asked -----------------------------------------------------------------------------------------
 
     def _begin(self, seed: int, forbidden: list[str]) -> None:
-        """A new question: everything kept is let go, chance starts anew."""
+        """A new test: everything kept is let go, replaced names come back, chance starts anew."""
+        self._restore()
         self.kept.clear()
         self.forbidden = tuple(forbidden)
         random.seed(seed)

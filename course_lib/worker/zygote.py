@@ -97,9 +97,12 @@ def serve(sock: socket.socket) -> None:
     """Read the cells, run the definitions, then answer requests one by one."""
     from course_lib.worker import cells, harness, wire
 
+    request = ""  # the one being answered: its number goes back with everything that is said about it
+
     def ask(number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         packer = wire.Packer()
-        wire.send(sock, {"ask": number, "args": packer.pack(args), "kwargs": packer.pack(kwargs)}, packer.blobs)
+        asked = {"ask": number, "args": packer.pack(args), "kwargs": packer.pack(kwargs), "request": request}
+        wire.send(sock, asked, packer.blobs)
         header, blobs = wire.receive(sock)
         if "refused" in header:
             raise _refusal(header["refused"])
@@ -115,14 +118,15 @@ def serve(sock: socket.socket) -> None:
             header, blobs = wire.receive(sock)
         except wire.Closed:
             return
+        request = header.pop("request")
         reply, blobs = worker.handle(header, blobs)
         try:
-            wire.send(sock, reply, blobs)
+            wire.send(sock, {**reply, "request": request}, blobs)
         except wire.Closed:
             return
         except wire.WireError as error:
             failure = {"kind": "result", "type": "WireError", "bases": [], "message": str(error), "where": ""}
-            wire.send(sock, {"error": failure})
+            wire.send(sock, {"error": failure, "request": request})
 
 
 def _refusal(text: str) -> BaseException:

@@ -28,6 +28,18 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str
     """From a lab to the results of its batch: the solution, the empty handout, a torn file, and the solution with each answer."""
 
     @functools.cache
+    def once(lab: str) -> dict[str, Any] | Exception:
+        try:
+            return grade(lab)
+        except Exception as error:  # said by every test, without grading again for each
+            return error
+
+    def results(lab: str) -> dict[str, Any]:
+        got = once(lab)
+        if isinstance(got, Exception):
+            raise got
+        return got
+
     def grade(lab: str) -> dict[str, Any]:
         source = next((ROOT / "solutions").glob(f"{lab}_*.py"))
         solution = [c.source for c in jupytext.read(source).cells if c.cell_type == "code"]
@@ -52,4 +64,4 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str
         print(f"{lab}: {len(results)} submissions in {time.monotonic() - begin:.0f} s, {done.layer.name}")
         return {result["extra_data"]["id"]: result for result in results}
 
-    return grade
+    return results
