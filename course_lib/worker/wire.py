@@ -267,7 +267,7 @@ class Packer:
             raise WireError(f"more than {MAX_BLOBS >> 20} MB of tensors")
         data = value.detach().cpu().resolve_conj().resolve_neg()
         # a transposed tensor arrives transposed: code that takes the order in memory for the order of rows is found out
-        order = sorted(range(data.ndim), key=lambda d: -data.stride(d))
+        order = sorted(range(data.ndim), key=lambda d: -data.stride()[d])
         turned = not data.is_contiguous() and data.permute(order).is_contiguous()
         data = data.permute(order) if turned else data.contiguous()
         flat = data.flatten().view(torch.uint8) if data.numel() else torch.empty(0, dtype=torch.uint8)

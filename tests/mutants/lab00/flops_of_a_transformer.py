@@ -4,6 +4,9 @@ def transformer_macs(B, L, E, heads=1):
     require(E % heads == 0, "heads must divide E")
     projections, attention, ffn = 8 * B * L * E**2, 4 * B * L**2 * E, 16 * B * L * E**2
     return {
-        "projections": projections, "attention": attention, "ffn": ffn, "total": projections + attention + ffn,
+        "projections": projections,
+        "attention": attention,
+        "ffn": ffn,
+        "total": projections + attention + ffn,
         "scores": B * heads * L**2,
     }

@@ -6,5 +6,8 @@ def conv_cost(M, C, R, S, H, W, stride=1, padding=0, bits=32):
     F = (W + 2 * padding - S) // stride + 1
     weights = M * C * R * S
     return {
-        "macs": weights * E * F, "weight_bits": bits * weights, "input_bits": bits * C * H * W, "output_bits": bits * M * E * F,
+        "macs": weights * E * F,
+        "weight_bits": bits * weights,
+        "input_bits": bits * C * H * W,
+        "output_bits": bits * M * E * F,
     }

@@ -11,4 +11,8 @@ def csr_encode(x2d):
             if value != 0:
                 v.append(value)
                 column.append(j)
-    return torch.tensor(v, dtype=x2d.dtype), torch.tensor(column, dtype=torch.int64), torch.tensor(row, dtype=torch.int64)
+    return (
+        torch.tensor(v, dtype=x2d.dtype),
+        torch.tensor(column, dtype=torch.int64),
+        torch.tensor(row, dtype=torch.int64),
+    )

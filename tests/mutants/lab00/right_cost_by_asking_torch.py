@@ -11,7 +11,11 @@ def conv_cost(M, C, R, S, H, W, stride=1, padding=0, bits=32):
         x = torch.empty(1, C, H, W)
         y = layer(x)
     macs = y.numel() * layer.weight[0].numel()
-    sizes = {"weight_bits": layer.weight.numel() * bits, "input_bits": x.numel() * bits, "output_bits": y.numel() * bits}
+    sizes = {
+        "weight_bits": layer.weight.numel() * bits,
+        "input_bits": x.numel() * bits,
+        "output_bits": y.numel() * bits,
+    }
     return {"macs": macs} | sizes
 
 

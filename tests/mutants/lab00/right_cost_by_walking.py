@@ -27,4 +27,6 @@ def linear_cost(batch, d_in, d_out, bits=32):
     macs = 0
     for _ in range(batch):
         macs += d_in * d_out
-    return dict(macs=macs, weight_bits=bits * d_in * d_out, input_bits=bits * d_in * batch, output_bits=bits * batch * d_out)
+    return dict(
+        macs=macs, weight_bits=bits * d_in * d_out, input_bits=bits * d_in * batch, output_bits=bits * batch * d_out
+    )

@@ -10,5 +10,8 @@ def conv_cost(M, C, R, S, H, W, stride=1, padding=0, bits=32):
         raise ValueError("the kernel does not fit")
     weights = np.prod([M, C, R, S])
     return {
-        "macs": weights * E * F, "weight_bits": bits * weights, "input_bits": bits * np.prod([C, H, W]), "output_bits": M * E * F * bits,
+        "macs": weights * E * F,
+        "weight_bits": bits * weights,
+        "input_bits": bits * np.prod([C, H, W]),
+        "output_bits": M * E * F * bits,
     }

@@ -22,7 +22,11 @@ def rle_encode(x, run_bits=2):
     if waiting:
         runs.append(waiting - 1)
         values.append(0)
-    return torch.LongTensor(runs), torch.tensor(values).to(x.dtype) if not values else torch.tensor(values, dtype=x.dtype), x.shape
+    return (
+        torch.LongTensor(runs),
+        torch.tensor(values).to(x.dtype) if not values else torch.tensor(values, dtype=x.dtype),
+        x.shape,
+    )
 
 
 def rle_decode(runs, values, shape):

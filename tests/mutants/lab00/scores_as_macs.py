@@ -5,5 +5,9 @@ def transformer_macs(B, L, E, heads=1):
     D = E // heads
     projections, scores, ffn = 4 * B * L * E**2, B * heads * L * L * D, 8 * B * L * E**2
     return {
-        "projections": projections, "attention": 2 * scores, "ffn": ffn, "total": projections + 2 * scores + ffn, "scores": scores,
+        "projections": projections,
+        "attention": 2 * scores,
+        "ffn": ffn,
+        "total": projections + 2 * scores + ffn,
+        "scores": scores,
     }

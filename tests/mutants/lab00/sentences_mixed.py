@@ -5,6 +5,9 @@ def transformer_macs(B, L, E, heads=1):
     tokens = B * L
     projections, attention, ffn = 4 * tokens * E**2, 2 * tokens**2 * E, 8 * tokens * E**2
     return {
-        "projections": projections, "attention": attention, "ffn": ffn, "total": projections + attention + ffn,
+        "projections": projections,
+        "attention": attention,
+        "ffn": ffn,
+        "total": projections + attention + ffn,
         "scores": B * heads * L**2,
     }
