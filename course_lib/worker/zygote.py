@@ -23,7 +23,6 @@ WARM = (
     "matplotlib.figure",
     "numpy",
     "scipy.sparse",
-    "sklearn.datasets",
     "threadpoolctl",
     "tqdm.auto",
 )
