@@ -425,7 +425,7 @@ def test_group_counts_and_ties(submission: Submission, draw: Draw) -> None:
     cases = counting_cases(draw)
     counts = []
     for s, filters in cases:
-        w = whole_numbers(draw, filters, 3, 1, 2)
+        w = draw.normal(filters, 3, 1, 2)
         counts.append(pruned(groups_kept(submission.grouped_mask(w, s, "filter"), "filter", w, s)))
     expect_counts(counts, cases, "filters")
 

@@ -1,4 +1,4 @@
-# loses 1.3 · message: "one place of all kernels (over M and C)"
+# loses 1.3 · message: "went as a whole, but a kernel is"
 def grouped_mask(weight, sparsity, granularity):
     dims = {
         (4, "element"): (),
