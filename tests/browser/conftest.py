@@ -135,6 +135,14 @@ class Notebook:
         """Open a notebook and wait for its kernel."""
         self.page.goto(f"{self.url}/lab/tree/{path}?token={TOKEN}&reset")
         self.page.locator(".jp-NotebookPanel .jp-Notebook").wait_for(timeout=60_000)
+        # a notebook without a kernel yet looks idle, and would ask for one when it is told to run
+        ready = """async (token) => (await (await fetch(`/api/kernels?token=${token}`)).json())
+            .some((k) => k.connections > 0 && k.execution_state === 'idle')"""
+        deadline = time.monotonic() + 60
+        while not self.page.evaluate(ready, TOKEN):
+            assert time.monotonic() < deadline, "no kernel within a minute"
+            self.page.wait_for_timeout(250)
+        self.page.wait_for_timeout(1000)
         self.idle(60)
 
     def idle(self, seconds: float) -> None:
@@ -177,10 +185,17 @@ class Notebook:
 
     def run_all(self, seconds: float) -> None:
         """Run every cell, by the menu, and wait until none is waiting (between two cells the kernel is idle, too)."""
-        self.page.locator("#jp-MainMenu .lm-MenuBar-item", has_text="Run").first.click()
-        self.page.locator('.lm-Menu-item[data-command="runmenu:run-all"]').click()
         waiting = self.page.locator(".jp-CodeCell .jp-InputPrompt", has_text="*")
-        waiting.first.wait_for(timeout=20_000)
+        for _ in range(5):  # a click before the notebook listens is lost
+            self.page.locator("#jp-MainMenu .lm-MenuBar-item", has_text="Run").first.click()
+            self.page.locator('.lm-Menu-item[data-command="runmenu:run-all"]').click()
+            for _ in range(50):
+                if waiting.count():
+                    break
+                self.page.wait_for_timeout(100)
+            else:
+                continue
+            break
         deadline = time.monotonic() + seconds
         while waiting.count():
             assert time.monotonic() < deadline, f"the notebook did not run within {seconds} s"
