@@ -1132,7 +1132,7 @@ LECTURE = torch.tensor(
 
 def matrix(draw: Draw) -> Tensor:
     """Whole numbers; more columns than rows or the other way round; no row and no column is empty, none is full."""
-    R, C = draw.distinct(2, 4, 7)
+    R, C = draw.distinct(2, 5, 8)
     while True:
         x = figures(draw, R, C, sparsity=0.6)
         if bool((x != 0).any(0).all() and (x != 0).any(1).all()):
