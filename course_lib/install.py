@@ -27,8 +27,9 @@ def main(extras: list[str]) -> None:
     python = home / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     stamp = home / f".installed-{'-'.join(['course', *sorted(extras)])}"
     wanted = hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest()
-    if python.exists() and stamp.exists() and stamp.read_text() == wanted:
-        return
+    for other in home.glob(".installed-course*"):  # an environment that has more has this, too
+        if set(extras) <= set(other.name.split("-")[2:]) and other.read_text() == wanted and python.exists():
+            return
     if not python.exists():
         _make(home)
     project = (ROOT / "pyproject.toml").read_text()
