@@ -269,7 +269,8 @@ class Packer:
         # a transposed tensor arrives transposed: code that takes the order in memory for the order of rows is found out
         order = sorted(range(data.ndim), key=lambda d: -data.stride()[d])
         turned = not data.is_contiguous() and data.permute(order).is_contiguous()
-        data = data.permute(order) if turned else data.contiguous()
+        # a clone: a tensor of one element counts as contiguous whatever its stride, and could not be viewed as bytes
+        data = (data.permute(order) if turned else data).clone(memory_format=torch.contiguous_format)
         flat = data.flatten().view(torch.uint8) if data.numel() else torch.empty(0, dtype=torch.uint8)
         self.blobs.append(flat.numpy().tobytes())
         said = {"tensor": name, "shape": list(data.shape), "blob": len(self.blobs) - 1}

@@ -77,6 +77,11 @@ def test_a_turned_tensor_arrives_turned(order: tuple[int, ...]) -> None:
     assert back.stride() == value.stride()
 
 
+def test_one_element_of_a_strided_array() -> None:
+    assert there_and_back(torch.from_numpy(np.nonzero(np.eye(1))[1])).tolist() == [0]
+    assert there_and_back(torch.arange(4)[::2][:1]).tolist() == [0]
+
+
 def test_numpy_stays_numpy_so_that_a_test_can_say_so() -> None:
     assert isinstance(there_and_back(np.arange(3.0)), np.ndarray)
     assert isinstance(there_and_back(np.int64(3)), np.int64)
