@@ -15,7 +15,7 @@ from typing import Any
 
 from course_lib.grading import isolation, reference, report
 from course_lib.grading.claims import load_tests, tests_in
-from course_lib.grading.mark import Marker, Outcome
+from course_lib.grading.mark import Marker, Outcome, outcome
 from course_lib.grading.submission import Submission
 from course_lib.grading.submissions import Handed, find
 from course_lib.grading.workers import Worker
@@ -76,7 +76,7 @@ def grade(
             outcomes, status, notes = _mark(h, known, module_tests, workers, seed)
         except Exception as error:  # a fault of the grader's own: it costs one row, which the next run grades again
             why = f"the grader itself failed on this submission ({type(error).__name__}: {error}): grade it again, and look at its code"
-            outcomes, status, notes = [_unread(t, why) for t in module_tests], "grader failed", [why]
+            outcomes, status, notes = [outcome(t, False, why) for t in module_tests], "grader failed", [why]
         report.write(
             out, h, outcomes, status, notes, {"version": version, "digest": h.digest, "lab": lab, "layer": layer.name}
         )
@@ -103,7 +103,7 @@ def _mark(
 ) -> tuple[list[Outcome], str, list[str]]:
     """Outcomes, a word for the table, and sentences for the student."""
     if h.problem:
-        return [_unread(t, h.problem) for t in tests], "unreadable", [h.problem]
+        return [outcome(t, False, h.problem) for t in tests], "unreadable", [h.problem]
     notes: list[str] = []
 
     def open() -> Submission:
@@ -121,10 +121,6 @@ def _mark(
     if marker.unopened:
         return outcomes, "stopped", [marker.unopened]
     return outcomes, "graded", notes
-
-
-def _unread(test: Any, why: str) -> Outcome:
-    return Outcome(test.question, test.claim, test.points, False, why, test.visible, test.name)
 
 
 def _settle(path: Path, lab: str, seed: int | None) -> int:

@@ -79,7 +79,7 @@ class Marker:
     def question(self, id: str, tests: list[Test]) -> list[Outcome]:
         """One question: once as it is; if points were lost, once more with the earlier questions answered by the grader."""
         if id in self.skipped:
-            return [_outcome(t, False, f'skipped: you called skip("{id}"), so this question scores 0') for t in tests]
+            return [outcome(t, False, f'skipped: you called skip("{id}"), so this question scores 0') for t in tests]
         if self.lost and (known := self._earlier(id)) and any(self._question_of(name) in self.lost for name in known):
             # it would only wait again for a function that is known to hang: the grader answers for that one at once
             return self._with(id, tests, known, [])
@@ -109,13 +109,13 @@ class Marker:
         losses = 0
         for test in tests:
             if losses >= MAX_LOSSES:
-                outcomes.append(_outcome(test, False, "not tried: the tests before ended or hung your code's process"))
+                outcomes.append(outcome(test, False, "not tried: the tests before ended or hung your code's process"))
                 continue
             if self.unopened:
-                outcomes.append(_outcome(test, False, self.unopened))
+                outcomes.append(outcome(test, False, self.unopened))
                 continue
             if time.monotonic() > self.deadline:
-                outcomes.append(_outcome(test, False, "not tried: the time for the whole submission was used up"))
+                outcomes.append(outcome(test, False, "not tried: the time for the whole submission was used up"))
                 continue
             try:
                 message = self._one(test, asked, given)
@@ -125,8 +125,8 @@ class Marker:
                 self._submission = None
                 message = str(lost)
             except Borrowed as error:
-                return [_outcome(t, False, str(error), borrowed=True) for t in tests]
-            outcomes.append(_outcome(test, not message, message))
+                return [outcome(t, False, str(error), borrowed=True) for t in tests]
+            outcomes.append(outcome(test, not message, message))
         return outcomes
 
     def _one(self, test: Test, asked: Asked, given: dict[str, Callable[..., Any]]) -> str:
@@ -190,7 +190,7 @@ def explain(error: StudentError, question: str) -> str:
     return f"your code raised {error.type}: {error.message}{where}"
 
 
-def _outcome(test: Test, passed: bool, message: str, borrowed: bool = False) -> Outcome:
+def outcome(test: Test, passed: bool, message: str, borrowed: bool = False) -> Outcome:
     return Outcome(test.question, test.claim, test.points, passed, message, test.visible, test.name, borrowed)
 
 
@@ -202,8 +202,8 @@ def total(outcomes: Iterable[Outcome]) -> float:
 def by_question(outcomes: Iterable[Outcome]) -> dict[str, list[Outcome]]:
     """Outcomes grouped, questions in order."""
     groups: dict[str, list[Outcome]] = {}
-    for outcome in outcomes:
-        groups.setdefault(outcome.question, []).append(outcome)
+    for o in outcomes:
+        groups.setdefault(o.question, []).append(o)
     return groups
 
 
