@@ -48,7 +48,8 @@ def device() -> torch.device:
 def seeded(seed: int) -> Iterator[None]:
     """Inside the block random numbers follow from ``seed``; after it the global state is what it was before.
 
-    Covers torch (CPU, the current CUDA device, MPS), numpy's and Python's global generators.
+    Covers torch (CPU, the current CUDA device, MPS), numpy's and Python's global generators. They are one per process:
+    threads that draw from them at the same time share one stream, in whatever order they come.
     """
     cuda = [torch.cuda.current_device()] if torch.cuda.is_available() else []
     mps = torch.mps.get_rng_state() if torch.backends.mps.is_available() else None

@@ -8,6 +8,7 @@ can be compared without a model. Every method of this package has the same gramm
 from __future__ import annotations
 
 import difflib
+import threading
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
@@ -15,7 +16,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
-from torch.utils.hooks import RemovableHandle
 
 Masks = dict[str, Tensor]
 
@@ -95,7 +95,7 @@ class Masked:
 
     How: torch's global hook on optimizer steps, with the optimizer recognised by the identity of its parameters.
     Nothing is attached to the module or its tensors, so the model can be copied and saved inside the block, and nothing
-    is left after it. What follows from that:
+    is left after it. Threads may each hold a model of their own. What follows from that:
 
     - Gradients stay dense, for those who want to read them (growth criteria do). Clipping by norm counts them in full.
     - Weights changed without a ``torch.optim`` step (by hand, by ``load_state_dict``): call :meth:`apply` afterwards.
@@ -111,22 +111,23 @@ class Masked:
         self.model = model
         self.masks = masks
         self._pruned: list[tuple[nn.Parameter, Tensor]] = []
-        self._hook: RemovableHandle | None = None
+        self._held = False
 
     def __enter__(self) -> Masked:
-        if self._hook is not None:
+        if self._held:
             raise RuntimeError("this Masked is already in use: for a block inside a block, make a second one")
         self._pruned = [(parameter, ~mask.to(parameter.device)) for parameter, mask in _matched(self.model, self.masks)]
         self._zero_all()
-        self._hook = register_optimizer_step_post_hook(self._after_step)
+        self._held = True
+        _open(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        hook, self._hook = self._hook, None
-        if hook is not None:
-            hook.remove()
+        if self._held:
+            self._held = False
+            _close(self)
             self._zero_all()
         self._pruned = []
 
@@ -136,7 +137,7 @@ class Masked:
         Raises:
             RuntimeError: outside the ``with`` block.
         """
-        if self._hook is None:
+        if not self._held:
             raise RuntimeError("this Masked holds nothing outside its with block: use course_lib.pruning.apply there")
         self._zero_all()
 
@@ -146,13 +147,40 @@ class Masked:
             _zero(parameter, pruned)
 
     @torch.no_grad()
-    def _after_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+    def _after_step(self, optimizer: torch.optim.Optimizer) -> None:
         # Only the parameters that moved: to write into another model's weights between its forward and its backward
         # pass (two networks trained in turn) would make autograd refuse.
         moved = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
         for parameter, pruned in self._pruned:
             if id(parameter) in moved:
                 _zero(parameter, pruned)
+
+
+# The open blocks, replaced and never changed: a step in one thread goes through them while another opens its own.
+_blocks: tuple[Masked, ...] = ()
+_blocks_lock = threading.Lock()
+
+
+def _open(block: Masked) -> None:
+    global _blocks
+    with _blocks_lock:
+        _blocks = (*_blocks, block)
+
+
+def _close(block: Masked) -> None:
+    global _blocks
+    with _blocks_lock:
+        _blocks = tuple(b for b in _blocks if b is not block)
+
+
+def _after_any_step(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+    for block in _blocks:
+        block._after_step(optimizer)
+
+
+# Once and for good, not per block: torch goes through its table of hooks at every step, and fails with "OrderedDict
+# mutated during iteration" if another thread adds one meanwhile.
+register_optimizer_step_post_hook(_after_any_step)
 
 
 def masked(model: nn.Module, masks: Mapping[str, Tensor]) -> Masked:

@@ -2,6 +2,8 @@
 
 import copy
 import io
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
@@ -11,6 +13,7 @@ from torch.optim import SGD, Adam, AdamW
 from torch.optim.optimizer import _global_optimizer_post_hooks
 
 from course_lib import pruning
+from course_lib.pruning import masks as _masks
 
 OPTIMIZERS = {
     "sgd_momentum": partial(SGD, lr=0.1, momentum=0.9, weight_decay=1e-2),
@@ -38,10 +41,11 @@ def masks(model):
 
 
 @pytest.fixture(autouse=True)
-def no_hook_is_left():
+def nothing_is_left():
     before = dict(_global_optimizer_post_hooks)
     yield
     assert dict(_global_optimizer_post_hooks) == before
+    assert _masks._blocks == ()
 
 
 def step(model, optimizer, seed=0):
@@ -150,12 +154,11 @@ def test_after_the_block_weights_are_free_again(model, masks):
 
 
 def test_an_exception_passes_through_with_zeros_and_no_hook(model, masks):
-    hooks = len(_global_optimizer_post_hooks)
     with pytest.raises(KeyError), pruning.masked(model, masks):
         with torch.no_grad():
             model[0].weight.fill_(1.0)
         raise KeyError("from the training loop")
-    assert len(_global_optimizer_post_hooks) == hooks
+    assert _masks._blocks == ()
     assert zeros_hold(model, masks)
 
 
@@ -266,3 +269,27 @@ def test_a_masked_model_is_copied_and_saved_like_any_other(model, masks):
         assert zeros_hold(other, masks)
         step(other, SGD(other.parameters(), lr=0.1))  # a copy is another model: it can be trained, and is not held
         assert not zeros_hold(other, masks)
+
+
+def test_threads_open_and_close_blocks_while_others_step(model, masks):
+    """One lab fine-tunes two models at a time: an optimizer's step must survive that another block opens meanwhile."""
+
+    def job(_: int) -> bool:
+        mine = copy.deepcopy(model)
+        optimizer = SGD(mine.parameters(), lr=0.01)
+        for parameter in mine.parameters():
+            parameter.grad = torch.ones_like(parameter)
+        for _ in range(100):
+            with pruning.masked(mine, masks):
+                optimizer.step()
+                if not zeros_hold(mine, masks):
+                    return False
+        return True
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # the threads change places as often as they can
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            assert all(pool.map(job, range(8)))
+    finally:
+        sys.setswitchinterval(interval)
