@@ -200,7 +200,7 @@ class Notebook:
         while waiting.count():
             assert time.monotonic() < deadline, f"the notebook did not run within {seconds} s"
             self.page.wait_for_timeout(250)
-        failed = self.page.locator('.jp-OutputArea-output[data-mime-type="application/vnd.jupyter.error"]')
+        failed = self.page.locator(".jp-OutputArea-output", has_text="Traceback (most recent call last)")
         assert failed.count() == 0, failed.first.inner_text()
         self.page.wait_for_timeout(1000)
 
