@@ -11,6 +11,7 @@ import linecache
 import symtable
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 PLACEHOLDER = "NotImplementedError"
@@ -23,9 +24,21 @@ class Statement:
 
     node: ast.stmt
     file: str
-    binds: set[str]
-    reads: set[str]
-    always: bool
+
+    @cached_property
+    def binds(self) -> set[str]:
+        """The global names it binds."""
+        return set(_bound(self.node))
+
+    @cached_property
+    def reads(self) -> set[str]:
+        """The global names it reads; a function's own variables are not among them."""
+        return scope(self.node)[1]
+
+    @cached_property
+    def always(self) -> bool:
+        """Is it a definition, which is run whether or not something needs it?"""
+        return _always(self.node)
 
 
 @dataclass
@@ -38,14 +51,11 @@ class Definitions:
 
 def parse(cells: Iterable[str], problems: list[str]) -> list[Statement]:
     """The statements of all cells; a cell that does not parse is left out and said."""
-    from IPython.core.inputtransformer2 import TransformerManager
-
     statements: list[Statement] = []
     for number, source in enumerate(cells, start=1):
         file = f"<cell {number}>"
         try:
-            code = TransformerManager().transform_cell(source)
-            tree = ast.parse(code, file)
+            code, tree = _python(source, file)
         except (SyntaxError, ValueError, RecursionError, MemoryError, IndentationError) as error:
             line = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
             problems.append(
@@ -63,6 +73,17 @@ def parse(cells: Iterable[str], problems: list[str]) -> list[Statement]:
     return statements
 
 
+def _python(source: str, file: str) -> tuple[str, ast.Module]:
+    """A cell as Python, its magics turned into calls; what is Python already has none, and is not searched for them."""
+    try:
+        return source, ast.parse(source, file)
+    except SyntaxError:
+        from IPython.core.inputtransformer2 import TransformerManager
+
+        code = TransformerManager().transform_cell(source)
+        return code, ast.parse(code, file)
+
+
 def _statements(node: ast.stmt, file: str) -> list[Statement]:
     magic = _magic(node)
     if magic is not None:
@@ -73,7 +94,10 @@ def _statements(node: ast.stmt, file: str) -> list[Statement]:
             return [s for inner in ast.parse(body, file).body for s in _statements(inner, file)]
         except SyntaxError:
             return []
-    return [Statement(node, file, *scope(node), _always(node))]
+    statement = Statement(node, file)
+    if statement.binds and not statement.always:
+        _ = statement.reads  # too deep to be read: found out here, where it is left out and said
+    return [statement]
 
 
 def _magic(node: ast.stmt) -> tuple[str, str | None] | None:

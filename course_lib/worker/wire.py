@@ -7,6 +7,7 @@ arrives is built here from an allow-list of types, so a hostile sender can at mo
 from __future__ import annotations
 
 import inspect
+import itertools
 import json
 import math
 import socket
@@ -395,7 +396,7 @@ def _a(value: Any, kind: type) -> Any:
 
 # --- frames over a socket ------------------------------------------------------------------------------------------
 
-_HEAD = struct.Struct("!II")  # bytes of header, number of blobs
+_HEAD = struct.Struct("!II")  # bytes of header, bytes of all blobs together
 
 
 def send(
@@ -407,8 +408,11 @@ def send(
     if len(text) > MAX_HEADER:
         raise WireError(f"a header of {len(text)} bytes: lists belong in tensors")
     sock.settimeout(None if deadline is None else max(0.01, deadline - time.monotonic()))
+    body = b"".join(blobs)
+    if len(body) > MAX_BLOBS:
+        raise WireError(f"more than {MAX_BLOBS >> 20} MB of data")
     try:
-        sock.sendall(_HEAD.pack(len(text), len(blobs)) + text + b"".join(blobs))
+        sock.sendall(_HEAD.pack(len(text), len(body)) + text + body)
     except TimeoutError:
         raise TooLate("the other side does not read") from None
     except OSError as error:
@@ -421,21 +425,22 @@ def receive(sock: socket.socket, deadline: float | None = None) -> tuple[dict[st
     Raises:
         Closed: if the other side has gone. TooLate: past the deadline. WireError: if the frame breaks the rules.
     """
-    size, count = _HEAD.unpack(_exactly(sock, _HEAD.size, deadline))
-    if size > MAX_HEADER or count > MAX_ITEMS:
-        raise WireError(f"a header of {size} bytes and {count} blobs")
+    size, rest = _HEAD.unpack(_exactly(sock, _HEAD.size, deadline))
+    if size > MAX_HEADER or rest > MAX_BLOBS:
+        raise WireError(f"a header of {size} bytes, or more than {MAX_BLOBS >> 20} MB of data")
+    frame = memoryview(_exactly(sock, size + rest, deadline))
     try:
-        header = json.loads(_exactly(sock, size, deadline))
+        header = json.loads(bytes(frame[:size]))
     except (ValueError, RecursionError):
         raise WireError("a header that is not JSON") from None
     if not isinstance(header, dict):
         raise WireError("a header that is no object")
     lengths = header.pop("lengths", [])
-    if not isinstance(lengths, list) or len(lengths) != count or not all(type(n) is int and n >= 0 for n in lengths):
+    fits = isinstance(lengths, list) and all(type(n) is int and n >= 0 for n in lengths) and sum(lengths) == rest
+    if not fits or len(lengths) > MAX_ITEMS:
         raise WireError("lengths of blobs that do not fit")
-    if sum(lengths) > MAX_BLOBS:
-        raise WireError(f"more than {MAX_BLOBS >> 20} MB of blobs")
-    return header, [_exactly(sock, n, deadline) for n in lengths]
+    ends = list(itertools.accumulate(lengths, initial=size))
+    return header, [bytes(frame[start:end]) for start, end in itertools.pairwise(ends)]
 
 
 def _exactly(sock: socket.socket, size: int, deadline: float | None) -> bytes:

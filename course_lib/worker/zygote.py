@@ -48,6 +48,7 @@ def main() -> None:
     from course_lib.worker import cells, harness, wire  # noqa: F401
 
     torch.set_num_threads(1)
+    _warm_up()
     _linux_only("PR_SET_DUMPABLE", 4, 0)  # a child of the same user may not trace or read this process
     _linux_only("PR_SET_CHILD_SUBREAPER", 36, 1)  # what a child leaves behind comes to us, and is ended
     gc.collect()
@@ -73,6 +74,23 @@ def main() -> None:
         elif order.get("op") == "end":
             wire.send(control, {"ended": _end(order["pid"], private), "clean": _clean(scratch) if private else True})
     os._exit(0)
+
+
+def _warm_up() -> None:
+    """One step of training, so that what torch makes at its first use is made here and not in every child.
+
+    With one thread: a child that computes hangs if its parent had a pool of them.
+    """
+    import torch
+    from torch import nn
+
+    model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU(), nn.Flatten(), nn.Linear(8, 2))
+    for fused in (False, True):
+        optimizer = torch.optim.Adam(model.parameters(), fused=fused)
+        nn.functional.cross_entropy(model(torch.zeros(2, 1, 4, 4)), torch.zeros(2, dtype=torch.int64)).backward()
+        optimizer.step()
+    torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9).step()
+    model.zero_grad()
 
 
 def _child(fd: int, order: dict[str, Any]) -> None:

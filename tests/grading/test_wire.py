@@ -160,8 +160,8 @@ def test_data_that_break_the_rules_are_refused(data) -> None:
         wire.Unpacker([b"\xff" * 8]).unpack(data)
 
 
-def frame(text: bytes, blobs: int = 0) -> bytes:
-    return struct.pack("!II", len(text), blobs) + text
+def frame(text: bytes, body: bytes = b"") -> bytes:
+    return struct.pack("!II", len(text), len(body)) + text + body
 
 
 @pytest.mark.parametrize(
@@ -169,9 +169,10 @@ def frame(text: bytes, blobs: int = 0) -> bytes:
     [
         frame(b"no json"),
         frame(b"[1]"),
-        frame(b'{"lengths": [9999999999]}', 1),
-        frame(b'{"lengths": [-1]}', 1),
-        frame(b'{"lengths": 3}', 1),
+        frame(b'{"lengths": [9999999999]}', b"x"),
+        frame(b'{"lengths": [2, -1]}', b"x"),
+        frame(b'{"lengths": 3}', b"x"),
+        frame(b"{}", b"x"),
         frame(b"[" * 100_000),
         frame(b'{"a": ' + b"9" * 10_000 + b"}"),
         struct.pack("!II", 1 << 30, 0),
@@ -179,7 +180,7 @@ def frame(text: bytes, blobs: int = 0) -> bytes:
         b"",
         frame(b"{}")[:-1],
     ],
-    ids=range(11),
+    ids=range(12),
 )
 def test_frames_that_break_the_rules_are_refused(bytes_: bytes) -> None:
     ours, theirs = socket.socketpair()
