@@ -1,18 +1,44 @@
-"""Finds the submissions in a folder: notebooks, or one folder or zip per student. Reads text only; runs and unpacks nothing."""
+"""Finds the submissions in a folder: notebooks, or one folder or zip per student. Reads text only; runs and unpacks nothing.
+
+What is handed in may be hostile: links, pipes and devices are refused without being opened, sizes are believed only as
+far as bytes have been read, and whatever is wrong with one student's files is that student's problem, in a sentence.
+
+Of several notebooks of one student one counts. Those that name another lab are left out; of what is left, the newest
+*submission* (a folder ``2024-05-01T10-11-12``, "attempt 2", nbgrader's or Gradescope's time); in it the notebook that
+names this lab; then the newest by the number that Canvas or an upload of the same name adds, else by the file's time.
+:attr:`Handed.choice` says which and why. Files are one student's only where a learning management system's name or the
+student's own folder says so (:mod:`course_lib.grading.names`).
+"""
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
+import os
 import re
+import stat
 import zipfile
 import zlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import nbformat
+import yaml
 
-MAX_BYTES = 200 << 20  # of one notebook, outputs included
+from course_lib.grading import names
+
+MAX_BYTES = 100 << 20  # of one notebook, outputs included
+MAX_ZIP_BYTES = 200 << 20
+MAX_CODE = 5 << 20  # characters of code in one notebook
+MAX_MEMORY = 2 << 30  # that a notebook's JSON may take once it is read
+MAX_FILES = 20_000  # looked at in one student's folder or zip
+MAX_DEPTH = 12
+METADATA = "submission_metadata.yml"  # of Gradescope's export
+_RESERVED = {"con", "prn", "aux", "nul", *(f"{p}{i}" for p in ("com", "lpt") for i in range(1, 10))}  # on Windows
 
 
 @dataclass
@@ -20,10 +46,13 @@ class Handed:
     """One student's submission.
 
     Attributes:
-        id: the name of the file or folder, unique in the batch.
+        id: the name of the file or folder (of an LMS's: the student's part of it), unique in the batch.
         cells: the source of the code cells; empty where the notebook could not be read.
         problem: why it could not be read, in a sentence; "" where it could.
         notebook: which file was taken. digest: of its code, so that a changed submission is graded again.
+        choice: of several notebooks, which one counts and why, in a sentence; "" where there was one.
+        submitters: what the names say of the student (several for group work), by the columns of a roster.
+        clash: does another id give the same file name where upper and lower case are one?
     """
 
     id: str
@@ -31,12 +60,19 @@ class Handed:
     problem: str = ""
     notebook: str = ""
     digest: str = ""
+    choice: str = ""
+    submitters: list[dict[str, str]] = field(default_factory=list)
+    clash: bool = False
 
     @property
     def file_name(self) -> str:
-        """The id as a safe file name, still unique."""
+        """The id as a safe file name, still unique, also where upper and lower case are one."""
         safe = re.sub(r"[^A-Za-z0-9._-]", "_", self.id).lstrip(".")[:80]
-        return safe if safe == self.id else f"{safe}-{hashlib.sha256(self.id.encode()).hexdigest()[:8]}"
+        plain = safe == self.id and not safe.endswith(".") and safe.partition(".")[0].lower() not in _RESERVED
+        if plain and not self.clash:
+            return safe
+        tag = hashlib.sha256(self.id.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+        return f"{safe or 'submission'}-{tag}"
 
     @property
     def skipped(self) -> set[str]:
@@ -47,86 +83,349 @@ class Handed:
 
 
 def find(folder: Path, lab: str) -> list[Handed]:
-    """All submissions in ``folder``, sorted by id.
+    """All submissions in ``folder``, one a student, sorted by id.
 
     Raises:
         FileNotFoundError: if the folder does not exist or holds no submission.
+        ValueError: if it is one zip with several students' submissions, or Gradescope's metadata cannot be read.
     """
     if not folder.exists():
         raise FileNotFoundError(f"{folder} does not exist: give the folder that holds the submissions")
-    entries = [folder] if folder.is_file() else sorted(folder.iterdir())
-    found: dict[str, Handed] = {}
+    folder = folder.resolve()
+    if folder.is_dir():
+        folder, entries = _entries(folder)
+        metadata = _metadata(folder / METADATA)
+    else:
+        entries, metadata = [folder], None
+        _refuse_a_whole_class(folder)
+    groups: dict[tuple[str, str], list[tuple[Path, names.Name]]] = {}
     for entry in entries:
-        if entry.name.startswith((".", "__")):
-            continue
-        if entry.is_dir() or entry.suffix in (".ipynb", ".zip"):
-            id = entry.name if entry.is_dir() else entry.stem
-            if id in found:
-                id = entry.name
-            found[id] = _read(id, entry, lab)
+        name = names.read(_text(os.fsencode(entry.name)), _text(os.fsencode(_id_of(entry))), metadata)
+        if name.known or entry.suffix.lower() in (".ipynb", ".zip") or _is_dir(entry):
+            groups.setdefault(name.key, []).append((entry, name))
+    found: dict[str, Handed] = {}
+    for group in groups.values():
+        last, name = max(group, key=lambda item: (item[1].stamp or 0, item[1].number or 0))
+        id = name.id if name.id not in found else _text(os.fsencode(last.name))
+        while id in found:
+            id += "~"
+        found[id] = _read(id, group, lab)
     if not found:
         raise FileNotFoundError(f"{folder} holds no notebook, folder or zip: one of these per student is expected")
+    _mark_clashes(list(found.values()))
     return [found[id] for id in sorted(found)]
 
 
-def _read(id: str, entry: Path, lab: str) -> Handed:
+def one(folder: Path, lab: str, id: str = "submission") -> Handed:
+    """The submission of the one student whose files are in ``folder`` (or who handed in that file)."""
+    return _read(id, [(folder, names.Name(("name", id), id, folder.name))], lab)
+
+
+def _entries(folder: Path) -> tuple[Path, list[Path]]:
+    """What lies in a folder, by name; of a folder that holds nothing but Gradescope's export, what lies in that."""
+    entries = sorted(p for p in folder.iterdir() if not p.name.startswith((".", "__")))
+    if len(entries) == 1 and _is_dir(entries[0]) and (entries[0] / METADATA).is_file():
+        return _entries(entries[0])
+    return folder, entries
+
+
+def _is_dir(path: Path) -> bool:
+    """A folder, or a link to one: the link is refused later, in a sentence."""
     try:
-        if entry.is_dir():
-            inside = {
-                str(p.relative_to(entry)): p
-                for p in sorted(entry.rglob("*.ipynb"))
-                if ".ipynb_checkpoints" not in p.parts
-            }
-            name = _choose(list(inside), lab)
-            return (
-                handed(id, name, _limited(inside[name])) if name else Handed(id, problem="the folder holds no notebook")
-            )
-        if entry.suffix == ".zip":
-            return _from_zip(id, entry, lab)
-        return handed(id, entry.name, _limited(entry))
+        return path.is_dir()
+    except OSError:
+        return False
+
+
+def _id_of(entry: Path) -> str:
+    return entry.name if _is_dir(entry) else entry.stem
+
+
+def _mark_clashes(all: list[Handed]) -> None:
+    """``Ann.json`` and ``ann.json`` are one file on macOS and Windows."""
+    taken: dict[str, list[Handed]] = {}
+    for h in all:
+        taken.setdefault(h.file_name.casefold(), []).append(h)
+    for same in taken.values():
+        for h in same:
+            h.clash = len(same) > 1
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """YAML as Gradescope writes it: Ruby's symbols are strings, its objects what they hold."""
+
+
+def _ruby(loader: Any, suffix: str, node: yaml.Node) -> Any:
+    if isinstance(node, yaml.MappingNode):
+        return loader.construct_mapping(node)
+    return loader.construct_sequence(node) if isinstance(node, yaml.SequenceNode) else node.value
+
+
+_Loader.add_multi_constructor("!ruby/", _ruby)
+
+
+def _metadata(path: Path) -> dict[str, Any] | None:
+    """Gradescope's list of who handed in what, where the folder is its export."""
+    if not path.is_file():
+        return None
+    try:
+        read = yaml.load(_bytes(path, "the list of submissions", MAX_ZIP_BYTES), Loader=_Loader)
+    except (yaml.YAMLError, _Unreadable, OSError, ValueError, RecursionError) as error:
+        raise ValueError(
+            f"{path} cannot be read ({' '.join(str(error).split())[:200]}): download Gradescope's export again, or delete this file "
+            "to grade without the students' names"
+        ) from None
+    return read if isinstance(read, dict) else {}
+
+
+# --- which notebook counts -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _File:
+    """A notebook, or a zip that may hold one: ``shown`` is its path for the student, ``data()`` its bytes."""
+
+    shown: str
+    own: str  # the student's name for it
+    time: float  # the file's, seconds since 1970
+    data: Callable[[], bytes]
+    number: int | None = None  # of the upload, as Canvas counts
+    stamp: float | None = None  # of the submission, as its folder says
+
+
+def _read(id: str, group: list[tuple[Path, names.Name]], lab: str) -> Handed:
+    """One student's submission, out of everything that is theirs."""
+    who = [dict(person) for _, name in group[:1] for person in name.who]
+    files: list[_File] = []
+    others: list[str] = []
+    try:
+        for entry, name in group:
+            found, rest = _files_of(entry, name)
+            files += found
+            others += rest
+        chosen, choice = _choose(files, lab)
+        if chosen is None:
+            what = f" ({', '.join(names.shown(o)[:60] for o in others[:3])})" if others else ""
+            return Handed(id, problem=f"the {_kind(group)} holds no notebook{what}", submitters=who)
+        if chosen.own.lower().endswith(".zip"):
+            inside = _files_in_zip(chosen)
+            chosen, within = _choose(inside, lab)
+            if chosen is None:
+                return Handed(id, problem="the zip holds no notebook", submitters=who)
+            choice = " ".join(part for part in (choice, within) if part)
+        result = handed(id, chosen.shown, chosen.data())
     except _Unreadable as error:
-        return Handed(id, problem=str(error))
-    except OSError as error:
-        return Handed(id, problem=f"the file cannot be read ({error.strerror or error})")
+        return Handed(id, problem=str(error), submitters=who)
+    except (OSError, zlib.error) as error:
+        why = getattr(error, "strerror", None) or error
+        return Handed(id, problem=f"the file cannot be read ({why})", submitters=who)
+    result.choice, result.submitters = choice, who
+    return result
+
+
+def _kind(group: list[tuple[Path, names.Name]]) -> str:
+    return "folder" if any(_is_dir(entry) for entry, _ in group) else "submission"
+
+
+def _choose(files: list[_File], lab: str) -> tuple[_File | None, str]:
+    """The notebook that counts, and a sentence if there was a choice."""
+    if len(files) < 2:
+        return (files[0] if files else None), ""
+    number = names.labs_in(lab)
+    left = [f for f in files if not (labs := _labs(f)) or labs & number] or files
+    why = "the only one that names no other lab" if len(left) == 1 else ""
+    stamps = [f.stamp for f in left if f.stamp is not None]
+    if stamps and any(f.stamp != max(stamps) for f in left):
+        left = [f for f in left if f.stamp == max(stamps)]
+        why = "the latest submission by its folder's name or its recorded time"
+    ours = [f for f in left if _labs(f) & number]
+    if ours and len(ours) < len(left):
+        left, why = ours, f"{why}; in it the one that names {lab}" if why else f"it names {lab}"
+    if len(left) > 1:
+        left, how = _newest(left)
+        why = f"{why}; in it {how}" if why else how
+    chosen = left[-1]
+    rest = sorted(f.shown for f in files if f is not chosen)
+    listed = ", ".join(names.shown(name)[:80] for name in rest[:5]) + (
+        f" and {len(rest) - 5} more" if len(rest) > 5 else ""
+    )
+    return (
+        chosen,
+        f"{len(files)} notebooks were handed in; {names.shown(chosen.shown)[:80]} counts ({why}). Not counted: {listed}.",
+    )
+
+
+def _labs(file: _File) -> set[int]:
+    """The labs that a file's name speaks of; where it speaks of none, those of its folders."""
+    return names.labs_in(file.own) or names.labs_in(file.shown.rpartition("/")[0])
+
+
+def _newest(files: list[_File]) -> tuple[list[_File], str]:
+    """The files, the newest last, and how that is known."""
+    if all(f.number is not None for f in files) and len({f.number for f in files}) == len(files):
+        return sorted(files, key=lambda f: f.number or 0), "the latest upload by the number in its name"
+    copies = [names.again(f.own) for f in files]
+    if len({stem for stem, _ in copies}) == 1 and len({n for _, n in copies}) == len(files):
+        return sorted(files, key=lambda f: names.again(f.own)[1]), "the latest upload by the number in its name"
+    files = sorted(files, key=lambda f: (f.time, f.shown))
+    when = datetime.fromtimestamp(files[-1].time, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return files, f"the newest by the file's own time, {when}"
+
+
+def _files_of(entry: Path, name: names.Name) -> tuple[list[_File], list[str]]:
+    """The notebooks (where there are none: the zips) of one file or folder, and the names of what else is there."""
+    mode = entry.lstat().st_mode
+    if stat.S_ISLNK(mode):
+        raise _Unreadable("it is a link to another place: only files and folders themselves are read")
+    if not stat.S_ISDIR(mode):
+        own = name.file or _text(os.fsencode(entry.name))
+        file = _on_disk(entry, _text(os.fsencode(entry.name)), own, name)
+        return ([file], []) if entry.suffix.lower() in (".ipynb", ".zip") else ([], [own])
+    inside = [(path, _text(os.fsencode(path.relative_to(entry).as_posix()))) for path in _walk(entry)]
+    for suffix in (".ipynb", ".zip"):
+        chosen = [
+            _on_disk(path, shown, shown.rpartition("/")[2], name)
+            for path, shown in inside
+            if path.suffix.lower() == suffix
+        ]
+        if chosen:
+            return chosen, []
+    return [], [shown for _, shown in inside]
+
+
+def _on_disk(path: Path, shown: str, own: str, name: names.Name) -> _File:
+    stamps = [s for part in shown.split("/")[:-1] if (s := names.stamp(part)) is not None]
+    when = stamps[-1] if stamps else name.stamp
+    return _File(shown, own, path.lstat().st_mtime, lambda: _bytes(path, "the notebook", MAX_BYTES), name.number, when)
+
+
+def _walk(folder: Path, depth: int = 0, seen: list[int] | None = None) -> Iterator[Path]:
+    """The files below a folder, in order; links are not followed, hidden things are left out."""
+    seen = seen if seen is not None else [0]
+    if depth > MAX_DEPTH:
+        raise _Unreadable(f"the folders lie more than {MAX_DEPTH} deep: hand in the notebook alone")
+    with os.scandir(folder) as scan:
+        entries = []
+        for entry in scan:
+            seen[0] += 1
+            if seen[0] > MAX_FILES:
+                raise _Unreadable(f"there are more than {MAX_FILES} files: hand in the notebook alone")
+            entries.append(entry)
+    for entry in sorted(entries, key=lambda e: e.name):
+        if entry.name.startswith(".") or entry.name == "__MACOSX":
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            yield from _walk(Path(entry.path), depth + 1, seen)
+        else:
+            yield Path(entry.path)
+
+
+# --- reading bytes that nobody has checked -------------------------------------------------------------------------
 
 
 class _Unreadable(Exception):
     pass
 
 
-def _limited(path: Path) -> bytes:
-    if path.is_symlink():
-        raise _Unreadable("the notebook is a link to another file")
-    if path.stat().st_size > MAX_BYTES:
-        raise _Unreadable(f"the notebook is larger than {MAX_BYTES >> 20} MB: clear its outputs and hand it in again")
-    return path.read_bytes()
+def _bytes(path: Path, what: str, limit: int) -> bytes:
+    """A regular file's bytes, at most ``limit``; nothing else is opened, and no link is followed."""
+    mode = path.lstat().st_mode
+    if stat.S_ISLNK(mode):
+        raise _Unreadable(f"{what} is a link to another file")
+    if not stat.S_ISREG(mode):
+        raise _Unreadable(f"{what} is no regular file, but a pipe, a device or a socket")
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    with open(os.open(path, flags), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):  # exchanged since we looked
+            raise _Unreadable(f"{what} is no regular file")
+        data = file.read(limit + 1)
+    if len(data) > limit:
+        raise _Unreadable(f"{what} is larger than {limit >> 20} MB: clear its outputs and hand it in again")
+    return data
 
 
-def _from_zip(id: str, path: Path, lab: str) -> Handed:
+_ZIP_ERRORS = (zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError, ValueError, OverflowError, zlib.error)
+
+
+def _files_in_zip(file: _File) -> list[_File]:
+    """The notebooks in a zip; nothing is unpacked to disk, whatever their paths say."""
     try:
-        with zipfile.ZipFile(path) as archive:
-            names = [
-                i.filename for i in archive.infolist() if i.filename.endswith(".ipynb") and "__MACOSX" not in i.filename
-            ]
-            name = _choose([n for n in names if ".ipynb_checkpoints" not in n], lab)
-            if not name:
-                return Handed(id, problem="the zip holds no notebook")
-            with archive.open(name) as file:  # read in memory: nothing is unpacked, whatever its path says
-                data = file.read(MAX_BYTES + 1)
-    except (zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError, ValueError, zlib.error) as error:
-        raise _Unreadable(f"the zip cannot be read ({error})") from None
-    if len(data) > MAX_BYTES:
-        raise _Unreadable(f"the notebook is larger than {MAX_BYTES >> 20} MB: clear its outputs and hand it in again")
-    return handed(id, name, data)
+        data = file.data()
+        _refuse_huge_listing(data)
+        archive = zipfile.ZipFile(io.BytesIO(data))
+        found = []
+        for info in archive.infolist()[:MAX_FILES]:
+            parts = info.filename.split("/")
+            if info.filename.lower().endswith(".ipynb") and not any(
+                p.startswith(".") and p not in (".", "..") or p == "__MACOSX" for p in parts
+            ):
+                found.append(_in_zip(archive, info))
+        return found
+    except _ZIP_ERRORS as error:
+        raise _Unreadable(f"the zip cannot be read ({str(error)[:120]})") from None
 
 
-def _choose(names: list[str], lab: str) -> str:
-    """The notebook of this lab: by its name, else the only one, else the first."""
-    return next((n for n in names if lab in Path(n).name.lower()), names[0] if names else "")
+def _in_zip(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> _File:
+    def data() -> bytes:
+        if stat.S_ISLNK(info.external_attr >> 16):
+            raise _Unreadable("the notebook is a link to another file")
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            # the others are unpacked without a limit: a few bytes could fill the memory
+            raise _Unreadable("the zip is packed in an unusual way: pack it again with your system's own zip")
+        read = bytearray()
+        try:
+            with archive.open(info) as file:
+                while piece := file.read(1 << 16):  # never as much as the header says: it may lie
+                    read += piece
+                    if len(read) > MAX_BYTES:
+                        raise _Unreadable(
+                            f"the notebook is larger than {MAX_BYTES >> 20} MB: clear its outputs and hand it in again"
+                        )
+        except _ZIP_ERRORS as error:
+            raise _Unreadable(f"the zip cannot be read ({str(error)[:120]})") from None
+        return bytes(read)
+
+    shown = _text(info.filename)
+    stamps = [s for part in shown.split("/")[:-1] if (s := names.stamp(part)) is not None]
+    try:
+        time = datetime(*info.date_time, tzinfo=UTC).timestamp()
+    except ValueError:
+        time = 0.0
+    return _File(shown, shown.rpartition("/")[2], time, data, stamp=stamps[-1] if stamps else None)
+
+
+def _refuse_huge_listing(data: bytes) -> None:
+    """A zip's list of contents is read whole by ``zipfile``: look at its size first, wherever its record may be."""
+    tail = data[-(22 + 65535) :]
+    at = tail.find(b"PK\x05\x06")
+    while at >= 0:
+        if (
+            int.from_bytes(tail[at + 12 : at + 16], "little") > MAX_FILES * 200
+            or tail[max(0, at - 20) : at - 16] == b"PK\x06\x07"
+        ):
+            raise _Unreadable("the zip holds too many files: hand in the notebook alone")
+        at = tail.find(b"PK\x05\x06", at + 1)
+
+
+def _refuse_a_whole_class(path: Path) -> None:
+    """A zip as downloaded from Canvas or Moodle is not one student's submission."""
+    if path.suffix.lower() != ".zip":
+        return
+    try:
+        inside = _files_in_zip(_File(path.name, path.name, 0, lambda: _bytes(path, "the zip", MAX_ZIP_BYTES)))
+    except (_Unreadable, OSError):
+        return
+    read = [names.read(f.shown.split("/")[0], f.shown) for f in inside]
+    if len({name.key for name in read if name.known}) > 1:
+        raise ValueError(f"{path} holds the submissions of several students: unzip it, and give the folder")
 
 
 def handed(id: str, name: str, data: bytes) -> Handed:
     """A submission from the bytes of a notebook."""
+    if _weight(data) > MAX_MEMORY:
+        return Handed(
+            id, problem="the notebook holds millions of empty things: was it made by a program?", notebook=name
+        )
     try:
         raw = json.loads(data.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
@@ -139,12 +438,33 @@ def handed(id: str, name: str, data: bytes) -> Handed:
             if cell.get("cell_type") == "code":
                 cell["outputs"] = []
         book = nbformat.convert(nbformat.from_dict(raw), 4) if raw.get("nbformat", 4) != 4 else nbformat.from_dict(raw)
-        cells = [_text(c.get("source", "")) for c in book["cells"] if c.get("cell_type") == "code"]
+        cells = [_source(c.get("source", "")) for c in book["cells"] if c.get("cell_type") == "code"]
     except Exception as error:  # whatever shape it has, it is one student's problem
         return Handed(id, problem=f"the file is JSON but no notebook ({type(error).__name__})", notebook=name)
+    if sum(map(len, cells)) > MAX_CODE:
+        return Handed(id, problem=f"the notebook holds more than {MAX_CODE >> 20} MB of code", notebook=name)
     return Handed(id, cells, "", name, hashlib.sha256("\0".join(cells).encode("utf-8", "surrogatepass")).hexdigest())
 
 
-def _text(source: object) -> str:
-    text = "".join(map(str, source)) if isinstance(source, list) else str(source)
-    return text.encode("utf-8", "replace").decode()
+def _weight(data: bytes) -> int:
+    """About how many bytes Python's objects for this JSON take: an empty list is 2 bytes of JSON and 64 of memory."""
+
+    def count(text: bytes) -> int:
+        return len(text) + 64 * text.count(b"[") + 240 * text.count(b"{") + 32 * text.count(b",")
+
+    if (most := count(data)) <= MAX_MEMORY:
+        return most
+    return len(data) + count(
+        re.sub(rb'"(?:[^"\\]|\\.)*"', b"", data)
+    )  # brackets in strings, printed outputs say, are only text
+
+
+def _source(source: object) -> str:
+    return _text("".join(map(str, source)) if isinstance(source, list) else str(source))
+
+
+def _text(name: str | bytes) -> str:
+    """Text that can be written as UTF-8, whatever bytes a file's name or a string in JSON was made of."""
+    if isinstance(name, bytes):
+        return name.decode("utf-8", "backslashreplace")
+    return name.encode("utf-8", "replace").decode()

@@ -1,0 +1,159 @@
+"""What the name of a handed-in file or folder says: whose it is, and which of several is the newest.
+
+Only names that a learning management system or a collecting tool wrote are believed; two files that merely look alike
+(``smith.ipynb`` and ``smith-2.ipynb``) may be two people's, and stay two submissions.
+
+Sources of the patterns:
+- Canvas, ``doejane_late_12345_67890_lab01-1.ipynb`` (name, LATE, user, attachment, the student's own name; Canvas adds
+  -1, -2 when a file is handed in again): ``get_filename`` and ``sanitize_file_name`` in
+  https://github.com/instructure/canvas-lms/blob/master/lib/content_zipper.rb
+- Moodle, ``Jane Doe_1234567_assignsubmission_file_`` (a folder, or the start of a file's name):
+  https://docs.moodle.org/en/Assignment_activity, "Downloading all submissions"
+- Gradescope, ``submission_123456789`` folders beside a ``submission_metadata.yml``: "Export Submissions" on
+  https://guides.gradescope.com/hc/en-us/articles/22066784117901-Grading-Online-Assignments
+- nbgrader, ``jdoe+lab01+2024-05-01 10:11:12 UTC``: https://nbgrader.readthedocs.io/en/stable/exchange/
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+# The name part holds letters only and the user is no year, so that a class's own scheme, "hw_2024_17_final.ipynb", is not
+# taken for one student's many files.
+_CANVAS = re.compile(
+    r"(?P<name>[^\W\d_]+)(?:_late)?_(?!(?:19|20)\d\d_)(?P<user>\d+)_(?P<number>\d+)_(?P<file>.+)",
+    re.IGNORECASE | re.DOTALL,
+)
+_ANON = re.compile(r"(?P<name>anon_[a-z0-9]{5})(?:_late)?_(?P<number>\d+)_(?P<file>.+)", re.IGNORECASE | re.DOTALL)
+_MOODLE = re.compile(r"(?P<name>.+)_(?P<id>\d+)_assignsubmission_(?:file|onlinetext)(?:_(?P<file>.*))?", re.DOTALL)
+_GRADESCOPE = re.compile(r"submission_(?P<id>\d+)")
+_NBGRADER = re.compile(r"(?P<student>[^+]+)\+(?P<lab>[^+]+)\+(?P<time>\d{4}-\d\d-\d\d[^+]*)(?:\+.*)?")
+_STAMP = re.compile(
+    r"(20\d\d)[-_.]?(\d\d)[-_.]?(\d\d)(?:[-_ T]+(\d\d)[-_.:h]?(\d\d)(?:[-_.:m]?(\d\d)(?:[.,]\d+)?)?)?(?:\s*(?:Z|UTC|[+-]\d\d:?\d\d))?s?"
+)
+_ATTEMPT = re.compile(r"(?:attempt|try|version|v)[-_ ]*(\d{1,6})", re.IGNORECASE)
+_LAB = re.compile(r"(?<![^\W\d_])lab[-_ ]*0*(\d+)(?!\d)", re.IGNORECASE)
+_AGAIN = re.compile(r"(?P<stem>.+?)(?:-(?P<n>\d{1,4})| ?\((?P<m>\d{1,4})\))?\.(?:ipynb|zip)", re.IGNORECASE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Name:
+    """One name, read.
+
+    Attributes:
+        key: the same for everything of one student. id: how that student's submission is called in tables.
+        file: the student's own file name. number: of the upload, larger = later; None where the name has none.
+        stamp: when it was handed in (seconds since 1970, UTC), or None. who: what is known of the student, by the
+        column names of a roster ("canvas id", "moodle id", "name", "email", "sid").
+    """
+
+    key: tuple[str, str]
+    id: str
+    file: str = ""
+    number: int | None = None
+    stamp: float | None = None
+    who: tuple[dict[str, str], ...] = field(default=())
+
+    @property
+    def known(self) -> bool:
+        """Did a learning management system write this name?"""
+        return self.key[0] != "name"
+
+
+def read(name: str, id: str, metadata: dict[str, Any] | None = None) -> Name:
+    """Read the name of a file or folder.
+
+    Args:
+        name: with its suffix. id: what to call the submission where the name says nothing.
+        metadata: Gradescope's ``submission_metadata.yml``, where there is one.
+    """
+    if match := _ANON.fullmatch(name):
+        return Name(("canvas", match["name"].lower()), match["name"], match["file"], int(match["number"][:18]))
+    if match := _CANVAS.fullmatch(name):
+        who = {"canvas id": match["user"], "name": match["name"]}
+        called = f"{match['name']}_{match['user']}"
+        return Name(("canvas", match["user"]), called, match["file"], int(match["number"][:18]), who=(who,))
+    if match := _MOODLE.fullmatch(name):
+        who = {"moodle id": match["id"], "name": match["name"]}
+        return Name(("moodle", match["id"]), f"{match['name']}_{match['id']}", match["file"] or "", who=(who,))
+    if match := _NBGRADER.fullmatch(name):
+        return Name(("nbgrader", match["student"]), match["student"], stamp=stamp(match["time"]))
+    if (match := _GRADESCOPE.fullmatch(name)) and metadata is not None:
+        return _gradescope(name, match["id"], metadata.get(name))
+    return Name(("name", name), id, name)
+
+
+def _gradescope(name: str, number: str, entry: Any) -> Name:
+    """A folder of Gradescope's export: several people may have handed it in together."""
+    entry = entry if isinstance(entry, dict) else {}
+    people = entry.get(":submitters") or []
+    who = tuple(
+        {
+            column: str(person[key])
+            for column, key in (("name", ":name"), ("email", ":email"), ("sid", ":sid"))
+            if person.get(key) not in (None, "")
+        }
+        | {"gradescope id": number}
+        for person in (people if isinstance(people, list) else [])
+        if isinstance(person, dict)
+    )
+    when = entry.get(":created_at")
+    if isinstance(when, datetime):
+        seconds: float | None = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+    else:
+        seconds = stamp(str(when)) if when else None
+    people_key = "+".join(sorted(p.get("email") or p.get("sid") or p.get("name", "") for p in who))
+    return Name(
+        ("gradescope", people_key or number), name, "", int(number[:18]), seconds, who or ({"gradescope id": number},)
+    )
+
+
+def stamp(text: str) -> float | None:
+    """Seconds since 1970 of "2024-05-01T10-11-12", "20240501_1011", "attempt 2" (its number) or a Unix time; else None."""
+    text = text.strip()
+    if match := _STAMP.fullmatch(text):
+        parts = [int(part or 0) for part in match.groups()]
+        try:
+            return datetime(*parts, tzinfo=UTC).timestamp()  # type: ignore[misc, arg-type]
+        except ValueError:  # the 31st of February
+            return None
+    if match := _ATTEMPT.fullmatch(text):
+        return float(match[1])
+    if re.fullmatch(r"1\d{9}", text):
+        return float(text)
+    if re.fullmatch(r"1\d{12}", text):
+        return float(text) / 1000
+    return None
+
+
+def labs_in(text: str) -> set[int]:
+    """The labs that a name speaks of: {1} for "my_lab01 final.ipynb"."""
+    return {int(number) for number in _LAB.findall(text) if len(number) < 5}
+
+
+def again(file: str) -> tuple[str, int]:
+    """A file's name without what an upload of the same name adds, and that number: "a-2.ipynb", "a (2).ipynb" -> ("a", 2)."""
+    match = _AGAIN.fullmatch(file)
+    if match is None:
+        return file, 0
+    return match["stem"], int(match["n"] or match["m"] or 0)
+
+
+def squashed(name: str) -> str:
+    """Letters and digits of a name, lower case and without accents, as Canvas squeezes it into a file name."""
+    plain = unicodedata.normalize("NFKD", name)
+    return "".join(c for c in plain.casefold() if c.isalnum())
+
+
+def shown(text: str) -> str:
+    """The text with what cannot be printed (line breaks, controls, marks that turn the direction of writing) spelt out."""
+    return "".join(
+        c
+        if unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Zl", "Zp", "Cn", "Co")
+        else c.encode("unicode-escape").decode()
+        for c in text
+    )

@@ -1,0 +1,363 @@
+"""What is handed in: whose it is, which of several counts, and what no file can do to the reader."""
+
+from __future__ import annotations
+
+import bz2
+import io
+import json
+import os
+import sys
+import zipfile
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from course_lib.grading import names, submissions
+from course_lib.grading.submissions import Handed, find
+
+
+def book(text: str = "x = 1") -> str:
+    return nbformat.writes(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text)]))
+
+
+def put(path: Path, text: str = "x = 1", when: int = 1_700_000_000) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(book(text))
+    os.utime(path, (when, when))
+    return path
+
+
+def found(folder: Path, lab: str = "lab01") -> dict[str, Handed]:
+    return {h.id: h for h in find(folder, lab)}
+
+
+# --- names -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name, key, id, file",
+    [
+        ("doejane_12345_67890_lab01.ipynb", ("canvas", "12345"), "doejane_12345", "lab01.ipynb"),
+        ("doejane_late_12345_67890_lab_01_2.ipynb", ("canvas", "12345"), "doejane_12345", "lab_01_2.ipynb"),
+        ("doejane_LATE_12345_67890_lab01-1.ipynb", ("canvas", "12345"), "doejane_12345", "lab01-1.ipynb"),
+        ("ørstedäöå_1_2_x.zip", ("canvas", "1"), "ørstedäöå_1", "x.zip"),
+        ("anon_7xQ2b_67890_lab01.ipynb", ("canvas", "anon_7xq2b"), "anon_7xQ2b", "lab01.ipynb"),
+        ("Jane Doe_1234567_assignsubmission_file_", ("moodle", "1234567"), "Jane Doe_1234567", ""),
+        ("Jane Doe_1234567_assignsubmission_file", ("moodle", "1234567"), "Jane Doe_1234567", ""),
+        ("A_1_B_99_assignsubmission_onlinetext_", ("moodle", "99"), "A_1_B_99", ""),
+        ("J D_12_assignsubmission_file_lab01.ipynb", ("moodle", "12"), "J D_12", "lab01.ipynb"),
+        ("jdoe+lab01+2024-05-01 10:11:12 UTC", ("nbgrader", "jdoe"), "jdoe", ""),
+        ("smith-2.ipynb", ("name", "smith-2.ipynb"), "smith-2", "smith-2.ipynb"),
+        ("hw_2024_17_final.ipynb", ("name", "hw_2024_17_final.ipynb"), "hw_2024_17_final", "hw_2024_17_final.ipynb"),
+        ("lab01_2_3_x.ipynb", ("name", "lab01_2_3_x.ipynb"), "lab01_2_3_x", "lab01_2_3_x.ipynb"),
+    ],
+)
+def test_what_a_name_says(name: str, key: tuple[str, str], id: str, file: str) -> None:
+    read = names.read(name, Path(name).stem)
+    assert (read.key, read.id, read.file) == (key, id, file)
+
+
+@pytest.mark.parametrize(
+    "earlier, later",
+    [
+        ("2024-05-01", "2024-05-02"),
+        ("2024-05-01T10-11-12", "2024-05-01T10-11-13"),
+        ("20240501_1011", "20240501_1012"),
+        ("2024-05-01 10:11:12.5 UTC", "2024-05-01 23:00"),
+        ("attempt 2", "attempt 10"),
+        ("1700000000", "1700000001000"),
+    ],
+)
+def test_times_in_names(earlier: str, later: str) -> None:
+    assert names.stamp(earlier) < names.stamp(later)
+
+
+@pytest.mark.parametrize("text", ["notebooks", "lab01", "2024-02-31", "20240501x", "", "12345"])
+def test_no_times_in_other_names(text: str) -> None:
+    assert names.stamp(text) is None
+
+
+def test_what_cannot_be_printed_is_spelt_out() -> None:
+    assert names.shown("a\nb\u202egp.exe\x1b[31m\x00é 學") == "a\\nb\\u202egp.exe\\x1b[31m\\x00é 學"
+
+
+# --- which of several counts -----------------------------------------------------------------------------------------
+
+
+def test_the_latest_upload_to_canvas_counts(tmp_path: Path) -> None:
+    put(tmp_path / "doejane_late_12345_900_lab01-1.ipynb", "new", when=1_600_000_000)  # unzipped with an older time
+    put(tmp_path / "doejane_12345_80_lab01.ipynb", "old")
+    put(tmp_path / "roejohn_12346_81_lab01.ipynb", "his")
+    there = found(tmp_path)
+    assert {id: h.cells for id, h in there.items()} == {"doejane_12345": ["new"], "roejohn_12346": ["his"]}
+    assert "doejane_late_12345_900_lab01-1.ipynb counts" in there["doejane_12345"].choice
+    assert "Not counted: doejane_12345_80_lab01.ipynb" in there["doejane_12345"].choice
+    assert there["roejohn_12346"].choice == ""
+    assert there["doejane_12345"].submitters == [{"canvas id": "12345", "name": "doejane"}]
+
+
+def test_two_files_that_only_look_alike_are_two_submissions(tmp_path: Path) -> None:
+    for name in ("smith.ipynb", "smith-1.ipynb", "smith-2.ipynb"):
+        put(tmp_path / name)
+    assert sorted(found(tmp_path)) == ["smith", "smith-1", "smith-2"]
+
+
+def test_a_folder_a_student_and_a_time(tmp_path: Path) -> None:
+    put(tmp_path / "ann" / "2024-05-01T10-00-00" / "lab01.ipynb", "first", when=1_900_000_000)
+    put(tmp_path / "ann" / "2024-05-02T09-00-00" / "my work.ipynb", "second")
+    put(tmp_path / "ann" / "2024-05-03T09-00-00" / "lab00.ipynb", "another lab")
+    ann = found(tmp_path)["ann"]
+    assert ann.cells == ["second"]
+    assert ann.notebook == "2024-05-02T09-00-00/my work.ipynb"
+    assert "3 notebooks were handed in" in ann.choice and "latest submission" in ann.choice
+
+
+def test_in_one_submission_the_labs_own_notebook_counts_then_the_newest(tmp_path: Path) -> None:
+    put(tmp_path / "ann" / "lab01.ipynb", "old", when=1_600_000_000)
+    put(tmp_path / "ann" / "sub" / "lab01_more.ipynb", "new", when=1_700_000_000)
+    put(tmp_path / "ann" / "scratch.ipynb", "scratch", when=1_800_000_000)
+    put(tmp_path / "ben" / "lab01 (2).ipynb", "third", when=1_600_000_000)
+    put(tmp_path / "ben" / "lab01.ipynb", "first")
+    put(tmp_path / "ben" / "lab01-1.ipynb", "second")
+    put(tmp_path / "cas" / "lab00.ipynb", "wrong lab, but all there is")
+    there = found(tmp_path)
+    assert there["ann"].cells == ["new"] and "2023-11-14 22:13 UTC" in there["ann"].choice
+    assert there["ben"].cells == ["third"] and "number in its name" in there["ben"].choice
+    assert there["cas"].cells == ["wrong lab, but all there is"] and there["cas"].choice == ""
+
+
+def test_moodles_folders(tmp_path: Path) -> None:
+    put(tmp_path / "Jane Doe_7_assignsubmission_file_" / "lab01.ipynb", "hers")
+    online = tmp_path / "Jane Doe_7_assignsubmission_onlinetext_" / "onlinetext.html"
+    online.parent.mkdir()
+    online.write_text("<p>see the file</p>")
+    pdf = tmp_path / "Al O_8_assignsubmission_file_" / "lab01.pdf"
+    pdf.parent.mkdir()
+    pdf.write_text("%PDF")
+    zipped = tmp_path / "Bo_9_assignsubmission_file_" / "work.zip"
+    zipped.parent.mkdir()
+    with zipfile.ZipFile(zipped, "w") as archive:
+        archive.writestr("lab01.ipynb", book("zipped"))
+    there = found(tmp_path)
+    assert {id: h.cells for id, h in there.items()} == {"Jane Doe_7": ["hers"], "Al O_8": [], "Bo_9": ["zipped"]}
+    assert "no notebook (lab01.pdf)" in there["Al O_8"].problem
+    assert there["Jane Doe_7"].submitters == [{"moodle id": "7", "name": "Jane Doe"}]
+
+
+GRADESCOPE = """---
+submission_101:
+  :submitters:
+  - :name: Jane Doe
+    :sid: '0042'
+    :email: jane@example.edu
+  :created_at: 2024-05-01 10:00:00.5 Z
+  :score: 3.0
+  :results: !ruby/object:Results {stdout: "x"}
+submission_102:
+  :submitters:
+  - {":name": Al, ":sid": "7", ":email": al@example.edu}
+  - {":name": Bo, ":sid": "8", ":email": bo@example.edu}
+  :created_at: !ruby/object:ActiveSupport::TimeWithZone
+    utc: 2024-05-01 10:00:00
+submission_103:
+  :submitters:
+  - {":name": Jane Doe, ":sid": "0042", ":email": jane@example.edu}
+  :created_at: 2024-05-02 10:00:00 Z
+"""
+
+
+def test_gradescopes_export_with_group_work(tmp_path: Path) -> None:
+    export = tmp_path / "assignment_5_export"
+    for number in (101, 102, 103, 104):
+        put(export / f"submission_{number}" / "lab01.ipynb", str(number))
+    (export / "submission_metadata.yml").write_text(GRADESCOPE)
+    there = found(tmp_path)
+    assert {id: h.cells for id, h in there.items()} == {
+        "submission_102": ["102"],
+        "submission_103": ["103"],  # Jane's later one
+        "submission_104": ["104"],
+    }
+    assert [p["email"] for p in there["submission_102"].submitters] == ["al@example.edu", "bo@example.edu"]
+    assert there["submission_103"].submitters[0]["sid"] == "0042"
+    assert "2 notebooks" in there["submission_103"].choice
+
+
+def test_a_broken_list_of_gradescopes_is_said(tmp_path: Path) -> None:
+    put(tmp_path / "submission_1" / "lab01.ipynb")
+    (tmp_path / "submission_metadata.yml").write_text("a: [1\n")
+    with pytest.raises(ValueError, match=r"submission_metadata.yml cannot be read .*download"):
+        find(tmp_path, "lab01")
+
+
+def test_nbgraders_inbound_folders(tmp_path: Path) -> None:
+    put(tmp_path / "ann+lab01+2024-05-01 10:00:00 UTC" / "lab01.ipynb", "old", when=1_900_000_000)
+    put(tmp_path / "ann+lab01+2024-05-03 10:00:00 UTC+aGk" / "lab01.ipynb", "new")
+    assert {id: h.cells for id, h in found(tmp_path).items()} == {"ann": ["new"]}
+
+
+def test_a_whole_class_in_one_zip_is_refused(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "submissions.zip", "w") as archive:
+        archive.writestr("doejane_12345_80_lab01.ipynb", book())
+        archive.writestr("roejohn_12346_81_lab01.ipynb", book())
+    with pytest.raises(ValueError, match="several students: unzip it"):
+        find(tmp_path / "submissions.zip", "lab01")
+
+
+def test_no_name_makes_a_submission_disappear(tmp_path: Path) -> None:
+    put(tmp_path / "a.ipynb", "file")
+    put(tmp_path / "a" / "x.ipynb", "folder")
+    put(tmp_path / "doejane_5_6_lab01.ipynb", "canvas")
+    put(tmp_path / "doejane_5" / "x.ipynb", "a folder of that name")
+    assert sorted(h.cells[0] for h in find(tmp_path, "lab01")) == sorted(
+        ["file", "folder", "canvas", "a folder of that name"]
+    )
+
+
+# --- hostile files -----------------------------------------------------------------------------------------------------
+
+unix = pytest.mark.skipif(os.name == "nt", reason="links and pipes of Unix")
+
+
+@unix
+def test_links_are_not_followed(tmp_path: Path) -> None:
+    secret = put(tmp_path / "secret" / "lab01.ipynb", "answers")
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "file.ipynb").symlink_to(secret)
+    (folder / "folder").symlink_to(secret.parent)
+    (folder / "inner").mkdir()
+    (folder / "inner" / "lab01.ipynb").symlink_to(secret)
+    (folder / "deep").mkdir()
+    (folder / "deep" / "more").symlink_to(secret.parent)
+    (folder / "round").mkdir()
+    (folder / "round" / "and").symlink_to(folder / "round")
+    (folder / "dangling.ipynb").symlink_to("nowhere")
+    with zipfile.ZipFile(folder / "zip.zip", "w") as archive:
+        info = zipfile.ZipInfo("lab01.ipynb")
+        info.external_attr = 0o120777 << 16
+        archive.writestr(info, str(secret))
+    there = found(folder)
+    assert all(h.problem and not h.cells for h in there.values())
+    assert all("link" in there[id].problem for id in ("file", "folder", "inner", "dangling", "zip"))
+    assert sorted(there) == ["dangling", "deep", "file", "folder", "inner", "round", "zip"]
+
+
+@unix
+def test_pipes_and_devices_are_not_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.ipynb")
+    (tmp_path / "in a folder").mkdir()
+    os.mkfifo(tmp_path / "in a folder" / "lab01.ipynb")
+    os.mkfifo(tmp_path / "zipped.zip")
+    assert ["pipe" in h.problem for h in find(tmp_path, "lab01")] == [True] * 3  # an opened one would wait for ever
+
+
+def zipped(path: Path, packed: int = zipfile.ZIP_DEFLATED, size: int = 0) -> None:
+    with zipfile.ZipFile(path, "w", packed) as archive, archive.open("lab01.ipynb", "w") as file:
+        for _ in range(size >> 20):
+            file.write(b" " * (1 << 20))
+
+
+def test_a_zip_that_unpacks_to_more_than_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(submissions, "MAX_BYTES", 4 << 20)
+    zipped(tmp_path / "a.zip", size=64 << 20)
+    data = bytearray((tmp_path / "a.zip").read_bytes())
+    for mark, offset in ((b"PK\x01\x02", 24), (b"PK\x03\x04", 22)):  # both headers now say: 10 bytes
+        at = data.index(mark) + offset
+        data[at : at + 4] = (10).to_bytes(4, "little")
+    (tmp_path / "b.zip").write_bytes(data)
+    problems = {id: h.problem for id, h in found(tmp_path).items()}
+    assert "larger than 4 MB" in problems["a"]
+    assert problems["b"]
+
+
+def test_a_zip_packed_without_a_limit_on_unpacking_is_not_unpacked(tmp_path: Path) -> None:
+    zipped(tmp_path / "a.zip", zipfile.ZIP_BZIP2, size=8 << 20)
+    assert len(bz2.compress(b" " * (8 << 20))) < 100  # what makes it dangerous
+    assert "unusual way" in found(tmp_path)["a"].problem
+
+
+def test_a_zip_with_a_million_names(tmp_path: Path) -> None:
+    end = b"PK\x05\x06" + b"\0" * 4 + b"\xff\xff" * 2 + (1 << 29).to_bytes(4, "little") + b"\0" * 6
+    (tmp_path / "a.zip").write_bytes(b"PK\x03\x04" + b"\0" * 100 + end)
+    assert "too many files" in found(tmp_path)["a"].problem
+
+
+@pytest.mark.parametrize("data", [b"", b"PK", b"PK\x05\x06" + b"\xff" * 18, b"PK\x05\x06" + b"\0" * 18])
+def test_broken_zips(data: bytes, tmp_path: Path) -> None:
+    (tmp_path / "a.zip").write_bytes(data)
+    assert found(tmp_path)["a"].problem
+
+
+def test_a_hundred_thousand_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(submissions, "MAX_FILES", 50)
+    for number in range(60):
+        (tmp_path / "many" / f"{number}").mkdir(parents=True)
+    put(tmp_path / "many" / "lab01.ipynb")
+    deep = tmp_path / "deep"
+    for _ in range(20):
+        deep = deep / "d"
+    put(deep / "lab01.ipynb")
+    there = found(tmp_path)
+    assert "more than 50 files" in there["many"].problem
+    assert "deep" in there["deep"].problem
+
+
+def test_json_that_grows_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(submissions, "MAX_MEMORY", 1 << 20)
+    assert "millions" in submissions.handed("a", "a.ipynb", b'{"cells": [' + b"[]," * 50_000 + b"[]]}").problem
+    brackets = json.dumps({"cells": [{"cell_type": "code", "source": "x", "outputs": ["[{," * 50_000]}]})
+    assert submissions.handed("a", "a.ipynb", brackets.encode()).cells == ["x"]  # in a string they are only text
+
+
+def test_megabytes_of_code_are_refused() -> None:
+    assert "MB of code" in submissions.handed("a", "a.ipynb", book("x" * (6 << 20)).encode()).problem
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="file names of any bytes")
+def test_any_bytes_in_a_name(tmp_path: Path) -> None:
+    for name in (
+        b"\xff\xfe.ipynb",
+        b"line\nbreak.ipynb",
+        b"\x1b[31m.ipynb",
+        "e\u0301.ipynb".encode(),
+        "é.ipynb".encode(),
+    ):
+        (tmp_path / os.fsdecode(name)).write_text(book())
+    there = find(tmp_path, "lab01")
+    assert len({h.file_name for h in there}) == len(there) == 5
+    for h in there:
+        assert h.id.encode() and h.notebook.encode()  # can be written
+        assert h.file_name.isascii() and h.file_name.isprintable()
+
+
+def test_names_that_differ_in_case_only(tmp_path: Path) -> None:
+    handed = [
+        Handed("Ann"),
+        Handed("ann"),
+        Handed("bob"),
+        Handed("CON"),
+        Handed("nul.x"),
+        Handed("dot."),
+        Handed("..."),
+    ]
+    submissions._mark_clashes(handed)
+    files = [h.file_name.lower() for h in handed]
+    assert len(set(files)) == len(files)
+    assert handed[2].file_name == "bob"
+    assert not {"con", "nul.x", "dot."} & set(files)
+
+
+def test_one_students_folder_for_the_autograder(tmp_path: Path) -> None:
+    put(tmp_path / "submission" / "lab01.ipynb", "hers")
+    assert submissions.one(tmp_path / "submission", "lab01").cells == ["hers"]
+    (tmp_path / "empty").mkdir()
+    assert "no notebook" in submissions.one(tmp_path / "empty", "lab01").problem
+
+
+def test_outputs_of_fifty_megabytes_do_not_matter() -> None:
+    output = nbformat.v4.new_output("stream", text="y" * (50 << 20))
+    cell = nbformat.v4.new_code_cell("x = 1", outputs=[output])
+    text = io.StringIO()
+    json.dump(nbformat.v4.new_notebook(cells=[cell]), text)
+    assert submissions.handed("a", "a.ipynb", text.getvalue().encode()).cells == ["x = 1"]
