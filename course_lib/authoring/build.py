@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from course_lib.authoring import claims, source, student
+from course_lib.authoring import claims, segments, source, student
 from course_lib.authoring.errors import AuthoringError, Problems, error, shown
 from course_lib.authoring.execute import run
 from course_lib.authoring.source import Cell, Lab
@@ -140,13 +140,18 @@ def load(path: Path, root: Path) -> tuple[Lab, list[Cell]]:
             problems += str(caught).splitlines()
     if problems:
         raise AuthoringError("\n".join(problems))
-    return lab, cells
+    tests = claims.tests_of(lab.name, root)
+    return lab, student.for_nbgrader(lab, cells, claims.read_claims(tests, root) if tests.is_file() else [])
 
 
 def student_notebook(lab: Lab, cells: list[Cell]) -> Any:
-    """The notebook that students open. Its version changes with its cells: it tells one hand-out from another."""
+    """The notebook that students open. Its version changes with its cells: it tells one hand-out from another.
+
+    ``handout`` are the hashes by which `course update` tells a student's text from the handout's.
+    """
     notebook = _notebook(cells, _ids(lab, cells))
-    notebook.metadata["course"] = {"lab": lab.name, "version": _version(notebook)}
+    handout = segments.marks((cell.kind, cell.source) for cell in cells)
+    notebook.metadata["course"] = {"lab": lab.name, "version": version(notebook), "handout": handout}
     return notebook
 
 
@@ -236,7 +241,8 @@ def _hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _version(notebook: Any) -> str:
+def version(notebook: Any) -> str:
+    """A hash of a notebook's cells, outputs and metadata apart."""
     return _hash(json.dumps([[cell.cell_type, cell.source] for cell in notebook.cells]))[:12]
 
 
@@ -245,12 +251,12 @@ def _ids(lab: Lab, cells: list[Cell]) -> list[str]:
 
     It comes from the student's text in both notebooks: made from a short answer, it would let a student check a guess.
     """
-    times: dict[str, int] = {}
+    times: dict[tuple[str, str], int] = {}
     ids = []
     for cell in cells:
-        text = f"{lab.name} {cell.kind} {cell.source}"
-        times[text] = times.get(text, 0) + 1
-        ids.append(_hash(f"{text} {times[text]}")[:16])
+        same = (cell.kind, cell.source)
+        times[same] = times.get(same, 0) + 1
+        ids.append(segments.cell_id(lab.name, *same, times[same]))
     return ids
 
 
@@ -305,7 +311,7 @@ def _keep_work(path: Path, root: Path, echo: Callable[[str], Any]) -> None:
     if not path.exists():
         return
     old = _load(path)
-    if old is not None and (_course(old) or {}).get("version") == _version(old):
+    if old is not None and (_course(old) or {}).get("version") == version(old):
         return
     number = 1
     while (beside := path.with_name(f"{path.stem}.edited-{number}.ipynb")).exists():

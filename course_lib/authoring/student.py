@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from course_lib.authoring.claims import Claim
 from course_lib.authoring.errors import Problems
+from course_lib.authoring.segments import segments
 from course_lib.authoring.source import Cell, Lab, Region, parsed, syntax_error
 
 SHOWN = "# shown elsewhere"  # at the end of a solution's line that the notebook gives away on purpose
@@ -45,6 +47,54 @@ def strip(lab: Lab) -> list[Cell]:
     _leaks(lab, cells, problems)
     problems.stop()
     return cells
+
+
+def for_nbgrader(lab: Lab, cells: list[Cell], found: Iterable[Claim]) -> list[Cell]:
+    """The cells of a student notebook with nbgrader's metadata (schema 3), of which JupyterLab shows nothing.
+
+    A cell with an answer is a solution cell; ``check("1.4")`` is an autograder test, worth the points of the question's
+    *visible* tests, since it runs no others.
+    """
+    points: dict[str, float] = {}
+    for claim in found:
+        points[claim.question] = points.get(claim.question, 0.0) + claim.points * claim.visible
+    answers = {region.cell: region.question for region in lab.regions}
+    checks = {question: at for at, cell in enumerate(cells) if (question := _checked(cell)) in points}  # the last one
+    used: set[str] = set()
+    made: list[Cell] = []
+    for at, cell in enumerate(cells):
+        question = answers.get(at, "") or _checked(cell)
+        if at in answers or checks.get(question) == at:
+            name = _first_name(cell) if at in answers else "check"
+            same = (f"{question.replace('.', '-')}-{name}{end}" for end in ("", *(f"-{i}" for i in range(2, 1000))))
+            id = next(id for id in same if id not in used)
+            used.add(id)
+            mine: dict[str, object] = {"schema_version": 3, "grade_id": id, "task": False}
+            if at in answers:
+                mine |= {"grade": False, "solution": True, "locked": False}
+            else:
+                worth = points[question]
+                mine |= {"grade": True, "solution": False, "locked": True}
+                mine["points"] = int(worth) if worth == int(worth) else worth
+            cell = replace(cell, metadata={**cell.metadata, "nbgrader": mine})
+        made.append(cell)
+    return made
+
+
+def _checked(cell: Cell) -> str:
+    """The question of a cell that is nothing but ``check("1.4")``."""
+    body = parsed(cell.source).body if cell.kind == "code" else []
+    call = body[0].value if len(body) == 1 and isinstance(body[0], ast.Expr) else None
+    if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "check":
+        if call.args and isinstance(call.args[0], ast.Constant):
+            return str(call.args[0].value)
+    return ""
+
+
+def _first_name(cell: Cell) -> str:
+    """The first name that a cell asks for; nbgrader takes letters, digits, - and _ alone."""
+    asked = (name for piece in segments(cell.source) or [] if piece.asks for name in sorted(piece.names))
+    return re.sub(r"[^A-Za-z0-9_]", "", next(asked, "")) or "answer"
 
 
 def _without(lab: Lab, cell: Cell, regions: list[Region], problems: Problems) -> Cell:
