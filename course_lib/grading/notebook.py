@@ -7,7 +7,9 @@ is made elsewhere (:mod:`course_lib.grading.batch`), where the student's process
 from __future__ import annotations
 
 import html
+import os
 import sys
+from contextlib import nullcontext, redirect_stderr
 from typing import Any
 
 from course_lib.grading import reference
@@ -55,14 +57,26 @@ def check(question: str | None = None) -> None:
 
     Args:
         question: "1.3"; without it, the progress of the whole lab.
+
+    Raises:
+        AssertionError: under nbgrader (``NBGRADER_EXECUTION`` is set), after the table, if a claim does not hold: that is how
+            nbgrader knows. It also takes whatever a cell says on stderr for a failure, so warnings go to stdout there.
     """
     namespace = _caller()
-    if question is None:
-        _show(_progress(namespace))
-        return
-    lab, tests = _tests(question)
-    outcomes = _marker(lab, namespace).question(question, tests)
-    _show(_card(question, outcomes))
+    nbgrader = bool(os.environ.get("NBGRADER_EXECUTION"))
+    with redirect_stderr(sys.stdout) if nbgrader else nullcontext():
+        if question is None:
+            lab = _lab_of(namespace)
+            outcomes = _marker(lab, namespace).mark(_visible(lab))
+            card = _progress(lab, namespace, outcomes)
+        else:
+            lab, tests = _tests(question)
+            outcomes = _marker(lab, namespace).question(question, tests)
+            card = _card(question, outcomes)
+        _show(card)
+    wrong = [f"{o.question} {o.claim}: {o.message}" for o in outcomes if not o.passed]
+    if nbgrader and wrong:
+        raise AssertionError("\n".join(wrong))
 
 
 def skip(question: str) -> None:
@@ -139,23 +153,18 @@ def _card(question: str, outcomes: list[Outcome]) -> Card:
     return Card(f"{question}: {whole:g} of {most:g} visible points", rows, foot)
 
 
-def _progress(namespace: dict[str, Any]) -> Card:
-    lab = _lab_of(namespace)
-    tests = _visible(lab)
+def _progress(lab: str, namespace: dict[str, Any], outcomes: list[Outcome]) -> Card:
     known = reference.load(lab)
-    marker = _marker(lab, namespace)
     rows = []
-    groups = by_question(marker.mark(tests))
-    for id, outcomes in groups.items():
+    for id, mine in by_question(outcomes).items():
         names = ", ".join(known.asked(id).names)
-        most = sum(o.points for o in outcomes)
-        first = next((o.message for o in outcomes if not o.passed), "")
-        rows.append(("✓" if not first else "✗", f"{id} {names}", f"{total(outcomes):g} / {most:g}", first))
+        first = next((o.message for o in mine if not o.passed), "")
+        points = f"{total(mine):g} / {sum(o.points for o in mine):g}"
+        rows.append(("✓" if not first else "✗", f"{id} {names}", points, first))
     for name in sorted(n for n in namespace if n.startswith("prediction_")):
         written = namespace[name] is not ...
         rows.append(("✓" if written else "–", name, "", "" if written else "write your guess down before you measure"))
-    earned, most = sum(total(o) for o in groups.values()), sum(t.points for t in tests)
-    return Card(f"{lab}: {earned:g} of {most:g} visible points", rows)
+    return Card(f"{lab}: {total(outcomes):g} of {sum(o.points for o in outcomes):g} visible points", rows)
 
 
 def _lab_of(namespace: dict[str, Any]) -> str:

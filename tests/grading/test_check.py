@@ -139,3 +139,28 @@ def test_the_notebooks_table_is_html_and_escapes(capsys) -> None:
     page = card._repr_html_()
     assert "<script>" not in page
     assert "&lt;script&gt;" in page
+
+
+@pytest.mark.parametrize("running", ["validate", "autograde"])
+def test_nbgrader_is_told_by_an_exception_after_the_table(running: str, capsys, monkeypatch) -> None:
+    monkeypatch.setenv("NBGRADER_EXECUTION", running)
+    said = run(RIGHT + 'check("1.1")', capsys)  # nothing raised: hidden claims are not tried
+    assert "2 / 2" in said
+    with pytest.raises(AssertionError, match="1.1 the smaller half goes: not written yet|is not defined"):
+        run('check("1.1")', capsys)
+    assert "✗ the smaller half goes" in capsys.readouterr().out
+    with pytest.raises(AssertionError, match=r"1\.2 a stays: .*\n1\.8 answered: not answered yet"):
+        run(RIGHT + "answer_1_8a = ...\ncheck()", capsys)
+    assert "lab01: 4 of 6 visible points" in capsys.readouterr().out
+
+
+def test_under_nbgrader_a_warning_is_no_failure(capsys, monkeypatch) -> None:
+    warns = RIGHT.replace("    kept = ", "    import sys\n    print('slow', file=sys.stderr)\n    kept = ")
+    namespace = {"check": notebook.check, "__name__": "__main__"}
+    exec(warns + 'check("1.1")', namespace)
+    assert "slow" in capsys.readouterr().err  # where a person reads it, it stays what it is
+    monkeypatch.setenv("NBGRADER_EXECUTION", "autograde")
+    exec(warns + 'check("1.1")', namespace)
+    out, err = capsys.readouterr()
+    assert "slow" in out and "2 / 2" in out
+    assert err == ""
