@@ -4,14 +4,16 @@ Only names that a learning management system or a collecting tool wrote are beli
 (``smith.ipynb`` and ``smith-2.ipynb``) may be two people's, and stay two submissions.
 
 Sources of the patterns:
-- Canvas, ``doejane_late_12345_67890_lab01-1.ipynb`` (name, LATE, user, attachment, the student's own name; Canvas adds
-  -1, -2 when a file is handed in again): ``get_filename`` and ``sanitize_file_name`` in
-  https://github.com/instructure/canvas-lms/blob/master/lib/content_zipper.rb
-- Moodle, ``Jane Doe_1234567_assignsubmission_file_`` (a folder, or the start of a file's name):
-  https://docs.moodle.org/en/Assignment_activity, "Downloading all submissions"
-- Gradescope, ``submission_123456789`` folders beside a ``submission_metadata.yml``: "Export Submissions" on
-  https://guides.gradescope.com/hc/en-us/articles/22066784117901-Grading-Online-Assignments
-- nbgrader, ``jdoe+lab01+2024-05-01 10:11:12 UTC``: https://nbgrader.readthedocs.io/en/stable/exchange/
+
+- Canvas, ``doejane_LATE_12345_67890_lab01-1.ipynb`` (name, LATE, user, attachment, the student's own name; Canvas adds -1, -2
+  when a file is handed in again), ``anon_a1B2c_67890_lab01.ipynb`` where grading is anonymous: ``get_filename`` and
+  ``add_upload_submission`` in https://github.com/instructure/canvas-lms/blob/master/lib/content_zipper.rb
+- Moodle, ``Jane Doe_1234567_assignsubmission_file_`` (a folder, or the start of a file's name; the name's own underscores are
+  blanks there): ``download_submissions`` in https://github.com/moodle/moodle/blob/MOODLE_311_STABLE/mod/assign/locallib.php
+- Gradescope, ``submission_123456789`` folders beside a ``submission_metadata.yml`` with ``:submitters:`` and
+  ``:created_at:``: its "Export Submissions"; Gradescope describes the file nowhere, the keys are those that public tools read
+- nbgrader, ``jdoe+lab01+2024-05-01 10:11:12 UTC``:
+  https://github.com/jupyter/nbgrader/blob/main/nbgrader/exchange/default/submit.py
 """
 
 from __future__ import annotations
@@ -22,13 +24,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-# The name part holds letters only and the user is no year, so that a class's own scheme, "hw_2024_17_final.ipynb", is not
-# taken for one student's many files.
+# A class's own scheme, "hw_2024_17_final.ipynb" or "lab01_12_3_x.ipynb", must not be taken for one student's many files: the
+# user is no year, and where the name has digits (a group's has) Canvas's numbers are long.
 _CANVAS = re.compile(
-    r"(?P<name>[^\W\d_]+)(?:_late)?_(?!(?:19|20)\d\d_)(?P<user>\d+)_(?P<number>\d+)_(?P<file>.+)",
+    r"(?P<name>(?:(?=[\w]+?_(?:late_)?\d{4,}_\d{5,}_)(?=\d*[^\W\d_])[^\W_]+|[^\W\d_]+))(?:_late)?"
+    r"_(?!(?:19|20)\d\d_)(?P<user>\d+)_(?P<number>\d+)_(?P<file>.+)",
     re.IGNORECASE | re.DOTALL,
 )
-_ANON = re.compile(r"(?P<name>anon_[a-z0-9]{5})(?:_late)?_(?P<number>\d+)_(?P<file>.+)", re.IGNORECASE | re.DOTALL)
+_ANON = re.compile(r"(?:late_)?(?P<name>anon_[a-z0-9]{5})_(?P<number>\d+)_(?P<file>.+)", re.IGNORECASE | re.DOTALL)
 _MOODLE = re.compile(r"(?P<name>.+)_(?P<id>\d+)_assignsubmission_(?:file|onlinetext)(?:_(?P<file>.*))?", re.DOTALL)
 _GRADESCOPE = re.compile(r"submission_(?P<id>\d+)")
 _NBGRADER = re.compile(r"(?P<student>[^+]+)\+(?P<lab>[^+]+)\+(?P<time>\d{4}-\d\d-\d\d[^+]*)(?:\+.*)?")

@@ -43,6 +43,8 @@ def found(folder: Path, lab: str = "lab01") -> dict[str, Handed]:
         ("doejane_LATE_12345_67890_lab01-1.ipynb", ("canvas", "12345"), "doejane_12345", "lab01-1.ipynb"),
         ("ørstedäöå_1_2_x.zip", ("canvas", "1"), "ørstedäöå_1", "x.zip"),
         ("anon_7xQ2b_67890_lab01.ipynb", ("canvas", "anon_7xq2b"), "anon_7xQ2b", "lab01.ipynb"),
+        ("LATE_anon_7xQ2b_67890_lab01.ipynb", ("canvas", "anon_7xq2b"), "anon_7xQ2b", "lab01.ipynb"),
+        ("projectgroup1_LATE_12345_67890_x.ipynb", ("canvas", "12345"), "projectgroup1_12345", "x.ipynb"),
         ("Jane Doe_1234567_assignsubmission_file_", ("moodle", "1234567"), "Jane Doe_1234567", ""),
         ("Jane Doe_1234567_assignsubmission_file", ("moodle", "1234567"), "Jane Doe_1234567", ""),
         ("A_1_B_99_assignsubmission_onlinetext_", ("moodle", "99"), "A_1_B_99", ""),
