@@ -1,0 +1,165 @@
+"""The class's page and a student's: what they say, that nothing in them runs, and that they need no network."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from course_lib.grading import report, summary
+from course_lib.grading.claims import Test
+from course_lib.grading.mark import Outcome, outcome
+from course_lib.grading.submissions import Handed
+
+TESTS = [
+    Test("1.1", 2, True, "the smaller half goes", lambda s, d: None, "test_half"),
+    Test("1.1", 1, False, "ties: the first <one> goes", lambda s, d: None, "test_ties"),
+    Test("1.2", 1, True, "a stays", lambda s, d: None, "test_stays"),
+    Test("1.10", 1, True, "raises", lambda s, d: None, "test_raises"),
+]
+HOSTILE = '<script>alert(1)</script>"\n\u202e=cmd|x'
+
+
+class Page(HTMLParser):
+    """What is on a page: its visible text, tags with attributes."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.words: list[str] = []
+        self.tags: list[tuple[str, dict[str, str]]] = []
+        self.feed(text)
+        self.text = " ".join(" ".join(self.words).split())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, {name: value or "" for name, value in attrs}))
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+    def all(self, tag: str) -> list[dict[str, str]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+def submission(
+    right: Iterable[str], id: str = "ann", messages: str = "wrong by {i}", **extra: str
+) -> tuple[Handed, list[Outcome], str]:
+    """One that passes the tests named in ``right``."""
+    h = Handed(id, choice=extra.get("choice", ""))
+    outcomes = [
+        outcome(t, t.name in right, "" if t.name in right else messages.format(i=i)) for i, t in enumerate(TESTS)
+    ]
+    return h, outcomes, extra.get("status", "graded")
+
+
+def write(out: Path, *submissions: tuple[Handed, list[Outcome], str]) -> Path:
+    for folder in ("results", "feedback"):
+        (out / folder).mkdir(parents=True)
+    for h, outcomes, status in submissions:
+        notes = ["it ended <b>early</b>"] if status != "graded" else []
+        report.write(out, h, outcomes, status, notes, {"lab": "lab01", "layer": "plain"})
+    files = [h.file_name for h, _, _ in submissions]
+    (out / "batch.json").write_text(json.dumps({"lab": "lab01", "seed": 7, "files": files}))
+    return out
+
+
+ALL = [t.name for t in TESTS]
+
+
+def test_the_page_says_how_the_class_did(tmp_path: Path) -> None:
+    out = write(
+        tmp_path,
+        submission(ALL[:3], "ann"),
+        submission(ALL[:1], "bob", "wrong at {i}: 0.5 instead of 1"),
+        submission(ALL[:1], "cem", "wrong at 17: 0.25 instead of 1", choice="2 notebooks were handed in; b counts."),
+        submission([], "dan", "not written yet"),
+        submission([], "eve", "it ended early", status="stopped"),
+    )
+    (out / "times.json").write_text(json.dumps({"ann": 1.5, "bob": 30.25, "dan": "x"}))
+    page = Page(summary.write(out).read_text(encoding="utf-8"))
+    assert "5 submissions 2 of 5 median 1.6 mean 4 graded 1 stopped" in page.text
+    assert "Nobody has all points of 1.10 ." in page.text.replace("1.10.", "1.10 .")
+    assert "1.1 magnitude_mask 1 2 2 1.40 of 3" in page.text
+    assert page.text.index("1.2 threshold_mask 1 0 4") < page.text.index("1.10 0 0 5")  # in the order of questions
+    assert (
+        "ties: the first <one> goes hidden 4 wrong at 1: 0.5 instead of 1 2 × it ended early 1 × not written yet 1 ×"
+        in page.text
+    )
+    assert "eve stopped 0 it ended <b>early</b>" in page.text
+    assert "bob 30.2 s 2 ann 1.5 s 4" in page.text and "The median is 15.9 s" in page.text
+    assert "cem 2 notebooks were handed in; b counts." in page.text
+    assert "Seed 7." in page.text and "WITHOUT a wall" in page.text
+    alts = [image["alt"] for image in page.all("img")]
+    assert "Histogram of the totals of 5 submissions: median 2 of 5 points" in alts[0]
+    assert "1.1: 1, 2, 2; 1.2: 1, 0, 4; 1.10: 0, 0, 5" in alts[1]
+
+
+@pytest.mark.parametrize("count", [0, 1, 500])
+def test_any_number_of_submissions(tmp_path: Path, count: int) -> None:
+    out = write(tmp_path, *(submission(ALL[: i % 5], f"student {i}") for i in range(count)))
+    path = summary.write(out)
+    page = Page(path.read_text(encoding="utf-8"))
+    assert len(page.all("img")) == (2 if count else 0)
+    assert len({a["href"] for a in page.all("a")} - {"#points", "#questions", "#claims", "#look", "#all"}) == count
+    assert path.stat().st_size < 600_000
+    assert "No times were recorded" in page.text
+
+
+def test_links_lead_to_pages_that_are_there(tmp_path: Path) -> None:
+    out = write(tmp_path, *(submission([], id) for id in ("Ann Doe", HOSTILE, "a#b?c%d&e", "..", "é")))
+    page = Page(summary.write(out).read_text(encoding="utf-8"))
+    links = {a["href"] for a in page.all("a") if not a["href"].startswith("#")}
+    assert len(links) == 5
+    for link in links:
+        assert (out / link).is_file() and re.fullmatch(r"feedback/[A-Za-z0-9._-]+\.html", link)
+
+
+def test_nothing_on_the_pages_runs_or_is_fetched(tmp_path: Path) -> None:
+    h, outcomes, status = submission([], HOSTILE, f"{HOSTILE} <img src=http://x>", choice=HOSTILE, status="stopped")
+    out = write(tmp_path, (h, outcomes, status))
+    for path in (summary.write(out), out / "feedback" / f"{h.file_name}.html"):
+        text = path.read_text(encoding="utf-8")
+        page = Page(text)
+        assert "alert(1)" in page.text  # shown, as text
+        assert not {tag for tag, _ in page.tags} & {"script", "iframe", "link", "object", "form", "input"}
+        assert all(image["src"].startswith("data:image/png;base64,") for image in page.all("img"))
+        assert not [k for _, attributes in page.tags for k in attributes if k.startswith("on")]
+        assert not re.search(r"(src|href)=.?https?:", text) or "&lt;img src=http://x&gt;" in text
+        assert not re.search(r"url\(|@import", text)
+        assert "default-src 'none'" in next(m["content"] for m in page.all("meta") if "http-equiv" in m)
+    assert "\u202e" not in (out / "summary.html").read_text(encoding="utf-8")
+
+
+def test_a_students_page_has_every_claim_message_and_the_choice(tmp_path: Path) -> None:
+    out = write(
+        tmp_path, submission(ALL[:2], "ann", "wrong by {i}", choice="2 notebooks were handed in; b counts (…).")
+    )
+    page = Page((out / "feedback" / "ann.html").read_text(encoding="utf-8"))
+    assert "3 of 5 points 2 notebooks were handed in; b counts (…)." in page.text
+    assert (
+        "1.1 3 / 3 ✓ holds the smaller half goes 2 / 2 ✓ holds ties: the first <one> goes not in check() 1 / 1"
+        in page.text
+    )
+    assert "✗ does not hold a stays wrong by 2 0 / 1" in page.text
+    assert [a["href"] for a in page.all("a")] == ["#q1.1", "#q1.2", "#q1.10"]
+
+
+def test_the_same_results_give_the_same_page(tmp_path: Path) -> None:
+    many = [submission(ALL[: i % 5], f"s{i}", f"wrong by {i}.{{i}}") for i in range(20)]
+    one, two = (summary.write(write(tmp_path / name, *many)).read_bytes() for name in ("a", "b"))
+    assert one == two
+
+
+def test_results_of_submissions_that_are_gone_do_not_count(tmp_path: Path) -> None:
+    out = write(tmp_path, submission(ALL, "ann"), submission([], "left the course"))
+    (out / "batch.json").write_text(json.dumps({"lab": "lab01", "seed": 7, "files": ["ann"]}))
+    text = Page(summary.write(out).read_text(encoding="utf-8")).text
+    assert "1 submission 5 of 5 median" in text and "No claim failed" in text and "left the" not in text
+
+
+def test_no_report_is_said(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="holds no report"):
+        summary.write(tmp_path)
