@@ -159,18 +159,20 @@ def _models() -> list[Finding]:
 
 
 def _isolation() -> list[Finding]:
+    """Each way to wall in a submission, really tried, best first."""
     from course_lib.grading import isolation
 
     found: list[Finding] = []
-    for name in ("bwrap", "plain"):
-        problem = isolation.works(isolation.Layer(name))
-        found.append((f"grading: {name}", "works" if not problem else "does not work", problem))
-    full = not found[0][2]
-    found.append(
-        (
-            "grading here",
-            "fully isolated" if full else "limits only, no wall",
-            "" if full else "fine for your own work; to grade a class, mend the line above",
-        )
-    )
+    for name in isolation.LAYERS:
+        tried = isolation.tried(name)
+        state = "does not work" if tried.problem else "works, with less: " if tried.weaker else "works"
+        found.append((f"grading: {name}", state + "; ".join(tried.weaker), tried.problem))
+    try:
+        layer = isolation.best()
+    except RuntimeError:
+        found.append(("grading here", "not possible", "see the lines above"))
+        return found
+    remedy = "" if layer.wall else "fine for your own work; to grade a class, mend one of the lines above"
+    wall = "a wall round files, network and processes" if layer.wall else "limits only, no wall"
+    found.append(("grading here", f"{layer.name}: {wall}", remedy))
     return found

@@ -15,13 +15,16 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from course_lib.grading import isolation
+import psutil
+
+from course_lib.grading import isolation, watch
 from course_lib.worker import wire
 
 REPLY_SECONDS = 10.0  # for one call of a student's function
 DEFINE_SECONDS = 30.0  # for running the definitions of a notebook
 SUBMISSION_SECONDS = 180.0  # for everything of one submission
 START_SECONDS = 120.0
+STOP_SECONDS = 2.0
 
 
 class WorkerLost(Exception):
@@ -36,6 +39,8 @@ class Worker:
         self.process: subprocess.Popen[bytes] | None = None
         self.control: socket.socket | None = None
         self.folder = ""
+        self.weaker: list[str] = []  # what of the layer this machine refused
+        self.warm = 0  # the process number of the one that forks
 
     def start(self) -> None:
         """Start, or start again, and wait until it is warm."""
@@ -54,12 +59,17 @@ class Worker:
                 start_new_session=True,
             )
         self.control = ours
+        deadline = time.monotonic() + START_SECONDS
         try:
-            wire.receive(ours, time.monotonic() + START_SECONDS)
+            wire.send(ours, isolation.orders(self.layer, self.folder), deadline=deadline)
+            ready, _ = wire.receive(ours, deadline)
         except wire.WireError as error:
             said = self._last_words()
             self.stop()
             raise RuntimeError(f"the grading worker did not start ({error}). {said}") from None
+        self.weaker = ready["weaker"]
+        # the jail's own processes stand between us and the warm one, which has no children yet
+        self.warm = [self.process.pid, *(p.pid for p in watch.descendants(self.process.pid))][-1]
 
     def _last_words(self) -> str:
         if self.process is None or self.process.stderr is None:
@@ -72,6 +82,7 @@ class Worker:
 
         Raises:
             WorkerLost: if running the definitions ended or hung the process.
+            RuntimeError: if the wall could not be put up this time.
         """
         if self.process is None or self.process.poll() is not None or self.control is None:
             self.start()
@@ -80,20 +91,25 @@ class Worker:
         deadline = time.monotonic() + START_SECONDS
         with theirs:
             try:
-                wire.send(self.control, {"op": "fork", "limits": isolation.limits()}, deadline=deadline)
+                wire.send(self.control, {"op": "fork", "limits": isolation.limits(self.layer)}, deadline=deadline)
                 socket.send_fds(self.control, [b"x"], [theirs.fileno()])
-                pid = wire.receive(self.control, deadline)[0]["pid"]
+                reply, _ = wire.receive(self.control, deadline)
             except (wire.WireError, OSError):
                 ours.close()
                 self.stop()
                 raise WorkerLost("the grading worker ended unexpectedly") from None
-        session = Session(self, ours, pid)
+        if "failed" in reply:
+            ours.close()
+            raise RuntimeError(f"no wall could be put up for a submission: {reply['failed']}")
+        on_disk = "" if self.layer.name == "jail" else self.folder
+        session = Session(self, ours, reply["pid"], watch.Watched(self.warm, isolation.share(), on_disk))
         try:
             wire.send(ours, {"cells": cells, "graded": graded}, deadline=time.monotonic() + DEFINE_SECONDS)
             header, _ = wire.receive(ours, time.monotonic() + DEFINE_SECONDS)
         except wire.WireError as error:
             session.close()
-            raise WorkerLost(_why(error, "the notebook's definitions", DEFINE_SECONDS)) from None
+            why = session.watched.reason or _why(error, "the notebook's definitions", DEFINE_SECONDS)
+            raise WorkerLost(why) from None
         problems = header.get("problems", [])
         session.problems = [str(p)[:500] for p in problems][:50] if isinstance(problems, list) else []
         return session
@@ -113,12 +129,19 @@ class Worker:
 
     def stop(self) -> None:
         """End the warm process and everything behind its wall."""
+        below = list(watch.descendants(self.process.pid)) if self.process is not None else []
         if self.control is not None:
-            self.control.close()
+            self.control.close()  # the warm process ends its children, then itself
             self.control = None
         if self.process is not None:
+            try:
+                self.process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                pass
             self.process.kill()
             self.process.wait()
+            watch.end(below)  # had the warm process been ended, they would not have been
+            psutil.wait_procs(below, timeout=STOP_SECONDS)
             if self.process.stderr is not None:
                 self.process.stderr.close()
             self.process = None
@@ -130,10 +153,12 @@ class Worker:
 class Session:
     """One child with one submission's names: the transport behind :class:`course_lib.grading.submission.Submission`."""
 
-    def __init__(self, worker: Worker, sock: socket.socket, pid: int) -> None:
+    def __init__(self, worker: Worker, sock: socket.socket, pid: int, watched: watch.Watched) -> None:
         self.worker = worker
         self.sock = sock
         self.pid = pid
+        self.watched = watched
+        watch.begin(watched)
         self.problems: list[str] = []
         self.alive = True
 
@@ -159,7 +184,7 @@ class Session:
                 wire.send(self.sock, answer, answered, deadline)
         except wire.WireError as error:
             self.close()
-            raise WorkerLost(_why(error, "your code", REPLY_SECONDS)) from None
+            raise WorkerLost(self.watched.reason or _why(error, "your code", REPLY_SECONDS)) from None
 
     def close(self) -> None:
         """End the child."""
@@ -167,6 +192,7 @@ class Session:
             self.alive = False
             self.sock.close()
             self.worker.end(self.pid)
+            watch.finish(self.watched)
 
 
 def _answer(

@@ -10,11 +10,15 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import shutil
 import signal
 import socket
+import subprocess
 import sys
 import time
 from typing import Any
+
+from course_lib.worker import walls
 
 # what the labs' first cells import, beside torch: half a second in every child if it is not here already
 WARM = (
@@ -35,44 +39,58 @@ def main() -> None:
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ[name] = "1"  # torch + fork hangs where parent and child both use several threads
     os.environ.setdefault("MPLBACKEND", "Agg")
-    from course_lib.worker import stubs
+    from course_lib.worker import stubs, wire
 
     stubs.install()
+    try:
+        start, _ = wire.receive(control)  # over the socket, not the command line: a submission could read that
+    except wire.WireError:
+        return
     for name in WARM:
         importlib.import_module(name)
     import torch
     import torch._dynamo  # making an optimizer imports it, seconds in every child if it is not here already
 
+    import course_lib.data
     import course_lib.models
     import course_lib.training  # noqa: F401
-    from course_lib.worker import cells, harness, wire  # noqa: F401
+    from course_lib.worker import cells, harness  # noqa: F401
 
     torch.set_num_threads(1)
     _warm_up()
-    _linux_only("PR_SET_DUMPABLE", 4, 0)  # a child of the same user may not trace or read this process
-    _linux_only("PR_SET_CHILD_SUBREAPER", 36, 1)  # what a child leaves behind comes to us, and is ended
+    walls.prctl(walls.PR_SET_DUMPABLE, 0)  # a child of the same user may not trace or read this process
+    walls.prctl(walls.PR_SET_CHILD_SUBREAPER, 1)  # what a child leaves behind comes to us, and is ended
+    around = walls.Walls(**start)
+    del start
+    if around.layer == "jail" and not around.own_namespaces:
+        _clean(around.folder, around)  # of what the imports left there: submissions will share it
     gc.collect()
     gc.freeze()  # keep the collector from touching, and so copying, the shared pages
-    wire.send(control, {"ready": True, "pid": os.getpid()})
-    scratch = os.environ.get("TMPDIR", "")
-    private = os.environ.get("COURSE_WORKER_JAIL") == "1"
+    wire.send(control, {"ready": True, "weaker": around.weaker})
     while True:
         try:
             order, _ = wire.receive(control)
-        except wire.WireError:
+        except wire.WireError:  # the grader has gone
             break
         if order.get("op") == "fork":
             _, fds, _, _ = socket.recv_fds(control, 1, 1)
-            pid = os.fork()
-            if pid == 0:
-                try:
-                    _child(fds[0], order)
-                finally:
-                    os._exit(0)
+            try:
+                pid = around.fork()
+            except OSError as error:
+                wire.send(control, {"failed": str(error)})
+            else:
+                if pid == 0:
+                    try:
+                        control.detach()
+                        _child(fds[0], order)
+                    finally:
+                        os._exit(0)
+                wire.send(control, {"pid": pid})
             os.close(fds[0])
-            wire.send(control, {"pid": pid})
         elif order.get("op") == "end":
-            wire.send(control, {"ended": _end(order["pid"], private), "clean": _clean(scratch) if private else True})
+            ended = _end(order["pid"], around)
+            wire.send(control, {"ended": ended, "clean": _clean(around.forget(order["pid"]), around)})
+    _end_all(around)
     os._exit(0)
 
 
@@ -94,8 +112,7 @@ def _warm_up() -> None:
 
 
 def _child(fd: int, order: dict[str, Any]) -> None:
-    """In the forked child: take the limits on, then answer requests until the socket closes."""
-    os.setsid()
+    """In the forked child, behind the walls: take the limits on, then answer requests until the socket closes."""
     devnull = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(devnull, standard)
@@ -165,39 +182,51 @@ def _refusal(text: str) -> BaseException:
     return {"ValueError": ValueError, "AssertionError": AssertionError}.get(name, RuntimeError)(message)
 
 
-def _end(pid: int, private: bool) -> bool:
+def _end(pid: int, around: walls.Walls) -> bool:
     """End the child and all it started; True when nothing is left."""
+    if around.own_namespaces:  # it is process 1 of its namespace: the kernel ends the others before it lets it go
+        try:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        except (ProcessLookupError, ChildProcessError):
+            pass
+        return True
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass
+    return _end_all(around)
+
+
+def _end_all(around: walls.Walls) -> bool:
+    """End every child, and every child's child as it becomes ours; True when nothing is left."""
     for _ in range(500):
-        _kill(pid, private)
+        if around.layer == "jail" and not around.own_namespaces:
+            try:
+                os.kill(-1, signal.SIGKILL)  # in the jail's process namespace: everyone but us and its init
+            except ProcessLookupError:
+                pass
+        for child in _children():
+            try:
+                os.kill(child, signal.SIGKILL)
+            except (ProcessLookupError, PermissionError):
+                pass
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
-        except (
-            ChildProcessError
-        ):  # no child is left, and who loses its parent becomes ours (or dies with the namespace)
+        except ChildProcessError:  # no child is left, and who loses its parent becomes ours
             return True
         time.sleep(0.002)
     return False
 
 
-def _kill(pid: int, private: bool) -> None:
-    """One round of killing: what forks meanwhile is met in the next."""
-    try:
-        if private:
-            os.kill(-1, signal.SIGKILL)  # in a process namespace of our own: everyone but us and its init
-            return
-        os.killpg(pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        pass
-    for child in [] if private else _children():
-        try:
-            os.kill(child, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            pass
-
-
 def _children() -> list[int]:
     """Our children now, orphans of the submission among them (Linux: we adopt them); elsewhere none are seen."""
+    try:
+        with open(f"/proc/self/task/{os.getpid()}/children") as file:
+            return [int(pid) for pid in file.read().split()]
+    except OSError:  # a kernel without that file, or no /proc
+        pass
     found = []
     for entry in os.listdir("/proc") if os.path.isdir("/proc/self") else ():
         if entry.isdigit():
@@ -210,23 +239,20 @@ def _children() -> list[int]:
     return found
 
 
-def _clean(scratch: str) -> bool:
-    """Empty the private folder between two submissions."""
-    import shutil
-
-    for entry in os.scandir(scratch) if scratch else ():
+def _clean(folder: str, around: walls.Walls) -> bool:
+    """Remove the folder of a submission that has ended; in a shared jail, empty it. True when nothing is left."""
+    if not folder:
+        return True
+    shared = around.layer == "jail"
+    for place in [entry.path for entry in os.scandir(folder)] if shared else [folder]:
         try:
-            shutil.rmtree(entry.path) if entry.is_dir(follow_symlinks=False) else os.unlink(entry.path)
-        except OSError:
+            shutil.rmtree(place) if os.path.isdir(place) and not os.path.islink(place) else os.unlink(place)
+        except (OSError, RecursionError):  # locked on purpose, or nested deeper than Python can follow
+            for command in (["chmod", "-R", "u+rwX", place], ["rm", "-rf", place]):
+                subprocess.run(command, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        if os.path.lexists(place):
             return False
     return True
-
-
-def _linux_only(_name: str, option: int, value: int) -> None:
-    if sys.platform.startswith("linux"):
-        import ctypes
-
-        ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
 
 
 if __name__ == "__main__":

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
 
-from course_lib.grading import StudentError, Submission
+from course_lib.grading import StudentError, Submission, watch
 from course_lib.grading.workers import Worker, WorkerLost
 
 Run = Callable[..., Submission]
@@ -53,7 +51,6 @@ def test_the_library_is_not_there(run: Run) -> None:
     [
         ("def f():\n    while True: pass", "endless loop"),
         ("import os\ndef f(): os._exit(0)", "ended its process"),
-        ("import os, signal\ndef f(): os.kill(os.getpid(), 9)", "ended its process"),
         ("import ctypes\ndef f(): ctypes.string_at(0)", "ended its process"),
         ("import time\ndef f(): time.sleep(100)", "endless loop"),
         ("import os\ndef f():\n    os.write(3, b'x' * 100000)\n    return 1", "no plain result"),
@@ -62,6 +59,14 @@ def test_the_library_is_not_there(run: Run) -> None:
 def test_code_that_ends_or_hangs_its_process_costs_only_its_reply(run: Run, source: str, said: str) -> None:
     with pytest.raises(WorkerLost, match=said):
         run(source).f()
+    assert run("def g(): return 1").g() == 1
+
+
+def test_code_that_kills_itself_harms_nobody(run: Run) -> None:
+    try:  # as process 1 of its own namespace it cannot; elsewhere it is gone
+        assert run("import os, signal\ndef f(): os.kill(os.getpid(), 9)").f() is None
+    except WorkerLost as lost:
+        assert "ended its process" in str(lost)
     assert run("def g(): return 1").g() == 1
 
 
@@ -100,7 +105,7 @@ def test_processes_do_not_outlive_the_submission(run: Run, worker: Worker) -> No
     session = worker.open([source], ["f"])
     assert Submission(session).f() == 1
     session.close()
-    assert _descendants(worker.process.pid) <= 2, "something of the submission is still running"
+    assert list(watch.descendants(worker.warm)) == [], "something of the submission is still running"
 
 
 def test_a_fork_bomb_is_over_when_its_submission_is(run: Run, worker: Worker) -> None:
@@ -108,7 +113,7 @@ def test_a_fork_bomb_is_over_when_its_submission_is(run: Run, worker: Worker) ->
     with pytest.raises(WorkerLost):
         run(source).f()
     assert run("def g(): return 1").g() == 1
-    assert _descendants(worker.process.pid) <= 3
+    assert len(list(watch.descendants(worker.warm))) == 1, "only the one that was opened last"
 
 
 def test_a_new_submission_finds_nothing_of_the_last(run: Run, worker: Worker) -> None:
@@ -119,8 +124,7 @@ def test_a_new_submission_finds_nothing_of_the_last(run: Run, worker: Worker) ->
     first.close()
     found = run(look).g()
     assert found[0] is False
-    if worker.layer.name == "bwrap":
-        assert found[1] is False
+    assert found[1] is False
 
 
 def test_a_session_is_short(worker: Worker) -> None:
@@ -131,84 +135,3 @@ def test_a_session_is_short(worker: Worker) -> None:
         session.close()
     fresh = 5 * 2.0  # importing torch anew takes about two seconds
     assert time.monotonic() - begin < fresh
-
-
-@pytest.fixture
-def walled(worker: Worker) -> None:
-    if worker.layer.name != "bwrap":
-        pytest.skip("plain limits are no wall: the report says so")
-
-
-@pytest.mark.usefixtures("walled")
-@pytest.mark.parametrize(
-    "place", ["tests", "solutions", "course_lib/grading", "course_lib/pruning", "course_lib/cost", ".git"]
-)
-def test_the_course_is_not_visible(run: Run, place: str) -> None:
-    path = str(Path(__file__).parents[2] / place)
-    assert os.path.isdir(path) or place == ".git"
-    assert run(f"import os\ndef f(): return os.listdir({path!r}) if os.path.isdir({path!r}) else []").f() == []
-
-
-@pytest.mark.usefixtures("walled")
-def test_nothing_can_be_written_but_the_scratch_folder(run: Run) -> None:
-    source = (
-        "import os\ndef f():\n    done = []\n    for top, dirs, files in os.walk('/'):\n        if top.count('/') > 3: dirs.clear()\n"
-        "        try:\n            open(top + '/probe', 'w').close()\n            done.append(top)\n        except OSError: pass\n    return done"
-    )
-    assert run(source).f() == ["/scratch"]
-
-
-@pytest.mark.usefixtures("walled")
-def test_there_is_no_network(run: Run) -> None:
-    assert run("import socket\ndef f(): return [n for _, n in socket.if_nameindex()]").f() == ["lo"]
-
-
-@pytest.mark.usefixtures("walled")
-def test_no_other_process_can_be_reached(run: Run) -> None:
-    source = (
-        "import os\ndef f():\n    reached = []\n    for pid in range(1, 400):\n        if pid == os.getpid(): continue\n"
-        "        try:\n            os.kill(pid, 0)\n            reached.append(pid)\n        except OSError: pass\n    return [len(reached), os.listdir('/proc')]"
-    )
-    reached, proc = run(source).f()
-    assert reached <= 2, "only the jail's own init and the warm process"
-    assert proc == ["cpuinfo"], "what the processor can do, and nothing about processes"
-
-
-@pytest.mark.usefixtures("walled")
-def test_the_environment_tells_nothing(run: Run) -> None:
-    keys = run("import os\ndef f(): return sorted(os.environ)").f()
-    assert not [k for k in keys if k not in (
-        "COURSE_WORKER_JAIL", "HF_HUB_OFFLINE", "HOME", "LANG", "LC_CTYPE", "MKL_NUM_THREADS", "MPLBACKEND", "MPLCONFIGDIR", "OMP_NUM_THREADS",
-        "OPENBLAS_NUM_THREADS", "PATH", "PWD", "PYTHONDONTWRITEBYTECODE", "PYTHONHASHSEED", "PYTHONPATH", "TMPDIR", "OLDPWD", "SHLVL", "_",
-    ) and not k.startswith(("KMP", "TORCH"))]  # fmt: skip
-
-
-@pytest.mark.usefixtures("walled")
-def test_the_warm_process_cannot_be_traced_or_stopped_for_others(run: Run, worker: Worker) -> None:
-    source = "import os\ndef f():\n    try: os.kill(os.getppid(), 9)\n    except OSError: pass\n    return 1"
-    session = worker.open([source], ["f"])
-    try:
-        Submission(session).f()
-    except WorkerLost:
-        pass
-    session.close()
-    assert run("def g(): return 1").g() == 1
-
-
-def _descendants(pid: int) -> int:
-    """Processes below ``pid``, counted over the whole machine."""
-    parents: dict[int, int] = {}
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            try:
-                with open(f"/proc/{entry}/stat") as file:
-                    fields = file.read().rpartition(")")[2].split()
-                if fields[0] != "Z":
-                    parents[int(entry)] = int(fields[1])
-            except OSError:
-                continue
-    count, layer = 0, {pid}
-    while layer:
-        layer = {child for child, parent in parents.items() if parent in layer}
-        count += len(layer)
-    return count

@@ -1,0 +1,175 @@
+"""Looks at running submissions from outside, and ends one that takes more than its share over all its processes together.
+
+The kernel's own limits count one process at a time: sixteen that take a little less each would take the machine. One thread
+looks at every submission that is running in this grader, some times a second.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import psutil
+
+INTERVAL = 0.1  # seconds between two looks
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one submission may use over all its processes."""
+
+    memory: int  # bytes, beside what the warm process shares with it
+    processes: int  # threads count, too
+    seconds: float  # of processor time
+    files: int  # bytes in its folder
+
+
+@dataclass
+class Watched:
+    """One running submission: below which process, and why it was ended."""
+
+    root: int  # the warm process that forked it, as a process number of this system
+    share: Share
+    folder: str = ""  # on disk; "" where the kernel limits it
+    reason: str = ""  # for the student; "" as long as all is well
+    seen: dict[int, psutil.Process] = field(default_factory=dict)
+
+
+_running: list[Watched] = []
+_change = threading.Condition()
+_thread: threading.Thread | None = None
+
+
+def begin(watched: Watched) -> None:
+    """Look at this submission from now on."""
+    global _thread
+    with _change:
+        _running.append(watched)
+        if _thread is None or not _thread.is_alive():  # not alive: after a fork of this process
+            _thread = threading.Thread(target=_look, name="course-watch", daemon=True)
+            _thread.start()
+        _change.notify()
+
+
+def finish(watched: Watched) -> None:
+    """No longer; whatever was seen of it and still runs is ended (where its warm process could not find it)."""
+    with _change:
+        if watched in _running:
+            _running.remove(watched)
+    end(watched.seen.values())
+
+
+def _look() -> None:
+    while True:
+        with _change:
+            while not _running:
+                _change.wait()
+            now = list(_running)
+        for watched in now:
+            with contextlib.suppress(Exception):  # a process that ended under our eyes, one that may not be read
+                if not watched.reason:
+                    watched.reason = _excess(watched)
+                if watched.reason:
+                    end(watched.seen.values())
+        time.sleep(INTERVAL)
+
+
+def _excess(watched: Watched) -> str:
+    """What the submission takes too much of, as a sentence; "" if nothing."""
+    share = watched.share
+    for process in descendants(watched.root):
+        watched.seen.setdefault(process.pid, process)
+    processes = threads = resident = 0
+    seconds = 0.0
+    shared = psutil.Process(watched.root).memory_info().rss
+    for pid, process in list(watched.seen.items()):
+        try:
+            with process.oneshot():
+                times = process.cpu_times()
+                resident += max(0, process.memory_info().rss - (0 if processes else shared))
+                threads += process.num_threads()
+        except psutil.Error:
+            watched.seen.pop(pid, None)
+            continue
+        processes += 1
+        seconds += times.user + times.system + times.children_user + times.children_system
+    if threads > share.processes:
+        return f"your code started more than {share.processes} processes and threads"
+    if seconds > share.seconds:
+        return f"your code took more than {share.seconds:.0f} seconds of processor time over all its processes"
+    if resident > share.memory and _proportional(watched, shared) > share.memory:
+        return f"your code took more than {share.memory / 2**30:.1f} GB of memory over all its processes"
+    if watched.folder and _size(watched, share.files) > share.files:
+        return f"your code wrote more than {share.files >> 20} MB into files"
+    return ""
+
+
+def _proportional(watched: Watched, shared: int) -> int:
+    """Bytes of memory, what several processes share counted once; where that cannot be read, only what each took itself."""
+    total = 0
+    for process in list(watched.seen.values()):
+        try:
+            total += process.memory_full_info().pss
+        except (psutil.Error, AttributeError):
+            with contextlib.suppress(psutil.Error):
+                total += max(0, process.memory_info().rss - shared)
+    return total
+
+
+def _size(watched: Watched, enough: int) -> int:
+    """Bytes below the folder, and in files that are open but removed; counts no further than is needed."""
+    total = 0
+    folders = [watched.folder]
+    while folders and total <= enough:
+        with contextlib.suppress(OSError), os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                with contextlib.suppress(OSError):
+                    total += max(
+                        entry.stat(follow_symlinks=False).st_blocks * 512, 1024
+                    )  # an empty file takes room, too
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
+                if total > enough:
+                    break
+    for pid in list(watched.seen):
+        for number in _numbers(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):
+                status = os.stat(f"/proc/{pid}/fd/{number}")
+                total += status.st_blocks * 512 if status.st_nlink == 0 else 0
+    return total
+
+
+def descendants(root: int) -> Iterator[psutil.Process]:
+    """All processes below ``root``, parents before their children."""
+    if not os.path.exists(f"/proc/{os.getpid()}/task/{os.getpid()}/children"):
+        with contextlib.suppress(psutil.Error):
+            yield from psutil.Process(root).children(recursive=True)
+        return
+    waiting = [root]  # Linux tells each process's children: no need to read about every process of the machine
+    while waiting:
+        pid = waiting.pop()
+        for thread in _numbers(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError, psutil.Error):
+                with open(f"/proc/{pid}/task/{thread}/children") as file:
+                    children = [int(child) for child in file.read().split()]
+                waiting += children
+                for child in children:
+                    yield psutil.Process(child)
+
+
+def _numbers(folder: str) -> list[str]:
+    try:
+        return [name for name in os.listdir(folder) if name.isdigit()]
+    except OSError:
+        return []
+
+
+def end(processes: Iterable[psutil.Process]) -> None:
+    """Kill them all; a number that another process has by now is left alone."""
+    for process in list(processes):
+        with contextlib.suppress(psutil.Error, OSError):
+            process.kill()
