@@ -134,6 +134,23 @@ def _summary(report: Path) -> None:
 
 
 @app.command()
+def gradescope(
+    lab: Annotated[str, typer.Argument(help="such as lab01")],
+    out: Annotated[Path | None, typer.Option("--out", help="the zip; by default gradescope-lab01.zip here")] = None,
+    seed: Annotated[int | None, typer.Option(help="inputs are drawn from it; fresh by default, in the zip")] = None,
+    require_isolation: Annotated[
+        bool, typer.Option("--require-isolation", help="refuse to grade there without a wall round a submission")
+    ] = False,
+) -> None:
+    """Write a lab's autograder for Gradescope: a zip to upload there. It holds the hidden tests: not for students."""
+    from course_lib.grading import gradescope as autograder
+
+    path = out or Path(f"gradescope-{lab}.zip")
+    autograder.write(_root(), lab, path, seed=seed, require_isolation=require_isolation)
+    console.print(f"upload {path} to the programming assignment on Gradescope (Configure Autograder)", soft_wrap=True)
+
+
+@app.command()
 def demo(folder: Annotated[Path, typer.Argument(help="where to write")] = Path("course-demo")) -> None:
     """In a minute: prune a model, print its ledger, draw one figure, grade three sample submissions."""
     from course_lib import demo

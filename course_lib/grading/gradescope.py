@@ -1,0 +1,176 @@
+"""``course gradescope lab01``: an autograder for Gradescope, with the isolated grader inside.
+
+The zip holds what students get (:mod:`course_lib.authoring.release`: library, data, no solutions) with all tests of the lab in
+place of the visible ones, ``setup.sh`` and ``run_autograder``. Gradescope builds a container from it once, and runs
+``run_autograder`` for each submission: the student's files are in ``submission``, the marks go to ``results/results.json``.
+Students see visible claims at once and the hidden ones when the instructor publishes the grades.
+
+The form is that of https://gradescope-autograders.readthedocs.io/en/latest/specs/. Gradescope's containers refuse the jail
+(user namespaces) as a rule; the grader takes the strongest layer that works there and prints its name where only instructors
+see it. ``--require-isolation`` makes it refuse to grade behind mere limits.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import secrets
+import sys
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from course_lib.authoring import release
+from course_lib.grading import isolation, report
+from course_lib.grading.marking import Lab, Seats, Source, Task
+from course_lib.grading.submissions import Handed, one
+
+SETUP = """#!/usr/bin/env bash
+# Gradescope runs this once, as root, when it builds the autograder. Choose the newest Ubuntu as the base image.
+set -euo pipefail
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -qq
+# the walls round a submission; where the container refuses the first, the second is tried, then limits alone
+apt-get install -y -qq --no-install-recommends bubblewrap libseccomp2
+# the course needs Python 3.11 to 3.13: the first that is here or can be had
+for version in 3.12 3.11 3.13; do
+    if apt-get install -y -qq --no-install-recommends "python$version" "python$version-venv"; then
+        break
+    fi
+done
+# an environment in .venv with the small PyTorch for CPUs, as for everybody else
+"python$version" /autograder/source/course_lib/install.py
+# for the build's log: which of the layers works here
+/autograder/source/.venv/bin/course doctor || true
+"""
+
+RUN = """#!/usr/bin/env bash
+# Gradescope runs this for every submission; what it prints is shown to instructors only.
+set -euo pipefail
+autograder="${{AUTOGRADER:-/autograder}}"
+python="${{COURSE_PYTHON:-$autograder/source/.venv/bin/python}}"
+export COURSE_ROOT="$autograder/source"
+export PYTHONPATH="$autograder/source" HF_HUB_OFFLINE=1
+cd "$autograder/source"
+exec "$python" -m course_lib.grading.gradescope {lab} "$autograder" --seed {seed}{more}
+"""
+
+
+def write(root: Path, lab: str, out: Path, *, seed: int | None = None, require_isolation: bool = False) -> Path:
+    """Write the autograder of a lab as a zip.
+
+    Args:
+        root: the course. lab: "lab01". out: the zip.
+        seed: from which all submissions' inputs are drawn; by default a fresh one, written into the zip.
+        require_isolation: should it refuse to grade where no wall can be put round a submission?
+
+    Raises:
+        FileNotFoundError: if the lab has no tests. FileExistsError: if ``out`` is there and no autograder.
+        AuthoringError: if the labs cannot be released as they are.
+    """
+    tests = root / "tests" / "labs" / f"test_{lab}.py"
+    if not tests.is_file():
+        there = sorted(p.stem.removeprefix("test_") for p in tests.parent.glob("test_lab*.py"))
+        raise FileNotFoundError(f"{lab} has no tests at {tests}: there are {', '.join(there) or 'none'}")
+    _refuse_foreign(out)
+    seed = secrets.randbelow(1 << 31) if seed is None else seed
+    more = " --require-isolation" if require_isolation else ""
+    files = {
+        name: content
+        for name, content in release.contents(root).items()
+        if not name.startswith(("labs/", "tests/")) or name.startswith((f"labs/{lab}_", f"tests/labs/test_{lab}."))
+    }
+    files[tests.relative_to(root).as_posix()] = (tests.read_bytes(), False)
+    files["setup.sh"] = (SETUP.encode(), True)
+    files["run_autograder"] = (RUN.format(lab=lab, seed=seed, more=more).encode(), True)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    beside = out.with_name(f".{out.name}.part")
+    with zipfile.ZipFile(beside, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in sorted(files):
+            data, executable = files[name]
+            info = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))  # the earliest a zip can say
+            info.create_system = 3  # Unix, so that modes are kept
+            info.external_attr = (0o100755 if executable else 0o100644) << 16
+            info.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(info, data)
+    beside.replace(out)
+    return out
+
+
+def _refuse_foreign(out: Path) -> None:
+    if not out.exists():
+        return
+    try:
+        with zipfile.ZipFile(out) as old:
+            ours = {"run_autograder", "setup.sh"} <= set(old.namelist())
+    except (OSError, zipfile.BadZipFile):
+        ours = False
+    if not ours:
+        raise FileExistsError(f"{out} is there and is no autograder: move it away, or choose another name")
+
+
+# --- inside Gradescope's container ---------------------------------------------------------------------------------
+
+
+def run(lab: str, autograder: Path, *, seed: int, require_isolation: bool = False) -> dict[str, Any]:
+    """Mark the one submission in ``autograder/submission`` and write ``autograder/results/results.json``.
+
+    Returns:
+        The results.
+
+    Raises:
+        RuntimeError: if isolation is required and there is none, or the grader itself fails. Then there are no results, and
+            Gradescope says that the autograder failed, to be run again; a student is not given a zero for it.
+    """
+    target = autograder / "results" / "results.json"
+    target.unlink(missing_ok=True)
+    tests = autograder / "source" / "tests" / "labs" / f"test_{lab}.py"
+    marking = Lab(Source(lab, tests.read_text(encoding="utf-8"), str(tests), seed))
+    layer = isolation.required() if require_isolation else isolation.best()
+    print(layer.sentence)
+    handed = one(autograder / "submission", lab)
+    seats = Seats(layer)
+    try:
+        marked = marking.mark(Task(handed.id, tuple(handed.cells), handed.problem, frozenset(handed.skipped)), seats)
+    finally:
+        seats.stop()
+    if marked.status == "grader failed":
+        raise RuntimeError("; ".join(marked.notes))
+    results = _results(handed, [report.entry(o) for o in marked.outcomes], marked.status, marked.notes)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    report.put(target, json.dumps(results, indent=1) + "\n")
+    return results
+
+
+def _results(handed: Handed, tests: list[dict[str, Any]], status: str, notes: Sequence[str]) -> dict[str, Any]:
+    sentences = [*notes, *([handed.choice] if handed.choice else [])]
+    return {
+        "score": sum(t["score"] for t in tests),
+        "output": "\n".join(sentences),
+        "visibility": "visible",
+        "stdout_visibility": "hidden",
+        "tests": tests,
+        "extra_data": {"status": status, "notebook": handed.notebook, "digest": handed.digest},
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """What ``run_autograder`` calls."""
+    parser = argparse.ArgumentParser(description="Grade the submission in Gradescope's container.")
+    parser.add_argument("lab")
+    parser.add_argument("autograder", type=Path, help="Gradescope's folder, with source, submission and results in it")
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--require-isolation", action="store_true")
+    asked = parser.parse_args(arguments)
+    try:
+        results = run(asked.lab, asked.autograder, seed=asked.seed, require_isolation=asked.require_isolation)
+    except (RuntimeError, OSError, ValueError) as error:
+        print(f"not graded: {error}", file=sys.stderr)
+        return 1
+    print(f"{results['extra_data']['status']}: {results['score']:g} points")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
