@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from course_lib.authoring.source import parsed, python, syntax_error
 from course_lib.worker.cells import scope
 
+_NUMBER = re.compile(r'(NotImplementedError\(")\d+\.\d+ ')
 _ASKS = "write this"  # in the message of a handout's NotImplementedError
 
 
@@ -43,14 +46,16 @@ class Segment:
 
 @dataclass(frozen=True)
 class Parts:
-    """A function as three blocks of lines: comments above it, decorators, signature and docstring, and what it does."""
+    """A function as blocks of lines: comments above it, decorators and signature, docstring, and what it does."""
 
     lead: str
-    frame: str
+    head: str
+    doc: str
     body: str
 
 
-def segments(source: str) -> list[Segment] | None:
+@lru_cache(maxsize=1024)
+def segments(source: str) -> tuple[Segment, ...] | None:
     """The segments of a code cell, which have all of its lines but blank ones; None where it cannot be taken apart."""
     if source.lstrip().startswith("%%") or syntax_error(source) is not None:
         return None
@@ -71,7 +76,7 @@ def segments(source: str) -> list[Segment] | None:
         return None
     if any(line.strip() for line in lines[done:]):
         found.append(_segment(lines, done, len(lines), frozenset(), False, None))
-    return found
+    return tuple(found)
 
 
 def _by_line(body: list[ast.stmt]) -> list[list[ast.stmt]]:
@@ -112,32 +117,33 @@ def bound(source: str) -> frozenset[str]:
     """The names that a code cell binds other than as a handout's placeholder; a cell magic's own line is left out."""
     if source.lstrip().startswith("%%"):
         source = source.lstrip().partition("\n")[2]
-    return frozenset(name for piece in segments(source) or [] if not piece.asks for name in piece.names)
+    return frozenset(name for piece in segments(source) or () if not piece.asks for name in piece.names)
 
 
 def parts(piece: Segment) -> Parts | None:
-    """A function's three blocks; None for anything else, and where they share a line."""
+    """A function's blocks; None for anything else, and where they share a line."""
     node = piece.node
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         return None
     lines = piece.text.split("\n")
     start = min([node.lineno, *(mark.lineno for mark in node.decorator_list)]) - piece.first
+    first = node.body[0]
+    cut = end = first.lineno - piece.first
+    rest = node.body
     if ast.get_docstring(node, clean=False) is not None:
-        cut = (node.body[0].end_lineno or 0) - piece.first + 1
+        end = (first.end_lineno or 0) - piece.first + 1
         rest = node.body[1:]
     else:
-        rest = node.body
-        cut = rest[0].lineno - piece.first
         while cut > start + 1 and (not lines[cut - 1].strip() or lines[cut - 1].lstrip().startswith("#")):
-            cut -= 1
-    if node.body[0].lineno == node.lineno or (rest and rest[0].lineno - piece.first < cut):
+            cut = end = cut - 1
+    if cut <= node.lineno - piece.first or (rest and rest[0].lineno - piece.first < end):
         return None
-    return Parts(*("\n".join(block) for block in (lines[:start], lines[start:cut], lines[cut:])))
+    return Parts(*("\n".join(block) for block in (lines[:start], lines[start:cut], lines[cut:end], lines[end:])))
 
 
 def mark(text: str, kind: str = "") -> str:
-    """The hash of a piece of a handout; blank lines and spaces at the ends of lines do not count."""
-    said = "\n".join(line.rstrip() for line in text.split("\n") if line.strip())
+    """The hash of a piece of a handout; blank lines, spaces at the ends of lines and a placeholder's number do not count."""
+    said = "\n".join(_NUMBER.sub(r"\1", line.rstrip()) for line in text.split("\n") if line.strip())
     return hashlib.sha256(f"{kind}\n{said}".encode()).hexdigest()[:10]
 
 
@@ -155,7 +161,7 @@ def marks(cells: Iterable[tuple[str, str]]) -> str:
             for piece in pieces:
                 found[mark(piece.text)] = None
                 if split := parts(piece):
-                    found |= {mark(split.lead): None, mark(split.frame): None}
+                    found |= {mark(block): None for block in (split.lead, split.head, split.doc)}
     return " ".join(found)
 
 

@@ -93,7 +93,7 @@ def _checked(cell: Cell) -> str:
 
 def _first_name(cell: Cell) -> str:
     """The first name that a cell asks for; nbgrader takes letters, digits, - and _ alone."""
-    asked = (name for piece in segments(cell.source) or [] if piece.asks for name in sorted(piece.names))
+    asked = (name for piece in segments(cell.source) or () if piece.asks for name in sorted(piece.names))
     return re.sub(r"[^A-Za-z0-9_]", "", next(asked, "")) or "answer"
 
 
