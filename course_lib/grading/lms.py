@@ -108,9 +108,11 @@ class Written:
     """What was written.
 
     Attributes:
-        paths: the files. unmatched: a sentence for each submission, row and student that is missing in one of them.
+        paths: the files to upload. unmatched: a sentence for each submission, row and student that is missing in one of them.
+        listed: the table ``grades-unmatched.csv`` with the same.
     """
 
+    listed: Path
     paths: list[Path] = field(default_factory=list)
     unmatched: list[str] = field(default_factory=list)
 
@@ -135,15 +137,13 @@ def write(report: Path, formats: Sequence[str], roster: Path | None = None) -> W
     matched = _match(results, people, missing)
     without = [p for p in people or [] if not any(p.line == q.line for q, _ in matched)]
     missing += [("roster", str(p), "", "no submission") for p in without]
-    written = Written()
+    written = Written(report / "grades-unmatched.csv")
     for name in dict.fromkeys(formats):
         rows = {"canvas": _canvas, "moodle": _moodle, "gradescope": _gradescope}[name](title, matched, without, missing)
         path = report / f"grades-{name}.csv"
         reports.put(path, _csv(rows))
         written.paths.append(path)
-    path = report / "grades-unmatched.csv"
-    reports.put(path, _csv([["what", "who", "total", "why"], *map(list, missing)]))
-    written.paths.append(path)
+    reports.put(written.listed, _csv([["what", "who", "total", "why"], *map(list, missing)]))
     written.unmatched = [
         f"{what} {names.shown(who)}{f', {points} points' if points else ''}: {why}"
         for what, who, points, why in missing

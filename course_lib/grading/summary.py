@@ -135,7 +135,7 @@ def write(report: Path) -> Path:
         lab=batch["lab"], seed=batch.get("seed"), entries=entries, questions=questions, isolation=isolation,
         middle=median(e.total for e in entries) if entries else 0, average=mean(e.total for e in entries) if entries else 0,
         most=max((e.most for e in entries), default=0), statuses=Counter(e.status for e in entries).most_common(),
-        claims=_claims(entries)[:CLAIMS], more_claims=max(0, len(_claims(entries)) - CLAIMS),
+        tried=sum(e.status == "graded" for e in entries), claims=_claims(entries)[:CLAIMS], more_claims=max(0, len(_claims(entries)) - CLAIMS),
         broken=[e for e in entries if e.status != "graded"], choices=[e for e in entries if e.choice],
         slowest=timed[:SLOWEST], middle_seconds=median(e.seconds or 0 for e in timed) if timed else 0,
         unsolved=[q for q in questions if not full[q.id]],
@@ -184,10 +184,10 @@ def _questions(entries: list[Entry], lab: str) -> list[Question]:
 
 
 def _claims(entries: list[Entry]) -> list[Claim]:
-    """What did not hold, the commonest first."""
+    """What did not hold, the commonest first; submissions that were not tried at all are listed elsewhere."""
     found: dict[tuple[str, str], Claim] = {}
     for entry in entries:
-        for test in entry.tests:
+        for test in entry.tests if entry.status == "graded" else ():
             if test["status"] != "passed":
                 key = (test["number"], test["name"])
                 text = test["name"].removeprefix(test["number"]).strip()
@@ -242,7 +242,7 @@ def _totals(entries: list[Entry]) -> tuple[Figure, str]:
 
 def _shares(questions: list[Question]) -> tuple[Figure, str]:
     """For each question the share of submissions with all, some and none of its points."""
-    hardest = min(questions, key=lambda q: q.share)
+    hardest = min(questions, key=lambda q: (q.share, -q.most))
     with mpl.rc_context(STYLE):
         figure = new_figure(1.8 + 0.36 * len(questions))
         axes = figure.subplots()
