@@ -293,8 +293,20 @@ class Unpacker:
         self.resolve = resolve
         self.build = build
         self.items = 0
+        self.taken: set[int] = set()  # blobs: each is one tensor, or a small frame could fill the memory with copies
 
-    def unpack(self, data: Any, depth: int = 0) -> Any:
+    def unpack(self, data: Any) -> Any:
+        """The value that ``data`` stand for.
+
+        Raises:
+            WireError: if they break the rules, in whatever way.
+        """
+        try:
+            return self._value(data)
+        except (TypeError, ValueError, ArithmeticError, LookupError, RuntimeError) as error:
+            raise WireError(f"data that stand for no value ({type(error).__name__}: {error})"[:300]) from None
+
+    def _value(self, data: Any, depth: int = 0) -> Any:
         if data is None or isinstance(data, bool | int | float | str):
             return data
         if depth > 2 * MAX_DEPTH + 4:
@@ -307,9 +319,9 @@ class Unpacker:
         if "tensor" in data:
             return self._tensor(data)
         if "list" in data:
-            return [self.unpack(v, depth + 1) for v in _a(data["list"], list)]
+            return [self._value(v, depth + 1) for v in _a(data["list"], list)]
         if "tuple" in data:
-            return tuple(self.unpack(v, depth + 1) for v in _a(data["tuple"], list))
+            return tuple(self._value(v, depth + 1) for v in _a(data["tuple"], list))
         if "dict" in data:
             return self._dict(_a(data["dict"], list), depth)
         if "float" in data:
@@ -320,7 +332,7 @@ class Unpacker:
             value = self._tensor(_a(data["numpy"], dict))
             return value.numpy() if value.dtype != torch.bfloat16 else Foreign("numpy.ndarray")
         if "scalar" in data:
-            value = self.unpack(data["value"], depth + 1)
+            value = self._value(data["value"], depth + 1)
             if not isinstance(value, bool | int | float):
                 raise WireError("not a scalar")
             return (
@@ -333,7 +345,7 @@ class Unpacker:
         if "foreign" in data:
             return Foreign(str(data["foreign"])[:200], str(data.get("note", ""))[:200])
         if "model" in data:
-            state = self.unpack(data["state"], depth + 1)
+            state = self._value(data["state"], depth + 1)
             if not isinstance(state, dict) or not all(isinstance(v, Tensor) for v in state.values()):
                 raise WireError("a state dict holds tensors by name")
             model = Model(self._layer(data["model"]), state)
@@ -349,9 +361,9 @@ class Unpacker:
         for pair in pairs:
             if not isinstance(pair, list) or len(pair) != 2:
                 raise WireError("a dict travels as pairs")
-            key = self.unpack(pair[0], depth + 1)
+            key = self._value(pair[0], depth + 1)
             try:
-                result[key] = self.unpack(pair[1], depth + 1)
+                result[key] = self._value(pair[1], depth + 1)
             except TypeError:
                 raise WireError("a key that cannot be a key") from None
         return result
@@ -359,7 +371,7 @@ class Unpacker:
     def _layer(self, data: Any, depth: int = 0) -> Layer:
         if depth > MAX_DEPTH or not isinstance(data, dict):
             raise WireError("not a layer")
-        settings = self.unpack(data.get("settings", {"dict": []}))
+        settings = self._value(data.get("settings", {"dict": []}))
         children = {str(name): self._layer(child, depth + 1) for name, child in _a(data.get("children", []), list)}
         return Layer(str(data.get("type", ""))[:200], _a(settings, dict), children, bool(data.get("training", True)))
 
@@ -368,8 +380,9 @@ class Unpacker:
         shape, index = data.get("shape"), data.get("blob")
         if dtype is None or not isinstance(shape, list) or not all(type(n) is int and 0 <= n < 1 << 40 for n in shape):
             raise WireError("not a tensor")
-        if type(index) is not int or not 0 <= index < len(self.blobs):
-            raise WireError("a tensor without its bytes")
+        if type(index) is not int or not 0 <= index < len(self.blobs) or index in self.taken:
+            raise WireError("a tensor without bytes of its own")
+        self.taken.add(index)
         blob = self.blobs[index]
         if math.prod(shape) * dtype.itemsize != len(blob) or len(shape) > 16:
             raise WireError("a tensor whose bytes do not fit its shape")
@@ -383,7 +396,7 @@ class Unpacker:
         back = sorted(range(len(order)), key=lambda d: order[d])
         if not blob:
             return torch.empty(shape, dtype=dtype).permute(back)
-        if dtype is torch.bool and max(blob) > 1:
+        if dtype is torch.bool and blob.translate(None, b"\0\1"):
             raise WireError("a bool that is neither 0 nor 1")
         return torch.frombuffer(bytearray(blob), dtype=dtype).reshape(shape).permute(back)
 
@@ -407,11 +420,11 @@ def send(
     text = json.dumps({**header, "lengths": [len(b) for b in blobs]}, allow_nan=False).encode()
     if len(text) > MAX_HEADER:
         raise WireError(f"a header of {len(text)} bytes: lists belong in tensors")
-    sock.settimeout(None if deadline is None else max(0.01, deadline - time.monotonic()))
     body = b"".join(blobs)
     if len(body) > MAX_BLOBS:
         raise WireError(f"more than {MAX_BLOBS >> 20} MB of data")
     try:
+        sock.settimeout(None if deadline is None else max(0.01, deadline - time.monotonic()))
         sock.sendall(_HEAD.pack(len(text), len(body)) + text + body)
     except TimeoutError:
         raise TooLate("the other side does not read") from None
@@ -446,14 +459,11 @@ def receive(sock: socket.socket, deadline: float | None = None) -> tuple[dict[st
 def _exactly(sock: socket.socket, size: int, deadline: float | None) -> bytes:
     chunks = bytearray()
     while len(chunks) < size:
-        if deadline is not None:
-            left = deadline - time.monotonic()
-            if left <= 0:
-                raise TooLate("no whole answer in time")
-            sock.settimeout(left)
-        else:
-            sock.settimeout(None)
+        left = None if deadline is None else deadline - time.monotonic()
+        if left is not None and left <= 0:
+            raise TooLate("no whole answer in time")
         try:
+            sock.settimeout(left)
             chunk = sock.recv(min(1 << 20, size - len(chunks)))
         except TimeoutError:
             raise TooLate("no whole answer in time") from None

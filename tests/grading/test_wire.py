@@ -152,12 +152,18 @@ def test_only_listed_classes_are_built(kind: str) -> None:
         {"model": 3, "state": {"dict": []}},
         {"model": {}, "state": {"dict": [["a", 1]]}},
         {"ref": "x"},
+        {"list": [{"tensor": "uint8", "shape": [8], "blob": 0}] * 2},  # one block of bytes, two tensors
+        {"tensor": ["float32"], "shape": [2], "blob": 0},
+        {"tensor": "float32", "shape": [0, 1 << 39, 1 << 39], "blob": 1},
+        {"scalar": "int64", "value": 1 << 70},
+        {"scalar": "int64"},
+        {"model": {"children": [[1, 2, 3]]}, "state": {"dict": []}},
     ],
     ids=str,
 )
 def test_data_that_break_the_rules_are_refused(data) -> None:
     with pytest.raises(wire.WireError):
-        wire.Unpacker([b"\xff" * 8]).unpack(data)
+        wire.Unpacker([b"\xff" * 8, b""]).unpack(data)
 
 
 def frame(text: bytes, body: bytes = b"") -> bytes:
@@ -189,6 +195,16 @@ def test_frames_that_break_the_rules_are_refused(bytes_: bytes) -> None:
         theirs.shutdown(socket.SHUT_WR)
         with pytest.raises(wire.WireError):
             wire.receive(ours, time.monotonic() + 5)
+
+
+def test_a_closed_conversation_is_said_to_be() -> None:
+    ours, theirs = socket.socketpair()
+    theirs.close()
+    ours.close()
+    with pytest.raises(wire.Closed):
+        wire.send(ours, {}, deadline=time.monotonic() + 1)
+    with pytest.raises(wire.Closed):
+        wire.receive(ours, time.monotonic() + 1)
 
 
 def test_a_slow_sender_does_not_hold_the_grader() -> None:
