@@ -6,15 +6,20 @@ them (batch grading): only the transport differs. Arguments are copied on the wa
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+import numpy as np
 from torch import Tensor, nn
 
 from course_lib.worker import wire
 from course_lib.worker.harness import Harness
 from course_lib.worker.wire import Model, Ref
+
+MAX_NUMBERS = 1 << 23  # in the arguments of one call of the grader's by the student's code
+MAX_CALLS_OF_THAT_SIZE = 8  # within one test
 
 
 class StudentError(Exception):
@@ -47,6 +52,36 @@ class Proxy:
     def __init__(self, function: Callable[..., Any], name: str = "") -> None:
         self.function = function
         self.name = name or getattr(function, "__name__", "function")
+
+
+def _within_reason(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function`` as it answers the student's code: it refuses arguments that would keep the grader busy or fill its memory."""
+    left = MAX_NUMBERS * MAX_CALLS_OF_THAT_SIZE
+
+    def answer(*args: Any, **kwargs: Any) -> Any:
+        nonlocal left
+        size = _numbers([args, kwargs])
+        left -= size
+        if size > MAX_NUMBERS or left < 0:
+            raise ValueError(f"called with {size:,} numbers: try it on something small")
+        return function(*args, **kwargs)
+
+    return answer
+
+
+def _numbers(value: Any) -> int:
+    """How many numbers a value holds, or, if it is a shape, those of a tensor of that shape."""
+    if isinstance(value, Tensor):
+        return value.numel()
+    if isinstance(value, np.ndarray):
+        return value.size
+    if isinstance(value, Model):
+        return _numbers(value.state)
+    if isinstance(value, tuple | list) and value and all(isinstance(n, int | np.integer) for n in value):
+        return max(len(value), abs(math.prod(map(int, value))))
+    if isinstance(value, dict):
+        value = list(value.values())
+    return sum(map(_numbers, value)) if isinstance(value, tuple | list) else 1
 
 
 class Transport(Protocol):
@@ -155,7 +190,9 @@ class Submission:
     def uses(self, name: str, among: list[str]) -> list[str]:
         """Which of ``among`` the function ``name`` reaches."""
         found = self._ask("uses", name=name, among=among)
-        return [n for n in among if n in found] if isinstance(found, list) else []
+        return (
+            [n for n in among if any(isinstance(f, str) and f == n for f in found)] if isinstance(found, list) else []
+        )
 
     def replace(self, functions: dict[str, Callable[..., Any]]) -> None:
         """Answer the given names from here on by the grader's own functions, until :meth:`restore`."""
@@ -171,7 +208,7 @@ class Submission:
         reply, blobs = self._transport.ask({**header, "op": op}, packer.blobs, self._proxies)
         if "error" in reply:
             failure = reply["error"]
-            raise StudentError(failure if isinstance(failure, dict) else {})
+            raise StudentError(failure if isinstance(failure, dict) else {"kind": "result", "message": "no exception"})
         try:
             return wire.Unpacker(blobs).unpack(reply.get("value"))
         except wire.WireError as error:
@@ -180,7 +217,7 @@ class Submission:
     def _export(self, value: Any) -> Any:
         if isinstance(value, Proxy):
             number = len(self._proxies) + 1
-            self._proxies[number] = value.function
+            self._proxies[number] = _within_reason(value.function)
             return {"proxy": number, "name": value.name}
         if isinstance(value, nn.Module | Model):
             return None

@@ -1,22 +1,27 @@
 """Noticing, while a student's function runs, that it calls what the question asks to write.
 
-A profile hook sees every call, Python's and C's, whatever name the caller gave it. Where the hook is not trusted (a hostile
-submission could remove it) nothing is lost: there the library is not even present, see :mod:`course_lib.worker.stubs`.
+A profile hook sees every call, Python's and C's, whatever name the caller gave it, also in threads that the function starts. What it
+noticed is said at the end, too, if the code swallowed it; and so is a hook that was taken away. This is a rule about where code comes
+from, kept in the student's own process, not a wall: who rewrites this module gets as far as who pastes torch's source into a cell. The
+library itself is out of reach: a submission that is graded cannot see it, see :mod:`course_lib.worker.stubs`.
 """
 
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
 LIBRARY = ("course_lib.pruning", "course_lib.cost")
+# torch calls it after every step of every optimizer, also of a student's who uses nothing of the library's
+NOT_THE_STUDENTS = "course_lib.pruning.masks._after_any_step"
 
 
 class LibraryUsed(BaseException):
-    """The code called a function that the question asks to write. Not an Exception, so that no ``except`` swallows it."""
+    """The code called a function that the question asks to write. Not an Exception, so that few ``except`` swallow it."""
 
     def __init__(self, what: str) -> None:
         super().__init__(what)
@@ -32,6 +37,12 @@ def watched(forbidden: tuple[str, ...] = ()) -> Iterator[None]:
     """
     modules = LIBRARY + forbidden
     names = {name.rpartition(".")[2]: name for name in forbidden}
+    noticed: list[str] = []
+
+    def stop(what: str) -> None:
+        noticed.append(what)
+        sys.setprofile(None)
+        raise LibraryUsed(what)
 
     def hook(frame: FrameType, event: str, arg: Any) -> None:
         if event == "call":
@@ -39,33 +50,33 @@ def watched(forbidden: tuple[str, ...] = ()) -> Iterator[None]:
             if not module.startswith(("course_lib", "torch", "scipy", "sklearn", "numpy")):
                 return
             inside = next((m for m in modules if module == m or module.startswith(m + ".")), None)
-            if inside is not None:
-                _stop(f"{module}.{frame.f_code.co_qualname}")
+            if inside is not None and (called := f"{module}.{frame.f_code.co_qualname}") != NOT_THE_STUDENTS:
+                stop(called)
             if frame.f_code.co_name in names and _same(names[frame.f_code.co_name], module):
-                _stop(names[frame.f_code.co_name])
+                stop(names[frame.f_code.co_name])
         elif event == "c_call":
             name = getattr(arg, "__name__", "")
             if name in names and type(arg).__name__ in ("builtin_function_or_method", "method_descriptor"):
                 owner = getattr(arg, "__self__", None)
                 if isinstance(owner, dict | list | str | set | tuple | bytes):
                     return
-                _stop(names[name])
+                stop(names[name])
 
-    before = sys.getprofile()
+    before, of_threads = sys.getprofile(), threading.getprofile()
     sys.setprofile(hook)
+    threading.setprofile(hook)
     try:
         yield
     finally:
+        taken_away = sys.getprofile() is not hook and not noticed
         sys.setprofile(before)
+        threading.setprofile(of_threads)
+        if noticed or taken_away:
+            raise LibraryUsed(noticed[0] if noticed else "sys.setprofile, which hides what else is called")
 
 
 def _same(forbidden: str, module: str) -> bool:
     return forbidden.split(".")[0] == module.split(".")[0]
-
-
-def _stop(what: str) -> None:
-    sys.setprofile(None)
-    raise LibraryUsed(what)
 
 
 def unwatched(function: Callable[..., Any]) -> Callable[..., Any]:

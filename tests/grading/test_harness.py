@@ -130,6 +130,40 @@ def test_a_listed_module_is_noticed_whatever_is_called_in_it() -> None:
     assert caught.value.kind == "library"
 
 
+SPARSE = "torch.eye(2).to_sparse_csr()"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        f"def f():\n    try:\n        {SPARSE}\n    except BaseException:\n        {SPARSE}\n    return 1",
+        f"import threading\ndef f():\n    t = threading.Thread(target=lambda: {SPARSE})\n    t.start()\n    t.join()\n    return 1",
+        f"import sys\ndef f():\n    sys.setprofile(None)\n    {SPARSE}\n    return 1",
+        f"import sys\ndef f():\n    sys.setprofile(lambda *a: None)\n    {SPARSE}\n    raise ValueError",
+    ],
+    ids=["swallowed", "in a thread", "unhooked", "hooked anew"],
+)
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_listed_function_is_noticed_behind_the_watch(source: str) -> None:
+    with pytest.raises(StudentError) as caught:
+        submission(source, ("torch.Tensor.to_sparse_csr",)).f()
+    assert caught.value.kind == "library"
+    assert sys.getprofile() is None
+
+
+def test_a_function_of_the_graders_refuses_too_much() -> None:
+    s = submission(
+        "def f(g, size, times):\n    for _ in range(times): g(torch.zeros(size))\n    return times\n"
+        "def shape(g, *sizes): return g(sizes)"
+    )
+    assert s.f(Proxy(lambda x: 0), 1 << 20, 3) == 3
+    for size, times in ((10_000_000, 1), (8_000_000, 20)):
+        with pytest.raises(StudentError, match="try it on something small"):
+            s.f(Proxy(lambda x: 0), size, times)
+    with pytest.raises(StudentError, match="try it on something small"):
+        s.shape(Proxy(torch.zeros), 1 << 20, 1 << 20)
+
+
 def test_the_rest_of_torch_is_free() -> None:
     s = submission("def f(x): return torch.sort(x, stable=True).indices", ("torch.Tensor.to_sparse", "scipy.sparse"))
     assert s.f(torch.tensor([2.0, 1.0])).tolist() == [1, 0]
