@@ -799,6 +799,8 @@ class Scan:
             model, split, *_ = (*given, *named.values(), None, None)
             if not isinstance(model, wire.Model) or model.state.keys() != self.dense.keys():
                 raise TypeError("evaluate takes the whole model first, then the split")
+            if any(value.shape != self.dense[name].shape for name, value in model.state.items()):
+                raise TypeError("evaluate takes a model whose parameters have their shapes")
             self.by_name |= bool(named)
             self.splits.append(split)
             self.states.append(model.state)
@@ -1231,18 +1233,23 @@ def verdict(submission: Submission, version: Callable[[Tensor, float], Any]) -> 
 
 
 def expect_verdicts(
-    submission: Submission, right: dict[str, Callable[..., Any]], wrong: dict[str, Callable[..., Any]]
+    submission: Submission, draw: Draw, right: dict[str, Callable[..., Any]], wrong: dict[str, Callable[..., Any]]
 ) -> None:
-    """find_bug passes every right version and raises AssertionError for every wrong one."""
-    for name, version in right.items():
-        outcome, said = verdict(submission, version)
+    """find_bug passes every right version and raises AssertionError for every wrong one.
+
+    They are shown in an order drawn anew: with the right ones always first, counting the calls would be enough.
+    """
+    versions = list((right | wrong).items())
+    made_of_it = {versions[i][0]: verdict(submission, versions[i][1]) for i in draw.permutation(len(versions)).tolist()}
+    for name in right:
+        outcome, said = made_of_it[name]
         if outcome != "passed":
             fail(
                 f"find_bug accused a right version ({name}): {said}. Does it ask for more than 1.1 promises of finite weights "
                 "and a sparsity from 0 to 1?"
             )
-    for name, version in wrong.items():
-        outcome, said = verdict(submission, version)
+    for name in wrong:
+        outcome, said = made_of_it[name]
         if outcome == "error":
             fail(f"for a version that {name}, find_bug stumbled ({said}) where it should say so by an AssertionError")
         if outcome == "passed":
@@ -1254,6 +1261,7 @@ def expect_verdicts(
 def test_hunt_plain_bugs(submission: Submission, draw: Draw) -> None:
     expect_verdicts(
         submission,
+        draw,
         right={
             "the library's": reference.magnitude_mask,
             "another of the library's": lambda w, s: local_masks({"w": w.abs()}, s)["w"],
@@ -1282,6 +1290,7 @@ def test_hunt_subtle_bugs(submission: Submission, draw: Draw) -> None:
 
     expect_verdicts(
         submission,
+        draw,
         right={"the library's": reference.magnitude_mask, "one that sorts": by_sorting, "one that loops": by_looping},
         wrong={
             "prunes the largest": lambda w, s: smallest(-w.abs(), s),
@@ -1301,6 +1310,8 @@ def by_sorting(w: Tensor, s: float) -> Tensor:
 
 def by_looping(w: Tensor, s: float) -> Tensor:
     """A right version that looks for the smallest one by one, and relies on its arguments."""
+    if w.numel() > 2000:  # it would take the square of that: the grader's time, whoever asked
+        return by_sorting(w, s)
     sizes = w.abs().flatten().tolist()
     alive = list(range(len(sizes)))
     for _ in range(round(s * len(sizes))):
