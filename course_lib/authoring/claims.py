@@ -7,6 +7,7 @@ A test is a function at the top of ``tests/labs/test_labNN.py`` decorated with
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -109,6 +110,32 @@ def visible_only(text: str, file: str) -> str:
             out += ([""] * min(comments - gap, 2) if out else []) + lines[comments : first - 1] + block
         previous = last
     return "\n".join(out).strip("\n") + "\n"
+
+
+class Sources:
+    """A module read without importing it: which of its statements a name rests on.
+
+    Raises:
+        AuthoringError: if the file does not parse.
+    """
+
+    def __init__(self, text: str, file: str) -> None:
+        self._lines = text.splitlines()
+        self._statements = [_Statement(node) for node in _parse(text, file).body]
+
+    def reached(self, names: Iterable[str]) -> str:
+        """The statements at the top of the file that bind ``names`` or what those read, in the file's order.
+
+        What binds nothing (a call at the top of the file) and ``from … import *`` may matter to everything: both always belong
+        to it; the file's docstring does not.
+        """
+        needed = set(names)
+        while True:
+            kept = [s for s in self._statements if s.binds & needed or (not s.binds - {"*"} and not s.always)]
+            more = {name for s in kept for name in s.reads} - needed
+            if not more:
+                return "\n".join(line for s in kept for line in self._lines[s.first - 1 : s.last])
+            needed |= more
 
 
 def _parse(text: str, file: str) -> ast.Module:

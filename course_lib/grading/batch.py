@@ -1,35 +1,52 @@
-"""``course grade``: marks a folder of submissions. One submission at a time per worker; what is done is on disk at once."""
+"""``course grade``: marks a folder of submissions. What is done is on disk at once; the same command again does what is left."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import secrets
-import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+import time
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from course_lib.grading import isolation, reference, report
-from course_lib.grading.claims import load_tests, tests_in
-from course_lib.grading.mark import Marker, Outcome, outcome
-from course_lib.grading.submission import Submission
-from course_lib.grading.submissions import Handed, find
-from course_lib.grading.workers import Worker
+from course_lib.grading import isolation, report
+from course_lib.grading.marking import Lab, Marked, Source, Task, mark_here
+from course_lib.grading.plan import Plan
+from course_lib.grading.submissions import find
+from course_lib.grading.versions import versions
+
+TABLE_SECONDS = 1.0  # while grading, grades.csv is written at most this often
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What one run of ``course grade`` did."""
+    """What one run of ``course grade`` did.
+
+    Attributes:
+        report: its folder.
+        graded: ids of the submissions that were marked; kept: of those whose marks were there already.
+        parts: of those of which only some questions were marked, which.
+        layer: behind which they ran; on several machines, the weakest of theirs.
+        seed: from which the inputs were drawn.
+        remarks: sentences for the instructor.
+    """
 
     report: Path
     graded: list[str]
     kept: list[str]
     layer: isolation.Layer
     seed: int
+    parts: dict[str, list[str]] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C while grading; ``str()`` says what is on disk."""
 
 
 def grade(
@@ -41,136 +58,135 @@ def grade(
     jobs: int | None = None,
     seed: int | None = None,
     layer: isolation.Layer | None = None,
+    require_isolation: bool = False,
+    regrade: Sequence[str] = (),
+    questions: Sequence[str] = (),
+    scheduler: str | None = None,
     progress: Callable[[str, int, int], None] = lambda id, done, all: None,
+    say: Callable[[str], None] = lambda sentence: None,
 ) -> Batch:
-    """Mark every submission of a folder that is not marked yet.
+    """Mark every submission of a folder that is not marked yet, and every question whose tests have changed since.
 
     Args:
         lab: "lab01".
         submissions: notebooks, or one folder or zip per student.
-        out: the report's folder; results that are there, of the same notebook and the same tests, are kept.
+        out: the report's folder. The marks that are there are kept, question by question, where the submission, the tests and
+            the seed are the same.
         tests: the lab's test module.
-        jobs: workers beside each other; by default one a core.
-        seed: from which the inputs are drawn; by default the report's own, or a fresh one.
+        jobs: workers beside each other, by default one a core; a ``scheduler`` has its own.
+        seed: from which the inputs are drawn; by default the report's own, or a fresh one. Another than the report's own
+            grades everything again.
         layer: how to separate submissions; by default the strongest that works here.
+        require_isolation: nothing runs without a wall around it, and what was marked without one is marked again.
+        regrade: ids of submissions to mark again though nothing has changed.
+        questions: questions to mark again though nothing has changed: of the submissions in ``regrade``, or of all.
+        scheduler: address of a Dask scheduler ("tcp://…"): its workers mark, this process writes.
         progress: called with (id, number done, number of all) after each submission.
+        say: called with what an instructor should know before the work begins, in sentences.
 
     Raises:
-        FileNotFoundError: without submissions or tests. ValueError: if the lab does not exist, or ``out`` holds a report of
-        another lab.
+        FileNotFoundError: without submissions or tests.
+        ValueError: if the lab, an id or a question does not exist, ``out`` holds a report of another lab or lies among the
+            submissions.
+        RuntimeError: if the tests cannot be imported, isolation is required and there is none, another process is grading
+            into ``out``, or the scheduler cannot be used. Like those above, before anything is graded.
+        Interrupted: at Ctrl-C. What is finished stays.
     """
-    known = reference.load(lab)
-    module_tests = tests_in(load_tests(tests))
-    handed = find(submissions, lab)
-    (out / "results").mkdir(parents=True, exist_ok=True)
-    (out / "feedback").mkdir(exist_ok=True)
-    seed = _settle(out / "batch.json", lab, seed)
-    version = hashlib.sha256(tests.read_bytes() + str(seed).encode()).hexdigest()[:16]
-    layer = layer or isolation.best()
-    todo = [h for h in handed if not _done(out, h, version)]
-    kept = [h.id for h in handed if h not in todo]
-    workers = _Workers(layer)
-
-    def one(h: Handed) -> None:
-        try:
-            outcomes, status, notes = _mark(h, known, module_tests, workers, seed)
-        except Exception as error:  # a fault of the grader's own: it costs one row, which the next run grades again
-            why = f"the grader itself failed on this submission ({type(error).__name__}: {error}): grade it again, and look at its code"
-            outcomes, status, notes = [outcome(t, False, why) for t in module_tests], "grader failed", [why]
-        report.write(
-            out, h, outcomes, status, notes, {"version": version, "digest": h.digest, "lab": lab, "layer": layer.name}
+    if not tests.is_file():
+        raise FileNotFoundError(f"no tests at {tests}: work inside the course's folder, or set COURSE_ROOT to it")
+    text = tests.read_text(encoding="utf-8")
+    Lab(Source(lab, text, str(tests), 0))  # what is wrong with the lab or its tests is said before a folder is made
+    if not submissions.exists():
+        raise FileNotFoundError(f"{submissions} does not exist: give the folder that holds the submissions")
+    if submissions.resolve() in (out.resolve(), *out.resolve().parents):
+        raise ValueError(
+            f"the report {out} lies among the submissions, and would be taken for one: give another folder"
         )
+    with ExitStack() as held:
+        held.enter_context(report.only_grader(out))
+        recorded = _recorded(out / "batch.json", lab)
+        handed = find(submissions, lab)
+        chosen = seed if seed is not None else int(recorded.get("seed", secrets.randbelow(1 << 31)))
+        marking = Lab(Source(lab, text, str(tests), chosen))
+        current = versions(text, marking.tests, marking.known, chosen)
+        _check("submission", regrade, [h.id for h in handed])
+        _check("question", questions, list(current))
+        cluster = None
+        if scheduler is not None:
+            from course_lib.grading.cluster import Cluster
 
-    try:
-        with ThreadPoolExecutor(max(1, jobs or os.cpu_count() or 1)) as pool:
-            waiting = {pool.submit(one, h): h for h in todo}
-            try:
-                for number, done in enumerate(as_completed(waiting), start=1):
-                    done.result()
-                    report.table(out, [h.id for h in handed], [h.file_name for h in handed], list(known.questions))
-                    progress(waiting[done].id, number, len(todo))
-            except BaseException:  # interrupted: what is running ends, what waits is left for the next time
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
-    finally:
-        workers.stop()
-    report.table(out, [h.id for h in handed], [h.file_name for h in handed], list(known.questions))
-    return Batch(out, [h.id for h in todo], kept, layer, seed)
-
-
-def _mark(
-    h: Handed, known: reference.Reference, tests: list[Any], workers: _Workers, seed: int
-) -> tuple[list[Outcome], str, list[str]]:
-    """Outcomes, a word for the table, and sentences for the student."""
-    if h.problem:
-        return [outcome(t, False, h.problem) for t in tests], "unreadable", [h.problem]
-    notes: list[str] = []
-
-    def open() -> Submission:
-        session = workers.mine().open(h.cells, known.graded)
-        if not notes:
-            notes.extend(session.problems)
-        workers.remember(session)
-        return Submission(session)
-
-    marker = Marker(open, known, seed, h.skipped)
-    try:
-        outcomes = marker.mark(tests)
-    finally:
-        workers.forget()
-    if marker.unopened:
-        return outcomes, "stopped", [marker.unopened]
-    return outcomes, "graded", notes
+            cluster = held.enter_context(Cluster(scheduler, require_isolation))
+            layer = cluster.layer
+        layer = _layer(layer, require_isolation)
+        plan = Plan(out, marking, current, handed, regrade, questions, require_isolation)
+        if recorded.get("seed", chosen) != chosen:
+            say(
+                f"seed {chosen} instead of the report's {recorded['seed']}: everything is graded again, on other inputs"
+            )
+        for question, count in Counter(q for some in plan.partly().values() for q in some).items():
+            say(f"{question} is graded again in {count} submission{'s' * (count != 1)}")
+        parts = plan.partly()
+        report.put(out / "batch.json", json.dumps({"lab": lab, "seed": chosen, "files": plan.files}, indent=1) + "\n")
+        if cluster is not None:
+            marks = cluster.mark(marking, plan.tasks())
+        else:
+            marks = mark_here(marking, plan.tasks(), layer, max(1, jobs or os.cpu_count() or 1))
+        _collect(marks, plan, progress)
+    graded, kept = ([h.id for h in handed if (h.id in plan.todo) is new] for new in (True, False))
+    return Batch(out, graded, kept, layer, chosen, parts, plan.remarks(layer))
 
 
-def _settle(path: Path, lab: str, seed: int | None) -> int:
-    """The batch's seed: the one asked for, the one recorded, or a fresh one; recorded."""
-    recorded: dict[str, Any] = {}
-    if path.exists():
+def _collect(
+    marks: Generator[tuple[Task, Marked], None, None], plan: Plan, progress: Callable[[str, int, int], None]
+) -> None:
+    """Write the marks of every submission as they come, and the table now and then and at the end."""
+    done, all = 0, len(plan.todo)
+    written = float("-inf")
+    with closing(marks):
         try:
-            recorded = json.loads(path.read_text())
-        except ValueError:
-            recorded = {}
-        if recorded.get("lab", lab) != lab:
-            raise ValueError(f"{path.parent} holds the report of {recorded['lab']}: give another folder for {lab}")
-    chosen = seed if seed is not None else int(recorded.get("seed", secrets.randbelow(1 << 31)))
-    report.put(path, json.dumps({"lab": lab, "seed": chosen}, indent=1) + "\n")
-    return chosen
+            for task, marked in marks:
+                plan.write(task, marked)
+                done += 1
+                if time.monotonic() - written >= TABLE_SECONDS:
+                    plan.write_tables()
+                    written = time.monotonic()
+                progress(task.id, done, all)
+        except KeyboardInterrupt:
+            raise Interrupted(
+                f"stopped: {done} of {all} submissions are graded and stay; the same command goes on from there"
+            ) from None
+        finally:
+            plan.write_tables()
 
 
-def _done(out: Path, h: Handed, version: str) -> bool:
+def _layer(layer: isolation.Layer | None, required: bool) -> isolation.Layer:
+    if layer is None:
+        return isolation.required() if required else isolation.best()
+    if required and not layer.wall:
+        raise RuntimeError(
+            f"isolation is required, and the layer {layer.name!r} is no wall: leave it out, or choose another"
+        )
+    return layer
+
+
+def _recorded(path: Path, lab: str) -> dict[str, Any]:
+    """What the report says of itself; nothing where there is none yet."""
     try:
-        extra = json.loads((out / "results" / f"{h.file_name}.json").read_text())["extra_data"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
-    same = extra.get("version") == version and extra.get("digest") == h.digest
-    return same and extra.get("status") != "grader failed" and not h.problem
+        recorded = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except ValueError:
+        raise ValueError(
+            f"{path} is damaged: give another folder, or remove it (then everything is graded again)"
+        ) from None
+    if recorded.get("lab") != lab:
+        raise ValueError(f"{path.parent} holds the report of {recorded.get('lab')}: give another folder for {lab}")
+    return recorded
 
 
-class _Workers:
-    """One warm worker a thread."""
-
-    def __init__(self, layer: isolation.Layer) -> None:
-        self.layer = layer
-        self.local = threading.local()
-        self.all: list[Worker] = []
-
-    def mine(self) -> Worker:
-        if not hasattr(self.local, "worker"):
-            self.local.worker = Worker(self.layer)
-            self.local.sessions = []
-            self.all.append(self.local.worker)
-        return self.local.worker
-
-    def remember(self, session: Any) -> None:
-        self.local.sessions.append(session)
-
-    def forget(self) -> None:
-        for session in getattr(self.local, "sessions", []):
-            session.close()
-        if hasattr(self.local, "sessions"):
-            self.local.sessions.clear()
-
-    def stop(self) -> None:
-        for worker in self.all:
-            worker.stop()
+def _check(what: str, names: Iterable[str], known: list[str]) -> None:
+    for name in names:
+        if name not in known:
+            near = get_close_matches(name, known, 3) or known[:10]
+            more = ", …" if len(near) < len(known) else ""
+            raise ValueError(f"there is no {what} {name!r}: there are {', '.join(near)}{more}")

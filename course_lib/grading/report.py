@@ -1,4 +1,7 @@
-"""What an instructor gets: ``grades.csv``, one result in Gradescope's form and one feedback page per submission."""
+"""What an instructor gets: ``grades.csv``, one result in Gradescope's form and one feedback page per submission.
+
+The results are the truth: a submission is marked when its result is there, and everything else can be made from them again.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,15 @@ import csv
 import io
 import json
 import os
+import platform
 import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
 from jinja2 import Environment, PackageLoader, select_autoescape
 
 from course_lib.grading import isolation
@@ -19,55 +27,149 @@ from course_lib.grading.submissions import Handed
 _pages = Environment(
     loader=PackageLoader("course_lib.grading", "pages"), autoescape=select_autoescape(default=True), trim_blocks=True
 )
+_HALF = ".part"  # how a file's name ends while it is being written
+
+
+@contextmanager
+def only_grader(out: Path) -> Iterator[None]:
+    """This process alone writes into the report's folder, which is made, and rid of what a killed grader left half written.
+
+    The lock is the system's own: that of a grader that was killed is gone with it.
+
+    Raises:
+        RuntimeError: if another process has the folder; the message says which, where it is known.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    holder = out / "running.json"
+    lock = FileLock(out / ".lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise RuntimeError(f"{_who(holder)} is grading into {out}: wait for it, or give another folder") from None
+    try:
+        for folder in (out, out / "results", out / "feedback"):
+            folder.mkdir(exist_ok=True)
+            for half in folder.glob(f".*{_HALF}"):
+                half.unlink(missing_ok=True)
+        since = datetime.now().astimezone().isoformat(" ", "seconds")
+        put(holder, json.dumps({"process": os.getpid(), "machine": platform.node(), "since": since}) + "\n")
+        yield
+    finally:
+        holder.unlink(missing_ok=True)
+        lock.release()
+
+
+def _who(holder: Path) -> str:
+    try:
+        said = json.loads(holder.read_text(encoding="utf-8"))
+        return f"process {said['process']} on {said['machine']} (since {said['since']})"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "another process"
 
 
 def write(
-    out: Path, handed: Handed, outcomes: list[Outcome], status: str, notes: list[str], extra: dict[str, Any]
-) -> None:
-    """One submission's result and feedback, each written whole or not at all; the result last: it says "done"."""
-    sentence = isolation.SENTENCES[extra["layer"]]
-    groups = by_question(outcomes)
+    out: Path, handed: Handed, outcomes: Iterable[Outcome], status: str, notes: Iterable[str], extra: dict[str, Any]
+) -> dict[str, Any]:
+    """One submission's feedback and result, each written whole or not at all; the result last: it says "done".
+
+    Args:
+        extra: goes into the result's ``extra_data``; "lab" and "layer" must be in it.
+
+    Returns:
+        The result.
+    """
+    outcomes, notes = list(outcomes), list(notes)
+    sentence = isolation.Layer(extra["layer"]).sentence
     page = _pages.get_template("feedback.html").render(
-        id=handed.id, lab=extra["lab"], groups=groups, total=total(outcomes), most=sum(o.points for o in outcomes),
-        notes=notes, status=status, sum_points=lambda group: sum(o.points for o in group), sum_earned=total,
+        id=handed.id, lab=extra["lab"], groups=by_question(outcomes), total=total(outcomes), most=sum(o.points for o in outcomes),
+        notes=notes, status=status, choice=handed.choice, sum_points=lambda group: sum(o.points for o in group), sum_earned=total,
     )  # fmt: skip
     put(out / "feedback" / f"{handed.file_name}.html", page)
     result = {
         "score": total(outcomes),
         "output": "\n".join(notes),
         "visibility": "visible",
-        "tests": [
-            {
-                "number": o.question,
-                "name": f"{o.question} {o.claim}",
-                "score": o.earned,
-                "max_score": o.points,
-                "status": "passed" if o.passed else "failed",
-                "output": o.message,
-                "visibility": "visible" if o.visible else "after_published",
-            }
-            for o in outcomes
-        ],
-        "extra_data": {**extra, "id": handed.id, "status": status, "notebook": handed.notebook, "isolation": sentence},
+        "tests": [entry(o) for o in outcomes],
+        "extra_data": {
+            **extra,
+            "id": handed.id,
+            "status": status,
+            "notebook": handed.notebook,
+            "choice": handed.choice,
+            "submitters": handed.submitters,
+            "isolation": sentence,
+        },
     }
     put(out / "results" / f"{handed.file_name}.json", json.dumps(result, indent=1) + "\n")
+    return result
 
 
-def table(out: Path, ids: list[str], files: list[str], questions: list[str]) -> None:
-    """``grades.csv`` from the results on disk: one row a submission, in the order of their ids."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["id", *questions, "total", "maximum", "status"])
-    for id, file in zip(ids, files, strict=True):
-        try:
-            result = json.loads((out / "results" / f"{file}.json").read_text())
-        except (OSError, ValueError):
-            continue
-        earned = {q: sum(t["score"] for t in result["tests"] if t["number"] == q) for q in questions}
+def entry(o: Outcome) -> dict[str, Any]:
+    """One test in Gradescope's form."""
+    return {
+        "number": o.question,
+        "name": f"{o.question} {o.claim}",
+        "score": o.earned,
+        "max_score": o.points,
+        "status": "passed" if o.passed else "failed",
+        "output": o.message,
+        "visibility": "visible" if o.visible else "after_published",
+    }
+
+
+def read(out: Path, file_name: str) -> dict[str, Any] | None:
+    """The result of a submission by its file's name; None where there is none that can be read."""
+    try:
+        result = json.loads((out / "results" / f"{file_name}.json").read_text(encoding="utf-8"))
+        return result if isinstance(result["tests"], list) and isinstance(result["extra_data"], dict) else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def results(out: Path) -> Iterator[dict[str, Any]]:
+    """The results of the submissions that were there when the report was made last, in the order of their ids, one by one.
+
+    Raises:
+        FileNotFoundError: if ``out`` holds no report.
+    """
+    path = out / "batch.json"
+    if not path.is_file():
+        raise FileNotFoundError(f"{out} holds no report: `course grade … --out {out}` makes one")
+    for name in json.loads(path.read_text(encoding="utf-8")).get("files", []):
+        result = read(out, name)
+        if result is not None:
+            yield result
+
+
+class Grades:
+    """``grades.csv``: one row a submission, in the order of their ids. Only the rows are held, not the results."""
+
+    def __init__(self, out: Path, questions: Iterable[str]) -> None:
+        self.out = out
+        self.questions = list(questions)
+        self.rows: dict[str, list[str]] = {}
+
+    def add(self, file_name: str, result: Mapping[str, Any]) -> None:
+        """Take the row of a result in, in place of an earlier one of the same submission."""
+        earned = {q: sum(t["score"] for t in result["tests"] if t["number"] == q) for q in self.questions}
         most = sum(t["max_score"] for t in result["tests"])
-        row = [f"{earned[q]:g}" for q in questions]
-        writer.writerow([_cell(id), *row, f"{result['score']:g}", f"{most:g}", result["extra_data"]["status"]])
-    put(out / "grades.csv", text.getvalue())
+        extra = result["extra_data"]
+        points = [f"{earned[q]:g}" for q in self.questions]
+        self.rows[file_name] = [
+            _cell(extra["id"]),
+            *points,
+            f"{result['score']:g}",
+            f"{most:g}",
+            str(extra["status"]),
+        ]
+
+    def write(self, file_names: Iterable[str]) -> None:
+        """Write the rows there are, in this order."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(["id", *self.questions, "total", "maximum", "status"])
+        writer.writerows(self.rows[name] for name in file_names if name in self.rows)
+        put(self.out / "grades.csv", text.getvalue())
 
 
 def _cell(text: str) -> str:
@@ -76,9 +178,9 @@ def _cell(text: str) -> str:
 
 
 def put(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(text)
+    """Write a file whole or not at all; what UTF-8 cannot hold (half a surrogate pair) is written as an escape."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:80]}.", suffix=_HALF)
+    with os.fdopen(handle, "wb") as file:
+        file.write(text.encode("utf-8", "backslashreplace"))
     os.chmod(name, 0o644)
     os.replace(name, path)

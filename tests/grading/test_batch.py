@@ -119,8 +119,11 @@ def test_the_same_command_again_grades_only_what_is_left(folder: Path, tests: Pa
     (folder / "b.ipynb").write_text(notebook())
     (folder / "a.ipynb").write_text(notebook("# handed in again", RIGHT))
     assert batch.grade("lab01", folder, tmp_path / "report", tests=tests).graded == ["a", "b"]
-    tests.write_text(TESTS + "# corrected\n")
-    assert batch.grade("lab01", folder, tmp_path / "report", tests=tests).graded == ["a", "b"]
+    tests.write_text(TESTS + "# a remark\n")  # changes no test
+    assert batch.grade("lab01", folder, tmp_path / "report", tests=tests).kept == ["a", "b"]
+    tests.write_text(TESTS.replace("draw.normal(4, 6)", "draw.normal(6, 4)"))
+    changed = batch.grade("lab01", folder, tmp_path / "report", tests=tests)
+    assert (changed.graded, changed.parts) == (["a", "b"], {"a": ["1.1"], "b": ["1.1"]})
 
 
 def test_an_interrupted_batch_keeps_what_was_finished(folder: Path, tests: Path, tmp_path: Path) -> None:

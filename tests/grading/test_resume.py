@@ -1,0 +1,277 @@
+"""Nothing is lost: a grader that is killed at any moment, interrupted, or started twice leaves a report that can be gone on with."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import random
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from course_lib.grading import batch, isolation
+
+TESTS = """
+import torch
+from course_lib.grading import expect_equal, question
+
+@question("1.1", points=2, claim="exactly the smaller half goes")
+def test_half(submission, draw):
+    w = draw.normal(4, 6)
+    expect_equal(submission.magnitude_mask(w, 0.5), w.abs() >= w.abs().flatten().sort().values[12])
+
+@question("1.2", points=1, visible=False, claim="a stays")
+def test_equal(submission, draw):
+    expect_equal(submission.threshold_mask(torch.tensor([1.0]), 1.0), torch.tensor([True]))
+"""
+RIGHT = """
+def magnitude_mask(weight, sparsity):
+    kept = torch.ones(weight.numel(), dtype=torch.bool)
+    kept[weight.abs().flatten().argsort()[: round(sparsity * weight.numel())]] = False
+    return kept.view_as(weight)
+def threshold_mask(weight, a): return weight.abs() >= a
+"""
+ANSWERS = [
+    RIGHT,
+    RIGHT.replace(">=", ">"),
+    RIGHT.replace("False", "True"),
+    "def magnitude_mask(weight, sparsity): return {'no': weight}[sparsity]",
+]
+# Imports once, then forks a grader for every line "jobs seconds signal" it reads, and signals it so many seconds after its next
+# result is on disk (negative: after its start; "inf": never). Says how it ended, and whether anything it started outlived it.
+NURSERY = """
+import ctypes, json, math, os, sys, time
+from pathlib import Path
+from course_lib.grading import batch
+
+place = Path(sys.argv[1])
+ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # what loses its parent becomes ours, so that we see it
+
+def count():
+    return len(list((place / "report" / "results").glob("[!.]*.json")))
+
+def outlived():
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return False
+        time.sleep(0.02)
+    return True
+
+def grade(jobs):
+    try:
+        batch.grade("lab01", place / "submissions", place / "report", tests=place / "test_lab01.py", seed=7, jobs=jobs)
+    except batch.Interrupted as stopped:
+        print("said", stopped, flush=True)
+
+for line in sys.stdin:
+    jobs, seconds, signal = line.split()
+    seconds, before, ended = float(seconds), count(), 0
+    pid = os.fork()
+    if pid == 0:
+        grade(int(jobs))
+        os._exit(0)
+    while seconds >= 0 and not ended and count() == before:
+        time.sleep(0.005)
+        ended, status = os.waitpid(pid, os.WNOHANG)
+    if not ended and math.isfinite(seconds):
+        time.sleep(abs(seconds))
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if not ended:
+            os.kill(pid, int(signal))
+    if not ended:
+        status = os.waitpid(pid, 0)[1]
+    print(json.dumps({"code": os.waitstatus_to_exitcode(status), "outlived": outlived()}), flush=True)
+"""
+linux = pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="forks graders and adopts what they leave: Linux"
+)
+
+
+def hand_in(folder: Path, name: str, *cells: str) -> None:
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(c) for c in ("import torch", *cells)])
+    nbformat.write(book, folder / f"{name}.ipynb")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    (tmp_path / "submissions").mkdir()
+    (tmp_path / "test_lab01.py").write_text(TESTS)
+    return tmp_path
+
+
+class Nursery:
+    """The process that forks graders."""
+
+    def __init__(self, place: Path) -> None:
+        command = [sys.executable, "-c", NURSERY, str(place)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def grade(self, jobs: int, seconds: float = float("inf"), signum: int = signal.SIGKILL) -> tuple[int, str]:
+        """Exit status of a grader (-9: killed), and what it said."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.write(f"{jobs} {seconds} {int(signum)}\n")
+        self.process.stdin.flush()
+        said = ""
+        while (line := self.process.stdout.readline()).startswith("said"):
+            said += line
+        ended = json.loads(line)
+        assert not ended["outlived"], "processes of a grader outlived it"
+        return ended["code"], said
+
+    def __enter__(self) -> Nursery:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.communicate(timeout=60)
+
+
+def contents(report: Path) -> dict[str, bytes]:
+    """Everything but the seconds that it took."""
+    files = [p for p in report.rglob("*") if p.is_file() and p.name not in (".lock", "times.json")]
+    return {str(p.relative_to(report)): p.read_bytes() for p in files}
+
+
+@linux
+def test_a_grader_killed_at_any_moment_loses_nothing(place: Path) -> None:
+    for i in range(48):
+        hand_in(place / "submissions", f"student {i:02}", ANSWERS[i % len(ANSWERS)])
+    moments = random.Random()
+    finished: dict[Path, tuple[int, int]] = {}
+    killed = 0
+    with Nursery(place) as nursery:
+        for round in range(11):
+            seconds = -moments.uniform(0.01, 3) if round == 5 else moments.uniform(0, 0.15)
+            code, _ = nursery.grade(2 if round % 3 == 0 else 1, seconds)
+            killed += code == -signal.SIGKILL
+            for path in (place / "report" / "results").glob("[!.]*.json"):
+                stamp = (path.stat().st_ino, path.stat().st_mtime_ns)
+                assert finished.setdefault(path, stamp) == stamp, f"{path.name} was finished and is written again"
+        assert killed >= 10, "the batch was too small for so many kills"
+        assert len(finished) >= killed - 4
+        assert nursery.grade(2)[0] == 0
+    for path, stamp in finished.items():
+        assert (path.stat().st_ino, path.stat().st_mtime_ns) == stamp, f"{path.name} was finished and is written again"
+    whole = batch.grade("lab01", place / "submissions", place / "whole", tests=place / "test_lab01.py", seed=7)
+    assert contents(place / "report") == contents(
+        whole.report
+    )  # the table, every result and page; and nothing half written
+    assert len((place / "report" / "grades.csv").read_text().splitlines()) == 49
+
+
+# Forks a grader that dies before or after the N-th file it puts in place; submissions that need no worker, so that all can be tried.
+STEPS = """
+import os, signal, sys
+from pathlib import Path
+from course_lib.grading import batch, isolation
+
+place, replace = Path(sys.argv[1]), os.replace
+
+def grade(report, dies=0, after=False):
+    pid = os.fork()
+    if pid:
+        return os.WIFSIGNALED(os.waitpid(pid, 0)[1])
+    puts = 0
+    def put(*names):
+        nonlocal puts
+        puts += 1
+        if puts == dies and not after:
+            os.kill(os.getpid(), signal.SIGKILL)
+        replace(*names)
+        if puts == dies:
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.replace = put
+    batch.grade("lab01", place / "submissions", place / report, tests=place / "test_lab01.py", seed=7, jobs=1,
+        layer=isolation.Layer("plain"))
+    os._exit(0)
+
+grade("whole")
+for after in (False, True):
+    step = 1
+    while grade(f"report {step} {after}", step, after):
+        assert not grade(f"report {step} {after}")
+        step += 1
+print(step)
+"""
+
+
+@linux
+def test_a_grader_killed_at_any_step_of_writing_loses_nothing(place: Path) -> None:
+    for name in ("a", "b", "c"):
+        (place / "submissions" / f"{name}.ipynb").write_text("torn")
+    done = subprocess.run([sys.executable, "-c", STEPS, str(place)], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 8  # what is running, the batch, three pages, three results, the table
+    reports = sorted(place.glob("report *"))
+    assert len(reports) == 2 * int(done.stdout)
+    for report in reports:
+        assert contents(report) == contents(place / "whole"), report.name
+
+
+@linux
+def test_ctrl_c_keeps_what_is_finished_and_ends_the_rest_at_once(place: Path) -> None:
+    hand_in(place / "submissions", "a", RIGHT)
+    for name in "bcd":
+        hand_in(place / "submissions", name, "def magnitude_mask(weight, sparsity):\n    while True: pass")
+    with Nursery(place) as nursery:
+        code, said = nursery.grade(2, 1.0, signal.SIGINT)
+    assert code == 0
+    assert said == "said stopped: 1 of 4 submissions are graded and stay; the same command goes on from there\n"
+    assert [p.name for p in (place / "report" / "results").iterdir()] == ["a.json"]
+    assert len((place / "report" / "grades.csv").read_text().splitlines()) == 2
+
+
+def test_a_second_grader_on_the_same_report_is_refused(place: Path) -> None:
+    for name in "ab":
+        (place / "submissions" / f"{name}.ipynb").write_text("torn")
+    refused: list[str] = []
+
+    def grade(progress: Callable[[str, int, int], None] = lambda *_: None) -> batch.Batch:
+        layer = isolation.Layer("plain")
+        return batch.grade(
+            "lab01",
+            place / "submissions",
+            place / "report",
+            tests=place / "test_lab01.py",
+            seed=7,
+            layer=layer,
+            progress=progress,
+        )
+
+    def meanwhile(id: str, done: int, all: int) -> None:
+        def second() -> None:
+            with pytest.raises(RuntimeError) as error:
+                grade()
+            refused.append(str(error.value))
+
+        thread = threading.Thread(target=second)
+        thread.start()
+        thread.join()
+
+    assert grade(meanwhile).graded == ["a", "b"]
+    assert len(refused) == 2
+    assert f"process {os.getpid()} on {platform.node()}" in refused[0]
+    assert "wait for it, or give another folder" in refused[0]
+    assert grade().kept == ["a", "b"]
+
+
+def test_what_a_killed_grader_says_of_itself_stops_nobody(place: Path) -> None:
+    (place / "submissions" / "a.ipynb").write_text("torn")
+    (place / "report" / "results").mkdir(parents=True)
+    (place / "report" / "running.json").write_text('{"process": 1, "machine": "x", "since": "then"}')
+    (place / "report" / ".lock").write_text("")
+    (place / "report" / "results" / ".a.json.x.part").write_text("half")
+    done = batch.grade(
+        "lab01", place / "submissions", place / "report", tests=place / "test_lab01.py", layer=isolation.Layer("plain")
+    )
+    assert contents(done.report).keys() == {"batch.json", "grades.csv", "feedback/a.html", "results/a.json"}
