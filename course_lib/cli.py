@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
@@ -94,40 +96,122 @@ def release(folder: Annotated[Path, typer.Argument(help="a new folder, or that o
 
 
 @app.command()
+def update(
+    notebook: Annotated[Path, typer.Argument(help="the notebook you worked in")],
+    release: Annotated[
+        Path | None, typer.Option(help="the new release, a folder or its zip; by default the course folder round here")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="file or folder to write; by default the notebook itself")
+    ] = None,
+) -> None:
+    """Carry your answers, by name, into a corrected release of the lab; nothing you wrote is lost."""
+    from course_lib.authoring import update as updating
+
+    done = updating.update(notebook, release, out)
+    if done.current:
+        _say(f"{done.path} is already of this release: nothing to do")
+        return
+    table = Table("what you wrote", "question", "now stands")
+    for row in done.carried:
+        table.add_row(*[escape(_plain(text)) for text in (row.what, row.question, row.how)])
+    console.print(table if done.carried else "there was nothing of yours in it yet")
+    _say(f"{done.path} written, without outputs: run it from the top")
+    if done.backup:
+        _say(f"what was there before is kept in {done.backup}; close the notebook in JupyterLab and open it again")
+
+
+class Format(StrEnum):
+    """Whose tables ``course grade`` can write."""
+
+    canvas = "canvas"
+    moodle = "moodle"
+    gradescope = "gradescope"
+
+
+@app.command()
 def grade(
     lab: Annotated[str, typer.Argument(help="such as lab01")],
     submissions: Annotated[Path, typer.Argument(help="a folder of notebooks, or of one folder or zip per student")],
     out: Annotated[Path, typer.Option("--out", help="the report's folder")],
     jobs: Annotated[int | None, typer.Option(min=1, help="workers beside each other; one a core by default")] = None,
-    seed: Annotated[int | None, typer.Option(help="inputs are drawn from it; fresh by default, and recorded")] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="inputs are drawn from it; by default the report's own, else a fresh one, recorded"),
+    ] = None,
+    require_isolation: Annotated[
+        bool, typer.Option("--require-isolation", help="refuse to grade without a wall round each submission")
+    ] = False,
+    regrade: Annotated[list[str] | None, typer.Option(metavar="ID", help="grade this submission again")] = None,
+    question: Annotated[
+        list[str] | None, typer.Option(metavar="N.K", help="grade this question again; with --regrade, of those only")
+    ] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(metavar="tcp://…", help="of a Dask cluster, whose workers then do the marking")
+    ] = None,
+    format: Annotated[list[Format] | None, typer.Option(help="write a table to upload there, too")] = None,
+    roster: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="CSV that says which submission is whose")
+    ] = None,
 ) -> None:
-    """Grade a folder of submissions. The same command again grades only what is left."""
+    """Grade a folder of submissions. The same command again grades only what is left, and what has changed."""
     from rich.progress import Progress
 
-    from course_lib.grading import batch
+    from course_lib.grading import batch, lms, report, summary
 
+    if roster is not None and not format:
+        raise ValueError("--roster says who is who in the table that --format writes: give that, too")
+    if roster is not None:
+        lms.read_roster(roster)  # what is wrong with it is said before an hour of grading, not after
     tests = _root() / "tests" / "labs" / f"test_{lab}.py"
-    with Progress(console=console, transient=True) as bar:
-        task = bar.add_task("grading", total=None)
-        done = batch.grade(
-            lab, submissions, out, tests=tests, jobs=jobs, seed=seed,
-            progress=lambda id, number, all: bar.update(task, completed=number, total=all, description=f"grading, last {id}"),
-        )  # fmt: skip
+    try:
+        with Progress(console=console, transient=True) as bar:
+            task = bar.add_task("grading", total=None)
+            done = batch.grade(
+                lab, submissions, out, tests=tests, jobs=jobs, seed=seed, require_isolation=require_isolation,
+                regrade=regrade or [], questions=question or [], scheduler=scheduler, say=_say,
+                progress=lambda id, number, all: bar.update(
+                    task, completed=number, total=all, description=f"grading, last {escape(_plain(id))}"
+                ),
+            )  # fmt: skip
+    except batch.Interrupted as stopped:
+        _say(str(stopped))
+        raise typer.Exit(130) from None
     _summary(done.report)
-    console.print(
-        f"{len(done.graded)} graded, {len(done.kept)} kept from before; report in {done.report}", soft_wrap=True
+    for choice in (r["extra_data"] for r in report.results(done.report) if r["extra_data"]["choice"]):
+        _say(f"{choice['id']}: {choice['choice']}")
+    partly = f" ({len(done.parts)} of them in part)" if done.parts else ""
+    _say(
+        f"{len(done.graded)} graded{partly}, {len(done.kept)} kept from before; report in {done.report}, seed {done.seed}"
     )
-    console.print(done.layer.sentence, soft_wrap=True)
+    _say(done.layer.sentence)
+    for remark in done.remarks:
+        _say(remark)
+    _say(f"summary of the class: {summary.write(done.report)}")
+    if format:
+        written = lms.write(done.report, [f.value for f in format], roster)
+        _say(f"to upload: {', '.join(map(str, written.paths))}")
+        for sentence in written.unmatched:
+            _say(sentence)
+
+
+def _say(sentence: str) -> None:
+    console.print(_plain(sentence), markup=False, highlight=False, soft_wrap=True)
+
+
+def _plain(text: str) -> str:
+    """Without what could move the cursor or not be printed: names of files are the students' own."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def _summary(report: Path) -> None:
     import csv
 
-    with open(report / "grades.csv", newline="") as file:
+    with open(report / "grades.csv", newline="", encoding="utf-8") as file:
         header, *rows = csv.reader(file)
     table = Table(*header)
     for row in rows[:40]:
-        table.add_row(*[cell[:40] for cell in row])
+        table.add_row(*[escape(_plain(cell[:40])) for cell in row])
     console.print(table)
     if len(rows) > 40:
         console.print(f"… and {len(rows) - 40} more in grades.csv")
