@@ -136,7 +136,8 @@ def _card(question: str, outcomes: list[Outcome]) -> Card:
     most = sum(o.points for o in outcomes)
     right = all(o.passed for o in outcomes)
     foot = "All visible claims hold. The grader tries more inputs and some further claims." if right else ""
-    return Card(f"{question}: {whole:g} of {most:g} visible points", rows, foot)
+    title = f"{whole:g} of {most:g} visible points" if most else "its points are for claims that the grader looks at"
+    return Card(f"{question}: {title}", rows, foot)
 
 
 def _progress(namespace: dict[str, Any]) -> Card:
