@@ -98,7 +98,9 @@ def _caller() -> dict[str, Any]:
 
 
 def _tests(question: str) -> tuple[str, list[Test]]:
-    number = str(question).split(".")[0]
+    if not isinstance(question, str):
+        raise ValueError(f'write the question in quotes: "{question}", not {question!r}')
+    number = question.split(".")[0]
     if not number.isdigit():
         raise ValueError(f'a question is named like "1.3", got {question!r}')
     lab = f"lab{int(number):02d}"
