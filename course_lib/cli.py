@@ -69,6 +69,7 @@ def build(
     check: Annotated[
         bool, typer.Option("--check", help="write nothing; fail where notebooks differ from their sources")
     ] = False,
+    force: Annotated[bool, typer.Option(help="execute what did not change, too: after a change of tests, say")] = False,
 ) -> None:
     """Make the student's notebooks and the executed walkthroughs from solutions/labNN_*.py."""
     from course_lib.authoring import build as builder
@@ -82,7 +83,7 @@ def build(
             raise typer.Exit(1)
         console.print("the notebooks are those of their sources")
         return
-    written = builder.build(root, labs or None)
+    written = builder.build(root, labs or None, force=force)
     console.print(f"{len(written)} notebook(s) written" if written else "nothing has changed")
 
 

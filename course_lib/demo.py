@@ -110,7 +110,9 @@ def _grade(folder: Path, console: Console) -> None:
         table.add_row(
             path.stem,
             f"{result['score']:g} / {most:g}",
-            f"{first['number']}: {first['output']}" if first else "everything holds",
+            f"{first['number']}: {first['output'].removeprefix(first['number'] + ' ')}"
+            if first
+            else "everything holds",
         )
     console.print(table)
     console.print(done.layer.sentence, soft_wrap=True)

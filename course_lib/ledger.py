@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from filelock import FileLock
-from scipy import stats
 
 FILE = "ledger.json"
 Row = dict[
@@ -83,12 +82,11 @@ def interval(values: Iterable[float]) -> tuple[float, float | None]:
 
     With three seeds the half-width is 4.30 standard errors: few runs claim little.
     """
+    from course_lib.show import plots  # here: a row is written without loading matplotlib
+
     values = list(values)
-    mean = math.fsum(values) / len(values)
-    if len(values) < 2:
-        return mean, None
-    error = math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1) / len(values))
-    return mean, float(stats.t.ppf(0.975, len(values) - 1)) * error
+    mean, half = plots.interval(values)
+    return float(mean), float(half) if len(values) > 1 else None
 
 
 @dataclass(frozen=True)

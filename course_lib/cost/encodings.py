@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from scipy.sparse import csc_array, csr_array
 from torch import Tensor
 
 Shape = tuple[int, ...]
@@ -265,9 +266,7 @@ def csr_decode(v: Tensor, COL_INDEX: Tensor, ROW_INDEX: Tensor, shape: Sequence[
     """
     rows, columns = _matrix_shape(shape)
     column, pointer = _compressed("column", v, COL_INDEX, ROW_INDEX, major=rows, minor=columns)
-    index = np.repeat(np.arange(rows) * columns, np.diff(pointer))  # where the row of each value begins
-    index += column
-    return _place(_tensor(index), v, (rows, columns))
+    return _compressed_to_dense(csr_array, v, column, pointer, (rows, columns))
 
 
 def csr_bits(x2d: Tensor, n: int = 32) -> int:
@@ -321,9 +320,7 @@ def csc_decode(v: Tensor, ROW_INDEX: Tensor, COL_POINTER: Tensor, shape: Sequenc
     """
     rows, columns = _matrix_shape(shape)
     row, pointer = _compressed("row", v, ROW_INDEX, COL_POINTER, major=columns, minor=rows)
-    index = row * columns
-    index += np.repeat(np.arange(columns), np.diff(pointer))  # the column of each value
-    return _place(_tensor(index), v, (rows, columns))
+    return _compressed_to_dense(csc_array, v, row, pointer, (rows, columns))
 
 
 def csc_bits(x2d: Tensor, n: int = 32) -> int:
@@ -480,6 +477,17 @@ def _place(index: Tensor, values: Tensor, shape: Shape) -> Tensor:
     except (IndexError, RuntimeError) as error:
         raise ValueError(f"an index does not fit the shape {shape}: {error}") from None
     return out.view(values.dtype).view(shape)
+
+
+def _compressed_to_dense(
+    kind: type[csr_array] | type[csc_array], values: Tensor, index: np.ndarray, pointer: np.ndarray, shape: Shape
+) -> Tensor:
+    """scipy's own loop, which reads each row's end once; on the bits of the values, because it adds them to zeros."""
+    if values.dtype == torch.complex128:  # no integer is as wide, and adding makes +0.0 of a part that is -0.0
+        parts = torch.view_as_real(_flat(values)).unbind(-1)
+        return torch.complex(*(_compressed_to_dense(kind, part, index, pointer, shape) for part in parts))
+    dense = kind((_raw(_flat(values)).numpy(), index, pointer), shape).toarray(order="C")
+    return _tensor(dense).view(values.dtype).view(shape)
 
 
 def _value_bits(values: Tensor, n: int | None) -> int:

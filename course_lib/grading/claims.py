@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from course_lib.grading.submission import StudentError, Submission
-from course_lib.worker.wire import Foreign
+from course_lib.worker.wire import Foreign, Model
 
 
 class Mistake(AssertionError):
@@ -113,18 +113,21 @@ def describe(value: Any) -> str:
         return f"a numpy array of shape {value.shape}"
     if isinstance(value, Foreign):
         return str(value)
+    if isinstance(value, Model):
+        return f"a module ({value.layer.type.rpartition('.')[2]})"
     if isinstance(value, tuple | list | dict):
         text = repr(value)
         return (
-            text if len(text) <= 120 and not _holds_tensor(value) else f"a {type(value).__name__} of {len(value)} items"
+            text if len(text) <= 120 and not _holds_large(value) else f"a {type(value).__name__} of {len(value)} items"
         )
     return f"{value!r} ({type(value).__name__})"
 
 
-def _holds_tensor(value: Any) -> bool:
+def _holds_large(value: Any) -> bool:
     items: Iterable[Any] = value.values() if isinstance(value, dict) else value
     return any(
-        isinstance(v, Tensor | np.ndarray) or (isinstance(v, tuple | list | dict) and _holds_tensor(v)) for v in items
+        isinstance(v, Tensor | np.ndarray | Model) or (isinstance(v, tuple | list | dict) and _holds_large(v))
+        for v in items
     )
 
 

@@ -112,7 +112,9 @@ def _caller() -> dict[str, Any]:
 
 
 def _tests(question: str) -> tuple[str, list[Test]]:
-    number = str(question).split(".")[0]
+    if not isinstance(question, str):
+        raise ValueError(f'write the question in quotes: "{question}", not {question!r}')
+    number = question.split(".")[0]
     if not number.isdigit():
         raise ValueError(f'a question is named like "1.3", got {question!r}')
     lab = f"lab{int(number):02d}"
@@ -150,7 +152,8 @@ def _card(question: str, outcomes: list[Outcome]) -> Card:
     most = sum(o.points for o in outcomes)
     right = all(o.passed for o in outcomes)
     foot = "All visible claims hold. The grader tries more inputs and some further claims." if right else ""
-    return Card(f"{question}: {whole:g} of {most:g} visible points", rows, foot)
+    title = f"{whole:g} of {most:g} visible points" if most else "its points are for claims that the grader looks at"
+    return Card(f"{question}: {title}", rows, foot)
 
 
 def _progress(lab: str, namespace: dict[str, Any], outcomes: list[Outcome]) -> Card:

@@ -125,6 +125,7 @@ def test_progress(capsys) -> None:
     [
         ('check("9.9")', "no lab"),
         ('check("1.7")', "there are 1.1"),
+        ("check(1.1)", "in quotes"),
         ('check("x")', 'named like "1.3"'),
         ('skip("1.8")', "nothing to bind"),
     ],

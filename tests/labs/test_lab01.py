@@ -212,9 +212,9 @@ def test_ties(submission: Submission, draw: Draw) -> None:
     expect_ties(lambda s: as_mask(submission.magnitude_mask(w, s), w).flatten(), w.abs().flatten(), draw)
     order, sign = draw.permutation(40).double(), draw.normal(40).sign().double()
     tiny = (sign * (1 + order) * 2.0**-100).float()
-    tiny[draw.integer(0, 39)] = -torch.inf
+    tiny[draw.distinct(2, 0, 39)] = torch.tensor([torch.inf, -torch.inf])  # both: their sum is NaN, and neither is
     for near, when in (
-        (tiny, "among weights near 1e-30 (whose squares are 0 in float32) and one of -inf"),
+        (tiny, "among weights near 1e-30 (whose squares are 0 in float32), one inf and one -inf"),
         (sign * (1 + order * 2.0**-40), "among float64 weights that differ by 1e-12"),
     ):
         result = ask(functools.partial(submission.magnitude_mask, near, 0.5), when, "Only NaN is an error")
@@ -260,11 +260,21 @@ def expect_ends(mask_at: Callable[[float], Tensor]) -> None:
         fail(f"at sparsity 1 everything goes, but {int(every.sum())} of {every.numel()} stayed")
 
 
-@question("1.1", points=0.5, visible=False, claim="bad arguments raise ValueError; the weight given stays as it was")
+@question(
+    "1.1",
+    points=0.5,
+    visible=False,
+    claim="bad arguments raise ValueError; a call leaves the weight alone, and the next call",
+)
 def test_arguments(submission: Submission, draw: Draw) -> None:
     w = draw.normal(4, 5)
-    _, (after,) = submission.call("magnitude_mask", w, 0.4, returning=(0,))
+    mask, (after,) = submission.call("magnitude_mask", w, 0.4, returning=(0,))
     unchanged(w, after, "the weight")
+    if same(submission.magnitude_mask(1 / w, 0.4), mask):  # what was small is large
+        fail(
+            "a second weight of the same shape, with other numbers in it, got the mask of the first: does your code keep "
+            "something from one call to the next?"
+        )
     expect_raises(ValueError, lambda: submission.magnitude_mask(w, 1.5), TOO_MUCH)
     expect_raises(ValueError, lambda: submission.magnitude_mask(w, -0.1), TOO_LITTLE)
     w[1, 2] = torch.nan
@@ -305,7 +315,7 @@ def test_threshold(submission: Submission, draw: Draw) -> None:
     expect_equal(mask, right, "the mask")
 
 
-@question("1.2", points=0.5, visible=False, claim="a = 0 keeps everything, an a above all nothing; an a below 0 raises")
+@question("1.2", points=0.5, visible=False, claim="an a of 0, above every |w|, near 1e-30; an a below 0 raises")
 def test_threshold_ends(submission: Submission, draw: Draw) -> None:
     w = draw.sparse(draw.integer(4, 7), 2, draw.integer(4, 7), sparsity=0.4)
     mask, (after,) = submission.call("threshold_mask", w, 0.0, returning=(0,))
@@ -316,6 +326,12 @@ def test_threshold_ends(submission: Submission, draw: Draw) -> None:
         fail(f"at a = 0 every weight has |w| >= a, but {pruned(mask)} went")
     if as_mask(submission.threshold_mask(w, float(w.abs().max()) + 1), w).any():
         fail("no weight reaches an a above every |w|, but your mask keeps some")
+    tiny, a = w * 2.0**-100, 2.0**-101
+    if not torch.equal(as_mask(submission.threshold_mask(tiny, a), tiny), reference.threshold_mask(tiny, a)):
+        fail(
+            "right for weights near 1, but wrong for weights and an a near 1e-30 (whose squares are 0 in float32): compare "
+            "|w| itself with a"
+        )
     expect_raises(ValueError, lambda: submission.threshold_mask(w, -0.5), "a threshold of -0.5 (|w| is never below 0)")
 
 
@@ -1103,6 +1119,14 @@ def expect_only_shrinking(submission: Submission, draw: Draw) -> None:
             f"{int(back.sum())} weights that the first target had pruned are alive again after the second: some living "
             "weights had become 0 in training, and were taken for pruned ones. Only those that are alive compete"
         )
+    for name, mask in run.expect_masks().items():
+        n, went = mask.numel(), pruned(mask)
+        if went > round(0.375 * n):
+            fail(
+                f"after the targets 0.25 and 0.375, {went} of {n} weights of {name!r} are gone: more than the second one says. "
+                "Some living weights had become 0 in training; the second target took those, and left those of the first out "
+                "of its count. Who competes for the places, and how many places are there?"
+            )
 
 
 def _revived(i: int, optimizer: str, count: int, name: str) -> str:
@@ -1254,7 +1278,9 @@ def expect_verdicts(
             fail(f"for a version that {name}, find_bug stumbled ({said}) where it should say so by an AssertionError")
         if outcome == "passed":
             hint = f" (it returned {said}: find_bug speaks by raising, not by returning)" if said else ""
-            fail(f"find_bug let a wrong version pass, one that {name}{hint}: which input would show it?")
+            fail(
+                f"find_bug let a wrong version pass, one that {name}{hint}: which input would show it, or which look at the mask?"
+            )
 
 
 @question("1.9", points=0.5, visible=True, claim="two plain bugs are found, and nothing right is accused")
@@ -1279,7 +1305,7 @@ def ties_too(w: Tensor, s: float) -> Tensor:
     return mask if mask.all() else w.abs() > w.abs()[~mask].max()
 
 
-@question("1.9", points=0.5, visible=False, claim="four subtle bugs are found, and nothing right is accused")
+@question("1.9", points=0.5, visible=False, claim="five subtle bugs are found, and nothing right is accused")
 def test_hunt_subtle_bugs(submission: Submission, draw: Draw) -> None:
     def cut_off(w: Tensor, s: float) -> Tensor:
         return smallest(w.abs(), math.floor(s * w.numel()) / max(1, w.numel()))
@@ -1297,6 +1323,7 @@ def test_hunt_subtle_bugs(submission: Submission, draw: Draw) -> None:
             "cuts the fraction of s · n off": cut_off,
             "keeps one weight at sparsity 1": one_stays,
             "returns a mask of another shape than the weight": lambda w, s: reference.magnitude_mask(w, s).flatten(),
+            "returns numbers, 1.0 for kept and 0.0 for pruned": lambda w, s: reference.magnitude_mask(w, s).float(),
         },
     )
 

@@ -76,6 +76,6 @@ def find_bug(f: Callable[[Tensor, float], Tensor]) -> None:
             torch.randint(-2, 3, shape, generator=generator).float(),
         ):
             for sparsity in (0.0, 0.3, 0.5, 0.77, 1.0):
-                assert torch.equal(f(weight, sparsity), magnitude_mask(weight, sparsity)), (
-                    f"{shape}, sparsity {sparsity}"
-                )
+                mask = f(weight, sparsity)
+                assert mask.dtype == torch.bool, f"a mask of {mask.dtype}"  # torch.equal takes 1.0 for True
+                assert torch.equal(mask, magnitude_mask(weight, sparsity)), f"{shape}, sparsity {sparsity}"
