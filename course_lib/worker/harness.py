@@ -71,9 +71,7 @@ class Harness:
         self._restore()
         self.kept.clear()
         self.forbidden = tuple(forbidden)
-        random.seed(seed)
-        np.random.seed(seed % 2**32)
-        torch.manual_seed(seed)
+        start_chance(seed)
 
     def _call(
         self, path: str, args: tuple, kwargs: dict, on: Any = _MISSING, keep: bool = False, returning: tuple = ()
@@ -187,6 +185,13 @@ def _walk(value: Any, path: str) -> Any:
     for part in filter(None, path.split(".")):
         value = getattr(value, part)
     return value
+
+
+def start_chance(seed: int) -> None:
+    """Whatever the code draws without a seed of its own, it draws the same in every run."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch.manual_seed(seed)
 
 
 def _names_in(value: Any) -> set[str]:
