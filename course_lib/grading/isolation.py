@@ -20,6 +20,7 @@ import functools
 import json
 import os
 import secrets
+import shlex
 import shutil
 import socket
 import subprocess
@@ -53,7 +54,8 @@ SYSTEM_FILES = (
     "/sys/devices/system/cpu/present",
 )
 WORK_BYTES = 2 << 30  # of memory for a submission, beside what the imported libraries take
-PROCESSES = 48  # threads count, too
+PROCESSES = 48  # of a submission; threads count, too
+OWN_PROCESSES = 16  # of the jail and the warm process, at most
 CPU_SECONDS = 60  # for one submission
 LIMITS = {"CPU": CPU_SECONDS, "FSIZE": SCRATCH_BYTES, "NOFILE": 64, "CORE": 0, "MSGQUEUE": 0}
 SENTENCES = {
@@ -120,17 +122,19 @@ def _threads_of_user(_moment: int) -> int:
 # -- the command that starts the warm process ----------------------------------------------------------------------------
 
 
-def command(layer: Layer, control: int) -> list[str]:
-    """The command that starts the warm process behind ``layer``, its control socket being descriptor ``control``."""
+def command(layer: Layer, control: int, group: Path | None = None) -> list[str]:
+    """The command that starts the warm process behind ``layer``.
+
+    Args:
+        control: descriptor of its control socket.
+        group: a control group to start it in.
+    """
     run = [sys.executable, "-P", "-s", "-m", "course_lib.worker.zygote", str(control)]
+    run = wrapped(layer, run)
     if sys.platform.startswith("linux"):  # if memory runs out, these processes go before any other
-        run = [
-            "/bin/sh",
-            "-c",
-            'echo 1000 2>/dev/null >/proc/self/oom_score_adj; exec "$@"',
-            "sh",
-            *wrapped(layer, run),
-        ]
+        first = "echo 1000 2>/dev/null >/proc/self/oom_score_adj; "
+        first += f"echo $$ >{shlex.quote(str(group))}/cgroup.procs; " if group is not None else ""
+        run = ["/bin/sh", "-c", first + 'exec "$@"', "sh", *run]
     return run
 
 

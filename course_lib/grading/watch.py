@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -16,6 +17,7 @@ from dataclasses import dataclass, field
 import psutil
 
 INTERVAL = 0.1  # seconds between two looks
+_TOO_MANY = "your code started more than {} processes and threads"
 
 
 @dataclass(frozen=True)
@@ -81,8 +83,10 @@ def _look() -> None:
 def _excess(watched: Watched) -> str:
     """What the submission takes too much of, as a sentence; "" if nothing."""
     share = watched.share
-    for process in descendants(watched.root):
+    for number, process in enumerate(descendants(watched.root)):
         watched.seen.setdefault(process.pid, process)
+        if number >= share.processes:  # no time to lose with looking closer
+            return _TOO_MANY.format(share.processes)
     processes = threads = resident = 0
     seconds = 0.0
     shared = psutil.Process(watched.root).memory_info().rss
@@ -98,7 +102,7 @@ def _excess(watched: Watched) -> str:
         processes += 1
         seconds += times.user + times.system + times.children_user + times.children_system
     if threads > share.processes:
-        return f"your code started more than {share.processes} processes and threads"
+        return _TOO_MANY.format(share.processes)
     if seconds > share.seconds:
         return f"your code took more than {share.seconds:.0f} seconds of processor time over all its processes"
     if resident > share.memory and _proportional(watched, shared) > share.memory:
@@ -172,4 +176,6 @@ def end(processes: Iterable[psutil.Process]) -> None:
     """Kill them all; a number that another process has by now is left alone."""
     for process in list(processes):
         with contextlib.suppress(psutil.Error, OSError):
+            if process.is_running() and os.getpgid(process.pid) == process.pid:
+                os.killpg(process.pid, signal.SIGKILL)  # at once: what forks in between would escape
             process.kill()

@@ -13,11 +13,12 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import psutil
 
-from course_lib.grading import isolation, watch
+from course_lib.grading import cgroup, isolation, watch
 from course_lib.worker import wire
 
 REPLY_SECONDS = 10.0  # for one call of a student's function
@@ -39,6 +40,7 @@ class Worker:
         self.process: subprocess.Popen[bytes] | None = None
         self.control: socket.socket | None = None
         self.folder = ""
+        self.group: Path | None = None
         self.weaker: list[str] = []  # what of the layer this machine refused
         self.warm = 0  # the process number of the one that forks
 
@@ -46,12 +48,13 @@ class Worker:
         """Start, or start again, and wait until it is warm."""
         self.stop()
         ours, theirs = socket.socketpair()
-        self.folder = tempfile.mkdtemp(prefix="course-worker-")
+        self.folder = "" if self.layer.name == "jail" else tempfile.mkdtemp(prefix="course-worker-")
+        self.group = cgroup.make(isolation.PROCESSES + isolation.OWN_PROCESSES)
         with theirs:
             self.process = subprocess.Popen(
-                isolation.command(self.layer, theirs.fileno()),
+                isolation.command(self.layer, theirs.fileno(), self.group),
                 env=isolation.environment(self.layer, self.folder),
-                cwd=self.folder,
+                cwd=self.folder or "/",
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
@@ -84,25 +87,8 @@ class Worker:
             WorkerLost: if running the definitions ended or hung the process.
             RuntimeError: if the wall could not be put up this time.
         """
-        if self.process is None or self.process.poll() is not None or self.control is None:
-            self.start()
-        assert self.control is not None
-        ours, theirs = socket.socketpair()
-        deadline = time.monotonic() + START_SECONDS
-        with theirs:
-            try:
-                wire.send(self.control, {"op": "fork", "limits": isolation.limits(self.layer)}, deadline=deadline)
-                socket.send_fds(self.control, [b"x"], [theirs.fileno()])
-                reply, _ = wire.receive(self.control, deadline)
-            except (wire.WireError, OSError):
-                ours.close()
-                self.stop()
-                raise WorkerLost("the grading worker ended unexpectedly") from None
-        if "failed" in reply:
-            ours.close()
-            raise RuntimeError(f"no wall could be put up for a submission: {reply['failed']}")
-        on_disk = "" if self.layer.name == "jail" else self.folder
-        session = Session(self, ours, reply["pid"], watch.Watched(self.warm, isolation.share(), on_disk))
+        ours, pid = self._fork()
+        session = Session(self, ours, pid, watch.Watched(self.warm, isolation.share(), self.folder))
         try:
             wire.send(ours, {"cells": cells, "graded": graded}, deadline=time.monotonic() + DEFINE_SECONDS)
             header, _ = wire.receive(ours, time.monotonic() + DEFINE_SECONDS)
@@ -113,6 +99,33 @@ class Worker:
         problems = header.get("problems", [])
         session.problems = [str(p)[:500] for p in problems][:50] if isinstance(problems, list) else []
         return session
+
+    def _fork(self) -> tuple[socket.socket, int]:
+        """A child and its end of a fresh conversation. Where the warm process has gone meanwhile, from another one.
+
+        Raises:
+            RuntimeError: if that fails, too, or the wall cannot be put up: no fault of the submission, which has not run.
+        """
+        for _ in range(2):
+            if self.process is None or self.process.poll() is not None or self.control is None:
+                self.start()
+            assert self.control is not None
+            deadline = time.monotonic() + START_SECONDS
+            ours, theirs = socket.socketpair()
+            with theirs:
+                try:
+                    wire.send(self.control, {"op": "fork", "limits": isolation.limits(self.layer)}, deadline=deadline)
+                    socket.send_fds(self.control, [b"x"], [theirs.fileno()])
+                    reply, _ = wire.receive(self.control, deadline)
+                except (wire.WireError, OSError):
+                    ours.close()
+                    self.stop()
+                    continue
+            if "failed" in reply:
+                ours.close()
+                raise RuntimeError(f"no wall could be put up for a submission: {reply['failed']}")
+            return ours, reply["pid"]
+        raise RuntimeError("the grading worker ended twice before a submission could start")
 
     def end(self, pid: int) -> None:
         """End the child ``pid`` and whatever it started; a worker that cannot do so is replaced."""
@@ -145,6 +158,8 @@ class Worker:
             if self.process.stderr is not None:
                 self.process.stderr.close()
             self.process = None
+        cgroup.remove(self.group)
+        self.group = None
         if self.folder:
             shutil.rmtree(self.folder, ignore_errors=True)
             self.folder = ""

@@ -163,9 +163,9 @@ class Walls:
         for name in ("HOME", "TMPDIR", "MPLCONFIGDIR"):
             os.environ[name] = folder
         tempfile.tempdir = None
+        prctl(PR_SET_DUMPABLE, 1)  # the watch from outside reads how much memory is used, and which files are open
         if self.layer == "plain":
             return
-        prctl(PR_SET_DUMPABLE, 1)  # the watch from outside reads how much memory is used
         drop_capabilities()
         prctl(PR_SET_NO_NEW_PRIVS, 1)
         if self.layer == "landlock":

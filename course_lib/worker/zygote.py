@@ -90,7 +90,9 @@ def main() -> None:
         elif order.get("op") == "end":
             ended = _end(order["pid"], around)
             wire.send(control, {"ended": ended, "clean": _clean(around.forget(order["pid"]), around)})
-    _end_all(around)
+    if around.layer != "jail":  # a jail ends with this process, all of it
+        _end_all(around)
+        _clean(around.folder, around)
     os._exit(0)
 
 
