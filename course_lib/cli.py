@@ -236,6 +236,31 @@ def gradescope(
 
 
 @app.command()
+def similarity(
+    submissions: Annotated[Path, typer.Argument(help="the folder of submissions, as for `course grade`")],
+    lab: Annotated[str, typer.Option(help="such as lab01")],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="the page; by default similarity-lab01.html here, its table beside it")
+    ] = None,
+    pairs: Annotated[int, typer.Option(min=1, help="how many pairs to list")] = 40,
+) -> None:
+    """Which submissions share more code than others do: a list of pairs to look at, no verdict."""
+    from course_lib.grading import similarity as comparing
+    from course_lib.grading.submissions import find
+
+    found = comparing.compare(find(submissions, lab), *comparing.course_texts(_root(), lab), pairs)
+    page, csv = comparing.write(found, lab, out or Path(f"similarity-{lab}.html"))
+    table = Table("first", "second", "rare code in common", "usual for them", caption="no verdict")
+    for pair in found.pairs[:10]:
+        usual = " and ".join(f"{100 * share:.0f} %" for share in pair.usual)
+        table.add_row(
+            escape(_plain(pair.left[:40])), escape(_plain(pair.right[:40])), f"{100 * pair.rare:.0f} %", usual
+        )
+    console.print(table)
+    _say(f"{found.compared} submissions compared, {len(found.left_out)} could not be; {page} and {csv} written")
+
+
+@app.command()
 def demo(folder: Annotated[Path, typer.Argument(help="where to write")] = Path("course-demo")) -> None:
     """In a minute: prune a model, print its ledger, draw one figure, grade three sample submissions."""
     from course_lib import demo

@@ -1,0 +1,271 @@
+"""Similarity: what was copied comes first however it was renamed, what everybody writes does not, and nobody is judged."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+import re
+from pathlib import Path
+
+import nbformat
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from nbformat.v4 import new_code_cell, new_notebook
+from typer.testing import CliRunner
+
+from course_lib.cli import app
+from course_lib.grading import similarity
+from course_lib.grading.similarity import GRAM, WINDOW, compare, fingerprints, tokens
+from course_lib.grading.submissions import Handed
+
+HANDOUT = [
+    "import torch\nfrom torch import Tensor\n\nSEEDS = (0, 1, 2)",
+    "def half(x: Tensor) -> Tensor:\n    '''Half of every value of x, whatever its\n    shape may be, as a new tensor.'''\n"
+    "    raise NotImplementedError('1.1 half: write this function')",
+    "for seed in SEEDS:\n    y = torch.randn(3, 4, generator=torch.Generator().manual_seed(seed))\n    print(y.mean(), y.std(), half(y).sum())",
+]
+LIBRARY = {
+    "course_lib/a.py": "def keep(scores, n):\n    order = scores.flatten().argsort(stable=True)\n    mask = torch.ones(len(order), dtype=bool)\n"
+    "    mask[order[:n]] = False\n    return mask.view_as(scores)\n"
+}
+COMMON = "def half(x: Tensor) -> Tensor:\n    if x.numel() == 0:\n        return x.clone()\n    return x.mul(0.5).to(x.dtype).contiguous()"
+
+
+def program(seed: int, functions: int = 8) -> list[str]:
+    """Cells that nobody else would write, of a length as in a lab."""
+    rng = random.Random(seed)
+    names = ["x", "y", "scores", "kept", "mask", "n"]
+    calls = ["abs", "sum", "mean", "flatten", "sort", "argsort", "max", "clone", "cumsum", "topk", "nonzero", "view"]
+
+    def value() -> str:
+        kind = rng.randrange(5)
+        if kind == 0:
+            return f"{rng.choice(names)}.{rng.choice(calls)}({rng.choice(names)})"
+        if kind == 1:
+            return (
+                f"{rng.choice(names)} {rng.choice(['+', '-', '*', '/', '@', '//', '%', '<', '&'])} {rng.randrange(9)}"
+            )
+        if kind == 2:
+            return f"[{rng.choice(names)} for i in range({rng.randrange(9)})]"
+        if kind == 3:
+            return f"{rng.choice(['len', 'sum', 'max', 'sorted', 'int'])}({rng.choice(names)}[{rng.randrange(4)}:])"
+        return f"({rng.choice(names)}, {rng.choice(names)}[{rng.randrange(9)}])"
+
+    cells = []
+    for number in range(functions):
+        lines = [f"def f{number}({', '.join(rng.sample(names, 2))}):"]
+        for _ in range(rng.randrange(4, 9)):
+            head = rng.choice(
+                ["", "", f"if {rng.choice(names)} > {rng.randrange(5)}: ", f"for k in {rng.choice(names)}: "]
+            )
+            lines.append(f"    {head}{rng.choice(names)} = {value()}")
+        cells.append("\n".join([*lines, f"    return {value()}"]))
+    return cells
+
+
+def disguised(cells: list[str]) -> list[str]:
+    """A copy with other names, comments, layout, strings and order."""
+    cells = [re.sub(r"\b(x|y|scores|kept|mask|n|k|f\d)\b", lambda found: f"my_{found[1]}_2", cell) for cell in cells]
+    cells = [re.sub(r"\n", "  # I thought hard about this\n\n", cell).replace(", ", " ,") for cell in cells]
+    return cells[::-1]
+
+
+def handed(cells: dict[str, list[str]]) -> list[Handed]:
+    return [Handed(id, [*HANDOUT, *own]) for id, own in cells.items()]
+
+
+@pytest.fixture(scope="module")
+def classroom() -> dict[str, list[str]]:
+    """Forty students; all have one short answer alike, one has copied from another, one from the library."""
+    cells = {f"s{i:02}": [COMMON, *program(i)] for i in range(40)}
+    cells["copy"] = [COMMON, *disguised(program(7))]
+    cells["library"] = [COMMON, *program(90), disguised([LIBRARY["course_lib/a.py"]])[0]]
+    cells["one function"] = [COMMON]
+    return cells
+
+
+def test_a_disguised_copy_comes_first(classroom) -> None:
+    found = compare(handed(classroom), HANDOUT, LIBRARY)
+    first, second = found.pairs[:2]
+    assert {first.left, first.right} == {"s07", "copy"}
+    assert (first.rank, first.matching > 20) == (1, True)
+    assert first.rare > 0.9 and first.alike > 0.9 and first.exact < 0.2
+    assert second.rare < 0.5 * first.rare  # nobody else stands out
+    assert max(first.usual) < 0.3
+    assert len(found.shares) == found.compared * (found.compared - 1) / 2
+    # the same copy without any disguise
+    plain = compare(handed(classroom | {"copy": classroom["s07"]}), HANDOUT, LIBRARY).pairs[0]
+    assert {plain.left, plain.right} == {"s07", "copy"} and plain.exact == plain.alike == plain.rare == 1
+
+
+def test_part_of_a_submission_that_was_copied_is_found(classroom) -> None:
+    partly = [COMMON, *program(91)[:5], *disguised(program(7)[:3])]
+    first = compare(handed(classroom | {"copy": partly}), HANDOUT, LIBRARY).pairs[0]
+    assert {first.left, first.right} == {"s07", "copy"}
+    shown = "\n".join(line for passage in first.passages[:3] for line, matching in passage.right if matching)
+    assert "my_f0_2" in shown and "my_f2_2" in shown
+
+
+def test_what_everybody_writes_is_no_finding(classroom) -> None:
+    found = compare(handed(classroom), HANDOUT, LIBRARY)
+    alone = [pair for pair in found.pairs if "one function" in (pair.left, pair.right)]
+    assert not alone or max(pair.rare for pair in alone) < 0.1
+    everybody = []
+    for pair in found.pairs:  # passages that are in the whole class come last
+        others = [passage.others for passage in pair.passages]
+        assert others == sorted(others)
+        everybody += [p.others for p in pair.passages if any("x.numel() == 0" in line for line, _ in p.left)]
+    assert everybody and set(everybody) == {found.compared - 2}
+
+
+def test_passages_stand_side_by_side(classroom) -> None:
+    (pair,) = compare(handed({"a": program(7), "b": disguised(program(7)), "c": program(8)}), HANDOUT, LIBRARY, 1).pairs
+    assert {pair.left, pair.right} == {"a", "b"}
+    assert len(pair.passages) >= 8
+    for passage in pair.passages:
+        mine = [re.sub(r"\W|my_|_2", "", line) for line, matching in passage.left if matching]
+        theirs = [re.sub(r"\W|my_|_2", "", line.partition("#")[0]) for line, matching in passage.right if matching]
+        assert mine == theirs
+        cell, line = re.fullmatch(r"cell (\d+), line (\d+)", passage.left_at).groups()
+        assert [*HANDOUT, *program(7)][int(cell) - 1].split("\n")[int(line) - 1] == passage.left[0][0]
+
+
+def test_the_library_is_one_of_the_texts(classroom) -> None:
+    found = compare(handed(classroom), HANDOUT, LIBRARY)
+    first = found.library[0]
+    assert (first.left, first.right, first.rank) == ("library", similarity.LIBRARY, 1)
+    assert first.passages[0].right_at == "course_lib/a.py, line 1"
+    assert len(found.library) == 1 or found.library[1].rare < first.rare / 4
+    assert all(similarity.LIBRARY not in (pair.left, pair.right) for pair in found.pairs)
+
+
+def test_the_handout_is_left_out() -> None:
+    changed = [HANDOUT[0], HANDOUT[1].replace("raise", "return x / 2\n    raise"), HANDOUT[2]]
+    submissions = [
+        Handed("a", HANDOUT),
+        Handed("b", changed),
+        Handed("c", [cell.replace("    ", "\t") for cell in HANDOUT]),
+    ]
+    found = compare(submissions, HANDOUT, LIBRARY)
+    assert found.pairs == [] and found.library == []
+    assert [name for name, _ in found.left_out] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_small_classes(count: int) -> None:
+    found = compare(handed({f"s{i}": program(5) for i in range(count)}), HANDOUT, LIBRARY)
+    assert found.compared == count
+    assert [pair.rare for pair in found.pairs] == [1.0] * (count == 2)
+
+
+def test_what_cannot_be_read_is_said_and_stops_nothing(classroom) -> None:
+    odd = [
+        Handed("torn", problem="the notebook is no readable JSON"),
+        Handed("empty", []),
+        Handed(
+            "broken",
+            [
+                *HANDOUT,
+                "def (:\n  '''never ends\n" + program(1)[0],
+                '"' * 4001 + "\\",
+                "é = 'ü'\n%%time\n!ls",
+                "\x00\ud800",
+            ],
+        ),
+        *(Handed(f"long {i}", ["x = [" + "1, " * 300_000 + "]"]) for i in range(2)),
+    ]
+    found = compare([*odd, *handed(classroom)], HANDOUT, LIBRARY)
+    assert [name for name, _ in found.left_out] == ["torn", "empty"]
+    assert {found.pairs[0].left, found.pairs[0].right} == {"s07", "copy"}
+    (pair,) = compare(odd[-2:], HANDOUT, LIBRARY).pairs
+    assert pair.rare == 1 and len(pair.passages) == 1
+
+
+def test_the_order_of_submissions_does_not_matter(classroom) -> None:
+    found = compare(handed(classroom), HANDOUT, LIBRARY)
+    back = compare(handed(classroom)[::-1], HANDOUT, LIBRARY)
+    assert np.allclose(found.shares, back.shares)
+    assert {found.pairs[0].left, found.pairs[0].right} == {back.pairs[0].left, back.pairs[0].right}
+
+
+def read(source: str) -> tuple[list[str], list[int]]:
+    """The lines of the tokens, and their numbers with names replaced."""
+    found = tokens([source], {""})
+    return [str(line) for line in found.line], found.plain.tolist()
+
+
+def test_tokens() -> None:
+    source = 'def f(a, b):\n    # why\n    c = a.sum() + 0x1F\n    return f"{c}" """two\nlines""" if c else len(b)'
+    lines, plain = read(source)
+    assert lines == ["1"] * 8 + ["2"] + ["3"] * 9 + ["4"] * 3 + ["5"] * 7
+    other = 'def g(x, y): # no comment here\n    z = x.sum() + 0x1F\n    return f"{z} {z}" "" if z else len(y)'
+    assert [n for n in read(other)[1] if n] == [n for n in plain if n]
+    assert [n for n in read(source.replace("sum", "max"))[1] if n] != [n for n in plain if n]  # what is called counts
+    exact = tokens([source], {""}).exact.tolist()
+    assert exact != tokens([source.replace("# why", "# how")], {""}).exact.tolist()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_any_run_as_long_as_promised_leaves_a_common_fingerprint(data) -> None:
+    code = st.lists(st.integers(1, 6), max_size=40)
+    run = data.draw(st.lists(st.integers(1, 6), min_size=GRAM + WINDOW - 1, max_size=40))
+    marks = []
+    for _ in range(2):
+        row = np.array([*data.draw(code), *run, *data.draw(code)], dtype=np.uint64)
+        values, where = fingerprints(row, np.zeros(len(row)))
+        marks.append(set(values.tolist()))
+        assert np.all(where + GRAM <= len(row)) and len(set(where.tolist())) == len(where)
+    assert marks[0] & marks[1]
+
+
+def test_no_fingerprint_reaches_over_the_end_of_a_cell() -> None:
+    codes = np.arange(1, 2 * GRAM, dtype=np.uint64)
+    assert len(fingerprints(codes, np.repeat([0, 1], [GRAM - 1, GRAM]))[0]) == 1
+    assert len(fingerprints(codes[: 2 * GRAM - 2], np.repeat([0, 1], GRAM - 1))[0]) == 0
+
+
+def test_the_page_and_its_table(classroom, tmp_path: Path) -> None:
+    cells = dict(classroom)
+    hostile = "=cmd|' /C calc'!A0<script>alert(1)</script>\n"
+    cells[hostile] = [*disguised(program(3)), "x = '<img src=x onerror=alert(1)>'\ny = '</pre><script>'\n" * 9]
+    cells["s03"] = [*cells["s03"], "x = '<img src=x onerror=alert(1)>'\ny = '</pre><script>'\n" * 9]
+    found = compare([*handed(cells), Handed("<b>torn", problem="<i>unreadable")], HANDOUT, LIBRARY, 5)
+    page, table = similarity.write(found, "lab01", tmp_path / "page.html")
+    text = page.read_text()
+    assert "no verdict" in text and "s07" in text and "my_f0_2" in text
+    assert not re.search(r"<script|<img|<i>|<b>torn|https?://|src=(?!x onerror)", text.replace("&lt;", ""))
+    assert "default-src 'none'" in text  # nothing is fetched, nothing runs
+    with open(table, newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == len(found.pairs) + len(found.library) == 5 + len(found.library)
+    assert {"s07", "copy"} in [{row["first"], row["second"]} for row in rows[:2]]
+    assert all(not value.startswith("=") and "\n" not in value for row in rows for value in row.values())
+    again = tmp_path / "again.html"
+    similarity.write(found, "lab01", again)
+    assert again.read_bytes() == page.read_bytes()
+
+
+def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, classroom) -> None:
+    folder = tmp_path / "submissions"
+    folder.mkdir()
+    for id, own in list(classroom.items())[-12:] + [("s07", classroom["s07"])]:
+        nbformat.write(new_notebook(cells=[new_code_cell(cell) for cell in own]), folder / f"{id}.ipynb")
+    (folder / "torn.ipynb").write_text("{")
+    (tmp_path / "course" / "labs").mkdir(parents=True)
+    (tmp_path / "course" / "labs" / "lab01_x.ipynb").write_text(
+        json.dumps(new_notebook(cells=[new_code_cell(cell) for cell in HANDOUT]))
+    )
+    monkeypatch.setenv("COURSE_ROOT", str(tmp_path / "course"))
+    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.chdir(tmp_path)
+    said = CliRunner().invoke(app, ["similarity", str(folder), "--lab", "lab01"])
+    assert said.exit_code == 0, said.output
+    assert "copy" in said.output.split("s07")[0].splitlines()[-1]
+    assert "13 submissions compared, 1 could not be" in said.output
+    assert (tmp_path / "similarity-lab01.html").is_file() and (tmp_path / "similarity-lab01.csv").is_file()
+    with pytest.raises(FileNotFoundError, match="has no lab09"):
+        similarity.course_texts(tmp_path / "course", "lab09")
