@@ -6,7 +6,9 @@ import csv
 import io
 import json
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import nbformat
 import pytest
@@ -238,3 +240,240 @@ def test_a_zip_with_more_than_a_notebook(tmp_path: Path) -> None:
         archive.writestr("work/lab01_magnitude.ipynb", notebook(RIGHT))
     (tmp_path / "s.zip").write_bytes(buffer.getvalue())
     assert submissions.find(tmp_path, "lab01")[0].notebook == "work/lab01_magnitude.ipynb"
+
+
+# --- fair ------------------------------------------------------------------------------------------------------------
+
+# everything that usually differs from run to run, in what is defined, returned and said
+CHANCE = """
+import random, sys, warnings
+import numpy as np
+OFFSET = random.random() + np.random.rand() + torch.rand(1).item()
+class Thing: pass
+def magnitude_mask(weight, sparsity):
+    drawn = random.random(), np.random.rand(), torch.rand(1).item(), OFFSET
+    raise ValueError(f"{drawn} {Thing()} {set('abcdefgh')} {Thing}")
+def threshold_mask(weight, a):
+    return torch.rand(weight.shape) < 0.5
+"""
+# and what must not cost anything
+NOISE = """
+import logging, sys, warnings
+warnings.warn("a deprecated import")
+def noisy(function):
+    def f(*args):
+        print("out " * 5000)
+        print("err " * 5000, file=sys.stderr, flush=True)
+        warnings.warn("a deprecated call", DeprecationWarning)
+        logging.getLogger().error("logged")
+        torch.utils._pytree  # torch's own warnings go the same way
+        return function(*args)
+    return f
+magnitude_mask, threshold_mask = noisy(magnitude_mask), noisy(threshold_mask)
+"""
+
+
+def tests_of(report: Path) -> dict[str, list[dict]]:
+    found = [json.loads(path.read_text()) for path in (report / "results").glob("*.json")]
+    return {result["extra_data"]["id"]: result["tests"] for result in found}
+
+
+def test_the_same_submission_gets_the_same_twenty_times(folder: Path, tests: Path, tmp_path: Path) -> None:
+    wrong = RIGHT.replace("False", "True")
+    for i in range(20):
+        (folder / f"chance {i}.ipynb").write_text(notebook(CHANCE))
+        (folder / f"wrong {i}.ipynb").write_text(notebook(wrong))
+    said: dict[str, set[str]] = {"chance": set(), "wrong": set()}
+    for jobs in (1, 2):
+        done = batch.grade("lab01", folder, tmp_path / f"report {jobs}", tests=tests, seed=5, jobs=jobs)
+        for id, outcomes in tests_of(done.report).items():
+            said[id.split()[0]].add(json.dumps(outcomes, ensure_ascii=False))
+    assert {name: len(different) for name, different in said.items()} == {"chance": 1, "wrong": 1}
+    assert "Thing object at 0x…" in said["chance"].pop()
+
+
+def test_warnings_cost_nothing(folder: Path, tests: Path, tmp_path: Path) -> None:
+    (folder / "noisy.ipynb").write_text(notebook(RIGHT, NOISE))
+    done = batch.grade("lab01", folder, tmp_path / "report", tests=tests)
+    assert rows(done.report)["noisy"]["total"] == "3"
+    result = json.loads((done.report / "results" / "noisy.json").read_text())
+    assert result["output"] == ""
+    assert all(test["output"] == "" for test in result["tests"])
+
+
+# --- graded again ----------------------------------------------------------------------------------------------------
+
+COUNTED = """
+from pathlib import Path
+from typing import Any
+def note(question):
+    with open({log!r}, "a") as file:
+        file.write(question + " ")
+"""
+
+
+@pytest.fixture
+def counted(tests: Path, tmp_path: Path) -> Callable[..., list[str]]:
+    """Grades, and says which questions' tests ran, in any order."""
+    log = tmp_path / "ran"
+
+    def write(text: str) -> None:
+        text = text.replace("\n    w = draw", '\n    note("1.1")\n    w = draw').replace(
+            "\n    if sub", '\n    note("1.2")\n    if sub'
+        )
+        tests.write_text(COUNTED.format(log=str(log)) + text)
+
+    def grade(folder: Path, text: str = TESTS, **settings: Any) -> list[str]:
+        write(text)
+        log.write_text("")
+        settings = {"seed": None, **settings}
+        batch.grade("lab01", folder, tmp_path / "report", tests=tests, **settings)
+        return sorted(log.read_text().split())
+
+    return grade
+
+
+def test_only_what_is_named_or_changed_is_graded_again(
+    folder: Path, tmp_path: Path, counted: Callable[..., list[str]]
+) -> None:
+    for name in "ab":
+        (folder / f"{name}.ipynb").write_text(notebook(RIGHT))
+    assert counted(folder, seed=3) == ["1.1", "1.1", "1.2", "1.2"]
+    whole = contents(tmp_path / "report")
+    assert counted(folder) == []
+    assert counted(folder, regrade=["b"]) == ["1.1", "1.2"]
+    assert counted(folder, questions=["1.2"]) == ["1.2", "1.2"]
+    assert counted(folder, questions=["1.2"], regrade=["a"]) == ["1.2"]
+    assert contents(tmp_path / "report") == whole  # nothing has changed, so the same comes out
+    changed = TESTS.replace("w.abs().flatten()", "w.abs().reshape(-1)")
+    assert counted(folder, changed) == ["1.1", "1.1"]
+    assert {row["total"] for row in rows(tmp_path / "report").values()} == {"3"}
+    said: list[str] = []
+    assert counted(folder, changed, seed=4, say=said.append) == ["1.1", "1.1", "1.2", "1.2"]
+    assert said == ["seed 4 instead of the report's 3: everything is graded again, on other inputs"]
+    assert counted(folder, changed) == []
+    (folder / "b.ipynb").write_text(notebook(RIGHT, "x = 1"))
+    assert counted(folder, changed) == ["1.1", "1.2"]
+
+
+def test_a_changed_helper_of_the_tests_regrades_those_that_use_it(
+    folder: Path, counted: Callable[..., list[str]]
+) -> None:
+    (folder / "a.ipynb").write_text(notebook(RIGHT))
+    helper = "\nHALF = 12\ndef half(): return HALF\n" + TESTS.replace("values[12]", "values[half()]")
+    counted(folder, helper, seed=1)
+    assert counted(folder, helper.replace("HALF = 12", "HALF = 6 + 6")) == ["1.1"]
+
+
+def test_a_mark_that_changes_leaves_those_beside_it(folder: Path, tests: Path, tmp_path: Path) -> None:
+    (folder / "a.ipynb").write_text(notebook(RIGHT))
+    batch.grade("lab01", folder, tmp_path / "report", tests=tests, seed=1)
+    harder = TESTS.replace(
+        "torch.tensor([1.0]), 1.0).tolist() != [True]", "torch.tensor([0.5]), 1.0).tolist() != [True]"
+    )
+    tests.write_text(harder.replace('claim="a stays"', 'claim="half of a stays"'))
+    done = batch.grade("lab01", folder, tmp_path / "report", tests=tests)
+    assert done.parts == {"a": ["1.2"]}
+    row = rows(done.report)["a"]
+    assert (row["1.1"], row["1.2"], row["total"]) == ("2", "0", "2")
+    assert [t["name"] for t in tests_of(done.report)["a"]] == [
+        "1.1 exactly the smaller half goes",
+        "1.2 half of a stays",
+    ]
+    anew = batch.grade("lab01", folder, tmp_path / "anew", tests=tests, seed=1)
+    assert contents(done.report) == contents(anew.report)
+
+
+def test_where_another_question_hangs_a_regrade_says_what_grading_everything_says(
+    folder: Path, tests: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("course_lib.grading.workers.REPLY_SECONDS", 2.0)
+    uses = TESTS + '\n@question("1.4", points=2, claim="uses 1.1")\ndef test_uses(submission, draw):\n'
+    uses += '    w = draw.normal(4, 6)\n    expect_equal(int(submission.global_masks({"a": w}, 0.5)["a"].sum()), 12)\n'
+    hangs = "def magnitude_mask(w, s):\n    while True: pass"
+    calls = "def global_masks(ws, s): return {k: magnitude_mask(w, s) for k, w in ws.items()}"
+    (folder / "a.ipynb").write_text(notebook(RIGHT, hangs, calls))
+    tests.write_text(uses)
+    first = batch.grade("lab01", folder, tmp_path / "report", tests=tests, seed=1)
+    before = contents(first.report)
+    assert rows(first.report)["a"]["1.4"] == "2"
+    again = batch.grade("lab01", folder, tmp_path / "report", tests=tests, questions=["1.4"])
+    assert again.parts == {"a": ["1.4"]}
+    assert contents(first.report) == before
+    batch.grade("lab01", folder, tmp_path / "report", tests=tests, questions=["1.1"])
+    assert contents(first.report) == before
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"regrade": ["anna"]}, "no submission 'anna': there are ann, …"),
+        ({"questions": ["1.3"]}, "no question '1.3': there are 1.2, 1.1"),
+        ({"layer": isolation.Layer("plain"), "require_isolation": True}, "is no wall"),
+        ({"scheduler": "tcp://127.0.0.1:9"}, "no Dask scheduler answers|dask.distributed"),
+    ],
+)
+def test_what_does_not_exist_is_said_before_anything_is_graded(
+    settings: dict[str, Any], message: str, folder: Path, tests: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("course_lib.grading.cluster.CONNECT_SECONDS", 1.0)
+    for name in ("ann", "bob"):
+        (folder / f"{name}.ipynb").write_text("torn")
+    with pytest.raises((ValueError, RuntimeError), match=message):
+        batch.grade("lab01", folder, tmp_path / "report", tests=tests, **settings)
+    assert contents(tmp_path / "report") == {}
+
+
+def test_a_report_among_the_submissions_is_refused(folder: Path, tests: Path) -> None:
+    (folder / "a.ipynb").write_text("torn")
+    with pytest.raises(ValueError, match="lies among the submissions"):
+        batch.grade("lab01", folder, folder / "report", tests=tests)
+    assert not (folder / "report").exists()
+
+
+def test_tests_that_do_not_load_are_said(folder: Path, tests: Path, tmp_path: Path) -> None:
+    (folder / "a.ipynb").write_text("torn")
+    tests.write_text(TESTS + "\n1 / 0\n")
+    with pytest.raises(RuntimeError, match="cannot be imported .ZeroDivisionError"):
+        batch.grade("lab01", folder, tmp_path / "report", tests=tests)
+
+
+def test_a_message_that_no_file_can_hold_costs_nobody_anything(folder: Path, tests: Path, tmp_path: Path) -> None:
+    (folder / "a.ipynb").write_text(notebook(RIGHT, "def threshold_mask(w, a): raise ValueError(chr(0xD800) + chr(0))"))
+    (folder / "b.ipynb").write_text(notebook(RIGHT))
+    done = batch.grade("lab01", folder, tmp_path / "report", tests=tests)
+    assert {id: row["total"] for id, row in rows(done.report).items()} == {"a": "2", "b": "3"}
+
+
+def test_a_fault_of_the_graders_own_is_graded_again(
+    folder: Path, tests: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in "ab":
+        (folder / f"{name}.ipynb").write_text(notebook(RIGHT))
+    with monkeypatch.context() as broken:
+        broken.setattr("course_lib.grading.workers.Worker.open", lambda *_: 1 / 0)
+        done = batch.grade("lab01", folder, tmp_path / "report", tests=tests)
+    assert {row["status"] for row in rows(done.report).values()} == {"grader failed"}
+    again = batch.grade("lab01", folder, tmp_path / "report", tests=tests)
+    assert again.graded == ["a", "b"]
+    assert {row["total"] for row in rows(again.report).values()} == {"3"}
+
+
+@pytest.mark.skipif(not isolation.best().wall, reason="this machine has no wall to require")
+def test_required_isolation_grades_again_what_had_none(folder: Path, tests: Path, tmp_path: Path) -> None:
+    (folder / "a.ipynb").write_text(notebook(RIGHT))
+    first = batch.grade("lab01", folder, tmp_path / "report", tests=tests, layer=isolation.Layer("plain"))
+    kept = batch.grade("lab01", folder, tmp_path / "report", tests=tests)
+    assert kept.kept == ["a"]
+    assert kept.remarks == [
+        "1 kept from before were graded without a wall; --require-isolation grades them again behind one"
+    ]
+    walled = batch.grade("lab01", folder, tmp_path / "report", tests=tests, require_isolation=True)
+    assert (walled.graded, walled.remarks) == (["a"], [])
+    assert json.loads((first.report / "results" / "a.json").read_text())["extra_data"]["layer"] == walled.layer.name
+
+
+def contents(report: Path) -> dict[str, bytes]:
+    """Everything but the lock and the seconds that it took."""
+    files = [p for p in report.rglob("*") if p.is_file() and p.name not in (".lock", "times.json")]
+    return {str(p.relative_to(report)): p.read_bytes() for p in files}
