@@ -76,10 +76,9 @@ class Handed:
 
     @property
     def skipped(self) -> set[str]:
-        """The questions given up by ``skip("1.3")``."""
-        return {
-            q for cell in self.cells for q in re.findall(r"""^\s*skip\(\s*["']([\d.]+)["']\s*\)""", cell, re.MULTILINE)
-        }
+        """The questions given up by ``skip("1.3")``, on a line of its own: one look a line, whatever is in the cell."""
+        call = re.compile(r"""^[ \t]*skip\([ \t]*["']([\d.]+)["'][ \t]*\)""", re.MULTILINE)
+        return {q for cell in self.cells for q in call.findall(cell)}
 
 
 def find(folder: Path, lab: str) -> list[Handed]:
