@@ -117,7 +117,7 @@ def check(root: Path) -> list[str]:
     slugs = {path.stem for path in paths}
     for folder in ("labs", "solutions"):
         for there in sorted((root / folder).glob("*.ipynb")):
-            if there.stem not in slugs and ".edited-" not in there.name:
+            if there.stem not in slugs and not any(kept in there.name for kept in (".edited-", ".before-update")):
                 problems.append(
                     f"{shown(there, root)}:1: there is no solutions/{there.stem}.py: delete this, or add its source"
                 )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import random
 import re
+import tempfile
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -17,9 +19,12 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from typer.testing import CliRunner
 
 from course_lib.authoring import build, source, student, update
+from course_lib.authoring.segments import asking
 from course_lib.cli import app
+from course_lib.grading.reference import load
 from course_lib.worker.cells import run
 
+ROOT = Path(__file__).parents[2]
 LAB = '''# ---
 # jupyter:
 #   jupytext:
@@ -171,13 +176,11 @@ def corrected(*names: str) -> str:
 _made: dict[str, Any] = {}
 
 
-def handout(text: str = LAB) -> Any:
+def handout(text: str = LAB, name: str = "lab01_halves") -> Any:
     """The student notebook of a lab's source."""
     if text not in _made:
-        import tempfile
-
         with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "lab01_halves.py"
+            path = Path(folder) / f"{name}.py"
             path.write_text(text)
             lab = source.read(path, Path(folder))
         _made[text] = build.student_notebook(lab, student.strip(lab))
@@ -503,6 +506,27 @@ def test_a_fresh_notebook_with_pasted_cells():
     assert works(made)["half"] == 3.0 and works(made)["prediction_1_1"] == 4
     assert "1.1 half" not in str(texts(made))
     assert at(made, "import numpy") < at(made, 'check("1.1")')
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "solutions").glob("lab*.py")), ids=lambda path: path.stem[:5])
+def test_a_whole_lab_whose_every_docstring_was_corrected(path):
+    text = path.read_text()
+    old = handout(text, path.stem)
+    solved = {cell.id: cell.source for cell in nbformat.read(path.with_suffix(".ipynb"), as_version=4).cells}
+    for cell in old.cells:
+        cell.source = "\n".join(line for line in solved[cell.id].split("\n") if not line.strip().startswith("### "))
+    new = handout(re.sub(r'^( +""")(?=[A-Z])', r"\1Corrected. ", text, flags=re.M), path.stem)
+    made, carried = update.merge(old, new)
+    assert not lines(old) - lines(new) - lines(made) - {line for line in lines(old) if '"""' in line}
+    assert str(texts(made)).count('"""Corrected. ') >= str(texts(new)).count('"""Corrected. ') > 5
+    assert not [row for row in carried if row.how not in (update.WHOLE, update.MERGED, update.BOTH)]
+    assert [cell.id for cell in made.cells] == [cell.id for cell in new.cells]
+    graded = [name for name in load(path.stem[:5]).graded if load(path.stem[:5]).function(name)]
+    for name in graded:  # the definition that counts has the student's body and the release's docstring
+        last = [cell.source for cell in made.cells if re.search(rf"^(def|class) {name}\b", cell.source, re.M)][-1]
+        tree = ast.parse(last)
+        mine = [node for node in tree.body if getattr(node, "name", "") == name][-1]
+        assert not asking(mine)
 
 
 # The same for edits and corrections of every kind at once
