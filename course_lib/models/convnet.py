@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch.fx
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+
+@torch.fx.wrap  # one step to torch.fx: the branch depends on the size of the image, which tracing does not know
+def halve_large_maps(x: Tensor, block: int) -> Tensor:
+    """2x2 max pooling behind block ``block`` (from 1), where the maps (B, M, H, W) are large enough for it."""
+    size = min(x.shape[-2:])
+    return F.max_pool2d(x, 2) if size > 16 or (block % 2 == 0 and size >= 8) else x
 
 
 class SmallConvNet(nn.Module):
@@ -38,7 +46,6 @@ class SmallConvNet(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         for i in range(1, self.depth + 1):  # x: (B, C, H, W)
             x = F.relu(self.get_submodule(f"bn{i}")(self.get_submodule(f"conv{i}")(x)))  # (B, M, H, W)
-            size = min(x.shape[-2:])
-            if i < self.depth and (size > 16 or (i % 2 == 0 and size >= 8)):
-                x = F.max_pool2d(x, 2)  # (B, M, H // 2, W // 2)
+            if i < self.depth:
+                x = halve_large_maps(x, i)  # (B, M, H // 2, W // 2), or as it is
         return self.fc(x.mean((2, 3)))  # (B, M) -> (B, classes)

@@ -3,6 +3,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+import torch.fx
 from torch import nn
 
 from course_lib.models import LeNet300, SmallConvNet, build
@@ -91,3 +92,12 @@ def test_models_can_be_copied_and_reloaded(name: str) -> None:
     other.load_state_dict(deepcopy(model).state_dict())
     x = torch.rand(3, 1, 8, 8)
     assert torch.equal(model(x), other(x))
+
+
+@pytest.mark.parametrize("data", [DIGITS, CIFAR, SimpleNamespace(shape=(1, 28, 28), classes=10)])
+@pytest.mark.parametrize("name", ["lenet300", "convnet"])
+def test_models_can_be_traced(name: str, data: SimpleNamespace) -> None:
+    """One trace for every size of image: folding and removing filters find their pairs in it."""
+    model = build(name, data).eval()
+    x = torch.rand(2, *data.shape)
+    assert torch.equal(torch.fx.symbolic_trace(model)(x), model(x))
