@@ -88,6 +88,7 @@ def fit(
     progress: bool = True,
     augment: Callable[[Tensor], Tensor] | None = None,
     schedule: str = "constant",
+    penalty: Callable[[], Tensor] | None = None,
 ) -> History:
     """Train ``model`` in place with cross entropy, on the device it is on; every module's mode is put back after.
 
@@ -108,9 +109,11 @@ def fit(
         progress: show a bar, if it takes longer than a second.
         augment: applied to each batch of training images (B, C, H, W); may draw from torch's global generator.
         schedule: "constant", or "cosine" (falls to zero over all steps).
+        penalty: called at every step; the scalar it returns is added to the loss that is minimised, for example
+            ``lambda: slimming.penalty(model, 1e-2)``. The losses of the history stay the cross entropy alone.
 
     Raises:
-        ValueError: on a bad argument, or if ``masks`` do not fit the model.
+        ValueError: on a bad argument, if ``masks`` do not fit the model, or if the penalty is no scalar with a gradient.
         TypeError: if ``split`` or ``validation`` is not a Split.
     """
     _check(split, "split")
@@ -144,7 +147,7 @@ def fit(
                 batch = images[index]  # (B, C, H, W)
                 loss = F.cross_entropy(model(augment(batch) if augment else batch), labels[index])
                 update.zero_grad()
-                loss.backward()
+                (loss if penalty is None else loss + _scalar(penalty())).backward()
                 update.step()
                 if post_step is not None:
                     post_step()
@@ -195,6 +198,15 @@ def _optimizer(kind: str | OptimizerMaker, parameters: list[nn.Parameter], lr: f
     fused = all(p.is_floating_point() and p.device.type in ("cpu", "cuda", "mps") for p in parameters)
     maker = torch.optim.Adam if kind == "adam" else torch.optim.AdamW
     return maker(parameters, lr=lr, weight_decay=weight_decay, fused=fused)
+
+
+def _scalar(penalty: Tensor) -> Tensor:
+    if not isinstance(penalty, Tensor) or penalty.numel() != 1 or not penalty.requires_grad:
+        raise ValueError(
+            "penalty returns one number to which autograd knows the way from the parameters (a sum, without .item(), "
+            f".detach() or no_grad; not all of its parameters frozen), got {penalty!r}"
+        )
+    return penalty.squeeze()
 
 
 def _zeros_kept(model: nn.Module, masks: Mapping[str, Tensor] | None) -> AbstractContextManager[object]:

@@ -291,6 +291,37 @@ def test_schedules(schedule: str, last: float) -> None:
     assert rates == sorted(rates, reverse=True)
 
 
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_a_penalty_is_added_to_the_loss_of_every_step_but_not_to_the_history(optimizer: str) -> None:
+    """Half the sum of squares times c is what an L2 term in the gradient comes from."""
+    one, other = lenet(), lenet()
+    calls: list[Tensor] = []
+
+    def squares() -> Tensor:
+        calls.append(0.05 * sum((p.square().sum() for p in one.parameters()), torch.zeros(())))
+        return calls[-1]
+
+    with_penalty = quick(one, optimizer=optimizer, lr=1e-2, penalty=squares)
+    with_decay = quick(other, optimizer=optimizer, lr=1e-2, weight_decay=0.1)
+    assert len(calls) == 6
+    assert with_penalty.loss == pytest.approx(with_decay.loss, rel=1e-4)
+    for a, b in zip(one.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4)
+    without = lenet()
+    quick(without, optimizer=optimizer, lr=1e-2)
+    assert one.get_parameter("fc1.weight").norm() < 0.99 * without.get_parameter("fc1.weight").norm()
+
+
+def test_a_penalty_without_a_gradient_is_refused() -> None:
+    model = lenet()
+    before = copy.deepcopy(model)
+    size = model.get_parameter("fc1.weight").abs
+    for useless in (lambda: size().sum().item(), lambda: size().sum().detach(), lambda: size()):
+        with pytest.raises(ValueError, match="penalty returns one number"):
+            quick(model, penalty=useless)
+    assert states_equal(model, before)
+
+
 @pytest.mark.parametrize("optimizer", ["adam", "adamw"])
 def test_fused_optimizers_where_the_device_has_them(optimizer: str) -> None:
     parameters = list(lenet().parameters())
