@@ -28,10 +28,12 @@ OptimizerMaker = Callable[[Iterable[nn.Parameter]], Optimizer]
 
 @dataclass
 class History:
-    """What happened in a call of ``fit``, one entry per epoch."""
+    """What happened in a call of ``fit``."""
 
-    loss: list[float] = field(default_factory=list)  # mean cross entropy over the epoch's batches, as they were trained
+    loss: list[float] = field(default_factory=list)  # one per epoch: mean cross entropy of its batches, as trained
     validation: list[float] = field(default_factory=list)  # accuracy in %, empty if no validation split was given
+    validation_loss: list[float] = field(default_factory=list)  # mean cross entropy, measured at the same moments
+    steps: list[int] = field(default_factory=list)  # and these are the moments: steps done since the run's start
     seconds: float = 0.0  # wall time, validation included
 
 
@@ -89,6 +91,9 @@ def fit(
     augment: Callable[[Tensor], Tensor] | None = None,
     schedule: str = "constant",
     penalty: Callable[[], Tensor] | None = None,
+    start: int = 0,
+    stop: int | None = None,
+    every: int | None = None,
 ) -> History:
     """Train ``model`` in place with cross entropy, on the device it is on; every module's mode is put back after.
 
@@ -105,12 +110,16 @@ def fit(
             the same CPU with the same number of threads gives the same weights.
         masks: pruned weights (False) are zero before the first step and after every step.
         post_step: called after every optimizer step, after ``masks`` are applied.
-        validation: evaluated after every epoch.
+        validation: evaluated after every epoch, or as ``every`` says.
         progress: show a bar, if it takes longer than a second.
         augment: applied to each batch of training images (B, C, H, W); may draw from torch's global generator.
         schedule: "constant", or "cosine" (falls to zero over all steps).
         penalty: called at every step; the scalar it returns is added to the loss that is minimised, for example
             ``lambda: slimming.penalty(model, 1e-2)``. The losses of the history stay the cross entropy alone.
+        start, stop: make only these steps, from ``start`` (the first step is 0) up to but without ``stop`` (None: to
+            the end), of the run that the other arguments describe: they get the images and the learning rate that they
+            would get in the whole run. The optimizer is fresh, and dropout and ``augment`` start with ``seed``.
+        every: evaluate ``validation`` after every so many steps of the run rather than after every epoch.
 
     Raises:
         ValueError: on a bad argument, if ``masks`` do not fit the model, or if the penalty is no scalar with a gradient.
@@ -123,6 +132,10 @@ def fit(
         raise ValueError(f"epochs is 0 or more and batch_size 1 or more, got epochs={epochs}, batch_size={batch_size}")
     if schedule not in ("constant", "cosine"):
         raise ValueError(f'schedule is "constant" or "cosine", got {schedule!r}')
+    if start < 0 or (stop is not None and stop < start):
+        raise ValueError(f"start is 0 or more, and stop not before it (or None: to the end), got {start=}, {stop=}")
+    if every is not None and every < 1:
+        raise ValueError(f"every is how many steps lie between two looks at validation, 1 or more, got {every}")
     trained = [p for p in model.parameters() if p.requires_grad]
     if not trained:
         raise ValueError("the model has no parameter to train: are all of them frozen (requires_grad=False)?")
@@ -132,15 +145,23 @@ def fit(
     update = _optimizer(optimizer, trained, lr, weight_decay)
     start_lr = [group["lr"] for group in update.param_groups]
     shuffle = torch.Generator().manual_seed(seed)  # its own, so that dropout does not change the order of the images
-    step, steps = 0, epochs * math.ceil(len(labels) / batch_size)
+    per_epoch = math.ceil(len(labels) / batch_size)
+    step, steps = 0, epochs * per_epoch
+    last = steps if stop is None else min(stop, steps)
     history = History()
     started = time.perf_counter()
     with seeded(seed), _modes_kept(model), _zeros_kept(model, masks):
         bar = tqdm(range(epochs), desc="training", unit="epoch", disable=not progress, leave=False, delay=1)
         for _ in bar:
+            if step >= last:
+                break
             model.train()
             total = torch.zeros((), device=where)  # summed on the device: reading it at every step would make us wait
+            seen = 0
             for index in torch.randperm(len(labels), generator=shuffle).to(where).split(batch_size):
+                if not start <= step < last:
+                    step += 1  # another part of the run
+                    continue
                 if schedule == "cosine":
                     for group, top in zip(update.param_groups, start_lr, strict=True):
                         group["lr"] = top * (1 + math.cos(math.pi * step / steps)) / 2
@@ -152,8 +173,13 @@ def fit(
                 if post_step is not None:
                     post_step()
                 total += loss.detach() * len(index)
+                seen += len(index)
                 step += 1
-            history.loss.append(total.item() / len(labels))
+                if validation is not None and step % (every or per_epoch) == 0:
+                    _look(model, validation, step, history)
+            if not seen:
+                continue  # an epoch before the start
+            history.loss.append(total.item() / seen)
             if not math.isfinite(history.loss[-1]) and all(map(math.isfinite, history.loss[:-1])):
                 warnings.warn(
                     f"the loss is {history.loss[-1]} in epoch {len(history.loss)}: is the learning rate too high, or "
@@ -161,14 +187,12 @@ def fit(
                     RuntimeWarning,
                     stacklevel=2,
                 )
-            if validation is not None:
-                history.validation.append(evaluate(model, validation))
+            if history.validation:
                 bar.set_postfix_str(f"validation {history.validation[-1]:.1f} %")
     history.seconds = time.perf_counter() - started
     return history
 
 
-@torch.no_grad()
 def evaluate(model: nn.Module, split: Split, batch_size: int = 1024) -> float:
     """Accuracy on ``split`` in %, in evaluation mode; every module's mode is put back after.
 
@@ -176,15 +200,31 @@ def evaluate(model: nn.Module, split: Split, batch_size: int = 1024) -> float:
         TypeError: if ``split`` is not a Split.
         ValueError: if it is empty.
     """
+    return _measure(model, split, batch_size)[0]
+
+
+def _look(model: nn.Module, validation: Split, step: int, history: History) -> None:
+    accuracy, loss = _measure(model, validation)
+    history.validation.append(accuracy)
+    history.validation_loss.append(loss)
+    history.steps.append(step)
+
+
+@torch.no_grad()
+def _measure(model: nn.Module, split: Split, batch_size: int = 1024) -> tuple[float, float]:
+    """Accuracy in % and mean cross entropy, in evaluation mode."""
     _check(split, "split")
     parameter = next(model.parameters(), None)
     where = split.images.device if parameter is None else parameter.device
     right = torch.zeros((), dtype=torch.int64, device=where)
+    total = torch.zeros((), device=where)
     with _modes_kept(model):
         model.eval()
         for x, y in zip(split.images.split(batch_size), split.labels.split(batch_size), strict=True):
-            right += (model(x.to(where)).argmax(dim=1) == y.to(where)).sum()
-    return 100 * right.item() / len(split.labels)
+            logits, y = model(x.to(where)), y.to(where)  # (B, classes), (B,)
+            right += (logits.argmax(dim=1) == y).sum()
+            total += F.cross_entropy(logits, y, reduction="sum")
+    return 100 * right.item() / len(split.labels), total.item() / len(split.labels)
 
 
 def _optimizer(kind: str | OptimizerMaker, parameters: list[nn.Parameter], lr: float, weight_decay: float) -> Optimizer:

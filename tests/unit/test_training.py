@@ -422,3 +422,77 @@ def test_the_models_device_is_used() -> None:
     with seeded(0):
         torch.rand(1, device=where)
     assert torch.equal(torch.get_device_module(where.type).get_rng_state(), state)
+
+
+# ---- parts of a run
+
+
+def test_a_run_in_two_parts_sees_the_images_and_rates_of_the_whole() -> None:
+    def seen(parts: list[tuple[int, int | None]]) -> tuple[list[Tensor], list[float], list[Tensor]]:
+        batches: list[Tensor] = []
+        made: list[torch.optim.Optimizer] = []
+        rates: list[float] = []
+        model = lenet()
+
+        def make(parameters: Any) -> torch.optim.Optimizer:
+            made.append(torch.optim.SGD(parameters, lr=0.1))
+            return made[-1]
+
+        for start, stop in parts:
+            quick(
+                model,
+                epochs=3,  # of 3 steps
+                optimizer=make,
+                schedule="cosine",
+                start=start,
+                stop=stop,
+                augment=lambda x: batches.append(x) or x,
+                post_step=lambda: rates.append(made[-1].param_groups[0]["lr"]),
+            )
+        return batches, rates, [p.detach().clone() for p in model.parameters()]
+
+    whole, parts = seen([(0, None)]), seen([(0, 4), (4, 4), (4, 7), (7, None)])
+    assert len(whole[0]) == 9 and all(torch.equal(a, b) for a, b in zip(whole[0], parts[0], strict=True))
+    assert whole[1] == parts[1]
+    assert all(
+        torch.equal(a, b) for a, b in zip(whole[2], parts[2], strict=True)
+    )  # SGD without momentum remembers nothing
+
+
+@pytest.mark.parametrize(
+    ("options", "steps", "epochs"),
+    [
+        ({}, [3, 6, 9], 3),
+        ({"every": 2}, [2, 4, 6, 8], 3),
+        ({"every": 1, "start": 4, "stop": 6}, [5, 6], 1),
+        ({"start": 2, "stop": 5}, [3], 2),  # the end of the first epoch is the only one within
+        ({"start": 9}, [], 0),
+        ({"stop": 100}, [3, 6, 9], 3),
+    ],
+)
+def test_validation_is_looked_at_after_every_so_many_steps(
+    options: dict[str, Any], steps: list[int], epochs: int
+) -> None:
+    history = quick(lenet(), epochs=3, validation=SMALL, **options)
+    assert history.steps == steps
+    assert len(history.validation) == len(history.validation_loss) == len(steps)
+    assert len(history.loss) == epochs
+
+
+def test_the_validation_loss_is_the_mean_cross_entropy_after_that_step() -> None:
+    model = lenet()
+    history = quick(model, epochs=1, stop=2, every=2, validation=DIGITS.validation)
+    with torch.no_grad():
+        logits = model(DIGITS.validation.images)
+    expected = nn.functional.cross_entropy(logits, DIGITS.validation.labels).item()
+    assert history.validation_loss == [pytest.approx(expected, rel=1e-5)]
+    assert history.validation == [evaluate(model, DIGITS.validation)]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [({"start": -1}, "start is 0 or more"), ({"start": 3, "stop": 2}, "stop not before"), ({"every": 0}, "1 or more")],
+)
+def test_impossible_parts_are_refused(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        quick(lenet(), **options)
