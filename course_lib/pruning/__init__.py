@@ -10,6 +10,7 @@
 
 from course_lib.pruning.autograd import PrunedLinear
 from course_lib.pruning.batchnorm import recalibrate
+from course_lib.pruning.folding import FoldReport, fold_bn, fold_model, scale_shift
 from course_lib.pruning.iterative import prune_iteratively
 from course_lib.pruning.masks import (
     Masked,
@@ -34,17 +35,23 @@ from course_lib.pruning.patterns import (
 from course_lib.pruning.schedules import cubic, geometric, one_shot
 from course_lib.pruning.scores import Scores, magnitude, random
 from course_lib.pruning.sensitivity import sensitivity
+from course_lib.pruning.slimming import absorb_removed, cascade, select_channels
 
 __all__ = [
     "GRANULARITIES",
+    "FoldReport",
     "Masked",
     "Masks",
     "PrunedLinear",
     "Scores",
+    "absorb_removed",
     "apply",
+    "cascade",
     "check",
     "cubic",
     "dense_masks",
+    "fold_bn",
+    "fold_model",
     "geometric",
     "global_group_masks",
     "global_masks",
@@ -58,6 +65,8 @@ __all__ = [
     "random",
     "recalibrate",
     "remaining",
+    "scale_shift",
+    "select_channels",
     "sensitivity",
     "smallest",
     "sparsity",
