@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 Masks = dict[str, Tensor]
 
@@ -146,6 +146,9 @@ class Masked:
         for parameter, pruned in self._pruned:
             _zero(parameter, pruned)
 
+    def _before_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """For masks that change while a model trains: gradients are there, and weights are still those they belong to."""
+
     @torch.no_grad()
     def _after_step(self, optimizer: torch.optim.Optimizer) -> None:
         # Only the parameters that moved: to write into another model's weights between its forward and its backward
@@ -173,6 +176,11 @@ def _close(block: Masked) -> None:
         _blocks = tuple(b for b in _blocks if b is not block)
 
 
+def _before_any_step(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+    for block in _blocks:
+        block._before_step(optimizer)
+
+
 def _after_any_step(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
     for block in _blocks:
         block._after_step(optimizer)
@@ -180,6 +188,7 @@ def _after_any_step(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) ->
 
 # Once and for good, not per block: torch goes through its table of hooks at every step, and fails with "OrderedDict
 # mutated during iteration" if another thread adds one meanwhile.
+register_optimizer_step_pre_hook(_before_any_step)
 register_optimizer_step_post_hook(_after_any_step)
 
 
