@@ -179,6 +179,8 @@ def absorb_removed(
     beta = torch.zeros(bn.num_features) if bn.bias is None else bn.bias.detach()
     constant = activation(beta[None]).flatten()  # (C,)
     if isinstance(next_layer, _ConvNd) and not isinstance(next_layer, _ConvTransposeNd):
+        if next_layer.in_channels != bn.num_features:
+            raise ValueError(f"the next layer reads {next_layer.in_channels} channels, not {bn.num_features}")
         return cascade(kept, next_layer.weight, constant, next_layer.groups)[1]
     if not isinstance(next_layer, nn.Linear):
         raise TypeError(
