@@ -320,12 +320,12 @@ def find_tickets(
         seeds: different whole numbers from 0 up. Each gives one search, with ``build(seed=s)``, ``train(model, masks,
             start, stop, seed=s)`` and its own controls.
         build, train: as there, with the keyword ``seed``. With an executor they must be picklable (module-level functions,
-            or ``functools.partial`` of them), and results plain.
+            or ``functools.partial`` of them), and results plain. What they hold travels with every training: of a large data
+            set bind the name, or for ``models.build`` something light with its ``shape`` and ``classes``.
         folder: each seed has a subfolder ``seed-0``, … Only this process writes: executors need no common disk.
-        executor: any ``concurrent.futures.Executor``: a ``ProcessPoolExecutor`` (with the context "spawn" and
-            ``initializer=torch.set_num_threads, initargs=(1,)``: small networks are fastest with one thread a process),
-            or Dask's ``client.get_executor()``. The rounds of a seed follow each other; controls, and other seeds, fill
-            the time. None: one after the other, here. Not closed. Threads are no help: torch's generator is one for all.
+        executor: any ``concurrent.futures.Executor``: ``course_lib.parallel.processes()``, or Dask's
+            ``client.get_executor()``. The rounds of a seed follow each other; controls, and other seeds, fill the time. None:
+            one after the other, here. Not closed. Threads are no help: torch's generator is one for all.
         rounds, rate, rewind_step, output_rate, controls, progress: as in :func:`find_ticket`.
 
     Returns:

@@ -4,7 +4,6 @@ import concurrent.futures
 import copy
 import json
 import math
-import multiprocessing
 import pickle
 from functools import partial
 
@@ -16,6 +15,7 @@ from torch import nn
 
 from course_lib.data import images
 from course_lib.models import build
+from course_lib.parallel import processes
 from course_lib.pruning import apply, dense_masks, lottery, prunable, remaining, rounds
 from course_lib.pruning.lottery import (
     early_stop,
@@ -562,11 +562,6 @@ def test_a_configuration_is_described_by_content():
 # ---- several seeds
 
 
-def workers(n=2):
-    context = multiprocessing.get_context("spawn")
-    return concurrent.futures.ProcessPoolExecutor(n, context, torch.set_num_threads, (1,))
-
-
 @pytest.fixture
 def one_thread():
     before = torch.get_num_threads()
@@ -592,7 +587,7 @@ def test_an_executor_gives_the_same_as_none_and_resumes(tmp_path, one_thread):
         partial(small, seed=3), partial(trained, seed=3), 2, 0.4, 2, controls=("reinit", "random"), seed=3
     )
     assert same(alone[3], single)
-    with workers() as pool:
+    with processes(2) as pool:
         find_tickets([3], **{**SEARCH, "rounds": 1, "controls": ()}, executor=pool, folder=tmp_path)
         assert same(find_tickets([3, 0], **SEARCH, executor=pool, folder=tmp_path), alone)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["seed-0", "seed-3"]
