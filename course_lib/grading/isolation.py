@@ -165,17 +165,19 @@ def orders(layer: Layer, scratch: str) -> dict[str, object]:
         "layer": layer.name,
         "folder": SCRATCH if layer.name == "jail" else scratch,
         "readable": readable() if layer.name == "landlock" else [],
+        "roots": _shown() if layer.name == "landlock" else [],
     }
 
 
 def readable() -> list[str]:
     """The files and folders a submission may read where nothing can be hidden inside what is shown."""
-    package = _package()
-    shown = [*SYSTEM, *SYSTEM_FILES, *_prefixes()]
-    return [
-        *(str(path) for folder in shown for path in _without(Path(folder), _hidden())),
-        *(str(package / name) for name in VISIBLE),
-    ]
+    hidden, shown = _hidden(), _shown()
+    seen = {str(_package() / name) for name in VISIBLE}
+    return [*seen, *(str(path) for folder in shown if folder not in seen for path in _without(Path(folder), hidden))]
+
+
+def _shown() -> list[str]:
+    return [*SYSTEM, *SYSTEM_FILES, *_prefixes(), *(str(_package() / name) for name in VISIBLE)]
 
 
 def _package() -> Path:
