@@ -1,6 +1,6 @@
 """Nothing to gain by cheating, nothing lost to those who do: every attack among honest submissions, behind every layer of isolation.
 
-What an attack is and what it may earn stands in its file (:mod:`hostile`); how the batches are graded and watched in ``conftest.py``.
+What an attack is and what it may earn stands in its file (:mod:`hostile`); how the batches are graded and watched in :mod:`battle`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pytest
-from conftest import BEST, HONEST, LABS, LAYERS, Battle, chosen
+from battle import BEST, HONEST, LABS, LAYERS, Battle, chosen
 from hostile import LAB, Attack, attacks
 
 from course_lib.grading import isolation, submissions
@@ -194,8 +194,20 @@ def test_pages_are_harmless(lab: str, layer: str, battles: Battles) -> None:
 
 
 @pytest.mark.parametrize(("lab", "layer"), BATTLES)
+def test_the_summary_is_harmless(lab: str, layer: str, battles: Battles) -> None:
+    text = (battles(lab, layer).report / "summary.html").read_text(encoding="utf-8")
+    page = Page()
+    page.feed(text)
+    assert not [name for name in page.attributes if name.startswith("on")]
+    assert "<script>alert" not in text
+    assert "half" in page.text or "fork_bomb" in page.text, "whom it names, it names as text"
+
+
+@pytest.mark.parametrize(("lab", "layer"), BATTLES)
 def test_tables_hold_no_formulas(lab: str, layer: str, battles: Battles) -> None:
-    for path in battles(lab, layer).report.glob("*.csv"):
+    paths = list(battles(lab, layer).report.glob("*.csv"))
+    assert len(paths) >= 4, "the table, and one for each LMS"
+    for path in paths:
         with open(path, newline="", encoding="utf-8") as file:
             rows = list(csv.reader(file))
         assert len({len(row) for row in rows}) == 1

@@ -13,7 +13,7 @@ from typing import Any
 
 import hostile
 import pytest
-from conftest import BEST, _grade, _results
+from battle import BEST, grade, results_of
 
 LAB = "lab00"  # its tests take half the time of lab01's
 CLASS = 300
@@ -57,8 +57,8 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], di
     random.Random(0).shuffle(seats)
     for number, name in enumerate(seats):
         (folder / "class" / f"{number:03}.ipynb").write_bytes(made[name])
-    alone = _results(_grade(LAB, BEST, folder / "alone", folder / "report alone", jobs=1))
-    together = _results(_grade(LAB, BEST, folder / "class", folder / "report class"))
+    alone = results_of(grade(LAB, BEST, folder / "alone", folder / "report alone", jobs=1))
+    together = results_of(grade(LAB, BEST, folder / "class", folder / "report class"))
     assert len(together) == CLASS
     copies: dict[str, list[Any]] = {name: [] for name in made}
     for number, name in enumerate(seats):
