@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -210,7 +211,9 @@ def _summary(report: Path) -> None:
 
     with open(report / "grades.csv", newline="", encoding="utf-8") as file:
         header, *rows = csv.reader(file)
-    table = Table(*header)
+    table = Table(box=box.SIMPLE_HEAD, padding=0)
+    for name in header:
+        table.add_column(name, justify="left" if name in ("id", "status") else "right", no_wrap=True)
     for row in rows[:40]:
         table.add_row(*[escape(_plain(cell[:40])) for cell in row])
     console.print(table)

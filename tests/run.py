@@ -20,6 +20,8 @@ PARTS: dict[str, list[list[str]]] = {
     "unit": [[*PYTEST, *TWO, "tests/unit"]],
     "labs": [[*PYTEST, *TWO, "tests/labs"]],
     "mutants": [[*PYTEST, "tests/mutants"]],  # a batch of its own, on both cores
+    "attacks": [[*PYTEST, "tests/attacks/test_attacks.py"]],  # so are these
+    "class": [[*PYTEST, "tests/attacks/test_three_hundred.py"]],
     "grading": [[*PYTEST, "tests/grading"]],
     "notebooks": [
         [*PYTEST, "tests/notebooks"],

@@ -106,7 +106,7 @@ def grade(
         held.enter_context(report.only_grader(out))
         recorded = _recorded(out / "batch.json", lab)
         handed = find(submissions, lab)
-        chosen = seed if seed is not None else int(recorded.get("seed", secrets.randbelow(1 << 31)))
+        chosen = seed if seed is not None else int(recorded.get("seed", secrets.randbelow(1 << 63)))
         marking = Lab(Source(lab, text, str(tests), chosen))
         current = versions(text, marking.tests, marking.known, chosen)
         _check("submission", regrade, [h.id for h in handed])

@@ -74,7 +74,7 @@ def write(root: Path, lab: str, out: Path, *, seed: int | None = None, require_i
         there = sorted(p.stem.removeprefix("test_") for p in tests.parent.glob("test_lab*.py"))
         raise FileNotFoundError(f"{lab} has no tests at {tests}: there are {', '.join(there) or 'none'}")
     _refuse_foreign(out)
-    seed = secrets.randbelow(1 << 31) if seed is None else seed
+    seed = secrets.randbelow(1 << 63) if seed is None else seed
     more = " --require-isolation" if require_isolation else ""
     files = {
         name: content

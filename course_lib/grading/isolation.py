@@ -165,17 +165,19 @@ def orders(layer: Layer, scratch: str) -> dict[str, object]:
         "layer": layer.name,
         "folder": SCRATCH if layer.name == "jail" else scratch,
         "readable": readable() if layer.name == "landlock" else [],
+        "roots": _shown() if layer.name == "landlock" else [],
     }
 
 
 def readable() -> list[str]:
     """The files and folders a submission may read where nothing can be hidden inside what is shown."""
-    package = _package()
-    shown = [*SYSTEM, *SYSTEM_FILES, *_prefixes()]
-    return [
-        *(str(path) for folder in shown for path in _without(Path(folder), _hidden())),
-        *(str(package / name) for name in VISIBLE),
-    ]
+    hidden, shown = _hidden(), _shown()
+    seen = {str(_package() / name) for name in VISIBLE}
+    return [*seen, *(str(path) for folder in shown if folder not in seen for path in _without(Path(folder), hidden))]
+
+
+def _shown() -> list[str]:
+    return [*SYSTEM, *SYSTEM_FILES, *_prefixes(), *(str(_package() / name) for name in VISIBLE)]
 
 
 def _package() -> Path:
@@ -188,8 +190,7 @@ def _hidden() -> list[Path]:
     copies = {Path(sysconfig.get_path(kind)) / "course_lib" for kind in ("purelib", "platlib")}
     checkout = package.parent if (package.parent / "pyproject.toml").is_file() else None
     places = {package, *(c for c in copies if c.is_dir()), *(r for r in (checkout, course_root()) if r is not None)}
-    prefixes = [Path(p) for p in _prefixes()]
-    return sorted(p.resolve() for p in places if not any(prefix.is_relative_to(p.resolve()) for prefix in prefixes))
+    return sorted({place.resolve() for place in places})
 
 
 def _without(folder: Path, hidden: list[Path]) -> Iterator[Path]:
@@ -215,21 +216,17 @@ def _bwrap(namespaces: bool) -> list[str]:
     args += ["--tmpfs", "/tmp", "--tmpfs", "/dev", "--dir", "/proc", "--size", str(SCRATCH_BYTES), "--tmpfs", SCRATCH]
     for device in ("null", "zero", "full", "random", "urandom"):
         args += ["--dev-bind", f"/dev/{device}", f"/dev/{device}"]
+    shown = [*(f for f in SYSTEM_FILES if os.path.exists(f)), *_prefixes()]
     for folder in SYSTEM:
         if os.path.islink(folder):
             args += ["--symlink", os.readlink(folder), folder]
         elif os.path.isdir(folder):
-            args += ["--ro-bind", folder, folder]
-    for shown in (*(f for f in SYSTEM_FILES if os.path.exists(f)), *_prefixes()):
-        args += ["--ro-bind", shown, shown]
-    hidden = [str(h) for h in _hidden()]
-    if str(package) not in hidden:
-        hidden.append(str(package))
-    for place in hidden:
-        args += ["--tmpfs", place]
-    for name in VISIBLE:
-        if (package / name).exists():
-            args += ["--ro-bind", str(package / name), str(package / name)]
+            shown.append(folder)
+    shown += [str(package / name) for name in VISIBLE if (package / name).exists()]
+    hidden = sorted({str(package), *map(str, _hidden())})
+    mounts = {**{path: ["--ro-bind", path, path] for path in shown}, **{path: ["--tmpfs", path] for path in hidden}}
+    for path in sorted(mounts, key=lambda path: Path(path).parts):  # what is inside another comes after it
+        args += mounts[path]
     for place in ("/tmp", "/dev", *hidden, "/"):
         args += ["--remount-ro", place]
     return [*args, "--chdir", SCRATCH, "--"]

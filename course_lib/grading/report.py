@@ -166,7 +166,7 @@ class Grades:
     def write(self, file_names: Iterable[str]) -> None:
         """Write the rows there are, in this order."""
         text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
+        writer = csv.writer(text, lineterminator="\r\n")
         writer.writerow(["id", *self.questions, "total", "maximum", "status"])
         writer.writerows(self.rows[name] for name in file_names if name in self.rows)
         put(self.out / "grades.csv", text.getvalue())

@@ -415,7 +415,7 @@ def write(found: Similarity, lab: str, out: Path) -> tuple[Path, Path]:
         high=float(np.quantile(found.shares, 0.99)) if len(found.shares) else 0.0, library=LIBRARY,
     )  # fmt: skip
     text = io.StringIO()
-    rows = csv.writer(text, lineterminator="\n")
+    rows = csv.writer(text, lineterminator="\r\n")
     rows.writerow(_HEADER)
     for pair in [*found.pairs, *found.library]:
         figures = (pair.rare, pair.alike, pair.exact, pair.matching, pair.rank, *pair.usual)

@@ -70,6 +70,8 @@ def _look() -> None:
         with _change:
             while not _running:
                 _change.wait()
+        time.sleep(INTERVAL)  # first: most submissions are never looked at
+        with _change:
             now = list(_running)
         for watched in now:
             with contextlib.suppress(Exception):  # a process that ended under our eyes, one that may not be read
@@ -77,7 +79,6 @@ def _look() -> None:
                     watched.reason = _excess(watched)
                 if watched.reason:
                     end(watched.seen.values())
-        time.sleep(INTERVAL)
 
 
 def _excess(watched: Watched) -> str:

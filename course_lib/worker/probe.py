@@ -25,7 +25,7 @@ def main(walls: ModuleType) -> None:
     asked = json.load(sys.stdin)
     said: dict[str, Any] = {"problem": "", "breaches": [], "weaker": []}
     try:
-        around = walls.Walls(asked["layer"], asked["folder"], asked["readable"])
+        around = walls.Walls(asked["layer"], asked["folder"], asked["readable"], asked["roots"])
         said["weaker"] = around.weaker
         if asked["layer"] != "plain":
             said["breaches"] = _behind(around, asked)

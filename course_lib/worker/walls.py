@@ -59,7 +59,8 @@ class Walls:
     Args:
         layer: "jail", "landlock" or "plain".
         folder: in the jail, where each child's folder in memory is mounted; else where each child's folder is made.
-        readable: for "landlock", the files and folders a child may read.
+        readable: for "landlock", the files and folders a child may read; may be long.
+        roots: for "landlock", a few folders that hold all of ``readable``, and no folder of a child.
 
     ``weaker`` lists in words what this machine refused although the layer as a whole stands.
 
@@ -67,12 +68,11 @@ class Walls:
         OSError: if the layer cannot be had here at all.
     """
 
-    def __init__(self, layer: str, folder: str, readable: Sequence[str] = ()) -> None:
+    def __init__(self, layer: str, folder: str, readable: Sequence[str] = (), roots: Sequence[str] = ()) -> None:
         self.layer = layer
         self.folder = folder
         self.weaker: list[str] = []
         self.own_namespaces = False
-        self._rules = [*((path, READ) for path in readable), *DEVICES]
         self._folders: dict[int, str] = {}
         self._filter: SystemCalls | None = None
         if layer == "plain":
@@ -84,7 +84,9 @@ class Walls:
                 raise
             self.weaker.append(f"no system call is refused inside: {error.strerror}")
         if layer == "landlock":
-            landlock_version(needed=True)
+            # two sets of rules, of which both must allow: a long one made once, and a short one with each child's folder
+            self._shared = landlock_rules([*((path, READ) for path in readable), *DEVICES, (folder, READ | WRITE)])
+            self._rules = [*((path, READ) for path in roots), *DEVICES]
         else:
             self._home = os.pidfd_open(os.getpid())
             self._try_namespaces()
@@ -169,7 +171,8 @@ class Walls:
         drop_capabilities()
         prctl(PR_SET_NO_NEW_PRIVS, 1)
         if self.layer == "landlock":
-            landlock([*self._rules, (folder, (READ | WRITE) & ~EXECUTE)])
+            landlock(self._shared)
+            landlock(landlock_rules([*self._rules, (folder, (READ | WRITE) & ~EXECUTE)]))
         if self._filter is not None:
             self._filter.load(only_own=self.layer == "landlock")
 
@@ -221,8 +224,8 @@ def landlock_version(needed: bool = False) -> int:
         return 0
 
 
-def landlock(rules: Iterable[tuple[str, int]]) -> None:
-    """Leave this process and all it starts, for good, only those rights to files that a rule (path, rights) gives.
+def landlock_rules(rules: Iterable[tuple[str, int]]) -> int:
+    """A descriptor for :func:`landlock`, which leaves only those rights to files that a rule (path, rights) gives.
 
     From version 4 on TCP goes too; from version 6 on signals and abstract unix sockets to processes outside.
     """
@@ -240,6 +243,11 @@ def landlock(rules: Iterable[tuple[str, int]]) -> None:
             _call("syscall", 445, ruleset, 1, struct.pack("=Qi", allowed, beneath), 0)
         finally:
             os.close(beneath)
+    return ruleset
+
+
+def landlock(ruleset: int) -> None:
+    """Restrict this process and all it starts, for good."""
     _call("syscall", 446, ruleset, 0)
     os.close(ruleset)
 

@@ -527,6 +527,7 @@ def test_the_probe_notices_a_jail_with_a_network(monkeypatch: pytest.MonkeyPatch
 def test_the_probe_notices_landlock_rules_that_show_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
     _here("landlock")
     monkeypatch.setattr(isolation, "readable", lambda: ["/"])
+    monkeypatch.setattr(isolation, "_shown", lambda: ["/"])
     found = isolation._probe([], "landlock")
     assert "could read" in found.problem and "/proc" in found.problem
 

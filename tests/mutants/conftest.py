@@ -1,4 +1,4 @@
-"""Every wrong and right answer, and every attack, handed in as a notebook and graded once by ``course grade``'s own code."""
+"""Every wrong and right answer handed in as a notebook and graded once by ``course grade``'s own code."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ ROOT = Path(__file__).parents[2]
 
 
 def answers(lab: str) -> list[Path]:
-    """The files of a lab in tests/mutants and tests/attacks."""
-    return sorted([*(ROOT / "tests" / "mutants" / lab).glob("*.py"), *(ROOT / "tests" / "attacks" / lab).glob("*.py")])
+    """The files of a lab."""
+    return sorted((ROOT / "tests" / "mutants" / lab).glob("*.py"))
 
 
 @pytest.fixture(scope="session")
@@ -52,7 +52,7 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str
 
         hand_in("solution", solution)
         for path in answers(lab):
-            hand_in(f"{path.parent.parent.name}-{path.stem}", [*solution, path.read_text()])
+            hand_in(f"mutant-{path.stem}", [*solution, path.read_text()])
         (folder / "handout.ipynb").write_bytes((ROOT / "labs" / f"{source.stem}.ipynb").read_bytes())
         (folder / "torn.ipynb").write_bytes((folder / "solution.ipynb").read_bytes()[:5000])
         workers.REPLY_SECONDS = 5.0  # some of them hang on purpose

@@ -1,7 +1,7 @@
 """The autograder is software under test: believed-in wrong answers lose their question, right ones in other styles do not.
 
-A wrong or right answer is a file in ``labNN/`` here, an attack one in ``tests/attacks/labNN/``. It is handed in after the solution and
-redefines a graded name. Its first line says what must happen:
+A wrong or right answer is a file in ``labNN/`` here. It is handed in after the solution and redefines a graded name. Its first line
+says what must happen:
 
 ``# loses 1.4 · message: "each layer lost its own"``
     points of 1.4 go, nothing else, and a failure of 1.4 contains the words in quotes. ``# loses 1.1, also 1.4 · …`` where the lab
@@ -19,14 +19,13 @@ from typing import Any
 
 import pytest
 
-from course_lib.grading import isolation
 from course_lib.grading.reference import load
 
 HERE = Path(__file__).parent
 HEADER = re.compile(
     r'# (?P<kind>loses|keeps) (?P<question>\d+\.\d+)(?:, also (?P<also>[\d., ]+?))?(?: · message: "(?P<message>.*)")?\s*$'
 )
-ANSWERS = sorted([*HERE.glob("lab*/*.py"), *(HERE.parent / "attacks").glob("lab*/*.py")])
+ANSWERS = sorted(HERE.glob("lab*/*.py"))
 LABS = sorted({p.parent.name for p in ANSWERS})
 Graded = Callable[[str], dict[str, Any]]
 
@@ -47,12 +46,10 @@ def lost(result: dict[str, Any]) -> dict[str, list[str]]:
     return told
 
 
-@pytest.mark.parametrize("path", ANSWERS, ids=lambda p: f"{p.parent.parent.name}-{p.parent.name}-{p.stem}")
+@pytest.mark.parametrize("path", ANSWERS, ids=lambda p: f"{p.parent.name}-{p.stem}")
 def test_answer(path: Path, graded: Graded) -> None:
     said = header(path)
-    if path.stem == "reads_the_tests" and not isolation.best().wall:
-        pytest.skip("without a wall a submission can read files: the report says so")
-    told = lost(graded(path.parent.name)[f"{path.parent.parent.name}-{path.stem}"])
+    told = lost(graded(path.parent.name)[f"mutant-{path.stem}"])
     question = said["question"]
     if said["kind"] == "keeps":
         assert not told

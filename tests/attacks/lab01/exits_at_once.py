@@ -1,4 +1,5 @@
-# loses 1.1 · message: "ended its process"
+# earns 0 of 1.1 · status graded · message: "ended its process"
+# Ends the process without a word: no exception, nothing to catch.
 import os
 
 

@@ -1,4 +1,6 @@
-# loses 1.1 · message: "your code"
+# earns 0 of 1.1 · status graded · message: "your code"
+# on every layer
+# Forks until nothing more can be forked, and so does every child.
 import os
 
 
