@@ -10,6 +10,8 @@
 
 from course_lib.pruning.autograd import PrunedLinear
 from course_lib.pruning.batchnorm import recalibrate
+from course_lib.pruning.channels import Group, channel_groups
+from course_lib.pruning.filters import filter_masks, l1_filters, remove_filters, slice_pair
 from course_lib.pruning.folding import FoldReport, fold_bn, fold_model, scale_shift
 from course_lib.pruning.iterative import prune_iteratively
 from course_lib.pruning.masks import (
@@ -40,6 +42,7 @@ from course_lib.pruning.slimming import absorb_removed, cascade, select_channels
 __all__ = [
     "GRANULARITIES",
     "FoldReport",
+    "Group",
     "Masked",
     "Masks",
     "PrunedLinear",
@@ -47,15 +50,18 @@ __all__ = [
     "absorb_removed",
     "apply",
     "cascade",
+    "channel_groups",
     "check",
     "cubic",
     "dense_masks",
+    "filter_masks",
     "fold_bn",
     "fold_model",
     "geometric",
     "global_group_masks",
     "global_masks",
     "group_scores",
+    "l1_filters",
     "local_masks",
     "magnitude",
     "masked",
@@ -65,9 +71,11 @@ __all__ = [
     "random",
     "recalibrate",
     "remaining",
+    "remove_filters",
     "scale_shift",
     "select_channels",
     "sensitivity",
+    "slice_pair",
     "smallest",
     "sparsity",
     "threshold",
