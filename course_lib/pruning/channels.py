@@ -19,8 +19,6 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 from torch import Tensor, fx, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
@@ -498,13 +496,20 @@ class Channels:
     # ----------------------------------------------------------------------------------------------------- results
     def roots(self) -> np.ndarray[Any, Any]:
         """Label -> one label that stands for all those tied to it."""
-        a = torch.cat([t[0] for t in self.ties]).numpy() if self.ties else np.empty(0, int)
-        b = torch.cat([t[1] for t in self.ties]).numpy() if self.ties else np.empty(0, int)
-        graph = coo_array((np.ones(len(a), bool), (a, b)), shape=(self.count, self.count))
-        number, component = connected_components(graph, directed=False)
-        first = np.full(number, self.count)
-        np.minimum.at(first, component, np.arange(self.count))
-        return first[component]
+        root = np.arange(self.count)
+        if not self.ties:
+            return root
+        a = torch.cat([tie[0] for tie in self.ties]).numpy()
+        b = torch.cat([tie[1] for tie in self.ties]).numpy()
+        while True:  # hang the larger of two roots below the smaller, then shorten the ways, till all ties are inside
+            root_a, root_b = root[a], root[b]
+            if (root_a == root_b).all():
+                return root
+            smaller = np.minimum(root_a, root_b)
+            np.minimum.at(root, root_a, smaller)
+            np.minimum.at(root, root_b, smaller)
+            while (root[root] != root).any():
+                root = root[root]
 
     def pinned(self, roots: np.ndarray[Any, Any]) -> dict[int, str]:
         """Root -> why its channel cannot be removed."""

@@ -227,8 +227,8 @@ class _Plan:
     """Which channels every layer keeps, after all checks that need no second look at the model."""
 
     def __init__(self, model: nn.Module, keep: Mapping[str, Tensor], example: Tensor) -> None:
-        self.model = model
-        self.channels = Channels(skeleton(model), example)
+        self.skeleton = skeleton(model)
+        self.channels = Channels(self.skeleton, example)
         self.roots = self.channels.roots()
         self.calls: dict[str, Call] = {}
         for call in self.channels.calls:
@@ -332,13 +332,15 @@ class _Plan:
             for value in vars(module).values():
                 if isinstance(value, Tensor) and not value.is_leaf:
                     memo[id(value)] = value.detach().clone()
-        changed = [n for n in self.calls if not self.outputs[n].all() or not self._reads(n).all()]
-        for name in changed:
+        for name in self._changed():
             memo.update(_slices(model.get_submodule(name), self._reads(name), self.outputs[name]))
         smaller = copy.deepcopy(model, memo)
-        for name in changed:
+        for name in self._changed():
             _resize(smaller.get_submodule(name), self._reads(name), self.outputs[name])
         return smaller
+
+    def _changed(self) -> list[str]:
+        return [n for n in self.calls if not self.outputs[n].all() or not self._reads(n).all()]
 
     def _reads(self, name: str) -> Tensor:
         return self.inputs.get(name, self.outputs[name])
@@ -352,17 +354,30 @@ class _Plan:
 
         made = {name: left(labels) for name, labels in self.channels.labels.items()}
         made.update({n: left(c.outputs) for n, c in self.calls.items() if c.kind == "depthwise"})
+        for name in self._changed():  # the skeleton has served; cut it too, which is faster than making another
+            layer, cut = self.skeleton.get_submodule(name), smaller.get_submodule(name)
+            for key, parameter in cut._parameters.items():
+                layer._parameters[key] = (
+                    None if parameter is None else nn.Parameter(parameter.detach().to("meta"), False)
+                )
+            for key, buffer in cut._buffers.items():
+                layer._buffers[key] = None if buffer is None else buffer.to("meta")
+            _resize(layer, self._reads(name), self.outputs[name])
         try:
-            after = Channels(skeleton(smaller), example, made)
+            after = Channels(self.skeleton, example, made)
         except ValueError as error:
             raise ValueError(
                 f"these channels cannot be removed, since the model does not run without them: {error}. Is a number of "
                 "channels or features written into its forward? Take it from the tensor's shape, or use flatten"
             ) from error
-        trouble = [where for a, _, where in after.ties if len(a)]
-        if [c.name for c in after.calls] != [c.name for c in self.channels.calls]:
+        trouble = [
+            where for a, _, where in after.ties if len(a)
+        ]  # what is tied has one root, and that is its label now
+        # a PReLU that is left with one slope is no layer of channels any more
+        was, now = ([c for c in calls if c.kind != "prelu"] for calls in (self.channels.calls, after.calls))
+        if [c.name for c in was] != [c.name for c in now]:
             trouble.append("the model's forward, which takes another way with fewer channels")
-        for old, new in zip(self.channels.calls, after.calls, strict=False):
+        for old, new in zip(was, now, strict=False):
             if not torch.equal(left(old.inputs), new.inputs):
                 trouble.append(f"the inputs of {new.name!r}")
         if trouble:
