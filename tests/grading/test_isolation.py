@@ -68,10 +68,11 @@ def test_the_course_cannot_be_read(run: Run) -> None:
     assert all((COURSE / name).exists() for name in (*hidden, *folders))
     s = run(
         TRY + "def read(paths): return [p for p in paths if allowed(lambda: open(p).read())]\n"
-        "def list_(paths): return [p for p in paths if allowed(lambda: os.listdir(p)) and os.listdir(p) != ['course_lib']]"
+        "def list_(paths, ways): return [p for p in paths if allowed(lambda: os.listdir(p)) and set(os.listdir(p)) - set(ways)]"
     )
     assert s.read([str(COURSE / name) for name in hidden]) == []
-    assert s.list_([str(COURSE / name) for name in folders]) == []
+    # on the way to what may be seen: the visible modules, and the interpreter where it lies in the course's folder
+    assert s.list_([str(COURSE / name) for name in folders], ["course_lib", Path(sys.prefix).name]) == []
 
 
 @behind_a_wall
