@@ -100,7 +100,9 @@ class Nbgrader:
     def run(self, *arguments: str) -> None:
         timeout = "--ExecutePreprocessor.timeout=1200"
         command = [sys.executable, "-m", "nbgrader", *arguments, f"--course-dir={self.course}", timeout]
-        done = subprocess.run(command, cwd=self.course, check=False, capture_output=True, text=True)
+        # nbgrader calls a program of its own environment by name, which is found where that is activated
+        path = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
+        done = subprocess.run(command, cwd=self.course, check=False, capture_output=True, text=True, env=path)
         assert done.returncode == 0, done.stderr[-2000:]
 
     def grade(self) -> None:
