@@ -783,7 +783,7 @@ def expect_counts_of_round(search: Search, i: int, before: Masks, now: Masks) ->
             name: round(rate / 2 * n) for name, (_, n) in went.items()
         },
         "the rate was taken of all weights, not of the survivors": {
-            name: round(rates[name] * before[name].numel()) for name in went
+            name: min(n, round(rates[name] * before[name].numel())) for name, (_, n) in went.items()
         },
     }
     recognise(numbers, right, mistakes, f"Round {i}: ")
@@ -1474,6 +1474,50 @@ def test_arguments_of_the_exchange(submission: Submission, draw: Draw) -> None:
         )
 
 
+# --- 3.7 two short answers -----------------------------------------------------------------------------------------
+
+MISREAD = {
+    "A": "the random mask has no more weights in any layer, and it lost: it matters which tenth",
+    "C": "reinit is just that, the ticket's places with other initial weights. Where is its curve?",
+    "D": "the random mask starts from the same initial weights, at other places. Where is its curve?",
+}
+FIVE_SEEDS = 2.26  # steps of reinit to those of the dense network, of the means (three of the five seeds: 1.96 to 2.59)
+
+
+@question("3.7", points=0.5, visible=False, claim="a: what makes a ticket")
+def test_what_a_ticket_is(submission: Submission, draw: Draw) -> None:
+    answer = submission.value("answer_3_7a")
+    if answer is ...:
+        fail("not answered yet")
+    letter = answer.strip().upper() if isinstance(answer, str) else answer
+    if letter not in ("A", "B", "C", "D"):
+        fail(f'the answer is one of the letters "A", "B", "C", "D"; it is {describe(answer)}')
+    if letter in MISREAD:
+        fail(f"{letter} does not fit: {MISREAD[letter]}")
+
+
+@question("3.7", points=0.5, visible=True, claim="b: how many times as many steps reinit needs as the dense network")
+def test_times_as_many_steps(submission: Submission, draw: Draw) -> None:
+    answer = submission.value("answer_3_7b")
+    if answer is ...:
+        fail("not answered yet")
+    times = expect_number(answer, "the answer")
+    if abs(times - FIVE_SEEDS) <= 0.8:
+        return
+    if times > 20:
+        fail(
+            f"{times:g} is a number of steps, or per cent: how many *times* as many does reinit need as the dense network?"
+        )
+    if times > 5:
+        fail(f"{times:g} times is reinit against the ticket, it seems: the question compares it with the dense network")
+    if 0 < times < 1:
+        fail(f"{times:g} is less than one, and reinit is slower than the dense network. Upside down, or the ticket's?")
+    fail(
+        f"{times:g} times is far from what five seeds give. Is it round 7, 21.5 % of the weights, and steps to 95 % validation "
+        "accuracy, on the digits?"
+    )
+
+
 # --- 3.8 find_bug --------------------------------------------------------------------------------------------------
 
 Version = Callable[[dict[str, Tensor], Masks, float, float | None], Any]
@@ -1558,6 +1602,15 @@ def by_looping(weights: dict[str, Tensor], masks: Masks, rate: float, output_rat
     return left
 
 
+def zero_is_dead(weights: dict[str, Tensor], masks: Masks, rate: float, output_rate: float | None) -> Masks:
+    """The wrong version that the lab shows: the dead are ranked as zeros, and so are living zeros."""
+    right = reference.shrink(weights, masks, rate, output_rate)
+    return {
+        name: without(torch.ones_like(mask), count(~mask), weights[name].abs() * masks[name])
+        for name, mask in right.items()
+    }
+
+
 def revives(weights: dict[str, Tensor], masks: Masks, rate: float, output_rate: float | None) -> Masks:
     """A wrong version: as many stay as should, but the dead compete with the living."""
     right = reference.shrink(weights, masks, rate, output_rate)
@@ -1574,12 +1627,12 @@ def test_hunt_plain_bugs(submission: Submission, draw: Draw) -> None:
             "takes the rate of all weights, dead or alive": version(
                 number=lambda r, alive, n: min(alive, round(r * n))
             ),
-            "lets pruned weights come back if they are large": revives,
+            "takes living weights that are 0 for dead ones": zero_is_dead,
         },
     )
 
 
-@question("3.8", points=0.5, visible=False, claim="five subtle bugs are found, and nothing right is accused")
+@question("3.8", points=0.5, visible=False, claim="six subtle bugs are found, and nothing right is accused")
 def test_hunt_subtle_bugs(submission: Submission, draw: Draw) -> None:
     def last_first(weights: dict[str, Tensor], masks: Masks, rate: float, output_rate: float | None) -> Masks:
         backwards = {n: w.flatten().flip(0) for n, w in weights.items()}
@@ -1600,6 +1653,7 @@ def test_hunt_subtle_bugs(submission: Submission, draw: Draw) -> None:
         draw,
         right={"the library's": reference.shrink, "one that sorts": version(), "one that loops": by_looping},
         wrong={
+            "lets pruned weights come back if they are large": revives,
             "cuts the fraction of rate · survivors off": version(number=lambda r, alive, n: math.floor(r * alive)),
             "uses half of the rate in the output layer also where output_rate is given": version(
                 output=lambda rate, own: rate / 2

@@ -17,7 +17,8 @@ def find_ticket(build, train, rounds, rate, rewind_step=0):
             *hidden, output = weights
             rates = dict.fromkeys(hidden, rate) | {output: rate / 2}
             for n, p in weights.items():
-                share = round(rates[n] * p.numel()) / int(masks[n].sum())  # as many in every round
+                alive = int(masks[n].sum())
+                share = min(round(rates[n] * p.numel()), alive) / max(1, alive)  # as many in every round
                 masks = masks | shrink({n: p}, {n: masks[n]}, share, share)
             rewind(model, w_k, masks)
         result = train(model, masks, rewind_step, None)
