@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -14,7 +16,10 @@ from course_lib.pruning.patterns import local_masks
 from course_lib.pruning.scores import random
 from course_lib.trials import train_and_test
 
-DENSITIES = {"uniform": uniform_densities, "Erdős–Rényi": erdos_renyi_densities}
+DENSITIES: dict[str, Callable[..., dict[str, float]]] = {
+    "uniform": uniform_densities,
+    "Erdős–Rényi": erdos_renyi_densities,
+}
 METHODS = ("static", "set", "rigl")
 
 
@@ -57,12 +62,19 @@ def train_sparse(
     generator = torch.Generator().manual_seed(seed)
     kept = DENSITIES[layers]({name: w.shape for name, w in weights.items()}, density)
     masks = local_masks(random(weights, generator), {name: 1 - d for name, d in kept.items()})
-    options: dict[str, Any] = dict(
-        data=data, seed=seed, epochs=epochs, iterations=iterations, lr=1.2e-3, optimizer="adam", batch_size=60
+    train = functools.partial(
+        train_and_test,
+        data=data,
+        seed=seed,
+        epochs=epochs,
+        iterations=iterations,
+        lr=1.2e-3,
+        optimizer="adam",
+        batch_size=60,
     )
     if method == "static":
-        return {**train_and_test(model, masks, 0, None, **options), "exchanged": 0}
+        return {**train(model, masks, 0, None), "exchanged": 0}
     moving = DynamicSparse(model, masks, method, steps=steps, every=every, fraction=fraction, generator=generator)
     with moving:
-        result = train_and_test(model, None, 0, None, **options)
+        result = train(model, None, 0, None)
     return {**result, "exchanged": sum(e.count for e in moving.exchanges)}
