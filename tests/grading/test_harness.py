@@ -6,10 +6,10 @@ import sys
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from course_lib.grading import Draw, Proxy, StudentError, Submission
-from course_lib.grading.submission import InProcess
+from course_lib.grading.submission import InPlace, InProcess
 
 
 def submission(source: str, forbidden: tuple[str, ...] = ()) -> Submission:
@@ -245,3 +245,27 @@ def test_a_generator_and_the_one_for_all() -> None:
     assert torch.equal(s.get(chance, "state"), before)
     s.all()
     assert not torch.equal(s.get(chance, "state"), before)
+
+
+@pytest.mark.parametrize("call", ["fill(model, value)", "fill(model=model, value=value)"])
+def test_a_function_that_changes_a_module_is_replaced_in_place(call: str) -> None:
+    s = submission(
+        "def fill(model, value): raise RuntimeError\n"
+        f"def f(model, value):\n    before = dict(model.named_parameters())\n    result = {call}\n"
+        "    return result, all(p is before[n] for n, p in model.named_parameters())\n"
+        "def without_a_module(): return fill(3, 4)"
+    )
+    model = s.put(nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3)))
+    given = []
+
+    def fill(model: nn.Module, value: Tensor) -> None:
+        given.append(value)
+        for tensor in model.state_dict().values():
+            tensor.fill_(float(value))
+
+    s.replace({"fill": InPlace(fill)})
+    assert s.f(model, torch.tensor(5.0)) == (None, True)
+    assert all(bool((value == 5).all()) for value in s.get(model).state.values())
+    with pytest.raises(StudentError, match="the module to change, not a int"):
+        s.without_a_module()
+    assert len(given) == 1

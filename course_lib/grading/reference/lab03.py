@@ -14,8 +14,8 @@ from course_lib.pruning import dynamic_sparse, lottery, masks
 _PRUNE = ("torch.nn.utils.prune",)
 QUESTIONS = {
     "3.1": Asked(("shrink",), _PRUNE),
-    "3.2": Asked(("rewind",), _PRUNE, plain=False),
-    "3.3": Asked(("find_ticket",), _PRUNE, depends=("3.2",), plain=False),
+    "3.2": Asked(("rewind",), _PRUNE, plain=False, in_place=True),
+    "3.3": Asked(("find_ticket",), _PRUNE, plain=False),
     "3.4": Asked(("random_ticket", "reinitialise"), _PRUNE, plain=False),
     "3.5": Asked(("early_stop",)),
     "3.6": Asked(("drop_and_grow",), _PRUNE),

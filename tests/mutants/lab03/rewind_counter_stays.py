@@ -1,4 +1,4 @@
-# loses 3.2, also 3.3 · message: "num_batches_tracked"
+# loses 3.2 · message: "num_batches_tracked"
 import torch
 
 

@@ -1,4 +1,4 @@
-# loses 3.2, also 3.3 · message: "your code raised KeyError"
+# loses 3.2 · message: "your code raised KeyError"
 import torch
 
 

@@ -1,4 +1,4 @@
-# loses 3.2, also 3.3 · message: "requires_grad"
+# loses 3.2 · message: "requires_grad"
 import torch
 
 

@@ -1,4 +1,4 @@
-# loses 3.2, also 3.3 · message: "trained"
+# loses 3.2 · message: "trained"
 import torch
 
 

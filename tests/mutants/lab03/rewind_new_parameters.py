@@ -1,4 +1,4 @@
-# loses 3.2, also 3.3 · message: "new nn.Parameter"
+# loses 3.2 · message: "new nn.Parameter"
 from torch import nn
 
 

@@ -1,4 +1,4 @@
-# loses 3.2, also 3.3 · message: "buffer"
+# loses 3.2 · message: "buffer"
 import torch
 
 

@@ -1,4 +1,4 @@
-# loses 3.2, also 3.3 · message: "drawn afresh"
+# loses 3.2 · message: "drawn afresh"
 import torch
 
 

@@ -1,4 +1,4 @@
-# loses 3.2, also 3.3 · message: "shares"
+# loses 3.2 · message: "shares"
 def rewind(model, state, masks):
     for n, p in model.named_parameters():
         p.data = state[n]

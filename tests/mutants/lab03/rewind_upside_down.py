@@ -1,4 +1,4 @@
-# loses 3.2, also 3.3 · message: "upside down"
+# loses 3.2 · message: "upside down"
 import torch
 
 

@@ -1,4 +1,4 @@
-# loses 3.2, also 3.3 · message: "without a mask"
+# loses 3.2 · message: "without a mask"
 import torch
 
 
