@@ -264,6 +264,23 @@ def similarity(
 
 
 @app.command()
+def remake(
+    name: Annotated[str | None, typer.Argument(help="a file of data/results, such as lab03_tickets_mnist")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="processes side by side; one a core by default")] = None,
+) -> None:
+    """Make a shipped result file again; the same command goes on after an interruption. Without a name: lists them."""
+    from course_lib import experiments
+    from course_lib.parallel import processes
+
+    if name is None:
+        for known, function in experiments.registered().items():
+            _say(f"{known}: {(function.__doc__ or '').splitlines()[0]}")
+        return
+    with processes(workers) as pool:
+        _say(f"{experiments.remake(name, pool)} written")
+
+
+@app.command()
 def demo(folder: Annotated[Path, typer.Argument(help="where to write")] = Path("course-demo")) -> None:
     """In a minute: prune a model, print its ledger, draw one figure, grade three sample submissions."""
     from course_lib import demo

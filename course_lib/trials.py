@@ -22,6 +22,7 @@ def train_and_test(
     data: str | ImageData,
     seed: int = 0,
     every: int | None = None,
+    iterations: int | None = None,
     **options: Any,
 ) -> dict[str, Any]:
     """Train ``model`` in place from step ``start`` up to step ``stop`` (None: the end) and measure; a fresh optimizer.
@@ -37,6 +38,7 @@ def train_and_test(
         data: what ``course_lib.data.images.load`` gives, or its name, which is lighter to send and loaded once a process.
         seed: order of the images, dropout.
         every: validation after every so many steps; None: after every epoch.
+        iterations: the end, where it comes before that of the last epoch; None: the end is that of the last epoch.
         **options: of :func:`course_lib.training.fit`: epochs (needed), lr, optimizer, batch_size, schedule, …
 
     Returns:
@@ -53,7 +55,7 @@ def train_and_test(
         parts.train,
         masks=masks,
         start=start,
-        stop=stop,
+        stop=iterations if stop is None else stop,
         seed=seed,
         validation=parts.validation,
         every=every,

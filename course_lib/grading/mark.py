@@ -10,7 +10,7 @@ from typing import Any
 from course_lib.grading.claims import Mistake, Test, order
 from course_lib.grading.draw import Draw
 from course_lib.grading.reference import Asked, Reference
-from course_lib.grading.submission import StudentError, Submission
+from course_lib.grading.submission import InPlace, StudentError, Submission
 from course_lib.grading.workers import SUBMISSION_SECONDS, WorkerLost
 
 MAX_LOSSES = 2  # tests of one question that may end or hang their process before the rest is not tried
@@ -167,10 +167,11 @@ class Marker:
         plain = {
             name: function
             for other, asked in self.reference.questions.items()
-            if order(other) < order(id) and asked.plain
+            if order(other) < order(id) and (asked.plain or asked.in_place)
             for name in asked.names
             if (function := self.reference.function(name)) is not None
         }
+        changing = {name for asked in self.reference.questions.values() if asked.in_place for name in asked.names}
         try:
             submission = self._opened()
             used = [n for name in self.reference.asked(id).names for n in submission.uses(name, list(plain))]
@@ -179,7 +180,7 @@ class Marker:
         except WorkerLost:
             self._submission = None
             return {}
-        return {name: plain[name] for name in plain if name in used}
+        return {name: InPlace(f) if name in changing else f for name, f in plain.items() if name in used}
 
 
 def explain(error: StudentError, question: str) -> str:

@@ -84,7 +84,7 @@ def cosine_fraction(step: int, fraction: float, end: int) -> float:
     Raises:
         ValueError: if ``fraction`` is outside [0, 1], ``step`` negative or ``end`` below 1.
 
-    Source: Evci et al. 2020, section 3 (3), f_decay, from Dettmers & Zettlemoyer 2019.
+    Source: Evci et al. 2020, section 3, update schedule (f_decay), from Dettmers & Zettlemoyer 2019.
     """
     if not 0 <= fraction <= 1:
         raise ValueError(f"fraction is the share to exchange at the start, between 0 and 1, got {fraction:g}")
@@ -278,7 +278,7 @@ def uniform_densities(
     Raises:
         ValueError: if ``density`` is outside [0, 1] or ``dense`` names an unknown layer.
 
-    Source: Evci et al. 2020, section 3 (1), "uniform".
+    Source: Evci et al. 2020, section 3, sparsity distribution ("uniform").
     """
     dense = set(dense)
     if unknown := sorted(dense - set(shapes)):
@@ -306,7 +306,8 @@ def erdos_renyi_densities(shapes: Mapping[str, Sequence[int]], density: float, k
     Raises:
         ValueError: if ``density`` is outside [0, 1], or a shape has fewer than two dimensions.
 
-    Source: Mocanu et al. 2018, equation 1 (epsilon (n_in + n_out)/(n_in n_out)); with kernels, Evci et al. 2020, section 3 (1).
+    Source: Mocanu et al. 2018, equation 1 (epsilon (n_in + n_out)/(n_in n_out)); with kernels, Evci et al. 2020, section 3,
+    sparsity distribution.
     """
     sizes, units = {}, {}
     for name, shape in shapes.items():

@@ -106,6 +106,8 @@ LOOKS: dict[str, Look] = {
     "ticket": Look(BLUE, "o"),
     "reinit": Look(ORANGE, "v"),
     "random mask": Look(GREY, "x", "--"),
+    "RigL": Look(VERMILLION, "s"),
+    "SET": Look(GREEN, "^"),
 }
 COLOURS: dict[str, str] = {name: look.colour for name, look in LOOKS.items()}
 

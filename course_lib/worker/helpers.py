@@ -5,7 +5,8 @@ They hold no answer: they do what they are told and note what they saw; the grad
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import copy
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -63,8 +64,99 @@ class FineTune:
             entry["after"].append(_copy(model))
 
 
+class Build:
+    """``build()``: an untrained model, the same at every call. ``calls`` says how many there were."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+        self.calls = 0
+
+    def __call__(self) -> nn.Module:
+        self.calls += 1
+        return copy.deepcopy(self.model)
+
+
+class Train:
+    """``train(model, masks, start, stop)``: steps ``start`` to ``stop`` of a training, pruned weights held at zero.
+
+    A step goes by the sign of the gradients' running mean, which is begun anew in every call (written out here: torch.optim
+    takes seconds to import, and a self-check should take none). The last gradients stay in the model, as they do in training.
+
+    Args:
+        x, y: one batch for each step of the whole training, (steps, batch, …), and its labels (steps, batch). Where ``stop``
+            is None, training goes on to the last of them.
+        lr: how far a weight goes in a step; one without a gradient stays where it is.
+
+    The log has one entry a call: start, stop, the masks, the state dict before (as it came) and after, and the result.
+    """
+
+    def __init__(self, x: Tensor, y: Tensor, lr: float) -> None:
+        self.x, self.y, self.lr = x, y, lr
+        self.log: list[dict[str, Any]] = []
+
+    def __call__(self, model: nn.Module, masks: Mapping[str, Tensor], start: int, stop: int | None) -> dict[str, int]:
+        parameters = dict(model.named_parameters())
+        for name, mask in masks.items():
+            if name not in parameters:
+                raise KeyError(f"train(model, masks, start, stop) got a mask for {name!r}, no parameter of the model")
+            if mask.dtype != torch.bool or mask.shape != parameters[name].shape:
+                raise ValueError(
+                    f"train(model, masks, start, stop) takes bool masks of the parameters' shapes, but that of {name!r} is "
+                    f"{mask.dtype} of shape {tuple(mask.shape)}"
+                )
+        end = len(self.x) if stop is None else stop
+        if not 0 <= start <= end <= len(self.x):
+            raise ValueError(f"training has steps 0 to {len(self.x)}, and cannot go from {start} to {stop}")
+        before = _copies(model.state_dict())
+        pruned = [(parameters[name], ~mask) for name, mask in masks.items()]
+        _zero(pruned)
+        mean = {name: torch.zeros_like(p, requires_grad=False) for name, p in parameters.items()}
+        for step in range(start, end):
+            model.zero_grad()
+            F.cross_entropy(model(self.x[step]), self.y[step]).backward()
+            with torch.no_grad():
+                for name, p in parameters.items():
+                    if p.grad is not None:
+                        p.sub_(mean[name].mul_(0.9).add_(p.grad).sign(), alpha=self.lr)
+            _zero(pruned)
+        result = {"call": len(self.log) + 1, "steps": end - start}
+        after = _copies(model.state_dict())
+        said = {"start": start, "stop": stop, "masks": _copies(masks), "before": before, "after": after}
+        self.log.append({**said, "result": dict(result)})
+        return result
+
+
+class Chance:
+    """``state``: that of torch's generator for all. To look at it does not move it."""
+
+    @property
+    def state(self) -> Tensor:
+        return torch.get_rng_state()
+
+
+def generator(seed: int) -> torch.Generator:
+    """A generator of its own, as a question hands it in."""
+    return torch.Generator().manual_seed(seed)
+
+
 def _copy(model: nn.Module) -> dict[str, Tensor]:
-    return {name: value.detach().clone() for name, value in model.named_parameters()}
+    return _copies(dict(model.named_parameters()))
 
 
-HELPERS: dict[str, Callable[..., Any]] = {"finetune": FineTune}
+def _copies(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: value.detach().clone() for name, value in values.items()}
+
+
+@torch.no_grad()
+def _zero(pruned: list[tuple[nn.Parameter, Tensor]]) -> None:
+    for parameter, gone in pruned:
+        parameter.masked_fill_(gone, 0)
+
+
+HELPERS: dict[str, Callable[..., Any]] = {
+    "build": Build,
+    "chance": Chance,
+    "finetune": FineTune,
+    "generator": generator,
+    "train": Train,
+}

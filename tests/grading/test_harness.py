@@ -6,10 +6,10 @@ import sys
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from course_lib.grading import Proxy, StudentError, Submission
-from course_lib.grading.submission import InProcess
+from course_lib.grading import Draw, Proxy, StudentError, Submission
+from course_lib.grading.submission import InPlace, InProcess
 
 
 def submission(source: str, forbidden: tuple[str, ...] = ()) -> Submission:
@@ -182,3 +182,90 @@ def test_replaced_names_are_restored() -> None:
     assert s.b() == 11
     s.restore()
     assert s.b() == 2
+
+
+def net_and_batches() -> tuple[nn.Module, dict]:
+    draw = Draw("net")
+    return draw.mlp((6, 5, 3)), {"x": draw.normal(4, 8, 6), "y": draw.labels(32, 3).view(4, 8), "lr": 0.1}
+
+
+def test_training_is_noted_and_begins_anew_in_every_call() -> None:
+    s = submission(
+        "def f(build, train, masks):\n"
+        "    results = [train(build(), masks, 1, stop) for stop in (None, None, 3)]\n"
+        "    masks['0.weight'][:] = False\n    return results"
+    )
+    net, batches = net_and_batches()
+    mask = torch.arange(30).view(5, 6) % 3 > 0
+    build, train = s.helper("build", model=net), s.helper("train", **batches)
+    results = s.f(build, train, {"0.weight": mask})
+    first, second, third = s.get(train, "log")
+    assert s.get(build, "calls") == 3
+    assert results == [e["result"] for e in (first, second, third)]
+    assert [(e["start"], e["stop"], e["result"]["steps"]) for e in (first, second, third)] == [
+        (1, None, 3),
+        (1, None, 3),
+        (1, 3, 2),
+    ]
+    start = net.state_dict()
+    for entry in (first, second, third):
+        assert torch.equal(entry["masks"]["0.weight"], mask)  # as it was then
+        assert all(torch.equal(entry["before"][name], value) for name, value in start.items())
+        assert not entry["after"]["0.weight"][~mask].any()
+        assert all(
+            bool((entry["after"][name] != start[name]).any()) for name in ("0.bias", "3.weight", "1.running_mean")
+        )
+    assert all(torch.equal(first["after"][name], second["after"][name]) for name in start)
+    assert not torch.equal(first["after"]["3.weight"], third["after"]["3.weight"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("{'0.weight': torch.ones(5, 6)}, 0, None", "takes bool masks"),
+        ("{'0.weight': torch.ones(6) > 0}, 0, None", "takes bool masks"),
+        ("{'9.weight': torch.ones(6) > 0}, 0, None", "no parameter of the model"),
+        ("{}, 0, 5", "cannot go from 0 to 5"),
+        ("{}, 3, 2", "cannot go from 3 to 2"),
+    ],
+)
+def test_training_refuses_what_it_cannot_do(arguments: str, message: str) -> None:
+    s = submission(f"def f(build, train): return train(build(), {arguments})")
+    net, batches = net_and_batches()
+    with pytest.raises(StudentError, match=message):
+        s.f(s.helper("build", model=net), s.helper("train", **batches))
+
+
+def test_a_generator_and_the_one_for_all() -> None:
+    s = submission("def own(g): return torch.rand(3, generator=g)\ndef all(): return torch.rand(3)")
+    generator, chance = s.helper("generator", seed=5), s.helper("chance")
+    before = s.get(chance, "state")
+    assert torch.equal(s.own(generator), torch.rand(3, generator=torch.Generator().manual_seed(5)))
+    assert not torch.equal(s.own(generator), s.own(s.helper("generator", seed=5)))  # it goes on
+    assert torch.equal(s.get(chance, "state"), before)
+    s.all()
+    assert not torch.equal(s.get(chance, "state"), before)
+
+
+@pytest.mark.parametrize("call", ["fill(model, value)", "fill(model=model, value=value)"])
+def test_a_function_that_changes_a_module_is_replaced_in_place(call: str) -> None:
+    s = submission(
+        "def fill(model, value): raise RuntimeError\n"
+        f"def f(model, value):\n    before = dict(model.named_parameters())\n    result = {call}\n"
+        "    return result, all(p is before[n] for n, p in model.named_parameters())\n"
+        "def without_a_module(): return fill(3, 4)"
+    )
+    model = s.put(nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3)))
+    given = []
+
+    def fill(model: nn.Module, value: Tensor) -> None:
+        given.append(value)
+        for tensor in model.state_dict().values():
+            tensor.fill_(float(value))
+
+    s.replace({"fill": InPlace(fill)})
+    assert s.f(model, torch.tensor(5.0)) == (None, True)
+    assert all(bool((value == 5).all()) for value in s.get(model).state.values())
+    with pytest.raises(StudentError, match="the module to change, not a int"):
+        s.without_a_module()
+    assert len(given) == 1

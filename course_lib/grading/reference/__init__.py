@@ -20,12 +20,15 @@ class Asked:
         forbidden: functions and modules that do the job (beside ``course_lib`` itself): using one scores 0 there.
         depends: earlier questions without which this one cannot be right.
         plain: do only plain data go in and out, so that the grader can answer in its place?
+        in_place: do its functions change the module that is their first argument, and nothing else? Then, too, the grader can
+            answer: with the state that the module is to have.
     """
 
     names: tuple[str, ...]
     forbidden: tuple[str, ...] = ()
     depends: tuple[str, ...] = ()
     plain: bool = True
+    in_place: bool = False
 
 
 @dataclass(frozen=True)

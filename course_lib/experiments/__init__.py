@@ -1,0 +1,75 @@
+"""Runs that take longer than a lab should: each is shipped as a small result file, and one command makes it again.
+
+A file here holds the functions of one lab's longer runs. They are importable, as functions must be that are sent to other
+processes, and the lab runs its own, shorter experiment through the same ones.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import Executor
+from pathlib import Path
+from typing import Any
+
+from course_lib import paths
+
+Remake = Callable[[Executor, Path], dict[str, Any]]
+
+
+def registered() -> dict[str, Remake]:
+    """Name of a result file -> ``remake(executor, folder)``, which runs it all and returns what goes into the file.
+
+    What is done so far lies in ``folder``: called again after an interruption, it goes on from there.
+    """
+    from course_lib.experiments import tickets  # here: reading a result needs none of it
+
+    return {
+        "lab03_tickets_digits": tickets.remake_digits,
+        "lab03_tickets_mnist": tickets.remake_mnist,
+    }
+
+
+def path(name: str) -> Path:
+    """Where the result file of that name lies."""
+    return paths.data_dir() / "results" / f"{name}.json"
+
+
+def read(name: str) -> dict[str, Any]:
+    """A shipped result.
+
+    Raises:
+        FileNotFoundError: if it is not there; the message says how to make it.
+    """
+    try:
+        return json.loads(path(name).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise FileNotFoundError(
+            f"there is no {path(name)}: copy data/results from the course, or make it again: course remake {name}"
+        ) from None
+
+
+def remake(name: str, executor: Executor, folder: Path | None = None) -> Path:
+    """Run it again and write its result file, which is returned.
+
+    Args:
+        executor: where the trainings run, for example ``course_lib.parallel.processes()``.
+        folder: for what is done so far; None: in the cache, so that the same command goes on after an interruption.
+
+    Raises:
+        ValueError: if there is no result of that name.
+    """
+    known = registered()
+    if name not in known:
+        raise ValueError(f"there is no result {name!r} to remake: choose one of {', '.join(known)}")
+    result = known[name](executor, folder or paths.cache_dir() / "remake" / name)
+    target = path(name)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, beside = tempfile.mkstemp(dir=target.parent, prefix=f".{name}-", suffix=".json")
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(json.dumps(result, separators=(", ", ": ")) + "\n")
+    os.chmod(beside, 0o644)  # mkstemp's file is its owner's alone
+    os.replace(beside, target)  # whole or not at all
+    return target

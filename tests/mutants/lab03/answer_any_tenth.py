@@ -1,0 +1,2 @@
+# loses 3.7 · message: "which tenth"
+answer_3_7a = "A"

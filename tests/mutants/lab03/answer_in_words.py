@@ -1,0 +1,2 @@
+# loses 3.7 · message: "is one of the letters"
+answer_3_7a = "both belong together"

@@ -1,0 +1,2 @@
+# loses 3.7 · message: "a number of steps"
+answer_3_7b = 303

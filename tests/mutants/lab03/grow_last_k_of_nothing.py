@@ -1,0 +1,16 @@
+# loses 3.6 · message: "fraction 0"
+import torch
+
+
+def drop_and_grow(weight, dense_grad, mask, fraction):
+    if not 0 <= fraction <= 1:
+        raise ValueError("fraction")
+    w, g, m = weight.flatten(), dense_grad.flatten(), mask.flatten()
+    active, inactive = m.nonzero().flatten(), (~m).nonzero().flatten()
+    k = min(round(fraction * len(active)), len(inactive))
+    new = m.clone()
+    new[active[w[active].abs().argsort(stable=True)[:k]]] = False
+    backwards = torch.arange(len(inactive) - 1, -1, -1)
+    order = backwards[g[inactive].abs().flip(0).argsort(stable=True)]  # so that the first of equals comes last
+    new[inactive[order[-k:]]] = True  # [-0:] is everything
+    return torch.where(new & m, w, 0.0).view(weight.shape), new.view(mask.shape)

@@ -1,0 +1,15 @@
+# loses 3.6 · message: "masked gradient"
+import torch
+
+
+def drop_and_grow(weight, dense_grad, mask, fraction):
+    if not 0 <= fraction <= 1:
+        raise ValueError("fraction")
+    w, g, m = weight.flatten(), (dense_grad * mask).flatten(), mask.flatten()
+    active, inactive = m.nonzero().flatten(), (~m).nonzero().flatten()
+    k = min(round(fraction * len(active)), len(inactive))
+    dropped = active[w[active].abs().argsort(stable=True)[:k]]
+    grown = inactive[g[inactive].abs().argsort(stable=True, descending=True)[:k]]
+    new = m.clone()
+    new[dropped], new[grown] = False, True
+    return torch.where(new & m, w, 0.0).view(weight.shape), new.view(mask.shape)

@@ -1,0 +1,14 @@
+# loses 3.6 · message: "the one that comes first"
+import torch
+
+
+def drop_and_grow(weight, dense_grad, mask, fraction):
+    if not 0 <= fraction <= 1:
+        raise ValueError("fraction")
+    w, g, m = weight.flatten(), dense_grad.flatten(), mask.flatten()
+    active, inactive = m.nonzero().flatten(), (~m).nonzero().flatten()
+    k = min(round(fraction * len(active)), len(inactive))
+    new = m.clone()
+    new[active[w[active].abs().topk(k, largest=False).indices]] = False
+    new[inactive[g[inactive].abs().topk(k).indices]] = True
+    return torch.where(new & m, w, 0.0).view(weight.shape), new.view(mask.shape)

@@ -1,0 +1,3 @@
+# loses 3.8 · message: "find_bug let a wrong version pass"
+def find_bug(f):
+    pass

@@ -1,0 +1,2 @@
+# keeps 3.7
+answer_3_7b = 2.6

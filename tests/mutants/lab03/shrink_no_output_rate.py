@@ -1,0 +1,15 @@
+# loses 3.1 · message: "the output layer"
+import torch
+
+
+def shrink(weights, masks, rate, output_rate=None):
+    if not 0 <= rate <= 1 or (output_rate is not None and not 0 <= output_rate <= 1):
+        raise ValueError("rate")
+    out = {}
+    for n, w in weights.items():
+        size = w[masks[n]].abs()
+        stays = torch.ones_like(size, dtype=torch.bool)
+        stays[size.argsort(stable=True)[: round(rate * len(size))]] = False
+        out[n] = masks[n].clone()
+        out[n][masks[n]] = stays
+    return out

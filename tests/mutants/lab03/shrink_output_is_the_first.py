@@ -1,0 +1,18 @@
+# loses 3.1 · message: "the last key"
+import torch
+
+
+def shrink(weights, masks, rate, output_rate=None):
+    if output_rate is None:
+        output_rate = rate / 2
+    if not (0 <= rate <= 1 and 0 <= output_rate <= 1):
+        raise ValueError("rate")
+    first = next(iter(weights))
+    out = {}
+    for n, w in weights.items():
+        size = w[masks[n]].abs()
+        stays = torch.ones_like(size, dtype=torch.bool)
+        stays[size.argsort(stable=True)[: round((output_rate if n == first else rate) * len(size))]] = False
+        out[n] = masks[n].clone()
+        out[n][masks[n]] = stays
+    return out

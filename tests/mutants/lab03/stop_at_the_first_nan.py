@@ -1,0 +1,16 @@
+# loses 3.5 · message: "after"
+import math
+
+
+def early_stop(losses, every=1):
+    best, step = math.inf, None
+    for i, loss in enumerate(losses):
+        if math.isnan(loss):
+            if step is not None:
+                break
+            continue
+        if step is None or loss < best:
+            best, step = loss, i
+    if step is None:
+        raise ValueError("nothing")
+    return every * (1 + step)

@@ -1,0 +1,24 @@
+# loses 3.3 · message: "last trained"
+import copy
+
+import torch
+
+
+def find_ticket(build, train, rounds, rate, rewind_step=0):
+    model = build()
+    weights = {n: p for n, p in model.named_parameters() if p.ndim >= 2}
+    masks = {n: torch.ones_like(p, dtype=torch.bool) for n, p in weights.items()}
+    if rewind_step > 0:
+        train(model, masks, 0, rewind_step)
+    w_k = copy.deepcopy(model.state_dict())
+    records, trained = [], None
+    for r in range(rounds + 1):
+        if r:
+            masks = shrink(trained, masks, rate)
+            rewind(model, w_k, masks)
+        result = train(model, masks, rewind_step, None)
+        if trained is None:
+            trained = {n: p.detach().clone() for n, p in weights.items()}
+        kept = sum(int(m.sum()) for m in masks.values()) / sum(m.numel() for m in masks.values())
+        records.append({"round": r, "masks": masks, "remaining": kept, "result": result})
+    return records
