@@ -106,6 +106,12 @@ LOOKS: dict[str, Look] = {
     "ticket": Look(BLUE, "o"),
     "reinit": Look(ORANGE, "v"),
     "random mask": Look(GREY, "x", "--"),
+    # lab 04: by what score channels go; with holes, or without
+    "slimming": Look(BLUE, "o"),
+    "α, dense": Look(GREEN, "^"),
+    "filter L1": Look(SKY, "P"),
+    "structured": Look(BLUE, "o"),
+    "unstructured": Look(ORANGE, "v"),
 }
 COLOURS: dict[str, str] = {name: look.colour for name, look in LOOKS.items()}
 

@@ -8,7 +8,11 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 # later labs add one line each: the lab, and the keys that move its explorer's first slider
-EXPLORERS = [("lab00_counting_cost", "ArrowRight"), ("lab01_magnitude_pruning", "ArrowRight")]
+EXPLORERS = [
+    ("lab00_counting_cost", "ArrowRight"),
+    ("lab01_magnitude_pruning", "ArrowRight"),
+    ("lab04_structure", "ArrowRight"),
+]
 ANSWER = """def magnitude_mask(weight, sparsity):
     if not 0 <= sparsity <= 1 or weight.isnan().any():
         raise ValueError("sparsity is between 0 and 1, and no weight may be NaN")
