@@ -62,10 +62,11 @@ def recognise(value: Any, right: Any, mistakes: Mistakes, said: str = "") -> Non
 
 
 def telling(case: Callable[[], tuple[Any, Any, Mistakes]]) -> tuple[Any, Any, Mistakes]:
-    """A drawn case (input, right answer, mistakes) in which the right answer is none of the mistakes."""
+    """A drawn case (input, right answer, mistakes) in which no two answers happen to be the same."""
     for _ in range(500):
         drawn, right, mistakes = case()
-        if not any(near(wrong, right) or near(right, wrong) for wrong in mistakes.values()):
+        answers = [right, *mistakes.values()]
+        if not any(near(one, other) for i, one in enumerate(answers) for other in answers[:i]):
             return drawn, right, mistakes
     raise RuntimeError("no input was drawn that tells the mistakes from the right answer")
 
@@ -624,7 +625,6 @@ def absorb_case(draw: Draw, then: dict[str, Any] | None = None) -> Callable[[], 
         def of(constant: Tensor) -> Tensor:
             return shift_of(w, constant, gone)
 
-        at_0 = q if conv.bias is None else q + p * conv.bias.detach().double()
         right = of(beta.relu())
         mistakes = {
             "relu(q) was taken for the constant: with α = 0, p is 0 too, so what is q?": of(q.relu()),
@@ -634,12 +634,12 @@ def absorb_case(draw: Draw, then: dict[str, Any] | None = None) -> Callable[[], 
             "β was divided as α is: with α = 0 only β is left": of((p * beta).relu()),
             "α was added to β: a removed channel has α = 0": of((alpha + beta).relu()),
             "μ was taken for the constant: with α = 0 nothing of the input is left, only β": of(mu.relu()),
-            "the channel was taken to give what it gives for an input of 0: with α = 0 it gives β, whatever conv adds": of(
-                at_0.relu()
-            ),
             "the ReLU stands before next_conv, not behind its sum": of(beta).relu(),
             **wrong_shifts(w, beta.relu(), gone),
         }
+        if conv.bias is not None:
+            said = "the channel was taken to give what it gives for an input of 0: with α = 0 it gives β, whatever conv adds"
+            mistakes[said] = of((q + p * conv.bias.detach().double()).relu())
         if next_conv.bias is not None:
             added = "the new bias came back: asked for is the shift, what the bias must gain"
             mistakes[added] = right + next_conv.bias.detach().double()
@@ -1024,10 +1024,10 @@ def test_channels_compete(submission: Submission, draw: Draw) -> None:
         betas = {name: bn.bias.detach().abs() for name, bn in norms(model).items()}
         convs = {name: model.get_submodule(name.replace(".bn", ".conv")) for name in a}
         filters = {name: conv.weight.detach().abs().sum((1, 2, 3)) for name, conv in convs.items()}
+        largest = selected({name: -part for name, part in size.items()}, count, protect=False)
         within = {name: going(part, round(fraction * len(part))) for name, part in size.items()}
         mistakes = {
-            "each layer lost its own share: the channels of all layers compete in one list": protected(within, size),
-            "each layer lost its own share: the channels of all layers compete in one list.": within,
+            "each layer lost its own share: the channels of all layers compete in one list": within,
             "ranked with the sign: α = -2 is a large scale. Rank by |α|": selected(a, count),
             "p = α/√(σ² + ε) was ranked, not |α|: training pulls at α, and p goes with σ² too": selected(ps, count),
             "β was ranked, not |α|": selected(betas, count),
@@ -1037,8 +1037,9 @@ def test_channels_compete(submission: Submission, draw: Draw) -> None:
             "the layers were scaled before they were compared: let |α| compete as it is": selected(
                 {name: part / part.max() for name, part in size.items()}, count
             ),
-            "the largest went: what has a small scale does little, and goes first": selected(
-                {name: -part for name, part in size.items()}, count
+            "the largest went: what has a small scale does little, and goes first": largest,
+            "the largest went, but for each layer's: what has a small scale does little, and goes first": protected(
+                largest, size
             ),
             "the mask is upside down: True means kept": {name: ~mask for name, mask in right.items()},
             "that many should have gone, not stayed: fraction is what goes": selected(size, round((1 - fraction) * n)),
@@ -1047,12 +1048,6 @@ def test_channels_compete(submission: Submission, draw: Draw) -> None:
             ),
             "one channel too many went": selected(size, count + 1),
         }
-        for signed in (False, True):  # the largest go, and the largest stay all the same
-            low = {name: -part for name, part in (a if signed else size).items()}
-            said = (
-                "the largest went: what has a small scale does little, and goes first. (Each layer's largest stayed.)"
-            )
-            mistakes[said + " " * signed] = protected(selected(low, count, protect=False), size)
         return (model, size), right, mistakes
 
     (model, size), right, mistakes = telling(case)
@@ -1204,11 +1199,12 @@ def test_selection_ends(submission: Submission, draw: Draw) -> None:
 def cascade_case(draw: Draw, m: int, c: int, r: int, s: int) -> tuple[Tensor, Tensor, Tensor, list[int]]:
     """keep, weights, constants (kept channels have large ones that mean nothing), and what goes."""
     weight = draw.normal(m, c, r, s)
-    gone = sorted(draw.distinct(draw.integer(1, c - 1), 0, c - 1))
+    gone = sorted(draw.distinct(draw.integer(2, c - 1), 0, c - 1))
     keep = torch.ones(c, dtype=torch.bool)
     keep[gone] = False
     constant = draw.sizes(c, 0.3, 3).float()
     constant[keep] *= 3
+    constant[gone[0]] = 0  # as where β is negative
     return keep, weight, constant, gone
 
 
@@ -1235,6 +1231,9 @@ def expect_useful(value: Any, keep: Tensor, weight: Tensor, constant: Tensor | N
         fail(f"{said}: it has one entry for each weight")
     expect_tensor(value, shape=weight.shape, dtype=torch.bool, what=f"{when}the mask")
     mistakes = {f"{UPSIDE_DOWN.replace('kept', 'useful')}": ~right}
+    if not keep.all():
+        said = "every weight was called useful, also those that read a removed channel"
+        mistakes[said] = torch.ones_like(right)
     if constant is not None:
         lively = (keep | (constant != 0)).view(1, -1, 1, 1).expand(weight.shape)
         said = "weights of a removed channel that gives something were called useful: what they give is always the same"
@@ -1377,7 +1376,7 @@ def test_share_given_back(submission: Submission, draw: Draw) -> None:
     share = expect_number(answer, "the answer")
     if share >= 2:
         fail(f"{share:g} is a percentage, or a number of points: the share is of the points lost, and 1 is all of them")
-    if not 0.88 <= share <= 1.1:
+    if not 0.85 <= share <= 1.1:
         fail(
             f"{share:g} is far from what these networks give. Is it the line of 'BN recalibrated', and not the one of what was "
             "absorbed? Or the accuracy, instead of the share of what had been lost?"
