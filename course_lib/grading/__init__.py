@@ -5,6 +5,7 @@ Labs use :func:`check` and :func:`skip`; test modules use :func:`question`, :fun
 
 from course_lib.grading.claims import (
     Mistake,
+    ask,
     describe,
     expect_close,
     expect_equal,
@@ -28,6 +29,7 @@ __all__ = [
     "Proxy",
     "StudentError",
     "Submission",
+    "ask",
     "check",
     "describe",
     "expect_close",

@@ -251,6 +251,17 @@ def expect_raises(kind: type[Exception], call: Callable[[], Any], when: str) -> 
     fail(f"{when} should raise a {kind.__name__}, it returned {describe(result)}")
 
 
+def ask(call: Callable[[], Any], when: str, thought: str) -> Any:
+    """The result of a call that is easily forgotten; if it raises, say when, and the next thought."""
+    try:
+        return call()
+    except StudentError as error:
+        if error.kind != "raised" or error.unwritten:
+            raise
+        where = f" ({error.where})" if error.where else ""
+        fail(f"{when} your code raised {error.type}: {error.message}{where}. {thought}")
+
+
 def unchanged(before: Any, after: Any, what: str = "the argument") -> None:
     """The function left its argument as it was."""
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -65,6 +66,38 @@ class Draw:
     def labels(self, n: int, classes: int) -> Tensor:
         """Class labels."""
         return torch.randint(0, classes, (n,), generator=self.generator)
+
+    def signs(self, n: int) -> Tensor:
+        """n numbers, half of them 1 and half -1 (or one more), in random order."""
+        return 1.0 - 2 * (self.permutation(n) % 2)
+
+    def sizes(self, n: int, low: float, high: float) -> Tensor:
+        """n numbers between the two, uniform in their logarithm."""
+        share = torch.rand(n, generator=self.generator, dtype=torch.float64)
+        return (math.log(low) + share * math.log(high / low)).exp()
+
+    def conv(self, c: int, m: int, kernel: tuple[int, int], **settings: Any) -> nn.Conv2d:
+        """A convolution in evaluation mode, from c channels to m; ``settings`` as of nn.Conv2d."""
+        layer = torch.nn.utils.skip_init(nn.Conv2d, c, m, kernel, **settings)
+        with torch.no_grad():
+            for p in layer.parameters():
+                p.copy_(self.normal(*p.shape, dtype=p.dtype))
+        return layer.eval()
+
+    def batch_norm(self, channels: int, **settings: Any) -> nn.BatchNorm2d:
+        """A batch norm in evaluation mode that has seen data: α, β and μ of both signs, σ² from far below 1 to far above it,
+        and one as small as ε, which is not the usual one; ``settings`` as of nn.BatchNorm2d."""
+        settings = {"eps": self.number(1e-3, 5e-3), "momentum": self.number(0.2, 0.4), **settings}
+        bn = torch.nn.utils.skip_init(nn.BatchNorm2d, channels, **settings)
+        assert bn.running_mean is not None and bn.running_var is not None and bn.num_batches_tracked is not None
+        with torch.no_grad():
+            bn.weight.copy_(self.sizes(channels, 0.3, 2) * self.signs(channels))
+            bn.bias.copy_(self.sizes(channels, 0.3, 2) * self.signs(channels))
+            bn.running_mean.copy_(self.sizes(channels, 0.5, 3) * self.signs(channels))
+            bn.running_var.copy_(self.sizes(channels, 0.05, 20))
+            bn.running_var[self.integer(0, channels - 1)] = bn.eps / 2
+            bn.num_batches_tracked.fill_(self.integer(10, 99))
+        return bn.eval()
 
     def mlp(self, sizes: Sequence[int] = (6, 9, 7, 4), scales: Sequence[float] | None = None) -> nn.Sequential:
         """A small net of linear layers, ReLU and one batch norm, with layers of different scale."""

@@ -108,6 +108,12 @@ LOOKS: dict[str, Look] = {
     "random mask": Look(GREY, "x", "--"),
     "RigL": Look(VERMILLION, "s"),
     "SET": Look(GREEN, "^"),
+    # lab 04: by what score channels go; with holes, or without
+    "slimming": Look(BLUE, "o"),
+    "α, dense": Look(GREEN, "^"),
+    "filter L1": Look(SKY, "P"),
+    "structured": Look(BLUE, "o"),
+    "unstructured": Look(ORANGE, "v"),
 }
 COLOURS: dict[str, str] = {name: look.colour for name, look in LOOKS.items()}
 

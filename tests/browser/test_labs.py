@@ -12,6 +12,7 @@ EXPLORERS = [
     ("lab00_counting_cost", "ArrowRight"),
     ("lab01_magnitude_pruning", "ArrowRight"),
     ("lab03_lottery_tickets", "ArrowRight"),
+    ("lab04_structure", "ArrowRight"),
 ]
 ANSWER = """def magnitude_mask(weight, sparsity):
     if not 0 <= sparsity <= 1 or weight.isnan().any():

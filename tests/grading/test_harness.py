@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.grading import Draw, Proxy, StudentError, Submission
+from course_lib.grading.reference import load
 from course_lib.grading.submission import InPlace, InProcess
 
 
@@ -269,3 +270,30 @@ def test_a_function_that_changes_a_module_is_replaced_in_place(call: str) -> Non
     with pytest.raises(StudentError, match="the module to change, not a int"):
         s.without_a_module()
     assert len(given) == 1
+
+
+def test_modules_go_in_and_come_out() -> None:
+    s = submission(
+        "import copy\n"
+        "def half(conv, bn):\n"
+        "    new = copy.deepcopy(conv)\n"
+        "    new.weight = nn.Parameter(conv.weight.detach()[::2] * bn.running_var[::2].view(-1, 1, 1, 1))\n"
+        "    new.out_channels //= 2\n"
+        "    return new, bn.training, type(bn)(3, eps=bn.eps)"
+    )
+    conv = nn.Conv2d(2, 4, (1, 3), stride=2, padding=(0, 1), bias=False, dtype=torch.float64)
+    bn = nn.BatchNorm2d(4, eps=0.25).eval()
+    bn.running_var[:] = torch.tensor([2.0, 3, 4, 5])
+    made, training, fresh = s.half(conv, bn)
+    assert training is False
+    assert made.layer.type == "Conv2d" and made.layer.settings["padding"] == (0, 1)
+    assert not made.layer.settings["bias"] and list(made.state) == ["weight"]
+    assert torch.equal(made.build().weight, conv.weight[::2] * torch.tensor([2.0, 4]).view(-1, 1, 1, 1))
+    assert fresh.layer.type == "BatchNorm2d" and fresh.layer.settings["eps"] == 0.25 and fresh.build().training
+
+
+def test_the_grader_can_answer_where_a_module_goes_in() -> None:
+    s = submission("def line(bn): return None\ndef fold(bn):\n    p, q = line(bn)\n    return p * 2 + q")
+    bn = nn.BatchNorm2d(2).eval()
+    s.replace({"line": load("lab04").names["bn_scale_shift"]})
+    assert s.fold(bn).tolist() == pytest.approx([2, 2], abs=1e-4)

@@ -20,8 +20,8 @@ from torch.nn import functional as F
 
 from course_lib.grading import (
     Draw,
-    StudentError,
     Submission,
+    ask,
     describe,
     expect_equal,
     expect_int,
@@ -110,16 +110,6 @@ def untouched(submission: Submission, name: str, *arguments: Any) -> Any:
     for i, tensor in zip(given, after, strict=True):
         unchanged(arguments[i], tensor, f"argument {i + 1} of {name}")
     return result
-
-
-def ask(call: Callable[[], Any], when: str, thought: str) -> Any:
-    """The result of a call that is legitimate but easily forgotten; if it raises, say when, and the next thought."""
-    try:
-        return call()
-    except StudentError as error:
-        if error.kind != "raised" or error.unwritten:
-            raise
-        fail(f"{when} your code raised {error.type}: {error.message} ({error.where}). {thought}")
 
 
 # --- 0.1 conv_cost, linear_cost ------------------------------------------------------------------------------------

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from course_lib.grading import (
     Draw,
     Proxy,
-    StudentError,
     Submission,
+    ask,
     describe,
     expect_close,
     expect_equal,
@@ -31,6 +31,7 @@ from course_lib.grading import (
     question,
     unchanged,
 )
+from course_lib.grading.hunt import expect_verdicts
 from course_lib.grading.reference import lab01 as reference
 from course_lib.pruning import group_scores, local_masks, smallest
 from course_lib.worker import wire
@@ -156,17 +157,6 @@ def expect_counts(counts: list[int], cases: list[tuple[float, int]], what: str =
         why = [said for said, way in COUNTING.items() if counts == [way(*case) for case in cases]]
         said = why[0] if why else "print what your code counts, and compare it with round(s · n)"
         fail(f"at sparsity {s}, {count} of {n} {what} went ({s} · {n} = {s * n:g}): {said}")
-
-
-def ask(call: Callable[[], Any], when: str, thought: str) -> Any:
-    """The result of a call that is easily forgotten; if it raises, say when, and the next thought."""
-    try:
-        return call()
-    except StudentError as error:
-        if error.kind != "raised" or error.unwritten:
-            raise
-        where = f" ({error.where})" if error.where else ""
-        fail(f"{when} your code raised {error.type}: {error.message}{where}. {thought}")
 
 
 # --- 1.1 magnitude_mask --------------------------------------------------------------------------------------------
@@ -1237,50 +1227,7 @@ def test_times_faster(submission: Submission, draw: Draw) -> None:
 # --- 1.9 find_bug --------------------------------------------------------------------------------------------------
 
 
-def verdict(submission: Submission, version: Callable[[Tensor, float], Any]) -> tuple[str, str]:
-    """What find_bug makes of a version of magnitude_mask: ("passed" or "assertion" or "error", what was said)."""
-
-    def f(weight: Any, sparsity: Any) -> Any:
-        try:
-            return version(weight, sparsity)
-        except Exception as error:  # whatever it was called with: bad arguments raise ValueError
-            raise ValueError(f"{type(error).__name__}: {error}") from None
-
-    try:
-        returned = submission.find_bug(Proxy(f, "magnitude_mask"))
-    except StudentError as error:
-        if error.kind != "raised" or error.unwritten:
-            raise
-        said = f"{error.type}: {error.message}" if error.message else error.type
-        return ("assertion" if "AssertionError" in error.bases else "error"), said
-    return "passed", "" if returned is None else describe(returned)
-
-
-def expect_verdicts(
-    submission: Submission, draw: Draw, right: dict[str, Callable[..., Any]], wrong: dict[str, Callable[..., Any]]
-) -> None:
-    """find_bug passes every right version and raises AssertionError for every wrong one.
-
-    They are shown in an order drawn anew: with the right ones always first, counting the calls would be enough.
-    """
-    versions = list((right | wrong).items())
-    made_of_it = {versions[i][0]: verdict(submission, versions[i][1]) for i in draw.permutation(len(versions)).tolist()}
-    for name in right:
-        outcome, said = made_of_it[name]
-        if outcome != "passed":
-            fail(
-                f"find_bug accused a right version ({name}): {said}. Does it ask for more than 1.1 promises of finite weights "
-                "and a sparsity from 0 to 1?"
-            )
-    for name in wrong:
-        outcome, said = made_of_it[name]
-        if outcome == "error":
-            fail(f"for a version that {name}, find_bug stumbled ({said}) where it should say so by an AssertionError")
-        if outcome == "passed":
-            hint = f" (it returned {said}: find_bug speaks by raising, not by returning)" if said else ""
-            fail(
-                f"find_bug let a wrong version pass, one that {name}{hint}: which input would show it, or which look at the mask?"
-            )
+PROMISE = "1.1 promises of finite weights and a sparsity from 0 to 1"
 
 
 @question("1.9", points=0.5, visible=True, claim="two plain bugs are found, and nothing right is accused")
@@ -1288,6 +1235,7 @@ def test_hunt_plain_bugs(submission: Submission, draw: Draw) -> None:
     expect_verdicts(
         submission,
         draw,
+        "magnitude_mask",
         right={
             "the library's": reference.magnitude_mask,
             "another of the library's": lambda w, s: local_masks({"w": w.abs()}, s)["w"],
@@ -1296,6 +1244,7 @@ def test_hunt_plain_bugs(submission: Submission, draw: Draw) -> None:
             "forgets the absolute value": lambda w, s: smallest(w, s),
             "prunes all weights that equal the threshold": ties_too,
         },
+        promise=PROMISE,
     )
 
 
@@ -1317,6 +1266,7 @@ def test_hunt_subtle_bugs(submission: Submission, draw: Draw) -> None:
     expect_verdicts(
         submission,
         draw,
+        "magnitude_mask",
         right={"the library's": reference.magnitude_mask, "one that sorts": by_sorting, "one that loops": by_looping},
         wrong={
             "prunes the largest": lambda w, s: smallest(-w.abs(), s),
@@ -1325,6 +1275,7 @@ def test_hunt_subtle_bugs(submission: Submission, draw: Draw) -> None:
             "returns a mask of another shape than the weight": lambda w, s: reference.magnitude_mask(w, s).flatten(),
             "returns numbers, 1.0 for kept and 0.0 for pruned": lambda w, s: reference.magnitude_mask(w, s).float(),
         },
+        promise=PROMISE,
     )
 
 

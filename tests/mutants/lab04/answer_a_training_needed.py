@@ -1,0 +1,2 @@
+# loses 4.7 · message: "without any training"
+answer_4_7a = "C"

@@ -1,0 +1,3 @@
+# loses 4.8 · message: "accused a right version"
+def find_bug(f):
+    raise AssertionError("wrong")

@@ -1,0 +1,10 @@
+# loses 4.5 · message: "changed"
+from torch import nn
+
+
+def slimming_penalty(model, lam):
+    if not lam >= 0:
+        raise ValueError("lam")
+    for bn in [m for m in model.modules() if isinstance(m, nn.BatchNorm2d)]:
+        bn.weight.data.abs_()
+    return lam * sum(bn.weight.sum() for bn in [m for m in model.modules() if isinstance(m, nn.BatchNorm2d)])

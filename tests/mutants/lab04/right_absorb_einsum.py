@@ -1,0 +1,13 @@
+# keeps 4.4
+import torch
+
+
+def absorb_removed(conv, bn, next_conv, keep):
+    channels = conv.out_channels
+    if not keep or any(a >= b for a, b in zip(keep, keep[1:])) or keep[0] < 0 or keep[-1] >= channels:
+        raise ValueError(f"bad keep: {keep}")
+    gone = [i for i in range(channels) if i not in keep]
+    kept = torch.zeros(channels, dtype=torch.bool)
+    kept[keep] = True
+    constant = torch.where(kept, 0.0, bn.bias.data.clamp_min(0))
+    return torch.einsum("mcrs,c->m", next_conv.weight.data, constant)
