@@ -13,37 +13,11 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-import nbformat
 import pytest
+from small_lab import ANSWERS, RIGHT, TESTS, contents, hand_in
 
 from course_lib.grading import batch, isolation
 
-TESTS = """
-import torch
-from course_lib.grading import expect_equal, question
-
-@question("1.1", points=2, claim="exactly the smaller half goes")
-def test_half(submission, draw):
-    w = draw.normal(4, 6)
-    expect_equal(submission.magnitude_mask(w, 0.5), w.abs() >= w.abs().flatten().sort().values[12])
-
-@question("1.2", points=1, visible=False, claim="a stays")
-def test_equal(submission, draw):
-    expect_equal(submission.threshold_mask(torch.tensor([1.0]), 1.0), torch.tensor([True]))
-"""
-RIGHT = """
-def magnitude_mask(weight, sparsity):
-    kept = torch.ones(weight.numel(), dtype=torch.bool)
-    kept[weight.abs().flatten().argsort()[: round(sparsity * weight.numel())]] = False
-    return kept.view_as(weight)
-def threshold_mask(weight, a): return weight.abs() >= a
-"""
-ANSWERS = [
-    RIGHT,
-    RIGHT.replace(">=", ">"),
-    RIGHT.replace("False", "True"),
-    "def magnitude_mask(weight, sparsity): return {'no': weight}[sparsity]",
-]
 # Imports once, then forks a grader for every line "jobs seconds signal" it reads, and signals it so many seconds after its next
 # result is on disk (negative: after its start; "inf": never). Says how it ended, and whether anything it started outlived it.
 NURSERY = """
@@ -98,11 +72,6 @@ linux = pytest.mark.skipif(
 )
 
 
-def hand_in(folder: Path, name: str, *cells: str) -> None:
-    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(c) for c in ("import torch", *cells)])
-    nbformat.write(book, folder / f"{name}.ipynb")
-
-
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     (tmp_path / "submissions").mkdir()
@@ -134,12 +103,6 @@ class Nursery:
 
     def __exit__(self, *_: object) -> None:
         self.process.communicate(timeout=60)
-
-
-def contents(report: Path) -> dict[str, bytes]:
-    """Everything but the seconds that it took."""
-    files = [p for p in report.rglob("*") if p.is_file() and p.name not in (".lock", "times.json")]
-    return {str(p.relative_to(report)): p.read_bytes() for p in files}
 
 
 @linux
