@@ -15,6 +15,8 @@ from small_lab import RIGHT, TESTS, contents, notebook
 
 from course_lib.grading import batch, isolation, submissions
 
+pytestmark = pytest.mark.usefixtures("warm")
+
 
 @pytest.fixture
 def tests(tmp_path: Path) -> Path:
