@@ -27,7 +27,7 @@ PARTS: dict[str, list[list[str]]] = {
         [*PYTEST, "tests/notebooks"],
         [*PYTEST, *TWO, "--dist", "loadscope", "--nbval-lax", "--nbval-cell-timeout=300", "solutions"],
     ],
-    "browser": [[*PYTEST, "-rs", "tests/browser"]],
+    "browser": [[*PYTEST, *TWO, "--dist", "loadgroup", "-rs", "tests/browser"]],
 }
 
 
