@@ -20,6 +20,8 @@ from typing import Any
 
 from filelock import FileLock
 
+from course_lib import files
+
 FILE = "ledger.json"
 Row = dict[
     str, Any
@@ -210,25 +212,15 @@ def _read(path: Path) -> list[Row]:
 
 def _write(path: Path, rows: list[Row]) -> None:
     """All or nothing: a notebook that is stopped here leaves the old ledger or the new one, never half of one."""
+    lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".ledger-", suffix=".json")
+        files.put(path, f"[\n{lines}\n]\n".encode(), sync=True)
     except OSError as error:
         raise OSError(
             error.errno,
             f"the ledger is kept in the working folder, which cannot be written ({error.strerror})",
             str(path),
         ) from None
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
-            file.write(f"[\n{lines}\n]\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, 0o644)  # mkstemp's file is its owner's alone; an instructor reads ledgers, too
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 def _lock(path: Path) -> FileLock:

@@ -6,12 +6,12 @@ import ast
 import copy
 import hashlib
 import json
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from course_lib import files
 from course_lib.authoring import claims, segments, source, student
 from course_lib.authoring.errors import AuthoringError, Problems, error, shown
 from course_lib.authoring.execute import run
@@ -300,9 +300,7 @@ def _write(path: Path, notebook: Any) -> bool:
     if path.is_file() and path.read_bytes() == content:
         return False
     path.parent.mkdir(exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_bytes(content)
-    os.replace(beside, path)
+    files.put(path, content)
     return True
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
-import os
 import re
 import subprocess
 import zipfile
@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 
 from course_lib.authoring import build, claims, source
 from course_lib.authoring.errors import AuthoringError, error, listed, shown
+from course_lib.files import put
 
 MANIFEST = ".course-release.json"  # in the release: its files with their hashes, so that the next one knows its own
 _WHOLE = ("course_lib", "data")  # folders that are handed out as they are
@@ -66,7 +67,7 @@ def release(root: Path, dest: Path) -> Path:
         for folder in list(PurePosixPath(name).parents)[:-1]:
             if (dest / folder).is_dir() and not any((dest / folder).iterdir()):
                 (dest / folder).rmdir()
-    _zip(archive, dest.name, files)
+    write_zip(archive, {f"{dest.name}/{name}": content for name, content in files.items()})
     return archive
 
 
@@ -191,14 +192,14 @@ def _refuse_foreign_zip(archive: Path) -> None:
         )
 
 
-def _zip(archive: Path, top: str, files: dict[str, tuple[bytes, bool]]) -> None:
-    beside = archive.with_name(f".{archive.name}.{os.getpid()}")
-    with zipfile.ZipFile(beside, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as out:
+def write_zip(archive: Path, files: dict[str, tuple[bytes, bool]]) -> None:
+    """Write a zip, whole or not at all: {name in it: (content, may it be run?)}. The same files give the same bytes."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as out:
         for name in sorted(files):
             data, executable = files[name]
-            info = zipfile.ZipInfo(f"{top}/{name}", date_time=(1980, 1, 1, 0, 0, 0))  # the earliest a zip can say
+            info = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))  # the earliest a zip can say
             info.create_system = 3  # Unix, so that modes are kept
             info.external_attr = (0o100755 if executable else 0o100644) << 16
-            info.compress_type = zipfile.ZIP_DEFLATED
-            out.writestr(info, data)
-    os.replace(beside, archive)
+            out.writestr(info, data, zipfile.ZIP_DEFLATED, compresslevel=9)
+    put(archive, made.getvalue())

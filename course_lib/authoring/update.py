@@ -18,7 +18,6 @@ from __future__ import annotations
 import ast
 import copy
 import json
-import os
 import re
 import shutil
 import uuid
@@ -30,6 +29,7 @@ from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
+from course_lib import files
 from course_lib.authoring.segments import Segment, bound, cell_id, mark, parts, segments
 from course_lib.authoring.source import HEADING, QUESTION
 from course_lib.paths import course_root
@@ -102,9 +102,7 @@ def update(notebook: Path, release: Path | None = None, out: Path | None = None)
         return Updated(notebook, None, [], True)
     data = (_writes(made).rstrip("\n") + "\n").encode()
     backup = _back_up(target) if target.exists() else None
-    beside = target.with_name(f".{target.name}.{os.getpid()}")
-    beside.write_bytes(data)
-    os.replace(beside, target)
+    files.put(target, data)
     return Updated(target, backup, carried, False)
 
 

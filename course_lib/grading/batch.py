@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from course_lib.grading import isolation, report
+from course_lib.grading import claims, isolation, report
 from course_lib.grading.marking import Lab, Marked, Source, Task, mark_here
 from course_lib.grading.plan import Plan
 from course_lib.grading.submissions import find
@@ -92,9 +92,7 @@ def grade(
             into ``out``, or the scheduler cannot be used. Like those above, before anything is graded.
         Interrupted: at Ctrl-C. What is finished stays.
     """
-    if not tests.is_file():
-        raise FileNotFoundError(f"no tests at {tests}: work inside the course's folder, or set COURSE_ROOT to it")
-    text = tests.read_text(encoding="utf-8")
+    text = claims.text_of(tests)
     Lab(Source(lab, text, str(tests), 0))  # what is wrong with the lab or its tests is said before a folder is made
     if not submissions.exists():
         raise FileNotFoundError(f"{submissions} does not exist: give the folder that holds the submissions")

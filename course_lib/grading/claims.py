@@ -75,9 +75,20 @@ def load_tests(path: Path) -> ModuleType:
     Raises:
         FileNotFoundError: if there is no such file.
     """
-    if not path.is_file():
-        raise FileNotFoundError(f"no tests at {path}: work inside the course's folder, or set COURSE_ROOT to it")
-    return module_of(path.read_text(encoding="utf-8"), str(path))
+    return module_of(text_of(path), str(path))
+
+
+def text_of(path: Path) -> str:
+    """The text of a lab's test module, ``…/test_lab01.py``.
+
+    Raises:
+        FileNotFoundError: if there is no such file; says which labs have one.
+    """
+    if path.is_file():
+        return path.read_text(encoding="utf-8")
+    there = sorted(p.stem.removeprefix("test_") for p in path.parent.glob("test_lab*.py"))
+    remedy = f"there are {', '.join(there)}" if there else "work inside the course's folder, or set COURSE_ROOT to it"
+    raise FileNotFoundError(f"{path.stem.removeprefix('test_')} has no tests at {path}: {remedy}")
 
 
 def module_of(text: str, file: str) -> ModuleType:

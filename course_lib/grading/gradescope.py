@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.authoring import release
-from course_lib.grading import isolation, report
+from course_lib.grading import claims, isolation, report
 from course_lib.grading.marking import Lab, Seats, Source, Task
 from course_lib.grading.submissions import Handed, one
 
@@ -70,9 +70,7 @@ def write(root: Path, lab: str, out: Path, *, seed: int | None = None, require_i
         AuthoringError: if the labs cannot be released as they are.
     """
     tests = root / "tests" / "labs" / f"test_{lab}.py"
-    if not tests.is_file():
-        there = sorted(p.stem.removeprefix("test_") for p in tests.parent.glob("test_lab*.py"))
-        raise FileNotFoundError(f"{lab} has no tests at {tests}: there are {', '.join(there) or 'none'}")
+    text = claims.text_of(tests)
     _refuse_foreign(out)
     seed = secrets.randbelow(1 << 63) if seed is None else seed
     more = " --require-isolation" if require_isolation else ""
@@ -81,20 +79,11 @@ def write(root: Path, lab: str, out: Path, *, seed: int | None = None, require_i
         for name, content in release.contents(root).items()
         if not name.startswith(("labs/", "tests/")) or name.startswith((f"labs/{lab}_", f"tests/labs/test_{lab}."))
     }
-    files[tests.relative_to(root).as_posix()] = (tests.read_bytes(), False)
+    files[tests.relative_to(root).as_posix()] = (text.encode(), False)
     files["setup.sh"] = (SETUP.encode(), True)
     files["run_autograder"] = (RUN.format(lab=lab, seed=seed, more=more).encode(), True)
     out.parent.mkdir(parents=True, exist_ok=True)
-    beside = out.with_name(f".{out.name}.part")
-    with zipfile.ZipFile(beside, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name in sorted(files):
-            data, executable = files[name]
-            info = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))  # the earliest a zip can say
-            info.create_system = 3  # Unix, so that modes are kept
-            info.external_attr = (0o100755 if executable else 0o100644) << 16
-            info.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(info, data)
-    beside.replace(out)
+    release.write_zip(out, files)
     return out
 
 
@@ -126,7 +115,7 @@ def run(lab: str, autograder: Path, *, seed: int, require_isolation: bool = Fals
     target = autograder / "results" / "results.json"
     target.unlink(missing_ok=True)
     tests = autograder / "source" / "tests" / "labs" / f"test_{lab}.py"
-    marking = Lab(Source(lab, tests.read_text(encoding="utf-8"), str(tests), seed))
+    marking = Lab(Source(lab, claims.text_of(tests), str(tests), seed))
     layer = isolation.required() if require_isolation else isolation.best()
     print(layer.sentence)
     handed = one(autograder / "submission", lab)

@@ -476,7 +476,7 @@ def _most(matched: Matched) -> float:
 
 def _csv(rows: Iterable[Sequence[str]]) -> str:
     text = io.StringIO()
-    cell: Callable[[str], str] = lambda value: reports._cell(names.shown(value))  # noqa: E731
+    cell: Callable[[str], str] = lambda value: reports.cell(names.shown(value))  # noqa: E731
     csv.writer(text, lineterminator="\r\n").writerows(
         [value if value == "-" else cell(value) for value in row] for row in rows
     )

@@ -10,7 +10,6 @@ import io
 import json
 import os
 import platform
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
@@ -18,16 +17,22 @@ from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
-from jinja2 import Environment, PackageLoader, select_autoescape
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from course_lib import files
 from course_lib.grading import isolation
 from course_lib.grading.mark import Outcome, by_question, total
+from course_lib.grading.names import shown
 from course_lib.grading.submissions import Handed
 
-_pages = Environment(
-    loader=PackageLoader("course_lib.grading", "pages"), autoescape=select_autoescape(default=True), trim_blocks=True
-)
-_HALF = ".part"  # how a file's name ends while it is being written
+pages = Environment(
+    loader=PackageLoader("course_lib.grading", "pages"), autoescape=True, trim_blocks=True, lstrip_blocks=True,
+    undefined=StrictUndefined,
+)  # fmt: skip
+pages.filters["shown"] = shown
+pages.filters["points"] = lambda value: f"{value:g}"
+pages.filters["seconds"] = lambda value: f"{value:.3g} s" if value < 100 else f"{value:.0f} s"
+pages.filters["percent"] = lambda share: f"{100 * share:.0f} %"
 
 
 @contextmanager
@@ -49,7 +54,7 @@ def only_grader(out: Path) -> Iterator[None]:
     try:
         for folder in (out, out / "results", out / "feedback"):
             folder.mkdir(exist_ok=True)
-            for half in folder.glob(f".*{_HALF}"):
+            for half in folder.glob(f".*{files.HALF}"):
                 half.unlink(missing_ok=True)
         since = datetime.now().astimezone().isoformat(" ", "seconds")
         put(holder, json.dumps({"process": os.getpid(), "machine": platform.node(), "since": since}) + "\n")
@@ -80,7 +85,7 @@ def write(
     """
     outcomes, notes = list(outcomes), list(notes)
     sentence = isolation.Layer(extra["layer"]).sentence
-    page = _pages.get_template("feedback.html").render(
+    page = pages.get_template("feedback.html").render(
         id=handed.id, lab=extra["lab"], groups=by_question(outcomes), total=total(outcomes), most=sum(o.points for o in outcomes),
         notes=notes, status=status, choice=handed.choice, sum_points=lambda group: sum(o.points for o in group), sum_earned=total,
     )  # fmt: skip
@@ -156,7 +161,7 @@ class Grades:
         extra = result["extra_data"]
         points = [f"{earned[q]:g}" for q in self.questions]
         self.rows[file_name] = [
-            _cell(extra["id"]),
+            cell(extra["id"]),
             *points,
             f"{result['score']:g}",
             f"{most:g}",
@@ -172,15 +177,11 @@ class Grades:
         put(self.out / "grades.csv", text.getvalue())
 
 
-def _cell(text: str) -> str:
-    """A spreadsheet takes a leading = + - @ for a formula."""
+def cell(text: str) -> str:
+    """``text`` for a table that a spreadsheet may open: a spreadsheet takes a leading = + - @ for a formula."""
     return "'" + text if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
 
 
 def put(path: Path, text: str) -> None:
     """Write a file whole or not at all; what UTF-8 cannot hold (half a surrogate pair) is written as an escape."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:80]}.", suffix=_HALF)
-    with os.fdopen(handle, "wb") as file:
-        file.write(text.encode("utf-8", "backslashreplace"))
-    os.chmod(name, 0o644)
-    os.replace(name, path)
+    files.put(path, text.encode("utf-8", "backslashreplace"))

@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from scipy import sparse
 
 from course_lib.grading import report
@@ -397,19 +396,13 @@ def _shown(text: Text, cell: int, matching: set[int]) -> tuple[str, list[tuple[s
 
 # The page and the table
 
-_pages = Environment(
-    loader=PackageLoader("course_lib.grading", "pages"), autoescape=True, trim_blocks=True, lstrip_blocks=True,
-    undefined=StrictUndefined,
-)  # fmt: skip
-_pages.filters["shown"] = shown
-_pages.filters["percent"] = lambda share: f"{100 * share:.0f} %"
 _HEADER = ["first", "second", "rare", "alike", "exact", "matching", "rank", "usual_first", "usual_second"]
 
 
 def write(found: Similarity, lab: str, out: Path) -> tuple[Path, Path]:
     """The page ``out`` and a table beside it (``.csv``), both whole or not at all."""
     counts, edges = np.histogram(found.shares, bins=40, range=(0, 1))
-    page = _pages.get_template("similarity.html").render(
+    page = report.pages.get_template("similarity.html").render(
         lab=lab, found=found, counts=counts.tolist(), highest=max(1, int(counts.max())), edges=edges.tolist(),
         middle=float(np.median(found.shares)) if len(found.shares) else 0.0,
         high=float(np.quantile(found.shares, 0.99)) if len(found.shares) else 0.0, library=LIBRARY,
@@ -419,16 +412,13 @@ def write(found: Similarity, lab: str, out: Path) -> tuple[Path, Path]:
     rows.writerow(_HEADER)
     for pair in [*found.pairs, *found.library]:
         figures = (pair.rare, pair.alike, pair.exact, pair.matching, pair.rank, *pair.usual)
-        rows.writerow([_cell(shown(pair.left)), _cell(shown(pair.right)), *(f"{figure:.4g}" for figure in figures)])
+        rows.writerow(
+            [report.cell(shown(pair.left)), report.cell(shown(pair.right)), *(f"{figure:.4g}" for figure in figures)]
+        )
     table = out.with_suffix(".csv")
     report.put(table, text.getvalue())
     report.put(out, page)
     return out, table
-
-
-def _cell(text: str) -> str:
-    """A spreadsheet takes a leading = + - @ for a formula."""
-    return "'" + text if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
 
 
 def course_texts(root: Path, lab: str) -> tuple[list[str], dict[str, str]]:

@@ -33,7 +33,7 @@ from course_lib.grading import names
 
 MAX_BYTES = 100 << 20  # of one notebook, outputs included
 MAX_ZIP_BYTES = 200 << 20
-MAX_CODE = 5 << 20  # characters of code in one notebook
+MAX_CODE = 1_000_000  # bytes of code in one notebook, as JSON: what goes to the worker in one piece (wire.MAX_HEADER)
 MAX_MEMORY = 2 << 30  # that a notebook's JSON may take once it is read
 MAX_FILES = 20_000  # looked at in one student's folder or zip
 MAX_DEPTH = 12
@@ -440,8 +440,9 @@ def handed(id: str, name: str, data: bytes) -> Handed:
         cells = [_source(c.get("source", "")) for c in book["cells"] if c.get("cell_type") == "code"]
     except Exception as error:  # whatever shape it has, it is one student's problem
         return Handed(id, problem=f"the file is JSON but no notebook ({type(error).__name__})", notebook=name)
-    if sum(map(len, cells)) > MAX_CODE:
-        return Handed(id, problem=f"the notebook holds more than {MAX_CODE >> 20} MB of code", notebook=name)
+    if (size := len(json.dumps(cells))) > MAX_CODE:
+        why = f"the notebook holds {size / 1e6:.1f} MB of code: a lab's is well below {MAX_CODE / 1e6:.0f} MB. Was data pasted into a cell?"
+        return Handed(id, problem=f"{why} Take it out and hand the notebook in again", notebook=name)
     return Handed(id, cells, "", name, hashlib.sha256("\0".join(cells).encode("utf-8", "surrogatepass")).hexdigest())
 
 

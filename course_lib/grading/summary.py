@@ -17,7 +17,6 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -25,20 +24,12 @@ from matplotlib.ticker import MaxNLocator
 from course_lib.grading import reference
 from course_lib.grading import report as reports
 from course_lib.grading.claims import order
-from course_lib.grading.names import shown
 from course_lib.show.labels import set_title
 from course_lib.show.output import mimebundle, new_figure
 from course_lib.show.style import BLUE, INK, ORANGE, SKY, STYLE
 
 CLAIMS = 15  # commonest failed claims shown
 SLOWEST = 10
-_pages = Environment(
-    loader=PackageLoader("course_lib.grading", "pages"), autoescape=True, trim_blocks=True, lstrip_blocks=True,
-    undefined=StrictUndefined,
-)  # fmt: skip
-_pages.filters["shown"] = shown
-_pages.filters["points"] = lambda value: f"{value:g}"
-_pages.filters["seconds"] = lambda value: f"{value:.3g} s" if value < 100 else f"{value:.0f} s"
 _VARYING = re.compile(
     r"[-+]?\d[\d.,]*(?:e[-+]?\d+)?|'[^']{0,200}'"
 )  # numbers and quoted values: the same mistake in other words
@@ -131,7 +122,7 @@ def write(report: Path) -> Path:
     questions = _questions(entries, batch["lab"])
     timed = sorted((e for e in entries if e.seconds is not None), key=lambda e: -(e.seconds or 0))
     full = {q.id: q.counts[0] for q in questions}
-    text = _pages.get_template("summary.html").render(
+    text = reports.pages.get_template("summary.html").render(
         lab=batch["lab"], seed=batch.get("seed"), entries=entries, questions=questions, isolation=isolation,
         middle=median(e.total for e in entries) if entries else 0, average=mean(e.total for e in entries) if entries else 0,
         most=max((e.most for e in entries), default=0), statuses=Counter(e.status for e in entries).most_common(),

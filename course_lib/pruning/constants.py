@@ -162,7 +162,8 @@ def shift_of(weight: Tensor, constants: Tensor, groups: int = 1) -> Tensor:
     if groups == 1:  # most of the weights meet a zero: leave them out before anything is widened
         some = constants.nonzero().flatten()
         weight, constants = weight.index_select(1, some), constants[some]
-    maps = weight.reshape(*weight.shape[:2], -1).sum(2, dtype=torch.float64)  # (M, C/G, R, S) -> (M, C/G)
+    # (M, C/G, R, S) -> (M, C/G)
+    maps = weight.flatten(2).sum(2, dtype=torch.float64) if weight.ndim > 2 else weight.double()
     per_group = constants.view(groups, 1, -1)  # (G, 1, C/G)
     return (maps.view(groups, len(maps) // groups, -1) * per_group).sum(2).flatten()  # (G, M/G, C/G) -> (M,)
 

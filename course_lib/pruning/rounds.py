@@ -11,9 +11,7 @@ import functools
 import hashlib
 import io
 import json
-import os
 import pickle
-import tempfile
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -24,6 +22,8 @@ import numpy as np
 import torch
 from filelock import FileLock, Timeout
 from torch import Tensor
+
+from course_lib import files
 
 FORMAT = 1
 
@@ -143,20 +143,7 @@ class Folder:
         Raises:
             TypeError: as :func:`pack`.
         """
-        self._write(f"{name}.pt.z", pack(value))
-
-    def _write(self, name: str, data: bytes) -> None:
-        handle, temporary = tempfile.mkstemp(dir=self.path, prefix=".unfinished-")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.chmod(temporary, 0o644)  # mkstemp's file is its owner's alone
-            os.replace(temporary, self.path / name)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        files.put(self.path / f"{name}.pt.z", pack(value), sync=True)
 
     def _compare(self) -> None:
         path = self.path / "configuration.json"
@@ -167,7 +154,7 @@ class Folder:
                 raise ValueError(
                     f"{self.path} holds rounds, but no configuration.json that says of what: give an empty folder"
                 ) from None
-            self._write(path.name, json.dumps(self.configuration, indent=1).encode())
+            files.put(path, json.dumps(self.configuration, indent=1).encode(), sync=True)
             return
         except ValueError:
             raise ValueError(f"{path} is no JSON any more: give another folder, or delete this one") from None

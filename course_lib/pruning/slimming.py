@@ -25,6 +25,7 @@ from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
+from course_lib.pruning.constants import shift_of
 from course_lib.pruning.scores import Scores
 from course_lib.pruning.selection import count_pruned, flat, prune_smallest
 from course_lib.pruning.wiring import batch_norms, traced
@@ -233,10 +234,8 @@ def cascade(
     # group g of the outputs reads group g of the channels
     useful = kept.view(groups, 1, per_group).expand(groups, m // groups, per_group).reshape(m, per_group)
     mask = useful.to(next_weight.device).view(m, per_group, *[1] * (next_weight.ndim - 2)).expand_as(next_weight)
-    kernels = _cpu_double(next_weight).flatten(2).sum(-1) if next_weight.ndim > 2 else _cpu_double(next_weight)
     gone = _cpu_double(constant).masked_fill(kept, 0.0)  # filled, not multiplied: inf of a kept channel does not count
-    shift = torch.einsum("gmc,gc->gm", kernels.view(groups, -1, per_group), gone.view(groups, per_group)).flatten()
-    return mask.clone(), shift.to(next_weight.device, next_weight.dtype)
+    return mask.clone(), shift_of(next_weight, gone, groups).to(next_weight.device, next_weight.dtype)
 
 
 def _as_mask(keep: Tensor | Sequence[int], channels: int, only_bool: bool = False) -> Tensor:

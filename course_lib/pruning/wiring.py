@@ -1,7 +1,8 @@
 """Wiring: which module feeds which, found by tracing the forward pass with torch.fx.
 
 Names and the order of definition do not tell it: a model may define its layers in any order, call one twice, or add a
-shortcut to the output of another.
+shortcut to the output of another. Who feeds whom needs no shapes, so plain torch.fx does, and folding asks for no example;
+what follows single channels needs them (:mod:`course_lib.pruning.tracing`).
 
 Source: Reed et al. 2022, "torch.fx: Practical Program Capture and Transformation for Deep Learning in Python".
 """

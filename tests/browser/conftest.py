@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -31,8 +30,11 @@ FLAGS = [
 TOKEN = "course"
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Say so where there is no browser, instead of passing in silence."""
+    """Deal the tests out to two processes, each with a JupyterLab. Where there is no browser say so, instead of passing in silence."""
+    for number, item in enumerate(i for i in items if i.path.is_relative_to(Path(__file__).parent)):
+        item.add_marker(pytest.mark.xdist_group(str(number % 2)))
     if BROWSER is None:
         reason = "no Chromium on this machine: the browser tests did not run (Debian, Ubuntu: apt install chromium)"
         for item in items:
@@ -66,9 +68,6 @@ def jupyter(course: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         path = settings / f"{plugin}.jupyterlab-settings"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(values))
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     home = tmp_path_factory.mktemp("jupyter")
     environment = {
         **os.environ,
@@ -80,7 +79,7 @@ def jupyter(course: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     }
     environment.pop("MPLBACKEND", None)
     options = [
-        f"--ServerApp.port={port}",
+        "--ServerApp.port=0",  # any that is free
         "--ServerApp.ip=127.0.0.1",
         f"--IdentityProvider.token={TOKEN}",
         "--no-browser",
@@ -89,14 +88,15 @@ def jupyter(course: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     command = [sys.executable, "-m", "jupyter", "lab", f"--notebook-dir={course}", "--LabApp.news_url=", *options]
     with open(home / "log", "w") as log:
         server = subprocess.Popen(command, cwd=course, env=environment, stdout=log, stderr=subprocess.STDOUT)
-    url = f"http://127.0.0.1:{port}"
+    said = home / "runtime" / f"jpserver-{server.pid}.json"  # where it says which port it took
     try:
         deadline = time.monotonic() + 60
         while True:
             try:
+                url = json.loads(said.read_text())["url"].rstrip("/")
                 urllib.request.urlopen(f"{url}/api/status?token={TOKEN}", timeout=2)
                 break
-            except OSError:
+            except (OSError, ValueError):  # not written yet, half written, not listening yet
                 if time.monotonic() > deadline or server.poll() is not None:
                     raise RuntimeError((home / "log").read_text()[-2000:]) from None
                 time.sleep(0.2)

@@ -1,8 +1,11 @@
-"""A warm worker behind the best wall of this machine, shared by all tests; and one behind plain limits."""
+"""Warm workers, which take seconds to start: one behind every wall of this machine, and those that batches take over from each other."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -22,9 +25,8 @@ def worker(request: pytest.FixtureRequest) -> Iterator[Worker]:
 
 
 @pytest.fixture
-def run(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Submission]]:
-    """Opens a submission from the text of its cells; replies are awaited for three seconds only."""
-    monkeypatch.setattr("course_lib.grading.workers.REPLY_SECONDS", 3.0)
+def run(worker: Worker) -> Iterator[Callable[..., Submission]]:
+    """Opens a submission from the text of its cells."""
     sessions = []
 
     def open(*cells: str, graded: list[str] | None = None) -> Submission:
@@ -35,3 +37,41 @@ def run(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..
     yield open
     for session in sessions:
         session.close()
+
+
+@pytest.fixture(scope="session")
+def idle(starter: ThreadPoolExecutor) -> Iterator[dict[str, list[Worker]]]:
+    """By layer, the workers that no batch has just now."""
+    workers: dict[str, list[Worker]] = defaultdict(list)
+    yield workers
+    for some in workers.values():
+        for worker in some:
+            worker.stop()
+
+
+@pytest.fixture(scope="session")
+def starter() -> Iterator[ThreadPoolExecutor]:
+    """Threads that outlive every batch: a jail ends with the thread that started it."""
+    with ThreadPoolExecutor() as threads:
+        yield threads
+
+
+@pytest.fixture
+def warm(idle: dict[str, list[Worker]], starter: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches that this process grades take over the workers of those before them, and do not end them."""
+
+    class Lent:
+        def __init__(self, layer: isolation.Layer) -> None:
+            if idle[layer.name]:
+                self.worker = idle[layer.name].pop()
+            else:
+                self.worker = Worker(layer)
+                starter.submit(self.worker.start).result()
+
+        def stop(self) -> None:
+            idle[self.worker.layer.name].append(self.worker)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.worker, name)
+
+    monkeypatch.setattr("course_lib.grading.marking.Worker", Lent)

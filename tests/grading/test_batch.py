@@ -10,38 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import pytest
+from small_lab import RIGHT, TESTS, contents, notebook
 
 from course_lib.grading import batch, isolation, submissions
 
-TESTS = """
-import torch
-from course_lib.grading import expect_equal, fail, question
-
-@question("1.1", points=2, claim="exactly the smaller half goes")
-def test_half(submission, draw):
-    w = draw.normal(4, 6)
-    expect_equal(submission.magnitude_mask(w, 0.5), w.abs() >= w.abs().flatten().sort().values[12])
-
-@question("1.2", points=1, visible=False, claim="a stays")
-def test_equal(submission, draw):
-    if submission.threshold_mask(torch.tensor([1.0]), 1.0).tolist() != [True]:
-        fail("a weight of exactly a should stay")
-"""
-RIGHT = """
-def magnitude_mask(weight, sparsity):
-    kept = torch.ones(weight.numel(), dtype=torch.bool)
-    kept[weight.abs().flatten().argsort()[: round(sparsity * weight.numel())]] = False
-    return kept.view_as(weight)
-def threshold_mask(weight, a): return weight.abs() >= a
-"""
-
-
-def notebook(*cells: str) -> str:
-    return nbformat.writes(
-        nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(c) for c in ("import torch", *cells)])
-    )
+pytestmark = pytest.mark.usefixtures("warm")
 
 
 @pytest.fixture
@@ -471,9 +445,3 @@ def test_required_isolation_grades_again_what_had_none(folder: Path, tests: Path
     walled = batch.grade("lab01", folder, tmp_path / "report", tests=tests, require_isolation=True)
     assert (walled.graded, walled.remarks) == (["a"], [])
     assert json.loads((first.report / "results" / "a.json").read_text())["extra_data"]["layer"] == walled.layer.name
-
-
-def contents(report: Path) -> dict[str, bytes]:
-    """Everything but the lock and the seconds that it took."""
-    files = [p for p in report.rglob("*") if p.is_file() and p.name not in (".lock", "times.json")]
-    return {str(p.relative_to(report)): p.read_bytes() for p in files}

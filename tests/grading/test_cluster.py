@@ -9,42 +9,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import psutil
 import pytest
+from small_lab import ANSWERS, RIGHT, TESTS, contents, hand_in
 
 from course_lib.grading import batch, cluster
 
 distributed = pytest.importorskip(
     "distributed", reason='dask.distributed is not installed: pip install "pruning-course[cluster]"'
 )
-TESTS = """
-import torch
-from course_lib.grading import expect_equal, question
-
-@question("1.1", points=2, claim="exactly the smaller half goes")
-def test_half(submission, draw):
-    w = draw.normal(4, 6)
-    expect_equal(submission.magnitude_mask(w, 0.5), w.abs() >= w.abs().flatten().sort().values[12])
-
-@question("1.2", points=1, visible=False, claim="a stays")
-def test_equal(submission, draw):
-    expect_equal(submission.threshold_mask(torch.tensor([1.0]), 1.0), torch.tensor([True]))
-"""
-RIGHT = """
-def magnitude_mask(weight, sparsity):
-    kept = torch.ones(weight.numel(), dtype=torch.bool)
-    kept[weight.abs().flatten().argsort()[: round(sparsity * weight.numel())]] = False
-    return kept.view_as(weight)
-def threshold_mask(weight, a): return weight.abs() >= a
-"""
-ANSWERS = [
-    RIGHT,
-    RIGHT.replace(">=", ">"),
-    RIGHT.replace("False", "True"),
-    "def magnitude_mask(weight, sparsity): return {'no': weight}[sparsity]",
-    RIGHT + "import os\ndef threshold_mask(weight, a): os._exit(1)",
-]
+pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.usefixtures("warm")]
+STUDENTS = [*ANSWERS, RIGHT + "import os\ndef threshold_mask(weight, a): os._exit(1)"]
 
 
 @pytest.fixture(scope="module")
@@ -62,16 +37,9 @@ def place(tmp_path: Path) -> Path:
     folder.mkdir()
     (tmp_path / "test_lab01.py").write_text(TESTS)
     for i in range(20):
-        cells = [nbformat.v4.new_code_cell(c) for c in ("import torch", ANSWERS[i % len(ANSWERS)])]
-        nbformat.write(nbformat.v4.new_notebook(cells=cells), folder / f"student {i:02}.ipynb")
+        hand_in(folder, f"student {i:02}", STUDENTS[i % len(STUDENTS)])
     (folder / "torn.ipynb").write_text("torn")
     return tmp_path
-
-
-def contents(report: Path) -> dict[str, bytes]:
-    """Everything but the lock and the seconds that it took."""
-    files = [p for p in report.rglob("*") if p.is_file() and p.name not in (".lock", "times.json")]
-    return {str(p.relative_to(report)): p.read_bytes() for p in files}
 
 
 def test_a_worker_killed_midway_costs_nobody_anything(local: Any, place: Path) -> None:

@@ -23,7 +23,11 @@ from course_lib.grading import claims, gradescope, isolation
 
 ROOT = Path(__file__).parents[2]
 SOURCE = next((ROOT / "solutions").glob("lab01_*.py"), None)
-pytestmark = pytest.mark.skipif(SOURCE is None, reason="no solutions here")
+pytestmark = [
+    pytest.mark.skipif(SOURCE is None, reason="no solutions here"),
+    pytest.mark.usefixtures("warm"),
+    pytest.mark.xdist_group("gradescope"),
+]
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -92,7 +92,9 @@ def surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def nbgrader(folder: Path, *arguments: str) -> str:
     """Run a command of nbgrader's in ``folder``; what it printed."""
-    done = subprocess.run([sys.executable, "-m", "nbgrader", *arguments], cwd=folder, capture_output=True, text=True)
+    patience = ["--ExecutePreprocessor.timeout=300", "--ExecutePreprocessor.iopub_timeout=60"]  # on a busy machine
+    command = [sys.executable, "-m", "nbgrader", *arguments, *patience]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -6,7 +6,9 @@ import bz2
 import io
 import json
 import os
+import socket
 import sys
+import threading
 import zipfile
 from pathlib import Path
 
@@ -15,6 +17,7 @@ import pytest
 
 from course_lib.grading import names, submissions
 from course_lib.grading.submissions import Handed, find
+from course_lib.worker import wire
 
 
 def book(text: str = "x = 1") -> str:
@@ -312,8 +315,17 @@ def test_json_that_grows_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert submissions.handed("a", "a.ipynb", brackets.encode()).cells == ["x"]  # in a string they are only text
 
 
-def test_megabytes_of_code_are_refused() -> None:
-    assert "MB of code" in submissions.handed("a", "a.ipynb", book("x" * (6 << 20)).encode()).problem
+def test_more_code_than_goes_to_the_worker_in_one_piece_is_refused() -> None:
+    for text, size in (("x" * 1_200_000, "1.2"), ("\u20ac" * 200_000, "1.2")):  # JSON spends six bytes on a euro
+        assert f"holds {size} MB of code" in submissions.handed("a", "a.ipynb", book(text).encode()).problem
+    most = submissions.handed("a", "a.ipynb", book("x" * (submissions.MAX_CODE - 4)).encode())
+    assert not most.problem
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        reading = threading.Thread(target=wire.receive, args=(theirs,))
+        reading.start()
+        wire.send(ours, {"cells": most.cells, "graded": [f"function_{n}" for n in range(100)]})
+        reading.join()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="file names of any bytes")

@@ -181,7 +181,7 @@ def test_a_folder_that_cannot_be_written_is_named(here: Path, monkeypatch: pytes
     def refuse(*_: Any, **__: Any) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(ledger.tempfile, "mkstemp", refuse)
+    monkeypatch.setattr(ledger.files, "open", refuse, raising=False)
     with pytest.raises(OSError, match=r"working folder, which cannot be written \(Permission denied\)"):
         ledger.add("convnet", "dense", **DENSE)
 

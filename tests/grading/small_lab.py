@@ -1,0 +1,53 @@
+"""A lab of two questions and what is handed in for it: small, for what is tested is the batch around them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import nbformat
+
+TESTS = """
+import torch
+from course_lib.grading import expect_equal, fail, question
+
+@question("1.1", points=2, claim="exactly the smaller half goes")
+def test_half(submission, draw):
+    w = draw.normal(4, 6)
+    expect_equal(submission.magnitude_mask(w, 0.5), w.abs() >= w.abs().flatten().sort().values[12])
+
+@question("1.2", points=1, visible=False, claim="a stays")
+def test_equal(submission, draw):
+    if submission.threshold_mask(torch.tensor([1.0]), 1.0).tolist() != [True]:
+        fail("a weight of exactly a should stay")
+"""
+RIGHT = """
+def magnitude_mask(weight, sparsity):
+    kept = torch.ones(weight.numel(), dtype=torch.bool)
+    kept[weight.abs().flatten().argsort()[: round(sparsity * weight.numel())]] = False
+    return kept.view_as(weight)
+def threshold_mask(weight, a): return weight.abs() >= a
+"""
+# right, and wrong in one question, in the other, in both
+ANSWERS = [
+    RIGHT,
+    RIGHT.replace(">=", ">"),
+    RIGHT.replace("False", "True"),
+    "def magnitude_mask(weight, sparsity): return {'no': weight}[sparsity]",
+]
+
+
+def notebook(*cells: str) -> str:
+    """The text of a notebook that imports torch and has these cells."""
+    code = [nbformat.v4.new_code_cell(cell) for cell in ("import torch", *cells)]
+    return nbformat.writes(nbformat.v4.new_notebook(cells=code))
+
+
+def hand_in(folder: Path, name: str, *cells: str) -> None:
+    """Such a notebook as a file of ``folder``."""
+    (folder / f"{name}.ipynb").write_text(notebook(*cells))
+
+
+def contents(report: Path) -> dict[str, bytes]:
+    """Everything that a report holds, but the lock and the seconds that it took."""
+    files = [p for p in report.rglob("*") if p.is_file() and p.name not in (".lock", "times.json")]
+    return {str(p.relative_to(report)): p.read_bytes() for p in files}
