@@ -528,6 +528,8 @@ def test_buffers_are_rewound(submission: Submission, draw: Draw) -> None:
 @question("3.2", points=1, visible=False, claim="in place, and state is copied from: it serves the next round, too")
 def test_state_is_copied(submission: Submission, draw: Draw) -> None:
     run = Rewound(submission, draw)
+    if same(run.after, run.trained):
+        fail("the model is as it was trained: there is nothing to see of how state is copied")
     after = submission.get(run.given)
     unchanged(run.state, after, "the state")
     for name, parameter in run.held.items():
@@ -890,6 +892,8 @@ def test_same_counts(submission: Submission, draw: Draw) -> None:
     after = shuffled(submission, masks, draw.integer(0, 10**6))
     counts = {name: (count(after[name]), count(mask), mask.numel()) for name, mask in masks.items()}
     if all(k == right for k, right, _ in counts.values()):
+        if same(after, masks):
+            fail("the ticket itself came back: as many weights, but elsewhere")
         return
     if all(k == n - right for k, right, n in counts.values()):
         fail("as many are kept as are pruned in the masks that were given: True means kept")
@@ -1091,6 +1095,8 @@ def test_fresh_weights_are_masked(submission: Submission, draw: Draw) -> None:
 @question("3.4", points=0.5, visible=False, claim="in place, and the caller's random generator stays where it was")
 def test_generator_untouched(submission: Submission, draw: Draw) -> None:
     run = Reinitialised(submission, draw)
+    if all(torch.equal(run.after[name][mask], run.dense[name][mask]) for name, mask in run.masks.items()):
+        fail("no weight that is kept is a fresh one: there is nothing to see of where its chance came from")
     if not same(run.chance_before, run.chance_after):
         fail(
             "torch's random generator was moved: whatever the caller draws next (batches, dropout) depends on this call now. "
