@@ -384,8 +384,8 @@ say("\n".join(lines) + f"\n\n(Median and quartiles.) {you_wrote(prediction_4_2)}
 print(str(report).splitlines()[0])
 
 # %% [markdown]
-# Counted in MACs batch norm is next to nothing; in milliseconds it is not. It reads every activation from memory and
-# writes it back, to do two operations with it. *Arithmetic* is cheap, *passes over the data* are not: remember it when
+# Counted in MACs batch norm is next to nothing; in milliseconds one sees it, most of all where the convolutions are small.
+# It reads every activation from memory and writes it back, to do two operations with it. *Arithmetic* is cheap, *passes over the data* are not: remember it when
 # we compare MACs with time below. That is why every inference engine folds first (Jacob et al. 2018, section 3.2, where
 # folding is also what makes 8-bit arithmetic possible).
 #
