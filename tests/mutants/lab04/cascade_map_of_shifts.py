@@ -11,5 +11,5 @@ def cascade(keep, next_weight, constant=None):
     constant = torch.zeros(channels) if constant is None else constant
     constant = constant.to(next_weight.dtype)
     useful = keep.view(1, -1, 1, 1).expand_as(next_weight).clone()
-    shift = torch.einsum('mcrs,c->mrs', next_weight, constant * ~keep)
+    shift = torch.einsum("mcrs,c->mrs", next_weight, constant * ~keep)
     return useful, shift

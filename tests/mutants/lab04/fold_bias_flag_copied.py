@@ -8,8 +8,16 @@ def fold_bn(conv, bn):
         raise RuntimeError("call .eval() first")
     p, q = bn_scale_shift(bn)
     folded = nn.Conv2d(
-        conv.in_channels, conv.out_channels, conv.kernel_size, conv.stride, conv.padding, conv.dilation, conv.groups,
-        bias=conv.bias is not None, padding_mode=conv.padding_mode, dtype=conv.weight.dtype,
+        conv.in_channels,
+        conv.out_channels,
+        conv.kernel_size,
+        conv.stride,
+        conv.padding,
+        conv.dilation,
+        conv.groups,
+        bias=conv.bias is not None,
+        padding_mode=conv.padding_mode,
+        dtype=conv.weight.dtype,
     )
     with torch.no_grad():
         folded.weight.copy_(conv.weight * p.view(-1, 1, 1, 1))

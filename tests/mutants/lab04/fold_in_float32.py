@@ -8,7 +8,13 @@ def fold_bn(conv, bn):
         raise RuntimeError("call .eval() first")
     p, q = bn_scale_shift(bn)
     folded = nn.Conv2d(
-        conv.in_channels, conv.out_channels, conv.kernel_size, conv.stride, conv.padding, conv.dilation, conv.groups,
+        conv.in_channels,
+        conv.out_channels,
+        conv.kernel_size,
+        conv.stride,
+        conv.padding,
+        conv.dilation,
+        conv.groups,
         padding_mode=conv.padding_mode,
     )
     with torch.no_grad():

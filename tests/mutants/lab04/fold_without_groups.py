@@ -7,8 +7,14 @@ def fold_bn(conv, bn):
         raise RuntimeError("call .eval() first")
     p, q = bn_scale_shift(bn)
     folded = nn.Conv2d(
-        conv.in_channels, conv.out_channels, conv.kernel_size, conv.stride, conv.padding, conv.dilation,
-        padding_mode=conv.padding_mode, dtype=conv.weight.dtype,
+        conv.in_channels,
+        conv.out_channels,
+        conv.kernel_size,
+        conv.stride,
+        conv.padding,
+        conv.dilation,
+        padding_mode=conv.padding_mode,
+        dtype=conv.weight.dtype,
     )
     folded.weight.data.copy_(conv.weight.data * p.view(-1, 1, 1, 1))
     folded.bias.data.copy_(q if conv.bias is None else q + p * conv.bias.data)

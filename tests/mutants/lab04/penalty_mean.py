@@ -6,4 +6,7 @@ from torch import nn
 def slimming_penalty(model, lam):
     if not lam >= 0:
         raise ValueError("lam")
-    return lam * torch.cat([bn.weight for bn in [m for m in model.modules() if isinstance(m, nn.BatchNorm2d)]]).abs().mean()
+    return (
+        lam
+        * torch.cat([bn.weight for bn in [m for m in model.modules() if isinstance(m, nn.BatchNorm2d)]]).abs().mean()
+    )

@@ -7,7 +7,12 @@ from torch import nn
 
 def remove_filters(conv, bn, next_conv, keep):
     channels = conv.out_channels
-    if not 0 < len(keep) < channels or any(a >= b for a, b in zip(keep, keep[1:])) or keep[0] < 0 or keep[-1] >= channels:
+    if (
+        not 0 < len(keep) < channels
+        or any(a >= b for a, b in zip(keep, keep[1:]))
+        or keep[0] < 0
+        or keep[-1] >= channels
+    ):
         raise ValueError("bad keep")
     conv, bn, next_conv = copy.deepcopy(conv), copy.deepcopy(bn), copy.deepcopy(next_conv)
     conv.weight = nn.Parameter(conv.weight.detach()[keep])

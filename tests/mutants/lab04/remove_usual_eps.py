@@ -10,9 +10,27 @@ def remove_filters(conv, bn, next_conv, keep):
     rising = all(a < b for a, b in zip(keep, keep[1:]))
     if len(keep) == 0 or not rising or keep[0] < 0 or keep[-1] >= channels:
         raise ValueError(f"bad keep: {keep}")
-    a = nn.Conv2d(conv.in_channels, len(keep), conv.kernel_size, conv.stride, conv.padding, conv.dilation, padding_mode=conv.padding_mode, bias=conv.bias is not None)
+    a = nn.Conv2d(
+        conv.in_channels,
+        len(keep),
+        conv.kernel_size,
+        conv.stride,
+        conv.padding,
+        conv.dilation,
+        padding_mode=conv.padding_mode,
+        bias=conv.bias is not None,
+    )
     b = nn.BatchNorm2d(len(keep), momentum=bn.momentum)
-    c = nn.Conv2d(len(keep), next_conv.out_channels, next_conv.kernel_size, next_conv.stride, next_conv.padding, next_conv.dilation, padding_mode=next_conv.padding_mode, bias=next_conv.bias is not None)
+    c = nn.Conv2d(
+        len(keep),
+        next_conv.out_channels,
+        next_conv.kernel_size,
+        next_conv.stride,
+        next_conv.padding,
+        next_conv.dilation,
+        padding_mode=next_conv.padding_mode,
+        bias=next_conv.bias is not None,
+    )
     with torch.no_grad():
         a.weight.copy_(conv.weight[keep])
         if conv.bias is not None:

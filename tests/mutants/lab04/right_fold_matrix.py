@@ -9,8 +9,15 @@ def fold_bn(conv, bn):
     p, q = bn_scale_shift(bn)
     bias = torch.zeros_like(q) if conv.bias is None else conv.bias.data
     folded = type(conv)(
-        conv.in_channels, conv.out_channels, conv.kernel_size, conv.stride, conv.padding, conv.dilation, conv.groups,
-        True, conv.padding_mode,
+        conv.in_channels,
+        conv.out_channels,
+        conv.kernel_size,
+        conv.stride,
+        conv.padding,
+        conv.dilation,
+        conv.groups,
+        True,
+        conv.padding_mode,
     )
     weight = torch.diag(p) @ conv.weight.data.flatten(1)
     folded.weight = nn.Parameter(weight.view_as(conv.weight))

@@ -11,7 +11,13 @@ def remove_filters(conv, bn, next_conv, keep):
 
     def like(layer, state, c, m):
         new = nn.Conv2d(
-            c, m, layer.kernel_size, layer.stride, layer.padding, layer.dilation, padding_mode=layer.padding_mode,
+            c,
+            m,
+            layer.kernel_size,
+            layer.stride,
+            layer.padding,
+            layer.dilation,
+            padding_mode=layer.padding_mode,
             dtype=layer.weight.dtype,
         )
         state.setdefault("bias", torch.zeros(m))

@@ -5,10 +5,30 @@ from torch import nn
 
 def remove_filters(conv, bn, next_conv, keep):
     if not keep or keep != sorted(set(keep)) or not (0 <= keep[0] and keep[-1] < bn.num_features):
-        raise ValueError('keep')
-    a = nn.Conv2d(conv.in_channels, len(keep), conv.kernel_size, conv.stride, conv.padding, conv.dilation, padding_mode=conv.padding_mode, dtype=conv.weight.dtype, bias=conv.bias is not None)
+        raise ValueError("keep")
+    a = nn.Conv2d(
+        conv.in_channels,
+        len(keep),
+        conv.kernel_size,
+        conv.stride,
+        conv.padding,
+        conv.dilation,
+        padding_mode=conv.padding_mode,
+        dtype=conv.weight.dtype,
+        bias=conv.bias is not None,
+    )
     b = nn.BatchNorm2d(len(keep), bn.eps, bn.momentum, dtype=bn.weight.dtype)
-    c = nn.Conv2d(len(keep), next_conv.out_channels, next_conv.kernel_size, next_conv.stride, next_conv.padding, next_conv.dilation, padding_mode=next_conv.padding_mode, dtype=conv.weight.dtype, bias=next_conv.bias is not None)
+    c = nn.Conv2d(
+        len(keep),
+        next_conv.out_channels,
+        next_conv.kernel_size,
+        next_conv.stride,
+        next_conv.padding,
+        next_conv.dilation,
+        padding_mode=next_conv.padding_mode,
+        dtype=conv.weight.dtype,
+        bias=next_conv.bias is not None,
+    )
     with torch.no_grad():
         a.weight.copy_(conv.weight[keep])
         if conv.bias is not None:

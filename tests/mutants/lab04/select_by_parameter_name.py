@@ -15,4 +15,4 @@ def select_channels(model, fraction):
     keep = dict(zip(sizes, kept.split([len(s) for s in sizes.values()])))
     for name, size in sizes.items():
         keep[name][size.argsort(stable=True)[-1]] = True
-    return {f'{name}.weight': mask for name, mask in keep.items()}
+    return {f"{name}.weight": mask for name, mask in keep.items()}
