@@ -138,6 +138,14 @@ def test_no_submissions_is_said(wrong: str, tests: Path, tmp_path: Path) -> None
         batch.grade("lab01", tmp_path / wrong, tmp_path / "report", tests=tests)
 
 
+def test_a_lab_that_is_not_there_is_said_with_those_that_are(folder: Path, tests: Path, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="lab09 has no tests at .*: there are lab01$"):
+        batch.grade("lab09", folder, tmp_path / "report", tests=tests.with_name("test_lab09.py"))
+    with pytest.raises(FileNotFoundError, match="work inside the course's folder, or set COURSE_ROOT"):
+        batch.grade("lab01", folder, tmp_path / "report", tests=tmp_path / "elsewhere" / "test_lab01.py")
+    assert not (tmp_path / "report").exists()
+
+
 def test_another_labs_report_is_not_overwritten(folder: Path, tests: Path, tmp_path: Path) -> None:
     (folder / "a.ipynb").write_text(notebook(RIGHT))
     batch.grade("lab01", folder, tmp_path / "report", tests=tests)

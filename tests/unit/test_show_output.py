@@ -4,8 +4,6 @@ import base64
 import io
 import re
 
-import IPython
-import IPython.display
 import matplotlib
 import numpy as np
 import pytest
@@ -21,15 +19,6 @@ def figure() -> Figure:
     fig = Figure(figsize=(8, 4.6))
     fig.add_subplot().plot([1, 3, 2])
     return fig
-
-
-@pytest.fixture
-def shown(monkeypatch):
-    """What a notebook would receive: a list of (data, metadata)."""
-    received = []
-    monkeypatch.setattr(IPython, "get_ipython", lambda: object())
-    monkeypatch.setattr(IPython.display, "display", lambda data, metadata, raw: received.append((data, metadata)))
-    return received
 
 
 def test_show_puts_the_text_into_every_form_of_the_output(shown):

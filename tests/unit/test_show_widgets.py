@@ -2,8 +2,6 @@
 
 import re
 
-import IPython
-import IPython.display
 import ipywidgets
 import pytest
 from matplotlib.figure import Figure
@@ -30,14 +28,6 @@ def make(**more):
         kind=choice(["weights", "inputs"]),
         **more,
     )
-
-
-@pytest.fixture
-def shown(monkeypatch):
-    received = []
-    monkeypatch.setattr(IPython, "get_ipython", lambda: object())
-    monkeypatch.setattr(IPython.display, "display", lambda data, metadata, raw: received.append((data, metadata)))
-    return received
 
 
 def test_number_and_figure_follow_a_slider_and_a_choice():
