@@ -8,11 +8,27 @@
         train(model)
 """
 
+from course_lib.pruning.attention import Attention, Layout, find_attention, output_projections, register_attention
 from course_lib.pruning.autograd import PrunedLinear
 from course_lib.pruning.batchnorm import recalibrate
 from course_lib.pruning.channels import Group, channel_groups
+from course_lib.pruning.explicit import ExplicitAttention, explicit_attention
 from course_lib.pruning.filters import filter_masks, l1_filters, remove_filters, slice_pair
 from course_lib.pruning.folding import FoldReport, fold_bn, fold_model, scale_shift
+from course_lib.pruning.head_files import load_pruned, save_pruned
+from course_lib.pruning.head_removal import kept_heads, remove_heads, remove_heads_, slice_heads
+from course_lib.pruning.head_rules import choose_heads, lowest_heads
+from course_lib.pruning.heads import (
+    ablate_each,
+    all_but_one,
+    gate_evaluator,
+    gated,
+    head_importance,
+    normalise_by_layer,
+    prune_heads_iteratively,
+    refuse_head_mask,
+    sample_importance,
+)
 from course_lib.pruning.iterative import prune_iteratively
 from course_lib.pruning.masks import (
     Masked,
@@ -41,40 +57,64 @@ from course_lib.pruning.slimming import absorb_removed, cascade, select_channels
 
 __all__ = [
     "GRANULARITIES",
+    "Attention",
+    "ExplicitAttention",
     "FoldReport",
     "Group",
+    "Layout",
     "Masked",
     "Masks",
     "PrunedLinear",
     "Scores",
+    "ablate_each",
     "absorb_removed",
+    "all_but_one",
     "apply",
     "cascade",
     "channel_groups",
     "check",
+    "choose_heads",
     "cubic",
     "dense_masks",
+    "explicit_attention",
     "filter_masks",
+    "find_attention",
     "fold_bn",
     "fold_model",
+    "gate_evaluator",
+    "gated",
     "geometric",
     "global_group_masks",
     "global_masks",
     "group_scores",
+    "head_importance",
+    "kept_heads",
     "l1_filters",
+    "load_pruned",
     "local_masks",
+    "lowest_heads",
     "magnitude",
     "masked",
+    "normalise_by_layer",
     "one_shot",
+    "output_projections",
     "prunable",
+    "prune_heads_iteratively",
     "prune_iteratively",
     "random",
     "recalibrate",
+    "refuse_head_mask",
+    "register_attention",
     "remaining",
     "remove_filters",
+    "remove_heads",
+    "remove_heads_",
+    "sample_importance",
+    "save_pruned",
     "scale_shift",
     "select_channels",
     "sensitivity",
+    "slice_heads",
     "slice_pair",
     "smallest",
     "sparsity",
