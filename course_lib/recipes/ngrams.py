@@ -26,6 +26,7 @@ def ngram_accuracy(
     """
     from sklearn.feature_extraction.text import CountVectorizer
     from sklearn.linear_model import LogisticRegression
+    from sklearn.multiclass import OneVsRestClassifier
 
     if n < 1:
         raise ValueError(f"n is the longest run of words that is counted, 1 or more, got {n}")
@@ -33,7 +34,7 @@ def ngram_accuracy(
     counted = count.fit_transform(train[0])
     held_out = count.transform(validation[0])
     fitted = [
-        LogisticRegression(C=strength, solver="liblinear", random_state=0).fit(counted, train[1])
+        OneVsRestClassifier(LogisticRegression(C=strength, solver="liblinear", random_state=0)).fit(counted, train[1])
         for strength in STRENGTHS
     ]
     best = max(fitted, key=lambda model: model.score(held_out, validation[1]))
