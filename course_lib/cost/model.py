@@ -408,9 +408,9 @@ def _uncounted(
         shown = path or type(model).__name__
         if isinstance(module, _ELEMENTWISE) or "parametrizations" in path.split(".") or shown in recorder.own_weights:
             continue  # a computed weight was seen where it was used
-        own = {name: p for name, p in module.named_parameters(recurse=False) if p.numel()}  # not what was pruned away
+        own = dict(module.named_parameters(recurse=False))
         unused = {name: p for name, p in own.items() if name_of[id(p)] not in recorder.used}
-        matrices = {name: p for name, p in unused.items() if p.ndim >= 2}
+        matrices = {name: p for name, p in unused.items() if p.ndim >= 2 and p.numel()}  # some are pruned to nothing
         is_leaf = not any(True for _ in module.children())
         used_otherwise = bool(own) and len(unused) == len(own) and is_leaf and shown in recorder.called
         if not (matrices or used_otherwise):

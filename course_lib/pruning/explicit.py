@@ -47,10 +47,10 @@ class ExplicitAttention(nn.Module):
         out_bias = attention.out_proj.bias
         self.out_proj = _linear(_copy(attention.out_proj.weight), None if out_bias is None else _copy(out_bias))
         # one more key and value, the same for all sequences: (heads, head size)
-        for name in ("bias_k", "bias_v"):
-            extra = getattr(attention, name)
-            rows = None if extra is None else nn.Parameter(extra.detach().view(-1, self.head_dim).clone())
-            self.register_parameter(name, rows)
+        self.bias_k, self.bias_v = (
+            None if extra is None else nn.Parameter(extra.detach().view(-1, self.head_dim).clone(), extra.requires_grad)
+            for extra in (attention.bias_k, attention.bias_v)
+        )
         self.train(attention.training)
 
     def forward(
@@ -75,11 +75,9 @@ class ExplicitAttention(nn.Module):
             raise RuntimeError("is_causal is a hint that attn_mask is causal, so attn_mask must be given too")
 
         q, k, v = self._heads(self.q_proj(query)), self._heads(self.k_proj(key)), self._heads(self.v_proj(value))
-        if self.bias_k is not None:
-            k, v = (
-                torch.cat([x, b[:, None].expand(len(x), -1, -1, -1)], 2)
-                for x, b in ((k, self.bias_k), (v, self.bias_v))
-            )
+        if self.bias_k is not None and self.bias_v is not None:
+            k = torch.cat([k, self.bias_k[:, None].expand(len(k), -1, -1, -1)], 2)
+            v = torch.cat([v, self.bias_v[:, None].expand(len(v), -1, -1, -1)], 2)
         if self.add_zero_attn:
             k, v = (F.pad(x, (0, 0, 0, 1)) for x in (k, v))
         hint = is_causal and key_padding_mask is None and not need_weights
@@ -140,6 +138,8 @@ def explicit_attention(model: nn.Module) -> nn.Module:
         return ExplicitAttention(model)
     made: dict[nn.Module, ExplicitAttention] = {}  # a module that occurs twice is replaced by one
     for parent in list(model.modules()):
+        if isinstance(parent, nn.TransformerEncoder):
+            parent.use_nested_tensor = False  # it packs padded batches only for its fused function
         for name, child in list(parent._modules.items()):
             if isinstance(child, nn.MultiheadAttention):
                 made[child] = made.get(child) or ExplicitAttention(child)
@@ -156,7 +156,7 @@ def _linear(weight: nn.Parameter, bias: nn.Parameter | None) -> nn.Linear:
     return layer
 
 
-def _copy(parameter: nn.Parameter, third: int | None = None) -> nn.Parameter:
+def _copy(parameter: Tensor, third: int | None = None) -> nn.Parameter:
     """A copy of a parameter, or of one third of it, that is trainable where it is."""
     part = parameter.detach() if third is None else parameter.detach().chunk(3)[third]
     return nn.Parameter(part.clone(), parameter.requires_grad)
