@@ -112,7 +112,9 @@ def model_of(family: str, attention: str = "sdpa", dtype: torch.dtype = torch.fl
     return model
 
 
-def inputs_of(family: str, batch: int = B, dtype: torch.dtype = torch.float64, seed: int = 0) -> dict[str, torch.Tensor]:
+def inputs_of(
+    family: str, batch: int = B, dtype: torch.dtype = torch.float64, seed: int = 0
+) -> dict[str, torch.Tensor]:
     """Keyword arguments for a model of this family; samples differ, also in how long they are."""
     g = torch.Generator().manual_seed(seed)
     if family in ("vit", "deit"):

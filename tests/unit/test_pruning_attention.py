@@ -60,7 +60,9 @@ def test_the_projections_it_names_are_those_of_the_module(family):
 
 def test_one_kind_alone():
     model = model_of("marian")
-    assert [a.name for a in find_attention(model, "cross")] == [f"model.decoder.layers.{i}.encoder_attn" for i in (0, 1)]
+    assert [a.name for a in find_attention(model, "cross")] == [
+        f"model.decoder.layers.{i}.encoder_attn" for i in (0, 1)
+    ]
     assert len(output_projections(model, "decoder")) == 2
     with pytest.raises(ValueError, match="has no cross attention.*encoder attention"):
         find_attention(model_of("bert"), "cross")
@@ -111,7 +113,9 @@ def mbart():
 
 def test_an_unknown_model_is_refused_until_it_is_registered():
     model = mbart()
-    with pytest.raises(ValueError, match=r"MBartAttention, which is not registered.*register_attention\(\"transformers"):
+    with pytest.raises(
+        ValueError, match=r"MBartAttention, which is not registered.*register_attention\(\"transformers"
+    ):
         find_attention(model)
     parts = Layout("q_proj", "k_proj", "v_proj", "out_proj", heads="num_heads", head_size="head_dim")
     register_attention("transformers.models.mbart.modeling_mbart.MBartAttention", parts)
@@ -227,7 +231,9 @@ def test_explicit_attention_without_a_batch():
     module = mha(batch_first=True)
     x = torch.randn(6, E, dtype=torch.float64)
     arguments = {"key_padding_mask": torch.arange(6) > 3, "attn_mask": torch.randn(HEADS, 6, 6, dtype=torch.float64)}
-    for expected, got in zip(module(x, x, x, **arguments), ExplicitAttention(module)(x, x, x, **arguments), strict=True):
+    for expected, got in zip(
+        module(x, x, x, **arguments), ExplicitAttention(module)(x, x, x, **arguments), strict=True
+    ):
         torch.testing.assert_close(got, expected, rtol=0, atol=1e-12)
 
 
