@@ -94,12 +94,19 @@ class Pass:
     lengths: Tensor
     columns: int
     token_mask: Tensor
-    attention: Tensor = field(default_factory=lambda: torch.empty(0))
-    ffn: Tensor = field(default_factory=lambda: torch.empty(0))
+    counts: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # (B,) for attention and FFN of each layer
     rows: list[tuple[int, int]] = field(default_factory=list)
     kept: list[Tensor] = field(default_factory=list)
     scores: dict[int, Tensor] = field(default_factory=dict)
     weights: dict[int, Tensor] = field(default_factory=dict)
+
+    @property
+    def attention(self) -> Tensor:
+        return torch.stack([attention for attention, _ in self.counts])
+
+    @property
+    def ffn(self) -> Tensor:
+        return torch.stack([ffn for _, ffn in self.counts])
 
     def alive(self, layer: int) -> Tensor:
         """Which tokens went on from this layer: bool (B, L), in the columns of the input."""
@@ -138,10 +145,12 @@ class _Now:
     total: Tensor | None = None  # (B, l), summed over layers
     summed: int = 0  # over how many
     undo: tuple[Tensor, int] | None = None  # pre-norm: the FFN's rows, and how many the layer still holds
+    left: dict[int, tuple[Tensor, int, Tensor]] = field(default_factory=dict)  # layer that dropped -> see look()
 
-    @property
-    def counted(self) -> Tensor:
-        return (self.token_mask if self.hard is None else self.hard).sum(1)  # (B,)
+    def look(self) -> tuple[Tensor, int, Tensor]:
+        """How many tokens are left (B,), how many rows l, and where they stood (B, l), -1 for padding."""
+        there = self.token_mask if self.hard is None else self.hard
+        return there.sum(1), there.shape[1], self.places.masked_fill(~there, -1)
 
 
 _busy: WeakSet[nn.Module] = WeakSet()  # first layers of the models inside a block
@@ -178,7 +187,7 @@ class Dropping:
         self.last: Pass | None = None
         self._now: _Now | None = None
         self._handles: list[RemovableHandle] = []
-        self._counts: list[tuple[Tensor, Tensor]] = []
+        self._counts: list[list[tuple[Tensor, Tensor]]] = []  # of each pass
         self._check()
 
     def lengths(self) -> tuple[Tensor, Tensor]:
@@ -191,8 +200,11 @@ class Dropping:
         """
         if not self._counts:
             raise RuntimeError("no forward pass was completed inside this block yet")
-        attention, ffn = zip(*self._counts, strict=True)
-        return torch.cat([a.cpu() for a in attention], 1), torch.cat([f.cpu() for f in ffn], 1)
+        attention, ffn = (
+            torch.cat([torch.stack([layer[part] for layer in counts]).cpu() for counts in self._counts], 1)
+            for part in (0, 1)
+        )
+        return attention, ffn
 
     @property
     def token_mask(self) -> Tensor:
@@ -228,10 +240,14 @@ class Dropping:
 
     def _hook(self, i: int, layer: EncoderLayer) -> None:
         add, module = self._handles.append, layer.module
-        start = module.register_forward_pre_hook(lambda m, args, kw: self._start_layer(i, args, kw), with_kwargs=True)
-        add(start)
-        # first in line, so that hidden states which transformers records are the rows that go on
-        add(module.register_forward_hook(lambda m, args, out: self._end_layer(i, out), prepend=True))
+        if i == 0 or i > min(self.at, default=len(self.layers)):  # hooks take time: only where there is something to do
+            start = module.register_forward_pre_hook(
+                lambda m, args, kw: self._start_layer(i, args, kw), with_kwargs=True
+            )
+            add(start)
+        if i in self.at or i == len(self.layers) - 1:
+            # first in line, so that hidden states which transformers records are the rows that go on
+            add(module.register_forward_hook(lambda m, args, out: self._end_layer(i, out), prepend=True))
         if self.score in ("cls", "received") and (i in self.at or (self.accumulate and i <= max(self.at, default=-1))):
             for name, path in (("query", layer.attention.q), ("key", layer.attention.k)):
                 projection = module.get_submodule(path)
@@ -247,15 +263,13 @@ class Dropping:
                 add(cut.register_forward_hook(lambda m, args, out: self._after_attention(i, out)))
 
     # ------------------------------------------------------------------------------------------------ the hooks
-    def _start_layer(self, i: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+    def _start_layer(self, i: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any] | None:
         positional = len(args) > 1
-        mask = args[1] if positional else kwargs.get("attention_mask")
         hidden = args[0] if args else kwargs["hidden_states"]  # (B, l, E)
         if i == 0:
-            self._now = self._start(hidden, mask)
+            self._now = self._start(hidden, args[1] if positional else kwargs.get("attention_mask"))
+            return None
         now = self._at_work()
-        now.record.rows.append((hidden.shape[1], 0))
-        now.record.attention[i] = now.counted
         mask = now.mask if now.log_weights is None else weigh_mask(now.mask, now.log_weights, hidden.dtype)
         if positional:
             return (args[0], mask, *args[2:]), kwargs
@@ -270,11 +284,10 @@ class Dropping:
                 )
         B, L = hidden.shape[:2]
         token_mask = visible(mask, hidden)
-        check_cls(token_mask)
-        zeros = token_mask.new_zeros((len(self.layers), B), dtype=torch.int64)
-        record = Pass(token_mask.sum(1), L, token_mask, attention=zeros, ffn=zeros.clone())
+        if mask is not None:
+            check_cls(token_mask)
         places = torch.arange(L, device=hidden.device).expand(B, L)
-        return _Now(record, mask, token_mask, places, self._mask_form())
+        return _Now(Pass(token_mask.sum(1), L, token_mask), mask, token_mask, places, self._mask_form())
 
     def _capture(self, name: str, out: Tensor) -> None:
         setattr(self._at_work(), name, out)
@@ -303,13 +316,16 @@ class Dropping:
         d = layer.attention.head_size
         query, key = (t.unflatten(-1, (-1, d)).transpose(1, 2) for t in (now.query, now.key))  # (B, M, l, d)
         votes = head_weights(heads, key)
-        weights = now.token_mask.to(torch.promote_types(key.dtype, torch.float32))  # (B, l), 0 for padding
-        bias = torch.zeros_like(weights).masked_fill(~now.token_mask, float("-inf"))
-        if now.log_weights is not None:
-            weights, bias = weights * now.log_weights.exp(), bias + now.log_weights
+        bias = now.log_weights
+        if now.mask is not None:  # something is padding
+            bias = torch.zeros_like(key[:, 0, :, 0]) if bias is None else bias
+            bias = bias.masked_fill(~now.token_mask, float("-inf"))
         scale = float(getattr(attention, "scaling", d**-0.5))
         if self.score == "cls":
             return weights_of(query[:, :, : layer.layout.protected], key, bias, scale, votes).mean(1)
+        weights = now.token_mask.to(torch.promote_types(key.dtype, torch.float32))  # (B, l), 0 for padding
+        if now.log_weights is not None:
+            weights = weights * now.log_weights.exp()
         given = out[1] if isinstance(out, tuple) and len(out) > 1 else None
         if given is not None and not attention.training:  # in training these have had dropout
             return received(given.to(weights.dtype), weights, votes)
@@ -341,23 +357,29 @@ class Dropping:
     def _end_layer(self, i: int, out: Any) -> Any:
         now = self._at_work()
         rows = out[0] if isinstance(out, tuple) else out
-        index = None
-        if now.undo is not None:
-            index, now.undo = now.undo[0], None
-        now.record.rows[i] = (now.record.rows[i][0], rows.shape[1] if index is None else index.shape[1])
-        now.record.ffn[i] = now.counted
+        index, now.undo = (None if now.undo is None else now.undo[0]), None
         if i in self.at and self.where == "layer":
             index = self._decide(i, rows)
-        left = now.token_mask if now.hard is None else now.hard
-        now.record.kept.append(now.places.masked_fill(~left, -1))
         now.score = None
         if i == len(self.layers) - 1:
-            self.last, self._now = now.record, None
-            self._counts.append((now.record.attention, now.record.ffn))
+            self._finish(now)
         if index is None:
             return out
         rows = gather_rows(rows, index)
         return (rows, *out[1:]) if isinstance(out, tuple) else rows
+
+    def _finish(self, now: _Now) -> None:
+        record = now.record
+        places = torch.arange(record.columns, device=record.token_mask.device)
+        left = record.lengths, record.columns, places.masked_fill(~record.token_mask, -1)
+        for i in range(len(self.layers)):
+            before, left = left, now.left.get(i, left)
+            ffn = left if self.where == "attention" else before
+            record.counts.append((before[0], ffn[0]))
+            record.rows.append((before[1], ffn[1]))
+            record.kept.append(left[2])
+        self.last, self._now = record, None
+        self._counts += [record.counts]
 
     # ------------------------------------------------------------------------------------------------ what stays
     def _decide(self, i: int, hidden: Tensor) -> Tensor | None:
@@ -369,6 +391,7 @@ class Dropping:
         now.record.scores[i] = filled.scatter_add_(1, now.places, detached.masked_fill(~now.token_mask, 0))
         if self._soft:
             self._weigh(i, score)
+            now.left[i] = now.look()
             return None
         with torch.no_grad():
             keep = self._kept(i, detached, protected)
@@ -381,6 +404,7 @@ class Dropping:
             now.token_mask, now.places = valid, now.places.gather(1, index)
             if now.total is not None:
                 now.total = now.total.gather(1, index).masked_fill(~valid, 0)
+            now.left[i] = now.look()
         return index
 
     def _scored(self, i: int, hidden: Tensor) -> Tensor:

@@ -62,13 +62,15 @@ def cls_attention(query: Tensor, key: Tensor, token_mask: Tensor, heads: Tensor 
     return weights_of(query, key, bias, query.shape[3] ** -0.5, head_weights(heads, key)).mean(1)
 
 
-def weights_of(query: Tensor, key: Tensor, bias: Tensor, scale: float, heads: Tensor | None) -> Tensor:
+def weights_of(query: Tensor, key: Tensor, bias: Tensor | None, scale: float, heads: Tensor | None) -> Tensor:
     """Attention weights of some queries, averaged over heads: (B, M, R, d), (B, M, L, d) -> (B, R, L).
 
-    ``bias`` (B, L) is added to the scores of each key: the log of how much it counts, -inf for padding.
+    ``bias`` (B, L) is added to the scores of each key: the log of how much it counts, -inf for padding; None = 0.
     """
     scores = query @ key.mT * scale  # (B, M, R, L)
-    scores = scores.to(torch.promote_types(scores.dtype, torch.float32)) + bias[:, None, None, :]
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    if bias is not None:
+        scores = scores + bias[:, None, None, :]
     return _mean_over_heads(scores.softmax(-1), heads)
 
 

@@ -91,7 +91,14 @@ def top_tokens(scores: Tensor, token_mask: Tensor, k: int | Tensor, protect: int
         ValueError: if the shapes do not fit, k < 1, a score is NaN, or column 0 is padding.
     """
     _check(scores, token_mask, protect)
-    return (_rank(scores, token_mask, protect) < _counts(k, scores)[:, None].clamp(min=protect)) & token_mask
+    if scores.isnan().any():
+        raise ValueError("a score is NaN, and NaN can be ranked nowhere: did the model's attention overflow?")
+    ranked = scores if scores.is_floating_point() else scores.double()
+    ranked = ranked.clamp(min=torch.finfo(ranked.dtype).min).masked_fill(~token_mask, float("-inf"))
+    ranked[:, :protect] = float("inf")
+    order = ranked.sort(dim=1, descending=True, stable=True).indices  # (B, L)
+    first = torch.arange(order.shape[1], device=order.device) < _counts(k, scores).clamp(min=protect)[:, None]
+    return torch.zeros_like(token_mask).scatter_(1, order, first) & token_mask
 
 
 def threshold_policy(scores: Tensor, theta: float | Tensor, token_mask: Tensor, protect: int = 1) -> Tensor:
@@ -159,18 +166,6 @@ def positions(keep: Tensor, token_mask: Tensor, rows: int) -> tuple[Tensor, Tens
 def gather_rows(x: Tensor, index: Tensor) -> Tensor:
     """x[b, index[b, i]] for every b and i: (B, L, E), (B, k) -> (B, k, E)."""
     return x.gather(1, index[:, :, None].expand(-1, -1, x.shape[2]))
-
-
-def _rank(scores: Tensor, token_mask: Tensor, protect: int) -> Tensor:
-    """0 for the token to keep first, 1 for the next, ...: protected ones, real ones by score, padding. (B, L)."""
-    if scores.isnan().any():
-        raise ValueError("a score is NaN, and NaN can be ranked nowhere: did the model's attention overflow?")
-    order = scores.sort(dim=1, descending=True, stable=True).indices  # (B, L)
-    kind = torch.where(token_mask, 1, 2)
-    kind[:, :protect] = 0
-    order = order.gather(1, kind.gather(1, order).sort(dim=1, stable=True).indices)
-    rank = torch.empty_like(order)
-    return rank.scatter_(1, order, torch.arange(order.shape[1], device=order.device).expand_as(order))
 
 
 def _counts(k: int | Tensor, scores: Tensor) -> Tensor:
