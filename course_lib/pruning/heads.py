@@ -88,8 +88,7 @@ class _Gate:
                     f"xi has gates for {len(gate)} samples, but {self.attention.name!r} was called with {len(x)}"
                 )
             gate = gate[:, None]  # (B, 1, heads)
-        heads = x.unflatten(-1, (self.attention.heads, self.attention.head_size))  # (B, L, heads, head size)
-        return ((heads * gate[..., None]).flatten(-2), *args[1:])
+        return (x * gate.repeat_interleave(self.attention.head_size, -1), *args[1:])
 
     def for_batch(self, x: Tensor) -> Tensor:
         assert self.gate is not None

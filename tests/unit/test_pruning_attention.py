@@ -4,10 +4,9 @@ import copy
 
 import pytest
 import torch
-from small_transformers import E, FAMILIES, HEADS, KINDS, SIZE, inputs_of, model_of, outputs
+from small_transformers import FAMILIES, HEADS, KINDS, SIZE, E, inputs_of, model_of, outputs
 from torch import nn
 
-from course_lib.pruning import attention as registry
 from course_lib.pruning import (
     ExplicitAttention,
     Layout,
@@ -18,6 +17,7 @@ from course_lib.pruning import (
     register_attention,
     remove_heads,
 )
+from course_lib.pruning import attention as registry
 
 
 @pytest.fixture(autouse=True)
