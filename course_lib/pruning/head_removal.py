@@ -29,6 +29,7 @@ from torch import Tensor, nn
 
 from course_lib.pruning.attention import Attention, find_attention
 from course_lib.pruning.explicit import explicit_attention
+from course_lib.pruning.heads import Gate
 
 Keep = Tensor | Sequence[Tensor] | Mapping[str, Tensor]
 
@@ -51,7 +52,9 @@ def remove_heads(model: nn.Module, keep: Keep, attention: Sequence[Attention] | 
 
     Raises:
         ValueError: if ``keep`` is no bool mask of this model's heads, or the attention is unknown.
+        RuntimeError: inside a :func:`~course_lib.pruning.gated` block of this model, whose gates would stay on the copy.
     """
+    _refuse_gates(model)
     smaller = explicit_attention(model)
     remove_heads_(smaller, keep, attention)
     return smaller
@@ -59,6 +62,7 @@ def remove_heads(model: nn.Module, keep: Keep, attention: Sequence[Attention] | 
 
 def remove_heads_(model: nn.Module, keep: Keep, attention: Sequence[Attention] | None = None) -> None:
     """As :func:`remove_heads`, in place. An optimizer made before holds parameters that the model no longer has."""
+    _refuse_gates(model)
     every = find_attention(model)
     chosen = _masks(keep, every if attention is None else list(attention))
     with torch.no_grad():
@@ -111,6 +115,11 @@ def kept_heads(model: nn.Module) -> dict[str, tuple[int, ...]]:
 
 
 # ---------------------------------------------------------------------------------------------------------- the arguments
+def _refuse_gates(model: nn.Module) -> None:
+    if any(isinstance(hook, Gate) for module in model.modules() for hook in module._forward_pre_hooks.values()):
+        raise RuntimeError("this model is inside a gated block: leave the block, then remove the heads")
+
+
 def _masks(keep: Keep, attention: Sequence[Attention]) -> dict[str, Tensor]:
     """Bool (heads,) on the CPU by the module's name."""
     heads = {a.name: a.heads for a in attention}

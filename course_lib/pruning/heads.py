@@ -68,11 +68,11 @@ def gated(
         for a, gate in zip(found, gates, strict=True):
             if a.heads:
                 out = model.get_submodule(a.out)
-                hooks.callback(out.register_forward_pre_hook(_Gate(a, gate)).remove)
+                hooks.callback(out.register_forward_pre_hook(Gate(a, gate)).remove)
         yield
 
 
-class _Gate:
+class Gate:
     """A forward pre-hook that scales heads."""
 
     def __init__(self, attention: Attention, gate: Tensor | None) -> None:
@@ -233,7 +233,7 @@ def sample_importance(
     return torch.cat(rows)
 
 
-class _SampleGate(_Gate):
+class _SampleGate(Gate):
     """Gates of 1 for each sample, made when the first batch shows how many samples there are."""
 
     def __init__(self, attention: Attention) -> None:

@@ -723,6 +723,14 @@ def test_heads_by_the_name_of_their_module_and_of_one_kind():
         remove_heads(model, {"nowhere": keep[0]})
 
 
+def test_removal_inside_a_gated_block_is_refused():
+    """The copy would take the gates with it, and keep them."""
+    model, keep = model_of("bert"), some_heads(3)
+    with gated(model, keep), pytest.raises(RuntimeError, match="leave the block"):
+        remove_heads(model, keep)
+    assert hooks_of(remove_heads(model, keep)) == 0
+
+
 def test_masks_that_do_not_fit_are_refused():
     model = model_of("bert")
     with pytest.raises(ValueError, match=r"bool \(4,\), True = kept, got torch.float32 \(4,\): try xi > 0"):
