@@ -154,7 +154,7 @@ def test_shares_for_dropping_are_the_same_schedule():
         assert torch.equal(kept_count(lengths, share), progressive(lengths, 5, 0.1)[layer + 1])
 
 
-def test_top_k_keeps_the_largest_and_cls_and_ties_go_to_the_first():
+def test_top_tokens_keeps_the_largest_and_cls_and_ties_go_to_the_first():
     scores = torch.tensor([[0.0, 0.3, 0.1, 0.3, 0.3], [0.0, 0.5, 0.5, 0.9, 0.9]])
     mask = mask_of([5, 3], 5)
     assert top_tokens(scores, mask, 3).tolist() == [
@@ -167,7 +167,7 @@ def test_top_k_keeps_the_largest_and_cls_and_ties_go_to_the_first():
     assert top_tokens(scores, mask, 2, protect=2)[:, :2].all()
 
 
-def test_top_k_as_a_plain_loop_does_it(rng):
+def test_top_tokens_as_a_plain_loop_does_it(rng):
     for _ in range(30):
         L, k = int(torch.randint(2, 12, (), generator=rng)), int(torch.randint(1, 14, (), generator=rng))
         lengths = torch.randint(1, L + 1, (4,), generator=rng).tolist()
