@@ -150,7 +150,7 @@ def fit(
     last = steps if stop is None else min(stop, steps)
     history = History()
     started = time.perf_counter()
-    with seeded(seed), _modes_kept(model), _zeros_kept(model, masks):
+    with seeded(seed), modes_kept(model), _zeros_kept(model, masks):
         bar = tqdm(range(epochs), desc="training", unit="epoch", disable=not progress, leave=False, delay=1)
         for _ in bar:
             if step >= last:
@@ -218,7 +218,7 @@ def _measure(model: nn.Module, split: Split, batch_size: int = 1024) -> tuple[fl
     where = split.images.device if parameter is None else parameter.device
     right = torch.zeros((), dtype=torch.int64, device=where)
     total = torch.zeros((), device=where)
-    with _modes_kept(model):
+    with modes_kept(model):
         model.eval()
         for x, y in zip(split.images.split(batch_size), split.labels.split(batch_size), strict=True):
             logits, y = model(x.to(where)), y.to(where)  # (B, classes), (B,)
@@ -258,8 +258,11 @@ def _zeros_kept(model: nn.Module, masks: Mapping[str, Tensor] | None) -> Abstrac
 
 
 @contextmanager
-def _modes_kept(model: nn.Module) -> Iterator[None]:
-    """Training or evaluation mode is a property of every module: a frozen batch norm is to stay in its mode."""
+def modes_kept(model: nn.Module) -> Iterator[None]:
+    """After the block every module is back in the mode, training or evaluation, that it had before.
+
+    The mode is a property of every module, not of the model: a frozen batch norm is to stay in evaluation mode.
+    """
     modes = [(module, module.training) for module in model.modules()]
     try:
         yield

@@ -410,7 +410,7 @@ def _uncounted(
             continue  # a computed weight was seen where it was used
         own = dict(module.named_parameters(recurse=False))
         unused = {name: p for name, p in own.items() if name_of[id(p)] not in recorder.used}
-        matrices = {name: p for name, p in unused.items() if p.ndim >= 2}
+        matrices = {name: p for name, p in unused.items() if p.ndim >= 2 and p.numel()}  # some are pruned to nothing
         is_leaf = not any(True for _ in module.children())
         used_otherwise = bool(own) and len(unused) == len(own) and is_leaf and shown in recorder.called
         if not (matrices or used_otherwise):

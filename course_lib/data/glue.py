@@ -1,0 +1,235 @@
+"""Tasks of the GLUE benchmark by name, as train, validation and test.
+
+They are read from ``$COURSE_DATA``, the course's ``data/`` or the cache (a folder ``glue`` with the published files), and
+downloaded by ``datasets`` when they are in none of them. GLUE keeps the labels of its test files back, so its development
+set is *test* here: it is touched once, at the end. *validation* is cut from the training part by a fixed seed.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from course_lib import paths
+from course_lib.data.images import DataMissing
+
+if TYPE_CHECKING:
+    from datasets import Dataset, DatasetDict
+
+HUB = "nyu-mll/glue"  # where `datasets` downloads from
+VALIDATION = 2000  # rows cut from the training part (a tenth of it, where that is less)
+SPLIT_SEED = 0  # one split for everyone, so that results can be compared
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a task asks, and where its files keep text and label."""
+
+    folder: str
+    asks: str
+    texts: tuple[str, ...]  # names of the columns in the files
+    hub_texts: tuple[str, ...]  # and in the downloaded set
+    label: str
+    labels: tuple[str, ...]  # names of the classes; none for a regression
+    words: bool = False  # the files hold the label as a word
+    header: tuple[str, ...] = ()  # of files without a header line
+    metric: str = "accuracy"
+
+
+_ENTAILS = ("entailment", "not_entailment")
+TASKS = {
+    "sst2": Task(
+        "SST-2", "is the sentence of a film review good?", ("sentence",), ("sentence",), "label", ("negative", "positive")
+    ),
+    "cola": Task(
+        *("CoLA", "is it an English sentence?", ("sentence",), ("sentence",), "label", ("unacceptable", "acceptable")),
+        header=("source", "label", "mark", "sentence"),
+        metric="matthews",
+    ),
+    "mrpc": Task(
+        *("MRPC", "do two sentences say the same?", ("#1 String", "#2 String"), ("sentence1", "sentence2"), "Quality"),
+        ("different", "equivalent"),
+        metric="f1",
+    ),
+    "rte": Task(
+        *("RTE", "does the second text follow from the first?", ("sentence1", "sentence2"), ("sentence1", "sentence2")),
+        "label",
+        _ENTAILS,
+        words=True,
+    ),
+    "stsb": Task(
+        *("STS-B", "how similar are two sentences, from 0 to 5?", ("sentence1", "sentence2"), ("sentence1", "sentence2")),
+        "score",
+        (),
+        metric="pearson",
+    ),
+    "wnli": Task(
+        *("WNLI", "does the pronoun mean that?", ("sentence1", "sentence2"), ("sentence1", "sentence2"), "label"),
+        ("not_entailment", "entailment"),
+    ),
+    "mnli": Task(
+        *("MNLI", "does the second text follow from the first?", ("premise", "hypothesis"), ("premise", "hypothesis")),
+        "label",
+        ("entailment", "neutral", "contradiction"),
+        words=True,
+    ),
+}  # fmt: skip
+
+
+def load(name: str, *, download: bool = True) -> DatasetDict:
+    """A task by name as a ``datasets.DatasetDict`` with train, validation and test, the same split for everyone.
+
+    Columns: ``text``, for pairs ``text_pair``, and ``label`` (an index into ``TASKS[name].labels``; for "stsb" a number from
+    0 to 5). Texts of the training part that are in validation or test too, word for word, are left out of train.
+    Of MNLI only the matched development set is read, as test. Many training rows of SST-2 are phrases of the same
+    sentences, so its validation accuracy is higher than its test accuracy; it ranks models all the same.
+
+    Args:
+        name: one of ``TASKS``; case, "-" and "_" do not matter ("SST-2").
+        download: whether a task that is not on this machine may be downloaded.
+
+    Raises:
+        DataMissing: if it is not there, is damaged, or could not be downloaded.
+        ValueError: if there is no such task.
+    """
+    key = name.lower().replace("-", "").replace("_", "")
+    if key not in TASKS:
+        raise ValueError(f"there is no GLUE task {name!r} here: choose one of {', '.join(TASKS)}")
+    task = TASKS[key]
+    looked = []
+    for place in paths.data_places():
+        folder = place / "glue" / task.folder
+        missing = [file for file in _files(key) if not (folder / file).is_file()]
+        if not missing:
+            return _split(key, {part: _read(folder / file, task) for part, file in _parts(key)})
+        there = f"{missing[0]} is missing" if folder.is_dir() else "there is no such folder"
+        looked.append(f"  {folder}: {there}")
+    if not download:
+        raise DataMissing(_message(key, looked, "It was not downloaded, because download=False was asked for."))
+    return _split(key, _download(key, looked))
+
+
+def score(name: str, predictions: Sequence[float], labels: Sequence[float]) -> float:
+    """The task's own measure, times 100: accuracy, Matthews correlation (CoLA), F1 (MRPC), Pearson's r (STS-B).
+
+    Raises:
+        ValueError: if there is no such task, or the lengths differ.
+    """
+    from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
+
+    if name not in TASKS:
+        raise ValueError(f"there is no GLUE task {name!r} here: choose one of {', '.join(TASKS)}")
+    if len(predictions) != len(labels):
+        raise ValueError(f"{len(predictions)} predictions for {len(labels)} labels, expected one for each")
+    if TASKS[name].metric == "pearson":
+        return 100 * float(np.corrcoef(np.asarray(predictions), np.asarray(labels))[0, 1])
+    measure = {"accuracy": accuracy_score, "f1": f1_score, "matthews": matthews_corrcoef}[TASKS[name].metric]
+    return 100 * float(measure(labels, predictions))
+
+
+def _parts(key: str) -> list[tuple[str, str]]:
+    return [("test", "dev_matched.jsonl")] if key == "mnli" else [("train", "train.tsv"), ("test", "dev.tsv")]
+
+
+def _files(key: str) -> list[str]:
+    return [file for _, file in _parts(key)]
+
+
+def _read(file: Path, task: Task) -> list[tuple[Any, ...]]:
+    """The rows of a file as (text, …, label)."""
+    try:
+        rows = [
+            (*(row[name].strip() for name in task.texts), _label(row[task.label], task)) for row in _rows(file, task)
+        ]
+    except (OSError, KeyError, ValueError, TypeError, AttributeError, csv.Error) as error:
+        raise DataMissing(
+            f"{file} is damaged or not the published file ({type(error).__name__}: {error}).\n"
+            "What to do: delete that folder and load it again, or copy a whole one there."
+        ) from None
+    if not rows:
+        raise DataMissing(f"{file} is empty: delete it and load {task.folder} again, or copy a whole one there.")
+    return rows
+
+
+def _rows(file: Path, task: Task) -> Iterator[dict[str, Any]]:
+    with file.open(encoding="utf-8", newline="") as lines:
+        if file.suffix == ".jsonl":
+            yield from map(json.loads, lines)
+        else:  # several files hold unbalanced quotation marks
+            names = list(task.header) or None
+            yield from csv.DictReader(lines, fieldnames=names, delimiter="\t", quoting=csv.QUOTE_NONE)
+
+
+def _label(value: Any, task: Task) -> float:
+    if not task.labels:
+        return float(value)
+    label = task.labels.index(value) if task.words else int(value)
+    if not 0 <= label < len(task.labels):
+        raise ValueError(f"label {label}, expected one of {task.labels}")
+    return label
+
+
+def _download(key: str, looked: list[str]) -> dict[str, list[tuple[Any, ...]]]:
+    from datasets import load_dataset
+
+    task = TASKS[key]
+    parts = {"test": "validation_matched"} if key == "mnli" else {"train": "train", "test": "validation"}
+    try:
+        raw = {part: load_dataset(HUB, key, split=split) for part, split in parts.items()}
+    except Exception as error:  # whatever the network, the proxy or the hub make of it
+        cause = " ".join(str(error).split())[:200]
+        raise DataMissing(
+            _message(key, looked, f"The download of {HUB} failed: {type(error).__name__}: {cause}.")
+        ) from None
+    return {
+        part: list(zip(*(rows[name] for name in task.hub_texts), rows["label"], strict=True))
+        for part, rows in raw.items()
+    }
+
+
+def _split(key: str, parts: dict[str, list[tuple[Any, ...]]]) -> DatasetDict:
+    from datasets import DatasetDict
+
+    task = TASKS[key]
+    if "train" not in parts:
+        return DatasetDict(test=_dataset(parts["test"], task))
+    rows = parts["train"]
+    order = np.random.RandomState(SPLIT_SEED).permutation(len(rows))  # its stream is promised never to change
+    cut = len(rows) - min(VALIDATION, max(1, len(rows) // 10))
+    validation = [rows[i] for i in order[cut:]]
+    held_back = {row[:-1] for row in (*validation, *parts["test"])}
+    train = [rows[i] for i in order[:cut] if rows[i][:-1] not in held_back]
+    return DatasetDict(
+        train=_dataset(train, task), validation=_dataset(validation, task), test=_dataset(parts["test"], task)
+    )
+
+
+def _dataset(rows: list[tuple[Any, ...]], task: Task) -> Dataset:
+    from datasets import ClassLabel, Dataset, Features, Value
+
+    names = ("text", "text_pair")[: len(task.texts)]
+    features = Features({name: Value("string") for name in names})
+    features["label"] = ClassLabel(names=list(task.labels)) if task.labels else Value("float32")
+    columns = zip(*rows, strict=True)
+    return Dataset.from_dict(
+        {name: list(column) for name, column in zip((*names, "label"), columns, strict=True)}, features=features
+    )
+
+
+def _message(key: str, looked: list[str], why: str) -> str:
+    task, listed = TASKS[key], "\n".join(looked)
+    files = " and ".join(_files(key))
+    return (
+        f"The GLUE task {task.folder} is not on this machine. {why}\n"
+        f"Looked in:\n{listed}\n"
+        f"What to do, one of:\n"
+        f"  - run this once with a network: `datasets` downloads it;\n"
+        f"  - set COURSE_DATA to a folder that holds glue/{task.folder} with {files};\n"
+        f"  - work with the generated reviews (course_lib.data.reviews), which need no download."
+    )

@@ -1,0 +1,47 @@
+"""Tokens that are not worth their cost: score them, choose, drop their rows in the middle of the model.
+
+::
+
+    with dropping(model, {1: 0.15}) as drop:    # after layer 1, 15 % of each text's tokens go on
+        logits = model(**batch).logits
+    attention, ffn = drop.lengths()             # tokens that each layer worked on, for the cost
+"""
+
+from course_lib.pruning.tokens.cascade import Cascading, cascade_step, cascading
+from course_lib.pruning.tokens.dropping import Dropping, Moment, Pass, Thresholds, dropping
+from course_lib.pruning.tokens.layers import EncoderLayer, LayerLayout, encoder_layers, register_encoder_layer
+from course_lib.pruning.tokens.scores import attention_received, cls_attention
+from course_lib.pruning.tokens.selection import (
+    keep_tokens,
+    kept_count,
+    progressive,
+    progressive_shares,
+    threshold_policy,
+    top_tokens,
+)
+from course_lib.pruning.tokens.threshold import SoftThreshold, share_kept
+
+__all__ = [
+    "Cascading",
+    "Dropping",
+    "EncoderLayer",
+    "LayerLayout",
+    "Moment",
+    "Pass",
+    "SoftThreshold",
+    "Thresholds",
+    "attention_received",
+    "cascade_step",
+    "cascading",
+    "cls_attention",
+    "dropping",
+    "encoder_layers",
+    "keep_tokens",
+    "kept_count",
+    "progressive",
+    "progressive_shares",
+    "register_encoder_layer",
+    "share_kept",
+    "threshold_policy",
+    "top_tokens",
+]

@@ -1,0 +1,163 @@
+"""Tokens and heads that go together, while the model runs: what counted little so far is gone for good.
+
+Each layer adds to the scores of tokens (attention received) and of heads (how much each puts out). The sums decide after
+every layer, and what is gone takes no part in later layers, nor in the scores there: so both sets only shrink. For tokens
+the index means something in every layer, they are the same words. Head 3 of one layer and head 3 of the next have nothing
+to do with each other; the method prunes the index all the same, and what that costs is worth a measurement.
+
+Source: Wang, Zhang and Han 2021, "SpAtten: Efficient Sparse Attention Architecture with Cascade Token and Head Pruning",
+section III-A and III-B.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from course_lib.pruning.tokens.dropping import Dropping, Share
+from course_lib.pruning.tokens.selection import top_tokens
+
+
+def cascade_step(
+    token_scores: Tensor, head_scores: Tensor, alive_tokens: Tensor, alive_heads: Tensor, n_tokens: int, n_heads: int
+) -> tuple[Tensor, Tensor]:
+    """Which tokens and heads of one text go on from one layer: the best of those that are still there.
+
+    Args:
+        token_scores: (L,), cumulative; alive_tokens: bool (L,), [CLS] first, which always stays.
+        head_scores: (M,), cumulative; alive_heads: bool (M,).
+        n_tokens, n_heads: how many go on, ≥ 1; where fewer are alive, all of them. Equal scores: the first one stays.
+
+    Returns:
+        bool (L,) and bool (M,), parts of ``alive_tokens`` and ``alive_heads``.
+
+    Raises:
+        ValueError: if shapes do not fit, a number is below 1, a score is NaN, or nothing is alive to keep.
+    """
+    if token_scores.ndim != 1 or head_scores.ndim != 1:
+        raise ValueError(
+            f"scores of one text: (L,) for tokens and (M,) for heads, got {tuple(token_scores.shape)} and "
+            f"{tuple(head_scores.shape)}"
+        )
+    tokens = top_tokens(token_scores[None], alive_tokens[None], n_tokens)[0]
+    return tokens, _best_heads(head_scores[None], alive_heads[None], n_heads)[0]
+
+
+def _best_heads(scores: Tensor, alive: Tensor, n: int) -> Tensor:
+    """The n best of the heads that are alive, bool (B, M)."""
+    if alive.dtype != torch.bool or alive.shape != scores.shape or not bool(alive.any(1).all()):
+        raise ValueError(
+            f"alive_heads should be bool {tuple(scores.shape)} with at least one True, got {alive.dtype} "
+            f"{tuple(alive.shape)}"
+        )
+    if n < 1:
+        raise ValueError(f"n_heads is how many heads go on, at least 1, got {n}")
+    if scores.isnan().any():
+        raise ValueError("a head's score is NaN, and NaN can be ranked nowhere: did the model's attention overflow?")
+    order = scores.masked_fill(~alive, float("-inf")).sort(dim=1, descending=True, stable=True).indices
+    order = order.gather(1, (~alive).gather(1, order).sort(dim=1, stable=True).indices)  # the dead behind a live -inf
+    return torch.zeros_like(alive).scatter_(1, order[:, :n], True) & alive
+
+
+class Cascading:
+    """``with cascading(model, tokens, heads) as cascade``; see :func:`cascading`.
+
+    Attributes:
+        tokens: the :class:`~course_lib.pruning.tokens.Dropping` inside, with ``last`` and ``lengths()``.
+        heads: after a forward pass, for each layer bool (B, M): the heads that worked in it.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        tokens: Mapping[int, Share],
+        heads: Mapping[int, int],
+        *,
+        score: Literal["cls", "received"] = "cls",
+        where: Literal["attention", "layer"] = "attention",
+    ) -> None:
+        self.tokens = Dropping(model, tokens, score=score, where=where, heads=self._alive, accumulate=True)
+        self.schedule = dict(heads)
+        self.heads: list[Tensor] = []
+        self._layers = self.tokens.layers
+        self._after: dict[int, tuple[Tensor, Tensor]] = {}  # layer -> heads that go on, and their scores, (B, M) each
+        self._handles: list[RemovableHandle] = []
+        self._sizes = [(layer.attention.heads, layer.attention.head_size) for layer in self._layers]
+        wrong = [i for i in heads if not 0 <= i < len(self._layers)]
+        if wrong:
+            raise ValueError(f"the encoder has layers 0 to {len(self._layers) - 1}, there is no layer {wrong[0]}")
+        if any(n < 1 for n in heads.values()):
+            raise ValueError(f"heads says how many heads go on from a layer, at least 1, got {dict(heads)}")
+        if len({M for M, _ in self._sizes}) > 1 or self._sizes[0][0] == 0:
+            raise ValueError(
+                f"the layers have {[M for M, _ in self._sizes]} heads: to cascade indices they need equally many"
+            )
+
+    def __enter__(self) -> Cascading:
+        self.tokens.__enter__()
+        for i, layer in enumerate(self._layers):
+            output = layer.module.get_submodule(layer.attention.out)
+            self._handles.append(output.register_forward_pre_hook(lambda m, args, i=i: self._gate(i, args)))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+        self._after.clear()
+        self.tokens.__exit__(kind, error, trace)
+
+    def _alive(self, i: int) -> Tensor:
+        """The heads that work in layer i, bool (B, M)."""
+        if i > 0:
+            return self._after[i - 1][0]
+        mask = self.tokens.token_mask
+        return torch.ones(len(mask), self._sizes[0][0], dtype=torch.bool, device=mask.device)
+
+    def _gate(self, i: int, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        alive = self._alive(i)  # (B, M)
+        self.heads = [*self.heads[:i], alive]
+        out = args[0].unflatten(-1, self._sizes[i]) * alive[:, None, :, None]  # (B, l, M, d)
+        with torch.no_grad():
+            real = self.tokens.token_mask  # (B, l)
+            size = out.detach().abs().sum(-1, dtype=torch.float32) * real[:, :, None]  # (B, l, M)
+            score = size.sum(1) / real.sum(1, keepdim=True)  # per token, so that layers with fewer count alike
+            if i > 0:
+                score = score + self._after[i - 1][1]
+            if i in self.schedule:
+                alive = _best_heads(score, alive, self.schedule[i])
+        self._after[i] = alive, score
+        return (out.flatten(-2), *args[1:])
+
+
+def cascading(
+    model: nn.Module,
+    tokens: Mapping[int, Share],
+    heads: Mapping[int, int],
+    *,
+    score: Literal["cls", "received"] = "cls",
+    where: Literal["attention", "layer"] = "attention",
+) -> Cascading:
+    """Inside the ``with`` block, tokens and heads go together as ``model`` runs, each text by itself.
+
+    Tokens are dropped, as :func:`~course_lib.pruning.tokens.dropping` does, by their scores summed over layers. Heads are
+    chosen anew for every text, so their output is set to zero and not removed: that shows what it does to accuracy and
+    counts in MACs (``heads``), but takes no time off. For heads that are gone for every text, remove them and use
+    ``dropping`` on the smaller model.
+
+    Args:
+        model, score, where: as in ``dropping``.
+        tokens: layer -> share or number of tokens that go on from it.
+        heads: layer -> number of heads that go on from it, so that work in the layers behind it.
+
+    Raises:
+        ValueError: as ``dropping`` does, or if ``heads`` does not fit the model.
+    """
+    return Cascading(model, tokens, heads, score=score, where=where)

@@ -1,0 +1,54 @@
+"""``python -m course_lib.recipes``: train the checkpoints that come with the course again, or measure what they are compared with."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import torch
+import typer
+
+from course_lib.models import checkpoints
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
+Seed = Annotated[int, typer.Option(help="of the initial weights and of the order of the data")]
+
+
+@app.callback()
+def _one_thread() -> None:
+    torch.set_num_threads(1)  # these models are too small for more
+
+
+@app.command()
+def reviews(seed: Seed = 0) -> None:
+    """The small BERT on reviews: about 6 minutes."""
+    from course_lib.recipes.reviews import name, remake
+
+    _show(name(seed), remake(seed))
+
+
+@app.command()
+def digits(
+    seed: Seed = 0, patch: int = 2, plain: Annotated[bool, typer.Option(help="without patch dropout")] = False
+) -> None:
+    """The small ViT on digits: under a minute for patches of 2x2 pixels."""
+    from course_lib.recipes.digits import name, remake
+
+    _show(name(seed, not plain, patch), remake(seed, not plain, patch))
+
+
+@app.command()
+def ngrams(train: int = 64_000, seed: Annotated[int, typer.Option(help="of the texts")] = 0) -> None:
+    """Uni-, bi- and trigram classifiers on the reviews, in % of the test texts."""
+    from course_lib.recipes.reviews import ngrams as measure
+
+    for n, accuracy in measure(train, seed).items():
+        typer.echo(f"1 to {n} words: {accuracy:.2f} %")
+
+
+def _show(name: str, record: dict[str, object]) -> None:
+    typer.echo(f"{checkpoints.folder() / name}\n{json.dumps(record, indent=1)}")
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,123 @@
+"""What dropping tokens saves on the clock, beside what it saves in MACs: ``python tests/benchmarks/bench_tokens.py``.
+
+A BERT of six layers and width 256 (random weights: nothing is downloaded) reads texts of 128 tokens, one at a time and 32
+at once. After its second layer 50 or 15 % of the tokens go on. The score is the attention row of [CLS], computed alone
+beside SDPA's fused kernel; or attention received from all tokens, which SDPA does not have and a second Q·Kᵀ must make, and
+which eager attention has anyway. Random scores cost nothing: they show what is left to gain.
+
+All take turns in one run. Before any time is looked at, the outputs are compared with those of the slow way, in which the
+same tokens are masked and stay.
+"""
+
+import argparse
+import copy
+import statistics
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+from itertools import product
+
+import torch
+from torch import Tensor, nn
+
+import course_lib  # noqa: F401  before transformers, which may need torchvision's operators declared
+from course_lib.cost.latency import Latency, compare
+from course_lib.cost.tokens import texts_macs, token_macs
+from course_lib.pruning import dropping
+
+LAYER, SHARES = 1, (0.5, 0.15)
+WAYS = [("sdpa", "cls"), ("sdpa", "received"), ("sdpa", "random"), ("eager", "cls"), ("eager", "received")]
+
+
+def bert(layers: int, width: int, attention: str) -> nn.Module:
+    from transformers import BertConfig, BertForSequenceClassification
+
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=1000,
+        hidden_size=width,
+        num_hidden_layers=layers,
+        num_attention_heads=width // 32,
+        intermediate_size=4 * width,
+        initializer_range=0.1,
+        attn_implementation=attention,
+    )
+    return BertForSequenceClassification(config).eval()
+
+
+def masked_logits(model: nn.Module, ids: Tensor, alive: Tensor) -> Tensor:
+    """The slow way: nobody behind the layer looks at tokens that are not ``alive`` (B, L), but all stay."""
+    mask = alive[:, None, None, :]  # (B, 1, 1, L)
+    if model.config._attn_implementation == "eager":
+        mask = torch.zeros(mask.shape).masked_fill(~mask, torch.finfo(torch.float32).min)
+    handles = [
+        layer.register_forward_pre_hook(lambda m, args: (args[0], mask, *args[2:]))
+        for layer in model.bert.encoder.layer[LAYER + 1 :]
+    ]
+    logits = model(ids).logits
+    for handle in handles:
+        handle.remove()
+    return logits
+
+
+def at_batch(batch: int, models: dict[str, nn.Module], length: int, runs: int) -> None:
+    """Prints a table for one batch size."""
+    ids = torch.randint(5, 1000, (batch, length), generator=torch.Generator().manual_seed(1))
+    config = models["sdpa"].config
+    full = token_macs([length] * config.num_hidden_layers, config.hidden_size)
+    ways: dict[str, Callable[[], object]] = {f"{name} full": partial(m, ids) for name, m in models.items()}
+    ratios = {}
+    with ExitStack() as blocks:
+        for share, (attention, score) in product(SHARES, WAYS):
+            name = f"{attention} {score} {share}"
+            model = copy.deepcopy(models[attention])  # each way has a block of its own, open while the clock runs
+            drop = blocks.enter_context(
+                dropping(model, {LAYER: share}, score=score, generator=torch.Generator().manual_seed(0))
+            )
+            got = model(ids).logits
+            assert drop.last is not None
+            expected = masked_logits(models[attention], ids, drop.last.alive(LAYER))
+            assert torch.allclose(got, expected, atol=1e-4), f"{name} gives something else than masking"
+            ratios[name] = full / texts_macs(*drop.lengths(), config.hidden_size).double().mean().item()
+            ways[name] = partial(model, ids)
+        seconds = compare(ways, warmup=2, repeats=runs)
+    print(f"\nbatch {batch}, nothing dropped: " + ", ".join(f"{n} {seconds[f'{n} full']}" for n in models))
+    for name, macs in ratios.items():
+        attention, score, share = name.split()
+        taken = seconds[name]
+        print(
+            f"    keep {float(share):4.0%}, {attention + ',':6} {score:8}  {macs:.2f}x fewer MACs, "
+            f"{ratio(seconds[f'{attention} full'], taken)} faster"
+            + ("" if attention == "sdpa" else f", {ratio(seconds['sdpa full'], taken)} than SDPA")
+        )
+
+
+@torch.no_grad()
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=11)
+    parser.add_argument("--length", type=int, default=128, help="tokens of a text")
+    parser.add_argument("--layers", type=int, default=6)
+    parser.add_argument("--width", type=int, default=256)
+    parser.add_argument("--batches", type=int, nargs="+", default=[1, 32])
+    parser.add_argument("--threads", type=int, default=1, help="of torch, for all")
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    models = {attention: bert(arguments.layers, arguments.width, attention) for attention in ("sdpa", "eager")}
+    print(
+        f"BERT, {arguments.layers} layers x {arguments.width}, texts of {arguments.length} tokens, dropped after the second "
+        f"layer's attention; {arguments.runs} turns, median (quartiles); torch {torch.__version__}, "
+        f"{torch.get_num_threads()} threads"
+    )
+    for batch in arguments.batches:
+        at_batch(batch, models, arguments.length, arguments.runs)
+
+
+def ratio(slow: Latency, fast: Latency) -> str:
+    """The median of the ratios round by round, and between which quartiles they lie."""
+    low, middle, high = statistics.quantiles([s / f for s, f in zip(slow.samples, fast.samples, strict=True)], n=4)
+    return f"{middle:.2f}x ({low:.2f} to {high:.2f})"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,250 @@
+"""What the generated reviews promise: the truth that is told about a text can be read off it."""
+
+import random
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+from course_lib.data import review_grammar as grammar
+from course_lib.data import review_words, reviews
+from course_lib.data.review_grammar import CONTRAST, NEGATOR, NONE, POLAR, RECIPES, ROOT, Recipe, Review
+from course_lib.recipes.ngrams import ngram_accuracy
+
+POSITIVE = {
+    *review_words.POSITIVE.split(),
+    *(w for good, _ in review_words.DOMAIN_POLAR.values() for w in good.split()),
+}
+NEGATIVE = {*review_words.NEGATIVE.split(), *(w for _, bad in review_words.DOMAIN_POLAR.values() for w in bad.split())}
+NEGATORS = {"not", "never", "hardly", "nobody", "few"}
+LINKS = {"although", "though", "even", "while", "but", "yet"}
+
+
+@pytest.fixture(scope="module")
+def data() -> Any:
+    return reviews.load(train=3000, validation=1000, test=1000)
+
+
+def written(recipe: Recipe, n: int = 2000, seed: int = 1) -> list[Review]:
+    rng = random.Random(seed)
+    return [grammar.write(recipe, i % 3, rng) for i in range(n)]
+
+
+def sentences(review: Review) -> list[list[int]]:
+    """The places of the words of each sentence, full stop included."""
+    ends = [-1, *(i for i, word in enumerate(review.words) if word == ".")]
+    return [list(range(a + 1, b + 1)) for a, b in pairwise(ends)]
+
+
+def test_no_word_is_both_good_and_bad() -> None:
+    assert not POSITIVE & NEGATIVE
+    lists = [*review_words.POSITIVE.split(), *review_words.NEGATIVE.split()]
+    lists += [w for two in review_words.DOMAIN_POLAR.values() for part in two for w in part.split()]
+    assert [word for word, n in Counter(lists).items() if n > 1] == []
+
+
+@pytest.mark.parametrize("kind", RECIPES)
+def test_the_evidence_decides(kind: str) -> None:
+    """One polar word counts; its negator, if there is one, turns it; and the flags say which of them are there."""
+    for review in written(RECIPES[kind], 500):
+        by_kind: dict[int, list[str]] = {
+            e: [w for w, of in zip(review.words, review.evidence, strict=True) if of == e] for e in range(4)
+        }
+        (polar,) = by_kind[POLAR]
+        assert polar in POSITIVE | NEGATIVE
+        assert len(by_kind[NEGATOR]) == review.negated
+        assert set(by_kind[NEGATOR]) <= NEGATORS
+        assert bool(by_kind[CONTRAST]) == review.contrast
+        assert set(by_kind[CONTRAST]) <= LINKS
+        assert review.sentiment == (polar in POSITIVE) ^ review.negated
+        assert len({len(review.words), len(review.head), len(review.evidence)}) == 1
+
+
+def test_each_sentence_is_a_projective_tree() -> None:
+    for review in written(RECIPES["full"], 500):
+        for places in sentences(review):
+            assert [review.head[i] for i in places].count(ROOT) == 1
+            for i in places:
+                path, j = {i}, review.head[i]
+                while j != ROOT:
+                    assert j in places and j not in path  # inside the sentence, without a circle
+                    path.add(j)
+                    j = review.head[j]
+            arcs = [sorted((i, review.head[i])) for i in places if review.head[i] != ROOT]
+            assert not any(a < c < b < d for a, b in arcs for c, d in arcs)
+
+
+def test_the_negator_shares_a_clause_with_its_polar_word() -> None:
+    """Scope: from the polar word up to the head that the negator depends on, no relative clause is entered."""
+    seen = 0
+    for review in written(replace(RECIPES["full"], negated=1.0), 500):
+        polar, negator = review.evidence.index(POLAR), review.evidence.index(NEGATOR)
+        up = [polar]
+        while review.head[up[-1]] != ROOT:
+            up.append(review.head[up[-1]])
+        assert review.head[negator] in up
+        seen += any(w in NEGATORS for w, e in zip(review.words, review.evidence, strict=True) if e == NONE)
+    assert seen > 100  # and other negators have no say
+
+
+def test_shares_are_those_of_the_recipe() -> None:
+    recipe, texts = RECIPES["full"], written(RECIPES["full"], 4000)
+    assert (recipe.negated, recipe.opposite, recipe.misleading, recipe.fillers) == (0.25, 0.75, 0.35, (0, 5))
+    assert np.mean([r.sentiment for r in texts]) == pytest.approx(0.5, abs=0.03)
+    assert np.mean([r.negated for r in texts]) == pytest.approx(0.25, abs=0.03)
+    assert 0.5 < np.mean([r.contrast for r in texts]) < 0.6
+    fillers = [[r.words[i] for i in s] for r in texts for s in sentences(r) if not any(r.evidence[i] for i in s)]
+    assert len(fillers) / len(texts) == pytest.approx(2.5, abs=0.1)
+    assert np.mean([any(w in POSITIVE | NEGATIVE for w in s) for s in fillers]) == pytest.approx(0.35, abs=0.03)
+    counts = Counter(len(sentences(r)) - 1 for r in texts)
+    assert set(counts) == set(range(6)) and min(counts.values()) > 500
+
+
+@pytest.mark.parametrize("opposite", [0.0, 1.0])
+def test_the_other_clause_says_the_opposite_as_often_as_asked(opposite: float) -> None:
+    for review in written(Recipe(negated=0.0, contrast=1.0, opposite=opposite, fillers=(0, 0)), 300):
+        polar = [w for w in review.words if w in POSITIVE | NEGATIVE]
+        assert len(polar) == 2
+        assert (polar[0] in POSITIVE) ^ (polar[1] in POSITIVE) == bool(opposite)
+
+
+def test_the_main_clause_is_the_one_without_although_or_with_but() -> None:
+    places = Counter()
+    for review in written(Recipe(contrast=1.0, fillers=(0, 0)), 600):
+        link = review.evidence.index(CONTRAST)
+        polar = review.evidence.index(POLAR)
+        polars = [i for i, w in enumerate(review.words) if w in POSITIVE | NEGATIVE]
+        if review.words[link] in ("but", "yet"):
+            assert polar == polars[1] > link
+            places["but"] += 1
+        elif link == 0:
+            assert polar == polars[1]
+            places["although first"] += 1
+        else:
+            assert polar == polars[0] < link
+            places["although second"] += 1
+    assert min(places.values()) > 100 and len(places) == 3
+
+
+def test_adjectives_have_a_zipf_tail() -> None:
+    counts = Counter(w for r in written(RECIPES["full"], 6000) for w in r.words if w in POSITIVE)
+    common = [counts[w] for w in review_words.POSITIVE.split()]
+    slope = np.polyfit(np.log(np.arange(1, len(common) + 1)), np.log(common), 1)[0]
+    assert slope == pytest.approx(-1, abs=0.15)
+
+
+def test_the_same_seed_gives_the_same_texts_and_fewer_are_the_first_of_more(data: Any) -> None:
+    fewer = reviews.load(train=100, validation=50, test=60)
+    for split, n in (("train", 100), ("validation", 50), ("test", 60)):
+        assert fewer[split].to_dict() == data[split].select(range(n)).to_dict()
+    other = reviews.load(train=0, validation=0, test=100, seed=1)
+    assert not set(other["test"]["text"]) & set(data["test"]["text"][:20])
+
+
+def test_the_texts_are_those_of_the_checkpoints() -> None:
+    """Python's own promise keeps the stream of random numbers; a change of the grammar asks for new checkpoints."""
+    first = reviews.load(train=1, validation=1, test=1)
+    assert [first[split]["text"][0] for split in first] == TEXTS
+
+
+@pytest.mark.parametrize("kind", ["full", "long"])
+def test_no_text_occurs_twice(kind: str) -> None:
+    data = reviews.load(train=4000, kind=kind)
+    texts = [text for split in data.values() for text in split["text"]]
+    assert len(texts) == len(set(texts)) == 10_000
+
+
+@pytest.fixture(scope="module")
+def held_back() -> set[str]:
+    return {
+        text
+        for kind in ("full", "long")
+        for split in ("validation", "test")
+        for text in reviews.load(train=0, kind=kind)[split]["text"]
+    }
+
+
+@pytest.mark.parametrize("kind", ["easy", "short", "full", "long"])
+def test_training_texts_of_any_kind_are_none_of_those_held_back(kind: str, held_back: set[str]) -> None:
+    assert len(held_back) == 12_000
+    assert not held_back & {review.text for review in reviews.texts(kind, 3000)}
+
+
+def test_rarity_is_the_information_of_a_word(data: Any) -> None:
+    words = [w for row in reviews.load(train=reviews.COUNTED, validation=0, test=0)["train"]["words"] for w in row]
+    counts = Counter(words)
+    row = data["train"][0]
+    assert row["rarity"] == pytest.approx([-np.log2(counts[w] / (len(words) + 1)) for w in row["words"]], rel=1e-5)
+
+
+def test_tasks_come_from_the_same_texts(data: Any) -> None:
+    for name in ("sentiment", "domain", "negated"):
+        task = reviews.task(data, name)
+        assert list(task["test"]["label"]) == list(data["test"][name])
+        assert list(task["test"]["text"]) == list(data["test"]["text"])
+    with pytest.raises(ValueError, match="sentiment, domain, negated, agreement"):
+        reviews.task(data, "topic")
+
+
+def test_pairs_agree_when_their_verdicts_do(data: Any) -> None:
+    verdict = {row["text"]: row["sentiment"] for row in data["test"]}
+    pairs = reviews.task(data, "agreement")["test"]
+    assert len(pairs) == 500
+    assert np.mean(pairs["label"]) == pytest.approx(0.5, abs=0.07)
+    used = []
+    for row in pairs:
+        halves = [row["words"][: row["second"]], row["words"][row["second"] :]]
+        texts = [" ".join(half).replace(" .", ".").replace(" ,", ",") for half in halves]
+        assert row["text"] == " ".join(texts)
+        assert row["label"] == (verdict[texts[0]] == verdict[texts[1]])
+        assert row["evidence"].count(POLAR) == 2
+        assert all(h == ROOT or (h >= row["second"]) == (i >= row["second"]) for i, h in enumerate(row["head"]))
+        assert all(0 <= h < len(row["words"]) for h in row["head"] if h != ROOT)
+        used += texts
+    assert len(set(used)) == 1000
+
+
+def test_domains_part_the_texts(data: Any) -> None:
+    parts = reviews.by_domain(data)
+    assert list(parts) == ["restaurant", "film", "phone"]
+    for d, part in enumerate(parts.values()):
+        assert set(part["test"]["domain"]) == {d} and len(part["test"]) > 250
+    assert sum(len(part["test"]) for part in parts.values()) == 1000
+
+
+def test_a_bag_of_words_solves_the_domain(data: Any) -> None:
+    parts = [(list(data[split]["text"]), list(data[split]["domain"])) for split in ("train", "validation", "test")]
+    assert ngram_accuracy(1, *parts) > 97
+
+
+def test_counted_words_and_runs_of_words_stay_far_from_the_verdict() -> None:
+    """The other half of the claim, the transformer that is at least 10 points better, is in test_models_checkpoints."""
+    data = reviews.load(train=12_000)
+    parts = [(list(data[split]["text"]), list(data[split]["sentiment"])) for split in ("train", "validation", "test")]
+    for n in (1, 2, 3):
+        assert 52 < ngram_accuracy(n, *parts) < 80
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [({"kind": "easy"}, '"full" or "long"'), ({"test": 4001}, "from 0 to 4000"), ({"train": -1}, "train is a number")],
+)
+def test_bad_arguments(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        reviews.load(**arguments)
+
+
+@pytest.mark.parametrize("pattern", ["[we] drove home", "[we] [drove]", "[we drove", "we] drove"])
+def test_a_pattern_has_one_head_and_matching_brackets(pattern: str) -> None:
+    with pytest.raises(ValueError, match="one word outside its brackets"):
+        grammar._parse(pattern)
+
+
+TEXTS = [
+    "i did not install the update. our view was bad. i would call the screen simply good. nobody asked us about the coat. the parcel came on a monday.",
+    "my cousin called the editing clever. the script was really wooden on that evening. my father lives near the station.",
+    "i did not install the update. i think that the screen was buggy, though i would call the battery really poor. the weather was heavenly. i had a disappointing umbrella. there were three of us. there were five of us.",
+]

@@ -1,0 +1,127 @@
+"""The training loop for texts, on a task that a network of one layer learns in a second."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from course_lib.models.bert import small_bert
+from course_lib.recipes.ngrams import ngram_accuracy
+from course_lib.recipes.text import accuracy, fit, warm_up_then_decay
+
+
+def tiny(seed: int = 0, **options: Any) -> Any:
+    return small_bert(20, 2, layers=1, width=16, heads=2, ffn=32, positions=10, seed=seed, **options)
+
+
+def batches(n: int, seed: int = 0, size: int = 16) -> Iterator[dict[str, torch.Tensor]]:
+    """Is piece 7 in the text?"""
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(n):
+        ids = torch.randint(8, 20, (size, 9), generator=generator)
+        labels = torch.randint(0, 2, (size,), generator=generator)
+        place = torch.randint(0, 9, (size,), generator=generator)
+        ids[torch.arange(size), place] = torch.where(labels == 1, 7, ids[torch.arange(size), place])
+        yield {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": labels}
+
+
+def test_it_learns_and_tells_what_happened() -> None:
+    model, looks = tiny().eval(), []
+
+    def validate() -> float:
+        looks.append(accuracy(model, batches(4, seed=1)))
+        return looks[-1]
+
+    history = fit(model, batches(250), 250, lr=3e-3, validate=validate, every=100, progress=False)
+    assert history.steps == 250 and len(history.loss) == 3
+    assert history.loss[-1] < 0.2 < history.loss[0]
+    assert history.validation == [(100, looks[0]), (200, looks[1])]
+    assert accuracy(model, batches(10, seed=2)) > 95
+    assert history.seconds > 0 and history.wall > 0
+    assert not any(module.training for module in model.modules())
+
+
+def test_the_same_seed_gives_the_same_weights_whatever_the_global_state() -> None:
+    states = []
+    for start in (1, 2):
+        torch.manual_seed(start)
+        model = tiny()
+        model.config.hidden_dropout_prob = 0.5
+        fit(model, batches(5), 5, progress=False, seed=3)
+        states.append(model.state_dict())
+    assert all(torch.equal(states[0][key], states[1][key]) for key in states[0])
+
+
+def test_it_stops_after_the_steps_it_was_given() -> None:
+    taken = 0
+
+    def endless() -> Iterator[dict[str, torch.Tensor]]:
+        nonlocal taken
+        for batch in batches(10_000):
+            taken += 1
+            yield batch
+
+    assert fit(tiny(), endless(), 7, progress=False).steps == 7
+    assert taken <= 8
+
+
+def test_post_step_keeps_pruned_weights_at_zero() -> None:
+    model = tiny()
+    weight = model.bert.encoder.layer[0].intermediate.dense.weight
+    mask = torch.rand(weight.shape, generator=torch.Generator().manual_seed(0)) < 0.5
+
+    def post_step() -> None:
+        with torch.no_grad():
+            weight.mul_(mask)
+
+    before = weight.detach().clone()
+    fit(model, batches(10), 10, post_step=post_step, progress=False)
+    assert not weight[~mask].any()
+    assert (weight[mask] != before[mask]).all()
+
+
+def test_the_gradient_is_clipped_and_the_rate_followed() -> None:
+    """With a clip of zero, and with a rate of zero, only weight decay is left: without it nothing moves."""
+    for options in ({"clip": 0.0}, {"rate": lambda step, steps: 0.0}):
+        model = tiny()
+        before = [p.detach().clone() for p in model.parameters()]
+        fit(model, batches(3), 3, weight_decay=0.0, progress=False, **options)  # type: ignore[arg-type]
+        assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+
+
+def test_the_rate_rises_stays_and_falls() -> None:
+    rate = warm_up_then_decay(4, decay_from=10)
+    assert [rate(step, 20) for step in (0, 1, 3, 4, 10, 15, 19)] == pytest.approx([0.25, 0.5, 1, 1, 1, 0.5, 0.1])
+    assert warm_up_then_decay(0)(0, 10) == 1
+    assert warm_up_then_decay(0, decay_from=10)(3, 10) == 1  # never falls
+
+
+def test_mistakes_are_told() -> None:
+    model = tiny()
+    with pytest.raises(ValueError, match="is the learning rate too high"):
+        fit(model, batches(20), 20, lr=1e30, clip=1e30, progress=False)
+    frozen = tiny().requires_grad_(False)
+    with pytest.raises(ValueError, match="frozen"):
+        fit(frozen, batches(1), 1, progress=False)
+    with pytest.raises(ValueError, match="at least one text"):
+        accuracy(frozen, iter(()))
+
+
+def test_accuracy_counts_every_text_once_in_batches_of_any_size() -> None:
+    model = tiny(seed=5).train()
+    parts = list(batches(3, seed=1)) + list(batches(1, seed=2, size=5))
+    right = sum(int((model(**part).logits.argmax(1) == part["labels"]).sum()) for part in parts)
+    assert accuracy(model, parts) == pytest.approx(100 * right / 53)
+    assert model.training
+
+
+def test_ngrams_find_what_lies_side_by_side() -> None:
+    """'not good' is bad: two words together solve it, single words cannot."""
+    texts = ["it was good .", "it was not bad .", "it was bad .", "it was not good ."] * 20
+    labels = [1, 1, 0, 0] * 20
+    parts = (texts, labels)
+    assert ngram_accuracy(1, parts, parts, parts) <= 75
+    assert ngram_accuracy(2, parts, parts, parts) == 100
+    with pytest.raises(ValueError, match="1 or more"):
+        ngram_accuracy(0, parts, parts, parts)
