@@ -40,7 +40,6 @@ from course_lib.grading import check, skip  # noqa: F401  (skip is yours to use)
 
 # isort: split
 import copy
-import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -52,12 +51,11 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 from torchvision.models import mobilenet_v2, resnet18
 
-from course_lib import ledger
+from course_lib import experiments, ledger
 from course_lib.cost import encodings, latency
 from course_lib.cost.macs import model_cost, totals
 from course_lib.data.images import Split, load
 from course_lib.models import SmallConvNet, build
-from course_lib.paths import data_dir
 from course_lib.pruning import apply as apply_masks
 from course_lib.pruning import channel_groups, filters, local_masks, magnitude, prunable, recalibrate, slimming
 from course_lib.pruning.folding import fold_model
@@ -1052,8 +1050,8 @@ say(
 # **More seeds, and MNIST.** Three seeds leave wide intervals where networks fall from a cliff. So here are six seeds of the
 # same experiment, and three on MNIST (6,000 images, eight epochs, fine-tuning three), both made by the library's version
 # of what you wrote. That takes longer than a lab should, so the results come with the course;
-# `python -m course_lib.experiments.slimming` makes them again. *Before you look:* MNIST's maps are larger, with relatively
-# less border. Which column should profit?
+# `course remake lab04_slimming_digits` and `course remake lab04_slimming_mnist` make them again. *Before you look:* MNIST's
+# maps are larger, with relatively less border. Which column should profit?
 
 # %%
 NAMES = dict(zip(STEPS, ("pruned", "pruned + absorbed", "BN recalibrated", "fine-tuned"), strict=True))
@@ -1061,7 +1059,7 @@ NAMES = dict(zip(STEPS, ("pruned", "pruned + absorbed", "BN recalibrated", "fine
 
 def shipped(name: str) -> None:
     """Show a result file as the table of seven columns."""
-    result = json.loads((data_dir() / "results" / f"lab04_slimming_{name}.json").read_text())
+    result = experiments.read(f"lab04_slimming_{name}")
 
     def of(column: str, part: str = "validation") -> list[float]:
         return [run[part][column] for run in result["seeds"]]

@@ -88,7 +88,8 @@ def remove_filters(
     written into the code is noticed, and refused.
 
     Args:
-        model: any module that torch.fx can follow. It is not changed, and shares no tensor with the result.
+        model: any module that torch.fx can follow. It is not changed, and shares no tensor with the result. No other thread
+            may run a model meanwhile: torch.fx changes how every module of the process is called.
         keep: layer name -> bool (C,), True = kept. The layer is a convolution or a linear layer, or the batch norm or
             depthwise convolution behind it, which stands for it. Layers that are not named keep everything.
         example: a batch as the model takes it; only its shape and dtype matter.

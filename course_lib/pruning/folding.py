@@ -107,7 +107,8 @@ def fold_model(model: AnyModule) -> tuple[AnyModule, FoldReport]:
     Args:
         model: any module that torch.fx can trace, in evaluation mode. Not changed. Where the forward pass has several
             ways to go (a flag, an optional argument), only the one that is traced counts, and that is the one it goes
-            with its flags as they are, and with every optional argument given.
+            with its flags as they are, and with every optional argument given. No other thread may run a model meanwhile:
+            torch.fx changes how every module of the process is called.
 
     Returns:
         The folded copy, and a :class:`FoldReport`.
