@@ -120,3 +120,20 @@ def test_no_mask_is_applied_if_one_is_wrong():
     with pytest.raises(ValueError):
         pruning.apply(model, {"0.weight": torch.zeros(2, 2, dtype=torch.bool), "1.weight": torch.zeros(2, 2)})
     assert (model[0].weight != 0).all()
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128, torch.int8],
+)
+def test_zeros_are_zeros_in_every_type_also_where_there_was_a_nan(dtype: torch.dtype) -> None:
+    model = nn.Module()
+    model.weight = nn.Parameter(torch.arange(1, 13).view(3, 4).to(dtype).T, requires_grad=False)  # not contiguous
+    if dtype.is_floating_point or dtype.is_complex:
+        model.weight[0, 0] = torch.nan
+    kept = torch.arange(12).view(4, 3) % 2 == 1
+    expected = model.weight.detach().clone().masked_fill_(~kept, 0)
+    pruning.apply(model, {"weight": kept})
+    assert torch.equal(model.weight, expected)
+    if dtype.is_floating_point:
+        assert not model.weight.signbit()[~kept].any()
