@@ -4,7 +4,7 @@ import torch
 
 def find_bug(f):
     torch.manual_seed(3)
-    for trial in range(20):
+    for trial in range(6):
         scale = {"first": 100.0, "mid": 0.01, "last": 1.0}
         w = {n: s * torch.randn(5 + trial % 3, 7) for n, s in scale.items()}
         if trial % 2:
@@ -21,5 +21,6 @@ def find_bug(f):
                     after = v.flatten().nonzero().flatten().tolist()
                     assert set(after) <= set(before), "revived"
                     assert len(before) - len(after) == round(r * len(before)), "count"
-                    ranked = sorted(before, key=lambda i: (abs(w[n].flatten()[i].item()), i))
+                    size = w[n].abs().flatten().tolist()
+                    ranked = sorted(before, key=lambda i: (size[i], i))
                     assert sorted(ranked[len(before) - len(after) :]) == after, "order"

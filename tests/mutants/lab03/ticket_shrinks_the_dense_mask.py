@@ -1,4 +1,4 @@
-# loses 3.3 · message: "nested"
+# loses 3.3 · message: "no weight was pruned from round 1 to round 2"
 import copy
 
 import torch
