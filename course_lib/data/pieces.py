@@ -30,9 +30,9 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int = 600) -> Any:
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
     from transformers import PreTrainedTokenizerFast
 
-    core = Tokenizer(models.WordPiece(unk_token=SPECIAL["unk_token"]))  # type: ignore[call-arg]
-    core.normalizer = normalizers.BertNormalizer()  # type: ignore[assignment]
-    core.pre_tokenizer = pre_tokenizers.BertPreTokenizer()  # type: ignore[assignment]
+    core = Tokenizer(models.WordPiece(unk_token=SPECIAL["unk_token"]))
+    core.normalizer = normalizers.BertNormalizer()
+    core.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     trainer = trainers.WordPieceTrainer(
         vocab_size=vocabulary, special_tokens=list(SPECIAL.values()), show_progress=False
     )
@@ -43,7 +43,7 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int = 600) -> Any:
             f"got {vocabulary}"
         )
     first, second = (SPECIAL[name] for name in ("cls_token", "sep_token"))
-    core.post_processor = processors.TemplateProcessing(  # type: ignore[assignment]
+    core.post_processor = processors.TemplateProcessing(
         single=f"{first} $A {second}",
         pair=f"{first} $A {second} $B:1 {second}:1",
         special_tokens=[(token, core.token_to_id(token)) for token in (first, second)],

@@ -44,7 +44,6 @@ def small_bert(
         raise ValueError(f"width must be even and a multiple of heads, got width={width}, heads={heads}")
     config = BertConfig(
         vocab_size=vocabulary,
-        num_labels=labels,
         num_hidden_layers=layers,
         hidden_size=width,
         num_attention_heads=heads,
@@ -54,6 +53,7 @@ def small_bert(
         attention_probs_dropout_prob=0.0,
         initializer_range=0.05,
     )
+    config.num_labels = labels
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)  # the CPU's alone: torch.manual_seed would reseed the GPU as well
         model = BertForSequenceClassification(config)

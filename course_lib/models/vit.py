@@ -45,7 +45,6 @@ def small_vit(
         image_size=image,
         patch_size=patch,
         num_channels=channels,
-        num_labels=classes,
         num_hidden_layers=layers,
         hidden_size=width,
         num_attention_heads=heads,
@@ -54,6 +53,7 @@ def small_vit(
         attention_probs_dropout_prob=0.0,
         initializer_range=0.05,
     )
+    config.num_labels = classes
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)  # the CPU's alone: torch.manual_seed would reseed the GPU as well
         return ViTForImageClassification(config).eval()

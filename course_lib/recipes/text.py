@@ -67,7 +67,8 @@ def fit(
         raise ValueError("the model has no parameter to train: are all of them frozen (requires_grad=False)?")
     where = trained[0].device
     update = torch.optim.AdamW(trained, lr=lr, betas=betas, weight_decay=weight_decay, fused=True)
-    history, losses = TextHistory(), []  # type: ignore[var-annotated]
+    history = TextHistory()
+    losses: list[Tensor] = []
     cpu, wall = time.process_time(), time.perf_counter()
     with (
         seeded(seed),
