@@ -30,11 +30,8 @@ FLAGS = [
 TOKEN = "course"
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Deal the tests out to two processes, each with a JupyterLab. Where there is no browser say so, instead of passing in silence."""
-    for number, item in enumerate(i for i in items if i.path.is_relative_to(Path(__file__).parent)):
-        item.add_marker(pytest.mark.xdist_group(str(number % 2)))
+    """Say so where there is no browser, instead of passing in silence."""
     if BROWSER is None:
         reason = "no Chromium on this machine: the browser tests did not run (Debian, Ubuntu: apt install chromium)"
         for item in items:

@@ -18,7 +18,7 @@ from course_lib.grading import batch, cluster
 distributed = pytest.importorskip(
     "distributed", reason='dask.distributed is not installed: pip install "pruning-course[cluster]"'
 )
-pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.usefixtures("warm")]
+pytestmark = pytest.mark.usefixtures("warm")
 STUDENTS = [*ANSWERS, RIGHT + "import os\ndef threshold_mask(weight, a): os._exit(1)"]
 
 

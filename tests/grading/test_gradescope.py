@@ -26,7 +26,6 @@ SOURCE = next((ROOT / "solutions").glob("lab01_*.py"), None)
 pytestmark = [
     pytest.mark.skipif(SOURCE is None, reason="no solutions here"),
     pytest.mark.usefixtures("warm"),
-    pytest.mark.xdist_group("gradescope"),
 ]
 
 

@@ -22,7 +22,6 @@ from course_lib.worker import walls
 
 Run = Callable[..., Submission]
 COURSE = Path(__file__).parents[2]
-pytestmark = pytest.mark.xdist_group("walls")  # one process starts the workers behind all walls
 
 # a submission's usual start: names of what it could do, not of what it could not
 TRY = """

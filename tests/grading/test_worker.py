@@ -12,7 +12,6 @@ from course_lib.grading.workers import Worker, WorkerLost
 from course_lib.worker import zygote
 
 Run = Callable[..., Submission]
-pytestmark = pytest.mark.xdist_group("walls")
 
 
 def test_functions_are_called_with_tensors(run: Run) -> None:
