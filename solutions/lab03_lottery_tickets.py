@@ -1451,7 +1451,8 @@ widgets.explorer(explore_round, number=widgets.slider(0, len(remaining) - 1, 1, 
 
 
 # %%
-def explore_budget(epochs: int, fraction: int) -> tuple[str, Figure]:
+def explore_budget(budget: int, fraction: int) -> tuple[str, Figure]:
+    epochs = BUDGETS[budget - 1]
     run = by_budget[epochs]
     values = {arm: np.array(run[arm]["accuracy"]) for arm in ARMS}
     fig = plots.method_curves(
@@ -1474,7 +1475,7 @@ def explore_budget(epochs: int, fraction: int) -> tuple[str, Figure]:
 
 widgets.explorer(
     explore_budget,
-    epochs=widgets.slider(BUDGETS[0], BUDGETS[-1], BUDGETS[1] - BUDGETS[0], BUDGETS[0], "epochs"),
+    budget=widgets.slider(1, len(BUDGETS), 1, 1, f"budget, from {BUDGETS[0]} to {BUDGETS[-1]} epochs"),
     fraction=widgets.slider(1, len(SHIPPED_LEFT) - 1, 1, at_9, "round"),
 )
 

@@ -21,7 +21,7 @@ from course_lib.trials import train_and_test
 RATE = 0.2
 LEVEL = 95.0  # validation accuracy in %, for "steps to 95 %"
 ARMS = ("ticket", "reinit", "random mask")
-BUDGETS = (30, 60, 90, 120, 150)  # epochs of every training on the digits
+BUDGETS = (30, 60, 90, 150)  # epochs of every training on the digits
 
 
 @dataclass(frozen=True)
