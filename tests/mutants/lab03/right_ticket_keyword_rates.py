@@ -15,9 +15,7 @@ def find_ticket(build, train, rounds, rate, rewind_step=0):
     records = []
     for number in range(1 + rounds):
         if number > 0:
-            masks = shrink(
-                weights={n: dict(model.named_parameters())[n].data for n in masks}, masks=masks, rate=rate
-            )
+            masks = shrink(weights={n: dict(model.named_parameters())[n].data for n in masks}, masks=masks, rate=rate)
             model = copy.deepcopy(start)
             for n, p in model.named_parameters():
                 if n in masks:
