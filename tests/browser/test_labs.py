@@ -26,7 +26,7 @@ ANSWER = """def magnitude_mask(weight, sparsity):
 @pytest.mark.parametrize(("lab", "key"), EXPLORERS)
 def test_the_explorer_follows(notebook, lab: str, key: str) -> None:
     notebook.open(f"walkthroughs/{lab}.ipynb")
-    notebook.run_all(400)
+    notebook.run_all(900)  # two pages at a time share two cores
     explorer = notebook.page.locator(".course-explorer").last
     explorer.scroll_into_view_if_needed()
     number, figure = explorer.locator(".course-number"), explorer.locator(".course-figure img")
