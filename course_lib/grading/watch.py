@@ -30,7 +30,7 @@ class Share:
     files: int  # bytes in its folder
 
 
-@dataclass
+@dataclass(eq=False)  # two that have done the same so far are two
 class Watched:
     """One running submission: below which process, and why it was ended."""
 
@@ -75,10 +75,11 @@ def _look() -> None:
             now = list(_running)
         for watched in now:
             with contextlib.suppress(Exception):  # a process that ended under our eyes, one that may not be read
-                if not watched.reason:
-                    watched.reason = _excess(watched)
-                if watched.reason:
-                    end(watched.seen.values())
+                reason = watched.reason or _excess(watched)
+                with _change:
+                    if reason and watched in _running:  # else it has finished, and what was seen may be the next one's
+                        watched.reason = reason
+                        end(watched.seen.values())
 
 
 def _excess(watched: Watched) -> str:

@@ -60,13 +60,13 @@ def starter() -> Iterator[ThreadPoolExecutor]:
 def warm(idle: dict[str, list[Worker]], starter: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches that this process grades take over the workers of those before them, and do not end them."""
 
+    class Kept(Worker):
+        def start(self) -> None:
+            starter.submit(super().start).result()
+
     class Lent:
         def __init__(self, layer: isolation.Layer) -> None:
-            if idle[layer.name]:
-                self.worker = idle[layer.name].pop()
-            else:
-                self.worker = Worker(layer)
-                starter.submit(self.worker.start).result()
+            self.worker = idle[layer.name].pop() if idle[layer.name] else Kept(layer)
 
         def stop(self) -> None:
             idle[self.worker.layer.name].append(self.worker)

@@ -390,6 +390,14 @@ def test_there_are_no_more_processes_than_allowed(run: Run, worker: Worker) -> N
         assert "more than 48 processes" in str(lost)
 
 
+def test_one_that_is_closed_leaves_its_neighbour_watched(worker: Worker) -> None:
+    first, second = (worker.open(["x = 1"], []) for _ in range(2))
+    second.close()  # so far both have done the same
+    assert first.watched in watch._running and second.watched not in watch._running
+    first.close()
+    assert watch._running == []
+
+
 @pytest.mark.usefixtures("patient")
 def test_memory_is_counted_over_all_processes(run: Run, worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(isolation, "WORK_BYTES", 400 << 20)
