@@ -6,6 +6,7 @@ and S, rows and columns differ, lengths are no powers of two (or are, where that
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 import time
@@ -35,6 +36,7 @@ from course_lib.grading import (
     unchanged,
     workers,
 )
+from course_lib.grading import mistakes as known
 from course_lib.grading.reference import lab00 as reference
 
 # --- recognising a mistake by its result ---------------------------------------------------------------------------
@@ -91,11 +93,7 @@ def expect_counts(result: Any, call: str, claims: Claims, keys: list[str]) -> No
         expect_count(result[key], f"{call}[{key!r}]", right, mistakes)
 
 
-def recognise(value: Any, right: Any, mistakes: Mistakes, said: str = "") -> None:
-    """Fail with the sentence of the mistake whose result this is; return if it is none of them."""
-    for sentence, wrong in mistakes.items():
-        if same(value, wrong) and not same(value, right):
-            fail(said + sentence)
+recognise = functools.partial(known.recognise, alike=same)
 
 
 def as_number(value: Any) -> Any:

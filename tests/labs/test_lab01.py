@@ -19,7 +19,6 @@ from course_lib.grading import (
     Proxy,
     Submission,
     ask,
-    describe,
     expect_close,
     expect_equal,
     expect_keys,
@@ -31,7 +30,9 @@ from course_lib.grading import (
     question,
     unchanged,
 )
+from course_lib.grading.answers import expect_letter, expect_typed
 from course_lib.grading.hunt import expect_verdicts
+from course_lib.grading.mistakes import recognise, same, telling
 from course_lib.grading.reference import lab01 as reference
 from course_lib.pruning import group_scores, local_masks, smallest
 from course_lib.worker import wire
@@ -103,31 +104,6 @@ def as_mask(value: Any, weight: Tensor, what: str = "the mask") -> Tensor:
 def pruned(mask: Tensor) -> int:
     """How many are False."""
     return mask.numel() - int(mask.sum())
-
-
-def same(one: Any, other: Any) -> bool:
-    """Equal tensors, or dicts of equal tensors."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
-    return isinstance(one, Tensor) and isinstance(other, Tensor) and torch.equal(one, other)
-
-
-def recognise(mask: Any, right: Any, mistakes: dict[str, Any]) -> None:
-    """Fail with the sentence of the mistake whose result this is; return if it is none of them."""
-    if not same(mask, right):
-        for sentence, wrong in mistakes.items():
-            if same(mask, wrong):
-                fail(sentence)
-
-
-def telling(case: Callable[[], tuple[Any, Any, dict[str, Any]]]) -> tuple[Any, Any, dict[str, Any]]:
-    """A drawn case (input, right answer, {sentence: wrong answer}) in which no two answers happen to be the same."""
-    for _ in range(500):
-        drawn, right, mistakes = case()
-        answers = [right, *mistakes.values()]
-        if not any(same(one, other) for i, one in enumerate(answers) for other in answers[:i]):
-            return drawn, right, mistakes
-    raise RuntimeError("no input was drawn that tells the mistakes from the right answer")
 
 
 def expect_smallest_pruned(mask: Tensor, score: Tensor, right: Tensor, what: str = "|w|") -> None:
@@ -1199,22 +1175,12 @@ MISREAD = {
 
 @question("1.8", points=0.5, visible=False, claim="a: what recalibration had mended")
 def test_what_was_broken(submission: Submission, draw: Draw) -> None:
-    answer = submission.value("answer_1_8a")
-    if answer is ...:
-        fail("not answered yet")
-    letter = answer.strip().upper() if isinstance(answer, str) else answer
-    if letter not in ("A", "B", "C", "D"):
-        fail(f'the answer is one of the letters "A", "B", "C", "D"; it is {describe(answer)}')
-    if letter in MISREAD:
-        fail(f"{letter} does not fit: {MISREAD[letter]}")
+    expect_letter(submission, "answer_1_8a", MISREAD)
 
 
 @question("1.8", points=0.5, visible=True, claim="b: how many times faster zeros made it")
 def test_times_faster(submission: Submission, draw: Draw) -> None:
-    answer = submission.value("answer_1_8b")
-    if answer is ...:
-        fail("not answered yet")
-    times = expect_number(answer, "the answer")
+    times = expect_typed(submission, "answer_1_8b")
     if times >= 5:
         fail(f"{times:g} is a ratio of products or of bits, not of milliseconds: read the column 'times faster'")
     if not 0.7 <= times <= 1.3:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from itertools import combinations
 from typing import Any
 
 import torch
@@ -18,9 +17,8 @@ from torch import Tensor, nn
 
 from course_lib.grading import (
     Draw,
-    Proxy,
-    StudentError,
     Submission,
+    ask,
     describe,
     expect_equal,
     expect_int,
@@ -33,6 +31,9 @@ from course_lib.grading import (
     question,
     unchanged,
 )
+from course_lib.grading.answers import expect_letter, expect_typed
+from course_lib.grading.hunt import Version, expect_verdicts
+from course_lib.grading.mistakes import recognise, same, telling
 from course_lib.grading.reference import lab03 as reference
 from course_lib.pruning import smallest
 
@@ -70,51 +71,6 @@ def as_masks(value: Any, like: Mapping[str, Tensor], what: str = "the result") -
 def count(mask: Tensor) -> int:
     """How many are True."""
     return int(mask.count_nonzero())
-
-
-def same(one: Any, other: Any) -> bool:
-    """Equal tensors, numbers, or dicts of such."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
-    if isinstance(one, Tensor) or isinstance(other, Tensor):
-        return isinstance(one, Tensor) and isinstance(other, Tensor) and torch.equal(one, other)
-    return bool(one == other)
-
-
-def recognise(value: Any, right: Any, mistakes: Mapping[str, Any], said: str = "") -> None:
-    """Fail with the sentence of the mistake whose result this is; return if it is none of them."""
-    if not same(value, right):
-        for sentence, wrong in mistakes.items():
-            if same(value, wrong):
-                fail(said + sentence)
-
-
-def telling(case: Callable[[], tuple[Any, Any, dict[str, Any]]]) -> tuple[Any, Any, dict[str, Any]]:
-    """A drawn case (input, right answer, {sentence: wrong answer}) in which no two answers happen to be the same.
-
-    If none of 200 were to do, the one with the fewest answers alike is as good for a right answer.
-    """
-    best: tuple[int, tuple[Any, Any, dict[str, Any]]] | None = None
-    for _ in range(200):
-        drawn = case()
-        alike = sum(same(*two) for two in combinations((drawn[1], *drawn[2].values()), 2))
-        if best is None or alike < best[0]:
-            best = alike, drawn
-        if not alike:
-            break
-    assert best is not None
-    return best[1]
-
-
-def ask(call: Callable[[], Any], when: str, thought: str) -> Any:
-    """The result of a call that is easily forgotten; if it raises, say when, and the next thought."""
-    try:
-        return call()
-    except StudentError as error:
-        if error.kind != "raised" or error.unwritten:
-            raise
-        where = f" ({error.where})" if error.where else ""
-        fail(f"{when} your code raised {error.type}: {error.message}{where}. {thought}")
 
 
 def layers(draw: Draw, kept: float = 0.6) -> tuple[dict[str, Tensor], Masks]:
@@ -1183,7 +1139,7 @@ def test_first_minimum(submission: Submission, draw: Draw) -> None:
         }
         return (losses, every), every * (1 + first), mistakes
 
-    (losses, every), _, mistakes = telling(case)
+    (losses, every), _, mistakes = telling(case, fewest=True)
     expect_step(submission, losses, every, mistakes)
     near = [0.75, 0.5 + 2.0**-30, 0.5 + 2.0**-31, 0.625]
     expect_step(
@@ -1506,22 +1462,12 @@ FIVE_SEEDS = 2.26  # steps of reinit to those of the dense network, of the means
 
 @question("3.7", points=0.5, visible=False, claim="a: what makes a ticket")
 def test_what_a_ticket_is(submission: Submission, draw: Draw) -> None:
-    answer = submission.value("answer_3_7a")
-    if answer is ...:
-        fail("not answered yet")
-    letter = answer.strip().upper() if isinstance(answer, str) else answer
-    if letter not in ("A", "B", "C", "D"):
-        fail(f'the answer is one of the letters "A", "B", "C", "D"; it is {describe(answer)}')
-    if letter in MISREAD:
-        fail(f"{letter} does not fit: {MISREAD[letter]}")
+    expect_letter(submission, "answer_3_7a", MISREAD)
 
 
 @question("3.7", points=0.5, visible=True, claim="b: how many times as many steps reinit needs as the dense network")
 def test_times_as_many_steps(submission: Submission, draw: Draw) -> None:
-    answer = submission.value("answer_3_7b")
-    if answer is ...:
-        fail("not answered yet")
-    times = expect_number(answer, "the answer")
+    times = expect_typed(submission, "answer_3_7b")
     if abs(times - FIVE_SEEDS) <= 0.8:
         return
     if times > 20:
@@ -1540,49 +1486,7 @@ def test_times_as_many_steps(submission: Submission, draw: Draw) -> None:
 
 # --- 3.8 find_bug --------------------------------------------------------------------------------------------------
 
-Version = Callable[[dict[str, Tensor], Masks, float, float | None], Any]
-
-
-def verdict(submission: Submission, version: Version) -> tuple[str, str]:
-    """What find_bug makes of a version of shrink: ("passed" or "assertion" or "error", what was said)."""
-
-    def f(weights: Any, masks: Any, rate: Any, output_rate: Any = None) -> Any:
-        try:
-            return version(weights, masks, rate, output_rate)
-        except Exception as error:  # whatever it was called with: bad arguments raise ValueError
-            raise ValueError(f"{type(error).__name__}: {error}") from None
-
-    try:
-        returned = submission.find_bug(Proxy(f, "shrink"))
-    except StudentError as error:
-        if error.kind != "raised" or error.unwritten:
-            raise
-        said = f"{error.type}: {error.message}" if error.message else error.type
-        return ("assertion" if "AssertionError" in error.bases else "error"), said
-    return "passed", "" if returned is None else describe(returned)
-
-
-def expect_verdicts(submission: Submission, draw: Draw, right: dict[str, Version], wrong: dict[str, Version]) -> None:
-    """find_bug passes every right version and raises AssertionError for every wrong one.
-
-    They are shown in an order drawn anew: with the right ones always first, counting the calls would be enough.
-    """
-    versions = list((right | wrong).items())
-    made_of_it = {versions[i][0]: verdict(submission, versions[i][1]) for i in draw.permutation(len(versions)).tolist()}
-    for name in right:
-        outcome, said = made_of_it[name]
-        if outcome != "passed":
-            fail(f"find_bug accused a right version ({name}): {said}. Does it ask for more than 3.1 promises?")
-    for name in wrong:
-        outcome, said = made_of_it[name]
-        if outcome == "error":
-            fail(f"for a version that {name}, find_bug stumbled ({said}) where it should say so by an AssertionError")
-        if outcome == "passed":
-            hint = f" (it returned {said}: find_bug speaks by raising, not by returning)" if said else ""
-            fail(
-                f"find_bug let a wrong version pass, one that {name}{hint}: which weights, masks and rates would show it, or which "
-                "look at the masks?"
-            )
+PROMISE = "3.1 promises of finite weights, any masks and rates from 0 to 1"
 
 
 def version(
@@ -1592,7 +1496,7 @@ def version(
 ) -> Version:
     """shrink, but for one thing: how many go, by which score, or at which rate in the output layer."""
 
-    def shrink(weights: dict[str, Tensor], masks: Masks, rate: float, output_rate: float | None) -> Masks:
+    def shrink(weights: dict[str, Tensor], masks: Masks, rate: float, output_rate: float | None = None) -> Masks:
         reference.shrink(weights, masks, rate, output_rate)  # raises where it should
         *hidden, last = weights
         own = rate / 2 if output_rate is None else output_rate
@@ -1601,7 +1505,7 @@ def version(
     return shrink
 
 
-def by_looping(weights: dict[str, Tensor], masks: Masks, rate: float, output_rate: float | None) -> Masks:
+def by_looping(weights: dict[str, Tensor], masks: Masks, rate: float, output_rate: float | None = None) -> Masks:
     """A right version that looks for the smallest one by one."""
     rates = dict.fromkeys(weights, rate) | {list(weights)[-1]: rate / 2 if output_rate is None else output_rate}
     if any(not 0 <= share <= 1 for share in (rate, *rates.values())):
@@ -1622,7 +1526,7 @@ def by_looping(weights: dict[str, Tensor], masks: Masks, rate: float, output_rat
     return left
 
 
-def zero_is_dead(weights: dict[str, Tensor], masks: Masks, rate: float, output_rate: float | None) -> Masks:
+def zero_is_dead(weights: dict[str, Tensor], masks: Masks, rate: float, output_rate: float | None = None) -> Masks:
     """The wrong version that the lab shows: the dead are ranked as zeros, and so are living zeros."""
     right = reference.shrink(weights, masks, rate, output_rate)
     return {
@@ -1631,7 +1535,7 @@ def zero_is_dead(weights: dict[str, Tensor], masks: Masks, rate: float, output_r
     }
 
 
-def revives(weights: dict[str, Tensor], masks: Masks, rate: float, output_rate: float | None) -> Masks:
+def revives(weights: dict[str, Tensor], masks: Masks, rate: float, output_rate: float | None = None) -> Masks:
     """A wrong version: as many stay as should, but the dead compete with the living."""
     right = reference.shrink(weights, masks, rate, output_rate)
     return {n: without(torch.ones_like(mask), count(~mask), weights[n].abs()) for n, mask in right.items()}
@@ -1642,6 +1546,7 @@ def test_hunt_plain_bugs(submission: Submission, draw: Draw) -> None:
     expect_verdicts(
         submission,
         draw,
+        "shrink",
         right={"the library's": reference.shrink, "another of the library's": version()},
         wrong={
             "takes the rate of all weights, dead or alive": version(
@@ -1649,17 +1554,18 @@ def test_hunt_plain_bugs(submission: Submission, draw: Draw) -> None:
             ),
             "takes living weights that are 0 for dead ones": zero_is_dead,
         },
+        promise=PROMISE,
     )
 
 
 @question("3.8", points=0.5, visible=False, claim="six subtle bugs are found, and nothing right is accused")
 def test_hunt_subtle_bugs(submission: Submission, draw: Draw) -> None:
-    def last_first(weights: dict[str, Tensor], masks: Masks, rate: float, output_rate: float | None) -> Masks:
+    def last_first(weights: dict[str, Tensor], masks: Masks, rate: float, output_rate: float | None = None) -> Masks:
         backwards = {n: w.flatten().flip(0) for n, w in weights.items()}
         left = reference.shrink(backwards, {n: m.flatten().flip(0) for n, m in masks.items()}, rate, output_rate)
         return {n: mask.flip(0).view(weights[n].shape) for n, mask in left.items()}
 
-    def together(weights: dict[str, Tensor], masks: Masks, rate: float, output_rate: float | None) -> Masks:
+    def together(weights: dict[str, Tensor], masks: Masks, rate: float, output_rate: float | None = None) -> Masks:
         right = reference.shrink(weights, masks, rate, output_rate)
         *hidden, last = weights
         if not hidden:
@@ -1671,6 +1577,7 @@ def test_hunt_subtle_bugs(submission: Submission, draw: Draw) -> None:
     expect_verdicts(
         submission,
         draw,
+        "shrink",
         right={"the library's": reference.shrink, "one that sorts": version(), "one that loops": by_looping},
         wrong={
             "lets pruned weights come back if they are large": revives,
@@ -1682,4 +1589,5 @@ def test_hunt_subtle_bugs(submission: Submission, draw: Draw) -> None:
             "prunes the last of equal ones first": last_first,
             "ranks by the sign as well: the most negative go": version(score=lambda w: w),
         },
+        promise=PROMISE,
     )

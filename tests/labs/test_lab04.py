@@ -32,13 +32,14 @@ from course_lib.grading import (
     question,
     unchanged,
 )
+from course_lib.grading import mistakes as known
+from course_lib.grading.answers import expect_letter, expect_typed
 from course_lib.grading.hunt import expect_verdicts
+from course_lib.grading.mistakes import Mistakes
 from course_lib.grading.reference import lab04 as reference
 from course_lib.worker import wire
 
 # --- recognising a mistake by its result ---------------------------------------------------------------------------
-
-Mistakes = Mapping[str, Any]  # what the student should think of -> what the code returns then
 
 
 def near(one: Any, other: Any) -> bool:
@@ -53,22 +54,8 @@ def near(one: Any, other: Any) -> bool:
     return torch.allclose(one.double(), other.double(), rtol=0, atol=1e-5 * scale)
 
 
-def recognise(value: Any, right: Any, mistakes: Mistakes, said: str = "") -> None:
-    """Fail with the sentence of the mistake whose result this is; return if it is none of them."""
-    if not near(value, right):
-        for sentence, wrong in mistakes.items():
-            if near(value, wrong):
-                fail(said + sentence)
-
-
-def telling(case: Callable[[], tuple[Any, Any, Mistakes]]) -> tuple[Any, Any, Mistakes]:
-    """A drawn case (input, right answer, mistakes) in which no two answers happen to be the same."""
-    for _ in range(500):
-        drawn, right, mistakes = case()
-        answers = [right, *mistakes.values()]
-        if not any(near(one, other) for i, one in enumerate(answers) for other in answers[:i]):
-            return drawn, right, mistakes
-    raise RuntimeError("no input was drawn that tells the mistakes from the right answer")
+recognise = functools.partial(known.recognise, alike=near)
+telling = functools.partial(known.telling, alike=near)
 
 
 # --- modules, as they come back ------------------------------------------------------------------------------------
@@ -1358,22 +1345,12 @@ MISREAD = {
 
 @question("4.7", points=0.5, visible=False, claim="a: what pruning had broken")
 def test_what_was_broken(submission: Submission, draw: Draw) -> None:
-    answer = submission.value("answer_4_7a")
-    if answer is ...:
-        fail("not answered yet")
-    letter = answer.strip().upper() if isinstance(answer, str) else answer
-    if letter not in ("A", "B", "C", "D"):
-        fail(f'the answer is one of the letters "A", "B", "C", "D"; it is {describe(answer)}')
-    if letter in MISREAD:
-        fail(f"{letter} does not fit: {MISREAD[letter]}")
+    expect_letter(submission, "answer_4_7a", MISREAD)
 
 
 @question("4.7", points=0.5, visible=True, claim="b: which share of the lost points recalibration gave back")
 def test_share_given_back(submission: Submission, draw: Draw) -> None:
-    answer = submission.value("answer_4_7b")
-    if answer is ...:
-        fail("not answered yet")
-    share = expect_number(answer, "the answer")
+    share = expect_typed(submission, "answer_4_7b")
     if share >= 2:
         fail(f"{share:g} is a percentage, or a number of points: the share is of the points lost, and 1 is all of them")
     if not 0.9 <= share <= 1.1:

@@ -1,0 +1,61 @@
+"""Knowing a mistake by its result: inputs in which right and wrong answers differ, and the sentence for what came out.
+
+A mistake is what the student should think of next -> what a code that makes it returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from course_lib.grading.claims import fail
+
+Mistakes = Mapping[str, Any]
+Case = tuple[Any, Any, dict[str, Any]]  # input, right answer, mistakes
+Alike = Callable[[Any, Any], bool]
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equal tensors, numbers, or dicts of such."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, Tensor) or isinstance(other, Tensor):
+        return isinstance(one, Tensor) and isinstance(other, Tensor) and torch.equal(one, other)
+    return bool(one == other)
+
+
+def recognise(value: Any, right: Any, mistakes: Mistakes, said: str = "", alike: Alike = same) -> None:
+    """Fail with the sentence of the mistake whose result this is, ``said`` before it; return if it is none of them."""
+    if not alike(value, right):
+        for sentence, wrong in mistakes.items():
+            if alike(value, wrong):
+                fail(said + sentence)
+
+
+def telling(case: Callable[[], Case], alike: Alike = same, fewest: bool = False) -> Case:
+    """A drawn case in which no two of its answers, right or wrong, happen to be the same.
+
+    Args:
+        case: draws one.
+        alike: when two answers are the same.
+        fewest: where so many mistakes lead to numbers that hardly any draw tells them all apart: if none of 500 does, take the
+            one with the fewest answers alike, which is as good for a right answer.
+
+    Raises:
+        RuntimeError: if none of 500 does, otherwise: the case is to be mended, not the student.
+    """
+    best: tuple[int, Case] | None = None
+    for _ in range(500):
+        drawn = case()
+        answers = [drawn[1], *drawn[2].values()]
+        pairs = sum(alike(one, other) for i, one in enumerate(answers) for other in answers[:i])
+        if not pairs:
+            return drawn
+        if best is None or pairs < best[0]:
+            best = pairs, drawn
+    if fewest and best is not None:
+        return best[1]
+    raise RuntimeError("no input was drawn that tells the mistakes from the right answer")
