@@ -22,6 +22,7 @@ from torch.optim import Optimizer
 from tqdm.auto import tqdm
 
 from course_lib.data.images import Split
+from course_lib.modes import evaluating, modes_kept
 
 OptimizerMaker = Callable[[Iterable[nn.Parameter]], Optimizer]
 
@@ -218,8 +219,7 @@ def _measure(model: nn.Module, split: Split, batch_size: int = 1024) -> tuple[fl
     where = split.images.device if parameter is None else parameter.device
     right = torch.zeros((), dtype=torch.int64, device=where)
     total = torch.zeros((), device=where)
-    with modes_kept(model):
-        model.eval()
+    with evaluating(model):
         for x, y in zip(split.images.split(batch_size), split.labels.split(batch_size), strict=True):
             logits, y = model(x.to(where)), y.to(where)  # (B, classes), (B,)
             right += (logits.argmax(dim=1) == y).sum()
@@ -255,20 +255,6 @@ def _zeros_kept(model: nn.Module, masks: Mapping[str, Tensor] | None) -> Abstrac
     from course_lib.pruning.masks import masked  # here, so that training without masks needs no part of pruning
 
     return masked(model, masks)
-
-
-@contextmanager
-def modes_kept(model: nn.Module) -> Iterator[None]:
-    """After the block every module is back in the mode, training or evaluation, that it had before.
-
-    The mode is a property of every module, not of the model: a frozen batch norm is to stay in evaluation mode.
-    """
-    modes = [(module, module.training) for module in model.modules()]
-    try:
-        yield
-    finally:
-        for module, training in modes:
-            module.training = training
 
 
 def _check(split: Split, name: str) -> None:

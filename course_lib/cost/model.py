@@ -27,6 +27,7 @@ from course_lib.cost.taps import (
     sum_of_products,
     transposed_taps,
 )
+from course_lib.modes import evaluating
 
 Masks = dict[str, Tensor]
 
@@ -103,7 +104,7 @@ def model_cost(
     known = {id(masked.get(name, parameter)): name_of[id(parameter)] for name, parameter in parameters.items()}
     args, kwargs = _as_arguments(inputs)
     recorder = _Recorder(known, bits, inputs_too)
-    with _eval_mode(model), torch.no_grad(), recorder.watching(model), recorder:
+    with evaluating(model), torch.no_grad(), recorder.watching(model), recorder:
         torch.func.functional_call(model, masked, args, kwargs)
     return recorder.rows + _uncounted(model, masked, recorder, name_of, bits)
 
@@ -455,15 +456,3 @@ def _as_arguments(inputs: Tensor | Sequence[Any] | Mapping[str, Any]) -> tuple[t
     if isinstance(inputs, (tuple, list)):
         return tuple(inputs), {}
     return (inputs,), {}
-
-
-@contextmanager
-def _eval_mode(model: nn.Module) -> Iterator[None]:
-    """Eval mode, so that dropout is off and the statistics of batch norm stay; afterwards each module as it was."""
-    modes = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, training in modes.items():
-            module.training = training

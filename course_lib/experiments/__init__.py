@@ -7,14 +7,12 @@ processes, and the lab runs its own, shorter experiment through the same ones.
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Callable
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
-from course_lib import paths
+from course_lib import files, paths
 
 Remake = Callable[[Executor, Path], dict[str, Any]]
 
@@ -69,9 +67,5 @@ def remake(name: str, executor: Executor, folder: Path | None = None) -> Path:
     result = known[name](executor, folder or paths.cache_dir() / "remake" / name)
     target = path(name)
     target.parent.mkdir(parents=True, exist_ok=True)
-    handle, beside = tempfile.mkstemp(dir=target.parent, prefix=f".{name}-", suffix=".json")
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(json.dumps(result, separators=(", ", ": ")) + "\n")
-    os.chmod(beside, 0o644)  # mkstemp's file is its owner's alone
-    os.replace(beside, target)  # whole or not at all
+    files.put(target, (json.dumps(result, separators=(", ", ": ")) + "\n").encode())
     return target

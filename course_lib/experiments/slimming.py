@@ -19,9 +19,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from course_lib import files
 from course_lib.cost.macs import model_cost, totals
 from course_lib.data.images import ImageData, load
 from course_lib.models import SmallConvNet, build
+from course_lib.models.initial import weights_from
 from course_lib.pruning import recalibrate, remove_filters, select_channels
 from course_lib.pruning.slimming import filter_norms, penalty
 from course_lib.training import evaluate, fit
@@ -100,8 +102,7 @@ def slimming_table(
     note("BN recalibrated", slim)
     note("fine-tuned", train(copy.deepcopy(slim), finetune, 0.1), final=True)
     widths = [int(kept.sum()) for kept in keep.values()]
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(1000 + seed)
+    with weights_from(1000 + seed):
         fresh = SmallConvNet(data.shape[0], data.classes, widths)
     note(COLUMNS[-1], train(fresh, epochs, 0.2), final=True)
 
@@ -138,9 +139,7 @@ def one_seed(name: str, seed: int, folder: Path, images: int, settings: Mapping[
     if not path.exists():
         result = slimming_table(load(name).subset(images), seed, **settings)
         folder.mkdir(parents=True, exist_ok=True)
-        beside = path.with_suffix(".unfinished")
-        beside.write_text(json.dumps(result), encoding="utf-8")
-        beside.replace(path)
+        files.put(path, json.dumps(result).encode())
     return json.loads(path.read_text(encoding="utf-8"))
 
 

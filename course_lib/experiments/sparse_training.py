@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from course_lib.experiments.tickets import IMAGES
+from course_lib.experiments.tickets import IMAGES, RECIPE
 from course_lib.models import build
 from course_lib.pruning.dynamic_sparse import DynamicSparse, erdos_renyi_densities, uniform_densities
 from course_lib.pruning.masks import prunable
@@ -62,15 +62,13 @@ def train_sparse(
     generator = torch.Generator().manual_seed(seed)
     kept = DENSITIES[layers]({name: w.shape for name, w in weights.items()}, density)
     masks = local_masks(random(weights, generator), {name: 1 - d for name, d in kept.items()})
-    train = functools.partial(
+    train: Callable[..., dict[str, Any]] = functools.partial(
         train_and_test,
         data=data,
         seed=seed,
         epochs=epochs,
         iterations=iterations,
-        lr=1.2e-3,
-        optimizer="adam",
-        batch_size=60,
+        **RECIPE,
     )
     if method == "static":
         return {**train(model, masks, 0, None), "exchanged": 0}

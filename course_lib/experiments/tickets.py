@@ -19,6 +19,7 @@ from course_lib.pruning.lottery import CONTROLS, Record, early_stop, find_ticket
 from course_lib.trials import train_and_test
 
 RATE = 0.2
+RECIPE: dict[str, Any] = {"lr": 1.2e-3, "optimizer": "adam", "batch_size": 60}  # of every training
 LEVEL = 95.0  # validation accuracy in %, for "steps to 95 %"
 ARMS = ("ticket", "reinit", "random mask")
 BUDGETS = (30, 60, 90, 150)  # epochs of every training on the digits
@@ -70,9 +71,7 @@ def search(
             epochs=epochs,
             iterations=iterations,
             every=every,
-            lr=1.2e-3,
-            optimizer="adam",
-            batch_size=60,
+            **RECIPE,
         ),
         rounds,
         RATE,

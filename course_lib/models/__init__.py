@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Protocol
 
-import torch
 from torch import nn
 
 from course_lib.models.convnet import SmallConvNet
+from course_lib.models.initial import weights_from
 from course_lib.models.lenet import LeNet300
 
 __all__ = ["LeNet300", "SmallConvNet", "build"]
@@ -35,8 +35,7 @@ def build(name: str, data: ImageShaped, seed: int = 0) -> nn.Module:
         ValueError: if there is no model of that name.
     """
     channels, height, width = data.shape
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)  # the CPU's alone: torch.manual_seed would reseed the GPU as well
+    with weights_from(seed):
         if name == "lenet300":
             return LeNet300(channels * height * width, data.classes)
         if name == "convnet":

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from course_lib.models.initial import weights_from
+
 SINUSOIDS = 0.07  # size of the positions at the start; the word embeddings start at 0.05
 
 
@@ -54,8 +56,7 @@ def small_bert(
         initializer_range=0.05,
     )
     config.num_labels = labels
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)  # the CPU's alone: torch.manual_seed would reseed the GPU as well
+    with weights_from(seed):
         model = BertForSequenceClassification(config)
     with torch.no_grad():
         model.bert.embeddings.position_embeddings.weight.copy_(SINUSOIDS * sinusoids(positions, width))

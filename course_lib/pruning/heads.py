@@ -31,6 +31,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
+from course_lib.modes import evaluating
 from course_lib.pruning.attention import Attention, find_attention
 from course_lib.pruning.head_rules import lowest_heads
 
@@ -211,7 +212,7 @@ def sample_importance(
     found = list(find_attention(model) if attention is None else attention)
     living = [a for a in found if a.heads]
     rows = []
-    with _evaluating(model), torch.inference_mode(False), torch.enable_grad():
+    with evaluating(model), torch.inference_mode(False), torch.enable_grad():
         for batch in batches:
             gates = [_SampleGate(a) for a in living]
             with ExitStack() as hooks:
@@ -279,18 +280,6 @@ def _grid(rows: Sequence[Tensor]) -> Tensor:
     """(B, heads of the layer) of every layer -> (B, layers, most heads), NaN where a layer has no such head."""
     most = max(row.shape[1] for row in rows)
     return torch.stack([nn.functional.pad(row, (0, most - row.shape[1]), value=torch.nan) for row in rows], 1)
-
-
-@contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode, and afterwards each module in the mode it was in."""
-    modes = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, training in modes.items():
-            module.training = training
 
 
 # --------------------------------------------------------------------------------------------------------------- ablation

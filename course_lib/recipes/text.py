@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from course_lib.training import modes_kept, seeded
+from course_lib.modes import evaluating, modes_kept
+from course_lib.training import seeded
 
 Batch = dict[str, Tensor]
 Rate = Callable[[int, int], float]  # (step from 0, steps in all) -> share of the full learning rate
@@ -131,8 +132,7 @@ def accuracy(model: nn.Module, batches: Iterable[Mapping[str, Tensor]]) -> float
     """
     where = next(model.parameters()).device
     right = n = 0
-    with modes_kept(model):
-        model.eval()
+    with evaluating(model):
         for batch in batches:
             inputs = {name: part.to(where) for name, part in batch.items() if name != "labels"}
             right += int((model(**inputs).logits.argmax(dim=1).cpu() == batch["labels"]).sum())
