@@ -46,12 +46,11 @@ from course_lib.grading import check, skip  # noqa: F401  (skip is yours to use)
 import copy
 import json
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
 import torch
-from IPython.display import Markdown, display
+from IPython.display import display
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
@@ -60,9 +59,11 @@ from course_lib.cost import encodings, latency
 from course_lib.cost.macs import model_cost, totals
 from course_lib.data.images import Split, load
 from course_lib.models import build
+from course_lib.parallel import side_by_side
 from course_lib.paths import data_dir
 from course_lib.pruning import apply, prunable, recalibrate
 from course_lib.show import plots, widgets
+from course_lib.show.words import ends, pm, say, versus, you_wrote
 from course_lib.training import evaluate, fit
 
 # %% [markdown]
@@ -90,39 +91,9 @@ data = replace(
 )
 
 
-def say(text: str) -> None:
-    """Print a text whose numbers come from this run."""
-    display(Markdown(text))
-
-
-def you_wrote(prediction: object) -> str:
-    """A prediction, to stand beside what came out."""
-    return "You had written nothing: a guess costs nothing." if prediction is ... else f"You had written: {prediction}."
-
-
-def pm(values) -> str:
-    """Mean ± half-width of the 95 % interval over seeds."""
-    mean, half = plots.interval(np.asarray(values))
-    return f"{mean:.1f} ± {half:.1f}"
-
-
-def versus(ours, theirs) -> str:
-    """The difference of two methods in points, paired by seed, and whether the seeds can show it."""
-    mean, half = plots.interval(np.asarray(ours) - np.asarray(theirs))
-    verdict = "shown" if abs(mean) > half else "not shown: the interval contains 0"
-    return f"{mean:+.1f} ± {half:.1f} points ({verdict})"
-
-
 def accuracy(model: nn.Module, split: str = "validation") -> float:
     """Accuracy in % on "train", "validation" or "test"."""
     return evaluate(model, getattr(data, split), batch_size=256)
-
-
-def in_parallel(run: Callable, jobs: list[tuple]) -> list:
-    """``[run(*job) for job in jobs]``, two at a time: a network this small keeps one core busy, not two."""
-    torch.set_num_threads(1)
-    with ThreadPoolExecutor(2) as pool:
-        return list(pool.map(lambda job: run(*job), jobs))
 
 
 say(
@@ -154,7 +125,7 @@ def train_dense(model: nn.Module, seed: int) -> nn.Module:
     return model
 
 
-dense = in_parallel(train_dense, [(build("convnet", data, seed=seed), seed) for seed in range(SEEDS)])
+dense = side_by_side(train_dense, [(build("convnet", data, seed=seed), seed) for seed in range(SEEDS)])
 dense_accuracy = [accuracy(model) for model in dense]
 
 weights = prunable(dense[0])  # name -> parameter, those with two or more dimensions
@@ -278,7 +249,7 @@ def sweep(choose: Callable, sparsities: list[float], repair: bool = False) -> np
     def measure(seed: int, sparsity: float) -> float:
         return accuracy(pruned(dense[seed], choose(dense[seed], seed, sparsity), repair))
 
-    measured = in_parallel(measure, [(seed, s) for seed in range(SEEDS) for s in sparsities])
+    measured = side_by_side(measure, [(seed, s) for seed in range(SEEDS) for s in sparsities])
     return np.reshape(measured, (SEEDS, len(sparsities)))
 
 
@@ -541,11 +512,6 @@ for g in GRANULARITIES:
         ("random, recalibrated", chance, True),
     ):
         broken[how][g] = [accuracy(pruned(dense[seed], masks[seed], repair)) for seed in range(SEEDS)]
-
-
-def ends(values: list[float]) -> tuple[float, float]:
-    mean, half = plots.interval(np.asarray(values))
-    return max(float(mean - half), 0), min(float(mean + half), 100)
 
 
 plots.show(
@@ -891,7 +857,7 @@ def after_recalibration(model: nn.Module, split: str) -> float:
 
 
 for title, measure in (("as pruned", accuracy), ("recalibrated", after_recalibration)):
-    scans = in_parallel(sensitivity, [(model, measure, scan_at) for model in dense])
+    scans = side_by_side(sensitivity, [(model, measure, scan_at) for model in dense])
     table = np.mean([[scan[name] for name in weights] for scan in scans], axis=0)  # (layers, sparsities)
     at_90 = dict(zip(names, table[:, scan_at.index(0.9)], strict=True))
     worst = min(at_90, key=at_90.get)
@@ -1141,9 +1107,9 @@ def random_masks(seed: int, sparsity: float, granularity: str = "element") -> di
 SPARSITIES = [0.8, 0.9, 0.95, 0.98]
 runs = [(seed, s) for seed in range(SEEDS) for s in SPARSITIES]
 models = {
-    "fine-tuned": in_parallel(train_iterative, [(seed, s, 1, BUDGET) for seed, s in runs]),
-    "iterative": in_parallel(train_iterative, [(seed, s, 3, BUDGET) for seed, s in runs]),
-    "random": in_parallel(train_masked, [(seed, random_masks(seed, s), BUDGET) for seed, s in runs]),
+    "fine-tuned": side_by_side(train_iterative, [(seed, s, 1, BUDGET) for seed, s in runs]),
+    "iterative": side_by_side(train_iterative, [(seed, s, 3, BUDGET) for seed, s in runs]),
+    "random": side_by_side(train_masked, [(seed, random_masks(seed, s), BUDGET) for seed, s in runs]),
 }
 
 # %%
@@ -1203,14 +1169,14 @@ REMAKE_LONG_RUN = False  # True: about ten minutes on two cores, on the digits
 LONG_RUN = data_dir() / "results" / "lab01_long_run_digits.json"
 
 if REMAKE_LONG_RUN and DATA == "digits":
-    dense += in_parallel(train_dense, [(build("convnet", data, seed=seed), seed) for seed in range(SEEDS, 5)])
+    dense += side_by_side(train_dense, [(build("convnet", data, seed=seed), seed) for seed in range(SEEDS, 5)])
     again: dict[str, dict[int, list[float]]] = {}
     for budget in (6, 12, 30, 60):
         arms = {
-            "fine-tuned": in_parallel(train_iterative, [(seed, 0.98, 1, budget) for seed in range(5)]),
-            "iterative, 3 steps": in_parallel(train_iterative, [(seed, 0.98, 3, budget) for seed in range(5)]),
-            "iterative, 6 steps": in_parallel(train_iterative, [(seed, 0.98, 6, budget) for seed in range(5)]),
-            "random": in_parallel(train_masked, [(seed, random_masks(seed, 0.98), budget) for seed in range(5)]),
+            "fine-tuned": side_by_side(train_iterative, [(seed, 0.98, 1, budget) for seed in range(5)]),
+            "iterative, 3 steps": side_by_side(train_iterative, [(seed, 0.98, 3, budget) for seed in range(5)]),
+            "iterative, 6 steps": side_by_side(train_iterative, [(seed, 0.98, 6, budget) for seed in range(5)]),
+            "random": side_by_side(train_masked, [(seed, random_masks(seed, 0.98), budget) for seed in range(5)]),
         }
         for how, trained in arms.items():
             again.setdefault(how, {})[budget] = [round(accuracy(model), 2) for model in trained]
@@ -1309,8 +1275,8 @@ STRUCTURED = [0.7, 0.9, 0.95]
 runs = [(seed, s) for seed in range(SEEDS) for s in STRUCTURED]
 for g in GRANULARITIES:
     jobs = [(seed, layer_masks(prunable(dense[seed]), s, g), BUDGET // 2) for seed, s in runs]
-    models[g] = in_parallel(train_masked, jobs)
-models["random filter"] = in_parallel(
+    models[g] = side_by_side(train_masked, jobs)
+models["random filter"] = side_by_side(
     train_masked, [(seed, random_masks(seed, s, "filter"), BUDGET // 2) for seed, s in runs]
 )
 
@@ -1413,12 +1379,7 @@ def stored_bits(model: nn.Module, granularity: str) -> int:
     for w in prunable(model).values():
         w = w.detach()
         if granularity == "element" or w.ndim == 2:
-            bits += min(
-                32 * w.numel(),
-                encodings.bitmap_bits(w),
-                encodings.rle_bits(w, run_bits=4),
-                encodings.coo_bits(w),
-            )
+            bits += encodings.cheapest_bits(w)
         else:
             groups = (w != 0).flatten({"row": 3, "kernel": 2, "filter": 1}[granularity]).any(-1)  # True: group is there
             bits += groups.numel() + 32 * int(groups.sum()) * (w.numel() // groups.numel())
@@ -1428,17 +1389,9 @@ def stored_bits(model: nn.Module, granularity: str) -> int:
 batch = data.validation.images[:64]
 
 
-def run_once(model: nn.Module) -> Callable:
-    model.eval()
-
-    def forward() -> None:
-        with torch.inference_mode():
-            model(batch)
-
-    return forward
-
-
-times = latency.compare({row: run_once(networks[0]) for row, (_, networks) in bill.items()}, repeats=40, threads=1)
+times = latency.compare(
+    {row: latency.forward(networks[0], batch) for row, (_, networks) in bill.items()}, repeats=40, threads=1
+)
 lines = ["| | kB | MACs (k) | ms for 64 images | times faster | test accuracy (%) |", "|---" * 6 + "|"]
 for row, (granularity, networks) in bill.items():
     bits = stored_bits(networks[0], granularity)

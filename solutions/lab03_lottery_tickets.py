@@ -47,7 +47,7 @@ from functools import partial
 
 import numpy as np
 import torch
-from IPython.display import Markdown, display
+from IPython.display import display
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -61,6 +61,7 @@ from course_lib.models import build
 from course_lib.parallel import processes
 from course_lib.pruning import prunable
 from course_lib.show import plots, widgets
+from course_lib.show.words import ends, pm, say, versus, you_wrote
 from course_lib.training import evaluate, fit
 from course_lib.trials import train_and_test
 
@@ -88,29 +89,6 @@ torch.set_num_threads(1)  # a small network trains fastest on one core; two trai
 data = load(DATA)
 PER_EPOCH = math.ceil(len(data.train.labels) / 60)  # steps
 LAST = SETTINGS.get("iterations", SETTINGS["epochs"] * PER_EPOCH)  # the last step of every training
-
-
-def say(text: str) -> None:
-    """Print a text whose numbers come from this run."""
-    display(Markdown(text))
-
-
-def you_wrote(prediction: object) -> str:
-    """A prediction, to stand beside what came out."""
-    return "You had written nothing: a guess costs nothing." if prediction is ... else f"You had written: {prediction}."
-
-
-def pm(values, digits: int = 1) -> str:
-    """Mean ± half-width of the 95 % interval over seeds."""
-    mean, half = plots.interval(np.asarray(values))
-    return f"{mean:.{digits}f} ± {half:.{digits}f}"
-
-
-def versus(ours, theirs, unit: str = "points", digits: int = 1) -> str:
-    """The difference of two methods, paired by seed, and whether the seeds can show it."""
-    mean, half = plots.interval(np.asarray(ours) - np.asarray(theirs))
-    verdict = "shown" if abs(mean) > half else "not shown: the interval contains 0"
-    return f"{mean:+.{digits}f} ± {half:.{digits}f} {unit} ({verdict})"
 
 
 say(
@@ -1071,11 +1049,6 @@ moving = {
 }  # accuracies of five seeds
 
 
-def ends(values: list[float]) -> tuple[float, float]:
-    mean, half = plots.interval(np.asarray(values))
-    return max(float(mean - half), 0), min(float(mean + half), 100)
-
-
 plots.show(
     plots.bars(
         {name: {case: float(np.mean(values)) for case, values in by.items()} for name, by in moving.items()},
@@ -1193,29 +1166,16 @@ bill = {
 }
 
 
-def stored_bits(model: nn.Module) -> int:
-    """Bits of all prunable weights in the cheapest of three encodings, layer by layer."""
-    return sum(
-        min(32 * w.numel(), encodings.bitmap_bits(w), encodings.rle_bits(w, run_bits=4), encodings.coo_bits(w))
-        for w in (w.detach() for w in prunable(model).values())
-    )
-
-
-def run_once(model: nn.Module) -> Callable:
-    model.eval()
-
-    def forward() -> None:
-        with torch.inference_mode():
-            model(data.validation.images[:64])
-
-    return forward
-
-
-times = latency.compare({row: run_once(networks[0]) for row, networks in bill.items()}, repeats=40, threads=1)
+times = latency.compare(
+    {row: latency.forward(networks[0], data.validation.images[:64]) for row, networks in bill.items()},
+    repeats=40,
+    threads=1,
+)
 lines = ["| | kB | MACs (k) | ms for 64 images | test accuracy (%) |", "|---" * 5 + "|"]
 tested = {}
 for row, networks in bill.items():
-    bits, products = stored_bits(networks[0]), totals(model_cost(networks[0], data.test.images[:1]))["nonzero_macs"]
+    bits = sum(encodings.cheapest_bits(w.detach()) for w in prunable(networks[0]).values())
+    products = totals(model_cost(networks[0], data.test.images[:1]))["nonzero_macs"]
     test = tested[row] = [evaluate(network, data.test) for network in networks]  # the only look at the test images
     milliseconds = 1e3 * times[row].median
     ledger.add("convnet", row, lab="03", bits=bits, macs=products, ms=milliseconds, accuracy=test)

@@ -41,12 +41,11 @@ from course_lib.grading import check, skip  # noqa: F401  (skip is yours to use)
 # isort: split
 import copy
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
 import torch
-from IPython.display import Markdown, display
+from IPython.display import display
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 from torchvision.models import mobilenet_v2, resnet18
@@ -56,10 +55,12 @@ from course_lib.cost import encodings, latency
 from course_lib.cost.macs import model_cost, totals
 from course_lib.data.images import Split, load
 from course_lib.models import SmallConvNet, build
+from course_lib.parallel import side_by_side
 from course_lib.pruning import apply as apply_masks
 from course_lib.pruning import channel_groups, filters, local_masks, magnitude, prunable, recalibrate, slimming
 from course_lib.pruning.folding import fold_model
 from course_lib.show import plots, widgets
+from course_lib.show.words import ends, pm, say, versus, you_wrote
 from course_lib.training import evaluate, fit
 
 # %% [markdown]
@@ -90,35 +91,6 @@ data = replace(
 )
 
 
-def say(text: str) -> None:
-    """Print a text whose numbers come from this run."""
-    display(Markdown(text))
-
-
-def you_wrote(prediction: object) -> str:
-    """A prediction, to stand beside what came out."""
-    return "You had written nothing: a guess costs nothing." if prediction is ... else f"You had written: {prediction}."
-
-
-def pm(values) -> str:
-    """Mean ± half-width of the 95 % interval over seeds."""
-    mean, half = plots.interval(np.asarray(values))
-    return f"{mean:.1f} ± {half:.1f}"
-
-
-def versus(ours, theirs) -> str:
-    """The difference of two methods in points, paired by seed, and whether the seeds can show it."""
-    mean, half = plots.interval(np.asarray(ours) - np.asarray(theirs))
-    verdict = "shown" if abs(mean) > half else "not shown: the interval contains 0"
-    return f"{mean:+.1f} ± {half:.1f} points ({verdict})"
-
-
-def ends(values) -> tuple[float, float]:
-    """The ends of the interval over seeds, as percentages can be."""
-    mean, half = plots.interval(np.asarray(values))
-    return max(float(mean - half), 0), min(float(mean + half), 100)
-
-
 def accuracy(model: nn.Module, split: str = "validation") -> float:
     """Accuracy in % on "train", "validation" or "test"."""
     return evaluate(model, getattr(data, split), batch_size=256)
@@ -127,13 +99,6 @@ def accuracy(model: nn.Module, split: str = "validation") -> float:
 def macs(model: nn.Module) -> int:
     """Multiply-accumulates for one image."""
     return totals(model_cost(model, data.validation.images[:1]))["macs"]
-
-
-def in_parallel(run: Callable, jobs: list[tuple]) -> list:
-    """``[run(*job) for job in jobs]``, two at a time: a network this small keeps one core busy, not two."""
-    torch.set_num_threads(1)
-    with ThreadPoolExecutor(2) as pool:
-        return list(pool.map(lambda job: run(*job), jobs))
 
 
 say(
@@ -169,7 +134,7 @@ def train(
     return model
 
 
-dense = in_parallel(train, [(build("convnet", data, seed=seed), seed) for seed in range(SEEDS)])
+dense = side_by_side(train, [(build("convnet", data, seed=seed), seed) for seed in range(SEEDS)])
 dense_accuracy = [accuracy(model) for model in dense]
 LAYERS = range(1, dense[0].depth + 1)  # 1, 2, 3, 4: the numbers in conv1, bn1, …
 say(
@@ -334,17 +299,6 @@ def fold_all(model: nn.Module) -> nn.Module:
     return model
 
 
-def forward(model: nn.Module, x: Tensor) -> Callable[[], None]:
-    """A function to be timed: one pass of ``x``."""
-    model.eval()
-
-    def run() -> None:
-        with torch.inference_mode():
-            model(x)
-
-    return run
-
-
 lines = ["| numbers | largest output | largest difference, folded against not | relative |", "|---" * 4 + "|"]
 for dtype in (torch.float32, torch.float64):
     model = copy.deepcopy(dense[0]).to(dtype).eval()
@@ -371,7 +325,7 @@ timed = {
 lines = ["| | as trained (ms) | folded (ms) | times faster |", "|---|---|---|---|"]
 for name, (model, folded, x) in timed.items():
     times = latency.compare(
-        {"as trained": forward(model, x), "folded": forward(folded, x)},
+        {"as trained": latency.forward(model, x), "folded": latency.forward(folded, x)},
         repeats=20 if "ResNet" in name else 60,
         threads=1,
     )
@@ -805,7 +759,7 @@ def l2(model: nn.Module) -> Tensor:
 
 
 jobs = [(build("convnet", data, seed=seed), seed, penalty) for penalty in (l1, l2) for seed in range(SEEDS)]
-trained = in_parallel(train, jobs)
+trained = side_by_side(train, jobs)
 sparse, with_l2 = trained[:SEEDS], trained[SEEDS:]
 
 
@@ -945,7 +899,7 @@ table = {how: {} for how in chosen}
 final = {}  # fine-tuned networks, by seed
 for how, by_seed in chosen.items():
     absorbed = [cut(model, keep, absorb=True) for model, keep in zip(sparse, by_seed, strict=True)]
-    final[how] = in_parallel(finetuned, [(repaired(model), seed) for seed, model in enumerate(absorbed)])
+    final[how] = side_by_side(finetuned, [(repaired(model), seed) for seed, model in enumerate(absorbed)])
     for step, models in {
         "pruned": [cut(model, keep) for model, keep in zip(sparse, by_seed, strict=True)],
         "+ absorbed": absorbed,
@@ -953,7 +907,7 @@ for how, by_seed in chosen.items():
         "fine-tuned": final[how],
     }.items():
         table[how][step] = [accuracy(model) for model in models]
-scratch = in_parallel(from_scratch, [(widths(keep), seed) for seed, keep in enumerate(keeps)])
+scratch = side_by_side(from_scratch, [(widths(keep), seed) for seed, keep in enumerate(keeps)])
 scratch_accuracy = [accuracy(model) for model in scratch]
 
 
@@ -1153,7 +1107,7 @@ arms = {
 by_score = {}
 for how, (models, choose) in arms.items():
     jobs = [(model, choose(model, f, seed)) for seed, model in enumerate(models) for f in FRACTIONS]
-    by_score[how] = np.reshape(in_parallel(after_choice, jobs), (SEEDS, -1))
+    by_score[how] = np.reshape(side_by_side(after_choice, jobs), (SEEDS, -1))
 plots.show(
     plots.method_curves(
         FRACTIONS,
@@ -1330,11 +1284,11 @@ for fraction in CUTS:
     chosen_here = [select_channels(model, fraction) for model in sparse]
     if fraction != FRACTION:
         slim = [repaired(cut(model, keep)) for model, keep in zip(sparse, chosen_here, strict=True)]
-        networks["structured"][fraction] = in_parallel(finetuned, [(m, seed) for seed, m in enumerate(slim)])
+        networks["structured"][fraction] = side_by_side(finetuned, [(m, seed) for seed, m in enumerate(slim)])
     other = [repaired(cut(m, random_channels(chosen_here[seed], seed))) for seed, m in enumerate(dense)]
-    networks["random"][fraction] = in_parallel(finetuned, [(m, seed) for seed, m in enumerate(other)])
+    networks["random"][fraction] = side_by_side(finetuned, [(m, seed) for seed, m in enumerate(other)])
     jobs = [(m, seed, as_many_as(networks["structured"][fraction][seed], m)) for seed, m in enumerate(dense)]
-    networks["unstructured"][fraction] = in_parallel(finetuned_with_zeros, jobs)
+    networks["unstructured"][fraction] = side_by_side(finetuned_with_zeros, jobs)
 
 # %%
 at_macs = {
@@ -1383,7 +1337,7 @@ for fraction in CUTS:
     rows[f"unstructured, MACs of {fraction:.0%} slim"] = networks["unstructured"][fraction][0]
     rows[f"slim, {fraction:.0%} of the channels out"] = networks["structured"][fraction][0]
 rows[f"slim {FRACTION:.0%}, folded"] = fold_all(networks["structured"][FRACTION][0])
-times = latency.compare({name: forward(model, batch) for name, model in rows.items()}, repeats=80, threads=1)
+times = latency.compare({name: latency.forward(model, batch) for name, model in rows.items()}, repeats=80, threads=1)
 faster, fewer = {}, {}
 lines = ["| | MACs (k) | times fewer | ms for 64 images | times faster |", "|---" * 5 + "|"]
 for name, model in rows.items():
@@ -1461,7 +1415,7 @@ for group in free:
     keep |= group.masks(kept)
 half_resnet, report = filters.remove_filters(resnet, keep, image)
 times = latency.compare(
-    {"whole": forward(resnet, image), "half": forward(half_resnet.eval(), image)}, repeats=15, threads=1
+    {"whole": latency.forward(resnet, image), "half": latency.forward(half_resnet.eval(), image)}, repeats=15, threads=1
 )
 products = [totals(model_cost(model, image))["macs"] for model in (resnet, half_resnet)]
 say(
@@ -1497,14 +1451,6 @@ print("is read by:", ", ".join(group.consumers))
 
 
 # %%
-def stored_bits(model: nn.Module) -> int:
-    """Bits of all prunable weights, where zeros may be encoded."""
-    return sum(
-        min(32 * w.numel(), encodings.bitmap_bits(w), encodings.rle_bits(w, run_bits=4), encodings.coo_bits(w))
-        for w in (w.detach() for w in prunable(model).values())
-    )
-
-
 bill = {
     "dense": dense,
     f"slimming {FRACTION:.0%}, fine-tuned": final["slimming"],
@@ -1513,10 +1459,10 @@ bill = {
     "random channels, fine-tuned": networks["random"][FRACTION],
     "unstructured, equal MACs": networks["unstructured"][FRACTION],
 }
-times = latency.compare({row: forward(models[0], batch) for row, models in bill.items()}, repeats=80, threads=1)
+times = latency.compare({row: latency.forward(models[0], batch) for row, models in bill.items()}, repeats=80, threads=1)
 lines = ["| | kB | MACs (k) | ms for 64 images | times faster | test accuracy (%) |", "|---" * 6 + "|"]
 for row, models in bill.items():
-    bits = stored_bits(models[0])
+    bits = sum(encodings.cheapest_bits(w.detach()) for w in prunable(models[0]).values())
     products = totals(model_cost(models[0], batch[:1]))["nonzero_macs"]
     milliseconds = 1e3 * times[row].median
     test = [accuracy(model, "test") for model in models]  # the only time that the test images are used

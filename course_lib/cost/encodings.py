@@ -375,6 +375,16 @@ def storage_bits(x: Tensor, n: int | None = None, run_bits: int = 2) -> dict[str
     }
 
 
+def cheapest_bits(x: Tensor, n: int = 32, run_bits: int = 4) -> int:
+    """Bits to store ``x``: as it is, or as a bitmap, run lengths or coordinates, whichever is smallest.
+
+    Args:
+        x: any shape.
+        n: bits of a value; run_bits: of a run length.
+    """
+    return min(n * x.numel(), bitmap_bits(x, n), rle_bits(x, n, run_bits), coo_bits(x, n))
+
+
 def formula_bits(
     format: str, L: int, p: float, n: int = 32, *, run_bits: int = 2, shape: Sequence[int] | None = None
 ) -> float:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from statistics import median, quantiles
 
 import torch
+from torch import Tensor, nn
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,17 @@ def compare(
                 if turn >= warmup:
                     samples[name].append(seconds)
     return {name: Latency.of(tuple(times)) for name, times in samples.items()}
+
+
+def forward(model: nn.Module, batch: Tensor) -> Callable[[], object]:
+    """One forward pass of ``model`` on ``batch``, without gradients, as ``compare`` takes it; the model is put into evaluation mode."""
+    model.eval()
+
+    def once() -> object:
+        with torch.inference_mode():
+            return model(batch)
+
+    return once
 
 
 def _time_once(fn: Callable[[], object]) -> float:

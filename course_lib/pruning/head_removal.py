@@ -38,7 +38,7 @@ def remove_heads(model: nn.Module, keep: Keep, attention: Sequence[Attention] | 
     """A copy of ``model`` without the heads that are not kept: the same outputs as with their gates at 0, to rounding.
 
     It runs, trains and generates like the model it came from, with its key-value cache too, and heads can be removed from
-    it again. ``save_without_heads`` and ``load_without_heads`` store it; ``save_pretrained`` alone is not enough.
+    it again. ``save_pruned`` and ``load_pruned`` store it; ``save_pretrained`` alone is not enough.
 
     Args:
         model: with attention that :func:`~course_lib.pruning.find_attention` knows, or ``nn.MultiheadAttention``, which
@@ -250,10 +250,10 @@ def _slice_position_biases(model: nn.Module, attention: Sequence[Attention], mas
             module.relative_attention_bias = sliced
             module.has_relative_attention_bias = True
             _compute_own_bias(module)
-    for (
-        a
-    ) in shared:  # cross-attention has no table, but the first layer's zeros, as many as it has heads, are handed on
-        if a.kind == "cross" and any(not masks[b.name].all() for b in shared if b.kind == "cross" and b.name in masks):
+    # cross-attention has no table, but the first layer's zeros, as many as it has heads, are handed on
+    cross = [a for a in shared if a.kind == "cross"]
+    if any(not masks[a.name].all() for a in cross if a.name in masks):
+        for a in cross:
             _compute_own_bias(model.get_submodule(a.name))
 
 

@@ -348,3 +348,13 @@ def test_a_filter_is_a_row_of_the_matrix():
 def test_bad_arguments_say_what_is_wrong(wrong, message):
     with pytest.raises(ValueError, match=message):
         wrong()
+
+
+@pytest.mark.parametrize(
+    ("kept", "best"), [(100, "dense"), (50, "bitmap"), (9, "rle"), (1, "coo")]
+)  # of 100, in one row of neighbours or far apart
+def test_the_cheapest_format_depends_on_what_is_left(kept, best):
+    x = torch.zeros(100)
+    x[torch.linspace(0, 99, kept).round().long()] = 1
+    bits = {"dense": 3200, "bitmap": e.bitmap_bits(x), "rle": e.rle_bits(x, run_bits=4), "coo": e.coo_bits(x)}
+    assert e.cheapest_bits(x) == bits[best] == min(bits.values())

@@ -119,3 +119,11 @@ def test_results_read_well():
     assert str(Latency(1.5, 1.25, 2, ())) == "1.5 s (1.25 to 2)"
     assert str(Latency(0.0234, 0.02, 0.03, ())) == "23.4 ms (20 to 30)"
     assert str(Latency(2.5e-6, 2e-6, 3e-6, ())) == "2.5 µs (2 to 3)"
+
+
+def test_a_forward_pass_to_time_has_no_gradient_and_no_dropout():
+    model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Dropout(0.5)).train()
+    x = torch.randn(4, 3)
+    once = latency.forward(model, x)
+    assert torch.equal(once(), model[0](x)) and not once().requires_grad
+    assert list(measure(once, repeats=3).samples) and not model.training

@@ -3,11 +3,13 @@
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
+import torch
 
-from course_lib.parallel import processes
+from course_lib.parallel import processes, side_by_side
 
 SCRIPT = """
 print("top of the script")
@@ -57,3 +59,20 @@ def test_a_script_without_a_guard_runs_once(tmp_path, how):
 def test_no_workers_are_refused():
     with pytest.raises(ValueError, match="1 or more, got 0"):
         processes(0)
+
+
+def test_threads_take_functions_of_the_notebook_and_keep_the_order() -> None:
+    before = torch.get_num_threads()
+    try:
+        both_there = threading.Barrier(2, timeout=20)
+
+        def run(a: int, b: int) -> int:
+            both_there.wait()  # passes only if two are at work at once
+            return 10 * a + b
+
+        assert side_by_side(run, [(1, 2), (3, 4), (5, 6), (7, 8)]) == [12, 34, 56, 78]
+        assert torch.get_num_threads() == 1
+        with pytest.raises(ZeroDivisionError):
+            side_by_side(lambda x: 1 / x, [(1,), (0,)])
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,38 @@
+"""Sentences with numbers: the interval decides what they say, and a missing prediction is no mistake."""
+
+import IPython.display
+import pytest
+
+from course_lib.show.plots import interval
+from course_lib.show.words import ends, pm, say, versus, you_wrote
+
+
+def test_a_mean_with_its_interval() -> None:
+    mean, half = interval([97.0, 98.0, 99.5])
+    assert pm([97.0, 98.0, 99.5]) == f"{mean:.1f} ± {half:.1f}"
+    assert pm([97.0, 98.0, 99.5], digits=3) == f"{mean:.3f} ± {half:.3f}"
+
+
+def test_a_difference_is_taken_in_pairs_and_shown_only_beyond_its_interval() -> None:
+    theirs = [10.0, 50.0, 90.0]
+    assert versus([12.0, 52.5, 92.0], theirs).endswith("points (shown)")  # 2 to 2.5, however much the pairs differ
+    assert versus([12.0, 49.0, 92.0], theirs).endswith("(not shown: the interval contains 0)")
+    assert versus([11.0, 51.0, 91.0], theirs, unit="steps", digits=0) == "+1 ± 0 steps (shown)"
+
+
+def test_percentages_end_at_0_and_100() -> None:
+    assert ends([1.0, 50.0, 99.0]) == (0, 100)
+    mean, half = interval([49.0, 50.0, 51.0])
+    assert ends([49.0, 50.0, 51.0]) == pytest.approx((mean - half, mean + half))
+
+
+def test_predictions() -> None:
+    assert you_wrote(...) == "You had written nothing: a guess costs nothing."
+    assert you_wrote(0) == "You had written: 0."
+
+
+def test_markdown_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    received: list = []
+    monkeypatch.setattr(IPython.display, "display", received.append)
+    say("**bold**")
+    assert [text.data for text in received] == ["**bold**"]
