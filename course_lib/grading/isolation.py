@@ -42,7 +42,7 @@ LAYERS = ("jail", "landlock", "plain")
 SCRATCH = "/scratch"  # the only writable place inside the jail
 SCRATCH_BYTES = 64 << 20
 # what of course_lib a submission may see; the implementing modules, the grader and the tests are not there at all
-VISIBLE = ("__init__.py", "paths.py", "training.py", "worker", "data", "models")
+VISIBLE = ("__init__.py", "paths.py", "modes.py", "training.py", "worker", "data", "models")
 SYSTEM = ("/usr", "/lib", "/lib64", "/lib32", "/bin", "/sbin")
 SYSTEM_FILES = (
     "/etc/ld.so.cache",
