@@ -21,7 +21,7 @@ def _one_thread() -> None:
 
 @app.command()
 def reviews(seed: Seed = 0) -> None:
-    """The small BERT on reviews: about 6 minutes."""
+    """The small BERT on reviews: about 7 minutes on an idle core."""
     from course_lib.recipes.reviews import name, remake
 
     _show(name(seed), remake(seed))
@@ -31,7 +31,7 @@ def reviews(seed: Seed = 0) -> None:
 def digits(
     seed: Seed = 0, patch: int = 2, plain: Annotated[bool, typer.Option(help="without patch dropout")] = False
 ) -> None:
-    """The small ViT on digits: under a minute for patches of 2x2 pixels."""
+    """The small ViT on digits: about a minute for patches of 2x2 pixels."""
     from course_lib.recipes.digits import name, remake
 
     _show(name(seed, not plain, patch), remake(seed, not plain, patch))

@@ -26,7 +26,7 @@ SEEDS = (0, 1, 2)
 VOCABULARY = 600
 BATCH = 32
 # (kind, number of texts) of each phase
-PHASES = ((("easy", 8000),), (("short", 20_000),), (("full", 22_000),), (("full", 38_000), ("long", 4000)))
+PHASES = ((("easy", 8000),), (("short", 20_000),), (("full", 30_000),), (("full", 50_000), ("long", 12_000)))
 
 
 def name(seed: int) -> str:
@@ -84,7 +84,7 @@ def padded(rows: Sequence[Sequence[int]]) -> dict[str, Tensor]:
 def remake(seed: int, progress: bool = True) -> dict[str, Any]:
     """Train the checkpoint of a seed, measure it, save it in the course's ``data/``; returns its record.
 
-    About 6 minutes on one core. On another machine, or with another number of threads, sums are rounded in another order: the
+    About 7 minutes on one core. On another machine, or with another number of threads, sums are rounded in another order: the
     weights will differ, the accuracy by some tenths of a percent.
     """
     ours, texts = tokenizer(), phases()
