@@ -48,7 +48,7 @@ PLACED = 2  # draws for each rule by place, which leaves to chance which heads o
 TUNED: dict[str, Any] = {"fractions": (0.5, 0.8), "steps": 200, "draws": 1, "lr": 3e-4, "batch": 16}
 DOMAIN_TEXTS = 1500  # for each importance that is compared with another
 SST2: dict[str, Any] = {
-    "sentences": 12_000, "validation": 1000, "removed": (0.39, 0.58), "draws": 3, "seeds": (0,)
+    "sentences": 4000, "validation": 1000, "removed": (0.39, 0.58), "draws": 3, "seeds": (0,)
 }  # fmt: skip
 
 
