@@ -895,11 +895,9 @@ found = {
     for rule in ("I_h", "random")
 }
 bar = {
-    f"{rule}, {when}": {
-        f"{float(share):.0%} of the heads removed": found[rule, share][:, i] for share in ("0.5", "0.8")
-    }
+    f"{rule}{when}": {f"{float(share):.0%} of the heads removed": found[rule, share][:, i] for share in ("0.5", "0.8")}
     for rule in ("I_h", "random")
-    for i, when in enumerate(("removed", "and fine-tuned"))
+    for i, when in enumerate(("", ", tuned"))
 }
 plots.show(
     plots.bars(
@@ -1139,16 +1137,16 @@ same = np.array([np.mean(r["same"]) for r in relations])
 domains = list(long_run["domains"][0])
 points = long_run["domains"][0]
 fig = Figure(figsize=(8, 4.1), layout="constrained")
-for ax, (x, y), labels in zip(
+for ax, (one, other), labels in zip(
     fig.subplots(1, 2, sharex=True, sharey=True),
     ((points[domains[0]][0], points[domains[1]][0]), (points[domains[0]][0], points[domains[0]][1])),
     ((f"{domains[0]}", f"{domains[1]}"), (f"{domains[0]}, one sample", f"{domains[0]}, another sample")),
     strict=True,
 ):
-    ax.plot([0, 100 * max(x + y)], [0, 100 * max(x + y)], color=plots.COLOURS["random"], linewidth=1)
-    ax.plot(100 * np.array(x), 100 * np.array(y), "s", color=plots.COLOURS["I_h"], markersize=5.5)
+    ax.plot([0, 100 * max(one + other)], [0, 100 * max(one + other)], color=plots.COLOURS["random"], linewidth=1)
+    ax.plot(100 * np.array(one), 100 * np.array(other), "s", color=plots.COLOURS["I_h"], markersize=5.5)
     ax.set(xlabel=f"$I_h$ × 100: {labels[0]}", ylabel=f"$I_h$ × 100: {labels[1]}")
-    ax.set_title(f"r = {np.corrcoef(x, y)[0, 1]:.2f}")
+    ax.set_title(f"r = {np.corrcoef(one, other)[0, 1]:.2f}")
 plots.show(
     fig,
     alt="Two scatter plots of the importance of 32 heads of the first model: one domain against another, and two samples of "
