@@ -40,6 +40,7 @@ from course_lib.grading import check, skip  # noqa: F401  (skip is yours to use)
 
 # isort: split
 import copy
+import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
@@ -1382,7 +1383,6 @@ check("7.8")
 
 # %%
 panel = [{name: part[::2] for name, part in batch.items()} for batch in validation[1::4]]  # 100 texts
-panel_labels = sum(len(b["labels"]) for b in panel)
 
 
 def example(negated: bool) -> int:
@@ -1410,12 +1410,6 @@ def state_of(xi: Tensor) -> tuple[float, list[float]]:
 everything = state_of(torch.ones(LAYERS, HEADS))[0]
 
 
-def wrapped(text: str, width: int = 62) -> str:
-    import textwrap
-
-    return "\n".join(textwrap.wrap(text, width))
-
-
 def draw(xi: Tensor) -> tuple[str, Figure]:
     score, positive = state_of(xi)
     off = int((xi == 0).sum())
@@ -1425,10 +1419,13 @@ def draw(xi: Tensor) -> tuple[str, Figure]:
     top.axvline(everything, color=plots.COLOURS["dense"], linewidth=1.5)
     top.set(xlim=(0, 100), yticks=[], xlabel="accuracy on 100 texts (%); line: all heads")
     bottom.barh([1, 0], [100 * p for p in positive], color=plots.COLOURS["magnitude"], height=0.3)
+    bottom.plot([100 * p for p in positive], [1, 0], "o", color=plots.COLOURS["magnitude"], clip_on=False, zorder=4)
     bottom.axvline(50, color=plots.COLOURS["random"], linewidth=1, linestyle="--")
     for y, text, label in zip((1, 0), sentences, truth, strict=True):
         verdict = "positive" if label else "negative"
-        bottom.text(1, y + 0.2, f"{wrapped(text)}  ({verdict})", fontsize=10, va="bottom")
+        bottom.text(
+            1, y + 0.2, f"{textwrap.fill(text, 80)}  ({verdict})", fontsize=11, va="bottom", backgroundcolor="white"
+        )
     bottom.set(xlim=(0, 100), ylim=(-0.3, 1.75), yticks=[], xlabel="probability of “positive” (%)")
     for ax in (top, bottom):
         ax.grid(visible=False, axis="y")
