@@ -194,7 +194,7 @@ def expect_parts(submission: Submission, given: list[Tensor], heads: int, when: 
     thought = "A head has d = E / heads features: which axis of which shape did you mean?"
     parts = as_parts(ask(lambda: submission.attention_as_sum(*given, heads), called, thought), given[0], heads)
     right = reference.attention_as_sum(*given, heads)
-    expect_right(parts, right, lambda: wrong_parts(*given, heads), "the result", when)  # type: ignore[call-arg]
+    expect_right(parts, right, lambda: wrong_parts(*given, heads), "the result", when)
 
 
 @question("7.1", points=1, visible=True, claim="the sum over the heads is nn.MultiheadAttention")
@@ -216,7 +216,7 @@ def test_the_sum_is_attention(submission: Submission, draw: Draw) -> None:
     with torch.no_grad():
         whole, _ = layer(x, x, x)
     if not near(parts.sum(0), whole):
-        wrong = {said: part.sum(0) for said, part in wrong_parts(*given, heads).items()}  # type: ignore[call-arg]
+        wrong = {said: part.sum(0) for said, part in wrong_parts(*given, heads).items()}
         recognise(parts.sum(0), whole, wrong)
         expect_close(parts.sum(0), whole, "the sum over heads", tolerance=1e-4)
 
@@ -372,7 +372,10 @@ def wrong_logits(model: Any, batch: Batch, xi: Tensor) -> dict[str, Tensor]:
 def within(submission: Submission, model: Ref, xi: Any) -> Iterator[None]:
     """Inside the student's ``with gated(model, xi):``."""
     context = submission.call("gated", model, xi, keep=True)
-    thought = "gated is to be used in a `with` statement: keep @contextmanager above it, and yield once"
+    thought = (
+        "gated is to be used in a `with` statement (keep @contextmanager above it, and yield once), with gates (layers, heads) "
+        "as well as (layers, B, heads)"
+    )
     with ExitStack() as stack:
         ask(
             lambda: stack.enter_context(submission.within(context)),
@@ -825,7 +828,7 @@ def wrong_pairs(val: Evaluate, test: Evaluate) -> dict[str, list[tuple[int, floa
     for layer in range(layers):
         gates_ = [only(1, heads, 0, head) for head in range(heads)]
         cut = [torch.cat([kept[:layer], row, kept[layer + 1 :]]) for row in gates_]
-        best = max(range(heads), key=lambda head, cut=cut: val.score(cut[head]))  # type: ignore[misc]
+        best = max(range(heads), key=lambda head, cut=cut: val.score(cut[head]))
         kept = cut[best]
         stay.append((best, test.score(kept) - full_test))
     below = [
@@ -1413,13 +1416,9 @@ def altered(change: Callable[[Tensor], Tensor]) -> Version:
     return lambda *given: change(reference.attention_as_sum(*given))
 
 
-def last_head_moved(parts: Tensor) -> Tensor:
-    """What the last head adds is counted as the first one's: the sum is the same."""
-    moved = parts.clone()
-    if len(parts) > 1:
-        moved[0] += parts[-1]
-        moved[-1] = 0
-    return moved
+def last_two_exchanged(parts: Tensor) -> Tensor:
+    """The parts of the last two heads in each other's place: the sum is the same."""
+    return torch.cat([parts[:-2], parts[-2:].flip(0)])
 
 
 def samples_mixed(parts: Tensor) -> Tensor:
@@ -1455,7 +1454,7 @@ def test_hunt_subtle_bugs(submission: Submission, draw: Draw) -> None:
         },
         wrong={
             "gives every head the same share, so that only the sum is right": wrong_version("the same for all heads"),
-            "counts what the last head adds as the first head's": altered(last_head_moved),
+            "exchanges what the last two heads add": altered(last_two_exchanged),
             "confuses the samples of a batch": altered(samples_mixed),
             "deals the features out to the heads in turn": wrong_version("the features were dealt out"),
             "lets the softmax go over the queries": wrong_version("over the queries"),

@@ -83,7 +83,8 @@ def find_bug(f: Callable[..., Tensor]) -> None:
     for B, L, E, heads in ((2, 5, 12, 3), (3, 3, 6, 1), (1, 4, 4, 4), (2, 2, 8, 2)):
         x = torch.randn(B, L, E, generator=generator, dtype=torch.float64)
         weights = [torch.randn(E, E, generator=generator, dtype=torch.float64) for _ in range(4)]
-        right, given = attention_as_sum(x, *weights, heads), f(x, *weights, heads)
+        Wq, Wk, Wv, Wo = weights
+        right, given = attention_as_sum(x, Wq, Wk, Wv, Wo, heads), f(x, Wq, Wk, Wv, Wo, heads)
         case = f"B {B}, L {L}, E {E}, heads {heads}"
         assert given.shape == right.shape, f"shape {tuple(given.shape)}: {case}"
         assert torch.allclose(given, right), f"other numbers: {case}"

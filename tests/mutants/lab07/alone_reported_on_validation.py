@@ -1,6 +1,6 @@
-# loses 7.4 · message: "validation"
+# loses 7.4 · message: "that on the validation data"
 def all_but_one(
-    eval_val: Callable[[Tensor], float], eval_val: Callable[[Tensor], float], layers: int, heads: int
+    eval_val: Callable[[Tensor], float], eval_test: Callable[[Tensor], float], layers: int, heads: int
 ) -> list[tuple[int, float]]:
     full = eval_val(torch.ones(layers, heads))
     result = []

@@ -2,7 +2,7 @@
 def choose_heads(
     layers: int, heads: int, count: int, rule: str, generator: torch.Generator, min_per_layer: int = 0
 ) -> Tensor:
-    may_lose = heads - (min_per_layer if rule == 'random' else 0)
+    may_lose = heads - (min_per_layer if rule == "random" else 0)
     middle = (layers - 1) / 2
     if rule == "random":
         order = None

@@ -28,9 +28,9 @@ def choose_heads(
     if order is None:
         candidates = [(layer, head) for layer in range(layers) for head in lists[layer]]
         shuffled = torch.randperm(len(candidates), generator=generator).tolist()
-        chosen = [candidates[i] for i in shuffled[:max(count, 0)]]
+        chosen = [candidates[i] for i in shuffled[: max(count, 0)]]
     else:
-        chosen = [(layer, head) for layer in order for head in lists[layer]][:max(count, 0)]
+        chosen = [(layer, head) for layer in order for head in lists[layer]][: max(count, 0)]
     for layer, head in chosen:
         keep[layer, head] = False
     return keep

@@ -22,9 +22,11 @@ def choose_heads(
     if not 0 <= count <= places * max(may_lose, 0):
         raise ValueError(f"{rule} can remove 0 to {places * max(may_lose, 0)} heads here, not {count}")
 
-    if rule == 'no_consecutive':
+    if rule == "no_consecutive":
         heads_kept = torch.ones(layers, heads, dtype=torch.bool)
-        every = [(a, b) for b in range(0, heads, 2) for a in range(layers)] + [(a, b) for b in range(1, heads, 2) for a in range(layers)]
+        every = [(a, b) for b in range(0, heads, 2) for a in range(layers)] + [
+            (a, b) for b in range(1, heads, 2) for a in range(layers)
+        ]
         for a, b in every[:count]:
             heads_kept[a, b] = False
         return heads_kept

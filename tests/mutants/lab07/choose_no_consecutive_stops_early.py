@@ -1,4 +1,4 @@
-# loses 7.5 · message: "instead of"
+# loses 7.5 · message: "should raise a ValueError"
 def choose_heads(
     layers: int, heads: int, count: int, rule: str, generator: torch.Generator, min_per_layer: int = 0
 ) -> Tensor:

@@ -24,7 +24,7 @@ def choose_heads(
 
     keep = torch.ones(layers, heads, dtype=torch.bool)
     # for each layer the heads that may go, in random order
-    lists = [__import__('random').sample(range(heads), max(may_lose, 0)) for _ in range(layers)]
+    lists = [__import__("random").sample(range(heads), max(may_lose, 0)) for _ in range(layers)]
     if order is None:
         candidates = [(layer, head) for layer in range(layers) for head in lists[layer]]
         shuffled = torch.randperm(len(candidates), generator=generator).tolist()

@@ -26,7 +26,9 @@ def choose_heads(
     # for each layer the heads that may go, in random order
     lists = [torch.randperm(heads, generator=generator)[: max(may_lose, 0)].tolist() for _ in range(layers)]
     if order is None:
-        chosen = [(layer, lists[layer][i]) for i in range(heads) for layer in range(layers) if i < len(lists[layer])][:count]
+        chosen = [(layer, lists[layer][i]) for i in range(heads) for layer in range(layers) if i < len(lists[layer])][
+            :count
+        ]
     else:
         chosen = [(layer, head) for layer in order for head in lists[layer]][:count]
     for layer, head in chosen:

@@ -30,7 +30,16 @@ def choose_heads(
         shuffled = torch.randperm(len(candidates), generator=generator).tolist()
         chosen = [candidates[i] for i in shuffled[:count]]
     else:
-        chosen = [(layer, lists[layer][i]) for i in range(heads) for layer in order[: (len(order) + 1) // 2] if i < len(lists[layer])][:count] if rule != 'no_consecutive' else [(layer, head) for layer in order for head in lists[layer]][:count]
+        chosen = (
+            [
+                (layer, lists[layer][i])
+                for i in range(heads)
+                for layer in order[: (len(order) + 1) // 2]
+                if i < len(lists[layer])
+            ][:count]
+            if rule != "no_consecutive"
+            else [(layer, head) for layer in order for head in lists[layer]][:count]
+        )
     for layer, head in chosen:
         keep[layer, head] = False
     return keep

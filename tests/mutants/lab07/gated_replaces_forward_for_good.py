@@ -15,6 +15,7 @@ def gated(model: nn.Module, xi: Tensor) -> Iterator[None]:
     handles = []
     try:
         for projection, gate in zip(output_projections(model), xi, strict=True):
+
             def forward(x, hook=scale(gate), own=projection.forward):
                 return own(*hook(None, (x,)))
 

@@ -1,4 +1,4 @@
-# loses 7.8 · message: "let a wrong version pass"
+# loses 7.8 · message: "version"
 CALLS = []
 
 

@@ -1,4 +1,4 @@
-# loses 7.8 · message: "head"
+# loses 7.8 · message: "last two heads"
 def find_bug(f: Callable[..., Tensor]) -> None:
     generator = torch.Generator().manual_seed(1)
     for B, L, E, heads in ((2, 5, 12, 3), (3, 4, 8, 4), (1, 3, 6, 1), (2, 2, 10, 5)):

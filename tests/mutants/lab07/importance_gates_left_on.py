@@ -9,7 +9,11 @@ def head_importance(model, batches, loss_fn):
 
         def hook(module, args, layer=layer):
             xi = state.get("xi")
-            return args if xi is None else ((args[0].unflatten(-1, (heads, -1)) * xi[layer][:, None, :, None]).flatten(-2),)
+            return (
+                args
+                if xi is None
+                else ((args[0].unflatten(-1, (heads, -1)) * xi[layer][:, None, :, None]).flatten(-2),)
+            )
 
         projection.register_forward_pre_hook(hook)
     sizes, training = [], model.training

@@ -1,4 +1,4 @@
-# loses 7.3 · message: "of the batch"
+# loses 7.3 · message: "of a whole batch"
 def head_importance(
     model: nn.Module, batches: Iterable[dict[str, Tensor]], loss_fn: Callable[[nn.Module, dict[str, Tensor]], Tensor]
 ) -> Tensor:

@@ -1,4 +1,4 @@
-# loses 7.6 · message: "none"
+# loses 7.6 · message: "None of the heads"
 def slice_heads(
     q: nn.Linear, k: nn.Linear, v: nn.Linear, out: nn.Linear, keep: list[int], head_dim: int
 ) -> tuple[nn.Linear, nn.Linear, nn.Linear, nn.Linear]:

@@ -6,7 +6,11 @@ def slice_heads(
     rising = all(a < b for a, b in zip(keep, keep[1:], strict=False))
     if not rising or (len(keep) and not 0 <= keep[0] <= keep[-1] < heads):
         raise ValueError(f"keep: strictly increasing heads from 0 to {heads - 1}, got {keep}")
-    features = torch.arange(heads * head_dim).view(heads, head_dim)[torch.tensor([h for h in range(heads) if h not in keep], dtype=torch.int64)].flatten()
+    features = (
+        torch.arange(heads * head_dim)
+        .view(heads, head_dim)[torch.tensor([h for h in range(heads) if h not in keep], dtype=torch.int64)]
+        .flatten()
+    )
 
     def rows(layer: nn.Linear) -> nn.Linear:
         smaller = copy.deepcopy(layer)
