@@ -601,13 +601,6 @@ say("\n".join(lines) + "\n\nChange of test accuracy in points; the last three co
 #
 # If some 20 of 32 heads are not missed, can those 20 go? Now the order matters. There is a natural candidate for the best
 # one: *the heads that cost least alone go first*, as measured, no gradient, no approximation.
-#
-# *Before you read on:* is the order of the single ablations the best there can be? Write `"yes"` or `"no"`, and why.
-
-# %%
-### BEGIN SOLUTION
-prediction_7_5a = "no: two heads that do the same are not missed one at a time"
-### END SOLUTION
 
 # %% [markdown]
 # ### 7.5 By place
@@ -716,6 +709,13 @@ plots.show(  # a row is a layer, the first on top
 # $I_h$ again after each step, with the heads that are left.
 #
 # It is too long for a lab, so it is shipped. At the end of this part you repeat its most important column yourself.
+#
+# *Before you look:* is the order of the single ablations the best there can be? Write `"yes"` or `"no"`, and why.
+
+# %%
+### BEGIN SOLUTION
+prediction_7_5a = "no: two heads that do the same are not missed one at a time"
+### END SOLUTION
 
 # %%
 curves = {}  # rule -> (models, fractions): the mean over the draws of a model
@@ -733,36 +733,37 @@ plots.show(
         dense=dense,
         xlabel="heads removed (%)",
         ylabel="test accuracy (%)",
-        title="Half of the heads can go, if the right ones go",
+        title="Half of the heads can go; beyond that, measure again",
         xaxis="sparsity",
     ),
     alt="Test accuracy against heads removed, three models with intervals. With half of the heads gone: "
     + ", ".join(f"{rule} {curves[rule][:, HALF].mean():.0f}" for rule in by_score)
     + f"; dense {dense.mean():.0f}.",
 )
-lines = ["| heads removed | I_h (%) | I_h against random | I_h against single ablation | iterative against one-shot |"]
-lines += ["|---" * 5 + "|"]
+lines = [
+    "| heads removed | I_h (%) | I_h against random | I_h against single ablation | iterative (%) | iterative against single ablation |"
+]
+lines += ["|---" * 6 + "|"]
 for i, fraction in enumerate(fractions):
-    one = curves["I_h"][:, i]
+    one, again = curves["I_h"][:, i], curves["I_h, iterative"][:, i]
     lines.append(
         f"| {fraction:.0%} | {pm(one)} | {versus(one, curves['random'][:, i])} "
-        f"| {versus(one, curves['single ablation'][:, i])} | {versus(curves['I_h, iterative'][:, i], one)} |"
+        f"| {versus(one, curves['single ablation'][:, i])} | {pm(again)} | {versus(again, curves['single ablation'][:, i])} |"
     )
 say("\n".join(lines))
 say(you_wrote(prediction_7_5a))
 
 # %% [markdown]
 # **Up to half of the heads** it matters very much which ones go, and one backward pass knows it: $I_h$ stays near the
-# dense line where chance has lost ten points and more, and its own order upside down loses most of all. Michel et al. found
-# the same shape: 20 % of the heads of a translation model and 40 % of BERT's (on MNLI) go without noticeable loss.
+# dense line where chance has lost ten points, and its own order upside down loses most of all. Michel et al. found the
+# same shape: 20 % of the heads of a translation model and 40 % of BERT's (on MNLI) go without noticeable loss.
 #
-# **The order of the single ablations is no oracle.** It took 33 evaluations instead of one backward pass, it measured
-# exactly what it was asked, on the same texts as $I_h$; and with half of the heads gone it is behind in the mean of the
-# models. See in the fourth column what three models can show, and where.
+# **The order of the single ablations is no oracle.** It took 33 evaluations instead of one backward pass, on the same
+# texts, and measured exactly what it was asked. It does well while few heads go, and fails when many do.
 #
-# **When nearly all heads go**, no score that was taken once can be trusted, $I_h$ included: at 80 and 90 % it may fall
-# to where chance is, or below the single ablations. Measuring again after each step (*iterative*) is the remedy that one
-# would expect. Read in the last column whether three models show it.
+# **And neither is $I_h$, taken once.** Beyond half it falls as deep as the ablations, and at 80 % it is no better than
+# chance. What helps is to measure again after each step, with the heads that are left: the same score, on the same texts,
+# keeps far more at 80 and 90 %. So something happens to the heads that stay while the others go. What?
 
 # %%
 joint = curves["single ablation"] - dense[:, None]  # (models, fractions), in points
@@ -808,9 +809,9 @@ say(
 # all others are there*, and more texts would only measure the same thing more precisely. So the costs do not add up, and
 # those who stay become more important.
 #
-# $I_h$ is also taken with all others on. Why is it the better guide to the middle of the curve? Accuracy moves only when a
-# verdict tips; the derivative of the loss sees a head at work in every text, whether or not another one would do the work
-# without it. A head with much to do and a stand-in looks useless to the one, and busy to the other.
+# $I_h$ taken once has the same blind spot: it, too, is taken with all others on. Measured again, it sees that the stand-in
+# is gone and that the other one has become important, and takes a third head instead. (Below you will see which mistake
+# the one-shot $I_h$ makes in all three models: it empties whole layers.)
 
 # %%
 places = ("random", *shipped.PLACES)
@@ -822,7 +823,7 @@ plots.show(
         dense=dense,
         xlabel="heads removed (%)",
         ylabel="test accuracy (%)",
-        title="Which place hurts most differs from model to model",
+        title="Whole layers are a worse choice than chance",
         xaxis="sparsity",
     ),
     alt="Test accuracy against heads removed by place, three models with intervals. With half of the heads gone: "
@@ -837,12 +838,14 @@ say("\n".join(lines))
 say(f"The worst of top, bottom and middle, model by model: **{', '.join(worst)}**. {you_wrote(prediction_7_5)}")
 
 # %% [markdown]
-# Three models, trained on the same texts from different first weights. Compare them row by row: the places do not come
-# in the same order in all of them, and the intervals in the figure are as wide as they are *because* of that. Whoever had
-# looked at one model could have written a rule ("spare the middle!"), and the next model would have broken it. What all
-# three share is plainer: whole layers are a worse choice than as many heads anywhere, since a layer without any head is a
-# layer in which nobody hears from anybody. That is the sense in Budhraja's advice on consecutive layers, too. The
-# random control is there to tell the two apart.
+# Three models, trained on the same texts from different first weights. At half of the heads, "top" and "bottom" do not come
+# in the same order in all of them: whoever had looked at one model could have written a rule, and the next model would
+# have broken it. Budhraja et al. advise against the middle; here the middle is not the worst in any of the three. With
+# four layers it could hardly be the same question: a rule about places is a rule about one architecture.
+#
+# What all three share is plainer. Whole layers are a worse choice than as many heads anywhere, since a layer without any
+# head is a layer in which nobody hears from anybody; and if two layers must go, two that are not neighbours are not better
+# than the middle two. Chance is the control that tells place from number, and $I_h$ beats it.
 
 # %% [markdown]
 # #### Your own column
@@ -941,9 +944,11 @@ say(
 # the model may learn, importance and prunability are only weakly linked. It is the point of lab 04 ("train the same
 # widths from scratch, too") for heads.
 #
-# At 80 % look at the bold zeros. Where a layer has lost *all* its heads, no training of the others gives it any; and it is
-# not only chance that empties layers. $I_h$ does, too, where the later layers' derivatives are small. `choose_heads` has
-# `min_per_layer` for that reason, and Michel et al. normalise $I_h$ layer by layer, to the same end.
+# At 80 % look at the bold zeros. $I_h$, taken once, has removed *all* heads of the last two layers, in every model: their
+# derivatives are small, since the first layers' heads do most of the work while they are there. Chance has left a head or
+# two in each layer, and is not behind any more, neither before nor after the training. A layer that has lost all its heads
+# gets none by training. That is why Michel et al. normalise $I_h$ layer by layer, why `choose_heads` has
+# `min_per_layer`, and one more reason to measure again.
 #
 # There is a third way besides choosing and chance: **let training choose**. Voita et al. (2019) put a gate on every
 # head, draw it from a distribution that can be exactly 0, and pay for open gates with an L0 penalty. Of 48 encoder heads
@@ -1162,9 +1167,10 @@ say(
 
 # %% [markdown]
 # The first column says little by itself; the second makes it readable. Our domains share their grammar, and a head that
-# looks for negations looks for them in films and in phones: the correlation across domains is about as high as its ceiling
-# allows. So these models could be pruned on one domain and used on another. Michel's 0.56 and 0.68 are lower; without a
-# ceiling beside them one cannot say how much of that is the domain, and how much the sample.
+# looks for negations looks for them in films and in phones. In the first models the correlation across domains is at its
+# ceiling, or nearly; in the last one it is lower, and so is the ceiling. Three models do not show a difference. Michel's
+# 0.56 and 0.68 are lower; without a ceiling beside them one cannot say how much of that is the domain, and how much the
+# sample.
 
 # %% [markdown]
 # #### Real sentences
@@ -1241,8 +1247,8 @@ display(ledger.table())
 # %% [markdown]
 # #### The two answers
 #
-# **a.** In the experiment, pruning in order of the single ablations ends up worse than by $I_h$ when many heads go (half
-# of them). Why?
+# **a.** In the experiment, pruning in order of the single ablations ends up worse than by $I_h$ (iterative) when many heads
+# go. Why?
 #
 # - **A** The single ablations are measured with too few texts.
 # - **B** The gradients see more texts.
@@ -1485,8 +1491,8 @@ widgets.explorer(
 #   and cut out as rows and columns.
 # - A mean of absolute values is not the absolute value of a mean. Importance is taken text by text, or it measures your
 #   batch size.
-# - Not missed alone does not mean not needed: heads stand in for each other. A score for one head at a time cannot know
-#   what many cost together.
+# - Not missed alone does not mean not needed: heads stand in for each other. A score taken once, with all others on, cannot
+#   know what many cost together: measure again.
 # - Give every correlation its ceiling, every order its random control, and the full model the same fine-tuning.
 # - Half of the heads is not half of the model, and a clock says less still, above all for one text at a time.
 #
