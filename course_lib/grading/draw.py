@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from course_lib.models.initial import weights_from
+
 
 class Draw:
     """Draws from a seed; the same seed draws the same."""
@@ -98,6 +100,41 @@ class Draw:
             bn.running_var[self.integer(0, channels - 1)] = bn.eps / 2
             bn.num_batches_tracked.fill_(self.integer(10, 99))
         return bn.eval()
+
+    def bert(
+        self, layers: int, heads: int, head_size: int = 3, *, classes: int = 3, words: int = 12, positions: int = 9
+    ) -> Any:
+        """A BERT text classifier in evaluation mode, whose heads all matter, and matter unequally, and which has dropout."""
+        from transformers import BertConfig, BertForSequenceClassification
+
+        config = BertConfig(
+            vocab_size=words,
+            hidden_size=heads * head_size,
+            num_hidden_layers=layers,
+            num_attention_heads=heads,
+            intermediate_size=2 * head_size,
+            max_position_embeddings=positions,
+            hidden_dropout_prob=0.2,
+            attention_probs_dropout_prob=0.1,
+        )
+        config.num_labels = classes
+        with weights_from(self.seed):
+            model = BertForSequenceClassification(config)
+        with torch.no_grad():
+            for name, p in model.named_parameters():
+                p.copy_(self.normal(*p.shape, scale=0.2 if p.ndim < 2 else 1.5 / p.shape[-1] ** 0.5))
+                if "LayerNorm.weight" in name:
+                    p.add_(1)
+        return model.eval()
+
+    def texts(self, count: int, length: int, *, classes: int = 3, words: int = 12) -> dict[str, Tensor]:
+        """A batch of random texts with labels, all but the first with some padding at the end."""
+        lengths = torch.tensor([length, *(self.integer(2, length) for _ in range(count - 1))])
+        return {
+            "input_ids": torch.randint(words, (count, length), generator=self.generator),
+            "attention_mask": (torch.arange(length) < lengths[:, None]).long(),
+            "labels": self.labels(count, classes),
+        }
 
     def mlp(self, sizes: Sequence[int] = (6, 9, 7, 4), scales: Sequence[float] | None = None) -> nn.Sequential:
         """A small net of linear layers, ReLU and one batch norm, with layers of different scale."""

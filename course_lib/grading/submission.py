@@ -195,7 +195,11 @@ class Submission:
     def within(self, context: Ref, raising: bool = False) -> Iterator[Ref]:
         """Enter a kept context manager; leave it as at its end, or as when an exception passes through."""
         yield self._ask("enter", on=context)
-        self._ask("exit", on=context, raising=raising)
+        self.leave(context, raising)
+
+    def leave(self, context: Ref, raising: bool = False) -> bool:
+        """Leave a kept context manager that was entered: as in :meth:`within`. Did it swallow the exception?"""
+        return self._ask("exit", on=context, raising=raising) is True
 
     def train(self, on: Ref, mode: bool = True) -> None:
         """``on.train(mode)``."""

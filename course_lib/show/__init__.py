@@ -1,4 +1,4 @@
-"""Figures with an interval, a random control and a text alternative; explorers with sliders."""
+"""Figures with an interval, a random control and a text alternative; explorers with sliders and switches."""
 
 from course_lib.show.plots import (
     COLOURS,
@@ -18,10 +18,10 @@ from course_lib.show.plots import (
     sparsity_axis,
     use_style,
 )
-from course_lib.show.widgets import Explorer, choice, explorer, slider
+from course_lib.show.widgets import Explorer, choice, explorer, slider, switches
 
 __all__ = [
     "COLOURS", "LOOKS", "Explorer", "Look", "alt", "bars", "choice", "curves", "explorer", "grid", "heat_map",
     "histogram_before_after", "interval", "method_curves", "remaining_axis", "save", "show", "slider", "sparsity_axis",
-    "use_style",
+    "switches", "use_style",
 ]  # fmt: skip

@@ -114,6 +114,14 @@ LOOKS: dict[str, Look] = {
     "filter L1": Look(SKY, "P"),
     "structured": Look(BLUE, "o"),
     "unstructured": Look(ORANGE, "v"),
+    # lab 07: in which order heads go, and from where
+    "I_h, iterative": Look(ORANGE, "v"),
+    "single ablation": Look(BLUE, "o"),
+    "most important first": Look(PURPLE, "D"),
+    "top": Look(BLUE, "o"),
+    "middle": Look(ORANGE, "v"),
+    "bottom": Look(GREEN, "^"),
+    "no consecutive": Look(PURPLE, "D"),
 }
 COLOURS: dict[str, str] = {name: look.colour for name, look in LOOKS.items()}
 

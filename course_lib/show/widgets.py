@@ -1,4 +1,4 @@
-"""Explorers: sliders and choices above a number and a figure that follow them.
+"""Explorers: sliders, choices and switches above a number and a figure that follow them.
 
 Where no kernel runs (a web page, a notebook just opened) a picture of the first state stands in their place.
 """
@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import ipywidgets
+import traitlets
 from matplotlib.figure import Figure
 
 from course_lib.show import output
@@ -59,6 +60,80 @@ def choice(options: Sequence[Any] | Mapping[str, Any], value: Any = None, label:
     return ipywidgets.Dropdown(options=pairs, value=values[0] if value is None else value, description=label)
 
 
+class Switches(ipywidgets.VBox, ipywidgets.ValueWidget):
+    """A grid of buttons, each on or off; made by :func:`switches`.
+
+    Attributes:
+        value: a tuple of rows, each a tuple of bools, True = on; setting it moves the buttons.
+        buttons: the buttons, row by row.
+    """
+
+    value = traitlets.Tuple()
+    description = traitlets.Unicode()
+
+    def __init__(self, names: Sequence[Sequence[str]], value: Sequence[Sequence[bool]], label: str) -> None:
+        self._moving = False
+        self.buttons = [
+            [
+                ipywidgets.ToggleButton(bool(on), tooltip=name, layout=ipywidgets.Layout(width="3.4em", margin="1px"))
+                for name, on in zip(row, row_value, strict=True)
+            ]
+            for row, row_value in zip(names, value, strict=True)
+        ]
+        rows = [
+            ipywidgets.HBox([ipywidgets.Label(f"{i + 1}", layout=ipywidgets.Layout(width="1.5em")), *row])
+            for i, row in enumerate(self.buttons)
+        ]
+        super().__init__(
+            [ipywidgets.Label(label), *rows],
+            value=tuple(tuple(bool(on) for on in row) for row in value),
+            description=label,
+        )
+        for row in self.buttons:
+            for button in row:
+                button.observe(self._pressed, names="value")
+        self.observe(self._set, names="value")
+        self._mark()
+
+    def _pressed(self, _: Any) -> None:
+        if not self._moving:
+            self.value = tuple(tuple(button.value for button in row) for row in self.buttons)
+
+    def _set(self, _: Any) -> None:
+        self._moving = True  # or each button moved would tell of a grid that is neither the old one nor the new
+        try:
+            for row, values in zip(self.buttons, self.value, strict=True):
+                for button, on in zip(row, values, strict=True):
+                    button.value = bool(on)
+        finally:
+            self._moving = False
+        self._mark()
+
+    def _mark(self) -> None:
+        for row in self.buttons:
+            for j, button in enumerate(row):
+                button.description = f"{'✓' if button.value else '✗'} {j + 1}"  # colour is never the only sign
+
+
+def switches(names: Sequence[Sequence[str]], label: str, value: Sequence[Sequence[bool]] | None = None) -> Switches:
+    """A grid of buttons to switch things on and off: the value is a tuple of rows of bools, True = on.
+
+    Args:
+        names: what each button stands for, row by row, for those who hear or hover over it; a button shows its number.
+        label: what is switched.
+        value: which are on at first; default: all.
+
+    Raises:
+        ValueError: if there is no button or no label, or ``value`` has another shape.
+    """
+    if not any(len(row) for row in names) or not label.strip():
+        raise ValueError(f"switches need names and a label, got {names!r} and {label!r}")
+    value = [[True] * len(row) for row in names] if value is None else value
+    if [len(row) for row in value] != [len(row) for row in names]:
+        raise ValueError(f"switches {label!r}: value should have a row of bools for each row of names, got {value!r}")
+    return Switches(names, value, label)
+
+
 class Explorer:
     """What ``explorer`` returns; a notebook shows it where it is the last thing in a cell.
 
@@ -80,7 +155,8 @@ class Explorer:
         for name, control in self.controls.items():
             if not isinstance(control, ipywidgets.ValueWidget):
                 raise TypeError(
-                    f"explorer: {name} should be slider(min, max, step, value, label) or choice([...]), got {control!r}"
+                    f"explorer: {name} should be slider(min, max, step, value, label), choice([...]) or switches([[...]], "
+                    f"label), got {control!r}"
                 )
             control.description = control.description or name.replace("_", " ")
         self.number, self.figure = ipywidgets.HTML(), ipywidgets.HTML()
@@ -130,8 +206,9 @@ class Explorer:
             self.figure.value = ""
 
     def _lay_out(self) -> None:
-        longest = max((len(control.description) for control in self.controls.values()), default=0)
-        for control in self.controls.values():
+        lines = [control for control in self.controls.values() if not isinstance(control, Switches)]
+        longest = max((len(control.description) for control in lines), default=0)
+        for control in lines:
             control.tooltip = control.description  # without one, the label's is the word "null"
             control.style.description_width = f"{0.55 * min(longest, 40) + 1:.1f}em"
             control.layout.width = "min(42em, 98%)"
@@ -172,7 +249,7 @@ def explorer(
         update: is called with the values of the controls by name; returns the number as a short text, and the figure.
         alt: what the figures show; the number is added to it. Not needed where ``update`` returns
             ``alt(fig, "...")``.
-        controls: ``slider(...)`` and ``choice(...)`` under the names of ``update``'s arguments.
+        controls: ``slider(...)``, ``choice(...)`` and ``switches(...)`` under the names of ``update``'s arguments.
 
     Raises:
         ValueError: if the first figure has no text alternative.

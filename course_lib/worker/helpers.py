@@ -6,7 +6,7 @@ They hold no answer: they do what they are told and note what they saw; the grad
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -126,6 +126,38 @@ class Train:
         return result
 
 
+def sample_losses(model: nn.Module, batch: Mapping[str, Tensor]) -> Tensor:
+    """The cross-entropy of each sample, (B,), of a text classifier on {"input_ids", "attention_mask", "labels"}."""
+    logits = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits
+    return F.cross_entropy(logits, batch["labels"], reduction="none")
+
+
+class Losses:
+    """``loss_fn(model, batch)``: :func:`sample_losses`. The log has one entry a call: how many samples, and was dropout on?"""
+
+    def __init__(self) -> None:
+        self.log: list[dict[str, Any]] = []
+
+    def __call__(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Tensor:
+        dropout = any(m.training and m.p > 0 for m in model.modules() if isinstance(m, nn.Dropout))
+        self.log.append({"samples": len(batch["labels"]), "dropout": dropout})
+        return sample_losses(model, batch)
+
+
+class Hooks:
+    """``count``: how many hooks of whatever kind the modules of a model have now, or a ``forward`` put in place of their own."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+
+    @property
+    def count(self) -> int:
+        kinds = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
+        hooks = sum(len(module.__dict__.get(kind) or ()) for module in self.model.modules() for kind in kinds)
+        own = [(module.__dict__.get("forward"), type(module).forward) for module in self.model.modules()]
+        return hooks + sum(mine is not None and getattr(mine, "__func__", mine) is not right for mine, right in own)
+
+
 class Chance:
     """``state``: that of torch's generator for all. To look at it does not move it."""
 
@@ -137,6 +169,11 @@ class Chance:
 def generator(seed: int) -> torch.Generator:
     """A generator of its own, as a question hands it in."""
     return torch.Generator().manual_seed(seed)
+
+
+def stream(values: list[Any]) -> Iterator[Any]:
+    """The values one after the other, once: as data come from a loader, without a length."""
+    return iter(values)
 
 
 def _copy(model: nn.Module) -> dict[str, Tensor]:
@@ -158,5 +195,8 @@ HELPERS: dict[str, Callable[..., Any]] = {
     "chance": Chance,
     "finetune": FineTune,
     "generator": generator,
+    "hooks": Hooks,
+    "losses": Losses,
+    "stream": stream,
     "train": Train,
 }

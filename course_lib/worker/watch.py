@@ -47,7 +47,7 @@ def watched(forbidden: tuple[str, ...] = ()) -> Iterator[None]:
     def hook(frame: FrameType, event: str, arg: Any) -> None:
         if event == "call":
             module = frame.f_globals.get("__name__") or ""
-            if not module.startswith(("course_lib", "torch", "scipy", "sklearn", "numpy")):
+            if not module.startswith(("course_lib", "torch", "transformers", "scipy", "sklearn", "numpy")):
                 return
             inside = next((m for m in modules if module == m or module.startswith(m + ".")), None)
             if inside is not None and (called := f"{module}.{frame.f_code.co_qualname}") not in NOT_THE_STUDENTS:

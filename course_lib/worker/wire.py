@@ -60,6 +60,21 @@ _LAYERS = [
     "ModuleList",
 ]
 LAYERS: dict[str, type[nn.Module]] = {name: getattr(nn, name) for name in _LAYERS}
+# the one model of transformers that travels, and what of its configuration: numbers only
+BERT = "transformers.models.bert.modeling_bert.BertForSequenceClassification"
+_BERT_SETTINGS: dict[str, type] = {
+    "vocab_size": int,
+    "hidden_size": int,
+    "num_hidden_layers": int,
+    "num_attention_heads": int,
+    "intermediate_size": int,
+    "max_position_embeddings": int,
+    "type_vocab_size": int,
+    "num_labels": int,
+    "hidden_dropout_prob": float,
+    "attention_probs_dropout_prob": float,
+}
+_MOST_OF_BERT = {"num_hidden_layers": 24, "num_labels": 1000}  # each costs time and memory to build, whatever it holds
 
 
 class WireError(Exception):
@@ -104,7 +119,7 @@ class Layer:
 
 @dataclass
 class Model:
-    """A module as plain data: its layers and its state dict."""
+    """A module as plain data: its layers and its state dict, with the buffers that a state dict leaves out."""
 
     layer: Layer
     state: dict[str, Tensor]
@@ -118,8 +133,14 @@ class Model:
         try:
             with torch.device("meta"):  # settings from elsewhere allocate nothing: the state brings the memory
                 module = _build(self.layer)
-            module.load_state_dict(self.state, assign=True)
-        except (TypeError, ValueError, RuntimeError, KeyError, AttributeError) as error:
+            left_out = _left_out(module)
+            module.load_state_dict({k: v for k, v in self.state.items() if k not in left_out}, assign=True)
+            for name, buffer in left_out.items():
+                if self.state[name].shape != buffer.shape:
+                    raise ValueError(f"{name} has shape {tuple(self.state[name].shape)}, not {tuple(buffer.shape)}")
+                owner, _, last = name.rpartition(".")
+                module.get_submodule(owner)._buffers[last] = self.state[name]
+        except (TypeError, ValueError, ArithmeticError, RuntimeError, KeyError, AttributeError) as error:
             raise WireError(f"a {self.layer.type} that cannot be built: {error}") from None
         for parameter in module.parameters():
             parameter.requires_grad_(parameter.is_floating_point())
@@ -129,8 +150,19 @@ class Model:
 
 def describe(module: nn.Module) -> Model:
     """A module as plain data, without running anything of it."""
-    state = {name: value.detach() for name, value in module.state_dict().items() if isinstance(value, Tensor)}
-    return Model(_describe(module), state)
+    state = {**module.state_dict(), **_left_out(module)}
+    tensors = {name: value.detach() for name, value in state.items() if isinstance(value, Tensor)}
+    return Model(_describe(module), tensors)
+
+
+def _left_out(module: nn.Module) -> dict[str, Tensor]:
+    """The buffers that are not in the state dict, such as the positions of a BERT, by name."""
+    return {
+        f"{path}.{name}" if path else name: buffer
+        for path, owner in module.named_modules()
+        for name, buffer in owner._buffers.items()
+        if buffer is not None and name in owner._non_persistent_buffers_set
+    }
 
 
 def _describe(module: nn.Module, depth: int = 0) -> Layer:
@@ -147,6 +179,12 @@ def _describe(module: nn.Module, depth: int = 0) -> Layer:
                 settings[key] = value
         if known and "bias" in module._parameters and "bias" in inspect.signature(kind).parameters:
             settings["bias"] = module._parameters["bias"] is not None
+    if name == BERT:
+        config = getattr(module.__dict__.get("config"), "__dict__", {})
+        said = {**config, "num_labels": module.__dict__.get("num_labels")}
+        settings = {
+            key: number(said[key]) for key, number in _BERT_SETTINGS.items() if isinstance(said.get(key), int | float)
+        }
     children = {key: _describe(child, depth + 1) for key, child in module._modules.items() if child is not None}
     return Layer(name, settings, children, bool(module.training))
 
@@ -159,6 +197,8 @@ def _build(layer: Layer) -> nn.Module:
         return built
     if layer.type in LAYERS:
         return LAYERS[layer.type](**layer.settings)
+    if layer.type == BERT:
+        return _build_bert(layer.settings)
     package, _, name = layer.type.rpartition(".")
     if package.split(".")[:2] == ["course_lib", "models"]:
         from course_lib import models
@@ -167,6 +207,21 @@ def _build(layer: Layer) -> nn.Module:
         if isinstance(kind, type) and issubclass(kind, nn.Module):
             return kind(**layer.settings)
     raise WireError(f"no builder for a module of type {layer.type}")
+
+
+def _build_bert(settings: dict[str, Any]) -> nn.Module:
+    """A BERT with these numbers; nothing else of a configuration is listened to."""
+    for key, kind in _BERT_SETTINGS.items():
+        if type(settings.get(key)) is not kind or settings[key] < 0:
+            raise ValueError(f"a BERT has a {key}, got {settings.get(key)!r}")
+    for key, most in _MOST_OF_BERT.items():
+        if settings[key] > most:
+            raise ValueError(f"a BERT whose {key} is above {most} does not travel")
+    from transformers import BertConfig, BertForSequenceClassification
+
+    config = BertConfig(**{key: settings[key] for key in _BERT_SETTINGS if key != "num_labels"})
+    config.num_labels = settings["num_labels"]
+    return BertForSequenceClassification(config)
 
 
 def _set_modes(module: nn.Module, layer: Layer) -> None:

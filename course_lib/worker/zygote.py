@@ -29,6 +29,7 @@ WARM = (
     "scipy.sparse",
     "threadpoolctl",
     "tqdm.auto",
+    "transformers.models.bert.modeling_bert",
 )
 SESSION = 3  # the only descriptor a child has beside the three standard ones: its conversation with the grader
 

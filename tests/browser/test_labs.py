@@ -13,6 +13,7 @@ EXPLORERS = [
     ("lab01_magnitude_pruning", "ArrowRight"),
     ("lab03_lottery_tickets", "ArrowRight"),
     ("lab04_structure", "ArrowRight"),
+    ("lab07_heads", "ArrowRight"),
 ]
 ANSWER = """def magnitude_mask(weight, sparsity):
     if not 0 <= sparsity <= 1 or weight.isnan().any():

@@ -237,6 +237,49 @@ def test_training_refuses_what_it_cannot_do(arguments: str, message: str) -> Non
         s.f(s.helper("build", model=net), s.helper("train", **batches))
 
 
+def test_losses_are_each_samples_own_and_noted() -> None:
+    s = submission(
+        "def f(model, batches, loss_fn, once):\n"
+        "    passed = [len(b['labels']) for b in once] + [len(b['labels']) for b in once]\n"
+        "    model.train()\n    loss_fn(model, batches[1])\n    model.eval()\n"
+        "    return passed, [loss_fn(model, b) for b in batches]"
+    )
+    draw = Draw("losses")
+    model, batches = draw.bert(2, 4), [draw.texts(3, 7), draw.texts(2, 5)]
+    losses = s.helper("losses")
+    passed, (first, second) = s.f(model, batches, losses, s.helper("stream", values=batches))
+    assert passed == [3, 2]
+    assert s.get(losses, "log") == [
+        {"samples": 2, "dropout": True},
+        {"samples": 3, "dropout": False},
+        {"samples": 2, "dropout": False},
+    ]
+    with torch.no_grad():
+        for batch, loss in zip(batches, (first, second), strict=True):
+            for i, one in enumerate(loss):
+                length = int(batch["attention_mask"][i].sum())
+                logits = model(batch["input_ids"][i : i + 1, :length]).logits
+                assert torch.allclose(one, nn.functional.cross_entropy(logits, batch["labels"][i : i + 1]), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "model.bert.register_forward_pre_hook(print)",
+        "model.classifier.register_forward_hook(print)",
+        "model.classifier.register_full_backward_hook(print)",
+        "model.bert.forward = print",
+    ],
+)
+def test_hooks_of_a_model_are_counted(source: str) -> None:
+    s = submission(f"def f(model): {source}")
+    model = s.put(Draw("hooks").bert(2, 4))
+    hooks = s.helper("hooks", model=model)
+    assert s.get(hooks, "count") == 0
+    s.f(model)
+    assert s.get(hooks, "count") == 1
+
+
 def test_a_generator_and_the_one_for_all() -> None:
     s = submission("def own(g): return torch.rand(3, generator=g)\ndef all(): return torch.rand(3)")
     generator, chance = s.helper("generator", seed=5), s.helper("chance")

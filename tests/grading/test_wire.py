@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+from course_lib.grading import Draw
 from course_lib.worker import wire
 
 plain = st.recursive(
@@ -121,6 +122,40 @@ def test_modules_come_back_with_their_settings_and_values() -> None:
     assert [m.training for m in back.modules()] == [m.training for m in model.modules()]
     x = torch.randn(2, 4, 4, 4)
     assert torch.equal(back(x), model(x))
+
+
+def test_a_bert_comes_back_with_its_modes_and_its_positions() -> None:
+    model = Draw("bert").bert(2, 4).train()
+    model.bert.encoder.layer[1].eval()
+    back = there_and_back(model, build=True)
+    assert [type(m) for m in back.modules()] == [type(m) for m in model.modules()]
+    assert [m.training for m in back.modules()] == [m.training for m in model.modules()]
+    assert [m.p for m in back.modules() if isinstance(m, nn.Dropout)] == [
+        m.p for m in model.modules() if isinstance(m, nn.Dropout)
+    ]
+    assert dict(back.named_buffers()).keys() == dict(model.named_buffers()).keys()
+    words = torch.randint(12, (3, 7))
+    assert torch.equal(back.eval()(words).logits, model.eval()(words).logits)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("num_labels", 10**9),
+        ("num_hidden_layers", 10**9),
+        ("vocab_size", 10**12),
+        ("hidden_size", 0),
+        ("hidden_size", "12"),
+        ("num_attention_heads", 0),
+        ("num_attention_heads", 5),
+        ("attention_probs_dropout_prob", 3.0),
+    ],
+)
+def test_a_bert_of_other_numbers_than_its_weights_is_refused(key: str, value: object) -> None:
+    said = wire.describe(Draw("bert").bert(2, 4))
+    said.layer.settings[key] = value
+    with pytest.raises(wire.WireError, match="cannot be built"):
+        said.build()
 
 
 def test_a_huge_layer_without_its_weights_allocates_nothing() -> None:

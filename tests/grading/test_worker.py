@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from course_lib.grading import StudentError, Submission, watch
+from course_lib.grading import Draw, StudentError, Submission, watch
 from course_lib.grading.workers import Worker, WorkerLost
 from course_lib.worker import zygote
 
@@ -44,6 +44,22 @@ def test_the_library_is_not_there(run: Run) -> None:
     with pytest.raises(StudentError) as caught:
         s.f()
     assert caught.value.kind == "library"
+
+
+@pytest.mark.parametrize("place", ["course_lib.pruning", "course_lib.pruning.attention", "course_lib.models.attention"])
+def test_where_heads_are_is_there_and_nothing_else_of_pruning_them(run: Run, place: str) -> None:
+    s = run(
+        f"from {place} import output_projections\n"
+        "from course_lib.pruning import gated, head_importance, slice_heads\n"
+        "def f(model): return [tuple(p.weight.shape) for p in output_projections(model)]\n"
+        "def g(function): return globals()[function](1, 2)\n",
+        graded=["f", "g"],
+    )
+    assert s.f(Draw("bert").bert(3, 4, 2)) == [(8, 8)] * 3
+    for function in ("gated", "head_importance", "slice_heads"):
+        with pytest.raises(StudentError) as caught:
+            s.g(function)
+        assert caught.value.kind == "library"
 
 
 @pytest.mark.parametrize(

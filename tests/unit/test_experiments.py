@@ -11,7 +11,7 @@ import torch
 from typer.testing import CliRunner
 
 from course_lib import cli, experiments
-from course_lib.experiments import sparse_training, tickets
+from course_lib.experiments import heads, sparse_training, tickets
 from course_lib.models import build
 from course_lib.trials import train_and_test
 
@@ -163,3 +163,44 @@ def test_a_shipped_number_comes_out_again() -> None:
     again = tickets.measured(tickets.search("digits", [0], rounds=0, epochs=30, every=4), every=4)
     assert abs(again["ticket"]["accuracy"][0][0] - shipped["ticket"]["accuracy"][0][0]) <= 1.5
     assert abs(again["ticket"]["steps"][0][0] - shipped["ticket"]["steps"][0][0]) <= 40
+
+
+def test_importance_across_domains_has_its_ceiling_beside_it() -> None:
+    first, other = [1.0, 2.0, 3.0, 4.0], [4.0, 3.0, 2.0, 1.0]
+    found = heads.pearson({"a": [first, first], "b": [other, first]})
+    assert found["same"] == pytest.approx([1.0, -1.0])
+    assert found["across"] == pytest.approx([0.0]), "the mean of all four pairs of samples"
+
+
+def test_what_is_done_is_not_done_again(tmp_path: Path) -> None:
+    calls = []
+
+    def part(seed: int) -> dict[str, int]:
+        calls.append(seed)
+        return {"seed": seed}
+
+    path = tmp_path / "new" / "part-3.json"
+    assert heads._once(path, part, 3) == heads._once(path, part, 3) == {"seed": 3}
+    assert calls == [3]
+
+
+def test_the_shipped_heads_are_of_these_settings() -> None:
+    run = experiments.read("lab07_heads")
+    assert run["settings"] == json.loads(
+        json.dumps(
+            {
+                "fractions": heads.FRACTIONS,
+                "texts": heads.TEXTS,
+                "tuned": heads.TUNED,
+                "domain texts": heads.DOMAIN_TEXTS,
+            }
+        )
+    )
+    for part in ("ablations", "removal", "fine-tuning", "domains"):
+        assert len(run[part]) == len(heads.SEEDS)
+    draws = {"random": heads.DRAWS, **dict.fromkeys(heads.PLACES, heads.PLACED)}
+    for removed in run["removal"]:
+        for rule, rows in removed["curves"].items():
+            assert [len(row) for row in rows] == [len(heads.FRACTIONS)] * draws.get(rule, 1)
+    real = experiments.read("lab07_sst2")
+    assert real["settings"] == json.loads(json.dumps(heads.SST2))

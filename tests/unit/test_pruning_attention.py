@@ -7,6 +7,7 @@ import torch
 from small_transformers import FAMILIES, HEADS, KINDS, SIZE, E, inputs_of, model_of, outputs
 from torch import nn
 
+from course_lib.models import attention as registry
 from course_lib.pruning import (
     ExplicitAttention,
     Layout,
@@ -17,7 +18,6 @@ from course_lib.pruning import (
     register_attention,
     remove_heads,
 )
-from course_lib.pruning import attention as registry
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ import ipywidgets
 import pytest
 from matplotlib.figure import Figure
 
-from course_lib.show import alt, choice, explorer, slider
+from course_lib.show import alt, choice, explorer, slider, switches
 
 calls = []
 
@@ -182,3 +182,41 @@ def test_choices_show_text_and_give_values():
         choice([])
     with pytest.raises(ValueError, match="not among the options"):
         choice([4, 8], value=5)
+
+
+NAMES = [["a", "b", "c"], ["d", "e"]]
+
+
+def test_number_and_figure_follow_a_switch():
+    def update(on):
+        fig = Figure(figsize=(4, 3))
+        fig.add_subplot().plot([0, sum(map(sum, on))])
+        return f"{sum(map(sum, on))} are on", fig
+
+    view = explorer(update, alt="A line up to what is on.", on=switches(NAMES, "which are on"))
+    assert "5 are on" in view.number.value
+    grid = view.controls["on"]
+    first = _picture(view.figure.value)
+    grid.buttons[0][1].value = False
+    assert grid.value == ((True, False, True), (True, True))
+    assert "4 are on" in view.number.value
+    assert _picture(view.figure.value) != first
+    assert [button.description for button in grid.buttons[0]] == ["✓ 1", "✗ 2", "✓ 3"], "colour is not the only sign"
+    assert grid.buttons[0][1].tooltip == "b"
+
+
+def test_switches_are_set_together():
+    told = []
+    grid = switches(NAMES, "which are on", [[True, False, True], [False, False]])
+    assert grid.value == ((True, False, True), (False, False))
+    grid.observe(lambda change: told.append(change["new"]), names="value")
+    grid.value = ((False, True, False), (True, True))
+    assert [[button.value for button in row] for row in grid.buttons] == [[False, True, False], [True, True]]
+    assert told == [((False, True, False), (True, True))], "one change, not one for each button"
+
+
+def test_switches_that_are_none_are_refused():
+    with pytest.raises(ValueError, match="need names and a label"):
+        switches([[]], "which are on")
+    with pytest.raises(ValueError, match="a row of bools for each row"):
+        switches(NAMES, "which are on", [[True], [True]])

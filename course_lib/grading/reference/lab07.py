@@ -1,0 +1,90 @@
+"""Lab 07, attention heads: its contracts answered by the library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from course_lib.grading.reference import Asked
+from course_lib.pruning import head_removal, head_rules
+from course_lib.pruning import heads as gates
+
+_ATTENTION = ("torch.nn.functional.multi_head_attention_forward", "torch._native_multi_head_attention")
+_CUT = ("torch.nn.utils.prune", "transformers.pytorch_utils.prune_linear_layer")
+QUESTIONS = {
+    "7.1": Asked(("attention_as_sum",), _ATTENTION),
+    "7.2": Asked(("gated",), plain=False),
+    "7.3": Asked(("head_importance",), depends=("7.2",), plain=False),
+    "7.4": Asked(("ablate_each", "all_but_one"), plain=False),
+    "7.5": Asked(("choose_heads",), plain=False),
+    "7.6": Asked(("slice_heads",), _CUT, plain=False),
+    "7.7": Asked(("answer_7_7a", "answer_7_7b"), plain=False),
+    "7.8": Asked(("find_bug",), plain=False),
+}
+
+
+def attention_as_sum(x: Tensor, Wq: Tensor, Wk: Tensor, Wv: Tensor, Wo: Tensor, heads: int) -> Tensor:
+    """7.1: (M, B, L, E), what each head adds to the output of multi-head attention."""
+    E = x.shape[-1]
+    if heads < 1 or E % heads:
+        raise ValueError(f"{E} features cannot be shared out among {heads} heads")
+    parts = []
+    for rows in torch.arange(E).split(E // heads):  # of one head
+        context = F.scaled_dot_product_attention(x @ Wq[rows].T, x @ Wk[rows].T, x @ Wv[rows].T)  # (B, L, d)
+        parts.append(context @ Wo[:, rows].T)
+    return torch.stack(parts)
+
+
+def gated(model: nn.Module, xi: Tensor) -> AbstractContextManager[None]:
+    """7.2: every head multiplied by its gate."""
+    return gates.gated(model, xi)
+
+
+def head_importance(
+    model: nn.Module, batches: Iterable[dict[str, Tensor]], loss_fn: Callable[[nn.Module, dict[str, Tensor]], Tensor]
+) -> Tensor:
+    """7.3: the mean over samples of |∂L/∂ξ|."""
+    return gates.head_importance(model, batches, loss_fn)
+
+
+def ablate_each(evaluate: Callable[[Tensor], float], layers: int, heads: int) -> Tensor:
+    """7.4: what each head's removal alone changes."""
+    return gates.ablate_each(evaluate, layers, heads)
+
+
+def all_but_one(
+    eval_val: Callable[[Tensor], float], eval_test: Callable[[Tensor], float], layers: int, heads: int
+) -> list[tuple[int, float]]:
+    """7.4: each layer's best single head by validation, and its change on test."""
+    return gates.all_but_one(eval_val, eval_test, layers, heads)
+
+
+def choose_heads(
+    layers: int, heads: int, count: int, rule: str, generator: torch.Generator, min_per_layer: int = 0
+) -> Tensor:
+    """7.5: heads removed by their place."""
+    return head_rules.choose_heads(layers, heads, count, rule, generator, min_per_layer)
+
+
+def slice_heads(
+    q: nn.Linear, k: nn.Linear, v: nn.Linear, out: nn.Linear, keep: list[int], head_dim: int
+) -> tuple[nn.Linear, nn.Linear, nn.Linear, nn.Linear]:
+    """7.6: four smaller layers."""
+    return head_removal.slice_heads(q, k, v, out, keep, head_dim)
+
+
+def find_bug(f: Callable[..., Tensor]) -> None:
+    """7.8: raises AssertionError for a wrong version of ``attention_as_sum``."""
+    generator = torch.Generator().manual_seed(0)
+    for B, L, E, heads in ((2, 5, 12, 3), (3, 3, 6, 1), (1, 4, 4, 4), (2, 2, 8, 2)):
+        x = torch.randn(B, L, E, generator=generator, dtype=torch.float64)
+        weights = [torch.randn(E, E, generator=generator, dtype=torch.float64) for _ in range(4)]
+        Wq, Wk, Wv, Wo = weights
+        right, given = attention_as_sum(x, Wq, Wk, Wv, Wo, heads), f(x, Wq, Wk, Wv, Wo, heads)
+        case = f"B {B}, L {L}, E {E}, heads {heads}"
+        assert given.shape == right.shape, f"shape {tuple(given.shape)}: {case}"
+        assert torch.allclose(given, right), f"other numbers: {case}"

@@ -1,0 +1,10 @@
+# loses 7.4 · message: "(layers, heads)"
+def ablate_each(evaluate: Callable[[Tensor], float], layers: int, heads: int) -> Tensor:
+    full = evaluate(torch.ones(layers, heads))
+    change = torch.zeros(layers, heads)
+    for layer in range(layers):
+        for head in range(heads):
+            xi = torch.ones(heads)
+            xi[head] = 0
+            change[layer, head] = evaluate(xi) - full
+    return change

@@ -1,0 +1,10 @@
+# loses 7.4 · message: "alone is left on"
+def ablate_each(evaluate: Callable[[Tensor], float], layers: int, heads: int) -> Tensor:
+    full = evaluate(torch.ones(layers, heads))
+    change = torch.zeros(layers, heads)
+    for layer in range(layers):
+        for head in range(heads):
+            xi = torch.zeros(layers, heads)
+            xi[layer, head] = 1
+            change[layer, head] = evaluate(xi) - full
+    return change

@@ -1,0 +1,20 @@
+# loses 7.2 · message: "exception"
+@contextmanager
+def gated(model: nn.Module, xi: Tensor) -> Iterator[None]:
+    heads = model.config.num_attention_heads
+
+    def scale(gate: Tensor) -> Callable:
+        def hook(module: nn.Module, args: tuple) -> tuple:
+            context, *rest = args  # (B, L, heads · d)
+            by_head = context.unflatten(-1, (heads, -1))  # (B, L, heads, d)
+            per_sample = gate if gate.ndim == 1 else gate[:, None]  # (heads,) or (B, 1, heads)
+            return (by_head * per_sample[..., None]).flatten(-2), *rest
+
+        return hook
+
+    handles = []
+    for projection, gate in zip(output_projections(model), xi, strict=True):
+        handles.append(projection.register_forward_pre_hook(scale(gate)))
+    yield
+    for handle in handles:
+        handle.remove()

@@ -1,0 +1,3 @@
+# loses 7.8 · message: "let a wrong version pass"
+def find_bug(f):
+    pass
