@@ -105,7 +105,9 @@ class Draw:
         self, layers: int, heads: int, head_size: int = 3, *, classes: int = 3, words: int = 12, positions: int = 9
     ) -> Any:
         """A BERT text classifier in evaluation mode, whose heads all matter, and matter unequally, and which has dropout."""
-        from transformers import BertConfig, BertForSequenceClassification
+        # not from transformers itself, which looks names up when asked, and fails two threads that ask at once
+        from transformers.models.bert.configuration_bert import BertConfig
+        from transformers.models.bert.modeling_bert import BertForSequenceClassification
 
         config = BertConfig(
             vocab_size=words,

@@ -217,7 +217,9 @@ def _build_bert(settings: dict[str, Any]) -> nn.Module:
     for key, most in _MOST_OF_BERT.items():
         if settings[key] > most:
             raise ValueError(f"a BERT whose {key} is above {most} does not travel")
-    from transformers import BertConfig, BertForSequenceClassification
+    # not from transformers itself, which looks names up when asked, and fails two threads that ask at once
+    from transformers.models.bert.configuration_bert import BertConfig
+    from transformers.models.bert.modeling_bert import BertForSequenceClassification
 
     config = BertConfig(**{key: settings[key] for key in _BERT_SETTINGS if key != "num_labels"})
     config.num_labels = settings["num_labels"]

@@ -607,16 +607,19 @@ def importance(
 
 
 def expect_importance(
-    submission: Submission, model: Any, batches: Sequence[Batch], when: str, order: Sequence[Batch] | None = None
+    submission: Submission, model: Any, batches: Sequence[Batch], when: str, training: bool = False
 ) -> None:
     """The student's importance is right."""
-    value, _ = importance(submission, submission.put(model), list(order or batches), when or "for two batches")
+    model.train(training)  # then dropout is on until the student's code turns it off
+    there = submission.put(model)
+    model.eval()
+    value, _ = importance(submission, there, list(batches), when or "for two batches")
     right = reference.head_importance(model, batches, sample_losses)
     found = as_importance(value, model, f"{when} " if when else "")
     expect_right(
         found,
         right,
-        lambda: wrong_importance(model, order or batches, right),
+        lambda: wrong_importance(model, batches, right),
         "the importance",
         f"{when}, " if when else "",
     )
@@ -637,7 +640,7 @@ def test_importance_by_batch_size(submission: Submission, draw: Draw) -> None:
 
     for sizes in ([5, 2], [2, 2, 3]):
         mine = batches(draw.permutation(7), sizes)
-        expect_importance(submission, model, mine, f"for 7 samples in batches of {' and '.join(map(str, sizes))}")
+        expect_importance(submission, model, mine, f"for 7 samples in batches of {' and '.join(map(str, sizes))}", True)
 
 
 @question("7.3", points=0.5, visible=True, claim="without dropout, and afterwards in the mode it was in")
