@@ -22,13 +22,15 @@ def registered() -> dict[str, Remake]:
 
     What is done so far lies in ``folder``: called again after an interruption, it goes on from there.
     """
-    from course_lib.experiments import slimming, tickets  # here: reading a result needs none of it
+    from course_lib.experiments import slimming, tickets, tokens  # here: reading a result needs none of it
 
     return {
         "lab03_tickets_digits": tickets.remake_digits,
         "lab03_tickets_mnist": tickets.remake_mnist,
         "lab04_slimming_digits": slimming.remake_digits,
         "lab04_slimming_mnist": slimming.remake_mnist,
+        "lab10_reviews": tokens.remake_reviews,
+        "lab10_sst2": tokens.remake_sst2,
     }
 
 
