@@ -114,6 +114,11 @@ LOOKS: dict[str, Look] = {
     "filter L1": Look(SKY, "P"),
     "structured": Look(BLUE, "o"),
     "unstructured": Look(ORANGE, "v"),
+    # lab 10: which tokens stay, and how their number is set
+    "informed": Look(BLUE, "o"),
+    "all evidence": Look(ORANGE, "v"),
+    "progressive": Look(BLUE, "o"),
+    "threshold": Look(VERMILLION, "s"),
 }
 COLOURS: dict[str, str] = {name: look.colour for name, look in LOOKS.items()}
 
