@@ -1,0 +1,11 @@
+# loses 10.2 · message: "has shape"
+import torch
+
+
+def keep_tokens(hidden, token_mask, scores, k):
+    if k < 1:
+        raise ValueError("k is at least 1")
+    rank = scores.masked_fill(~token_mask, -torch.inf)
+    rank[:, 0] = torch.inf
+    index = rank.argsort(dim=1, descending=True, stable=True)[:, :k].sort(dim=1).values
+    return hidden.gather(1, index[:, :, None].expand(-1, -1, hidden.shape[2])), torch.zeros_like(token_mask).scatter(1, index, True), index
