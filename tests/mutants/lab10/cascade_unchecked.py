@@ -8,6 +8,7 @@ def cascade_step(token_scores, head_scores, alive_tokens, alive_heads, n_tokens,
         keep = torch.zeros_like(alive)
         keep[order[:n]] = True
         return keep & alive
+
     protected = token_scores.clone()
     protected[0] = torch.inf
     return best(protected, alive_tokens, n_tokens), best(head_scores, alive_heads, n_heads)

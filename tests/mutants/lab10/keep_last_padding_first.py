@@ -5,10 +5,7 @@ import torch
 def keep_tokens(hidden, token_mask, scores, k):
     if k < 1:
         raise ValueError("k is at least 1")
-    L = scores.shape[1]
-    place = torch.arange(L, dtype=torch.float64) - 1e30
-    rank = torch.where(token_mask, scores.double(), place)
-    rank = rank.where(token_mask, torch.arange(L) - 1e12)
+    rank = torch.where(token_mask, scores.double(), torch.arange(scores.shape[1]) - 1e6)
     rank[:, 0] = torch.inf
     index = rank.argsort(dim=1, descending=True, stable=True)[:, :k].sort(dim=1).values
     return hidden.gather(1, index[:, :, None].expand(-1, -1, hidden.shape[2])), token_mask.gather(1, index), index

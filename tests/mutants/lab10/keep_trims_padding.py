@@ -1,4 +1,4 @@
-# loses 10.2 · message: "has shape"
+# loses 10.2 · message: "should have shape"
 import torch
 
 

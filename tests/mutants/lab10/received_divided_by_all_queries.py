@@ -1,4 +1,4 @@
-# loses 10.1 · message: "by all columns"
+# loses 10.1 · message: "divided by all L"
 import torch
 
 

@@ -1,4 +1,4 @@
-# loses 10.4 · message: "your module changed the scores"
+# loses 10.4 · message: "your function changed the scores"
 import torch
 from torch import nn
 

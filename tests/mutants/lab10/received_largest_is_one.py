@@ -1,8 +1,0 @@
-# loses 10.1 · message: "the largest score is 1"
-import torch
-
-
-def attention_received(attn, token_mask):
-    real = token_mask.to(attn.dtype)
-    s = (attn.mean(1) * real[:, :, None]).sum(1) * real
-    return s / s.amax(1, keepdim=True)
