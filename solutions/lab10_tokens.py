@@ -561,7 +561,7 @@ def progressive(lengths: Tensor, layers: int, final: float) -> Tensor:
 
     Returns:
         int64 (layers, B): row l, counted from 0, is max(1, ⌈n · final^(l/(layers−1)) − 1e-9⌉). The first layer works on
-        all n. (The 1e-9 keeps 10 · 0.3 = 3.0000000000000004 from becoming 4.)
+        all n. (The 1e-9 keeps 100 · 0.07 = 7.000000000000001 from becoming 8.)
 
     Raises:
         ValueError: if ``final`` is not in (0, 1].
