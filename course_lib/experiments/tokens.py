@@ -39,11 +39,11 @@ EVIDENCE = "piece_evidence"  # the column of a batch that says which pieces deci
 Batch = dict[str, Tensor]
 Schedule = dict[int, float]  # layer -> share of the text that goes on from it
 
-FINE_TUNE: dict[str, Any] = {"steps": 250, "lr": 3e-4, "target": 2.1, "texts": 400}
+FINE_TUNE: dict[str, Any] = {"steps": 150, "lr": 1e-4, "target": 2.1, "texts": 400}
 THRESHOLDS: dict[str, Any] = {
-    "steps": 300,
+    "steps": 200,
     "lr": 2e-4,
-    "lr_theta": 1e-2,
+    "lr_theta": 1.5e-2,
     "sparsity": 0.1,
     "hot": 0.3,
     "cold": 0.1,
