@@ -117,6 +117,7 @@ LOOKS: dict[str, Look] = {
     # lab 10: which tokens stay, and how their number is set
     "informed": Look(BLUE, "o"),
     "all evidence": Look(ORANGE, "v"),
+    "polar words": Look(GREEN, "^"),
     "progressive": Look(BLUE, "o"),
     "threshold": Look(VERMILLION, "s"),
 }
