@@ -13,6 +13,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import nullcontext
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -39,9 +40,9 @@ EVIDENCE = "piece_evidence"  # the column of a batch that says which pieces deci
 Batch = dict[str, Tensor]
 Schedule = dict[int, float]  # layer -> share of the text that goes on from it
 
-FINE_TUNE: dict[str, Any] = {"steps": 150, "lr": 1e-4, "target": 2.1, "texts": 400}
+FINE_TUNE: dict[str, Any] = {"steps": 120, "lr": 1e-4, "target": 2.1, "texts": 400}
 THRESHOLDS: dict[str, Any] = {
-    "steps": 200,
+    "steps": 160,
     "lr": 2e-4,
     "lr_theta": 1.5e-2,
     "sparsity": 0.1,
@@ -160,8 +161,13 @@ def ratio(config: Any, lengths: Tensor, shares: Mapping[int, float]) -> float:
 # ---------------------------------------------------------------------------------------------------- reviews, fine-tuned
 def validation_batches(tokenizer: Any, texts: int, part: str = "validation", kind: str = "full") -> list[Batch]:
     """Reviews of a held-back part in batches of 100, from short to long, with their evidence."""
-    data = pieces.encode(reviews.load(train=0, kind=kind, **{part: texts}), tokenizer, aligned=("evidence",))
-    return list(pieces.batches(data[part], "sentiment", 100, extra=(EVIDENCE,)))
+    data = pieces.encode(_held_back(kind, part, texts), tokenizer, aligned=("evidence",))
+    return list(pieces.batches(data, "sentiment", 100, extra=(EVIDENCE,)))
+
+
+@lru_cache
+def _held_back(kind: str, part: str, texts: int) -> Any:
+    return reviews.load(**{"train": 0, "validation": 0, "test": 0, part: texts}, kind=kind)[part]
 
 
 def training_batches(tokenizer: Any, steps: int, seed: int) -> Iterator[Batch]:
@@ -304,7 +310,8 @@ def thresholds(seed: int, arm: str, **settings: Any) -> dict[str, Any]:
         model, threshold, training_batches(tokenizer, steps, seed=200 + seed), steps, seed=seed, **settings
     )
     measured: dict[str, Any] = {
-        part: measure(model, validation_batches(tokenizer, MEASURED, part), threshold) for part in ("validation", "test")
+        part: measure(model, validation_batches(tokenizer, MEASURED, part), threshold)
+        for part in ("validation", "test")
     }
     if arm == "soft to the end":  # as it was trained: every token there, but counting less
         batches = validation_batches(tokenizer, MEASURED)
