@@ -422,20 +422,26 @@ for i in LAYERS:
         f"| after layer {i + 1} | {lost} | {versus(over_seeds('informed', i, 0.5), over_seeds('random', i, 0.5))} |"
     )
 say("\n".join(lines))
-say(f"{you_wrote(prediction_10_2)} On all evidence: {you_wrote(prediction_10_2b)}")
+say(
+    f"{you_wrote(prediction_10_2)} All evidence against dense, half stay: after layer 1 {versus(over_seeds('all evidence', 0, 0.5), whole)}, after layer 2 "
+    f"{versus(over_seeds('all evidence', 1, 0.5), whole)}. Informed against all evidence after layer 3, a tenth stays: "
+    f"**{versus(over_seeds('informed', 2, 0.1), over_seeds('all evidence', 2, 0.1))}**. {you_wrote(prediction_10_2b)}"
+)
 
 # %% [markdown]
-# Read it by rows. After layer 3 nearly everything may go, and even a *random* choice does far better there than in
-# the rows above: by then [CLS] has taken much of what it needs, and so have the other tokens from each other. After
-# layer 1 little has been moved, and what leaves takes its meaning along. In between the checkpoints differ, although
-# all three have the same layers, data and recipe, and are equally good on whole texts.
+# Read it by rows. After layer 3 a few tokens are enough, if they are well chosen. After layer 1 little has been
+# moved, and what leaves takes its meaning along. In between the checkpoints differ, although all three have the same
+# layers, data and recipe and are about equally good on whole texts: one loses nothing at half of the tokens after
+# layer 2, another several points.
 #
-# And read it by colours. Green, the polar words, against orange, all evidence: a polar word without the negator, or
-# without the word that says which clause is to be believed, does not know what it is worth. Where both have been
-# *mixed into* the polar word's row, later in the depth, the two lines meet. And where orange lies at the black line
-# or above it, be careful: the oracle has read the answer key. It takes away the words that mislead, so it can be
-# better than the whole text; where it lies below, there are words outside the grammar's list of evidence (a comma, a
-# "which") that the model uses to tell clauses apart. That is a control, not a method.
+# And read it by colours. After layer 1, orange lies below the black line: the grammar's list of evidence is *not* all
+# that the model needs. Commas, "which" and the words of the other clause tell it which clause is which, and they have
+# not said so yet. After layer 2 orange is above it: by then the oracle wins, because it has read the answer key and
+# takes away the words that mislead. And after layer 3, where only a tenth stays, it falls **below** the attention
+# score, although every word that decides is kept for as long as there is room: the information has *moved* to other
+# rows, and attention knows where. Green shows the same earlier: a polar word without its negator, or without the word
+# that says which clause to believe, does not know what it is worth until both have been mixed into its row. An oracle
+# of words is no oracle of rows.
 
 # %% [markdown]
 # #### Choose on validation data, show on test data
@@ -1365,11 +1371,15 @@ plots.show(
 
 # %% [markdown]
 # Whether attention in layer 1 follows the ink is a matter of *training*, not of vision transformers. A model that had
-# to answer from any part of a digit has learned which part to look at; the plain one looks wherever it has learned to
-# look, at places more than at strokes, and 8 patches of its choice can be worse than 8 at random. Look at the table
-# before you believe the picture: six digits are an anecdote. (On larger images with pre-trained models, Liang et al.
-# 2022 find that the row of [CLS] follows the object.) The small model left-out patches cost nothing in training; on
-# the contrary, batches were shorter.
+# to answer from any part of a digit has learned which parts are worth looking at; the plainly trained one looks at
+# places more than at strokes, and the patches it would keep hold *less* ink than a draw would.
+#
+# But read the table before you believe the picture. Keeping the ink is not the same as keeping the answer: compare
+# the column of points with the last one. On these digits half of the patches can be drawn at random for very little,
+# in the model that was trained for it above all, since sixteen patches of an 8×8 digit say much the same thing
+# several times over; where nothing is lost at random, there is nothing to gain by choosing. A control that is hard to
+# beat is a finding, and six pretty digits are an anecdote. (On photographs and with large pre-trained models, Liang
+# et al. 2022 find that the row of [CLS] follows the object, and that choosing by it pays.)
 
 # %% [markdown]
 # #### Experiment: real sentences, a real encoder
@@ -1433,12 +1443,13 @@ say(
 )
 
 # %% [markdown]
-# In some layers of MiniLM nearly all of [CLS]'s attention goes to **one** token, mostly [SEP] or a full stop. Such
-# *attention sinks* are usual in large pre-trained models (Clark et al. 2019 saw it in BERT): a head that has nothing
-# to say parks its attention where it does no harm. The row of [CLS] then ranks the other tokens by what is left, by
-# the digits behind the decimal point, and a threshold on it would keep one token. So the cheap score that was as good
-# as the full one on our small models is *not* to be taken over unseen. Here as everywhere in this lab: look at the
-# scores of the layer you mean to use.
+# In four of MiniLM's six layers nearly all of [CLS]'s attention goes to **one** token. Such *attention sinks* are
+# usual in large pre-trained models (Clark et al. 2019 saw it in BERT, mostly at [SEP] and full stops): a head that
+# has nothing to say parks its attention where it does no harm. The row of [CLS] then ranks the other tokens by what
+# is left over, digits behind the decimal point, and at the steep schedule it is hardly better than a draw. Attention
+# *received*, averaged over all queries, still knows: it stays far above both. So the cheap score that was as good as
+# the full one on our small models must *not* be taken over unseen, and Kim et al. pay for the full one. Here as
+# everywhere in this lab: look at the scores of the layer you mean to use.
 
 # %% [markdown]
 # ## Part E · What was it worth?
