@@ -821,7 +821,7 @@ class Thresholds:
     def __init__(self, submission: Submission, draw: Draw, theta: list[float] | None = None, T: float = 0) -> None:
         self.submission = submission
         self.T = T or round(draw.number(0.2, 0.5), 2)
-        self.theta = torch.tensor(theta or [t / 20 for t in (*draw.distinct(2, 11, 16), *draw.distinct(2, 25, 30))])
+        self.theta = torch.tensor(theta or [draw.number(*ends) for ends in 2 * ((0.55, 0.8), (1.25, 1.5))])
         self.module = submission.SoftThreshold(len(self.theta), self.T, keep=True)
         try:
             submission.call("theta.data.copy_", self.theta, on=self.module)
