@@ -1396,7 +1396,7 @@ MISREAD = {
     "D": "compare the checkpoints at one layer. Keeping the evidence was not enough where structure words were still needed, and "
     "not necessary where information had moved",
 }
-MAC_RATIO, WITHIN = 1.0, 0.5  # dense by pruned, as the lab's run has it, and how far another machine's may lie
+MAC_RATIO, WITHIN = 1.44, 0.1  # dense by pruned, as the lab's run has it, and how far another machine's may lie
 
 
 @question("10.7", points=0.5, visible=False, claim="a: after which layer tokens can go")
