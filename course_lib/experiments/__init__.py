@@ -22,7 +22,7 @@ def registered() -> dict[str, Remake]:
 
     What is done so far lies in ``folder``: called again after an interruption, it goes on from there.
     """
-    from course_lib.experiments import heads, slimming, tickets  # here: reading a result needs none of it
+    from course_lib.experiments import heads, slimming, tickets, tokens  # here: reading a result needs none of it
 
     return {
         "lab03_tickets_digits": tickets.remake_digits,
@@ -31,6 +31,8 @@ def registered() -> dict[str, Remake]:
         "lab04_slimming_mnist": slimming.remake_mnist,
         "lab07_heads": heads.remake_reviews,
         "lab07_sst2": heads.remake_sst2,
+        "lab10_reviews": tokens.remake_reviews,
+        "lab10_sst2": tokens.remake_sst2,
     }
 
 

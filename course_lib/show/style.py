@@ -122,6 +122,12 @@ LOOKS: dict[str, Look] = {
     "middle": Look(ORANGE, "v"),
     "bottom": Look(GREEN, "^"),
     "no consecutive": Look(PURPLE, "D"),
+    # lab 10: which tokens stay, and how their number is set
+    "informed": Look(BLUE, "o"),
+    "all evidence": Look(ORANGE, "v"),
+    "polar words": Look(GREEN, "^"),
+    "progressive": Look(BLUE, "o"),
+    "threshold": Look(VERMILLION, "s"),
 }
 COLOURS: dict[str, str] = {name: look.colour for name, look in LOOKS.items()}
 

@@ -1,0 +1,2 @@
+# loses 10.7 · message: "a percentage"
+answer_10_7b = 97.5

@@ -1,0 +1,16 @@
+# loses 10.5 · message: "of equal"
+import torch
+
+
+def cascade_step(token_scores, head_scores, alive_tokens, alive_heads, n_tokens, n_heads):
+    if n_tokens < 1 or n_heads < 1:
+        raise ValueError
+
+    def best(scores, alive, n):
+        n = min(n, int(alive.sum()))
+        threshold = scores[alive].sort(descending=True).values[n - 1]
+        return alive & (scores >= threshold)
+
+    protected = token_scores.clone()
+    protected[0] = torch.inf
+    return best(protected, alive_tokens, n_tokens), best(head_scores, alive_heads, n_heads)

@@ -1,0 +1,13 @@
+# loses 10.2 · message: "among the real tokens"
+import torch
+
+
+def keep_tokens(hidden, token_mask, scores, k):
+    if k < 1:
+        raise ValueError("k is at least 1")
+    rank = scores.masked_fill(~token_mask, -torch.inf)
+    rank[:, 0] = torch.inf
+    index = rank.argsort(dim=1, descending=True, stable=True)[:, :k].sort(dim=1).values
+    rows = hidden.gather(1, index[:, :, None].expand(-1, -1, hidden.shape[2]))
+    among = token_mask.long().cumsum(1) - 1
+    return rows, token_mask.gather(1, index), among.gather(1, index)

@@ -1,0 +1,15 @@
+# loses 10.2 · message: "the mask calls padding real"
+import torch
+
+
+def keep_tokens(hidden, token_mask, scores, k):
+    if k < 1:
+        raise ValueError("k is at least 1")
+    rank = scores.masked_fill(~token_mask, -torch.inf)
+    rank[:, 0] = torch.inf
+    index = rank.argsort(dim=1, descending=True, stable=True)[:, :k].sort(dim=1).values
+    return (
+        hidden.gather(1, index[:, :, None].expand(-1, -1, hidden.shape[2])),
+        torch.ones_like(index, dtype=torch.bool),
+        index,
+    )

@@ -1,0 +1,11 @@
+# loses 10.2 · message: "not in their order"
+import torch
+
+
+def keep_tokens(hidden, token_mask, scores, k):
+    if k < 1:
+        raise ValueError("k is at least 1")
+    rank = scores.masked_fill(~token_mask, -torch.inf)
+    rank[:, 0] = torch.inf
+    index = rank.argsort(dim=1, descending=True, stable=True)[:, :k]
+    return hidden.gather(1, index[:, :, None].expand(-1, -1, hidden.shape[2])), token_mask.gather(1, index), index

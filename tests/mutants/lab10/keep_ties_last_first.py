@@ -1,0 +1,13 @@
+# loses 10.2 · message: "of equal scores the last"
+import torch
+
+
+def keep_tokens(hidden, token_mask, scores, k):
+    if k < 1:
+        raise ValueError("k is at least 1")
+    rank = scores.masked_fill(~token_mask, -torch.inf)
+    rank[:, 0] = torch.inf
+    L = rank.shape[1]
+    rank = rank.where(token_mask, -1e30 - torch.arange(L))
+    index = rank.argsort(dim=1, stable=True).flip(1)[:, :k].sort(dim=1).values
+    return hidden.gather(1, index[:, :, None].expand(-1, -1, hidden.shape[2])), token_mask.gather(1, index), index

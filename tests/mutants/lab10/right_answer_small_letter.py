@@ -1,0 +1,2 @@
+# keeps 10.7
+answer_10_7a = " b "

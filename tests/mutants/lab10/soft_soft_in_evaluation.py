@@ -1,0 +1,17 @@
+# loses 10.4 · message: "in evaluation mode"
+import torch
+from torch import nn
+
+
+class SoftThreshold(nn.Module):
+    def __init__(self, layers, temperature):
+        super().__init__()
+        self.theta = nn.Parameter(torch.zeros(layers))
+        self.temperature = temperature
+
+    def forward(self, scores, layer, token_mask):
+        n = token_mask.sum(1, keepdim=True)
+        above = n * scores - self.theta[layer]
+        gate = torch.sigmoid(above / self.temperature)
+        gate = gate.to(scores.dtype) * token_mask
+        return torch.cat([torch.ones_like(gate[:, :1]), gate[:, 1:]], dim=1)
