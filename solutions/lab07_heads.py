@@ -319,8 +319,8 @@ say("\n".join(lines) + f"\n\n(three models, mean ± half of the 95 % interval) {
 
 # %% [markdown]
 # With all heads of a layer gone, each piece of text passes that layer without hearing from the others. The first two
-# layers are where they talk; the later ones could almost do without. (That is so in models as small as ours, on texts as
-# short as these.) The question of this lab is about the eight.
+# layers are needed in every model; what the later ones are worth differs from model to model. The question of this lab is
+# about the eight.
 #
 # ## Part B · What a head is worth
 #
@@ -761,8 +761,7 @@ say(you_wrote(prediction_7_5a))
 # **The order of the single ablations is no oracle.** It took 33 evaluations instead of one backward pass, on the same
 # texts, and measured exactly what it was asked. It does well while few heads go, and fails when many do.
 #
-# **And neither is $I_h$, taken once.** Beyond half it falls as deep as the ablations, and at 80 % it is no better than
-# chance. What helps is to measure again after each step, with the heads that are left: the same score, on the same texts,
+# **And neither is $I_h$, taken once.** Beyond half it falls as deep as the ablations, and at 80 % it is behind chance. What helps is to measure again after each step, with the heads that are left: the same score, on the same texts,
 # keeps far more at 80 and 90 %. So something happens to the heads that stay while the others go. What?
 
 # %%
@@ -845,7 +844,8 @@ say(f"The worst of top, bottom and middle, model by model: **{', '.join(worst)}*
 #
 # What all three share is plainer. Whole layers are a worse choice than as many heads anywhere, since a layer without any
 # head is a layer in which nobody hears from anybody; and if two layers must go, two that are not neighbours are not better
-# than the middle two. Chance is the control that tells place from number, and $I_h$ beats it.
+# than the middle two. Chance is the control that tells place from number; with half of
+# the heads gone, $I_h$ beats it.
 
 # %% [markdown]
 # #### Your own column
