@@ -715,9 +715,8 @@ say(
 # %% [markdown]
 # The two informed policies differ less from each other than both do from the random drop: **which** tokens go matters
 # more than how their number is set. A threshold spends its tokens unevenly, more on texts whose attention is spread
-# out. An appealing idea, but with one θ for all layers it takes most in the first layers, where the scores know
-# least: at equal cost the plain schedule is ahead here. Thresholds want to be chosen layer by layer, which is what
-# 10.4 is for.
+# out. An appealing idea; at equal cost the plain schedule is ahead here. One reason may be that a single θ serves all
+# layers, although their scores are spread differently: 10.4 has one for each.
 
 # %% [markdown]
 # %% [markdown]
