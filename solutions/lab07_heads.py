@@ -60,7 +60,7 @@ from course_lib.experiments import heads as shipped
 from course_lib.models import checkpoints
 from course_lib.parallel import side_by_side
 from course_lib.pruning import lowest_heads, prunable, remove_heads
-from course_lib.pruning.attention import output_projections
+from course_lib.pruning.attention import output_projections  # noqa: F401  (for 7.2)
 from course_lib.recipes.text import accuracy
 from course_lib.show import plots, widgets
 from course_lib.show.words import ends, pm, say, versus, you_wrote
@@ -1261,7 +1261,7 @@ display(ledger.table())
 # %%
 ### BEGIN SOLUTION
 answer_7_7a = "C"
-answer_7_7b = 1.0
+answer_7_7b = 1.3
 ### END SOLUTION
 
 # %%

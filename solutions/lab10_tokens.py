@@ -27,9 +27,8 @@
 # |---|---|---|
 # | A · Rows that leave | 10.1 a score, 10.2 dropping rows | where in the depth dropping is free, and for which model |
 # | B · How many, and which? | 10.3 two policies, 10.4 a threshold that learns | schedules and thresholds at equal cost; fine-tuning with holes in the text |
-# | C · What it saves | 10.5 tokens and heads, 10.6 products | products saved, and what the clock says to them |
-# | D · Elsewhere | – | patches of digits; real sentences and a real encoder |
-# | E · What was it worth? | 10.7 two short answers, 10.8 a bug hunt | |
+# | C · What it saves | 10.5 tokens and heads, 10.6 products | what the clock says to products saved; and elsewhere: patches of digits, real sentences |
+# | D · What was it worth? | 10.7 two short answers, 10.8 a bug hunt | |
 #
 # 20 points; three hours and a half. After each exercise `check("10.1")` tells you at once what is right. If you are
 # stuck, write `skip("10.1")` in a cell: that question scores 0 and the rest of the lab goes on with the course's
@@ -75,7 +74,7 @@ from course_lib.show.words import pm, say, versus, you_wrote
 # review is positive. The reviews are **generated** by a grammar. That makes them dull to read and good to learn from:
 # for every word we know whether it decides the verdict, something that no collection of real texts tells you. A
 # contrast ("although …, …") reverses whom to believe, a quarter of the deciding clauses are negated, and a third of
-# the sentences that fill the text up hold polar words that mislead. Real sentences and a real encoder come in part D.
+# the sentences that fill the text up hold polar words that mislead. Real sentences and a real encoder come at the end of part C.
 #
 # Layers are counted from 1 in the text and from 0 in the code, so `after layer 2` is `{1: share}`.
 
@@ -788,7 +787,7 @@ check("10.4")
 # %% [markdown]
 # <details><summary>Hint 1: which mode am I in?</summary>Every module has <code>self.training</code>; <code>train()</code> and
 # <code>eval()</code> set it.</details>
-# <details><summary>Hint 2: a parameter</summary><code>self.theta = nn.Parameter(torch.zeros(layers))</code>. A plain tensor is not
+# <details><summary>Hint 2: a parameter</summary><code>theta</code> has to be an <code>nn.Parameter</code>, one number a layer. A plain tensor is not
 # found by the optimizer, and <code>self.theta.item()</code>, or <code>.data</code>, leaves no trace for the
 # gradient.</details>
 # <details><summary>Hint 3: column 0</summary>Writing <code>gate[:, 0] = 1</code> into a result of <code>sigmoid</code> breaks its
@@ -1265,9 +1264,7 @@ say(
 # nothing about speed.
 
 # %% [markdown]
-# ## Part D · Elsewhere
-#
-# #### Experiment: patches of digits
+# #### Experiment: elsewhere, on patches of digits
 #
 # A vision transformer's tokens are patches. Ours reads 8×8 digits as 16 patches of 2×2 pixels. Patches in the corners
 # of a digit are often blank, so half of them should be easy to spare. Scores come from layer 1, and 8 of the 16
@@ -1460,7 +1457,7 @@ say(
 # everywhere in this lab: look at the scores of the layer you mean to use.
 
 # %% [markdown]
-# ## Part E · What was it worth?
+# ## Part D · What was it worth?
 #
 # The ledger: the three small BERTs with tokens dropped, each after its own layer, without fine-tuning. Not one bit
 # less is stored; the products are what is saved. (The dense row of `bert-small` comes from lab 07.)
@@ -1491,7 +1488,6 @@ ledger.add(
 )
 display(ledger.table())
 
-# %% [markdown]
 # %% [markdown]
 # ### 10.7 Two short answers
 # **10 minutes · 1 point**
