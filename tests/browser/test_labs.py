@@ -14,6 +14,7 @@ EXPLORERS = [
     ("lab03_lottery_tickets", "ArrowRight"),
     ("lab04_structure", "ArrowRight"),
     ("lab07_heads", "ArrowRight"),
+    ("lab10_tokens", "ArrowRight"),
 ]
 ANSWER = """def magnitude_mask(weight, sparsity):
     if not 0 <= sparsity <= 1 or weight.isnan().any():
