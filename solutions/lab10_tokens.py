@@ -114,7 +114,6 @@ say(
 # ## Part A · Rows that leave
 
 # %% [markdown]
-# %% [markdown]
 # ### 10.1 The attention a token receives
 # **10 minutes · 3 points**
 #
@@ -217,7 +216,6 @@ say(
     f"scores and the library's, computed beside the fast kernel: the same? **{same}.**"
 )
 
-# %% [markdown]
 # %% [markdown]
 # ### 10.2 Rows that leave
 # **20 minutes · 4 points**
@@ -537,7 +535,6 @@ display(HTML(faded(named, stages(models[0], ids, library.progressive_shares(DEPT
 # ## Part B · How many, and which?
 
 # %% [markdown]
-# %% [markdown]
 # ### 10.3 How many, and which: two policies
 # **15 minutes · 3 points**
 #
@@ -717,7 +714,6 @@ say(
 # out. An appealing idea; at equal cost the plain schedule is ahead here. One reason may be that a single θ serves all
 # layers, although their scores are spread differently: 10.4 has one for each.
 
-# %% [markdown]
 # %% [markdown]
 # ### 10.4 A threshold that learns
 # **20 minutes · 4 points**
@@ -977,7 +973,6 @@ say(
 # ## Part C · What it saves
 
 # %% [markdown]
-# %% [markdown]
 # ### 10.5 Tokens and heads in one cascade
 # **10 minutes · 2 points**
 #
@@ -1134,7 +1129,6 @@ say(
 # dropping(model, shares, heads=keep)`.
 
 # %% [markdown]
-# %% [markdown]
 # ### 10.6 What it saves
 # **5 minutes · 2 points**
 #
@@ -1259,7 +1253,8 @@ say(
 # Three things are in this figure. For one text the network is so small that its time is the time of calling kernels:
 # fewer rows hardly help, and every extra call for scoring hurts. For 32 texts the clock comes near the count, *if*
 # the score is cheap: the random control scores for nothing and shows what there is to gain. And eager attention,
-# whose weights are "free", pays for them in every layer, so that a good part of the saving is gone before it begins.
+# whose weights are "free", pays for them in every layer: dense it is slower than SDPA, so that a part of the saving is
+# gone before it begins.
 # Kim et al. measured 1.9 times the throughput on a CPU for about 2.1 times fewer FLOPs. State the batch size, or say
 # nothing about speed.
 
@@ -1513,7 +1508,6 @@ answer_10_7b = 1.44
 # %%
 check("10.7")
 
-# %% [markdown]
 # %% [markdown]
 # ### 10.8 Bug hunt
 # **15 minutes · 1 point**
