@@ -1,2 +1,2 @@
-# loses 10.7 · message: "structure words"
+# loses 10.7 · message: "has not been read yet"
 answer_10_7a = "C"

@@ -1,2 +1,2 @@
-# loses 10.7 · message: "Keeping the evidence"
+# loses 10.7 · message: "Keeping the polar words alone"
 answer_10_7a = "d"
