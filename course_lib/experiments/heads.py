@@ -13,7 +13,6 @@ between Importance and Prunability of Attention Heads".
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
@@ -23,8 +22,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from course_lib import files
 from course_lib.data import pieces, reviews
+from course_lib.experiments.once import once
 from course_lib.models import checkpoints
 from course_lib.pruning import (
     ablate_each,
@@ -37,9 +36,10 @@ from course_lib.pruning import (
     prune_heads_iteratively,
     remove_heads,
 )
+from course_lib.recipes.reviews import SEEDS
+from course_lib.recipes.reviews import name as checkpoint_name
 from course_lib.recipes.text import Batch, accuracy, fit, warm_up_then_decay
 
-SEEDS = (0, 1, 2)
 FRACTIONS = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9)  # of all heads, removed
 PLACES = ("top", "bottom", "middle", "no_consecutive")
 TEXTS = {"validation": 1000, "test": 800}  # what scores and accuracies are taken on
@@ -128,18 +128,18 @@ def fine_tuning(seed: int, importance: Sequence[Sequence[float]]) -> dict[str, A
     the full model, which gets the same training. ``left``: heads left in each layer."""
     model, batches = _checkpoint(seed)
     layers, heads = _size(model)
-    tokenizer = checkpoints.load(_name(seed)).tokenizer
+    tokenizer = checkpoints.load(checkpoint_name(seed)).tokenizer
     steps, batch = TUNED["steps"], TUNED["batch"]
     training = pieces.encode(reviews.load(train=steps * batch, validation=0, test=0)["train"], tokenizer, aligned=())
-    kept: dict[str, list[tuple[str, Tensor]]] = {"0.0": [("dense", torch.ones(layers, heads, dtype=torch.bool))]}
+    masks: dict[str, list[tuple[str, Tensor]]] = {"0.0": [("dense", torch.ones(layers, heads, dtype=torch.bool))]}
     for fraction in TUNED["fractions"]:
         count = round(fraction * layers * heads)
-        kept[str(fraction)] = [("I_h", lowest_heads(torch.tensor(importance), count))]
+        masks[str(fraction)] = [("I_h", lowest_heads(torch.tensor(importance), count))]
         for draw in range(TUNED["draws"]):
             generator = torch.Generator().manual_seed(1000 * seed + draw)
-            kept[str(fraction)].append(("random", choose_heads(layers, heads, count, "random", generator)))
+            masks[str(fraction)].append(("random", choose_heads(layers, heads, count, "random", generator)))
     results: dict[str, Any] = {}
-    for fraction_name, rows in kept.items():
+    for fraction_name, rows in masks.items():
         results[fraction_name] = []
         for rule, keep in rows:
             smaller = remove_heads(model, keep)
@@ -161,7 +161,7 @@ def fine_tuning(seed: int, importance: Sequence[Sequence[float]]) -> dict[str, A
 
 def domains(seed: int) -> dict[str, Any]:
     """I_h of all heads by domain, from two samples of fresh texts each: ``{domain: [importance, importance]}``, flat lists."""
-    checkpoint = checkpoints.load(_name(seed))
+    checkpoint = checkpoints.load(checkpoint_name(seed))
     fresh = reviews.load(train=7 * DOMAIN_TEXTS, validation=0, test=0, seed=1)  # no text of seed 0: none was trained on
     result = {}
     for domain, data in reviews.by_domain(fresh).items():
@@ -192,7 +192,7 @@ def remake_reviews(executor: Executor, folder: Path) -> dict[str, Any]:
 
     def each(part: Callable[..., Any], *arguments: Iterable[Any]) -> list[Any]:
         paths = [folder / f"{part.__name__}-{seed}.json" for seed in SEEDS]
-        return list(executor.map(_once, paths, itertools.repeat(part), SEEDS, *arguments))
+        return list(executor.map(once, paths, itertools.repeat(part), SEEDS, *arguments))
 
     ablated = each(ablations)
     removed = each(removal, [found["each"] for found in ablated])
@@ -208,7 +208,7 @@ def remake_reviews(executor: Executor, folder: Path) -> dict[str, Any]:
 def remake_sst2(executor: Executor, folder: Path) -> dict[str, Any]:
     """SST-2 with a real encoder of 6 layers of 12 heads: ``seeds``, one of :func:`sst2` each, and the settings."""
     paths = [folder / f"sst2-{seed}.json" for seed in SST2["seeds"]]
-    runs = list(executor.map(_once, paths, itertools.repeat(sst2), SST2["seeds"]))
+    runs = list(executor.map(once, paths, itertools.repeat(sst2), SST2["seeds"]))
     return {"settings": SST2, "seeds": runs}
 
 
@@ -243,21 +243,8 @@ def sst2(seed: int) -> dict[str, Any]:
 
 
 # ----------------------------------------------------------------------------------------------------------------- helpers
-def _once(path: Path, part: Callable[..., Any], *arguments: Any) -> Any:
-    """``part(*arguments)``, read from its file if it is there."""
-    if not path.exists():
-        result = part(*arguments)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        files.put(path, json.dumps(result).encode())
-    return json.loads(path.read_text(encoding="utf-8"))
-
-
-def _name(seed: int) -> str:
-    return f"reviews-bert-{seed}"
-
-
 def _checkpoint(seed: int) -> tuple[Any, dict[str, list[Batch]]]:
-    checkpoint = checkpoints.load(_name(seed))
+    checkpoint = checkpoints.load(checkpoint_name(seed))
     return checkpoint.model, review_batches(checkpoint.tokenizer, **TEXTS)
 
 

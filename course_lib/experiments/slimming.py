@@ -10,7 +10,6 @@ Source: Liu et al. 2017, "Learning Efficient Convolutional Networks through Netw
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Mapping
 from concurrent.futures import Executor
 from pathlib import Path
@@ -19,9 +18,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from course_lib import files
 from course_lib.cost.macs import model_cost, totals
 from course_lib.data.images import ImageData, load
+from course_lib.experiments.once import once
 from course_lib.models import SmallConvNet, build
 from course_lib.models.initial import weights_from
 from course_lib.pruning import recalibrate, remove_filters, select_channels
@@ -135,12 +134,7 @@ def _largest(score: Tensor, count: int) -> Tensor:
 
 def one_seed(name: str, seed: int, folder: Path, images: int, settings: Mapping[str, Any]) -> dict[str, Any]:
     """:func:`slimming_table` on ``images`` training images of the set ``name``; read from ``folder`` if it is there."""
-    path = folder / f"seed{seed}.json"
-    if not path.exists():
-        result = slimming_table(load(name).subset(images), seed, **settings)
-        folder.mkdir(parents=True, exist_ok=True)
-        files.put(path, json.dumps(result).encode())
-    return json.loads(path.read_text(encoding="utf-8"))
+    return once(folder / f"seed{seed}.json", lambda: slimming_table(load(name).subset(images), seed, **settings))
 
 
 def remake_digits(executor: Executor, folder: Path) -> dict[str, Any]:

@@ -9,7 +9,6 @@ Source: Goyal et al. 2020, "PoWER-BERT"; Kim et al. 2022, "Learned Token Pruning
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import nullcontext
@@ -20,21 +19,21 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from course_lib import files
 from course_lib.cost.tokens import texts_macs
 from course_lib.data import pieces, reviews
 from course_lib.data.review_grammar import POLAR
+from course_lib.experiments.once import once
 from course_lib.models import checkpoints
 from course_lib.models.pretrained import load_classifier
 from course_lib.modes import evaluating
-from course_lib.pruning.tokens import Cascading, Dropping, Moment, SoftThreshold, dropping
+from course_lib.pruning.tokens import Cascading, Dropping, Moment, SoftThreshold, dropping, kept_count
 from course_lib.pruning.tokens.dropping import Score
 from course_lib.recipes import sst2
+from course_lib.recipes.reviews import BATCH, SEEDS, batches_of
 from course_lib.recipes.reviews import name as checkpoint_name
 from course_lib.recipes.text import accuracy, fit, warm_up_then_decay
 from course_lib.training import seeded
 
-SEEDS = (0, 1, 2)
 MEASURED = 1000  # reviews of validation and of test
 EVIDENCE = "piece_evidence"  # the column of a batch that says which pieces decide
 Batch = dict[str, Tensor]
@@ -147,7 +146,7 @@ def batch_macs(config: Any, lengths: Tensor, shares: Mapping[int, float] | None 
     for layer in range(config.num_hidden_layers):
         attention.append(left)
         if shares and layer in shares:
-            left = torch.minimum(left, (lengths.double() * shares[layer] - 1e-9).ceil().long().clamp(min=1))
+            left = torch.minimum(left, kept_count(lengths, shares[layer]))
         ffn.append(left)
     return texts_macs(torch.stack(attention), torch.stack(ffn), config.hidden_size, ffn_width=config.intermediate_size)
 
@@ -171,14 +170,8 @@ def _held_back(kind: str, part: str, texts: int) -> Any:
 
 
 def training_batches(tokenizer: Any, steps: int, seed: int) -> Iterator[Batch]:
-    """New batches of 32 training reviews; no text comes twice."""
-    texts = reviews.texts("full", 32 * steps)
-    rows = tokenizer([review.text for review in texts])["input_ids"]
-    labels = torch.tensor([review.sentiment for review in texts])
-    for index in pieces.by_length([len(row) for row in rows], 32, seed=seed):
-        chosen = [rows[i] for i in index]
-        mask = pieces.pad([[1] * len(row) for row in chosen])
-        yield {"input_ids": pieces.pad(chosen), "attention_mask": mask, "labels": labels[index]}
+    """New batches of training reviews, as large as those that the checkpoints were trained on; no text comes twice."""
+    return batches_of(reviews.texts("full", BATCH * steps), tokenizer, seed)
 
 
 def schedules(layers: int, target: float) -> Iterator[Schedule]:
@@ -187,9 +180,8 @@ def schedules(layers: int, target: float) -> Iterator[Schedule]:
     Layers are counted from 0. Nothing but [CLS] goes on from the last layer's attention, since only its row is read there
     (a share so small that one token is left), which is exact.
     """
-    budget = (
-        layers / target - 0.5
-    )  # shares of all drops but the last, added up: each layer costs half before, half after
+    # shares of all drops but the last, added up: each layer costs half before its drop, half after
+    budget = layers / target - 0.5
     for head in itertools.product((1.0, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2), repeat=layers - 2):
         last = budget - sum(head)
         falls = [*head, last]
@@ -273,6 +265,7 @@ def learn_thresholds(
     groups: list[dict[str, Any]] = [{"params": list(model.parameters())}, {"params": [theta], "weight_decay": 0.0}]
     update = torch.optim.AdamW(groups, lr=lr, fused=True)
     soft = steps - round(hard * steps)
+    share = warm_up_then_decay(50, soft if soft < steps else steps - 50)
     followed = []
     threshold.train()
     with seeded(seed), dropping(model, threshold) as drop:
@@ -281,8 +274,7 @@ def learn_thresholds(
             if step == soft:
                 threshold.eval()
             threshold.temperature = hot * (cold / hot) ** min(1.0, step / soft)
-            falling = min(1.0, (step + 1) / 50, (steps - step) / (steps - soft if soft < steps else 50))
-            for group, rate in zip(update.param_groups, (lr * falling, lr_theta), strict=True):
+            for group, rate in zip(update.param_groups, (lr * share(step, steps), lr_theta), strict=True):
                 group["lr"] = rate
             loss = model(**batch).loss
             if threshold.training:
@@ -377,23 +369,12 @@ def favourite(model: nn.Module, batches: Iterable[Batch]) -> list[float]:
 
 
 # --------------------------------------------------------------------------------------------------------------- shipped
-def kept_in(folder: Path, name: str, run: Callable[..., dict[str, Any]], *args: Any, **options: Any) -> dict[str, Any]:
-    """``run(*args, **options)``, or what it gave before: it is kept in ``folder``."""
-    path = folder / f"{name}.json"
-    if not path.exists():
-        result = run(*args, **options)
-        folder.mkdir(parents=True, exist_ok=True)
-        files.put(path, json.dumps(result).encode())
-    return json.loads(path.read_text(encoding="utf-8"))
-
-
 def one_checkpoint(seed: int, folder: Path) -> dict[str, Any]:
     """Everything of ``lab10_reviews`` for one seed; what is in ``folder`` is not done again."""
     loaded = checkpoints.load(checkpoint_name(seed))
     batches = validation_batches(loaded.tokenizer, FINE_TUNE["texts"])
-    found = kept_in(
-        folder,
-        f"schedule{seed}",
+    found = once(
+        folder / f"schedule{seed}.json",
         lambda: {
             str(layer): share for layer, share in best_schedule(loaded.model, batches, FINE_TUNE["target"]).items()
         },
@@ -401,9 +382,8 @@ def one_checkpoint(seed: int, folder: Path) -> dict[str, Any]:
     shares = {int(layer): share for layer, share in found.items()}
     return {
         "schedule": found,
-        "before": kept_in(
-            folder,
-            f"before{seed}",
+        "before": once(
+            folder / f"before{seed}.json",
             lambda: {
                 part: {
                     "dense": measure(loaded.model, validation_batches(loaded.tokenizer, MEASURED, part)),
@@ -413,11 +393,11 @@ def one_checkpoint(seed: int, folder: Path) -> dict[str, Any]:
             },
         ),
         "fine-tuned": {
-            arm: kept_in(folder, f"{arm}{seed}", fine_tuned, seed, arm, shares, **FINE_TUNE)
+            arm: once(folder / f"{arm}{seed}.json", fine_tuned, seed, arm, shares, **FINE_TUNE)
             for arm in ("dense", "informed", "random")
         },
         "thresholds": {
-            arm: kept_in(folder, f"{arm.replace(' ', '_')}{seed}", thresholds, seed, arm, **THRESHOLDS)
+            arm: once(folder / f"{arm.replace(' ', '_')}{seed}.json", thresholds, seed, arm, **THRESHOLDS)
             for arm in ("hard phase", "soft to the end")
         },
     }
@@ -432,7 +412,7 @@ def remake_reviews(executor: Executor, folder: Path) -> dict[str, Any]:
 
 def remake_sst2(executor: Executor, folder: Path) -> dict[str, Any]:
     """Tokens dropped from a real encoder on SST-2, fine-tuned once: some minutes on one core."""
-    running = [executor.submit(kept_in, folder, f"seed{seed}", on_sst2, seed, **SST2) for seed in SST2_SEEDS]
+    running = [executor.submit(once, folder / f"seed{seed}.json", on_sst2, seed, **SST2) for seed in SST2_SEEDS]
     seeds = [future.result() for future in running]
     return {
         "settings": {
@@ -443,4 +423,4 @@ def remake_sst2(executor: Executor, folder: Path) -> dict[str, Any]:
             },
         },
         "seeds": seeds,
-    }  # noqa: E741
+    }

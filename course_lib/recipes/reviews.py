@@ -71,10 +71,15 @@ def train(seed: int, tokenizer: Any, texts: Sequence[Sequence[Review]], progress
 
 def _batches(texts: Sequence[Sequence[Review]], tokenizer: Any, seed: int) -> Iterator[Batch]:
     for number, phase in enumerate(texts):
-        rows = tokenizer([review.text for review in phase])["input_ids"]
-        labels = torch.tensor([review.sentiment for review in phase])
-        for index in pieces.by_length([len(row) for row in rows], BATCH, seed=10 * seed + number):
-            yield {**padded([rows[i] for i in index]), "labels": labels[index]}
+        yield from batches_of(phase, tokenizer, 10 * seed + number)
+
+
+def batches_of(texts: Sequence[Review], tokenizer: Any, seed: int) -> Iterator[Batch]:
+    """The sentiment of reviews in batches of :data:`BATCH` texts of about the same length; ``seed`` decides their order."""
+    rows = tokenizer([review.text for review in texts])["input_ids"]
+    labels = torch.tensor([review.sentiment for review in texts])
+    for index in pieces.by_length([len(row) for row in rows], BATCH, seed=seed):
+        yield {**padded([rows[i] for i in index]), "labels": labels[index]}
 
 
 def padded(rows: Sequence[Sequence[int]]) -> dict[str, Tensor]:

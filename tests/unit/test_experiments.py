@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from course_lib import cli, experiments
 from course_lib.experiments import heads, sparse_training, tickets
+from course_lib.experiments.once import once
 from course_lib.models import build
 from course_lib.trials import train_and_test
 
@@ -180,7 +181,7 @@ def test_what_is_done_is_not_done_again(tmp_path: Path) -> None:
         return {"seed": seed}
 
     path = tmp_path / "new" / "part-3.json"
-    assert heads._once(path, part, 3) == heads._once(path, part, 3) == {"seed": 3}
+    assert once(path, part, 3) == once(path, part, 3) == {"seed": 3}
     assert calls == [3]
 
 
