@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from course_lib.models.initial import weights_from
+from course_lib.models.bert import small_bert
 
 
 class Draw:
@@ -105,29 +105,22 @@ class Draw:
         self, layers: int, heads: int, head_size: int = 3, *, classes: int = 3, words: int = 12, positions: int = 9
     ) -> Any:
         """A BERT text classifier in evaluation mode, whose heads all matter, and matter unequally, and which has dropout."""
-        # not from transformers itself, which looks names up when asked, and fails two threads that ask at once
-        from transformers.models.bert.configuration_bert import BertConfig
-        from transformers.models.bert.modeling_bert import BertForSequenceClassification
-
-        config = BertConfig(
-            vocab_size=words,
-            hidden_size=heads * head_size,
-            num_hidden_layers=layers,
-            num_attention_heads=heads,
-            intermediate_size=2 * head_size,
-            max_position_embeddings=positions,
-            hidden_dropout_prob=0.2,
-            attention_probs_dropout_prob=0.1,
+        model = small_bert(
+            words,
+            classes,
+            layers=layers,
+            width=heads * head_size,
+            heads=heads,
+            ffn=2 * head_size,
+            positions=positions,
+            dropout=0.2,
         )
-        config.num_labels = classes
-        with weights_from(self.seed):
-            model = BertForSequenceClassification(config)
         with torch.no_grad():
             for name, p in model.named_parameters():
                 p.copy_(self.normal(*p.shape, scale=0.2 if p.ndim < 2 else 1.5 / p.shape[-1] ** 0.5))
                 if "LayerNorm.weight" in name:
                     p.add_(1)
-        return model.eval()
+        return model
 
     def texts(self, count: int, length: int, *, classes: int = 3, words: int = 12) -> dict[str, Tensor]:
         """A batch of random texts with labels, all but the first with some padding at the end."""

@@ -6,7 +6,7 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -124,7 +124,7 @@ class Lab:
 
             def open() -> Submission:
                 nonlocal notes
-                session = open_session(list(task.cells), self.known.graded)
+                session = open_session(list(task.cells), self.known.graded, self.known.imports)
                 notes = list(session.problems) if notes is None else notes
                 return Submission(session)
 
@@ -154,17 +154,17 @@ class Seats:
         self._closed = False
 
     @contextmanager
-    def sessions(self) -> Iterator[Callable[[list[str], list[str]], Session]]:
+    def sessions(self) -> Iterator[Callable[[list[str], list[str], Sequence[str]], Session]]:
         """A function that opens a submission in this thread's worker; what it opened ends with the context."""
         opened: list[Session] = []
 
-        def open(cells: list[str], graded: list[str]) -> Session:
+        def open(cells: list[str], graded: list[str], imports: Sequence[str]) -> Session:
             if self._closed:
                 raise RuntimeError("grading was stopped")
             if not hasattr(self._local, "worker"):
                 self._local.worker = Worker(self.layer)
                 self._workers.append(self._local.worker)
-            opened.append(self._local.worker.open(cells, graded))
+            opened.append(self._local.worker.open(cells, graded, imports))
             return opened[-1]
 
         try:

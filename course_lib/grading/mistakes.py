@@ -27,6 +27,24 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
+def near(one: Any, other: Any, tolerance: float = 1e-5, least: float = 1.0, relative: bool = True) -> bool:
+    """Tensors of the same shape, equal up to rounding (bool ones: equal), or dicts of such.
+
+    Args:
+        tolerance: how far apart two numbers may be, in units of the largest size in ``other``, which counts ``least`` at least;
+            with ``relative`` False, as it is.
+    """
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(near(one[k], other[k], tolerance, least, relative) for k in one)
+    if not isinstance(one, Tensor) or not isinstance(other, Tensor) or one.shape != other.shape:
+        return False
+    if torch.bool in (one.dtype, other.dtype):
+        return one.dtype == other.dtype and torch.equal(one, other)
+    largest = float(other.double().nan_to_num().abs().max()) if other.numel() else least
+    atol = tolerance * max(least, largest) if relative else tolerance
+    return torch.allclose(one.double(), other.double(), rtol=0, atol=atol)
+
+
 def recognise(value: Any, right: Any, mistakes: Mistakes, said: str = "", alike: Alike = same) -> None:
     """Fail with the sentence of the mistake whose result this is, ``said`` before it; return if it is none of them."""
     if not alike(value, right):

@@ -12,7 +12,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -80,14 +80,14 @@ class Worker:
         self.process.kill()
         return self.process.stderr.read()[-800:].decode(errors="replace")
 
-    def open(self, cells: list[str], graded: list[str]) -> Session:
-        """A child that has run the definitions of these cells.
+    def open(self, cells: list[str], graded: list[str], imports: Sequence[str] = ()) -> Session:
+        """A child that has run the definitions of these cells, forked when the warm process has these ``imports``.
 
         Raises:
             WorkerLost: if running the definitions ended or hung the process.
-            RuntimeError: if the wall could not be put up this time.
+            RuntimeError: if the wall could not be put up this time, or there is no such import.
         """
-        ours, pid = self._fork()
+        ours, pid = self._fork(imports)
         session = Session(self, ours, pid, watch.Watched(self.warm, isolation.share(), self.folder))
         try:
             wire.send(ours, {"cells": cells, "graded": graded}, deadline=time.monotonic() + DEFINE_SECONDS)
@@ -100,7 +100,7 @@ class Worker:
         session.problems = [str(p)[:500] for p in problems][:50] if isinstance(problems, list) else []
         return session
 
-    def _fork(self) -> tuple[socket.socket, int]:
+    def _fork(self, imports: Sequence[str]) -> tuple[socket.socket, int]:
         """A child and its end of a fresh conversation. Where the warm process has gone meanwhile, from another one.
 
         Raises:
@@ -114,7 +114,8 @@ class Worker:
             ours, theirs = socket.socketpair()
             with theirs:
                 try:
-                    wire.send(self.control, {"op": "fork", "limits": isolation.limits(self.layer)}, deadline=deadline)
+                    order = {"op": "fork", "limits": isolation.limits(self.layer), "imports": list(imports)}
+                    wire.send(self.control, order, deadline=deadline)
                     socket.send_fds(self.control, [b"x"], [theirs.fileno()])
                     reply, _ = wire.receive(self.control, deadline)
                 except (wire.WireError, OSError):
@@ -123,7 +124,7 @@ class Worker:
                     continue
             if "failed" in reply:
                 ours.close()
-                raise RuntimeError(f"no wall could be put up for a submission: {reply['failed']}")
+                raise RuntimeError(f"no submission could be started: {reply['failed']}")
             return ours, reply["pid"]
         raise RuntimeError("the grading worker ended twice before a submission could start")
 

@@ -22,11 +22,12 @@ def small_bert(
     heads: int = 8,
     ffn: int = 256,
     positions: int = 160,
+    dropout: float = 0.0,
     seed: int = 0,
 ) -> Any:
     """A fresh ``BertForSequenceClassification``, initialised from ``seed``; the global random state stays as it was.
 
-    It has no dropout, weights with a standard deviation of 0.05, and a learned table of positions that starts from
+    It has weights with a standard deviation of 0.05, and a learned table of positions that starts from
     sinusoids: a network this small and this briefly trained does not find the order of words by itself.
 
     Args:
@@ -34,13 +35,16 @@ def small_bert(
         labels: classes; 1 for a regression.
         layers, width, heads, ffn: L, E, M and the hidden width of the feed-forward layers.
         positions: the longest text, in pieces.
+        dropout: probability, of features and of attention weights; the course's checkpoints were trained without.
 
     Raises:
         ValueError: if ``width`` is no multiple of ``heads``, or is odd.
 
     Source: Devlin et al. 2019, "BERT"; the sinusoids are those of Vaswani et al. 2017, section 3.5.
     """
-    from transformers import BertConfig, BertForSequenceClassification
+    # not from transformers itself, which looks names up when asked, and fails two threads that ask at once
+    from transformers.models.bert.configuration_bert import BertConfig
+    from transformers.models.bert.modeling_bert import BertForSequenceClassification
 
     if width % heads or width % 2:
         raise ValueError(f"width must be even and a multiple of heads, got width={width}, heads={heads}")
@@ -51,8 +55,8 @@ def small_bert(
         num_attention_heads=heads,
         intermediate_size=ffn,
         max_position_embeddings=positions,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
+        hidden_dropout_prob=dropout,
+        attention_probs_dropout_prob=dropout,
         initializer_range=0.05,
     )
     config.num_labels = labels

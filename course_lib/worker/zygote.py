@@ -29,7 +29,6 @@ WARM = (
     "scipy.sparse",
     "threadpoolctl",
     "tqdm.auto",
-    "transformers.models.bert.modeling_bert",
 )
 SESSION = 3  # the only descriptor a child has beside the three standard ones: its conversation with the grader
 
@@ -63,10 +62,7 @@ def main() -> None:
     walls.prctl(walls.PR_SET_CHILD_SUBREAPER, 1)  # what a child leaves behind comes to us, and is ended
     around = walls.Walls(**start)
     del start
-    if around.layer == "jail" and not around.own_namespaces:
-        _clean(around.folder, around)  # of what the imports left there: submissions will share it
-    gc.collect()
-    gc.freeze()  # keep the collector from touching, and so copying, the shared pages
+    _settle(around)
     wire.send(control, {"ready": True, "weaker": around.weaker})
     while True:
         try:
@@ -76,8 +72,9 @@ def main() -> None:
         if order.get("op") == "fork":
             _, fds, _, _ = socket.recv_fds(control, 1, 1)
             try:
+                _import_for(order["imports"], around)
                 pid = around.fork()
-            except OSError as error:
+            except (OSError, ImportError) as error:
                 wire.send(control, {"failed": str(error)})
             else:
                 if pid == 0:
@@ -95,6 +92,23 @@ def main() -> None:
         _end_all(around)
         _clean(around.folder, around)
     os._exit(0)
+
+
+def _import_for(names: list[str], around: walls.Walls) -> None:
+    """What a lab needs beside :data:`WARM`, once: it would take seconds in every child."""
+    missing = [name for name in names if name not in sys.modules]
+    for name in missing:
+        importlib.import_module(name)
+    if missing:
+        _settle(around)
+
+
+def _settle(around: walls.Walls) -> None:
+    """After imports, and before a child is forked."""
+    if around.layer == "jail" and not around.own_namespaces:
+        _clean(around.folder, around)  # of what the imports left there: submissions will share it
+    gc.collect()
+    gc.freeze()  # keep the collector from touching, and so copying, the shared pages
 
 
 def _warm_up() -> None:

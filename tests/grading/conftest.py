@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -29,8 +29,8 @@ def run(worker: Worker) -> Iterator[Callable[..., Submission]]:
     """Opens a submission from the text of its cells."""
     sessions = []
 
-    def open(*cells: str, graded: list[str] | None = None) -> Submission:
-        session = worker.open(list(cells), graded or [])
+    def open(*cells: str, graded: list[str] | None = None, imports: Sequence[str] = ()) -> Submission:
+        session = worker.open(list(cells), graded or [], imports)
         sessions.append(session)
         return Submission(session)
 

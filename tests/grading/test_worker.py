@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from course_lib.grading import Draw, StudentError, Submission, watch
+from course_lib.grading.reference import load
 from course_lib.grading.workers import Worker, WorkerLost
 from course_lib.worker import zygote
 
@@ -46,6 +47,16 @@ def test_the_library_is_not_there(run: Run) -> None:
     assert caught.value.kind == "library"
 
 
+def test_what_a_lab_needs_is_imported_before_its_submissions(run: Run, worker: Worker) -> None:
+    source = "import sys\ndef f(): return 'wave' in sys.modules"
+    assert run(source, graded=["f"]).f() is False
+    for _ in range(2):
+        assert run(source, graded=["f"], imports=["wave"]).f() is True
+    with pytest.raises(RuntimeError, match="no_such_module"):
+        worker.open([source], ["f"], ["no_such_module"])
+    assert run(source, graded=["f"]).f() is True, "the worker is still there, and what it has imported, too"
+
+
 @pytest.mark.parametrize("place", ["course_lib.pruning", "course_lib.pruning.attention", "course_lib.models.attention"])
 def test_where_heads_are_is_there_and_nothing_else_of_pruning_them(run: Run, place: str) -> None:
     s = run(
@@ -54,6 +65,7 @@ def test_where_heads_are_is_there_and_nothing_else_of_pruning_them(run: Run, pla
         "def f(model): return [tuple(p.weight.shape) for p in output_projections(model)]\n"
         "def g(function): return globals()[function](1, 2)\n",
         graded=["f", "g"],
+        imports=load("lab07").imports,
     )
     assert s.f(Draw("bert").bert(3, 4, 2)) == [(8, 8)] * 3
     for function in ("gated", "head_importance", "slice_heads"):

@@ -35,24 +35,11 @@ from course_lib.grading import (
 from course_lib.grading import mistakes as known
 from course_lib.grading.answers import expect_letter, expect_typed
 from course_lib.grading.hunt import expect_verdicts
-from course_lib.grading.mistakes import Mistakes
+from course_lib.grading.mistakes import Mistakes, near
 from course_lib.grading.reference import lab04 as reference
 from course_lib.worker import wire
 
 # --- recognising a mistake by its result ---------------------------------------------------------------------------
-
-
-def near(one: Any, other: Any) -> bool:
-    """Equal up to rounding; dicts of bool tensors: equal."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(near(one[key], other[key]) for key in one)
-    if not isinstance(one, Tensor) or not isinstance(other, Tensor) or one.shape != other.shape:
-        return False
-    if one.dtype == torch.bool or other.dtype == torch.bool:
-        return torch.equal(one, other)
-    scale = max(1.0, float(other.double().nan_to_num().abs().max())) if other.numel() else 1.0
-    return torch.allclose(one.double(), other.double(), rtol=0, atol=1e-5 * scale)
-
 
 recognise = functools.partial(known.recognise, alike=near)
 telling = functools.partial(known.telling, alike=near)

@@ -33,11 +33,13 @@ class Asked:
 
 @dataclass(frozen=True)
 class Reference:
-    """One lab: its questions, and the library's answer for each graded name."""
+    """One lab: its questions, the library's answer for each graded name, and modules that a submission needs and that take long
+    to import."""
 
     lab: str
     questions: dict[str, Asked]
     names: dict[str, Any]
+    imports: tuple[str, ...] = ()
 
     def asked(self, question: str) -> Asked:
         """What ``question`` asks.
@@ -70,7 +72,7 @@ def load(lab: str) -> Reference:
         module = importlib.import_module(f"{__name__}.{lab}")
     except ModuleNotFoundError:
         raise ValueError(f"no lab {lab!r}: the labs are {', '.join(available())}") from None
-    return Reference(lab, module.QUESTIONS, vars(module))
+    return Reference(lab, module.QUESTIONS, vars(module), getattr(module, "IMPORTS", ()))
 
 
 def available() -> list[str]:

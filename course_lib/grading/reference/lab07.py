@@ -13,6 +13,7 @@ from course_lib.grading.reference import Asked
 from course_lib.pruning import head_removal, head_rules
 from course_lib.pruning import heads as gates
 
+IMPORTS = ("transformers.models.bert.modeling_bert",)  # of which a model is handed in
 _ATTENTION = ("torch.nn.functional.multi_head_attention_forward", "torch._native_multi_head_attention")
 _CUT = ("torch.nn.utils.prune", "transformers.pytorch_utils.prune_linear_layer")
 QUESTIONS = {
