@@ -42,13 +42,13 @@ from course_lib.recipes.text import Batch, accuracy, fit, warm_up_then_decay
 
 FRACTIONS = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9)  # of all heads, removed
 PLACES = ("top", "bottom", "middle", "no_consecutive")
-TEXTS = {"validation": 1000, "test": 800}  # what scores and accuracies are taken on
-DRAWS = 4  # random masks for each checkpoint and fraction
+TEXTS = {"validation": 1000, "test": 2000}  # what scores and accuracies are taken on
+DRAWS = 10  # random masks for each checkpoint and fraction
 PLACED = 2  # draws for each rule by place, which leaves to chance which heads of a layer go
-TUNED: dict[str, Any] = {"fractions": (0.5, 0.8), "steps": 200, "draws": 1, "lr": 3e-4, "batch": 16}
+TUNED: dict[str, Any] = {"fractions": (0.5, 0.8), "steps": 200, "draws": 4, "lr": 3e-4, "batch": 16}
 DOMAIN_TEXTS = 1500  # for each importance that is compared with another
 SST2: dict[str, Any] = {
-    "sentences": 4000, "validation": 1000, "removed": (0.39, 0.58), "draws": 3, "seeds": (0,)
+    "sentences": 12_000, "validation": 1000, "removed": (0.39, 0.58), "draws": 10, "seeds": (0, 1, 2)
 }  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from course_lib.worker import walls
 
-# what the labs' first cells import, beside torch: half a second in every child if it is not here already
+# what the labs' first cells import: seconds in every child if it is not here already
 WARM = (
     "IPython.core.inputtransformer2",
     "IPython.display",
@@ -28,7 +28,13 @@ WARM = (
     "numpy",
     "scipy.sparse",
     "threadpoolctl",
+    "torch._dynamo",  # making an optimizer imports it
     "tqdm.auto",
+    "course_lib.data",
+    "course_lib.models",
+    "course_lib.training",
+    "course_lib.worker.cells",
+    "course_lib.worker.harness",
 )
 SESSION = 3  # the only descriptor a child has beside the three standard ones: its conversation with the grader
 
@@ -46,15 +52,8 @@ def main() -> None:
         start, _ = wire.receive(control)  # over the socket, not the command line: a submission could read that
     except wire.WireError:
         return
-    for name in WARM:
-        importlib.import_module(name)
+    import_all()
     import torch
-    import torch._dynamo  # making an optimizer imports it, seconds in every child if it is not here already
-
-    import course_lib.data
-    import course_lib.models
-    import course_lib.training  # noqa: F401
-    from course_lib.worker import cells, harness  # noqa: F401
 
     torch.set_num_threads(1)
     _warm_up()
@@ -92,6 +91,12 @@ def main() -> None:
         _end_all(around)
         _clean(around.folder, around)
     os._exit(0)
+
+
+def import_all() -> None:
+    """What every lab needs; a lab's own comes when a submission of it does."""
+    for name in WARM:
+        importlib.import_module(name)
 
 
 def _import_for(names: list[str], around: walls.Walls) -> None:

@@ -41,14 +41,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def course(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What students get, with the worked notebooks beside it for the explorers."""
+    """What students get, with the worked notebooks beside it, and what their explorers need of each."""
+    import nbformat
+    from slicing import QUICK, explorers_alone
+
     from course_lib.authoring.release import release
 
     folder = tmp_path_factory.mktemp("course") / "handout"
     release(ROOT, folder)
-    (folder / "walkthroughs").mkdir()
+    for place in ("walkthroughs", "explorers"):
+        (folder / place).mkdir()
     for notebook in (ROOT / "solutions").glob("lab*.ipynb"):
         shutil.copy(notebook, folder / "walkthroughs")
+        quick = explorers_alone(nbformat.read(notebook, 4), QUICK.get(notebook.stem[:5], {}))
+        nbformat.write(quick, folder / "explorers" / notebook.name)
     return folder
 
 

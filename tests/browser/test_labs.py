@@ -27,8 +27,19 @@ ANSWER = """def magnitude_mask(weight, sparsity):
 
 @pytest.mark.parametrize(("lab", "key"), EXPLORERS)
 def test_the_explorer_follows(notebook, lab: str, key: str) -> None:
-    notebook.open(f"walkthroughs/{lab}.ipynb")
-    notebook.run_all(900)  # two pages at a time share two cores
+    notebook.open(f"explorers/{lab}.ipynb")  # the lab's other cells are run by nbval
+    notebook.run_all(600)  # two pages at a time share two cores
+    follow(notebook, key)
+
+
+def test_a_whole_walkthrough(notebook) -> None:
+    notebook.open("walkthroughs/lab00_counting_cost.ipynb")  # the shortest
+    notebook.run_all(600)
+    follow(notebook, "ArrowRight")
+
+
+def follow(notebook, key: str) -> None:
+    """Move the last explorer's first slider; number and figure must follow."""
     explorer = notebook.page.locator(".course-explorer").last
     explorer.scroll_into_view_if_needed()
     number, figure = explorer.locator(".course-number"), explorer.locator(".course-figure img")

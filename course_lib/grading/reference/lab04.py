@@ -15,6 +15,7 @@ from course_lib.grading.reference import Asked
 from course_lib.pruning import filters, folding, slimming
 from course_lib.worker.wire import Model
 
+IMPORTS = ("torchvision.models",)  # by the handout's first cell
 _FUSE = (
     "torch.nn.utils.fusion",
     "torch.ao.quantization",

@@ -12,6 +12,7 @@ from course_lib.grading.reference import Asked
 from course_lib.pruning import tokens
 from course_lib.pruning.tokens import SoftThreshold  # noqa: F401  (10.4, as it is)
 
+IMPORTS = ("datasets", "transformers.utils.logging")  # by the handout's first cell
 QUESTIONS = {
     "10.1": Asked(("attention_received",)),
     "10.2": Asked(("keep_tokens",)),
