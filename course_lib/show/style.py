@@ -115,6 +115,7 @@ LOOKS: dict[str, Look] = {
     "structured": Look(BLUE, "o"),
     "unstructured": Look(ORANGE, "v"),
     # lab 07: in which order heads go, and from where
+    "I_h, by layer": Look(SKY, "P"),
     "I_h, iterative": Look(ORANGE, "v"),
     "single ablation": Look(BLUE, "o"),
     "most important first": Look(PURPLE, "D"),
