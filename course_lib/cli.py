@@ -264,6 +264,16 @@ def similarity(
 
 
 @app.command()
+def slides(
+    decks: Annotated[list[str] | None, typer.Argument(help="such as lab00; all of them by default")] = None,
+) -> None:
+    """Execute the lecture decks and write slides/_build/NN.html, one file each, and NN.pdf where there is Chromium."""
+    from course_lib.authoring.slides import build
+
+    build(_root(), decks or None, _say)
+
+
+@app.command()
 def remake(
     name: Annotated[str | None, typer.Argument(help="a file of data/results, such as lab03_tickets_mnist")] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="processes side by side; one a core by default")] = None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import io
+import os
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -75,6 +76,14 @@ def png(fig: Figure) -> bytes:
         dpi = int(dpi * 0.75)
 
 
+def svg(fig: Figure) -> bytes:
+    """The figure as an SVG, its letters as outlines, so that no font is needed."""
+    buffer = io.BytesIO()
+    with _style_of(fig), mpl.rc_context({"svg.hashsalt": "course"}):
+        fig.savefig(buffer, format="svg", metadata={"Date": None}, facecolor="white")
+    return buffer.getvalue()
+
+
 def _fewer_colours(buffer: io.BytesIO) -> bytes:
     """The picture in 256 colours: a quarter of the bytes."""
     from PIL import Image  # comes with matplotlib
@@ -96,12 +105,14 @@ def mimebundle(fig: Figure, text: str, css_class: str = "course-plot") -> tuple[
     they are given text/html; a code host that does not show a picture inside HTML has image/png; a terminal has
     text/plain.
     """
+    vector = os.environ.get("COURSE_FIGURES") == "svg"  # for slides, which are shown large
     encoded = base64.b64encode(png(fig)).decode()
+    shown = ("svg+xml", base64.b64encode(svg(fig)).decode()) if vector else ("png", encoded)
     width, height = (round(inches * _CSS_PIXELS) for inches in fig.get_size_inches())
     # width and height hold the place while an explorer swaps pictures; decoding="sync" keeps it from flashing white.
     tag = (
         f'<img class="{css_class}" alt="{html.escape(text)}" width="{width}" height="{height}" decoding="sync" '
-        f'style="max-width: 100%; height: auto; background: white" src="data:image/png;base64,{encoded}">'
+        f'style="max-width: 100%; height: auto; background: white" src="data:image/{shown[0]};base64,{shown[1]}">'
     )
     metadata = {"width": width, "height": height, "alt": text, "needs_background": "light"}
     return {"text/html": tag, "image/png": encoded, "text/plain": text}, {"image/png": metadata}

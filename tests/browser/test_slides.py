@@ -1,0 +1,116 @@
+"""The decks as a lecturer opens them: from disk, with the network off."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import BROWSER, FLAGS
+from filelock import FileLock
+
+from course_lib.authoring import slides
+
+ROOT = Path(__file__).parents[2]
+DECKS = [path.stem for path in slides.sources(ROOT)]
+FRAME = (1280, 720)
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("npm") is None,
+    reason="no npm on this machine: the decks were not built (Debian, Ubuntu: apt install npm)",
+)
+
+
+@pytest.fixture(scope="session", params=DECKS)
+def deck(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A deck, built: by the first of the processes of this run that needs it."""
+    page = ROOT / slides.BUILT / f"{request.param[3:5]}.html"
+    run = (
+        tmp_path_factory.getbasetemp().parent if "PYTEST_XDIST_WORKER" in os.environ else tmp_path_factory.getbasetemp()
+    )
+    built = run / f"{request.param}.built"
+    with FileLock(f"{built}.lock"):
+        if not built.exists():
+            assert page in slides.build(ROOT, [request.param])
+            built.touch()
+    return page
+
+
+@pytest.fixture
+def page(deck: Path) -> Iterator:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=BROWSER, args=FLAGS)
+        opened = browser.new_page(viewport={"width": FRAME[0], "height": FRAME[1]})
+        opened.asked, opened.said = [], []
+        opened.on("pageerror", lambda error: opened.said.append(str(error)))
+        opened.on("console", lambda message: opened.said.append(message.text) if message.type == "error" else None)
+
+        def block(route) -> None:
+            opened.asked.append(route.request.url)
+            route.abort()
+
+        opened.route(re.compile(r"^(?!file:|data:|blob:)"), block)
+        opened.goto(deck.as_uri())
+        opened.wait_for_function("document.documentElement.dataset.ready === 'yes'", timeout=30_000)
+        yield opened
+        browser.close()
+
+
+# what reaches beyond the frame, of the slide that is shown, all its steps there; in CSS pixels of a 1280 × 720 slide
+OUTSIDE = """() => {
+  const slide = Reveal.getCurrentSlide(), scale = Reveal.getScale();
+  const frame = document.querySelector(".slides").getBoundingClientRect();
+  const found = [];
+  for (const element of slide.querySelectorAll("h1, h2, h3, p, li, td, th, pre, img, .katex")) {
+    if (element.closest("aside")) continue;
+    const box = element.getBoundingClientRect();
+    if (!box.width || element.closest(".katex-mathml")) continue;
+    const over = Math.max(box.bottom - frame.bottom, box.right - frame.right, frame.left - box.left, frame.top - box.top) / scale;
+    if (over > 1) found.push(`${element.tagName} by ${Math.round(over)}: ${(element.innerText || element.alt || "").slice(0, 60)}`);
+  }
+  return found;
+}"""
+
+
+def test_a_deck_opens_offline_and_every_slide_fits(page, deck: Path) -> None:
+    from PIL import Image
+
+    assert page.evaluate("document.querySelectorAll('.katex').length") > 0, "formulas are set"
+    assert page.evaluate("document.querySelectorAll('.katex-error').length") == 0
+    count = page.evaluate("Reveal.getTotalSlides()")
+    assert 20 <= count <= 30, "for 75 minutes"
+    pictures = deck.with_suffix("")
+    pictures.mkdir(exist_ok=True)
+    for number in range(count):
+        page.evaluate(f"Reveal.slide({number}, 0, 99)")
+        page.wait_for_timeout(100)
+        assert not page.evaluate(OUTSIDE), f"slide {number + 1}"
+        raw = page.evaluate("Reveal.getCurrentSlide().innerText")
+        assert "$" not in raw, f"slide {number + 1}: a formula that was not set: {raw}"
+        for picture in page.locator("section.present .output img").all():
+            assert len(picture.get_attribute("alt") or "") > 20, f"slide {number + 1}"
+            shown = Image.open(io.BytesIO(picture.screenshot())).convert("L")
+            light, dark = shown.getextrema()[1], shown.getextrema()[0]
+            assert light - dark > 100, f"slide {number + 1}: an empty figure"
+        page.screenshot(path=pictures / f"{number + 1:02d}.png")
+    assert page.asked == [], "nothing may be asked of the network"
+    assert page.said == []
+
+
+def test_a_deck_has_notes_and_questions(page) -> None:
+    notes = page.evaluate("document.querySelectorAll('aside.notes').length")
+    assert notes >= 5
+    titles = page.evaluate("[...document.querySelectorAll('.slides h2')].map((title) => title.innerText)")
+    questions = [i for i, title in enumerate(titles) if title.startswith("Two minutes")]
+    assert len(questions) >= 2, "a two-minute question about every ten slides"
+
+
+def test_a_deck_is_printed_a_slide_a_page(deck: Path) -> None:
+    raw = deck.with_suffix(".pdf").read_bytes()
+    assert len(re.findall(rb"/Type /Page\b", raw)) == deck.read_text().count("<section ")
