@@ -304,12 +304,13 @@ plots.show(
 # $$\text{bits} = (1-p)\,L\,\bigl(n + \lceil \log_2 L\rceil\bigr)$$
 
 # %%
+address = encodings.index_width(2**20)
 display(
     Markdown(
         "An address grows with the tensor: "
         + ", ".join(f"{encodings.index_width(L)} bits for {L:,} places" for L in (1024, 2**20))
         + ". So COO pays only where values are very few: $p > \\lceil\\log_2 L\\rceil / (n + \\lceil\\log_2 L\\rceil)$, "
-        f"from {100 * 20 / 52:.0f} % zeros on for a million 32-bit values, from {100 * 20 / 28:.0f} % on for 8-bit ones."
+        f"from {100 * address / (32 + address):.0f} % zeros on for 2²⁰ 32-bit values, from {100 * address / (8 + address):.0f} % on for 8-bit ones."
     )
 )
 
@@ -343,10 +344,11 @@ fig = plots.curves(
     title=f"8-bit weights of a {rows_} × {columns_} layer", xaxis="sparsity",
 )  # fmt: skip
 fig.axes[0].set_ylim(0, 16)
-plots.show(
-    fig,
-    alt="Bits per weight of bitmap, RLE, COO and CSR against sparsity, 8-bit values: bitmap is smallest up to about 80 per cent, RLE beyond.",
-)
+smallest = [min(sizes, key=lambda name: sizes[name][i]) for i in range(len(fine))]  # noqa: B023
+last = {name: fine[i] for i, name in enumerate(smallest)}  # the highest sparsity at which each is smallest
+said = ", ".join(f"{name} up to {100 * p:.0f} %" for name, p in last.items())
+plots.show(fig, alt=f"Bits per weight of bitmap, RLE, COO and CSR against sparsity, 8-bit values. Smallest: {said}.")
+display(Markdown(f"Smallest of the four: {said}."))
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # With 32-bit values all curves are nearly parallel, since the values are most of the bill; with 8 bits the bookkeeping

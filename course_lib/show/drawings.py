@@ -168,8 +168,8 @@ def heads_as_a_sum(heads: int = 4, gated: Sequence[int] = ()) -> Figure:
             )
         ax.add_patch(FancyArrowPatch((14.7, y + 0.5), (16.7, middle), arrowstyle="-|>", mutation_scale=10, color=ink))
     ax.text(17.1, middle, "Σ", ha="center", va="center", fontsize=20)
-    ax.add_patch(FancyArrowPatch((17.5, middle), (18.7, middle), arrowstyle="-|>", mutation_scale=10, color=INK))
-    ax.text(19.2, middle, "+ b_O", ha="center", va="center", fontsize=12)
+    ax.add_patch(FancyArrowPatch((17.5, middle), (18.3, middle), arrowstyle="-|>", mutation_scale=10, color=INK))
+    ax.text(19.1, middle, "+ b_O", ha="center", va="center", fontsize=12)
     off_text = f" The gates of heads {', '.join(str(h + 1) for h in gated)} are 0." if gated else ""
     return alt(
         fig,
