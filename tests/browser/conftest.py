@@ -14,19 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from chromium import BROWSER, FLAGS
 
 ROOT = Path(__file__).parents[2]
-BROWSER = next(
-    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
-)
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--no-first-run",
-]
 TOKEN = "course"
 
 

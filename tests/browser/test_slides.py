@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import BROWSER, FLAGS
+from chromium import BROWSER, FLAGS
 from filelock import FileLock
 
 from course_lib.authoring import slides
