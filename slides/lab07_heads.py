@@ -40,6 +40,22 @@ SEEDS, LAYERS, HEADS = each.shape
 HALF = fractions.index(0.5)
 MOST = fractions.index(0.8)
 
+
+def show_removal(rules, title, at):
+    """Accuracy against heads removed, by rule; the text alternative reads it off at one of the fractions."""
+    fig = plots.method_curves(
+        fractions,
+        {rule: curves[rule] for rule in rules},
+        dense=dense,
+        xlabel="heads removed (%)",
+        ylabel="test accuracy (%)",
+        title=title,
+        xaxis="sparsity",
+    )
+    read = ", ".join(f"{rule} {curves[rule][:, at].mean():.0f}" for rule in rules)
+    plots.show(fig, alt=f"Test accuracy against heads removed. {fractions[at]:.0%} gone: {read}.")
+
+
 # %% [markdown] slideshow={"slide_type": "slide"}
 # # Are sixteen heads really better than one?
 #
@@ -214,14 +230,11 @@ display(
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## Accuracy against heads removed"))
-shown = ("I_h", "single ablation", "random", "most important first")
-plots.show(
-    plots.method_curves(
-        fractions, {rule: curves[rule] for rule in shown}, dense=dense, xlabel="heads removed (%)", ylabel="test accuracy (%)",
-        title="Three models with intervals; nothing trained afterwards", xaxis="sparsity",
-    ),
-    alt="Test accuracy against heads removed. Half gone: " + ", ".join(f"{rule} {curves[rule][:, HALF].mean():.0f}" for rule in shown) + ".",
-)  # fmt: skip
+show_removal(
+    ("I_h", "single ablation", "random", "most important first"),
+    "Three models with intervals; nothing trained afterwards",
+    HALF,
+)
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # Most important first is the check that the order says something at all. Random: ten draws for each of three models.
@@ -246,14 +259,7 @@ plots.show(
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## Two repairs"))
-shown = ("I_h", "I_h, by layer", "I_h, iterative", "random")
-plots.show(
-    plots.method_curves(
-        fractions, {rule: curves[rule] for rule in shown}, dense=dense, xlabel="heads removed (%)", ylabel="test accuracy (%)",
-        title="Measure again, or compare within layers", xaxis="sparsity",
-    ),
-    alt="Test accuracy against heads removed. 80 per cent gone: " + ", ".join(f"{rule} {curves[rule][:, MOST].mean():.0f}" for rule in shown) + ".",
-)  # fmt: skip
+show_removal(("I_h", "I_h, by layer", "I_h, iterative", "random"), "Measure again, or compare within layers", MOST)
 
 # %% [markdown]
 # *Iterative*: score, remove a few, score those that are left. *By layer*: divide each layer's scores by their ℓ2 norm first

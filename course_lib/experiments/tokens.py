@@ -375,13 +375,13 @@ def before_training(seed: int) -> dict[str, Any]:
     """The schedule that suits a checkpoint, chosen on validation texts, and what it costs before any fine-tuning."""
     loaded = checkpoints.load(checkpoint_name(seed))
     shares = best_schedule(loaded.model, validation_batches(loaded.tokenizer, FINE_TUNE["texts"]), FINE_TUNE["target"])
-    measured = {
-        part: {
-            "dense": measure(loaded.model, validation_batches(loaded.tokenizer, MEASURED, part)),
-            "informed": measure(loaded.model, validation_batches(loaded.tokenizer, MEASURED, part), shares),
+    measured = {}
+    for part in ("validation", "test"):
+        batches = validation_batches(loaded.tokenizer, MEASURED, part)
+        measured[part] = {
+            "dense": measure(loaded.model, batches),
+            "informed": measure(loaded.model, batches, shares),
         }
-        for part in ("validation", "test")
-    }
     return {"schedule": {str(layer): share for layer, share in shares.items()}, "before": measured}
 
 

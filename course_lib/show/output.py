@@ -76,12 +76,18 @@ def png(fig: Figure) -> bytes:
         dpi = int(dpi * 0.75)
 
 
-def svg(fig: Figure) -> bytes:
+def svg(fig: Figure, text: str) -> bytes:
     """The figure as an SVG, its letters as outlines, so that no font is needed."""
     buffer = io.BytesIO()
-    with _style_of(fig), mpl.rc_context({"svg.hashsalt": "course"}):
-        fig.savefig(buffer, format="svg", metadata={"Date": None}, facecolor="white")
+    _write_vector(fig, buffer, "svg", text)
     return buffer.getvalue()
+
+
+def _write_vector(fig: Figure, to: Any, kind: str, text: str) -> None:
+    """As "svg" or "pdf", with the text alternative inside and without a date: the same figure is then the same file."""
+    said = {"Description": text, "Date": None} if kind == "svg" else {"Subject": text, "CreationDate": None}
+    with _style_of(fig), mpl.rc_context({"svg.hashsalt": "course"}):
+        fig.savefig(to, format=kind, metadata=said)
 
 
 def _fewer_colours(buffer: io.BytesIO) -> bytes:
@@ -107,7 +113,7 @@ def mimebundle(fig: Figure, text: str, css_class: str = "course-plot") -> tuple[
     """
     vector = os.environ.get("COURSE_FIGURES") == "svg"  # for slides, which are shown large
     encoded = base64.b64encode(png(fig)).decode()
-    shown = ("svg+xml", base64.b64encode(svg(fig)).decode()) if vector else ("png", encoded)
+    shown = ("svg+xml", base64.b64encode(svg(fig, text)).decode()) if vector else ("png", encoded)
     width, height = (round(inches * _CSS_PIXELS) for inches in fig.get_size_inches())
     # width and height hold the place while an explorer swaps pictures; decoding="sync" keeps it from flashing white.
     tag = (
@@ -173,10 +179,7 @@ def save(fig: Figure, path: str | Path, alt: str | None = None) -> Path:
         with Image.open(io.BytesIO(png(fig))) as image:
             image.save(path, format="PNG", pnginfo=info, optimize=True)
     elif kind in (".svg", ".pdf"):
-        # No date: the same figure is then the same file.
-        when = {"Date": None} if kind == ".svg" else {"CreationDate": None}
-        with _style_of(fig), mpl.rc_context({"svg.hashsalt": "course"}):
-            fig.savefig(path, metadata={"Description" if kind == ".svg" else "Subject": text, **when})
+        _write_vector(fig, path, kind[1:], text)
     else:
         raise ValueError(f"cannot save a figure as {path.name!r}: the name should end in .png, .svg or .pdf")
     close(fig)
