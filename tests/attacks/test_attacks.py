@@ -55,7 +55,7 @@ def test_what_an_attack_earns(layer: str, attack: Attack, battles: Battles) -> N
         expected = most(result)
         if attack.points is not None:
             expected |= {q: attack.points for q in expected if attack.question in ("", q)}
-        assert points(result) == expected, said(result, attack.question)
+        assert points(result) == expected, said(result)
         assert result["score"] == sum(expected.values())
         assert result["extra_data"]["status"] == attack.status
         if attack.points is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 
 from course_lib.grading import Draw, StudentError, Submission, watch
 from course_lib.grading.reference import load
+from course_lib.grading.submission import Proxy
 from course_lib.grading.workers import Worker, WorkerLost
 from course_lib.worker import zygote
 
@@ -97,6 +99,20 @@ def test_code_that_hangs_its_process_costs_only_its_reply(
         with pytest.raises(WorkerLost, match="endless loop"):
             run(source).f()
     assert run("def g(): return 1").g() == 1
+
+
+def test_the_graders_own_time_is_not_the_codes(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow() -> int:
+        time.sleep(0.35)
+        return 1
+
+    monkeypatch.setattr("course_lib.grading.workers.REPLY_SECONDS", 1.0)
+    asking = run("def f(g): return g() + g() + g() + g()\ndef for_ever(g):\n    while True: g()")
+    assert asking.f(Proxy(slow)) == 4
+    begin = time.monotonic()
+    with pytest.raises(WorkerLost, match="endless loop"):
+        asking.for_ever(Proxy(slow))
+    assert time.monotonic() - begin < 10, "asking for ever does not help"
 
 
 def test_code_that_kills_itself_harms_nobody(run: Run) -> None:

@@ -1,7 +1,7 @@
 """Every wrong and right answer handed in behind the solution and marked by ``course grade``'s own code.
 
 An answer is marked on all questions that its code can reach: its own, and those whose solution uses, however indirectly, a name
-that it binds. The others would run the solution's code on the solution's inputs, and that is marked once, in full. Every tenth
+that it binds. The others would run the solution's code on the solution's inputs, and that is marked once, in full. Every fortieth
 answer is marked on all questions nevertheless.
 """
 
@@ -93,7 +93,7 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str
         tasks = []
         for number, path in enumerate(answers(lab)):
             code = path.read_text()
-            some = reached(set(used([code])), theirs, marking.known) if number % 10 else frozenset()
+            some = reached(set(used([code])), theirs, marking.known) if number % 40 else frozenset()
             tasks.append(Task(f"mutant-{path.stem}", (*solution, code), "", frozenset(), some))
         results = mark_here(marking, tasks, layer, 2)
         return {task.id: {"tests": [report.entry(o) for o in marks.outcomes]} for task, marks in results}
