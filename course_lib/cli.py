@@ -267,10 +267,13 @@ def similarity(
 def slides(
     decks: Annotated[list[str] | None, typer.Argument(help="such as lab00; all of them by default")] = None,
 ) -> None:
-    """Execute the lecture decks and write slides/_build/NN.html, one file each, and NN.pdf where there is Chromium."""
-    from course_lib.authoring.slides import build
+    """Execute the lecture decks and write slides/_build/NN.html, one file each, NN.pdf where there is Chromium, and the cheat sheet."""
+    from course_lib.authoring import sheet
+    from course_lib.authoring import slides as lectures
 
-    build(_root(), decks or None, _say)
+    lectures.build(_root(), decks or None, _say)
+    if not decks:
+        sheet.build(_root(), _say)
 
 
 @app.command()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib import files
-from course_lib.authoring import claims, segments, source, student
+from course_lib.authoring import claims, index, segments, source, student
 from course_lib.authoring.errors import AuthoringError, Problems, error, shown
 from course_lib.authoring.execute import run
 from course_lib.authoring.source import Cell, Lab
@@ -89,7 +89,18 @@ def build(
         if _write(path, new):
             changed.append(path)
         echo(f"{shown(path, root)} {how}")
+    page = _index(root)
+    if page is not None and _write(root / index.NAME, page):
+        changed.append(root / index.NAME)
+        echo(f"{index.NAME} written")
     return changed
+
+
+def _index(root: Path) -> Any | None:
+    page = index.notebook(root)
+    if page is not None:
+        page.metadata["kernelspec"] = dict(_KERNEL)
+    return page
 
 
 def check(root: Path) -> list[str]:
@@ -114,7 +125,10 @@ def check(root: Path) -> list[str]:
             there = root / folder / f"{lab.slug}.ipynb"
             if wrong := out_of_step(there, new, folder == "solutions"):
                 problems.append(f"{shown(there, root)}:1: {wrong}: run `course build {lab.name}`")
-    slugs = {path.stem for path in paths}
+    page = _index(root)
+    if page is not None and (not (root / index.NAME).is_file() or (root / index.NAME).read_bytes() != as_bytes(page)):
+        problems.append(f"{index.NAME}:1: it is not what {index.SOURCE} says: run `course build`")
+    slugs = {path.stem for path in paths} | ({index.NAME.stem} if page is not None else set())
     for folder in ("labs", "solutions"):
         for there in sorted((root / folder).glob("*.ipynb")):
             if there.stem not in slugs and not any(kept in there.name for kept in (".edited-", ".before-update")):

@@ -8,23 +8,18 @@ go into each file with their styles and fonts; nothing of them is kept in the co
 
 from __future__ import annotations
 
-import base64
 import html
-import json
 import re
-import shutil
-import subprocess
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from course_lib import files
+from course_lib.authoring import webpage
 from course_lib.authoring.errors import AuthoringError, error, shown
 from course_lib.authoring.execute import run
-from course_lib.paths import cache_dir
 
-PACKAGES = {"reveal.js": "6.0.2", "katex": "0.19.1"}
 CELL_TIMEOUT = 300.0  # seconds
 BUILT = Path("slides") / "_build"
 _TEMPLATE = Path(__file__).with_name("deck.html.j2")
@@ -71,7 +66,7 @@ def build(
     """
     root = Path(root).resolve()
     chosen = _chosen(sources(root), names)
-    libraries = assets(echo)
+    libraries = webpage.assets(echo)
     written: list[Path] = []
     for path in chosen:
         number = path.stem[3:5]
@@ -81,12 +76,8 @@ def build(
         page.parent.mkdir(parents=True, exist_ok=True)
         files.put(page, render(slides(notebook, where), _title(notebook, where), libraries).encode())
         written.append(page)
-        if browser := chromium():
-            written.append(to_pdf(page, browser))
-        else:
-            echo(
-                f"{page.stem}.pdf was not made: there is no Chromium on this machine (Debian, Ubuntu: apt install chromium)"
-            )
+        if paper := webpage.to_pdf(page, "?print-pdf", page.read_text(encoding="utf-8").count("<section "), echo):
+            written.append(paper)
         echo(", ".join(shown(p, root) for p in written if p.stem == number) + " written")
     return written
 
@@ -198,105 +189,24 @@ def _output(output: Any) -> str:
     return ""
 
 
-# ------------------------------------------------------------------------------------------------------------- one file
-def assets(echo: Callable[[str], Any] = print) -> Path:
-    """The folder ``node_modules`` with :data:`PACKAGES`, fetched once.
-
-    Raises:
-        AuthoringError: without npm, or if it fails.
-    """
-    place = cache_dir() / "npm"
-    modules = place / "node_modules"
-    if all(_version(modules / name) == version for name, version in PACKAGES.items()):
-        return modules
-    npm = shutil.which("npm")
-    if npm is None:
-        raise AuthoringError(
-            "slides: reveal.js and KaTeX are fetched by npm, which is not on this machine: install Node.js (nodejs.org; Debian, Ubuntu: apt install npm)"
-        )
-    place.mkdir(parents=True, exist_ok=True)
-    wanted = [f"{name}@{version}" for name, version in PACKAGES.items()]
-    echo(f"fetching {' and '.join(wanted)} …")
-    command = [npm, "install", "--prefix", str(place), "--no-audit", "--no-fund", "--ignore-scripts", *wanted]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    if done.returncode:
-        raise AuthoringError(f"slides: npm could not fetch {' and '.join(wanted)}: {done.stderr.strip()[-500:]}")
-    return modules
-
-
-def _version(package: Path) -> str | None:
-    try:
-        return json.loads((package / "package.json").read_text(encoding="utf-8"))["version"]
-    except (OSError, ValueError, KeyError):
-        return None
-
-
 def render(deck: list[Slide], title: str, modules: Path) -> str:
     """The deck as one HTML page with everything in it."""
-    import jinja2
     from pygments.formatters import HtmlFormatter
 
-    def text(*parts: str) -> str:
-        return modules.joinpath(*parts).read_text(encoding="utf-8")
-
-    def script(*parts: str) -> str:
-        return text(*parts).replace("</script", "<\\/script")  # as a string inside a script, it would end it
-
-    katex = modules / "katex" / "dist"
-    template = jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=False, trim_blocks=True).from_string(
-        _TEMPLATE.read_text(encoding="utf-8")
-    )
-    return template.render(
+    reveal = modules / "reveal.js" / "dist"
+    return webpage.template(_TEMPLATE).render(
         title=html.escape(title),
         slides=deck,
         styles=[
-            text("reveal.js", "dist", "reset.css"),
-            text("reveal.js", "dist", "reveal.css"),
-            _with_fonts((katex / "katex.min.css").read_text(encoding="utf-8"), katex),
+            webpage.text(reveal / "reset.css"),
+            webpage.text(reveal / "reveal.css"),
+            webpage.formula_style(modules),
             HtmlFormatter(style="default").get_style_defs("pre.source"),
-            _STYLE.read_text(encoding="utf-8"),
+            webpage.text(_STYLE),
         ],
         scripts=[
-            script("katex", "dist", "katex.min.js"),
-            script("katex", "dist", "contrib", "auto-render.min.js"),
-            script("reveal.js", "dist", "reveal.js"),
-            script("reveal.js", "dist", "plugin", "notes.js"),
+            *webpage.formula_scripts(modules),
+            webpage.script(reveal / "reveal.js"),
+            webpage.script(reveal / "plugin" / "notes.js"),
         ],
     )
-
-
-def _with_fonts(css: str, folder: Path) -> str:
-    """A style sheet with its woff2 fonts inside; the older formats beside them are left out."""
-
-    def inside(found: re.Match[str]) -> str:
-        data = base64.b64encode((folder / found[1]).read_bytes()).decode()
-        return f'url(data:font/woff2;base64,{data}) format("woff2")'
-
-    css = re.sub(r"url\(([^)]+\.woff2)\)\s*format\([\"']woff2[\"']\)", inside, css)
-    return re.sub(r",\s*url\([^)]+\.(woff|ttf)\)\s*format\([^)]+\)", "", css)
-
-
-# ------------------------------------------------------------------------------------------------------------------ PDF
-def chromium() -> str | None:
-    """A Chromium on this machine."""
-    names = ("chromium", "chromium-browser", "google-chrome")
-    return next((found for name in names if (found := shutil.which(name))), None)
-
-
-def to_pdf(page: Path, browser: str) -> Path:
-    """Print a deck, a slide a page.
-
-    Raises:
-        RuntimeError: if the browser fails, or prints another number of pages.
-    """
-    path = page.with_suffix(".pdf")
-    path.unlink(missing_ok=True)
-    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-pdf-header-footer"]
-    command = [browser, *flags, f"--print-to-pdf={path}", f"{page.as_uri()}?print-pdf"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
-    pages = len(re.findall(rb"/Type /Page\b", path.read_bytes())) if path.exists() else 0
-    wanted = page.read_text(encoding="utf-8").count("<section ")
-    if done.returncode or pages != wanted:
-        said = done.stderr.strip()[-500:]
-        raise RuntimeError(f"{browser} printed {pages} of the {wanted} slides of {page.name}: {said}")
-    return path

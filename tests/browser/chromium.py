@@ -1,6 +1,6 @@
 """The browser of this machine, and how tests start it."""
 
-from course_lib.authoring.slides import chromium
+from course_lib.authoring.webpage import chromium
 
 BROWSER = chromium()
 FLAGS = [

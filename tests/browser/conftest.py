@@ -111,6 +111,7 @@ def notebook(jupyter: str, request: pytest.FixtureRequest, tmp_path: Path) -> It
         page = browser.new_page(viewport={"width": 1280, "height": 720})
         errors: list[str] = []
         page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
         opened = Notebook(page, jupyter, errors)
         yield opened
         page.screenshot(path=tmp_path / "page.png")

@@ -1,4 +1,4 @@
-"""The decks as a lecturer opens them: from disk, with the network off."""
+"""The decks and the cheat sheet as one opens them: from disk, with the network off."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from chromium import BROWSER, FLAGS
 from filelock import FileLock
 
-from course_lib.authoring import slides
+from course_lib.authoring import sheet, slides
 
 ROOT = Path(__file__).parents[2]
 DECKS = [path.stem for path in slides.sources(ROOT)]
@@ -40,8 +41,9 @@ def deck(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return page
 
 
-@pytest.fixture
-def page(deck: Path) -> Iterator:
+@contextmanager
+def offline(path: Path) -> Iterator:
+    """The page from disk with every request blocked; ``asked`` and ``said`` are what it asked for and complained of."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -56,10 +58,16 @@ def page(deck: Path) -> Iterator:
             route.abort()
 
         opened.route(re.compile(r"^(?!file:|data:|blob:)"), block)
-        opened.goto(deck.as_uri())
+        opened.goto(path.as_uri())
         opened.wait_for_function("document.documentElement.dataset.ready === 'yes'", timeout=30_000)
         yield opened
         browser.close()
+
+
+@pytest.fixture
+def page(deck: Path) -> Iterator:
+    with offline(deck) as opened:
+        yield opened
 
 
 # what reaches beyond the frame, of the slide that is shown, all its steps there; in CSS pixels of a 1280 × 720 slide
@@ -114,3 +122,20 @@ def test_a_deck_has_notes_and_questions(page) -> None:
 def test_a_deck_is_printed_a_slide_a_page(deck: Path) -> None:
     raw = deck.with_suffix(".pdf").read_bytes()
     assert len(re.findall(rb"/Type /Page\b", raw)) == deck.read_text().count("<section ")
+
+
+def test_the_cheat_sheet_is_one_page_and_sets_its_formulas() -> None:
+    written = sheet.build(ROOT)  # which raises where the paper is not one page
+    assert [path.suffix for path in written] == [".html", ".pdf"]
+    with offline(written[0]) as opened:
+        assert opened.evaluate("document.querySelectorAll('.katex').length") > 40
+        assert opened.evaluate("document.querySelectorAll('.katex-error').length") == 0
+        text = opened.locator("main").evaluate("element => element.innerText")
+        assert "$" not in text, "a formula that was not set"
+        wide = (
+            "[...document.querySelectorAll('p, li, td, th')].filter((part) => part.scrollWidth > part.clientWidth + 1)"
+        )
+        assert opened.evaluate(f"{wide}.map((part) => part.innerText)") == [], "what is wider than its column"
+        opened.screenshot(path=written[0].with_suffix(".png"), full_page=True)
+        assert opened.asked == []
+        assert opened.said == []

@@ -8,7 +8,7 @@ import jupytext
 import nbformat
 import pytest
 
-from course_lib.authoring import slides
+from course_lib.authoring import slides, webpage
 from course_lib.authoring.errors import AuthoringError
 
 
@@ -85,7 +85,7 @@ def test_without_npm_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(AuthoringError, match="apt install npm"):
-        slides.assets()
+        webpage.assets()
 
 
 def test_a_page_has_all_inside(tmp_path: Path) -> None:

@@ -1,0 +1,124 @@
+"""One HTML file with everything in it, and its PDF: scripts, styles and fonts from npm when it is built, none of them kept in the course."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from course_lib.authoring.errors import AuthoringError
+from course_lib.paths import cache_dir
+
+PACKAGES = {"reveal.js": "6.0.2", "katex": "0.19.1"}
+
+
+def assets(echo: Callable[[str], Any] = print) -> Path:
+    """The folder ``node_modules`` with :data:`PACKAGES`, fetched once.
+
+    Raises:
+        AuthoringError: without npm, or if it fails.
+    """
+    place = cache_dir() / "npm"
+    modules = place / "node_modules"
+    if all(_version(modules / name) == version for name, version in PACKAGES.items()):
+        return modules
+    npm = shutil.which("npm")
+    if npm is None:
+        raise AuthoringError(
+            "slides: reveal.js and KaTeX are fetched by npm, which is not on this machine: install Node.js (nodejs.org; Debian, Ubuntu: apt install npm)"
+        )
+    place.mkdir(parents=True, exist_ok=True)
+    wanted = [f"{name}@{version}" for name, version in PACKAGES.items()]
+    echo(f"fetching {' and '.join(wanted)} …")
+    command = [npm, "install", "--prefix", str(place), "--no-audit", "--no-fund", "--ignore-scripts", *wanted]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    if done.returncode:
+        raise AuthoringError(f"slides: npm could not fetch {' and '.join(wanted)}: {done.stderr.strip()[-500:]}")
+    return modules
+
+
+def _version(package: Path) -> str | None:
+    try:
+        return json.loads((package / "package.json").read_text(encoding="utf-8"))["version"]
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def template(path: Path) -> Any:
+    """A page's Jinja template; what it does not know is an error."""
+    import jinja2
+
+    loader = jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=False, trim_blocks=True)
+    return loader.from_string(path.read_text(encoding="utf-8"))
+
+
+def text(path: Path) -> str:
+    """A style sheet, to stand inside a page."""
+    return path.read_text(encoding="utf-8")
+
+
+def script(path: Path) -> str:
+    """A script, to stand inside a page."""
+    return text(path).replace("</script", "<\\/script")  # as a string inside a script, it would end it
+
+
+def formula_style(modules: Path) -> str:
+    """KaTeX's style sheet with its fonts."""
+    folder = modules / "katex" / "dist"
+    return _with_fonts(text(folder / "katex.min.css"), folder)
+
+
+def formula_scripts(modules: Path) -> list[str]:
+    """KaTeX, and what finds the formulas of a page."""
+    folder = modules / "katex" / "dist"
+    return [script(folder / "katex.min.js"), script(folder / "contrib" / "auto-render.min.js")]
+
+
+def _with_fonts(css: str, folder: Path) -> str:
+    """A style sheet with its woff2 fonts inside; the older formats beside them are left out."""
+
+    def inside(found: re.Match[str]) -> str:
+        data = base64.b64encode((folder / found[1]).read_bytes()).decode()
+        return f'url(data:font/woff2;base64,{data}) format("woff2")'
+
+    css = re.sub(r"url\(([^)]+\.woff2)\)\s*format\([\"']woff2[\"']\)", inside, css)
+    return re.sub(r",\s*url\([^)]+\.(woff|ttf)\)\s*format\([^)]+\)", "", css)
+
+
+def chromium() -> str | None:
+    """A Chromium on this machine."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    return next((found for name in names if (found := shutil.which(name))), None)
+
+
+def to_pdf(page: Path, query: str, pages: int, echo: Callable[[str], Any] = print) -> Path | None:
+    """Print a page that lies on disk; None, and a sentence why, where this machine has no Chromium.
+
+    Args:
+        query: goes behind the page's address.
+        pages: that there must be.
+
+    Raises:
+        RuntimeError: if the browser fails, or prints another number of pages.
+    """
+    browser = chromium()
+    if browser is None:
+        echo(
+            f"{page.stem}.pdf was not made: there is no Chromium on this machine (Debian, Ubuntu: apt install chromium)"
+        )
+        return None
+    path = page.with_suffix(".pdf")
+    path.unlink(missing_ok=True)
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-pdf-header-footer"]
+    command = [browser, *flags, f"--print-to-pdf={path}", f"{page.as_uri()}{query}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+    printed = len(re.findall(rb"/Type /Page\b", path.read_bytes())) if path.exists() else 0
+    if done.returncode or printed != pages:
+        said = done.stderr.strip()[-500:]
+        raise RuntimeError(f"{browser} printed {printed} pages of {page.name}, not {pages}: {said}")
+    return path

@@ -1,0 +1,133 @@
+"""An explorer in the page, driven by the keyboard alone through the whole range of its controls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+PICTURES = Path(__file__).parents[2] / "build" / "browser"  # what the page looked like, to look at
+STOPS = 4  # places between the ends of a slider at which we wait for number and figure
+
+
+@dataclass(frozen=True)
+class State:
+    """What an explorer shows: the number, the figure, its text alternative."""
+
+    number: str
+    picture: str
+    alt: str
+
+
+class Explorer:
+    """The explorer number ``index`` of a notebook that has run."""
+
+    def __init__(self, notebook: Any, index: int) -> None:
+        self.notebook, self.page = notebook, notebook.page
+        self.box = self.page.locator(".course-explorer").nth(index)
+        self.box.scroll_into_view_if_needed()
+
+    def controls(self) -> list[Any]:
+        """What the keyboard can move, in the order of the page."""
+        return self.box.locator(".noUi-handle, select, button.jupyter-button").all()
+
+    def focus(self, control: Any) -> None:
+        control.focus()
+
+    def tabs(self) -> int:
+        """How many controls the Tab key comes by, from the first one on."""
+        controls = self.controls()
+        controls[0].focus()
+        met = 1
+        for control in controls[1:]:
+            for _ in range(3):  # a slider's value in figures, which can be typed over, lies in between
+                self.page.keyboard.press("Tab")
+                if control.evaluate("element => element === document.activeElement"):
+                    met += 1
+                    break
+        return met
+
+    def press(self, key: str, times: int = 1) -> None:
+        for _ in range(times):
+            self.page.keyboard.press(key)
+
+    def state(self) -> State:
+        """What is shown now.
+
+        Raises:
+            AssertionError: with the explorer's own words, where it shows an error.
+        """
+        error = self.box.locator(".course-error")
+        assert error.count() == 0, error.first.inner_text()
+        number, figure = self.box.locator(".course-number"), self.box.locator(".course-figure img")
+        return State(number.inner_text(), figure.get_attribute("src") or "", figure.get_attribute("alt") or "")
+
+    def settled(self, seconds: float = 60) -> State:
+        """What is shown once the kernel has answered: idle, and the same for three looks."""
+        script = """([box, seconds]) => new Promise((done) => {
+            const look = () => document.querySelector('.jp-NotebookPanel .jp-Notebook-ExecutionIndicator').dataset.status
+                + box.querySelector('.course-number').innerHTML + (box.querySelector('.course-figure img')?.src ?? '');
+            let before = '', same = 0, left = seconds * 12;
+            const again = () => {
+                const now = look();
+                same = now === before && now.startsWith('idle') ? same + 1 : 0;
+                before = now;
+                same >= 3 || --left < 0 ? done(same >= 3) : setTimeout(again, 80);
+            };
+            setTimeout(again, 80);
+        })"""
+        assert self.page.evaluate(script, [self.box.element_handle(), seconds]), f"it did not settle in {seconds} s"
+        return self.state()
+
+    def photograph(self, name: str) -> None:
+        """Keep a picture of the page, the explorer's lower end in view."""
+        PICTURES.mkdir(parents=True, exist_ok=True)
+        self.box.evaluate("box => box.scrollIntoView({block: 'end'})")
+        self.page.screenshot(path=PICTURES / f"{name}.png")
+
+    def drive(self, control: Any) -> Iterator[tuple[str, State]]:
+        """Move a control through its whole range and back to where it was: (what it says, what is shown) at each stop."""
+        kind = control.evaluate("element => element.tagName")
+        yield from {"SELECT": self._choices, "BUTTON": self._switch}.get(kind, self._slide)(control)
+
+    def _slide(self, handle: Any) -> Iterator[tuple[str, State]]:
+        def at(name: str = "now") -> float:
+            return float(handle.get_attribute(f"aria-value{name}"))
+
+        begin = at()
+        handle.focus()
+        self.press("Home")
+        low, high = at("min"), at("max")
+        assert at() == low, "Home goes to the left end"
+        yield f"{low:g}", self.settled()
+        self.press("ArrowRight")
+        step = at() - low
+        assert step > 0, "an arrow key moves the slider by a step"
+        steps = round((high - low) / step)
+        done = 1
+        for stop in range(1, STOPS + 2):
+            to = max(1, round(steps * stop / (STOPS + 1)))
+            self.press("ArrowRight", to - done)
+            done = to
+            yield f"{at():g}", self.settled()
+        assert abs(at() - high) < step / 2, "the arrow keys reach the right end"
+        self.press("ArrowLeft", round((high - begin) / step))
+        assert abs(at() - begin) < step / 2, "the arrow keys lead back"
+
+    def _choices(self, select: Any) -> Iterator[tuple[str, State]]:
+        options = select.evaluate("element => [...element.options].map((option) => option.text)")
+        begin = select.evaluate("element => element.selectedIndex")
+        select.focus()
+        self.press("Home")
+        for number, option in enumerate(options):
+            self.press("ArrowDown", min(1, number))
+            assert select.evaluate("element => element.selectedIndex") == number, "the arrow keys choose"
+            yield option, self.settled()
+        self.press("ArrowUp", len(options) - 1 - begin)
+
+    def _switch(self, button: Any) -> Iterator[tuple[str, State]]:
+        button.focus()
+        self.press("Space")
+        yield button.inner_text(), self.settled()
+        self.press("Space")

@@ -1,0 +1,58 @@
+"""Every explorer of every lab: driven by keyboard through the whole range of each control, and pictures kept of the ends.
+
+``build/browser/lab07-1-….png`` are the pages as a laptop of 1280 × 720 shows them: look at them after a change.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from driving import Explorer
+
+ROOT = Path(__file__).parents[2]
+LABS = sorted(path.stem for path in (ROOT / "solutions").glob("lab[0-9][0-9]_*.ipynb"))
+NARROWEST = 480  # CSS pixels in which a figure's labels can be read
+
+
+@pytest.mark.parametrize("lab", LABS)
+def test_driven_through_the_whole_range(notebook, lab: str) -> None:
+    notebook.open(f"explorers/{lab}.ipynb")  # the lab's other cells are run by nbval
+    notebook.run_all(600)  # two pages at a time share two cores
+    count = notebook.page.locator(".course-explorer").count()
+    assert count, "every lab has an explorer"
+    for index in range(count):
+        drive(Explorer(notebook, index), f"{lab[:5]}-{index + 1}")
+    assert not notebook.errors
+
+
+def drive(explorer: Explorer, name: str) -> None:
+    begin = explorer.settled()
+    explorer.photograph(f"{name}-first")
+    assert explorer.tabs() == len(explorer.controls()), "the Tab key comes by every control"
+    seen = {begin}
+    for number, control in enumerate(explorer.controls()):
+        states = {}
+        for said, state in explorer.drive(control):
+            assert state.number.strip(), said
+            assert state.alt, f"at {said} the figure has no text alternative"
+            states[said] = state
+            end = "left" if len(states) == 1 else "right"
+            explorer.photograph(f"{name}-control{number + 1}-{end}")  # of what is between, the last one stays
+        assert len(set(states.values()) | {begin}) > 1, f"control {number + 1} moves neither number nor figure"
+        assert explorer.settled() == begin, "back where it was, it shows what it showed"
+        seen |= set(states.values())
+    for part in ("number", "picture", "alt"):
+        assert len({getattr(state, part) for state in seen}) > 1, f"the {part} follows the controls"
+    fits(explorer)
+
+
+def fits(explorer: Explorer) -> None:
+    """The figure is as wide as can be read, and nothing sticks out of the page."""
+    width = explorer.page.viewport_size["width"]
+    for part in explorer.box.locator(".course-number, .course-figure img, .noUi-target, select, button").all():
+        box = part.bounding_box()
+        assert box is not None
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= width
+    assert explorer.box.locator(".course-figure img").bounding_box()["width"] >= NARROWEST

@@ -1,0 +1,73 @@
+"""Walkthroughs as a code host shows them, where no kernel runs: outputs there, pictures light and described, no widget alone."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+ROOT = Path(__file__).parents[2]
+WALKTHROUGHS = sorted((ROOT / "solutions").glob("lab*.ipynb"))
+HEAVIEST = 300_000  # bytes of a picture
+WIDGET = "application/vnd.jupyter.widget-view+json"
+PICTURES = {"image/png", "image/svg+xml", "image/jpeg"}
+
+
+def outputs(path: Path) -> Iterator[tuple[int, str, list[Any]]]:
+    """(cell number, source, outputs) of every code cell."""
+    for number, cell in enumerate(nbformat.read(path, as_version=4).cells, start=1):
+        if cell.cell_type == "code":
+            yield number, cell.source, cell.outputs
+
+
+@pytest.mark.parametrize("path", WALKTHROUGHS, ids=lambda path: path.stem[:5])
+def test_outputs_are_there(path: Path) -> None:
+    shown = [number for number, _, found in outputs(path) if found]
+    assert len(shown) > 20
+    for number, _, found in outputs(path):
+        assert not any(output.output_type == "error" for output in found), f"cell {number}"
+
+
+@pytest.mark.parametrize("path", WALKTHROUGHS, ids=lambda path: path.stem[:5])
+def test_every_picture_is_light_and_described(path: Path) -> None:
+    count = 0
+    for number, _, found in outputs(path):
+        for output in found:
+            data = output.get("data", {})
+            for kind in PICTURES & data.keys():
+                count += 1
+                size = len(base64.b64decode(data[kind])) if kind != "image/svg+xml" else len(data[kind])
+                assert size <= HEAVIEST, f"cell {number}: a picture of {size:,} bytes"
+                alts = re.findall(r'<img[^>]*\balt="([^"]*)"', data.get("text/html", ""))
+                assert alts and all(len(alt) > 20 for alt in alts), (
+                    f"cell {number}: a picture without a text alternative"
+                )
+                assert data["text/plain"].strip() and "<Figure" not in data["text/plain"], f"cell {number}"
+    assert count >= 3
+
+
+@pytest.mark.parametrize("path", WALKTHROUGHS, ids=lambda path: path.stem[:5])
+def test_every_explorer_stands_there_as_a_picture(path: Path) -> None:
+    explorers = 0
+    for number, source, found in outputs(path):
+        widgets = [output for output in found if WIDGET in output.get("data", {})]
+        explorers += "widgets.explorer(" in source
+        if widgets:
+            fallback = [output for output in found if "course-fallback" in output.get("data", {}).get("text/html", "")]
+            assert len(fallback) == len(widgets), f"cell {number}: a widget, and nothing beside it"
+            assert "image/png" in fallback[0].data, f"cell {number}"
+    assert explorers >= 1
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "labs").glob("lab*.ipynb")), ids=lambda path: path.stem[:5])
+def test_pictures_in_texts_are_described(path: Path) -> None:
+    for number, cell in enumerate(nbformat.read(path, as_version=4).cells, start=1):
+        if cell.cell_type == "markdown":
+            assert "![](" not in cell.source, f"cell {number}"
+            for tag in re.findall(r"<img[^>]*>", cell.source):
+                assert 'alt="' in tag, f"cell {number}: {tag}"
