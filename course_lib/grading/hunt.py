@@ -29,6 +29,8 @@ def expect_verdicts(
     made_of_it = {versions[i][0]: _verdict(submission, name, versions[i][1]) for i in order}
     for what in right:
         outcome, said = made_of_it[what]
+        if outcome == "error":
+            fail(f"find_bug stumbled ({said}) over a right version ({what}): it should return, whatever {promise}")
         if outcome != "passed":
             fail(f"find_bug accused a right version ({what}): {said}. Does it ask for more than {promise}?")
     for what in wrong:
@@ -58,5 +60,6 @@ def _verdict(submission: Submission, name: str, version: Version) -> tuple[str, 
         if error.kind != "raised" or error.unwritten:
             raise
         said = f"{error.type}: {error.message}" if error.message else error.type
+        said += f", {error.where}: {error.text}" if error.where and error.text else ""
         return ("assertion" if "AssertionError" in error.bases else "error"), said
     return "passed", "" if returned is None else describe(returned)

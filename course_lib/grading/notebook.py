@@ -12,6 +12,8 @@ import sys
 from contextlib import nullcontext, redirect_stderr
 from typing import Any
 
+from IPython.core.error import UsageError
+
 from course_lib.grading import reference
 from course_lib.grading.claims import Test, load_tests, order, tests_in
 from course_lib.grading.mark import Marker, Outcome, by_question, total
@@ -111,18 +113,22 @@ def _caller() -> dict[str, Any]:
     return sys._getframe(2).f_globals
 
 
+class _AskedWrong(ValueError, UsageError):
+    """A question that does not exist; a notebook shows the sentence and no traceback."""
+
+
 def _tests(question: str) -> tuple[str, list[Test]]:
     if not isinstance(question, str):
-        raise ValueError(f'write the question in quotes: "{question}", not {question!r}')
+        raise _AskedWrong(f'write the question in quotes: "{question}", not {question!r}')
     number = question.split(".")[0]
     if not number.isdigit():
-        raise ValueError(f'a question is named like "1.3", got {question!r}')
+        raise _AskedWrong(f'a question is named like "1.3", got {question!r}')
     lab = f"lab{int(number):02d}"
     tests = _visible(lab)
     mine = [t for t in tests if t.question == question]
     if not mine:
         there = ", ".join(sorted({t.question for t in tests}, key=order))
-        raise ValueError(f"{lab} has no question {question}: there are {there}")
+        raise _AskedWrong(f"{lab} has no question {question}: there are {there}")
     return lab, mine
 
 
@@ -152,7 +158,11 @@ def _card(question: str, outcomes: list[Outcome]) -> Card:
     most = sum(o.points for o in outcomes)
     right = all(o.passed for o in outcomes)
     foot = "All visible claims hold. The grader tries more inputs and some further claims." if right else ""
-    title = f"{whole:g} of {most:g} visible points" if most else "its points are for claims that the grader looks at"
+    title = (
+        f"{whole:g} of {most:g} visible points"
+        if most
+        else "looked at for its form only; the values are marked when you have handed in"
+    )
     return Card(f"{question}: {title}", rows, foot)
 
 

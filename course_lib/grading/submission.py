@@ -14,12 +14,15 @@ from typing import Any, Protocol
 import numpy as np
 from torch import Tensor, nn
 
+from course_lib.grading.alarm import alarm
+from course_lib.grading.workers import WorkerLost
 from course_lib.worker import wire
 from course_lib.worker.harness import Harness
 from course_lib.worker.wire import Model, Ref
 
 MAX_NUMBERS = 1 << 23  # in the arguments of one call of the grader's by the student's code
 MAX_CALLS_OF_THAT_SIZE = 8  # within one test
+CHECK_SECONDS = 30.0  # for one call of a student's function in the notebook; the grader gives it less
 
 
 class StudentError(Exception):
@@ -116,8 +119,19 @@ class InProcess:
     def ask(
         self, header: dict[str, Any], blobs: list[bytes], proxies: dict[int, Callable[..., Any]]
     ) -> tuple[dict[str, Any], list[bytes]]:
+        """Raises WorkerLost, as a worker does, where the code takes longer than ``CHECK_SECONDS``."""
         self.proxies = proxies
-        return self.harness.handle(header, blobs)
+        reply: dict[str, Any] = {}
+        with alarm(CHECK_SECONDS) as rung:
+            reply, blobs = self.harness.handle(header, blobs)
+        if rung():
+            where = reply.get("error", {}).get("where")
+            raise WorkerLost(
+                f"your code took longer than {CHECK_SECONDS:.0f} seconds"
+                + (f", and was then at {where}: {reply['error']['text']}" if where else "")
+                + " (an endless loop?)"
+            )
+        return reply, blobs
 
     def _ask(self, number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         packer = wire.Packer()

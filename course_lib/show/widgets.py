@@ -1,4 +1,4 @@
-"""Explorers: sliders, choices and switches above a number and a figure that follow them.
+"""Explorers: sliders, choices and switches, all for the keyboard, above a number and a figure that follow them.
 
 Where no kernel runs (a web page, a notebook just opened) a picture of the first state stands in their place.
 """
@@ -40,8 +40,62 @@ def slider(min: float, max: float, step: float, value: float, label: str) -> ipy
     return control
 
 
-def choice(options: Sequence[Any] | Mapping[str, Any], value: Any = None, label: str = "") -> ipywidgets.Widget:
-    """A drop-down list.
+class Choice(ipywidgets.HBox, ipywidgets.ValueWidget):
+    """A row of buttons of which one is pressed; made by :func:`choice`.
+
+    Buttons, since in JupyterLab the arrow keys and the space bar never reach a drop-down list or radio buttons: its
+    notebook takes them for itself. Tab goes from button to button, the space bar presses one.
+
+    Attributes:
+        value: of the option chosen; setting it moves the buttons.
+        label: what is shown of it. options: (what is shown, value) of each.
+        buttons: in the order of the options.
+    """
+
+    value = traitlets.Any()
+    description = traitlets.Unicode()
+
+    def __init__(self, options: Sequence[tuple[str, Any]], value: Any, description: str) -> None:
+        self.options = tuple(options)
+        self.buttons = [
+            ipywidgets.ToggleButton(layout=ipywidgets.Layout(width="auto", margin="1px")) for _ in self.options
+        ]
+        self.name = ipywidgets.Label(description)
+        row = ipywidgets.Box(self.buttons, layout=ipywidgets.Layout(flex_flow="row wrap"))
+        super().__init__([self.name, row], value=value, description=description)
+        for button in self.buttons:
+            button.observe(self._pressed, names="value")
+        self.observe(self._mark, names=["value", "description"])
+        self._mark()
+
+    @property
+    def label(self) -> str:
+        return next(shown for shown, value in self.options if value == self.value)
+
+    @traitlets.validate("value")
+    def _check(self, proposal: Any) -> Any:
+        values = [value for _, value in self.options]
+        if proposal["value"] not in values:
+            raise traitlets.TraitError(f"{proposal['value']!r} is not among the options {values}")
+        return proposal["value"]
+
+    def _pressed(self, change: Any) -> None:
+        chosen = self.options[self.buttons.index(change["owner"])][1]
+        if change["new"]:
+            self.value = chosen
+        self._mark()  # the one chosen stays pressed when it is pressed again
+
+    def _mark(self, _: Any = None) -> None:
+        self.name.value = self.description
+        for button, (shown, value) in zip(self.buttons, self.options, strict=True):
+            on = value == self.value
+            button.value = on
+            button.description = f"{'●' if on else '○'} {shown}"  # colour is never the only sign
+            button.tooltip = f"{self.description}: {shown}"
+
+
+def choice(options: Sequence[Any] | Mapping[str, Any], value: Any = None, label: str = "") -> Choice:
+    """A row of buttons, one for each option.
 
     Args:
         options: the values, or {what is shown: value}.
@@ -57,7 +111,7 @@ def choice(options: Sequence[Any] | Mapping[str, Any], value: Any = None, label:
         raise ValueError(f"choice {label!r} has no options")
     if value is not None and value not in values:
         raise ValueError(f"choice {label!r}: {value!r} is not among the options {values}")
-    return ipywidgets.Dropdown(options=pairs, value=values[0] if value is None else value, description=label)
+    return Choice(pairs, values[0] if value is None else value, label)
 
 
 class Switches(ipywidgets.VBox, ipywidgets.ValueWidget):
@@ -208,9 +262,15 @@ class Explorer:
     def _lay_out(self) -> None:
         lines = [control for control in self.controls.values() if not isinstance(control, Switches)]
         longest = max((len(control.description) for control in lines), default=0)
+        width = f"{0.55 * min(longest, 40) + 1:.1f}em"
         for control in lines:
+            if isinstance(control, Choice):
+                control.name.layout = ipywidgets.Layout(
+                    width=width, flex="0 0 auto", justify_content="flex-end", margin="0 8px 0 0"
+                )
+                continue
             control.tooltip = control.description  # without one, the label's is the word "null"
-            control.style.description_width = f"{0.55 * min(longest, 40) + 1:.1f}em"
+            control.style.description_width = width
             control.layout.width = "min(42em, 98%)"
         _, data, _ = self._first
         # The picture for pages without a kernel is an output of its own, beside the controls. This class is its

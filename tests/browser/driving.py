@@ -30,7 +30,7 @@ class Explorer:
 
     def controls(self) -> list[Any]:
         """What the keyboard can move, in the order of the page."""
-        return self.box.locator(".noUi-handle, select, button.jupyter-button").all()
+        return self.box.locator(".noUi-handle, button.jupyter-button").all()
 
     def focus(self, control: Any) -> None:
         control.focus()
@@ -88,18 +88,22 @@ class Explorer:
 
     def drive(self, control: Any) -> Iterator[tuple[str, State]]:
         """Move a control through its whole range and back to where it was: (what it says, what is shown) at each stop."""
-        kind = control.evaluate("element => element.tagName")
-        yield from {"SELECT": self._choices, "BUTTON": self._switch}.get(kind, self._slide)(control)
+        button = control.evaluate("element => element.tagName === 'BUTTON'")
+        yield from self._press(control) if button else self._slide(control)
 
     def _slide(self, handle: Any) -> Iterator[tuple[str, State]]:
-        def at(name: str = "now") -> float:
-            return float(handle.get_attribute(f"aria-value{name}"))
+        figures = handle.locator("xpath=ancestor::*[contains(@class, 'widget-slider')]").locator(".widget-readout")
+
+        def at() -> float:
+            return float(figures.inner_text().replace("\u2212", "-"))
 
         begin = at()
         handle.focus()
+        self.press("End")
+        high = at()
         self.press("Home")
-        low, high = at("min"), at("max")
-        assert at() == low, "Home goes to the left end"
+        low = at()
+        assert low < high, "Home and End go to the ends"
         yield f"{low:g}", self.settled()
         self.press("ArrowRight")
         step = at() - low
@@ -115,19 +119,13 @@ class Explorer:
         self.press("ArrowLeft", round((high - begin) / step))
         assert abs(at() - begin) < step / 2, "the arrow keys lead back"
 
-    def _choices(self, select: Any) -> Iterator[tuple[str, State]]:
-        options = select.evaluate("element => [...element.options].map((option) => option.text)")
-        begin = select.evaluate("element => element.selectedIndex")
-        select.focus()
-        self.press("Home")
-        for number, option in enumerate(options):
-            self.press("ArrowDown", min(1, number))
-            assert select.evaluate("element => element.selectedIndex") == number, "the arrow keys choose"
-            yield option, self.settled()
-        self.press("ArrowUp", len(options) - 1 - begin)
-
-    def _switch(self, button: Any) -> Iterator[tuple[str, State]]:
+    def _press(self, button: Any) -> Iterator[tuple[str, State]]:
+        """A switch is thrown and thrown back; of a choice's buttons the one that was pressed before is pressed again."""
+        row = button.locator("xpath=..").locator("button").all()
+        marks = [one.inner_text()[:1] for one in row]
         button.focus()
         self.press("Space")
         yield button.inner_text(), self.settled()
+        if "●" in marks:
+            row[marks.index("●")].focus()
         self.press("Space")

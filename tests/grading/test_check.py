@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,19 @@ def test_a_wrong_answer_gets_a_sentence(answer: str, says: str, capsys) -> None:
 def test_a_question_that_rests_on_another(capsys) -> None:
     wrong = RIGHT.replace("round(sparsity * weight.numel())", "5")
     assert "right magnitude_mask in place of yours" in run(wrong + 'check("1.4")', capsys)
+
+
+@pytest.mark.parametrize(
+    "body", ["while True: pass", "while True:\n        try: sum(range(1000))\n        except: pass"]
+)
+def test_an_endless_loop_ends(body: str, capsys, monkeypatch) -> None:
+    monkeypatch.setattr("course_lib.grading.submission.CHECK_SECONDS", 0.5)
+    before = signal.getsignal(signal.SIGALRM)
+    said = run(f"def magnitude_mask(weight, sparsity):\n    {body}\ncheck('1.1')", capsys)
+    assert "longer than 0 seconds" in said and "endless loop?" in said
+    assert signal.getsignal(signal.SIGALRM) == before
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+    assert "✓" in run(f"{RIGHT}\ncheck('1.1')", capsys)
 
 
 def test_skip_binds_the_library_and_scores_nothing(capsys) -> None:

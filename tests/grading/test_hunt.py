@@ -31,6 +31,7 @@ def test_a_good_test_passes_and_cannot_count_the_calls() -> None:
     [
         ("assert False, 'so there'", "accused a right version .*so there.*more than 0.0 promises of whole numbers"),
         ("assert f('text') is None", "accused a right version"),
+        ("assert [][f(1)]", "stumbled .*IndexError.* over a right version"),
         ("pass", "let a wrong version pass, one that squares"),
         ("return f(3) == 6", "speaks by raising, not by returning"),
         ("assert f(2) == 4", "let a wrong version pass, one that squares"),

@@ -4,6 +4,7 @@ import re
 
 import ipywidgets
 import pytest
+import traitlets
 from matplotlib.figure import Figure
 
 from course_lib.show import alt, choice, explorer, slider, switches
@@ -89,9 +90,9 @@ def test_every_control_has_a_label_wide_enough_to_read():
     view = make()
     assert view.controls["p"].description == "sparsity p"
     assert view.controls["kind"].description == "kind"  # by its argument's name
-    for control in view.controls.values():
-        assert control.tooltip == control.description
-        assert float(control.style.description_width.removesuffix("em")) >= 5
+    assert view.controls["p"].tooltip == "sparsity p"
+    for width in (view.controls["p"].style.description_width, view.controls["kind"].name.layout.width):
+        assert float(width.removesuffix("em")) >= 5
 
 
 def test_displayed_it_leaves_the_controls_and_a_picture_with_words(shown):
@@ -182,6 +183,27 @@ def test_choices_show_text_and_give_values():
         choice([])
     with pytest.raises(ValueError, match="not among the options"):
         choice([4, 8], value=5)
+
+
+def test_of_a_choice_one_button_is_pressed_and_says_so():
+    control = choice({"a bitmap": "bitmap", "pairs": "coo"}, label="format")
+    assert [(b.value, b.description) for b in control.buttons] == [(True, "● a bitmap"), (False, "○ pairs")]
+    control.buttons[1].value = True
+    assert (control.value, [b.value for b in control.buttons]) == ("coo", [False, True])
+    control.buttons[1].value = False  # pressed again
+    assert (control.value, control.buttons[1].value) == ("coo", True)
+    control.value = "bitmap"
+    assert [b.description for b in control.buttons] == ["● a bitmap", "○ pairs"]
+    assert control.buttons[0].tooltip == "format: a bitmap"
+    with pytest.raises(traitlets.TraitError, match="not among the options"):
+        control.value = "csr"
+
+
+def test_a_choice_moves_the_figure_once():
+    view = make()
+    calls.clear()
+    view.controls["kind"].buttons[1].value = True
+    assert calls == [(0.3, "inputs")]
 
 
 NAMES = [["a", "b", "c"], ["d", "e"]]
