@@ -1,0 +1,152 @@
+"""A pruned layer in numbers: what the mask does on the way forward, and on the way back."""
+
+from __future__ import annotations
+
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from course_lib.show.drawings.canvas import arrow, box, canvas
+from course_lib.show.output import alt
+from course_lib.show.style import GREY, INK, ORANGE
+
+_LARGEST = 4  # rows or columns of a matrix, so that its numbers can still be read
+_SYMBOL, _TIMES, _RELU, _END = 1.1, 0.9, 2.2, 1.5  # gaps between matrices, in cells
+_LOSS = 1.9  # width of the last box
+
+
+def mask_flow(weight: Tensor, mask: Tensor, activation: Tensor, target: Tensor) -> Figure:
+    """Forward W ⊙ M = W′, Y = W′A, Z = ReLU(Y), L = ½‖Z − target‖²; and the gradients back, found by autograd.
+
+    A pruned position is coloured wherever it occurs, and crossed out where a number stands that the mask takes away: in
+    W on the way forward, in ∂L/∂W′ on the way back.
+
+    Args:
+        weight: W (d_out, d_in), both at most 4; short numbers look best.
+        mask: M, bool like ``weight``, True = kept.
+        activation: A, (d_in,).
+        target: what Z should be, (d_out,).
+
+    Raises:
+        ValueError: if the shapes do not fit or are too large to be drawn, or the mask is not bool.
+    """
+    _check(weight, mask, activation, target)
+    w = weight.detach().double().requires_grad_()
+    pruned_w = w * mask
+    y = pruned_w @ activation.double()
+    z = y.relu()
+    loss = (z - target.double()).square().sum() / 2
+    grad_w, grad_pruned, grad_y, grad_z = torch.autograd.grad(loss, (w, pruned_w, y, z))
+    pruned_w, y, z, loss = (tensor.detach() for tensor in (pruned_w, y, z, loss))
+
+    d_out, d_in = weight.shape
+    high = max(d_out, d_in)
+    left_m = 0.3 + d_in + _SYMBOL
+    left_p = left_m + d_in + _SYMBOL
+    left_a = left_p + d_in + _TIMES
+    left_y = left_a + 1 + _SYMBOL
+    left_z = left_y + 1 + _RELU
+    left_l = left_z + 1 + _END
+    width, top = left_l + _LOSS + 0.3, 1.0
+    below = top + high + 1.1  # of the matrices on the way back
+    fig, ax = canvas(8.0 * (below + high + 1.0) / width, width, below + high + 1.0)
+    gone = ~mask
+
+    def draw(
+        x: float, y: float, name: str, values: Tensor, marked: Tensor | None = None, crossed: bool = False
+    ) -> None:
+        _matrix(ax, x, y + (high - len(values)) / 2, values, marked, crossed)
+        columns = 1 if values.ndim == 1 else values.shape[1]
+        at = y - 0.5 if y == top else y + high + 0.55
+        ax.text(x + columns / 2, at, name, ha="center", va="center", fontsize=11.5)
+
+    middle = top + high / 2
+    draw(0.3, top, "W", weight, gone, crossed=True)
+    draw(left_m, top, "M", mask.double(), gone)
+    draw(left_p, top, "W′", pruned_w, gone)
+    draw(left_a, top, "A", activation)
+    draw(left_y, top, "Y", y)
+    draw(left_z, top, "Z", z)
+    for x, sign in (
+        (left_m - _SYMBOL / 2, "⊙"),
+        (left_p - _SYMBOL / 2, "="),
+        (left_a - _TIMES / 2, "·"),
+        (left_y - _SYMBOL / 2, "="),
+    ):
+        ax.text(x, middle, sign, ha="center", va="center", fontsize=15)
+    arrow(ax, (left_y + 1.1, middle), (left_z - 0.1, middle))
+    ax.text(left_z - _RELU / 2, middle - 0.45, "ReLU", ha="center", va="center", fontsize=10.5)
+    arrow(ax, (left_z + 1.1, middle), (left_l - 0.1, middle))
+    ax.text(left_l + _LOSS / 2, middle, f"L = {_short(loss)}", ha="center", va="center", fontsize=11.5)
+
+    back = below + high / 2
+    draw(0.3, below, "∂L/∂W", grad_w, gone)
+    draw(left_m, below, "M", mask.double(), gone)
+    draw(left_p, below, "∂L/∂W′", grad_pruned, gone, crossed=True)
+    draw(left_y, below, "∂L/∂Y", grad_y)
+    draw(left_z, below, "∂L/∂Z", grad_z)
+    for x, sign in ((left_m - _SYMBOL / 2, "="), (left_p - _SYMBOL / 2, "⊙")):
+        ax.text(x, back, sign, ha="center", va="center", fontsize=15)
+    corner = left_l + _LOSS / 2
+    ax.plot([corner, corner], [middle + 0.5, back], color=INK, linewidth=1.1)
+    for start, end, name in (
+        (corner, left_z + 1.1, ""),
+        (left_z - 0.1, left_y + 1.1, "ReLU′"),
+        (left_y - 0.1, left_p + d_in + 0.1, "· Aᵀ"),
+    ):
+        arrow(ax, (start, back), (end, back))
+        ax.text((start + end) / 2, back - 0.45, name, ha="center", va="center", fontsize=10.5)
+
+    return alt(
+        fig,
+        f"A pruned layer in numbers. Forward: W = {_listed(weight)} times the mask is W′ = {_listed(pruned_w)}, Y = W′A = "
+        f"{_listed(y)}, after ReLU {_listed(z)}, loss {_short(loss)}. Backward: ∂L/∂W′ = {_listed(grad_pruned)}; times the "
+        f"mask, with 0 at the {int(gone.sum())} pruned positions, ∂L/∂W = {_listed(grad_w)}.",
+    )
+
+
+def _matrix(ax: Axes, x: float, y: float, values: Tensor, marked: Tensor | None, crossed: bool) -> None:
+    """Numbers in boxes from (x, y) on, a vector as a column; marked ones coloured, and crossed out if asked."""
+    table = values.reshape(len(values), -1).tolist()
+    for r, line in enumerate(table):
+        for c, value in enumerate(line):
+            off = marked is not None and bool(marked[r, c])
+            box(ax, x + c, y + r, fill=ORANGE if off else "white")
+            if off and crossed:  # behind the number, which must be read, too
+                ax.plot([x + c + 0.08, x + c + 0.92], [y + r + 0.92, y + r + 0.08], color="white", linewidth=2.6)
+            text = _short(value)
+            ax.text(
+                x + c + 0.5, y + r + 0.53, text, ha="center", va="center", fontsize=10 if len(text) <= 4 else 8,
+                color=INK if off or value else GREY, zorder=4,
+            )  # fmt: skip
+
+
+def _short(value: Tensor | float) -> str:
+    """At most two decimals, without zeros at the end, and with a real minus sign."""
+    text = f"{float(value):.2f}".rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text.replace("-", "−")
+
+
+def _listed(values: Tensor) -> str:
+    if values.ndim == 2:
+        return "[" + "; ".join(", ".join(_short(v) for v in line) for line in values.tolist()) + "]"
+    return "[" + ", ".join(_short(v) for v in values.tolist()) + "]"
+
+
+def _check(weight: Tensor, mask: Tensor, activation: Tensor, target: Tensor) -> None:
+    if weight.ndim != 2 or not 1 <= min(weight.shape) <= max(weight.shape) <= _LARGEST:
+        raise ValueError(
+            f"weight is a matrix (d_out, d_in) of at most {_LARGEST} × {_LARGEST}, so that its numbers can be read; got "
+            f"{tuple(weight.shape)}"
+        )
+    if mask.dtype != torch.bool or mask.shape != weight.shape:
+        raise ValueError(
+            f"mask is bool with the shape of weight, {tuple(weight.shape)}, True = kept; got {mask.dtype} {tuple(mask.shape)}"
+        )
+    d_out, d_in = weight.shape
+    if activation.shape != (d_in,) or target.shape != (d_out,):
+        raise ValueError(
+            f"a weight (d_out, d_in) = {tuple(weight.shape)} wants activation ({d_in},) and target ({d_out},); got "
+            f"{tuple(activation.shape)} and {tuple(target.shape)}"
+        )

@@ -1,0 +1,203 @@
+"""Rounds of pruning, with rewinding and without, on a matrix small enough to be looked at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyArrowPatch, Rectangle
+from torch import Tensor
+
+from course_lib.pruning.lottery import shrink
+from course_lib.show.drawings.canvas import FAINT, canvas
+from course_lib.show.output import alt
+from course_lib.show.style import BLUE, GREY, INK, ORANGE, VERMILLION
+
+STEPS = 30  # of every training of the small problem
+_SHADES = LinearSegmentedColormap.from_list("sign and size", [VERMILLION, "#F4F4F4", BLUE])
+
+
+@dataclass(frozen=True)
+class Round:
+    """One column: from which weights it starts, what training makes of them, and which of those stay."""
+
+    start: Tensor
+    trained: Tensor
+    mask: Tensor  # while it trains, True = there
+    left: Tensor  # after it has been pruned
+
+
+def pruned_rounds(
+    rounds: int, rate: float, rewind: bool = True, rewind_to: int = 0, shape: tuple[int, int] = (4, 6), seed: int = 0
+) -> tuple[Tensor, list[Round]]:
+    """What :func:`pruning_rounds` draws: iterative magnitude pruning of a linear layer that learns to copy another one.
+
+    Args:
+        rounds, rate, rewind, rewind_to, shape, seed: as there.
+
+    Returns:
+        The first weights w_0, and the rounds: the matrices are (rows, columns), with zeros where nothing is left.
+
+    Raises:
+        ValueError: as there.
+    """
+    if not 1 <= rounds <= 4:
+        raise ValueError(f"one to four rounds fit side by side, got {rounds}")
+    if not 0 < rate < 1:
+        raise ValueError(f"rate is the share of the weights left that a round prunes, between 0 and 1, got {rate:g}")
+    if not 0 <= rewind_to < STEPS:
+        raise ValueError(f"rewind_to is a step of a training of {STEPS}, from 0 to {STEPS - 1}, got {rewind_to}")
+    if rewind_to and not rewind:
+        raise ValueError(f"without rewinding there is no step to go back to: rewind_to should be 0, got {rewind_to}")
+    if min(shape) < 1:
+        raise ValueError(f"a matrix has at least one row and one column, got the shape {shape}")
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(64, shape[1], generator=generator)
+    target = torch.randn(shape, generator=generator)
+    w_0 = torch.randn(shape, generator=generator)
+
+    def train(w: Tensor, mask: Tensor, steps: int) -> Tensor:
+        for _ in range(steps):  # gradient descent on the squared error
+            w = (w - 0.06 * (w - target) @ (x.T @ x) / len(x)) * mask
+        return w
+
+    mask = torch.ones(shape, dtype=torch.bool)
+    w_k = start = train(w_0, mask, rewind_to)
+    drawn = []
+    for _ in range(rounds):
+        trained = train(start, mask, STEPS - rewind_to)
+        left = shrink({"w": trained}, {"w": mask}, rate, output_rate=rate)["w"]
+        drawn.append(Round(start, trained, mask, left))
+        mask, start = left, (w_k if rewind else trained) * left
+    if not mask.any():
+        raise ValueError(f"{rounds} rounds of {rate:.0%} leave nothing of {mask.numel()} weights to be drawn")
+    return w_0, drawn
+
+
+def pruning_rounds(
+    rounds: int = 3,
+    rate: float = 0.2,
+    *,
+    rewind: bool = True,
+    rewind_to: int = 0,
+    shape: tuple[int, int] = (4, 6),
+    seed: int = 0,
+) -> Figure:
+    """Iterative magnitude pruning, a round a column: train, prune a share of what is left, rewind what stays; again.
+
+    The matrices come from a real search, in a layer of ``shape`` that learns by gradient descent to copy another one; a
+    weight's colour is its sign and size, and a pruned one is gone.
+
+    Args:
+        rounds: how often to prune, 1 to 4.
+        rate: the share of the weights left that goes in each round, in (0, 1).
+        rewind: put what stays back to its early values; False: the conventional way, train on from the trained values.
+        rewind_to: k, the step to go back to; 0 is the first weights, and a training has 30 steps.
+        shape: rows and columns of the matrix.
+        seed: decides the small problem and w_0.
+
+    Raises:
+        ValueError: for another number of rounds, a rate, step or shape out of range, a step without rewinding, and if
+            nothing is left in the end.
+    """
+    w_0, columns = pruned_rounds(rounds, rate, rewind, rewind_to, shape, seed)
+    rows, width = shape
+    early = "w_0" if not rewind_to else f"w_{{{rewind_to}}}"
+    first = width + 4.4 if rewind_to else 0.0  # room for w_0 on its way to w_k
+    pitch, drop = width + 4.0, rows + 2.0
+    total = first + 3.2 + rounds * pitch + width + 0.4
+    fig, ax = canvas(8 * (2 * drop + rows + 4.6) / total, total, 2 * drop + rows + 4.6)
+    scale = max(float(c.trained.abs().max()) for c in columns)
+    top, left = 1.7, first + 3.2
+    tops = [top, top + drop, top + 2 * drop]
+    for y, name in zip(tops, ("start", "trained", "pruned"), strict=True):
+        below = 0.9 if rewind_to and y == top else 0.0  # the arrow to w_k is there
+        ax.text(left - 0.6, y + rows / 2 + below, name, ha="right", va="center", fontsize=11.5, color=INK)
+    if rewind_to:
+        _matrix(ax, 0.2, top, w_0, columns[0].mask, scale)
+        ax.text(0.2 + width / 2, top - 0.35, "$w_0$", ha="center", va="bottom", fontsize=12)
+        _line(ax, [(width + 0.5, top + 0.9), (left - 0.3, top + 0.9)])
+        ax.text((width + 0.3 + left) / 2, top + 0.6, f"{rewind_to} steps", ha="center", va="bottom", fontsize=10.5)
+    for t, column in enumerate(columns):
+        x = left + t * pitch
+        label = ("" if not t else f"m_{t} \\odot ") + early
+        label = f"${label}$" if rewind or not t else "trained on"
+        ax.text(x + width / 2, top - 0.35, label, ha="center", va="bottom", fontsize=12)
+        _matrix(ax, x, tops[0], column.start, column.mask, scale)
+        _matrix(ax, x, tops[1], column.trained, column.mask, scale)
+        _matrix(ax, x, tops[2], column.trained, column.left, scale)
+        for y, words in ((tops[0], "train"), (tops[1], f"prune {100 * rate:.0f} %")):
+            _line(ax, [(x + width / 2, y + rows + 0.2), (x + width / 2, y + drop - 0.15)])
+            ax.text(x + width / 2 + 0.4, y + rows + 1.0, words, ha="left", va="center", fontsize=10.5)
+        ax.text(
+            x + width / 2, tops[2] + rows + 0.35, f"{1 - rate:.3g}{_power(t + 1)} = {100 * (1 - rate) ** (t + 1):.0f} % left",
+            ha="center", va="top", fontsize=11,
+        )  # fmt: skip
+        _back(ax, x + width, tops, rows, pitch - width, rewind)
+    x = left + rounds * pitch
+    last = columns[-1].left
+    values = columns[-1].trained if not rewind else columns[0].start
+    label = f"$m_{rounds} \\odot {early}$" if rewind else "pruned"
+    ax.text(x + width / 2, top - 0.35, label, ha="center", va="bottom", fontsize=12)
+    _matrix(ax, x, top, values, last, scale, edge=ORANGE if rewind else INK)
+    words = f"the ticket:\n$m_{rounds}$ and ${early}$" if rewind else "to be\nfine-tuned"
+    ax.text(
+        x + width / 2, top + rows + 0.5, words, ha="center", va="top", fontsize=11.5, fontweight="bold", linespacing=1.35
+    )  # fmt: skip
+    n = last.numel()
+    counts = ", ".join(str(int(c.left.sum())) for c in columns)
+    shares = ", ".join(f"{100 * (1 - rate) ** t:.0f}" for t in range(1, rounds + 1))
+    back = f"put back to their values at step {rewind_to}" if rewind else "trained on from the values they have"
+    return alt(
+        fig,
+        f"{'Iterative magnitude pruning with rewinding' if rewind else 'Conventional iterative pruning, without rewinding'}: "
+        f"in each of {rounds} rounds a matrix of {n} weights is trained, {rate:.0%} of those left are pruned, and the others are "
+        f"{back}. Left after each round: {shares} per cent by formula, {counts} weights here.",
+    )
+
+
+def _matrix(ax: Axes, x: float, y: float, values: Tensor, mask: Tensor, scale: float, edge: str = FAINT) -> None:
+    """Cells for the weights that are there, coloured by sign and size; a dot where one has gone."""
+    rows, columns = mask.shape
+    frame = (columns + 0.24, rows + 0.24)
+    thick = 1.0 if edge == FAINT else 2.2
+    ax.add_patch(Rectangle((x - 0.12, y - 0.12), *frame, facecolor="none", edgecolor=edge, linewidth=thick))
+    for r in range(rows):
+        for c in range(columns):
+            if mask[r, c]:
+                colour = _SHADES(0.5 + 0.5 * float((values[r, c] / scale).clamp(-1, 1)))
+                ax.add_patch(Rectangle((x + c, y + r), 1, 1, facecolor=colour, edgecolor="white", linewidth=0.8))
+            else:
+                ax.plot(x + c + 0.5, y + r + 0.5, marker=".", markersize=2.5, color=GREY)
+
+
+def _line(ax: Axes, points: list[tuple[float, float]], ink: str = INK, width: float = 1.2) -> None:
+    """A line through the points with its head at the last one."""
+    if len(points) > 2:
+        xs, ys = zip(*points[:-1], strict=True)
+        ax.plot(xs, ys, color=ink, linewidth=width, solid_joinstyle="round")
+    ax.add_patch(
+        FancyArrowPatch(
+            points[-2], points[-1], arrowstyle="-|>", mutation_scale=11, color=ink, linewidth=width, shrinkA=0, shrinkB=0
+        )
+    )  # fmt: skip
+
+
+def _back(ax: Axes, x: float, tops: list[float], rows: int, gap: float, rewind: bool) -> None:
+    """From what a round has left, up to the start of the next."""
+    ink, width = (ORANGE, 2.4) if rewind else (INK, 1.2)
+    bend = x + gap / 2
+    low, high = tops[2] + rows / 2, tops[0] + rows / 2
+    _line(ax, [(x + 0.3, low), (bend, low), (bend, high), (x + gap - 0.3, high)], ink, width)
+    ax.text(
+        bend, tops[1] + rows / 2, "rewind" if rewind else "keep", rotation=90, ha="center", va="center", fontsize=11.5,
+        bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5}, fontweight="bold" if rewind else "normal",
+    )  # fmt: skip
+
+
+def _power(t: int) -> str:
+    """The exponent as a small raised number, none for 1."""
+    return "" if t == 1 else "⁰¹²³⁴⁵⁶⁷⁸⁹"[t]
