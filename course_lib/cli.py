@@ -49,12 +49,13 @@ def _root() -> Path:
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def lab(context: typer.Context) -> None:
-    """Open JupyterLab on labs/. Without a display it prints the address; further options go to JupyterLab."""
+    """Open JupyterLab in labs/. Without a display it prints the address; further options go to JupyterLab."""
     import os
     import subprocess
 
-    folder = _root() / "labs"
-    command = [sys.executable, "-m", "jupyter", "lab", f"--notebook-dir={folder}", *context.args]
+    folder = _root()  # not labs/ itself: the index and the walkthroughs link to each other and to slides
+    address = "--LabApp.default_url=/lab/tree/labs"
+    command = [sys.executable, "-m", "jupyter", "lab", f"--notebook-dir={folder}", address, *context.args]
     if sys.platform.startswith("linux") and not any(
         os.environ.get(v) for v in ("DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME")
     ):

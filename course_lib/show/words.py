@@ -23,14 +23,14 @@ def you_wrote(prediction: object) -> str:
 def pm(values: ArrayLike, digits: int = 1) -> str:
     """Mean ± half-width of the 95 % interval over seeds."""
     mean, half = interval(np.asarray(values))
-    return f"{mean:.{digits}f} ± {half:.{digits}f}"
+    return f"{mean:z.{digits}f} ± {half:.{digits}f}"
 
 
 def versus(ours: ArrayLike, theirs: ArrayLike, unit: str = "points", digits: int = 1) -> str:
     """The difference of two methods, paired by seed, and whether the seeds can show it."""
     mean, half = interval(np.asarray(ours) - np.asarray(theirs))
     verdict = "shown" if abs(mean) > half else "not shown: the interval contains 0"
-    return f"{mean:+.{digits}f} ± {half:.{digits}f} {unit} ({verdict})"
+    return f"{mean:+z.{digits}f} ± {half:.{digits}f} {unit} ({verdict})"
 
 
 def ends(values: ArrayLike) -> tuple[float, float]:

@@ -36,3 +36,8 @@ def test_markdown_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(IPython.display, "display", received.append)
     say("**bold**")
     assert [text.data for text in received] == ["**bold**"]
+
+
+def test_no_difference_has_no_sign_of_its_own() -> None:
+    assert versus([1.0, 2.0, 3.0], [1.01, 2.01, 3.01]).startswith("+0.0 ±")
+    assert pm([-0.01, -0.02, -0.01]).startswith("0.0 ±")
