@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from tqdm.auto import tqdm
 
 
 def processes(workers: int | None = None) -> ProcessPoolExecutor:
@@ -70,8 +71,10 @@ class _Context(context.SpawnContext):
 def side_by_side(run: Callable[..., Any], jobs: Iterable[tuple[Any, ...]], workers: int = 2) -> list[Any]:
     """``[run(*job) for job in jobs]``, two at a time in threads: a network this small keeps one core busy, not two.
 
-    torch computes with one thread from then on. Unlike with ``processes``, ``run`` may be a function of the notebook.
+    torch computes with one thread from then on; a bar shows how many runs are done, if they take their time. Unlike with ``processes``, ``run`` may be a function of the notebook.
     """
     torch.set_num_threads(1)
+    jobs = list(jobs)
     with ThreadPoolExecutor(workers) as pool:
-        return list(pool.map(lambda job: run(*job), jobs))
+        done = pool.map(lambda job: run(*job), jobs)
+        return list(tqdm(done, total=len(jobs), desc="side by side", unit="run", leave=False, delay=2))

@@ -28,8 +28,10 @@
 # | D · A little at a time | 1.7 schedule and iterative pruning | fine-tuning, iteration, granularity: the classic picture |
 # | E · What was it worth? | 1.8 two short answers, 1.9 a bug hunt | bits, MACs and milliseconds |
 #
-# 20 points; two to three hours. After each exercise `check("1.1")` tells you at once what is right. If you are stuck,
-# write `skip("1.1")` in a cell: that question scores 0 and the rest of the lab goes on with the course's version.
+# 20 points; about three hours. After each exercise `check("1.1")` tells you at once what is right, for about half of
+# the points; the grader also tries what else the docstring promises: errors, NaN, empty or extreme inputs, arguments
+# left unchanged. If you are stuck, write `skip("1.1")` in a cell: that question scores 0 and the rest of the lab goes
+# on with the course's version.
 #
 # Three rules hold in the whole course:
 #
@@ -37,7 +39,8 @@
 #   worth more than a figure you nod at.
 # - **Choose on validation data, look at the test data once**, at the end.
 # - **No claim without a random control and three seeds.** A method has shown something only where it beats choosing at
-#   random, by more than the seeds differ among themselves. The bands are 95 % intervals over seeds.
+#   random, by more than the seeds differ among themselves. The bands are 95 % intervals over seeds. One that leaves the
+#   possible range, such as 31 ± 56 %, says that three seeds disagree too much to tell.
 
 # %%
 from course_lib.grading import check, skip  # noqa: F401  (skip is yours to use)
@@ -266,7 +269,7 @@ def held(values) -> str:
     """The largest sparsity of ``grid`` up to which the mean stays within one point of the dense networks'."""
     good = np.mean(values, axis=0) >= np.mean(dense_accuracy) - 1
     count = len(good) if good.all() else int(good.argmin())
-    return f"{grid[count - 1]:.0%}" if count else f"not even {grid[0]:.0%}"
+    return f"{100 * grid[count - 1]:.0f} %" if count else f"not even {100 * grid[0]:.0f} %"
 
 
 plots.show(
@@ -281,7 +284,7 @@ plots.show(
         ylim=(0, 102),
     ),
     alt="Validation accuracy against sparsity of every layer, three seeds with intervals. One-shot magnitude pruning "
-    f"stays within a point of dense up to {held(one_shot)} and then falls steeply to chance; random pruning: "
+    f"stays within a point of dense up to {held(one_shot)} and then falls; random pruning: "
     f"{held(at_random)}.",
 )
 say(
@@ -292,10 +295,10 @@ say(
 )
 
 # %% [markdown]
-# **What the paper found.** Han et al. (2015) report the same two things on AlexNet: about half of the weights go for
-# free even without retraining, and then accuracy falls much sooner than it does *with* retraining. Magnitude is clearly
-# not random; but a network that is destroyed at 70 % does not look like one with weights to spare. Keep that thought:
-# it will turn out to be half wrong.
+# **What the paper found.** Han et al. (2015) report two things on AlexNet: about half of the weights go for free even
+# without retraining, and then accuracy falls much sooner than it does *with* retraining. How much went for free here,
+# and did magnitude beat random? The printout says so. Either way, a network that breaks down before most of its weights
+# are gone does not look like one with weights to spare. Keep that thought: it will turn out to be half wrong.
 
 # %% [markdown]
 # ### 1.2 The lecture's threshold
@@ -352,7 +355,7 @@ say(f"{int(kept.sum())} of {kept.numel()} survive. {you_wrote(prediction_1_2)}")
 
 # %% [markdown]
 # ### 1.3 Whole groups
-# **15 minutes · 4 points · needs 1.1**
+# **20 minutes · 4 points · needs 1.1**
 #
 # Zeros strewn all over a tensor help neither a processor nor a memory that fetches whole lines. So prune in larger
 # pieces. A convolution's weight has the shape $(M, C, R, S)$: $M$ filters, each of $C$ kernels, each of $R$ rows with
@@ -428,7 +431,8 @@ check("1.3")
 # #### What the masks look like
 #
 # The second convolution at 70 %: each row of the picture is a filter, each column an input channel, each little square
-# a 3×3 kernel. All four pictures have the same sparsity; only the size of the pieces differs.
+# a 3×3 kernel. All four masks prune 70 % of the layer, as nearly as whole groups can; only the size of the pieces
+# differs. You see 12 of the 32 filters and channels, and the share above each picture is that of this corner.
 
 # %%
 GRANULARITIES = ["element", "row", "kernel", "filter"]
@@ -453,8 +457,8 @@ plots.show(
 # `recalibrate` measures them anew: it sends 512 training images through the pruned network once, and every batch norm
 # averages the means and variances it sees. There are no labels, no gradients, and no weight changes.
 #
-# *Before you run it:* at 70 % sparsity the one-shot network was at or near chance. What will its accuracy be after
-# recalibration alone, in %?
+# *Before you run it:* look up in 1.1 what the one-shot networks score at 70 % sparsity. What will their accuracy be
+# after recalibration alone, in %?
 
 # %%
 ### BEGIN SOLUTION
@@ -519,18 +523,18 @@ plots.show(
         {how: {g: float(np.mean(a)) for g, a in by.items()} for how, by in broken.items()},
         errors={how: {g: ends(a) for g, a in by.items()} for how, by in broken.items()},
         ylabel="validation accuracy (%)",
-        title=f"One-shot at {BREAK_AT:.0%}: what is broken, and what is lost?",
+        title=f"One-shot at {100 * BREAK_AT:.0f} %: what is broken, and what is lost?",
         fmt="{:.0f}",
     ),
-    alt=f"Bars of validation accuracy for four granularities at {BREAK_AT:.0%}, means of three seeds. "
+    alt=f"Bars of validation accuracy for four granularities at {100 * BREAK_AT:.0f} %, means of three seeds. "
     + " ".join(
         f"{g}: " + ", ".join(f"{how} {np.mean(broken[how][g]):.0f}" for how in broken) + "." for g in GRANULARITIES
     ),
 )
 say(
-    "As pruned, from best to worst: "
-    + ", ".join(sorted(GRANULARITIES, key=lambda g: -np.mean(broken["as pruned"][g])))
-    + ". "
+    "As pruned, by their means from best to worst: "
+    + ", ".join(f"{g} {pm(a)} %" for g, a in sorted(broken["as pruned"].items(), key=lambda item: -np.mean(item[1])))
+    + ". Where two of these intervals overlap, three seeds need not show which is better. "
     + you_wrote(prediction_1_3)
 )
 
@@ -540,10 +544,10 @@ say(
 # candidates for pruning can be ranked properly only after that. Fine-tuning repairs the statistics too, silently: part
 # of why it looks so powerful in its first epoch.
 #
-# And look at the control across granularities. Random *kernels* do less harm than random *weights* at the same
-# sparsity: a filter that loses whole kernels still sees intact pictures of the channels it keeps, one that loses single
-# weights sees damaged pictures of all of them. The size of the pieces is not the whole story; what a piece *does*
-# counts as well.
+# And look at the control across granularities. Do random *kernels* do less harm in your figure than random *weights*? A
+# filter that loses whole kernels still sees intact pictures of the channels it keeps, one that loses single weights
+# sees damaged pictures of all of them. The size of the pieces is not the whole story; what a piece *does* counts as
+# well.
 
 # %% [markdown]
 # ### 1.4 One threshold for all layers
@@ -652,10 +656,10 @@ say(
 )
 
 # %% [markdown]
-# The global rule takes weights where there are most of them and spares the small first and last layers. Is it always
-# the better one? It compares sizes across layers, so it trusts each layer's *scale*. But batch norm divides the scale
-# out: shrink all weights of `conv3` to a tenth, recalibrate, and you have the same function. Watch what the global rule
-# does to it:
+# The global rule takes weights where there are most of them and spares the small first and last layers. Where that
+# pays, does it always? The rule compares sizes across layers, so it trusts each layer's *scale*. But batch norm divides
+# the scale out: shrink all weights of `conv3` to a tenth, recalibrate, and you have the same function. Watch what the
+# global rule does to it:
 
 # %%
 scaled = copy.deepcopy(dense[0])
@@ -665,8 +669,8 @@ recalibrate(scaled, data.train.images[:512])
 masks = global_masks(prunable(scaled), 0.9)
 say(
     f"`conv3` × 0.1, recalibrated, not pruned: {accuracy(scaled):.1f} % (before: {dense_accuracy[0]:.1f} %). "
-    f"Global pruning at 90 % now takes **{1 - masks['conv3.weight'].float().mean():.1%}** of `conv3`, and the network "
-    f"scores **{accuracy(pruned(scaled, masks, repair=True)):.1f} %** after recalibration."
+    f"Global pruning at 90 % now takes **{100 * (1 - masks['conv3.weight'].float().mean()):.1f} %** of `conv3`, and "
+    f"the network scores **{accuracy(pruned(scaled, masks, repair=True)):.1f} %** after recalibration."
 )
 
 # %% [markdown]
@@ -681,7 +685,7 @@ say(
 
 # %% [markdown]
 # ### 1.5 The backward pass of a pruned layer
-# **15 minutes · 3 points**
+# **25 minutes · 3 points**
 #
 # Let $W' = W \circ m$ (elementwise) and, for one input row $a$, $y = W' a$. The layer computes with $W'$, so the chain
 # rule goes through $W'$:
@@ -694,8 +698,30 @@ say(
 # with `w * m`; here you write them by hand, because two things that are easy to get wrong are easy to see here: which
 # $W$ the first formula uses, and that the second one is masked.
 #
+# A function with a backward pass of its own looks like this in PyTorch, here $y = x^2$, called as `Square.apply(x)`:
+#
+# ```python
+# class Square(torch.autograd.Function):
+#     @staticmethod
+#     def forward(ctx, x):
+#         ctx.save_for_backward(x)  # ctx is new for every call; backward gets the same one
+#         return x**2
+#
+#     @staticmethod
+#     def backward(ctx, grad_y):  # dL/dy comes from the loss, in the shape of y
+#         (x,) = ctx.saved_tensors
+#         return grad_y * 2 * x  # dL/dx
+# ```
+#
+# `backward` returns one value for each argument of `forward` after `ctx`, in their order: a gradient in the shape of
+# the argument, or `None` where there is none.
+#
+# (One more trap, for 1.7: a layer that *multiplies* by the mask lets a pruned weight through if it has become NaN,
+# since 0 × NaN is NaN. Filling in zeros does not. Here either is right.)
+#
 # *Before you write anything:* someone uses the dense $W$ in the first formula. Take the angle between their gradient
-# for $a$ and the right one: at 90 % sparsity, is its cosine nearer to 1, 0.7, or 0?
+# for $a$ and the right one: at 90 % sparsity *by magnitude*, is its cosine nearer to 1, 0.7, or 0? And for a random
+# mask?
 
 # %%
 ### BEGIN SOLUTION
@@ -747,8 +773,8 @@ check("1.5")
 # and a (d_out, d_in) matrix gives that. No transpose is needed for row vectors.</details>
 # <details><summary>Hint 2: leading dimensions</summary>The gradient of w sums over everything that is not d_in or
 # d_out. Flatten all leading dimensions to one before the product.</details>
-# <details><summary>Hint 3: NaN</summary>A weight that is pruned must not matter, even if it is NaN. 0 × NaN is NaN:
-# fill zeros in, do not multiply.</details>
+# <details><summary>Hint 3: three arguments</summary><code>forward</code> takes x, w and m, so <code>backward</code>
+# returns three values. Which of its formulas needs which of the tensors that you can save?</details>
 
 # %% [markdown]
 # #### How wrong is the gradient through the dense $W$?
@@ -764,7 +790,7 @@ for s in (0.5, 0.9, 0.95):
             x = torch.zeros(256, w.shape[1], requires_grad=True)
             PrunedLinear.apply(x, w, magnitude_mask(scores, s)).backward(grad_y)
             cosines[how].append(torch.cosine_similarity(x.grad.flatten(), (grad_y @ w).flatten(), dim=0).item())
-    rows.append(f"| {s:.0%} | {np.mean(cosines['magnitude']):.2f} | {np.mean(cosines['random']):.2f} |")
+    rows.append(f"| {100 * s:.0f} % | {np.mean(cosines['magnitude']):.2f} | {np.mean(cosines['random']):.2f} |")
 say(
     "Cosine between the right ∂L/∂a and the one through the dense W (conv4 as a matrix, three seeds):\n\n"
     "| sparsity | smallest pruned | random pruned |\n|---|---|---|\n"
@@ -859,30 +885,36 @@ def after_recalibration(model: nn.Module, split: str) -> float:
 for title, measure in (("as pruned", accuracy), ("recalibrated", after_recalibration)):
     scans = side_by_side(sensitivity, [(model, measure, scan_at) for model in dense])
     table = np.mean([[scan[name] for name in weights] for scan in scans], axis=0)  # (layers, sparsities)
-    at_90 = dict(zip(names, table[:, scan_at.index(0.9)], strict=True))
-    worst = min(at_90, key=at_90.get)
+    lowest_two = np.sort(table, axis=0)[:2]
+    apart = int(np.diff(lowest_two, axis=0).argmax())  # the sparsity at which one layer stands out most
+    at = dict(sorted(zip(names, table[:, apart], strict=True), key=lambda item: item[1]))
+    (worst, lowest), (second, next_) = list(at.items())[:2]
     plots.show(
         plots.heat_map(
             table,
             rows=names,
-            columns=[f"{s:.0%}" for s in scan_at],
+            columns=[f"{100 * s:.0f} %" for s in scan_at],
             xlabel="sparsity of this layer alone",
             ylabel="layer",
             title=f"Which layer feels it? ({title}, mean of {SEEDS} seeds)",
             colour_label="accuracy (%)",
         ),
         alt=f"Heat map of validation accuracy, {title}, for five layers against the sparsity of that layer alone. "
-        "At 90 per cent: " + ", ".join(f"{name} {a:.1f}" for name, a in at_90.items()) + ".",
+        f"At {100 * scan_at[apart]:.0f} per cent: " + ", ".join(f"{name} {a:.1f}" for name, a in at.items()) + ".",
     )
-    say(f"Most sensitive at 90 %, {title}: **`{worst}`** ({at_90[worst]:.1f} %).")
+    say(
+        f"One layer stands out most at {100 * scan_at[apart]:.0f} %. Lowest there, {title}: **`{worst}`** "
+        f"({lowest:.1f} %), then `{second}` ({next_:.1f} %)."
+    )
 say(you_wrote(prediction_1_6))
 
 # %% [markdown]
 # **What the paper found.** Han et al. report that convolutions are more sensitive than the (huge) fully connected
-# layers of AlexNet, and the first convolution, which sees the image itself, most of all. Compare with your first map;
-# then look at the second. How sensitive a layer *seems* depends on whether you let batch norm catch up, and the ranking
-# of the layers can change with it. Our last layer is small and comes after an average, so "fully connected" here does
-# not mean what it meant for AlexNet.
+# layers of AlexNet, and the first convolution, which sees the image itself, most of all. Compare with your first map,
+# at a sparsity where not several are at chance, since these have no order; then look at the second. How
+# sensitive a layer *seems* depends on whether you let batch norm catch up, and the ranking of the layers can change
+# with it. Our last layer is small and comes after an average, so "fully connected" here does not mean what it meant for
+# AlexNet.
 
 # %% [markdown]
 # ## Part D · A little at a time
@@ -892,7 +924,7 @@ say(you_wrote(prediction_1_6))
 
 # %% [markdown]
 # ### 1.7 Iterative pruning
-# **20 minutes · 3 points · needs 1.1**
+# **30 minutes · 3 points · needs 1.1**
 #
 # Two functions. **The schedule** (Zhu & Gupta 2017): cut fast while there is much to cut, slowly at the end. After step
 # $t$ of $T$ the sparsity is to be
@@ -1136,7 +1168,7 @@ plots.show(
 
 
 def as_table(columns: list[float], rows: dict[str, np.ndarray]) -> str:
-    head = "| validation accuracy (%) at | " + " | ".join(f"{s:.0%}" for s in columns) + " |"
+    head = "| validation accuracy (%) at | " + " | ".join(f"{100 * s:.0f} %" for s in columns) + " |"
     body = [f"| {how} | " + " | ".join(pm(column) for column in values.T) + " |" for how, values in rows.items()]
     return "\n".join([head, "|---" * (len(columns) + 1) + "|", *body])
 
@@ -1155,8 +1187,8 @@ say(
 # **Random masks are good too, once they are trained.** Until very few weights are left, the control stays within a few
 # points of magnitude. The network is much larger than these digits need: after some epochs of training almost *any*
 # tenth of it can do the job. What magnitude buys shows where training cannot cover it up: before any training (compare
-# *recalibrated* with the random curve of 1.3), and where weights are really scarce. Without the control you would have
-# credited all of it to magnitude.
+# *recalibrated* with the random curve of 1.3), and perhaps where weights are really scarce: can three seeds show it at
+# 98 %? Without the control you would have credited all of it to magnitude.
 #
 # **Iterative pruning need not win.** Its last cut gets only a third of the training. Han et al. report that iterating
 # took AlexNet from 5× to 9× fewer weights without loss of accuracy, but with *long* retraining after each cut. So is it
@@ -1218,8 +1250,8 @@ say("| epochs | 3 steps against fine-tuned | 6 steps against fine-tuned |\n|---|
 
 # %% [markdown]
 # Iterating is not better or worse than cutting once: it is *slower*. Six steps with one epoch each are a disaster; with
-# five epochs each they keep what one cut loses. A figure in a paper that compares the two at one budget, or at two
-# different ones, shows you one column of this table.
+# five epochs each they keep what one cut loses. A figure in a paper that compares the two at one budget shows you one
+# row of this table; at two different ones, not even that.
 #
 # **What the papers found.** Han et al. (2015): 9× fewer weights on AlexNet, 13× on VGG-16 and 12× on LeNet-300-100 (the
 # star above: 267k → 22k weights, error 1.64 → 1.59 %) without loss of accuracy. Zhu & Gupta (2017), gradually with the
@@ -1297,7 +1329,7 @@ fig.axes[0].set_xticks(STRUCTURED)
 plots.show(
     fig,
     alt="Validation accuracy against sparsity for four granularities, fine-tuned, three seeds. "
-    f"At {STRUCTURED[-1]:.0%}: "
+    f"At {100 * STRUCTURED[-1]:.0f} %: "
     + ", ".join(f"{how} {np.mean(values[:, -1]):.0f}" for how, values in structured.items())
     + ".",
 )
@@ -1305,15 +1337,15 @@ say(as_table(STRUCTURED, structured))
 say(
     f"{you_wrote(prediction_1_7c)} Smallest filters against random filters:\n\n"
     + "\n".join(
-        f"- at {s:.0%}: {versus(structured['filter'][:, i], structured['random filter'][:, i])}"
+        f"- at {100 * s:.0f} %: {versus(structured['filter'][:, i], structured['random filter'][:, i])}"
         for i, s in enumerate(STRUCTURED)
     )
 )
 
 # %% [markdown]
 # The lecture's sentence "unstructured pruning has a better accuracy than structured pruning" is this figure, at *equal
-# sparsity*. Two remarks, though. Does it matter *which* filters go? The lines above say what your seeds can show; on
-# the digits, nothing (Mittal et al. 2018 found on ImageNet, too, that fine-tuning recovers from random filter pruning).
+# sparsity*. Two remarks, though. Does it matter *which* filters go? The lines above say what your seeds can show.
+# (Mittal et al. 2018 found on ImageNet that fine-tuning recovers from random filter pruning.)
 # And equal sparsity is not an equal bill. Scattered weights need an address each, filters hardly any. And when 90 % of
 # a layer's 32 filters are gone, three are left, and the next layer's filters see three inputs each: of *its* products
 # about 1 % are still useful, not 10 %. Lab 04 compares at equal MACs.
@@ -1336,7 +1368,9 @@ say(
 # - **bits**: 32 for each weight that is left, and a bitmap: one bit for each group that could have been pruned. For
 #   single weights the cheapest of bitmap, 4-bit run lengths and coordinates, layer by layer.
 # - **MACs**: products with a non-zero weight, for one image.
-# - **milliseconds**: measured, 64 images on one core, all networks taking turns.
+# - **milliseconds**: measured, 64 images on one core, all networks taking turns; the column is a median over the
+#   rounds. *times faster* is not a quotient of two medians: it divides round by round, so that a slow spell of the
+#   machine hits both, and takes the median of these ratios.
 #
 # *Before you run it:* the sparsest element-wise network does a small fraction of the dense network's MACs. How many
 # times faster will this machine run it?
@@ -1406,9 +1440,9 @@ say("\n".join(lines))
 say(you_wrote(prediction_1_8))
 
 # %% [markdown]
-# **A fraction of the products, and no gain in time.** A dense kernel multiplies by zero as fast as by anything else; it
-# does not look. Even the network with whole filters of zeros is no faster, because the zeros are still there: someone
-# has to take them *out* (lab 04), or choose a pattern that the hardware knows (lab 05), or write a kernel that skips
+# **A fraction of the products, and hardly any gain in time.** A dense kernel multiplies by zero as fast as by anything
+# else; it does not look. Whole filters of zeros change little about that while the zeros are still there: someone has
+# to take them *out* (lab 04), or choose a pattern that the hardware knows (lab 05), or write a kernel that skips
 # zeros and pays for finding its way (lab 00: that pays only at very high sparsity). What unstructured pruning does buy
 # at once is the first column: bits.
 #
@@ -1424,8 +1458,8 @@ display(ledger.table())
 # %% [markdown]
 # #### The two answers
 #
-# **a.** In 1.3 a one-shot network at 70 % was far down, and after recalibration it was back near the dense accuracy,
-# with the same weights, the same mask and the same zeros. What had been broken?
+# **a.** In 1.3 the one-shot networks at 70 % were far down on average, and after recalibration they were back near the
+# dense accuracy, with the same weights, the same mask and the same zeros. What had been broken?
 #
 # - **A** The pruned weights held what the network knew; recalibration brought them back.
 # - **B** The surviving weights had to adapt; the pass over the training images was a short fine-tuning.
@@ -1449,7 +1483,7 @@ check("1.8")
 
 # %% [markdown]
 # ### 1.9 Bug hunt
-# **15 minutes · 1 point**
+# **20 minutes · 1 point**
 #
 # You have trusted `check` all along. How good is a test? Here is one that looks reasonable, and a version of
 # `magnitude_mask` that someone really wrote: find the threshold, keep what is larger.
@@ -1483,8 +1517,8 @@ print("suspicious_mask passes the naive test.")
 layer = weights["conv3.weight"].detach()
 layer = layer.masked_fill(~magnitude_mask(layer, 0.8), 0)
 say(
-    f"Asked for 50 %: `magnitude_mask` prunes {1 - magnitude_mask(layer, 0.5).float().mean():.0%}, "
-    f"`suspicious_mask` prunes **{1 - suspicious_mask(layer, 0.5).float().mean():.0%}**."
+    f"Asked for 50 %: `magnitude_mask` prunes {100 * (1 - magnitude_mask(layer, 0.5).float().mean()):.0f} %, "
+    f"`suspicious_mask` prunes **{100 * (1 - suspicious_mask(layer, 0.5).float().mean()):.0f} %**."
 )
 
 # %% [markdown]
@@ -1553,7 +1587,8 @@ check("1.9")
 #
 # Sparsity, granularity, and the switch that this lab is about: is batch norm recalibrated? The number is the validation
 # accuracy of the first network, pruned in one shot. Find a setting at which the switch moves the accuracy by more than
-# 80 points; then one at which it does nothing at all.
+# 80 points; then one at which it does nothing at all. (By keyboard: Tab goes from control to control, the arrow keys
+# move a slider, the space bar presses a button.)
 
 
 # %%
@@ -1577,8 +1612,8 @@ def explore(sparsity: float, granularity: str, repair: bool) -> tuple[str, Figur
     state = "recalibrated" if repair else "as pruned"
     plots.alt(
         fig,
-        f"Mask and weight histogram of conv2 at {sparsity:.0%}, granularity {granularity}; {state} the network scores "
-        f"{score:.1f} per cent.",
+        f"Mask and weight histogram of conv2 at {100 * sparsity:.0f} %, granularity {granularity}; {state} the network "
+        f"scores {score:.1f} per cent.",
     )
     return f"Validation accuracy: {score:.1f} % (dense: {dense_accuracy[0]:.1f} %)", fig
 

@@ -29,7 +29,7 @@
 # | D · The next layer | 4.6 the cascade | equal MACs with and without structure: accuracy and milliseconds |
 # | E · What was it worth? | 4.7 two short answers, 4.8 a bug hunt | the bill, and the test images once |
 #
-# 20 points; two to three hours. After each exercise `check("4.1")` tells you at once what is right. If you are stuck,
+# 20 points; about three hours. After each exercise `check("4.1")` tells you at once what is right. If you are stuck,
 # write `skip("4.1")` in a cell: that question scores 0 and the rest of the lab goes on with the course's version.
 #
 # The rules are those of lab 01: guess first; choose on validation data and look at the test data once, at the end; no
@@ -67,7 +67,7 @@ from course_lib.training import evaluate, fit
 # ## Settings
 #
 # The default data are scikit-learn's handwritten digits, 1,797 *real* 8×8 images. Change one word for the real MNIST or
-# CIFAR-10; the lab then takes several minutes instead of one or two. (CIFAR-10 is what the paper of this lab used. On
+# CIFAR-10; what takes a few minutes now then takes several times as long. (CIFAR-10 is what the paper of this lab used. On
 # so few images and epochs a network this small reaches about half of the paper's accuracy: look at the differences.)
 
 # %%
@@ -231,8 +231,9 @@ say("\n".join(lines) + f"\n\n{you_wrote(prediction_4_1)}")
 # front of a batch norm usually have no bias, since $\beta$ does its job; the folded one needs one.
 #
 # This works only *behind* a convolution, and only with fixed statistics: in training mode $\mu$ and $\sigma$ change with
-# every batch, and no fixed filter can stand for them. So refuse in that case, as torch's own version does. With groups
-# the weight is $(M, C/\text{groups}, R, S)$. Which of these dimensions does $p$ belong to?
+# every batch, and no fixed filter can stand for them. So refuse in that case, as torch's own version does
+# (`torch.nn.utils.fusion.fuse_conv_bn_eval`, with an AssertionError; yours raises a RuntimeError). With groups the weight
+# is $(M, C/\text{groups}, R, S)$. Which of these dimensions does $p$ belong to?
 #
 # *Before you write anything:* batch norm does one multiplication and one addition for each activation; the convolutions
 # of our patient do hundreds for each. By which factor will the *time* for 64 images fall when all four are folded
@@ -311,8 +312,9 @@ for dtype in (torch.float32, torch.float64):
 say("\n".join(lines))
 
 # %% [markdown]
-# And the time, all networks taking turns on one core. For the ResNet-18 of torchvision (with random weights: time does
-# not depend on them) the library's `fold_model` finds out by itself which batch norm follows which convolution.
+# And the time, all networks taking turns on one core. (Quartiles far apart mean a busy machine: run the cell again.) For the
+# ResNet-18 of torchvision (with random weights: time does not depend on them) the library's `fold_model` finds out by
+# itself which batch norm follows which convolution.
 
 # %%
 resnet = resnet18(weights=None).eval()
@@ -332,14 +334,18 @@ for name, (model, folded, x) in timed.items():
     faster = times["as trained"].times_slower_than(times["folded"])
     milliseconds = " | ".join(f"{1e3 * t.median:.2f} ({1e3 * t.low:.2f} to {1e3 * t.high:.2f})" for t in times.values())
     lines.append(f"| {name} | {milliseconds} | **{faster:.2f}** |")
-say("\n".join(lines) + f"\n\n(Median and quartiles.) {you_wrote(prediction_4_2)}")
+say(
+    "\n".join(lines)
+    + "\n\n(Median and quartiles. *Times faster* is the median of the ratios, round by round, so it need not be "
+    f"the ratio of the two medians.) {you_wrote(prediction_4_2)}"
+)
 print(str(report).splitlines()[0])
 
 # %% [markdown]
 # Counted in MACs batch norm is next to nothing; in milliseconds one sees it, most of all where the convolutions are small.
-# It reads every activation from memory and writes it back, to do two operations with it. *Arithmetic* is cheap, *passes over the data* are not: remember it when
-# we compare MACs with time below. That is why every inference engine folds first (Jacob et al. 2018, section 3.2, where
-# folding is also what makes 8-bit arithmetic possible).
+# It reads every activation from memory and writes it back, to do two operations with it. *Arithmetic* is cheap, *passes over
+# the data* are not: remember it when we compare MACs with time below. That is why every inference engine folds first (Jacob
+# et al. 2018, section 3.2, where folding is also what makes 8-bit arithmetic possible).
 #
 # **Only behind.** A batch norm *in front of* a convolution (as in pre-activation ResNets or DenseNet) cannot be folded
 # into it exactly: its shift $q$ would have to pass through the convolution, and at a border padded with zeros a part of
@@ -354,7 +360,7 @@ print(str(report).splitlines()[0])
 
 # %% [markdown]
 # ### 4.3 The surgery
-# **15 minutes · 3 points**
+# **20 minutes · 3 points**
 #
 # Batch norm has four vectors of one number per channel. Two are parameters, two are buffers, and all four must be cut:
 # if the statistics of another channel are left in a place, nothing crashes and everything is wrong.
@@ -413,7 +419,7 @@ check("4.3")
 # %% [markdown]
 # <details><summary>Hint 1: indexing</summary><code>weight[keep]</code> picks filters, <code>weight[:, keep]</code> picks
 # input channels, both in the order of <code>keep</code>.</details>
-# <details><summary>Hint 2: the six places</summary>conv: weight, and bias if it has one. bn: weight, bias, running mean,
+# <details><summary>Hint 2: six places, or seven</summary>conv: weight, and bias if it has one. bn: weight, bias, running mean,
 # running variance. next_conv: weight, second dimension; its own bias belongs to its own filters.</details>
 # <details><summary>Hint 3: what the layers say of themselves</summary><code>out_channels</code>,
 # <code>num_features</code> and <code>in_channels</code> are plain numbers that the layers remember. Copies
@@ -472,11 +478,11 @@ cost = {
 }
 plots.show(
     plots.bars(
-        cost, ylabel="MACs for one image (thousands)", title="Half of the filters out: what is left?", fmt="{:.0f}"
+        cost, ylabel="MACs for one image (thousands)", title="Half of the filters out: what is left?", fmt="{:.1f}"
     ),
     alt="Bars of thousand MACs per layer, dense and with every second filter out. "
     + ", ".join(
-        f"{layer} {cost['dense'][layer]:.0f} and {after:.0f}"
+        f"{layer} {cost['dense'][layer]:.1f} and {after:.1f}"
         for layer, after in cost["every second filter out"].items()
     )
     + ".",
@@ -553,9 +559,9 @@ check("4.4")
 
 # %% [markdown]
 # <details><summary>Hint 1: one number per kernel</summary>A kernel over a constant map gives (sum of the kernel) ×
-# (constant). <code>weight.sum((2, 3))</code> is the (M, C) matrix of these sums.</details>
-# <details><summary>Hint 2: only what is gone</summary>What is kept is still there and must not be counted twice: set the
-# constant of kept channels to 0 before you multiply.</details>
+# (constant). There is one such sum for each output m and each channel c.</details>
+# <details><summary>Hint 2: only what is gone</summary>What is kept is still there and must not be counted twice. What would
+# its constant have to be, so that it adds nothing?</details>
 # <details><summary>Hint 3: which constant</summary>relu(β), of <i>this</i> batch norm. Neither μ nor σ has anything to
 # do with it.</details>
 
@@ -632,9 +638,9 @@ say(
 # and remove the channels whose $\alpha$ has come down to nothing. This is **network slimming**.
 #
 # **Why L1?** With $\lambda\sum\alpha^2$ the pull on one scale is $2\lambda\alpha$: the smaller it is, the weaker the
-# pull, and it never arrives. The pull of $\lambda|\alpha|$ is $\lambda\,\mathrm{sign}(\alpha)$: as strong at 0.01 as at
-# 1. A channel that gives the loss less than $\lambda$ per unit goes all the way down. (Not to exact zero: a step of fixed
-# length jumps over it and back. For exact zeros one needs the proximal step of lab 02.)
+# pull, and it never arrives. The pull of $\lambda|\alpha|$ is $\lambda\,\mathrm{sign}(\alpha)$: at 0.01 as strong as
+# at 1. A channel that gives the loss less than $\lambda$ per unit of $\alpha$ goes all the way down. (Not to exact zero: a
+# step of fixed length jumps over it and back. For exact zeros one needs the proximal step of lab 02.)
 #
 # **Why α, and not p?** The slide of the lecture penalises $p_i$. With the $p$ of 4.1 that would not work, and it is
 # worth seeing why. Multiply a filter by 10: $\mu$ and $\sigma$ follow, the output stays.
@@ -647,7 +653,12 @@ with torch.no_grad():
         conv.weight.mul_(10)
         bn.running_mean.mul_(10)
         bn.running_var.mul_(100)
-    apart = (louder.eval()(data.validation.images) - dense[0].eval()(data.validation.images)).abs().max()
+
+
+@torch.no_grad()
+def apart(one: nn.Module, other: nn.Module) -> float:
+    """The largest difference of two networks' outputs."""
+    return (one.eval()(data.validation.images) - other.eval()(data.validation.images)).abs().max().item()
 
 
 def sum_of(model: nn.Module, which: str) -> float:
@@ -655,20 +666,25 @@ def sum_of(model: nn.Module, which: str) -> float:
     return sum((bn.weight if which == "α" else bn_scale_shift(bn)[0]).abs().sum().item() for bn in norms)
 
 
+same_eps = copy.deepcopy(louder)
+for i in LAYERS:
+    louder.get_submodule(f"bn{i}").eps *= 100
 say(
     "| | Σ\\|α\\| | Σ\\|p\\| |\n|---|---|---|\n"
     f"| as trained | {sum_of(dense[0], 'α'):.1f} | {sum_of(dense[0], 'p'):.1f} |\n"
     f"| all filters × 10 | {sum_of(louder, 'α'):.1f} | {sum_of(louder, 'p'):.1f} |\n\n"
-    f"Largest difference of the outputs: {apart:.0e}."
+    f"Largest difference of the outputs: {apart(louder, dense[0]):.0e}, if ε is scaled as σ² is; with the old ε "
+    f"{apart(same_eps, dense[0]):.0e}."
 )
 
 # %% [markdown]
-# The same network, and a tenth of the penalty on $p$: training would lower it by *growing weights*, without silencing a
-# single channel. With $\alpha$ there is no such way out, since the outputs depend on it directly.
+# The same network (the ε under the root aside), and a tenth of the penalty on $p$: training would lower it by *growing
+# weights*, without silencing a single channel. With $\alpha$ there is no such way out, since the outputs depend on it
+# directly.
 
 # %% [markdown]
 # ### 4.5 The penalty, and the choice
-# **15 minutes · 4 points**
+# **25 minutes · 4 points**
 #
 # Two functions. `slimming_penalty` is what training adds to its loss: every $\alpha$, nothing else, and something that
 # autograd can differentiate. (Weight decay in the optimizer is no substitute: that is L2, on all parameters.)
@@ -826,6 +842,8 @@ say(
 )
 
 # %% [markdown]
+# Which layer pays most is a matter of this network and these data; nothing in the method says which.
+#
 # #### Experiment: the collapse, cause by cause
 #
 # In the code of the paper a VGG on CIFAR-10 has 93.77 % dense and 93.30 % after training with the penalty. 70 % of the
@@ -849,14 +867,15 @@ say(
 # *Before you run it:* what will the columns *pruned*, *+ absorbed* and *BN recalibrated* say, in %?
 
 # %%
+# three numbers: [pruned, + absorbed, BN recalibrated]
 ### BEGIN SOLUTION
 prediction_4_5b = [30, 50, 70]
 ### END SOLUTION
 
 
 # %%
-def smallest_filters(model: nn.Module, keep: dict[str, Tensor]) -> dict[str, Tensor]:
-    """As many channels of each layer as ``keep`` has, by the L1 norm of the filters that make them."""
+def largest_filters(model: nn.Module, keep: dict[str, Tensor]) -> dict[str, Tensor]:
+    """As many channels of each layer as ``keep`` keeps: those made by the filters with the largest L1 norms."""
     chosen = {}
     for i, (name, kept) in zip(LAYERS, keep.items(), strict=True):
         norm = model.get_submodule(f"conv{i}").weight.detach().abs().sum((1, 2, 3))  # (M,)
@@ -891,7 +910,7 @@ def from_scratch(widths: list[int], seed: int) -> nn.Module:
 
 chosen = {
     "slimming": keeps,
-    "filter L1": [smallest_filters(model, keep) for model, keep in zip(sparse, keeps, strict=True)],
+    "filter L1": [largest_filters(model, keep) for model, keep in zip(sparse, keeps, strict=True)],
     "random": [random_channels(keep, seed) for seed, keep in enumerate(keeps)],
 }
 STEPS = ["pruned", "+ absorbed", "BN recalibrated", "fine-tuned"]
@@ -935,6 +954,12 @@ fig = plots.bars(
     title=f"{FRACTION:.0%} of the channels out: what is broken, what repairs it?",
     fmt="{:.0f}",
 )
+for bars in fig.axes[0].containers:  # in the colours of the curves below
+    for bar in bars:
+        bar.set_facecolor(plots.COLOURS[bars.get_label()])
+fig.axes[0].legend(loc="upper right", ncols=len(table), borderaxespad=0.1)
+for number in fig.axes[0].texts:  # the line does not strike it out
+    number.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 0.3})
 fig.axes[0].axhline(np.mean(sparse_accuracy), color="k", linewidth=1.2)
 fig.axes[0].set_yticks(range(0, 101, 20))
 fig.axes[0].set_xlim(right=fig.axes[0].get_xlim()[1] + 0.35)
@@ -966,12 +991,19 @@ def silenced(model: nn.Module, keep: dict[str, Tensor]) -> nn.Module:
     return model
 
 
+def constants_in(i: int) -> str:
+    """Of layer i: how many of the channels removed have β > 0, in all three networks together."""
+    shifts = [model.get_submodule(f"bn{i}").bias[~keep[f"bn{i}"]] for model, keep in zip(sparse, keeps, strict=True)]
+    return f"layer {i} {sum(int((b > 0).sum()) for b in shifts)} of {sum(map(len, shifts))}"
+
+
 only_silenced = [accuracy(silenced(model, keep)) for model, keep in zip(sparse, keeps, strict=True)]
 lost = np.subtract(sparse_accuracy, table["slimming"]["pruned"])
 gained = {step: np.subtract(table["slimming"][step], table["slimming"]["pruned"]) for step in STEPS[1:]}
 say(
     f"Scales set to 0, *nothing removed* (the constants are still there): {pm(only_silenced)} %. Pruned: "
-    f"{pm(table['slimming']['pruned'])} %.\n\n"
+    f"{pm(table['slimming']['pruned'])} %. Channels removed that leave a constant, β > 0: "
+    f"{', '.join(map(constants_in, LAYERS))}.\n\n"
     f"Pruning cost {pm(lost)} points. Of these came back, on average over the seeds:\n\n"
     + "\n".join(f"- **{np.mean(gain) / np.mean(lost):.2f}** with *{step}*" for step, gain in gained.items())
     + f"\n\n{you_wrote(prediction_4_5b)}\n\n"
@@ -984,10 +1016,10 @@ say(
 # %% [markdown]
 # Read the first row from left to right. *Not a single weight has been trained* between *pruned* and *BN recalibrated*.
 # Silence the channels without removing them, and see how little their signals had mattered. What the removal took on top
-# of that are constants: each channel handed one to the next layer, and the batch norm there subtracts a mean in which
-# these constants are still contained. Absorb them, and much of the network is back at once (the rest is the borders of
-# 4.4, and on 4×4 maps most positions are border); measure the means again, and nearly all of it is. Fine-tuning gets the
-# credit in the paper because its first steps do the same, silently.
+# of that are constants: each channel with $\beta>0$ handed one to the next layer, and the batch norm there subtracts a mean
+# in which these constants are still contained. Absorb them, and much of the network is back at once (the rest is the
+# borders of 4.4, and on 4×4 maps most positions are border); measure the means again, and nearly all of it is. Fine-tuning
+# gets the credit in the paper because its first steps do the same, silently.
 #
 # The collapse also depends on how far one goes. As long as only channels with $\alpha\approx0$ *and* a small $\beta$ go,
 # nothing happens at all: the explorer at the end shows how suddenly it begins.
@@ -1170,7 +1202,7 @@ def cascade(keep: Tensor, next_weight: Tensor, constant: Tensor | None = None) -
         keep: bool (C,), True = kept.
         next_weight: (M, C, R, S), a convolution's weight. Not changed.
         constant: (C,), what a channel gives once it is removed, *after* batch norm and ReLU: relu(β). The entries of
-            kept channels have no meaning. None: 0 for all.
+            kept channels have no meaning, and may be NaN. None: 0 for all.
 
     Returns:
         A bool tensor like ``next_weight``, True = useful: it reads a kept channel. And the shift (M,): what the weights
@@ -1197,10 +1229,10 @@ def cascade(keep: Tensor, next_weight: Tensor, constant: Tensor | None = None) -
 check("4.6")
 
 # %% [markdown]
-# <details><summary>Hint 1: broadcasting</summary><code>keep[:, None, None]</code> has the shape (C, 1, 1), which
-# <code>expand_as</code> stretches over (M, C, R, S).</details>
-# <details><summary>Hint 2: numbers without meaning</summary>The constant of a kept channel may be anything, also NaN.
-# Fill zeros in (<code>masked_fill</code>) before you multiply: 0 × NaN is NaN.</details>
+# <details><summary>Hint 1: broadcasting</summary>Which of the four dimensions does <code>keep</code> belong to? Give it
+# the length 1 in the others, and stretch it.</details>
+# <details><summary>Hint 2: numbers without meaning</summary>The constant of a kept channel may be anything, also NaN, and
+# 0 × NaN is NaN. So it must be out before anything is multiplied.</details>
 
 # %% [markdown]
 # #### Who took the weights?
@@ -1247,13 +1279,15 @@ say(
 #
 # In lab 01 single weights beat filters at equal *sparsity*. You have just seen why that was not fair: with 70 % of the
 # channels far more than 70 % of the products go. So now at equal **MACs**. *Unstructured* prunes the smallest weights of
-# the dense network, until every layer has as many left as in the slim network, and so as many products. The control takes random channels out of the dense network, to the same widths. Everything is recalibrated and
-# fine-tuned for the same epochs.
+# the dense network, until every layer has as many left as in the slim network, and so as many products. The control takes
+# random channels out of the dense network, to the same widths. Everything is recalibrated and fine-tuned for the same
+# epochs.
 #
 # *Before you run it:* at equal MACs, which one has the better accuracy? And how many times faster than the dense network
 # will each be?
 
 # %%
+# a text: which one, by how much; times faster unstructured, times faster slim
 ### BEGIN SOLUTION
 prediction_4_6b = "unstructured a little better; 2 times faster, slim 8 times faster"
 ### END SOLUTION
@@ -1322,13 +1356,14 @@ say(
 
 # %% [markdown]
 # Two things to read here. First, "unstructured pruning has a better accuracy than structured pruning" (the lecture) is a
-# sentence about equal *sparsity*. At equal MACs little is left of it as long as there is room: in our run three seeds show
-# no difference at a quarter and at a tenth of the MACs. Second, every method has its end. The penalty had made room for
-# about 70 % of the channels; beyond that slimming takes channels that the network had decided to keep, its choice need not
-# be better than chance, and holes, which leave each filter its best weights, come out ahead. And the control is
-# embarrassingly good again (lab 01): what slimming is worth shows *before* training, in the figure before.
+# sentence about equal *sparsity*. At equal MACs little is left of it as long as there is room: see where in the list three
+# seeds show a difference at all. Second, every method has its end. The penalty had made room for about 70 % of the
+# channels; beyond that slimming takes channels that the network had decided to keep, its choice need not be better than
+# chance, and holes, which leave each filter its best weights, can come out ahead. And the control is embarrassingly good
+# again (lab 01): what slimming is worth shows before *fine-tuning*, in the last figure of part C.
 #
-# Now the clock. 64 images, one core, all networks taking turns.
+# Now the clock. 64 images, one core, all networks taking turns: *times faster* is again the median of the ratios, round by
+# round. On a busy machine run the cell again.
 
 # %%
 batch = data.validation.images[:64]
@@ -1495,6 +1530,7 @@ display(ledger.table())
 # give on the digits counts).
 
 # %%
+# a: "A", "B", "C" or "D"; b: a number
 ### BEGIN SOLUTION
 answer_4_7a = "B"
 answer_4_7b = 1.0
@@ -1504,8 +1540,14 @@ answer_4_7b = 1.0
 check("4.7")
 
 # %% [markdown]
+# <details><summary>Hint for a</summary>Which of the four can be true, if no weight changed between <i>pruned</i> and <i>BN
+# recalibrated</i>? And what was the accuracy with the scales at 0 and nothing removed?</details>
+# <details><summary>Hint for b</summary>The list stands below "Pruning cost … points", with one line for each
+# step.</details>
+
+# %% [markdown]
 # ### 4.8 Bug hunt
-# **15 minutes · 1 point**
+# **25 minutes · 1 point**
 #
 # Here is a test of `cascade` that looks reasonable, and a version that someone really wrote. It computes the constants
 # of all channels and multiplies:
@@ -1553,7 +1595,8 @@ print(
 # `None`) and raises `AssertionError` if `f` breaks the contract of **4.6**, and returns if it does not. The
 # grader calls it with several versions of `cascade`, some right (written in other ways than yours), some wrong, each with
 # a mistake that people make. A test that fails right versions is worth nothing either. All versions take finite weights
-# of any shape (M, C, R, S) in float32 or float64; what they do with wrong arguments does not count.
+# of any shape (M, C, R, S) in float32 or float64, and constants that are finite where a channel is removed (where it is kept,
+# the right ones take NaN, too); what they do with wrong arguments does not count.
 #
 # You could compare `f` with your own `cascade`. Try to do without: a convolution over constant maps knows the shift.
 
@@ -1609,9 +1652,10 @@ check("4.8")
 # %% [markdown]
 # ## Play
 #
-# Drag the share of channels that go. On the left every dot is a channel of the first sparse-trained network: what lies
-# below the line is removed (a layer's largest stays). On the right MACs and accuracy follow. Which repair lets you go
-# furthest? Where does the accuracy stop being a matter of repair?
+# Drag the share of channels that go (or use the keyboard: Tab goes to a control, the arrow keys move the slider, the space
+# bar presses a button). On the left every dot is a channel of the first sparse-trained network: what lies below the line is
+# removed (a layer's largest stays). On the right MACs and accuracy follow. Which repair lets you go furthest? Where does
+# the accuracy stop being a matter of repair?
 
 # %%
 REPAIRS = {"nothing": "pruned", "absorb the constants": "absorbed", "absorb and recalibrate": "recalibrated"}
@@ -1653,13 +1697,13 @@ def explore(fraction: float, repair: str) -> tuple[str, Figure]:
     right.plot(*zip(*paths[repair], strict=True), color=plots.COLOURS["dense"], linewidth=1.2)
     right.plot([left_macs], [score], "o", color=plots.COLOURS["magnitude"], markersize=11)
     right.set(xlabel="MACs left (%)", ylabel="validation accuracy (%)", xlim=(102, -2), ylim=(0, 102))
-    right.set_title(
-        {"pruned": "not repaired", "absorbed": "absorbed", "recalibrated": "absorbed, recalibrated"}[repair]
-    )
+    done = {"pruned": "not repaired", "absorbed": "absorbed", "recalibrated": "absorbed, recalibrated"}[repair]
+    right.set_title(done)
     plots.alt(
         fig,
-        f"Scales of all channels with the threshold at {fraction:.0%} removed, and accuracy against MACs left, {repair}: "
-        f"{score:.1f} per cent with {left_macs:.0f} per cent of the MACs.",
+        f"Left: the scale of every channel, with a line below which {fraction:.0%} of all go. Kept: "
+        + ", ".join(f"{int(kept.sum())} of {len(kept)} in {name}" for name, kept in keep.items())
+        + f". Right: accuracy against MACs left, {done}; marked: {score:.1f} per cent with {left_macs:.0f} per cent of the MACs.",
     )
     return (
         f"Validation accuracy {score:.1f} % with {left_macs:.0f} % of the MACs (dense: {sparse_accuracy[0]:.1f} %)",

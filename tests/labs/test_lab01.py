@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from course_lib.grading import (
     Draw,
     Proxy,
+    StudentError,
     Submission,
     ask,
     expect_close,
@@ -60,6 +61,7 @@ ANY_ORDER = (
     "how many went is right, and they are the smallest; but of equal ones the wrong ones went: the one that comes first goes "
     "first, and a plain argsort or topk promises no order among equals"
 )
+QUANTILE = "that is how many lie below the quantile; a threshold cannot promise a number: count"
 PER_LAYER = "each layer lost its own share: rank the weights of all layers in one list, not layer by layer"
 TOO_MUCH = "a sparsity of 1.5 (half as much again as all)"
 TOO_LITTLE = "a sparsity of -0.1 (less than nothing)"
@@ -69,7 +71,7 @@ ENDS = "What does your code index, or look for, when there is nothing to prune o
 COUNTING: dict[str, Callable[[float, int], int]] = {
     "the fraction was cut off: int() and // do that, round() does not": lambda s, n: math.floor(s * n),
     "a fraction was always rounded up: round() takes the nearest": lambda s, n: math.ceil(s * n),
-    "a half was rounded up: Python's round() takes it to the even neighbour, + 0.5 and quantiles do not": (
+    "a half was rounded up: Python's round() takes it to the even neighbour, + 0.5 does not": (
         lambda s, n: math.floor(s * n + 0.5)
     ),
     "a half was rounded down: Python's round() takes it to the even neighbour": lambda s, n: math.ceil(s * n - 0.5),
@@ -80,6 +82,8 @@ COUNTING: dict[str, Callable[[float, int], int]] = {
     "that many should have stayed: True means kept, and sparsity is the fraction that goes": lambda s, n: (
         n - round(s * n)
     ),
+    QUANTILE: lambda s, n: math.ceil(s * (n - 1)),
+    f"{QUANTILE}. (And what equals it went, too)": lambda s, n: math.floor(s * (n - 1)) + 1,
     TOO_FEW: lambda s, n: round(s * n) - 1,
     TOO_MANY: lambda s, n: round(s * n) + 1,
 }
@@ -121,7 +125,7 @@ def expect_smallest_pruned(mask: Tensor, score: Tensor, right: Tensor, what: str
 def counting_cases(draw: Draw) -> list[tuple[float, int]]:
     """(sparsity, number) pairs for which all ways of COUNTING differ."""
     halves = [(0.5, 4 * draw.integer(2, 4) + 1), (0.5, 4 * draw.integer(2, 4) + 3)]  # down to even, up to even
-    others = [(0.3, 10 * draw.integer(1, 2) + 4), (0.3, 10 * draw.integer(1, 2) + 6), (0.14, 75)]
+    others = [(0.3, 10 * draw.integer(1, 2) + i) for i in (4, 6, 8)] + [(0.14, 75)]
     return halves + others
 
 
@@ -161,15 +165,42 @@ def test_smallest_go(submission: Submission, draw: Draw) -> None:
     w, right, mistakes = telling(case)
     mask = as_mask(submission.magnitude_mask(w, sparsity), w)
     recognise(mask, right, mistakes)
+    if not torch.equal(mask, right):
+        try:
+            flat = submission.magnitude_mask(w.flatten(), sparsity)
+        except StudentError:
+            flat = None
+        if same(flat, right.flatten()):
+            n, went = mask.numel(), pruned(mask)
+            what = f"{went} of {n} went instead of {pruned(right)}" if went != pruned(right) else "others went"
+            fail(
+                f"right for a vector of these {n} weights, but in the shape {tuple(w.shape)} {what}: which step of your code "
+                "sees one dimension only, as argsort, sort and topk do? flatten() first"
+            )
     expect_smallest_pruned(mask, w.abs(), right)
 
 
-@question("1.1", points=0.5, visible=True, claim="exactly round(s · n) go")
+@question("1.1", points=0.5, visible=True, claim="exactly round(s · n) go, also where many are equal")
 def test_exact_count(submission: Submission, draw: Draw) -> None:
     cases = counting_cases(draw)
     weights = [draw.normal(n) for _, n in cases]
     masks = [as_mask(submission.magnitude_mask(w, s), w) for w, (s, _) in zip(weights, cases, strict=True)]
     expect_counts([pruned(mask) for mask in masks], cases)
+
+    w = draw.tied(draw.integer(10, 15), draw.integer(10, 15))
+
+    def case() -> tuple[float, int, dict[str, int]]:
+        sparsity = draw.number(0.2, 0.8)
+        right, size = reference.magnitude_mask(w, sparsity), w.abs()
+        threshold = size[~right].max()
+        mistakes = {TIES_GO: pruned(size > threshold), TIES_STAY: pruned(size >= threshold)}
+        return sparsity, pruned(right), mistakes
+
+    sparsity, right, mistakes = telling(case)
+    went = pruned(as_mask(submission.magnitude_mask(w, sparsity), w))
+    recognise(went, right, mistakes)
+    if went != right:
+        fail(f"among many equal ones, {went} of {w.numel()} weights went instead of {right}")
 
 
 @question("1.1", points=0.5, visible=False, claim="equal |w|: the first goes first; nearly equal ones are told apart")
@@ -374,12 +405,20 @@ def expect_groups(submission: Submission, draw: Draw, make: Callable[[Draw], Ten
         return w, right, mistakes
 
     w, right, mistakes = telling(case)
-    mask = submission.grouped_mask(w, sparsity, granularity)
+    where = f'a {"matrix" if w.ndim == 2 else "weight"} of shape {tuple(w.shape)}, granularity "{granularity}",'
+    call = functools.partial(submission.grouped_mask, w, sparsity, granularity)
+    mask = ask(call, f"for {where}", f"Here a group is {GROUP[granularity]}")
     kept = groups_kept(mask, granularity, w, sparsity)
     for larger in ("kernel", "filter") if w.ndim == 4 else ():
         if larger != granularity and same(mask, local_masks({"w": w.abs()}, sparsity, larger)["w"]):
             fail(f"whole {larger}s went, but {granularity}s were asked for: a {granularity} is {GROUP[granularity]}")
     recognise(kept, right, mistakes)
+    if kept.all() or not kept.any():
+        none = " (A sum over no dimension, dim=(), is a sum over all.)" if granularity == "element" else ""
+        fail(
+            f"for {where} and sparsity {sparsity}, {pruned(kept)} of {kept.numel()} groups went instead of {pruned(right)}: how "
+            f"many numbers did your code rank?{none}"
+        )
     expect_smallest_pruned(kept, group_scores(w.abs(), granularity), right, f"the norm of a {granularity}")
 
 
@@ -396,10 +435,10 @@ def test_kernels_and_rows(submission: Submission, draw: Draw) -> None:
 
 @question("1.3", points=0.5, visible=True, claim="single weights; and in a matrix a filter is a row")
 def test_elements_and_matrices(submission: Submission, draw: Draw) -> None:
+    expect_groups(submission, draw, lambda draw: draw.normal(8, 3, 2, 5), "element")
     expect_groups(
         submission, draw, lambda draw: whole_numbers(draw, draw.choice([8, 12]), draw.integer(5, 7)), "filter"
     )
-    expect_groups(submission, draw, lambda draw: draw.normal(8, 3, 2, 5), "element")
 
 
 @question("1.3", points=1, visible=False, claim="exactly round(s · groups) go; among equal norms the first goes first")
@@ -954,6 +993,11 @@ def expect_schedule(submission: Submission, final: float, steps: int) -> None:
     expect_close(targets, right.tolist(), f"cubic_schedule({final:.3g}, {steps})", tolerance=1e-6)
 
 
+OF_THE_LIVING = (
+    "the target was taken of the weights still alive. Each target says how many of all weights are to be gone"
+)
+
+
 class Run:
     """A call of the student's iterative_prune: the masks, the model before and after, and what each finetune saw."""
 
@@ -973,6 +1017,8 @@ class Run:
         self.after = submission.get(model).state
         if not self.log:
             fail("finetune was never called: call finetune(model, post_step) after every target")
+        if all(torch.equal(self.after[name], value) for name, value in self.start.items()):
+            fail("no number has changed in the model that you were given: did your code prune a copy of it?")
 
     def before(self, i: int) -> dict[str, Tensor]:
         """The parameters as pruning step i found them."""
@@ -993,7 +1039,7 @@ def share_zero(weights: dict[str, Tensor]) -> float:
     return zeros / sum(w.numel() for w in weights.values())
 
 
-@question("1.7", points=0.5, visible=True, claim="layer by layer to every target in turn, fine-tuned after each")
+@question("1.7", points=0.5, visible=True, claim="each layer to each target, in place, and fine-tuned after each")
 def test_targets_are_cumulative(submission: Submission, draw: Draw) -> None:
     targets = draw.choice([[0.25, 0.5, 0.75], [0.25, 0.375, 0.625], [0.375, 0.5, 0.75]])
     run = Run(submission, draw, targets, steps=4, settings={"lr": 0.5})  # far enough to change the ranks
@@ -1003,6 +1049,12 @@ def test_targets_are_cumulative(submission: Submission, draw: Draw) -> None:
     for i, target in enumerate(targets):
         then = {name: run.log[i]["before"][name] for name in run.weights}
         expect_target(run, i, target, then)
+    for name in run.weights:
+        if all(torch.equal(entry["before"][name], entry["after"][-1][name]) for entry in run.log):
+            fail(
+                f"fine-tuning did not move {name!r} at all: the optimizer was made before and holds the parameter of then. A copy, "
+                "or a new nn.Parameter in its place, is one that nobody trains: change the values in place"
+            )
     masks = run.expect_masks()
     last = {name: w == 0 for name, w in prunable(run.log[-1]["before"]).items()}
     recognise(masks, {name: ~zero for name, zero in last.items()}, {"the masks are upside down: True means kept": last})
@@ -1031,10 +1083,7 @@ def expect_target(run: Run, i: int, target: float, then: dict[str, Tensor]) -> N
             "target says how many are to be gone in all"
         )
     if i and math.isclose(share, 1 - math.prod(1 - t for t in run.targets[: i + 1]), abs_tol=0.02):
-        fail(
-            f"{step} {100 * share:.0f} % of the weights are zero: the target was taken of the weights still alive. Each target "
-            "says how many of all weights are to be gone"
-        )
+        fail(f"{step} {100 * share:.0f} % of the weights are zero: {OF_THE_LIVING}")
     shares = {name: share_zero({name: w}) for name, w in then.items()}
     if math.isclose(share, target, abs_tol=0.01) and not math.isclose(max(shares.values()), target, abs_tol=0.01):
         fail(
@@ -1085,8 +1134,11 @@ def expect_only_shrinking(submission: Submission, draw: Draw) -> None:
             f"{int(back.sum())} weights that the first target had pruned are alive again after the second: some living "
             "weights had become 0 in training, and were taken for pruned ones. Only those that are alive compete"
         )
-    for name, mask in run.expect_masks().items():
-        n, went = mask.numel(), pruned(mask)
+    counts = {name: (mask.numel(), pruned(mask)) for name, mask in run.expect_masks().items()}
+    if all(abs(went - (1 - 0.75 * 0.625) * n) <= 1 for n, went in counts.values()):
+        n, went = counts["0.weight"]
+        fail(f"after the targets 0.25 and 0.375, {went} of {n} weights of '0.weight' are gone: {OF_THE_LIVING}")
+    for name, (n, went) in counts.items():
         if went > round(0.375 * n):
             fail(
                 f"after the targets 0.25 and 0.375, {went} of {n} weights of {name!r} are gone: more than the second one says. "
@@ -1108,17 +1160,6 @@ def _revived(i: int, optimizer: str, count: int, name: str) -> str:
     )
 
 
-@question("1.7", points=0.5, visible=False, claim="parameters are changed in place, so the optimizer goes on working")
-def test_optimizer_keeps_its_parameters(submission: Submission, draw: Draw) -> None:
-    run = Run(submission, draw, [0.25, 0.5], steps=2, settings={"lr": 0.1})
-    for name in run.weights:
-        if all(torch.equal(entry["before"][name], entry["after"][-1][name]) for entry in run.log):
-            fail(
-                f"fine-tuning did not move {name!r} at all: the optimizer was made before and holds the parameter of then. A new "
-                "nn.Parameter in its place is one that nobody trains: change the values in place"
-            )
-
-
 @question("1.7", points=0.5, visible=False, claim="a pruned weight that became NaN is zero again")
 def test_nan_does_not_survive(submission: Submission, draw: Draw) -> None:
     for poison in ("0.weight", "6.weight"):
@@ -1128,8 +1169,8 @@ def test_nan_does_not_survive(submission: Submission, draw: Draw) -> None:
             fail("a pruned weight became NaN in an optimizer step and was still NaN after post_step(): NaN · 0 is NaN")
 
 
-@question("1.7", points=0.5, visible=False, claim="one target is one shot; impossible targets raise before any pruning")
-def test_targets_checked(submission: Submission, draw: Draw) -> None:
+@question("1.7", points=0.5, visible=False, claim="one target is one shot; targets may repeat, and are not rounded")
+def test_other_targets(submission: Submission, draw: Draw) -> None:
     finetune = {"steps": 1, "settings": {"lr": 0.05}}
     one_shot = Run(submission, draw, [0.75], **finetune)
     masks = one_shot.expect_masks()
@@ -1147,6 +1188,11 @@ def test_targets_checked(submission: Submission, draw: Draw) -> None:
         said = f"after the targets 0.11, 0.22 … 0.55, {went} of {n} weights of {name!r} are gone: 0.55 · {n} is {0.55 * n:g}"
         expect_equal(went, round(0.55 * n), message=f"{said}. Rounded step by step?")
 
+
+@question(
+    "1.7", points=0.5, visible=False, claim="impossible targets raise before any pruning, impossible schedules, too"
+)
+def test_targets_checked(submission: Submission, draw: Draw) -> None:
     net = small_net(draw)
     model = submission.put(net)
     helper = submission.helper("finetune", model=model, x=draw.normal(16, 2, 5), y=draw.labels(16, 4))

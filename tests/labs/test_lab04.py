@@ -20,6 +20,7 @@ from torch.nn import functional as F
 
 from course_lib.grading import (
     Draw,
+    StudentError,
     Submission,
     ask,
     describe,
@@ -43,6 +44,19 @@ from course_lib.worker import wire
 
 recognise = functools.partial(known.recognise, alike=near)
 telling = functools.partial(known.telling, alike=near)
+
+
+def asked(call: Callable[[], Any], when: str, thought: Callable[[str], str]) -> Any:
+    """As ``ask``, with a next thought that goes by what was raised."""
+    try:
+        return call()
+    except StudentError as error:
+        caught = error
+
+    def again() -> Any:
+        raise caught
+
+    return ask(again, when, thought(caught.message))
 
 
 # --- modules, as they come back ------------------------------------------------------------------------------------
@@ -157,6 +171,8 @@ def expect_scale_and_shift(value: Any, bn: nn.BatchNorm2d, when: str = "") -> No
         "q is β alone: where does the mean go?": beta,
         "μ was subtracted as it is: x − μ is scaled as a whole": beta - mu,
         "μ was multiplied by α, not by p": beta - alpha * mu,
+        "μ was divided by the root, but α is forgotten there: μ is multiplied by the whole of p, α included": beta
+        - mu / (var + eps).sqrt(),
         "μ was added: it is taken off, x − μ": beta + right * mu,
         "β was multiplied by p: it is added after the scaling": right * (beta - mu),
         "q is -p·μ alone: β is missing": -right * mu,
@@ -165,7 +181,7 @@ def expect_scale_and_shift(value: Any, bn: nn.BatchNorm2d, when: str = "") -> No
     expect_close(q, beta - right * mu, f"{when}q")
 
 
-@question("4.1", points=1, visible=True, claim="p = α/√(σ² + ε) and q = β − p·μ")
+@question("4.1", points=1, visible=True, claim="p·x + q is what bn(x) gives in evaluation mode")
 def test_line(submission: Submission, draw: Draw) -> None:
     bn = draw.batch_norm(draw.integer(5, 8))
     result, (after,) = submission.call("bn_scale_shift", bn, returning=(0,))
@@ -253,8 +269,11 @@ def expect_folded(value: Any, conv: nn.Conv2d, bn: nn.BatchNorm2d, when: str) ->
 
 def fold(submission: Submission, conv: nn.Conv2d, bn: nn.BatchNorm2d, when: str) -> wire.Model:
     """The student's folded convolution, looked at."""
-    thought = AXIS if conv.bias is not None else f"What is b where there is none? And {AXIS}"
-    return expect_folded(ask(lambda: submission.fold_bn(conv, bn), f"{when},", thought), conv, bn, when)
+
+    def thought(raised: str) -> str:
+        return "What is b where there is none?" if conv.bias is None and "None" in raised else AXIS
+
+    return expect_folded(asked(lambda: submission.fold_bn(conv, bn), f"{when},", thought), conv, bn, when)
 
 
 @question("4.2", points=1, visible=True, claim="one convolution does the work of both, where conv has no bias")
@@ -265,15 +284,15 @@ def test_fold_without_bias(submission: Submission, draw: Draw) -> None:
     fold(submission, conv, bn, "for a convolution without bias")
 
 
-@question("4.2", points=1, visible=True, claim="and where it has one")
+@question("4.2", points=0.5, visible=True, claim="and where it has one")
 def test_fold_with_bias(submission: Submission, draw: Draw) -> None:
     m, kernel = draw.integer(5, 7), draw.choice([(2, 4), (4, 2)])
     conv, bn = draw.conv(3, m, kernel, stride=(1, 2), padding=(2, 1)), draw.batch_norm(m)
     fold(submission, conv, bn, "for a convolution with bias, stride and padding")
 
 
-@question("4.2", points=0.5, visible=True, claim="either in training mode raises RuntimeError")
-def test_fold_in_training_mode(submission: Submission, draw: Draw) -> None:
+@question("4.2", points=0.5, visible=True, claim="training mode raises RuntimeError; conv and bn stay as they were")
+def test_fold_refuses_and_leaves(submission: Submission, draw: Draw) -> None:
     for training, who in (
         ((False, True), "a batch norm in training mode (it uses the statistics of each batch)"),
         ((True, False), "a convolution in training mode (what stands behind it is about to change)"),
@@ -281,9 +300,15 @@ def test_fold_in_training_mode(submission: Submission, draw: Draw) -> None:
     ):
         conv, bn = draw.conv(3, 4, (2, 2)).train(training[0]), draw.batch_norm(4).train(training[1])
         expect_raises(RuntimeError, functools.partial(submission.fold_bn, conv, bn), who)
+    for bias in (True, False):
+        conv, bn = draw.conv(3, 4, (2, 2), bias=bias), draw.batch_norm(4)
+        made, (conv_after, bn_after) = submission.call("fold_bn", conv, bn, returning=(0, 1))
+        as_module(made, "Conv2d", "the result")
+        untouched(conv, conv_after, "the convolution")
+        untouched(bn, bn_after, "the batch norm")
 
 
-@question("4.2", points=0.5, visible=False, claim="with groups, and where all sizes are equal, p goes to the filters")
+@question("4.2", points=1, visible=False, claim="with groups, and where all sizes are equal, p goes to the filters")
 def test_fold_groups(submission: Submission, draw: Draw) -> None:
     n = draw.integer(3, 5)
     conv = draw.conv(n, n, (n, n), bias=draw.choice([True, False]))
@@ -297,7 +322,7 @@ def test_fold_groups(submission: Submission, draw: Draw) -> None:
         fold(submission, conv, draw.batch_norm(m), what)
 
 
-@question("4.2", points=0.5, visible=False, claim="stride, padding, dilation, mode and dtype are those of conv")
+@question("4.2", points=1, visible=False, claim="stride, padding, dilation, mode and dtype are those of conv")
 def test_fold_settings(submission: Submission, draw: Draw) -> None:
     odd = {"stride": (2, 1), "padding": (1, 2), "dilation": (2, 3)}
     conv, bn = draw.conv(3, 5, (2, 3), **odd), draw.batch_norm(5)
@@ -315,16 +340,6 @@ def test_fold_settings(submission: Submission, draw: Draw) -> None:
             fail(
                 f"{said}: what goes through the one no longer goes through the other. New layers are float32 unless told"
             )
-
-
-@question("4.2", points=0.5, visible=False, claim="a new module: conv and bn stay as they were")
-def test_fold_leaves_its_arguments(submission: Submission, draw: Draw) -> None:
-    for bias in (True, False):
-        conv, bn = draw.conv(3, 4, (2, 2), bias=bias), draw.batch_norm(4)
-        made, (conv_after, bn_after) = submission.call("fold_bn", conv, bn, returning=(0, 1))
-        as_module(made, "Conv2d", "the result")
-        untouched(conv, conv_after, "the convolution")
-        untouched(bn, bn_after, "the batch norm")
 
 
 # --- 4.3 remove_filters --------------------------------------------------------------------------------------------
@@ -372,7 +387,8 @@ def as_chain(value: Any) -> tuple[wire.Model, wire.Model, wire.Model]:
 def remove(submission: Submission, layers: Chain, keep: list[int]) -> tuple[wire.Model, wire.Model, wire.Model]:
     """The student's three modules."""
     when = f"with the {len(keep)} channels {keep} of {layers[1].num_features} kept,"
-    thought = "A filter m is conv.weight[m]; what the next convolution reads from channel m is next_conv.weight[:, m]"
+    thought = "A filter m is conv.weight[m]; what the next convolution reads from channel m is next_conv.weight[:, m]. "
+    thought += "next_conv's bias belongs to its own filters"
     return as_chain(ask(lambda: submission.remove_filters(*layers, keep), when, thought))
 
 
@@ -384,19 +400,19 @@ def expect_picked(value: Any, whole: Tensor, keep: list[int], dim: int, what: st
         return whole.index_select(dim, torch.tensor(index))
 
     right = pick(keep)
-    gone = others(keep, n)
+    gone, many = others(keep, n), "entries" if one == "entry" else f"{one}s"
     if isinstance(value, Tensor) and value.shape == whole.shape:
         if near(pick_of(value, keep, dim), right) and not pick_of(value, gone, dim).any():
             fail(
-                f"{what} has all its {n} {one}s, with zeros in it: a zero costs as much time as any other number, so make the "
+                f"{what} has all its {n} {many}, with zeros in it: a zero costs as much time as any other number, so make the "
                 "tensor smaller"
             )
         still = "still reads all" if one == "input" else "still has all"
-        fail(f"{what} {still} {n} {one}s: {len(keep)} are kept")
+        fail(f"{what} {still} {n} {many}: {len(keep)} are kept")
     mistakes = {
-        f"{what} has the {one}s that should have gone: keep names those that stay": pick(gone),
-        f"{what} has the first {len(keep)} {one}s: keep says which ones": pick(list(range(len(keep)))),
-        f"{what} has the right {one}s in another order than keep has them": pick(keep[::-1]),
+        f"{what} has the {many} that should have gone: keep names those that stay": pick(gone),
+        f"{what} has the first {len(keep)} {many}: keep says which ones": pick(list(range(len(keep)))),
+        f"{what} has the right {many} in another order than keep has them": pick(keep[::-1]),
     }
     recognise(value, right, mistakes)
     if isinstance(value, Tensor) and dim == 1 and value.shape[0] != whole.shape[0]:
@@ -412,7 +428,7 @@ def pick_of(value: Tensor, index: list[int], dim: int) -> Tensor:
     return value.index_select(dim, torch.tensor(index))
 
 
-@question("4.3", points=1, visible=True, claim="filters of conv and inputs of next_conv are gone, not zero")
+@question("4.3", points=0.5, visible=True, claim="filters of conv and inputs of next_conv are gone, not zero")
 def test_smaller_convolutions(submission: Submission, draw: Draw) -> None:
     layers = chain(draw)
     keep = some_of(draw, layers[1].num_features)
@@ -437,7 +453,7 @@ def test_smaller_batch_norm(submission: Submission, draw: Draw) -> None:
         expect_picked(value, whole, keep, 0, f"{name} ({GREEK[name]}) of the batch norm", "entry")
 
 
-@question("4.3", points=0.5, visible=False, claim="biases, settings and modes stay; the numbers of channels follow")
+@question("4.3", points=1, visible=False, claim="biases, settings and modes stay; the numbers of channels follow")
 def test_the_rest_of_the_layers(submission: Submission, draw: Draw) -> None:
     first, then = {"stride": (2, 1), "padding": (0, 2), "dilation": (1, 2)}, {"padding": (2, 1), "dilation": (3, 1)}
     for bias, training in ((True, False), (False, True)):
@@ -484,20 +500,11 @@ def expect_bias(
         fail(f"the bias of {what} is not that of the filters it has")
 
 
-@question(
-    "4.3", points=0.5, visible=False, claim="new modules: they share nothing with those given, which stay as they were"
-)
+@question("4.3", points=0.5, visible=False, claim="new modules: they share no numbers with those given")
 def test_new_modules(submission: Submission, draw: Draw) -> None:
     layers = chain(draw)
     n = layers[1].num_features
     keep = some_of(draw, n)
-    _, after = submission.call("remove_filters", *layers, keep, returning=(0, 1, 2, 3))
-    for layer, now, what in zip(
-        layers, after[:3], ("the convolution", "the batch norm", "the next convolution"), strict=True
-    ):
-        untouched(layer, now, what)
-    if after[3] != keep:
-        fail("your function changed the list keep that it was given")
     for chosen in (keep, list(range(n))):
         refs = [submission.put(layer) for layer in layers]
         what = "where it is to keep all channels," if len(chosen) == n else "where it is to keep some channels,"
@@ -534,9 +541,17 @@ def expect_keep_checked(call: Callable[[list[int]], Any], n: int) -> None:
         expect_raises(ValueError, functools.partial(call, keep), when)
 
 
-@question("4.3", points=0.5, visible=False, claim="an empty or unordered keep, or an index outside, raises ValueError")
+@question("4.3", points=0.5, visible=True, claim="a wrong keep raises ValueError; the given modules stay as they were")
 def test_keep_is_checked(submission: Submission, draw: Draw) -> None:
     layers = chain(draw)
+    keep = some_of(draw, layers[1].num_features)
+    _, after = submission.call("remove_filters", *layers, keep, returning=(0, 1, 2, 3))
+    for layer, now, what in zip(
+        layers, after[:3], ("the convolution", "the batch norm", "the next convolution"), strict=True
+    ):
+        untouched(layer, now, what)
+    if after[3] != keep:
+        fail("your function changed the list keep that it was given")
     expect_keep_checked(lambda keep: submission.remove_filters(*layers, keep), layers[1].num_features)
 
 
@@ -583,11 +598,13 @@ def wrong_shifts(weight: Tensor, constant: Tensor, gone: list[int]) -> dict[str,
     return mistakes
 
 
-def absorb_case(draw: Draw, then: dict[str, Any] | None = None) -> Callable[[], tuple[Any, Tensor, Mistakes]]:
+def absorb_case(
+    draw: Draw, then: dict[str, Any] | None = None, bias: bool | None = None
+) -> Callable[[], tuple[Any, Tensor, Mistakes]]:
     """A chain and what to keep; the right shift; the mistakes."""
 
     def case() -> tuple[Any, Tensor, Mistakes]:
-        layers = chain(draw, draw.choice([True, False]), None, then)
+        layers = chain(draw, draw.choice([True, False]) if bias is None else bias, None, then)
         conv, bn, next_conv = layers
         keep = some_of(draw, bn.num_features)
         gone = others(keep, bn.num_features)
@@ -653,8 +670,9 @@ def expect_absorbed(submission: Submission, drawn: Any, right: Tensor, mistakes:
 
 @question("4.4", points=1, visible=True, claim="Σ over removed channels of relu(β) times the sum of the kernel")
 def test_constants_absorbed(submission: Submission, draw: Draw) -> None:
-    drawn, right, mistakes = telling(absorb_case(draw))
-    expect_absorbed(submission, drawn, right, mistakes)
+    for bias, when in ((False, ""), (True, "where both convolutions have a bias,")):
+        drawn, right, mistakes = telling(absorb_case(draw, bias=bias))
+        expect_absorbed(submission, drawn, right, mistakes, when)
 
 
 @question("4.4", points=0.5, visible=True, claim="a vector without gradient; the modules stay as they were")
@@ -1246,9 +1264,7 @@ def sizes(draw: Draw) -> tuple[int, int, int, int]:
     return draw.choice([(4, 6, 2, 3), (5, 7, 3, 2), (3, 8, 4, 2)])
 
 
-@question(
-    "4.6", points=0.5, visible=True, claim="a weight is useful if it reads a kept channel, whatever the other gives"
-)
+@question("4.6", points=0.5, visible=True, claim="useful = reads a kept channel, whatever the constants")
 def test_useful_weights(submission: Submission, draw: Draw) -> None:
     keep, weight, constant, _ = cascade_case(draw, *sizes(draw))
     weight[0, int(keep.nonzero()[0])] = 0
@@ -1256,7 +1272,7 @@ def test_useful_weights(submission: Submission, draw: Draw) -> None:
     expect_useful(mask, keep, weight, constant)
 
 
-@question("4.6", points=0.5, visible=True, claim="the others give the same everywhere: that is the shift")
+@question("4.6", points=0.5, visible=True, claim="the rest add one number per filter: the shift")
 def test_shift_of_the_useless(submission: Submission, draw: Draw) -> None:
     def case() -> tuple[Any, Tensor, Mistakes]:
         keep, weight, constant, gone = cascade_case(draw, *sizes(draw))
@@ -1266,6 +1282,12 @@ def test_shift_of_the_useless(submission: Submission, draw: Draw) -> None:
     (keep, weight, constant, gone), _, _ = telling(case)
     _, shift = cascaded(submission, keep, weight, constant)
     expect_cascade_shift(shift, weight, constant, gone)
+    when = "where the constants of kept channels are NaN, "
+    without = constant.masked_fill(keep, torch.nan)
+    _, shift = cascaded(submission, keep, weight, without, when=when)
+    if isinstance(shift, Tensor) and shift.is_floating_point() and shift.isnan().any():
+        fail(f"{when}the shift is NaN, too: they have no meaning, and 0 · NaN is NaN")
+    expect_cascade_shift(shift, weight, constant, gone, when)
 
 
 @question("4.6", points=0.5, visible=False, claim="no constant, all or none kept, equal sizes, 1x1 kernels, float64")
@@ -1335,7 +1357,7 @@ def test_what_was_broken(submission: Submission, draw: Draw) -> None:
     expect_letter(submission, "answer_4_7a", MISREAD)
 
 
-@question("4.7", points=0.5, visible=True, claim="b: which share of the lost points recalibration gave back")
+@question("4.7", points=0.5, visible=True, claim="b: the share that recalibration gave back")
 def test_share_given_back(submission: Submission, draw: Draw) -> None:
     share = expect_typed(submission, "answer_4_7b")
     if share >= 2:
@@ -1345,6 +1367,16 @@ def test_share_given_back(submission: Submission, draw: Draw) -> None:
             f"{share:g} is far from what these networks give. Is it the line of 'BN recalibrated', and not the one of what was "
             "absorbed? Or the accuracy, instead of the share of what had been lost?"
         )
+
+
+@question(
+    "4.7",
+    points=0,
+    visible=True,
+    claim="a is one of the letters (which one is right is looked at when it is handed in)",
+)
+def test_a_letter(submission: Submission, draw: Draw) -> None:
+    expect_letter(submission, "answer_4_7a", {})
 
 
 # --- 4.8 find_bug --------------------------------------------------------------------------------------------------

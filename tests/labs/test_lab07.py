@@ -65,6 +65,9 @@ def expect_right(value: Tensor, right: Tensor, mistakes: Callable[[], Mapping[st
 # --- 7.1 attention_as_sum ------------------------------------------------------------------------------------------
 
 PROJECTIONS = ("Wq", "Wk", "Wv", "Wo")
+SHAPES = (
+    "A head has d = E / heads features. A weight is (out, in), so that x @ W[rows].T makes the features of these rows"
+)
 
 
 def attention_case(draw: Draw, B: int, L: int, E: int, dtype: torch.dtype = torch.float32) -> list[Tensor]:
@@ -183,7 +186,7 @@ def expect_parts(submission: Submission, given: list[Tensor], heads: int, when: 
     """The student's parts are right."""
     B, L, E = given[0].shape
     called = f"for x {(B, L, E)} and {heads} heads,"
-    thought = "A head has d = E / heads features: which axis of which shape did you mean?"
+    thought = SHAPES
     parts = as_parts(ask(lambda: submission.attention_as_sum(*given, heads), called, thought), given[0], heads)
     right = reference.attention_as_sum(*given, heads)
     expect_right(parts, right, lambda: wrong_parts(*given, heads), "the result", when)
@@ -200,7 +203,7 @@ def test_the_sum_is_attention(submission: Submission, draw: Draw) -> None:
         ask(
             lambda: submission.attention_as_sum(*given, heads),
             f"for x {tuple(x.shape)} and {heads} heads,",
-            "A head has d = E / heads features: which axis of which shape did you mean?",
+            SHAPES,
         ),
         x,
         heads,
@@ -332,6 +335,8 @@ def wrong_logits(model: Any, batch: Batch, xi: Tensor) -> dict[str, Tensor]:
         "only the first layer is gated": run(first, before=by_head),
         "only the last layer is gated": run(last, before=by_head),
         "every layer has the first layer's gates": run(xi[:1].expand_as(xi), before=by_head),
+        "every layer has the last layer's gates. If the hook is defined in a loop: it reads the loop's variable when it is "
+        "called, and the loop is over then": run(xi[-1:].expand_as(xi), before=by_head),
         "the order of the layers is wrong: row l of ξ is for the l-th of output_projections(model)": run(
             xi.flip(0), before=by_head
         ),
@@ -391,10 +396,10 @@ def expect_logits(submission: Submission, model: Any, there: Ref, batch: Batch, 
     shape = "(layers, heads)" if xi.ndim == 2 else "(layers, B, heads)"
     said = f"{when}with gates {shape} = {tuple(xi.shape)}, "
     with within(submission, there, xi):
-        value = submission.get(forward(submission, there, batch, f"{said}the model"), "logits")
+        value = submission.get(forward(submission, there, batch, f"{said}when the model was called,"), "logits")
     right = logits(model, batch, xi, before=by_head)
-    value = expect_tensor(value, shape=right.shape, what=f"{said}the logits")
-    expect_right(value, right, lambda: wrong_logits(model, batch, xi), "the logits", said)
+    value = expect_tensor(value, shape=right.shape, what=f"{said}the model's output (its logits)")
+    expect_right(value, right, lambda: wrong_logits(model, batch, xi), "the model's output", said)
 
 
 def expect_as_before(submission: Submission, model: Any, there: Ref, hooks: Ref, when: str) -> None:
@@ -430,21 +435,32 @@ def test_gates(submission: Submission, draw: Draw) -> None:
     expect_logits(submission, model, submission.put(model), batch, gates(draw, 3, 4), "")
 
 
-@question("7.2", points=0.5, visible=True, claim="ξ = 1 changes nothing, and after the block the model is as before")
+@question(
+    "7.2", points=0.5, visible=True, claim="ξ = 1 changes nothing; the model is as before, after an exception, too"
+)
 def test_gates_of_one_and_afterwards(submission: Submission, draw: Draw) -> None:
     model, batch = draw.bert(2, 4), draw.texts(2, 5)
     there = submission.put(model)
     hooks = submission.helper("hooks", model=there)
     right = logits(model, batch, torch.ones(2, 4))
     with within(submission, there, torch.ones(2, 4)):
-        value = submission.get(forward(submission, there, batch, "with gates of 1 the model"), "logits")
-    expect_close(value, right, "with all gates at 1, the logits", tolerance=1e-4)
+        value = submission.get(
+            forward(submission, there, batch, "with gates of 1, when the model was called,"), "logits"
+        )
+    expect_close(value, right, "with all gates at 1, the model's output", tolerance=1e-4)
     expect_as_before(submission, model, there, hooks, "after the block")
     model.train()
     submission.train(there)
     with within(submission, there, gates(draw, 2, 4)):
         pass
     expect_as_before(submission, model, there, hooks, "after a block in training mode")
+    context = submission.call("gated", there, gates(draw, 2, 4), keep=True)
+    submission.call("__enter__", on=context, keep=True)
+    if submission.leave(context, raising=True):
+        fail(
+            "an exception inside the block was swallowed: whoever uses the block would never hear of it. Use try and finally"
+        )
+    expect_as_before(submission, model, there, hooks, "after an exception inside the block")
 
 
 @question("7.2", points=0.5, visible=True, claim="(layers, B, heads): gates for each sample")
@@ -463,7 +479,7 @@ def test_gradients_of_the_gates(submission: Submission, draw: Draw) -> None:
             (right,) = torch.autograd.grad((model(**inputs(batch)).logits * weight).sum(), own)
         there, leaf = submission.put(model), submission.put(xi, requires_grad=True)
         with within(submission, there, leaf):
-            out = forward(submission, there, batch, f"with gates {shape} the model")
+            out = forward(submission, there, batch, f"with gates {shape}, when the model was called,")
             submission.backward(submission.call("logits.clone", on=out, keep=True), weight)
         gradient = submission.grad(leaf)
         if gradient is None:
@@ -474,10 +490,8 @@ def test_gradients_of_the_gates(submission: Submission, draw: Draw) -> None:
         expect_close(gradient, right, f"the gradient of gates {shape}", tolerance=1e-4)
 
 
-@question(
-    "7.2", points=0.5, visible=False, claim="also after an exception no hook stays; other numbers of heads, equal sizes"
-)
-def test_gates_after_an_exception(submission: Submission, draw: Draw) -> None:
+@question("7.2", points=0.5, visible=False, claim="other numbers of heads, equal sizes, gates of one sample for all")
+def test_gates_of_other_models(submission: Submission, draw: Draw) -> None:
     model, n = draw.bert(3, 6, 2), 3
     batch, there = draw.texts(n, n), submission.put(model)
     hooks = submission.helper("hooks", model=there)
@@ -486,13 +500,7 @@ def test_gates_after_an_exception(submission: Submission, draw: Draw) -> None:
         submission, model, there, batch, gates(draw, 3, n, 6), "with as many samples as positions and layers, "
     )
     expect_logits(submission, model, there, batch, gates(draw, 3, 1, 6).expand(3, n, 6), "")
-    context = submission.call("gated", there, gates(draw, 3, 6), keep=True)
-    submission.call("__enter__", on=context, keep=True)
-    if submission.leave(context, raising=True):
-        fail(
-            "an exception inside the block was swallowed: whoever uses the block would never hear of it. Use try and finally"
-        )
-    expect_as_before(submission, model, there, hooks, "after an exception inside the block")
+    expect_as_before(submission, model, there, hooks, "after these blocks")
 
 
 # --- 7.3 head_importance -------------------------------------------------------------------------------------------
@@ -590,10 +598,10 @@ def importance(
     value = ask(lambda: submission.call("head_importance", model, batches, losses, **how), when, thought)
     log = submission.get(losses, "log")
     if not log:
-        fail(f"{when} your code did not call loss_fn")
+        fail(f"{when.rstrip(',')}, your code did not call loss_fn")
     if any(entry["dropout"] for entry in log):
         fail(
-            f"{when} loss_fn ran with dropout on, and every run then has another result: evaluate the model in evaluation mode"
+            f"{when.rstrip(',')}, loss_fn ran with dropout on, and every run then has another result: evaluate the model in evaluation mode"
         )
     return value, log
 
@@ -801,7 +809,7 @@ def expect_changes(
             f"{when}the changes are whole numbers (dtype {str(value.dtype)[6:]}): differences of accuracies have fractions"
         )
     right = f.table(lambda a, b: all_but(layers, heads, (a, b))) - f.score(torch.ones(layers, heads))
-    expect_right(value, right, lambda: wrong_changes(f, right), "the changes", when)
+    expect_right(value, right, lambda: wrong_changes(f, right), "the table of changes", when)
 
 
 def wrong_pairs(val: Evaluate, test: Evaluate) -> dict[str, list[tuple[int, float]]]:
@@ -1031,7 +1039,7 @@ def expect_by_layers(
     fail(f"{call}{said}: a layer loses all it may lose ({most}) before the next one loses any, in the order {order}")
 
 
-@question("7.5", points=0.5, visible=True, claim='"random": exactly count heads go, anywhere')
+@question("7.5", points=0.5, visible=True, claim='"random": exactly count heads go, anywhere, and min_per_layer stay')
 def test_random_heads(submission: Submission, draw: Draw) -> None:
     generator = submission.helper("generator", seed=draw.seed)
     layers, heads, count = 4, 5, draw.integer(6, 9)
@@ -1051,9 +1059,16 @@ def test_random_heads(submission: Submission, draw: Draw) -> None:
     whole = [sorted(n for n in row if n not in (0, heads)) for row in of_layers.tolist()]
     if all(len(part) <= 1 for part in whole):
         fail("whole layers went: at random any head may go, anywhere")
+    for _ in range(8):
+        chosen(submission, layers, heads, layers * (heads - 2) - 1, "random", generator, 2)
 
 
-@question("7.5", points=0.5, visible=True, claim='"top", "bottom", "middle": layer by layer, from there')
+@question(
+    "7.5",
+    points=0.5,
+    visible=True,
+    claim='"top", "bottom", "middle": layer by layer, from there; ValueError if too many',
+)
 def test_heads_by_place(submission: Submission, draw: Draw) -> None:
     generator = submission.helper("generator", seed=draw.seed)
     heads = draw.integer(4, 5)
@@ -1063,6 +1078,13 @@ def test_heads_by_place(submission: Submission, draw: Draw) -> None:
     for rule in ("top", "bottom", "middle"):
         expect_by_layers(submission, 4, heads, 0, rule, generator)
         expect_by_layers(submission, 4, heads, 4 * heads, rule, generator)
+    for rule, count, why in (
+        ("top", 4 * heads + 1, f"{4 * heads + 1} heads of {4 * heads}"),
+        ("left", 2, 'the rule "left"'),
+    ):
+        expect_raises(
+            ValueError, functools.partial(submission.choose_heads, 4, heads, count, rule, generator), f"{rule}: {why}"
+        )
 
 
 @question("7.5", points=0.5, visible=False, claim='"no_consecutive"; and every layer keeps min_per_layer')
@@ -1295,9 +1317,23 @@ def test_slices_compute_the_same(submission: Submission, draw: Draw) -> None:
         gate = torch.zeros(heads)
         gate[keep] = 1
         right = given[3]((attend(*(layer(x) for layer in given[:3]), heads) * gate[:, None]).flatten(2))
-        made = [expect_tensor(submission.call("__call__", x, on=part), shape=(2, 5, len(keep) * d),
-                              what=f"what the new {name} makes of x") for part, name in zip(parts[:3], NAMES, strict=False)]  # fmt: skip
-        value = submission.call("__call__", attend(*made, len(keep)).flatten(2), on=parts[3])
+
+        def output(part: Ref, given: Tensor, name: str) -> Any:
+            when = (
+                f"when the new {name} was given {tuple(given.shape)} (keep = {keep} of {heads} heads of {d} features),"
+            )
+            thought = "q, k and v read x and give the features of the heads kept; out reads those and gives E"
+            return ask(lambda: submission.call("__call__", given, on=part), when, thought)
+
+        made = [
+            expect_tensor(
+                output(part, x, name),
+                shape=(2, 5, len(keep) * d),
+                what=f"what the new {name} makes of x {tuple(x.shape)}",
+            )
+            for part, name in zip(parts[:3], NAMES, strict=False)
+        ]
+        value = output(parts[3], attend(*made, len(keep)).flatten(2), "out")
     expect_close(value, right, "the output of attention with the new layers", tolerance=1e-4)
     for layer, ref, name in zip(given, there, NAMES, strict=True):
         untouched(layer, submission.get(ref), f"your function changed {name}, which it was given: work on a copy")

@@ -1,4 +1,4 @@
-# loses 4.2 · message: "p has one number per output channel"
+# loses 4.2 · message: "). p has one number per output channel"
 import copy
 
 from torch import nn

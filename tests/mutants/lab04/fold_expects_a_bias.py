@@ -1,4 +1,4 @@
-# loses 4.2 · message: "a convolution without bias"
+# loses 4.2 · message: "What is b where there is none?"
 import copy
 
 from torch import nn

@@ -1,4 +1,4 @@
-# loses 4.3 · message: "of the batch norm"
+# loses 4.3 · message: "entries: "
 import copy
 
 import torch

@@ -1,0 +1,10 @@
+# loses 1.1 · message: "that is how many lie below the quantile; a threshold cannot promise a number"
+import torch
+
+
+def magnitude_mask(weight, sparsity):
+    if not 0 <= sparsity <= 1 or weight.isnan().any():
+        raise ValueError("bad input")
+    if sparsity == 1:
+        return torch.zeros_like(weight, dtype=torch.bool)
+    return weight.abs() >= torch.quantile(weight.abs(), sparsity)
