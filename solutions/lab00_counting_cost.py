@@ -104,8 +104,9 @@ print(nets[0])
 # ### 0.1 The bill of a layer
 # **12 minutes · 2 points**
 #
-# A convolution slides $M$ filters of size $C\times R\times S$ over an input of size $C\times H\times W$. (These letters
-# stay with us all term; they are the lecture's.) Its output is $M\times E\times F$, where with stride $u$ and padding
+# A convolution slides $M$ filters of size $C\times R\times S$ over an input of size $C\times H\times W$. (The letters
+# are the lecture's. Some return with another meaning, $E$, $L$ and $R$ for example; each section says which.) Its
+# output is $M\times E\times F$, where with stride $u$ and padding
 # $\pi$ on each side
 #
 # $$E=\Big\lfloor\frac{H+2\pi-R}{u}\Big\rfloor+1,\qquad F=\Big\lfloor\frac{W+2\pi-S}{u}\Big\rfloor+1 .$$
@@ -116,14 +117,15 @@ print(nets[0])
 #   \text{bits}= n\,(\underbrace{MCRS}_{\text{weights}}+\underbrace{CHW}_{\text{input}}+\underbrace{MEF}_{\text{output}})$$
 #
 # with $n$ bits a number. (Padding counts as work here, as in every paper's table: a dense kernel multiplies the padded
-# zeros like any others.) A linear layer is the same without the sliding: `batch` rows, $d_\text{in}\cdot d_\text{out}$
-# weights.
+# zeros like any others. In 0.3, where zeros are counted, it does not.) A linear layer is the same without the sliding:
+# `batch` rows, $d_\text{in}\cdot d_\text{out}$ weights.
 #
 # The three terms of the memory are not alike. Weights stay. Inputs and outputs are *transient*: once the layer is done,
 # its input can be thrown away. What that means for the memory a device must have, you find out after the exercise.
 #
-# *Before you write anything:* look at the network printed above; its images are halved in height and width where they
-# are still large. Which layer does most of the arithmetic? Is it also the one with most of the weights?
+# *Before you write anything:* look at the network printed above. On the digits `conv1` and `conv2` work on maps of 8×8,
+# `conv3` and `conv4`, after pooling, on maps of 4×4. Where is most of the arithmetic done? Where are most of the
+# weights?
 
 # %%
 ### BEGIN SOLUTION
@@ -234,7 +236,7 @@ total_macs = sum(c["macs"] for c in costs.values())
 total_bits = sum(c["weight_bits"] for c in costs.values())
 macs_share = {name: 100 * c["macs"] / total_macs for name, c in costs.items()}
 weight_share = {name: 100 * c["weight_bits"] / total_bits for name, c in costs.items()}
-odd = max(costs, key=lambda name: macs_share[name] - weight_share[name])  # where the two differ most
+busiest = [name for name in costs if costs[name]["macs"] == max(c["macs"] for c in costs.values())]  # there may be two
 library = sum(layer.macs for layer in model_cost(nets[0], image) if layer.name in costs)
 print(
     f"{total_macs:,} MACs, {total_bits / 8e3:,.0f} kB of weights. (The library, counting with hooks: {library:,} MACs.)"
@@ -244,7 +246,8 @@ you_wrote(prediction_0_1)
 fig = plots.bars(
     {"MACs": macs_share, "weights": weight_share},
     ylabel="share of the network's total, %",
-    title=f"{odd} does {macs_share[odd]:.0f} % of the arithmetic with {weight_share[odd]:.0f} % of the weights",
+    title=f"{' and '.join(busiest)}: {macs_share[busiest[0]]:.0f} % of the MACs{' each' * (len(busiest) > 1)}, "
+    f"{' and '.join(f'{weight_share[name]:.0f}' for name in busiest)} % of weights",
     fmt="{:.0f}",
 )
 plots.show(
@@ -301,8 +304,9 @@ print(f"The sum of all bars would be {everything:.1f} kB: {everything / alive[pe
 # 3. **feed-forward network**: $E\to 4E$ and $4E\to E$, for every token.
 #
 # With `heads` heads the $E$ columns are cut into slices of $D=E/\text{heads}$. Each head compares all pairs within its
-# slice, $D$ MACs a pair, and divides by $\sqrt{D}$, not by $\sqrt{E}$. What does that do to the count of item 2? And to
-# the number of attention **scores**, the numbers that go through the softmax?
+# slice, at $D$ MACs a pair. (The results are divided by $\sqrt{D}$, not by $\sqrt{E}$; we do not count that.) What do
+# more heads do to the count of item 2? And to the number of attention **scores**, the numbers that go through the
+# softmax?
 #
 # *Before you write anything:* BERT-base has $E=768$ and reads up to $L=512$ tokens. Which share of its MACs is item 2?
 # And if the same layer used 32 heads instead of 1: how much more arithmetic, how much more time?
@@ -438,29 +442,27 @@ for h in heads:
         q[None], k[None], v[None]
     )
 timed = latency.compare(timed, warmup=3, repeats=25)
-ratio = {}  # times one head, round by round: (heads, quartiles)
-for way in ("written out", "fused kernel"):
-    rounds = [np.divide(timed[way, h].samples, timed[way, 1].samples) for h in heads]
-    ratio[way] = np.quantile(rounds, (0.25, 0.5, 0.75), axis=1).T
+ratio = {  # times one head; the fastest rounds, since what else runs on a machine can only make a call slower
+    way: [min(timed[way, h].samples) / min(timed[way, 1].samples) for h in heads]
+    for way in ("written out", "fused kernel")
+}
 counted = {h: transformer_macs(1, L, E, h) for h in heads}
-written, fused = (ratio[way][-1, 1] for way in ratio)
+written, fused = (ratio[way][-1] for way in ratio)
 
 fig = plots.curves(
     heads,
     {
         "scores": [counted[h]["scores"] / counted[1]["scores"] for h in heads],
-        "time, written out": ratio["written out"][:, 1],
-        "time, fused": ratio["fused kernel"][:, 1],
+        "time, written out": ratio["written out"],
+        "time, fused": ratio["fused kernel"],
         "MACs": [counted[h]["attention"] / counted[1]["attention"] for h in heads],
     },
     xlabel=f"heads (L = {L}, E = {E})",
     ylabel="times what one head takes",
-    title=f"{heads[-1]} heads: 1 × the MACs, {written:.0f} × the time written out, {fused:.0f} × fused",
+    title=f"{heads[-1]} heads: 1 × the MACs; time {written:.1f} × written out, {fused:.1f} × fused",
     log=True,
 )
 ax = fig.axes[0]
-for band, line in zip(ratio.values(), ax.lines[1:3], strict=True):
-    ax.fill_between(heads, band[:, 0], band[:, 2], color=line.get_color(), alpha=0.2, linewidth=0)
 ax.set_xscale("log", base=2)
 ax.set_xticks(heads, heads)
 ax.set_yticks(heads, heads)
@@ -468,14 +470,14 @@ ax.minorticks_off()
 plots.show(
     fig,
     alt=f"Relative cost against the number of heads, both logarithmic: MACs stay at 1, scores grow to {heads[-1]}, "
-    f"time grows to {written:.0f} written out and to {fused:.0f} with the fused kernel.",
+    f"time grows to {written:.1f} written out and to {fused:.1f} with the fused kernel.",
 )
 
 # %% [markdown]
 # What the slide says holds for MACs, with $D=E/\text{heads}$. But the softmax works on $B\cdot\text{heads}\cdot L^2$
 # scores, each is written to memory and read back, and thin slices keep the arithmetic units less busy. The fused kernel
 # avoids most of the traffic and with it much of the bill. **A count of MACs is a model of cost. It leaves out what it
-# leaves out**, and this lab ends with a larger example. (Shaded: quartiles of 25 rounds.)
+# leaves out**, and this lab ends with a larger example. (Times are the fastest of 25 rounds.)
 
 # %% [markdown]
 # ### 0.3 What a zero saves
@@ -494,7 +496,8 @@ plots.show(
 # $\min(1-p,\,1-q)$.
 #
 # For the truth you have to count. There is one more trap: at the border of the picture a weight meets *padding*. Those
-# products are zero whatever the data are, so they are neither counted nor part of what "can" be saved.
+# products are zero whatever the data are. So here, unlike in 0.1, products with padding are left out of both numbers:
+# of the count, and of the MACs that it is compared with.
 #
 # *Before you write anything:* in a trained, pruned network, will the real count be above or below
 # $(1-p)(1-q)\cdot$MACs, or equal to it?
@@ -580,11 +583,11 @@ def share_of_products(p: float, layout: str, seed: int = 0) -> float:
 
 fig = plots.curves(
     shares,
-    {"most: 1−p": 1 - shares, "expected": (1 - shares) ** 2, "least: 1−2p": np.maximum(0, 1 - 2 * shares)},
+    {"most": 1 - shares, "expected": (1 - shares) ** 2, "least": np.maximum(0, 1 - 2 * shares)},
     points={
-        "most: 1−p": [share_of_products(p, "aligned") for p in shares],
+        "most": [share_of_products(p, "aligned") for p in shares],
         "expected": np.mean([[share_of_products(p, "random", s) for p in shares] for s in range(3)], 0),
-        "least: 1−2p": [share_of_products(p, "opposed") for p in shares],
+        "least": [share_of_products(p, "opposed") for p in shares],
     },
     xlabel="zeros among the weights and among the inputs, p = q",
     ylabel="share of products that remain",
@@ -734,10 +737,10 @@ def bitmap_bits(x: Tensor, n: int = 32) -> int:
 check("0.4")
 
 # %% [markdown]
-# <details><summary>Hint 1: encode</summary>A comparison gives the map; indexing with a bool tensor gives the values,
-# already in row-major order.</details>
-# <details><summary>Hint 2: decode</summary>Start from zeros. Which dtype: the map's or the values'? Then assign through
-# the map.</details>
+# <details><summary>Hint 1: one question for all</summary>The map is the answer to a question that every element is
+# asked at once. Look up "boolean indexing": in which order do the elements come?</details>
+# <details><summary>Hint 2: decode</summary>Most elements of the result are zeros. Which dtype should these have: the
+# map's or the values'? And what you have used for reading can also stand on the left of <code>=</code>.</details>
 
 # %% [markdown]
 # ### 0.5 Run lengths: count the zeros in between
@@ -763,8 +766,8 @@ check("0.4")
 #
 # $$\frac{\text{pairs}}{L}=\frac{1-p}{1-p^{2^k}},\qquad \text{bits}=\text{pairs}\cdot(n+k).$$
 #
-# *Before you write anything:* the smallest weights of a trained layer are set to zero. Will RLE need more pairs than
-# this formula says, fewer, or as many? What would it mean?
+# *Before you write anything:* the smallest weights of a trained layer are set to zero. With $k=4$, will RLE need more
+# pairs than this formula says, fewer, or as many? Why?
 
 # %%
 ### BEGIN SOLUTION
@@ -935,7 +938,7 @@ you_wrote(prediction_0_5)
 # ### 0.6 Coordinates: write the address
 # **10 minutes · 2 points**
 #
-# COO stores each value with its position in the flattened tensor. An address among $L$ places takes
+# COO (*coordinates*) stores each value with its position in the flattened tensor. An address among $L$ places takes
 # $\lceil\log_2 L\rceil$ bits, rounded **up**, since there are no fractions of a bit:
 #
 # $$\text{bits}=(1-p)\,L\,\big(n+\lceil\log_2 L\rceil\big)$$
@@ -996,7 +999,7 @@ check("0.6")
 
 # %% [markdown]
 # ### 0.7 CSR and CSC: row by row, column by column
-# **25 minutes · 3 points**
+# **30 minutes · 3 points**
 #
 # COO repeats the row for every value in it. *Compressed sparse row* stores, for a matrix of $R$ rows and $C$ columns:
 # the values row by row, the **column** of each, and for each row how many values there are *before* it. The lecture's
@@ -1007,8 +1010,8 @@ check("0.6")
 #
 # Row $i$ is the stretch from `ROW_INDEX[i]` to `ROW_INDEX[i+1]`: so there are $R+1$ entries, cumulative, starting at 0
 # and ending at the number of values. An empty row repeats its entry. A kernel that multiplies row by row loves this.
-# With $\mathit{nnz}$ values the widths are what must be told apart: a column is one of $C$, an entry of ROW_INDEX one
-# of $\mathit{nnz}+1$ counts:
+# With $\mathit{nnz}$ values (the *number of non-zeros*) the widths are what must be told apart: a column is one of $C$,
+# an entry of ROW_INDEX one of $\mathit{nnz}+1$ counts:
 #
 # $$\text{bits}=\mathit{nnz}\,\big(n+\lceil\log_2 C\rceil\big)+(R+1)\,\lceil\log_2(\mathit{nnz}+1)\rceil$$
 #
@@ -1109,7 +1112,7 @@ check("0.7")
 # You can now store a layer in five ways and count what each takes. Time to let them loose.
 #
 # ### 0.8 Two answers from your own run
-# **35 minutes · 1 point · needs 0.3, 0.4, 0.5, 0.6, 0.7**
+# **40 minutes · 1 point · needs 0.3, 0.4, 0.5, 0.6, 0.7**
 #
 # Three experiments, each with a prediction. The two questions to answer stand at the end.
 #
@@ -1128,13 +1131,14 @@ prediction_0_8_sizes = "50 %: bitmap, 90 %: RLE with a wide field, 99 %: COO"
 layer = pruned(weights[0], 0.9)
 matrix = layer.flatten(1)  # (M, C·R·S)
 decoded = {
-    "bitmap": bitmap_decode(*bitmap_encode(layer)),
-    "RLE": rle_decode(*rle_encode(layer)),
-    "COO": coo_decode(*coo_encode(layer)),
-    "CSR": csr_decode(*csr_encode(matrix), tuple(matrix.shape)).view_as(layer),
-    "CSC": csc_decode(*csc_encode(matrix), tuple(matrix.shape)).view_as(layer),
+    "bitmap (0.4)": bitmap_decode(*bitmap_encode(layer)),
+    "RLE (0.5)": rle_decode(*rle_encode(layer)),
+    "COO (0.6)": coo_decode(*coo_encode(layer)),
+    "CSR (0.7)": csr_decode(*csr_encode(matrix), tuple(matrix.shape)).reshape(layer.shape),
+    "CSC (0.7)": csc_decode(*csc_encode(matrix), tuple(matrix.shape)).reshape(layer.shape),
 }
-print("Does every format give the layer back?", {name: torch.equal(x, layer) for name, x in decoded.items()})
+lost = [name for name, x in decoded.items() if not torch.equal(x, layer)]
+print("Does every format give the layer back?", f"Not {', '.join(lost)}: look there again." if lost else "Yes.")
 
 
 # %%
@@ -1230,6 +1234,8 @@ ax.set_ylim(0.05, 20)
 ax.set_yticks((0.1, 0.2, 0.5, 1, 2, 5, 10, 20), ("0.1", "0.2", "0.5", "1", "2", "5", "10", "20"))
 ax.minorticks_off()
 ax.set_xticks(np.arange(0, 1.01, 0.1))
+ax.set_xticks(np.arange(0.8, 1, 0.01), minor=True)  # every 1 % where the lines are steep
+ax.grid(visible=True, axis="x", which="minor", alpha=0.4)
 plots.show(
     fig,
     alt="Bookkeeping bits per weight against sparsity, logarithmic: the bitmap is flat at 1; COO and CSR fall with the "
@@ -1242,10 +1248,12 @@ you_wrote(prediction_0_8_sizes)
 # The lecture's rule of thumb (*bitmap for low and moderate sparsity, run lengths for moderate, CSR for high, COO for
 # extremely high*) is this picture, with two corrections that you can read off it: run lengths need a field that suits
 # the sparsity, and COO beats CSR only where hardly more values are left than there are rows to point to. The trained
-# layer's run lengths (markers) lie a little above the formula around 90 %: the clumps of 0.5 again. And what is left
-# above the floor is what entropy coding still gets: Deep Compression ends with a Huffman code for that reason.
+# layer's run lengths (markers) lie above the formula, with $k=2$ from about 50 % on, with $k=5$ around 90 %: the clumps
+# of 0.5 again. And what is left above the floor is what entropy coding still gets: Deep Compression ends with a Huffman
+# code for that reason.
 #
-# Find the crossings yourself, for other value widths, sizes and run fields. Arrow keys move a slider by one step.
+# Find the crossings yourself, for other value widths, sizes and run fields. (Tab goes to a slider, arrow keys move it by
+# one step.)
 
 
 # %%
@@ -1327,10 +1335,11 @@ fig = plots.bars(
     ylabel="ms for 64 images (median, quartiles)",
     title=f"A bitmap takes {yours:.2f} × as long as the layer; tuned, {tuned:.2f} ×",
     fmt="{:.2g}",
+    log=True,
 )
 plots.show(
     fig,
-    alt="Bars of milliseconds: "
+    alt="Bars of milliseconds, logarithmic: "
     + ", ".join(f"{name} {1e3 * t.median:.2g}" for name, t in spent.items()).replace("\n", " ")
     + ".",
 )
@@ -1511,7 +1520,8 @@ you_wrote(prediction_0_8_kernels)
 # Read the table from left to right. **The same zeros pay at once in MACs, later in bits, later still in time**, and
 # never where a format must be unpacked first. A dense kernel fetches neighbours together and multiplies eight or
 # sixteen of them at once; a sparse one runs after every index. Counting bytes explains a part of that, best where the
-# weights come from memory; a layer that sits in the cache, as here, favours the dense kernel further. What MACs promise
+# weights come from memory; a layer that sits in the cache, as here, favours the dense kernel further. And reuse need not
+# move a crossing to the left (compare the last two columns): the dense product gains from it as well. What MACs promise
 # (dotted) no sparse kernel reaches. *Which* weights are zero makes no difference to a kernel (the random control lies
 # on the curve of magnitude), unless they fill **whole rows**: those pay at once, close to what MACs promise. That is
 # the case for structured pruning, lab 04.
@@ -1591,8 +1601,7 @@ check("0.9")
 # i + 1 works?</details>
 # <details><summary>Hint 2 for a</summary><code>conv_cost(*layer, bits=16)</code> gives both terms. The last question is
 # how to combine five numbers into one: look at the second figure of this lab.</details>
-# <details><summary>Hint for b</summary>Which of the three parts of <code>transformer_macs</code> multiplies with a
-# weight at all?</details>
+# <details><summary>Hint for b</summary>What are the two factors of each product?</details>
 
 # %% [markdown]
 # Ten times fewer weights are not ten times fewer MACs: attention multiplies activations with activations, and no pruned

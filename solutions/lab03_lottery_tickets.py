@@ -173,10 +173,10 @@ def shrink(
 check("3.1")
 
 # %% [markdown]
-# <details><summary>Hint 1: who competes?</summary>Only the survivors. <code>w[mask]</code> is the 1-D list of them, in
-# row-major order; the values of the dead, whatever they are, never come into it.</details>
-# <details><summary>Hint 2: writing the verdicts back</summary>Make one bool for each survivor, then <code>new[mask] =
-# those</code> puts each one where its weight is. <code>new</code> begins as a copy of the mask.</details>
+# <details><summary>Hint 1: who competes?</summary>Only the survivors: what a dead weight holds never comes into it. How
+# do you get a 1-D list of the survivors alone? Lab 01's 1.1 has ranked such a list already.</details>
+# <details><summary>Hint 2: back to the layer</summary>What a bool tensor has picked out it can also put back: indexing
+# with it may stand on the left of <code>=</code>.</details>
 # <details><summary>Hint 3: which layer is the last?</summary>A dict keeps its order: <code>list(weights)[-1]</code>.
 # And <code>output_rate=0</code> is a rate, not a missing one: ask <code>is None</code>.</details>
 
@@ -189,7 +189,7 @@ for _ in range(13):
     alive = shrink(example, alive, 0.2)
     left.append(sum(int(mask.sum()) for mask in alive.values()) / total)
 for name, mask in alive.items():
-    print(f"{name:11s} {mask.numel():7,d} weights, {int(mask.sum()):6,d} left ({mask.float().mean():.1%})")
+    print(f"{name:11s} {mask.numel():7,d} weights, {int(mask.sum()):6,d} left ({100 * mask.float().mean():.1f} %)")
 say(
     f"After 13 rounds **{100 * left[-1]:.1f} %** are left ($0.8^{{13}}$ is {100 * 0.8**13:.1f} %). "
     f"{you_wrote(prediction_3_1)}"
@@ -242,11 +242,10 @@ def rewind(model: nn.Module, state: dict[str, Tensor], masks: dict[str, Tensor])
 check("3.2")
 
 # %% [markdown]
-# <details><summary>Hint 1: is there a method for it?</summary><code>load_state_dict</code> copies values, parameters
-# and buffers, into the tensors that are there. (Unless you tell it to <code>assign</code>.)</details>
-# <details><summary>Hint 2: then the zeros</summary>Parameters want to be changed in place and under
-# <code>torch.no_grad()</code>: <code>p.masked_fill_(~mask, 0)</code>, or <code>p[~mask] = 0</code>. Multiplying by the
-# mask leaves NaN where a NaN was.</details>
+# <details><summary>Hint 1: is there a method for it?</summary>Modules can load what <code>state_dict</code> gives. Does
+# the method copy? Its documentation says so, in the line on <code>assign</code>.</details>
+# <details><summary>Hint 2: then the zeros</summary>Parameters are changed in place, under <code>torch.no_grad()</code>;
+# methods that do so end in <code>_</code>.</details>
 
 # %%
 model = build("lenet300", data, seed=0)
@@ -265,7 +264,7 @@ say(
 
 # %% [markdown]
 # ### 3.3 The search
-# **20 minutes · 5 points · needs 3.1, 3.2**
+# **25 minutes · 5 points · needs 3.1, 3.2**
 #
 # Now the whole of it. The training itself is given to you as a function `train(model, masks, start, stop)`, which
 # trains from step `start` to step `stop` and **makes its own optimizer**. That is not a detail: Adam's moments from the
@@ -273,9 +272,9 @@ say(
 #
 # One parameter is new, `rewind_step` = $k$. "Later work has shown that rewind to $w_i$ ($i$ is small) works better for
 # larger networks," says the lecture. For ResNets and learning rates that are not tiny, no ticket is found at $w_0$, but
-# one is found at $w_k$, after a few hundred steps of dense training (Frankle et al. 2020): by then, two runs that see
-# the images in a different order end in the same valley. So: train the dense network for $k$ steps, *once*; keep $w_k$;
-# from then on $w_k$ plays the part of $w_0$, and every round trains from step $k$ to the end.
+# one is found at $w_k$, after a few hundred steps of dense training (Frankle et al. 2020). So: train the dense network
+# for $k$ steps, *once*; keep $w_k$; from then on $w_k$ plays the part of $w_0$, and every round trains from step $k$ to
+# the end.
 #
 # *Before you write anything:* you search with your function for three rounds, which leaves about half of the weights.
 # Will the ticket's test accuracy be `"higher"`, `"lower"` or the `"same"` (within half a point) as the dense network's?
@@ -352,7 +351,7 @@ mine = find_ticket(
     lambda: build("lenet300", data, seed=0), partial(train_and_test, data=data, seed=0, **recipe), rounds=3, rate=0.2
 )
 lines = ["| round | weights left | test accuracy (%) |", "|---|---|---|"]
-lines += [f"| {r['round']} | {r['remaining']:.1%} | {r['result']['accuracy']:.2f} |" for r in mine]
+lines += [f"| {r['round']} | {100 * r['remaining']:.1f} % | {r['result']['accuracy']:.2f} |" for r in mine]
 say("\n".join(lines))
 change = mine[3]["result"]["accuracy"] - mine[0]["result"]["accuracy"]
 say(f"Half of the weights, trained from $w_0$: {change:+.2f} points against dense. {you_wrote(prediction_3_3)}")
@@ -461,13 +460,13 @@ other_seed = torch.equal(model.fc1.weight, w_0["fc1.weight"] * masks["fc1.weight
 overlap = random_ticket(masks, torch.Generator().manual_seed(0))["fc1.weight"][masks["fc1.weight"]].float().mean()
 say(
     f"The network was built from seed 0. Reinitialised with seed 0, is it the ticket again? **{same_seed}.** With seed 1? "
-    f"**{other_seed}.**\n\nA random mask shares {overlap:.0%} of its places in `fc1` with the ticket, whose density "
-    f"there is {masks['fc1.weight'].float().mean():.0%}: what chance gives."
+    f"**{other_seed}.**\n\nA random mask shares {100 * overlap:.0f} % of its places in `fc1` with the ticket, whose density "
+    f"there is {100 * masks['fc1.weight'].float().mean():.0f} %: what chance gives."
 )
 
 # %% [markdown]
 # ### 3.5 How early does it stop?
-# **4 minutes · 1 point**
+# **6 minutes · 1 point**
 #
 # The hypothesis speaks of accuracy *and* of speed: "after training for at most the same number of iterations". Frankle
 # and Carbin measure speed by the step at which the **validation loss** is lowest. After it the network only overfits; a
@@ -518,8 +517,9 @@ check("3.5")
 #
 # Speed needs one remark. With so few digits to validate on, and a network that hardly overfits them, the validation
 # loss mostly keeps falling until training ends: its minimum is where we stopped, not where the network did. So on the
-# digits we count **steps to 95 % validation accuracy**; the early-stopping step is for MNIST, below. (Which of your
-# three measures you look at is a choice, too. Make it before you have seen which one is kindest to the ticket.)
+# digits we count **steps to 95 % validation accuracy**; the early-stopping step is for MNIST, below. (Accuracy, the
+# early-stopping step or steps to 95 %: which of the three you look at is a choice, too. Make it before you have seen
+# which one is kindest to the ticket.)
 #
 # *Before you run it* (it takes the better part of a minute): the dense network needs some 140 steps to 95 %. At 21.5 %
 # of the weights, how many will the ticket need, and how many the reinitialised network?
@@ -531,7 +531,7 @@ prediction_3_5 = "ticket 100, reinit 150"
 
 # %%
 pool = processes()  # one for each core; part C uses them, too
-found = tickets.search(DATA, range(SEEDS), folder=FOLDER, executor=pool, progress=DATA == "mnist", **SETTINGS)
+found = tickets.search(DATA, range(SEEDS), folder=FOLDER, executor=pool, progress=True, **SETTINGS)
 measured = tickets.measured(found, EVERY)
 remaining = measured["remaining"]  # of each round
 ARMS = tickets.ARMS
@@ -568,12 +568,16 @@ plots.show(
     + ", ".join(f"{arm} {np.mean(values[:, -1]):.1f}" for arm, values in accuracy.items())
     + f"; dense {np.mean(dense_accuracy):.1f}.",
 )
-rows = ["| weights left | ticket (%) | ticket against reinit | ticket against random mask |", "|---|---|---|---|"]
+rows = [
+    "| weights left | ticket (%) | ticket against reinit | ticket against random mask | reinit against random mask |",
+    "|---" * 5 + "|",
+]
 for i in (round_with(f) for f in (0.51, 0.215, 0.09, 0.059)):
     rows.append(
         f"| {100 * remaining[i]:.1f} % | {pm(accuracy['ticket'][:, i])} "
-        f"| {versus(accuracy['ticket'][:, i], accuracy['reinit'][:, i])} "
-        f"| {versus(accuracy['ticket'][:, i], accuracy['random mask'][:, i])} |"
+        f"| {versus(accuracy['ticket'][:, i], accuracy['reinit'][:, i], digits=2)} "
+        f"| {versus(accuracy['ticket'][:, i], accuracy['random mask'][:, i], digits=2)} "
+        f"| {versus(accuracy['reinit'][:, i], accuracy['random mask'][:, i], digits=2)} |"
     )
 say("\n".join(rows))
 order = sorted(ARMS, key=lambda arm: -np.mean(accuracy[arm][:, round_with(0.1)]))
@@ -607,12 +611,10 @@ plots.show(
     + f"; dense {np.mean(steps['ticket'][:, 0]):.0f}.",
 )
 i = round_with(0.215)
-ratio = steps["reinit"][:, i].mean() / steps["ticket"][:, 0].mean()
 say(
     f"{label} at {100 * remaining[i]:.1f} % of the weights: dense network {pm(steps['ticket'][:, 0], 0)} steps, ticket "
     f"**{pm(steps['ticket'][:, i], 0)}**, reinit {pm(steps['reinit'][:, i], 0)}, random mask "
-    f"{pm(steps['random mask'][:, i], 0)}. Reinit needs **{ratio:.1f} times** as many steps as the dense network. "
-    f"{you_wrote(prediction_3_5)}\n\nRuns that never got to 95 %, over all rounds: "
+    f"{pm(steps['random mask'][:, i], 0)}. {you_wrote(prediction_3_5)}\n\nRuns that never got to 95 %, over all rounds: "
     + ", ".join(f"{arm} {count}" for arm, count in never.items())
     + ". And the step of the lowest validation loss, for comparison: "
     + ", ".join(f"{arm} {pm(np.array(measured[arm]['early_stop'])[:, i], 0)}" for arm in ARMS)
@@ -676,11 +678,12 @@ say(
 # Two things are in these figures that a tenth of the network could not show by itself.
 #
 # **Neither half of a ticket is the ticket.** The same places with other weights (reinit), and the same weights in other
-# places (random mask), both learn more slowly and end lower. Training has chosen places *for these initial weights*.
+# places (random mask), both learn more slowly, and end lower where few weights are left. (At which sizes do your three
+# seeds show it?) Training has chosen places *for these initial weights*.
 #
-# **The mask carries something, too.** Reinit stays above the random mask where weights are scarce. Which connections
-# exist is knowledge about the data, whatever they start from. Where does it lie? Look at the first layer: how many of
-# its connections does each pixel keep?
+# **The mask carries something, too**, if reinit stays above the random mask where weights are scarce: see the last
+# column of the table. Then which connections exist is knowledge about the data, whatever they start from. Where does it
+# lie? Look at the first layer: how many of its connections does each pixel keep?
 
 # %%
 i = round_with(0.09)
@@ -762,8 +765,8 @@ plots.show(
 rows = ["| epochs | ticket against reinit | ticket against random mask |", "|---|---|---|"]
 for j, b in enumerate(BUDGETS):
     rows.append(
-        f"| {b} | {versus(over_budgets['ticket'][:, j], over_budgets['reinit'][:, j])} "
-        f"| {versus(over_budgets['ticket'][:, j], over_budgets['random mask'][:, j])} |"
+        f"| {b} | {versus(over_budgets['ticket'][:, j], over_budgets['reinit'][:, j], digits=2)} "
+        f"| {versus(over_budgets['ticket'][:, j], over_budgets['random mask'][:, j], digits=2)} |"
     )
 say("\n".join(rows))
 say(you_wrote(prediction_3_5b))
@@ -847,10 +850,9 @@ def beside_the_paper(run: dict) -> None:
         + ", ".join(f"{name} {values[:, at_21].mean():.1f}" for name, values in slower.items())
         + ".",
     )
-    ratio = stop["reinit"][:, at_21].mean() / stop["ticket"][:, at_21].mean()
     say(
         "| LeNet-300-100 on MNIST | Frankle & Carbin, 50,000 iterations | here, 8,000 iterations |\n|---|---|---|\n"
-        f"| at 21.1 %: reinit stops early after … times the ticket's steps | 2.51 | {ratio:.2f} |\n"
+        f"| at 21.1 %: reinit stops early after … times the ticket's steps | 2.51 | {pm(slower['reinit'][:, at_21])} |\n"
         f"| at 13.5 %: ticket against dense, points | more than +0.3 | {versus(reached['ticket'][:, at_13], dense, digits=2)} |\n"
         f"| at 3.6 %: ticket against dense, points | back at the dense accuracy | {versus(reached['ticket'][:, at_4], dense, digits=2)} |\n"
         f"| the ticket falls below dense from | 2.9 % | {falls(reached['ticket'], left, dense)} |\n"
@@ -862,11 +864,13 @@ beside_the_paper(measured if DATA == "mnist" else experiments.read("lab03_ticket
 
 # %% [markdown]
 # **The paper's curve, drawn again.** The ticket rises above the dense network before it comes back to it, reinit falls
-# early and the random mask deeper: the order and the shape are those of Frankle and Carbin. Two things differ, and both
-# have the same cause. Our ticket is still level with the dense network at 2.9 % of the weights, where theirs has fallen
-# below: our dense network stops at 8,000 iterations and has not reached its best, so there is less to fall from. And
-# our early-stopping ratio is smaller than their 2.51, because it *cannot* grow: where few weights are left the controls
-# are still improving when the training ends, and count as 8,000, so the true ratio is larger than the one drawn.
+# early and the random mask deeper: the order and the shape are those of Frankle and Carbin. Three things differ, and
+# training that ends at 8,000 iterations can explain them all. Our ticket is still level with the dense network at 2.9 %
+# of the weights, where theirs has fallen below: our dense network has not reached its best, so there is less to fall
+# from. Our reinit falls below it earlier, at 41.1 % instead of 21.1 %: whoever learns more slowly loses more by an
+# early end. And our early-stopping ratio is smaller than their 2.51, because it *cannot* grow: where few weights are
+# left the controls are still improving when the training ends, and count as 8,000, so the true ratio is larger than the
+# one drawn.
 #
 # Read the intervals, too. With three seeds, 0.4 points above the dense network is what we measured and not yet what we
 # have shown; the gap to reinit is.
@@ -1012,9 +1016,9 @@ say(
 )
 
 # %% [markdown]
-# RigL clears the pixels that say nothing, and fills those that say much. SET loses a few of the useless connections,
-# too: a weight without a gradient does not grow, so it is among the smallest and goes sooner or later; but chance puts
-# new ones in the same places.
+# RigL moves connections from the pixels that say nothing to those that say much; the printout says how far it gets. SET
+# loses a few of the useless connections, too: a weight without a gradient does not grow, so it is among the smallest
+# and goes sooner or later; but chance puts new ones in the same places.
 #
 # A caution that no test could give you: Adam remembers. When a connection is dropped and another grown, the moments at
 # both places belong to connections that are gone or were never there. The library sets them to zero; these lines do
@@ -1048,7 +1052,7 @@ scores = [result["accuracy"] for result in pool.map(train, *zip(*runs, strict=Tr
 pool.shutdown()
 moving = {
     name: {
-        f"{layers}, {density:.0%}": [
+        f"{layers}, {100 * density:.0f} %": [
             score for run, score in zip(runs, scores, strict=True) if run[:3] == (method, layers, density)
         ]
         for layers, density in CASES
@@ -1084,9 +1088,9 @@ say(
 # %% [markdown]
 # Read this table with care, for it is easy to tell a better story with half of it.
 #
-# - **Where the places are bad, moving them pays.** With uniform densities the output layer gets 50 of its 1,000
-#   weights, and most hidden units have nobody to talk to. At 2 % of the weights no way of sharing out can help that,
-#   and the gain is larger still.
+# - **Where the places are bad, moving them can pay.** With uniform densities the output layer gets 50 of its 1,000
+#   weights, and most hidden units have nobody to talk to. At 2 % of the weights no way of sharing out can help that. Are
+#   your gains largest in these two rows, and which of them do four seeds show?
 # - **Where they are good enough, it hardly does.** At 5 % of the weights, shared out Erdős–Rényi, a random mask that
 #   stays is within a point or two of one that moves. A paper that shows uniform densities alone shows the gain of
 #   moving *and* of repairing a bad layout, in one number.
@@ -1215,8 +1219,8 @@ display(ledger.table())
 # - **D** The initial weights are the ticket: with them, any places do as well.
 #
 # **b.** Read off the experiment of 3.5, on the digits: at 21.5 % of the weights (round 7), how many **times** as many
-# steps to 95 % validation accuracy as the *dense* network does the *reinitialised* one need? Type in the number of your
-# run, with one decimal. (Within 0.8 of what five seeds give counts: few seeds differ by that much.)
+# steps to 95 % validation accuracy as the *dense* network does the *reinitialised* one need? Type in what your run
+# says, with one decimal. (Within 0.8 of what five seeds give counts: few seeds differ by that much.)
 
 # %%
 ### BEGIN SOLUTION
@@ -1229,7 +1233,7 @@ check("3.7")
 
 # %% [markdown]
 # ### 3.8 Bug hunt
-# **15 minutes · 1 point**
+# **20 minutes · 1 point**
 #
 # Here is a version of `shrink` that reads well: set the dead weights to zero, so that they are the smallest; rank the
 # whole layer; as many as are dead already, and the share of the survivors, go. And a test that runs it through three
@@ -1279,7 +1283,7 @@ half = {
 }
 revived = {f.__name__: int((f(layer, half, 0.1)["fc1"] & ~half["fc1"]).sum()) for f in (shrink, suspicious_shrink)}
 say(
-    f"{(layer['fc1'][half['fc1']] == 0).float().mean():.0%} of the living weights are 0. Dead weights that came back to "
+    f"{100 * (layer['fc1'][half['fc1']] == 0).float().mean():.0f} % of the living weights are 0. Dead weights that came back to "
     "life: " + ", ".join(f"`{name}` **{count:,}**" for name, count in revived.items()) + "."
 )
 
@@ -1370,7 +1374,8 @@ check("3.8")
 #
 # The live search, round by round: the mask of the second layer (a corner of 60 × 60 weights), the pixels that the first
 # layer still looks at, and the three arms. From which round on does the ticket lead the random mask by two points? And
-# what has become of the pixels by then?
+# what has become of the pixels by then? (Tab goes to a control, arrow keys move a slider, the space bar presses a
+# button.)
 
 
 # %%
@@ -1407,7 +1412,10 @@ def explore_round(number: int) -> tuple[str, Figure]:
     plots.remaining_axis(right)
     right.axvline(remaining[number], color=plots.COLOURS["dense"], linewidth=1)
     now = ", ".join(f"{arm} {accuracy[arm][:, number].mean():.1f} %" for arm in ARMS)
-    plots.alt(fig, f"Round {number}: masks of the first two layers at {record['remaining']:.1%} of all weights; {now}.")
+    plots.alt(
+        fig,
+        f"Round {number}: masks of the first two layers at {100 * record['remaining']:.1f} % of all weights; {now}.",
+    )
     return f"Round {number}, {100 * record['remaining']:.1f} % of the weights: {now}", fig
 
 
@@ -1421,8 +1429,7 @@ widgets.explorer(explore_round, number=widgets.slider(0, len(remaining) - 1, 1, 
 
 
 # %%
-def explore_budget(budget: int, fraction: int) -> tuple[str, Figure]:
-    epochs = BUDGETS[budget - 1]
+def explore_budget(epochs: int, fraction: int) -> tuple[str, Figure]:
     run = by_budget[epochs]
     values = {arm: np.array(run[arm]["accuracy"]) for arm in ARMS}
     fig = plots.method_curves(
@@ -1437,7 +1444,7 @@ def explore_budget(budget: int, fraction: int) -> tuple[str, Figure]:
         ylim=(90, 99),
     )
     fig.axes[0].axvline(SHIPPED_LEFT[fraction], color=plots.COLOURS["dense"], linewidth=1)
-    gap = versus(values["ticket"][:, fraction], values["reinit"][:, fraction])
+    gap = versus(values["ticket"][:, fraction], values["reinit"][:, fraction], digits=2)
     text = f"{epochs} epochs, {100 * SHIPPED_LEFT[fraction]:.1f} % of the weights: ticket against reinit {gap}"
     plots.alt(fig, f"Test accuracy against weights remaining. {text}.")
     return text, fig
@@ -1445,7 +1452,7 @@ def explore_budget(budget: int, fraction: int) -> tuple[str, Figure]:
 
 widgets.explorer(
     explore_budget,
-    budget=widgets.slider(1, len(BUDGETS), 1, 1, f"budget, from {BUDGETS[0]} to {BUDGETS[-1]} epochs"),
+    epochs=widgets.choice(BUDGETS, label="epochs"),
     fraction=widgets.slider(1, len(SHIPPED_LEFT) - 1, 1, at_9, "round"),
 )
 

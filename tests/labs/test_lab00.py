@@ -81,8 +81,10 @@ def expect_count(value: Any, what: str, right: int, mistakes: Mistakes | None = 
         for sentence, wrong in (mistakes or {}).items():
             if number == wrong if isinstance(wrong, int) else abs(number - wrong) < 1:
                 fail(f"{what} is {number if isinstance(number, int) else f'{number:.10g}'}: {sentence}")
-    if isinstance(number, float | np.floating):
-        fail(f"{what} is the float {number!r}, and a count is an int: in Python / makes a float, // does not")
+    if isinstance(value, float | np.floating):
+        fail(
+            f"{what} is the float {number!r}, and a count is an int. (Python's / makes a float, and so does a mean; // does not)"
+        )
     expect_equal(expect_int(value, what), right, what)
 
 
@@ -132,29 +134,39 @@ def convolution(draw: Draw) -> tuple[int, ...]:
     return M, C, R, S, H, W, *draw.choice([(4, 1), (3, 4), (2, 5), (3, 5)])
 
 
+def misplaced(layer: tuple[int, ...]) -> dict[str, int]:
+    """How many places the filter of a convolution has, E · F, by the mistakes that are made of it."""
+    _, _, R, S, H, W, u, p = layer
+    E, F = places(H, W, R, S, u, p)
+    return {
+        "the filter went on by one pixel at a time: where does the stride come in?": math.prod(
+            places(H, W, R, S, 1, p)
+        ),
+        "the padding does not show in it: the filter may begin in the padding": math.prod(places(H, W, R, S, u)),
+        "neither the stride nor the padding shows in it: what are E and F for these?": math.prod(places(H, W, R, S)),
+        "the padding was added once: it stands on both sides": ((H + p - R) // u + 1) * ((W + p - S) // u + 1),
+        "H and W, or R and S, are crossed: the filter's height R moves along the input's height H": (
+            math.prod(places(W, H, R, S, u, p))
+        ),
+        "E was used for both sides: the input is not square": E * E,
+        "F was used for both sides: the input is not square": F * F,
+        "one place too few in E and in F: the filter's first place counts as well": (E - 1) * (F - 1),
+        "the + 1 comes after the division by the stride, not before it": (
+            ((H + 2 * p - R + 1) // u) * ((W + 2 * p - S + 1) // u)
+        ),
+        "the division by the stride was rounded up: a place where the filter does not fit completely is none": (
+            (-((R - H - 2 * p) // u) + 1) * (-((S - W - 2 * p) // u) + 1)
+        ),
+    }
+
+
 @question("0.1", points=0.5, visible=True, claim="MACs of a convolution: E and F from stride and padding")
 def test_macs_of_a_convolution(submission: Submission, draw: Draw) -> None:
     def case() -> tuple[Any, Claims]:
         M, C, R, S, H, W, u, p = layer = convolution(draw)
         E, F = places(H, W, R, S, u, p)
         one = M * C * R * S  # MACs at one place
-        return layer, {"macs": (one * E * F, {
-            "the filter went on by one pixel at a time: where does the stride come in?": one * math.prod(places(H, W, R, S, 1, p)),
-            "the padding does not show in it: the filter may begin in the padding": one * math.prod(places(H, W, R, S, u)),
-            "neither the stride nor the padding shows in it: what are E and F for these?": one * math.prod(places(H, W, R, S)),
-            "the padding was added once: it stands on both sides": one * ((H + p - R) // u + 1) * ((W + p - S) // u + 1),
-            "H and W, or R and S, are crossed: the filter's height R moves along the input's height H": (
-                one * math.prod(places(W, H, R, S, u, p))
-            ),
-            "E was used for both sides: the input is not square": one * E * E,
-            "F was used for both sides: the input is not square": one * F * F,
-            "one place too few in E and in F: the filter's first place counts as well": one * (E - 1) * (F - 1),
-            "the + 1 comes after the division by the stride, not before it": (
-                one * ((H + 2 * p - R + 1) // u) * ((W + 2 * p - S + 1) // u)
-            ),
-            "the division by the stride was rounded up: a place where the filter does not fit completely is none": (
-                one * (-((R - H - 2 * p) // u) + 1) * (-((S - W - 2 * p) // u) + 1)
-            ),
+        return layer, {"macs": (one * E * F, {said: one * wrong for said, wrong in misplaced(layer).items()} | {
             "there is one product for every pixel of the input: count the places of the output": one * H * W,
             "the input channels are missing: how many products does one output number sum?": one // C * E * F,
             "the filters are missing: each of them makes an output of its own": one // M * E * F,
@@ -176,8 +188,13 @@ def sizes_in_bits(count: int, bits: int) -> Mistakes:
     }
 
 
-@question("0.1", points=0.5, visible=True, claim="bits of a convolution's weights, input and output")
-def test_bits_of_a_convolution(submission: Submission, draw: Draw) -> None:
+@question("0.1", points=0.5, visible=True, claim="bits of weights, input and output; a linear layer for a whole batch")
+def test_bits_of_both_layers(submission: Submission, draw: Draw) -> None:
+    expect_bits_of_a_convolution(submission, draw)
+    expect_linear_cost(submission, draw)
+
+
+def expect_bits_of_a_convolution(submission: Submission, draw: Draw) -> None:
     def case() -> tuple[Any, Claims]:
         bits = draw.choice([4, 12, 16, 24])
         M, C, R, S, H, W, u, p = layer = convolution(draw)
@@ -195,6 +212,8 @@ def test_bits_of_a_convolution(submission: Submission, draw: Draw) -> None:
                 "M channels were counted: the input has C": bits * M * H * W,
             }),
             "output_bits": (bits * outputs, sizes_in_bits(outputs, bits) | {
+                said: bits * M * wrong for said, wrong in misplaced(layer).items()
+            } | {
                 "the channels are missing: the output has one for each filter": bits * E * F,
                 "C channels were counted: the output has M": bits * C * E * F,
                 "the output is not as large as the input: it has one number for each place of the filter": bits * M * H * W,
@@ -206,12 +225,14 @@ def test_bits_of_a_convolution(submission: Submission, draw: Draw) -> None:
     six, kernel = layer[:6], math.prod(layer[:4])
     E, F = places(*layer[4:6], *layer[2:4])
     result = submission.conv_cost(*six)
-    expect_count(result["macs"], f"conv_cost{six}['macs'], with the defaults stride 1, padding 0,", kernel * E * F)
+    defaults = {said: kernel * wrong for said, wrong in misplaced((*six, 1, 0)).items()}
+    expect_count(
+        result["macs"], f"conv_cost{six}['macs'], with the defaults stride 1, padding 0,", kernel * E * F, defaults
+    )
     expect_count(result["weight_bits"], f"conv_cost{six}['weight_bits'], with 32 bits a number,", 32 * kernel)
 
 
-@question("0.1", points=0.5, visible=False, claim="a linear layer for a whole batch")
-def test_linear_cost(submission: Submission, draw: Draw) -> None:
+def expect_linear_cost(submission: Submission, draw: Draw) -> None:
     def case() -> tuple[Any, Claims]:
         bits = draw.choice([4, 12, 16, 24])
         batch, d_in, d_out = layer = tuple(draw.distinct(3, 3, 40))
@@ -240,8 +261,8 @@ def test_linear_cost(submission: Submission, draw: Draw) -> None:
     expect_counts(submission.linear_cost(*layer, bits=bits), f"linear_cost({joined(layer)}, bits={bits})", claims, COST)
 
 
-@question("0.1", points=0.5, visible=False, claim="a kernel that just fits is fine; arguments that make no sense raise")
-def test_cost_of_odd_layers(submission: Submission, draw: Draw) -> None:
+@question("0.1", points=0.5, visible=False, claim="a kernel that just fits is fine, one that does not raises")
+def test_kernels_as_large_as_the_input(submission: Submission, draw: Draw) -> None:
     M, C, R, S = draw.distinct(4, 2, 7)
     fits = (M, C, R, S, R, S, draw.integer(1, 3), 0)
     thought = "A kernel as large as its input has one place"
@@ -256,6 +277,14 @@ def test_cost_of_odd_layers(submission: Submission, draw: Draw) -> None:
         ((M, C, R, S, R, S - 1), "a kernel that is wider than its input"),
         ((M, C, R, S, R - 1, S, 3), "a kernel that is higher than its input, by less than a stride"),
         ((M, C, R, S, R, S - 1, 3), "a kernel that is wider than its input, by less than a stride"),
+    ):
+        expect_raises(ValueError, lambda layer=layer: submission.conv_cost(*layer), f"{when}, conv_cost{layer},")
+
+
+@question("0.1", points=0.5, visible=False, claim="sizes, batches, strides and bits that make no sense raise")
+def test_arguments_of_the_costs(submission: Submission, draw: Draw) -> None:
+    M, C, R, S = draw.distinct(4, 2, 7)
+    for layer, when in (
         ((M, C, R, S, 9, 9, 0), "a stride of 0"),
         ((M, C, R, S, 9, 9, 1, -1), "a negative padding"),
         ((0, C, R, S, 9, 9), "a layer without filters"),
@@ -285,7 +314,9 @@ def expect_part(submission: Submission, draw: Draw, part: str, claim: Callable[.
     expect_counts(submission.transformer_macs(*layer), f"transformer_macs{layer}", claims, PARTS)
 
 
-@question("0.2", points=0.5, visible=True, claim="projections and FFN: tokens go through matrices one by one")
+@question(
+    "0.2", points=0.5, visible=True, claim="projections and FFN, token by token; total is the sum of all three parts"
+)
 def test_matrices(submission: Submission, draw: Draw) -> None:
     def projections(B: int, L: int, E: int, heads: int) -> tuple[int, Mistakes]:
         right = 4 * B * L * E**2
@@ -314,10 +345,28 @@ def test_matrices(submission: Submission, draw: Draw) -> None:
 
     expect_part(submission, draw, "projections", projections)
     expect_part(submission, draw, "ffn", ffn)
+    heads = draw.integer(2, 5)
+    expect_total(submission, draw.integer(2, 5), draw.integer(5, 30), heads * draw.integer(2, 6), heads)
 
 
-@question("0.2", points=0.5, visible=True, claim="attention: two products of all pairs, whatever the heads")
-def test_attention(submission: Submission, draw: Draw) -> None:
+def expect_total(submission: Submission, B: int, L: int, E: int, heads: int = 1) -> tuple[int, ...]:
+    """total is the sum of the three parts, whatever these are. Returns projections, attention, ffn and scores."""
+    layer = (B, L, E, heads) if heads > 1 else (B, L, E)
+    cost = submission.transformer_macs(*layer)
+    call = f"transformer_macs{layer}"
+    expect_keys(cost, PARTS, f"the result of {call}")
+    p, a, f, s = (expect_int(cost[part], f"{call}[{part!r}]") for part in ("projections", "attention", "ffn", "scores"))
+    expect_count(cost["total"], f"{call}['total']", p + a + f, {
+        "the scores were added in: they are numbers that go through the softmax, not MACs": p + a + f + s,
+        "the FFN is missing in it": p + a,
+        "attention is missing in it": p + f,
+        "the projections are missing in it": a + f,
+    })  # fmt: skip
+    return p, a, f, s
+
+
+@question("0.2", points=0.5, visible=True, claim="attention: two products of all pairs; scores: all pairs of each head")
+def test_attention_and_scores(submission: Submission, draw: Draw) -> None:
     def attention(B: int, L: int, E: int, heads: int) -> tuple[int, Mistakes]:
         right = 2 * B * L**2 * E
         return right, {
@@ -333,11 +382,6 @@ def test_attention(submission: Submission, draw: Draw) -> None:
             "twice as many: a MAC is one multiplication together with its addition": right * 2,
         }  # fmt: skip
 
-    expect_part(submission, draw, "attention", attention)
-
-
-@question("0.2", points=0.5, visible=False, claim="scores grow with the heads; total is the sum of the three parts")
-def test_scores_and_total(submission: Submission, draw: Draw) -> None:
     def scores(B: int, L: int, E: int, heads: int) -> tuple[int, Mistakes]:
         right = B * heads * L**2
         return right, {
@@ -350,18 +394,15 @@ def test_scores_and_total(submission: Submission, draw: Draw) -> None:
             "twice as many: the second product uses the scores, it makes none": right * 2,
         }  # fmt: skip
 
+    expect_part(submission, draw, "attention", attention)
     expect_part(submission, draw, "scores", scores)
+
+
+@question("0.2", points=0.5, visible=False, claim="one head by default, and the same matrices for it")
+def test_one_head(submission: Submission, draw: Draw) -> None:
     B, L, E = draw.integer(2, 5), draw.integer(5, 30), draw.integer(4, 20)
-    cost = submission.transformer_macs(B, L, E)
     call = f"transformer_macs({B}, {L}, {E})"
-    expect_keys(cost, PARTS, f"the result of {call}")
-    p, a, f, s = (expect_int(cost[part], f"{call}[{part!r}]") for part in ("projections", "attention", "ffn", "scores"))
-    expect_count(cost["total"], f"{call}['total']", p + a + f, {
-        "the scores were added in: they are numbers that go through the softmax, not MACs": p + a + f + s,
-        "the FFN is missing in it": p + a,
-        "attention is missing in it": p + f,
-        "the projections are missing in it": a + f,
-    })  # fmt: skip
+    p, a, f, s = expect_total(submission, B, L, E)
     expect_count(s, f"{call}['scores'], with one head by default,", B * L**2)
     one_head = "with one head by default,"
     expect_count(p, f"{call}['projections'], {one_head}", 4 * B * L * E**2, {
@@ -624,7 +665,8 @@ def kind(x: Tensor) -> str:
     """Dtype and shape of a tensor, for a message."""
     turned = "" if x.is_contiguous() else "transposed "
     zeros = "" if x.any() else ", all zeros,"
-    return f"{turned}{str(x.dtype).removeprefix('torch.')} tensor of shape {tuple(x.shape)}{zeros}"
+    name = f"{turned}{str(x.dtype).removeprefix('torch.')}"
+    return f"a{'n' * name.startswith('int')} {name} tensor of shape {tuple(x.shape)}{zeros}"
 
 
 def in_memory(x: Tensor) -> Tensor:
@@ -637,9 +679,7 @@ def as_values(value: Any, x: Tensor, what: str = "values") -> Tensor:
     if isinstance(value, Tensor) and value.ndim != 1:
         fail(f"{what} has shape {tuple(value.shape)}: the values stand one after the other, in one dimension")
     if isinstance(value, Tensor) and value.dtype != x.dtype:
-        fail(
-            f"of a {kind(x)}, {what} came out as {str(value.dtype)[6:]}: a value keeps its dtype, also in a new tensor"
-        )
+        fail(f"of {kind(x)}, {what} came out as {str(value.dtype)[6:]}: a value keeps its dtype, also in a new tensor")
     return expect_tensor(value, dtype=x.dtype, what=what)
 
 
@@ -648,17 +688,17 @@ def expect_values(value: Any, right: Tensor, x: Tensor, what: str = "values") ->
     values = as_values(value, x, what)
     if len(values) == len(right) and x.dtype.itemsize == 8 and not same(values, right):
         if same(values, right.float().to(right.dtype)):
-            fail(f"the numbers of a {kind(x)} were rounded: on their way, did they become float32?")
+            fail(f"the numbers of {kind(x)} were rounded: on their way, did they become float32?")
     lie = in_memory(x)
     if not x.is_contiguous() and same(values, lie[lie != 0]) and not same(values, right):
-        fail(f"the values of a {kind(x)} came as they lie in memory: row-major means by rows of x, wherever these lie")
+        fail(f"the values of {kind(x)} came as they lie in memory: row-major means by rows of x, wherever these lie")
     expect_equal(values, right, what)
 
 
 def as_index(value: Any, x: Tensor, what: str) -> Tensor:
     """The value, if it has the form of indices, runs or counts: one after the other, int64."""
     if isinstance(value, Tensor) and value.dtype != torch.int64:
-        fail(f"{what} of a {kind(x)} holds {str(value.dtype)[6:]}: positions and counts are int64 (torch.long) here")
+        fail(f"{what} of {kind(x)} holds {str(value.dtype)[6:]}: positions and counts are int64 (torch.long) here")
     if isinstance(value, Tensor) and value.ndim != 1:
         fail(f"{what} has shape {tuple(value.shape)}: its numbers stand one after the other, in one dimension")
     return expect_tensor(value, dtype=torch.int64, what=what)
@@ -782,7 +822,7 @@ def test_bitmap_of_strange_numbers(submission: Submission, draw: Draw) -> None:
 @question("0.4", points=0.5, visible=False, claim="any dtype and shape, also all zeros; too few values raise")
 def test_bitmap_of_any_kind(submission: Submission, draw: Draw) -> None:
     for x in (*of_many_kinds(draw), torch.zeros(3, 4), torch.zeros(0, 3), figures(draw, 7, sparsity=0)):
-        when = f"for a {kind(x)}"
+        when = f"for {kind(x)}"
         encoded = ask(lambda x=x: untouched(submission, "bitmap_encode", x), when, "What is special about it?")
         expect_length(encoded, 2, "the result of bitmap_encode", tuple)
         right_map, right_values = reference.bitmap_encode(x)
@@ -1024,7 +1064,7 @@ def test_rle_decode(submission: Submission, draw: Draw) -> None:
         wrong[lengths.cumsum(0) - 1] = values
         said = f"a filler ({2**k - 1}, 0) was read as {2**k - 1} zeros: its own value is one more zero. Every pair is read the same way"
         pairs = (runs, values, shape)
-        back = ask(lambda p=pairs: untouched(submission, "rle_decode", *p), f"decoding pairs of a {kind(x)}", said)
+        back = ask(lambda p=pairs: untouched(submission, "rle_decode", *p), f"decoding pairs of {kind(x)}", said)
         if isinstance(back, Tensor) and back.numel() < x.numel():
             fail(f"{back.numel()} of {x.numel()} elements came back. How many elements does one pair stand for?")
         expect_decoded(back, x, "rle_decode")
@@ -1047,7 +1087,7 @@ def test_rle_of_any_kind(submission: Submission, draw: Draw) -> None:
     expect_values(values, right_values, x)
     expect_decoded(submission.rle_decode(*encoded), x, "rle_decode(*rle_encode(x))")
     for x in (*of_many_kinds(draw), torch.zeros(draw.integer(3, 9)), torch.zeros(0), figures(draw, 7, sparsity=0)):
-        when = f"for a {kind(x)}"
+        when = f"for {kind(x)}"
         encoded = ask(lambda x=x: untouched(submission, "rle_encode", x), when, "What is special about it?")
         expect_pairs(encoded, x, 2)
         pairs = reference.rle_encode(x)
@@ -1164,7 +1204,7 @@ def test_coo_of_any_kind(submission: Submission, draw: Draw) -> None:
     bits = reference.coo_bits(strange)
     expect_count(submission.coo_bits(strange), "coo_bits of a tensor with -0.0 and NaN", bits)
     for x in (strange, *of_many_kinds(draw), torch.zeros(3, 4), torch.zeros(0, 3), figures(draw, 7, sparsity=0)):
-        when, thought = f"for a {kind(x)}", "What is special about it?"
+        when, thought = f"for {kind(x)}", "What is special about it?"
         encoded = ask(lambda x=x: untouched(submission, "coo_encode", x), when, thought)
         index, values = as_coordinates(encoded, x)
         right, right_values, shape = reference.coo_encode(x)
@@ -1265,17 +1305,32 @@ def expect_csc(encoded: Any, x: Tensor, said: str = "") -> None:
     expect_compressed(encoded, x.T, ("v", "ROW_INDEX", "COL_POINTER"), ("column", "row"), said or f"{show(x)}: ")
 
 
-@question("0.7", points=0.5, visible=True, claim="CSR of the lecture's matrix, and of another")
+@question("0.7", points=0.5, visible=True, claim="CSR of the lecture's matrix and of another, and back again")
 def test_csr_encode(submission: Submission, draw: Draw) -> None:
     expect_csr(submission.csr_encode(LECTURE), LECTURE, "the lecture's matrix: ")
     x = matrix(draw)
     expect_csr(submission.csr_encode(x), x)
+    for y in (LECTURE, x):
+        expect_back(submission, "csr_decode", reference.csr_encode(y), y)
 
 
-@question("0.7", points=0.5, visible=True, claim="CSC: column by column, with the row of each value")
+@question("0.7", points=0.5, visible=True, claim="CSC: column by column, with the row of each value, and back again")
 def test_csc_encode(submission: Submission, draw: Draw) -> None:
-    for x in (LECTURE, matrix(draw)):
+    matrices = (LECTURE, matrix(draw))
+    for x in matrices:
         expect_csc(submission.csc_encode(x), x)
+    for x in matrices:
+        expect_back(submission, "csc_decode", reference.csc_encode(x), x)
+
+
+def expect_back(submission: Submission, name: str, encoded: tuple[Tensor, ...], x: Tensor) -> None:
+    """The student's decoder ``name`` makes x of its three arrays."""
+    shape = tuple(x.shape)
+    when, thought = f"for {show(x)}", "How many rows are there, how many columns, and how many values?"
+    back = ask(lambda: untouched(submission, name, *encoded, shape), f"{name}: {when}", thought)
+    if isinstance(back, Tensor) and back.shape == x.T.shape != x.shape:
+        fail(f"{name} gave a matrix of shape {tuple(back.shape)}, and the shape handed over was {shape}: rows first")
+    expect_decoded(back, x, f"{name}, {when},")
 
 
 @question("0.7", points=0.5, visible=True, claim="bits: a value and a column each, and a count that fits for every row")
@@ -1352,15 +1407,8 @@ def test_compressed_decode(submission: Submission, draw: Draw) -> None:
     tall[:, draw.integer(0, 3)] = 0
     tall[-1, -1] = 3  # a row that no column can be, and in the other matrix a column that no row can be
     for x in (tall, tall.T.contiguous(), torch.zeros_like(tall)):
-        shape = tuple(x.shape)
-        for name, encoded in (("csr_decode", reference.csr_encode(x)), ("csc_decode", reference.csc_encode(x))):
-            when, thought = f"for {show(x)}", "How many rows are there, how many columns, and how many values?"
-            back = ask(lambda n=name, e=(*encoded, shape): untouched(submission, n, *e), f"{name}: {when}", thought)
-            if isinstance(back, Tensor) and back.shape == x.T.shape:
-                fail(
-                    f"{name} gave a matrix of shape {tuple(back.shape)}, and the shape handed over was {shape}: rows first"
-                )
-            expect_decoded(back, x, f"{name}, {when},")
+        expect_back(submission, "csr_decode", reference.csr_encode(x), x)
+        expect_back(submission, "csc_decode", reference.csc_encode(x), x)
     v, column, row = reference.csr_encode(LECTURE)
     far = column.clone()
     far[-1] = 6
@@ -1381,7 +1429,7 @@ def test_compressed_of_any_kind(submission: Submission, draw: Draw) -> None:
     bits = reference.csr_bits(strange)
     expect_count(submission.csr_bits(strange), "csr_bits of a matrix with -0.0 and NaN", bits)
     for x in (strange, *(y.flatten(1) if y.ndim > 2 else y[None] if y.ndim < 2 else y for y in of_many_kinds(draw))):
-        when = f"for a {kind(x)}: "
+        when = f"for {kind(x)}: "
         expect_csr(untouched(submission, "csr_encode", x), x, when)
         expect_csc(untouched(submission, "csc_encode", x), x, when)
         shape = tuple(x.shape)
@@ -1406,22 +1454,28 @@ def answer(submission: Submission, name: str) -> float:
     return expect_number(value, name)
 
 
-@question("0.8", points=0.5, visible=False, claim="a: what (1-p)(1-q) says about a layer")
-def test_what_the_formula_says(submission: Submission, draw: Draw) -> None:
+def chosen(submission: Submission) -> str:
+    """Answer a, if it is one of the letters."""
     value = submission.value("answer_0_8a")
     if value is ...:
         fail("answer_0_8a is not answered yet")
     letter = re.match(r"\W*([a-e])(\W|$)", str(value).lower())
     if not letter:
         fail(f'answer_0_8a should be one of the letters "a" to "e", it is {describe(value)}')
+    return letter[1]
+
+
+@question("0.8", points=0.5, visible=False, claim="a: what (1-p)(1-q) says about a layer")
+def test_what_the_formula_says(submission: Submission, draw: Draw) -> None:
+    letter = chosen(submission)
     refuted = {
         "a": "a lower bound would hold for every layer. How many products are left of w = (1, 0) and x = (0, 1)?",
         "b": "so it would not matter where the zeros are. How many products are left of w = (1, 0) and x = (0, 1)?",
         "d": "an upper bound would hold for every layer. How many products are left of w = (1, 0) and x = (1, 0)?",
         "e": "so a zero input never meets a weight that is there. How many products are left of w = (1, 0) and x = (0, 1)?",
     }
-    if letter[1] in refuted:
-        fail(f'"{letter[1]}": {refuted[letter[1]]}')
+    if letter in refuted:
+        fail(f'"{letter}": {refuted[letter]}')
 
 
 def percentage(submission: Submission) -> float:
@@ -1434,8 +1488,11 @@ def percentage(submission: Submission) -> float:
     return percent
 
 
-@question("0.8", points=0, visible=True, claim="b in %; the grader looks at the value")
-def test_a_percentage(submission: Submission, draw: Draw) -> None:
+@question(
+    "0.8", points=0, visible=True, claim="the form: a is a letter from a to e, b is in %; the grader looks at both"
+)
+def test_a_letter_and_a_percentage(submission: Submission, draw: Draw) -> None:
+    chosen(submission)
     percentage(submission)
 
 
@@ -1479,7 +1536,7 @@ def times_fewer(submission: Submission) -> float:
     return times
 
 
-@question("0.9", points=0, visible=True, claim="a in bits, b in times fewer; the grader looks at the values")
+@question("0.9", points=0, visible=True, claim="the form: a is in bits, b in times fewer; the grader looks at both")
 def test_two_numbers(submission: Submission, draw: Draw) -> None:
     whole_bits(submission)
     times_fewer(submission)

@@ -35,6 +35,7 @@ from course_lib.grading.answers import expect_letter, expect_typed
 from course_lib.grading.hunt import Version, expect_verdicts
 from course_lib.grading.mistakes import recognise, same, telling
 from course_lib.grading.reference import lab03 as reference
+from course_lib.grading.submission import StudentError
 from course_lib.pruning import smallest
 
 Masks = dict[str, Tensor]
@@ -107,6 +108,11 @@ STAYS = "the rate was taken for the share that stays: it is the share that goes"
 NO_ABS = "the most negative survivors went: rank by size, without the sign"
 LARGEST = "the largest survivors went: what is small does little, and goes first"
 EACH_ROW = "each row lost its own share: all survivors of the layer compete in one list"
+KEPT_FOR_GONE = "exactly those that should go were kept, and the others went: True means kept"
+DEAD_COMPETE = (
+    "the dead competed with the survivors: those went that are among the smallest of *all* weights of the layer. The rate is a "
+    "share of the survivors, and they alone are ranked"
+)
 OF_THE_REST = "rate / (1 - rate) of the survivors went, which is the rate in parts of those that stayed"
 
 COUNTING: dict[str, Callable[[float, int], int]] = {
@@ -171,7 +177,8 @@ def expect_shrunk(left: Masks, weights: dict[str, Tensor], masks: Masks, right: 
             )
         went, should = count(mask & ~left[name]), count(mask & ~right[name])
         if went != should:
-            fail(f"of the {count(mask)} survivors of {name!r}, {went} went instead of {should}")
+            stay = ": that many should have stayed" if went == count(mask) - should else ""
+            fail(f"of the {count(mask)} survivors of {name!r}, {went} went instead of {should}{stay}")
         if not torch.equal(left[name], right[name]):
             size = weights[name].abs()
             gone, kept = size[mask & ~left[name]].max(), size[left[name]].min()
@@ -197,6 +204,11 @@ def test_share_of_the_survivors(submission: Submission, draw: Draw) -> None:
             LARGEST: with_rates(weights, masks, rates, score=lambda w: -w.abs()),
             EACH_ROW: {name: row_by_row(w, masks[name], rate) for name, w in weights.items()},
             OF_THE_REST: with_rates(weights, masks, rates, number=lambda r, alive, n: round(r / (1 - r) * alive)),
+            KEPT_FOR_GONE: {name: mask & ~right[name] for name, mask in masks.items()},
+            DEAD_COMPETE: {
+                name: mask & smallest(weights[name].abs().flatten(), rate).view(mask.shape)
+                for name, mask in masks.items()
+            },
         }
         return (weights, masks, rate), right, mistakes
 
@@ -204,7 +216,8 @@ def test_share_of_the_survivors(submission: Submission, draw: Draw) -> None:
     left = as_masks(submission.shrink(weights, masks, rate, rate), weights)
     recognise(left, right, mistakes)
     *hidden, _ = weights
-    for sentence in (GLOBAL, OF_ALL):  # the output layer may have been treated in another way
+    # the output layer may have been treated in another way
+    for sentence in (GLOBAL, OF_ALL, KEPT_FOR_GONE, DEAD_COMPETE):
         if all(torch.equal(left[name], mistakes[sentence][name]) for name in hidden):
             fail(sentence)
     *_, output = weights
@@ -268,7 +281,13 @@ def test_output_rate(submission: Submission, draw: Draw) -> None:
             if not torch.equal(left[name], right[name]):
                 alive, share = count(masks[name]), own if name == output else rate
                 went = count(masks[name] & ~left[name])
-                fail(f"{call}: of the {alive} survivors of {name!r}, {went} went, where {share:g} · {alive} should")
+                number = round(share * alive)
+                if went != number:
+                    fail(
+                        f"{call}: of the {alive} survivors of {name!r}, {went} went instead of round({share:g} · {alive}) = {number}"
+                        f"{': that many should have stayed' if went == alive - number else ''}"
+                    )
+                fail(f"{call}: of {name!r} as many went as should, {number}, but not the smallest of the survivors")
 
 
 @question("3.1", points=0.5, visible=False, claim="exactly round(rate · survivors) go, as Python rounds")
@@ -294,7 +313,8 @@ def test_exact_number(submission: Submission, draw: Draw) -> None:
     wrong = [(k, rate, n) for k, (rate, n) in zip(went, cases, strict=True) if k != round(rate * n)]
     if wrong:
         k, rate, n = wrong[0]
-        why = [said for said, way in COUNTING.items() if went == [way(*case) for case in cases]]
+        ways = COUNTING | {"that many should have stayed": lambda r, n: n - round(r * n)}
+        why = [said for said, way in ways.items() if went == [way(*case) for case in cases]]
         said = why[0] if why else "print what your code counts, and compare it with round(rate · survivors)"
         fail(f"at rate {rate}, {k} of {n} survivors went ({rate} · {n} = {rate * n:g}): {said}")
 
@@ -414,9 +434,30 @@ class Rewound:
             fail("after rewind the model has other parameters or buffers than before")
 
 
-@question("3.2", points=1, visible=True, claim="all parameters are back at their values of then")
-def test_parameters_are_rewound(submission: Submission, draw: Draw) -> None:
-    run = Rewound(submission, draw)
+def rewound(submission: Submission, draw: Draw, unmasked: tuple[str, ...] = ()) -> Rewound:
+    """A call of the student's rewind; if it raises what is easily forgotten here, with the next thought."""
+    try:
+        return Rewound(submission, draw, unmasked)
+    except StudentError as error:
+        if error.kind == "raised" and "a leaf" in error.message:
+            thought = "Parameters are changed in place under torch.no_grad()"
+        elif error.kind == "raised" and error.type == "KeyError":
+            thought = "Which parameters have a mask? Ask masks"
+        else:
+            raise
+        when = f"with masks for all weights but {unmasked[0]!r}" if unmasked else "with masks for all weights"
+        where = f" ({error.where})" if error.where else ""
+        fail(f"{when} your code raised {error.type}: {error.message}{where}. {thought}")
+
+
+@question("3.2", points=0.5, visible=True, claim="all parameters and buffers are back at their values of then")
+def test_everything_is_rewound(submission: Submission, draw: Draw) -> None:
+    expect_parameters_rewound(submission, draw)
+    expect_buffers_rewound(submission, draw)
+
+
+def expect_parameters_rewound(submission: Submission, draw: Draw) -> None:
+    run = rewound(submission, draw)
     if same(
         {name: value for name, value in run.after.items() if name not in run.masks},
         {name: value for name, value in run.trained.items() if name not in run.masks},
@@ -447,31 +488,36 @@ def test_parameters_are_rewound(submission: Submission, draw: Draw) -> None:
 
 @question("3.2", points=0.5, visible=True, claim="where a mask is False, the weight is 0")
 def test_pruned_weights_are_zero(submission: Submission, draw: Draw) -> None:
-    for unmasked in ((), ("8.weight",), ("0.weight",)):
-        run = ask(
-            lambda unmasked=unmasked: Rewound(submission, draw, unmasked),
-            f"with masks for all weights but {unmasked[0]!r}" if unmasked else "with masks for all weights",
-            "Which parameters have a mask? Ask masks",
-        )
-        for name, mask in run.masks.items():
-            if (alive := count(run.after[name][~mask])) == 0:
-                continue
-            said = f"{alive} weights of {name!r} that the masks prune are not 0 after rewind"
-            if not run.after[name][mask].any():
-                fail(f"{said}, and those that they keep are: {UPSIDE_DOWN}")
-            if torch.equal(run.after[name][~mask], run.state[name][~mask]):
-                fail(f"{said} but at their values in state: first back, then the zeros")
-            if torch.equal(run.after[name][~mask], run.trained[name][~mask]):
-                fail(f"{said} but as they were trained")
-            fail(said)
-        for name in unmasked:
-            if not torch.equal(run.after[name], run.state[name]):
-                fail(f"{name!r}, a weight without a mask, is not what it was in state: it takes all its values")
+    expect_pruned_are_zero(submission, draw)
 
 
-@question("3.2", points=0.5, visible=False, claim="buffers go back, too")
-def test_buffers_are_rewound(submission: Submission, draw: Draw) -> None:
-    run = Rewound(submission, draw)
+@question("3.2", points=0.5, visible=False, claim="a weight without a mask takes all its values")
+def test_weights_without_a_mask(submission: Submission, draw: Draw) -> None:
+    for unmasked in (("8.weight",), ("0.weight",)):
+        expect_pruned_are_zero(submission, draw, unmasked)
+
+
+def expect_pruned_are_zero(submission: Submission, draw: Draw, unmasked: tuple[str, ...] = ()) -> None:
+    """Where a mask is False the weight is 0; what has no mask is back."""
+    run = rewound(submission, draw, unmasked)
+    for name, mask in run.masks.items():
+        if (alive := count(run.after[name][~mask])) == 0:
+            continue
+        said = f"{alive} weights of {name!r} that the masks prune are not 0 after rewind"
+        if not run.after[name][mask].any():
+            fail(f"{said}, and those that they keep are: {UPSIDE_DOWN}")
+        if torch.equal(run.after[name][~mask], run.state[name][~mask]):
+            fail(f"{said} but at their values in state: first back, then the zeros")
+        if torch.equal(run.after[name][~mask], run.trained[name][~mask]):
+            fail(f"{said} but as they were trained")
+        fail(said)
+    for name in unmasked:
+        if not torch.equal(run.after[name], run.state[name]):
+            fail(f"{name!r}, a weight without a mask, is not what it was in state: it takes all its values")
+
+
+def expect_buffers_rewound(submission: Submission, draw: Draw) -> None:
+    run = rewound(submission, draw)
     for name in run.trained.keys() - run.parameters.keys():
         if torch.equal(run.after[name], run.trained[name]) and not torch.equal(run.after[name], run.state[name]):
             fail(
@@ -481,13 +527,29 @@ def test_buffers_are_rewound(submission: Submission, draw: Draw) -> None:
         expect_equal(run.after[name], run.state[name], f"the buffer {name!r} after rewind")
 
 
-@question("3.2", points=1, visible=False, claim="in place, and state is copied from: it serves the next round, too")
+@question("3.2", points=0.5, visible=True, claim="state keeps its values, also when the model is trained on")
 def test_state_is_copied(submission: Submission, draw: Draw) -> None:
-    run = Rewound(submission, draw)
+    run = rewound(submission, draw)
     if same(run.after, run.trained):
         fail("the model is as it was trained: there is nothing to see of how state is copied")
-    after = submission.get(run.given)
-    unchanged(run.state, after, "the state")
+    unchanged(run.state, submission.get(run.given), "the state")
+    for name in run.parameters:
+        submission.call("data.fill_", 77.0, on=submission.call("get_parameter", name, on=run.model, keep=True))
+    for name in run.trained.keys() - run.parameters.keys():
+        submission.call("fill_", 77, on=submission.call("get_buffer", name, on=run.model, keep=True))
+    for name, value in submission.get(run.given).items():
+        if not torch.equal(value, run.state[name]):
+            fail(
+                f"when the rewound model was changed, {name!r} in state changed with it: the model shares its memory now, so the "
+                "next training trains the state along, and there is nothing left to rewind to. Copy the values"
+            )
+
+
+@question("3.2", points=1, visible=False, claim="in place: whoever holds a parameter, an optimizer say, holds it still")
+def test_rewound_in_place(submission: Submission, draw: Draw) -> None:
+    run = rewound(submission, draw)
+    if same(run.after, run.trained):
+        fail("the model is as it was trained: there is nothing to see of how it is changed")
     for name, parameter in run.held.items():
         if submission.get(parameter, "requires_grad") is not True:
             fail(f"{name!r} has requires_grad = False after rewind: nobody can train it any more")
@@ -496,14 +558,6 @@ def test_state_is_copied(submission: Submission, draw: Draw) -> None:
             fail(
                 f"{name!r} is a new nn.Parameter after rewind, and whoever held the old one (an optimizer, a dict of weights) "
                 "holds something else than the model now: change the values in the tensor that is there"
-            )
-    for name in run.trained.keys() - run.parameters.keys():
-        submission.call("fill_", 77, on=submission.call("get_buffer", name, on=run.model, keep=True))
-    for name, value in submission.get(run.given).items():
-        if not torch.equal(value, run.state[name]):
-            fail(
-                f"when the rewound model was changed, {name!r} in state changed with it: the model shares its memory now, so the "
-                "next training trains the state along, and there is nothing left to rewind to. Copy the values"
             )
     if run.result is not None:
         fail(
@@ -589,9 +643,9 @@ class Search:
             )
         if any(stop is not None for start, stop in calls[bool(self.k) :]):
             fail(f"{here} A round trains to the end: train(model, masks, {self.k}, None)")
+        to_k = f", the way to step {self.k}" if self.k else ""
         fail(
-            f"{here} train was called {len(calls)} times; {self.rounds} rounds of pruning and the dense round 0 need "
-            f"{self.rounds + 1}{f', and one more to step {self.k}' if self.k else ''}"
+            f"{here} {len(calls)} call{'s' * (len(calls) != 1)}, and {len(wanted)} are needed: {self.rounds} rounds of pruning, the dense round 0{to_k}"
         )
 
     def expect_records(self) -> list[dict[str, Any]]:
@@ -1007,9 +1061,14 @@ def reset(modules: list[nn.Module]) -> None:
 
 
 @question(
-    "3.4", points=0.5, visible=True, claim="fresh weights: reset_parameters in the order of modules(), seeded once"
+    "3.4", points=0.5, visible=True, claim="fresh weights by reset_parameters, in order, seeded once; then the masks"
 )
 def test_fresh_weights(submission: Submission, draw: Draw) -> None:
+    expect_fresh(submission, draw)
+    expect_masked(submission, draw)
+
+
+def expect_fresh(submission: Submission, draw: Draw) -> None:
     run = Reinitialised(submission, draw)
     right = run.right
 
@@ -1018,6 +1077,9 @@ def test_fresh_weights(submission: Submission, draw: Draw) -> None:
 
     if same(kept(run.after), right):
         return
+    for name, mask in run.masks.items():
+        if not run.after[name][mask].any() and run.after[name][~mask].any():
+            fail(f"the weights of {name!r} that are kept are 0 and the others are not: {UPSIDE_DOWN}")
     if same(kept(run.after), kept(run.dense)):
         fail("the model has not changed: give the modules that are there fresh weights, not those of a copy")
 
@@ -1051,18 +1113,15 @@ def test_fresh_weights(submission: Submission, draw: Draw) -> None:
     )
 
 
-@question("3.4", points=0.5, visible=True, claim="the ticket's masks hold for the fresh weights")
-def test_fresh_weights_are_masked(submission: Submission, draw: Draw) -> None:
+def expect_masked(submission: Submission, draw: Draw) -> None:
     run = Reinitialised(submission, draw)
     for name, mask in run.masks.items():
         now = run.after[name]
         if alive := count(now[~mask]):
-            if not now[mask].any():
-                fail(f"the weights of {name!r} that are kept are 0 and the others are not: {UPSIDE_DOWN}")
             fail(f"{alive} weights of {name!r} that the masks prune are not 0: first fresh weights, then the masks")
 
 
-@question("3.4", points=0.5, visible=False, claim="in place, and the caller's random generator stays where it was")
+@question("3.4", points=0.5, visible=True, claim="the caller's random generator stays where it was")
 def test_generator_untouched(submission: Submission, draw: Draw) -> None:
     run = Reinitialised(submission, draw)
     if all(torch.equal(run.after[name][mask], run.dense[name][mask]) for name, mask in run.masks.items()):
@@ -1072,6 +1131,13 @@ def test_generator_untouched(submission: Submission, draw: Draw) -> None:
             "torch's random generator was moved: whatever the caller draws next (batches, dropout) depends on this call now. "
             "torch.random.fork_rng() puts it back; is everything inside of it that seeds or draws?"
         )
+
+
+@question("3.4", points=0.5, visible=False, claim="in place: the model's parameters stay the same tensors")
+def test_reinitialised_in_place(submission: Submission, draw: Draw) -> None:
+    run = Reinitialised(submission, draw)
+    if all(torch.equal(run.after[name][mask], run.dense[name][mask]) for name, mask in run.masks.items()):
+        fail("no weight that is kept is a fresh one: there is nothing to see of how the model is changed")
     if run.result is not None:
         fail(
             f"reinitialise returns None, since it changes the model that it was given; yours returned {describe(run.result)}"
@@ -1102,7 +1168,11 @@ def expect_step(submission: Submission, losses: list[float], every: int, mistake
         fail(f"{shown} returned {int(number)} instead of {right}")
 
 
-@question("3.5", points=0.5, visible=True, claim="the step of the lowest loss, the first time it was reached")
+PLACES_MOVED = "NaNs were taken out first, and the places after them moved up: keep each loss's own place"
+TAKEN = "a NaN was taken for the minimum: NaN is no loss, pass over it"
+
+
+@question("3.5", points=0.5, visible=True, claim="the step of the lowest loss, the first time; a NaN is passed over")
 def test_first_minimum(submission: Submission, draw: Draw) -> None:
     def case() -> tuple[Any, Any, dict[str, Any]]:
         n, every = draw.integer(14, 18), draw.choice([5, 20, 100])
@@ -1148,6 +1218,10 @@ def test_first_minimum(submission: Submission, draw: Draw) -> None:
         1,
         {"float32, or a rounding, cannot tell 0.5 + 2^-30 and 0.5 + 2^-31 apart, which nearly are equal": 2},
     )
+    expect_step(submission, [math.nan, 0.75, 0.5, 0.625], 5, {
+        PLACES_MOVED: 10,
+        TAKEN: 5,
+    })  # fmt: skip
 
 
 @question(
@@ -1157,14 +1231,13 @@ def test_nan_losses(submission: Submission, draw: Draw) -> None:
     every = draw.choice([5, 20, 100])
     nan, inf = math.nan, math.inf
     low, high = sorted((draw.integer(2, 4) / 8, draw.integer(5, 9) / 8))
-    counts_place = "NaNs were taken out first, and the places after them moved up: keep each loss's own place"
-    taken = "a NaN was taken for the minimum: NaN is no loss, pass over it"
     expect_step(
-        submission, [nan, high, nan, nan, low, high, low], every, {counts_place: 2 * every, taken: every, f"{taken} (it is not 0)": every, "the losses after a NaN count as well": 2 * every},
+        submission, [nan, nan, high, nan, low, high, low], every,
+        {PLACES_MOVED: 2 * every, TAKEN: every, "the losses after a NaN count as well": 3 * every},
     )  # fmt: skip
     expect_step(
         submission, [high, nan, low, nan, low], every,
-        {counts_place: 2 * every, taken: 2 * every, "a NaN was met, and what comes after it was not looked at": every},
+        {PLACES_MOVED: 2 * every, TAKEN: 2 * every, "a NaN was met, and what comes after it was not looked at": every},
     )  # fmt: skip
     thought = "An infinite loss is a loss; compare it like any other"
     when = "for the losses [inf, inf] (inf is large, but a number)"
@@ -1225,6 +1298,8 @@ def as_weight_and_mask(value: Any, layer: Exchange) -> tuple[Tensor, Tensor]:
     return weight, as_mask(mask, layer.weight, "the new mask")
 
 
+OF_ALL_POSITIONS = "the fraction was taken of all positions: it is the share of the active ones"
+GREW_AGAIN = "positions that had just been dropped grew again: only what was inactive before the drop may"
 GROWN_MASKED = (
     "grown were the first inactive positions, not those with the largest gradient: so it looks where a masked gradient is used, "
     "which is 0 exactly where something could grow. Look at the dense gradient"
@@ -1245,9 +1320,7 @@ def test_where_it_drops_and_grows(submission: Submission, draw: Draw) -> None:
 
         mistakes = {
             GROWN_MASKED: layer.with_mask(grow=layer.grad * layer.mask),
-            "positions that had just been dropped grew again: only what was inactive before the drop may": grown(
-                ~stays
-            ),
+            GREW_AGAIN: grown(~stays),
             "positions that are active already were grown: look among those that were inactive before the drop": (
                 grown(torch.ones_like(stays))
             ),
@@ -1264,7 +1337,7 @@ def test_where_it_drops_and_grows(submission: Submission, draw: Draw) -> None:
             "the active weights with the smallest gradient were dropped: the smallest |weight| are": layer.with_mask(
                 drop=gains
             ),
-            "the fraction was taken of all positions: it is the share of the active ones": layer.with_mask(
+            OF_ALL_POSITIONS: layer.with_mask(
                 k=min(round(layer.fraction * layer.mask.numel()), layer.active, layer.inactive)
             ),
             "the fraction was taken of the inactive positions: it is the share of the active ones": layer.with_mask(
@@ -1287,17 +1360,28 @@ def expect_exchange(layer: Exchange, mask: Tensor, right: Tensor) -> None:
         return
     old, size, gains = layer.mask, layer.weight.abs(), layer.grad.abs()
     dropped, grown = old & ~mask, mask & ~old
+    of_all = round(layer.fraction * old.numel())
+    stays = without(old, layer.k, size)
+    recognise(mask, right, {
+        OF_ALL_POSITIONS: layer.with_mask(k=min(of_all, layer.active), grown_k=min(of_all, layer.inactive)),
+        GREW_AGAIN: stays | (~stays & ~without(~stays, layer.k, -gains)),
+    })  # fmt: skip
+    moved = f"{count(dropped)} positions were dropped and {count(grown)} grown; {layer.k} each should be"
+    wanted = f", min(round({layer.fraction:.3g} · {layer.active} active), {layer.inactive} inactive)"
+    share = (
+        f". {of_all} is round({layer.fraction:.3g} · {old.numel()}), a share of all positions"
+        if layer.k != of_all in (count(dropped), count(grown))
+        else ""
+    )
     if count(mask) != layer.active:
-        fail(
-            f"{layer.active} positions were active before and {count(mask)} are now: {count(dropped)} dropped, {count(grown)} grown. "
-            "The number stays. Did what was dropped, or grown, not come from the active ones, or the inactive ones, alone (those "
-            "that were not active have weight 0, the smallest)?"
-        )
+        who = ""
+        if count(dropped) < layer.k == count(grown):
+            who = ". Did positions that were not active (their weight is 0, the smallest) compete when you dropped?"
+        if count(grown) < layer.k == count(dropped):
+            who = ". Did positions that were active already compete when you grew?"
+        fail(f"{moved}{wanted}{share or who}")
     if count(dropped) != layer.k:
-        fail(
-            f"{count(dropped)} positions were exchanged instead of {layer.k} = min(round({layer.fraction:.3g} · {layer.active}), "
-            f"{layer.inactive})"
-        )
+        fail(f"{moved}{wanted}{share}")
     if layer.k and size[dropped].max() > size[old & mask].min():
         rows = [count(row) for row in dropped]
         even = (
@@ -1438,9 +1522,9 @@ def test_arguments_of_the_exchange(submission: Submission, draw: Draw) -> None:
         _, mask = as_weight_and_mask(value, layer)
         if not torch.equal(mask, layer.right[1]):
             moved = count(layer.mask & ~mask), count(mask & ~layer.mask)
+            nothing = ": if k = 0, [:k] is nothing, but [-k:] is everything" if layer.k == 0 else ""
             fail(
-                f"at fraction {fraction:g}, {moved[0]} positions were dropped and {moved[1]} grown instead of {layer.k}: if k = 0, "
-                "[:k] is nothing, but [-k:] is everything"
+                f"at fraction {fraction:g}, {moved[0]} positions were dropped and {moved[1]} grown; {layer.k} each should be{nothing}"
             )
     for fraction in (-0.1, 1.3):
         expect_raises(

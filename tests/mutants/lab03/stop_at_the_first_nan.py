@@ -1,4 +1,4 @@
-# loses 3.5 · message: "after"
+# loses 3.5 · message: "the losses after a NaN count as well"
 import math
 
 
