@@ -22,12 +22,12 @@ PARTS: dict[str, list[list[str]]] = {
     "mutants": [[*PYTEST, "tests/mutants"]],  # a batch of its own, on both cores
     "attacks": [[*PYTEST, "tests/attacks/test_attacks.py"]],  # so are these
     "class": [[*PYTEST, "tests/attacks/test_three_hundred.py"]],
-    "grading": [[*PYTEST, *TWO, "--dist", "loadfile", "tests/grading"]],
+    "grading": [[*PYTEST, *TWO, "--dist", "loadfile", "--durations=10", "tests/grading"]],
     "notebooks": [
         [*PYTEST, "tests/notebooks"],
         [*PYTEST, *TWO, "--dist", "loadscope", "--nbval-lax", "--nbval-cell-timeout=300", "solutions"],
     ],
-    "browser": [[*PYTEST, *TWO, "-rs", "tests/browser"]],
+    "browser": [[*PYTEST, "-n", "3", "-rs", "--durations=10", "tests/browser"]],  # pages wait much of their time
 }
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -31,7 +30,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def course(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What students get, with the worked notebooks beside it, and what their explorers need of each."""
+    """What students get, and beside it of each walkthrough what its explorers need."""
     import nbformat
     from slicing import QUICK, explorers_alone
 
@@ -39,10 +38,8 @@ def course(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     folder = tmp_path_factory.mktemp("course") / "handout"
     release(ROOT, folder)
-    for place in ("walkthroughs", "explorers"):
-        (folder / place).mkdir()
+    (folder / "explorers").mkdir()
     for notebook in (ROOT / "solutions").glob("lab*.ipynb"):
-        shutil.copy(notebook, folder / "walkthroughs")
         quick = explorers_alone(nbformat.read(notebook, 4), QUICK.get(notebook.stem[:5], {}))
         nbformat.write(quick, folder / "explorers" / notebook.name)
     return folder

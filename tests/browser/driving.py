@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 PICTURES = Path(__file__).parents[2] / "build" / "browser"  # what the page looked like, to look at
-STOPS = 4  # places between the ends of a slider at which we wait for number and figure
+STOPS = 2  # places between the ends of a slider at which we wait for number and figure
 
 
 @dataclass(frozen=True)
@@ -120,12 +120,26 @@ class Explorer:
         assert abs(at() - begin) < step / 2, "the arrow keys lead back"
 
     def _press(self, button: Any) -> Iterator[tuple[str, State]]:
-        """A switch is thrown and thrown back; of a choice's buttons the one that was pressed before is pressed again."""
+        """One of a choice's buttons; then the one that was pressed before."""
         row = button.locator("xpath=..").locator("button").all()
-        marks = [one.inner_text()[:1] for one in row]
+        before = next(one for one in row if one.inner_text().startswith("●"))
         button.focus()
         self.press("Space")
-        yield button.inner_text(), self.settled()
-        if "●" in marks:
-            row[marks.index("●")].focus()
+        shown = self.settled()
+        assert button.inner_text().startswith("●"), "the space bar presses a button"
+        yield button.inner_text(), shown
+        before.focus()
         self.press("Space")
+
+    def throw(self, switches: list[Any]) -> Iterator[State]:
+        """Throw all switches, one after the other, with a look at every eighth; then all of them back."""
+        for back in (False, True):
+            for number, switch in enumerate(switches, start=1):
+                before = switch.inner_text()
+                switch.focus()
+                self.press("Space")
+                if number % 8 == 0 or number == len(switches):
+                    shown = self.settled()
+                    assert switch.inner_text() != before, "the space bar throws a switch"
+                    if not back:
+                        yield shown

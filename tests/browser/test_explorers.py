@@ -31,18 +31,21 @@ def drive(explorer: Explorer, name: str) -> None:
     explorer.photograph(f"{name}-first")
     assert explorer.tabs() == len(explorer.controls()), "the Tab key comes by every control"
     seen = {begin}
-    for number, control in enumerate(explorer.controls()):
-        states = {}
+    switches = [control for control in explorer.controls() if control.inner_text()[:1] in ("✓", "✗")]
+    for state in explorer.throw(switches):
+        assert state not in seen, "eight switches more, and nothing has moved"
+        seen.add(state)
+    for number, control in enumerate(explorer.controls()[len(switches) :], start=1):
+        states = []
         for said, state in explorer.drive(control):
             assert state.number.strip(), said
             assert state.alt, f"at {said} the figure has no text alternative"
-            states[said] = state
-            end = "left" if len(states) == 1 else "right"
-            explorer.photograph(f"{name}-control{number + 1}-{end}")  # of what is between, the last one stays
-        moved = len(set(states.values()) | {begin}) > 1
-        assert moved or control.inner_text().startswith("●"), f"control {number + 1} moves neither number nor figure"
+            states.append(state)
+            if len(states) == 1:
+                explorer.photograph(f"{name}-control{number}-{said.strip('● ')}")
+        assert len({*states, begin}) > 1 or control.inner_text().startswith("●"), f"control {number} moves nothing"
         assert explorer.settled() == begin, "back where it was, it shows what it showed"
-        seen |= set(states.values())
+        seen |= set(states)
     for part in ("number", "picture", "alt"):
         assert len({getattr(state, part) for state in seen}) > 1, f"the {part} follows the controls"
     fits(explorer)

@@ -1,8 +1,6 @@
-"""What a student does, in a real JupyterLab: run a walkthrough, answer a question, check, turn green."""
+"""What a student does, in a real JupyterLab: answer a question, check, turn green."""
 
 from __future__ import annotations
-
-from driving import Explorer
 
 ANSWER = """def magnitude_mask(weight, sparsity):
     if not 0 <= sparsity <= 1 or weight.isnan().any():
@@ -11,20 +9,6 @@ ANSWER = """def magnitude_mask(weight, sparsity):
     kept[weight.abs().flatten().argsort(stable=True)[: round(sparsity * weight.numel())]] = False
     return kept.view_as(weight)
 """
-
-
-def test_a_whole_walkthrough(notebook) -> None:
-    """As it stands, with its experiments; the other labs' explorers are driven through in test_explorers.py."""
-    notebook.open("walkthroughs/lab00_counting_cost.ipynb")  # the shortest
-    notebook.run_all(600)
-    explorer = Explorer(notebook, 0)
-    before = explorer.state()
-    explorer.focus(explorer.controls()[0])
-    notebook.page.keyboard.press("ArrowRight")
-    after = explorer.settled()
-    assert after.number != before.number, "the number follows the slider"
-    assert after.picture != before.picture, "the figure follows the slider"
-    assert not notebook.errors
 
 
 def test_a_students_first_question(notebook) -> None:
