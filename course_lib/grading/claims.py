@@ -113,13 +113,10 @@ def describe(value: Any) -> str:
     if isinstance(value, Tensor):
         shape = tuple(value.shape)
         kind = str(value.dtype).removeprefix("torch.")
+        kind = f"an {kind} tensor" if kind.startswith("int") else f"a {kind} tensor"
         if value.numel() <= 8:
-            return (
-                f"a {kind} tensor {value.tolist()}"
-                if value.ndim != 1
-                else f"a {kind} tensor {value.tolist()} of shape {shape}"
-            )
-        return f"a {kind} tensor of shape {shape}"
+            return f"{kind} {value.tolist()}" if value.ndim != 1 else f"{kind} {value.tolist()} of shape {shape}"
+        return f"{kind} of shape {shape}"
     if isinstance(value, np.ndarray):
         return f"a numpy array of shape {value.shape}"
     if isinstance(value, Foreign):

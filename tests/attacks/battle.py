@@ -34,8 +34,8 @@ LABS = ("lab00", "lab01")
 LAYERS = [name for name in isolation.LAYERS if not isolation.works(isolation.Layer(name))]
 BEST = LAYERS[0]
 SEED = 1
-# shorter than in earnest: an attack that hangs hangs as well for a third of the time
 JOBS = 3  # of which one or the other waits for an attack that sleeps
+# shorter than in earnest: an attack that hangs hangs as well for a third of the time
 SECONDS = {"REPLY_SECONDS": 3.0, "DEFINE_SECONDS": 8.0}
 HONEST: dict[str, Callable[[str], list[str]]] = {
     "solution": hostile.solution,
