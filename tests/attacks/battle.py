@@ -34,7 +34,6 @@ LABS = ("lab00", "lab01")
 LAYERS = [name for name in isolation.LAYERS if not isolation.works(isolation.Layer(name))]
 BEST = LAYERS[0]
 SEED = 1
-JOBS = 3  # of which one or the other waits for an attack that sleeps
 # shorter than in earnest: an attack that hangs hangs as well for a third of the time
 SECONDS = {"REPLY_SECONDS": 3.0, "DEFINE_SECONDS": 8.0}
 HONEST: dict[str, Callable[[str], list[str]]] = {
@@ -106,7 +105,7 @@ def fight(lab: str, layer: str, folder: Path) -> Battle:
         copies, expected = _hand_in(lab, layer, submissions, known)
         before = {**_grader(), **_machine(mark, submissions, temporary)}
         begin, most = time.monotonic(), _peak()
-        grade(lab, layer, submissions, report, jobs=JOBS)
+        grade(lab, layer, submissions, report)
         seconds, megabytes = time.monotonic() - begin, _peak() - most
         after = {**_grader(), **_machine(mark, submissions, temporary)}
         _end({*after["processes"]} - {*before["processes"]})
