@@ -71,7 +71,8 @@ class _Context(context.SpawnContext):
 def side_by_side(run: Callable[..., Any], jobs: Iterable[tuple[Any, ...]], workers: int = 2) -> list[Any]:
     """``[run(*job) for job in jobs]``, two at a time in threads: a network this small keeps one core busy, not two.
 
-    torch computes with one thread from then on; a bar shows how many runs are done, if they take their time. Unlike with ``processes``, ``run`` may be a function of the notebook.
+    torch computes with one thread from then on; a bar shows how many runs are done, if they take their time. Unlike with
+    ``processes``, ``run`` may be a function of the notebook.
     """
     torch.set_num_threads(1)
     jobs = list(jobs)

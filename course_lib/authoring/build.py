@@ -97,10 +97,9 @@ def build(
 
 
 def _index(root: Path) -> Any | None:
-    page = index.notebook(root)
-    if page is not None:
-        page.metadata["kernelspec"] = dict(_KERNEL)
-    return page
+    """The notebook of the index, without outputs: it has no figures. None where there is no such page."""
+    cells = index.cells(root)
+    return _notebook(cells, _ids("index", cells)) if cells else None
 
 
 def check(root: Path) -> list[str]:
@@ -163,7 +162,7 @@ def student_notebook(lab: Lab, cells: list[Cell]) -> Any:
 
     ``handout`` are the hashes by which `course update` tells a student's text from the handout's.
     """
-    notebook = _notebook(cells, _ids(lab, cells))
+    notebook = _notebook(cells, _ids(lab.name, cells))
     handout = segments.marks((cell.kind, cell.source) for cell in cells)
     notebook.metadata["course"] = {"lab": lab.name, "version": version(notebook), "handout": handout}
     return notebook
@@ -171,7 +170,7 @@ def student_notebook(lab: Lab, cells: list[Cell]) -> Any:
 
 def solution_notebook(lab: Lab, cells: list[Cell]) -> Any:
     """The notebook with the answers, not executed. Cells have the same ids as in the student notebook."""
-    notebook = _notebook(lab.cells, _ids(lab, cells))
+    notebook = _notebook(lab.cells, _ids(lab.name, cells))
     notebook.metadata["course"] = {"lab": lab.name, "source_hash": "sha256:" + _hash(lab.text)}
     for cell in notebook.cells:
         if cell.cell_type == "code" and cell.source.startswith("check("):
@@ -260,7 +259,7 @@ def version(notebook: Any) -> str:
     return _hash(json.dumps([[cell.cell_type, cell.source] for cell in notebook.cells]))[:12]
 
 
-def _ids(lab: Lab, cells: list[Cell]) -> list[str]:
+def _ids(name: str, cells: list[Cell]) -> list[str]:
     """An id per cell, from what it says: it stays when others come and go.
 
     It comes from the student's text in both notebooks: made from a short answer, it would let a student check a guess.
@@ -270,7 +269,7 @@ def _ids(lab: Lab, cells: list[Cell]) -> list[str]:
     for cell in cells:
         same = (cell.kind, cell.source)
         times[same] = times.get(same, 0) + 1
-        ids.append(segments.cell_id(lab.name, *same, times[same]))
+        ids.append(segments.cell_id(name, *same, times[same]))
     return ids
 
 

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from course_lib import files
 from course_lib.authoring import webpage
-from course_lib.authoring.errors import AuthoringError, shown
+from course_lib.authoring.errors import AuthoringError
 
 SOURCE, PAGE = Path("slides") / "cheat_sheet.md", Path("slides") / "_build" / "cheat_sheet.html"
 _TEMPLATE = Path(__file__).with_name("sheet.html.j2")
@@ -28,13 +27,8 @@ def build(root: Path, echo: Callable[[str], Any] = print) -> list[Path]:
     source = root / SOURCE
     if not source.is_file():
         raise AuthoringError(f"{SOURCE}:1: there is no cheat sheet here: it belongs to the course's own folder")
-    page = root / PAGE
-    page.parent.mkdir(parents=True, exist_ok=True)
-    files.put(page, render(source.read_text(encoding="utf-8"), webpage.assets(echo)).encode())
-    paper = webpage.to_pdf(page, "", pages=1, echo=echo)
-    written = [page] if paper is None else [page, paper]
-    echo(", ".join(shown(path, root) for path in written) + " written")
-    return written
+    content = render(source.read_text(encoding="utf-8"), webpage.assets(echo))
+    return webpage.publish(root / PAGE, content, pages=1, root=root, echo=echo)
 
 
 def render(markdown: str, modules: Path) -> str:

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from course_lib import files
 from course_lib.authoring import webpage
 from course_lib.authoring.errors import AuthoringError, error, shown
 from course_lib.authoring.execute import run
@@ -69,16 +68,12 @@ def build(
     libraries = webpage.assets(echo)
     written: list[Path] = []
     for path in chosen:
-        number = path.stem[3:5]
         echo(f"{shown(path, root)} is being executed …")
         notebook, where = _executed(path, root, echo, timeout)
-        page = root / BUILT / f"{number}.html"
-        page.parent.mkdir(parents=True, exist_ok=True)
-        files.put(page, render(slides(notebook, where), _title(notebook, where), libraries).encode())
-        written.append(page)
-        if paper := webpage.to_pdf(page, "?print-pdf", page.read_text(encoding="utf-8").count("<section "), echo):
-            written.append(paper)
-        echo(", ".join(shown(p, root) for p in written if p.stem == number) + " written")
+        deck = slides(notebook, where)
+        content = render(deck, _title(notebook, where), libraries)
+        page = root / BUILT / f"{path.stem[3:5]}.html"
+        written += webpage.publish(page, content, len(deck), root, "?print-pdf", echo)
     return written
 
 

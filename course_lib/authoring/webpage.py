@@ -11,7 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from course_lib.authoring.errors import AuthoringError
+from course_lib import files
+from course_lib.authoring.errors import AuthoringError, shown
 from course_lib.paths import cache_dir
 
 PACKAGES = {"reveal.js": "6.0.2", "katex": "0.19.1"}
@@ -94,6 +95,18 @@ def chromium() -> str | None:
     """A Chromium on this machine."""
     names = ("chromium", "chromium-browser", "google-chrome")
     return next((found for name in names if (found := shutil.which(name))), None)
+
+
+def publish(
+    page: Path, content: str, pages: int, root: Path, query: str = "", echo: Callable[[str], Any] = print
+) -> list[Path]:
+    """Write a page and, with Chromium on this machine, its PDF; the files written. Arguments and errors as of :func:`to_pdf`."""
+    page.parent.mkdir(parents=True, exist_ok=True)
+    files.put(page, content.encode())
+    paper = to_pdf(page, query, pages, echo)
+    written = [page] if paper is None else [page, paper]
+    echo(", ".join(shown(path, root) for path in written) + " written")
+    return written
 
 
 def to_pdf(page: Path, query: str, pages: int, echo: Callable[[str], Any] = print) -> Path | None:

@@ -12,8 +12,6 @@ import sys
 from contextlib import nullcontext, redirect_stderr
 from typing import Any
 
-from IPython.core.error import UsageError
-
 from course_lib.grading import reference
 from course_lib.grading.claims import Test, load_tests, order, tests_in
 from course_lib.grading.mark import Marker, Outcome, by_question, total
@@ -113,22 +111,25 @@ def _caller() -> dict[str, Any]:
     return sys._getframe(2).f_globals
 
 
-class _AskedWrong(ValueError, UsageError):
-    """A question that does not exist; a notebook shows the sentence and no traceback."""
+def _asked_wrong(sentence: str) -> ValueError:
+    """For a question that does not exist: a notebook shows the sentence and no traceback."""
+    from IPython.core.error import UsageError  # a tenth of a second, which only a mistake need take
+
+    return type("AskedWrong", (ValueError, UsageError), {})(sentence)
 
 
 def _tests(question: str) -> tuple[str, list[Test]]:
     if not isinstance(question, str):
-        raise _AskedWrong(f'write the question in quotes: "{question}", not {question!r}')
+        raise _asked_wrong(f'write the question in quotes: "{question}", not {question!r}')
     number = question.split(".")[0]
     if not number.isdigit():
-        raise _AskedWrong(f'a question is named like "1.3", got {question!r}')
+        raise _asked_wrong(f'a question is named like "1.3", got {question!r}')
     lab = f"lab{int(number):02d}"
     tests = _visible(lab)
     mine = [t for t in tests if t.question == question]
     if not mine:
         there = ", ".join(sorted({t.question for t in tests}, key=order))
-        raise _AskedWrong(f"{lab} has no question {question}: there are {there}")
+        raise _asked_wrong(f"{lab} has no question {question}: there are {there}")
     return lab, mine
 
 

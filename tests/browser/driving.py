@@ -24,16 +24,13 @@ class Explorer:
     """The explorer number ``index`` of a notebook that has run."""
 
     def __init__(self, notebook: Any, index: int) -> None:
-        self.notebook, self.page = notebook, notebook.page
+        self.page = notebook.page
         self.box = self.page.locator(".course-explorer").nth(index)
         self.box.scroll_into_view_if_needed()
 
     def controls(self) -> list[Any]:
         """What the keyboard can move, in the order of the page."""
         return self.box.locator(".noUi-handle, button.jupyter-button").all()
-
-    def focus(self, control: Any) -> None:
-        control.focus()
 
     def tabs(self) -> int:
         """How many controls the Tab key comes by, from the first one on."""

@@ -1,4 +1,4 @@
-"""Every explorer of every lab: driven by keyboard through the whole range of each control, and pictures kept of the ends.
+"""Every explorer of every lab: driven by keyboard through the whole range of each control, and pictures kept.
 
 ``build/browser/lab07-1-….png`` are the pages as a laptop of 1280 × 720 shows them: look at them after a change.
 """
@@ -18,7 +18,7 @@ NARROWEST = 480  # CSS pixels in which a figure's labels can be read
 @pytest.mark.parametrize("lab", LABS)
 def test_driven_through_the_whole_range(notebook, lab: str) -> None:
     notebook.open(f"explorers/{lab}.ipynb")  # the lab's other cells are run by nbval
-    notebook.run_all(600)  # two pages at a time share two cores
+    notebook.run_all(600)  # three pages at a time share two cores
     count = notebook.page.locator(".course-explorer").count()
     assert count, "every lab has an explorer"
     for index in range(count):
@@ -35,6 +35,7 @@ def drive(explorer: Explorer, name: str) -> None:
     for state in explorer.throw(switches):
         assert state not in seen, "eight switches more, and nothing has moved"
         seen.add(state)
+    assert explorer.settled() == begin, "with all switches back it shows what it showed"
     for number, control in enumerate(explorer.controls()[len(switches) :], start=1):
         states = []
         for said, state in explorer.drive(control):

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from matplotlib.text import Text
+from figure_texts import written
 
 from course_lib.cost.encodings import csr_encode, rle_encode
 from course_lib.show import drawings
 from course_lib.show.output import alt_of
-
-
-def written(fig) -> list[str]:
-    return [text.get_text() for text in fig.findobj(Text) if text.get_text()]
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from figure_texts import written
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from matplotlib.text import Text
 from torch import nn
 
 from course_lib.cost.model import model_cost, totals
@@ -15,10 +15,6 @@ from course_lib.pruning import slice_pair
 from course_lib.show.drawings.filters import filter_cascade, residual_agreement
 from course_lib.show.output import alt_of
 from course_lib.show.style import ORANGE, SKY
-
-
-def written(fig: Figure) -> list[str]:
-    return [text.get_text() for text in fig.findobj(Text) if text.get_text()]
 
 
 def cells(fig: Figure, colour: str) -> int:

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+from figure_texts import written
 from matplotlib.patches import Rectangle
-from matplotlib.text import Text
 
 from course_lib.show.drawings.tickets import pruned_rounds, pruning_rounds
 from course_lib.show.output import alt_of
-
-
-def written(fig) -> list[str]:
-    return [text.get_text() for text in fig.findobj(Text) if text.get_text()]
 
 
 @pytest.mark.parametrize(("rounds", "rate", "counts"), [(3, 0.2, [19, 15, 12]), (2, 0.5, [12, 6])])

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from figure_texts import written
 from matplotlib.colors import to_hex
 from matplotlib.patches import Rectangle
-from matplotlib.text import Text
 
 from course_lib.show.drawings.tokens import tokens_leaving
 from course_lib.show.output import alt_of
@@ -13,10 +13,6 @@ from course_lib.show.style import ORANGE, SKY
 
 WORDS = ["[CLS]", "the", "food", "was", "never", "bad", "[SEP]"]
 KEPT = [[0, 2, 4, 5, 6], [0, 4, 5], [0]]
-
-
-def written(fig) -> list[str]:
-    return [text.get_text() for text in fig.findobj(Text) if text.get_text()]
 
 
 def boxes(fig, colour: str) -> int:
