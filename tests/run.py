@@ -19,15 +19,15 @@ PARTS: dict[str, list[list[str]]] = {
     ],
     "unit": [[*PYTEST, *TWO, "tests/unit"]],
     "labs": [[*PYTEST, *TWO, "tests/labs"]],
-    "mutants": [[*PYTEST, "tests/mutants"]],  # a batch of its own, on both cores
-    "attacks": [[*PYTEST, "tests/attacks/test_attacks.py"]],  # so are these
+    "mutants": [[*PYTEST, *TWO, "tests/mutants"]],
+    "attacks": [[*PYTEST, "tests/attacks/test_attacks.py"]],  # batches, each on both cores
     "class": [[*PYTEST, "tests/attacks/test_three_hundred.py"]],
-    "grading": [[*PYTEST, *TWO, "--dist", "loadfile", "--durations=10", "tests/grading"]],
+    "grading": [[*PYTEST, *TWO, "--dist", "loadfile", "--durations=40", "tests/grading"]],
     "notebooks": [
         [*PYTEST, "tests/notebooks"],
         [*PYTEST, *TWO, "--dist", "loadscope", "--nbval-lax", "--nbval-cell-timeout=300", "solutions"],
     ],
-    "browser": [[*PYTEST, "-n", "3", "-rs", "--durations=10", "tests/browser"]],  # pages wait much of their time
+    "browser": [[*PYTEST, *TWO, "--dist", "worksteal", "-rs", "--durations=20", "tests/browser"]],
 }
 
 

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock
+
 from course_lib import files
 from course_lib.authoring.errors import AuthoringError, shown
 from course_lib.paths import cache_dir
@@ -26,7 +28,7 @@ def assets(echo: Callable[[str], Any] = print) -> Path:
     """
     place = cache_dir() / "npm"
     modules = place / "node_modules"
-    if all(_version(modules / name) == version for name, version in PACKAGES.items()):
+    if _there(modules):
         return modules
     npm = shutil.which("npm")
     if npm is None:
@@ -35,12 +37,20 @@ def assets(echo: Callable[[str], Any] = print) -> Path:
         )
     place.mkdir(parents=True, exist_ok=True)
     wanted = [f"{name}@{version}" for name, version in PACKAGES.items()]
-    echo(f"fetching {' and '.join(wanted)} …")
-    command = [npm, "install", "--prefix", str(place), "--no-audit", "--no-fund", "--ignore-scripts", *wanted]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    if done.returncode:
-        raise AuthoringError(f"slides: npm could not fetch {' and '.join(wanted)}: {done.stderr.strip()[-500:]}")
+    with FileLock(place / ".lock"):  # of two builds beside each other the second waits, and finds it done
+        if not _there(modules):
+            echo(f"fetching {' and '.join(wanted)} …")
+            command = [npm, "install", "--prefix", str(place), "--no-audit", "--no-fund", "--ignore-scripts", *wanted]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+            if done.returncode:
+                raise AuthoringError(
+                    f"slides: npm could not fetch {' and '.join(wanted)}: {done.stderr.strip()[-500:]}"
+                )
     return modules
+
+
+def _there(modules: Path) -> bool:
+    return all(_version(modules / name) == version for name, version in PACKAGES.items())
 
 
 def _version(package: Path) -> str | None:

@@ -82,23 +82,24 @@ class Marker:
             return [outcome(t, False, f'skipped: you called skip("{id}"), so this question scores 0') for t in tests]
         if self.lost and (known := self._earlier(id)) and any(self._question_of(name) in self.lost for name in known):
             # it would only wait again for a function that is known to hang: the grader answers for that one at once
-            return self._with(id, tests, known, [])
+            return self._with(id, tests, known)
         first = self._run(id, tests, {})
-        if all(o.passed for o in first):
-            return first
-        given = self._earlier(id)
+        failed = [t for t, o in zip(tests, first, strict=True) if not o.passed]
+        given = self._earlier(id) if failed else {}
         if not given:
             return first
-        second = self._with(id, tests, given, [o.test for o in first if o.passed])
+        again = self._with(id, failed, given)
+        if not any(o.passed for o in again):
+            return first  # nothing to gain, whatever the others say
+        others = self._run(id, [t for t in tests if t not in failed], given)
+        by_test = {o.test: o for o in (*again, *others)}
+        second = [by_test[t.name] for t in tests]
         return second if total(second) > total(first) else first
 
-    def _with(
-        self, id: str, tests: list[Test], given: dict[str, Callable[..., Any]], alone: list[str]
-    ) -> list[Outcome]:
-        """Run a question with the grader answering for ``given``, and say so of the tests that do not pass ``alone``."""
+    def _with(self, id: str, tests: list[Test], given: dict[str, Callable[..., Any]]) -> list[Outcome]:
+        """Run a question with the grader answering for ``given``, and say so of the tests that pass."""
         message = f"passes with a right {', '.join(given)} in place of yours: mend that one first"
-        outcomes = self._run(id, tests, given)
-        return [replace(o, message=message) if o.passed and o.test not in alone else o for o in outcomes]
+        return [replace(o, message=message) if o.passed else o for o in self._run(id, tests, given)]
 
     def _question_of(self, name: str) -> str:
         return next((id for id, asked in self.reference.questions.items() if name in asked.names), "")

@@ -7,6 +7,7 @@ a graded name depends on. Not run: training loops, plots, ``check(...)``. Magics
 from __future__ import annotations
 
 import ast
+import io
 import linecache
 import symtable
 from collections.abc import Iterable, Iterator
@@ -20,10 +21,11 @@ _BODY_MAGICS = {"time", "timeit", "capture", "prun"}  # cell magics whose body i
 
 @dataclass
 class Statement:
-    """One top-level statement: what it binds, what it reads, where it stands."""
+    """One top-level statement: its text, what it binds, what it reads, where it stands."""
 
     node: ast.stmt
     file: str
+    source: str
 
     @cached_property
     def binds(self) -> set[str]:
@@ -33,7 +35,7 @@ class Statement:
     @cached_property
     def reads(self) -> set[str]:
         """The global names it reads; a function's own variables are not among them."""
-        return scope(self.node)[1]
+        return _read(self.source)
 
     @cached_property
     def always(self) -> bool:
@@ -63,9 +65,10 @@ def parse(cells: Iterable[str], problems: list[str]) -> list[Statement]:
             )
             continue
         linecache.cache[file] = (len(code), None, code.splitlines(keepends=True), file)
+        lines = _lines(code)
         for node in tree.body:
             try:
-                statements.extend(_statements(node, file))
+                statements.extend(_statements(node, file, lines))
             except (SyntaxError, RecursionError, ValueError) as error:
                 problems.append(
                     f"cell {number}, line {node.lineno} was left out ({type(error).__name__}: {_short(error)})"
@@ -84,20 +87,34 @@ def _python(source: str, file: str) -> tuple[str, ast.Module]:
         return code, ast.parse(code, file)
 
 
-def _statements(node: ast.stmt, file: str) -> list[Statement]:
-    magic = _magic(node)
+def _statements(node: ast.stmt, file: str, lines: list[str]) -> list[Statement]:
+    source = _text(node, lines)
+    magic = _magic(node) if "get_ipython" in source else None
     if magic is not None:
         name, body = magic
         if name not in _BODY_MAGICS or body is None:
             return []
         try:
-            return [s for inner in ast.parse(body, file).body for s in _statements(inner, file)]
+            inside = _lines(body)
+            return [s for inner in ast.parse(body, file).body for s in _statements(inner, file, inside)]
         except SyntaxError:
             return []
-    statement = Statement(node, file)
-    if statement.binds and not statement.always:
-        _ = statement.reads  # too deep to be read: found out here, where it is left out and said
-    return [statement]
+    return [Statement(node, file, source)]
+
+
+def _lines(code: str) -> list[str]:
+    """As Python counts them."""
+    return list(io.StringIO(code, newline=None))
+
+
+def _text(node: ast.stmt, lines: list[str]) -> str:
+    """A statement as it is written: its decorators too, and not what stands beside it on its lines."""
+    first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
+    text = lines[first - 1 : node.end_lineno]
+    text[-1] = text[-1].encode()[: node.end_col_offset].decode()  # Python counts bytes
+    if first == node.lineno:
+        text[0] = text[0].encode()[node.col_offset :].decode()
+    return "".join(text)
 
 
 def _magic(node: ast.stmt) -> tuple[str, str | None] | None:
@@ -131,7 +148,14 @@ def _literal(node: ast.expr) -> bool:
 
 def scope(node: ast.stmt) -> tuple[set[str], set[str]]:
     """The global names that a top-level statement binds, and those it reads; a function's own variables are neither."""
-    return set(_bound(node)), set(_globals_read(symtable.symtable(ast.unparse(node), "<statement>", "exec")))
+    return _bound(node), _read(ast.unparse(node))
+
+
+def _read(source: str) -> set[str]:
+    try:
+        return set(_globals_read(symtable.symtable(source, "<statement>", "exec")))
+    except (SyntaxError, RecursionError, MemoryError, ValueError):  # running it will say so, and leave it out
+        return set()
 
 
 def _globals_read(table: symtable.SymbolTable) -> Iterator[str]:
@@ -142,33 +166,45 @@ def _globals_read(table: symtable.SymbolTable) -> Iterator[str]:
         yield from _globals_read(inner)
 
 
-def _bound(node: ast.AST) -> Iterator[str]:
+def _bound(statement: ast.stmt) -> set[str]:
     """Names assigned, imported or defined, and those whose attributes or items are set (``f.k = 7`` changes f)."""
     # by the tree, not by the symbol table: from Python 3.12 on that counts a comprehension's variable as the module's
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        yield node.name
-        return
-    if isinstance(node, ast.Lambda):
-        return
-    if isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
-        for inner in ast.walk(node):
-            if isinstance(inner, ast.NamedExpr) and isinstance(inner.target, ast.Name):
-                yield inner.target.id
-        return
-    if isinstance(node, ast.Import | ast.ImportFrom):
-        yield from ((alias.asname or alias.name).split(".")[0] for alias in node.names)
-    if isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
-        yield node.name
-    if isinstance(node, ast.MatchMapping) and node.rest:
-        yield node.rest
-    if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store):
-        root: ast.expr = node
-        while isinstance(root, ast.Attribute | ast.Subscript):
-            root = root.value
-        if isinstance(root, ast.Name):
-            yield root.id
-    for child in ast.iter_child_nodes(node):
-        yield from _bound(child)
+    found: set[str | None] = set()
+    waiting: list[ast.AST] = [statement]
+    while waiting:
+        node = waiting.pop()
+        match node:
+            case ast.Name():
+                if isinstance(node.ctx, ast.Store):
+                    found.add(node.id)
+                continue
+            case ast.Constant() | ast.Lambda():
+                continue
+            case ast.Attribute() | ast.Subscript():
+                if isinstance(node.ctx, ast.Store):
+                    found.add(_root(node))
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                found.add(node.name)
+                continue
+            case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+                named = [inner.target for inner in ast.walk(node) if isinstance(inner, ast.NamedExpr)]
+                found |= {target.id for target in named}
+                continue
+            case ast.Import() | ast.ImportFrom():
+                found |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
+            case ast.ExceptHandler() | ast.MatchAs() | ast.MatchStar():
+                found.add(node.name)
+            case ast.MatchMapping():
+                found.add(node.rest)
+        waiting += ast.iter_child_nodes(node)
+    return {name for name in found if name}
+
+
+def _root(target: ast.expr) -> str | None:
+    """The name that ``f.a[0].b`` begins with; None where it is something else, a call's result."""
+    while isinstance(target, ast.Attribute | ast.Subscript):
+        target = target.value
+    return target.id if isinstance(target, ast.Name) else None
 
 
 def unwritten(node: ast.stmt) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -12,33 +11,17 @@ from pathlib import Path
 
 import pytest
 from chromium import BROWSER, FLAGS
-from filelock import FileLock
 
 from course_lib.authoring import sheet, slides
 
 ROOT = Path(__file__).parents[2]
-DECKS = [path.stem for path in slides.sources(ROOT)]
+DECKS = [path.stem for path in reversed(slides.sources(ROOT))]  # the longest first
 FRAME = (1280, 720)
 
 pytestmark = pytest.mark.skipif(
     shutil.which("npm") is None,
     reason="no npm on this machine: the decks were not built (Debian, Ubuntu: apt install npm)",
 )
-
-
-@pytest.fixture(scope="session", params=DECKS)
-def deck(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A deck, built: by the first of the processes of this run that needs it."""
-    page = ROOT / slides.BUILT / f"{request.param[3:5]}.html"
-    run = (
-        tmp_path_factory.getbasetemp().parent if "PYTEST_XDIST_WORKER" in os.environ else tmp_path_factory.getbasetemp()
-    )
-    built = run / f"{request.param}.built"
-    with FileLock(f"{built}.lock"):
-        if not built.exists():
-            assert page in slides.build(ROOT, [request.param])
-            built.touch()
-    return page
 
 
 @contextmanager
@@ -64,12 +47,6 @@ def offline(path: Path) -> Iterator:
         browser.close()
 
 
-@pytest.fixture
-def page(deck: Path) -> Iterator:
-    with offline(deck) as opened:
-        yield opened
-
-
 # what reaches beyond the frame, of the slide that is shown, all its steps there; in CSS pixels of a 1280 × 720 slide
 OUTSIDE = """() => {
   const slide = Reveal.getCurrentSlide(), scale = Reveal.getScale();
@@ -86,14 +63,28 @@ OUTSIDE = """() => {
 }"""
 
 
-def test_a_deck_opens_offline_and_every_slide_fits(page, deck: Path) -> None:
+@pytest.mark.parametrize("name", DECKS)
+def test_a_deck(name: str) -> None:
+    """Built, opened, looked through, printed: in one test, since building it takes most of the time."""
+    deck = ROOT / slides.BUILT / f"{name[3:5]}.html"
+    assert deck in slides.build(ROOT, [name])
+    with offline(deck) as page:
+        every_slide_fits(page, deck.with_suffix(""))
+        notes_and_questions(page)
+        assert page.asked == [], "nothing may be asked of the network"
+        assert page.said == []
+    printed = re.findall(rb"/Type /Page\b", deck.with_suffix(".pdf").read_bytes())
+    assert len(printed) == deck.read_text().count("<section "), "a slide a page"
+
+
+def every_slide_fits(page, pictures: Path) -> None:
+    """Formulas are set, figures are seen, nothing sticks out; a picture of each slide is kept."""
     from PIL import Image
 
     assert page.evaluate("document.querySelectorAll('.katex').length") > 0, "formulas are set"
     assert page.evaluate("document.querySelectorAll('.katex-error').length") == 0
     count = page.evaluate("Reveal.getTotalSlides()")
     assert 20 <= count <= 30, "for 75 minutes"
-    pictures = deck.with_suffix("")
     pictures.mkdir(exist_ok=True)
     for number in range(count):
         page.evaluate(f"Reveal.slide({number}, 0, 99)")
@@ -107,21 +98,14 @@ def test_a_deck_opens_offline_and_every_slide_fits(page, deck: Path) -> None:
             light, dark = shown.getextrema()[1], shown.getextrema()[0]
             assert light - dark > 100, f"slide {number + 1}: an empty figure"
         page.screenshot(path=pictures / f"{number + 1:02d}.png")
-    assert page.asked == [], "nothing may be asked of the network"
-    assert page.said == []
 
 
-def test_a_deck_has_notes_and_questions(page) -> None:
+def notes_and_questions(page) -> None:
     notes = page.evaluate("document.querySelectorAll('aside.notes').length")
     assert notes >= 5
     titles = page.evaluate("[...document.querySelectorAll('.slides h2')].map((title) => title.innerText)")
     questions = [i for i, title in enumerate(titles) if title.startswith("Two minutes")]
     assert len(questions) >= 2, "a two-minute question about every ten slides"
-
-
-def test_a_deck_is_printed_a_slide_a_page(deck: Path) -> None:
-    raw = deck.with_suffix(".pdf").read_bytes()
-    assert len(re.findall(rb"/Type /Page\b", raw)) == deck.read_text().count("<section ")
 
 
 def test_the_cheat_sheet_is_one_page_and_sets_its_formulas() -> None:

@@ -100,3 +100,25 @@ def test_every_way_to_bind_a_name_is_seen() -> None:
     )
     bound = set().union(*(cells.scope(node)[0] for node in ast.parse(source).body))
     assert bound == set("adefghijklmnqvwx")
+
+
+def test_a_statement_too_deep_to_compile_costs_only_itself() -> None:
+    done = cells.run(["x = " + "+".join("1" * 20_000), "y = x", "def g(): return 1"], ["y"])
+    assert done.namespace["g"]() == 1
+    assert "cell 1" in done.problems[0]
+
+
+def test_what_a_statement_reads_is_read_from_its_own_text() -> None:
+    """Decorators, a neighbour on the same line, letters of several bytes, strings of several lines."""
+    source = (
+        "é = 'ü'; a = b; c = int(é)\r\n@d\n@e(f)\ndef g(): return h\nclass K(\n    L,\n): m = n\n"
+        'o = f"""{p}\r\n{q!r}"""; r = s\n%time t = u\n'
+    )
+    statements = cells.parse([source], [])
+    by = {name: s.reads for s in statements for name in s.binds}
+    assert by == {
+        "é": set(), "a": {"b"}, "c": {"int", "é"}, "g": {"d", "e", "f", "h"}, "K": {"L", "n"}, "o": {"p", "q"},
+        "r": {"s"},
+    }  # fmt: skip
+    for statement in statements:
+        assert ast.dump(ast.parse(statement.source).body[0]) == ast.dump(statement.node)

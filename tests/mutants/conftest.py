@@ -1,4 +1,4 @@
-"""Every wrong and right answer handed in behind the solution and marked by ``course grade``'s own code.
+"""Every wrong and right answer handed in behind the solution and marked as ``course grade`` marks it, in a warm worker.
 
 An answer is marked on all questions that its code can reach: its own, and those whose solution uses, however indirectly, a name
 that it binds. The others would run the solution's code on the solution's inputs, and that is marked once, in full. Every fortieth
@@ -10,8 +10,7 @@ from __future__ import annotations
 import ast
 import functools
 import json
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ import nbformat
 import pytest
 
 from course_lib.grading import batch, isolation, report
-from course_lib.grading.marking import Lab, Source, Task, mark_here
+from course_lib.grading.marking import Lab, Seats, Source, Task
 from course_lib.grading.reference import Reference
 from course_lib.worker.cells import parse
 
@@ -53,49 +52,56 @@ def reached(names: set[str], solution: dict[str, set[str]], known: Reference) ->
     return frozenset(touched | {q for q, asked in known.questions.items() if touched & set(asked.depends)})
 
 
+class Asked:
+    """A lab with its solution, ready to mark answers that are handed in behind it."""
+
+    def __init__(self, lab: str) -> None:
+        self.source = next((ROOT / "solutions").glob(f"{lab}_*.py"))
+        self.tests = ROOT / "tests" / "labs" / f"test_{lab}.py"
+        self.lab = Lab(Source(lab, self.tests.read_text(), str(self.tests), SEED))
+        self.solution = [c.source for c in jupytext.read(self.source).cells if c.cell_type == "code"]
+        self.used = used(self.solution)
+        self.whole = set(answers(lab)[::40])
+
+
+asked = functools.cache(Asked)
+
+
 @pytest.fixture(scope="session")
-def graded(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, Any]]:
-    """From a lab to results by id: the solution, the empty handout, a torn file, and the solution with each answer."""
+def seats() -> Iterator[Seats]:
+    """One warm worker for all answers that this process of tests marks."""
+    seats = Seats(isolation.best())
+    yield seats
+    seats.stop()
 
-    @functools.cache
-    def once(lab: str) -> dict[str, Any] | Exception:
-        try:
-            return grade(lab)
-        except Exception as error:  # said by every test, without grading again for each
-            return error
 
-    def results(lab: str) -> dict[str, Any]:
-        got = once(lab)
-        if isinstance(got, Exception):
-            raise got
-        return got
+@pytest.fixture(scope="session")
+def marked(seats: Seats) -> Callable[[Path], dict[str, Any]]:
+    """From an answer's file to its result."""
 
-    def grade(lab: str) -> dict[str, Any]:
-        source = next((ROOT / "solutions").glob(f"{lab}_*.py"))
-        tests = ROOT / "tests" / "labs" / f"test_{lab}.py"
-        solution = [c.source for c in jupytext.read(source).cells if c.cell_type == "code"]
-        folder = tmp_path_factory.mktemp(lab) / "submissions"
+    def mark(path: Path) -> dict[str, Any]:
+        lab, code = asked(path.parent.name), path.read_text()
+        some = frozenset() if path in lab.whole else reached(set(used([code])), lab.used, lab.lab.known)
+        marks = lab.lab.mark(Task(path.stem, (*lab.solution, code), "", frozenset(), some), seats)
+        return {"tests": [report.entry(outcome) for outcome in marks.outcomes]}
+
+    return mark
+
+
+@pytest.fixture
+def graded(tmp_path: Path) -> Callable[[str], dict[str, Any]]:
+    """From a lab to results by id, of a batch: the solution, the empty handout, a torn file."""
+
+    def grade(name: str) -> dict[str, Any]:
+        lab = asked(name)
+        folder = tmp_path / "submissions"
         folder.mkdir()
-        book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(c) for c in solution])
+        book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(c) for c in lab.solution])
         nbformat.write(book, folder / "solution.ipynb")
-        (folder / "handout.ipynb").write_bytes((ROOT / "labs" / f"{source.stem}.ipynb").read_bytes())
+        (folder / "handout.ipynb").write_bytes((ROOT / "labs" / f"{lab.source.stem}.ipynb").read_bytes())
         (folder / "torn.ipynb").write_bytes((folder / "solution.ipynb").read_bytes()[:5000])
-        begin = time.monotonic()
-        done = batch.grade(lab, folder, folder.parent / "report", tests=tests, seed=SEED)
-        whole = [json.loads(path.read_text()) for path in (done.report / "results").glob("*.json")]
-        marked = {result["extra_data"]["id"]: result for result in whole} | mark(lab, tests, solution, done.layer)
-        print(f"{lab}: {len(marked)} submissions in {time.monotonic() - begin:.0f} s, {done.layer.name}")
-        return marked
+        done = batch.grade(name, folder, tmp_path / "report", tests=lab.tests, jobs=1, seed=SEED)
+        results = [json.loads(path.read_text()) for path in (done.report / "results").glob("*.json")]
+        return {result["extra_data"]["id"]: result for result in results}
 
-    def mark(lab: str, tests: Path, solution: list[str], layer: isolation.Layer) -> dict[str, Any]:
-        marking = Lab(Source(lab, tests.read_text(), str(tests), SEED))
-        theirs = used(solution)
-        tasks = []
-        for number, path in enumerate(answers(lab)):
-            code = path.read_text()
-            some = reached(set(used([code])), theirs, marking.known) if number % 40 else frozenset()
-            tasks.append(Task(f"mutant-{path.stem}", (*solution, code), "", frozenset(), some))
-        results = mark_here(marking, tasks, layer, 2)
-        return {task.id: {"tests": [report.entry(o) for o in marks.outcomes]} for task, marks in results}
-
-    return results
+    return grade
