@@ -11,6 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
 TWO = ["-n", "2"]
+NBVAL = ["--nbval-lax", "--nbval-cell-timeout=300", "--durations=10"]
 PARTS: dict[str, list[list[str]]] = {
     "style": [
         [sys.executable, "-m", "ruff", "check", "."],
@@ -22,12 +23,13 @@ PARTS: dict[str, list[list[str]]] = {
     "mutants": [[*PYTEST, *TWO, "tests/mutants"]],
     "attacks": [[*PYTEST, "tests/attacks/test_attacks.py"]],  # batches, each on both cores
     "class": [[*PYTEST, "tests/attacks/test_three_hundred.py"]],
-    "grading": [[*PYTEST, *TWO, "--dist", "loadfile", "--durations=40", "tests/grading"]],
+    "grading": [[*PYTEST, *TWO, "--dist", "loadfile", "--no-loadscope-reorder", "--durations=10", "tests/grading"]],
     "notebooks": [
         [*PYTEST, "tests/notebooks"],
-        [*PYTEST, *TWO, "--dist", "loadscope", "--nbval-lax", "--nbval-cell-timeout=300", "solutions"],
+        [sys.executable, "tests/notebooks/shortened.py"],
+        [*PYTEST, *TWO, "--dist", "loadscope", *NBVAL, "build/walkthroughs"],
     ],
-    "browser": [[*PYTEST, *TWO, "--dist", "worksteal", "-rs", "--durations=20", "tests/browser"]],
+    "browser": [[*PYTEST, *TWO, "--dist", "worksteal", "-rs", "--durations=10", "tests/browser"]],
 }
 
 

@@ -111,17 +111,18 @@ def mimebundle(fig: Figure, text: str, css_class: str = "course-plot") -> tuple[
     they are given text/html; a code host that does not show a picture inside HTML has image/png; a terminal has
     text/plain.
     """
-    vector = os.environ.get("COURSE_FIGURES") == "svg"  # for slides, which are shown large
-    encoded = base64.b64encode(png(fig)).decode()
-    shown = ("svg+xml", base64.b64encode(svg(fig, text)).decode()) if vector else ("png", encoded)
+    vector = os.environ.get("COURSE_FIGURES") == "svg"  # for slides: shown large, and by their HTML alone
+    kind, raw = ("svg+xml", svg(fig, text)) if vector else ("png", png(fig))
+    encoded = base64.b64encode(raw).decode()
     width, height = (round(inches * _CSS_PIXELS) for inches in fig.get_size_inches())
     # width and height hold the place while an explorer swaps pictures; decoding="sync" keeps it from flashing white.
     tag = (
         f'<img class="{css_class}" alt="{html.escape(text)}" width="{width}" height="{height}" decoding="sync" '
-        f'style="max-width: 100%; height: auto; background: white" src="data:image/{shown[0]};base64,{shown[1]}">'
+        f'style="max-width: 100%; height: auto; background: white" src="data:image/{kind};base64,{encoded}">'
     )
     metadata = {"width": width, "height": height, "alt": text, "needs_background": "light"}
-    return {"text/html": tag, "image/png": encoded, "text/plain": text}, {"image/png": metadata}
+    data = {"text/html": tag, "text/plain": text}
+    return (data, {}) if vector else ({**data, "image/png": encoded}, {"image/png": metadata})
 
 
 def close(fig: Figure) -> None:

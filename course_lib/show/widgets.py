@@ -276,7 +276,7 @@ class Explorer:
         # The picture for pages without a kernel is an output of its own, beside the controls. This class is its
         # picture's fingerprint, so that an unchanged notebook executed again is the same file; the style sheet that
         # hides it is a widget, so it is there exactly where the controls are.
-        self._fallback = "course-fallback-" + hashlib.sha256(data["image/png"].encode()).hexdigest()[:12]
+        self._fallback = "course-fallback-" + hashlib.sha256(data["text/html"].encode()).hexdigest()[:12]
         hide = ipywidgets.HTML(f"<style>.{self._fallback} {{ display: none }}</style>")
         hide.layout.display = "none"
         self.box = ipywidgets.VBox([*self.controls.values(), self.number, self.figure, hide])

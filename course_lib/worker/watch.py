@@ -12,12 +12,15 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 LIBRARY = ("course_lib.pruning", "course_lib.cost")
 # torch calls these round every step of every optimizer, also of a student's who uses nothing of the library's
 NOT_THE_STUDENTS = ("course_lib.pruning.masks._before_any_step", "course_lib.pruning.masks._after_any_step")
+
+# by what is forbidden: code that was looked at, by its number, and itself, so that no other gets that number
+_HARMLESS: dict[tuple[str, ...], dict[int, CodeType]] = {}
 
 
 class LibraryUsed(BaseException):
@@ -38,6 +41,7 @@ def watched(forbidden: tuple[str, ...] = ()) -> Iterator[None]:
     modules = LIBRARY + forbidden
     names = {name.rpartition(".")[2]: name for name in forbidden}
     noticed: list[str] = []
+    harmless = _HARMLESS.setdefault(forbidden, {})
 
     def stop(what: str) -> None:
         noticed.append(what)
@@ -46,15 +50,18 @@ def watched(forbidden: tuple[str, ...] = ()) -> Iterator[None]:
 
     def hook(frame: FrameType, event: str, arg: Any) -> None:
         if event == "call":
-            module = frame.f_globals.get("__name__") or ""
-            if not module.startswith(("course_lib", "torch", "transformers", "scipy", "sklearn", "numpy")):
+            code = frame.f_code
+            if id(code) in harmless:
                 return
-            inside = next((m for m in modules if module == m or module.startswith(m + ".")), None)
-            if inside is not None and (called := f"{module}.{frame.f_code.co_qualname}") not in NOT_THE_STUDENTS:
-                stop(called)
-            if frame.f_code.co_name in names and _same(names[frame.f_code.co_name], module):
-                stop(names[frame.f_code.co_name])
-        elif event == "c_call":
+            module = frame.f_globals.get("__name__") or ""
+            if module.startswith(("course_lib", "torch", "transformers", "scipy", "sklearn", "numpy")):
+                inside = next((m for m in modules if module == m or module.startswith(m + ".")), None)
+                if inside is not None and (called := f"{module}.{code.co_qualname}") not in NOT_THE_STUDENTS:
+                    stop(called)
+                if code.co_name in names and _same(names[code.co_name], module):
+                    stop(names[code.co_name])
+            harmless[id(code)] = code
+        elif names and event == "c_call":
             name = getattr(arg, "__name__", "")
             if name in names and type(arg).__name__ in ("builtin_function_or_method", "method_descriptor"):
                 owner = getattr(arg, "__self__", None)

@@ -220,14 +220,6 @@ def test_a_bag_of_words_solves_the_domain(data: Any) -> None:
     assert ngram_accuracy(1, *parts) > 97
 
 
-def test_counted_words_and_runs_of_words_stay_far_from_the_verdict() -> None:
-    """The other half of the claim, the transformer that is at least 10 points better, is in test_models_checkpoints."""
-    data = reviews.load(train=12_000)
-    parts = [(list(data[split]["text"]), list(data[split]["sentiment"])) for split in ("train", "validation", "test")]
-    for n in (1, 2, 3):
-        assert 52 < ngram_accuracy(n, *parts) < 80
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [({"kind": "easy"}, '"full" or "long"'), ({"test": 4001}, "from 0 to 4000"), ({"train": -1}, "train is a number")],
