@@ -38,6 +38,7 @@ def main(extras: list[str]) -> None:
         _install(python, [*_torch_index(), *pins], "PyTorch")
     what = f".[{','.join(extras)}]" if extras else "."
     _install(python, ["-e", what], "the course and what it needs")
+    _compile(python)
     stamp.write_text(wanted)
 
 
@@ -87,11 +88,18 @@ def _torch_index() -> list[str]:
 
 def _install(python: Path, what: list[str], name: str) -> None:
     print(f"Installing {name} …", flush=True)
-    command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *what]
+    command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile", *what]
     if subprocess.run(command, cwd=ROOT).returncode:
         raise SystemExit(
             f"pip could not install {name}: read its message above, mend it, and run the same command again"
         )
+
+
+def _compile(python: Path) -> None:
+    """What pip would do with one core, with all of them; a file that does not compile is no Python of today, and is not needed."""
+    where = [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
+    folder = subprocess.run(where, capture_output=True, text=True, check=True).stdout.strip()
+    subprocess.run([str(python), "-m", "compileall", "-q", "-j", "0", folder], capture_output=True)
 
 
 if __name__ == "__main__":

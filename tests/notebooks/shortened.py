@@ -21,7 +21,7 @@ FOLDER = ROOT / "build" / "walkthroughs"
 SETTINGS: dict[str, dict[str, Any]] = {
     "lab00": {"SEEDS": (0, 1, 2), "EPOCHS": 4},
     "lab01": {"SETTINGS": {"train": 300, "dense_epochs": 20, "budget": 6}},
-    "lab03": {"SETTINGS": {"rounds": 13, "epochs": 10, "every": 4}},
+    "lab03": {"SETTINGS": {"rounds": 13, "epochs": 6, "every": 4}},
     "lab04": {"SETTINGS": {"train": 300, "epochs": 20, "finetune": 5, "lam": 2e-2}},
     "lab07": {"MANY, TEST": (400, 400)},
 }
