@@ -10,7 +10,6 @@ import os
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -31,7 +30,8 @@ PARTS: dict[str, list[list[str]]] = {
     "unit": [[*PYTEST, *TWO, "tests/unit"]],
     "labs": [[*PYTEST, *TWO, "tests/labs"]],
     "mutants": [[*PYTEST, *TWO, "tests/mutants"]],
-    "attacks": [[*PYTEST, "tests/attacks/test_attacks.py"]],  # batches, each on both cores
+    # batches, each on both cores. Nothing beside them: what is late by seconds loses points
+    "attacks": [[*PYTEST, "tests/attacks/test_attacks.py"]],
     "class": [[*PYTEST, "tests/attacks/test_three_hundred.py"]],
     "grading": [[*PYTEST, *TWO, *BY_FILE, "--durations=10", *GRADING]],
     "notebooks": [
@@ -47,10 +47,6 @@ SETTINGS = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "MPLBACKEND": "Agg"}
 LONGER: dict[str, list[list[str]]] = {"walkthroughs": [[*PYTEST, *TWO, "--dist", "loadscope", *NBVAL, "solutions"]]}
 
 
-def _politely() -> None:
-    os.nice(19)
-
-
 def main(names: list[str]) -> int:
     """Run the parts named (all but the longer ones by default); 0 if everything passed."""
     commands = PARTS | LONGER
@@ -58,48 +54,22 @@ def main(names: list[str]) -> int:
     if unknown:
         print(f"no part {unknown[0]!r}: there are {', '.join(commands)}")
         return 2
-    started = time.monotonic()
     seconds: dict[str, float] = {}
     failed: list[str] = []
-
-    def run(name: str, aside: bool = False) -> None:
+    for name in names or PARTS:
         begin = time.monotonic()
-        said = "" if aside else None
+        print(f"\n=== {name}", flush=True)
         for command in commands[name]:
-            environment = {**os.environ, **SETTINGS}
+            part = {**os.environ, **SETTINGS}
             if "--nbval-lax" in command:
-                environment.pop("MPLBACKEND")  # notebooks show their figures inline
-            done = subprocess.run(
-                command,
-                cwd=ROOT,
-                env=environment,
-                text=True,
-                capture_output=aside,
-                preexec_fn=_politely if aside and os.name == "posix" else None,
-            )
-            if said is not None:
-                said += done.stdout + done.stderr
-            if done.returncode and name not in failed:
+                part.pop("MPLBACKEND")  # notebooks show their figures inline
+            if subprocess.run(command, cwd=ROOT, env=part).returncode and name not in failed:
                 failed.append(name)
         seconds[name] = time.monotonic() - begin
-        if said is not None:
-            print(f"\n=== {name}, beside the part above\n{said}", flush=True)
-
-    chosen = list(names or PARTS)
-    aside = "attacks" in chosen and "style" in chosen  # attacks wait much of their time: for what hangs, to be late
-    with ThreadPoolExecutor(1) as beside:
-        for name in chosen:
-            if name == "style" and aside:
-                continue
-            print(f"\n=== {name}", flush=True)
-            other = beside.submit(run, "style", True) if name == "attacks" and aside else None
-            run(name)
-            if other is not None:
-                other.result()
     print(
         "\nseconds: "
         + ", ".join(f"{name} {s:.0f}" for name, s in seconds.items())
-        + f", all {time.monotonic() - started:.0f}"
+        + f", all {sum(seconds.values()):.0f}"
     )
     print("failed: " + ", ".join(failed) if failed else "every part passed")
     return 1 if failed else 0
