@@ -36,14 +36,11 @@ PARTS: dict[str, list[list[str]]] = {
     "grading": [[*PYTEST, *TWO, *BY_FILE, "--durations=10", *GRADING]],
     "notebooks": [
         [*PYTEST, "tests/notebooks"],
-        [sys.executable, "tests/notebooks/shortened.py"],
+        [sys.executable, "tests/shortened.py"],
         [*PYTEST, *TWO, "--dist", "loadscope", *NBVAL, "build/walkthroughs"],
     ],
     "browser": [[*PYTEST, "-n", "3", "--dist", "worksteal", "-rs", "--durations=10", "tests/browser"]],
 }
-
-# one thread a process: two processes of tests share two cores better than four threads do
-SETTINGS = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "MPLBACKEND": "Agg"}
 LONGER: dict[str, list[list[str]]] = {"walkthroughs": [[*PYTEST, *TWO, "--dist", "loadscope", *NBVAL, "solutions"]]}
 
 
@@ -54,13 +51,15 @@ def main(names: list[str]) -> int:
     if unknown:
         print(f"no part {unknown[0]!r}: there are {', '.join(commands)}")
         return 2
+    # one thread a process: two processes of tests share two cores better than four threads do
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "MPLBACKEND": "Agg"}
     seconds: dict[str, float] = {}
     failed: list[str] = []
     for name in names or PARTS:
         begin = time.monotonic()
         print(f"\n=== {name}", flush=True)
         for command in commands[name]:
-            part = {**os.environ, **SETTINGS}
+            part = dict(environment)
             if "--nbval-lax" in command:
                 part.pop("MPLBACKEND")  # notebooks show their figures inline
             if subprocess.run(command, cwd=ROOT, env=part).returncode and name not in failed:

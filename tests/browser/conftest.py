@@ -32,7 +32,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def course(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What students get, and beside it of each walkthrough what its explorers need."""
     import nbformat
-    from slicing import QUICK, explorers_alone
+    from shortened import EXPLORERS, shortened
+    from slicing import explorers_alone
 
     from course_lib.authoring.release import release
 
@@ -40,7 +41,7 @@ def course(tmp_path_factory: pytest.TempPathFactory) -> Path:
     release(ROOT, folder)
     (folder / "explorers").mkdir()
     for notebook in (ROOT / "solutions").glob("lab*.ipynb"):
-        quick = explorers_alone(nbformat.read(notebook, 4), QUICK.get(notebook.stem[:5], {}))
+        quick = explorers_alone(shortened(nbformat.read(notebook, 4), EXPLORERS.get(notebook.stem[:5], {})))
         nbformat.write(quick, folder / "explorers" / notebook.name)
     return folder
 

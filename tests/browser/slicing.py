@@ -3,41 +3,23 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import nbformat
 
 from course_lib.worker.cells import Statement, parse
 
-# what an explorer has to show is not the question here, and any number of seeds must do, but where an interval is drawn
-QUICK: dict[str, dict[str, Any]] = {
-    "lab01": {"SEEDS": 1, "SETTINGS": {"train": 300, "dense_epochs": 20, "budget": 6}},
-    "lab03": {"SETTINGS": {"rounds": 13, "epochs": 5, "every": 4}},
-    "lab04": {"SEEDS": 1, "SETTINGS": {"train": 300, "epochs": 20, "finetune": 5, "lam": 2e-2}},
-    "lab07": {"SEEDS": 1},
-    "lab10": {"SEEDS": (0,)},
-}
 
-
-def explorers_alone(notebook: nbformat.NotebookNode, settings: Mapping[str, Any]) -> nbformat.NotebookNode:
+def explorers_alone(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     """A notebook of the statements that the calls of ``widgets.explorer`` depend on, a cell each, in their order, and those calls.
-
-    With ``settings`` in place of what the lab sets these names to.
 
     A statement belongs to them if it binds a name that they, or what they call, may read, and no later statement binds
     all of it anew. What changes an object without naming it on the left (``rows.append(…)``) is left out: an explorer
     that needs such a thing fails here, and should be given a function that makes it.
     """
     statements = parse([cell.source for cell in notebook.cells if cell.cell_type == "code"], [])
-    cells = [nbformat.v4.new_code_cell(_source(s.node, settings)) for s in _needed(statements)]
+    cells = [nbformat.v4.new_code_cell(s.source) for s in _needed(statements)]
     return nbformat.v4.new_notebook(cells=cells, metadata=notebook.metadata)
-
-
-def _source(node: ast.stmt, settings: Mapping[str, Any]) -> str:
-    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id in settings:
-        return f"{node.targets[0].id} = {settings[node.targets[0].id]!r}"
-    return ast.unparse(node)
 
 
 def _needed(statements: Sequence[Statement]) -> list[Statement]:

@@ -1,6 +1,7 @@
-"""Writes the walkthroughs with less to learn from into ``build/walkthroughs``, where nbval runs every cell of them.
+"""Walkthroughs with less to learn from: that their cells run, and that explorers move, is the question in tests.
 
-That each cell runs is the question there. What they measure in full, ``course build`` has measured, and keeps.
+Run as a script, it writes them into ``build/walkthroughs``, where nbval runs every cell. What they measure in full, ``course build``
+has measured, and keeps.
 """
 
 from __future__ import annotations
@@ -15,15 +16,25 @@ import nbformat
 
 from course_lib.worker.cells import parse
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "build" / "walkthroughs"
 # images, epochs, texts; not fewer than three seeds, which the course's own figures refuse
-SETTINGS: dict[str, dict[str, Any]] = {
+EVERY_CELL: dict[str, dict[str, Any]] = {
     "lab00": {"SEEDS": (0, 1, 2), "EPOCHS": 4},
     "lab01": {"SETTINGS": {"train": 300, "dense_epochs": 20, "budget": 6}},
     "lab03": {"SETTINGS": {"rounds": 13, "epochs": 6, "every": 4}},
     "lab04": {"SETTINGS": {"train": 300, "epochs": 20, "finetune": 5, "lam": 2e-2}},
     "lab07": {"MANY, TEST": (400, 400)},
+    "lab10": {},
+}
+# for explorers any number of seeds must do, but where an interval is drawn
+EXPLORERS: dict[str, dict[str, Any]] = {
+    "lab00": {},
+    "lab01": {"SEEDS": 1, **EVERY_CELL["lab01"]},
+    "lab03": EVERY_CELL["lab03"],
+    "lab04": {"SEEDS": 1, **EVERY_CELL["lab04"]},
+    "lab07": {"SEEDS": 1},
+    "lab10": {"SEEDS": (0,)},
 }
 
 
@@ -38,7 +49,7 @@ def shortened(notebook: nbformat.NotebookNode, settings: Mapping[str, Any]) -> n
                     cell.source = cell.source.replace(statement.source, f"{name} = {settings[name]!r}")
                     left.discard(name)
     if left:
-        raise ValueError(f"nothing sets {' or '.join(sorted(left))}: change SETTINGS in {Path(__file__).name}")
+        raise ValueError(f"nothing sets {' or '.join(sorted(left))}: change that in {Path(__file__).name}")
     return notebook
 
 
@@ -46,7 +57,7 @@ def main() -> None:
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
     for path in sorted((ROOT / "solutions").glob("*.ipynb")):
-        notebook = shortened(nbformat.read(path, 4), SETTINGS.get(path.stem[:5], {}))
+        notebook = shortened(nbformat.read(path, 4), EVERY_CELL.get(path.stem[:5], {}))
         nbformat.write(notebook, FOLDER / path.name)
 
 
