@@ -696,7 +696,7 @@ def solve(ratio_of: Callable[[float], float], budget: float, low: float, high: f
 
 def at_equal_cost(seed: int) -> dict[str, list[dict[str, float]]]:
     model = copy.deepcopy(models[seed])
-    some, few, at = validation[::2], validation[4:5], range(DEPTH - 1)
+    some, few, at = validation[::2], [validation[len(validation) // 2]], range(DEPTH - 1)
     result: dict[str, list] = {"progressive": [], "threshold": [], "random": []}
 
     def ratio_of(theta: float) -> float:
