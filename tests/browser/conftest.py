@@ -11,10 +11,22 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from chromium import BROWSER, FLAGS
+from filelock import FileLock
 
+from course_lib.authoring.webpage import chromium
+
+BROWSER = chromium()
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--no-first-run",
+]
 ROOT = Path(__file__).parents[2]
 TOKEN = "course"
 
@@ -30,20 +42,29 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def course(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What students get, and beside it of each walkthrough what its explorers need."""
+    """What students get, and beside it of each walkthrough what its explorers need; made once for all processes of tests."""
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "course" / "handout"
+    folder.parent.mkdir(exist_ok=True)
+    with FileLock(folder.with_suffix(".lock")):
+        if not folder.exists():
+            _hand_out(folder.with_suffix(".part"))
+            folder.with_suffix(".part").rename(folder)
+    return folder
+
+
+def _hand_out(folder: Path) -> None:
     import nbformat
     from shortened import EXPLORERS, shortened
     from slicing import explorers_alone
 
     from course_lib.authoring.release import release
 
-    folder = tmp_path_factory.mktemp("course") / "handout"
     release(ROOT, folder)
     (folder / "explorers").mkdir()
     for notebook in (ROOT / "solutions").glob("lab*.ipynb"):
         quick = explorers_alone(shortened(nbformat.read(notebook, 4), EXPLORERS.get(notebook.stem[:5], {})))
         nbformat.write(quick, folder / "explorers" / notebook.name)
-    return folder
 
 
 @pytest.fixture(scope="session")
@@ -75,6 +96,7 @@ def jupyter(course: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         f"--IdentityProvider.token={TOKEN}",
         "--no-browser",
         "--allow-root",
+        "--expose-app-in-browser",  # tests ask the page's kernel whether it has answered
     ]
     command = [sys.executable, "-m", "jupyter", "lab", f"--notebook-dir={course}", "--LabApp.news_url=", *options]
     with open(home / "log", "w") as log:
@@ -99,22 +121,35 @@ def jupyter(course: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         server.kill()
 
 
-@pytest.fixture
-def notebook(jupyter: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Notebook]:
-    """Opens notebooks in the browser; a picture of the page is kept when a test fails."""
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """One browser for all tests of a process: what it has loaded of JupyterLab, it need not load again."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=BROWSER, args=FLAGS)
-        page = browser.new_page(viewport={"width": 1280, "height": 720})
-        errors: list[str] = []
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
-        opened = Notebook(page, jupyter, errors)
-        yield opened
-        page.screenshot(path=tmp_path / "page.png")
-        opened.close()
-        browser.close()
+        started = playwright.chromium.launch(executable_path=BROWSER, args=FLAGS)
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="session")
+def window(browser: Any) -> Any:
+    """Where notebooks are opened."""
+    return browser.new_context(viewport={"width": 1280, "height": 720})
+
+
+@pytest.fixture
+def notebook(jupyter: str, window: Any, tmp_path: Path) -> Iterator[Notebook]:
+    """Opens notebooks in the browser; a picture of the page is kept when a test fails."""
+    page = window.new_page()
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    opened = Notebook(page, jupyter, errors)
+    yield opened
+    page.screenshot(path=tmp_path / "page.png")
+    opened.close()
+    page.close()
 
 
 class Notebook:

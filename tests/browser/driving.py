@@ -27,6 +27,15 @@ class Explorer:
         self.page = notebook.page
         self.box = self.page.locator(".course-explorer").nth(index)
         self.box.scroll_into_view_if_needed()
+        # what controls have told the kernel and it has not yet dealt with
+        self.page.evaluate("""() => {
+            const told = window.courseTold = new Set();
+            jupyterapp.shell.currentWidget.sessionContext.session.kernel.anyMessage.connect((_, {msg, direction}) => {
+                if (direction === 'send' && msg.header.msg_type === 'comm_msg') told.add(msg.header.msg_id);
+                if (msg.header.msg_type === 'status' && msg.content.execution_state === 'idle')
+                    told.delete(msg.parent_header.msg_id);
+            });
+        }""")
 
     def controls(self) -> list[Any]:
         """What the keyboard can move, in the order of the page."""
@@ -61,19 +70,19 @@ class Explorer:
         return State(number.inner_text(), figure.get_attribute("src") or "", figure.get_attribute("alt") or "")
 
     def settled(self, seconds: float = 60) -> State:
-        """What is shown once the kernel has answered: idle, and the same for three looks."""
-        script = """([box, seconds]) => new Promise((done) => {
-            const look = () => document.querySelector('.jp-NotebookPanel .jp-Notebook-ExecutionIndicator').dataset.status
-                + box.querySelector('.course-number').innerHTML + (box.querySelector('.course-figure img')?.src ?? '');
-            let before = '', same = 0, left = seconds * 12;
-            const again = () => {
-                const now = look();
-                same = now === before && now.startsWith('idle') ? same + 1 : 0;
-                before = now;
-                same >= 3 || --left < 0 ? done(same >= 3) : setTimeout(again, 80);
-            };
-            setTimeout(again, 80);
-        })"""
+        """What is shown once the kernel has dealt with everything that the controls told it."""
+        script = """async ([box, seconds]) => {
+            const turn = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 0)));
+            const end = performance.now() + seconds * 1000;
+            for (let quiet = 0; quiet < 3; ) {  // what a control kept back while the kernel was busy is told only then
+                if (performance.now() > end) return false;
+                await turn();
+                quiet = window.courseTold.size ? 0 : quiet + 1;
+            }
+            await box.querySelector('.course-figure img')?.decode();
+            await turn();
+            return true;
+        }"""
         assert self.page.evaluate(script, [self.box.element_handle(), seconds]), f"it did not settle in {seconds} s"
         return self.state()
 

@@ -8,9 +8,9 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
-from chromium import BROWSER, FLAGS
 
 from course_lib.authoring import sheet, slides
 
@@ -25,26 +25,24 @@ pytestmark = pytest.mark.skipif(
 
 
 @contextmanager
-def offline(path: Path) -> Iterator:
+def offline(browser: Any, path: Path) -> Iterator[Any]:
     """The page from disk with every request blocked; ``asked`` and ``said`` are what it asked for and complained of."""
-    from playwright.sync_api import sync_playwright
+    opened = browser.new_page(viewport={"width": FRAME[0], "height": FRAME[1]})
+    opened.asked, opened.said = [], []
+    opened.on("pageerror", lambda error: opened.said.append(str(error)))
+    opened.on("console", lambda message: opened.said.append(message.text) if message.type == "error" else None)
 
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=BROWSER, args=FLAGS)
-        opened = browser.new_page(viewport={"width": FRAME[0], "height": FRAME[1]})
-        opened.asked, opened.said = [], []
-        opened.on("pageerror", lambda error: opened.said.append(str(error)))
-        opened.on("console", lambda message: opened.said.append(message.text) if message.type == "error" else None)
+    def block(route) -> None:
+        opened.asked.append(route.request.url)
+        route.abort()
 
-        def block(route) -> None:
-            opened.asked.append(route.request.url)
-            route.abort()
-
-        opened.route(re.compile(r"^(?!file:|data:|blob:)"), block)
-        opened.goto(path.as_uri())
-        opened.wait_for_function("document.documentElement.dataset.ready === 'yes'", timeout=30_000)
+    opened.route(re.compile(r"^(?!file:|data:|blob:)"), block)
+    opened.goto(path.as_uri())
+    opened.wait_for_function("document.documentElement.dataset.ready === 'yes'", timeout=30_000)
+    try:
         yield opened
-        browser.close()
+    finally:
+        opened.close()
 
 
 # what reaches beyond the frame, of the slide that is shown, all its steps there; in CSS pixels of a 1280 × 720 slide
@@ -64,11 +62,11 @@ OUTSIDE = """() => {
 
 
 @pytest.mark.parametrize("name", DECKS)
-def test_a_deck(name: str) -> None:
+def test_a_deck(browser: Any, name: str) -> None:
     """Built, opened, looked through, printed: in one test, since building it takes most of the time."""
     deck = ROOT / slides.BUILT / f"{name[3:5]}.html"
     assert deck in slides.build(ROOT, [name])
-    with offline(deck) as page:
+    with offline(browser, deck) as page:
         every_slide_fits(page, deck.with_suffix(""))
         notes_and_questions(page)
         assert page.asked == [], "nothing may be asked of the network"
@@ -108,10 +106,10 @@ def notes_and_questions(page) -> None:
     assert len(questions) >= 2, "a two-minute question about every ten slides"
 
 
-def test_the_cheat_sheet_is_one_page_and_sets_its_formulas() -> None:
+def test_the_cheat_sheet_is_one_page_and_sets_its_formulas(browser: Any) -> None:
     written = sheet.build(ROOT)  # which raises where the paper is not one page
     assert [path.suffix for path in written] == [".html", ".pdf"]
-    with offline(written[0]) as opened:
+    with offline(browser, written[0]) as opened:
         assert opened.evaluate("document.querySelectorAll('.katex').length") > 40
         assert opened.evaluate("document.querySelectorAll('.katex-error').length") == 0
         text = opened.locator("main").evaluate("element => element.innerText")
