@@ -6,6 +6,7 @@ A mistake is what the student should think of next -> what a code that makes it 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Any
 
 import torch
@@ -66,14 +67,16 @@ def telling(case: Callable[[], Case], alike: Alike = same, fewest: bool = False)
         RuntimeError: if none of 500 does, otherwise: the case is to be mended, not the student.
     """
     best: tuple[int, Case] | None = None
+    enough = None if fewest else 1  # pairs that are counted of a draw: it is taken for less only
     for _ in range(500):
         drawn = case()
         answers = [drawn[1], *drawn[2].values()]
-        pairs = sum(alike(one, other) for i, one in enumerate(answers) for other in answers[:i])
-        if not pairs:
+        pairs = (1 for i, one in enumerate(answers) for other in answers[:i] if alike(one, other))
+        found = sum(islice(pairs, enough))
+        if not found:
             return drawn
-        if best is None or pairs < best[0]:
-            best = pairs, drawn
-    if fewest and best is not None:
+        if fewest and (best is None or found < best[0]):
+            best, enough = (found, drawn), found
+    if best is not None:
         return best[1]
     raise RuntimeError("no input was drawn that tells the mistakes from the right answer")

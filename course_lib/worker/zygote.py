@@ -48,6 +48,7 @@ def main() -> None:
     from course_lib.worker import stubs, wire
 
     stubs.install()
+    gc.disable()  # until all is imported: of hundreds of modules nothing is garbage, and looking takes a sixth of the time
     try:
         start, _ = wire.receive(control)  # over the socket, not the command line: a submission could read that
     except wire.WireError:
@@ -113,6 +114,7 @@ def _settle(around: walls.Walls) -> None:
     if around.layer == "jail" and not around.own_namespaces:
         _clean(around.folder, around)  # of what the imports left there: submissions will share it
     gc.collect()
+    gc.enable()
     gc.freeze()  # keep the collector from touching, and so copying, the shared pages
 
 
