@@ -21,6 +21,8 @@ def main() -> None:
     """Run the command; what a user can mend is one sentence, not a traceback."""
     from course_lib.authoring.errors import AuthoringError
 
+    # nbformat's jsonschema would build its grammars, two seconds at every start; it does without, and no notebook needs them
+    sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
     try:
         app()
     except (

@@ -13,7 +13,8 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+CELLS = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+PYTEST = [*CELLS, "-p", "no:nbval"]  # importing it takes seconds in each of three processes
 TWO = ["-n", "2"]
 NBVAL = ["--nbval-lax", "--nbval-cell-timeout=300", "--durations=10"]
 # a file at a time, since its tests share warm workers; those that take longest first
@@ -37,11 +38,11 @@ PARTS: dict[str, list[list[str]]] = {
     "notebooks": [
         [*PYTEST, "tests/notebooks"],
         [sys.executable, "tests/shortened.py"],
-        [*PYTEST, *TWO, "--dist", "loadscope", *NBVAL, "build/walkthroughs"],
+        [*CELLS, *TWO, "--dist", "loadscope", *NBVAL, "build/walkthroughs"],
     ],
-    "browser": [[*PYTEST, "-n", "3", "--dist", "worksteal", "-rs", "--durations=10", "tests/browser"]],
+    "browser": [[*PYTEST, *TWO, "--dist", "worksteal", "-rs", "--durations=10", "tests/browser"]],
 }
-LONGER: dict[str, list[list[str]]] = {"walkthroughs": [[*PYTEST, *TWO, "--dist", "loadscope", *NBVAL, "solutions"]]}
+LONGER: dict[str, list[list[str]]] = {"walkthroughs": [[*CELLS, *TWO, "--dist", "loadscope", *NBVAL, "solutions"]]}
 
 
 def main(names: list[str]) -> int:
@@ -53,6 +54,7 @@ def main(names: list[str]) -> int:
         return 2
     # one thread a process: two processes of tests share two cores better than four threads do
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "MPLBACKEND": "Agg"}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of processes would each compile the course
     seconds: dict[str, float] = {}
     failed: list[str] = []
     for name in names or PARTS:

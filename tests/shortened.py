@@ -25,16 +25,16 @@ EVERY_CELL: dict[str, dict[str, Any]] = {
     "lab03": {"SETTINGS": {"rounds": 13, "epochs": 6, "every": 4}},
     "lab04": {"SETTINGS": {"train": 300, "epochs": 20, "finetune": 5, "lam": 2e-2}},
     "lab07": {"MANY, TEST": (400, 400)},
-    "lab10": {},
+    "lab10": {"TEXTS": 400},
 }
 # for explorers any number of seeds must do, but where an interval is drawn
 EXPLORERS: dict[str, dict[str, Any]] = {
     "lab00": {},
     "lab01": {"SEEDS": 1, **EVERY_CELL["lab01"]},
-    "lab03": EVERY_CELL["lab03"],
+    "lab03": {"SETTINGS": {"rounds": 13, "epochs": 2, "every": 4}},
     "lab04": {"SEEDS": 1, **EVERY_CELL["lab04"]},
-    "lab07": {"SEEDS": 1},
-    "lab10": {"SEEDS": (0,)},
+    "lab07": {"SEEDS": 1, **EVERY_CELL["lab07"]},
+    "lab10": {"SEEDS": (0,), **EVERY_CELL["lab10"]},
 }
 
 
