@@ -1423,7 +1423,8 @@ check("7.8")
 # nothing alone (7.4), one after the other. Which heads does the negation need?
 
 # %%
-panel = [{name: part[::2] for name, part in batch.items()} for batch in validation[1::4]]  # 100 texts
+panel = [{name: part[::2] for name, part in batch.items()} for batch in validation[1::4]]
+seen = sum(len(batch["labels"]) for batch in panel)
 
 
 def example(negated: bool) -> int:
@@ -1465,7 +1466,7 @@ def draw(xi: Tensor) -> tuple[str, Figure]:
     top, bottom = fig.subplots(2, 1, height_ratios=[1, 2.2])
     top.barh([0], [score], color=plots.COLOURS["I_h"], height=0.55)
     top.axvline(everything, color=plots.COLOURS["dense"], linewidth=1.5)
-    top.set(xlim=(0, 100), yticks=[], xlabel="accuracy on 100 texts (%); line: all heads")
+    top.set(xlim=(0, 100), yticks=[], xlabel=f"accuracy on {seen} texts (%); line: all heads")
     bottom.barh([1, 0], [100 * p for p in positive], color=plots.COLOURS["magnitude"], height=0.3)
     bottom.plot([100 * p for p in positive], [1, 0], "o", color=plots.COLOURS["magnitude"], clip_on=False, zorder=4)
     bottom.axvline(50, color=plots.COLOURS["random"], linewidth=1, linestyle="--")

@@ -18,7 +18,7 @@ NARROWEST = 480  # CSS pixels in which a figure's labels can be read
 @pytest.mark.parametrize("lab", LABS)
 def test_driven_through_the_whole_range(notebook, lab: str) -> None:
     notebook.open(f"explorers/{lab}.ipynb")  # the lab's other cells are run by nbval
-    notebook.run_all(600)  # three pages at a time share two cores
+    notebook.run_all(600)
     count = notebook.page.locator(".course-explorer").count()
     assert count, "every lab has an explorer"
     for index in range(count):
