@@ -18,6 +18,15 @@ from course_lib.authoring.errors import AuthoringError, shown
 from course_lib.paths import cache_dir
 
 PACKAGES = {"reveal.js": "6.0.2", "katex": "0.19.1"}
+# of a Chromium that nobody sits before, and that asks the network for nothing of its own
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--no-first-run",
+)
 
 
 def assets(echo: Callable[[str], Any] = print) -> Path:
@@ -137,8 +146,7 @@ def to_pdf(page: Path, query: str, pages: int, echo: Callable[[str], Any] = prin
         return None
     path = page.with_suffix(".pdf")
     path.unlink(missing_ok=True)
-    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-pdf-header-footer"]
-    command = [browser, *flags, f"--print-to-pdf={path}", f"{page.as_uri()}{query}"]
+    command = [browser, *FLAGS, "--no-pdf-header-footer", f"--print-to-pdf={path}", f"{page.as_uri()}{query}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
     printed = len(re.findall(rb"/Type /Page\b", path.read_bytes())) if path.exists() else 0
     if done.returncode or printed != pages:

@@ -15,18 +15,11 @@ from typing import Any
 
 import pytest
 from filelock import FileLock
+from pages import complaints
 
-from course_lib.authoring.webpage import chromium
+from course_lib.authoring.webpage import FLAGS, chromium
 
 BROWSER = chromium()
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--no-first-run",
-]
 ROOT = Path(__file__).parents[2]
 TOKEN = "course"
 
@@ -96,7 +89,7 @@ def jupyter(course: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         f"--IdentityProvider.token={TOKEN}",
         "--no-browser",
         "--allow-root",
-        "--expose-app-in-browser",  # tests ask the page's kernel whether it has answered
+        "--expose-app-in-browser",  # tests follow what page and kernel tell each other
     ]
     command = [sys.executable, "-m", "jupyter", "lab", f"--notebook-dir={course}", "--LabApp.news_url=", *options]
     with open(home / "log", "w") as log:
@@ -123,18 +116,18 @@ def jupyter(course: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
-    """One browser for all tests of a process: what it has loaded of JupyterLab, it need not load again."""
+    """One browser for all tests of a process."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=BROWSER, args=FLAGS)
+        started = playwright.chromium.launch(executable_path=BROWSER, args=list(FLAGS))
         yield started
         started.close()
 
 
 @pytest.fixture(scope="session")
 def window(browser: Any) -> Any:
-    """Where notebooks are opened."""
+    """Where notebooks are opened, all in one: what it has loaded of JupyterLab, it need not load again."""
     return browser.new_context(viewport={"width": 1280, "height": 720})
 
 
@@ -142,10 +135,7 @@ def window(browser: Any) -> Any:
 def notebook(jupyter: str, window: Any, tmp_path: Path) -> Iterator[Notebook]:
     """Opens notebooks in the browser; a picture of the page is kept when a test fails."""
     page = window.new_page()
-    errors: list[str] = []
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
-    opened = Notebook(page, jupyter, errors)
+    opened = Notebook(page, jupyter, complaints(page))
     yield opened
     page.screenshot(path=tmp_path / "page.png")
     opened.close()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pages import complaints
 
 from course_lib.authoring import sheet, slides
 
@@ -28,9 +29,7 @@ pytestmark = pytest.mark.skipif(
 def offline(browser: Any, path: Path) -> Iterator[Any]:
     """The page from disk with every request blocked; ``asked`` and ``said`` are what it asked for and complained of."""
     opened = browser.new_page(viewport={"width": FRAME[0], "height": FRAME[1]})
-    opened.asked, opened.said = [], []
-    opened.on("pageerror", lambda error: opened.said.append(str(error)))
-    opened.on("console", lambda message: opened.said.append(message.text) if message.type == "error" else None)
+    opened.asked, opened.said = [], complaints(opened)
 
     def block(route) -> None:
         opened.asked.append(route.request.url)

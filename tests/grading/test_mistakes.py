@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 
 from course_lib.grading.mistakes import Case, telling
 
 
-def drawing(cases: list[list[int]], drawn: list[int]):
+def drawing(cases: list[list[int]], drawn: list[int]) -> Callable[[], Case]:
     """A function that draws these in turn, the last again and again; a case is the right answer and what mistakes give."""
 
     def case() -> Case:
