@@ -100,21 +100,33 @@ def module_of(text: str, file: str) -> ModuleType:
     return module
 
 
+MAX_DESCRIPTION = 300  # characters of a value in a message
+MAX_MESSAGE = 1500  # characters of a message
+
 # --- saying what is wrong ------------------------------------------------------------------------------------------
 
 
 def fail(message: str) -> NoReturn:
     """The claim does not hold: say what the code did, in the student's terms, and the next thought."""
-    raise Mistake(message)
+    raise Mistake(shortened(message, MAX_MESSAGE))
 
 
 def describe(value: Any) -> str:
     """A value in a few words: its kind, shape, and a small one itself."""
+    return shortened(_described(value), MAX_DESCRIPTION)
+
+
+def shortened(text: str, most: int) -> str:
+    """The text, or its beginning and how much there was."""
+    return text if len(text) <= most else f"{text[: most - 40]}… ({len(text):,} characters)"
+
+
+def _described(value: Any) -> str:
     if isinstance(value, Tensor):
         shape = tuple(value.shape)
         kind = str(value.dtype).removeprefix("torch.")
         kind = f"an {kind} tensor" if kind.startswith("int") else f"a {kind} tensor"
-        if value.numel() <= 8:
+        if 0 < value.numel() <= 8 or shape == (0,):
             return f"{kind} {value.tolist()}" if value.ndim != 1 else f"{kind} {value.tolist()} of shape {shape}"
         return f"{kind} of shape {shape}"
     if isinstance(value, np.ndarray):
@@ -124,10 +136,8 @@ def describe(value: Any) -> str:
     if isinstance(value, Model):
         return f"a module ({value.layer.type.rpartition('.')[2]})"
     if isinstance(value, tuple | list | dict):
-        text = repr(value)
-        return (
-            text if len(text) <= 120 and not _holds_large(value) else f"a {type(value).__name__} of {len(value)} items"
-        )
+        text = repr(value) if len(value) <= MAX_DESCRIPTION and not _holds_large(value) else ""
+        return text if 0 < len(text) <= 120 else f"a {type(value).__name__} of {len(value)} items"
     return f"{value!r} ({type(value).__name__})"
 
 

@@ -6,7 +6,6 @@ them (batch grading): only the transport differs. Arguments are copied on the wa
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
@@ -72,33 +71,46 @@ class InPlace:
 
 
 def _within_reason(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function`` as it answers the student's code: it refuses arguments that would keep the grader busy or fill its memory."""
+    """``function`` as it answers the student's code: it refuses what would keep the grader busy or fill its memory."""
     left = MAX_NUMBERS * MAX_CALLS_OF_THAT_SIZE
 
     def answer(*args: Any, **kwargs: Any) -> Any:
         nonlocal left
-        size = _numbers([args, kwargs])
+        size = sum(map(numbers, (*args, *(value for name, value in kwargs.items() if name != "seed"))))
         left -= size
         if size > MAX_NUMBERS or left < 0:
-            raise ValueError(f"called with {size:,} numbers: try it on something small")
-        return function(*args, **kwargs)
+            raise ValueError(f"called with more than {MAX_NUMBERS:,} numbers: try it on something small")
+        result = function(*args, **kwargs)
+        if numbers(result) > MAX_NUMBERS:
+            raise ValueError(f"that would be more than {MAX_NUMBERS:,} numbers: try it on something small")
+        return result
 
     return answer
 
 
-def _numbers(value: Any) -> int:
-    """How many numbers a value holds, or, if it is a shape, those of a tensor of that shape."""
+def numbers(value: Any) -> int:
+    """How many numbers a value holds or stands for: a whole number may say how many of something there are to be, and whole
+    numbers together may be a shape. Counts no further than is needed to know that there are too many."""
     if isinstance(value, Tensor):
         return value.numel()
     if isinstance(value, np.ndarray):
-        return value.size
+        return int(value.size)
     if isinstance(value, Model):
-        return _numbers(value.state)
-    if isinstance(value, tuple | list) and value and all(isinstance(n, int | np.integer) for n in value):
-        return max(len(value), abs(math.prod(map(int, value))))
+        return numbers(value.state)
+    if isinstance(value, int | np.integer):
+        return max(1, abs(int(value)))
     if isinstance(value, dict):
         value = list(value.values())
-    return sum(map(_numbers, value)) if isinstance(value, tuple | list) else 1
+    if not isinstance(value, tuple | list):
+        return 1
+    if value and all(isinstance(n, int | np.integer) for n in value):
+        product = 1
+        for n in value:
+            product *= max(1, abs(int(n)))
+            if product > MAX_NUMBERS:
+                break
+        return max(len(value), product)
+    return sum(map(numbers, value))
 
 
 class Transport(Protocol):

@@ -6,7 +6,6 @@ arrives is built here from an allow-list of types, so a hostile sender can at mo
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import json
 import math
@@ -21,11 +20,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from course_lib.models import builders
+
 MAX_HEADER = 1 << 20  # bytes of JSON in a frame
 MAX_BLOBS = 64 << 20  # bytes of tensors in a frame
 MAX_DEPTH = 12  # nesting of lists, tuples and dicts
-MAX_ITEMS = 20_000  # items of all lists, tuples and dicts of one value together
+MAX_ITEMS = 10_000  # items of all lists, tuples and dicts of one value together
 MAX_TEXT = 20_000  # characters of one string
+MAX_BITS = 4096  # of one whole number
+MAX_DIMENSIONS = 16  # of one tensor
+MAX_EMPTY = (
+    1 << 20
+)  # product of the other sizes of a tensor that has none: 300 million rows of nothing are 300 million lists
 
 DTYPES = {
     str(dtype).removeprefix("torch."): dtype
@@ -34,47 +40,6 @@ DTYPES = {
         torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128,
     )
 }  # fmt: skip
-_LAYERS = [
-    "Linear",
-    "Conv1d",
-    "Conv2d",
-    "Conv3d",
-    "ConvTranspose1d",
-    "ConvTranspose2d",
-    "BatchNorm1d",
-    "BatchNorm2d",
-    "LayerNorm",
-    "GroupNorm",
-    "Embedding",
-    "ReLU",
-    "GELU",
-    "Tanh",
-    "Sigmoid",
-    "Identity",
-    "Flatten",
-    "Dropout",
-    "MaxPool2d",
-    "AvgPool2d",
-    "AdaptiveAvgPool2d",
-    "Sequential",
-    "ModuleList",
-]
-LAYERS: dict[str, type[nn.Module]] = {name: getattr(nn, name) for name in _LAYERS}
-# the one model of transformers that travels, and what of its configuration: numbers only
-BERT = "transformers.models.bert.modeling_bert.BertForSequenceClassification"
-_BERT_SETTINGS: dict[str, type] = {
-    "vocab_size": int,
-    "hidden_size": int,
-    "num_hidden_layers": int,
-    "num_attention_heads": int,
-    "intermediate_size": int,
-    "max_position_embeddings": int,
-    "type_vocab_size": int,
-    "num_labels": int,
-    "hidden_dropout_prob": float,
-    "attention_probs_dropout_prob": float,
-}
-_MOST_OF_BERT = {"num_hidden_layers": 24, "num_labels": 1000}  # each costs time and memory to build, whatever it holds
 
 
 class WireError(Exception):
@@ -140,11 +105,11 @@ class Model:
                     raise ValueError(f"{name} has shape {tuple(self.state[name].shape)}, not {tuple(buffer.shape)}")
                 owner, _, last = name.rpartition(".")
                 module.get_submodule(owner)._buffers[last] = self.state[name]
+            for parameter in module.parameters():
+                parameter.requires_grad_(parameter.is_floating_point())
+            _set_modes(module, self.layer)
         except (TypeError, ValueError, ArithmeticError, RuntimeError, KeyError, AttributeError) as error:
-            raise WireError(f"a {self.layer.type} that cannot be built: {error}") from None
-        for parameter in module.parameters():
-            parameter.requires_grad_(parameter.is_floating_point())
-        _set_modes(module, self.layer)
+            raise WireError(f"a {self.layer.type} that cannot be built: {error}"[:500]) from None
         return module
 
 
@@ -168,62 +133,16 @@ def _left_out(module: nn.Module) -> dict[str, Tensor]:
 def _describe(module: nn.Module, depth: int = 0) -> Layer:
     if depth > MAX_DEPTH:
         raise WireError("a module nested too deeply")
-    kind = type(module)
-    settings: dict[str, Any] = {}
-    known = LAYERS.get(kind.__name__) is kind
-    name = kind.__name__ if known else f"{kind.__module__}.{kind.__qualname__}"
-    if known or kind.__module__.split(".")[:2] == ["course_lib", "models"]:
-        for key in inspect.signature(kind).parameters:  # a layer keeps what it was built with under the same names
-            value = module.__dict__.get(key)
-            if isinstance(value, int | float | str | tuple):
-                settings[key] = value
-        if known and "bias" in module._parameters and "bias" in inspect.signature(kind).parameters:
-            settings["bias"] = module._parameters["bias"] is not None
-    if name == BERT:
-        config = getattr(module.__dict__.get("config"), "__dict__", {})
-        said = {**config, "num_labels": module.__dict__.get("num_labels")}
-        settings = {
-            key: number(said[key]) for key, number in _BERT_SETTINGS.items() if isinstance(said.get(key), int | float)
-        }
     children = {key: _describe(child, depth + 1) for key, child in module._modules.items() if child is not None}
-    return Layer(name, settings, children, bool(module.training))
+    return Layer(builders.name_of(module), builders.settings_of(module), children, bool(module.training))
 
 
 def _build(layer: Layer) -> nn.Module:
+    built = builders.build(layer.type, layer.settings)
     if layer.type in ("Sequential", "ModuleList"):
-        built = LAYERS[layer.type]()
         for name, child in layer.children.items():
             built.add_module(name, _build(child))
-        return built
-    if layer.type in LAYERS:
-        return LAYERS[layer.type](**layer.settings)
-    if layer.type == BERT:
-        return _build_bert(layer.settings)
-    package, _, name = layer.type.rpartition(".")
-    if package.split(".")[:2] == ["course_lib", "models"]:
-        from course_lib import models
-
-        kind = getattr(models, name, None)
-        if isinstance(kind, type) and issubclass(kind, nn.Module):
-            return kind(**layer.settings)
-    raise WireError(f"no builder for a module of type {layer.type}")
-
-
-def _build_bert(settings: dict[str, Any]) -> nn.Module:
-    """A BERT with these numbers; nothing else of a configuration is listened to."""
-    for key, kind in _BERT_SETTINGS.items():
-        if type(settings.get(key)) is not kind or settings[key] < 0:
-            raise ValueError(f"a BERT has a {key}, got {settings.get(key)!r}")
-    for key, most in _MOST_OF_BERT.items():
-        if settings[key] > most:
-            raise ValueError(f"a BERT whose {key} is above {most} does not travel")
-    # not from transformers itself, which looks names up when asked, and fails two threads that ask at once
-    from transformers.models.bert.configuration_bert import BertConfig
-    from transformers.models.bert.modeling_bert import BertForSequenceClassification
-
-    config = BertConfig(**{key: settings[key] for key in _BERT_SETTINGS if key != "num_labels"})
-    config.num_labels = settings["num_labels"]
-    return BertForSequenceClassification(config)
+    return built
 
 
 def _set_modes(module: nn.Module, layer: Layer) -> None:
@@ -254,7 +173,7 @@ class Packer:
             return value
         kind = type(value)
         if kind is int:
-            if value.bit_length() > 4096:
+            if value.bit_length() > MAX_BITS:
                 return {"foreign": "int", "note": f"a whole number of {value.bit_length()} bits"}
             return value
         if kind is float:
@@ -364,15 +283,17 @@ class Unpacker:
             raise WireError(f"data that stand for no value ({type(error).__name__}: {error})"[:300]) from None
 
     def _value(self, data: Any, depth: int = 0) -> Any:
+        self.items += 1
+        if self.items > 3 * MAX_ITEMS:  # a pair of a dict is two, and what has a tag is one with it
+            raise WireError("too many items")
+        if isinstance(data, int) and data.bit_length() > MAX_BITS:
+            raise WireError("a whole number of too many bits")
         if data is None or isinstance(data, bool | int | float | str):
             return data
         if depth > 2 * MAX_DEPTH + 4:
             raise WireError("nested too deeply")
         if not isinstance(data, dict) or not data:
             raise WireError(f"expected tagged data, got a {type(data).__name__}")
-        self.items += 1
-        if self.items > 4 * MAX_ITEMS:
-            raise WireError("too many items")
         if "tensor" in data:
             return self._tensor(data)
         if "list" in data:
@@ -435,17 +356,23 @@ class Unpacker:
     def _tensor(self, data: dict[str, Any]) -> Tensor:
         dtype = DTYPES.get(data.get("tensor", ""))
         shape, index = data.get("shape"), data.get("blob")
-        if dtype is None or not isinstance(shape, list) or not all(type(n) is int and 0 <= n < 1 << 40 for n in shape):
+        # how many before how large: a product of a thousand large numbers takes Python minutes
+        if dtype is None or not isinstance(shape, list) or len(shape) > MAX_DIMENSIONS:
             raise WireError("not a tensor")
+        if not all(type(n) is int and 0 <= n < 1 << 40 for n in shape):
+            raise WireError("a tensor whose sizes are no numbers")
         if type(index) is not int or not 0 <= index < len(self.blobs) or index in self.taken:
             raise WireError("a tensor without bytes of its own")
         self.taken.add(index)
         blob = self.blobs[index]
-        if math.prod(shape) * dtype.itemsize != len(blob) or len(shape) > 16:
+        if math.prod(shape) * dtype.itemsize != len(blob) or math.prod(n for n in shape if n) > max(
+            MAX_EMPTY, len(blob)
+        ):
             raise WireError("a tensor whose bytes do not fit its shape")
         order = data.get("order", list(range(len(shape))))
         if (
             not isinstance(order, list)
+            or len(order) != len(shape)
             or any(type(d) is not int for d in order)
             or sorted(order) != list(range(len(shape)))
         ):
@@ -498,19 +425,29 @@ def receive(sock: socket.socket, deadline: float | None = None) -> tuple[dict[st
     size, rest = _HEAD.unpack(_exactly(sock, _HEAD.size, deadline))
     if size > MAX_HEADER or rest > MAX_BLOBS:
         raise WireError(f"a header of {size} bytes, or more than {MAX_BLOBS >> 20} MB of data")
-    frame = memoryview(_exactly(sock, size + rest, deadline))
+    frame = _exactly(sock, size + rest, deadline)
+    return decode(frame[:size], frame[size:])
+
+
+def decode(text: bytes, body: bytes) -> tuple[dict[str, Any], list[bytes]]:
+    """The header and the blobs of a frame.
+
+    Raises:
+        WireError: if the frame breaks the rules.
+    """
     try:
-        header = json.loads(bytes(frame[:size]))
+        header = json.loads(text)
     except (ValueError, RecursionError):
         raise WireError("a header that is not JSON") from None
     if not isinstance(header, dict):
         raise WireError("a header that is no object")
     lengths = header.pop("lengths", [])
-    fits = isinstance(lengths, list) and all(type(n) is int and n >= 0 for n in lengths) and sum(lengths) == rest
-    if not fits or len(lengths) > MAX_ITEMS:
+    if not isinstance(lengths, list) or len(lengths) > MAX_ITEMS:
         raise WireError("lengths of blobs that do not fit")
-    ends = list(itertools.accumulate(lengths, initial=size))
-    return header, [bytes(frame[start:end]) for start, end in itertools.pairwise(ends)]
+    if not all(type(n) is int and 0 <= n <= len(body) for n in lengths) or sum(lengths) != len(body):
+        raise WireError("lengths of blobs that do not fit")
+    ends = list(itertools.accumulate(lengths, initial=0))
+    return header, [body[start:end] for start, end in itertools.pairwise(ends)]
 
 
 def _exactly(sock: socket.socket, size: int, deadline: float | None) -> bytes:
