@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.grading import claims, isolation, report
-from course_lib.grading.marking import Lab, Marked, Source, Task, mark_here
+from course_lib.grading.judge import Limits
+from course_lib.grading.marking import Lab, Marked, Source, Task
 from course_lib.grading.plan import Plan
+from course_lib.grading.pool import mark_here
 from course_lib.grading.submissions import find
 from course_lib.grading.versions import versions
 
@@ -62,6 +64,7 @@ def grade(
     regrade: Sequence[str] = (),
     questions: Sequence[str] = (),
     scheduler: str | None = None,
+    limits: Limits | None = None,
     progress: Callable[[str, int, int], None] = lambda id, done, all: None,
     say: Callable[[str], None] = lambda sentence: None,
 ) -> Batch:
@@ -81,6 +84,7 @@ def grade(
         regrade: ids of submissions to mark again though nothing has changed.
         questions: questions to mark again though nothing has changed: of the submissions in ``regrade``, or of all.
         scheduler: address of a Dask scheduler ("tcp://…"): its workers mark, this process writes.
+        limits: of time and memory for one submission, where it is marked here.
         progress: called with (id, number done, number of all) after each submission.
         say: called with what an instructor should know before the work begins, in sentences.
 
@@ -128,7 +132,7 @@ def grade(
         if cluster is not None:
             marks = cluster.mark(marking, plan.tasks())
         else:
-            marks = mark_here(marking, plan.tasks(), layer, max(1, jobs or os.cpu_count() or 1))
+            marks = mark_here(marking, plan.tasks(), layer, max(1, jobs or os.cpu_count() or 1), limits)
         _collect(marks, plan, progress)
     graded, kept = ([h.id for h in handed if (h.id in plan.todo) is new] for new in (True, False))
     return Batch(out, graded, kept, layer, chosen, parts, plan.remarks(layer))

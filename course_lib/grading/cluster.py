@@ -1,6 +1,6 @@
 """The same batch on an existing Dask cluster: its workers mark, this process writes. Extra ``[cluster]``.
 
-Each task marks one submission, in a warm worker process that the Dask worker keeps from task to task, behind the best wall of *that*
+Each task marks one submission, by a judge that the Dask worker keeps from task to task, behind the best wall of *that*
 machine. No disk is shared: tests and submissions travel as text, marks come back as plain data. A task whose Dask worker dies runs
 again elsewhere; only what this process writes counts, and it writes one result for each submission.
 """
@@ -24,7 +24,8 @@ import torch
 
 import course_lib
 from course_lib.grading import isolation
-from course_lib.grading.marking import Lab, Marked, Seats, Source, Task
+from course_lib.grading.marking import Lab, Marked, Source, Task
+from course_lib.grading.pool import Judges
 
 CONNECT_SECONDS = 15.0
 PATIENCE = 120.0  # seconds without a single Dask worker before the batch gives up
@@ -161,13 +162,13 @@ def software() -> str:
 
 
 def _introduce(required: bool) -> dict[str, str]:
-    return {"software": software(), "layer": _seats(required).layer.name}
+    return {"software": software(), "layer": _judges(required).layer.name}
 
 
 def _mark(source: Source, task: Task, required: bool, wanted: str) -> Marked:
     if software() != wanted:  # a worker that came later
         raise RuntimeError(f"a Dask worker has other software: {software()} instead of {wanted}")
-    return _lab(source).mark(task, _seats(required))
+    return _judges(required).mark_or_set_aside(_lab(source), task)
 
 
 @functools.lru_cache(maxsize=2)
@@ -175,14 +176,14 @@ def _lab(source: Source) -> Lab:
     return Lab(source)
 
 
-_kept: dict[bool, Seats] = {}
+_kept: dict[bool, Judges] = {}
 _one_at_a_time = threading.Lock()
 
 
-def _seats(required: bool) -> Seats:
-    """This process's warm workers, one a thread, made once and ended with the process."""
+def _judges(required: bool) -> Judges:
+    """This process's judges, one a thread, made once and ended with the process."""
     with _one_at_a_time:
         if required not in _kept:
-            _kept[required] = Seats(isolation.required() if required else isolation.best())
+            _kept[required] = Judges(isolation.required() if required else isolation.best())
             atexit.register(_kept[required].stop)
         return _kept[required]

@@ -23,7 +23,8 @@ from typing import Any
 
 from course_lib.authoring import release
 from course_lib.grading import claims, isolation, report
-from course_lib.grading.marking import Lab, Seats, Source, Task
+from course_lib.grading.marking import Lab, Source, Task
+from course_lib.grading.pool import Judges
 from course_lib.grading.submissions import Handed, one
 
 SETUP = """#!/usr/bin/env bash
@@ -119,11 +120,11 @@ def run(lab: str, autograder: Path, *, seed: int, require_isolation: bool = Fals
     layer = isolation.required() if require_isolation else isolation.best()
     print(layer.sentence)
     handed = one(autograder / "submission", lab)
-    seats = Seats(layer)
+    judges = Judges(layer)
     try:
-        marked = marking.mark(Task(handed.id, tuple(handed.cells), handed.problem, frozenset(handed.skipped)), seats)
+        marked = judges.mark_or_set_aside(marking, Task(handed.id, tuple(handed.cells), handed.problem))
     finally:
-        seats.stop()
+        judges.stop()
     if marked.status == "grader failed":
         raise RuntimeError("; ".join(marked.notes))
     results = _results(handed, [report.entry(o) for o in marked.outcomes], marked.status, marked.notes)

@@ -37,12 +37,14 @@ import psutil
 import course_lib
 from course_lib.grading.watch import Share
 from course_lib.paths import course_root
+from course_lib.worker import stubs
 
+_PACKAGE = Path(course_lib.__file__).resolve().parent
 LAYERS = ("jail", "landlock", "plain")
 SCRATCH = "/scratch"  # the only writable place inside the jail
 SCRATCH_BYTES = 64 << 20
 # what of course_lib a submission may see; the implementing modules, the grader and the tests are not there at all
-VISIBLE = ("__init__.py", "paths.py", "modes.py", "training.py", "worker", "data", "models")
+VISIBLE = ("__init__.py", *(name if (_PACKAGE / name).is_dir() else f"{name}.py" for name in stubs.REAL))
 SYSTEM = ("/usr", "/lib", "/lib64", "/lib32", "/bin", "/sbin")
 SYSTEM_FILES = (
     "/etc/ld.so.cache",
@@ -132,7 +134,8 @@ def command(layer: Layer, control: int, group: Path | None = None) -> list[str]:
     run = [sys.executable, "-P", "-s", "-m", "course_lib.worker.zygote", str(control)]
     run = wrapped(layer, run)
     if sys.platform.startswith("linux"):  # if memory runs out, these processes go before any other
-        first = "echo 1000 2>/dev/null >/proc/self/oom_score_adj; "
+        first = "ulimit -S -v unlimited; ulimit -S -t unlimited; "  # the limits of the process that judges are its own
+        first += "echo 1000 2>/dev/null >/proc/self/oom_score_adj; "
         first += f"echo $$ >{shlex.quote(str(group))}/cgroup.procs; " if group is not None else ""
         run = ["/bin/sh", "-c", first + 'exec "$@"', "sh", *run]
     return run
@@ -172,21 +175,17 @@ def orders(layer: Layer, scratch: str) -> dict[str, object]:
 def readable() -> list[str]:
     """The files and folders a submission may read where nothing can be hidden inside what is shown."""
     hidden, shown = _hidden(), _shown()
-    seen = {str(_package() / name) for name in VISIBLE}
+    seen = {str(_PACKAGE / name) for name in VISIBLE}
     return [*seen, *(str(path) for folder in shown if folder not in seen for path in _without(Path(folder), hidden))]
 
 
 def _shown() -> list[str]:
-    return [*SYSTEM, *SYSTEM_FILES, *_prefixes(), *(str(_package() / name) for name in VISIBLE)]
-
-
-def _package() -> Path:
-    return Path(course_lib.__file__).resolve().parent
+    return [*SYSTEM, *SYSTEM_FILES, *_prefixes(), *(str(_PACKAGE / name) for name in VISIBLE)]
 
 
 def _hidden() -> list[Path]:
     """The course's folder, its package, and a copy of the package that pip installed: it holds everything."""
-    package = _package()
+    package = _PACKAGE
     copies = {Path(sysconfig.get_path(kind)) / "course_lib" for kind in ("purelib", "platlib")}
     checkout = package.parent if (package.parent / "pyproject.toml").is_file() else None
     places = {package, *(c for c in copies if c.is_dir()), *(r for r in (checkout, course_root()) if r is not None)}
@@ -206,7 +205,7 @@ def _without(folder: Path, hidden: list[Path]) -> Iterator[Path]:
 
 def _bwrap(namespaces: bool) -> list[str]:
     """The jail. With ``namespaces`` the warm process keeps the right to make more of them for its children."""
-    package = _package()
+    package = _PACKAGE
     args = ["bwrap", "--unshare-user", "--uid", "65534", "--gid", "65534", "--unshare-pid", "--unshare-net"]
     args += ["--unshare-ipc", "--unshare-uts", "--hostname", "worker", "--unshare-cgroup-try", "--die-with-parent"]
     args += ["--new-session", "--cap-drop", "ALL"]
@@ -287,7 +286,7 @@ def tried(name: str) -> Tried:
 
 def _probe(prefix: list[str], name: str) -> Tried:
     """Run the probe behind the layer, with something to find outside: canaries, listeners, this process."""
-    worker = _package() / "worker"
+    worker = _PACKAGE / "worker"
     run = [sys.executable, "-I", "-S", "-B", "-c"]
     run += [f"import sys; sys.path.insert(0, {str(worker)!r}); import probe, walls; probe.main(walls)"]
     layer = Layer(name)
@@ -304,9 +303,9 @@ def _probe(prefix: list[str], name: str) -> Tried:
         (Path(folder) / "answers").write_text("42")
         asked = {
             **orders(layer, str(inside)),
-            "hidden": [str(Path(folder, "answers")), str(_package() / "grading"), str(_package() / "pruning" / "masks.py"),
+            "hidden": [str(Path(folder, "answers")), str(_PACKAGE / "grading"), str(_PACKAGE / "pruning" / "masks.py"),
                        *(str(p) for p in _course_files()), "/etc/hostname", "/etc/passwd", f"/proc/{os.getpid()}/environ"],
-            "locked": [folder, "/", "/tmp", "/usr", "/dev/shm", str(_package() / "worker"), str(Path.home()), sysconfig.get_path("purelib")],
+            "locked": [folder, "/", "/tmp", "/usr", "/dev/shm", str(_PACKAGE / "worker"), str(Path.home()), sysconfig.get_path("purelib")],
             "grader": os.getpid(),
             "port": tcp.getsockname()[1],
             "unix": abstract,

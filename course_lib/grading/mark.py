@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from course_lib.grading.claims import Mistake, Test, order
+from course_lib.grading.claims import MAX_MESSAGE, Mistake, Test, order, shortened
 from course_lib.grading.draw import Draw
 from course_lib.grading.reference import Asked, Reference
 from course_lib.grading.submission import InPlace, StudentError, Submission
-from course_lib.grading.workers import SUBMISSION_SECONDS, WorkerLost
+from course_lib.grading.workers import Allowance, WorkerLost
 
 MAX_LOSSES = 2  # tests of one question that may end or hang their process before the rest is not tried
 
@@ -48,8 +47,8 @@ class Marker:
         open: gives the submission to test; called again after the code has ended its process.
         reference: the lab's contracts, answered by the library.
         seed: from which the inputs are drawn (together with the name of the test).
-        skipped: questions the student gave up.
-        seconds: for everything; what is not reached by then earns nothing and is said.
+        skipped: questions the student gave up, where the submission does not know (:attr:`Submission.skipped`).
+        allowance: of time for everything; what is not reached by then earns nothing and is said.
     """
 
     def __init__(
@@ -58,13 +57,13 @@ class Marker:
         reference: Reference,
         seed: int = 0,
         skipped: Iterable[str] = (),
-        seconds: float = SUBMISSION_SECONDS,
+        allowance: Allowance | None = None,
     ) -> None:
         self.open = open
         self.reference = reference
         self.seed = seed
         self.skipped = set(skipped)
-        self.deadline = time.monotonic() + seconds
+        self.allowance = allowance
         self.lost: set[str] = set()  # questions whose code ended or hung its process
         self.unopened = ""  # why the definitions could not be run; then no test is tried
         self._submission: Submission | None = None
@@ -78,7 +77,7 @@ class Marker:
 
     def question(self, id: str, tests: list[Test]) -> list[Outcome]:
         """One question: once as it is; if points were lost, once more with the earlier questions answered by the grader."""
-        if id in self.skipped:
+        if id in self._skipped():
             return [outcome(t, False, f'skipped: you called skip("{id}"), so this question scores 0') for t in tests]
         if self.lost and (known := self._earlier(id)) and any(self._question_of(name) in self.lost for name in known):
             # it would only wait again for a function that is known to hang: the grader answers for that one at once
@@ -95,6 +94,12 @@ class Marker:
         by_test = {o.test: o for o in (*again, *others)}
         second = [by_test[t.name] for t in tests]
         return second if total(second) > total(first) else first
+
+    def _skipped(self) -> set[str]:
+        try:
+            return self.skipped | self._opened().skipped
+        except WorkerLost:
+            return self.skipped
 
     def _with(self, id: str, tests: list[Test], given: dict[str, Callable[..., Any]]) -> list[Outcome]:
         """Run a question with the grader answering for ``given``, and say so of the tests that pass."""
@@ -115,8 +120,8 @@ class Marker:
             if self.unopened:
                 outcomes.append(outcome(test, False, self.unopened))
                 continue
-            if time.monotonic() > self.deadline:
-                outcomes.append(outcome(test, False, "not tried: the time for the whole submission was used up"))
+            if self.allowance is not None and self.allowance.left <= 0:
+                outcomes.append(outcome(test, False, f"not tried: {self.allowance.late}"))
                 continue
             try:
                 message = self._one(test, asked, given)
@@ -135,8 +140,8 @@ class Marker:
         submission = self._opened()
         draw = Draw(self.seed, test.question, test.name)
         try:
-            # a chance of its own, the same in every batch: from the draw's seed the code could draw what it is not to know
-            submission.begin(Draw("the worker's", test.question, test.name).seed, asked.forbidden)
+            # a chance of its own: from the draw's seed the code could draw what it is not to know
+            submission.begin(Draw("the worker's", self.seed, test.question, test.name).seed, asked.forbidden)
             submission.replace(given)
             test.run(submission, draw)
             return ""
@@ -199,6 +204,7 @@ def explain(error: StudentError, question: str) -> str:
 
 
 def outcome(test: Test, passed: bool, message: str, borrowed: bool = False) -> Outcome:
+    message = shortened(message, MAX_MESSAGE)
     return Outcome(test.question, test.claim, test.points, passed, message, test.visible, test.name, borrowed)
 
 

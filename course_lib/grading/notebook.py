@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 import os
+import re
 import sys
 from contextlib import nullcontext, redirect_stderr
 from typing import Any
@@ -64,16 +65,12 @@ def check(question: str | None = None) -> None:
     """
     namespace = _caller()
     nbgrader = bool(os.environ.get("NBGRADER_EXECUTION"))
+    lab, tests = (_lab_of(namespace), None) if question is None else _tests(question)
     with redirect_stderr(sys.stdout) if nbgrader else nullcontext():
-        if question is None:
-            lab = _lab_of(namespace)
-            outcomes = _marker(lab, namespace).mark(_visible(lab))
-            card = _progress(lab, namespace, outcomes)
-        else:
-            lab, tests = _tests(question)
-            outcomes = _marker(lab, namespace).question(question, tests)
-            card = _card(question, outcomes)
-        _show(card)
+        with InProcess(namespace) as transport:
+            marker = Marker(lambda: Submission(transport), reference.load(lab), skipped=_skipped(lab, namespace))
+            outcomes = marker.mark(_visible(lab) if tests is None else tests)
+        _show(_progress(lab, namespace, outcomes) if question is None else _card(question, outcomes))
     wrong = [f"{o.question} {o.claim}: {o.message}" for o in outcomes if not o.passed]
     if nbgrader and wrong:
         raise AssertionError("\n".join(wrong))
@@ -122,7 +119,7 @@ def _tests(question: str) -> tuple[str, list[Test]]:
     if not isinstance(question, str):
         raise _asked_wrong(f'write the question in quotes: "{question}", not {question!r}')
     number = question.split(".")[0]
-    if not number.isdigit():
+    if not re.fullmatch(r"[0-9]{1,3}", number):
         raise _asked_wrong(f'a question is named like "1.3", got {question!r}')
     lab = f"lab{int(number):02d}"
     tests = _visible(lab)
@@ -143,14 +140,18 @@ def _visible(lab: str) -> list[Test]:
     return [t for t in tests_in(load_tests(root / "tests" / "labs" / f"test_{lab}.py")) if t.visible]
 
 
-def _marker(lab: str, namespace: dict[str, Any]) -> Marker:
-    known = reference.load(lab)
-    skipped = {
-        q
-        for q, asked in known.questions.items()
-        if any(hasattr(namespace.get(n), "skipped_question") for n in asked.names)
-    }
-    return Marker(lambda: Submission(InProcess(namespace)), known, skipped=skipped)
+def _skipped(lab: str, namespace: dict[str, Any]) -> set[str]:
+    """The questions whose answers are still what ``skip`` bound."""
+    questions = reference.load(lab).questions.items()
+    return {q for q, asked in questions if any(q == _given(namespace.get(name)) for name in asked.names)}
+
+
+def _given(value: Any) -> Any:
+    """The question for which ``skip`` bound this; None for what it did not."""
+    try:
+        return value.skipped_question
+    except Exception:  # a student's object may do anything when it is asked
+        return None
 
 
 def _card(question: str, outcomes: list[Outcome]) -> Card:

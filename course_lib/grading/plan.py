@@ -109,7 +109,6 @@ class Plan:
                 id,
                 tuple(h.cells),
                 h.problem,
-                frozenset(h.skipped),
                 frozenset() if whole else some,
                 frozenset() if whole else self._lost[id],
             )

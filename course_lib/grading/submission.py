@@ -6,11 +6,13 @@ them (batch grading): only the transport differs. Arguments are copied on the wa
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from course_lib.grading.alarm import alarm
@@ -116,17 +118,34 @@ def numbers(value: Any) -> int:
 class Transport(Protocol):
     """Carries one request to the student's names and brings the reply."""
 
+    skipped: set[str]
+
     def ask(
         self, header: dict[str, Any], blobs: list[bytes], proxies: dict[int, Callable[..., Any]]
     ) -> tuple[dict[str, Any], list[bytes]]: ...
 
 
 class InProcess:
-    """The notebook's own names, driven in this process."""
+    """The notebook's own names, driven in this process. A context manager: afterwards names, chance and torch's default type
+    are as they were."""
 
     def __init__(self, namespace: dict[str, Any]) -> None:
+        self.skipped: set[str] = set()
         self.proxies: dict[int, Callable[..., Any]] = {}
         self.harness = Harness(namespace, self._ask)
+
+    def __enter__(self) -> InProcess:
+        self._before = random.getstate(), np.random.get_state(), torch.get_rng_state(), torch.get_default_dtype()
+        torch.set_default_dtype(torch.float32)  # as the grader draws
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.harness.restore()
+        pythons, numpys, torchs, dtype = self._before
+        random.setstate(pythons)
+        np.random.set_state(numpys)
+        torch.set_rng_state(torchs)
+        torch.set_default_dtype(dtype)
 
     def ask(
         self, header: dict[str, Any], blobs: list[bytes], proxies: dict[int, Callable[..., Any]]
@@ -165,6 +184,11 @@ class Submission:
         if name.startswith("__"):
             raise AttributeError(name)
         return Function(self, name)
+
+    @property
+    def skipped(self) -> set[str]:
+        """The questions that the code gave up, where the transport knows."""
+        return self._transport.skipped
 
     def begin(self, seed: int, forbidden: tuple[str, ...] = ()) -> None:
         """Start a question: forget what was kept, start chance anew."""

@@ -74,12 +74,6 @@ class Handed:
         tag = hashlib.sha256(self.id.encode("utf-8", "surrogatepass")).hexdigest()[:8]
         return f"{safe or 'submission'}-{tag}"
 
-    @property
-    def skipped(self) -> set[str]:
-        """The questions given up by ``skip("1.3")``, on a line of its own: one look a line, whatever is in the cell."""
-        call = re.compile(r"""^[ \t]*skip\([ \t]*["']([\d.]+)["'][ \t]*\)""", re.MULTILINE)
-        return {q for cell in self.cells for q in call.findall(cell)}
-
 
 def find(folder: Path, lab: str) -> list[Handed]:
     """All submissions in ``folder``, one a student, sorted by id.

@@ -159,12 +159,32 @@ def descendants(root: int) -> Iterator[psutil.Process]:
     while waiting:
         pid = waiting.pop()
         for thread in _numbers(f"/proc/{pid}/task"):
-            with contextlib.suppress(OSError, psutil.Error):
-                with open(f"/proc/{pid}/task/{thread}/children") as file:
-                    children = [int(child) for child in file.read().split()]
-                waiting += children
-                for child in children:
+            children = _children(pid, thread)
+            waiting += children
+            for child in children:
+                with contextlib.suppress(psutil.Error):
                     yield psutil.Process(child)
+
+
+def child_of(warm: int) -> int:
+    """The process that was forked last from the warm one; 0 where it is not known."""
+    children = [pid for thread in _numbers(f"/proc/{warm}/task") for pid in _children(warm, thread)]
+    return children[-1] if children else 0
+
+
+def waited_for_a_core(pid: int) -> float:
+    """Seconds that a process's main thread has waited, ready to run, while others ran; 0 where the system does not tell."""
+    try:
+        with open(f"/proc/{pid}/schedstat") as file:
+            return int(file.read().split()[1]) / 1e9
+    except (OSError, IndexError, ValueError):
+        return 0.0
+
+
+def _children(pid: int, thread: str) -> list[int]:
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/children") as file:
+        return [int(child) for child in file.read().split()]
+    return []
 
 
 def _numbers(folder: str) -> list[str]:

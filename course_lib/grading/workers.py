@@ -12,20 +12,35 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from course_lib.grading import cgroup, isolation, watch
+from course_lib.grading.alarm import alarm
 from course_lib.worker import wire
 
-REPLY_SECONDS = 10.0  # for one call of a student's function
-DEFINE_SECONDS = 30.0  # for running the definitions of a notebook
-SUBMISSION_SECONDS = 180.0  # for everything of one submission
 START_SECONDS = 120.0
 STOP_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """How long code may take: of its own time, while the grader waits for it and a core is free for it.
+
+    Attributes:
+        reply: for one call of a student's function; the grader's answers to what that function asks may take
+            twice as long.
+        define: for running the definitions of a notebook. submission: for everything of one submission.
+    """
+
+    reply: float = 10.0
+    define: float = 30.0
+    submission: float = 180.0
 
 
 class WorkerLost(Exception):
@@ -35,8 +50,9 @@ class WorkerLost(Exception):
 class Worker:
     """One warm process behind a wall; forks a child for every submission, one at a time."""
 
-    def __init__(self, layer: isolation.Layer) -> None:
+    def __init__(self, layer: isolation.Layer, seconds: Seconds = Seconds()) -> None:  # noqa: B008 (it is frozen)
         self.layer = layer
+        self.seconds = seconds
         self.process: subprocess.Popen[bytes] | None = None
         self.control: socket.socket | None = None
         self.folder = ""
@@ -62,10 +78,10 @@ class Worker:
                 start_new_session=True,
             )
         self.control = ours
-        deadline = time.monotonic() + START_SECONDS
+        left = wire.until(START_SECONDS)
         try:
-            wire.send(ours, isolation.orders(self.layer, self.folder), deadline=deadline)
-            ready, _ = wire.receive(ours, deadline)
+            wire.send(ours, isolation.orders(self.layer, self.folder), left=left)
+            ready, _ = wire.receive(ours, left)
         except wire.WireError as error:
             said = self._last_words()
             self.stop()
@@ -80,24 +96,33 @@ class Worker:
         self.process.kill()
         return self.process.stderr.read()[-800:].decode(errors="replace")
 
-    def open(self, cells: list[str], graded: list[str], imports: Sequence[str] = ()) -> Session:
+    def open(
+        self,
+        cells: list[str],
+        graded: Sequence[str],
+        imports: Sequence[str] = (),
+        names: Mapping[str, Sequence[str]] | None = None,
+        allowance: Allowance | None = None,
+    ) -> Session:
         """A child that has run the definitions of these cells, forked when the warm process has these ``imports``.
+
+        Args:
+            graded: what is asked for: run whatever that needs.
+            names: of each question, which of that it asks for; so that ``skip`` can give it up.
+            allowance: of the submission, where it has several sessions.
 
         Raises:
             WorkerLost: if running the definitions ended or hung the process.
             RuntimeError: if the wall could not be put up this time, or there is no such import.
         """
         ours, pid = self._fork(imports)
-        session = Session(self, ours, pid, watch.Watched(self.warm, isolation.share(), self.folder))
-        try:
-            wire.send(ours, {"cells": cells, "graded": graded}, deadline=time.monotonic() + DEFINE_SECONDS)
-            header, _ = wire.receive(ours, time.monotonic() + DEFINE_SECONDS)
-        except wire.WireError as error:
-            session.close()
-            why = session.watched.reason or _why(error, "the notebook's definitions", DEFINE_SECONDS)
-            raise WorkerLost(why) from None
-        problems = header.get("problems", [])
+        watched = watch.Watched(self.warm, isolation.share(), self.folder)
+        session = Session(self, ours, pid, watched, allowance or Allowance(self.seconds.submission))
+        told = {"cells": cells, "graded": list(graded), "names": {q: list(of) for q, of in (names or {}).items()}}
+        header, _ = session.converse(told, [], "the notebook's definitions", self.seconds.define)
+        problems, skipped = header.get("problems", []), header.get("skipped", [])
         session.problems = [str(p)[:500] for p in problems][:50] if isinstance(problems, list) else []
+        session.skipped = {str(q) for q in skipped} if isinstance(skipped, list) else set()
         return session
 
     def _fork(self, imports: Sequence[str]) -> tuple[socket.socket, int]:
@@ -110,14 +135,14 @@ class Worker:
             if self.process is None or self.process.poll() is not None or self.control is None:
                 self.start()
             assert self.control is not None
-            deadline = time.monotonic() + START_SECONDS
+            left = wire.until(START_SECONDS)
             ours, theirs = socket.socketpair()
             with theirs:
                 try:
                     order = {"op": "fork", "limits": isolation.limits(self.layer), "imports": list(imports)}
-                    wire.send(self.control, order, deadline=deadline)
+                    wire.send(self.control, order, left=left)
                     socket.send_fds(self.control, [b"x"], [theirs.fileno()])
-                    reply, _ = wire.receive(self.control, deadline)
+                    reply, _ = wire.receive(self.control, left)
                 except (wire.WireError, OSError):
                     ours.close()
                     self.stop()
@@ -134,7 +159,7 @@ class Worker:
             return
         try:
             wire.send(self.control, {"op": "end", "pid": pid})
-            reply, _ = wire.receive(self.control, time.monotonic() + 10)
+            reply, _ = wire.receive(self.control, wire.until(10))
             if reply.get("ended") is True and reply.get("clean") is True:
                 return
         except wire.WireError:
@@ -166,16 +191,73 @@ class Worker:
             self.folder = ""
 
 
-class Session:
-    """One child with one submission's names: the transport behind :class:`course_lib.grading.submission.Submission`."""
+class Allowance:
+    """The time that a submission may take, over all its sessions."""
 
-    def __init__(self, worker: Worker, sock: socket.socket, pid: int, watched: watch.Watched) -> None:
+    def __init__(self, seconds: float) -> None:
+        self.seconds = self.left = seconds
+
+    @property
+    def late(self) -> str:
+        return f"the time for the whole submission, {self.seconds:.0f} seconds, was used up"
+
+
+class Clock:
+    """Runs while the code has the word, and a core.
+
+    On a busy machine a process waits for its turn; Linux tells how long its main thread did. That is not counted, up to twice
+    the time it is given: code that asks for turns in a hundred threads is late in the end.
+    """
+
+    PATIENCE = 3.0
+
+    def __init__(self, seconds: float, pid: int) -> None:
+        self.seconds = seconds
+        self.pid = pid
+        self.before = watch.waited_for_a_core(pid)
+        self.stopped = 0.0
+        self.begin = time.monotonic()
+
+    def used(self) -> float:
+        """Seconds so far."""
+        wall = time.monotonic() - self.begin - self.stopped
+        if wall < self.seconds:
+            return wall
+        return max(wall / self.PATIENCE, wall - max(0.0, watch.waited_for_a_core(self.pid) - self.before))
+
+    def left(self) -> float:
+        """Seconds from now."""
+        return self.seconds - self.used()
+
+    @contextmanager
+    def standing(self) -> Iterator[None]:
+        """The grader has the word."""
+        begin = time.monotonic()
+        try:
+            yield
+        finally:
+            self.stopped += time.monotonic() - begin
+
+
+class Session:
+    """One child with one submission's names: the transport behind :class:`course_lib.grading.submission.Submission`.
+
+    Attributes:
+        problems: what went wrong with the definitions, in sentences. skipped: the questions given up.
+    """
+
+    def __init__(
+        self, worker: Worker, sock: socket.socket, pid: int, watched: watch.Watched, allowance: Allowance
+    ) -> None:
         self.worker = worker
         self.sock = sock
         self.pid = pid
+        self.main = watch.child_of(worker.warm)
         self.watched = watched
+        self.allowance = allowance
         watch.begin(watched)
         self.problems: list[str] = []
+        self.skipped: set[str] = set()
         self.alive = True
 
     def ask(
@@ -183,30 +265,43 @@ class Session:
     ) -> tuple[dict[str, Any], list[bytes]]:
         """Send one request, answer the calls of proxies meanwhile, return the reply.
 
-        What the grader takes for its answers is not counted against the code, up to as long again as the code has itself:
-        otherwise code that asks for ever would never be late.
-
         Raises:
             WorkerLost: if the process ended, hung, or broke the rules of the conversation.
         """
-        deadline = time.monotonic() + REPLY_SECONDS
-        last = deadline + REPLY_SECONDS
+        return self.converse(header, blobs, "your code", self.worker.seconds.reply, proxies)
+
+    def converse(
+        self,
+        header: dict[str, Any],
+        blobs: list[bytes],
+        whose: str,
+        seconds: float,
+        proxies: dict[int, Callable[..., Any]] | None = None,
+    ) -> tuple[dict[str, Any], list[bytes]]:
+        """As :meth:`ask`; ``whose`` and ``seconds`` are what takes the time, and how much it may."""
+        clock = Clock(min(seconds, self.allowance.left), self.main)
+        answers = 2 * seconds  # that the grader's answers may take
         number = secrets.token_hex(8)
         try:
-            wire.send(self.sock, {**header, "request": number}, blobs, deadline)
+            wire.send(self.sock, {**header, "request": number}, blobs, clock.left)
             while True:
-                reply, blobs = wire.receive(self.sock, deadline)
+                reply, blobs = wire.receive(self.sock, clock.left)
                 if reply.pop("request", None) != number:  # written by something else than the harness, or too late
                     raise wire.WireError("a reply to no request")
                 if "ask" not in reply:
                     return reply, blobs
-                asked = time.monotonic()
-                answer, answered = _answer(reply, blobs, proxies)
-                deadline = min(last, deadline + time.monotonic() - asked)
-                wire.send(self.sock, answer, answered, deadline)
+                begin = time.monotonic()
+                with clock.standing():
+                    answer, answered = _answer(reply, blobs, proxies or {}, answers)
+                answers -= time.monotonic() - begin
+                wire.send(self.sock, answer, answered, clock.left)
         except wire.WireError as error:
             self.close()
-            raise WorkerLost(self.watched.reason or _why(error, "your code", REPLY_SECONDS)) from None
+            if isinstance(error, wire.TooLate) and clock.seconds < seconds:
+                raise WorkerLost(self.allowance.late) from None
+            raise WorkerLost(self.watched.reason or _why(error, whose, seconds)) from None
+        finally:
+            self.allowance.left -= clock.used()
 
     def close(self) -> None:
         """End the child."""
@@ -218,7 +313,7 @@ class Session:
 
 
 def _answer(
-    request: dict[str, Any], blobs: list[bytes], proxies: dict[int, Callable[..., Any]]
+    request: dict[str, Any], blobs: list[bytes], proxies: dict[int, Callable[..., Any]], seconds: float
 ) -> tuple[dict[str, Any], list[bytes]]:
     unpack = wire.Unpacker(blobs).unpack
     function = proxies.get(request["ask"]) if isinstance(request["ask"], int) else None
@@ -226,10 +321,18 @@ def _answer(
     if function is None or not isinstance(args, tuple) or not isinstance(kwargs, dict):
         raise wire.WireError("a call of something that was not handed out")
     packer = wire.Packer()
+    late = {
+        "refused": "ValueError: the grader's functions took too long on what they were called with: try them on something small"
+    }
+    if seconds <= 0:
+        return late, []
     try:
-        return {"answer": packer.pack(function(*args, **kwargs))}, packer.blobs
+        with alarm(seconds) as rung:
+            return {"answer": packer.pack(function(*args, **kwargs))}, packer.blobs
     except Exception as error:  # whatever the student passed in: unanswered, the conversation would be out of step
         return {"refused": f"{type(error).__name__}: {error}"[:500]}, []
+    assert rung()
+    return late, []
 
 
 def _why(error: wire.WireError, whose: str, seconds: float) -> str:

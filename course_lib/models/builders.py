@@ -156,9 +156,9 @@ def _by_config(model: str, config: str, numbers: Mapping[str, type], most: Mappi
             if settings[key] > highest:
                 raise ValueError(f"a {model.rpartition('.')[2]} whose {key} is above {highest} does not travel")
         # not from transformers itself, which looks names up when asked, and fails two threads that ask at once
-        made = _class(config)()(**{key: settings[key] for key in numbers if key != "num_labels"})  # type: ignore[call-arg]
+        made = _class(config)()(**{key: settings[key] for key in numbers if key != "num_labels"})
         made.num_labels = settings["num_labels"]
-        return _class(model)()(made)  # type: ignore[call-arg]
+        return _class(model)()(made)
 
     return Builder(read, make)
 

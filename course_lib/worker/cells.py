@@ -10,10 +10,12 @@ import ast
 import io
 import linecache
 import symtable
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
+
+from course_lib.worker import stubs
 
 PLACEHOLDER = "NotImplementedError"
 _BODY_MAGICS = {"time", "timeit", "capture", "prun"}  # cell magics whose body is ordinary code
@@ -39,16 +41,22 @@ class Statement:
 
     @cached_property
     def always(self) -> bool:
-        """Is it a definition, which is run whether or not something needs it?"""
-        return _always(self.node)
+        """Is it a definition, or does it give a question up? Then it is run whether or not something needs it."""
+        return _always(self.node) or ("skip" in self.source and not self.defines and "skip" in self.reads)
+
+    @property
+    def defines(self) -> bool:
+        """Is it a function or a class?"""
+        return isinstance(self.node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
 
 
 @dataclass
 class Definitions:
-    """The names that came out of a notebook, and what went wrong on the way."""
+    """The names that came out of a notebook, what went wrong on the way, and the questions it gives up."""
 
     namespace: dict[str, Any]
     problems: list[str] = field(default_factory=list)
+    skipped: set[str] = field(default_factory=set)
 
 
 def parse(cells: Iterable[str], problems: list[str]) -> list[Statement]:
@@ -257,9 +265,15 @@ def select(statements: list[Statement], graded: Iterable[str]) -> list[Statement
             return [s for s in kept if id(s) in chosen]
 
 
-def run(cells: Iterable[str], graded: Iterable[str]) -> Definitions:
-    """Run the definitions of a notebook in a fresh namespace; what fails is said and left out."""
+def run(cells: Iterable[str], graded: Iterable[str], names: Mapping[str, Iterable[str]] | None = None) -> Definitions:
+    """Run the definitions of a notebook in a fresh namespace; what fails is said and left out.
+
+    Args:
+        names: of each question, what it asks for. A question is given up if ``skip`` was called for it and what it asks for
+            was not defined after that: as in the notebook, where the last definition counts.
+    """
     result = Definitions({"__name__": "__main__", "__builtins__": __builtins__})
+    stubs.skip.names, stubs.skip.namespace = dict(names or {}), result.namespace
     for statement in select(parse(cells, result.problems), graded):
         try:
             code = compile(ast.Module([statement.node], []), statement.file, "exec")
@@ -267,6 +281,7 @@ def run(cells: Iterable[str], graded: Iterable[str]) -> Definitions:
         except BaseException as error:  # SystemExit and KeyboardInterrupt too: a cell may not end the rest
             where = f"{statement.file.strip('<>')}, line {statement.node.lineno}"
             result.problems.append(f"{where} raised {type(error).__name__}: {_short(error)}")
+    result.skipped = {v.question for v in result.namespace.values() if type(v) is stubs.Skipped}
     return result
 
 

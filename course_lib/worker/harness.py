@@ -11,6 +11,7 @@ import random
 import traceback
 import types
 from collections.abc import Callable
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -68,7 +69,7 @@ class Harness:
 
     def _begin(self, seed: int, forbidden: list[str]) -> None:
         """A new test: everything kept is let go, replaced names come back, chance starts anew."""
-        self._restore()
+        self.restore()
         self.kept.clear()
         self.forbidden = tuple(forbidden)
         start_chance(seed)
@@ -135,7 +136,8 @@ class Harness:
         open_names = [name]
         while open_names:
             for used in _names_in(self.namespace.get(open_names.pop())):
-                if used not in seen and used in self.namespace:
+                # a name that is not there may be one that got lost: a cell that is no Python, a function with another name
+                if used not in seen and (used in self.namespace or used in among):
                     seen.add(used)
                     open_names.append(used)
         return [other for other in among if other in seen]
@@ -147,6 +149,10 @@ class Harness:
             self.namespace[name] = function
 
     def _restore(self) -> None:
+        self.restore()
+
+    def restore(self) -> None:
+        """Give replaced names back what they were."""
         for name, value in self.replaced.items():
             if value is _MISSING:
                 self.namespace.pop(name, None)
@@ -166,7 +172,10 @@ class Harness:
             return _walk(on, path)
         name, _, rest = path.partition(".")
         if name not in self.namespace:
-            raise Missing(f"{name} is not defined")
+            near = get_close_matches(name, [n for n, v in self.namespace.items() if callable(v)], 1, 0.75)
+            raise Missing(
+                f"{name} is not defined" + (f", but {near[0]} is: is that it, under another name?" if near else "")
+            )
         return _walk(self.namespace[name], rest)
 
     def _resolve(self, data: dict[str, Any]) -> Any:

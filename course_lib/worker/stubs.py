@@ -1,8 +1,10 @@
-"""What a submission finds in place of ``course_lib``'s implementing modules while it is graded.
+"""What a submission finds in place of ``course_lib``'s modules while it is graded.
 
-``course_lib.pruning`` and ``course_lib.cost`` import, but whatever is called there raises :class:`LibraryUsed`;
-``course_lib.grading``, ``course_lib.show`` and the ledger import too and do nothing, so that a notebook's first cell runs. What a lab
-gives its students to call is handed through from where it may be seen.
+- ``data``, ``models`` and what trains and runs (:data:`REAL`) are what they are in the notebook.
+- ``course_lib.pruning`` and ``course_lib.cost`` import, but whatever is called there raises :class:`LibraryUsed`. What a lab gives
+  its students to call is handed through from where it may be seen (:data:`GIVEN`).
+- All else (``grading``, ``show``, the experiments, the ledger …) imports too and is idle, so that a notebook's first cells run: it
+  may be called, and what it gives stands for nothing. Only :data:`skip` says something, by whether it is called.
 """
 
 from __future__ import annotations
@@ -11,18 +13,40 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import sys
+from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
 
 from course_lib.worker.watch import LIBRARY, LibraryUsed
 
-IDLE = ("course_lib.grading", "course_lib.show", "course_lib.ledger", "course_lib.authoring", "course_lib.cli")
+REAL = ("worker", "data", "models", "training", "parallel", "paths", "files", "modes")  # of course_lib
 # of what is refused, what labs give: it says where a model has its heads, and nothing of how to prune them
 GIVEN = {
     f"{place}.{name}": "course_lib.models.attention"
     for place in ("course_lib.pruning", "course_lib.pruning.attention")
     for name in ("Attention", "find_attention", "output_projections")
 }
+
+
+class Skipped:
+    """Stands for an answer that was given up by ``skip("1.3")``."""
+
+    def __init__(self, question: str) -> None:
+        self.question = question
+
+
+class _Skip:
+    """``skip``: binds the names that a question asks for to :class:`Skipped`."""
+
+    names: dict[str, Iterable[str]] = {}
+    namespace: dict[str, Any] = {}
+
+    def __call__(self, question: Any) -> None:
+        for name in self.names.get(question, ()) if isinstance(question, str) else ():
+            self.namespace[name] = Skipped(question)
+
+
+skip = _Skip()
 
 
 class _Refuses:
@@ -44,7 +68,13 @@ class _Refuses:
 
 
 class _Idle:
-    """Stands for plots, widgets, checks: callable, usable as a decorator or a context manager, without effect."""
+    """Stands for plots, widgets, checks, experiments: callable, usable as a decorator or a context manager, without effect."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __repr__(self) -> str:
+        return f"<{self._name}, which is idle while the grader runs your code>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return args[0] if len(args) == 1 and callable(args[0]) and not kwargs else self
@@ -53,6 +83,9 @@ class _Idle:
         if name.startswith("__"):
             raise AttributeError(name)
         return self
+
+    def __iter__(self) -> Any:
+        return iter(())
 
     def __getitem__(self, key: Any) -> Any:
         return self
@@ -74,7 +107,9 @@ class _Module(ModuleType):
         full = f"{self.__name__}.{name}"
         if full in GIVEN:
             return getattr(importlib.import_module(GIVEN[full]), name)
-        return _Refuses(full) if _within(full, LIBRARY) else _Idle()
+        if full == "course_lib.grading.skip":
+            return skip
+        return _Refuses(full) if _within(full, LIBRARY) else _Idle(full)
 
 
 def _within(name: str, places: tuple[str, ...]) -> bool:
@@ -83,7 +118,8 @@ def _within(name: str, places: tuple[str, ...]) -> bool:
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
-        if _within(name, LIBRARY + IDLE):
+        package, _, rest = name.partition(".")
+        if package == "course_lib" and rest and rest.partition(".")[0] not in REAL:
             return importlib.machinery.ModuleSpec(name, self, is_package=True)
         return None
 

@@ -396,10 +396,19 @@ def _a(value: Any, kind: type) -> Any:
 _HEAD = struct.Struct("!II")  # bytes of header, bytes of all blobs together
 
 
+Left = Callable[[], float]  # seconds that are left; at 0 it is too late
+
+
+def until(seconds: float) -> Left:
+    """So many seconds from now, by the wall's clock."""
+    end = time.monotonic() + seconds
+    return lambda: end - time.monotonic()
+
+
 def send(
-    sock: socket.socket, header: dict[str, Any], blobs: list[bytes] | None = None, deadline: float | None = None
+    sock: socket.socket, header: dict[str, Any], blobs: list[bytes] | None = None, left: Left | None = None
 ) -> None:
-    """Send one frame."""
+    """Send one frame, whole, before no time is ``left``."""
     blobs = blobs or []
     text = json.dumps({**header, "lengths": [len(b) for b in blobs]}, allow_nan=False).encode()
     if len(text) > MAX_HEADER:
@@ -407,25 +416,39 @@ def send(
     body = b"".join(blobs)
     if len(body) > MAX_BLOBS:
         raise WireError(f"more than {MAX_BLOBS >> 20} MB of data")
+    frame = memoryview(_HEAD.pack(len(text), len(body)) + text + body)
+    sent = 0
     try:
-        sock.settimeout(None if deadline is None else max(0.01, deadline - time.monotonic()))
-        sock.sendall(_HEAD.pack(len(text), len(body)) + text + body)
-    except TimeoutError:
-        raise TooLate("the other side does not read") from None
+        while sent < len(frame):
+            sock.settimeout(_wait(left, "the other side does not read"))
+            try:
+                sent += sock.send(frame[sent:])
+            except TimeoutError:
+                continue
     except OSError as error:
         raise Closed(str(error)) from None
 
 
-def receive(sock: socket.socket, deadline: float | None = None) -> tuple[dict[str, Any], list[bytes]]:
-    """Receive one frame, whole, before the deadline (``time.monotonic()``).
+def _wait(left: Left | None, late: str) -> float | None:
+    """How long to wait now. Whatever the time is counted by, it is asked again then."""
+    if left is None:
+        return None
+    seconds = left()
+    if seconds <= 0:
+        raise TooLate(late)
+    return max(0.001, seconds)
+
+
+def receive(sock: socket.socket, left: Left | None = None) -> tuple[dict[str, Any], list[bytes]]:
+    """Receive one frame, whole, before no time is ``left``.
 
     Raises:
-        Closed: if the other side has gone. TooLate: past the deadline. WireError: if the frame breaks the rules.
+        Closed: if the other side has gone. TooLate: if it took too long. WireError: if the frame breaks the rules.
     """
-    size, rest = _HEAD.unpack(_exactly(sock, _HEAD.size, deadline))
+    size, rest = _HEAD.unpack(_exactly(sock, _HEAD.size, left))
     if size > MAX_HEADER or rest > MAX_BLOBS:
         raise WireError(f"a header of {size} bytes, or more than {MAX_BLOBS >> 20} MB of data")
-    frame = _exactly(sock, size + rest, deadline)
+    frame = _exactly(sock, size + rest, left)
     return decode(frame[:size], frame[size:])
 
 
@@ -450,17 +473,14 @@ def decode(text: bytes, body: bytes) -> tuple[dict[str, Any], list[bytes]]:
     return header, [body[start:end] for start, end in itertools.pairwise(ends)]
 
 
-def _exactly(sock: socket.socket, size: int, deadline: float | None) -> bytes:
+def _exactly(sock: socket.socket, size: int, left: Left | None) -> bytes:
     chunks = bytearray()
     while len(chunks) < size:
-        left = None if deadline is None else deadline - time.monotonic()
-        if left is not None and left <= 0:
-            raise TooLate("no whole answer in time")
         try:
-            sock.settimeout(left)
+            sock.settimeout(_wait(left, "no whole answer in time"))
             chunk = sock.recv(min(1 << 20, size - len(chunks)))
         except TimeoutError:
-            raise TooLate("no whole answer in time") from None
+            continue
         except OSError as error:
             raise Closed(str(error)) from None
         if not chunk:

@@ -180,11 +180,11 @@ def serve(sock: socket.socket) -> None:
         return wire.Unpacker(blobs).unpack(header["answer"])
 
     header, _ = wire.receive(sock)
-    sources, graded = header["cells"], header["graded"]
     harness.start_chance(0)  # Python's own starts anew in every forked child: definitions draw the same each time
-    definitions = cells.run(sources, graded)
+    definitions = cells.run(header["cells"], header["graded"], header["names"])
     worker = harness.Harness(definitions.namespace, ask)
-    wire.send(sock, {"problems": [p[:500] for p in definitions.problems][:50]})
+    problems = [problem[:500] for problem in definitions.problems][:50]
+    wire.send(sock, {"problems": problems, "skipped": sorted(definitions.skipped), "request": header["request"]})
     while True:
         try:
             header, blobs = wire.receive(sock)

@@ -1,15 +1,15 @@
-"""Warm workers, which take seconds to start: one behind every wall of this machine, and those that batches take over from each other."""
+"""Warm workers, which take seconds to start: one behind every wall of this machine, and judges that batches take over from each other."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 
 from course_lib.grading import Submission, isolation
+from course_lib.grading.judge import Judge, Limits
 from course_lib.grading.workers import Worker
 
 LAYERS = [name for name in isolation.LAYERS if not isolation.works(isolation.Layer(name))]
@@ -40,38 +40,42 @@ def run(worker: Worker) -> Iterator[Callable[..., Submission]]:
 
 
 @pytest.fixture(scope="session")
-def idle(starter: ThreadPoolExecutor) -> Iterator[dict[str, list[Worker]]]:
-    """By layer, the workers that no batch has just now."""
-    workers: dict[str, list[Worker]] = defaultdict(list)
-    yield workers
-    for some in workers.values():
-        for worker in some:
-            worker.stop()
+def idle(starter: ThreadPoolExecutor) -> Iterator[dict[tuple[isolation.Layer, Limits], list[Judge]]]:
+    """By what they are made of, the judges that no batch has just now."""
+    judges: dict[tuple[isolation.Layer, Limits], list[Judge]] = defaultdict(list)
+    yield judges
+    for some in judges.values():
+        for judge in some:
+            Judge.rest(judge)
 
 
 @pytest.fixture(scope="session")
 def starter() -> Iterator[ThreadPoolExecutor]:
-    """Threads that outlive every batch: a jail ends with the thread that started it."""
+    """Threads that outlive every batch: a judge ends with the thread that started it."""
     with ThreadPoolExecutor() as threads:
         yield threads
 
 
 @pytest.fixture
-def warm(idle: dict[str, list[Worker]], starter: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Batches that this process grades take over the workers of those before them, and do not end them."""
+def warm(
+    idle: dict[tuple[isolation.Layer, Limits], list[Judge]],
+    starter: ThreadPoolExecutor,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Batches that this process grades take over the judges of those before them, and do not end them."""
 
-    class Kept(Worker):
-        def start(self) -> None:
-            starter.submit(super().start).result()
+    class Lent(Judge):
+        def __new__(cls, layer: isolation.Layer, limits: Limits) -> Lent:
+            return idle[layer, limits].pop() if idle[layer, limits] else super().__new__(cls)  # type: ignore[return-value]
 
-    class Lent:
-        def __init__(self, layer: isolation.Layer) -> None:
-            self.worker = idle[layer.name].pop() if idle[layer.name] else Kept(layer)
+        def __init__(self, layer: isolation.Layer, limits: Limits) -> None:
+            if not hasattr(self, "layer"):
+                super().__init__(layer, limits)
 
-        def stop(self) -> None:
-            idle[self.worker.layer.name].append(self.worker)
+        def _start(self) -> None:
+            starter.submit(super()._start).result()
 
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self.worker, name)
+        def rest(self) -> None:
+            idle[self.layer, self.limits].append(self)
 
-    monkeypatch.setattr("course_lib.grading.marking.Worker", Lent)
+    monkeypatch.setattr("course_lib.grading.pool.Judge", Lent)

@@ -14,8 +14,13 @@ import pytest
 from small_lab import RIGHT, TESTS, contents, notebook
 
 from course_lib.grading import batch, isolation, submissions
+from course_lib.grading.judge import Limits
+from course_lib.grading.workers import Seconds
 
 pytestmark = pytest.mark.usefixtures("warm")
+
+
+HASTY = Limits(Seconds(reply=2.0))
 
 
 @pytest.fixture
@@ -37,8 +42,7 @@ def rows(report: Path) -> dict[str, dict[str, str]]:
         return {row["id"]: row for row in csv.DictReader(file)}
 
 
-def test_a_mixed_batch(folder: Path, tests: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("course_lib.grading.workers.REPLY_SECONDS", 2.0)
+def test_a_mixed_batch(folder: Path, tests: Path, tmp_path: Path) -> None:
     (folder / "right.ipynb").write_text(notebook(RIGHT))
     (folder / "truncated.ipynb").write_text(notebook(RIGHT)[:200])
     (folder / "no notebook.ipynb").write_text("[1, 2]")
@@ -54,7 +58,7 @@ def test_a_mixed_batch(folder: Path, tests: Path, tmp_path: Path, monkeypatch: p
     (folder / "gigabyte.ipynb").write_text(
         notebook(RIGHT, "def threshold_mask(w, a):\n    while True: print('x' * 10**7)")
     )
-    (folder / "skipped.ipynb").write_text(notebook('skip("1.1")', RIGHT))
+    (folder / "skipped.ipynb").write_text(notebook("from course_lib.grading import skip", RIGHT, 'skip("1.1")'))
     (folder / "=cmd()\n.ipynb").write_text(notebook(RIGHT))
     (folder / "in a folder" / "deep").mkdir(parents=True)
     (folder / "in a folder" / "deep" / "lab01 final (2).ipynb").write_text(notebook(RIGHT))
@@ -62,7 +66,7 @@ def test_a_mixed_batch(folder: Path, tests: Path, tmp_path: Path, monkeypatch: p
     with zipfile.ZipFile(folder / "zipped.zip", "w") as archive:
         archive.writestr("../../lab01.ipynb", notebook(RIGHT))
     (folder / "bad.zip").write_bytes(b"PK no zip")
-    done = batch.grade("lab01", folder, tmp_path / "report", tests=tests, seed=1)
+    done = batch.grade("lab01", folder, tmp_path / "report", tests=tests, seed=1, limits=HASTY)
     table = rows(done.report)
     want = {
         "right": "3", "truncated": "0", "no notebook": "0", "empty": "0", "loop": "1", "exit": "1", "hard exit": "0", "equal": "1",
@@ -186,11 +190,6 @@ def test_names_of_files_are_safe_and_distinct() -> None:
     assert len(set(names)) == len(names)
     assert all("/" not in n and "\n" not in n and len(n) < 120 and not n.startswith(".") for n in names)
     assert names[-1] == "ok-1.2"
-
-
-def test_skip_is_read_from_code_not_from_comments() -> None:
-    handed = submissions.Handed("x", ['  skip("1.3")  # later', '# skip("1.1")', "x = 1\nskip('1.10')"])
-    assert handed.skipped == {"1.3", "1.10"}
 
 
 def test_old_notebooks_and_odd_ones_are_read() -> None:
@@ -367,22 +366,21 @@ def test_a_mark_that_changes_leaves_those_beside_it(folder: Path, tests: Path, t
 
 
 def test_where_another_question_hangs_a_regrade_says_what_grading_everything_says(
-    folder: Path, tests: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, tests: Path, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("course_lib.grading.workers.REPLY_SECONDS", 2.0)
     uses = TESTS + '\n@question("1.4", points=2, claim="uses 1.1")\ndef test_uses(submission, draw):\n'
     uses += '    w = draw.normal(4, 6)\n    expect_equal(int(submission.global_masks({"a": w}, 0.5)["a"].sum()), 12)\n'
     hangs = "def magnitude_mask(w, s):\n    while True: pass"
     calls = "def global_masks(ws, s): return {k: magnitude_mask(w, s) for k, w in ws.items()}"
     (folder / "a.ipynb").write_text(notebook(RIGHT, hangs, calls))
     tests.write_text(uses)
-    first = batch.grade("lab01", folder, tmp_path / "report", tests=tests, seed=1, jobs=1)
+    first = batch.grade("lab01", folder, tmp_path / "report", tests=tests, seed=1, jobs=1, limits=HASTY)
     before = contents(first.report)
     assert rows(first.report)["a"]["1.4"] == "2"
-    again = batch.grade("lab01", folder, tmp_path / "report", tests=tests, questions=["1.4"], jobs=1)
+    again = batch.grade("lab01", folder, tmp_path / "report", tests=tests, questions=["1.4"], jobs=1, limits=HASTY)
     assert again.parts == {"a": ["1.4"]}
     assert contents(first.report) == before
-    batch.grade("lab01", folder, tmp_path / "report", tests=tests, questions=["1.1"], jobs=1)
+    batch.grade("lab01", folder, tmp_path / "report", tests=tests, questions=["1.1"], jobs=1, limits=HASTY)
     assert contents(first.report) == before
 
 
@@ -433,7 +431,7 @@ def test_a_fault_of_the_graders_own_is_graded_again(
     for name in "ab":
         (folder / f"{name}.ipynb").write_text(notebook(RIGHT))
     with monkeypatch.context() as broken:
-        broken.setattr("course_lib.grading.workers.Worker.open", lambda *_: 1 / 0)
+        broken.setattr("course_lib.grading.pool.Judge.mark", lambda *_: 1 / 0)
         done = batch.grade("lab01", folder, tmp_path / "report", tests=tests)
     assert {row["status"] for row in rows(done.report).values()} == {"grader failed"}
     again = batch.grade("lab01", folder, tmp_path / "report", tests=tests)

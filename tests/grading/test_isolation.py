@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from course_lib.grading import Submission, cgroup, isolation, watch
-from course_lib.grading.workers import Worker, WorkerLost
+from course_lib.grading.workers import Seconds, Worker, WorkerLost
 from course_lib.worker import walls
 
 Run = Callable[..., Submission]
@@ -36,9 +36,9 @@ def allowed(action):
 
 
 @pytest.fixture
-def patient(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def patient(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
     """The limit that is tested must come first, also on a busy machine."""
-    monkeypatch.setattr("course_lib.grading.workers.REPLY_SECONDS", 60.0)
+    monkeypatch.setattr(worker, "seconds", Seconds(reply=60.0))
 
 
 @pytest.fixture
@@ -322,7 +322,7 @@ def test_there_is_no_network(run: Run, tmp_path: Path) -> None:
             "        path=lambda: socket.socket(socket.AF_UNIX).connect(path), abstract=lambda: socket.socket(socket.AF_UNIX).connect(name),\n"
             "        datagram=lambda: socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)[0].sendto(b'x', name + '-d'),\n"
             "        on=lambda: pair[0].connect(name), raw=lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, 1),\n"
-            "        names=lambda: socket.getaddrinfo('pypi.org', 443), netlink=lambda: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW))\n"
+            "        names=lambda: socket.getaddrinfo('example.org', 443), netlink=lambda: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW))\n"
             "    return [way for way, go in ways.items() if allowed(go)]"
         )
         assert run(TRY + source).f(tcp.getsockname()[1], udp.getsockname()[1], path, name) == []

@@ -11,7 +11,7 @@ import torch
 from course_lib.grading import Draw, StudentError, Submission, watch
 from course_lib.grading.reference import load
 from course_lib.grading.submission import Proxy
-from course_lib.grading.workers import Worker, WorkerLost
+from course_lib.grading.workers import Seconds, Worker, WorkerLost
 from course_lib.worker import zygote
 
 Run = Callable[..., Submission]
@@ -92,26 +92,27 @@ def test_code_that_ends_its_process_costs_only_its_reply(run: Run, source: str, 
 
 @pytest.mark.parametrize("source", ["def f():\n    while True: pass", "import time\ndef f(): time.sleep(100)"])
 def test_code_that_hangs_its_process_costs_only_its_reply(
-    run: Run, source: str, monkeypatch: pytest.MonkeyPatch
+    run: Run, worker: Worker, source: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as hasty:
-        hasty.setattr("course_lib.grading.workers.REPLY_SECONDS", 1.0)
+        hasty.setattr(worker, "seconds", Seconds(reply=1.0))
         with pytest.raises(WorkerLost, match="endless loop"):
             run(source).f()
     assert run("def g(): return 1").g() == 1
 
 
-def test_the_graders_own_time_is_not_the_codes(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_graders_own_time_is_not_the_codes(run: Run, worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
     def slow() -> int:
         time.sleep(0.35)
         return 1
 
-    monkeypatch.setattr("course_lib.grading.workers.REPLY_SECONDS", 1.0)
+    monkeypatch.setattr(worker, "seconds", Seconds(reply=1.0))
     asking = run("def f(g): return g() + g() + g() + g()\ndef for_ever(g):\n    while True: g()")
     assert asking.f(Proxy(slow)) == 4
     begin = time.monotonic()
-    with pytest.raises(WorkerLost, match="endless loop"):
+    with pytest.raises(StudentError, match="took too long on what they were called with"):
         asking.for_ever(Proxy(slow))
+    assert asking.f(Proxy(slow)) == 4, "the question goes on"
     assert time.monotonic() - begin < 10, "asking for ever does not help"
 
 
@@ -189,3 +190,31 @@ def test_a_session_finds_imported_what_labs_import(run: Run, worker: Worker) -> 
             *run(there, graded=["f"]).f()
         }
     assert worker.warm == warm
+
+
+SKIP = "from course_lib.grading import check, skip"
+NAMES = {"1.1": ["f"], "1.2": ["g", "h"]}
+
+
+@pytest.mark.parametrize(
+    ("cells", "skipped"),
+    [
+        (['skip("1.1")'], {"1.1"}),
+        (["def f(): return 1", "  skip('1.1')  # later".strip()], {"1.1"}),
+        (['for q in ("1.1", "1.2"):\n    skip(q)'], {"1.1", "1.2"}),
+        (["if True:\n    skip('1.2')"], {"1.2"}),
+        (['skip("1.1")', "def f(): return 1"], set()),  # written after all
+        (['def f():\n    """A hint: skip("1.1") gives it up.\n\n    skip("1.1")\n    """\n    return 1'], set()),
+        (["if False:\n    skip('1.1')", "def f(): return 1"], set()),
+        (["text = '''\nskip('1.1')\n'''", "def f(): return 1"], set()),
+        (["def never_called():\n    skip('1.1')", "def f(): return 1"], set()),
+        (["# skip('1.1')", "def f(): return 1"], set()),
+        (["skip('9.9')", "skip(1.1)", "skip([])"], set()),
+    ],
+    ids=str,
+)
+def test_a_question_is_given_up_by_a_call_that_runs(worker: Worker, cells: list[str], skipped: set[str]) -> None:
+    session = worker.open([SKIP, *cells], ["f", "g", "h"], names=NAMES)
+    session.close()
+    assert session.skipped == skipped
+    assert not session.problems

@@ -19,7 +19,8 @@ import nbformat
 import pytest
 
 from course_lib.grading import batch, isolation, report
-from course_lib.grading.marking import Lab, Seats, Source, Task
+from course_lib.grading.marking import Lab, Source, Task
+from course_lib.grading.workers import Worker
 from course_lib.grading.reference import Reference
 from course_lib.worker.cells import parse
 
@@ -68,21 +69,21 @@ asked = functools.cache(Asked)
 
 
 @pytest.fixture(scope="session")
-def seats() -> Iterator[Seats]:
+def worker() -> Iterator[Worker]:
     """One warm worker for all answers that this process of tests marks."""
-    seats = Seats(isolation.best())
-    yield seats
-    seats.stop()
+    worker = Worker(isolation.best())
+    yield worker
+    worker.stop()
 
 
 @pytest.fixture(scope="session")
-def marked(seats: Seats) -> Callable[[Path], dict[str, Any]]:
+def marked(worker: Worker) -> Callable[[Path], dict[str, Any]]:
     """From an answer's file to its result."""
 
     def mark(path: Path) -> dict[str, Any]:
         lab, code = asked(path.parent.name), path.read_text()
         some = frozenset() if path in lab.whole else reached(set(used([code])), lab.used, lab.lab.known)
-        marks = lab.lab.mark(Task(path.stem, (*lab.solution, code), "", frozenset(), some), seats)
+        marks = lab.lab.mark(Task(path.stem, (*lab.solution, code), questions=some), worker)
         return {"tests": [report.entry(outcome) for outcome in marks.outcomes]}
 
     return mark
