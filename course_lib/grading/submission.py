@@ -79,9 +79,9 @@ def _within_reason(function: Callable[..., Any]) -> Callable[..., Any]:
     def answer(*args: Any, **kwargs: Any) -> Any:
         nonlocal left
         size = sum(map(numbers, (*args, *(value for name, value in kwargs.items() if name != "seed"))))
-        left -= size
-        if size > MAX_NUMBERS or left < 0:
+        if size > min(MAX_NUMBERS, left):
             raise ValueError(f"called with more than {MAX_NUMBERS:,} numbers: try it on something small")
+        left -= size
         result = function(*args, **kwargs)
         if numbers(result) > MAX_NUMBERS:
             raise ValueError(f"that would be more than {MAX_NUMBERS:,} numbers: try it on something small")

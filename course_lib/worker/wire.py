@@ -29,9 +29,7 @@ MAX_ITEMS = 10_000  # items of all lists, tuples and dicts of one value together
 MAX_TEXT = 20_000  # characters of one string
 MAX_BITS = 4096  # of one whole number
 MAX_DIMENSIONS = 16  # of one tensor
-MAX_EMPTY = (
-    1 << 20
-)  # product of the other sizes of a tensor that has none: 300 million rows of nothing are 300 million lists
+MAX_EMPTY = 1 << 20  # rows of a tensor without a number in it, which as lists are as many lists
 
 DTYPES = {
     str(dtype).removeprefix("torch."): dtype
@@ -365,10 +363,10 @@ class Unpacker:
             raise WireError("a tensor without bytes of its own")
         self.taken.add(index)
         blob = self.blobs[index]
-        if math.prod(shape) * dtype.itemsize != len(blob) or math.prod(n for n in shape if n) > max(
-            MAX_EMPTY, len(blob)
-        ):
+        if math.prod(shape) * dtype.itemsize != len(blob):
             raise WireError("a tensor whose bytes do not fit its shape")
+        if not blob and math.prod(n for n in shape if n) > MAX_EMPTY:
+            raise WireError("a tensor without a number in it, and larger than what can be looked at")
         order = data.get("order", list(range(len(shape))))
         if (
             not isinstance(order, list)

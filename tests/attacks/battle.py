@@ -28,14 +28,16 @@ import hostile
 import psutil
 import torch
 
-from course_lib.grading import batch, isolation, lms, summary, workers
+from course_lib.grading import batch, isolation, lms, summary
+from course_lib.grading.judge import Limits
+from course_lib.grading.workers import Seconds
 
-LABS = ("lab00", "lab01")
+LABS = ("lab00", "lab01", "lab07", "lab10")
 LAYERS = [name for name in isolation.LAYERS if not isolation.works(isolation.Layer(name))]
 BEST = LAYERS[0]
 SEED = 1
 # shorter than in earnest: an attack that hangs hangs as well for less than half of the time
-SECONDS = {"REPLY_SECONDS": 4.0, "DEFINE_SECONDS": 8.0}
+LIMITS = Limits(Seconds(reply=4.0, define=8.0))
 HONEST: dict[str, Callable[[str], list[str]]] = {
     "solution": hostile.solution,
     "handout": hostile.handout,
@@ -76,7 +78,8 @@ def chosen(lab: str, layer: str) -> list[hostile.Attack]:
 
 def grade(lab: str, layer: str, submissions: Path, report: Path, jobs: int | None = None) -> Path:
     tests = hostile.ROOT / "tests" / "labs" / f"test_{lab}.py"
-    return batch.grade(lab, submissions, report, tests=tests, jobs=jobs, seed=SEED, layer=isolation.Layer(layer)).report
+    settings = {"jobs": jobs, "seed": SEED, "layer": isolation.Layer(layer), "limits": LIMITS}
+    return batch.grade(lab, submissions, report, tests=tests, **settings).report
 
 
 def results_of(report: Path) -> dict[str, dict[str, Any]]:
@@ -96,8 +99,6 @@ def fight(lab: str, layer: str, folder: Path) -> Battle:
         stack.enter_context(_adopting_orphans())
         stack.enter_context(_changed(os.environ, "COURSE_SECRET", "seen by nobody"))
         stack.enter_context(_changed(vars(tempfile), "tempdir", str(temporary)))
-        for name, seconds in SECONDS.items():
-            stack.enter_context(_changed(vars(workers), name, seconds))
         known = {
             "COURSE": str(hostile.ROOT), "SUBMISSIONS": str(submissions), "REPORT": str(report),
             "GRADER": os.getpid(), "PORT": port, "MARK": mark,

@@ -185,7 +185,7 @@ def test_pages_are_harmless(lab: str, layer: str, battles: Battles) -> None:
     for page in pages:
         assert page.tags <= allowed
         assert page.attributes <= plain.attributes
-    if layer == BEST:
+    if layer == BEST and lab in ("lab00", "lab01"):  # for which such text is handed in
         text = "".join(page.text for page in pages)
         of_files = ("<script>alert(1)", '"><img src=x onerror=alert(1)>', "{{ 7 * 7 }}", "&lt;b&gt;")
         of_code = ("</table><script>alert(1)</script>", "<img src=x onerror=alert(1)>", "{{ 7 * 7 }}")

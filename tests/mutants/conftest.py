@@ -20,8 +20,8 @@ import pytest
 
 from course_lib.grading import batch, isolation, report
 from course_lib.grading.marking import Lab, Source, Task
-from course_lib.grading.workers import Worker
 from course_lib.grading.reference import Reference
+from course_lib.grading.workers import Worker
 from course_lib.worker.cells import parse
 
 ROOT = Path(__file__).parents[2]

@@ -1,4 +1,4 @@
-# earns nothing · status graded · message: "a reply to no request"
+# earns nothing · status stopped · message: "a reply to no request"
 # Sends what is sent when all is defined, while it is defined: every later reply is taken for that to the request before.
 import json
 import os
