@@ -282,11 +282,18 @@ REFUSED = (
     *_refuse("ioctl", EPERM, (1, "masked", _LOW, 0x5412)),  # typing into a terminal
     *_refuse("ioctl", EPERM, (1, "masked", _LOW, 0x541C)),
     *_refuse("prctl", EPERM, (0, "masked", _LOW, PR_SET_DUMPABLE)),  # what the watch from outside needs
+    # locks, leases and notes on a file that another submission may read, too, would carry bits between them
+    *_refuse("flock inotify_init inotify_init1 inotify_add_watch"),
+    *(_refuse("fcntl", EPERM, (1, "masked", _LOW, command))[0] for command in (5, 6, 7, 36, 37, 38, 1024, 1025, 1026)),
+    # a handle on the process at the other end of a socket
+    *_refuse("getsockopt", EPERM, (1, "masked", _LOW, 1), (2, "masked", _LOW, 77)),
+    *_refuse("setsockopt", EPERM, (1, "masked", _LOW, 1), (2, "masked", _LOW, 76)),
+    *_refuse("ioctl", EPERM, (1, "masked", _LOW, 0x894C)),
 )  # fmt: skip
 
 # what a namespace of its own would have kept apart
 REFUSED_WITHOUT_NAMESPACES = (
-    *_refuse("connect bind listen accept accept4 inotify_add_watch"),
+    *_refuse("connect bind listen accept accept4"),
     *_refuse("shmget shmat shmctl semget semop semtimedop semctl msgget msgsnd msgrcv msgctl mq_open mq_unlink"),
     # Landlock does not cover these: of the same user's files, what may be read cannot be, but modes could be changed
     *_refuse("chmod fchmod fchmodat fchmodat2 chown lchown fchown fchownat utime utimes futimesat utimensat"),

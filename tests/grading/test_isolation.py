@@ -364,6 +364,36 @@ def test_nothing_of_the_systems_objects_is_left_for_the_next(run: Run, worker: W
 
 
 @behind_a_wall
+def test_no_sign_is_left_on_a_file_that_others_read_too(run: Run) -> None:
+    source = (
+        TRY + "import ctypes, fcntl, struct, json\n"
+        "def f(path):\n"
+        "    file, libc = open(path), ctypes.CDLL(None, use_errno=True)\n"
+        "    lock = struct.pack('hhqqi', fcntl.F_RDLCK, 0, 0, 0, 0)\n"
+        "    def inotify():\n"
+        "        if libc.inotify_add_watch(libc.inotify_init(), path.encode(), 1) < 0: raise OSError\n"
+        "    ways = dict(flock=lambda: fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB), lease=lambda: fcntl.fcntl(file, 1024, fcntl.F_RDLCK),\n"
+        "        record=lambda: fcntl.fcntl(file, fcntl.F_SETLK, lock), look=lambda: fcntl.fcntl(file, fcntl.F_GETLK, lock),\n"
+        "        open_file=lambda: fcntl.fcntl(file, 37, lock), leased=lambda: fcntl.fcntl(file, 1025),\n"
+        "        notify=lambda: fcntl.fcntl(os.open(os.path.dirname(path), os.O_RDONLY), 1026, 1), inotify=inotify)\n"
+        "    return [way for way, go in ways.items() if allowed(go)]"
+    )
+    assert run(source).f(json.__file__) == []
+
+
+@behind_a_wall
+def test_the_conversation_gives_no_handle_on_the_process_at_its_other_end(run: Run) -> None:
+    source = (
+        TRY + "import socket\n"
+        "def f():\n"
+        "    here = socket.socket(fileno=os.dup(3))\n"
+        "    ways = dict(pidfd=lambda: here.getsockopt(socket.SOL_SOCKET, 77, 4), passed=lambda: here.setsockopt(socket.SOL_SOCKET, 76, 1))\n"
+        "    return [way for way, go in ways.items() if allowed(go)]"
+    )
+    assert run(source).f() == []
+
+
+@behind_a_wall
 def test_the_host_is_not_named_where_namespaces_are_had(run: Run, worker: Worker) -> None:
     if worker.layer.name != "jail":
         pytest.skip("Landlock has no host name of its own")

@@ -1,0 +1,203 @@
+"""Judges: whatever a submission makes the process do that judges it, it costs one row; and what is right is told nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jupytext
+import nbformat
+import psutil
+import pytest
+
+from course_lib.grading import batch, isolation, reference
+from course_lib.grading.judge import Judge, JudgeLost, Limits
+from course_lib.grading.marking import Lab, Source, Task
+from course_lib.grading.pool import Judges
+from course_lib.grading.workers import Allowance, Seconds, Worker, WorkerLost
+
+ROOT = Path(__file__).parents[2]
+# tests that come to grief over some values, as a test, a message or torch itself might
+TESTS = """
+import ctypes
+import torch
+from course_lib.grading import expect_int, fail, question
+
+@question("1.1", points=2, claim="a number")
+def test_number(submission, draw):
+    value = expect_int(submission.magnitude_mask(1, 0.5))
+    while value == 666:
+        pass
+    if value == 667:
+        ctypes.string_at(0)
+    if value == 668:
+        torch.zeros(1 << 40)
+    if value == 669:
+        fail("x" * 10_000_000)
+    if value != 1:
+        fail("not 1")
+
+@question("1.2", points=1, claim="another one")
+def test_other(submission, draw):
+    expect_int(submission.threshold_mask(1, 2))
+"""
+
+
+def code(value: int) -> str:
+    return f"def magnitude_mask(w, s): return {value}\ndef threshold_mask(w, a): return 2"
+
+
+def notebook(*cells: str) -> str:
+    return nbformat.writes(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(c) for c in cells]))
+
+
+@pytest.fixture
+def tests(tmp_path: Path) -> Path:
+    path = tmp_path / "test_lab01.py"
+    path.write_text(TESTS)
+    return path
+
+
+def graded(tmp_path: Path, tests: Path, values: dict[str, int], limits: Limits) -> dict[str, dict]:
+    import json
+
+    folder = tmp_path / "submissions"
+    folder.mkdir()
+    for name, value in values.items():
+        (folder / f"{name}.ipynb").write_text(notebook(code(value)))
+    done = batch.grade("lab01", folder, tmp_path / "report", tests=tests, jobs=1, seed=1, limits=limits)
+    results = (json.loads(path.read_text()) for path in (done.report / "results").glob("*.json"))
+    return {result["extra_data"]["id"]: result for result in results}
+
+
+def test_a_submission_that_ends_its_judge_costs_one_row(tests: Path, tmp_path: Path) -> None:
+    values = {"a-spins": 666, "b-right": 1, "c-crashes": 667, "d-right": 1, "e-huge": 668, "f-long": 669, "g-right": 1}
+    results = graded(tmp_path, tests, values, Limits(cpu=3))
+    status = {id: result["extra_data"]["status"] for id, result in results.items()}
+    assert status == {id: "set aside" if id[0] in "ac" else "graded" for id in values}
+    assert {id: result["score"] for id, result in results.items()} == {
+        "a-spins": 0, "b-right": 3, "c-crashes": 0, "d-right": 3, "e-huge": 1, "f-long": 1, "g-right": 3,
+    }  # fmt: skip
+    assert "3 seconds of processor time" in results["a-spins"]["output"]
+    assert "set aside" in results["c-crashes"]["output"]
+    rights = [[t["output"] for t in results[id]["tests"]] for id in values if "right" in id]
+    assert rights[0] == rights[1] == rights[2]
+    assert all(len(t["output"]) < 2000 for result in results.values() for t in result["tests"])
+
+
+def test_what_was_set_aside_is_tried_again_only_if_somebody_asks(tests: Path, tmp_path: Path) -> None:
+    graded(tmp_path, tests, {"a-crashes": 667, "b-right": 1}, Limits(cpu=3))
+    again = batch.grade("lab01", tmp_path / "submissions", tmp_path / "report", tests=tests, jobs=1)
+    assert again.graded == []
+    again = batch.grade(
+        "lab01", tmp_path / "submissions", tmp_path / "report", tests=tests, jobs=1, regrade=["a-crashes"]
+    )
+    assert again.graded == ["a-crashes"]
+
+
+def test_a_judge_that_ends_leaves_nothing_behind(tests: Path) -> None:
+    before = {p.pid for p in psutil.Process().children(recursive=True)}
+    judge = Judge(isolation.best(), Limits(cpu=2))
+    lab = Lab(Source("lab01", TESTS, str(tests), 1))
+    assert judge.mark(lab.source, Task("x", (code(1),))).status == "graded"
+    with pytest.raises(JudgeLost, match="processor time"):
+        judge.mark(lab.source, Task("x", (code(666),)))
+    assert judge.mark(lab.source, Task("x", (code(1),))).status == "graded"
+    judge.rest()
+    for _ in range(50):
+        left = {p.pid for p in psutil.Process().children(recursive=True) if p.status() != psutil.STATUS_ZOMBIE} - before
+        if not left:
+            break
+        time.sleep(0.1)
+    assert not left
+
+
+def test_one_submission_alone_is_set_aside_too(tests: Path) -> None:
+    judges = Judges(isolation.best(), Limits(cpu=2))
+    marked = judges.mark_or_set_aside(Lab(Source("lab01", TESTS, str(tests), 1)), Task("x", (code(667),)))
+    judges.stop()
+    assert marked.status == "set aside"
+
+
+def test_the_time_for_a_submission_ends_inside_a_test(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "seconds", Seconds(reply=2.0, submission=3.0))
+    allowance = Allowance(3.0)
+    session = worker.open(["import time\ndef f(): time.sleep(1.2)"], ["f"], allowance=allowance)
+    ask = {"op": "call", "path": "f", "args": {"tuple": []}, "kwargs": {"dict": []}, "on": None}
+    del ask["on"]
+    session.ask(dict(ask), [], {})
+    with pytest.raises(WorkerLost, match="time for the whole submission, 3 seconds"):
+        for _ in range(3):
+            session.ask(dict(ask), [], {})
+    assert allowance.left <= 0.1
+
+
+def test_a_full_core_is_not_the_codes_fault(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six busy processes beside it: a second of work takes four or more by the wall's clock."""
+    if not os.path.exists(f"/proc/{os.getpid()}/schedstat"):
+        pytest.skip("this system does not tell how long a process waited for a core")
+    monkeypatch.setattr(worker, "seconds", Seconds(reply=2.0))
+    work = "import time\ndef f(seconds):\n    end = time.process_time() + seconds\n    while time.process_time() < end: pass\n    return 1"
+    session = worker.open([work], ["f"])
+    ask = {"op": "call", "path": "f", "args": {"tuple": [1.0]}, "kwargs": {"dict": []}}
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(3 * (os.cpu_count() or 1))]
+    try:
+        reply, _ = session.ask(ask, [], {})
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+        session.close()
+    assert reply["value"] == 1
+
+
+def test_ctrl_c_ends_a_judge_that_computes(tests: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "submissions"
+    folder.mkdir()
+    (folder / "a.ipynb").write_text(notebook(code(666)))
+    source = (
+        "import sys\nfrom pathlib import Path\nfrom course_lib.grading import batch\n"
+        "batch.grade('lab01', Path(sys.argv[1]), Path(sys.argv[2]), tests=Path(sys.argv[3]), jobs=1, seed=1)"
+    )
+    command = [sys.executable, "-c", source, str(folder), str(tmp_path / "report"), str(tests)]
+    grader = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+
+    def computing() -> list[psutil.Process]:
+        below = psutil.Process(grader.pid).children(recursive=True)
+        return [p for p in below if "course_lib.grading.judge" in p.cmdline() and p.cpu_times().user > 6]
+
+    for _ in range(900):
+        if computing():
+            break
+        time.sleep(0.1)
+    below = psutil.Process(grader.pid).children(recursive=True)
+    begin = time.monotonic()
+    grader.send_signal(signal.SIGINT)
+    _, said = grader.communicate(timeout=60)
+    assert "stopped: 0 of 1" in said
+    assert time.monotonic() - begin < 30
+    gone, left = psutil.wait_procs(below, timeout=10)
+    assert not left
+
+
+@pytest.mark.parametrize("lab", reference.available())
+def test_a_perfect_submission_is_told_nothing(lab: str, perfect: Worker) -> None:
+    """Its first cells import what they need, plots and experiments too, behind the wall as in the notebook."""
+    tests = ROOT / "tests" / "labs" / f"test_{lab}.py"
+    source = next((ROOT / "solutions").glob(f"{lab}_*.py"))
+    cells = tuple(c.source for c in jupytext.read(source).cells if c.cell_type == "code")
+    marked = Lab(Source(lab, tests.read_text(), str(tests), 3)).mark(Task("x", cells), perfect)
+    assert marked.notes == ()
+    assert sum(o.earned for o in marked.outcomes) == 20
+    assert {o.message for o in marked.outcomes} == {""}
+
+
+@pytest.fixture(scope="module")
+def perfect() -> Worker:
+    worker = Worker(isolation.best())
+    yield worker
+    worker.stop()
