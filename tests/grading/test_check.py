@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import random
 import signal
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 from course_lib.grading import notebook
 
@@ -179,3 +182,44 @@ def test_under_nbgrader_a_warning_is_no_failure(capsys, monkeypatch) -> None:
     out, err = capsys.readouterr()
     assert "slow" in out and "2 / 2" in out
     assert err == ""
+
+
+def test_a_check_leaves_the_notebook_as_it_was(capsys: pytest.CaptureFixture[str]) -> None:
+    """1.1 is wrong, and the grader answers for it in 1.4: what is left of that must not pass for the student's own."""
+    wrong = RIGHT.replace("weight.numel())]] = False", "weight.numel()) - 1]] = False")
+    namespace = {"check": notebook.check, "skip": notebook.skip, "__name__": "__main__"}
+    exec(wrong, namespace)
+    own = dict(namespace)
+    random.seed(1)
+    np.random.seed(1)
+    torch.manual_seed(1)
+    before = random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()
+    exec('check("1.4")', namespace)
+    assert "passes with a right magnitude_mask" in capsys.readouterr().out
+    assert {name: namespace[name] for name in own} == own
+    assert (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()) == before
+    exec('check("1.1")', namespace)
+    assert "✗ the smaller half goes" in capsys.readouterr().out
+
+
+def test_a_notebook_whose_default_type_is_another(capsys: pytest.CaptureFixture[str]) -> None:
+    torch.set_default_dtype(torch.float64)
+    try:
+        out = run(RIGHT + "\ncheck('1.1')", capsys)
+        assert torch.get_default_dtype() == torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert "✓ the smaller half goes" in out
+
+
+@pytest.mark.parametrize("question", ["²", "1.²", "", "1.1.1", "١.١"])
+def test_a_question_that_is_no_number(question: str) -> None:
+    namespace = {"check": notebook.check, "__name__": "__main__"}
+    with pytest.raises(ValueError, match=r"named like|has no question|has no tests"):
+        exec(f"check({question!r})", namespace)
+
+
+def test_an_object_that_raises_when_it_is_looked_at(capsys: pytest.CaptureFixture[str]) -> None:
+    odd = "class Odd:\n    def __getattr__(self, name): raise RuntimeError('leave me alone')\nanswer_1_8a = Odd()\nmagnitude_mask = Odd()"
+    out = run(RIGHT + odd + "\ncheck('1.1')\ncheck('1.8')\ncheck()", capsys)
+    assert "✗ the smaller half goes" in out
