@@ -1,6 +1,7 @@
 """Noticing, while a student's function runs, that it calls what the question asks to write.
 
-A profile hook sees every call, Python's and C's, whatever name the caller gave it, also in threads that the function starts. What it
+A profile hook sees every call that Python makes, whatever name the caller gave it, also in threads that the function starts. Where C
+makes the call (``map``, ``operator.methodcaller``, ``torch.ops``), torch's own dispatcher says which operator runs. What was
 noticed is said at the end, too, if the code swallowed it; and so is a hook that was taken away. This is a rule about where code comes
 from, kept in the student's own process, not a wall: who rewrites this module gets as far as who pastes torch's source into a cell. The
 library itself is out of reach: a submission that is graded cannot see it, see :mod:`course_lib.worker.stubs`.
@@ -11,7 +12,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import CodeType, FrameType
 from typing import Any
 
@@ -73,13 +74,35 @@ def watched(forbidden: tuple[str, ...] = ()) -> Iterator[None]:
     sys.setprofile(hook)
     threading.setprofile(hook)
     try:
-        yield
+        with _operators(forbidden, stop):
+            yield
     finally:
         taken_away = sys.getprofile() is not hook and not noticed
         sys.setprofile(before)
         threading.setprofile(of_threads)
         if noticed or taken_away:
             raise LibraryUsed(noticed[0] if noticed else "sys.setprofile, which hides what else is called")
+
+
+def _operators(forbidden: tuple[str, ...], stop: Callable[[str], None]) -> AbstractContextManager[object]:
+    """While it is entered, ``stop`` is called before an operator of torch runs that one of the forbidden functions is made of."""
+    aten = sys.modules["torch"].ops.aten if "torch" in sys.modules else None
+    named = {name.rpartition(".")[2]: name for name in forbidden if name.startswith("torch.")}
+    functions = {last.lstrip("_"): name for last, name in named.items() if hasattr(aten, last)}
+    if not functions:
+        return nullcontext()
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            operator = func.__name__.partition(".")[0].lstrip("_")
+            if (
+                called := next((name for key, name in functions.items() if operator.startswith(key)), None)
+            ) is not None:
+                stop(called)
+            return func(*args, **(kwargs or {}))
+
+    return Watch()
 
 
 def _same(forbidden: str, module: str) -> bool:

@@ -115,6 +115,12 @@ def test_calling_the_library_is_noticed(source: str) -> None:
     [
         "def f(): return torch.eye(2).to_sparse_csr().values()",
         "def f(): return getattr(torch.eye(2), 'to_sparse_' + 'csr')().values()",
+        "def f(): return next(map(torch.Tensor.to_sparse_csr, [torch.eye(2)])).values()",
+        "import operator\ndef f(): return operator.methodcaller('to_sparse_csr')(torch.eye(2)).values()",
+        "import functools\ndef f(): return functools.reduce(lambda x, g: g(x), [torch.Tensor.to_sparse_csr], torch.eye(2)).values()",
+        "def f(): return torch.ops.aten._to_sparse_csr(torch.eye(2)).values()",
+        "def f(): return torch.ops.aten._to_sparse_csr.default(torch.eye(2)).values()",
+        "def f(): return dict(zip('a', map(torch.Tensor.to_sparse_csr, [torch.eye(2)])))['a'].values()",
     ],
 )
 def test_calling_a_listed_torch_function_is_noticed(source: str) -> None:
