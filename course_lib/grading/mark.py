@@ -11,6 +11,7 @@ from course_lib.grading.draw import Draw
 from course_lib.grading.reference import Asked, Reference
 from course_lib.grading.submission import InPlace, StudentError, Submission
 from course_lib.grading.workers import Allowance, WorkerLost
+from course_lib.worker.harness import start_chance
 
 MAX_LOSSES = 2  # tests of one question that may end or hang their process before the rest is not tried
 
@@ -139,6 +140,7 @@ class Marker:
         """Run one test; "" where it passes, else the message for the student."""
         submission = self._opened()
         draw = Draw(self.seed, test.question, test.name)
+        start_chance(draw.seed)  # of what a test makes without a draw, too: a layer's first weights
         try:
             # a chance of its own: from the draw's seed the code could draw what it is not to know
             submission.begin(Draw("the worker's", self.seed, test.question, test.name).seed, asked.forbidden)

@@ -87,7 +87,8 @@ class Train:
             is None, training goes on to the last of them.
         lr: how far a weight goes in a step; one without a gradient stays where it is.
 
-    The log has one entry a call: start, stop, the masks, the state dict before (as it came) and after, and the result.
+    The log has one entry a call: start, stop, the masks, the state dict before (as it came) and after, the modules' modes, and
+    the result. What it says can be tried again: :meth:`repeated`.
     """
 
     def __init__(self, x: Tensor, y: Tensor, lr: float) -> None:
@@ -107,7 +108,7 @@ class Train:
         end = len(self.x) if stop is None else stop
         if not 0 <= start <= end <= len(self.x):
             raise ValueError(f"training has steps 0 to {len(self.x)}, and cannot go from {start} to {stop}")
-        before = _copies(model.state_dict())
+        before, modes = _copies(model.state_dict()), [module.training for module in model.modules()]
         pruned = [(parameters[name], ~mask) for name, mask in masks.items()]
         _zero(pruned)
         mean = {name: torch.zeros_like(p, requires_grad=False) for name, p in parameters.items()}
@@ -121,9 +122,32 @@ class Train:
             _zero(pruned)
         result = {"call": len(self.log) + 1, "steps": end - start}
         after = _copies(model.state_dict())
-        said = {"start": start, "stop": stop, "masks": _copies(masks), "before": before, "after": after}
+        said = {"start": start, "stop": stop, "masks": _copies(masks), "before": before, "after": after, "modes": modes}
         self.log.append({**said, "result": dict(result)})
         return result
+
+
+def repeated(entry: Mapping[str, Any], model: nn.Module, x: Tensor, y: Tensor, lr: float) -> bool:
+    """Does a training from the state before, on a model like this, give the state after, as an entry of a log says?
+
+    Of every tensor with two or more dimensions nine of ten numbers must agree, not all: a step goes by a gradient's sign, which
+    the last bit of a sum may turn where it is next to nothing (for a bias before a batch norm it is nothing but that).
+
+    Raises:
+        KeyError, TypeError, ValueError or RuntimeError: if the entry is none that :class:`Train` wrote of such a model.
+    """
+    model = copy.deepcopy(model)
+    model.load_state_dict(entry["before"])
+    for module, mode in zip(model.modules(), entry["modes"], strict=True):
+        module.training = bool(mode)
+    train = Train(x, y, lr)
+    train(model, entry["masks"], entry["start"], entry["stop"])
+    right, said = train.log[0]["after"], entry["after"]
+    if right.keys() != said.keys() or any(right[name].shape != said[name].shape for name in right):
+        return False
+    weights = [name for name, value in right.items() if value.ndim >= 2]
+    close = (torch.isclose(said[name].double(), right[name].double(), atol=lr / 100) for name in weights)
+    return all(bool(each.double().mean() >= 0.9) for each in close)
 
 
 def sample_losses(model: nn.Module, batch: Mapping[str, Tensor]) -> Tensor:

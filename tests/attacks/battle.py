@@ -32,7 +32,7 @@ from course_lib.grading import batch, isolation, lms, summary
 from course_lib.grading.judge import Limits
 from course_lib.grading.workers import Seconds
 
-LABS = ("lab00", "lab01", "lab07", "lab10")
+LABS = ("lab00", "lab01", "lab03", "lab07", "lab10")
 LAYERS = [name for name in isolation.LAYERS if not isolation.works(isolation.Layer(name))]
 BEST = LAYERS[0]
 SEED = 1

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -11,14 +13,16 @@ from pathlib import Path
 
 import jupytext
 import nbformat
+import numpy as np
 import psutil
 import pytest
+import torch
 
 from course_lib.grading import batch, isolation, reference
 from course_lib.grading.judge import Judge, JudgeLost, Limits
 from course_lib.grading.marking import Lab, Source, Task
 from course_lib.grading.pool import Judges
-from course_lib.grading.workers import Allowance, Seconds, Worker, WorkerLost
+from course_lib.grading.workers import Allowance, Seconds, Session, Worker, WorkerLost
 
 ROOT = Path(__file__).parents[2]
 # tests that come to grief over some values, as a test, a message or torch itself might
@@ -194,6 +198,31 @@ def test_a_perfect_submission_is_told_nothing(lab: str, perfect: Worker) -> None
     assert marked.notes == ()
     assert sum(o.earned for o in marked.outcomes) == 20
     assert {o.message for o in marked.outcomes} == {""}
+
+
+@pytest.mark.parametrize("lab", reference.available())
+def test_one_seed_sends_the_same_bytes_twice(lab: str, perfect: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    tests = ROOT / "tests" / "labs" / f"test_{lab}.py"
+    source = next((ROOT / "solutions").glob(f"{lab}_*.py"))
+    cells = tuple(c.source for c in jupytext.read(source).cells if c.cell_type == "code")
+    sent: list[str] = []
+    converse = Session.converse
+
+    def noted(self: Session, header: dict, blobs: list[bytes], *rest: object, **more: object) -> object:
+        sent.append(hashlib.sha256(repr((header, blobs)).encode()).hexdigest())
+        return converse(self, header, blobs, *rest, **more)
+
+    monkeypatch.setattr(Session, "converse", noted)
+    runs = []
+    for elsewhere in (1, 2):
+        torch.manual_seed(elsewhere)
+        np.random.seed(elsewhere)
+        random.seed(elsewhere)
+        sent.clear()
+        Lab(Source(lab, tests.read_text(), str(tests), 5)).mark(Task("x", cells), perfect)
+        runs.append(list(sent))
+    assert len(runs[0]) > 20
+    assert runs[0] == runs[1]
 
 
 @pytest.fixture(scope="module")

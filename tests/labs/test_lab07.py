@@ -403,7 +403,7 @@ def expect_logits(submission: Submission, model: Any, there: Ref, batch: Batch, 
 
 
 def expect_as_before(submission: Submission, model: Any, there: Ref, hooks: Ref, when: str) -> None:
-    """The student's model is as it was given: weights, modes, and no hook."""
+    """The student's model is as it was given: weights, modes, and no hook; and it says what such a model says."""
     if submission.get(hooks, "count"):
         fail(
             f"{when} a hook (or a forward put in its place) stays in the model: keep what register_… returns, and .remove() it"
@@ -415,6 +415,19 @@ def expect_as_before(submission: Submission, model: Any, there: Ref, hooks: Ref,
         if not torch.equal(value, now.state[name]):
             fail(f"{when} the weight {name} is another than before: gate what flows through the model, not its weights")
     modes(was.layer, now.layer, when)
+    if not model.training:  # where it is, dropout makes it say something else each time
+        words = {"input_ids": torch.arange(8).view(2, 4), "attention_mask": torch.ones(2, 4, dtype=torch.int64)}
+        value = submission.get(
+            forward(submission, there, words, f"{when}, when the model was called without gates,"), "logits"
+        )
+        with torch.no_grad():
+            right = model(**words).logits
+        expect_close(
+            value,
+            right,
+            tolerance=1e-4,
+            message=f"{when} the model says something else than before: are gates still at work in it?",
+        )
 
 
 def modes(was: wire.Layer, now: wire.Layer, when: str) -> None:
@@ -454,6 +467,8 @@ def test_gates_of_one_and_afterwards(submission: Submission, draw: Draw) -> None
     with within(submission, there, gates(draw, 2, 4)):
         pass
     expect_as_before(submission, model, there, hooks, "after a block in training mode")
+    model.eval()
+    submission.train(there, False)
     context = submission.call("gated", there, gates(draw, 2, 4), keep=True)
     submission.call("__enter__", on=context, keep=True)
     if submission.leave(context, raising=True):
