@@ -121,6 +121,11 @@ def update(
     for row in done.carried:
         table.add_row(*[escape(_plain(text)) for text in (row.what, row.question, row.how)])
     console.print(table if done.carried else "there was nothing of yours in it yet")
+    if done.guessed:
+        _say(
+            f"{notebook} no longer says which handout it began as: what differs from the release counts as yours, so look for "
+            "corrections that are missing"
+        )
     _say(f"{done.path} written, without outputs: run it from the top")
     if done.backup:
         _say(f"what was there before is kept in {done.backup}; close the notebook in JupyterLab and open it again")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib import files
-from course_lib.authoring import claims, index, segments, source, student
+from course_lib.authoring import claims, handout, index, source, student
 from course_lib.authoring.errors import AuthoringError, Problems, error, shown
 from course_lib.authoring.execute import run
 from course_lib.authoring.source import Cell, Lab
@@ -160,11 +160,11 @@ def load(path: Path, root: Path) -> tuple[Lab, list[Cell]]:
 def student_notebook(lab: Lab, cells: list[Cell]) -> Any:
     """The notebook that students open. Its version changes with its cells: it tells one hand-out from another.
 
-    ``handout`` are the hashes by which `course update` tells a student's text from the handout's.
+    ``handout`` is the copy of the cells by which `course update` tells a student's text from the handout's.
     """
     notebook = _notebook(cells, _ids(lab.name, cells))
-    handout = segments.marks((cell.kind, cell.source) for cell in cells)
-    notebook.metadata["course"] = {"lab": lab.name, "version": version(notebook), "handout": handout}
+    copied = handout.packed((cell.kind, cell.source) for cell in cells)
+    notebook.metadata["course"] = {"lab": lab.name, "version": version(notebook), "handout": copied}
     return notebook
 
 
@@ -264,13 +264,7 @@ def _ids(name: str, cells: list[Cell]) -> list[str]:
 
     It comes from the student's text in both notebooks: made from a short answer, it would let a student check a guess.
     """
-    times: dict[tuple[str, str], int] = {}
-    ids = []
-    for cell in cells:
-        same = (cell.kind, cell.source)
-        times[same] = times.get(same, 0) + 1
-        ids.append(segments.cell_id(name, *same, times[same]))
-    return ids
+    return handout.ids(name, ((cell.kind, cell.source) for cell in cells))
 
 
 def _notebook(cells: Iterable[Cell], ids: list[str]) -> Any:
