@@ -52,8 +52,9 @@ class Updated:
 
     Attributes:
         path: the notebook written. backup: the copy of what was there before, or None.
-        carried: what went over, in the notebook's order. current: was it of this release already? Nothing was written then.
+        carried: what went over, in the notebook's order. current: was it of this release already? It is only copied then.
         guessed: did the notebook not say which handout it began as, so that whatever differs from the release counts as the student's?
+        written: was there anything to write?
     """
 
     path: Path
@@ -61,6 +62,7 @@ class Updated:
     carried: list[Carried]
     current: bool
     guessed: bool = False
+    written: bool = False
 
 
 WHOLE = "as you wrote it"
@@ -92,15 +94,20 @@ def update(notebook: Path, release: Path | None = None, out: Path | None = None)
             raise FileNotFoundError("which release? Give its folder: course update NOTEBOOK --release FOLDER")
     new = _of_release(Path(release), _lab(old, notebook), notebook)
     target = notebook if out is None else out / notebook.name if out.is_dir() else out
-    if _course(old).get("version") == new.metadata["course"]["version"]:
-        return Updated(notebook, None, [], True)
-    made, carried = merge(old, new)
-    if [_said(cell) for cell in made.cells] == [_said(cell) for cell in old.cells]:
-        return Updated(notebook, None, [], True)
-    data = (_writes(made).rstrip("\n") + "\n").encode()
+    carried: list[Carried] = []
+    current = _course(old).get("version") == new.metadata["course"]["version"]
+    data = notebook.read_bytes()
+    if not current:
+        made, carried = merge(old, new)
+        current = [_said(cell) for cell in made.cells] == [_said(cell) for cell in old.cells]
+        data = (_writes(made).rstrip("\n") + "\n").encode()
+    if current and (target.resolve() == notebook.resolve() or (target.is_file() and target.read_bytes() == data)):
+        return Updated(target, None, [], True)
     backup = _back_up(target) if target.exists() else None
     files.put(target, data)
-    return Updated(target, backup, carried, False, not handout.unpacked(_course(old).get("handout")))
+    return Updated(
+        target, backup, carried, current, not current and not handout.unpacked(_course(old).get("handout")), True
+    )
 
 
 def merge(old: Any, new: Any) -> tuple[Any, list[Carried]]:

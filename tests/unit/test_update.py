@@ -785,6 +785,18 @@ def test_out_and_a_zip_and_one_notebook(places, tmp_path):
         assert works(nbformat.read(done.path, as_version=4)) == ANSWERED
 
 
+def test_a_notebook_of_this_release_is_only_copied(places, tmp_path):
+    """A release of the next week: the labs of the last one come with their answers, and with what they printed."""
+    mine, release = places
+    nbformat.write(handout(), release / "labs" / "lab01_halves.ipynb")
+    clean = (release / "labs" / "lab01_halves.ipynb").read_bytes()
+    done = update.update(mine, release, release / "labs")
+    assert (done.current, done.written, done.backup.read_bytes()) == (True, True, clean)
+    assert done.path.read_bytes() == mine.read_bytes()
+    again = update.update(mine, release, release / "labs")
+    assert (again.current, again.written, again.backup) == (True, False, None)
+
+
 def texts_of(path: Path) -> tuple[str, ...]:
     return tuple(texts(nbformat.read(path, as_version=4)))
 
@@ -859,6 +871,21 @@ def test_the_command(places, monkeypatch):
     assert "lab01_halves.before-update.ipynb" in said.output.replace("\n", "")
     said = CliRunner().invoke(app, ["update", str(mine), "--release", str(release)])
     assert "already" in said.output
+
+
+def test_the_command_takes_all_labs_at_once(places, tmp_path):
+    mine, release = places
+    other = mine.with_name("lab02_other.ipynb")
+    nbformat.write(handout(LAB.replace("1.", "2.").replace("_1_", "_2_"), "lab02_other"), other)
+    nbformat.write(nbformat.read(other, as_version=4), release / "labs" / other.name)
+    (tmp_path / "out").mkdir()
+    said = CliRunner().invoke(
+        app, ["update", str(mine), str(other), "--release", str(release), "--out", str(tmp_path / "out")]
+    )
+    assert said.exit_code == 0, said.output
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {mine.name, other.name}
+    said = CliRunner().invoke(app, ["update", str(mine), str(other), "--release", str(release), "--out", "one.ipynb"])
+    assert "is no folder: several notebooks go into one" in str(said.exception)
 
 
 def test_a_notebook_that_lost_its_metadata_is_compared_with_the_release(places):
