@@ -49,6 +49,22 @@ def _root() -> Path:
     return root
 
 
+def _version(wanted: bool) -> None:
+    if wanted:
+        from course_lib import __version__
+
+        console.print(f"course {__version__}", highlight=False)
+        raise typer.Exit
+
+
+@app.callback(help=__doc__)
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="say which release of the course this is")
+    ] = False,
+) -> None: ...
+
+
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def lab(context: typer.Context) -> None:
     """Open JupyterLab in labs/. Without a display it prints the address; further options go to JupyterLab."""
@@ -261,8 +277,8 @@ def gradescope(
 
 @app.command()
 def similarity(
+    lab: Annotated[str, typer.Argument(help="such as lab01")],
     submissions: Annotated[Path, typer.Argument(help="the folder of submissions, as for `course grade`")],
-    lab: Annotated[str, typer.Option(help="such as lab01")],
     out: Annotated[
         Path | None, typer.Option("--out", help="the page; by default similarity-lab01.html here, its table beside it")
     ] = None,
