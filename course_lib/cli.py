@@ -60,7 +60,8 @@ def _version(wanted: bool) -> None:
 @app.callback(help=__doc__)
 def options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="say which release of the course this is")
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="say which release of the course this is"),
     ] = False,
 ) -> None: ...
 

@@ -25,7 +25,7 @@ _NEVER = {"__pycache__", ".ipynb_checkpoints", ".DS_Store", "ledger.json", "Thum
 
 _LINK = re.compile(r"(?<!\\)\[[^\]]*\]\(<?([^)>\s]+)[^)]*\)|(?:href|src)=\"([^\"]+)\"")
 _CODE = re.compile(r"```.*?```|`[^`\n]*`|\$[^$\n]*\$", re.DOTALL)  # and formulas: where brackets are no links
-_FOR_TEACHERS = PurePosixPath("data/examples")  # what an instructor takes from the course's own folder
+_NOTEBOOK = re.compile(rb"labs/lab\w+\.ipynb")  # which an example of data/ may name
 _SOLUTION = re.compile(
     rf"[\s\"]*{source.BEGIN}(\\n)?[\s\",]*"
 )  # a marker alone on its line, in Python or in a notebook's JSON
@@ -112,8 +112,11 @@ def contents(root: Path, labs: Iterable[str] | None = None) -> dict[str, tuple[b
     files["README.md"] = (_readme([(f"labs/{lab.slug}.ipynb", lab.title) for lab in read]).encode(), False)
     contracts = contract.contract_of("lab[0-9][0-9]", root)
     for path in _handed_out(root):
+        data, example = path.read_bytes(), path.is_relative_to(root / "data" / "examples")
+        if example and any(name.decode() not in files for name in _NOTEBOOK.findall(data)):
+            continue
         if not path.match(str(contracts)):
-            files[shown(path, root)] = (path.read_bytes(), bool(path.stat().st_mode & 0o100))
+            files[shown(path, root)] = (data, bool(path.stat().st_mode & 0o100))
     for name, (data, _) in files.items():
         if name.endswith((".py", ".ipynb", ".md", ".txt")):
             for number, line in enumerate(data.decode(errors="replace").splitlines(), start=1):
@@ -189,7 +192,6 @@ def _handed_out(root: Path) -> list[Path]:
         path
         for path in set(found)
         if path.is_file()
-        and not PurePosixPath(shown(path, root)).is_relative_to(_FOR_TEACHERS)
         and not any(part in _NEVER or part.startswith("ledger.broken-") for part in path.relative_to(root).parts)
         and path.suffix not in (".pyc", ".pyo")
     )

@@ -64,7 +64,7 @@ def root(tmp_path: Path) -> Path:
         "tests/mutants/lab02/x.py": "",
         "course_lib/grading/reference/__init__.py": "",
         "course_lib/grading/reference/lab02.py": CONTRACT,
-        "data/examples/classroom.yml": "for teachers: labs/lab02_thirds.ipynb",
+        "data/examples/classroom.yml": "NOTEBOOK: labs/lab02_thirds.ipynb",
         "course_lib/__init__.py": "",
         "course_lib/grading/card.py": "x = 1\n",
         "course_lib/__pycache__/x.cpython-311.pyc": "",
@@ -101,6 +101,7 @@ def test_what_is_in_it_and_what_is_not(root, tmp_path):
         "course_lib/grading/card.py",
         "course_lib/grading/reference/__init__.py",
         "course_lib/grading/reference/lab02.py",
+        "data/examples/classroom.yml",
         "data/small.txt",
         "labs/lab02_thirds.ipynb",
         "pyproject.toml",
@@ -286,6 +287,8 @@ def test_week_by_week(two, tmp_path):
     )
     assert (folder / "labs/lab02_thirds.ipynb").read_bytes() == first  # an answer in it is of this release still
     assert "labs/lab03_fourths.ipynb" in (folder / "README.md").read_text()
+    release(two, tmp_path / "other", ["lab03"])
+    assert not (tmp_path / "other/data/examples").exists()  # it names lab02's notebook
     with pytest.raises(AuthoringError, match="there is no lab 'lab09': choose among lab02, lab03"):
         release(two, folder, ["lab09"])
 
