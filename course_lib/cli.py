@@ -49,6 +49,23 @@ def _root() -> Path:
     return root
 
 
+def _version(wanted: bool) -> None:
+    if wanted:
+        from course_lib import __version__
+
+        console.print(f"course {__version__}", highlight=False)
+        raise typer.Exit
+
+
+@app.callback(help=__doc__)
+def options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="say which release of the course this is"),
+    ] = False,
+) -> None: ...
+
+
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def lab(context: typer.Context) -> None:
     """Open JupyterLab in labs/. Without a display it prints the address; further options go to JupyterLab."""
@@ -92,17 +109,25 @@ def build(
 
 
 @app.command()
-def release(folder: Annotated[Path, typer.Argument(help="a new folder, or that of an earlier release")]) -> None:
-    """Write what students get, without solutions and hidden tests, as a folder and a zip."""
+def release(
+    folder: Annotated[Path, typer.Argument(help="a new folder, or that of an earlier release")],
+    more: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
+    labs: Annotated[
+        list[str] | None, typer.Option("--labs", help="these labs alone, such as --labs lab00 lab01; all by default")
+    ] = None,
+) -> None:
+    """Write what students get, without solutions and hidden tests, as a folder and a zip; week by week with --labs."""
     from course_lib.authoring import release as releasing
 
-    archive = releasing.release(_root(), folder)
+    if folder.name[:3] == "lab" and folder.name[3:].isdigit():
+        raise ValueError(f"{folder} is a lab: name the folder first, course release FOLDER --labs lab00 lab01")
+    archive = releasing.release(_root(), folder, [*(labs or []), *(more or [])] or None)
     console.print(f"students get {folder} or, the same, {archive}", soft_wrap=True)
 
 
 @app.command()
 def update(
-    notebook: Annotated[Path, typer.Argument(help="the notebook you worked in")],
+    notebooks: Annotated[list[Path], typer.Argument(metavar="NOTEBOOK...", help="what you worked in")],
     release: Annotated[
         Path | None, typer.Option(help="the new release, a folder or its zip; by default the course folder round here")
     ] = None,
@@ -110,20 +135,30 @@ def update(
         Path | None, typer.Option("--out", help="file or folder to write; by default the notebook itself")
     ] = None,
 ) -> None:
-    """Carry your answers, by name, into a corrected release of the lab; nothing you wrote is lost."""
+    """Carry your answers into a new release of the labs: the corrected text, and all that you wrote."""
     from course_lib.authoring import update as updating
 
-    done = updating.update(notebook, release, out)
-    if done.current:
-        _say(f"{done.path} is already of this release: nothing to do")
-        return
-    table = Table("what you wrote", "question", "now stands")
-    for row in done.carried:
-        table.add_row(*[escape(_plain(text)) for text in (row.what, row.question, row.how)])
-    console.print(table if done.carried else "there was nothing of yours in it yet")
-    _say(f"{done.path} written, without outputs: run it from the top")
-    if done.backup:
-        _say(f"what was there before is kept in {done.backup}; close the notebook in JupyterLab and open it again")
+    if len(notebooks) > 1 and out is not None and not out.is_dir():
+        raise NotADirectoryError(f"{out} is no folder: several notebooks go into one, such as --out labs")
+    for notebook in notebooks:
+        done = updating.update(notebook, release, out)
+        if done.current:
+            _say(
+                f"{notebook} is already of this release: {f'copied to {done.path}' if done.written else 'nothing to do'}"
+            )
+        else:
+            table = Table("what you wrote", "question", "now stands")
+            for row in done.carried:
+                table.add_row(*[escape(_plain(text)) for text in (row.what, row.question, row.how)])
+            console.print(table if done.carried else "there was nothing of yours in it yet")
+            _say(f"{done.path} written, without outputs: run it from the top")
+        if done.guessed:
+            _say(
+                f"{notebook} no longer says which handout it began as: what differs from the release counts as yours, so look "
+                "for corrections that are missing"
+            )
+        if done.backup:
+            _say(f"what was there before is kept in {done.backup}; close the notebook in JupyterLab and open it again")
 
 
 class Format(StrEnum):
@@ -243,8 +278,8 @@ def gradescope(
 
 @app.command()
 def similarity(
+    lab: Annotated[str, typer.Argument(help="such as lab01")],
     submissions: Annotated[Path, typer.Argument(help="the folder of submissions, as for `course grade`")],
-    lab: Annotated[str, typer.Option(help="such as lab01")],
     out: Annotated[
         Path | None, typer.Option("--out", help="the page; by default similarity-lab01.html here, its table beside it")
     ] = None,

@@ -8,11 +8,12 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from course_lib import files
-from course_lib.authoring import claims, index, segments, source, student
+from course_lib.authoring import claims, contract, handout, index, source, student
 from course_lib.authoring.errors import AuthoringError, Problems, error, shown
 from course_lib.authoring.execute import run
 from course_lib.authoring.source import Cell, Lab
@@ -51,10 +52,10 @@ def build(
         AuthoringError: naming file and line of what is wrong, with what to do.
     """
     root = Path(root).resolve()
-    chosen = _chosen(source.sources(root), labs, root)
+    paths = chosen(source.sources(root), labs, root)
     ready: list[tuple[Lab, list[Cell]]] = []
     problems: list[str] = [] if labs else _orphan_tests(root)
-    for path in chosen:
+    for path in paths:
         try:
             ready.append(load(path, root))
         except AuthoringError as caught:
@@ -103,7 +104,8 @@ def _index(root: Path) -> Any | None:
 
 
 def check(root: Path) -> list[str]:
-    """What is wrong with the sources, and where the notebooks differ from them (cells and hashes, not outputs).
+    """What is wrong with the sources, where the notebooks differ from them (cells and hashes, not outputs), and which questions no
+    wrong or no right answer tries.
 
     Returns:
         Problems as ``file:line: what to do``; an empty list if all is well.
@@ -119,7 +121,10 @@ def check(root: Path) -> list[str]:
             lab, cells = load(path, root)
         except AuthoringError as caught:
             problems += str(caught).splitlines()
+            with suppress(AuthoringError):  # said already
+                problems += _untried(source.read(path, root), root)
             continue
+        problems += _untried(lab, root)
         for folder, new in (("labs", student_notebook(lab, cells)), ("solutions", solution_notebook(lab, cells))):
             there = root / folder / f"{lab.slug}.ipynb"
             if wrong := out_of_step(there, new, folder == "solutions"):
@@ -138,7 +143,7 @@ def check(root: Path) -> list[str]:
 
 
 def load(path: Path, root: Path) -> tuple[Lab, list[Cell]]:
-    """A lab and the cells of its student notebook, everything checked, its tests too.
+    """A lab and the cells of its student notebook, everything checked, its tests and its contract too.
 
     Raises:
         AuthoringError: with everything that is wrong.
@@ -146,7 +151,8 @@ def load(path: Path, root: Path) -> tuple[Lab, list[Cell]]:
     lab = source.read(path, root)
     problems: list[str] = []
     cells: list[Cell] = []
-    for step in (lambda: cells.extend(student.strip(lab)), lambda: _agree(lab, root)):
+    steps = (lambda: cells.extend(student.strip(lab)), lambda: _agree(lab, root), lambda: _answered(lab, cells, root))
+    for step in steps:
         try:
             step()
         except AuthoringError as caught:
@@ -160,11 +166,11 @@ def load(path: Path, root: Path) -> tuple[Lab, list[Cell]]:
 def student_notebook(lab: Lab, cells: list[Cell]) -> Any:
     """The notebook that students open. Its version changes with its cells: it tells one hand-out from another.
 
-    ``handout`` are the hashes by which `course update` tells a student's text from the handout's.
+    ``handout`` is the copy of the cells by which `course update` tells a student's text from the handout's.
     """
     notebook = _notebook(cells, _ids(lab.name, cells))
-    handout = segments.marks((cell.kind, cell.source) for cell in cells)
-    notebook.metadata["course"] = {"lab": lab.name, "version": version(notebook), "handout": handout}
+    copied = handout.packed((cell.kind, cell.source) for cell in cells)
+    notebook.metadata["course"] = {"lab": lab.name, "version": version(notebook), "handout": copied}
     return notebook
 
 
@@ -179,10 +185,15 @@ def solution_notebook(lab: Lab, cells: list[Cell]) -> Any:
     return notebook
 
 
-def _chosen(paths: list[Path], labs: Iterable[str] | None, root: Path) -> list[Path]:
+def chosen(paths: list[Path], labs: Iterable[str] | None, root: Path) -> list[Path]:
+    """The sources of ``labs`` (``"lab01"``, ``"1"`` or a whole slug) among ``paths``; all of them where it is None.
+
+    Raises:
+        AuthoringError: if there is no such lab; says which there are.
+    """
     if labs is None:
         return paths
-    chosen = []
+    found: list[Path] = []
     for wanted in [labs] if isinstance(labs, str) else labs:
         name = Path(wanted).name.split(".")[0]
         name = f"lab{int(name):02d}" if name.isdigit() else name
@@ -190,8 +201,8 @@ def _chosen(paths: list[Path], labs: Iterable[str] | None, root: Path) -> list[P
         if not match:
             there = ", ".join(path.stem[:5] for path in paths)
             raise error(shown(root / "solutions", root), 1, f"there is no lab {wanted!r}: choose among {there}")
-        chosen += match
-    return sorted(set(chosen))
+        found += match
+    return sorted(set(found))
 
 
 def _agree(lab: Lab, root: Path) -> None:
@@ -231,6 +242,58 @@ def _agree(lab: Lab, root: Path) -> None:
     problems.stop()
 
 
+def _answered(lab: Lab, cells: list[Cell], root: Path) -> None:
+    """The contract has the lab's questions and what they ask for, and a reference answer for each function."""
+    if not lab.questions and not contract.contract_of(lab.name, root).is_file():
+        return
+    known = contract.read(lab.name, root)
+    problems = Problems()
+    asks = {name for cell in cells if cell.kind == "code" for name in handout.asked(cell.source)}
+    functions = _functions(lab)
+    for question in lab.questions:
+        if question.id not in known.asked:
+            message = f"question {question.id} is not in {known.file}: say there in QUESTIONS which names it grades"
+            problems.add(lab.shown, question.line, message)
+    for id, names in known.asked.items():
+        if id not in [question.id for question in lab.questions]:
+            message = f"{lab.shown} does not ask question {id}: delete it here, or add `### {id} Title` there"
+            problems.add(known.file, known.lines[id], message)
+            continue
+        for name in names:
+            if name not in asks and cells:
+                message = f"question {id} grades `{name}`, which {lab.shown} does not ask for: correct the name"
+                problems.add(known.file, known.lines[id], message)
+            elif name in functions and name not in known.bound:
+                message = f"question {id} asks for `{name}`, which has no reference answer: write it in this file"
+                problems.add(known.file, known.lines[id], message)
+    problems.stop()
+
+
+def _functions(lab: Lab) -> set[str]:
+    """The functions and classes at the top of a lab's cells."""
+    nodes = [node for cell in lab.cells if cell.kind == "code" for node in source.parsed(cell.source).body]
+    return {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)}
+
+
+def _untried(lab: Lab, root: Path) -> list[str]:
+    """Questions whose tests no wrong or no right answer tries, and answers to questions that the lab does not ask."""
+    problems = Problems()
+    functions = _functions(lab)
+    known = contract.read(lab.name, root).asked if lab.questions else {}
+    found = contract.answers(lab.name, root)
+    tried = {(question, kind) for question, kind, _, _ in found}
+    for question in lab.questions:
+        for kind in ("wrong", "right"):
+            if functions & set(known.get(question.id, ())) and (question.id, kind) not in tried:
+                message = f"no {kind} answer tries the tests of question {question.id}: add one"
+                problems.add(lab.shown, question.line, message)
+    for id, _, file, line in found:
+        if id not in [question.id for question in lab.questions]:
+            message = f"an answer to {id}, which {lab.shown} does not ask: delete it, or correct the number"
+            problems.add(file, line, message)
+    return problems.lines()
+
+
 def _calls(lab: Lab) -> Iterator[tuple[Any, int]]:
     """Every ``check("N.k")`` and ``skip("N.k")`` of a lab, with its line."""
     for cell in lab.cells:
@@ -264,13 +327,7 @@ def _ids(name: str, cells: list[Cell]) -> list[str]:
 
     It comes from the student's text in both notebooks: made from a short answer, it would let a student check a guess.
     """
-    times: dict[tuple[str, str], int] = {}
-    ids = []
-    for cell in cells:
-        same = (cell.kind, cell.source)
-        times[same] = times.get(same, 0) + 1
-        ids.append(segments.cell_id(name, *same, times[same]))
-    return ids
+    return handout.ids(name, ((cell.kind, cell.source) for cell in cells))
 
 
 def _notebook(cells: Iterable[Cell], ids: list[str]) -> Any:

@@ -7,7 +7,7 @@ A test is a function at the top of ``tests/labs/test_labNN.py`` decorated with
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,26 +74,43 @@ def read_claims(path: Path, root: Path) -> list[Claim]:
 def visible_only(text: str, file: str) -> str:
     """The tests that students may see: visible ones, and of the rest of the file only what those use.
 
-    Comments stay where they touch a statement that stays; so no word about a hidden test is left.
+    Raises:
+        AuthoringError: if the file does not parse.
+    """
+    return part(text, file, lambda s: s.test == "visible", lambda s: s.test == "no")
+
+
+def part(
+    text: str,
+    file: str,
+    wanted: Callable[[Statement], bool],
+    useful: Callable[[Statement], bool],
+    names: Collection[str] = (),
+) -> str:
+    """What is wanted of a module, and of its useful statements those that it uses.
+
+    Comments stay where they touch a statement that stays; so no word about what goes is left.
+
+    Args:
+        names: what others use of it, so that it may be imported without being used here.
 
     Raises:
         AuthoringError: if the file does not parse.
     """
-    tree = _parse(text, file)
-    statements = [_Statement(node) for node in tree.body]
-    kept = {id(s) for s in statements if s.test == "visible" or s.always}
+    statements = statements_of(text, file)
+    kept = {id(s) for s in statements if wanted(s) or s.always}
     while True:
         needed = {name for s in statements if id(s) in kept for name in s.reads}
-        more = {id(s) for s in statements if s.test == "no" and s.binds & needed} - kept
+        more = {id(s) for s in statements if useful(s) and s.binds & needed} - kept
         if not more:
             # What binds nothing (a call at the top of the file) stays if everything it names does; imports may come back for it.
             here = {name for s in statements for name in s.binds}
             safe = {name for s in statements if id(s) in kept or s.imports for name in s.binds}
-            more = {id(s) for s in statements if s.test == "no" and not s.binds and s.reads & here <= safe} - kept
+            more = {id(s) for s in statements if useful(s) and not s.binds and s.reads & here <= safe} - kept
         if not more:
             break
         kept |= more
-    needed = {name for s in statements if id(s) in kept for name in s.reads}
+    needed = {name for s in statements if id(s) in kept for name in s.reads} | set(names)
     lines = text.splitlines()
     out: list[str] = []
     previous = 0  # the last line of the statement before, kept or not
@@ -121,7 +138,7 @@ class Sources:
 
     def __init__(self, text: str, file: str) -> None:
         self._lines = text.splitlines()
-        self._statements = [_Statement(node) for node in _parse(text, file).body]
+        self._statements = statements_of(text, file)
 
     def reached(self, names: Iterable[str]) -> str:
         """The statements at the top of the file that bind ``names`` or what those read, in the file's order.
@@ -136,6 +153,15 @@ class Sources:
             if not more:
                 return "\n".join(line for s in kept for line in self._lines[s.first - 1 : s.last])
             needed |= more
+
+
+def statements_of(text: str, file: str) -> list[Statement]:
+    """The statements at the top of a module.
+
+    Raises:
+        AuthoringError: if the file does not parse.
+    """
+    return [Statement(node) for node in _parse(text, file).body]
 
 
 def _parse(text: str, file: str) -> ast.Module:
@@ -181,8 +207,8 @@ def _claim(node: Function, mark: ast.expr, file: str, problems: Problems) -> Cla
     return Claim(node.name, str(given["id"]), points, bool(given["visible"]), str(given["claim"]), file, mark.lineno)
 
 
-class _Statement:
-    """A statement at the top of a test file: what it binds and reads, and which lines are its own."""
+class Statement:
+    """A statement at the top of a module: what it binds and reads, which lines are its own, of which kind of test it is."""
 
     def __init__(self, node: ast.stmt) -> None:
         self.node = node

@@ -5,13 +5,17 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import posixpath
 import re
 import subprocess
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
+from urllib.parse import unquote, urlsplit
 
-from course_lib.authoring import build, claims, source
-from course_lib.authoring.errors import AuthoringError, error, listed, shown
+from course_lib.authoring import build, claims, contract, source
+from course_lib.authoring.errors import AuthoringError, Problems, error, listed, shown
+from course_lib.authoring.source import Lab
 from course_lib.files import put
 
 MANIFEST = ".course-release.json"  # in the release: its files with their hashes, so that the next one knows its own
@@ -19,24 +23,32 @@ _WHOLE = ("course_lib", "data")  # folders that are handed out as they are
 _NEEDED = ("course_lib/__init__.py", "pyproject.toml", "Makefile")
 _NEVER = {"__pycache__", ".ipynb_checkpoints", ".DS_Store", "ledger.json", "Thumbs.db"}
 
+_LINK = re.compile(r"(?<!\\)\[[^\]]*\]\(<?([^)>\s]+)[^)]*\)|(?:href|src)=\"([^\"]+)\"")
+_CODE = re.compile(r"```.*?```|`[^`\n]*`|\$[^$\n]*\$", re.DOTALL)  # and formulas: where brackets are no links
+_NOTEBOOK = re.compile(rb"labs/lab\w+\.ipynb")  # which an example of data/ may name
 _SOLUTION = re.compile(
     rf"[\s\"]*{source.BEGIN}(\\n)?[\s\",]*"
 )  # a marker alone on its line, in Python or in a notebook's JSON
 
 
-def release(root: Path, dest: Path) -> Path:
+def release(root: Path, dest: Path, labs: Iterable[str] | None = None) -> Path:
     """Write the folder ``dest`` for students, and ``dest.zip`` with the same files.
 
     In it: ``labs/``, ``course_lib/``, ``data/``, the visible tests, ``pyproject.toml``, ``Makefile``, licences and a README.
+    Of the reference answers, those that call the library, which students may read; one that is written out in its lab's
+    ``reference/labNN.py`` stays with the instructor.
     Where a release is in ``dest`` already it is brought up to date, as long as nobody changed its files; files that are not
     its own (an environment, a student's notes) stay. The zip is the same, byte for byte, for the same course.
+
+    Args:
+        labs: ``"lab01"``, ``"1"`` or a whole slug; None: all. What is handed out then leads to no other lab.
 
     Returns:
         The zip.
 
     Raises:
-        AuthoringError: if notebooks in labs/ are not what their sources say, something needed is missing, or a file would
-            be lost. Nothing has been written then.
+        AuthoringError: if notebooks in labs/ are not what their sources say, something needed is missing, what is handed out
+            leads to what is not, or a file would be lost. Nothing has been written then.
     """
     root, dest = Path(root).resolve(), Path(dest).absolute()
     inside = [
@@ -44,7 +56,7 @@ def release(root: Path, dest: Path) -> Path:
     ]
     if inside or dest.resolve() == root:
         raise error(str(dest), 1, "this is a folder of the course itself: choose another one")
-    files = contents(root)
+    files = contents(root, labs)
     hashes = {name: hashlib.sha256(data).hexdigest() for name, (data, _) in files.items()}
     files[MANIFEST] = (
         json.dumps({"course": "pruning-course", "files": hashes}, indent=1, sort_keys=True).encode() + b"\n",
@@ -71,7 +83,7 @@ def release(root: Path, dest: Path) -> Path:
     return archive
 
 
-def contents(root: Path) -> dict[str, tuple[bytes, bool]]:
+def contents(root: Path, labs: Iterable[str] | None = None) -> dict[str, tuple[bytes, bool]]:
     """The files of a release: name -> (bytes, executable?).
 
     Raises:
@@ -79,10 +91,11 @@ def contents(root: Path) -> dict[str, tuple[bytes, bool]]:
     """
     problems = [f"{name}:1: a release needs this file: add it" for name in _NEEDED if not (root / name).is_file()]
     files: dict[str, tuple[bytes, bool]] = {}
-    titles: list[tuple[str, str]] = []
-    for path in source.sources(root):
+    read: list[Lab] = []
+    for path in build.chosen(source.sources(root), labs, root):
         try:
             lab, cells = build.load(path, root)
+            files |= _of_lab(lab, root)
         except AuthoringError as caught:
             problems += str(caught).splitlines()
             continue
@@ -91,18 +104,19 @@ def contents(root: Path) -> dict[str, tuple[bytes, bool]]:
         if wrong := build.out_of_step(notebook, new, executed=False):
             problems.append(f"{shown(notebook, root)}:1: {wrong}: run `course build {lab.name}` before a release")
         files[f"labs/{lab.slug}.ipynb"] = (build.as_bytes(new), False)
-        titles.append((f"labs/{lab.slug}.ipynb", lab.title))
-        tests = claims.tests_of(lab.name, root)
-        if tests.is_file():
-            text = claims.visible_only(tests.read_text(encoding="utf-8"), shown(tests, root))
-            files[shown(tests, root)] = (text.encode(), False)
+        read.append(lab)
     if problems:
         raise AuthoringError("\n".join(problems))
     for path in [root / "pyproject.toml", root / "Makefile", *sorted(root.glob("LICENSE*"))]:
         files[path.name] = (path.read_bytes(), False)
-    files["README.md"] = (_readme(titles).encode(), False)
+    files["README.md"] = (_readme([(f"labs/{lab.slug}.ipynb", lab.title) for lab in read]).encode(), False)
+    contracts = contract.contract_of("lab[0-9][0-9]", root)
     for path in _handed_out(root):
-        files[shown(path, root)] = (path.read_bytes(), bool(path.stat().st_mode & 0o100))
+        data, example = path.read_bytes(), path.is_relative_to(root / "data" / "examples")
+        if example and any(name.decode() not in files for name in _NOTEBOOK.findall(data)):
+            continue
+        if not path.match(str(contracts)):
+            files[shown(path, root)] = (data, bool(path.stat().st_mode & 0o100))
     for name, (data, _) in files.items():
         if name.endswith((".py", ".ipynb", ".md", ".txt")):
             for number, line in enumerate(data.decode(errors="replace").splitlines(), start=1):
@@ -110,7 +124,60 @@ def contents(root: Path) -> dict[str, tuple[bytes, bool]]:
                     raise error(
                         name, number, "this holds a solution and would be handed out: move it out of this folder"
                     )
+    _lead_nowhere_else(read, files)
     return files
+
+
+def _of_lab(lab: Lab, root: Path) -> dict[str, tuple[bytes, bool]]:
+    """What a lab has beside its notebook: the tests that students may see, and the reference answers that the library has.
+
+    Raises:
+        AuthoringError: if a visible test compares with an answer that stays with the instructor.
+    """
+    if not lab.questions:
+        return {}
+    known = contract.read(lab.name, root)
+    tests = claims.tests_of(lab.name, root)
+    file, text = shown(tests, root), tests.read_text(encoding="utf-8")
+    visible = claims.visible_only(text, file)
+    problems = Problems()
+    for name, binds in contract.used(visible, file, known.own):
+        line = next(s.first for s in claims.statements_of(text, file) if s.binds >= binds)
+        message = (
+            f"students see this, and it uses the reference answer `{name}` ({known.file}:{known.own[name]}), which is written out "
+            "there and so is not handed out: hide the test, or put the function into the library, which students may read"
+        )
+        problems.add(file, line, message)
+    problems.stop()
+    return {file: (visible.encode(), False), known.file: (known.handed_out().encode(), False)}
+
+
+def _lead_nowhere_else(labs: list[Lab], files: dict[str, tuple[bytes, bool]]) -> None:
+    """Stop where a link, or a question that another one needs, is not in the release."""
+    problems = Problems()
+    questions = {question.id for lab in labs for question in lab.questions}
+    texts = [
+        (lab.shown, "labs", cell.line(1), cell.source) for lab in labs for cell in lab.cells if cell.kind == "markdown"
+    ]
+    texts += [
+        (name, str(PurePosixPath(name).parent), 1, files[name][0].decode()) for name in files if name.endswith(".md")
+    ]
+    for file, folder, first, text in texts:
+        for number, line in enumerate(_CODE.sub(lambda m: "\n" * m[0].count("\n"), text).split("\n")):
+            for found in _LINK.finditer(line):
+                where = urlsplit(found[1] or found[2])
+                target = posixpath.normpath(posixpath.join(folder, unquote(where.path)))
+                if where.scheme or not where.path or any(f"{name}/".startswith(f"{target}/") for name in files):
+                    continue
+                message = f"this link leads to {target}, which is not handed out: name its lab in --labs, or take the link away"
+                problems.add(file, first + number, message)
+    for lab in labs:
+        for question in lab.questions:
+            for need in question.needs:
+                if need not in questions:
+                    message = f"{question.id} needs {need}, which is not handed out: name its lab in --labs, too"
+                    problems.add(lab.shown, question.line, message)
+    problems.stop()
 
 
 def _handed_out(root: Path) -> list[Path]:

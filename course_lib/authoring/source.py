@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ast
-import io
 import re
-import tokenize
 import warnings
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -176,57 +174,26 @@ def parsed(source: str) -> ast.Module:
 
 
 def _cells(notebook_cells: list[Any], text: str, file: str) -> list[Cell]:
-    """jupytext's cells with the lines they came from, which jupytext does not tell."""
+    """jupytext's cells with the lines they came from, which its reader of a single cell tells and ``jupytext.reads`` does not."""
+    from jupytext.cell_reader import DoublePercentScriptCellReader
+    from jupytext.header import header_to_metadata_and_cell
+
     raw = text.splitlines()
-    quoted = _inside_strings(text)
-    markers = [i for i, line in enumerate(raw, start=1) if _CELL.match(line) and i not in quoted]
-    for number, line in enumerate(raw[_header_end(raw) : markers[0] - 1 if markers else None], _header_end(raw) + 1):
-        if line.strip():
-            raise error(
-                file, number, "this stands before the first cell: begin with a line `# %% [markdown]` or `# %%`"
-            )
-    if len(markers) != len(notebook_cells):
-        raise error(
-            file,
-            1,
-            f"{len(markers)} cell markers, but jupytext finds {len(notebook_cells)} cells: begin each with `# %%`",
-        )
+    *_, marker = header_to_metadata_and_cell(raw, "#", "", ".py")
     cells = []
-    for cell, marker in zip(notebook_cells, markers, strict=True):
+    for cell in notebook_cells:
+        _, size = DoublePercentScriptCellReader({"extension": ".py"}, "python").read(raw[marker:])
+        if not _CELL.match(raw[marker]):
+            message = "this stands before the first cell: begin with a line `# %% [markdown]` or `# %%`"
+            raise error(file, marker + 1, message)
         lines = cell.source.split("\n")
-        start = marker + 1
+        start = marker + 2
         while start <= len(raw) and lines[0].strip() and not raw[start - 1].strip().endswith(lines[0].strip()):
             start += 1  # a markdown cell in quotes may begin one line later
         metadata = {k: v for k, v in cell.metadata.items() if k not in _PRIVATE}
         cells.append(Cell(cell.cell_type, cell.source, tuple(range(start, start + len(lines))), metadata))
+        marker += size
     return cells
-
-
-def _header_end(raw: list[str]) -> int:
-    """How many lines jupytext's YAML header takes."""
-    if raw and raw[0].strip() == "# ---":
-        for i, line in enumerate(raw[1:], start=2):
-            if line.strip() == "# ---":
-                return i
-    return 0
-
-
-def _inside_strings(text: str) -> set[int]:
-    """Lines that lie inside a string of several lines, where ``# %%`` begins no cell."""
-    inside: set[int] = set()
-    starts: list[int] = []
-    try:
-        for token in tokenize.generate_tokens(io.StringIO(text).readline):
-            kind = tokenize.tok_name[token.type]
-            if kind == "STRING":
-                inside.update(range(token.start[0] + 1, token.end[0] + 1))
-            elif kind in ("FSTRING_START", "TSTRING_START"):  # Python 3.12 and later take f-strings apart
-                starts.append(token.start[0])
-            elif kind in ("FSTRING_END", "TSTRING_END"):
-                inside.update(range(starts.pop() + 1, token.end[0] + 1))
-    except (tokenize.TokenError, SyntaxError, IndentationError):
-        pass  # what does not parse is reported per cell
-    return inside
 
 
 def _questions(cells: list[Cell], file: str, lab: int, problems: Problems) -> tuple[list[Question], list[str]]:

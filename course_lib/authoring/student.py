@@ -8,9 +8,9 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from course_lib.authoring import handout
 from course_lib.authoring.claims import Claim
 from course_lib.authoring.errors import Problems
-from course_lib.authoring.segments import segments
 from course_lib.authoring.source import Cell, Lab, Region, parsed, syntax_error
 
 SHOWN = "# shown elsewhere"  # at the end of a solution's line that the notebook gives away on purpose
@@ -93,7 +93,7 @@ def _checked(cell: Cell) -> str:
 
 def _first_name(cell: Cell) -> str:
     """The first name that a cell asks for; nbgrader takes letters, digits, - and _ alone."""
-    asked = (name for piece in segments(cell.source) or () if piece.asks for name in sorted(piece.names))
+    asked = (name for placeholder in handout.placeholders(cell.source) for name in sorted(placeholder.names))
     return re.sub(r"[^A-Za-z0-9_]", "", next(asked, "")) or "answer"
 
 

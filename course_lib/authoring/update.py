@@ -1,44 +1,39 @@
 """A student's work carried into a corrected release of its lab: the release's text, the student's answers, nothing lost.
 
-What a student wrote is told from the handout by the ids of cells (hashes of their text) and by the hashes that a student
-notebook carries (:mod:`course_lib.authoring.segments`); where both are gone, by comparing with the release, and then
-whatever differs counts as the student's.
+Three notebooks are merged, cell by cell and line by line: the handout that the student began with (their notebook carries a copy
+of it, :mod:`course_lib.authoring.handout`), what they made of it, and the release.
 
-- A changed cell that the release left alone goes over whole.
-- Where the release changed it too, answers go over by name into its new text: functions, classes, ``answer_…``,
-  ``prediction_…``, with the imports, helpers and comments beside them. A function keeps its body; its signature and docstring
-  become the release's unless the student changed them.
-- Other cells that both changed stand beside each other, the student's first, so that the release's definitions hold.
-- Cells that the student added stay after the same cell as before.
+- Where only one of both changed a line, that change goes over. So an answer keeps its body and gets the release's docstring.
+- Where both changed the same lines, the student's whole cell stands behind the release's, under a note.
+- Cells that the student added stay after the same cell as before; what they moved goes back to where the release has it.
 - What has no place any more stands at the end under a heading.
 """
 
 from __future__ import annotations
 
-import ast
 import copy
 import json
 import re
 import shutil
 import uuid
 import zipfile
-from bisect import bisect_left
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
 from course_lib import files
-from course_lib.authoring.segments import Segment, bound, cell_id, mark, parts, segments
-from course_lib.authoring.source import HEADING, QUESTION
+from course_lib.authoring import handout
+from course_lib.authoring.source import HEADING, QUESTION, syntax_error
 from course_lib.paths import course_root
-from course_lib.worker.cells import unwritten
 
 HEADING_AT_END = "## From your earlier notebook"
 _END = "What follows had no place in this release of the lab. Move what you still need."
-_BOTH = "*From your earlier notebook: the release changed this cell too. Yours comes first, the release's follows; compare them.*"
-_ALIKE = 0.5  # share of words in the same order from which on a cell counts as an earlier form of another
+_BOTH = "*From your earlier notebook: the release changed the same lines. Its cell stands above, yours below; compare them.*"
+_SEE = "see your own cell"
+_ALIKE = 0.5  # share of words in the same order from which on a cell counts as another form of one
 _NOT_OURS = {"nbgrader", "id", "outputId", "colab", "execution", "scrolled"}  # metadata that belong to a place or a run
 
 
@@ -57,18 +52,22 @@ class Updated:
 
     Attributes:
         path: the notebook written. backup: the copy of what was there before, or None.
-        carried: what went over, in the student's order. current: was it of this release already? Nothing was written then.
+        carried: what went over, in the notebook's order. current: was it of this release already? It is only copied then.
+        guessed: did the notebook not say which handout it began as, so that whatever differs from the release counts as the student's?
+        written: was there anything to write?
     """
 
     path: Path
     backup: Path | None
     carried: list[Carried]
     current: bool
+    guessed: bool = False
+    written: bool = False
 
 
 WHOLE = "as you wrote it"
 MERGED = "with the release's new text round it"
-BOTH = "beside the release's new text: compare them"
+BOTH = "below the release's new text: compare them"
 OWN = "your own cell"
 END = "at the end: the release has no place for it"
 
@@ -95,377 +94,94 @@ def update(notebook: Path, release: Path | None = None, out: Path | None = None)
             raise FileNotFoundError("which release? Give its folder: course update NOTEBOOK --release FOLDER")
     new = _of_release(Path(release), _lab(old, notebook), notebook)
     target = notebook if out is None else out / notebook.name if out.is_dir() else out
-    if _course(old).get("version") == new.metadata["course"]["version"]:
-        return Updated(notebook, None, [], True)
-    made, carried = merge(old, new)
-    if [_said(cell) for cell in made.cells] == [_said(cell) for cell in old.cells]:
-        return Updated(notebook, None, [], True)
-    data = (_writes(made).rstrip("\n") + "\n").encode()
+    carried: list[Carried] = []
+    current = _course(old).get("version") == new.metadata["course"]["version"]
+    data = notebook.read_bytes()
+    if not current:
+        made, carried = merge(old, new)
+        current = [_said(cell) for cell in made.cells] == [_said(cell) for cell in old.cells]
+        data = (_writes(made).rstrip("\n") + "\n").encode()
+    if current and (target.resolve() == notebook.resolve() or (target.is_file() and target.read_bytes() == data)):
+        return Updated(target, None, [], True)
     backup = _back_up(target) if target.exists() else None
     files.put(target, data)
-    return Updated(target, backup, carried, False)
+    return Updated(
+        target, backup, carried, current, not current and not handout.unpacked(_course(old).get("handout")), True
+    )
 
 
 def merge(old: Any, new: Any) -> tuple[Any, list[Carried]]:
-    """The notebook ``new`` with what the student wrote in ``old``, both as nbformat reads them."""
-    return _Merge(old, new).result()
+    """The notebook ``new`` with what the student wrote in ``old``, both as nbformat reads them; and where each piece stands."""
+    lab = str(new.metadata["course"]["lab"])
+    mine, theirs = _cells(old), _cells(new)
+    base = _handout(lab, old) or _rebuilt(lab, mine, theirs)
+    _say_what_was(base, mine)
+    moved = _renumbered(lab, base, theirs)
+    for cell in (*base, *mine):
+        cell.source = _renumber(cell.source, moved)
+    _number(lab, base)
+    for at, i in _pairs(base, theirs).items():
+        base[i].now = at
+    work, own = _places(lab, base, mine, theirs)
+
+    cells: list[Any] = []
+    rows: list[tuple[_Cell, str, str]] = []
+    done: set[str] = set()  # what the student's cells so far answer
+    for at in range(-1, len(theirs) + 1):
+        here = own.get(at, [])
+        if 0 <= at < len(theirs):
+            made = _copy(new.cells[at])
+            answered = frozenset(done)
+            if at in work:
+                text, how = _merged(work[at], theirs[at])
+                if how == BOTH:
+                    here = [(work[at], BOTH), *here]
+                else:
+                    _take(made, text, work[at])
+                    rows.append((work[at], theirs[at].question, how))
+                    done |= work[at].written
+            made.source = _without(made.source, answered, theirs[at].source)  # it would undo the answer
+            cells.append(made)
+        elif here and at > 0 and not any(cell.source.startswith(HEADING_AT_END) for cell in mine):
+            cells.append(_markdown(f"{HEADING_AT_END}\n\n{_END}"))
+        for cell, how in here:
+            cells += [*([_markdown(_BOTH)] if how == BOTH else []), _own(cell)]
+            rows.append((cell, theirs[at].question if 0 <= at < len(theirs) else "", how))
+            done |= cell.written
+
+    made = copy.deepcopy(new)
+    made.cells = _unique(cells)
+    for key, value in old.metadata.items():
+        if key not in made.metadata and key not in ("widgets", "signature"):
+            made.metadata[key] = copy.deepcopy(value)
+    asks = {name for cell in theirs for name in cell.asks}
+    return made, [Carried(_what(cell, asks), question, how + _from(cell, moved)) for cell, question, how in rows]
 
 
-@dataclass
+@dataclass(eq=False)
 class _Cell:
-    """A cell of either notebook, taken apart as far as needed."""
+    """A cell of the student's notebook (mine), of the handout that it was (base) or of the release (theirs)."""
 
     node: Any
     kind: str
     source: str
     id: str
     question: str = ""
-    touched: bool = True  # does it hold anything that is not the handout's?
-    home: int | None = None  # the release's cell that it is an earlier form of
-    names: frozenset[str] = frozenset()  # bound, other than by placeholders
-    asks: frozenset[str] = frozenset()  # bound by placeholders
-    pieces: Sequence[Segment] | None = None
-    before: str = field(default="")  # the source before questions were renumbered
+    was: _Cell | None = None  # mine: the handout's
+    moved: bool = False  # mine: against the others
+    now: int | None = None  # base: which of the release's
 
     @property
-    def handed(self) -> bool:
-        """Has it the id of a handout's cell?"""
-        return re.fullmatch("[0-9a-f]{16}", self.id) is not None
+    def said(self) -> tuple[str, str]:
+        return self.kind, self.source
 
-    def look(self) -> None:
-        """Find out what it binds and asks for."""
-        if self.kind == "code":
-            self.pieces = segments(self.source)
-            self.names = bound(self.source)
-            self.asks = frozenset(n for piece in self.pieces or () if piece.asks for n in piece.names)
-            if self.pieces is None and not self.names:  # it does not parse: by the looks of it
-                self.asks = frozenset(re.findall(r"^(?:def |class )?\s*(\w+)\s*(?=[=(:])", self.source, re.M))
+    @property
+    def asks(self) -> frozenset[str]:
+        return handout.asked(self.source) if self.kind == "code" else frozenset()
 
-
-class _Merge:
-    def __init__(self, old: Any, new: Any) -> None:
-        self.new_notebook, self.old_notebook = new, old
-        self.lab = new.metadata["course"]["lab"]
-        self.known = set(str(_course(old).get("handout", "")).split())
-        self.mine, self.theirs = _cells(old), _cells(new)
-        texts = {mark(cell.source, cell.kind) for cell in self.theirs}
-        for cell in self.mine:
-            cell.touched = not self._handouts(cell, texts)
-        number = int(self.lab[3:5])
-        self.titles, mine_titles = _place(self.theirs, number), _place(self.mine, number)
-        for cell in [*self.mine, *self.theirs]:
-            cell.look()
-        self.moved = _renumbered(self.mine, mine_titles, self.theirs, self.titles)
-        for cell in self.mine:
-            cell.before = cell.source
-            if cell.kind == "code" and (source := _renumber(cell.source, self.moved)) != cell.source:
-                cell.source = source
-                cell.look()
-        self.asked = {name: at for at, cell in reversed(list(enumerate(self.theirs))) for name in cell.asks}
-        self._pair()
-
-    def _handouts(self, cell: _Cell, texts: set[str]) -> bool:
-        said = mark(cell.source, cell.kind)
-        if said in self.known or said in texts or not (cell.source.strip() or cell.node.get("attachments")):
-            return True
-        return any(cell_id(self.lab, cell.kind, cell.source, time) == cell.id for time in range(1, 20))
-
-    # Which cell of the release is each of the student's an earlier form of?
-
-    def _pair(self) -> None:
-        self.taken: dict[int, _Cell] = {}
-        by_id = {cell.id: at for at, cell in enumerate(self.theirs)}
-        for cell in sorted(self.mine, key=lambda cell: not cell.touched):  # of two with one id, the one worked in
-            if cell.id in by_id and cell.source == cell.before and self.theirs[by_id[cell.id]].kind == cell.kind:
-                self._take(cell, by_id[cell.id])
-        by_text: dict[str, list[int]] = {}
-        for at, other in enumerate(self.theirs):
-            by_text.setdefault(mark(other.source, other.kind), []).append(at)
-        for cell in self.mine:
-            for at in by_text.get(mark(cell.source, cell.kind), []):
-                self._take(cell, at)
-        for at in sorted(set(self.asked.values())):
-            self._pair_by_name(at)
-        ids = any(cell.handed for cell in self.mine)
-        for at, cell in enumerate(self.mine):
-            if cell.home is None and (cell.handed or not ids or not cell.touched):
-                near = [i for i in self._between(at) if i not in self.taken and self.theirs[i].kind == cell.kind]
-                alike, best = max(((_alike(cell.before, self.theirs[i].source), -i) for i in near), default=(0.0, 0))
-                if alike >= _ALIKE:
-                    self._take(cell, -best)
-
-    def _pair_by_name(self, at: int) -> None:
-        """Find the cell that answers what the release's cell ``at`` asks: the handout's own before one that was added."""
-        asked = self.theirs[at].asks
-        found = [cell for cell in self.mine if cell.home is None and asked & (cell.names | cell.asks)]
-        found = [cell for cell in found if cell.touched] or found
-        found = [cell for cell in found if cell.handed] or found
-        if len(found) > 1:  # the last definition is the one that counts, so none is moved without need
-            found.sort(key=lambda cell: _alike(cell.source, self.theirs[at].source))
-            found = [cell for cell in found[-1:] if _alike(cell.source, self.theirs[at].source) >= _ALIKE]
-        for cell in found:
-            self._take(cell, at)
-
-    def _take(self, cell: _Cell, at: int) -> None:
-        if cell.home is None and at not in self.taken:
-            cell.home = at
-            self.taken[at] = cell
-
-    def _between(self, at: int) -> range:
-        """The release's cells between the neighbours of the student's cell ``at``."""
-        low = max((c.home for c in self.mine[:at] if c.home is not None), default=-1)
-        high = min((c.home for c in self.mine[at + 1 :] if c.home is not None), default=len(self.theirs))
-        return range(low + 1, high) if low < high else range(len(self.theirs))
-
-    # The new notebook
-
-    def result(self) -> tuple[Any, list[Carried]]:
-        self.carried: list[Carried] = []
-        after: dict[int, list[_Cell]] = {}  # the student's own cells by the cell they follow; -1: the top
-        last = -1
-        unmoved = _rising([cell.home for cell in self.mine if cell.home is not None])
-        at_end = not self.taken
-        end: list[_Cell] = []
-        for cell in self.mine:
-            if cell.home is not None:
-                last = cell.home if cell.home in unmoved else last
-            elif cell.source.startswith(HEADING_AT_END):  # of an update before this one
-                at_end = True
-            elif cell.touched:
-                question = self.moved.get(cell.question, cell.question)
-                if at_end or (question and question not in self.titles):
-                    end.append(cell)
-                else:
-                    after.setdefault(last, []).append(cell)
-        rows = {id(cell): self._row(cell, OWN, last) for last, cells in after.items() for cell in cells}
-        rows |= {id(cell): Carried(_what(cell, self.asked), "", END) for cell in end}
-
-        cells: list[Any] = [_own(cell) for cell in after.get(-1, [])]
-        for at, theirs in enumerate(self.theirs):
-            mine = self.taken.get(at)
-            made = _copy(theirs)
-            if mine is None or not mine.touched:
-                cells.append(self._without_answered(made, at))
-            else:
-                extra, how = self._into(made, mine, theirs)
-                rows[id(mine)] = self._row(mine, how, at)
-                cells += [*extra, made if how == WHOLE else self._without_answered(made, at, own=bool(extra))]
-            cells += [_own(cell) for cell in after.get(at, [])]
-        if end:
-            cells.append(_markdown(f"{HEADING_AT_END}\n\n{_END}"))
-            cells += [_own(cell) for cell in end]
-        self.carried = [rows[id(cell)] for cell in self.mine if id(cell) in rows]
-
-        notebook = copy.deepcopy(self.new_notebook)
-        notebook.cells = _unique(cells)
-        for key, value in self.old_notebook.metadata.items():
-            if key not in notebook.metadata and key not in ("widgets", "signature"):
-                notebook.metadata[key] = copy.deepcopy(value)
-        return notebook, self.carried
-
-    def _row(self, cell: _Cell, how: str, at: int) -> Carried:
-        question = self.theirs[at].question if at >= 0 else ""
-        if cell.source != cell.before:
-            how += ", renumbered from " + ", ".join(sorted(old for old in self.moved if _mentions(cell.before, old)))
-        return Carried(_what(cell, self.asked), question, how)
-
-    def _into(self, made: Any, mine: _Cell, theirs: _Cell) -> tuple[list[Any], str]:
-        """Put the student's cell into ``made``, a copy of the release's; what is to stand before it, and how it stands there."""
-        _add_metadata(made, mine.node)
-        if mine.id == theirs.id:  # the release left this cell as it was
-            made.source = mine.source
-            if attachments := mine.node.get("attachments"):
-                made.attachments = copy.deepcopy(attachments)
-            return [], WHOLE
-        if mine.pieces is not None and theirs.asks:
-            made.source, clash = self._merged(mine.pieces, theirs.pieces or ())
-            return [], BOTH if clash else MERGED
-        return [_markdown(_BOTH), _own(mine)], BOTH
-
-    def _merged(self, mine: Sequence[Segment], theirs: Sequence[Segment]) -> tuple[str, bool]:
-        """The release's segments with the student's in their places; and whether the release and the student changed the same."""
-        out: list[Segment | None] = list(theirs)
-        used: set[int] = set()  # by id() of what stands in ``out`` for a segment of the student's
-        handed = {mark(piece.text) for piece in theirs}
-        clash = False
-        at = 0  # where the next of the student's segments goes
-        for piece in mine:
-            said = mark(piece.text)
-            spot = next(
-                (i for i, t in enumerate(out) if t is not None and id(t) not in used and _stands_for(piece, t)), None
-            )
-            if said in self.known or said in handed:
-                at = at if spot is None else spot + 1
-                continue
-            if spot is None:
-                out.insert(at, piece)
-                used.add(id(piece))
-                at += 1
-                continue
-            other = out[spot]
-            assert other is not None
-            answer = other.asks and not _still_asks(piece)
-            if answer:
-                piece, beside = self._rebased(piece, other)
-                out = [None if self._covered(t, other, piece, used) else t for t in out]
-            else:
-                beside = mark(other.text) not in self.known
-            used.add(id(piece))
-            if beside:  # both hold; what is an answer comes last, else the release's does
-                clash = True
-                used.add(id(other))
-                out[spot : spot + 1] = [other, piece] if answer else [piece, other]
-                at = spot + 2
-            else:
-                out[spot] = piece
-                at = spot + 1
-        return _joined([piece for piece in out if piece is not None]), clash
-
-    @staticmethod
-    def _covered(other: Segment | None, answered: Segment, piece: Segment, used: set[int]) -> bool:
-        """Is it a further placeholder that the student's ``piece`` answers?"""
-        return (
-            other is not None
-            and other is not answered
-            and id(other) not in used
-            and other.asks
-            and bool(other.names)
-            and other.names <= piece.names
-        )
-
-    def _rebased(self, mine: Segment, theirs: Segment) -> tuple[Segment, bool]:
-        """The student's answer with what the release changed in its signature and docstring; and whether both changed them."""
-        split, new = parts(mine), parts(theirs)
-        if split is None or new is None:
-            return mine, mine.defines and mark(theirs.text) not in self.known
-        head = new.head if mark(split.head) in self.known else split.head
-        doc = new.doc if mark(split.doc) in self.known or not split.doc else split.doc
-        clash = mark(new.doc) not in self.known | {mark(doc)}
-        clash |= mark(new.head) not in self.known | {mark(head)} and _arguments(mine) != _arguments(theirs)
-        lead = new.lead if mark(split.lead) in self.known else split.lead
-        return replace(mine, text="\n".join(block for block in (lead, head, doc, split.body) if block)), clash
-
-    def _without_answered(self, made: Any, at: int, own: bool = True) -> Any:
-        """The release's cell without placeholders of what the student answers in another cell: they would undo the answer.
-
-        Args:
-            own: has what the student made of this cell become another cell?
-        """
-        theirs = self.theirs[at]
-        elsewhere = {n for c in self.mine if c.touched and (own or c.home != at) for n in c.names}
-        pieces = segments(made.source) if theirs.asks & elsewhere else None
-        if not pieces:
-            return made
-        here = {name for piece in pieces if not piece.asks for name in piece.names}
-        gone = [p for p in pieces if p.asks and p.names and p.names <= elsewhere and not p.names & here]
-        if gone:
-            names = ", ".join(sorted({name for piece in gone for name in piece.names}))
-            kept = _joined([piece for piece in pieces if piece not in gone])
-            made.source = "\n\n".join(text for text in (f"# {names}: see your own cell", kept) if text)
-        return made
-
-
-def _stands_for(piece: Segment, other: Segment) -> bool:
-    """Is ``other`` what the student's ``piece`` was, or answers?"""
-    if not piece.names:
-        return mark(piece.text) == mark(other.text)
-    return piece.names == other.names or (other.asks and bool(piece.names & other.names))
-
-
-def _still_asks(piece: Segment) -> bool:
-    if not piece.asks or piece.node is None:
-        return False
-    return not piece.defines or unwritten(piece.node)
-
-
-def _arguments(piece: Segment) -> str:
-    """The names of a function's arguments, in their order."""
-    assert isinstance(piece.node, ast.FunctionDef | ast.AsyncFunctionDef)
-    return ", ".join(node.arg for node in ast.walk(piece.node.args) if isinstance(node, ast.arg))
-
-
-def _joined(pieces: Sequence[Segment]) -> str:
-    text = ""
-    for i, piece in enumerate(pieces):
-        if i:
-            blank = 2 if piece.defines or pieces[i - 1].defines else min(piece.blank, 2)
-            text += "\n" * (1 + blank)
-        text += piece.text
-    return text
-
-
-# Questions, by their headings
-
-
-def _place(cells: Iterable[_Cell], lab: int) -> dict[str, str]:
-    """Say of every cell which question of the lab it belongs to; the questions with their titles."""
-    titles: dict[str, str] = {}
-    current = ""
-    for cell in cells:
-        if cell.kind == "markdown":
-            for line in cell.source.split("\n"):
-                if (found := HEADING.match(line)) and len(found[1]) <= 3:
-                    asked = QUESTION.match(found[2]) if len(found[1]) == 3 else None
-                    current = asked[1] if asked and asked[1].startswith(f"{lab}.") else ""
-                    if asked and current:
-                        titles.setdefault(asked[1], " ".join(asked[3].split()).casefold())
-        cell.question = current
-    return titles
-
-
-def _renumbered(
-    mine: Sequence[_Cell], old: dict[str, str], theirs: Sequence[_Cell], new: dict[str, str]
-) -> dict[str, str]:
-    """The questions that have another number in the release: by their titles, else by the functions they ask for.
-
-    One that is gone, and whose number another question has now, becomes "1.4_earlier", so that no answer goes to the wrong one.
-    """
-    titles = {title: id for id, title in reversed(new.items())}
-    asked = {
-        name: cell.question for cell in theirs for name in cell.asks if cell.question and not _numbered(name)
-    }  # fmt: skip
-    found = {id: titles.get(title, "") for id, title in old.items()}
-    for id in (id for id, to in found.items() if not to):
-        names = sorted({name for cell in mine if cell.question == id for name in cell.names | cell.asks})
-        found[id] = next((asked[n] for n in names if n in asked and asked[n] not in found.values()), "")
-    taken = set(found.values())  # these numbers are another question's now
-    moved = {id: to or f"{id}_earlier" for id, to in found.items() if to or id in taken}
-    return {id: to for id, to in moved.items() if to != id}
-
-
-_VALUE = re.compile(r"\b(prediction|answer)_(\d+)_(\d+)(?!\d)")
-_CALL = re.compile(r"""\b(check|skip)\((\s*["'])(\d+\.\d+)(?=["'])""")
-
-
-def _numbered(name: str) -> bool:
-    return _VALUE.match(name) is not None
-
-
-def _renumber(source: str, moved: dict[str, str]) -> str:
-    """A student's code with the numbers that the release has: ``prediction_1_4``, ``skip("1.4")``."""
-
-    def value(found: re.Match[str]) -> str:
-        return f"{found[1]}_{moved.get(f'{found[2]}.{found[3]}', f'{found[2]}.{found[3]}').replace('.', '_')}"
-
-    return _CALL.sub(lambda f: f"{f[1]}({f[2]}{moved.get(f[3], f[3])}", _VALUE.sub(value, source))
-
-
-def _mentions(source: str, question: str) -> bool:
-    return any(f"{f[2]}.{f[3]}" == question for f in _VALUE.finditer(source)) or any(
-        f[3] == question for f in _CALL.finditer(source)
-    )
-
-
-# Cells
-
-
-def _rising(places: Sequence[int]) -> set[int]:
-    """The longest rising run among the places: cells that were not moved against the others."""
-    best: list[list[int]] = []  # best[i]: of the runs of i + 1 places, the one that ends lowest
-    for place in places:
-        i = bisect_left(best, place, key=lambda run: run[-1])
-        best[i : i + 1] = [[*(best[i - 1] if i else []), place]]
-    return set(best[-1]) if best else set()
+    @property
+    def written(self) -> frozenset[str]:
+        return handout.answered(self.source) if self.kind == "code" else frozenset()
 
 
 def _cells(notebook: Any) -> list[_Cell]:
@@ -475,15 +191,251 @@ def _cells(notebook: Any) -> list[_Cell]:
     ]
 
 
-def _said(cell: Any) -> tuple[str, str]:
-    return cell.cell_type, cell.source
+def _handout(lab: str, notebook: Any) -> list[_Cell]:
+    """The handout that a student notebook began as; [] where it does not say."""
+    return _number(lab, [_Cell(None, *cell, "") for cell in handout.unpacked(_course(notebook).get("handout"))])
 
 
-def _copy(cell: _Cell) -> Any:
-    made = copy.deepcopy(cell.node)
-    if cell.kind == "code":
+def _number(lab: str, cells: list[_Cell]) -> list[_Cell]:
+    for cell, id in zip(cells, handout.ids(lab, [cell.said for cell in cells]), strict=True):
+        cell.id = id
+    return cells
+
+
+def _rebuilt(lab: str, mine: list[_Cell], theirs: list[_Cell]) -> list[_Cell]:
+    """The handout as far as it can be told without its copy: the student's cells that are as their ids say, else the release's."""
+    now = _pairs(theirs, mine)
+    cells: list[tuple[int, _Cell]] = []  # with their places in the release: the student's order may be another one
+    for at, cell in enumerate(mine):
+        place = now.get(at, cells[-1][0] if cells else -1)
+        if cell.id and cell.id in handout.ids(lab, [cell.said] * 20):
+            cells.append((place, replace(cell)))
+        elif at in now:
+            cells.append((place, replace(theirs[place], id=cell.id)))
+    return [cell for _, cell in sorted(cells, key=lambda found: found[0])]
+
+
+# Which cell is which?
+
+
+def _say_what_was(base: list[_Cell], mine: list[_Cell]) -> None:
+    """Tell the student's cells which of the handout's they were, and whether they were moved against the others.
+
+    Of two definitions of a name the later one counts: a cell with one of them that was moved stays where it is, as the student's.
+    """
+    home = _pairs(base, mine)
+    order = [home[at] for at in sorted(home)]
+    blocks = SequenceMatcher(None, order, sorted(order), autojunk=False).get_matching_blocks()
+    still = {i for a, _, size in blocks for i in order[a : a + size]}
+    times = Counter(name for cell in mine for name in cell.written)
+    for at, i in home.items():
+        mine[at].moved = i not in still
+        if not mine[at].moved or all(times[name] == 1 for name in mine[at].written):
+            mine[at].was = base[i]
+
+
+def _pairs(first: list[_Cell], other: list[_Cell]) -> dict[int, int]:
+    """Of the cells of ``other``, by number, those of ``first`` that they are another form of: by id, by text, by what they ask
+    for, and what is left between two of these by likeness."""
+    found: dict[int, int] = {}
+    taken: set[int] = set()
+    texts = {cell.said for cell in first}
+    # of copies with one id, the one that was worked in, the last of them; else the first
+    order = sorted(range(len(other)), key=lambda at: (True, at) if other[at].said in texts else (False, -at))
+    for key in (lambda cell: cell.id and (cell.id, cell.kind), lambda cell: cell.said):
+        places: dict[Any, list[int]] = {}
+        for i, cell in enumerate(first):
+            places.setdefault(key(cell), []).append(i)
+        for at in order:
+            free = [i for i in places.get(key(other[at]), []) if i not in taken]
+            if at not in found and key(other[at]) and free:
+                found[at] = free[0]
+                taken.add(free[0])
+    for at, cell in enumerate(other):
+        if at in found:
+            continue
+        low = max((i for a, i in found.items() if a < at), default=-1)
+        high = min((i for a, i in found.items() if a > at), default=len(first))
+        free = [i for i, was in enumerate(first) if i not in taken and was.kind == cell.kind]
+        alike = [(_alike(first[i], cell, low < i < high or low >= high), -i) for i in free]
+        if alike and max(alike)[0] >= _ALIKE:
+            found[at] = -max(alike)[1]
+            taken.add(found[at])
+    return found
+
+
+def _alike(was: _Cell, cell: _Cell, near: bool) -> float:
+    """How much of two texts is the same, by words in order; 1 where they ask for the same or begin with the same heading."""
+    if was.asks & cell.asks:
+        return 1.0
+    if not near:
+        return 0.0
+    first, other = was.source.lstrip().partition("\n")[0], cell.source.lstrip().partition("\n")[0]
+    if HEADING.match(first) and first.split() == other.split():
+        return 1.0
+    return SequenceMatcher(None, was.source.split(), cell.source.split(), autojunk=False).ratio()
+
+
+def _places(
+    lab: str, base: list[_Cell], mine: list[_Cell], theirs: list[_Cell]
+) -> tuple[dict[int, _Cell], dict[int, list[tuple[_Cell, str]]]]:
+    """What goes into a cell of the release, and what stands behind one: -1 is the top, one more than there are the end."""
+    known = {cell.said for cell in (*base, *theirs)}
+    _questions(lab, base)
+    there = _questions(lab, theirs)
+    work: dict[int, _Cell] = {}
+    own: dict[int, list[tuple[_Cell, str]]] = {}
+    end = len(theirs)
+    strange = not any(cell.was for cell in mine)  # cells of a handout, pasted into another notebook
+    last = -1
+    for cell in mine:
+        holds = bool(cell.source.strip() or cell.node.get("attachments"))
+        if cell.was is None:
+            asking = (at for at, their in enumerate(theirs) if their.asks & cell.written)
+            at = next(asking, end) if strange else last
+            if holds and cell.said not in known:
+                own.setdefault(at, []).append((cell, END if at == end else OWN))
+        elif cell.was.now is None:
+            if holds and cell.source != cell.was.source:
+                own.setdefault(end, []).append((cell, END))
+            last = end if cell.was.question and cell.was.question not in there else last
+        else:
+            at = cell.was.now
+            last = last if cell.moved else at
+            handed = _without(cell.was.source, _seen(cell.source))
+            if holds and (cell.source != handed or cell.node.get("attachments")):
+                work[at] = cell
+    return work, own
+
+
+# One cell out of three
+
+
+def _merged(cell: _Cell, their: _Cell) -> tuple[str, str]:
+    """The text of the student's ``cell`` with what the release changed, and how it stands there; BOTH where that cannot be done."""
+    assert cell.was is not None
+    seen = _seen(cell.source)
+    base, theirs = _without(cell.was.source, seen), _without(their.source, seen)
+    if base == theirs:
+        return cell.source, WHOLE
+    text = _three_way(base.split("\n"), cell.source.split("\n"), theirs.split("\n"))
+    if text is None or (cell.kind == "code" and (syntax_error(text) or cell.written - handout.answered(text))):
+        return "", BOTH
+    return text, MERGED
+
+
+def _three_way(base: list[str], mine: list[str], theirs: list[str]) -> str | None:
+    """The lines of ``base`` with the changes of both sides; None where both changed the same lines, and not alike."""
+    ours, other = _changes(base, mine), _changes(base, theirs)
+    for a, b, new in ours:
+        for c, d, also in other:
+            inside = c < a < d or a < c < b or (a == c and b > a and d > c)
+            if inside and (a, b, new) != (c, d, also):
+                return None
+    made: list[str] = []
+    done = 0
+    for begin, end, new in sorted(other + [change for change in ours if change not in other], key=lambda c: c[:2]):
+        made += base[done:begin] + new
+        done = end
+    return "\n".join(made + base[done:])
+
+
+def _changes(base: list[str], lines: list[str]) -> list[tuple[int, int, list[str]]]:
+    """(first line, line behind the last, what stands there instead) of all that differs."""
+    blocks = SequenceMatcher(None, base, lines, autojunk=False).get_opcodes()
+    return [(a, b, lines[c:d]) for kind, a, b, c, d in blocks if kind != "equal"]
+
+
+def _without(source: str, names: Collection[str], handed: str | None = None) -> str:
+    """A handout's cell without the placeholders of names that are answered in another cell.
+
+    Args:
+        handed: only those that stand in this text.
+    """
+    lines = source.split("\n")
+    for statement in reversed(handout.placeholders(source) if names else []):
+        text = "\n".join(lines[statement.first - 1 : statement.last])
+        if statement.names <= set(names) and (handed is None or text in handed):
+            lines[statement.first - 1 : statement.last] = [f"# {', '.join(sorted(statement.names))}: {_SEE}"]
+    return "\n".join(lines)
+
+
+def _seen(source: str) -> set[str]:
+    """The names that :func:`_without` has taken out of a cell."""
+    return {name for line in re.findall(rf"^# (.+): {_SEE}$", source, re.M) for name in line.split(", ")}
+
+
+# Questions, by their headings
+
+
+def _questions(lab: str, cells: list[_Cell]) -> dict[str, tuple[str, set[str]]]:
+    """The questions with their titles and the functions they ask for; each cell is told to which it belongs."""
+    found: dict[str, tuple[str, set[str]]] = {}
+    current = ""
+    for cell in cells:
+        for line in cell.source.split("\n") if cell.kind == "markdown" else ():
+            if (heading := HEADING.match(line)) and len(heading[1]) <= 3:
+                asked = QUESTION.match(heading[2]) if len(heading[1]) == 3 else None
+                current = asked[1] if asked and asked[1].startswith(f"{int(lab[3:5])}.") else ""
+                if asked and current:
+                    found.setdefault(current, (" ".join(asked[3].split()).casefold(), set()))
+        cell.question = current
+        if current:
+            found[current][1].update(name for name in cell.asks if not _NUMBERED.match(name))
+    return found
+
+
+def _renumbered(lab: str, base: list[_Cell], theirs: list[_Cell]) -> dict[str, str]:
+    """The questions that have another number in the release: by their titles, else by the functions they ask for.
+
+    One that is gone, and whose number another question has now, becomes "1.4_earlier", so that no answer goes to the wrong one.
+    """
+    old, new = _questions(lab, base), _questions(lab, theirs)
+    found = {id: next((n for n, (t, _) in new.items() if t == title), "") for id, (title, _) in old.items()}
+    for id, (_, names) in old.items():
+        if not found[id]:
+            found[id] = next((n for n, (_, asks) in new.items() if names & asks and n not in found.values()), "")
+    taken = set(found.values())  # these numbers are another question's now
+    moved = {id: to or f"{id}_earlier" for id, to in found.items() if to or id in taken}
+    return {id: to for id, to in moved.items() if to != id}
+
+
+_NUMBERED = re.compile(
+    r"""(\b(?:prediction|answer)_|\b(?:check|skip|NotImplementedError)\(\s*["']|^\#\#\#\s)(\d+[._]\d+)(?!\d)""", re.M
+)
+
+
+def _renumber(source: str, moved: dict[str, str]) -> str:
+    """A text with the numbers that the release has: ``prediction_1_4``, ``skip("1.4")``, headings."""
+
+    def number(found: re.Match[str]) -> str:
+        old = found[2].replace("_", ".")
+        return found[1] + moved.get(old, old).replace(".", "_" if "_" in found[2] else ".")
+
+    return _NUMBERED.sub(number, source)
+
+
+def _from(cell: _Cell, moved: dict[str, str]) -> str:
+    old = sorted(id for id in moved if _renumber(cell.node.source, {id: ""}) != cell.node.source)
+    return f", renumbered from {', '.join(old)}" if old else ""
+
+
+# Cells
+
+
+def _copy(node: Any) -> Any:
+    made = copy.deepcopy(node)
+    if made.cell_type == "code":
         made.outputs, made.execution_count = [], None
     return made
+
+
+def _take(made: Any, text: str, cell: _Cell) -> None:
+    """Put the student's work into a copy of the release's cell."""
+    made.source = text
+    _add_metadata(made, cell.node)
+    if attachments := cell.node.get("attachments"):
+        made.attachments = {**made.get("attachments", {}), **copy.deepcopy(attachments)}
 
 
 def _own(cell: _Cell) -> Any:
@@ -492,7 +444,7 @@ def _own(cell: _Cell) -> Any:
 
     make = {"code": v4.new_code_cell, "markdown": v4.new_markdown_cell, "raw": v4.new_raw_cell}[cell.kind]
     made = make(cell.source)
-    if re.fullmatch(r"[a-zA-Z0-9-_]{1,64}", cell.id) and not cell.handed:
+    if re.fullmatch(r"[a-zA-Z0-9-_]{1,64}", cell.id) and not re.fullmatch("[0-9a-f]{16}", cell.id):
         made["id"] = cell.id
     if attachments := cell.node.get("attachments"):
         made["attachments"] = copy.deepcopy(attachments)
@@ -521,17 +473,13 @@ def _unique(cells: list[Any]) -> list[Any]:
     return cells
 
 
-def _alike(a: str, b: str) -> float:
-    """How much of two texts is the same, by words in order; 1 if they begin with the same heading."""
-    first, other = a.lstrip().partition("\n")[0], b.lstrip().partition("\n")[0]
-    if HEADING.match(first) and first.split() == other.split():
-        return 1.0
-    return SequenceMatcher(None, a.split(), b.split(), autojunk=False).ratio()
+def _said(cell: Any) -> tuple[str, str]:
+    return cell.cell_type, cell.source
 
 
-def _what(cell: _Cell, asked: dict[str, int]) -> str:
+def _what(cell: _Cell, asked: set[str]) -> str:
     """How the table names a cell: by what it answers, else by its first line."""
-    if answers := sorted(name for name in cell.names if name in asked):
+    if answers := sorted(cell.written & asked):
         return ", ".join(answers)
     line = next((line.strip() for line in cell.source.split("\n") if line.strip()), "a picture")
     return line if len(line) <= 60 else line[:59] + "…"

@@ -262,7 +262,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, classroom)
     monkeypatch.setenv("COURSE_ROOT", str(tmp_path / "course"))
     monkeypatch.setenv("COLUMNS", "160")
     monkeypatch.chdir(tmp_path)
-    said = CliRunner().invoke(app, ["similarity", str(folder), "--lab", "lab01"])
+    said = CliRunner().invoke(app, ["similarity", "lab01", str(folder)])
     assert said.exit_code == 0, said.output
     assert "copy" in said.output.split("s07")[0].splitlines()[-1]
     assert "13 submissions compared, 1 could not be" in said.output

@@ -62,11 +62,14 @@ def test_one(submission, draw): ...
 
 
 def course(root: Path, text: str = LAB) -> Path:
-    for folder in ("solutions", "tests/labs", "labs"):
+    for folder in ("solutions", "tests/labs", "labs", "course_lib/grading/reference", "tests/mutants/lab03"):
         (root / folder).mkdir(parents=True, exist_ok=True)
     path = root / "solutions" / "lab03_one.py"
     path.write_text(text)
     (root / "tests" / "labs" / "test_lab03.py").write_text(TESTS)
+    for kind in ("loses", "keeps"):
+        (root / "tests/mutants/lab03" / f"{kind}.py").write_text(f"# {kind} 3.1\n")
+    (root / "course_lib/grading/reference/lab03.py").write_text('QUESTIONS = {"3.1": Asked(("one",))}\none = int\n')
     return path
 
 

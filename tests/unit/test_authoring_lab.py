@@ -61,14 +61,28 @@ def test_hidden(submission, draw):
 '''
 
 
-def course(root: Path, body: str = HALF, tests: str = TESTS, header: str = HEADER) -> Path:
-    """A course of one lab."""
-    (root / "solutions").mkdir(exist_ok=True)
-    (root / "tests" / "labs").mkdir(parents=True, exist_ok=True)
-    (root / "labs").mkdir(exist_ok=True)
+CONTRACT = """from course_lib.grading.reference import Asked
+from course_lib.pruning import halves
+
+QUESTIONS = {"1.1": Asked(())}
+"""
+REFERENCE = "course_lib/grading/reference/lab01.py"
+
+
+def course(
+    root: Path, body: str = HALF, tests: str = TESTS, header: str = HEADER, contract: str | None = CONTRACT
+) -> Path:
+    """A course of one lab, with a wrong and a right answer."""
+    for folder in ("solutions", "tests/labs", "labs", "course_lib/grading/reference", "tests/mutants/lab01"):
+        (root / folder).mkdir(parents=True, exist_ok=True)
     path = root / "solutions" / "lab01_halves.py"
     path.write_text(header + body)
     (root / "tests" / "labs" / "test_lab01.py").write_text(tests)
+    (root / REFERENCE).unlink(missing_ok=True)
+    if contract is not None:
+        (root / REFERENCE).write_text(contract)
+    (root / "tests" / "mutants" / "lab01" / "wrong.py").write_text('# loses 1.1 · message: "no"\n')
+    (root / "tests" / "mutants" / "lab01" / "right.py").write_text("# keeps 1.1\n")
     return path
 
 
@@ -426,6 +440,61 @@ def test_without_execution_and_for_chosen_labs(tmp_path):
     assert build.check(tmp_path) == [
         "solutions/lab01_halves.ipynb:1: this notebook has not been built: run `course build lab01`"
     ]
+
+
+GRADED = CONTRACT.replace("Asked(())", 'Asked(("half",))') + "\n\ndef half(x):\n    return halves.half(x)\n"
+
+
+@pytest.mark.parametrize(
+    ("contract", "message"),
+    [
+        (None, f"{REFERENCE}:1: lab01 has no contract and no reference answers: write this file"),
+        (GRADED[: GRADED.index("def half")], f"{REFERENCE}:4: question 1.1 asks for `half`, which has no reference answer: write it"),
+        (GRADED.replace('"1.1"', '"1.2"'), f"question 1.1 is not in {REFERENCE}: say there in QUESTIONS which names it grades"),
+        (GRADED.replace('{"1.1"', '{"1.2": Asked(("third",)), "1.1"'), f"{REFERENCE}:4: solutions/lab01_halves.py does not ask question 1.2"),
+        (GRADED.replace('("half",)', '("halve",)'), f"{REFERENCE}:4: question 1.1 grades `halve`, which solutions/lab01_halves.py does not ask for"),
+        (GRADED.replace('Asked(("half",))', "ASKED"), f"{REFERENCE}:4: QUESTIONS is read without running this file"),
+        (GRADED.replace("QUESTIONS", "QUESTION"), f"{REFERENCE}:1: this names no question"),
+        (GRADED + "(", f"{REFERENCE}:9: this does not parse"),
+    ],
+)  # fmt: skip
+def test_a_contract_that_is_not_the_labs_is_noticed_before_anything_is_written(tmp_path, contract, message):
+    course(tmp_path, contract=contract)
+    said: list[str] = []
+    with pytest.raises(AuthoringError) as caught:
+        build.build(tmp_path, echo=said.append)
+    assert message in str(caught.value)
+    assert not said and not list((tmp_path / "labs").iterdir())
+    assert message in "\n".join(build.check(tmp_path))
+
+
+def test_a_contract_that_is_the_labs(tmp_path):
+    course(tmp_path, contract=GRADED)
+    build.build(tmp_path, execute=False, echo=lambda line: None)
+    assert [line.split(": ")[0] for line in build.check(tmp_path)] == ["solutions/lab01_halves.ipynb:1"]
+
+
+def test_answers_that_try_the_tests(tmp_path):
+    course(tmp_path, contract=GRADED)
+    answers = tmp_path / "tests" / "mutants" / "lab01"
+    (answers / "wrong.py").write_text("# keeps 1.1\n")
+    (answers / "earlier.py").write_text('# loses 1.2 · message: "gone"\n')
+    found = build.check(tmp_path)
+    assert any(
+        "no wrong answer tries the tests of question 1.1" in line and line.startswith("solutions/") for line in found
+    )
+    assert "tests/mutants/lab01/earlier.py:1: an answer to 1.2, which solutions/lab01_halves.py does not ask: delete it, or correct the number" in found  # fmt: skip
+    assert not any("no right answer" in line for line in found)
+    assert len(found) == 4  # beside the notebooks, which are not built
+    build.load(tmp_path / "solutions" / "lab01_halves.py", tmp_path)  # a lab that is being written can be built
+
+
+def test_a_removed_question_is_named_wherever_it_is_left(tmp_path):
+    """Its column would stand empty in the table of points."""
+    path = course(tmp_path, contract=GRADED)
+    path.write_text(HEADER[: HEADER.index("# %% [markdown]\n# ### 1.1")] + "# %%\nprint(1)\n")
+    for name in ("test_lab01.py:6", "reference/lab01.py:4", "wrong.py:1", "right.py:1"):
+        assert any(name in line and "1.1" in line for line in build.check(tmp_path)), name
 
 
 def test_work_in_labs_is_kept(tmp_path):

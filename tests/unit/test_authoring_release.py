@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
-from course_lib.authoring import build
+from course_lib.authoring import build, contract
 from course_lib.authoring.errors import AuthoringError
 from course_lib.authoring.release import MANIFEST, release
+from course_lib.cli import app
 
+ROOT = Path(__file__).parents[2]
 LAB = """# %% [markdown]
 # # Lab 2: Thirds
 
@@ -24,6 +28,15 @@ def third(x):
     ### BEGIN SOLUTION
     return float(x) / 3.0 + 0.0
     ### END SOLUTION
+"""
+CONTRACT = """from course_lib.grading.reference import Asked
+from course_lib.pruning import fractions, parts
+
+QUESTIONS = {"2.1": Asked(("third",))}
+
+
+def third(x):
+    return parts(x, 3)
 """
 TESTS = """from course_lib.grading import question
 
@@ -49,6 +62,9 @@ def root(tmp_path: Path) -> Path:
         "tests/labs/test_lab02.py": TESTS,
         "tests/labs/conftest.py": "",
         "tests/mutants/lab02/x.py": "",
+        "course_lib/grading/reference/__init__.py": "",
+        "course_lib/grading/reference/lab02.py": CONTRACT,
+        "data/examples/classroom.yml": "NOTEBOOK: labs/lab02_thirds.ipynb",
         "course_lib/__init__.py": "",
         "course_lib/grading/card.py": "x = 1\n",
         "course_lib/__pycache__/x.cpython-311.pyc": "",
@@ -83,6 +99,9 @@ def test_what_is_in_it_and_what_is_not(root, tmp_path):
         "README.md",
         "course_lib/__init__.py",
         "course_lib/grading/card.py",
+        "course_lib/grading/reference/__init__.py",
+        "course_lib/grading/reference/lab02.py",
+        "data/examples/classroom.yml",
         "data/small.txt",
         "labs/lab02_thirds.ipynb",
         "pyproject.toml",
@@ -113,7 +132,7 @@ def test_a_release_is_brought_up_to_date(root, tmp_path):
     (root / "course_lib" / "grading" / "card.py").unlink()
     (root / "data" / "small.txt").write_text("2\n")
     release(root, folder)
-    assert not (folder / "course_lib" / "grading").exists()
+    assert not (folder / "course_lib" / "grading" / "card.py").exists()
     assert (folder / "data" / "small.txt").read_text() == "2\n"
     assert (folder / "notes.txt").read_text() == "mine"
     assert (folder / "labs" / "ledger.json").exists()
@@ -181,3 +200,127 @@ def test_a_solution_elsewhere_is_not_handed_out(root, tmp_path, name):
     (root / name).write_text(text if name.endswith("py") else json.dumps({"source": text.splitlines(True)}, indent=1))
     with pytest.raises(AuthoringError, match=f"^{name}:\\d+: this holds a solution"):
         release(root, tmp_path / "out")
+
+
+OWN = """
+
+def helper(x):
+    return x / 3.0  # the answer
+
+
+def third(x):
+    return helper(x) + 0.0
+"""
+
+
+def test_an_answer_that_the_library_does_not_have_stays_with_the_instructor(root, tmp_path):
+    path = root / "course_lib/grading/reference/lab02.py"
+    path.write_text(CONTRACT[: CONTRACT.index("\n\ndef third")] + OWN)
+    release(root, tmp_path / "out")
+    text = (tmp_path / "out" / "course_lib/grading/reference/lab02.py").read_text()
+    assert "helper" not in text and "3.0" not in text and "parts" not in text
+    assert (
+        'def third(*args: object, **options: object) -> None:\n    """2.1: the answer stays with your instructor."""'
+        in text
+    )
+    assert 'QUESTIONS = {"2.1": Asked(("third",))}' in text and "import Asked" in text
+    # a visible test cannot use it; a hidden one may
+    tests = root / "tests/labs/test_lab02.py"
+    tests.write_text(
+        "from course_lib.grading.reference import lab02 as reference\n"
+        + TESTS.replace("== SECRET", "== reference.third(9)")
+    )
+    release(root, tmp_path / "out")
+    tests.write_text(tests.read_text().replace("third(3) == 1", "third(3) == reference.third(3)"))
+    with pytest.raises(AuthoringError) as caught:
+        release(root, tmp_path / "out")
+    assert str(caught.value).startswith(
+        "tests/labs/test_lab02.py:7: students see this, and it uses the reference answer `third`"
+    )
+    assert "(course_lib/grading/reference/lab02.py:11)" in str(caught.value)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "solutions").glob("lab*.py")), ids=lambda path: path.stem[:5])
+def test_no_hunt_of_the_courses_labs_is_handed_out(path):
+    """They compare with the library by way of another question's answer: whoever pasted one would have all of its points."""
+    known = contract.read(path.stem[:5], ROOT)
+    hunts = {name for names in known.asked.values() for name in names if name == "find_bug"}
+    assert known.own.keys() == hunts
+    text = known.handed_out()
+    assert "assert" not in text and "generator = " not in text
+    there: dict[str, Any] = {}
+    exec(compile(text, known.file, "exec"), there)
+    graded = {name for names in known.asked.values() for name in names}
+    assert all(callable(there[name]) for name in graded & known.bound)
+    assert all(name.startswith("answer_") for name in graded - known.bound)
+    assert not hunts or there["find_bug"](abs) is None
+
+
+NEXT = (
+    LAB.replace("Lab 2: Thirds", "Lab 3: Fourths")
+    .replace("2.1", "3.1")
+    .replace("third", "fourth")
+    .replace("3.0", "4.0")
+)
+
+
+@pytest.fixture
+def two(root: Path) -> Path:
+    """A course of two labs."""
+    (root / "solutions/lab03_fourths.py").write_text(NEXT)
+    (root / "tests/labs/test_lab03.py").write_text(TESTS.replace("2.1", "3.1").replace("third", "fourth"))
+    text = CONTRACT.replace("2.1", "3.1").replace("third", "fourth")
+    (root / "course_lib/grading/reference/lab03.py").write_text(text)
+    build.build(root, execute=False, echo=lambda line: None)
+    return root
+
+
+def test_week_by_week(two, tmp_path):
+    folder = tmp_path / "out"
+    release(two, folder, ["lab02"])
+    whole = "".join(path.read_text() for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST)
+    assert "lab03" not in whole and "fourth" not in whole and "Fourth" not in whole
+    first = (folder / "labs/lab02_thirds.ipynb").read_bytes()
+    release(two, folder, ["2", "lab03"])
+    assert {"labs/lab03_fourths.ipynb", "tests/labs/test_lab03.py", "course_lib/grading/reference/lab03.py"} <= names(
+        folder
+    )
+    assert (folder / "labs/lab02_thirds.ipynb").read_bytes() == first  # an answer in it is of this release still
+    assert "labs/lab03_fourths.ipynb" in (folder / "README.md").read_text()
+    release(two, tmp_path / "other", ["lab03"])
+    assert not (tmp_path / "other/data/examples").exists()  # it names lab02's notebook
+    with pytest.raises(AuthoringError, match="there is no lab 'lab09': choose among lab02, lab03"):
+        release(two, folder, ["lab09"])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "message"),
+    [
+        ("# **1 minute", "# **1 minute", 0, ""),
+        ("**1 minute · 3 points**", "**1 minute · 3 points · needs 2.1**", 5, "3.1 needs 2.1, which is not handed out: name its lab"),
+        ("Lab 3: Fourths", "Lab 3: Fourths\n#\n# See [before](lab02_thirds.ipynb#x).", 4, "this link leads to labs/lab02_thirds.ipynb, which is not handed out"),
+        ("Lab 3: Fourths", 'Lab 3: Fourths\n#\n# <img alt="" src="../slides/x.png">', 4, "this link leads to slides/x.png, which"),
+        ("Lab 3: Fourths", "Lab 3\n#\n# `[a](b)` [c](#d) [e](https://example.org) [f](../data/small.txt) [g](../data) [h](x)", 4, "this link leads to labs/x, "),
+        ("Lab 3: Fourths", "Lab 3\n#\n# `[a](b)` [c](#d) [e](https://example.org) [f](../data/small.txt) [g](../data) [h](lab03_fourths.ipynb) $f[i](x)$", 0, ""),
+    ],
+)  # fmt: skip
+def test_what_is_handed_out_leads_to_nothing_that_is_not(two, tmp_path, old, new, line, message):
+    (two / "solutions/lab03_fourths.py").write_text(NEXT.replace(old, new))
+    build.build(two, execute=False, echo=lambda line: None)
+    if not message:
+        release(two, tmp_path / "out", ["lab03"])
+        return
+    with pytest.raises(AuthoringError) as caught:
+        release(two, tmp_path / "out", ["lab03"])
+    assert str(caught.value).startswith(f"solutions/lab03_fourths.py:{line}: {message}")
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_command_takes_labs_as_they_are_written(two, tmp_path, monkeypatch):
+    monkeypatch.setenv("COURSE_ROOT", str(two))
+    for arguments in (["--labs", "lab02", "lab03"], ["--labs", "lab02", "--labs", "3"], []):
+        said = CliRunner().invoke(app, ["release", str(tmp_path / "all"), *arguments])
+        assert said.exit_code == 0, said.output
+        assert len(list((tmp_path / "all" / "labs").iterdir())) == 2
+    said = CliRunner().invoke(app, ["release", "--labs", "lab02", "lab03", "out"])
+    assert "name the folder first" in str(said.exception)

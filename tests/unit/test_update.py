@@ -19,7 +19,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from typer.testing import CliRunner
 
 from course_lib.authoring import build, source, student, update
-from course_lib.authoring.segments import asking
+from course_lib.authoring.handout import asking
 from course_lib.cli import app
 from course_lib.grading.reference import load
 from course_lib.worker.cells import run
@@ -288,17 +288,21 @@ def test_where_both_changed_a_docstring_the_students_function_stands_behind_the_
     old = written(handout())
     edit(old, "of cuorse", "which is what 1.2 needs")
     made, carried = update.merge(old, handout(corrected("docstring")))
-    cell = one(made, "def half")
-    assert cell.index("of course.") < cell.index("which is what 1.2 needs") < cell.index("0.5 * x  # mine")
+    i = at(made, "def half")
+    theirs, note, mine = texts(made)[i : i + 3]
+    assert "of course." in theirs and HALF in theirs
+    assert "compare them" in note
+    assert mine == one(old, "def half") and "which is what 1.2 needs" in mine and "0.5 * x  # mine" in mine
     assert works(made) == ANSWERED
     assert how(carried)["half, third"] == update.BOTH
 
 
 def test_a_class_whose_text_the_release_changed():
     made, carried = update.merge(written(handout()), handout(corrected("class")))
-    assert one(made, "class Halver").count("class Halver") == 2
+    cell = one(made, "class Halver")
+    assert '"""Halves whatever comes."""' in cell and "return half(x) + 0" in cell
     assert works(made) == ANSWERED
-    assert how(carried)["Halver"] == update.BOTH
+    assert how(carried)["Halver"] == update.MERGED
 
 
 def test_helpers_imports_and_comments_beside_an_answer_come_along():
@@ -324,7 +328,7 @@ def test_helpers_imports_and_comments_beside_an_answer_come_along():
     assert works(made) == ANSWERED
 
 
-def test_a_helper_that_both_changed_holds_as_the_release_has_it():
+def test_a_helper_that_both_changed_stands_there_twice_to_compare():
     old = written(handout())
     edit(old, "return round(x, 1)", "return round(x, 3)")
     edit(old, "return 0.5 * x  # mine", "return near(0.5 * x)")
@@ -332,9 +336,37 @@ def test_a_helper_that_both_changed_holds_as_the_release_has_it():
     assert "round(x, 3)" in one(same, "def half") and "round(x, 1)" not in one(same, "def half")
     assert how(carried)["half, third"] == update.MERGED
     made, carried = update.merge(old, handout(corrected("helper")))
-    cell = one(made, "def half")
-    assert cell.index("round(x, 3)") < cell.index("round(x, 2)")
+    assert at(made, "round(x, 2)") + 2 == at(made, "round(x, 3)")
+    assert one(made, "round(x, 3)") == one(old, "round(x, 3)")
+    assert works(made) == ANSWERED
     assert how(carried)["half, third"] == update.BOTH
+
+
+def test_a_correction_that_the_student_has_made_too_is_none():
+    old = written(handout())
+    edit(old, "return round(x, 1)", "return round(x, 2)")
+    made, carried = update.merge(old, handout(corrected("helper", "docstring")))
+    assert one(made, "def near").count("round(x, 2)") == 1
+    assert how(carried)["half, third"] == update.MERGED
+
+
+def test_what_both_added_at_one_place_stands_there_twice():
+    old = handout()
+    edit(old, "import math", "import math\nimport cmath")
+    made, _ = update.merge(old, handout(corrected("set-up")))
+    assert one(made, "import math").startswith("import math\nimport warnings\nimport cmath\n\nfrom")
+
+
+def test_an_answer_that_the_release_asks_for_anew_is_not_put_behind_its_placeholder():
+    """The release gives a line of the solution away and asks for the rest, on the line that the student replaced."""
+    given = '    y = float(x)\n    raise NotImplementedError("1.1 half: write this last line")'
+    new = handout()
+    edit(new, HALF, given)
+    new.metadata["course"]["version"] = "another"
+    made, carried = update.merge(written(handout()), new)
+    assert how(carried)["half, third"] == update.BOTH
+    assert at(made, given) < at(made, "0.5 * x  # mine")
+    assert works(made) == ANSWERED
 
 
 def test_cells_of_the_students_own_stay_at_their_places():
@@ -369,9 +401,13 @@ def test_a_changed_experiment():
     assert one(made, "I think b.").startswith("### 1.3")
     assert [row.how for row in carried] == [update.WHOLE, update.WHOLE]
     made, carried = update.merge(old, handout(corrected("experiment", "docstring")))
+    assert one(made, "rate = 0.7  # steeper").endswith("print(values, sum(values))")
+    assert carried[0] == update.Carried("steps = 10", "1.1", update.MERGED)
+    edit(old, "print(values)", "print(values[:3])")
+    made, carried = update.merge(old, handout(corrected("experiment", "docstring")))
     i = at(made, "rate = 0.7  # steeper")
     assert "From your earlier notebook" in made.cells[i - 1].source
-    assert made.cells[i + 1].source.endswith("print(values, sum(values))")
+    assert made.cells[i - 2].source.endswith("print(values, sum(values))")
     assert carried[0] == update.Carried("steps = 10", "1.1", update.BOTH)
 
 
@@ -382,6 +418,32 @@ def test_a_function_that_exists_twice():
         made, _ = update.merge(old, handout(corrected(*names, "text")))
         assert works(made)["half"] == 3.25
         assert "0.5 * x  # mine" in one(made, "def third")
+
+
+def test_of_two_definitions_the_later_one_stays_the_later_one():
+    old = written(handout())
+    old.cells.insert(at(old, "### 1.2"), new_code_cell("def half(x):\n    return x / 2 + 0.25"))
+    old.cells.append(old.cells.pop(at(old, "0.5 * x  # mine")))  # the handout's own cell, moved behind it
+    for names in (("text",), ("docstring",)):
+        made, _ = update.merge(old, handout(corrected(*names)))
+        assert works(made)["half"] == works(old)["half"] == 3.0
+
+
+def test_a_question_that_the_release_moves_takes_its_answers_along():
+    start, next_, end = (LAB.index(f"# %% [markdown]\n# {text}") for text in ("### 1.2", "### 1.3", "## The end"))
+    swapped = LAB[:start] + LAB[next_:end] + LAB[start:next_] + LAB[end:]
+    swapped = swapped.replace("1.2 A class", "1.3 A class").replace("1.3 Which", "1.2 Which").replace("1_2", "1_x")
+    swapped = (
+        swapped.replace("1_3", "1_2")
+        .replace("1_x", "1_3")
+        .replace('check("1.2")', "CHECK")
+        .replace('check("1.3")', 'check("1.2")')
+    )
+    made, carried = update.merge(written(handout()), handout(swapped.replace("CHECK", 'check("1.3")')))
+    names = ("prediction_1_3", "Halver", "answer_1_2a", "answer_1_2b")
+    assert works(made, names) == dict(zip(names, (12, 3.0, "b", 5), strict=True))
+    assert at(made, "answer_1_2a") < at(made, "return half(x) + 0")
+    assert update.END not in how(carried).values()
 
 
 def test_an_answer_written_in_another_cell_than_the_handouts():
@@ -443,16 +505,17 @@ def test_a_cell_that_does_not_parse_goes_over_whole(names):
         or "renumbered" in names
     )
     if "docstring" in names:  # the release's own text is there too
-        assert "of course" in made.cells[texts(made).index(broken) + 1].source
+        assert "of course" in made.cells[texts(made).index(broken) - 2].source
 
 
 def test_magics_stay_and_count_as_answers():
     old = written(handout())
     cell = old.cells[at(old, "def half")]
     cell.source = "%%time\n" + cell.source
+    mine = cell.source
     edit(old, "prediction_1_2 = 12", "%matplotlib inline\n!ls\nprediction_1_2 = 12")
     made, _ = update.merge(old, handout(corrected("docstring", "renumbered")))
-    assert cell.source in texts(made)
+    assert one(made, "%%time") == mine.replace("of cuorse.", "of course.\n\n    Raises nothing.")
     assert works(made)["half"] == 3.0
     assert {"%matplotlib inline", "!ls", "prediction_1_3 = 12"} <= lines(made)
     assert "1.1 half" not in str(texts(made))
@@ -466,7 +529,7 @@ def test_renumbered_questions():
     assert works(made, names) == dict(zip(names, ("same", ..., 12, "b", 5), strict=True))
     assert texts(made)[-1] == 'skip("1.3")\nskip( "1.1" )\nprint(prediction_1_3, answer_1_4b, "1.3")'
     said = {row.what: (row.question, row.how) for row in carried}
-    assert said["prediction_1_3"] == ("1.3", f"{update.MERGED}, renumbered from 1.2")
+    assert said["prediction_1_3"] == ("1.3", f"{update.WHOLE}, renumbered from 1.2")
     assert said["answer_1_4a, answer_1_4b"][1].endswith("renumbered from 1.3")
 
 
@@ -722,6 +785,18 @@ def test_out_and_a_zip_and_one_notebook(places, tmp_path):
         assert works(nbformat.read(done.path, as_version=4)) == ANSWERED
 
 
+def test_a_notebook_of_this_release_is_only_copied(places, tmp_path):
+    """A release of the next week: the labs of the last one come with their answers, and with what they printed."""
+    mine, release = places
+    nbformat.write(handout(), release / "labs" / "lab01_halves.ipynb")
+    clean = (release / "labs" / "lab01_halves.ipynb").read_bytes()
+    done = update.update(mine, release, release / "labs")
+    assert (done.current, done.written, done.backup.read_bytes()) == (True, True, clean)
+    assert done.path.read_bytes() == mine.read_bytes()
+    again = update.update(mine, release, release / "labs")
+    assert (again.current, again.written, again.backup) == (True, False, None)
+
+
 def texts_of(path: Path) -> tuple[str, ...]:
     return tuple(texts(nbformat.read(path, as_version=4)))
 
@@ -796,3 +871,30 @@ def test_the_command(places, monkeypatch):
     assert "lab01_halves.before-update.ipynb" in said.output.replace("\n", "")
     said = CliRunner().invoke(app, ["update", str(mine), "--release", str(release)])
     assert "already" in said.output
+
+
+def test_the_command_takes_all_labs_at_once(places, tmp_path):
+    mine, release = places
+    other = mine.with_name("lab02_other.ipynb")
+    nbformat.write(handout(LAB.replace("1.", "2.").replace("_1_", "_2_"), "lab02_other"), other)
+    nbformat.write(nbformat.read(other, as_version=4), release / "labs" / other.name)
+    (tmp_path / "out").mkdir()
+    said = CliRunner().invoke(
+        app, ["update", str(mine), str(other), "--release", str(release), "--out", str(tmp_path / "out")]
+    )
+    assert said.exit_code == 0, said.output
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {mine.name, other.name}
+    said = CliRunner().invoke(app, ["update", str(mine), str(other), "--release", str(release), "--out", "one.ipynb"])
+    assert "is no folder: several notebooks go into one" in str(said.exception)
+
+
+def test_a_notebook_that_lost_its_metadata_is_compared_with_the_release(places):
+    mine, release = places
+    notebook = nbformat.read(mine, as_version=4)
+    del notebook.metadata["course"]
+    nbformat.write(notebook, mine)
+    said = CliRunner().invoke(app, ["update", str(mine), "--release", str(release)])
+    assert "no longer says which handout it began as" in said.output
+    made = nbformat.read(mine, as_version=4)
+    assert works(made) == ANSWERED
+    assert "third." in one(made, "### 1.1")  # a cell that was left alone is known by its id

@@ -7,10 +7,10 @@ from contextlib import AbstractContextManager
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.func import functional_call
 
 from course_lib.grading.reference import Asked
-from course_lib.pruning import head_removal, head_rules
+from course_lib.pruning import ExplicitAttention, head_removal, head_rules
 from course_lib.pruning import heads as gates
 
 IMPORTS = ("transformers.models.bert.modeling_bert",)  # of which a model is handed in
@@ -29,14 +29,16 @@ QUESTIONS = {
 
 
 def attention_as_sum(x: Tensor, Wq: Tensor, Wk: Tensor, Wv: Tensor, Wo: Tensor, heads: int) -> Tensor:
-    """7.1: (M, B, L, E), what each head adds to the output of multi-head attention."""
+    """7.1: (M, B, L, E), for each head the output of multi-head attention with the gates of all others shut."""
     E = x.shape[-1]
     if heads < 1 or E % heads:
         raise ValueError(f"{E} features cannot be shared out among {heads} heads")
+    attention = ExplicitAttention(nn.MultiheadAttention(E, heads, bias=False, batch_first=True, device="meta"))
+    weights = {f"{name}_proj.weight": W for name, W in (("q", Wq), ("k", Wk), ("v", Wv), ("out", Wo))}
     parts = []
-    for rows in torch.arange(E).split(E // heads):  # of one head
-        context = F.scaled_dot_product_attention(x @ Wq[rows].T, x @ Wk[rows].T, x @ Wv[rows].T)  # (B, L, d)
-        parts.append(context @ Wo[:, rows].T)
+    for gate in torch.eye(heads, dtype=x.dtype, device=x.device):
+        with gates.gated(attention, gate[None]):
+            parts.append(functional_call(attention, weights, (x, x, x), {"need_weights": False})[0])  # (B, L, E)
     return torch.stack(parts)
 
 
