@@ -193,7 +193,7 @@ class Dropping:
     def lengths(self) -> tuple[Tensor, Tensor]:
         """Real tokens that the attention and the FFN of each layer worked on, over all texts so far: two (layers, N).
 
-        For ``course_lib.cost.texts_macs``.
+        For :func:`course_lib.cost.tokens.texts_macs`.
 
         Raises:
             RuntimeError: if no forward pass was completed.
