@@ -31,14 +31,9 @@ from course_lib.data.images import load
 from course_lib.models import build
 from course_lib.pruning import (
     absorb_removed,
-    apply,
     channel_groups,
     fold_model,
     l1_filters,
-    local_masks,
-    magnitude,
-    prunable,
-    random,
     recalibrate,
     remove_filters,
     scale_shift,
@@ -46,6 +41,7 @@ from course_lib.pruning import (
     slice_pair,
     slimming,
 )
+from course_lib.pruning.weights import apply, local_masks, magnitude, prunable, random
 from course_lib.show import plots
 from course_lib.show.drawings.filters import filter_cascade, residual_agreement
 from course_lib.show.words import pm, versus

@@ -56,9 +56,10 @@ from course_lib.cost.macs import model_cost, totals
 from course_lib.data.images import Split, load
 from course_lib.models import SmallConvNet, build
 from course_lib.parallel import side_by_side
-from course_lib.pruning import apply as apply_masks
-from course_lib.pruning import channel_groups, filters, local_masks, magnitude, prunable, recalibrate, slimming
+from course_lib.pruning import channel_groups, filters, recalibrate, slimming
 from course_lib.pruning.folding import fold_model
+from course_lib.pruning.weights import apply as apply_masks
+from course_lib.pruning.weights import local_masks, magnitude, prunable
 from course_lib.show import plots, widgets
 from course_lib.show.words import ends, pm, say, versus, you_wrote
 from course_lib.training import evaluate, fit

@@ -44,7 +44,7 @@ SCRATCH_BYTES = 64 << 20
 # what of course_lib a submission may see; the implementing modules, the grader and the tests are not there at all
 VISIBLE = ("__init__.py", "paths.py", "modes.py", "training.py", "worker", "data", "models")
 # and of what is not there, what a wall is tried with: the grader, and the library's answers
-CANARIES = ("grading", "pruning/masks.py")
+CANARIES = ("grading", "pruning/weights/masks.py")
 SYSTEM = ("/usr", "/lib", "/lib64", "/lib32", "/bin", "/sbin")
 SYSTEM_FILES = (
     "/etc/ld.so.cache",

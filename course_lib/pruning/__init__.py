@@ -9,7 +9,6 @@
 """
 
 from course_lib.pruning.attention import Attention, Layout, find_attention, output_projections, register_attention
-from course_lib.pruning.autograd import PrunedLinear
 from course_lib.pruning.batchnorm import recalibrate
 from course_lib.pruning.channels import Group, channel_groups
 from course_lib.pruning.explicit import ExplicitAttention, explicit_attention
@@ -29,30 +28,6 @@ from course_lib.pruning.heads import (
     refuse_head_mask,
     sample_importance,
 )
-from course_lib.pruning.iterative import prune_iteratively
-from course_lib.pruning.masks import (
-    Masked,
-    Masks,
-    apply,
-    check,
-    dense_masks,
-    masked,
-    prunable,
-    remaining,
-    sparsity,
-)
-from course_lib.pruning.patterns import (
-    GRANULARITIES,
-    global_group_masks,
-    global_masks,
-    group_scores,
-    local_masks,
-    smallest,
-    threshold,
-)
-from course_lib.pruning.schedules import cubic, geometric, one_shot
-from course_lib.pruning.scores import Scores, magnitude, random
-from course_lib.pruning.sensitivity import sensitivity
 from course_lib.pruning.slimming import absorb_removed, cascade, select_channels
 from course_lib.pruning.tokens import (
     LayerLayout,
@@ -74,33 +49,24 @@ from course_lib.pruning.tokens import (
 )
 
 __all__ = [
-    "GRANULARITIES",
     "Attention",
     "ExplicitAttention",
     "FoldReport",
     "Group",
     "LayerLayout",
     "Layout",
-    "Masked",
-    "Masks",
-    "PrunedLinear",
-    "Scores",
     "SoftThreshold",
     "Thresholds",
     "ablate_each",
     "absorb_removed",
     "all_but_one",
-    "apply",
     "attention_received",
     "cascade",
     "cascade_step",
     "cascading",
     "channel_groups",
-    "check",
     "choose_heads",
     "cls_attention",
-    "cubic",
-    "dense_masks",
     "dropping",
     "explicit_attention",
     "filter_masks",
@@ -109,34 +75,22 @@ __all__ = [
     "fold_model",
     "gate_evaluator",
     "gated",
-    "geometric",
-    "global_group_masks",
-    "global_masks",
-    "group_scores",
     "head_importance",
     "keep_tokens",
     "kept_count",
     "kept_heads",
     "l1_filters",
     "load_pruned",
-    "local_masks",
     "lowest_heads",
-    "magnitude",
-    "masked",
     "normalise_by_layer",
-    "one_shot",
     "output_projections",
     "progressive",
     "progressive_shares",
-    "prunable",
     "prune_heads_iteratively",
-    "prune_iteratively",
-    "random",
     "recalibrate",
     "refuse_head_mask",
     "register_attention",
     "register_encoder_layer",
-    "remaining",
     "remove_filters",
     "remove_heads",
     "remove_heads_",
@@ -144,13 +98,9 @@ __all__ = [
     "save_pruned",
     "scale_shift",
     "select_channels",
-    "sensitivity",
     "share_kept",
     "slice_heads",
     "slice_pair",
-    "smallest",
-    "sparsity",
-    "threshold",
     "threshold_policy",
     "top_tokens",
 ]

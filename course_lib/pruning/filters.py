@@ -37,9 +37,9 @@ from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from course_lib.pruning.channels import MAKERS, Call, Channels, Group, layer_kind
 from course_lib.pruning.constants import Constants, shift_of, taps_hit_padding
-from course_lib.pruning.masks import Masks
-from course_lib.pruning.scores import Scores
 from course_lib.pruning.tracing import skeleton
+from course_lib.pruning.weights.masks import Masks
+from course_lib.pruning.weights.scores import Scores
 
 
 @dataclass(frozen=True)

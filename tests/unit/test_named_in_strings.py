@@ -63,6 +63,26 @@ def test_what_is_named_is_there(path: Path) -> None:
     assert [name for name in sorted(paths) if not (ROOT / name).exists()] == []
 
 
+def imported(path: Path) -> set[str]:
+    """What a file imports of the course: modules, and names out of them."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return {name for name in found if name.split(".")[0] == "course_lib"}
+
+
+@pytest.mark.parametrize("folder", ["mutants", "attacks", "benchmarks", "../slides"])
+def test_what_is_imported_is_there(folder: str) -> None:
+    """Stand-ins take any name, and nobody runs decks and benchmarks often: a borrowed answer would be none."""
+    files = sorted((ROOT / "tests" / folder).resolve().rglob("*.py"))
+    names = {name: path for path in files if "course_lib" in path.read_text() for name in imported(path)}
+    assert names
+    assert {name: path for name, path in names.items() if not resolves(name)} == {}
+
+
 def test_names_that_are_not_there_are_noticed() -> None:
     assert resolves("course_lib.models.attention.Attention") and resolves("course_lib.pruning")
     assert not resolves("course_lib.models.attentions") and not resolves("course_lib.models.attention.Attentions")

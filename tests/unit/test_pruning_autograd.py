@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from course_lib.pruning import PrunedLinear
+from course_lib.pruning.weights import PrunedLinear
 
 SHAPES = [(4,), (3, 4), (2, 3, 4), (0, 4)]
 

@@ -11,8 +11,8 @@ from torch import nn
 
 from course_lib.data import images
 from course_lib.models import build
-from course_lib.pruning import local_masks, masked, prunable, random
-from course_lib.pruning.dynamic_sparse import (
+from course_lib.pruning.weights import local_masks, masked, prunable, random
+from course_lib.pruning.weights.sparse_training import (
     DynamicSparse,
     cosine_fraction,
     drop_and_grow,

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from course_lib import pruning
+from course_lib.pruning import weights
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ class Training:
             self.optimizer.step()
             if self.call:
                 post_step()
-        self.zeros.append({name: p.detach() == 0 for name, p in pruning.prunable(model).items()})
+        self.zeros.append({name: p.detach() == 0 for name, p in weights.prunable(model).items()})
 
 
 def count(masks):
@@ -50,7 +50,7 @@ def count(masks):
 def test_masks_are_nested_and_zeros_hold(model, scope, call, make):
     parameters, storage = list(model.parameters()), [p.data_ptr() for p in model.parameters()]
     training = Training(model, make, call)
-    masks = pruning.prune_iteratively(model, pruning.cubic(0.9, 4), training, scope=scope)
+    masks = weights.prune_iteratively(model, weights.cubic(0.9, 4), training, scope=scope)
     for earlier, later in zip(training.zeros, training.zeros[1:], strict=False):
         assert all((earlier[k] <= later[k]).all() for k in earlier)
     assert all(torch.equal(training.zeros[-1][k], ~masks[k]) for k in masks)
@@ -65,13 +65,13 @@ def test_masks_are_nested_and_zeros_hold(model, scope, call, make):
 
 def test_targets_are_cumulative(model):
     training = Training(model)
-    pruning.prune_iteratively(model, [0.2, 0.4, 0.6], training)
+    weights.prune_iteratively(model, [0.2, 0.4, 0.6], training)
     assert [int(z["3.weight"].sum()) for z in training.zeros] == [round(t * 384) for t in (0.2, 0.4, 0.6)]
 
 
 def test_one_shot_is_the_list_of_one_target(model):
-    want = pruning.local_masks(pruning.magnitude(pruning.prunable(model)), 0.7)
-    got = pruning.prune_iteratively(model, pruning.one_shot(0.7), lambda model, post_step: None)
+    want = weights.local_masks(weights.magnitude(weights.prunable(model)), 0.7)
+    got = weights.prune_iteratively(model, weights.one_shot(0.7), lambda model, post_step: None)
     assert all(torch.equal(got[k], want[k]) for k in want)
 
 
@@ -79,7 +79,7 @@ def test_one_shot_is_the_list_of_one_target(model):
 def test_groups_stay_whole_over_the_steps(model, scope):
     granularity = {"0.weight": "kernel", "3.weight": "filter", "4.weight": "element"}
     training = Training(model)
-    masks = pruning.prune_iteratively(model, [0.3, 0.5, 0.5], training, granularity=granularity, scope=scope)
+    masks = weights.prune_iteratively(model, [0.3, 0.5, 0.5], training, granularity=granularity, scope=scope)
     for name, dims in [("0.weight", 2), ("3.weight", 1)]:
         groups = masks[name].flatten(dims)
         assert (groups.all(-1) | ~groups.any(-1)).all()
@@ -101,9 +101,9 @@ def test_a_living_zero_does_not_bring_a_pruned_weight_back():
             model.weight[0, 0] = 0.0  # training happened to end there
         seen.append(model.weight.detach().clone())
 
-    masks = pruning.prune_iteratively(model, [0.25, 0.25], finetune)
+    masks = weights.prune_iteratively(model, [0.25, 0.25], finetune)
     assert masks["weight"].tolist() == [[True, True, True, False]]
-    masks = pruning.prune_iteratively(model, [0.25, 0.5], finetune)
+    masks = weights.prune_iteratively(model, [0.25, 0.5], finetune)
     assert masks["weight"].tolist() == [[False, True, True, False]]
 
 
@@ -120,7 +120,7 @@ def test_nan_in_pruned_places_becomes_zero():
         with torch.no_grad():
             model.weight[0, 3] = torch.nan
 
-    masks = pruning.prune_iteratively(model, [0.25, 0.5], finetune)
+    masks = weights.prune_iteratively(model, [0.25, 0.5], finetune)
     assert masks["weight"].tolist() == [[True, False, True, False]]
     assert model.weight.tolist() == [[3.0, 0.0, 4.0, 0.0]]
 
@@ -129,19 +129,19 @@ def test_other_scores_may_leave_layers_out(model):
     generator = torch.Generator().manual_seed(0)
     output = model[4].weight.detach().clone()
 
-    def score(weights):
-        return pruning.random({k: w for k, w in weights.items() if k != "4.weight"}, generator)
+    def score(given):
+        return weights.random({k: w for k, w in given.items() if k != "4.weight"}, generator)
 
     training = Training(model, make=lambda p: torch.optim.SGD(p, lr=0.0))
-    masks = pruning.prune_iteratively(model, [0.5, 0.8], training, score=score)
-    assert list(masks) == ["0.weight", "3.weight"] and pruning.sparsity(masks) == pytest.approx(0.8, abs=0.01)
+    masks = weights.prune_iteratively(model, [0.5, 0.8], training, score=score)
+    assert list(masks) == ["0.weight", "3.weight"] and weights.sparsity(masks) == pytest.approx(0.8, abs=0.01)
     assert torch.equal(model[4].weight, output)
     assert all((training.zeros[0][k] <= ~masks[k]).all() for k in masks)
 
 
 def test_integer_scores_work(model):
     training = Training(model)
-    masks = pruning.prune_iteratively(
+    masks = weights.prune_iteratively(
         model, [0.5, 0.75], training, score=lambda w: {k: torch.ones_like(v, dtype=torch.int32) for k, v in w.items()}
     )
     assert masks["3.weight"].flatten().tolist() == [False] * 288 + [True] * 96
@@ -163,20 +163,20 @@ def test_integer_scores_work(model):
 def test_bad_arguments_change_nothing(model, arguments, message):
     before = [p.detach().clone() for p in model.parameters()]
     with pytest.raises(ValueError, match=message):
-        pruning.prune_iteratively(model, finetune=Training(model), **arguments)
+        weights.prune_iteratively(model, finetune=Training(model), **arguments)
     assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
 
 
 def test_a_score_that_forgets_a_layer_later_is_an_error(model):
     names = iter([["0.weight", "3.weight"], ["0.weight"]])
 
-    def score(weights):
-        return pruning.magnitude({k: weights[k] for k in next(names)})
+    def score(given):
+        return weights.magnitude({k: given[k] for k in next(names)})
 
     with pytest.raises(ValueError, match="left out '3.weight'"):
-        pruning.prune_iteratively(model, [0.1, 0.2], Training(model), score=score)
+        weights.prune_iteratively(model, [0.1, 0.2], Training(model), score=score)
 
 
 def test_no_targets_prune_nothing(model):
-    assert pruning.sparsity(pruning.prune_iteratively(model, [], Training(model))) == 0
-    assert pruning.prune_iteratively(nn.ReLU(), [0.5], lambda model, post_step: None) == {}
+    assert weights.sparsity(weights.prune_iteratively(model, [], Training(model))) == 0
+    assert weights.prune_iteratively(nn.ReLU(), [0.5], lambda model, post_step: None) == {}

@@ -16,8 +16,8 @@ from torch import nn
 from course_lib.data import images
 from course_lib.models import build
 from course_lib.parallel import processes
-from course_lib.pruning import apply, dense_masks, lottery, prunable, remaining, rounds
-from course_lib.pruning.lottery import (
+from course_lib.pruning.weights import apply, dense_masks, lottery, prunable, remaining, ticket_folder
+from course_lib.pruning.weights.lottery import (
     early_stop,
     find_ticket,
     find_tickets,
@@ -552,10 +552,14 @@ def test_two_searches_do_not_write_to_one_folder(tmp_path):
 
 def test_a_configuration_is_described_by_content():
     a, b = torch.ones(3), torch.ones(3)
-    assert rounds.described(partial(trained, a)) == rounds.described(partial(trained, b))
-    assert rounds.described(partial(trained, a)) != rounds.described(partial(trained, 2 * a))
-    assert rounds.described(partial(trained, DIGITS)) != rounds.described(partial(trained, DIGITS.subset(100)))
-    text = json.dumps(rounds.described(partial(train_and_test, data=DIGITS, lr=1e-3, schedule=None, dims=(1, 2))))
+    assert ticket_folder.described(partial(trained, a)) == ticket_folder.described(partial(trained, b))
+    assert ticket_folder.described(partial(trained, a)) != ticket_folder.described(partial(trained, 2 * a))
+    assert ticket_folder.described(partial(trained, DIGITS)) != ticket_folder.described(
+        partial(trained, DIGITS.subset(100))
+    )
+    text = json.dumps(
+        ticket_folder.described(partial(train_and_test, data=DIGITS, lr=1e-3, schedule=None, dims=(1, 2)))
+    )
     assert "train_and_test" in text and "0.001" in text and len(text) < 1500
 
 

@@ -12,8 +12,8 @@ from torch import nn
 from torch.optim import SGD, Adam, AdamW
 from torch.optim.optimizer import _global_optimizer_post_hooks
 
-from course_lib import pruning
-from course_lib.pruning import masks as _masks
+from course_lib.pruning import weights
+from course_lib.pruning.weights import masks as _masks
 
 OPTIMIZERS = {
     "sgd_momentum": partial(SGD, lr=0.1, momentum=0.9, weight_decay=1e-2),
@@ -37,7 +37,7 @@ def model():
 
 @pytest.fixture
 def masks(model):
-    return pruning.local_masks(pruning.magnitude(pruning.prunable(model)), 0.7)
+    return weights.local_masks(weights.magnitude(weights.prunable(model)), 0.7)
 
 
 @pytest.fixture(autouse=True)
@@ -57,11 +57,11 @@ def step(model, optimizer, seed=0):
 
 
 def zeros_hold(model, masks):
-    return all((p[~masks[n]] == 0).all() for n, p in pruning.prunable(model).items() if n in masks)
+    return all((p[~masks[n]] == 0).all() for n, p in weights.prunable(model).items() if n in masks)
 
 
 def others_live(model, masks):
-    return all((p[masks[n]] != 0).any() for n, p in pruning.prunable(model).items() if n in masks)
+    return all((p[masks[n]] != 0).any() for n, p in weights.prunable(model).items() if n in masks)
 
 
 @pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS.keys())
@@ -73,7 +73,7 @@ def test_zeros_after_three_steps(model, masks, make, history):
             step(model, optimizer, i)
     parameters = list(model.parameters())
     start = model[0].weight.detach().clone()
-    with pruning.masked(model, masks):
+    with weights.masked(model, masks):
         assert zeros_hold(model, masks)
         for i in range(3):
             step(model, optimizer, i)
@@ -87,13 +87,13 @@ def test_zeros_after_three_steps(model, masks, make, history):
 @pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS.keys())
 def test_without_masked_the_same_steps_revive_weights(model, masks, make):
     """The test above would pass for an empty context manager, were this not so."""
-    pruning.apply(model, masks)
+    weights.apply(model, masks)
     step(model, make(model.parameters()))
     assert not zeros_hold(model, masks)
 
 
 def test_an_optimizer_made_inside_the_block_is_found(model, masks):
-    with pruning.masked(model, masks):
+    with weights.masked(model, masks):
         optimizer = AdamW(model.parameters(), lr=0.1)
         step(model, optimizer)
         assert zeros_hold(model, masks)
@@ -103,7 +103,7 @@ def test_several_optimizers_parameter_groups_and_a_scheduler(model, masks):
     first = SGD([{"params": [model[0].weight]}, {"params": model[1].parameters(), "lr": 0.01}], lr=0.1, momentum=0.9)
     second = Adam(model[4].parameters(), lr=0.1)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(first, 10)
-    with pruning.masked(model, masks):
+    with weights.masked(model, masks):
         for i in range(3):
             step(model, first, i)
             step(model, second, i)
@@ -115,7 +115,7 @@ def test_under_a_grad_scaler_and_with_a_closure(model, masks):
     scaler = torch.amp.GradScaler("cpu")
     optimizer = Adam(model.parameters(), lr=0.1)
     x = torch.ones(4, 1, 6, 6)
-    with pruning.masked(model, masks):
+    with weights.masked(model, masks):
         scaler.scale(model(x).square().mean()).backward()
         scaler.step(optimizer)
         scaler.update()
@@ -133,28 +133,28 @@ def test_under_a_grad_scaler_and_with_a_closure(model, masks):
 
 def test_training_equals_masking_by_hand(model, masks):
     twin = copy.deepcopy(model)
-    with pruning.masked(model, masks):
+    with weights.masked(model, masks):
         optimizer = SGD(model.parameters(), lr=0.1, momentum=0.9)
         for i in range(3):
             step(model, optimizer, i)
-    pruning.apply(twin, masks)
+    weights.apply(twin, masks)
     optimizer = SGD(twin.parameters(), lr=0.1, momentum=0.9)
     for i in range(3):
         step(twin, optimizer, i)
-        pruning.apply(twin, masks)
+        weights.apply(twin, masks)
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), twin.parameters(), strict=True))
 
 
 def test_after_the_block_weights_are_free_again(model, masks):
     optimizer = SGD(model.parameters(), lr=0.1)
-    with pruning.masked(model, masks):
+    with weights.masked(model, masks):
         step(model, optimizer)
     step(model, optimizer)
     assert not zeros_hold(model, masks)
 
 
 def test_an_exception_passes_through_with_zeros_and_no_hook(model, masks):
-    with pytest.raises(KeyError), pruning.masked(model, masks):
+    with pytest.raises(KeyError), weights.masked(model, masks):
         with torch.no_grad():
             model[0].weight.fill_(1.0)
         raise KeyError("from the training loop")
@@ -169,7 +169,7 @@ def test_nan_in_pruned_places_becomes_zero_and_elsewhere_stays_visible(model, ma
 
     optimizer = SGD(model.parameters(), lr=0.1)
     optimizer.register_step_post_hook(poison)  # an optimizer's own hooks run before the global ones
-    with pruning.masked(model, masks):
+    with weights.masked(model, masks):
         step(model, optimizer)
         assert torch.equal(model[0].weight.isnan(), masks["0.weight"])
         assert (model[0].weight[~masks["0.weight"]] == 0).all()
@@ -178,10 +178,10 @@ def test_nan_in_pruned_places_becomes_zero_and_elsewhere_stays_visible(model, ma
 def test_tied_weights_stay_tied_and_zero():
     model = nn.Sequential(nn.Embedding(6, 4), nn.Linear(4, 6, bias=False))
     model[1].weight = model[0].weight
-    masks = pruning.local_masks(pruning.magnitude(pruning.prunable(model)), 0.5)
+    masks = weights.local_masks(weights.magnitude(weights.prunable(model)), 0.5)
     assert list(masks) == ["0.weight"]
     optimizer = Adam(model.parameters(), lr=0.1)
-    with pruning.masked(model, masks):
+    with weights.masked(model, masks):
         for _ in range(3):
             optimizer.zero_grad()
             model(torch.arange(6)).square().mean().backward()
@@ -195,8 +195,8 @@ def test_blocks_nest_and_the_outer_one_goes_on(model):
     outer["0.weight"][0] = False
     inner = {"0.weight": ~outer["0.weight"], "4.weight": torch.zeros(3, 64, dtype=torch.bool)}
     optimizer = SGD(model.parameters(), lr=0.1, momentum=0.9)
-    with pruning.masked(model, outer):
-        with pruning.masked(model, inner):
+    with weights.masked(model, outer):
+        with weights.masked(model, inner):
             step(model, optimizer)
             assert (model[0].weight == 0).all() and (model[4].weight == 0).all()
         model[4].reset_parameters()  # otherwise no gradient reaches the convolution
@@ -205,7 +205,7 @@ def test_blocks_nest_and_the_outer_one_goes_on(model):
 
 
 def test_one_masked_cannot_be_entered_twice_at_once_but_again_later(model, masks):
-    held = pruning.masked(model, masks)
+    held = weights.masked(model, masks)
     with held:
         with pytest.raises(RuntimeError, match="make a second one"):
             held.__enter__()
@@ -217,8 +217,8 @@ def test_one_masked_cannot_be_entered_twice_at_once_but_again_later(model, masks
 
 
 def test_apply_serves_updates_by_hand_and_refuses_outside(model, masks):
-    held = pruning.masked(model, masks)
-    with pytest.raises(RuntimeError, match="pruning.apply"):
+    held = weights.masked(model, masks)
+    with pytest.raises(RuntimeError, match="weights.apply"):
         held.apply()
     with held as same:
         assert same is held
@@ -226,7 +226,7 @@ def test_apply_serves_updates_by_hand_and_refuses_outside(model, masks):
             model[0].weight.sub_(1.0)
         held.apply()
         assert zeros_hold(model, masks)
-    with pytest.raises(RuntimeError, match="pruning.apply"):
+    with pytest.raises(RuntimeError, match="weights.apply"):
         held.apply()
 
 
@@ -235,7 +235,7 @@ def test_another_models_optimizer_does_not_touch_this_one(model, masks):
     other = nn.Linear(2, 2)
     other(torch.ones(1, 2)).sum().backward()
     optimizer = SGD(other.parameters(), lr=0.1)
-    with pruning.masked(model, masks):
+    with weights.masked(model, masks):
         x = torch.randn(2, 1, 6, 6, generator=torch.Generator().manual_seed(0), requires_grad=True)
         loss = model(x).sum()
         optimizer.step()
@@ -244,21 +244,21 @@ def test_another_models_optimizer_does_not_touch_this_one(model, masks):
 
 def test_gradients_stay_dense(model, masks):
     """Growth criteria read the gradient of pruned weights, so it must not be masked."""
-    with pruning.masked(model, masks):
+    with weights.masked(model, masks):
         step(model, SGD(model.parameters(), lr=0.1))
         assert (model[4].weight.grad[~masks["4.weight"]] != 0).any()
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
 def test_converting_the_model_inside_the_block(model, masks, dtype):
-    with pruning.masked(model, masks):
+    with weights.masked(model, masks):
         model.to(dtype)
         step(model, SGD(model.parameters(), lr=0.1, momentum=0.9))
         assert model[0].weight.dtype == dtype and zeros_hold(model, masks)
 
 
 def test_a_masked_model_is_copied_and_saved_like_any_other(model, masks):
-    with pruning.masked(model, masks):
+    with weights.masked(model, masks):
         twin = copy.deepcopy(model)
         file = io.BytesIO()
         torch.save(model, file)
@@ -280,7 +280,7 @@ def test_threads_open_and_close_blocks_while_others_step(model, masks):
         for parameter in mine.parameters():
             parameter.grad = torch.ones_like(parameter)
         for _ in range(100):
-            with pruning.masked(mine, masks):
+            with weights.masked(mine, masks):
                 optimizer.step()
                 if not zeros_hold(mine, masks):
                     return False

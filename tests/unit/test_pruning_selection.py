@@ -6,8 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from course_lib.pruning import selection
-from course_lib.pruning.selection import count_pruned, flat, prune_smallest
+from course_lib.pruning.weights import exact
+from course_lib.pruning.weights.exact import count_pruned, flat, prune_smallest
 
 
 def by_sorting(parts, count):
@@ -44,14 +44,14 @@ def test_small_vectors_of_any_numbers(data):
 @settings(max_examples=60, deadline=None)
 def test_large_vectors_by_bracket(seed, fraction, levels):
     """By the sampled bracket; from all numbers equal to hardly any equal."""
-    old, selection._SMALL = selection._SMALL, 0  # so that the bracket is used on few numbers too
+    old, exact._SMALL = exact._SMALL, 0  # so that the bracket is used on few numbers too
     try:
         generator = torch.Generator().manual_seed(seed)
         sizes = [int(torch.randint(0, 4000, (), generator=generator)) for _ in range(4)]
         parts = [torch.randint(levels, (size,), generator=generator).float() - levels // 2 for size in sizes]
         agree(parts, round(fraction * sum(sizes)))
     finally:
-        selection._SMALL = old
+        exact._SMALL = old
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 70_000, 150_000, 299_999, 300_000])
@@ -79,7 +79,7 @@ def test_little_is_partitioned_even_where_most_numbers_are_equal(monkeypatch, sp
     generator = torch.Generator().manual_seed(5)
     x = torch.rand(n, generator=generator) * (torch.rand(n, generator=generator) >= sparse)
     partition = np.partition
-    monkeypatch.setattr(selection.np, "partition", lambda v, k: sizes.append(len(v)) or partition(v, k))
+    monkeypatch.setattr(exact.np, "partition", lambda v, k: sizes.append(len(v)) or partition(v, k))
     agree([x], round(fraction * n))
     assert sum(sizes) < n // 10
 
@@ -90,7 +90,7 @@ def test_an_unlucky_sample_costs_time_not_correctness(monkeypatch):
     just_above = (order[100_000].item(), order[100_010].item())  # the 100,000th smallest is order[99_999]
     just_below = (order[99_990].item(), order[99_998].item())
     for bracket in [just_above, just_below, (2.0, 3.0), (-3.0, -2.0), (-9.0, 9.0), (0.0, 0.0), (1e30, 1e31)]:
-        monkeypatch.setattr(selection, "_bracket", lambda *_, b=bracket: b)
+        monkeypatch.setattr(exact, "_bracket", lambda *_, b=bracket: b)
         agree(parts, 100_000)
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from course_lib import pruning
+from course_lib.pruning import weights
 
 
 @pytest.fixture
@@ -21,19 +21,19 @@ def test_one_layer_at_a_time_on_validation_data(model):
 
     def evaluate(model, split):
         assert split == "validation"
-        zeros = {name: int((w == 0).sum()) for name, w in pruning.prunable(model).items()}
+        zeros = {name: int((w == 0).sum()) for name, w in weights.prunable(model).items()}
         seen.append(zeros)
         return float(sum(zeros.values()))
 
     before = copy.deepcopy(model.state_dict())
-    result = pruning.sensitivity(model, evaluate, [0.5, 0.25, 0.0, 1.0])  # any order: each starts from the dense layer
+    result = weights.sensitivity(model, evaluate, [0.5, 0.25, 0.0, 1.0])  # any order: each starts from the dense layer
     assert result == {"0.weight": [10.0, 5.0, 0.0, 20.0], "3.weight": [6.0, 3.0, 0.0, 12.0]}
     assert [z["3.weight"] for z in seen[:4]] == [0] * 4 and [z["0.weight"] for z in seen[4:]] == [0] * 4
     assert all(torch.equal(before[k], v) for k, v in model.state_dict().items())
 
 
 def test_values_come_back_raw(model):
-    result = pruning.sensitivity(model, lambda m, s: "anything", [0.5])
+    result = weights.sensitivity(model, lambda m, s: "anything", [0.5])
     assert result == {"0.weight": ["anything"], "3.weight": ["anything"]}
 
 
@@ -44,7 +44,7 @@ def test_the_model_comes_back_after_an_exception(model):
         raise OSError("the data are gone")
 
     with pytest.raises(OSError):
-        pruning.sensitivity(model, evaluate, [0.9])
+        weights.sensitivity(model, evaluate, [0.9])
     assert all(torch.equal(before[k], v) for k, v in model.state_dict().items())
     assert all(a is b for a, b in zip(parameters, model.parameters(), strict=True))
 
@@ -57,14 +57,14 @@ def test_evaluate_may_take_gradients(model):
         loss.backward()
         return loss.item()
 
-    assert len(pruning.sensitivity(model, evaluate, [0.5])["0.weight"]) == 1
+    assert len(weights.sensitivity(model, evaluate, [0.5])["0.weight"]) == 1
 
 
 def test_bad_sparsities_raise_before_anything_is_evaluated(model):
     with pytest.raises(ValueError, match="between 0 and 1"):
-        pruning.sensitivity(model, lambda m, s: pytest.fail("evaluated"), [0.5, 1.5])
+        weights.sensitivity(model, lambda m, s: pytest.fail("evaluated"), [0.5, 1.5])
 
 
 def test_nothing_to_scan():
-    assert pruning.sensitivity(nn.ReLU(), lambda m, s: 0.0, [0.5]) == {}
-    assert pruning.sensitivity(nn.Linear(2, 2), lambda m, s: 0.0, []) == {"weight": []}
+    assert weights.sensitivity(nn.ReLU(), lambda m, s: 0.0, [0.5]) == {}
+    assert weights.sensitivity(nn.Linear(2, 2), lambda m, s: 0.0, []) == {"weight": []}

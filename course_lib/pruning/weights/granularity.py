@@ -12,9 +12,9 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from course_lib.pruning.masks import Masks
-from course_lib.pruning.scores import Scores
-from course_lib.pruning.selection import Vector, count_pruned, flat, prune_smallest
+from course_lib.pruning.weights.exact import Vector, count_pruned, flat, prune_smallest
+from course_lib.pruning.weights.masks import Masks
+from course_lib.pruning.weights.scores import Scores
 
 T = TypeVar("T")
 GRANULARITIES = ("element", "row", "kernel", "filter")
@@ -119,7 +119,7 @@ def global_masks(scores: Scores, sparsity: float) -> Masks:
 
     Exactly ``round(sparsity * n)`` of the n weights go; among equal scores, the one that comes first in the order of
     ``scores``. On a large network most of the time goes into reading the scores a few times: see
-    :func:`course_lib.pruning.selection.prune_smallest`.
+    :func:`course_lib.pruning.weights.exact.prune_smallest`.
 
     Args:
         scores: one tensor per parameter name, any shapes; larger = more important.

@@ -1,7 +1,7 @@
 """Scores: how important each weight is. Larger = more important, the smallest go first.
 
 A score has the shape of its weight. What a score means is up to the method; how many weights go, and in which shapes,
-is decided in :mod:`course_lib.pruning.patterns`.
+is decided in :mod:`course_lib.pruning.weights.granularity`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def magnitude(weights: Mapping[str, Tensor]) -> Scores:
     """|w|: a weight near zero changes its layer's output little, whatever the (bounded) input.
 
     Args:
-        weights: tensors of any shapes by name, as :func:`course_lib.pruning.prunable` gives them. Not changed.
+        weights: tensors of any shapes by name, as :func:`course_lib.pruning.weights.prunable` gives them. Not changed.
 
     Returns:
         Their absolute values, detached, in their own dtype and on their own device.

@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from course_lib.pruning import masks as held
-from course_lib.pruning.masks import Masked
-from course_lib.pruning.selection import Vector, count_pruned, flat, prune_smallest
+from course_lib.pruning.weights import masks as held
+from course_lib.pruning.weights.exact import Vector, count_pruned, flat, prune_smallest
+from course_lib.pruning.weights.masks import Masked
 
 METHODS = ("rigl", "set")
 
@@ -117,7 +117,7 @@ class DynamicSparse(Masked):
             fit(model, data.train, epochs=…)          # without masks=…: those would hold the old ones
         sparse.masks
 
-    It works like :class:`course_lib.pruning.masks.Masked`, with any ``torch.optim`` optimizer: inactive weights are zero on
+    It works like :class:`course_lib.pruning.weights.masks.Masked`, with any ``torch.optim`` optimizer: inactive weights are zero on
     entry, after every step, and on exit. Every ``every`` steps, before ``end``, an exchange takes the place of the optimizer's
     step, as in algorithm 1: the batch's gradients choose what grows (in SET: chance), and are then given up. So ``n``
     exchanges cost ``n`` steps, and ``grad`` is None after them. What the optimizer remembers of an exchanged weight (momentum,

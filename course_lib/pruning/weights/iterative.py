@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 import torch
 from torch import Tensor, nn
 
-from course_lib.pruning.masks import Masks, dense_masks, masked, prunable
-from course_lib.pruning.patterns import global_group_masks, global_masks, local_masks
-from course_lib.pruning.schedules import check_targets
-from course_lib.pruning.scores import Scores, magnitude
+from course_lib.pruning.weights.granularity import global_group_masks, global_masks, local_masks
+from course_lib.pruning.weights.masks import Masks, dense_masks, masked, prunable
+from course_lib.pruning.weights.schedules import check_targets
+from course_lib.pruning.weights.scores import Scores, magnitude
 
 
 def prune_iteratively(

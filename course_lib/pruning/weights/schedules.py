@@ -1,12 +1,12 @@
 """Schedules: how much is pruned by when.
 
 A schedule is a list of sparsities, one per pruning step, each counted over *all* weights, so cumulative: five steps "of
-20 %" do not make 100 %. What is pruned at each step is another question: see :mod:`course_lib.pruning.iterative`.
+20 %" do not make 100 %. What is pruned at each step is another question: see :mod:`course_lib.pruning.weights.iterative`.
 """
 
 from __future__ import annotations
 
-from course_lib.pruning.selection import count_pruned
+from course_lib.pruning.weights.exact import count_pruned
 
 
 def one_shot(final: float) -> list[float]:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor, nn
 
-from course_lib.pruning.masks import prunable
-from course_lib.pruning.patterns import smallest
-from course_lib.pruning.selection import count_pruned
+from course_lib.pruning.weights.exact import count_pruned
+from course_lib.pruning.weights.granularity import smallest
+from course_lib.pruning.weights.masks import prunable
 
 
 def sensitivity(

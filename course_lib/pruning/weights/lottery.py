@@ -25,10 +25,10 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from course_lib.pruning.masks import Masks, apply, check, dense_masks, prunable, remaining
-from course_lib.pruning.rounds import Folder, described, digest, pack, unpack
-from course_lib.pruning.scores import magnitude, random
-from course_lib.pruning.selection import count_pruned, flat, prune_smallest
+from course_lib.pruning.weights.exact import count_pruned, flat, prune_smallest
+from course_lib.pruning.weights.masks import Masks, apply, check, dense_masks, prunable, remaining
+from course_lib.pruning.weights.scores import magnitude, random
+from course_lib.pruning.weights.ticket_folder import Folder, described, digest, pack, unpack
 
 State = dict[str, Any]  # what model.state_dict() gives, on the CPU
 Record = dict[str, Any]  # of one round: round, masks, remaining, result; with controls also controls

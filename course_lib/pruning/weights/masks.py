@@ -138,7 +138,9 @@ class Masked:
             RuntimeError: outside the ``with`` block.
         """
         if not self._held:
-            raise RuntimeError("this Masked holds nothing outside its with block: use course_lib.pruning.apply there")
+            raise RuntimeError(
+                "this Masked holds nothing outside its with block: use course_lib.pruning.weights.apply there"
+            )
         self._zero_all()
 
     @torch.no_grad()
