@@ -29,7 +29,7 @@ from course_lib.cost.macs import conv_cost
 from course_lib.cost.model import model_cost, totals
 from course_lib.data.images import load
 from course_lib.models import build
-from course_lib.pruning import (
+from course_lib.pruning.channels import (
     absorb_removed,
     channel_groups,
     fold_model,

@@ -64,7 +64,7 @@ from course_lib.data.images import Split, load
 from course_lib.models import build
 from course_lib.parallel import side_by_side
 from course_lib.paths import data_dir
-from course_lib.pruning import recalibrate
+from course_lib.pruning.channels import recalibrate
 from course_lib.pruning.weights import apply, prunable
 from course_lib.show import plots, widgets
 from course_lib.show.words import ends, pm, say, versus, you_wrote

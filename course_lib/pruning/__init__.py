@@ -9,11 +9,7 @@
 """
 
 from course_lib.pruning.attention import Attention, Layout, find_attention, output_projections, register_attention
-from course_lib.pruning.batchnorm import recalibrate
-from course_lib.pruning.channels import Group, channel_groups
 from course_lib.pruning.explicit import ExplicitAttention, explicit_attention
-from course_lib.pruning.filters import filter_masks, l1_filters, remove_filters, slice_pair
-from course_lib.pruning.folding import FoldReport, fold_bn, fold_model, scale_shift
 from course_lib.pruning.head_files import load_pruned, save_pruned
 from course_lib.pruning.head_removal import kept_heads, remove_heads, remove_heads_, slice_heads
 from course_lib.pruning.head_rules import choose_heads, lowest_heads
@@ -28,7 +24,6 @@ from course_lib.pruning.heads import (
     refuse_head_mask,
     sample_importance,
 )
-from course_lib.pruning.slimming import absorb_removed, cascade, select_channels
 from course_lib.pruning.tokens import (
     LayerLayout,
     SoftThreshold,
@@ -51,35 +46,26 @@ from course_lib.pruning.tokens import (
 __all__ = [
     "Attention",
     "ExplicitAttention",
-    "FoldReport",
-    "Group",
     "LayerLayout",
     "Layout",
     "SoftThreshold",
     "Thresholds",
     "ablate_each",
-    "absorb_removed",
     "all_but_one",
     "attention_received",
-    "cascade",
     "cascade_step",
     "cascading",
-    "channel_groups",
     "choose_heads",
     "cls_attention",
     "dropping",
     "explicit_attention",
-    "filter_masks",
     "find_attention",
-    "fold_bn",
-    "fold_model",
     "gate_evaluator",
     "gated",
     "head_importance",
     "keep_tokens",
     "kept_count",
     "kept_heads",
-    "l1_filters",
     "load_pruned",
     "lowest_heads",
     "normalise_by_layer",
@@ -87,20 +73,15 @@ __all__ = [
     "progressive",
     "progressive_shares",
     "prune_heads_iteratively",
-    "recalibrate",
     "refuse_head_mask",
     "register_attention",
     "register_encoder_layer",
-    "remove_filters",
     "remove_heads",
     "remove_heads_",
     "sample_importance",
     "save_pruned",
-    "scale_shift",
-    "select_channels",
     "share_kept",
     "slice_heads",
-    "slice_pair",
     "threshold_policy",
     "top_tokens",
 ]

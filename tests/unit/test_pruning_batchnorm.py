@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from course_lib.pruning import recalibrate
+from course_lib.pruning.channels import recalibrate
 
 
 @pytest.fixture

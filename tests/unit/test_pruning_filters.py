@@ -18,8 +18,8 @@ from torch.nn.utils import prune
 import course_lib  # noqa: F401  before torchvision, which may need its operators declared
 from course_lib.cost.macs import model_cost, totals
 from course_lib.models import LeNet300, SmallConvNet
-from course_lib.pruning.channels import channel_groups
-from course_lib.pruning.filters import filter_masks, l1_filters, remove_filters, slice_pair
+from course_lib.pruning.channels.groups import channel_groups
+from course_lib.pruning.channels.removal import filter_masks, l1_filters, remove_filters, slice_pair
 from course_lib.pruning.weights import apply, local_masks
 
 EXACT = {"rtol": 1e-10, "atol": 1e-10}

@@ -14,7 +14,7 @@ from torch.nn.utils import fuse_conv_bn_eval, fuse_linear_bn_eval, parametrizati
 import course_lib  # noqa: F401  before torchvision, which may need its operators declared
 from course_lib.data import images
 from course_lib.models import SmallConvNet, build
-from course_lib.pruning.folding import TOLERANCE, fold_bn, fold_model, scale_shift
+from course_lib.pruning.channels.folding import TOLERANCE, fold_bn, fold_model, scale_shift
 from course_lib.training import fit
 
 NORMS = {1: nn.BatchNorm1d, 2: nn.BatchNorm2d, 3: nn.BatchNorm3d}

@@ -12,8 +12,8 @@ from torch.nn import functional as F
 
 from course_lib.data import images
 from course_lib.models import SmallConvNet
-from course_lib.pruning.folding import scale_shift
-from course_lib.pruning.slimming import absorb_removed, cascade, filter_norms, penalty, scales, select_channels
+from course_lib.pruning.channels.folding import scale_shift
+from course_lib.pruning.channels.slimming import absorb_removed, cascade, filter_norms, penalty, scales, select_channels
 from course_lib.training import fit, seeded
 
 

@@ -2,7 +2,7 @@
 
 Plain ``torch.fx.symbolic_trace`` knows no shapes, so it stops at ``if x.shape[-1] > 16``. Here every operation is also
 carried out on *meta* tensors, which have a shape and no numbers: nothing is computed, and sizes are plain integers. The
-price is an example, which folding a batch norm must not ask for: :mod:`course_lib.pruning.wiring` makes do with plain torch.fx.
+price is an example, which folding a batch norm must not ask for: :mod:`course_lib.pruning.channels.wiring` makes do with plain torch.fx.
 
 Source: Reed et al. 2022, "torch.fx: Practical Program Capture and Transformation for Deep Learning in Python".
 """

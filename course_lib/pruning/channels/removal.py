@@ -35,9 +35,9 @@ from torch import Tensor, fx, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
-from course_lib.pruning.channels import MAKERS, Call, Channels, Group, layer_kind
-from course_lib.pruning.constants import Constants, shift_of, taps_hit_padding
-from course_lib.pruning.tracing import skeleton
+from course_lib.pruning.channels.constants import Constants, shift_of, taps_hit_padding
+from course_lib.pruning.channels.groups import MAKERS, Call, Channels, Group, layer_kind
+from course_lib.pruning.channels.trace import skeleton
 from course_lib.pruning.weights.masks import Masks
 from course_lib.pruning.weights.scores import Scores
 
@@ -82,7 +82,7 @@ def remove_filters(
     Channels are followed through convolutions, linear layers, batch and instance norms, activations, pooling, dropout,
     flatten (a channel becomes H·W features), residual additions, products (squeeze and excitation), concatenation and
     splitting. Layers whose channels meet in an addition take the same mask, every one of them
-    (:func:`~course_lib.pruning.channel_groups` lists them). Depthwise convolutions follow what they read. A grouped
+    (:func:`~course_lib.pruning.channels.channel_groups` lists them). Depthwise convolutions follow what they read. A grouped
     convolution stays one: its groups must go whole, inputs and outputs, or lose equally many channels each. The smaller
     model is traced again to see that every layer reads the very channels that it read before; so a ``view`` with sizes
     written into the code is noticed, and refused.
@@ -150,7 +150,7 @@ def l1_filters(model: nn.Module, groups: Sequence[Group] | None = None) -> Score
 
     Args:
         model: its convolutions and linear layers are scored; biases do not count.
-        groups: from :func:`~course_lib.pruning.channel_groups`. Channels that go together then get one score, the sum
+        groups: from :func:`~course_lib.pruning.channels.channel_groups`. Channels that go together then get one score, the sum
             over the layers that make them; groups that cannot be removed are left out.
 
     Returns:

@@ -25,10 +25,10 @@ from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
-from course_lib.pruning.constants import shift_of
+from course_lib.pruning.channels.constants import shift_of
+from course_lib.pruning.channels.wiring import batch_norms, traced
 from course_lib.pruning.weights.exact import count_pruned, flat, prune_smallest
 from course_lib.pruning.weights.scores import Scores
-from course_lib.pruning.wiring import batch_norms, traced
 
 
 def penalty(model: nn.Module, lam: float) -> Tensor:

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, fx, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from course_lib.pruning.channels import (
+from course_lib.pruning.channels.groups import (
     Channels,
     cut_like,
     describe,

@@ -27,7 +27,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvTransposeNd
 from torch.nn.utils.parametrize import is_parametrized
 
-from course_lib.pruning.wiring import LAYERS, batch_norms, traced
+from course_lib.pruning.channels.wiring import LAYERS, batch_norms, traced
 
 AnyModule = TypeVar("AnyModule", bound=nn.Module)
 

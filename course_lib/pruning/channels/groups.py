@@ -24,7 +24,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 from torch.nn.modules.instancenorm import _InstanceNorm
 
-from course_lib.pruning.tracing import _item, skeleton, trace
+from course_lib.pruning.channels.trace import _item, skeleton, trace
 
 
 @dataclass(frozen=True)
@@ -283,7 +283,7 @@ class Channels:
     """The labels of all channels of a model, and which of them are tied or pinned.
 
     Args:
-        model: on the meta device, as :func:`course_lib.pruning.tracing.skeleton` makes it.
+        model: on the meta device, as :func:`course_lib.pruning.channels.trace.skeleton` makes it.
         example: a batch as the model takes it.
         labels: layer name -> the labels (M,) of the channels it makes, and "" -> those of the input. Without: numbered
             from 1. Label 0 is for what is no channel of any layer.

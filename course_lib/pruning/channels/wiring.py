@@ -2,7 +2,7 @@
 
 Names and the order of definition do not tell it: a model may define its layers in any order, call one twice, or add a
 shortcut to the output of another. Who feeds whom needs no shapes, so plain torch.fx does, and folding asks for no example;
-what follows single channels needs them (:mod:`course_lib.pruning.tracing`).
+what follows single channels needs them (:mod:`course_lib.pruning.channels.trace`).
 
 Source: Reed et al. 2022, "torch.fx: Practical Program Capture and Transformation for Deep Learning in Python".
 """
