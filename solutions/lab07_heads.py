@@ -59,8 +59,7 @@ from course_lib.data import pieces, reviews
 from course_lib.experiments import heads as shipped
 from course_lib.models import checkpoints
 from course_lib.parallel import side_by_side
-from course_lib.pruning import lowest_heads, remove_heads
-from course_lib.pruning.attention import output_projections  # noqa: F401  (for 7.2)
+from course_lib.pruning.heads import lowest_heads, output_projections, remove_heads
 from course_lib.pruning.weights import prunable
 from course_lib.recipes.text import accuracy
 from course_lib.show import plots, widgets

@@ -19,8 +19,7 @@ from course_lib.worker.watch import LIBRARY, LibraryUsed
 IDLE = ("course_lib.grading", "course_lib.show", "course_lib.ledger", "course_lib.authoring", "course_lib.cli")
 # of what is refused, what labs give: it says where a model has its heads, and nothing of how to prune them
 GIVEN = {
-    f"{place}.{name}": "course_lib.models.attention"
-    for place in ("course_lib.pruning", "course_lib.pruning.attention")
+    f"course_lib.pruning.heads.{name}": "course_lib.models.attention"
     for name in ("Attention", "find_attention", "output_projections")
 }
 

@@ -59,11 +59,11 @@ def test_what_a_lab_needs_is_imported_before_its_submissions(run: Run, worker: W
     assert run(source, graded=["f"]).f() is True, "the worker is still there, and what it has imported, too"
 
 
-@pytest.mark.parametrize("place", ["course_lib.pruning", "course_lib.pruning.attention", "course_lib.models.attention"])
+@pytest.mark.parametrize("place", ["course_lib.pruning.heads", "course_lib.models.attention"])
 def test_where_heads_are_is_there_and_nothing_else_of_pruning_them(run: Run, place: str) -> None:
     s = run(
         f"from {place} import output_projections\n"
-        "from course_lib.pruning import gated, head_importance, slice_heads\n"
+        "from course_lib.pruning.heads import gated, head_importance, slice_heads\n"
         "def f(model): return [tuple(p.weight.shape) for p in output_projections(model)]\n"
         "def g(function): return globals()[function](1, 2)\n",
         graded=["f", "g"],

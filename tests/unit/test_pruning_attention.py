@@ -8,7 +8,7 @@ from small_transformers import FAMILIES, HEADS, KINDS, SIZE, E, inputs_of, model
 from torch import nn
 
 from course_lib.models import attention as registry
-from course_lib.pruning import (
+from course_lib.pruning.heads import (
     ExplicitAttention,
     Layout,
     explicit_attention,

@@ -34,7 +34,7 @@ from torch import nn
 
 from course_lib.cost.heads import pruned_transformer_macs
 from course_lib.cost.macs import model_cost, totals, transformer_macs
-from course_lib.pruning import (
+from course_lib.pruning.heads import (
     ablate_each,
     all_but_one,
     choose_heads,
@@ -55,7 +55,7 @@ from course_lib.pruning import (
     save_pruned,
     slice_heads,
 )
-from course_lib.pruning.head_rules import RULES
+from course_lib.pruning.heads.placement import RULES
 
 BOTH = pytest.mark.parametrize("attention", ["sdpa", "eager"])
 

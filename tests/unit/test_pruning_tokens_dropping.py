@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 import course_lib  # noqa: F401  before transformers, which may need torchvision's operators declared
-from course_lib.pruning.head_removal import remove_heads
 from course_lib.pruning.heads import gated
+from course_lib.pruning.heads.removal import remove_heads
 from course_lib.pruning.tokens import (
     LayerLayout,
     SoftThreshold,

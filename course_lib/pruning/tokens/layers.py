@@ -6,7 +6,7 @@ that tensor, and the rest of the layer is shorter. Pre-norm (ViT): the tensor th
 the layer's ``forward``. So the FFN gets fewer rows, its outputs are put back at their places, and the layer hands on the
 rows that stay.
 
-Where queries and keys are made is in the registry of :mod:`course_lib.pruning.attention`.
+Where queries and keys are made is in the registry of :mod:`course_lib.models.attention`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from course_lib.pruning.attention import Attention, find_attention
+from course_lib.models.attention import Attention, find_attention
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ import torch
 from safetensors.torch import load_model, save_model
 from torch import Tensor, nn
 
-from course_lib.pruning.attention import find_attention
-from course_lib.pruning.explicit import ExplicitAttention, explicit_attention
-from course_lib.pruning.head_removal import kept_heads, remove_heads_
+from course_lib.models.attention import find_attention
+from course_lib.pruning.heads.explicit import ExplicitAttention, explicit_attention
+from course_lib.pruning.heads.removal import kept_heads, remove_heads_
 
 KEPT = "kept_heads.json"
 WEIGHTS = "model.safetensors"
@@ -32,7 +32,7 @@ def save_pruned(model: nn.Module, folder: str | PathLike[str]) -> None:
     large), any other as ``model.safetensors`` alone. ``kept_heads.json`` is added.
 
     Args:
-        model: from :func:`~course_lib.pruning.remove_heads`.
+        model: from :func:`~course_lib.pruning.heads.remove_heads`.
         folder: made if it is not there.
     """
     folder = Path(folder)

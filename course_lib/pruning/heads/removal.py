@@ -27,9 +27,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from course_lib.pruning.attention import Attention, find_attention
-from course_lib.pruning.explicit import explicit_attention
-from course_lib.pruning.heads import Gate
+from course_lib.models.attention import Attention, find_attention
+from course_lib.pruning.heads.explicit import explicit_attention
+from course_lib.pruning.heads.gates import Gate
 
 Keep = Tensor | Sequence[Tensor] | Mapping[str, Tensor]
 
@@ -41,8 +41,8 @@ def remove_heads(model: nn.Module, keep: Keep, attention: Sequence[Attention] | 
     it again. ``save_pruned`` and ``load_pruned`` store it; ``save_pretrained`` alone is not enough.
 
     Args:
-        model: with attention that :func:`~course_lib.pruning.find_attention` knows, or ``nn.MultiheadAttention``, which
-            becomes :class:`~course_lib.pruning.ExplicitAttention`. It is not changed, and shares no tensor with the result.
+        model: with attention that :func:`~course_lib.pruning.heads.find_attention` knows, or ``nn.MultiheadAttention``, which
+            becomes :class:`~course_lib.pruning.heads.ExplicitAttention`. It is not changed, and shares no tensor with the result.
         keep: bool, True = kept: (layers, heads), or one (heads,) for each layer, or for some of them by the name of the
             attention module. Every head of a layer may go.
         attention: the modules that ``keep`` is for; all of them unless given.
@@ -52,7 +52,7 @@ def remove_heads(model: nn.Module, keep: Keep, attention: Sequence[Attention] | 
 
     Raises:
         ValueError: if ``keep`` is no bool mask of this model's heads, or the attention is unknown.
-        RuntimeError: inside a :func:`~course_lib.pruning.gated` block of this model, whose gates would stay on the copy.
+        RuntimeError: inside a :func:`~course_lib.pruning.heads.gated` block of this model, whose gates would stay on the copy.
     """
     _refuse_gates(model)
     smaller = explicit_attention(model)

@@ -130,7 +130,7 @@ def explicit_attention(model: nn.Module) -> nn.Module:
     """A copy of ``model`` in which every ``nn.MultiheadAttention`` is an :class:`ExplicitAttention`: the same outputs.
 
     Torchvision's vision transformers, ``nn.TransformerEncoder`` and the like need this before their heads can be gated or
-    scored; :func:`~course_lib.pruning.remove_heads` does it by itself. Modules of other kinds, transformers' among them,
+    scored; :func:`~course_lib.pruning.heads.remove_heads` does it by itself. Modules of other kinds, transformers' among them,
     are copied as they are. Subclasses of ``nn.MultiheadAttention`` are replaced too.
     """
     model = copy.deepcopy(model)
