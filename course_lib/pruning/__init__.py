@@ -1,47 +1,15 @@
-"""Static pruning in four words: scores -> select -> masks -> apply.
+"""Pruning, in rooms: one for each kind of thing that can go.
 
 ::
 
-    weights = prunable(model)                        # parameters with two or more dimensions, by name
-    masks = global_masks(magnitude(weights), 0.9)    # scores, select
-    with masked(model, masks):                       # apply, and hold the zeros while training
-        train(model)
+    from course_lib.pruning import channels, heads, tokens, weights
+
+- :mod:`~course_lib.pruning.weights`: single weights and groups of them become zero (magnitude, granularity, schedules,
+  sensitivity, lottery tickets, sparse training).
+- :mod:`~course_lib.pruning.channels`: channels leave the model, and their batch norms with them (network slimming,
+  folding, removal of filters).
+- :mod:`~course_lib.pruning.heads`: attention heads are gated, scored and taken out.
+- :mod:`~course_lib.pruning.tokens`: tokens leave a text while the model runs.
+
+All have one grammar: scores -> select -> masks or keep -> apply. A score is larger where more important; True is kept.
 """
-
-from course_lib.pruning.tokens import (
-    LayerLayout,
-    SoftThreshold,
-    Thresholds,
-    attention_received,
-    cascade_step,
-    cascading,
-    cls_attention,
-    dropping,
-    keep_tokens,
-    kept_count,
-    progressive,
-    progressive_shares,
-    register_encoder_layer,
-    share_kept,
-    threshold_policy,
-    top_tokens,
-)
-
-__all__ = [
-    "LayerLayout",
-    "SoftThreshold",
-    "Thresholds",
-    "attention_received",
-    "cascade_step",
-    "cascading",
-    "cls_attention",
-    "dropping",
-    "keep_tokens",
-    "kept_count",
-    "progressive",
-    "progressive_shares",
-    "register_encoder_layer",
-    "share_kept",
-    "threshold_policy",
-    "top_tokens",
-]

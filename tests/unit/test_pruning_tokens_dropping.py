@@ -24,7 +24,7 @@ from course_lib.pruning.tokens import (
     progressive_shares,
     register_encoder_layer,
 )
-from course_lib.pruning.tokens.masks import slice_mask, visible
+from course_lib.pruning.tokens.attention_masks import slice_mask, visible
 
 TEXT = ("bert", "roberta", "electra", "distilbert")
 IMAGE = ("vit", "deit", "deit_with_teacher")
