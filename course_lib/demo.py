@@ -32,7 +32,7 @@ def _prune(folder: Path, console: Console) -> None:
     import torch
 
     from course_lib import ledger
-    from course_lib.cost import encodings, latency, macs
+    from course_lib.cost import encodings, latency, model_cost, totals
     from course_lib.data import images
     from course_lib.models import build
     from course_lib.pruning.weights import granularity, masks, scores
@@ -62,7 +62,7 @@ def _prune(folder: Path, console: Console) -> None:
         trained.load_state_dict(state)
         weights = masks.prunable(trained)
         masks.apply(trained, granularity.global_masks(scores.magnitude(weights), sparsity))
-        count = macs.totals(macs.model_cost(trained, example))
+        count = totals(model_cost(trained, example))
         bits = sum(encodings.bitmap_bits(w.detach()) if sparsity else 32 * w.numel() for w in weights.values())
         ms = latency.measure(lambda: trained(example)).median * 1000  # noqa: B023
         with contextlib.chdir(folder):  # the ledger lies where the learner works

@@ -25,8 +25,7 @@ from torch import nn
 from torchvision.models import mobilenet_v2, resnet18
 
 from course_lib import experiments
-from course_lib.cost.macs import conv_cost
-from course_lib.cost.model import model_cost, totals
+from course_lib.cost import conv_cost, model_cost, totals
 from course_lib.data.images import load
 from course_lib.models import build
 from course_lib.pruning.channels import (

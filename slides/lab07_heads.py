@@ -16,8 +16,7 @@ import torch
 from IPython.display import Markdown, display
 
 from course_lib import experiments
-from course_lib.cost import latency
-from course_lib.cost.heads import pruned_transformer_macs
+from course_lib.cost import latency, pruned_transformer_macs
 from course_lib.experiments import heads as shipped
 from course_lib.models.bert import small_bert
 from course_lib.pruning.heads import choose_heads, remove_heads

@@ -58,8 +58,7 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from course_lib import ledger
-from course_lib.cost import encodings, latency
-from course_lib.cost.macs import model_cost, totals
+from course_lib.cost import encodings, latency, model_cost, totals
 from course_lib.data.images import Split, load
 from course_lib.models import build
 from course_lib.parallel import side_by_side

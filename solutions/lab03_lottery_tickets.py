@@ -53,8 +53,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from course_lib import experiments, ledger, paths
-from course_lib.cost import encodings, latency
-from course_lib.cost.macs import model_cost, totals
+from course_lib.cost import encodings, latency, model_cost, totals
 from course_lib.data.images import load
 from course_lib.experiments import sparse_training, tickets
 from course_lib.models import build

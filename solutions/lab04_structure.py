@@ -51,8 +51,7 @@ from torch import Tensor, nn
 from torchvision.models import mobilenet_v2, resnet18
 
 from course_lib import experiments, ledger
-from course_lib.cost import encodings, latency
-from course_lib.cost.macs import model_cost, totals
+from course_lib.cost import encodings, latency, model_cost, totals
 from course_lib.data.images import Split, load
 from course_lib.models import SmallConvNet, build
 from course_lib.parallel import side_by_side

@@ -52,9 +52,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from course_lib import experiments, ledger
-from course_lib.cost import encodings, latency
-from course_lib.cost.heads import pruned_transformer_macs
-from course_lib.cost.macs import model_cost, totals, transformer_macs
+from course_lib.cost import encodings, latency, model_cost, pruned_transformer_macs, totals, transformer_macs
 from course_lib.data import pieces, reviews
 from course_lib.experiments import heads as shipped
 from course_lib.models import checkpoints

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from course_lib.cost.macs import model_cost, totals
+from course_lib.cost import model_cost, totals
 from course_lib.data.images import ImageData, load
 from course_lib.experiments.once import once
 from course_lib.models import SmallConvNet, build

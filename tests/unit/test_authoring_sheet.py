@@ -14,8 +14,8 @@ import course_lib.cost
 import course_lib.pruning
 from course_lib.authoring import sheet
 from course_lib.authoring.errors import AuthoringError
+from course_lib.cost import transformer_macs
 from course_lib.cost.encodings import formula_bits
-from course_lib.cost.macs import transformer_macs
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / sheet.SOURCE).read_text(encoding="utf-8")

@@ -15,7 +15,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.utils import parametrize, prune
 from torch.utils.flop_counter import FlopCounterMode
 
-from course_lib.cost.macs import (
+from course_lib.cost import (
     conv_cost,
     expected_nonzero_macs,
     linear_cost,

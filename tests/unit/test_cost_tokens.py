@@ -4,8 +4,7 @@ import pytest
 import torch
 
 import course_lib  # noqa: F401  before transformers, which may need torchvision's operators declared
-from course_lib.cost.macs import model_cost, transformer_macs
-from course_lib.cost.tokens import texts_macs, token_macs
+from course_lib.cost import model_cost, texts_macs, token_macs, transformer_macs
 from course_lib.pruning.tokens import dropping
 
 

@@ -16,7 +16,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.utils import prune
 
 import course_lib  # noqa: F401  before torchvision, which may need its operators declared
-from course_lib.cost.macs import model_cost, totals
+from course_lib.cost import model_cost, totals
 from course_lib.models import LeNet300, SmallConvNet
 from course_lib.pruning.channels.groups import channel_groups
 from course_lib.pruning.channels.removal import filter_masks, l1_filters, remove_filters, slice_pair

@@ -32,8 +32,7 @@ from small_transformers import (
 )
 from torch import nn
 
-from course_lib.cost.heads import pruned_transformer_macs
-from course_lib.cost.macs import model_cost, totals, transformer_macs
+from course_lib.cost import model_cost, pruned_transformer_macs, totals, transformer_macs
 from course_lib.pruning.heads import (
     ablate_each,
     all_but_one,

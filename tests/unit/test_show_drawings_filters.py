@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import nn
 
-from course_lib.cost.model import model_cost, totals
+from course_lib.cost import model_cost, totals
 from course_lib.pruning.channels import slice_pair
 from course_lib.show.drawings.filters import filter_cascade, residual_agreement
 from course_lib.show.output import alt_of

@@ -1,4 +1,4 @@
-"""What a room of pruning shows at its door runs as it stands there, and everything that it names is there."""
+"""What a room shows at its door runs as it stands there, and everything that it names is there."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from torch.nn import functional as F
 from course_lib import pruning
 from course_lib.models import SmallConvNet
 
-ROOMS = sorted(found.name for found in pkgutil.iter_modules(pruning.__path__))
+ROOMS = sorted(f"pruning.{found.name}" for found in pkgutil.iter_modules(pruning.__path__))
 
 
 def run(room: str, **given: Any) -> dict[str, Any]:
     """The example of a room's docstring, run; what it names afterwards."""
-    doc = importlib.import_module(f"course_lib.pruning.{room}").__doc__ or ""
+    doc = importlib.import_module(f"course_lib.{room}").__doc__ or ""
     (example,) = re.findall(r"^::\n\n((?:    .*\n|\n)+)", doc, re.MULTILINE)
     exec(textwrap.dedent(example), given)
     return given
@@ -43,13 +43,13 @@ def test_weights() -> None:
             model(torch.randn(8, 20)).square().sum().backward()
             optimizer.step()
 
-    run("weights", model=model, train=train)
+    run("pruning.weights", model=model, train=train)
     assert sum(int((p == 0).sum()) for p in model.parameters() if p.ndim > 1) == 810
 
 
 def test_channels() -> None:
     images = torch.randn(16, 1, 8, 8)
-    names = run("channels", model=SmallConvNet(), images=images)
+    names = run("pruning.channels", model=SmallConvNet(), images=images)
     assert names["smaller"](images).shape == (16, 10)
     assert names["report"].parameters[1] < names["report"].parameters[0]
 
@@ -62,22 +62,32 @@ def test_heads() -> None:
         return F.cross_entropy(logits, torch.zeros(len(logits), dtype=torch.long), reduction="none")
 
     evaluate: Callable[..., float] = lambda model: 0.0  # noqa: E731
-    names = run("heads", model=model, batches=[inputs], losses=losses, evaluate=evaluate)
+    names = run("pruning.heads", model=model, batches=[inputs], losses=losses, evaluate=evaluate)
     assert names["importance"].numel() - int(names["keep"].sum()) == 6
     assert names["smaller"].num_parameters() < model.num_parameters()  # type: ignore[operator]
 
 
 def test_tokens() -> None:
     model, inputs = bert()
-    names = run("tokens", model=model, batch=inputs)
+    names = run("pruning.tokens", model=model, batch=inputs)
     assert (names["ffn"][-1] < names["ffn"][0]).all()
 
 
-@pytest.mark.parametrize("room", ROOMS)
+def test_cost(capsys: pytest.CaptureFixture[str]) -> None:
+    model, batch = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2)), torch.randn(5, 4)
+    run("cost", model=model, batch=batch, weight=torch.eye(4))
+    said = capsys.readouterr().out
+    assert f"{5 * (12 + 6)} multiply-accumulates" in said and f"{4 * 32 + 4 * 2 + 5 * 3} bits" in said
+
+
+@pytest.mark.parametrize("room", [*ROOMS, "cost"])
 def test_what_it_names_is_there(room: str) -> None:
-    module = importlib.import_module(f"course_lib.pruning.{room}")
-    assert f"test_{room}" in globals(), "its example is run here"
+    module = importlib.import_module(f"course_lib.{room}")
+    assert f"test_{room.rpartition('.')[2]}" in globals(), "its example is run here"
     files = {found.name for found in pkgutil.iter_modules(module.__path__)}
     assert set(re.findall(r":mod:`\.(\w+)`", module.__doc__)) == files
     assert [name for name in module.__all__ if not hasattr(module, name)] == []
-    assert f":mod:`~course_lib.pruning.{room}`" in pruning.__doc__
+
+
+def test_the_rooms_of_pruning_are_listed() -> None:
+    assert re.findall(r":mod:`~course_lib\.(pruning\.\w+)`", pruning.__doc__ or "") == ["pruning.weights", *ROOMS[:-1]]

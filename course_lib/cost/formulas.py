@@ -1,8 +1,8 @@
-"""How many multiply-accumulates (MACs) a layer or a whole model needs, dense and when zeros are skipped.
+"""How many multiply-accumulates (MACs) a layer needs, by its formula: dense, when zeros are skipped, with fewer heads.
 
 Here are the formulas of the lecture for one layer, then the exact count of the products whose two factors are both
-non-zero, for weights and inputs as they are, and what (1-p)(1-q) says about it. ``model_cost`` counts a whole
-``nn.Module`` while it runs on an example; it lives in ``course_lib.cost.model``.
+non-zero, for weights and inputs as they are, and what (1-p)(1-q) says about it. :mod:`course_lib.cost.count` counts a
+whole ``nn.Module`` while it runs on an example: what these formulas must come to.
 
 All counts are Python ints from integer arithmetic: a count kept in float32 stops being exact at 2^24, which one 3x3 layer
 of ResNet-50 passes seven times over with a single image.
@@ -18,21 +18,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from course_lib.cost.model import LayerCost, model_cost, peak_activation_bits, totals
 from course_lib.cost.taps import conv_taps, hits, nonzeros, sum_at_taps, sum_of_products
-
-__all__ = [
-    "LayerCost",
-    "conv_cost",
-    "expected_nonzero_macs",
-    "linear_cost",
-    "model_cost",
-    "nonzero_macs",
-    "peak_activation_bits",
-    "products",
-    "totals",
-    "transformer_macs",
-]
 
 
 # ------------------------------------------------------------------------------------------ one layer, by its formula
@@ -111,6 +97,52 @@ def transformer_macs(B: int, L: int, E: int, heads: int = 1) -> dict[str, int]:
         "ffn": ffn,
         "total": projections + attention + ffn,
         "scores": B * heads * L**2,
+    }
+
+
+def pruned_transformer_macs(
+    B: int, L: int, E: int, heads: Sequence[int], head_size: int, ffn: int | None = None, S: int | None = None
+) -> dict[str, int]:
+    """MACs and weights of transformer layers of which the l-th has ``heads[l]`` heads left.
+
+    A layer with h heads of d features each has projections of width h·d where they were E wide, and nothing else changes.
+    So half of the heads are half of the attention's products, but a sixth of the layer's: the feed-forward block keeps
+    its 8BLE².
+
+    Args:
+        B, L, E: batch, sequence length, embedding width.
+        heads: heads of each layer; 0 where all are gone.
+        head_size: features of a head, E / heads of the full model.
+        ffn: inner width of the feed-forward block, 4E unless given; 0 for layers without one.
+        S: length of the sequence that is attended to, L unless given (cross-attention).
+
+    Returns:
+        The keys of ``transformer_macs``: ``projections`` Σ 2BE·hd·(L+S), ``attention`` Σ 2BLS·hd, ``ffn`` 2BLE·ffn for each
+        layer, their ``total``, and ``scores`` Σ BhLS; and ``weights``, Σ (4E·hd + 2E·ffn), biases not counted.
+
+    Raises:
+        ValueError: if a size is negative, or B, L, E, S or ``head_size`` is 0.
+
+    Source: Michel et al. 2019, "Are Sixteen Heads Really Better than One?", section 4.3.
+    """
+    S = L if S is None else S
+    ffn = 4 * E if ffn is None else ffn
+    for name, size in {"B": B, "L": L, "E": E, "S": S, "head_size": head_size}.items():
+        if size < 1:
+            raise ValueError(f"{name} must be at least 1, got {size}")
+    if ffn < 0 or min(heads, default=0) < 0:
+        raise ValueError(f"a width or a number of heads cannot be negative, got ffn {ffn} and heads {list(heads)}")
+    kept = sum(heads)
+    projections = 2 * B * E * kept * head_size * (L + S)
+    attention = 2 * B * L * S * kept * head_size
+    feed_forward = 2 * B * L * E * ffn * len(heads)
+    return {
+        "projections": projections,
+        "attention": attention,
+        "ffn": feed_forward,
+        "total": projections + attention + feed_forward,
+        "scores": B * kept * L * S,
+        "weights": 4 * E * kept * head_size + 2 * E * ffn * len(heads),
     }
 
 
