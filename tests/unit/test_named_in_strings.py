@@ -25,7 +25,7 @@ SOURCES = sorted(PACKAGE.rglob("*.py"))
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("data/*.md"), *ROOT.glob("data/examples/*"), *ROOT.glob("solutions/*.py"),
          *ROOT.glob("slides/*.py"), ROOT / "Makefile"]  # fmt: skip
 DOTTED = re.compile(r"\bcourse_lib(?:\.[A-Za-z_]\w*)+")
-SLASHED = re.compile(r"\bcourse_lib/[\w/.]*\w")
+SLASHED = re.compile(r"\b(?:course_lib|tests/unit)/[\w/.]*\w")
 
 
 def strings(path: Path) -> Iterator[str]:

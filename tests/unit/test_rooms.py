@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 import torch
-from small_transformers import inputs_of, model_of
 from torch import nn
 from torch.nn import functional as F
 
 from course_lib import pruning
 from course_lib.models import SmallConvNet
+from unit.small_transformers import inputs_of, model_of
 
 ROOMS = sorted(f"pruning.{found.name}" for found in pkgutil.iter_modules(pruning.__path__))
 

@@ -60,7 +60,7 @@ def register_encoder_layer(layer: type[nn.Module] | str, layout: LayerLayout) ->
     Its ``forward`` takes the rows (B, L, E) first and the attention mask second or as ``attention_mask=``, and returns
     the rows, by themselves or as the first of a tuple. Its attention must be known too: ``register_attention``.
 
-    The layout is right if dropping equals masking: see ``tests/unit/test_pruning_tokens_dropping.py`` for how to compare.
+    The layout is right if dropping equals masking: see ``tests/unit/pruning/tokens/test_dropping.py`` for how to compare.
 
     Args:
         layer: the class, or its full name ("package.module.Class"). Subclasses count too, unless they are registered.

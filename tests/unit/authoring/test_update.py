@@ -24,7 +24,7 @@ from course_lib.cli import app
 from course_lib.grading.reference import load
 from course_lib.worker.cells import run
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 LAB = '''# ---
 # jupyter:
 #   jupytext:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from figure_texts import written
 
 from course_lib.cost.encodings import csr_encode, rle_encode
 from course_lib.show import drawings
 from course_lib.show.output import alt_of
+from unit.show.drawings.figure_texts import written
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from figure_texts import written
 from matplotlib.colors import to_hex
 from matplotlib.patches import Rectangle
 
 from course_lib.show.drawings.tokens import tokens_leaving
 from course_lib.show.output import alt_of
 from course_lib.show.style import ORANGE, SKY
+from unit.show.drawings.figure_texts import written
 
 WORDS = ["[CLS]", "the", "food", "was", "never", "bad", "[SEP]"]
 KEPT = [[0, 2, 4, 5, 6], [0, 4, 5], [0]]

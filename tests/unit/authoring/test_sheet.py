@@ -17,7 +17,7 @@ from course_lib.authoring.errors import AuthoringError
 from course_lib.cost import transformer_macs
 from course_lib.cost.encodings import formula_bits
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 TEXT = (ROOT / sheet.SOURCE).read_text(encoding="utf-8")
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from figure_texts import written
 from matplotlib.patches import Rectangle
 
 from course_lib.show.drawings.tickets import pruned_rounds, pruning_rounds
 from course_lib.show.output import alt_of
+from unit.show.drawings.figure_texts import written
 
 
 @pytest.mark.parametrize(("rounds", "rate", "counts"), [(3, 0.2, [19, 15, 12]), (2, 0.5, [12, 6])])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from figure_texts import written
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
@@ -15,6 +14,7 @@ from course_lib.pruning.channels import slice_pair
 from course_lib.show.drawings.filters import filter_cascade, residual_agreement
 from course_lib.show.output import alt_of
 from course_lib.show.style import ORANGE, SKY
+from unit.show.drawings.figure_texts import written
 
 
 def cells(fig: Figure, colour: str) -> int:

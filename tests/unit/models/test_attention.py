@@ -4,7 +4,6 @@ import copy
 
 import pytest
 import torch
-from small_transformers import FAMILIES, HEADS, KINDS, SIZE, E, inputs_of, model_of, outputs
 from torch import nn
 
 from course_lib.models import attention as registry
@@ -18,6 +17,7 @@ from course_lib.pruning.heads import (
     register_attention,
     remove_heads,
 )
+from unit.small_transformers import FAMILIES, HEADS, KINDS, SIZE, E, inputs_of, model_of, outputs
 
 
 @pytest.fixture(autouse=True)

@@ -14,22 +14,6 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_transformers import (
-    FAMILIES,
-    GENERATING,
-    HEADS,
-    SIZE,
-    TEXT_CLASSIFIERS,
-    TRANSFORMERS,
-    B,
-    E,
-    L,
-    full_model,
-    inputs_of,
-    model_of,
-    outputs,
-    some_heads,
-)
 from torch import nn
 
 from course_lib.cost import model_cost, pruned_transformer_macs, totals, transformer_macs
@@ -55,6 +39,22 @@ from course_lib.pruning.heads import (
     slice_heads,
 )
 from course_lib.pruning.heads.placement import RULES
+from unit.small_transformers import (
+    FAMILIES,
+    GENERATING,
+    HEADS,
+    SIZE,
+    TEXT_CLASSIFIERS,
+    TRANSFORMERS,
+    B,
+    E,
+    L,
+    full_model,
+    inputs_of,
+    model_of,
+    outputs,
+    some_heads,
+)
 
 BOTH = pytest.mark.parametrize("attention", ["sdpa", "eager"])
 
