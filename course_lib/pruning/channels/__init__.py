@@ -8,7 +8,7 @@
     smaller, report = channels.remove_filters(model, keep, images)  # and all that belongs to them
     channels.recalibrate(smaller, images)                           # batch norms measure afresh
 
-- :mod:`.trace` and :mod:`.wiring`: what a model does with its tensors; :mod:`.groups`: whose channels go together.
+- :mod:`.trace`: what a model does with its tensors; :mod:`.groups`: whose channels are added, and so go together.
 - :mod:`.removal`: filters, with all that belongs to them, cut out; :mod:`.constants`: what they leave behind.
 - :mod:`.folding`: a batch norm becomes part of the layer before it; :mod:`.recalibration`: its statistics anew.
 - :mod:`.slimming`: network slimming, where training itself chooses (``slimming.penalty``, ``slimming.scales``).

@@ -27,7 +27,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvTransposeNd
 from torch.nn.utils.parametrize import is_parametrized
 
-from course_lib.pruning.channels.wiring import LAYERS, batch_norms, traced
+from course_lib.pruning.channels.trace import LAYERS, batch_norms, wiring
 
 AnyModule = TypeVar("AnyModule", bound=nn.Module)
 
@@ -120,13 +120,13 @@ def fold_model(model: AnyModule) -> tuple[AnyModule, FoldReport]:
     Source: ``torch.fx.experimental.optimization.fuse`` does the same for convolutions and returns a graph; here the
     model stays what it is.
     """
-    wiring = traced(model)
+    wired = wiring(model)
     report = FoldReport()
     # deepcopy looks here before it copies an object. So wherever the model refers to a folded layer (by a second name,
     # in a list), the copy refers to the new one, and the old weights are never copied.
     instead: dict[int, Any] = {}
     for name, bn in batch_norms(model).items():
-        layer_name, why = wiring.layer_before(name)
+        layer_name, why = wired.layer_before(name)
         if not why:
             layer = model.get_submodule(layer_name)
             if (error := _obstacle(layer, bn)) is None:

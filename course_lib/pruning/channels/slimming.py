@@ -26,7 +26,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from course_lib.pruning.channels.constants import shift_of
-from course_lib.pruning.channels.wiring import batch_norms, traced
+from course_lib.pruning.channels.trace import batch_norms, wiring
 from course_lib.pruning.weights.exact import count_pruned, flat, prune_smallest
 from course_lib.pruning.weights.scores import Scores
 
@@ -77,10 +77,10 @@ def filter_norms(model: nn.Module, mean: bool = False) -> Scores:
 
     Source: Li et al. 2017, "Pruning Filters for Efficient ConvNets", section 3.1.
     """
-    wiring = traced(model)
+    wired = wiring(model)
     scores = {}
     for name in batch_norms(model):
-        layer, why = wiring.layer_before(name)
+        layer, why = wired.layer_before(name)
         if not why:
             scores[name] = _filter_sizes(model.get_submodule(layer), mean)
     return scores
