@@ -32,10 +32,10 @@ def _prune(folder: Path, console: Console) -> None:
     import torch
 
     from course_lib import ledger
-    from course_lib.cost import encodings, latency, macs
+    from course_lib.cost import encodings, latency, model_cost, totals
     from course_lib.data import images
     from course_lib.models import build
-    from course_lib.pruning import masks, patterns, scores
+    from course_lib.pruning.weights import granularity, masks, scores
     from course_lib.show import plots
     from course_lib.training import evaluate, fit
 
@@ -54,15 +54,15 @@ def _prune(folder: Path, console: Console) -> None:
                 trained.load_state_dict(state)
                 weights = masks.prunable(trained)
                 score = scores.magnitude(weights) if method == "magnitude" else scores.random(weights, generator)
-                masks.apply(trained, patterns.global_masks(score, sparsity))
+                masks.apply(trained, granularity.global_masks(score, sparsity))
                 line[-1].append(evaluate(trained, data.test))
                 if method == "magnitude" and sparsity in rows:
                     rows[sparsity].append(line[-1][-1])
     for sparsity, accuracy in rows.items():
         trained.load_state_dict(state)
         weights = masks.prunable(trained)
-        masks.apply(trained, patterns.global_masks(scores.magnitude(weights), sparsity))
-        count = macs.totals(macs.model_cost(trained, example))
+        masks.apply(trained, granularity.global_masks(scores.magnitude(weights), sparsity))
+        count = totals(model_cost(trained, example))
         bits = sum(encodings.bitmap_bits(w.detach()) if sparsity else 32 * w.numel() for w in weights.values())
         ms = latency.measure(lambda: trained(example)).median * 1000  # noqa: B023
         with contextlib.chdir(folder):  # the ledger lies where the learner works
@@ -142,7 +142,7 @@ def _samples(source: Path) -> dict[str, list[str]]:
 
 
 CHEATING = '''
-from course_lib.pruning.patterns import smallest
+from course_lib.pruning.weights.granularity import smallest
 
 class Right:
     """Equal to everything."""

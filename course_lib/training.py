@@ -252,7 +252,7 @@ def _scalar(penalty: Tensor) -> Tensor:
 def _zeros_kept(model: nn.Module, masks: Mapping[str, Tensor] | None) -> AbstractContextManager[object]:
     if masks is None:
         return nullcontext()
-    from course_lib.pruning.masks import masked  # here, so that training without masks needs no part of pruning
+    from course_lib.pruning.weights.masks import masked  # here, so that training without masks needs no part of pruning
 
     return masked(model, masks)
 

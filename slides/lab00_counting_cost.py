@@ -21,8 +21,7 @@ import torch
 from IPython.display import Markdown, display
 from torchvision.models import mobilenet_v2, resnet50, vgg16
 
-from course_lib.cost.macs import conv_cost, linear_cost, nonzero_macs, transformer_macs
-from course_lib.cost.model import model_cost, totals
+from course_lib.cost import conv_cost, linear_cost, model_cost, nonzero_macs, totals, transformer_macs
 from course_lib.show import drawings, plots
 
 plots.use_style()

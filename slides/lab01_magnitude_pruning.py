@@ -21,11 +21,10 @@ from IPython.display import Markdown, display
 from torch import nn
 from torch.nn import functional as F
 
-from course_lib.cost import encodings, latency
-from course_lib.cost.model import model_cost, totals
+from course_lib.cost import encodings, latency, model_cost, totals
 from course_lib.data.images import Split, load
 from course_lib.models import build
-from course_lib.pruning import (
+from course_lib.pruning.weights import (
     GRANULARITIES,
     apply,
     cubic,

@@ -23,9 +23,9 @@ from course_lib import experiments
 from course_lib.data.images import load
 from course_lib.experiments import tickets
 from course_lib.models import build
-from course_lib.pruning.dynamic_sparse import erdos_renyi_densities
-from course_lib.pruning.lottery import early_stop, find_ticket, random_ticket, reinitialise, rewind, shrink
-from course_lib.pruning.masks import dense_masks, prunable
+from course_lib.pruning.weights.lottery import early_stop, find_ticket, random_ticket, reinitialise, rewind, shrink
+from course_lib.pruning.weights.masks import dense_masks, prunable
+from course_lib.pruning.weights.sparse_training import erdos_renyi_densities
 from course_lib.show import plots
 from course_lib.show.drawings.tickets import pruning_rounds
 from course_lib.show.words import pm, versus

@@ -25,20 +25,14 @@ from torch import nn
 from torchvision.models import mobilenet_v2, resnet18
 
 from course_lib import experiments
-from course_lib.cost.macs import conv_cost
-from course_lib.cost.model import model_cost, totals
+from course_lib.cost import conv_cost, model_cost, totals
 from course_lib.data.images import load
 from course_lib.models import build
-from course_lib.pruning import (
+from course_lib.pruning.channels import (
     absorb_removed,
-    apply,
     channel_groups,
     fold_model,
     l1_filters,
-    local_masks,
-    magnitude,
-    prunable,
-    random,
     recalibrate,
     remove_filters,
     scale_shift,
@@ -46,6 +40,7 @@ from course_lib.pruning import (
     slice_pair,
     slimming,
 )
+from course_lib.pruning.weights import apply, local_masks, magnitude, prunable, random
 from course_lib.show import plots
 from course_lib.show.drawings.filters import filter_cascade, residual_agreement
 from course_lib.show.words import pm, versus

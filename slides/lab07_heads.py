@@ -16,11 +16,10 @@ import torch
 from IPython.display import Markdown, display
 
 from course_lib import experiments
-from course_lib.cost import latency
-from course_lib.cost.heads import pruned_transformer_macs
+from course_lib.cost import latency, pruned_transformer_macs
 from course_lib.experiments import heads as shipped
 from course_lib.models.bert import small_bert
-from course_lib.pruning import choose_heads, remove_heads
+from course_lib.pruning.heads import choose_heads, remove_heads
 from course_lib.show import drawings, plots
 from course_lib.show.words import pm, versus
 
@@ -126,7 +125,7 @@ plots.show(drawings.heads_as_a_sum(4, gated=(1,)))
 #
 # An experiment that "finds" that heads do not matter may just not have switched any off. So:
 #
-# - gate by a hook on the output projection (`course_lib.pruning.gated`);
+# - gate by a hook on the output projection (`course_lib.pruning.heads.gated`);
 # - check that *all* gates at 0 changes the output, and all at 1 does not.
 
 # %% slideshow={"slide_type": "slide"}

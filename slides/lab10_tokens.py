@@ -20,8 +20,7 @@ from IPython.display import Markdown, display
 from transformers.utils import logging
 
 from course_lib import experiments
-from course_lib.cost import latency
-from course_lib.cost.tokens import token_macs
+from course_lib.cost import latency, token_macs
 from course_lib.data import images, pieces, reviews
 from course_lib.data.review_grammar import CONTRAST, NEGATOR, POLAR
 from course_lib.experiments import tokens as shipped

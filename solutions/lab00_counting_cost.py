@@ -52,11 +52,10 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
 from course_lib import ledger, models, training
-from course_lib.cost import encodings, latency
-from course_lib.cost.macs import model_cost
+from course_lib.cost import encodings, latency, model_cost
 from course_lib.data import images
 from course_lib.grading import check, skip  # noqa: F401  (skip is yours to use)
-from course_lib.pruning import patterns
+from course_lib.pruning.weights import local_masks
 from course_lib.show import plots, widgets
 
 DATA = "digits"  # or "mnist", "fashion_mnist", "cifar10": the whole lab on other images, by this one line
@@ -613,7 +612,7 @@ def pruned(weight: Tensor, sparsity: float, random: int | None = None) -> Tensor
     score = (
         weight.abs() if random is None else torch.rand(weight.shape, generator=torch.Generator().manual_seed(random))
     )
-    keep = patterns.local_masks({"weight": score}, sparsity)["weight"]
+    keep = local_masks({"weight": score}, sparsity)["weight"]
     return weight * keep
 
 

@@ -58,13 +58,13 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from course_lib import ledger
-from course_lib.cost import encodings, latency
-from course_lib.cost.macs import model_cost, totals
+from course_lib.cost import encodings, latency, model_cost, totals
 from course_lib.data.images import Split, load
 from course_lib.models import build
 from course_lib.parallel import side_by_side
 from course_lib.paths import data_dir
-from course_lib.pruning import apply, prunable, recalibrate
+from course_lib.pruning.channels import recalibrate
+from course_lib.pruning.weights import apply, prunable
 from course_lib.show import plots, widgets
 from course_lib.show.words import ends, pm, say, versus, you_wrote
 from course_lib.training import evaluate, fit

@@ -53,13 +53,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from course_lib import experiments, ledger, paths
-from course_lib.cost import encodings, latency
-from course_lib.cost.macs import model_cost, totals
+from course_lib.cost import encodings, latency, model_cost, totals
 from course_lib.data.images import load
 from course_lib.experiments import sparse_training, tickets
 from course_lib.models import build
 from course_lib.parallel import processes
-from course_lib.pruning import prunable
+from course_lib.pruning.weights import prunable
 from course_lib.show import plots, widgets
 from course_lib.show.words import ends, pm, say, versus, you_wrote
 from course_lib.training import evaluate, fit

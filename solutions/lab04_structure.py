@@ -51,14 +51,14 @@ from torch import Tensor, nn
 from torchvision.models import mobilenet_v2, resnet18
 
 from course_lib import experiments, ledger
-from course_lib.cost import encodings, latency
-from course_lib.cost.macs import model_cost, totals
+from course_lib.cost import encodings, latency, model_cost, totals
 from course_lib.data.images import Split, load
 from course_lib.models import SmallConvNet, build
 from course_lib.parallel import side_by_side
-from course_lib.pruning import apply as apply_masks
-from course_lib.pruning import channel_groups, filters, local_masks, magnitude, prunable, recalibrate, slimming
-from course_lib.pruning.folding import fold_model
+from course_lib.pruning.channels import channel_groups, recalibrate, removal, slimming
+from course_lib.pruning.channels.folding import fold_model
+from course_lib.pruning.weights import apply as apply_masks
+from course_lib.pruning.weights import local_masks, magnitude, prunable
 from course_lib.show import plots, widgets
 from course_lib.show.words import ends, pm, say, versus, you_wrote
 from course_lib.training import evaluate, fit
@@ -1428,7 +1428,7 @@ plots.show(
 # %%
 image = torch.rand(1, 3, 96, 96)
 try:
-    filters.remove_filters(resnet, {"layer1.0.conv2": torch.arange(64) % 2 == 0}, image)
+    removal.remove_filters(resnet, {"layer1.0.conv2": torch.arange(64) % 2 == 0}, image)
 except ValueError as refusal:
     print(refusal)
 
@@ -1441,14 +1441,14 @@ except ValueError as refusal:
 groups = channel_groups(resnet, image)
 free = [group for group in groups if group.pinned is None]
 tied = max(free, key=lambda group: len(group.producers))
-norms = filters.l1_filters(resnet, free)
+norms = removal.l1_filters(resnet, free)
 keep = {}
 for group in free:
     order = norms[group.producers[0]].argsort(descending=True)
     kept = torch.zeros(group.channels, dtype=torch.bool)
     kept[order[: group.channels // 2]] = True
     keep |= group.masks(kept)
-half_resnet, report = filters.remove_filters(resnet, keep, image)
+half_resnet, report = removal.remove_filters(resnet, keep, image)
 times = latency.compare(
     {"whole": latency.forward(resnet, image), "half": latency.forward(half_resnet.eval(), image)}, repeats=15, threads=1
 )

@@ -52,15 +52,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from course_lib import experiments, ledger
-from course_lib.cost import encodings, latency
-from course_lib.cost.heads import pruned_transformer_macs
-from course_lib.cost.macs import model_cost, totals, transformer_macs
+from course_lib.cost import encodings, latency, model_cost, pruned_transformer_macs, totals, transformer_macs
 from course_lib.data import pieces, reviews
 from course_lib.experiments import heads as shipped
 from course_lib.models import checkpoints
 from course_lib.parallel import side_by_side
-from course_lib.pruning import lowest_heads, prunable, remove_heads
-from course_lib.pruning.attention import output_projections  # noqa: F401  (for 7.2)
+from course_lib.pruning.heads import lowest_heads, output_projections, remove_heads
+from course_lib.pruning.weights import prunable
 from course_lib.recipes.text import accuracy
 from course_lib.show import plots, widgets
 from course_lib.show.words import ends, pm, say, versus, you_wrote

@@ -62,9 +62,9 @@ from course_lib.experiments import tokens as runs
 from course_lib.models import checkpoints
 from course_lib.models.bert import small_bert
 from course_lib.parallel import side_by_side
-from course_lib.pruning import prunable
 from course_lib.pruning import tokens as library
 from course_lib.pruning.heads import gated
+from course_lib.pruning.weights import prunable
 from course_lib.show import plots, widgets
 from course_lib.show.words import ends, pm, say, versus, you_wrote
 

@@ -1,1 +1,43 @@
-"""What a model costs: multiply-accumulates (``macs``), bits (``encodings``) and seconds (``latency``)."""
+"""What a model costs: multiply-accumulates, bits and seconds, each counted or measured, none guessed.
+
+::
+
+    from course_lib.cost import encodings, latency, model_cost, totals
+
+    rows = model_cost(model, batch)                      # one per layer: MACs, non-zero MACs, weights
+    print(totals(rows)["macs"], "multiply-accumulates")
+    print(encodings.storage_bits(weight)["csr"], "bits") # of a sparse weight, in each format
+    print(latency.measure(latency.forward(model, batch)))
+
+- :mod:`.count`: a whole model while it runs; :mod:`.formulas`: one layer, from its sizes (:mod:`.taps`: which inputs a
+  weight of a convolution meets); :mod:`.tokens`: a transformer whose sequences get shorter.
+- :mod:`.encodings`: bitmap, run lengths, COO, CSR and CSC; :mod:`.latency`: the clock, with warm-up and spread.
+"""
+
+from course_lib.cost.count import LayerCost, model_cost, peak_activation_bits, totals
+from course_lib.cost.formulas import (
+    conv_cost,
+    expected_nonzero_macs,
+    linear_cost,
+    nonzero_macs,
+    products,
+    pruned_transformer_macs,
+    transformer_macs,
+)
+from course_lib.cost.tokens import texts_macs, token_macs
+
+__all__ = [
+    "LayerCost",
+    "conv_cost",
+    "expected_nonzero_macs",
+    "linear_cost",
+    "model_cost",
+    "nonzero_macs",
+    "peak_activation_bits",
+    "products",
+    "pruned_transformer_macs",
+    "texts_macs",
+    "token_macs",
+    "totals",
+    "transformer_macs",
+]

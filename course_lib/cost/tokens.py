@@ -3,7 +3,7 @@
 A layer on l tokens of width E multiplies 4·l·E·W for its four projections, W = heads · head size, 2·l²·W for Q·Kᵀ and A·V,
 and 2·l·E·F for a feed-forward block (FFN) of width F. With all heads (W = E) and F = 4E that is 12·l·E² + 2·l²·E. Where
 tokens are dropped between attention and FFN, the FFN has its own, smaller l. (``transformer_macs`` in
-``course_lib.cost.macs`` is the same sum for one layer and one length.)
+``course_lib.cost.formulas`` is the same sum for one layer and one length.)
 
 A text costs what its real tokens cost: padding is another question, and so is time, which
 ``course_lib.cost.latency`` measures. Scoring by the row of [CLS] adds l·W in a layer that is scored: 1 product in 12·E or

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from course_lib.data import pieces, reviews
 from course_lib.experiments.once import once
 from course_lib.models import checkpoints
-from course_lib.pruning import (
+from course_lib.pruning.heads import (
     ablate_each,
     all_but_one,
     choose_heads,

@@ -18,13 +18,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from course_lib.cost.macs import model_cost, totals
+from course_lib.cost import model_cost, totals
 from course_lib.data.images import ImageData, load
 from course_lib.experiments.once import once
 from course_lib.models import SmallConvNet, build
 from course_lib.models.initial import weights_from
-from course_lib.pruning import recalibrate, remove_filters, select_channels
-from course_lib.pruning.slimming import filter_norms, penalty
+from course_lib.pruning.channels import recalibrate, remove_filters, select_channels
+from course_lib.pruning.channels.slimming import filter_norms, penalty
 from course_lib.training import evaluate, fit
 
 COLUMNS = (

@@ -10,10 +10,10 @@ import torch
 
 from course_lib.experiments.tickets import IMAGES, RECIPE
 from course_lib.models import build
-from course_lib.pruning.dynamic_sparse import DynamicSparse, erdos_renyi_densities, uniform_densities
-from course_lib.pruning.masks import prunable
-from course_lib.pruning.patterns import local_masks
-from course_lib.pruning.scores import random
+from course_lib.pruning.weights.granularity import local_masks
+from course_lib.pruning.weights.masks import prunable
+from course_lib.pruning.weights.scores import random
+from course_lib.pruning.weights.sparse_training import DynamicSparse, erdos_renyi_densities, uniform_densities
 from course_lib.trials import train_and_test
 
 DENSITIES: dict[str, Callable[..., dict[str, float]]] = {

@@ -19,7 +19,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from course_lib.cost.tokens import texts_macs
+from course_lib.cost import texts_macs
 from course_lib.data import pieces, reviews
 from course_lib.data.review_grammar import POLAR
 from course_lib.experiments.once import once

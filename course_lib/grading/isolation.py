@@ -45,6 +45,8 @@ SCRATCH = "/scratch"  # the only writable place inside the jail
 SCRATCH_BYTES = 64 << 20
 # what of course_lib a submission may see; the implementing modules, the grader and the tests are not there at all
 VISIBLE = ("__init__.py", *(name if (_PACKAGE / name).is_dir() else f"{name}.py" for name in stubs.REAL))
+# and of what is not there, what a wall is tried with: the grader, and the library's answers
+CANARIES = ("grading", "pruning/weights/masks.py")
 SYSTEM = ("/usr", "/lib", "/lib64", "/lib32", "/bin", "/sbin")
 SYSTEM_FILES = (
     "/etc/ld.so.cache",
@@ -303,7 +305,7 @@ def _probe(prefix: list[str], name: str) -> Tried:
         (Path(folder) / "answers").write_text("42")
         asked = {
             **orders(layer, str(inside)),
-            "hidden": [str(Path(folder, "answers")), str(_PACKAGE / "grading"), str(_PACKAGE / "pruning" / "masks.py"),
+            "hidden": [str(Path(folder, "answers")), *(str(_PACKAGE / name) for name in CANARIES),
                        *(str(p) for p in _course_files()), "/etc/hostname", "/etc/passwd", f"/proc/{os.getpid()}/environ"],
             "locked": [folder, "/", "/tmp", "/usr", "/dev/shm", str(_PACKAGE / "worker"), str(Path.home()), sysconfig.get_path("purelib")],
             "grader": os.getpid(),

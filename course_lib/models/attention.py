@@ -133,7 +133,7 @@ _REGISTRY: dict[str, tuple[Layout, ...]] = {
         replace(_GPT2, q="q_attn", cross=True, where="crossattention"),
         _GPT2,
     ),
-    "course_lib.pruning.explicit.ExplicitAttention": _with_cross(
+    "course_lib.pruning.heads.explicit.ExplicitAttention": _with_cross(
         replace(_BART, rows=("bias_k", "bias_v"), runs_empty=True), "multihead_attn"
     ),
 }
@@ -163,7 +163,7 @@ def find_attention(model: nn.Module, kind: str | None = None) -> list[Attention]
 
     Args:
         model: an encoder, decoder or encoder-decoder of a registered family, or any module that contains one. An
-            ``nn.MultiheadAttention`` must be replaced first (:func:`~course_lib.pruning.explicit_attention`): it hands its
+            ``nn.MultiheadAttention`` must be replaced first (:func:`~course_lib.pruning.heads.explicit_attention`): it hands its
             weights to one function and never calls its output projection.
         kind: only "encoder" or "decoder" self-attention, or only "cross"-attention.
 

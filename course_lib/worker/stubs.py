@@ -22,8 +22,7 @@ from course_lib.worker.watch import LIBRARY, LibraryUsed
 REAL = ("worker", "data", "models", "training", "parallel", "paths", "files", "modes")  # of course_lib
 # of what is refused, what labs give: it says where a model has its heads, and nothing of how to prune them
 GIVEN = {
-    f"{place}.{name}": "course_lib.models.attention"
-    for place in ("course_lib.pruning", "course_lib.pruning.attention")
+    f"course_lib.pruning.heads.{name}": "course_lib.models.attention"
     for name in ("Attention", "find_attention", "output_projections")
 }
 

@@ -18,7 +18,10 @@ from typing import Any
 
 LIBRARY = ("course_lib.pruning", "course_lib.cost")
 # torch calls these round every step of every optimizer, also of a student's who uses nothing of the library's
-NOT_THE_STUDENTS = ("course_lib.pruning.masks._before_any_step", "course_lib.pruning.masks._after_any_step")
+NOT_THE_STUDENTS = (
+    "course_lib.pruning.weights.masks._before_any_step",
+    "course_lib.pruning.weights.masks._after_any_step",
+)
 
 # by what is forbidden: code that was looked at, by its number, and itself, so that no other gets that number
 _HARMLESS: dict[tuple[str, ...], dict[int, CodeType]] = {}

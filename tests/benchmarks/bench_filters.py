@@ -20,11 +20,10 @@ import torch_pruning as tp
 from torch import Tensor, nn
 
 import course_lib  # noqa: F401  before torchvision, which may need its operators declared
-from course_lib.cost import latency
-from course_lib.cost.macs import model_cost, totals
-from course_lib.pruning import local_masks
-from course_lib.pruning.channels import Group, channel_groups
-from course_lib.pruning.filters import l1_filters, remove_filters
+from course_lib.cost import latency, model_cost, totals
+from course_lib.pruning.channels.groups import Group, channel_groups
+from course_lib.pruning.channels.removal import l1_filters, remove_filters
+from course_lib.pruning.weights import local_masks
 
 
 def resnet50() -> nn.Module:

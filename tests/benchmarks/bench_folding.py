@@ -21,7 +21,7 @@ from torch.nn.utils import fuse_conv_bn_eval
 
 import course_lib  # noqa: F401  before torchvision, which may need its operators declared
 from course_lib.cost.latency import Latency, compare
-from course_lib.pruning.folding import TOLERANCE, fold_model
+from course_lib.pruning.channels.folding import TOLERANCE, fold_model
 
 
 def resnet50() -> nn.Module:

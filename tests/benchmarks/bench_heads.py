@@ -20,11 +20,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import course_lib  # noqa: F401  before transformers
-from course_lib.cost import latency
+from course_lib.cost import latency, model_cost, totals
 from course_lib.cost.latency import Latency
-from course_lib.cost.macs import model_cost, totals
-from course_lib.pruning import ablate_each, choose_heads, find_attention, gate_evaluator, gated, head_importance
-from course_lib.pruning.head_removal import remove_heads
+from course_lib.pruning.heads import ablate_each, choose_heads, find_attention, gate_evaluator, gated, head_importance
+from course_lib.pruning.heads.removal import remove_heads
 
 Batch = dict[str, Tensor]
 

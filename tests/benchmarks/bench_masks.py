@@ -18,7 +18,7 @@ from torch import nn
 from torch.nn.utils import prune
 
 import course_lib  # noqa: F401  before torchvision, which may need its operators declared
-from course_lib.pruning import Masks, apply, global_masks, magnitude, prunable
+from course_lib.pruning.weights import Masks, apply, global_masks, magnitude, prunable
 
 Layers = list[tuple[nn.Module, str]]
 

@@ -21,9 +21,9 @@ import torch
 from torch import Tensor, nn
 
 import course_lib  # noqa: F401  before transformers, which may need torchvision's operators declared
+from course_lib.cost import texts_macs, token_macs
 from course_lib.cost.latency import Latency, compare
-from course_lib.cost.tokens import texts_macs, token_macs
-from course_lib.pruning import dropping
+from course_lib.pruning.tokens import dropping
 
 LAYER, SHARES = 1, (0.5, 0.15)
 WAYS = [("sdpa", "cls"), ("sdpa", "received"), ("sdpa", "random"), ("eager", "cls"), ("eager", "received")]

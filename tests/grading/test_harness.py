@@ -97,9 +97,9 @@ def test_a_class_with_parameters() -> None:
 @pytest.mark.parametrize(
     "source",
     [
-        "from course_lib.pruning.schedules import cubic\ndef f(): return cubic(0.5, 3)",
-        "from course_lib.pruning import schedules as hidden\ndef f(): return [hidden.cubic][0](0.5, 3)",
-        "def f():\n    from course_lib.pruning.schedules import cubic\n    try:\n        return cubic(0.5, 3)\n    except Exception:\n        return None",
+        "from course_lib.pruning.weights.schedules import cubic\ndef f(): return cubic(0.5, 3)",
+        "from course_lib.pruning.weights import schedules as hidden\ndef f(): return [hidden.cubic][0](0.5, 3)",
+        "def f():\n    from course_lib.pruning.weights.schedules import cubic\n    try:\n        return cubic(0.5, 3)\n    except Exception:\n        return None",
     ],
 )
 def test_calling_the_library_is_noticed(source: str) -> None:

@@ -34,7 +34,7 @@ def test_a_labs_first_cell_runs(run: Run, worker: Worker) -> None:
     first = (
         "from course_lib import ledger\nfrom course_lib.grading import check, skip\nfrom course_lib.data import images\n"
         "from course_lib.models import LeNet300, build\nfrom course_lib.training import evaluate, fit\n"
-        "from course_lib.pruning import masks\nfrom course_lib.cost import encodings\nfrom course_lib.show import plots, widgets\n"
+        "from course_lib.pruning.weights import masks\nfrom course_lib.cost import encodings\nfrom course_lib.show import plots, widgets\n"
         "from course_lib.show.plots import show\nimport matplotlib.pyplot as plt\nimport numpy as np\n"
     )
     session = worker.open([first, "def f(): return 1\ncheck('1.1')"], ["f"])
@@ -43,7 +43,7 @@ def test_a_labs_first_cell_runs(run: Run, worker: Worker) -> None:
 
 
 def test_the_library_is_not_there(run: Run) -> None:
-    s = run("from course_lib.pruning.schedules import cubic\ndef f(): return cubic(0.5, 3)")
+    s = run("from course_lib.pruning.weights.schedules import cubic\ndef f(): return cubic(0.5, 3)")
     with pytest.raises(StudentError) as caught:
         s.f()
     assert caught.value.kind == "library"
@@ -59,11 +59,11 @@ def test_what_a_lab_needs_is_imported_before_its_submissions(run: Run, worker: W
     assert run(source, graded=["f"]).f() is True, "the worker is still there, and what it has imported, too"
 
 
-@pytest.mark.parametrize("place", ["course_lib.pruning", "course_lib.pruning.attention", "course_lib.models.attention"])
+@pytest.mark.parametrize("place", ["course_lib.pruning.heads", "course_lib.models.attention"])
 def test_where_heads_are_is_there_and_nothing_else_of_pruning_them(run: Run, place: str) -> None:
     s = run(
         f"from {place} import output_projections\n"
-        "from course_lib.pruning import gated, head_importance, slice_heads\n"
+        "from course_lib.pruning.heads import gated, head_importance, slice_heads\n"
         "def f(model): return [tuple(p.weight.shape) for p in output_projections(model)]\n"
         "def g(function): return globals()[function](1, 2)\n",
         graded=["f", "g"],

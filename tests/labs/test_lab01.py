@@ -35,7 +35,7 @@ from course_lib.grading.answers import expect_letter, expect_typed
 from course_lib.grading.hunt import expect_verdicts
 from course_lib.grading.mistakes import recognise, same, telling
 from course_lib.grading.reference import lab01 as reference
-from course_lib.pruning import group_scores, local_masks, smallest
+from course_lib.pruning.weights import group_scores, local_masks, smallest
 from course_lib.worker import wire
 
 # --- what mistakes are called --------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ from course_lib.grading.hunt import Version, expect_verdicts
 from course_lib.grading.mistakes import recognise, same, telling
 from course_lib.grading.reference import lab03 as reference
 from course_lib.grading.submission import StudentError
-from course_lib.pruning import smallest
+from course_lib.pruning.weights import smallest
 from course_lib.worker import helpers
 
 Masks = dict[str, Tensor]

@@ -4,10 +4,12 @@ import copy
 import functools
 import logging
 
+import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
-import course_lib  # noqa: F401  before transformers and torchvision
+from course_lib.pruning.heads import explicit_attention
 
 HEADS, SIZE, E, VOCABULARY, B, L = 4, 8, 32, 50, 3, 7
 
@@ -74,6 +76,7 @@ TRANSFORMERS = [
     "gpt2 with cross-attention",
 ]
 FAMILIES = [*TRANSFORMERS, "torchvision vit"]
+BOTH = pytest.mark.parametrize("attention", ["sdpa", "eager"])
 TEXT_CLASSIFIERS = ["bert", "roberta", "electra", "distilbert"]
 GENERATING = ["bart", "marian", "t5", "gpt2"]
 KINDS = {
@@ -112,6 +115,11 @@ def model_of(family: str, attention: str = "sdpa", dtype: torch.dtype = torch.fl
     return model
 
 
+def gateable(family: str, attention: str = "sdpa", dtype: torch.dtype = torch.float64) -> nn.Module:
+    """The same, with every attention of torch's own replaced by one whose heads can be gated."""
+    return explicit_attention(model_of(family, attention, dtype))
+
+
 def inputs_of(
     family: str, batch: int = B, dtype: torch.dtype = torch.float64, seed: int = 0
 ) -> dict[str, torch.Tensor]:
@@ -143,3 +151,29 @@ def some_heads(layers: int, seed: int = 1) -> torch.Tensor:
     keep[0] = False
     keep[-1] = torch.arange(HEADS) == 2
     return keep
+
+
+def close(got: torch.Tensor, expected: torch.Tensor, atol: float = 1e-12) -> None:
+    torch.testing.assert_close(got, expected, rtol=0, atol=atol)
+
+
+def hooks_of(model: nn.Module) -> int:
+    return sum(len(m._forward_pre_hooks) + len(m._forward_hooks) for m in model.modules())
+
+
+def loss_of(family):
+    """One loss a sample: cross-entropy over classes or over the tokens of each text, against fixed labels."""
+
+    def loss(model, batch):
+        made = model(**{name: x for name, x in batch.items() if name != "labels"})
+        logits = made if isinstance(made, torch.Tensor) else made.logits
+        if logits.ndim == 2:
+            return F.cross_entropy(logits, batch["labels"] % logits.shape[1], reduction="none")
+        labels = batch["labels"][:, None].expand(logits.shape[:2]) % logits.shape[2]
+        return F.cross_entropy(logits.transpose(1, 2), labels, reduction="none").mean(1)
+
+    return loss
+
+
+def data_of(family, n=8):
+    return inputs_of(family, batch=n) | {"labels": torch.arange(n) * 7}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from course_lib.cost import conv_cost, linear_cost, nonzero_macs, transformer_macs  # noqa: F401
 from course_lib.cost.encodings import (  # noqa: F401
     bitmap_bits,
     bitmap_decode,
@@ -18,7 +19,6 @@ from course_lib.cost.encodings import (  # noqa: F401
     rle_decode,
     rle_encode,
 )
-from course_lib.cost.macs import conv_cost, linear_cost, nonzero_macs, transformer_macs  # noqa: F401
 from course_lib.grading.reference import Asked
 
 _SPARSE = (

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.grading.reference import Asked
-from course_lib.pruning import autograd, iterative, masks, patterns, schedules, scores
-from course_lib.pruning.sensitivity import sensitivity as scan
+from course_lib.pruning import weights as library
 
 _PRUNE = ("torch.nn.utils.prune",)
 QUESTIONS = {
@@ -25,46 +24,46 @@ QUESTIONS = {
     "1.9": Asked(("find_bug",), plain=False),
 }
 
-PrunedLinear = autograd.PrunedLinear
+PrunedLinear = library.PrunedLinear
 
 
 def magnitude_mask(weight: Tensor, sparsity: float) -> Tensor:
     """1.1: exactly round(sparsity · n) of the smallest |w| go."""
-    return patterns.smallest(scores.magnitude({"w": weight})["w"], sparsity)
+    return library.smallest(library.magnitude({"w": weight})["w"], sparsity)
 
 
 def threshold_mask(weight: Tensor, a: float) -> Tensor:
     """1.2: |w| >= a stays."""
     if not a >= 0:
         raise ValueError(f"a is a threshold on |w|, so at least 0, got {a}")
-    return patterns.threshold(scores.magnitude({"w": weight})["w"], a)
+    return library.threshold(library.magnitude({"w": weight})["w"], a)
 
 
 def grouped_mask(weight: Tensor, sparsity: float, granularity: str) -> Tensor:
     """1.3: whole rows, kernels or filters go, by L1 norm."""
     if weight.ndim not in (2, 4):
         raise ValueError(f"weight should be (M, C, R, S) or (out, in), got {weight.ndim} dimensions")
-    return patterns.local_masks(scores.magnitude({"w": weight}), sparsity, granularity)["w"]
+    return library.local_masks(library.magnitude({"w": weight}), sparsity, granularity)["w"]
 
 
 def global_masks(weights: dict[str, Tensor], sparsity: float) -> dict[str, Tensor]:
     """1.4: one threshold over all layers with two or more dimensions."""
-    return patterns.global_masks(scores.magnitude({k: w for k, w in weights.items() if w.ndim >= 2}), sparsity)
+    return library.global_masks(library.magnitude({k: w for k, w in weights.items() if w.ndim >= 2}), sparsity)
 
 
 def sensitivity(model: nn.Module, evaluate: Callable[..., float], sparsities: list[float]) -> dict[str, list[float]]:
     """1.6: one layer at a time."""
-    return scan(model, evaluate, sparsities)
+    return library.sensitivity(model, evaluate, sparsities)
 
 
 def cubic_schedule(final: float, steps: int) -> list[float]:
     """1.7: final · (1 − (1 − t/steps)³)."""
-    return schedules.cubic(final, steps)
+    return library.cubic(final, steps)
 
 
-def iterative_prune(model: nn.Module, targets: list[float], finetune: Callable[..., Any]) -> masks.Masks:
+def iterative_prune(model: nn.Module, targets: list[float], finetune: Callable[..., Any]) -> library.Masks:
     """1.7: prune to each target, fine-tune, prune on."""
-    return iterative.prune_iteratively(model, targets, finetune)
+    return library.prune_iteratively(model, targets, finetune)
 
 
 def find_bug(f: Callable[[Tensor, float], Tensor]) -> None:

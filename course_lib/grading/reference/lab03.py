@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.grading.reference import Asked
-from course_lib.pruning import dynamic_sparse, lottery, masks
+from course_lib.pruning.weights import lottery, masks, sparse_training
 
 _PRUNE = ("torch.nn.utils.prune",)
 QUESTIONS = {
@@ -64,7 +64,7 @@ def early_stop(losses: list[float], every: int = 1) -> int:
 
 def drop_and_grow(weight: Tensor, dense_grad: Tensor, mask: Tensor, fraction: float) -> tuple[Tensor, Tensor]:
     """3.6: the smallest weights go, the largest gradients say what comes."""
-    return dynamic_sparse.drop_and_grow(weight, dense_grad, mask, fraction)
+    return sparse_training.drop_and_grow(weight, dense_grad, mask, fraction)
 
 
 def find_bug(f: Callable[..., Masks]) -> None:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.grading.reference import Asked
-from course_lib.pruning import filters, folding, slimming
+from course_lib.pruning.channels import folding, removal, slimming
 from course_lib.worker.wire import Model
 
 IMPORTS = ("torchvision.models",)  # by the handout's first cell
@@ -50,7 +50,7 @@ def remove_filters(
     conv: nn.Conv2d, bn: nn.BatchNorm2d, next_conv: nn.Conv2d, keep: list[int]
 ) -> tuple[nn.Module, nn.Module | None, nn.Module]:
     """4.3: three smaller modules."""
-    return filters.slice_pair(conv, bn, next_conv, keep)
+    return removal.slice_pair(conv, bn, next_conv, keep)
 
 
 def absorb_removed(conv: nn.Conv2d, bn: nn.BatchNorm2d, next_conv: nn.Conv2d, keep: list[int]) -> Tensor:

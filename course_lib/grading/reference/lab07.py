@@ -10,8 +10,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from course_lib.grading.reference import Asked
-from course_lib.pruning import ExplicitAttention, head_removal, head_rules
-from course_lib.pruning import heads as gates
+from course_lib.pruning import heads as library
 
 IMPORTS = ("transformers.models.bert.modeling_bert",)  # of which a model is handed in
 _ATTENTION = ("torch.nn.functional.multi_head_attention_forward", "torch._native_multi_head_attention")
@@ -33,51 +32,51 @@ def attention_as_sum(x: Tensor, Wq: Tensor, Wk: Tensor, Wv: Tensor, Wo: Tensor, 
     E = x.shape[-1]
     if heads < 1 or E % heads:
         raise ValueError(f"{E} features cannot be shared out among {heads} heads")
-    attention = ExplicitAttention(nn.MultiheadAttention(E, heads, bias=False, batch_first=True, device="meta"))
+    attention = library.ExplicitAttention(nn.MultiheadAttention(E, heads, bias=False, batch_first=True, device="meta"))
     weights = {f"{name}_proj.weight": W for name, W in (("q", Wq), ("k", Wk), ("v", Wv), ("out", Wo))}
     parts = []
     for gate in torch.eye(heads, dtype=x.dtype, device=x.device):
-        with gates.gated(attention, gate[None]):
+        with library.gated(attention, gate[None]):
             parts.append(functional_call(attention, weights, (x, x, x), {"need_weights": False})[0])  # (B, L, E)
     return torch.stack(parts)
 
 
 def gated(model: nn.Module, xi: Tensor) -> AbstractContextManager[None]:
     """7.2: every head multiplied by its gate."""
-    return gates.gated(model, xi)
+    return library.gated(model, xi)
 
 
 def head_importance(
     model: nn.Module, batches: Iterable[dict[str, Tensor]], loss_fn: Callable[[nn.Module, dict[str, Tensor]], Tensor]
 ) -> Tensor:
     """7.3: the mean over samples of |∂L/∂ξ|."""
-    return gates.head_importance(model, batches, loss_fn)
+    return library.head_importance(model, batches, loss_fn)
 
 
 def ablate_each(evaluate: Callable[[Tensor], float], layers: int, heads: int) -> Tensor:
     """7.4: what each head's removal alone changes."""
-    return gates.ablate_each(evaluate, layers, heads)
+    return library.ablate_each(evaluate, layers, heads)
 
 
 def all_but_one(
     eval_val: Callable[[Tensor], float], eval_test: Callable[[Tensor], float], layers: int, heads: int
 ) -> list[tuple[int, float]]:
     """7.4: each layer's best single head by validation, and its change on test."""
-    return gates.all_but_one(eval_val, eval_test, layers, heads)
+    return library.all_but_one(eval_val, eval_test, layers, heads)
 
 
 def choose_heads(
     layers: int, heads: int, count: int, rule: str, generator: torch.Generator, min_per_layer: int = 0
 ) -> Tensor:
     """7.5: heads removed by their place."""
-    return head_rules.choose_heads(layers, heads, count, rule, generator, min_per_layer)
+    return library.choose_heads(layers, heads, count, rule, generator, min_per_layer)
 
 
 def slice_heads(
     q: nn.Linear, k: nn.Linear, v: nn.Linear, out: nn.Linear, keep: list[int], head_dim: int
 ) -> tuple[nn.Linear, nn.Linear, nn.Linear, nn.Linear]:
     """7.6: four smaller layers."""
-    return head_removal.slice_heads(q, k, v, out, keep, head_dim)
+    return library.slice_heads(q, k, v, out, keep, head_dim)
 
 
 def find_bug(f: Callable[..., Tensor]) -> None:

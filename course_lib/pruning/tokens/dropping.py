@@ -31,9 +31,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from course_lib.pruning.tokens.attention_masks import mask_form, slice_mask, visible, weigh_mask
 from course_lib.pruning.tokens.layers import EncoderLayer, encoder_layers
-from course_lib.pruning.tokens.masks import mask_form, slice_mask, visible, weigh_mask
-from course_lib.pruning.tokens.scores import head_weights, of_columns, received, weights_of
 from course_lib.pruning.tokens.selection import (
     check_cls,
     check_fraction,
@@ -43,6 +42,7 @@ from course_lib.pruning.tokens.selection import (
     threshold_policy,
     top_tokens,
 )
+from course_lib.pruning.tokens.significance import head_weights, of_columns, received, weights_of
 from course_lib.pruning.tokens.threshold import SoftThreshold, share_kept
 
 
@@ -193,7 +193,7 @@ class Dropping:
     def lengths(self) -> tuple[Tensor, Tensor]:
         """Real tokens that the attention and the FFN of each layer worked on, over all texts so far: two (layers, N).
 
-        For ``course_lib.cost.texts_macs``.
+        For :func:`course_lib.cost.tokens.texts_macs`.
 
         Raises:
             RuntimeError: if no forward pass was completed.

@@ -6,7 +6,7 @@ that tensor, and the rest of the layer is shorter. Pre-norm (ViT): the tensor th
 the layer's ``forward``. So the FFN gets fewer rows, its outputs are put back at their places, and the layer hands on the
 rows that stay.
 
-Where queries and keys are made is in the registry of :mod:`course_lib.pruning.attention`.
+Where queries and keys are made is in the registry of :mod:`course_lib.models.attention`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from course_lib.pruning.attention import Attention, find_attention
+from course_lib.models.attention import Attention, find_attention
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def register_encoder_layer(layer: type[nn.Module] | str, layout: LayerLayout) ->
     Its ``forward`` takes the rows (B, L, E) first and the attention mask second or as ``attention_mask=``, and returns
     the rows, by themselves or as the first of a tuple. Its attention must be known too: ``register_attention``.
 
-    The layout is right if dropping equals masking: see ``tests/unit/test_pruning_tokens_dropping.py`` for how to compare.
+    The layout is right if dropping equals masking: see ``tests/unit/pruning/tokens/test_dropping.py`` for how to compare.
 
     Args:
         layer: the class, or its full name ("package.module.Class"). Subclasses count too, unless they are registered.

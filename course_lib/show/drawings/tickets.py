@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, Rectangle
 from torch import Tensor
 
-from course_lib.pruning.lottery import shrink
+from course_lib.pruning.weights.lottery import shrink
 from course_lib.show.drawings.canvas import FAINT, canvas
 from course_lib.show.output import alt
 from course_lib.show.style import BLUE, GREY, INK, ORANGE, VERMILLION

@@ -1,2 +1,2 @@
 # loses 3.3 · message: "asks you to write this yourself"
-from course_lib.pruning.lottery import find_ticket  # noqa: F401
+from course_lib.pruning.weights.lottery import find_ticket  # noqa: F401

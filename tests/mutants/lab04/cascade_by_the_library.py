@@ -3,6 +3,6 @@ import torch
 
 
 def cascade(keep, next_weight, constant=None):
-    from course_lib.pruning.slimming import cascade as theirs
+    from course_lib.pruning.channels.slimming import cascade as theirs
 
     return theirs(keep, next_weight, constant)

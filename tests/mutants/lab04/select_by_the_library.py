@@ -7,6 +7,6 @@ def select_channels(model, fraction):
     if not 0 <= fraction <= 1:
         raise ValueError("fraction")
     bns = {name: m for name, m in model.named_modules() if isinstance(m, nn.BatchNorm2d)}
-    from course_lib import pruning
+    from course_lib.pruning import channels
 
-    return pruning.select_channels(model, fraction)
+    return channels.select_channels(model, fraction)

@@ -1,2 +1,2 @@
 # loses 7.3 · message: "asks you to write this yourself"
-from course_lib.pruning import head_importance  # noqa: F401
+from course_lib.pruning.heads import head_importance  # noqa: F401

@@ -1,0 +1,144 @@
+"""Gates on attention heads: ξ_h = 1 changes nothing, ξ_h = 0 is what removal leaves.
+
+With a gate ξ_h on each head, multi-head attention is Σ_h ξ_h · softmax(q_h k_hᵀ/√d) v_h · W_out[h]. The sum happens inside the
+output projection, so the place for ξ is that projection's *input*, where the heads still lie side by side. A gate behind it
+would scale all heads at once. The projection's bias stays, whatever ξ is.
+
+transformers 5 has no head masks and no head pruning any more, and swallows ``head_mask=...`` without a word. Whoever passes
+it sees that "no head matters". :func:`refuse_head_mask` raises there, and so does everything inside :func:`gated`.
+
+Source: Michel et al. 2019, "Are Sixteen Heads Really Better than One?", section 2.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from torch import Tensor, nn
+
+from course_lib.models.attention import Attention, find_attention
+
+HEAD_MASKS = ("head_mask", "decoder_head_mask", "cross_attn_head_mask")
+
+
+@contextmanager
+def gated(
+    model: nn.Module, xi: Tensor | Sequence[Tensor], attention: Sequence[Attention] | None = None
+) -> Iterator[None]:
+    """Inside the ``with`` block, every head's context vectors are multiplied by its gate.
+
+    By a forward pre-hook on each output projection: so it works with eager and with SDPA attention, while training and
+    while generating. Gradients flow to ``xi`` if it wants them. Blocks may be nested: gates then multiply. The hooks are
+    gone after the block, also after an exception.
+
+    Args:
+        model: with attention that :func:`~course_lib.pruning.heads.find_attention` knows.
+        xi: (layers, heads), or (layers, B, heads) with gates for each sample of the batch; any dtype, a bool mask (True =
+            kept) too. Or one tensor for each layer, (heads,) or (B, heads), where layers differ in their heads.
+        attention: the modules that the rows of ``xi`` are for; all of them unless given.
+
+    Raises:
+        ValueError: if ``xi`` does not fit the model or, when the model runs, the batch.
+        TypeError: if the model is called with a ``head_mask``, which transformers 5 ignores.
+
+    Source: Michel et al. 2019, section 2.1, equation 2.
+    """
+    found = list(find_attention(model) if attention is None else attention)
+    gates = _per_layer(xi, found)
+    with ExitStack() as hooks:
+        hooks.enter_context(refuse_head_mask(model))
+        for a, gate in zip(found, gates, strict=True):
+            if a.heads:
+                out = model.get_submodule(a.out)
+                hooks.callback(out.register_forward_pre_hook(Gate(a, gate)).remove)
+        yield
+
+
+class Gate:
+    """A forward pre-hook that scales heads."""
+
+    def __init__(self, attention: Attention, gate: Tensor | None) -> None:
+        self.attention = attention
+        self.gate = gate  # (heads,) or (B, heads)
+
+    def __call__(self, module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        x = args[0]  # (B, L, heads · head size)
+        gate = self.for_batch(x)
+        if gate.ndim == 2:
+            if len(gate) != len(x):
+                raise ValueError(
+                    f"xi has gates for {len(gate)} samples, but {self.attention.name!r} was called with {len(x)}"
+                )
+            gate = gate[:, None]  # (B, 1, heads)
+        return (x * gate.repeat_interleave(self.attention.head_size, -1), *args[1:])
+
+    def for_batch(self, x: Tensor) -> Tensor:
+        assert self.gate is not None
+        return self.gate.to(device=x.device, dtype=x.dtype)
+
+
+def _per_layer(xi: Tensor | Sequence[Tensor], attention: Sequence[Attention]) -> list[Tensor]:
+    """One tensor (heads,) or (B, heads) for each layer."""
+    layers, most = len(attention), max(a.heads for a in attention)
+    if isinstance(xi, Tensor):
+        if xi.ndim not in (2, 3) or xi.shape[0] != layers or xi.shape[-1] != most:
+            raise ValueError(
+                f"xi should be (layers, heads) = ({layers}, {most}), or ({layers}, B, {most}) with gates for each sample; "
+                f"got {tuple(xi.shape)}"
+            )
+        return [gate[..., : a.heads] for gate, a in zip(xi, attention, strict=True)]
+    gates = list(xi)
+    if len(gates) != layers:
+        raise ValueError(f"xi has gates for {len(gates)} layers, the model has {layers}")
+    for gate, a in zip(gates, attention, strict=True):
+        if gate.ndim not in (1, 2) or gate.shape[-1] != a.heads:
+            raise ValueError(
+                f"the gates of {a.name!r} should be ({a.heads},) or (B, {a.heads}), got {tuple(gate.shape)}"
+            )
+    return gates
+
+
+class HeadMaskRefused:
+    """What :func:`refuse_head_mask` returns: ``remove()`` it, or use it in a ``with`` statement."""
+
+    def __init__(self, model: nn.Module) -> None:
+        models = [m for m in model.modules() if any(c.__name__ == "PreTrainedModel" for c in type(m).__mro__)]
+        self._hooks = [m.register_forward_pre_hook(_refuse, with_kwargs=True, prepend=True) for m in models]
+
+    def remove(self) -> None:
+        for hook in self._hooks:
+            hook.remove()
+
+    def __enter__(self) -> HeadMaskRefused:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.remove()
+
+
+def refuse_head_mask(model: nn.Module) -> HeadMaskRefused:
+    """From now on, raise a TypeError where a transformers model is called with a ``head_mask``.
+
+    transformers 5 takes ``head_mask``, ``decoder_head_mask`` and ``cross_attn_head_mask`` like any other keyword, and
+    ignores them. Code written for transformers 4 then runs, and finds that pruning heads costs nothing.
+
+    ::
+
+        refuse_head_mask(model)            # until .remove() of what it returns
+        with refuse_head_mask(model): ...  # for a while
+
+    Args:
+        model: its transformers models, however deep inside, are guarded; others refuse unknown arguments by themselves.
+    """
+    return HeadMaskRefused(model)
+
+
+def _refuse(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    for name in HEAD_MASKS:
+        if kwargs.get(name) is not None:
+            raise TypeError(
+                f"{type(model).__name__} was called with {name}, which transformers 5 ignores: every head would seem "
+                "useless. Use `with gated(model, xi): ...` instead"
+            )

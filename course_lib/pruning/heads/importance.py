@@ -1,0 +1,192 @@
+"""What a loss says about heads: the gradient of their gates, and removal step by step with scores taken anew.
+
+A gate that changes the loss much where it is moved a little belongs to a head that matters, to first order. One backward pass
+says so of all heads at once; :mod:`course_lib.pruning.heads.ablation` tries them one by one.
+
+Source: Michel et al. 2019, "Are Sixteen Heads Really Better than One?", section 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from course_lib.models.attention import Attention, find_attention
+from course_lib.modes import evaluating
+from course_lib.pruning.heads.gates import Gate, gated, refuse_head_mask
+from course_lib.pruning.heads.placement import lowest_heads
+
+Batch = TypeVar("Batch")
+
+
+def head_importance(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    loss_fn: Callable[[nn.Module, Batch], Tensor],
+    attention: Sequence[Attention] | None = None,
+    normalise: bool = False,
+) -> Tensor:
+    """I_h = E_x |∂L(x)/∂ξ_h|: how much the loss of a sample would change with the gate of a head, on average.
+
+    The absolute value is taken for every sample, and then the mean. Taken of a batch's gradient instead, samples that pull
+    in opposite directions would cancel, and the ranking would depend on the batch size. So it does not here, nor on the
+    order of the data. One backward pass for each batch gives all heads: the gates get a row for each sample, and the
+    gradient of the summed loss with respect to them is every sample's own.
+
+    Args:
+        model: runs in evaluation mode; afterwards each module is in the mode it was in, and no ``.grad`` has changed.
+        batches: what ``loss_fn`` takes. Inside ``gated(model, keep)`` the importance is that of the heads left.
+        loss_fn: ``loss_fn(model, batch)`` returns one loss for each sample, (B,): reduction="none". A sample is what has
+            one row in the attention's input, and its loss must not depend on the other samples.
+        attention: which modules; all of them unless given.
+        normalise: divide each layer's importance by its ℓ2 norm (:func:`normalise_by_layer`), as the paper does.
+
+    Returns:
+        (layers, heads), float64, on the CPU.
+
+    Raises:
+        ValueError: without batches; if ``loss_fn`` does not return one loss for each sample, or its result does not depend
+            on the heads; if a gradient is NaN.
+
+    Source: Michel et al. 2019, section 4.1, equation 3 and footnote 6.
+    """
+    importance = sample_importance(model, batches, loss_fn, attention).mean(0)
+    return normalise_by_layer(importance) if normalise else importance
+
+
+def sample_importance(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    loss_fn: Callable[[nn.Module, Batch], Tensor],
+    attention: Sequence[Attention] | None = None,
+) -> Tensor:
+    """|∂L(x)/∂ξ_h| of every sample x, (N, layers, heads): what :func:`head_importance` averages.
+
+    For intervals, and for what a second draw of the same data would have said: average over one half and the other.
+
+    Args and raises as in :func:`head_importance`.
+    """
+    found = list(find_attention(model) if attention is None else attention)
+    living = [a for a in found if a.heads]
+    rows = []
+    with evaluating(model), torch.inference_mode(False), torch.enable_grad():
+        for batch in batches:
+            gates = [_SampleGate(a) for a in living]
+            with ExitStack() as hooks:
+                hooks.enter_context(refuse_head_mask(model))
+                for a, gate in zip(living, gates, strict=True):
+                    hooks.callback(model.get_submodule(a.out).register_forward_pre_hook(gate).remove)
+                losses = loss_fn(model, batch)
+            _check_losses(losses, gates)
+            xi = [gate.gate for gate in gates if gate.gate is not None]
+            of_living = torch.autograd.grad(losses.sum(), xi, materialize_grads=True)  # (B, heads) of each layer
+            if any(g.isnan().any() for g in of_living):
+                raise ValueError(
+                    "the gradient of a gate is NaN: look at the losses, and at the weights with torch.isnan"
+                )
+            size = {a.name: g.abs().double().cpu() for a, g in zip(living, of_living, strict=True)}
+            rows.append(_grid([size.get(a.name, torch.zeros(len(losses), 0)) for a in found]))  # (B, layers, heads)
+    if not rows:
+        raise ValueError("head_importance needs at least one batch, got none: is the iterator used up?")
+    return torch.cat(rows)
+
+
+class _SampleGate(Gate):
+    """Gates of 1 for each sample, made when the first batch shows how many samples there are."""
+
+    def __init__(self, attention: Attention) -> None:
+        super().__init__(attention, None)
+
+    def for_batch(self, x: Tensor) -> Tensor:
+        if self.gate is None:
+            self.gate = torch.ones(len(x), self.attention.heads, dtype=x.dtype, device=x.device, requires_grad=True)
+        return self.gate
+
+
+def _check_losses(losses: Tensor, gates: Sequence[_SampleGate]) -> None:
+    for gate in gates:
+        if gate.gate is None:
+            raise ValueError(
+                f"{gate.attention.name!r} was not called: did loss_fn call the model it was given? If only a part of the "
+                "model runs, pass attention=find_attention(model, kind=...)"
+            )
+        if not isinstance(losses, Tensor) or losses.ndim != 1 or len(losses) != len(gate.gate):
+            got = tuple(losses.shape) if isinstance(losses, Tensor) else type(losses).__name__
+            raise ValueError(
+                f"loss_fn should return one loss for each of the {len(gate.gate)} samples, shape ({len(gate.gate)},), got "
+                f'{got}: is the loss averaged over the batch? Use reduction="none"'
+            )
+    if not losses.requires_grad:
+        raise ValueError("the losses do not depend on the heads: does loss_fn detach them, or run under torch.no_grad?")
+    if losses.isnan().any():
+        raise ValueError("a loss is NaN: look at the sample, or at the model's weights with torch.isnan")
+
+
+def normalise_by_layer(importance: Tensor) -> Tensor:
+    """Divide each layer's row by its ℓ2 norm; (layers, heads) in and out. A row of zeros stays zero, NaN stays NaN.
+
+    Without it, layers whose gradients are large keep all their heads.
+
+    Source: Michel et al. 2019, section 4.1, after Molchanov et al. 2017.
+    """
+    norm = importance.nan_to_num().norm(dim=1, keepdim=True)  # (layers, 1)
+    return importance / torch.where(norm > 0, norm, 1)
+
+
+def _grid(rows: Sequence[Tensor]) -> Tensor:
+    """(B, heads of the layer) of every layer -> (B, layers, most heads), NaN where a layer has no such head."""
+    most = max(row.shape[1] for row in rows)
+    return torch.stack([nn.functional.pad(row, (0, most - row.shape[1]), value=torch.nan) for row in rows], 1)
+
+
+def prune_heads_iteratively(
+    model: nn.Module,
+    score: Callable[[nn.Module], Tensor],
+    counts: Iterable[int],
+    finetune: Callable[[nn.Module], object] | None = None,
+    min_per_layer: int = 0,
+    attention: Sequence[Attention] | None = None,
+) -> list[Tensor]:
+    """Remove heads step by step, and score those that are left anew before each step.
+
+    Heads stand in for each other: when one of two goes, the other starts to matter, which scores taken once cannot know.
+    Heads are gated with 0 here, so the model keeps its size; :func:`~course_lib.pruning.heads.remove_heads` takes them out.
+
+    Args:
+        model: changed only by ``finetune``.
+        score: ``score(model)`` gives (layers, heads), larger = more important, with the heads removed so far gated off:
+            ``lambda model: head_importance(model, batches, loss_fn)``. On training or validation data, never test data.
+        counts: how many heads are removed in all after each step; must not fall. One count is one-shot pruning.
+        finetune: trains the model after each step, with the removed heads off.
+        min_per_layer: heads that each layer keeps at least.
+        attention: which modules; all of them unless given.
+
+    Returns:
+        For each count, the heads kept then: bool (layers, heads). They only shrink.
+
+    Raises:
+        ValueError: if counts fall, or more heads are to go than may.
+
+    Source: Michel et al. 2019, section 4.2.
+    """
+    counts = list(counts)
+    if any(a > b for a, b in zip(counts, counts[1:], strict=False)):
+        raise ValueError(f"counts are the heads removed in all, and cannot fall; got {counts}")
+    found = list(find_attention(model) if attention is None else attention)
+    keep = _grid([torch.ones(1, a.heads) for a in found])[0] == 1  # (layers, heads)
+    kept = []
+    for count in counts:
+        with gated(model, keep, found):
+            scores = score(model)
+        if scores.shape != keep.shape:
+            raise ValueError(f"score should return (layers, heads) = {tuple(keep.shape)}, got {tuple(scores.shape)}")
+        keep = lowest_heads(scores.masked_fill(~keep & ~scores.isnan(), -torch.inf), count, min_per_layer)
+        kept.append(keep)
+        if finetune is not None:
+            with gated(model, keep, found):
+                finetune(model)
+    return kept

@@ -1,0 +1,93 @@
+"""Iterative pruning: prune a little, train on, prune again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+import torch
+from torch import Tensor, nn
+
+from course_lib.pruning.weights.granularity import global_group_masks, global_masks, local_masks
+from course_lib.pruning.weights.masks import Masks, dense_masks, masked, prunable
+from course_lib.pruning.weights.schedules import check_targets
+from course_lib.pruning.weights.scores import Scores, magnitude
+
+
+def prune_iteratively(
+    model: nn.Module,
+    targets: Iterable[float],
+    finetune: Callable[[nn.Module, Callable[[], None]], object],
+    score: Callable[[Mapping[str, Tensor]], Scores] = magnitude,
+    granularity: str | Mapping[str, str] = "element",
+    scope: str = "local",
+) -> Masks:
+    """Prune ``model`` to each target in turn and fine-tune after each; one-shot pruning is the list of one target.
+
+    Parameters are changed in place, never replaced, so an optimizer made before goes on working. A pruned weight stays
+    pruned: later targets add to it. Pruned weights are held at zero while ``finetune`` runs (:func:`masked`).
+
+    Args:
+        model: any module; changed in place.
+        targets: cumulative sparsities in [0, 1] that do not fall, e.g. ``cubic(0.9, 5)``.
+        finetune: ``finetune(model, post_step)`` trains on, and may call ``post_step()`` after every optimizer step. It
+            must do so where it does not use ``torch.optim``.
+        score: gets the prunable weights by name and gives their scores; larger = more important. Names it leaves out
+            are not pruned (the output layer, say), and the targets count without them.
+        granularity: single weights or groups, as in :func:`local_masks`.
+        scope: "local", each layer to the target by itself, or "global", all layers compete.
+
+    Returns:
+        The final masks (True = kept).
+
+    Raises:
+        ValueError: for targets that fall or leave [0, 1] and an unknown scope, before anything is changed; for scores
+            that are NaN or -inf, or of the wrong names or shapes.
+
+    Source: Han et al. 2015, "Learning both Weights and Connections", section 3.4.
+    """
+    targets = list(targets)
+    check_targets(targets)
+    if scope not in ("local", "global"):
+        raise ValueError(f'scope is "local" (layer by layer) or "global" (all layers compete), got {scope!r}')
+
+    weights = prunable(model)
+    masks = dense_masks(model)
+    for step, target in enumerate(targets):
+        scores = _pruned_first(score(weights), masks, may_leave_out=step == 0)
+        masks = _select(scores, target, granularity, scope)
+        with masked(model, masks) as held:
+            finetune(model, held.apply)
+    return masks
+
+
+def _select(scores: Scores, target: float, granularity: str | Mapping[str, str], scope: str) -> Masks:
+    if scope == "local":
+        return local_masks(scores, target, granularity)
+    if granularity == "element":
+        return global_masks(scores, target)
+    return global_group_masks(scores, target, granularity)
+
+
+def _pruned_first(scores: Scores, masks: Masks, may_leave_out: bool) -> Scores:
+    """``scores`` with -inf where pruned already, below any weight that is alive: so masks only shrink.
+
+    The zeros alone would not do it: a living weight may be zero too, and a pruned one NaN.
+    """
+    if unknown := [name for name in scores if name not in masks]:
+        raise ValueError(
+            f"score gave {', '.join(map(repr, unknown))}, which is not prunable: there are {', '.join(masks)}"
+        )
+    if not may_leave_out and (missing := [name for name in masks if name not in scores]):
+        raise ValueError(
+            f"score left out {', '.join(map(repr, missing))}, pruned before: it must score the same names always"
+        )
+    result = {}
+    for name, s in scores.items():
+        if s.shape != masks[name].shape:
+            raise ValueError(f"the score of {name!r} has shape {tuple(s.shape)}, its weight {tuple(masks[name].shape)}")
+        s = s.detach() if s.is_floating_point() else s.double()
+        alive = masks[name].to(s.device)
+        if (s.isneginf() & alive).any():
+            raise ValueError(f"a score of {name!r} is -inf, which stands for pruned weights: give it a finite score")
+        result[name] = s.masked_fill(~alive, -torch.inf)
+    return result

@@ -1,0 +1,364 @@
+"""Dynamic sparse training: sparse from the first step to the last, while connections move to where they are useful.
+
+Every so many steps the smallest weights are dropped and as many grown elsewhere: anywhere (SET), or where the gradient says
+that a weight would reduce the loss most (RigL). The number of weights never changes, nor does the cost of a step.
+
+Source: SET: Mocanu et al. 2018, "Scalable training of artificial neural networks with adaptive sparse connectivity inspired
+by network science"; RigL: Evci et al. 2020, "Rigging the Lottery: Making All Tickets Winners".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from course_lib.pruning.weights import masks as held
+from course_lib.pruning.weights.exact import Vector, count_pruned, flat, prune_smallest
+from course_lib.pruning.weights.masks import Masked
+
+METHODS = ("rigl", "set")
+
+
+# ---- one exchange
+
+
+def drop_and_grow(weight: Tensor, dense_grad: Tensor, mask: Tensor, fraction: float) -> tuple[Tensor, Tensor]:
+    """Exchange a share of a layer's connections: drop where |w| is small, grow where |dense_grad| is large.
+
+    k = min(round(fraction * active), inactive) of them. Grown are positions that were inactive *before* the drop (the code of
+    Evci et al. lets one that has just been dropped come back). Ties: the lower row-major index is dropped, or grown, first.
+
+    Args:
+        weight: any shape. Not changed.
+        dense_grad: the same shape: the gradient at *all* positions. Where it has been masked it is zero just where it is
+            needed. For SET, random numbers.
+        mask: bool, the same shape, True = active. Not changed.
+        fraction: the share of the active weights to exchange, in [0, 1].
+
+    Returns:
+        A new weight, zero where it has just grown and wherever it is not active, detached; and a new mask with as many True
+        as before, both on the device of ``weight``.
+
+    Raises:
+        ValueError: if shapes differ, ``mask`` is not bool, ``fraction`` is outside [0, 1], an active weight or the gradient
+            at an inactive position is NaN.
+
+    Source: Evci et al. 2020, algorithm 1.
+    """
+    weight = weight.detach()
+    if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
+        got = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
+        raise ValueError(f"mask should be a bool tensor, True = active, got {got}: try mask.bool()")
+    if not weight.shape == dense_grad.shape == mask.shape:
+        raise ValueError(
+            "weight, dense_grad and mask should have one shape, got "
+            f"{tuple(weight.shape)}, {tuple(dense_grad.shape)} and {tuple(mask.shape)}"
+        )
+    active = mask.flatten().cpu().numpy()  # (n,)
+    n_active = int(active.sum())
+    if not 0 <= fraction <= 1:
+        raise ValueError(f"fraction is the share of the active weights to exchange, between 0 and 1, got {fraction:g}")
+    k = min(count_pruned(fraction, n_active), len(active) - n_active)
+    after = active.copy()
+    if k:
+        places = np.flatnonzero(active)
+        after[places] = _kept(weight.flatten()[torch.from_numpy(places).to(weight.device)].abs(), k, "an active weight")
+        gradient = dense_grad.detach().flatten()
+        places = np.flatnonzero(~active)[::-1].copy()  # from the back, so that among equals the first is left over
+        sizes = gradient[torch.from_numpy(places).to(gradient.device)].abs()
+        after[places] = _kept(sizes, len(places) - k, "the gradient at an inactive position")
+    both = torch.from_numpy(active & after).view(weight.shape).to(weight.device)
+    return weight.masked_fill(~both, 0), torch.from_numpy(after).view(weight.shape).to(weight.device)
+
+
+def cosine_fraction(step: int, fraction: float, end: int) -> float:
+    """The share to exchange at ``step``: fraction/2 * (1 + cos(pi * step/end)), from ``fraction`` to 0; 0 from ``end`` on.
+
+    Much is tried at first; later, what was found is trained.
+
+    Raises:
+        ValueError: if ``fraction`` is outside [0, 1], ``step`` negative or ``end`` below 1.
+
+    Source: Evci et al. 2020, section 3, update schedule (f_decay), from Dettmers & Zettlemoyer 2019.
+    """
+    if not 0 <= fraction <= 1:
+        raise ValueError(f"fraction is the share to exchange at the start, between 0 and 1, got {fraction:g}")
+    if step < 0 or end < 1:
+        raise ValueError(f"step is 0 or more and end 1 or more, got step={step}, end={end}")
+    return fraction / 2 * (1 + math.cos(math.pi * step / end)) if step < end else 0.0
+
+
+# ---- the training
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """One exchange in one layer."""
+
+    step: int  # optimizer steps of this layer before it
+    name: str  # of the parameter
+    count: int  # dropped, and grown
+    fraction: float  # as the cosine says it
+
+
+class DynamicSparse(Masked):
+    """Inside the ``with`` block, connections move while the model trains; their number in every layer stays.
+
+    ::
+
+        densities = erdos_renyi_densities({name: w.shape for name, w in prunable(model).items()}, 0.1)
+        start = local_masks(random(prunable(model), generator), {name: 1 - d for name, d in densities.items()})
+        with rigl(model, start, steps=1000) as sparse:
+            fit(model, data.train, epochs=…)          # without masks=…: those would hold the old ones
+        sparse.masks
+
+    It works like :class:`course_lib.pruning.weights.masks.Masked`, with any ``torch.optim`` optimizer: inactive weights are zero on
+    entry, after every step, and on exit. Every ``every`` steps, before ``end``, an exchange takes the place of the optimizer's
+    step, as in algorithm 1: the batch's gradients choose what grows (in SET: chance), and are then given up. So ``n``
+    exchanges cost ``n`` steps, and ``grad`` is None after them. What the optimizer remembers of an exchanged weight (momentum,
+    Adam's moments) is set to zero: it belongs to the connection that is gone.
+
+    - Steps are counted for each parameter, so a model may be trained by several optimizers, or in several calls of ``fit``.
+    - Two blocks with masks for the same weight are refused at the first exchange.
+    - A parameter without a gradient in the batch is left as it is at that exchange.
+    - An optimizer that is given a closure evaluates it after the exchange, and so makes its step.
+
+    Attributes:
+        masks: the current ones, new tensors after each exchange (those given are never changed).
+        exchanges: what happened, in order.
+
+    Args:
+        model: any module.
+        masks: to start with, True = active; typically random, see above. Parameters without a mask stay dense.
+        method: "rigl", or "set".
+        steps: the optimizer steps of the whole training.
+        every: steps from one exchange to the next, delta T.
+        fraction: the share of the active weights exchanged at the start, alpha; it falls to zero as a cosine.
+        end: no exchange from this step on, T_end; None: at 3/4 of ``steps``.
+        generator: for SET, where its randomness comes from.
+
+    Raises:
+        ValueError: on a bad argument, before anything is changed.
+        TypeError: if SET gets no ``torch.Generator``.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        masks: Mapping[str, Tensor],
+        method: str = "rigl",
+        *,
+        steps: int,
+        every: int = 100,
+        fraction: float = 0.3,
+        end: int | None = None,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        if method not in METHODS:
+            raise ValueError(f'method is "rigl" (grow by gradient) or "set" (grow by chance), got {method!r}')
+        if method == "set" and not isinstance(generator, torch.Generator):
+            raise TypeError(f"set grows by chance and needs a torch.Generator().manual_seed(…), got {generator!r}")
+        if steps < 1 or every < 1:
+            raise ValueError(f"steps and every are whole numbers from 1 on, got steps={steps}, every={every}")
+        self.end = max(1, round(0.75 * steps)) if end is None else end
+        cosine_fraction(0, fraction, self.end)  # raises for bad ones
+        held.check(model, masks)
+        super().__init__(model, dict(masks))
+        self.method, self.every, self.fraction, self.generator = method, every, fraction, generator
+        self.exchanges: list[Exchange] = []
+        self._steps = dict.fromkeys(masks, 0)
+
+    def _before_step(self, optimizer: torch.optim.Optimizer) -> None:
+        own = {id(p): i for i, (p, _) in enumerate(self._pruned)}
+        names = list(self.masks)  # in the order of self._pruned
+        members = [p for group in optimizer.param_groups for p in group["params"]]
+        exchanged = False
+        for parameter in members:
+            if (i := own.get(id(parameter))) is None:
+                continue
+            name = names[i]
+            done = self._steps[name]
+            self._steps[name] += 1
+            if done == 0 or done % self.every or done >= self.end:
+                continue
+            exchanged = True
+            if parameter.grad is not None:
+                self._exchange(optimizer, i, name, done)
+        if exchanged:
+            for parameter in members:
+                parameter.grad = None  # an optimizer passes over these: this step is the exchange
+
+    @torch.no_grad()
+    def _exchange(self, optimizer: torch.optim.Optimizer, i: int, name: str, step: int) -> None:
+        parameter = self._pruned[i][0]
+        if any(other is not self and any(p is parameter for p, _ in other._pruned) for other in held._blocks):
+            raise RuntimeError(
+                f"{name!r} is held by another block of masks, which would prune again what grows here: leave masks= away in "
+                "fit, and do not put masked(…) around dynamic sparse training"
+            )
+        before = self.masks[name].to(parameter.device)
+        gradient = parameter.grad
+        assert gradient is not None
+        if self.method == "set":
+            assert self.generator is not None
+            device = self.generator.device
+            gradient = torch.rand(parameter.shape, generator=self.generator, device=device).to(parameter.device)
+        elif gradient.layout != torch.strided:
+            gradient = gradient.to_dense()
+        share = cosine_fraction(step, self.fraction, self.end)
+        weight, after = drop_and_grow(parameter, gradient, before, share)
+        parameter.copy_(weight)
+        changed = before ^ after
+        for remembered in optimizer.state.get(parameter, {}).values():
+            if isinstance(remembered, Tensor) and remembered.shape == parameter.shape:
+                remembered.masked_fill_(changed.to(remembered.device), 0)
+        self.masks = {**self.masks, name: after}
+        self._pruned[i] = (parameter, ~after)
+        self.exchanges.append(Exchange(step, name, int(changed.count_nonzero()) // 2, share))
+
+
+def rigl(
+    model: nn.Module,
+    masks: Mapping[str, Tensor],
+    *,
+    steps: int,
+    every: int = 100,
+    fraction: float = 0.3,
+    end: int | None = None,
+) -> DynamicSparse:
+    """``with rigl(model, masks, steps=…): train`` grows where the dense gradient is largest: see :class:`DynamicSparse`.
+
+    Source: Evci et al. 2020, "Rigging the Lottery", algorithm 1; delta T = 100, alpha = 0.3, T_end = 3/4 of the steps.
+    """
+    return DynamicSparse(model, masks, "rigl", steps=steps, every=every, fraction=fraction, end=end)
+
+
+def sparse_evolution(
+    model: nn.Module,
+    masks: Mapping[str, Tensor],
+    *,
+    steps: int,
+    generator: torch.Generator,
+    every: int = 100,
+    fraction: float = 0.3,
+    end: int | None = None,
+) -> DynamicSparse:
+    """``with sparse_evolution(…): train`` grows anywhere (SET): see :class:`DynamicSparse`.
+
+    As Evci et al. run it for comparison: the smallest |w| go, new weights start at zero, and the share falls as a cosine.
+    (Mocanu et al. exchange a constant 0.3 after each epoch, the smallest positive and the largest negative weights apart.)
+
+    Source: Mocanu et al. 2018, algorithm 1.
+    """
+    return DynamicSparse(model, masks, "set", steps=steps, every=every, fraction=fraction, end=end, generator=generator)
+
+
+# ---- how dense each layer is
+
+
+def uniform_densities(
+    shapes: Mapping[str, Sequence[int]], density: float, dense: Iterable[str] = ()
+) -> dict[str, float]:
+    """The same density everywhere.
+
+    Args:
+        shapes: shape of each weight by name.
+        density: the fraction of weights to keep, in [0, 1].
+        dense: names that keep everything (Evci et al.: the first layer); the others still have ``density``.
+
+    Returns:
+        Densities in [0, 1] that are whole numbers of weights: ``density * n`` is one for every layer, and they add up to
+        ``round(density * N)`` over all layers that are not dense.
+
+    Raises:
+        ValueError: if ``density`` is outside [0, 1] or ``dense`` names an unknown layer.
+
+    Source: Evci et al. 2020, section 3, sparsity distribution ("uniform").
+    """
+    dense = set(dense)
+    if unknown := sorted(dense - set(shapes)):
+        raise ValueError(f"dense names {unknown[0]!r}, which is not among {', '.join(shapes)}")
+    sizes = {name: _size(name, shape) for name, shape in shapes.items()}
+    total = _total(density, sum(n for name, n in sizes.items() if name not in dense))
+    counts = _apportioned({name: density * n for name, n in sizes.items() if name not in dense}, sizes, total)
+    return {name: 1.0 if name in dense else counts[name] / max(1, n) for name, n in sizes.items()}
+
+
+def erdos_renyi_densities(shapes: Mapping[str, Sequence[int]], density: float, kernel: bool = True) -> dict[str, float]:
+    """Layers with many connections per unit are sparser: the density is proportional to (sum of dimensions)/(product).
+
+    So a layer keeps a number of weights proportional to its number of units rather than to their product. A layer that would
+    need more than all its weights keeps all, and the others share the rest.
+
+    Args:
+        shapes: shape of each weight by name: (d_out, d_in), (M, C, R, S), …
+        density: the fraction of all weights to keep, in [0, 1].
+        kernel: sum and product over all dimensions (Erdős–Rényi-kernel); False: over the first two alone.
+
+    Returns:
+        Densities in [0, 1] that are whole numbers of weights, ``round(density * N)`` together, to the weight.
+
+    Raises:
+        ValueError: if ``density`` is outside [0, 1], or a shape has fewer than two dimensions.
+
+    Source: Mocanu et al. 2018, equation 1 (epsilon (n_in + n_out)/(n_in n_out)); with kernels, Evci et al. 2020, section 3,
+    sparsity distribution.
+    """
+    sizes, units = {}, {}
+    for name, shape in shapes.items():
+        sizes[name] = _size(name, shape)
+        if len(shape) < 2:
+            raise ValueError(
+                f"{name!r} has shape {tuple(shape)}, but a layer that connects units has two dimensions or more"
+            )
+        # n times the raw density: epsilon times this many weights stay
+        units[name] = float(sum(shape) if kernel else sum(shape[:2]) * math.prod(shape[2:]))
+    total = _total(density, sum(sizes.values()))
+    full: set[str] = set()
+    while True:  # each time round at least one more layer is full
+        rest = {name: u for name, u in units.items() if name not in full and sizes[name]}
+        left = total - sum(sizes[name] for name in full)
+        epsilon = left / sum(rest.values()) if rest else 0.0
+        over = {name for name, u in rest.items() if epsilon * u > sizes[name]}
+        if not over:
+            break
+        full |= over
+    wanted = {name: float(sizes[name]) if name in full else epsilon * rest.get(name, 0.0) for name in sizes}
+    counts = _apportioned(wanted, sizes, total)
+    return {name: counts[name] / max(1, n) for name, n in sizes.items()}
+
+
+def _apportioned(wanted: Mapping[str, float], sizes: Mapping[str, int], total: int) -> dict[str, int]:
+    """Whole numbers next to those wanted that add up to ``total``: the largest remainders are rounded up, first come first."""
+    counts = {name: min(sizes[name], math.floor(w + 1e-9)) for name, w in wanted.items()}
+    order = sorted(wanted, key=lambda name: counts[name] - wanted[name])  # stable
+    missing = total - sum(counts.values())
+    for name in [name for name in order if counts[name] < sizes[name]][:missing]:
+        counts[name] += 1
+    return counts
+
+
+def _total(density: float, n: int) -> int:
+    if not 0 <= density <= 1:
+        hint = f" (for {density:g} % write {density / 100:g})" if 1 < density <= 100 else ""
+        raise ValueError(f"density is the fraction of weights to keep, between 0 and 1, got {density:g}{hint}")
+    return round(density * n)
+
+
+def _size(name: str, shape: Sequence[int]) -> int:
+    if any(d < 0 for d in shape):
+        raise ValueError(f"{name!r} has shape {tuple(shape)}: dimensions are 0 or more")
+    return math.prod(shape)
+
+
+def _kept(score: Tensor, count: int, what: str) -> Vector:
+    try:
+        (kept,) = prune_smallest([flat(score)], count)
+    except ValueError:
+        raise ValueError(f"{what} is NaN, neither small nor large: did training diverge?") from None
+    return kept

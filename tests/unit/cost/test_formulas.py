@@ -1,0 +1,226 @@
+"""MACs of a layer: the formulas against layers that ran, exact counts against plain loops."""
+
+import itertools
+import math
+from statistics import mean, stdev
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from course_lib.cost import (
+    conv_cost,
+    expected_nonzero_macs,
+    linear_cost,
+    model_cost,
+    nonzero_macs,
+    products,
+    pruned_transformer_macs,
+    totals,
+    transformer_macs,
+)
+from unit.cost.random_zeros import sparse
+
+
+@given(
+    sizes=st.tuples(*[st.integers(1, 5)] * 4, *[st.integers(5, 9)] * 2),
+    stride=st.integers(1, 3),
+    padding=st.integers(0, 3),
+    bits=st.sampled_from([1, 8, 32]),
+)
+@settings(max_examples=50, deadline=None)
+def test_conv_cost_is_that_of_the_layer(sizes, stride, padding, bits):
+    M, C, R, S, H, W = sizes
+    layer = nn.Conv2d(C, M, (R, S), stride, padding, bias=False)
+    x = torch.zeros(1, C, H, W)
+    y = layer(x)
+    assert conv_cost(*sizes, stride, padding, bits) == {
+        "macs": y[0, 0].numel() * layer.weight.numel(),
+        "weight_bits": bits * layer.weight.numel(),
+        "input_bits": bits * x.numel(),
+        "output_bits": bits * y.numel(),
+    }
+
+
+def test_linear_cost():
+    assert linear_cost(2, 3, 5, bits=8) == {"macs": 30, "weight_bits": 120, "input_bits": 48, "output_bits": 80}
+
+
+def test_transformer_macs():
+    cost = transformer_macs(B=2, L=5, E=16, heads=4)
+    assert cost == {"projections": 10240, "attention": 1600, "ffn": 20480, "total": 32320, "scores": 200}
+    one = transformer_macs(B=2, L=5, E=16)
+    assert {**one, "scores": 0} == {**cost, "scores": 0}  # heads change the scores alone
+    at = transformer_macs(1, 6 * 8, 8)
+    assert at["attention"] == at["projections"] + at["ffn"]  # attention overtakes the rest at L = 6E
+
+
+@pytest.mark.parametrize("heads", [1, 4])
+def test_transformer_macs_are_those_of_torchs_layer(heads):
+    B, L, E = 3, 7, 16
+    layer = nn.TransformerEncoderLayer(E, heads, dim_feedforward=4 * E, batch_first=True)
+    rows = model_cost(layer, torch.randn(B, L, E))
+    formula = transformer_macs(B, L, E, heads)
+    counted = {"projections": 0, "attention": 0, "ffn": 0}
+    for row in rows:
+        part = "projections" if row.name.endswith("_proj") else "ffn" if row.name.startswith("linear") else "attention"
+        counted[part] += row.macs
+    assert counted == {part: formula[part] for part in counted}
+    assert totals(rows)["macs"] == formula["total"]
+    assert next(row for row in rows if row.name == "self_attn.scores").outputs == formula["scores"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda: conv_cost(0, 1, 1, 1, 1, 1), "M must be"),
+        (lambda: conv_cost(1, 1, 3, 3, 2, 5), "larger than the padded input"),
+        (lambda: conv_cost(1, 1, 3, 3, 5, 5, stride=0), "stride"),
+        (lambda: conv_cost(1, 1, 3, 3, 5, 5, padding=-1), "padding"),
+        (lambda: linear_cost(1, 0, 1), "d_in"),
+        (lambda: transformer_macs(1, 4, 10, heads=3), "heads must divide"),
+        (lambda: transformer_macs(1, 0, 10), "L must be"),
+        (lambda: nonzero_macs(torch.ones(2, 3), torch.ones(4, 5)), "reads 3"),
+        (lambda: nonzero_macs(torch.ones(2, 3, 3, 3), torch.ones(4, 3)), "needs x"),
+        (lambda: nonzero_macs(torch.ones(2, 3, 3, 3), torch.ones(3, 5, 5)), "needs x"),
+        (lambda: nonzero_macs(torch.ones(2, 3, 7, 7), torch.ones(1, 3, 5, 5)), "larger than"),
+        (lambda: products((2, 3), (4, 3), stride=0), "stride"),
+    ],
+)
+def test_bad_arguments_say_what_is_wrong(wrong, message):
+    with pytest.raises(ValueError, match=message):
+        wrong()
+
+
+def by_loops(w, x, stride, padding):
+    """(products without padding, those of two non-zeros), one by one."""
+    (M, C, R, S), (B, _, H, W) = w.shape, x.shape
+    w, x = w.tolist(), x.tolist()
+    E, F_ = (H + 2 * padding - R) // stride + 1, (W + 2 * padding - S) // stride + 1
+    every, nonzero = 0, 0
+    for b, m, c, r, s, i, j in itertools.product(*map(range, (B, M, C, R, S, E, F_))):
+        h, v = i * stride + r - padding, j * stride + s - padding
+        if 0 <= h < H and 0 <= v < W:
+            every += 1
+            nonzero += w[m][c][r][s] != 0 and x[b][c][h][v] != 0
+    return every, nonzero
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    w=st.tuples(*[st.integers(1, 3)] * 4),
+    B=st.integers(1, 2),
+    hw=st.tuples(st.integers(1, 6), st.integers(1, 6)),
+    stride=st.integers(1, 3),
+    padding=st.integers(0, 3),
+    p=st.sampled_from([0.0, 0.5, 0.9]),
+    seed=st.integers(0, 99),
+)
+def test_conv_against_plain_loops(w, B, hw, stride, padding, p, seed):
+    padding = max(padding, -(-(w[2] - hw[0]) // 2), -(-(w[3] - hw[1]) // 2))  # so that the kernel fits
+    weight, x = sparse(*w, p=p, seed=seed), sparse(B, w[1], *hw, p=0.4, seed=seed + 1)
+    every, nonzero = by_loops(weight, x, stride, padding)
+    assert products(w, x.shape, stride, padding) == every
+    assert nonzero_macs(weight, x, stride, padding) == nonzero
+    assert nonzero_macs(torch.ones(w), torch.ones_like(x), stride, padding) == every
+
+
+@given(B=st.integers(1, 4), d_in=st.integers(1, 6), d_out=st.integers(1, 6), seed=st.integers(0, 99))
+@settings(max_examples=40, deadline=None)
+def test_linear_against_plain_loops(B, d_in, d_out, seed):
+    weight, x = sparse(d_out, d_in, seed=seed), sparse(B, d_in, seed=seed + 1)
+    by_hand = sum(
+        weight[o, i].item() != 0 and x[b, i].item() != 0
+        for b, o, i in itertools.product(range(B), range(d_out), range(d_in))
+    )
+    assert nonzero_macs(weight, x) == by_hand
+    assert products(weight.shape, x.shape) == B * d_in * d_out
+
+
+def test_counts_are_plain_ints():
+    weight, x = sparse(4, 3, 3, 3), sparse(2, 3, 6, 7)
+    assert type(nonzero_macs(weight, x)) is int
+    assert type(products(weight.shape, x.shape)) is int
+    assert all(type(value) is int for value in conv_cost(1, 2, 3, 3, 8, 8).values())
+    rows = model_cost(nn.Conv2d(3, 4, 3), x, inputs_too=True)
+    assert all(type(getattr(rows[0], name)) is int for name in ("macs", "nonzero_macs", "weights", "outputs"))
+
+
+def test_exact_where_float32_is_not():
+    assert nonzero_macs(torch.ones(1, 1), torch.ones(2**24 + 1, 1)) == 2**24 + 1
+    # Too many to add up in float32 even in parts: 3 x 3 taps on a large map, an odd total.
+    weight, x = torch.ones(257, 3, 3, 3), torch.ones(1, 3, 257, 259)
+    assert nonzero_macs(weight, x) == 257 * 27 * 255 * 257 == model_cost_of_conv(weight, x)
+
+
+def model_cost_of_conv(weight, x):
+    layer = nn.Conv2d(weight.shape[1], weight.shape[0], weight.shape[2:], bias=False)
+    layer.weight.data = weight
+    return model_cost(layer, x, inputs_too=True)[0].nonzero_macs
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_nan_and_infinities_count_and_minus_zero_does_not(dtype):
+    weight = torch.tensor([[math.nan, -0.0, math.inf, 1.0]], dtype=dtype)
+    assert nonzero_macs(weight, torch.ones(3, 4, dtype=dtype)) == 9
+
+
+def test_the_expectation_is_the_mean_over_all_placements():
+    """Every way to place 2 zeros in the weights and 2 in the inputs: no sample, the whole distribution."""
+    counts = []
+    for zeros_w in itertools.combinations(range(4), 2):
+        for zeros_x in itertools.combinations(range(6), 2):
+            weight, x = torch.ones(4), torch.ones(6)
+            weight[list(zeros_w)], x[list(zeros_x)] = 0, 0
+            counts.append(nonzero_macs(weight.view(2, 2), x.view(3, 2)))
+    assert expected_nonzero_macs(weight.view(2, 2), x.view(3, 2)) == pytest.approx(mean(counts), rel=1e-12)
+    assert min(counts) < mean(counts) < max(counts)  # an expectation, not a bound
+
+
+@pytest.mark.parametrize(("stride", "padding"), [(1, 0), (2, 1), (3, 2)])
+def test_the_expectation_is_the_mean_of_shuffled_convolutions(stride, padding):
+    generator = torch.Generator().manual_seed(3)
+    weight, x = sparse(4, 3, 3, 2, p=0.7), sparse(2, 3, 6, 7, p=0.4, seed=1)
+
+    def shuffled(t):
+        return t.flatten()[torch.randperm(t.numel(), generator=generator)].view_as(t)
+
+    counts = [nonzero_macs(shuffled(weight), shuffled(x), stride, padding) for _ in range(400)]
+    standard_error = stdev(counts) / math.sqrt(len(counts))
+    assert abs(mean(counts) - expected_nonzero_macs(weight, x, stride, padding)) < 5 * standard_error
+
+
+def test_one_vector_may_need_any_number_between_the_bounds():
+    d, p, q = 20, 0.6, 0.7  # 8 weights and 6 inputs are not zero
+    weight, low, high = torch.zeros(1, d), torch.zeros(1, d), torch.zeros(1, d)
+    weight[0, :8], high[0, :6], low[0, -6:] = 1, 1, 1
+    assert nonzero_macs(weight, low) == 0 == round(d * max(0, 1 - p - q))
+    assert nonzero_macs(weight, high) == 6 == round(d * min(1 - p, 1 - q))
+    assert expected_nonzero_macs(weight, low) == expected_nonzero_macs(weight, high) == pytest.approx(d * 0.4 * 0.3)
+
+
+def test_the_expectation_of_nothing_is_nothing():
+    assert expected_nonzero_macs(torch.ones(3, 0), torch.ones(2, 0)) == 0
+
+
+def test_the_formula_with_all_heads_is_that_of_the_lecture():
+    for b, length, width, heads in ((1, 1, 4, 1), (2, 5, 12, 3), (16, 128, 768, 12)):
+        expected = transformer_macs(b, length, width, heads)
+        got = pruned_transformer_macs(b, length, width, [heads], width // heads)
+        assert {name: got[name] for name in expected} == expected
+    two = pruned_transformer_macs(2, 5, 12, [3, 0], 4)
+    assert two["total"] == expected_of_two(3) and two["weights"] == 4 * 12 * 12 + 2 * 2 * 12 * 48
+
+
+def expected_of_two(heads):
+    """A full layer, and one that has lost all its heads and keeps its feed-forward block."""
+    return transformer_macs(2, 5, 12, heads)["total"] + transformer_macs(2, 5, 12, heads)["ffn"]
+
+
+def test_sizes_that_make_no_sense_are_refused():
+    with pytest.raises(ValueError, match="L must be at least 1, got 0"):
+        pruned_transformer_macs(1, 0, 4, [1], 4)
+    with pytest.raises(ValueError, match="cannot be negative"):
+        pruned_transformer_macs(1, 1, 4, [-1], 4)

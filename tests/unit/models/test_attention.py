@@ -1,0 +1,166 @@
+"""Attention is found in every family, and what is unknown is refused."""
+
+import pytest
+import torch
+from torch import nn
+
+from course_lib.models import attention as registry
+from course_lib.pruning.heads import (
+    Layout,
+    explicit_attention,
+    find_attention,
+    gated,
+    output_projections,
+    register_attention,
+    remove_heads,
+)
+from unit.small_transformers import FAMILIES, HEADS, KINDS, SIZE, E, inputs_of, model_of, outputs
+
+
+@pytest.fixture(autouse=True)
+def own_registry(monkeypatch):
+    monkeypatch.setattr(registry, "_REGISTRY", dict(registry._REGISTRY))
+
+
+def gateable(family):
+    return explicit_attention(model_of(family))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_attention_module_is_found_in_the_order_of_the_layers(family):
+    found = find_attention(gateable(family))
+    assert [a.kind for a in found] == KINDS.get(family, ["encoder"] * 3)
+    assert {(a.heads, a.head_size) for a in found} == {(HEADS, SIZE)}
+    assert all(a.fused == family.startswith("gpt2") for a in found)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_they_are_called_in_that_order_and_their_output_projections_read_all_heads(family):
+    model = gateable(family)
+    found, seen = find_attention(model), []
+    for a, out in zip(found, output_projections(model), strict=True):
+        assert out is model.get_submodule(a.out)
+        out.register_forward_pre_hook(lambda module, args, name=a.name: seen.append((name, args[0].shape[-1])))
+    outputs(model, inputs_of(family))
+    assert seen == [(a.name, HEADS * SIZE) for a in found]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_projections_it_names_are_those_of_the_module(family):
+    model = gateable(family)
+    for a in find_attention(model):
+        parts = [model.get_submodule(path) for path in (a.q, a.k, a.v, a.out)]
+        made = {id(p): p.weight.numel() for p in parts}
+        assert sum(made.values()) == 4 * E * E  # all four, and nothing twice
+
+
+def test_one_kind_alone():
+    model = model_of("marian")
+    assert [a.name for a in find_attention(model, "cross")] == [
+        f"model.decoder.layers.{i}.encoder_attn" for i in (0, 1)
+    ]
+    assert len(output_projections(model, "decoder")) == 2
+    with pytest.raises(ValueError, match="has no cross attention.*encoder attention"):
+        find_attention(model_of("bert"), "cross")
+    with pytest.raises(ValueError, match="encoder, decoder, cross"):
+        find_attention(model, "self")
+
+
+def test_a_part_of_a_model_and_a_module_round_it_will_do():
+    model = model_of("bert")
+    assert len(find_attention(model.bert.encoder)) == len(find_attention(nn.Sequential(model))) == 3
+    alone = model.bert.encoder.layer[0].attention
+    assert find_attention(alone)[0].out == "output.dense"
+    of_bart = find_attention(model_of("bart").model.encoder.layers[0].self_attn)[0]
+    assert (of_bart.name, of_bart.out) == ("", "out_proj")
+
+
+def test_a_subclass_is_found():
+    from transformers.models.bert.modeling_bert import BertSelfAttention
+
+    class Mine(BertSelfAttention):
+        pass
+
+    model = model_of("bert")
+    for layer in model.bert.encoder.layer:
+        layer.attention.self.__class__ = Mine
+    assert len(find_attention(model)) == 3
+
+
+def mbart():
+    from transformers import MBartConfig, MBartModel
+
+    torch.manual_seed(0)
+    model = MBartModel(
+        MBartConfig(
+            d_model=E,
+            encoder_layers=2,
+            decoder_layers=1,
+            encoder_ffn_dim=48,
+            decoder_ffn_dim=48,
+            encoder_attention_heads=HEADS,
+            decoder_attention_heads=HEADS,
+            vocab_size=50,
+            max_position_embeddings=40,
+        )
+    )
+    return model.double().eval()
+
+
+def test_an_unknown_model_is_refused_until_it_is_registered():
+    model = mbart()
+    with pytest.raises(
+        ValueError, match=r"MBartAttention, which is not registered.*register_attention\(\"transformers"
+    ):
+        find_attention(model)
+    parts = Layout("q_proj", "k_proj", "v_proj", "out_proj", heads="num_heads", head_size="head_dim")
+    register_attention("transformers.models.mbart.modeling_mbart.MBartAttention", parts)
+    keep = torch.ones(4, HEADS, dtype=torch.bool)
+    keep[:, 1] = False
+    keep[2] = False
+    inputs = {"input_ids": torch.randint(5, 50, (2, 6))}
+    with gated(model, keep), torch.no_grad():
+        expected = model(**inputs).last_hidden_state
+    with torch.no_grad():
+        full, smaller = model(**inputs).last_hidden_state, remove_heads(model, keep)(**inputs).last_hidden_state
+    torch.testing.assert_close(smaller, expected, rtol=0, atol=1e-12)
+    assert not torch.allclose(full, expected, atol=1e-3)
+
+
+class TwoTowers(nn.Module):
+    """A known encoder beside attention of its own."""
+
+    class OwnAttention(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.qkv, self.proj = nn.Linear(E, 3 * E), nn.Linear(E, E)
+
+    def __init__(self):
+        super().__init__()
+        self.encoder = model_of("bert").bert
+        self.pooling = self.OwnAttention()
+
+
+def test_known_attention_beside_unknown_is_refused_not_pruned_in_part():
+    model = TwoTowers()
+    with pytest.raises(ValueError, match="'pooling' is a .*OwnAttention, which is not registered.*pass the part"):
+        find_attention(model)
+    assert len(find_attention(model.encoder)) == 3
+
+
+def test_a_model_without_attention_is_refused():
+    with pytest.raises(ValueError, match="Sequential has no attention that is known here; known are BartAttention"):
+        find_attention(nn.Sequential(nn.Linear(3, 3)))
+
+
+def test_a_wrong_description_is_noticed():
+    name = "transformers.models.vit.modeling_vit.ViTAttention"
+    parts = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "heads": "num_attention_heads", "head_size": "head_dim"}
+    register_attention(name, Layout(**parts, out="output"))
+    with pytest.raises(ValueError, match="has a projection 'vit.layers.0.attention.output', but there is none"):
+        find_attention(model_of("vit"))
+    register_attention(name, Layout(**(parts | {"heads": "scaling"}), out="o_proj"))
+    with pytest.raises(ValueError, match="has a number 'scaling', got 0.35"):
+        find_attention(model_of("vit"))
+    with pytest.raises(ValueError, match="what are its parts called|how are its parts called"):
+        register_attention(name)

@@ -1,0 +1,543 @@
+import copy
+import itertools
+import math
+
+import pytest
+import torch
+import torch.fx
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+from torch.nn import functional as F
+from torch.nn.utils import fuse_conv_bn_eval, fuse_linear_bn_eval, parametrizations, prune
+
+import course_lib  # noqa: F401  before torchvision, which may need its operators declared
+from course_lib.data import images
+from course_lib.models import SmallConvNet, build
+from course_lib.pruning.channels.folding import TOLERANCE, fold_bn, fold_model, scale_shift
+from course_lib.training import fit
+
+NORMS = {1: nn.BatchNorm1d, 2: nn.BatchNorm2d, 3: nn.BatchNorm3d}
+CONVS = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
+TRANSPOSED = {1: nn.ConvTranspose1d, 2: nn.ConvTranspose2d, 3: nn.ConvTranspose3d}
+
+
+def used(model, seed=0):
+    """In evaluation mode, with statistics and scales that are neither 0 nor 1, and some of them negative."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for bn in model.modules():
+            if isinstance(bn, nn.modules.batchnorm._BatchNorm) and bn.running_mean is not None:
+                bn.running_mean.normal_(0, 0.5, generator=generator)
+                bn.running_var.uniform_(0.2, 2, generator=generator)
+                if bn.weight is not None:
+                    bn.weight.uniform_(-0.5, 1.5, generator=generator)
+                    bn.bias.normal_(0, 0.5, generator=generator)
+    return model.eval()
+
+
+def norm(channels=4, dims=2, dtype=torch.float64, **options):
+    return used(NORMS[dims](channels, **options).to(dtype))
+
+
+def largest_difference(a, b):
+    return ((a - b).abs().max() / b.abs().max()).item()
+
+
+def tensors(module):
+    return {k: v.clone() for k, v in module.state_dict().items()}
+
+
+def unchanged(module, before):
+    after = module.state_dict()
+    return after.keys() == before.keys() and all(torch.equal(after[k], before[k]) for k in before)
+
+
+# ---- p and q
+
+
+def test_scale_and_shift_are_batch_norm_in_two_numbers():
+    bn = norm(5, eps=0.1)
+    p, q = scale_shift(bn)
+    for c in range(5):
+        sigma = math.sqrt(bn.running_var[c].item() + 0.1)
+        assert p[c].item() == pytest.approx(bn.weight[c].item() / sigma)
+        assert q[c].item() == pytest.approx(bn.bias[c].item() - p[c].item() * bn.running_mean[c].item())
+    x = torch.randn(3, 5, 2, 4, dtype=torch.float64)
+    torch.testing.assert_close(p.view(-1, 1, 1) * x + q.view(-1, 1, 1), bn(x))
+    assert p.shape == q.shape == (5,) and not p.requires_grad and not q.requires_grad
+
+
+def test_without_an_affine_part_alpha_is_one_and_beta_zero():
+    bn = norm(3, affine=False)
+    p, q = scale_shift(bn)
+    x = torch.randn(4, 3, 2, 2, dtype=torch.float64)
+    torch.testing.assert_close(p.view(-1, 1, 1) * x + q.view(-1, 1, 1), bn(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_scale_and_shift_are_rounded_once(dtype):
+    bn = norm(64).to(dtype)
+    p, q = scale_shift(bn)
+    exact_p, exact_q = scale_shift(copy.deepcopy(bn).double())
+    assert p.dtype == q.dtype == dtype
+    assert torch.equal(p, exact_p.to(dtype)) and torch.equal(q, exact_q.to(dtype))
+
+
+def test_what_has_no_fixed_scale_is_refused():
+    with pytest.raises(ValueError, match=r"track_running_stats=False.*recalibrate"):
+        scale_shift(nn.BatchNorm2d(3, track_running_stats=False).eval())
+    with pytest.raises(ValueError, match="lazy"):
+        scale_shift(nn.LazyBatchNorm2d().eval())
+    with pytest.raises(TypeError, match="expected a batch norm.*got GroupNorm"):
+        scale_shift(nn.GroupNorm(1, 3))
+
+
+# ---- one layer
+
+
+@settings(deadline=None, max_examples=120)
+@given(
+    dims=st.sampled_from([1, 2, 3]),
+    transposed=st.booleans(),
+    groups=st.integers(1, 3),
+    ins=st.integers(1, 2),
+    outs=st.integers(1, 3),
+    bias=st.booleans(),
+    affine=st.booleans(),
+    stride=st.integers(1, 2),
+    padding=st.integers(0, 1),
+    padding_mode=st.sampled_from(["zeros", "reflect", "circular"]),
+    dtype=st.sampled_from([torch.float64, torch.float32]),
+    seed=st.integers(0, 1000),
+)
+def test_folded_is_layer_and_batch_norm(
+    dims, transposed, groups, ins, outs, bias, affine, stride, padding, padding_mode, dtype, seed
+):
+    torch.manual_seed(seed)
+    kind = (TRANSPOSED if transposed else CONVS)[dims]
+    layer = kind(
+        groups * ins,
+        groups * outs,
+        3,
+        stride,
+        padding,
+        groups=groups,
+        bias=bias,
+        padding_mode="zeros" if transposed else padding_mode,
+    ).to(dtype)
+    pair = used(nn.Sequential(layer, NORMS[dims](groups * outs, affine=affine).to(dtype)), seed)
+    before = tensors(pair)
+    new = fold_bn(layer, pair[1])
+    x = torch.randn(2, groups * ins, *[6] * dims).to(dtype)
+    assert largest_difference(new(x), pair(x)) < TOLERANCE[dtype]
+    assert unchanged(pair, before) and new is not layer and new.weight is not layer.weight
+    assert type(new) is kind and new.weight.dtype == new.bias.dtype == dtype and not new.training
+
+
+@pytest.mark.parametrize(("dims", "bias", "affine"), itertools.product([1, 2, 3], [True, False], [True, False]))
+def test_like_torchs_fuse(dims, bias, affine):
+    for groups in (1, 2):
+        layer = CONVS[dims](4, 6, 2, groups=groups, bias=bias).double().eval()
+        bn = norm(6, dims, affine=affine)
+        ours, theirs = fold_bn(layer, bn), fuse_conv_bn_eval(layer, bn)
+        torch.testing.assert_close(ours.weight, theirs.weight, rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(ours.bias, theirs.bias, rtol=1e-12, atol=1e-12)
+    layer = TRANSPOSED[dims](4, 6, 2, bias=bias).double().eval()  # torch's knows no groups here
+    ours, theirs = (
+        fold_bn(layer, norm(6, dims, affine=affine)),
+        fuse_conv_bn_eval(layer, norm(6, dims, affine=affine), True),
+    )
+    torch.testing.assert_close(ours.weight, theirs.weight, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(ours.bias, theirs.bias, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(("bias", "affine"), itertools.product([True, False], [True, False]))
+def test_linear(bias, affine):
+    layer, bn = nn.Linear(5, 7, bias=bias).double().eval(), norm(7, 1, affine=affine)
+    new = fold_bn(layer, bn)
+    x = torch.randn(9, 5, dtype=torch.float64)
+    torch.testing.assert_close(new(x), bn(layer(x)))
+    if affine:  # torch's cannot do without
+        theirs = fuse_linear_bn_eval(layer, bn)
+        torch.testing.assert_close(new.weight, theirs.weight, rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(new.bias, theirs.bias, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_rounded_once(dtype):
+    """Also beside a batch norm in float32, as mixed precision leaves it."""
+    layer, bn = nn.Conv2d(3, 8, 3).to(dtype).eval(), norm(8, dtype=torch.float32)
+    new, exact = fold_bn(layer, bn), fold_bn(copy.deepcopy(layer).double(), copy.deepcopy(bn).double())
+    assert new.weight.dtype == new.bias.dtype == dtype
+    half_a_step = torch.finfo(dtype).eps / 2
+    assert ((new.weight - exact.weight).abs() <= 1.01 * half_a_step * exact.weight.abs() + 1e-7).all()
+    assert ((new.bias - exact.bias).abs() <= 1.01 * half_a_step * exact.bias.abs() + 1e-7).all()
+
+
+def test_devices_and_memory_formats_are_kept():
+    layer = nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last).eval()
+    assert fold_bn(layer, norm(4)).weight.is_contiguous(memory_format=torch.channels_last)
+    meta = fold_bn(nn.Conv2d(3, 4, 3, device="meta").eval(), nn.BatchNorm2d(4, device="meta").eval())
+    assert meta.weight.device.type == meta.bias.device.type == "meta"
+
+
+def test_frozen_layers_stay_frozen_and_the_result_can_be_trained():
+    layer, bn = nn.Conv2d(2, 4, 3, bias=False).double().eval(), norm()
+    new = fold_bn(layer, bn)
+    assert new.weight.requires_grad and new.bias.requires_grad and new.weight.is_leaf
+    new(torch.randn(1, 2, 3, 3, dtype=torch.float64)).sum().backward()
+    assert new.weight.grad is not None and layer.weight.grad is None
+    new = fold_bn(layer.requires_grad_(False), bn)
+    assert not new.weight.requires_grad and not new.bias.requires_grad
+    copy.deepcopy(new).load_state_dict(new.state_dict())
+    assert dict(new.named_parameters()).keys() == {"weight", "bias"}
+
+
+@pytest.mark.parametrize(("train_layer", "train_bn"), [(True, False), (False, True), (True, True)])
+def test_training_mode_is_refused(train_layer, train_bn):
+    layer, bn = nn.Conv2d(2, 4, 3).train(train_layer), nn.BatchNorm2d(4).train(train_bn)
+    with pytest.raises(RuntimeError, match=r"training mode.*call model\.eval\(\) first"):
+        fold_bn(layer, bn)
+
+
+def test_bad_pairs_are_named_with_a_remedy():
+    conv = nn.Conv2d(2, 4, 3).eval()
+    with pytest.raises(ValueError, match="4 output channels and the batch norm 5"):
+        fold_bn(conv, nn.BatchNorm2d(5).eval())
+    with pytest.raises(ValueError, match="2 output channels and the batch norm 4"):  # (4, 2, 3, 3) is no excuse
+        fold_bn(nn.ConvTranspose2d(4, 2, 3).eval(), nn.BatchNorm2d(4).eval())
+    with pytest.raises(ValueError, match="no running statistics"):
+        fold_bn(conv, nn.BatchNorm2d(4, track_running_stats=False).eval())
+    with pytest.raises(TypeError, match="folded into Conv1d.*got ReLU"):
+        fold_bn(nn.ReLU().eval(), nn.BatchNorm2d(4).eval())
+    with pytest.raises(TypeError, match="expected a batch norm.*got Conv2d"):
+        fold_bn(conv, conv)
+    with pytest.raises(ValueError, match="lazy"):
+        fold_bn(nn.LazyConv2d(4, 3).eval(), nn.BatchNorm2d(4).eval())
+
+
+class Standardised(nn.Conv2d):
+    def forward(self, x):
+        return F.conv2d(x, self.weight / self.weight.norm(), self.bias)
+
+
+class NormAndActivation(nn.BatchNorm2d):
+    def forward(self, x):
+        return F.relu(super().forward(x))
+
+
+class Renamed(nn.Conv2d):
+    """A subclass that computes nothing else."""
+
+
+def patched():
+    layer = nn.Conv2d(2, 4, 3)
+    layer.forward = lambda x: F.conv2d(x, layer.weight) * 2  # type: ignore[method-assign]
+    return layer
+
+
+def masked_layer():
+    return prune.l1_unstructured(nn.Conv2d(2, 4, 3), "weight", 0.5)
+
+
+def hooked():
+    layer = nn.Conv2d(2, 4, 3)
+    layer.register_forward_hook(lambda *_: None)
+    return layer
+
+
+OBSTRUCTED = [
+    (lambda: Standardised(2, 4, 3), TypeError, "Standardised, has a forward of its own"),
+    (patched, TypeError, "has a forward of its own"),
+    (lambda: parametrizations.weight_norm(nn.Conv2d(2, 4, 3)), ValueError, "parametrization"),
+    (masked_layer, ValueError, r"prune\.remove"),
+    (hooked, ValueError, "forward hooks"),
+]
+
+
+@pytest.mark.parametrize(("make", "error", "words"), OBSTRUCTED)
+def test_layers_that_compute_something_else_are_refused(make, error, words):
+    layer = make().eval()
+    with pytest.raises(error, match=words):
+        fold_bn(layer, nn.BatchNorm2d(4).eval())
+    folded, report = fold_model(nn.Sequential(layer, nn.BatchNorm2d(4)).eval())
+    assert not report.folded and isinstance(folded[1], nn.BatchNorm2d)
+
+
+def test_batch_norms_that_compute_something_else_are_refused():
+    with pytest.raises(TypeError, match="NormAndActivation, has a forward of its own"):
+        fold_bn(nn.Conv2d(2, 4, 3).eval(), NormAndActivation(4).eval())
+
+
+def test_subclasses_and_synchronised_batch_norm_are_fine():
+    layer, bn = Renamed(2, 4, 3).eval(), used(nn.SyncBatchNorm(4))
+    x = torch.randn(2, 2, 5, 5)
+    torch.testing.assert_close(fold_bn(layer, bn)(x), bn(layer(x)))
+    assert type(fold_bn(layer, bn)) is Renamed
+
+
+# ---- a whole model
+
+
+def torchvision_models():
+    pytest.importorskip("torchvision")
+    return __import__("torchvision").models
+
+
+def torchvision_model(name):
+    models = torchvision_models()
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        if name != "vgg11_bn":
+            return used(getattr(models, name)(weights=None))
+        layers = models.vgg.make_layers(models.vgg.cfgs["A"], batch_norm=True)  # its classifier has no batch norm
+        return used(nn.Sequential(layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10)))
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), TOLERANCE.items())
+@pytest.mark.parametrize(("name", "norms"), [("resnet18", 20), ("resnet50", 53), ("mobilenet_v2", 52), ("vgg11_bn", 8)])
+@torch.no_grad()
+def test_torchvisions_models(name, norms, dtype, tolerance):
+    model = torchvision_model(name).to(dtype)
+    folded, report = fold_model(model)
+    assert len(report.folded) == norms and not report.left
+    assert not any(isinstance(m, nn.BatchNorm2d) for m in folded.modules()) and type(folded) is type(model)
+    x = torch.randn(2, 3, 40, 40, generator=torch.Generator().manual_seed(1)).to(dtype)
+    assert largest_difference(folded(x), model(x)) < tolerance <= 1e-5
+    assert sum(p.numel() for p in folded.parameters()) < sum(p.numel() for p in model.parameters())
+
+
+def test_densenet_keeps_the_batch_norms_behind_a_concatenation():
+    report = fold_model(torchvision_model("densenet121"))[1]
+    assert len(report.folded) == 59 and len(report.left) == 62  # one per dense layer, transition, start and end
+    assert sum("cat()" in why for why in report.left.values()) >= 58
+
+
+@pytest.mark.parametrize("size", [8, 28, 32])
+@torch.no_grad()
+def test_the_small_convolutional_net(size):
+    model = used(SmallConvNet(3, 7))
+    folded, report = fold_model(model)
+    assert report.folded == {f"bn{i}": f"conv{i}" for i in range(1, 5)} and not report.left
+    x = torch.randn(5, 3, size, size)
+    assert largest_difference(folded(x), model(x)) < TOLERANCE[torch.float32]
+    assert folded.bn1(x) is x and folded.depth == 4 and folded.conv1.bias is not None
+
+
+def test_a_trained_net_answers_the_same():
+    data = images.load("digits")
+    model = build("convnet", data)
+    fit(model, data.train, epochs=3, progress=False)
+    model.eval()
+    before = tensors(model)
+    folded, _ = fold_model(model)
+    x = data.test.images
+    assert unchanged(model, before)
+    with torch.no_grad():
+        assert torch.equal(folded(x).argmax(1), model(x).argmax(1))
+        assert largest_difference(folded(x), model(x)) < TOLERANCE[torch.float32]
+
+
+def test_a_model_without_batch_norm_is_copied():
+    model = build("lenet300", images.load("digits"))
+    folded, report = fold_model(model)
+    assert str(report) == "0 of 0 batch norms folded" and folded is not model
+    assert unchanged(folded, tensors(model)) and folded.fc1.weight is not model.fc1.weight
+
+
+class Tangle(nn.Module):
+    """Every way not to be foldable, one pair each, and two that are."""
+
+    def __init__(self):
+        super().__init__()
+        for name in (
+            "plain",
+            "added",
+            "active",
+            "joined",
+            "first",
+            "tapped",
+            "twice",
+            "reused",
+            "read",
+            "tied",
+            "late",
+        ):
+            self.add_module(f"{name}_conv", nn.Conv2d(4, 4, 3, padding=1))
+            self.add_module(f"{name}_bn", nn.BatchNorm2d(8 if name == "joined" else 4))
+        self.joined_out = nn.Conv2d(8, 4, 1)
+        self.first_bn.weight.data.fill_(2.0)
+        self.twice_bn2, self.batch_bn, self.unused_bn = (
+            nn.BatchNorm2d(4),
+            nn.BatchNorm2d(4, track_running_stats=False),
+            nn.BatchNorm2d(4),
+        )
+        self.batch_conv = nn.Conv2d(4, 4, 1)
+        self.reused_conv2 = nn.Conv2d(4, 4, 1)
+        self.tied_conv2 = nn.Conv2d(4, 4, 3, padding=1)
+        self.tied_conv2.weight = self.tied_conv.weight
+        self.late_conv.register_forward_pre_hook(lambda *_: None)
+        self.last = nn.ModuleDict({"conv": nn.Conv2d(4, 2, 3), "bn": nn.BatchNorm2d(2)})
+
+    def forward(self, x):
+        x = F.relu(self.plain_bn(self.plain_conv(x)))
+        x = self.added_bn(self.added_conv(x) + x)
+        x = self.active_bn(F.relu(self.active_conv(x)))
+        x = self.joined_out(self.joined_bn(torch.cat([self.joined_conv(x), x], 1)))
+        x = self.first_conv(self.first_bn(x.sin()))
+        y = self.tapped_conv(x)
+        x = self.tapped_bn(y) + y.mean()
+        x = self.twice_bn(self.twice_conv(x)) + self.twice_bn2(self.twice_conv(x.cos()))
+        x = self.reused_bn(self.reused_conv(x)) + self.reused_bn(self.reused_conv2(x))
+        x = self.read_bn(self.read_conv(x)) + self.read_conv.weight.mean()
+        x = self.tied_bn(self.tied_conv(x)) + self.tied_conv2(x)
+        x = self.late_bn(self.late_conv(x))
+        x = self.batch_bn(self.batch_conv(x))
+        return self.last["bn"](self.last["conv"](x))
+
+
+REASONS = {
+    "added_bn": "its input comes from add(), not from a layer",
+    "active_bn": "its input comes from relu(), not from a layer",
+    "joined_bn": "its input comes from cat(), not from a layer. It stands before joined_out",
+    "first_bn": "zeros, the shift would be missing",
+    "tapped_bn": "the output of tapped_conv goes to mean() too",
+    "twice_bn": "twice_conv is called 2 times, and the output of twice_conv goes to twice_bn2 (BatchNorm2d) too",
+    "twice_bn2": "twice_conv is called 2 times, and the output of twice_conv goes to twice_bn (BatchNorm2d) too",
+    "reused_bn": "it is shared by reused_conv and reused_conv2",
+    "read_bn": "the forward pass reads tensors of read_conv without calling it",
+    "tied_bn": "tied_conv shares a weight with tied_conv2",
+    "late_bn": "the layer has forward hooks",
+    "batch_bn": "track_running_stats=False",
+    "unused_bn": "the traced forward pass does not call it",
+}
+
+
+def test_what_is_not_folded_is_named_with_the_reason():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = used(Tangle().double())
+    before = tensors(model)
+    folded, report = fold_model(model)
+    assert report.folded == {"plain_bn": "plain_conv", "last.bn": "last.conv"}
+    assert report.left.keys() == REASONS.keys()
+    for name, reason in REASONS.items():
+        assert reason in report.left[name], name
+        assert isinstance(folded.get_submodule(name), nn.BatchNorm2d)
+    x = torch.randn(3, 4, 9, 9, dtype=torch.float64)
+    torch.testing.assert_close(folded(x), model(x), rtol=0, atol=1e-5)
+    assert unchanged(model, before) and type(folded) is Tangle
+    text = str(report)
+    assert text.startswith("2 of 15 batch norms folded\n  plain_bn -> plain_conv\n")
+    assert "  unused_bn stays: the traced forward pass does not call it" in text
+
+
+def test_in_training_mode_everything_stays_and_says_so():
+    model = SmallConvNet()
+    folded, report = fold_model(model)
+    assert list(report.left) == ["bn1", "bn2", "bn3", "bn4"] and not report.folded
+    assert all("call model.eval() first" in why for why in report.left.values())
+    assert folded.training and isinstance(folded.bn1, nn.BatchNorm2d)
+    model.eval().bn2.train()  # one alone, as after unfreezing it
+    assert list(fold_model(model)[1].left) == ["bn2"]
+
+
+class SharedBlock(nn.Module):
+    """Called twice, but always as a pair: that can be folded."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.bn = nn.Conv2d(2, 2, 3, padding=1), nn.BatchNorm2d(2)
+        self.alias, self.layers = self.conv, [self.conv, self.bn]
+
+    def forward(self, x):
+        for _ in range(2):
+            x = torch.tanh(self.layers[1](self.alias(x)))
+        return x
+
+
+def test_a_pair_that_is_called_twice_is_folded_under_all_its_names():
+    model = used(SharedBlock().double())
+    folded, report = fold_model(model)
+    assert report.folded == {"bn": "conv"}
+    assert folded.alias is folded.conv is folded.layers[0] and isinstance(folded.layers[1], nn.Identity)
+    x = torch.randn(2, 2, 5, 5, dtype=torch.float64)
+    torch.testing.assert_close(folded(x), model(x))
+
+
+class InPlace(nn.Sequential):
+    def forward(self, x):
+        y = self[0](x)
+        y.relu_()
+        return self[1](y)
+
+
+def test_a_change_in_place_between_the_two_is_seen():
+    model = used(InPlace(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3)))
+    _, report = fold_model(model)
+    assert report.left == {"1": "the output of 0 goes to relu_() too"}
+
+
+class Output(nn.Sequential):
+    def forward(self, x):
+        y = self[0](x)
+        return y, self[1](y)
+
+
+def test_a_layer_whose_output_is_returned_keeps_its_batch_norm():
+    assert fold_model(used(Output(nn.Linear(2, 3), nn.BatchNorm1d(3))))[1].left == {
+        "1": "the output of 0 goes to the model's output too"
+    }
+
+
+class Branches(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), Picky())
+
+    def forward(self, x):
+        return self.inner(x)
+
+
+class Picky(nn.Module):
+    def forward(self, x):
+        self.seen = x
+        return x if x.sum() > 0 else -x
+
+
+def test_what_cannot_be_traced_is_told_with_place_and_remedy():
+    model = used(Branches())
+    with pytest.raises(ValueError, match=r"(?s)cannot follow Branches, in inner\.2: .*torch\.fx\.wrap.*fold"):
+        fold_model(model)
+    assert not hasattr(model.inner[2], "seen")  # the trace was done on a copy
+    with pytest.raises(TypeError, match="expected a module, got function"):
+        fold_model(lambda x: x)
+    own = used(SmallConvNet())
+    own.forward = lambda x: x
+    with pytest.raises(ValueError, match="its own forward"):
+        fold_model(own)
+
+
+class Constant(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.bn = nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2)
+
+    def forward(self, x):
+        return self.bn(self.conv(x + torch.ones(3)))
+
+
+def test_a_trace_leaves_nothing_on_the_model():
+    model = used(Constant())
+    attributes = set(vars(model))
+    folded, report = fold_model(model)
+    assert report.folded == {"bn": "conv"} and set(vars(model)) == set(vars(folded)) == attributes
+
+
+def test_like_torchs_own_pass():
+    optimization = pytest.importorskip("torch.fx.experimental.optimization")
+    model = torchvision_model("resnet18")
+    x = torch.randn(1, 3, 40, 40)
+    with torch.no_grad():
+        assert largest_difference(fold_model(model)[0](x), optimization.fuse(model)(x)) < TOLERANCE[torch.float32]

@@ -1,0 +1,417 @@
+import copy
+import itertools
+import math
+from functools import partial
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+from torch.nn import functional as F
+
+from course_lib.data import images
+from course_lib.models import SmallConvNet
+from course_lib.pruning.channels.folding import scale_shift
+from course_lib.pruning.channels.slimming import absorb_removed, cascade, filter_norms, penalty, scales, select_channels
+from course_lib.training import fit, seeded
+
+
+def net(*alphas):
+    """A net whose batch norms have these scales."""
+    layers = []
+    for i, alpha in enumerate(alphas):
+        layers += [nn.Conv2d(len(alphas[i - 1]) if i else 1, len(alpha), 3), nn.BatchNorm2d(len(alpha)), nn.ReLU()]
+        layers[-2].weight.data = torch.tensor(alpha)
+    return nn.Sequential(*layers)
+
+
+def kept(masks):
+    return {name: mask.nonzero().flatten().tolist() for name, mask in masks.items()}
+
+
+def total_kept(masks):
+    return sum(int(mask.sum()) for mask in masks.values())
+
+
+# ---- the penalty
+
+
+def test_the_penalty_is_lambda_times_the_sum_of_the_sizes():
+    model = net([1.0, -2.0], [0.0, 4.0, -0.5])
+    model[1].running_var.fill_(9.0)  # the scale is alpha, not p = alpha / sigma
+    value = penalty(model, 0.1)
+    assert value.shape == () and value.item() == pytest.approx(0.75)
+    value.backward()
+    torch.testing.assert_close(model[1].weight.grad, torch.tensor([0.1, -0.1]))
+    torch.testing.assert_close(model[4].weight.grad, torch.tensor([0.0, 0.1, -0.1]))
+    others = [p.grad for name, p in model.named_parameters() if name not in ("1.weight", "4.weight")]
+    assert all(gradient is None for gradient in others)
+
+
+def test_shared_scales_count_once_and_missing_ones_not():
+    model = net([1.0, 2.0], [3.0, 4.0])
+    model[4].weight = model[1].weight
+    model.append(nn.BatchNorm2d(2, affine=False))
+    assert penalty(model, 1.0).item() == 3.0
+    assert list(scales(model)) == ["1", "4"]
+
+
+@pytest.mark.parametrize("lam", [-0.1, math.nan, math.inf])
+def test_a_useless_weight_of_the_penalty_is_refused(lam):
+    with pytest.raises(ValueError, match="lam weighs the penalty"):
+        penalty(net([1.0]), lam)
+
+
+def test_a_model_without_scales_is_refused():
+    with pytest.raises(ValueError, match="nothing to penalise"):
+        penalty(nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2, affine=False)), 0.1)
+
+
+def test_training_with_it_makes_most_scales_small_and_weight_decay_does_not():
+    """The point of an L1 term: a few large scales, many small ones, and the digits are learnt all the same."""
+    data, small = images.load("digits"), {}
+    for name in ("plain", "decay", "slim"):
+        with seeded(1):
+            model = SmallConvNet(widths=(16, 16, 16))
+        options = {"decay": {"weight_decay": 1e-2}, "slim": {"penalty": partial(penalty, model, 1e-2)}}.get(name, {})
+        options |= {"epochs": 12, "lr": 1e-2, "schedule": "cosine", "validation": data.validation}
+        history = fit(model, data.train, progress=False, **options)
+        alphas = torch.cat(list(scales(model).values()))
+        small[name] = (alphas < alphas.max() / 4).double().mean().item()
+    assert history.validation[-1] > 90
+    assert small["slim"] > 0.2 > 0.1 > max(small["plain"], small["decay"])
+
+
+# ---- selection
+
+
+def test_one_threshold_over_all_layers():
+    model = net([0.9, -0.8, 0.7, 0.6], [0.05, 5.0, -0.04], [1.0, 0.01])
+    assert kept(select_channels(model, 4 / 9)) == {"1": [0, 1, 2], "4": [1], "7": [0]}
+    assert total_kept(select_channels(model, 0.0)) == 9
+    masks = select_channels(model, 1.0)
+    assert kept(masks) == {"1": [0], "4": [1], "7": [0]}
+    assert all(mask.dtype == torch.bool for mask in masks.values())
+
+
+def test_a_layers_largest_stays_so_fewer_may_go():
+    model = net([0.1, 0.2, 0.15], [1.0, 2.0, 3.0])
+    masks = select_channels(model, 0.5)
+    assert kept(masks) == {"1": [1], "4": [0, 1, 2]}  # 2 of the 3 that were asked for: none of layer 2 in its place
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    alphas=st.lists(
+        st.lists(st.sampled_from([0.0, 0.5, -0.5, 1.0, 2.0]), min_size=1, max_size=6), min_size=1, max_size=4
+    ),
+    fraction=st.floats(0, 1),
+)
+def test_selection_by_brute_force(alphas, fraction):
+    model = net(*alphas)
+    masks = select_channels(model, fraction)
+    everything = [(abs(a), i, c) for i, layer in enumerate(alphas) for c, a in enumerate(layer)]
+    gone = {(i, c) for _, i, c in sorted(everything)[: round(fraction * len(everything))]}
+    for i, layer in enumerate(alphas):
+        if all((i, c) in gone for c in range(len(layer))):
+            largest = max(range(len(layer)), key=lambda c: (abs(layer[c]), c))  # noqa: B023
+            gone.discard((i, largest))
+    expected = [[c for c in range(len(layer)) if (i, c) not in gone] for i, layer in enumerate(alphas)]
+    assert list(kept(masks).values()) == expected
+    more = select_channels(model, min(1.0, fraction + 0.2))
+    assert all((masks[name] | ~more[name]).all() for name in masks)  # nested
+
+
+def test_only_some_layers_take_part():
+    model = net([0.3, 0.4], [0.1, 0.2], [0.5, 0.6])
+    assert kept(select_channels(model, 0.5, names=["1", "7"])) == {"1": [1], "7": [0, 1]}
+    assert kept(select_channels(model, 0.5, names="4")) == {"4": [1]}
+    with pytest.raises(ValueError, match="no score for '2': there are scores for 1, 4, 7"):
+        select_channels(model, 0.5, names=["1", "2"])
+
+
+def test_bad_selections_are_refused():
+    model = net([0.3, 0.4])
+    for fraction in (-0.1, 1.1, math.nan):
+        with pytest.raises(ValueError, match="between 0 and 1"):
+            select_channels(model, fraction)
+    with pytest.raises(ValueError, match="no batch norm of this model has a score"):
+        select_channels(nn.Linear(2, 3), 0.5)
+    model[1].weight.data[1] = math.nan
+    with pytest.raises(ValueError, match="score of '1' is NaN"):
+        select_channels(model, 0.5)
+
+
+def test_filter_norms_are_sums_of_sizes_per_output():
+    conv = nn.Conv2d(4, 6, (2, 3), groups=2)
+    up = nn.ConvTranspose2d(6, 4, 3, groups=2)
+    model = nn.Sequential(conv, nn.BatchNorm2d(6), up, nn.BatchNorm2d(4), nn.ReLU(), nn.BatchNorm2d(4))
+    norms = filter_norms(model)
+    assert list(norms) == ["1", "3"]  # behind a ReLU there is no filter
+    assert norms["1"].dtype == torch.float64
+    for m in range(6):
+        assert norms["1"][m].item() == pytest.approx(sum(abs(w) for w in conv.weight[m].flatten().tolist()))
+    for g, m in itertools.product(range(2), range(2)):
+        filter_ = up.weight[3 * g : 3 * g + 3, m].flatten().tolist()
+        assert norms["3"][2 * g + m].item() == pytest.approx(sum(abs(w) for w in filter_))
+    means = filter_norms(model, mean=True)
+    torch.testing.assert_close(means["1"], norms["1"] / 12)
+    torch.testing.assert_close(means["3"], norms["3"] / 27)
+
+
+def test_filter_norms_as_the_score():
+    model = net([1.0, 1.0], [1.0, 1.0])
+    model[0].weight.data = torch.tensor([1.0, 2.0]).view(2, 1, 1, 1).expand(2, 1, 3, 3).clone()  # norms 9, 18
+    model[3].weight.data = torch.tensor([0.6, 3.0]).view(2, 1, 1, 1).expand(2, 2, 3, 3).clone()  # norms 10.8, 54
+    assert kept(select_channels(model, 0.25, filter_norms)) == {"1": [1], "4": [0, 1]}
+    assert kept(select_channels(model, 0.25, partial(filter_norms, mean=True))) == {"1": [0, 1], "4": [1]}
+
+
+# ---- what a removed channel leaves behind
+
+
+def triple(groups=1, padding=0, padding_mode="zeros", out=4, dims=2, **options):
+    torch.manual_seed(1)
+    conv = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}[dims]
+    norm = {1: nn.BatchNorm1d, 2: nn.BatchNorm2d, 3: nn.BatchNorm3d}[dims]
+    layers = (
+        conv(3, 6, 3),
+        norm(6),
+        conv(6, out, 3, groups=groups, padding=padding, padding_mode=padding_mode, **options),
+    )
+    model = nn.Sequential(*layers).double().eval()
+    with torch.no_grad():
+        model[1].weight.normal_()
+        model[1].bias.copy_(torch.tensor([1.0, 0.8, -1.0, 0.5, -0.6, 0.7]))  # of either sign, also where removed
+        model[1].running_mean.normal_()
+        model[1].running_var.uniform_(0.5, 2)
+    return layers
+
+
+def switched_off(layer, bn, next_layer, keep, x, activation):
+    """What the definition says: alpha of the removed channels is zero, and nothing else changes."""
+    bn = copy.deepcopy(bn)
+    with torch.no_grad():
+        bn.weight[~keep] = 0.0
+        return next_layer(activation(bn(layer(x))))
+
+
+def cut_out(layer, bn, next_layer, keep, x, activation, shift):
+    """And what is left: the removed channels' maps are gone (zero), and the shift is added."""
+    with torch.no_grad():
+        y = activation(bn(layer(x))) * keep.view(-1, *[1] * (x.ndim - 2))
+        return next_layer(y) + shift.view(-1, *[1] * (x.ndim - 2))
+
+
+KEEP = torch.tensor([True, False, True, True, False, False])
+ACTIVATIONS = [F.relu, F.silu, torch.sigmoid, lambda y: y, nn.PReLU(6).double()]
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_the_constant_is_exact_without_padding(dims, groups, activation):
+    for more in ({}, {"stride": 2}, {"dilation": 2}, {"padding": 1, "padding_mode": "circular"}):
+        layers = triple(groups, dims=dims, **more)
+        x = torch.randn(2, 3, *[9] * dims, dtype=torch.float64)
+        shift = absorb_removed(*layers, KEEP, activation)
+        assert shift.shape == (4,) and shift.dtype == torch.float64 and not shift.requires_grad
+        expected = switched_off(*layers, KEEP, x, activation)
+        torch.testing.assert_close(cut_out(*layers, KEEP, x, activation, shift), expected)
+        assert not torch.allclose(cut_out(*layers, KEEP, x, activation, 0 * shift), expected)
+
+
+def test_at_zero_padded_borders_it_is_too_much():
+    layers = triple(padding=1)
+    x = torch.randn(2, 3, 8, 9, dtype=torch.float64)
+    shift = absorb_removed(*layers, KEEP)
+    error = (cut_out(*layers, KEEP, x, F.relu, shift) - switched_off(*layers, KEEP, x, F.relu)).abs()
+    inside = error[..., 1:-1, 1:-1]
+    assert inside.max() < 1e-12
+    error[..., 1:-1, 1:-1] = 1.0
+    assert error.amin((0, 1)).min() >= 0 and error.amax((0, 1)).min() > 1e-3  # wrong all along the border
+
+
+def test_it_is_beta_that_counts_and_not_q():
+    layers = triple()
+    _, q = scale_shift(layers[1])
+    wrong = (layers[2].weight.sum((2, 3)) * (F.relu(q) * ~KEEP)).sum(1)
+    assert not torch.allclose(absorb_removed(*layers, KEEP), wrong)
+
+
+def test_the_next_layer_may_be_linear_behind_pooling_and_flattening():
+    conv, bn, _ = triple()
+    x = torch.randn(2, 3, 8, 8, dtype=torch.float64)  # -> (2, 6, 6, 6) -> pooled (2, 6, 3, 3)
+    for between, inputs in ((nn.MaxPool2d(2), 54), (nn.AdaptiveAvgPool2d(1), 6)):
+        tail = nn.Sequential(between, nn.Flatten(), nn.Linear(inputs, 5).double())
+        shift = absorb_removed(conv, bn, tail[2], KEEP)
+        off = copy.deepcopy(bn)
+        with torch.no_grad():
+            off.weight[~KEEP] = 0.0
+            expected = tail(F.relu(off(conv(x))))
+            got = tail(F.relu(bn(conv(x))) * KEEP.view(-1, 1, 1)) + shift
+        torch.testing.assert_close(got, expected)
+
+
+def test_depthwise_layers_pass_each_constant_to_their_own_channel():
+    layers = triple(groups=6, out=6)
+    shift = absorb_removed(*layers, KEEP)
+    assert (shift[KEEP] == 0).all()
+    expected = F.relu(layers[1].bias) * layers[2].weight.sum((1, 2, 3))
+    torch.testing.assert_close(shift[~KEEP], expected[~KEEP].detach())
+
+
+def test_without_beta_or_without_removal_there_is_no_shift():
+    conv, bn, after = triple()
+    assert (absorb_removed(conv, bn, after, torch.ones(6, dtype=torch.bool)) == 0).all()
+    plain = nn.BatchNorm2d(6, affine=False)
+    assert (absorb_removed(conv, plain, after, KEEP) == 0).all()
+    sigmoid_of_zero = absorb_removed(conv, plain, after, KEEP, torch.sigmoid)
+    torch.testing.assert_close(sigmoid_of_zero, 0.5 * after.weight[:, ~KEEP].sum((1, 2, 3)).detach())
+
+
+def test_indices_say_the_same_as_a_mask():
+    layers = triple()
+    for indices in ([0, 2, 3], (0, 2, 3), torch.tensor([0, 2, 3])):
+        assert torch.equal(absorb_removed(*layers, indices), absorb_removed(*layers, KEEP))
+
+
+def test_nothing_is_changed():
+    layers = triple()
+    before = [copy.deepcopy(layer.state_dict()) for layer in layers]
+    keep = KEEP.clone()
+    absorb_removed(*layers, keep)
+    mask, _ = cascade(keep, layers[2].weight)
+    mask.fill_(False)
+    assert torch.equal(keep, KEEP)
+    for layer, old in zip(layers, before, strict=True):
+        assert all(torch.equal(v, old[k]) for k, v in layer.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    ("keep", "words"),
+    [
+        ([2, 0], "strictly increasing"),
+        ([0, 0], "strictly increasing"),
+        ([-1, 2], "strictly increasing, from 0 to 5"),
+        ([0, 6], "strictly increasing, from 0 to 5"),
+        ([0.0, 1.0], "float32"),
+        (KEEP[:5], "mask of the 6 channels"),
+        (KEEP[None], "mask of the 6 channels"),
+    ],
+)
+def test_bad_keeps_are_refused(keep, words):
+    with pytest.raises(ValueError, match=words):
+        absorb_removed(*triple(), keep)
+
+
+def test_layers_that_do_not_follow_one_another_are_refused():
+    conv, bn, after = triple()
+    with pytest.raises(ValueError, match="makes 4 channels, and the batch norm has 6"):
+        absorb_removed(after, bn, after, KEEP)
+    with pytest.raises(ValueError, match="reads 7 channels, not 6"):
+        absorb_removed(conv, bn, nn.Conv2d(7, 2, 1), KEEP)
+    with pytest.raises(ValueError, match="15 inputs, which is no multiple of the 6"):
+        absorb_removed(conv, bn, nn.Linear(15, 2), KEEP)
+    with pytest.raises(TypeError, match="got ConvTranspose2d"):
+        absorb_removed(conv, bn, nn.ConvTranspose2d(6, 2, 3), KEEP)
+    with pytest.raises(TypeError, match="batch norm behind the layer, got Conv2d"):
+        absorb_removed(conv, after, bn, KEEP)
+
+
+# ---- the cascade
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    groups=st.integers(1, 3),
+    per_group=st.integers(1, 3),
+    outs=st.integers(1, 2),
+    kernel=st.sampled_from([(), (3,), (2, 3), (1, 2, 2)]),
+    with_constant=st.booleans(),
+    seed=st.integers(0, 10_000),
+)
+def test_cascade_by_brute_force(groups, per_group, outs, kernel, with_constant, seed):
+    generator = torch.Generator().manual_seed(seed)
+    channels, m = groups * per_group, groups * outs
+    keep = torch.rand(channels, generator=generator) < 0.5
+    weight = torch.randn(m, per_group, *kernel, generator=generator)
+    constant = torch.rand(channels, generator=generator) if with_constant else None
+    useful, shift = cascade(keep, weight, constant, groups)
+    assert useful.shape == weight.shape and useful.dtype == torch.bool
+    assert shift.shape == (m,) and shift.dtype == weight.dtype
+    for i in range(m):
+        expected = 0.0
+        for j in range(per_group):
+            c = (i // outs) * per_group + j  # the channel that weight[i, j] meets
+            assert bool(useful[i, j].all()) is bool(useful[i, j].any()) is bool(keep[c])
+            if constant is not None and not keep[c]:
+                expected += constant[c].item() * weight[i, j].double().sum().item()
+        assert shift[i].item() == pytest.approx(expected, abs=1e-5)
+
+
+def test_only_removed_channels_constants_count():
+    weight = torch.ones(2, 3, 2, 2)
+    keep = torch.tensor([True, False, True])
+    useful, shift = cascade(keep, weight, torch.tensor([math.nan, 0.5, math.inf]))
+    assert shift.tolist() == [2.0, 2.0] and useful[:, [0, 2]].all() and not useful[:, 1].any()
+
+
+def test_half_precision_is_summed_in_double():
+    weight = torch.full((1, 4096), 0.1, dtype=torch.float16)
+    _, shift = cascade(torch.zeros(4096, dtype=torch.bool), weight, torch.ones(4096))
+    assert shift.dtype == torch.float16 and shift.item() == pytest.approx(weight.double().sum().item(), rel=1e-3)
+
+
+def test_shapes_that_do_not_fit_are_refused():
+    weight = torch.ones(2, 3, 2, 2)
+    keep = torch.tensor([True, False, True])
+    with pytest.raises(ValueError, match="mask of the 3 channels"):
+        cascade(keep[:2], weight)
+    with pytest.raises(ValueError, match="bool mask of the 3 channels"):
+        cascade(torch.tensor([0, 2]), weight)
+    with pytest.raises(ValueError, match=r"one number per channel, \(3,\), got shape \(2,\)"):
+        cascade(keep, weight, torch.ones(2))
+    with pytest.raises(ValueError, match="cannot be divided into 4 groups"):
+        cascade(keep, weight, groups=4)
+    with pytest.raises(ValueError, match=r"\(M, C, \.\.\.\)"):
+        cascade(keep, torch.ones(3))
+
+
+# ---- all together
+
+
+def test_a_removed_channel_can_be_told_by_its_constant_through_a_whole_net():
+    """Select, switch off, cut out with the shift: inside a net without padding, the answers stay the same."""
+    torch.manual_seed(0)
+    model = (
+        nn.Sequential(
+            nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 3), nn.BatchNorm2d(8), nn.ReLU()
+        )
+        .append(nn.Flatten())
+        .append(nn.Linear(8 * 16, 3))
+    )
+    model.double().eval()
+    with torch.no_grad():
+        for bn in (model[1], model[4]):
+            bn.weight.normal_()
+            bn.bias.normal_()
+    keep = select_channels(model, 0.5)
+    x = torch.randn(4, 1, 8, 8, dtype=torch.float64)
+    off, cut = copy.deepcopy(model), copy.deepcopy(model)
+    with torch.no_grad():
+        for name, after in (("1", "3"), ("4", "7")):
+            off.get_submodule(name).weight[~keep[name]] = 0.0
+            layer, bn, following = model[int(name) - 1], model.get_submodule(name), model.get_submodule(after)
+            cut.get_submodule(after).bias += absorb_removed(layer, bn, following, keep[name])
+            cut.get_submodule(name).weight[~keep[name]] = 0.0
+            cut.get_submodule(name).bias[~keep[name]] = 0.0  # relu(0) = 0: as if it were not there
+        torch.testing.assert_close(cut(x), off(x))
+    assert total_kept(keep) == 8
+
+
+def test_the_small_convolutional_net_has_a_score_of_either_kind():
+    model = SmallConvNet()
+    assert list(scales(model)) == list(filter_norms(model)) == ["bn1", "bn2", "bn3", "bn4"]
+    assert [len(s) for s in filter_norms(model).values()] == [32, 32, 64, 64]

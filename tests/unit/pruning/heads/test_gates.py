@@ -1,0 +1,207 @@
+"""Gates on heads, in every family the library knows.
+
+Everything is compared in float64 and close to rounding, with eager and with SDPA attention, unless a test says otherwise.
+"""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from course_lib.pruning.heads import (
+    find_attention,
+    gated,
+    output_projections,
+    refuse_head_mask,
+    remove_heads,
+)
+from unit.small_transformers import (
+    BOTH,
+    FAMILIES,
+    HEADS,
+    SIZE,
+    TRANSFORMERS,
+    B,
+    close,
+    gateable,
+    hooks_of,
+    inputs_of,
+    model_of,
+    outputs,
+    some_heads,
+)
+
+
+@BOTH
+@pytest.mark.parametrize("family", FAMILIES)
+def test_gates_of_one_change_nothing(family, attention):
+    model, inputs = gateable(family, attention), inputs_of(family)
+    expected = outputs(model, inputs)
+    layers = len(find_attention(model))
+    for xi in (torch.ones(layers, HEADS), torch.ones(layers, B, HEADS), torch.ones(layers, HEADS, dtype=torch.bool)):
+        with gated(model, xi):
+            assert torch.equal(outputs(model, inputs), expected)
+
+
+@BOTH
+@pytest.mark.parametrize("family", FAMILIES)
+def test_gates_of_zero_are_removal(family, attention):
+    model, inputs = gateable(family, attention), inputs_of(family)
+    full, layers = outputs(model, inputs), len(find_attention(model))
+    for keep in (some_heads(layers), some_heads(layers, seed=2), torch.zeros(layers, HEADS, dtype=torch.bool)):
+        with gated(model, keep):
+            expected = outputs(model, inputs)
+        assert (full - expected).abs().max() > 1e-3  # so that the next line says something
+        close(outputs(remove_heads(model, keep), inputs), expected)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_gates_of_zero_are_removal_in_single_precision(family):
+    model, inputs = gateable(family, dtype=torch.float32), inputs_of(family, dtype=torch.float32)
+    keep = some_heads(len(find_attention(model)))
+    with gated(model, keep):
+        expected = outputs(model, inputs)
+    close(outputs(remove_heads(model, keep), inputs), expected, atol=1e-5 * float(expected.abs().max().clamp(min=1)))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_gate_scales_the_columns_of_the_output_projection_that_read_its_head(family):
+    model, inputs = gateable(family), inputs_of(family)
+    found = find_attention(model)
+    xi = torch.rand(len(found), HEADS, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 2
+    by_hand = copy.deepcopy(model)
+    for gate, out in zip(xi, output_projections(by_hand), strict=True):
+        scale = gate.repeat_interleave(SIZE)
+        out.weight.data.mul_(scale if isinstance(out, nn.Linear) else scale[:, None])  # Conv1D: (in, out)
+    with gated(model, xi):
+        close(outputs(model, inputs), outputs(by_hand, inputs))
+
+
+@pytest.mark.parametrize("family", ["bert", "marian", "t5", "gpt2", "torchvision vit"])
+def test_gates_for_each_sample(family):
+    model, inputs = gateable(family), inputs_of(family)
+    xi = torch.rand(len(find_attention(model)), B, HEADS, generator=torch.Generator().manual_seed(0))
+    with gated(model, xi):
+        together = outputs(model, inputs)
+    for b in range(B):
+        with gated(model, xi[:, b]):
+            close(together[b : b + 1], outputs(model, {name: x[b : b + 1] for name, x in inputs.items()}))
+
+
+def test_gates_in_a_list_and_for_one_kind():
+    model, inputs = model_of("marian"), inputs_of("marian")
+    keep = torch.ones(6, HEADS)
+    keep[[3, 5], 1] = 0
+    with gated(model, keep):
+        expected = outputs(model, inputs)
+    with gated(model, list(keep)):
+        assert torch.equal(outputs(model, inputs), expected)
+    with gated(model, keep[[3, 5]], find_attention(model, "cross")):
+        assert torch.equal(outputs(model, inputs), expected)
+
+
+def test_nested_gates_multiply_and_come_off_one_by_one():
+    model, inputs = model_of("bert"), inputs_of("bert")
+    a, b = torch.rand(2, 3, HEADS, dtype=torch.float64)
+    with gated(model, a):
+        only_a = outputs(model, inputs)
+        with gated(model, b):
+            both = outputs(model, inputs)
+        assert torch.equal(outputs(model, inputs), only_a)
+    with gated(model, a * b):
+        close(outputs(model, inputs), both)
+
+
+@pytest.mark.parametrize("family", ["bert", "t5"])
+def test_gates_and_weights_are_trained_together(family):
+    model, inputs = model_of(family), inputs_of(family)
+    xi = torch.ones(len(find_attention(model)), HEADS, dtype=torch.float64, requires_grad=True)
+    with gated(model, xi):
+        for _ in range(2):  # twice through one block: nothing of the first graph is needed again
+            model(**inputs).logits.square().sum().backward()
+    assert (xi.grad.abs() > 0).all()
+    assert all(p.grad is not None for p in model.parameters())
+
+
+@pytest.mark.parametrize("where", ["block", "forward"])
+def test_no_hook_stays_after_an_exception(where):
+    model, inputs = model_of("bert"), inputs_of("bert")
+    before, expected = hooks_of(model), outputs(model, inputs)
+    with pytest.raises(RuntimeError, match="stop"), gated(model, torch.zeros(3, HEADS)):
+        if where == "forward":
+            raise_in = model.bert.encoder.layer[1].register_forward_hook(
+                lambda *_: (_ for _ in ()).throw(RuntimeError("stop"))
+            )
+            try:
+                model(**inputs)
+            finally:
+                raise_in.remove()
+        raise RuntimeError("stop")
+    assert hooks_of(model) == before
+    assert torch.equal(outputs(model, inputs), expected)
+
+
+def test_gates_that_do_not_fit_are_refused_before_anything_is_hooked():
+    model = model_of("bert")
+    before = hooks_of(model)
+    for xi in (torch.ones(2, HEADS), torch.ones(3, HEADS + 1), torch.ones(3), torch.ones(1, 3, B, HEADS)):
+        with pytest.raises(ValueError, match=r"\(3, 4\), or \(3, B, 4\)"), gated(model, xi):
+            pass
+    with pytest.raises(ValueError, match="gates for 2 layers, the model has 3"), gated(model, [torch.ones(4)] * 2):
+        pass
+    with (
+        pytest.raises(ValueError, match=r"should be \(4,\) or \(B, 4\), got \(5,\)"),
+        gated(model, [torch.ones(5)] * 3),
+    ):
+        pass
+    assert hooks_of(model) == before
+    of_two = torch.ones(3, 2, HEADS)
+    with pytest.raises(ValueError, match="gates for 2 samples, but .* was called with 3"), gated(model, of_two):
+        outputs(model, inputs_of("bert"))
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_gates_work_while_generating(beams):
+    model, inputs = model_of("marian"), inputs_of("marian")
+    keep = some_heads(6)
+    del inputs["decoder_input_ids"]
+    options = {"max_new_tokens": 8, "num_beams": beams, "do_sample": False}
+    with gated(model, keep):
+        expected = model.generate(**inputs, **options)
+    assert torch.equal(remove_heads(model, keep).generate(**inputs, **options), expected)
+
+
+def test_transformers_ignores_a_head_mask():
+    """If this fails, transformers has head masks again, and the warnings about them are out of date."""
+    model, inputs = model_of("bert"), inputs_of("bert")
+    assert torch.equal(outputs(model, inputs | {"head_mask": torch.zeros(3, HEADS)}), outputs(model, inputs))
+
+
+@pytest.mark.parametrize("family", TRANSFORMERS)
+def test_a_head_mask_is_refused(family):
+    model, inputs = model_of(family), inputs_of(family)
+    expected, before = outputs(model, inputs), hooks_of(model)
+    with refuse_head_mask(model):
+        assert torch.equal(outputs(model, inputs | {"head_mask": None}), expected)
+        with pytest.raises(TypeError, match=r"was called with head_mask, which transformers 5 ignores.*gated\(model"):
+            outputs(model, inputs | {"head_mask": torch.ones(3, HEADS)})
+    assert hooks_of(model) == before
+    xi = torch.ones(len(find_attention(model)), HEADS)
+    with gated(model, xi), pytest.raises(TypeError, match="head_mask"):
+        outputs(model, inputs | {"head_mask": torch.ones(3, HEADS)})
+
+
+def test_the_other_masks_and_inner_models_are_refused_too_until_it_is_taken_off():
+    class Mine(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = model_of("marian")
+
+    model, inputs = Mine(), inputs_of("marian")
+    guard = refuse_head_mask(model)
+    for name in ("decoder_head_mask", "cross_attn_head_mask"):
+        with pytest.raises(TypeError, match=name):
+            outputs(model.inner.model, inputs | {name: torch.ones(2, HEADS)})
+    guard.remove()
+    assert hooks_of(model) == 0

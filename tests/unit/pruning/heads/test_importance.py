@@ -1,0 +1,245 @@
+"""Heads are scored by the slope of each sample's loss, and scored anew as they go."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from course_lib.pruning.heads import (
+    find_attention,
+    gated,
+    head_importance,
+    lowest_heads,
+    normalise_by_layer,
+    prune_heads_iteratively,
+    remove_heads,
+    sample_importance,
+)
+from unit.small_transformers import (
+    BOTH,
+    FAMILIES,
+    HEADS,
+    TEXT_CLASSIFIERS,
+    close,
+    data_of,
+    gateable,
+    hooks_of,
+    inputs_of,
+    loss_of,
+    model_of,
+    outputs,
+    some_heads,
+)
+
+
+def batches_of(data, sizes):
+    index = torch.arange(sum(sizes)) if isinstance(sizes, list) else sizes
+    parts = index.split(sizes) if isinstance(sizes, list) else index.split(3)
+    return [{name: x[part] for name, x in data.items()} for part in parts]
+
+
+@BOTH
+@pytest.mark.parametrize("family", FAMILIES)
+def test_importance_is_the_mean_over_samples_of_the_slope_along_each_gate(family, attention, monkeypatch):
+    model, data, loss = gateable(family, attention), data_of(family, 3), loss_of(family)
+    # The eager softmax of ViT and DeiT computes in single precision, whatever the model does; so does T5's norm.
+    rounds = family in ("vit", "deit") and attention == "eager"
+    if family == "t5":
+        norm = type(model.encoder.final_layer_norm)
+        monkeypatch.setattr(norm, "forward", lambda self, x: self.weight * F.rms_norm(x, x.shape[-1:], None, 1e-6))
+    layers, step = len(find_attention(model)), 1e-3 if rounds else 1e-5
+    expected = torch.zeros(layers, HEADS, dtype=torch.float64)
+    for layer in range(layers):
+        for head in range(HEADS):
+            ends = []
+            for side in (step, -step):
+                xi = torch.ones(layers, HEADS, dtype=torch.float64)
+                xi[layer, head] += side
+                with gated(model, xi), torch.no_grad():
+                    ends.append(loss(model, data))  # (B,)
+            expected[layer, head] = ((ends[0] - ends[1]) / (2 * step)).abs().mean()
+    importance = head_importance(model, [data], loss)
+    assert importance.shape == (layers, HEADS) and importance.dtype == torch.float64
+    assert expected.max() > 1e-2
+    torch.testing.assert_close(importance, expected, rtol=1e-2 if rounds else 1e-5, atol=5e-4 if rounds else 1e-8)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_importance_does_not_depend_on_the_batch_size_or_the_order(family):
+    model, data, loss = gateable(family), data_of(family), loss_of(family)
+    expected = torch.stack([head_importance(model, [sample], loss) for sample in batches_of(data, [1] * 8)]).mean(0)
+    for sizes in ([8], [4, 4], [3, 3, 2], [7, 1], torch.randperm(8, generator=torch.Generator().manual_seed(1))):
+        close(head_importance(model, batches_of(data, sizes), loss), expected)
+
+
+def test_it_is_not_the_slope_of_the_batch():
+    model, data, loss = model_of("bert"), data_of("bert"), loss_of("bert")
+    xi = torch.ones(3, HEADS, dtype=torch.float64, requires_grad=True)
+    with gated(model, xi):
+        (of_batch,) = torch.autograd.grad(loss(model, data).mean(), [xi])
+    importance = head_importance(model, [data], loss)
+    assert (importance >= of_batch.abs() - 1e-12).all()
+    assert (importance > 1.05 * of_batch.abs()).any()
+
+
+@pytest.mark.parametrize("family", [*TEXT_CLASSIFIERS, "marian", "t5"])
+def test_padding_changes_nothing(family):
+    model, data, loss = model_of(family), data_of(family), loss_of(family)
+    padded = dict(data)
+    for name in ("input_ids", "attention_mask"):
+        padded[name] = F.pad(data[name], (0, 5))
+    close(head_importance(model, [padded], loss), head_importance(model, [data], loss), atol=1e-10)
+    keep = some_heads(len(find_attention(model)))
+    smaller = remove_heads(model, keep)
+    inputs = [{name: x for name, x in d.items() if name != "labels"} for d in (padded, data)]
+    close(outputs(smaller, inputs[0]), outputs(smaller, inputs[1]), atol=1e-10)
+
+
+def test_one_forward_and_one_backward_pass_for_each_batch():
+    model, data = model_of("bert"), data_of("bert")
+    calls = {"forward": 0, "backward": 0}
+    hook = model.register_forward_hook(lambda *_: calls.__setitem__("forward", calls["forward"] + 1))
+
+    class Counting(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            calls["backward"] += 1
+            return gradient
+
+    loss = loss_of("bert")
+    head_importance(model, batches_of(data, [4, 4]), lambda m, batch: Counting.apply(loss(m, batch)))
+    hook.remove()
+    assert calls == {"forward": 2, "backward": 2}
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_modes_gradients_and_hooks_are_left_as_they_were(fails):
+    model, data, loss = model_of("bert"), data_of("bert"), loss_of("bert")
+    model.train()
+    model.bert.pooler.eval()
+    model.bert.embeddings.requires_grad_(False)
+    model.classifier.weight.grad = torch.full_like(model.classifier.weight, 3.0)
+    modes = [m.training for m in model.modules()]
+    wanted = [p.requires_grad for p in model.parameters()]
+    before = hooks_of(model)
+
+    def failing(m, batch):
+        assert not any(module.training for module in m.modules())
+        if fails:
+            raise RuntimeError("stop")
+        return loss(m, batch)
+
+    try:
+        head_importance(model, [data], failing)
+    except RuntimeError:
+        assert fails
+    assert [m.training for m in model.modules()] == modes
+    assert [p.requires_grad for p in model.parameters()] == wanted
+    assert hooks_of(model) == before
+    assert (model.classifier.weight.grad == 3).all()
+    assert all(p.grad is None for p in model.bert.parameters())
+
+
+@pytest.mark.parametrize("around", [torch.no_grad, torch.inference_mode])
+def test_importance_needs_no_grad_mode_round_it_and_no_trainable_weight(around):
+    model, data, loss = model_of("bert"), data_of("bert"), loss_of("bert")
+    expected = head_importance(model, [data], loss)
+    model.requires_grad_(False)
+    with around():
+        close(head_importance(model, [data], loss), expected)
+
+
+def test_importance_of_the_heads_left_is_that_of_the_smaller_model():
+    model, data, loss = model_of("bert"), data_of("bert"), loss_of("bert")
+    keep = some_heads(3)
+    with gated(model, keep):
+        gated_off = head_importance(model, [data], loss)
+    assert (gated_off[~keep] == 0).all() and (gated_off[keep] > 0).all()
+    smaller = head_importance(remove_heads(model, keep), [data], loss)  # a grid as wide as the largest layer
+    assert smaller.isnan().sum() == smaller.numel() - keep.sum()
+    close(torch.cat([row[~row.isnan()] for row in smaller]), gated_off[keep])
+
+
+def test_importance_of_one_kind():
+    model, data, loss = model_of("marian"), data_of("marian"), loss_of("marian")
+    everything = head_importance(model, [data], loss)
+    close(head_importance(model, [data], loss, find_attention(model, "cross")), everything[[3, 5]])
+
+
+def test_importance_of_samples_averages_to_importance():
+    model, data, loss = model_of("bert"), data_of("bert"), loss_of("bert")
+    each = sample_importance(model, batches_of(data, [3, 5]), loss)
+    assert each.shape == (8, 3, HEADS)
+    close(each.mean(0), head_importance(model, [data], loss))
+    close(each[2], head_importance(model, batches_of(data, [1] * 8)[2:3], loss))
+
+
+def test_layers_are_normalised_by_their_euclidean_norm():
+    model, data, loss = model_of("bert"), data_of("bert"), loss_of("bert")
+    raw, normal = head_importance(model, [data], loss), head_importance(model, [data], loss, normalise=True)
+    close(normal.square().sum(1), torch.ones(3, dtype=torch.float64))
+    close(normal * raw.norm(dim=1, keepdim=True), raw)
+    close(normal, normalise_by_layer(raw))
+    odd = torch.tensor([[0.0, 0.0], [3.0, 4.0], [2.0, torch.nan]])
+    expected = torch.tensor([[0.0, 0.0], [0.6, 0.8], [1.0, torch.nan]])
+    torch.testing.assert_close(normalise_by_layer(odd), expected, equal_nan=True)
+
+
+def test_losses_that_are_not_one_for_each_sample_are_refused():
+    model, data, loss = model_of("bert"), data_of("bert"), loss_of("bert")
+    with pytest.raises(ValueError, match=r'each of the 8 samples, shape \(8,\), got \(\).*reduction="none"'):
+        head_importance(model, [data], lambda m, batch: loss(m, batch).mean())
+    with pytest.raises(ValueError, match="do not depend on the heads"):
+        head_importance(model, [data], lambda m, batch: loss(m, batch).detach())
+    with pytest.raises(ValueError, match="'bert.encoder.layer.0.attention.self' was not called"):
+        head_importance(model, [data], lambda m, batch: loss(model_of("bert"), batch))
+    with pytest.raises(ValueError, match="a loss is NaN"):
+        head_importance(model, [data], lambda m, batch: loss(m, batch) * math.nan)
+    with pytest.raises(ValueError, match="at least one batch"):
+        head_importance(model, iter([]), loss)
+    assert hooks_of(model) == 0
+
+
+def test_heads_are_scored_anew_and_never_come_back():
+    model, inputs = model_of("bert"), inputs_of("bert")
+    first = torch.tensor([[1.0, 2.0, 9.0, 9.0], [9.0, 9.0, 9.0, 9.0], [9.0, 9.0, 9.0, 9.0]])
+    then = torch.tensor([[9.0, 9.0, 3.0, 9.0], [9.0, 9.0, 9.0, 4.0], [9.0, 9.0, 9.0, 9.0]])  # would bring two back
+    seen, trained = [], []
+
+    def score(m):
+        seen.append(outputs(m, inputs))
+        return first if len(seen) == 1 else then
+
+    masks = prune_heads_iteratively(model, score, [2, 4], lambda m: trained.append(outputs(m, inputs)))
+    assert [(~m).nonzero().tolist() for m in masks] == [[[0, 0], [0, 1]], [[0, 0], [0, 1], [0, 2], [1, 3]]]
+    assert torch.equal(seen[0], outputs(model, inputs))
+    close(seen[1], outputs(remove_heads(model, masks[0]), inputs))  # scored with the first two gone
+    close(trained[1], outputs(remove_heads(model, masks[1]), inputs))
+    assert lowest_heads(first, 4).tolist() != masks[1].tolist()
+
+
+def test_iterative_pruning_by_importance():
+    model, data, loss = model_of("bert"), data_of("bert"), loss_of("bert")
+    masks = prune_heads_iteratively(model, lambda m: head_importance(m, [data], loss), [3, 6, 9], min_per_layer=1)
+    assert [int((~m).sum()) for m in masks] == [3, 6, 9] and all((m.sum(1) >= 1).all() for m in masks)
+    assert all((b <= a).all() for a, b in zip(masks, masks[1:], strict=False))
+    (once,) = prune_heads_iteratively(model, lambda m: head_importance(m, [data], loss), [3], min_per_layer=1)
+    assert torch.equal(once, lowest_heads(head_importance(model, [data], loss), 3, 1)) and torch.equal(once, masks[0])
+    smaller = remove_heads(model, masks[0])  # on a model with unequal layers
+    (more,) = prune_heads_iteratively(smaller, lambda m: head_importance(m, [data], loss), [2])
+    with gated(smaller, more):
+        expected = outputs(smaller, inputs_of("bert"))
+    close(outputs(remove_heads(smaller, more), inputs_of("bert")), expected)
+
+
+def test_iterative_pruning_refuses_counts_that_fall_and_scores_of_another_shape():
+    model = model_of("bert")
+    with pytest.raises(ValueError, match="cannot fall"):
+        prune_heads_iteratively(model, lambda m: torch.ones(3, HEADS), [3, 2])
+    with pytest.raises(ValueError, match=r"\(layers, heads\) = \(3, 4\), got \(4, 3\)"):
+        prune_heads_iteratively(model, lambda m: torch.ones(HEADS, 3), [1])

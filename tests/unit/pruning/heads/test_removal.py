@@ -1,0 +1,266 @@
+"""Heads are removed for good, in every family the library knows, and what that saves is what the formula says.
+
+Everything is compared in float64 and close to rounding, with eager and with SDPA attention, unless a test says otherwise.
+"""
+
+import copy
+import io
+import math
+import pickle
+
+import pytest
+import torch
+from torch import nn
+
+from course_lib.cost import model_cost, pruned_transformer_macs, totals
+from course_lib.pruning.heads import (
+    explicit_attention,
+    find_attention,
+    gated,
+    kept_heads,
+    remove_heads,
+    slice_heads,
+)
+from unit.small_transformers import (
+    BOTH,
+    FAMILIES,
+    GENERATING,
+    HEADS,
+    SIZE,
+    TRANSFORMERS,
+    B,
+    E,
+    L,
+    close,
+    data_of,
+    gateable,
+    hooks_of,
+    inputs_of,
+    loss_of,
+    model_of,
+    outputs,
+    some_heads,
+)
+
+
+@pytest.mark.parametrize("keep", [[0, 2], [3], [], [0, 1, 2, 3]])
+@pytest.mark.parametrize("bias", [True, False])
+def test_sliced_projections_are_those_heads(keep, bias):
+    torch.manual_seed(0)
+    layers = [nn.Linear(5, 12, bias).double() for _ in range(3)] + [nn.Linear(12, 6).double()]
+    before = copy.deepcopy([layer.state_dict() for layer in layers])
+    x = torch.randn(2, 4, 5, dtype=torch.float64)
+
+    def attention(q, k, v, out, heads):
+        a, b, c = (p(x).unflatten(-1, (heads, 3)).transpose(1, 2) for p in (q, k, v))
+        context = (a @ b.mT / math.sqrt(3)).softmax(-1) @ c
+        return context, out(context.transpose(1, 2).flatten(2))
+
+    context, _ = attention(*layers, 4)
+    gate = torch.tensor([float(h in keep) for h in range(4)], dtype=torch.float64)
+    expected = layers[3]((context * gate[:, None, None]).transpose(1, 2).flatten(2))
+    smaller = slice_heads(*layers, keep, 3)
+    close(attention(*smaller, len(keep))[1], expected)
+    assert all(s.out_features == 3 * len(keep) for s in smaller[:3]) and smaller[3].in_features == 3 * len(keep)
+    assert smaller[3].bias.shape == (6,) and smaller[3].bias is not layers[3].bias
+    torch.testing.assert_close([layer.state_dict() for layer in layers], before)
+
+
+def test_slices_that_make_no_sense_are_refused():
+    q, k, v, out = (nn.Linear(12, 12) for _ in range(4))
+    for keep in ([1, 0], [0, 0], [4], [-1]):
+        with pytest.raises(ValueError, match="from 0 to 3, strictly increasing"):
+            slice_heads(q, k, v, out, keep, 3)
+    with pytest.raises(ValueError, match="whole number of heads of 5"):
+        slice_heads(q, k, v, out, [0], 5)
+    with pytest.raises(ValueError, match="12, 12 and 12 made, 9 read"):
+        slice_heads(q, k, v, nn.Linear(9, 12), [0], 3)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_removal_takes_the_parameters_away_and_leaves_the_given_model(family):
+    model, inputs = model_of(family), inputs_of(family)
+    before = copy.deepcopy(model.state_dict())
+    layers = len(find_attention(explicit_attention(model)))
+    keep = some_heads(layers)
+    smaller = remove_heads(model, keep)
+    torch.testing.assert_close(model.state_dict(), before)
+    assert not {p.data_ptr() for p in model.parameters()} & {p.data_ptr() for p in smaller.parameters() if p.numel()}
+    assert type(smaller) is type(model) and not smaller.training
+
+    gone, self_gone = int((~keep).sum()), 0
+    biases = 0 if family == "t5" else 3 * SIZE
+    expected = gone * (4 * E * SIZE + biases)
+    if family == "t5":  # every layer of a stack has a table of 8 buckets now, where the first alone had one
+        for kind in ("encoder", "decoder"):
+            kept = sum(int(k.sum()) for a, k in zip(find_attention(model), keep, strict=True) if a.kind == kind)
+            self_gone += 8 * (HEADS - kept)
+    count = [sum(p.numel() for p in m.parameters()) for m in (model, smaller)]
+    assert count[0] - count[1] == expected + self_gone
+    assert [a.heads for a in find_attention(smaller)] == keep.sum(1).tolist()
+    outputs(smaller, inputs)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_removal_twice_is_removal_once(family):
+    model, inputs = model_of(family), inputs_of(family)
+    layers = len(find_attention(explicit_attention(model)))
+    keep, further = some_heads(layers), some_heads(layers, seed=3)
+    once = remove_heads(model, keep & further)
+    first = remove_heads(model, keep)
+    twice = remove_heads(first, [f[k] for k, f in zip(keep, further, strict=True)])
+    close(outputs(twice, inputs), outputs(once, inputs))
+    assert kept_heads(twice) == kept_heads(once)
+    named = [k & f for k, f in zip(keep, further, strict=True)]
+    assert list(kept_heads(once).values()) == [tuple(k.nonzero().flatten().tolist()) for k in named if not k.all()]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_training_after_removal(family):
+    model, data, loss = gateable(family), data_of(family), loss_of(family)
+    smaller = remove_heads(model, some_heads(len(find_attention(model))))
+    smaller.train()
+    for module in smaller.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+    optimizer = torch.optim.AdamW(smaller.parameters(), lr=1e-3)
+    losses = []
+    for _ in range(8):
+        optimizer.zero_grad()
+        value = loss(smaller, data).mean()
+        value.backward()
+        optimizer.step()
+        losses.append(float(value.detach()))
+    assert losses[-1] < losses[0]
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for a in find_attention(smaller) if a.heads for p in [
+        smaller.get_submodule(a.out).weight, smaller.get_submodule(a.v).weight
+    ])  # fmt: skip
+
+
+def test_what_is_frozen_and_in_which_mode_stays():
+    model = model_of("gpt2")
+    model.transformer.h[1].requires_grad_(False)
+    model.train()
+    smaller = remove_heads(model, some_heads(3))
+    assert not any(p.requires_grad for p in smaller.transformer.h[1].parameters())
+    assert all(p.requires_grad for p in smaller.transformer.h[2].parameters()) and smaller.training
+
+
+def test_heads_by_the_name_of_their_module_and_of_one_kind():
+    model, inputs = model_of("marian"), inputs_of("marian")
+    keep = torch.ones(6, HEADS, dtype=torch.bool)
+    keep[3, :2] = False
+    expected = outputs(remove_heads(model, keep), inputs)
+    name = find_attention(model)[3].name
+    close(outputs(remove_heads(model, {name: keep[3]}), inputs), expected)
+    close(outputs(remove_heads(model, keep[[3, 5]], find_attention(model, "cross")), inputs), expected)
+    with pytest.raises(ValueError, match="'nowhere'.* names no attention module: there are model.encoder"):
+        remove_heads(model, {"nowhere": keep[0]})
+
+
+def test_removal_inside_a_gated_block_is_refused():
+    """The copy would take the gates with it, and keep them."""
+    model, keep = model_of("bert"), some_heads(3)
+    with gated(model, keep), pytest.raises(RuntimeError, match="leave the block"):
+        remove_heads(model, keep)
+    assert hooks_of(remove_heads(model, keep)) == 0
+
+
+def test_masks_that_do_not_fit_are_refused():
+    model = model_of("bert")
+    with pytest.raises(ValueError, match=r"bool \(4,\), True = kept, got torch.float32 \(4,\): try xi > 0"):
+        remove_heads(model, torch.ones(3, HEADS))
+    with pytest.raises(ValueError, match="keep has 2 rows, the model has 3 layers"):
+        remove_heads(model, torch.ones(2, HEADS, dtype=torch.bool))
+    with pytest.raises(ValueError, match=r"got torch.bool \(5,\)"):
+        remove_heads(model, torch.ones(3, 5, dtype=torch.bool))
+    with pytest.raises(ValueError, match="got list"):
+        remove_heads(model, [[True] * 4] * 3)
+
+
+@pytest.mark.parametrize("family", TRANSFORMERS)
+def test_attentions_are_recorded_for_every_layer_also_where_no_head_is_left(family):
+    model, inputs = model_of(family, "eager"), inputs_of(family)
+    found = find_attention(model)
+    keep = some_heads(len(found))
+    smaller = remove_heads(model, keep)
+    with gated(model, keep), torch.no_grad():
+        expected = model(**inputs, output_attentions=True)
+    with torch.no_grad():
+        got = smaller(**inputs, output_attentions=True)
+    names = {"encoder": "encoder_attentions", "decoder": "decoder_attentions", "cross": "cross_attentions"}
+    for kind, name in names.items():
+        masks = [k for a, k in zip(found, keep, strict=True) if a.kind == kind]
+        name = name if masks and name in got else "attentions"
+        if masks:
+            assert len(got[name]) == len(masks)
+            for full, small, mask in zip(expected[name], got[name], masks, strict=True):
+                close(small, full[:, mask])
+
+
+@pytest.mark.parametrize("family", ["bert", "marian", "t5", "gpt2", "torchvision vit"])
+def test_a_smaller_model_is_copied_pickled_and_moved_like_any_other(family):
+    model, inputs = model_of(family), inputs_of(family)
+    layers = len(find_attention(explicit_attention(model)))
+    smaller = remove_heads(model, some_heads(layers))
+    expected = outputs(smaller, inputs)
+    copied = copy.deepcopy(smaller)
+    for parameter in smaller.parameters():
+        parameter.data.zero_()
+    close(outputs(copied, inputs), expected)  # its layers without heads run on its own biases
+    file = io.BytesIO()
+    torch.save(copied, file)
+    file.seek(0)
+    close(outputs(torch.load(file, weights_only=False), inputs), expected)
+    assert pickle.loads(pickle.dumps(copied)).training is False
+    assert outputs(copied.float(), inputs_of(family, dtype=torch.float32)).dtype == torch.float32
+
+
+@BOTH
+@pytest.mark.parametrize("family", GENERATING)
+def test_generation_after_removal(family, attention):
+    """As the gated full model generates, with a cache and without; the first layer, whose cache is asked for the length,
+    has no heads. Longer than the relative positions of T5 are told apart."""
+    model, inputs = model_of(family, attention), inputs_of(family)
+    inputs.pop("decoder_input_ids", None)
+    found = find_attention(model)
+    keep = some_heads(len(found))
+    first = next(i for i, a in enumerate(found) if a.kind == "decoder")
+    keep[first] = False
+    smaller = remove_heads(model, keep)
+    options = {"max_new_tokens": 14, "min_new_tokens": 14, "do_sample": False, "output_logits": True}
+    options |= {"return_dict_in_generate": True, "no_repeat_ngram_size": 1}  # these models would say one word for ever
+    with gated(model, keep):
+        expected = model.generate(**inputs, **options)
+        beams = model.generate(**inputs, max_new_tokens=8, num_beams=3, do_sample=False)
+    cached, without = (smaller.generate(**inputs, **options, use_cache=use) for use in (True, False))
+    assert torch.equal(cached.sequences, expected.sequences) and torch.equal(without.sequences, expected.sequences)
+    close(torch.stack(cached.logits), torch.stack(expected.logits), atol=1e-10)
+    close(torch.stack(without.logits), torch.stack(expected.logits), atol=1e-10)
+    assert len(set(map(tuple, expected.sequences.tolist()))) > 1  # texts differ, so the comparison says something
+    assert torch.equal(smaller.generate(**inputs, max_new_tokens=8, num_beams=3, do_sample=False), beams)
+
+
+@BOTH
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_removal_saves_is_what_the_formula_says(family, attention):
+    model, inputs = gateable(family, attention), inputs_of(family)
+    found = find_attention(model)
+    keep = some_heads(len(found))
+    smaller = remove_heads(model, keep)
+    before, after = (totals(model_cost(m, inputs)) for m in (model, smaller))
+    saved = {"macs": 0, "weights": 0}
+    for a, kept in zip(found, keep, strict=True):
+        target = {"t5": 5, "bart": 5, "marian": 5}.get(family, L) if a.kind != "encoder" else L
+        source = target if a.kind != "cross" else L if family in ("t5", "bart", "marian") else 6
+        if family in ("vit", "torchvision vit", "deit"):
+            target = source = {"deit": 6}.get(family, 5)
+        costs = [pruned_transformer_macs(B, target, E, [h], SIZE, ffn=0, S=source) for h in (HEADS, int(kept.sum()))]
+        saved["macs"] += costs[0]["total"] - costs[1]["total"]
+        saved["weights"] += costs[0]["weights"] - costs[1]["weights"]
+    assert before["macs"] - after["macs"] == saved["macs"]
+    if family == "t5":
+        kinds = [(a.kind, int(k.sum())) for a, k in zip(found, keep, strict=True) if a.kind != "cross"]
+        saved["weights"] += 8 * (2 * HEADS - sum(k for _, k in kinds))  # tables of position biases
+    assert before["weights"] - after["weights"] == saved["weights"]
+    assert before["uncounted"] == after["uncounted"]

@@ -1,0 +1,295 @@
+"""Inside ``with masked(...)`` zeros stay zero, whichever optimizer steps; outside, nothing is left behind."""
+
+import copy
+import io
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+from torch.optim import SGD, Adam, AdamW
+from torch.optim.optimizer import _global_optimizer_post_hooks
+
+from course_lib.pruning import weights
+from course_lib.pruning.weights import masks as _masks
+
+OPTIMIZERS = {
+    "sgd_momentum": partial(SGD, lr=0.1, momentum=0.9, weight_decay=1e-2),
+    "sgd_nesterov_foreach": partial(SGD, lr=0.1, momentum=0.9, nesterov=True, foreach=True),
+    "sgd_momentum_fused": partial(SGD, lr=0.1, momentum=0.9, fused=True),
+    "adam": partial(Adam, lr=0.1, weight_decay=1e-2),
+    "adam_foreach": partial(Adam, lr=0.1, foreach=True),
+    "adam_fused": partial(Adam, lr=0.1, fused=True, amsgrad=True),
+    "adamw": partial(AdamW, lr=0.1, weight_decay=1e-1),
+    "adamw_foreach": partial(AdamW, lr=0.1, weight_decay=1e-1, foreach=True),
+    "adamw_fused": partial(AdamW, lr=0.1, weight_decay=1e-1, fused=True),
+}
+
+
+@pytest.fixture
+def model():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 16, 3))
+
+
+@pytest.fixture
+def masks(model):
+    return weights.local_masks(weights.magnitude(weights.prunable(model)), 0.7)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left():
+    before = dict(_global_optimizer_post_hooks)
+    yield
+    assert dict(_global_optimizer_post_hooks) == before
+    assert _masks._blocks == ()
+
+
+def step(model, optimizer, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(8, 1, 6, 6, generator=generator, dtype=next(model.parameters()).dtype)
+    optimizer.zero_grad()
+    model(x).square().mean().backward()
+    optimizer.step()
+
+
+def zeros_hold(model, masks):
+    return all((p[~masks[n]] == 0).all() for n, p in weights.prunable(model).items() if n in masks)
+
+
+def others_live(model, masks):
+    return all((p[masks[n]] != 0).any() for n, p in weights.prunable(model).items() if n in masks)
+
+
+@pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS.keys())
+@pytest.mark.parametrize("history", ["fresh", "with_momentum"])
+def test_zeros_after_three_steps(model, masks, make, history):
+    optimizer = make(model.parameters())
+    if history == "with_momentum":  # moments of the dense training push pruned weights even with zero gradients
+        for i in range(3):
+            step(model, optimizer, i)
+    parameters = list(model.parameters())
+    start = model[0].weight.detach().clone()
+    with weights.masked(model, masks):
+        assert zeros_hold(model, masks)
+        for i in range(3):
+            step(model, optimizer, i)
+            assert zeros_hold(model, masks)
+    assert zeros_hold(model, masks) and others_live(model, masks)
+    kept = masks["0.weight"]
+    assert not torch.equal(model[0].weight[kept], start[kept]), "the living weights were not trained"
+    assert all(a is b for a, b in zip(parameters, model.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS.keys())
+def test_without_masked_the_same_steps_revive_weights(model, masks, make):
+    """The test above would pass for an empty context manager, were this not so."""
+    weights.apply(model, masks)
+    step(model, make(model.parameters()))
+    assert not zeros_hold(model, masks)
+
+
+def test_an_optimizer_made_inside_the_block_is_found(model, masks):
+    with weights.masked(model, masks):
+        optimizer = AdamW(model.parameters(), lr=0.1)
+        step(model, optimizer)
+        assert zeros_hold(model, masks)
+
+
+def test_several_optimizers_parameter_groups_and_a_scheduler(model, masks):
+    first = SGD([{"params": [model[0].weight]}, {"params": model[1].parameters(), "lr": 0.01}], lr=0.1, momentum=0.9)
+    second = Adam(model[4].parameters(), lr=0.1)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(first, 10)
+    with weights.masked(model, masks):
+        for i in range(3):
+            step(model, first, i)
+            step(model, second, i)
+            schedule.step()
+            assert zeros_hold(model, masks)
+
+
+def test_under_a_grad_scaler_and_with_a_closure(model, masks):
+    scaler = torch.amp.GradScaler("cpu")
+    optimizer = Adam(model.parameters(), lr=0.1)
+    x = torch.ones(4, 1, 6, 6)
+    with weights.masked(model, masks):
+        scaler.scale(model(x).square().mean()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        assert zeros_hold(model, masks)
+
+        def closure():
+            optimizer.zero_grad()
+            loss = model(x).square().mean()
+            loss.backward()
+            return loss
+
+        optimizer.step(closure)
+        assert zeros_hold(model, masks)
+
+
+def test_training_equals_masking_by_hand(model, masks):
+    twin = copy.deepcopy(model)
+    with weights.masked(model, masks):
+        optimizer = SGD(model.parameters(), lr=0.1, momentum=0.9)
+        for i in range(3):
+            step(model, optimizer, i)
+    weights.apply(twin, masks)
+    optimizer = SGD(twin.parameters(), lr=0.1, momentum=0.9)
+    for i in range(3):
+        step(twin, optimizer, i)
+        weights.apply(twin, masks)
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), twin.parameters(), strict=True))
+
+
+def test_after_the_block_weights_are_free_again(model, masks):
+    optimizer = SGD(model.parameters(), lr=0.1)
+    with weights.masked(model, masks):
+        step(model, optimizer)
+    step(model, optimizer)
+    assert not zeros_hold(model, masks)
+
+
+def test_an_exception_passes_through_with_zeros_and_no_hook(model, masks):
+    with pytest.raises(KeyError), weights.masked(model, masks):
+        with torch.no_grad():
+            model[0].weight.fill_(1.0)
+        raise KeyError("from the training loop")
+    assert _masks._blocks == ()
+    assert zeros_hold(model, masks)
+
+
+def test_nan_in_pruned_places_becomes_zero_and_elsewhere_stays_visible(model, masks):
+    def poison(optimizer, args, kwargs):  # as a diverged update would
+        with torch.no_grad():
+            model[0].weight.fill_(torch.nan)
+
+    optimizer = SGD(model.parameters(), lr=0.1)
+    optimizer.register_step_post_hook(poison)  # an optimizer's own hooks run before the global ones
+    with weights.masked(model, masks):
+        step(model, optimizer)
+        assert torch.equal(model[0].weight.isnan(), masks["0.weight"])
+        assert (model[0].weight[~masks["0.weight"]] == 0).all()
+
+
+def test_tied_weights_stay_tied_and_zero():
+    model = nn.Sequential(nn.Embedding(6, 4), nn.Linear(4, 6, bias=False))
+    model[1].weight = model[0].weight
+    masks = weights.local_masks(weights.magnitude(weights.prunable(model)), 0.5)
+    assert list(masks) == ["0.weight"]
+    optimizer = Adam(model.parameters(), lr=0.1)
+    with weights.masked(model, masks):
+        for _ in range(3):
+            optimizer.zero_grad()
+            model(torch.arange(6)).square().mean().backward()
+            optimizer.step()
+    assert model[1].weight is model[0].weight
+    assert int((model[1].weight == 0).sum()) == 12
+
+
+def test_blocks_nest_and_the_outer_one_goes_on(model):
+    outer = {"0.weight": torch.ones(4, 1, 3, 3, dtype=torch.bool)}
+    outer["0.weight"][0] = False
+    inner = {"0.weight": ~outer["0.weight"], "4.weight": torch.zeros(3, 64, dtype=torch.bool)}
+    optimizer = SGD(model.parameters(), lr=0.1, momentum=0.9)
+    with weights.masked(model, outer):
+        with weights.masked(model, inner):
+            step(model, optimizer)
+            assert (model[0].weight == 0).all() and (model[4].weight == 0).all()
+        model[4].reset_parameters()  # otherwise no gradient reaches the convolution
+        step(model, optimizer)
+        assert zeros_hold(model, outer) and not zeros_hold(model, inner)
+
+
+def test_one_masked_cannot_be_entered_twice_at_once_but_again_later(model, masks):
+    held = weights.masked(model, masks)
+    with held:
+        with pytest.raises(RuntimeError, match="make a second one"):
+            held.__enter__()
+        step(model, SGD(model.parameters(), lr=0.1))
+        assert zeros_hold(model, masks), "the refused second entry must not end the first"
+    with held:
+        step(model, SGD(model.parameters(), lr=0.1))
+        assert zeros_hold(model, masks)
+
+
+def test_apply_serves_updates_by_hand_and_refuses_outside(model, masks):
+    held = weights.masked(model, masks)
+    with pytest.raises(RuntimeError, match="weights.apply"):
+        held.apply()
+    with held as same:
+        assert same is held
+        with torch.no_grad():
+            model[0].weight.sub_(1.0)
+        held.apply()
+        assert zeros_hold(model, masks)
+    with pytest.raises(RuntimeError, match="weights.apply"):
+        held.apply()
+
+
+def test_another_models_optimizer_does_not_touch_this_one(model, masks):
+    """Two networks trained in turn: a step of one between forward and backward of the other must not write to it."""
+    other = nn.Linear(2, 2)
+    other(torch.ones(1, 2)).sum().backward()
+    optimizer = SGD(other.parameters(), lr=0.1)
+    with weights.masked(model, masks):
+        x = torch.randn(2, 1, 6, 6, generator=torch.Generator().manual_seed(0), requires_grad=True)
+        loss = model(x).sum()
+        optimizer.step()
+        loss.backward()  # raises if a weight it needs was modified in place
+
+
+def test_gradients_stay_dense(model, masks):
+    """Growth criteria read the gradient of pruned weights, so it must not be masked."""
+    with weights.masked(model, masks):
+        step(model, SGD(model.parameters(), lr=0.1))
+        assert (model[4].weight.grad[~masks["4.weight"]] != 0).any()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_converting_the_model_inside_the_block(model, masks, dtype):
+    with weights.masked(model, masks):
+        model.to(dtype)
+        step(model, SGD(model.parameters(), lr=0.1, momentum=0.9))
+        assert model[0].weight.dtype == dtype and zeros_hold(model, masks)
+
+
+def test_a_masked_model_is_copied_and_saved_like_any_other(model, masks):
+    with weights.masked(model, masks):
+        twin = copy.deepcopy(model)
+        file = io.BytesIO()
+        torch.save(model, file)
+        file.seek(0)
+        loaded = torch.load(file, weights_only=False)
+    for other in (twin, loaded):
+        assert list(other.state_dict()) == list(model.state_dict())
+        assert zeros_hold(other, masks)
+        step(other, SGD(other.parameters(), lr=0.1))  # a copy is another model: it can be trained, and is not held
+        assert not zeros_hold(other, masks)
+
+
+def test_threads_open_and_close_blocks_while_others_step(model, masks):
+    """One lab fine-tunes two models at a time: an optimizer's step must survive that another block opens meanwhile."""
+
+    def job(_: int) -> bool:
+        mine = copy.deepcopy(model)
+        optimizer = SGD(mine.parameters(), lr=0.01)
+        for parameter in mine.parameters():
+            parameter.grad = torch.ones_like(parameter)
+        for _ in range(100):
+            with weights.masked(mine, masks):
+                optimizer.step()
+                if not zeros_hold(mine, masks):
+                    return False
+        return True
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # the threads change places as often as they can
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            assert all(pool.map(job, range(8)))
+    finally:
+        sys.setswitchinterval(interval)

@@ -1,0 +1,71 @@
+"""What goes with a filter is what the drawing marks and counts: the same numbers as the library's own removal."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from torch import nn
+
+from course_lib.cost import model_cost, totals
+from course_lib.pruning.channels import slice_pair
+from course_lib.show.drawings.filters import filter_cascade, residual_agreement
+from course_lib.show.output import alt_of
+from course_lib.show.style import ORANGE, SKY
+from unit.show.drawings.figure_texts import written
+
+
+def cells(fig: Figure, colour: str) -> int:
+    return sum(
+        to_hex(patch.get_facecolor()).upper() == colour for patch in fig.axes[0].patches if type(patch) is Rectangle
+    )
+
+
+@pytest.mark.parametrize(("filters", "channels", "behind", "removed"), [(5, 3, 4, (1,)), (6, 2, 3, (5, 0))])
+def test_the_counts_are_those_of_a_removal(filters: int, channels: int, behind: int, removed: tuple[int, ...]) -> None:
+    def cost(conv: nn.Module, bn: nn.Module, following: nn.Module) -> tuple[int, int]:
+        model = nn.Sequential(conv, bn, following)
+        macs = totals(model_cost(model, torch.zeros(1, channels, 4, 6)))["macs"]
+        return sum(p.numel() for p in model.parameters()), macs
+
+    layers = (
+        nn.Conv2d(channels, filters, 3, padding=1, bias=False),
+        nn.BatchNorm2d(filters),
+        nn.Conv2d(filters, behind, 3, padding=1, bias=False),
+    )
+    kept = [m for m in range(filters) if m not in removed]
+    before, after = cost(*layers), cost(*slice_pair(*layers, kept))  # type: ignore[arg-type]
+    said = alt_of(filter_cascade(filters, channels, behind, removed, maps=(4, 6)))
+    assert f"{before[0] - after[0]:,} parameters of {before[0]:,}" in said
+    assert f"{before[1] - after[1]:,} MACs of {before[1]:,}" in said
+
+
+def test_rows_entries_maps_and_columns_are_marked() -> None:
+    fig = filter_cascade(5, 3, 4, removed=(1, 3))
+    assert cells(fig, ORANGE) == written(fig).count("×") == 2 * (3 + 4 + 1 + 4), "row, four vectors, map, next column"
+    assert "−54 weights" in written(fig) and "−8 entries" in written(fig) and "−2 of 5" in written(fig)
+    assert "Filters 2, 4 out" in alt_of(fig)
+
+
+def test_a_stream_is_cut_in_four_layers_and_an_inner_channel_in_two() -> None:
+    stream = residual_agreement(4, 3, removed=(1,), channels=2, next_filters=3)
+    assert cells(stream, ORANGE) == 2 + 3 + 3 + 3 + 2, "rows of conv 0 and 2, columns of conv 1 and 3, twice the stream"
+    assert cells(stream, SKY) == 0
+    inner = residual_agreement(4, 3, removed=(), inner_removed=(0, 2))
+    assert cells(inner, SKY) == 2 * (4 + 4) and cells(inner, ORANGE) == 0
+    assert "inner channels 1, 3" in alt_of(inner) and "stream channel" not in alt_of(inner)
+
+
+def test_what_cannot_be_drawn_is_refused() -> None:
+    with pytest.raises(ValueError, match="5 filters, from 0 to 4"):
+        filter_cascade(5, removed=(5,))
+    with pytest.raises(ValueError, match="at least one has to stay and one to go"):
+        filter_cascade(2, removed=(0, 1))
+    with pytest.raises(ValueError, match="at least one has to stay and one to go"):
+        filter_cascade(2, removed=())
+    with pytest.raises(ValueError, match="channels is how many are drawn, from 1 to 8; got 9"):
+        filter_cascade(5, 9)
+    with pytest.raises(ValueError, match="of 3 inner channels at least one has to stay"):
+        residual_agreement(4, 3, inner_removed=(0, 1, 2))

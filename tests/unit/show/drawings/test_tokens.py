@@ -1,0 +1,63 @@
+"""The drawing of a text that gets shorter shows the lists that it is given."""
+
+from __future__ import annotations
+
+import pytest
+from matplotlib.colors import to_hex
+from matplotlib.patches import Rectangle
+
+from course_lib.show.drawings.tokens import tokens_leaving
+from course_lib.show.output import alt_of
+from course_lib.show.style import ORANGE, SKY
+from unit.show.drawings.figure_texts import written
+
+WORDS = ["[CLS]", "the", "food", "was", "never", "bad", "[SEP]"]
+KEPT = [[0, 2, 4, 5, 6], [0, 4, 5], [0]]
+
+
+def boxes(fig, colour: str) -> int:
+    return sum(
+        to_hex(r.get_facecolor()).lower() == colour.lower() and r.get_width() < 30 for r in fig.findobj(Rectangle)
+    )
+
+
+def test_a_word_is_written_until_the_row_in_which_it_leaves() -> None:
+    seen = written(tokens_leaving(WORDS, KEPT))
+    times = {word: seen.count(word) for word in WORDS}
+    assert times == {"[CLS]": 4, "the": 2, "food": 3, "was": 2, "never": 4, "bad": 4, "[SEP]": 3}
+    assert [seen.count(name) for name in ("input", "layer 1", "layer 3", "layer 4")] == [1, 1, 1, 0]
+
+
+def test_the_counts_are_those_of_the_lists() -> None:
+    seen = written(tokens_leaving(WORDS, KEPT))
+    assert [text for text in seen if text.isdigit()] == ["7", "5", "3", "1"]
+
+
+def test_cls_stays_in_every_row_and_a_marked_word_while_it_is_there() -> None:
+    fig = tokens_leaving(WORDS, KEPT, marked=(4, 5))
+    assert boxes(fig, ORANGE) == 4 + 1, "in each row, and in the key"
+    assert boxes(fig, SKY) == 2 * 3 + 1, "two words in three rows, and in the key"
+    assert boxes(tokens_leaving(WORDS, KEPT), SKY) == 0, "nothing is marked, so there is no key"
+
+
+def test_the_alternative_says_who_is_left_and_the_answer() -> None:
+    text = alt_of(tokens_leaving(WORDS, KEPT, answer="positive, 99 %"))
+    assert "7 tokens" in text and "after layer 2 3: [CLS] never bad;" in text and "after layer 3 1: [CLS]." in text
+    assert text.endswith("Read from [CLS]: positive, 99 %.")
+    assert "Read from" not in alt_of(tokens_leaving(WORDS, KEPT))
+
+
+@pytest.mark.parametrize(
+    ("words", "kept", "marked", "message"),
+    [
+        ([], [], (), "no words"),
+        (WORDS, [[0, 7]], (), "layer 1 position 7: the 7 words are 0 to 6"),
+        (WORDS, [[0, 1], [1]], (), "after layer 2 position 0 is gone"),
+        (WORDS, [[0, 1], [0, 2]], (), "position 2 \\('food'\\) is back"),
+        (WORDS, [[0]], (-1,), "marked position -1"),
+        (["[CLS]", *["restaurant"] * 20], [[0]], (), "take a shorter text"),
+    ],
+)
+def test_lists_that_cannot_be_drawn_are_refused(words, kept, marked, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        tokens_leaving(words, kept, marked=marked)

@@ -1,0 +1,126 @@
+"""Files and modules that are named in strings exist: what is moved must be renamed there too, and no import would say so.
+
+A canary that is gone is never found, and a wall that leaks passes for ever; a name that is handed through or let pass by its
+old name is suddenly refused.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+from collections.abc import Iterator
+from functools import reduce
+from pathlib import Path
+
+import pytest
+
+import course_lib
+from course_lib.grading import isolation, reference
+from course_lib.worker import stubs, watch
+
+PACKAGE = Path(course_lib.__file__).parent
+ROOT = PACKAGE.parent
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+PAGES = [*ROOT.glob("*.md"), *ROOT.glob("data/*.md"), *ROOT.glob("data/examples/*"), *ROOT.glob("solutions/*.py"),
+         *ROOT.glob("slides/*.py"), ROOT / "Makefile"]  # fmt: skip
+DOTTED = re.compile(r"\bcourse_lib(?:\.[A-Za-z_]\w*)+")
+SLASHED = re.compile(r"\b(?:course_lib|tests/unit)/[\w/.]*\w")
+
+
+def strings(path: Path) -> Iterator[str]:
+    """All that stands in quotes in a module, docstrings too; of other files all there is."""
+    if path.is_relative_to(PACKAGE):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value
+    else:
+        yield path.read_text()
+
+
+def resolves(name: str) -> bool:
+    """Is ``a.b.c`` a module, or something inside of one?"""
+    parts = name.split(".")
+    for length in range(len(parts), 0, -1):
+        try:
+            module = importlib.import_module(".".join(parts[:length]))
+        except ModuleNotFoundError:
+            continue
+        try:
+            reduce(getattr, parts[length:], module)
+        except AttributeError:
+            return False
+        return True
+    return False
+
+
+@pytest.mark.parametrize("path", [*SOURCES, *PAGES], ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_what_is_named_is_there(path: Path) -> None:
+    said = list(strings(path))
+    names = {name for text in said for name in DOTTED.findall(text)}
+    paths = {name for text in said for name in SLASHED.findall(text)}
+    assert [name for name in sorted(names) if not resolves(name)] == []
+    assert [name for name in sorted(paths) if not (ROOT / name).exists()] == []
+
+
+def imported(path: Path) -> set[str]:
+    """What a file imports of the course: modules, and names out of them."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return {name for name in found if name.split(".")[0] == "course_lib"}
+
+
+@pytest.mark.parametrize("folder", ["mutants", "attacks", "benchmarks", "../slides"])
+def test_what_is_imported_is_there(folder: str) -> None:
+    """Stand-ins take any name, and nobody runs decks and benchmarks often: a borrowed answer would be none."""
+    files = sorted((ROOT / "tests" / folder).resolve().rglob("*.py"))
+    names = {name: path for path in files if "course_lib" in path.read_text() for name in imported(path)}
+    assert names
+    assert {name: path for name, path in names.items() if not resolves(name)} == {}
+
+
+def test_names_that_are_not_there_are_noticed() -> None:
+    assert resolves("course_lib.models.attention.Attention") and resolves("course_lib.pruning")
+    assert not resolves("course_lib.models.attentions") and not resolves("course_lib.models.attention.Attentions")
+    assert DOTTED.findall("see :mod:`course_lib.a.b` and course_lib.") == ["course_lib.a.b"]
+    assert SLASHED.findall("open `course_lib/a/b.py`, and course_lib/c.") == ["course_lib/a/b.py", "course_lib/c"]
+
+
+def test_what_a_submission_may_see_is_there() -> None:
+    assert [name for name in isolation.VISIBLE if not (PACKAGE / name).exists()] == []
+
+
+def test_what_a_wall_is_tried_with_is_there_and_hidden() -> None:
+    for name in isolation.CANARIES:
+        assert (PACKAGE / name).exists()
+        assert name.split("/")[0] not in isolation.VISIBLE
+    inside = {name.split("/")[0] for name in isolation.CANARIES}
+    assert {"grading", "pruning"} <= inside  # the grader itself, and the library's answers
+    assert {path.name for path in isolation._course_files()} == {"tests", "solutions", "pyproject.toml"}
+
+
+def test_what_is_given_is_in_the_library_and_may_be_seen() -> None:
+    """By the name under which labs import it, and the same thing as where submissions find it."""
+    for name, visible in stubs.GIVEN.items():
+        place, _, what = name.rpartition(".")
+        assert getattr(importlib.import_module(place), what) is getattr(importlib.import_module(visible), what)
+        assert any(visible.split(".")[1] == Path(seen).stem for seen in isolation.VISIBLE)
+
+
+def test_what_torch_calls_round_a_step_is_not_the_students() -> None:
+    """The names are compared with a frame's: of its module, and of its code."""
+    for name in watch.NOT_THE_STUDENTS:
+        place, _, what = name.rpartition(".")
+        function = getattr(importlib.import_module(place), what)
+        assert f"{function.__module__}.{function.__code__.co_qualname}" == name
+
+
+@pytest.mark.parametrize("lab", sorted(path.stem[:5] for path in ROOT.glob("solutions/lab*.py")))
+def test_what_a_question_forbids_is_there(lab: str) -> None:
+    """Else a borrowed answer is no longer noticed."""
+    forbidden = {name for asked in reference.load(lab).questions.values() for name in asked.forbidden}
+    assert [name for name in sorted(forbidden) if not resolves(name)] == []

@@ -1,0 +1,79 @@
+"""What a submission may see of the course must import without the rest: behind a wall the rest is not there."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import nbformat
+import pytest
+
+import course_lib
+from course_lib.grading import isolation, reference
+from course_lib.worker.cells import parse
+
+PACKAGE = Path(course_lib.__file__).parent
+
+
+def test_what_a_submission_may_see_imports_without_the_rest(tmp_path: Path) -> None:
+    package = tmp_path / "course_lib"
+    package.mkdir()
+    for name in isolation.VISIBLE:
+        (package / name).symlink_to(PACKAGE / name)
+    code = """
+        import importlib, pkgutil
+        from course_lib.worker import stubs
+        stubs.install()
+        import course_lib
+        for module in pkgutil.walk_packages(course_lib.__path__, "course_lib."):
+            importlib.import_module(module.name)
+            print(module.name)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(tmp_path), "PATH": "/usr/bin:/bin", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert {"course_lib.training", "course_lib.models.bert", "course_lib.worker.harness"} <= set(done.stdout.split())
+
+
+def imported(lab: Path) -> set[str]:
+    """The modules outside the course that a handout's cells import."""
+    cells = [cell.source for cell in nbformat.read(lab, 4).cells if cell.cell_type == "code"]
+    found: set[str] = set()
+    for statement in parse(cells, []):
+        node = statement.node
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+    return {name for name in found if name.split(".")[0] != "course_lib"}
+
+
+@pytest.fixture(scope="module")
+def warm() -> set[str]:
+    """The modules that a worker has before a lab asks for any."""
+    code = """
+        import sys
+        from course_lib.worker import stubs, zygote
+        stubs.install()
+        zygote.import_all()
+        print(*sys.modules)
+    """
+    run = [sys.executable, "-c", textwrap.dedent(code)]
+    return set(subprocess.run(run, capture_output=True, text=True, check=True).stdout.split())
+
+
+@pytest.mark.parametrize("lab", sorted((PACKAGE.parent / "labs").glob("lab*.ipynb")), ids=lambda path: path.stem[:5])
+def test_what_a_handout_imports_is_there_before_a_submission_comes(lab: Path, warm: set[str]) -> None:
+    """Else every submission pays for it anew: lab 10's ``import datasets`` took 1.5 seconds each."""
+    asked = reference.load(lab.stem[:5]).imports
+    missing = {m for m in imported(lab) - warm if not any(a == m or a.startswith(f"{m}.") for a in asked)}
+    assert not missing, f"add them to IMPORTS in course_lib/grading/reference/{lab.stem[:5]}.py"
