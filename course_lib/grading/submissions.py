@@ -38,6 +38,7 @@ MAX_MEMORY = 2 << 30  # that a notebook's JSON may take once it is read
 MAX_FILES = 20_000  # looked at in one student's folder or zip
 MAX_DEPTH = 12
 METADATA = "submission_metadata.yml"  # of Gradescope's export
+_TAGGED = re.compile(r".*-(?:[0-9a-f]{8}|[0-9a-f]{64})", re.IGNORECASE)
 _RESERVED = {"con", "prn", "aux", "nul", *(f"{p}{i}" for p in ("com", "lpt") for i in range(1, 10))}  # on Windows
 
 
@@ -52,7 +53,7 @@ class Handed:
         notebook: which file was taken. digest: of its code, so that a changed submission is graded again.
         choice: of several notebooks, which one counts and why, in a sentence; "" where there was one.
         submitters: what the names say of the student (several for group work), by the columns of a roster.
-        clash: does another id give the same file name where upper and lower case are one?
+        tag: how many digits of a hash its file name must have, for without them it is another's, too.
     """
 
     id: str
@@ -62,16 +63,17 @@ class Handed:
     digest: str = ""
     choice: str = ""
     submitters: list[dict[str, str]] = field(default_factory=list)
-    clash: bool = False
+    tag: int = 0
 
     @property
     def file_name(self) -> str:
         """The id as a safe file name, still unique, also where upper and lower case are one."""
         safe = re.sub(r"[^A-Za-z0-9._-]", "_", self.id).lstrip(".")[:80]
-        plain = safe == self.id and not safe.endswith(".") and safe.partition(".")[0].lower() not in _RESERVED
-        if plain and not self.clash:
+        odd = safe != self.id or safe.endswith(".") or safe.partition(".")[0].lower() in _RESERVED
+        digits = self.tag or (8 if odd or _TAGGED.fullmatch(safe) else 0)
+        if not digits:
             return safe
-        tag = hashlib.sha256(self.id.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+        tag = hashlib.sha256(self.id.encode("utf-8", "surrogatepass")).hexdigest()[:digits]
         return f"{safe or 'submission'}-{tag}"
 
     @property
@@ -97,14 +99,14 @@ def find(folder: Path, lab: str) -> list[Handed]:
     else:
         entries, metadata = [folder], None
         _refuse_a_whole_class(folder)
-    groups: dict[tuple[str, str], list[tuple[Path, names.Name]]] = {}
+    items = []
     for entry in entries:
-        name = names.read(_text(os.fsencode(entry.name)), _text(os.fsencode(_id_of(entry))), metadata)
+        name = names.read(_text(os.fsencode(entry.name)), _text(os.fsencode(_id_of(entry))), metadata, _is_dir(entry))
         if name.known or entry.suffix.lower() in (".ipynb", ".zip") or _is_dir(entry):
-            groups.setdefault(name.key, []).append((entry, name))
+            items.append((entry, name))
     found: dict[str, Handed] = {}
-    for group in groups.values():
-        last, name = max(group, key=lambda item: (item[1].stamp or 0, item[1].number or 0))
+    for group in _groups(items):
+        last, name = group.last
         id = name.id if name.id not in found else _text(os.fsencode(last.name))
         while id in found:
             id += "~"
@@ -115,9 +117,61 @@ def find(folder: Path, lab: str) -> list[Handed]:
     return [found[id] for id in sorted(found)]
 
 
+@dataclass(frozen=True)
+class _Group:
+    """The files and folders that are one student's by their names. problem: why that cannot be relied on, in a sentence."""
+
+    items: list[tuple[Path, names.Name]]
+    problem: str = ""
+
+    @property
+    def last(self) -> tuple[Path, names.Name]:
+        return max(self.items, key=lambda item: (item[1].stamp or 0, item[1].number or 0))
+
+    @property
+    def shown(self) -> str:
+        return repr(names.shown(_text(os.fsencode(self.items[0][0].name)))[:120])
+
+
+def _groups(items: list[tuple[Path, names.Name]]) -> list[_Group]:
+    """Whose is what. Nobody's file stands in for another's: two that claim one person, and not alike, are both refused."""
+    together: dict[tuple[object, ...], _Group] = {}
+    for entry, name in items:
+        group = together.setdefault((name.key, name.prefix), _Group([]))
+        group.items.append((entry, name))
+    groups: list[_Group] = []
+    refused: list[_Group] = []
+    for group in together.values():
+        unsure = [item for item in group.items if item[1].unsure] if len(group.items) > 1 else []
+        refused += [_Group([item], _UNSURE.format(claim=item[1].claims[0])) for item in unsure]
+        if sure := [item for item in group.items if item not in unsure]:
+            groups.append(_Group(sure))
+    claimed: dict[str, list[_Group]] = {}
+    for group in groups:
+        for claim in dict.fromkeys(claim for _, name in group.items for claim in name.claims):
+            claimed.setdefault(claim, []).append(group)
+    problems = {
+        id(group): _CLAIMED.format(mine=group.shown, theirs=other.shown, claim=claim)
+        for claim, claiming in claimed.items()
+        if len(claiming) > 1
+        for group, other in zip(claiming, [*claiming[1:], claiming[0]], strict=True)
+    }
+    return [*(_Group(group.items, problems.get(id(group), "")) for group in groups), *refused]
+
+
+_CLAIMED = (
+    "{mine} and {theirs} both say by their names that they are of {claim}, and differ in the rest of what the system writes: "
+    "neither is graded until one of them is taken away or renamed"
+)
+_UNSURE = (
+    "its name can be read as {claim}'s or, further on, as another's, and {claim} has handed in something else, too: it is not "
+    "graded until it is renamed"
+)
+
+
 def one(folder: Path, lab: str, id: str = "submission") -> Handed:
     """The submission of the one student whose files are in ``folder`` (or who handed in that file)."""
-    return _read(id, [(folder, names.Name(("name", id), id, folder.name))], lab)
+    return _read(id, _Group([(folder, names.Name(("name", id), id, folder.name))]), lab)
 
 
 def _entries(folder: Path) -> tuple[Path, list[Path]]:
@@ -141,13 +195,19 @@ def _id_of(entry: Path) -> str:
 
 
 def _mark_clashes(all: list[Handed]) -> None:
-    """``Ann.json`` and ``ann.json`` are one file on macOS and Windows."""
-    taken: dict[str, list[Handed]] = {}
-    for h in all:
-        taken.setdefault(h.file_name.casefold(), []).append(h)
-    for same in taken.values():
-        for h in same:
-            h.clash = len(same) > 1
+    """Make all file names differ: ``Ann.json`` and ``ann.json`` are one file on macOS and Windows.
+
+    A name that needs no tag never looks like one that has one. So after the first round only tagged names can be alike, after
+    the second, with the whole hash, none.
+    """
+    for digits in (8, 64):
+        taken: dict[str, list[Handed]] = {}
+        for h in all:
+            taken.setdefault(h.file_name.lower(), []).append(h)
+        for same in taken.values():
+            if len(same) > 1:
+                for h in same:
+                    h.tag = digits
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
@@ -192,13 +252,15 @@ class _File:
     stamp: float | None = None  # of the submission, as its folder says
 
 
-def _read(id: str, group: list[tuple[Path, names.Name]], lab: str) -> Handed:
+def _read(id: str, group: _Group, lab: str) -> Handed:
     """One student's submission, out of everything that is theirs."""
-    who = [dict(person) for _, name in group[:1] for person in name.who]
+    who = [dict(person) for _, name in group.items[:1] for person in name.who if not name.unsure or not group.problem]
     files: list[_File] = []
     others: list[str] = []
     try:
-        for entry, name in group:
+        if group.problem:
+            raise _Unreadable(group.problem)
+        for entry, name in group.items:
             found, rest = _files_of(entry, name)
             files += found
             others += rest
@@ -222,8 +284,8 @@ def _read(id: str, group: list[tuple[Path, names.Name]], lab: str) -> Handed:
     return result
 
 
-def _kind(group: list[tuple[Path, names.Name]]) -> str:
-    return "folder" if any(_is_dir(entry) for entry, _ in group) else "submission"
+def _kind(group: _Group) -> str:
+    return "folder" if any(_is_dir(entry) for entry, _ in group.items) else "submission"
 
 
 def _choose(files: list[_File], lab: str) -> tuple[_File | None, str]:

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from course_lib.grading import names, submissions
 from course_lib.grading.submissions import Handed, find
@@ -219,6 +221,90 @@ def test_no_name_makes_a_submission_disappear(tmp_path: Path) -> None:
     )
 
 
+# --- whose is it -----------------------------------------------------------------------------------------------------
+
+
+def test_a_students_own_file_name_does_not_speak_for_moodle(tmp_path: Path) -> None:
+    put(tmp_path / "Jane Doe_1000001_assignsubmission_file_lab00.ipynb", "hers", when=1_600_000_000)
+    put(tmp_path / "John Roe_1000002_assignsubmission_file_x_1000001_assignsubmission_file_lab00.ipynb", "his")
+    put(tmp_path / "Al O_1000003_assignsubmission_file_Jane Doe_1000001_assignsubmission_file_lab00.ipynb", "Al's")
+    there = found(tmp_path, "lab00")
+    assert {id: h.cells for id, h in there.items()} == {
+        "Jane Doe_1000001": ["hers"], "John Roe_1000002": ["his"], "Al O_1000003": ["Al's"],
+    }  # fmt: skip
+    assert not any(h.choice or h.problem for h in there.values())
+
+
+def test_nor_for_the_other_systems(tmp_path: Path) -> None:
+    put(tmp_path / "Jane Doe_7_assignsubmission_file_" / "roejohn_12346_81_lab01.ipynb", "Jane's")
+    put(tmp_path / "Bo_8_assignsubmission_file_roejohn_12346_99_lab01.ipynb", "Bo's")
+    put(tmp_path / "roejohn_12346_81_lab01.ipynb", "John's")
+    put(tmp_path / "aldoe_12347_90_x_7_assignsubmission_file_lab01.ipynb", "Al's")
+    put(tmp_path / "cydoe_12348_91_ann+lab01+2030-01-01.ipynb", "Cy's")
+    put(tmp_path / "ann+lab01+2024-05-01 10:00:00 UTC" / "lab01.ipynb", "Ann's")
+    put(tmp_path / "ann+lab01+2030-01-01.ipynb", "a file of such a name")
+    there = found(tmp_path)
+    assert sorted(h.cells[0] for h in there.values()) == sorted(
+        ["Jane's", "Bo's", "John's", "Al's", "Cy's", "Ann's", "a file of such a name"]
+    )
+    assert there["ann"].cells == ["Ann's"]
+
+
+@pytest.mark.parametrize(
+    "first, second",
+    [
+        ("Jane Doe_7_assignsubmission_file_lab01.ipynb", "x_7_assignsubmission_file_lab01.ipynb"),
+        ("doejane_12345_80_lab01.ipynb", "x_12345_81_lab01.ipynb"),
+    ],
+)
+def test_two_that_claim_one_person_are_both_refused_by_name(tmp_path: Path, first: str, second: str) -> None:
+    put(tmp_path / first, "hers")
+    put(tmp_path / second, "whose?")
+    put(tmp_path / "bob.ipynb", "his")
+    there = found(tmp_path)
+    assert len(there) == 3 and there["bob"].cells == ["his"]
+    for h in there.values():
+        if h.id != "bob":
+            assert h.cells == [] and first in h.problem and second in h.problem
+            assert "until one of them is taken away or renamed" in h.problem
+
+
+def test_the_same_person_packed_twice_is_one(tmp_path: Path) -> None:
+    put(tmp_path / "Zo\u00eb D_7_assignsubmission_file_lab01.ipynb", "of Linux", when=1_600_000_000)
+    put(tmp_path / "Zoe\u0308 D_7_assignsubmission_file_lab01-1.ipynb", "of a Mac")
+    (zoe,) = find(tmp_path, "lab01")
+    assert zoe.cells == ["of a Mac"] and "2 notebooks" in zoe.choice
+
+
+def test_a_name_in_canvas_that_poses_as_another_users_files(tmp_path: Path) -> None:
+    """Canvas takes ``_12_`` out of names, but out of ``__12__`` only the outer lines."""
+    put(tmp_path / "doejane_12345_80_lab01.ipynb", "hers")
+    put(tmp_path / "doejane_12345_999_x_12346_81_lab01.ipynb", "his, who calls himself doejane__12345__999__x")
+    put(tmp_path / "aldoe_12347_82_lab01.ipynb", "Al's first", when=1_600_000_000)
+    put(tmp_path / "aldoe_12347_83_lab01_2024_17_final_20240501_101112_3.ipynb", "Al's last")
+    there = found(tmp_path)
+    assert there["doejane_12345"].cells == ["hers"] and there["aldoe_12347"].cells == ["Al's last"]
+    (odd,) = (h for h in there.values() if h.problem)
+    assert odd.id == "doejane_12345_999_x_12346_81_lab01.ipynb" and "can be read as Canvas's 12345's" in odd.problem
+    assert odd.submitters == []  # so that no table gives it to anybody
+
+
+def test_people_of_one_name_in_gradescope_are_two_and_a_group_takes_nobody_in(tmp_path: Path) -> None:
+    for number in (1, 2, 3, 4):
+        put(tmp_path / f"submission_{number}" / "lab01.ipynb", str(number))
+    (tmp_path / "submission_metadata.yml").write_text(
+        "submission_1:\n  :submitters: [{':name': Kim Lee}]\n"
+        "submission_2:\n  :submitters: [{':name': Kim Lee}]\n"
+        "submission_3:\n  :submitters: [{':name': Jane, ':email': J@x.edu}]\n"
+        "submission_4:\n  :submitters: [{':name': Mal, ':email': m@x.edu}, {':name': Jane, ':email': j@x.edu}]\n"
+    )
+    there = found(tmp_path)
+    assert {id: h.cells for id, h in there.items() if not h.problem} == {"submission_1": ["1"], "submission_2": ["2"]}
+    for id in ("submission_3", "submission_4"):
+        assert "'submission_3'" in there[id].problem and "'submission_4'" in there[id].problem
+        assert "of j@x.edu" in there[id].problem
+
+
 # --- hostile files -----------------------------------------------------------------------------------------------------
 
 unix = pytest.mark.skipif(os.name == "nt", reason="links and pipes of Unix")
@@ -360,6 +446,33 @@ def test_names_that_differ_in_case_only(tmp_path: Path) -> None:
     assert len(set(files)) == len(files)
     assert handed[2].file_name == "bob"
     assert not {"con", "nul.x", "dot."} & set(files)
+
+
+TWINS = (0x1216F, 0x20D83)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_no_two_results_have_one_file_name(data: st.DataObject) -> None:
+    names = st.sampled_from(["Ann", "ann", "ANN", "Ann.", "Ann-1", "CON", "x" * 81, "x" * 82]) | st.text(max_size=8)
+    handed = [Handed(id) for id in data.draw(st.lists(names, max_size=6, unique=True))]
+    for _ in range(data.draw(st.integers(0, 3))):  # names as our own tags make them, of what is there so far
+        submissions._mark_clashes(handed)
+        files = {h.file_name for h in handed} | {h.file_name.swapcase() for h in handed}
+        files |= {Handed(h.id, tag=digits).file_name for h in handed for digits in (8, 64)}
+        chosen = data.draw(st.lists(st.sampled_from(sorted(files)), max_size=4)) if files else []
+        handed += [Handed(id) for id in dict.fromkeys(chosen) if id not in {h.id for h in handed}]
+    for h in handed:
+        h.tag = 0
+    submissions._mark_clashes(handed)
+    assert len({h.file_name.lower() for h in handed}) == len(handed)
+
+
+def test_two_names_with_the_same_short_tag() -> None:
+    first, second = (Handed(chr(c)) for c in TWINS)
+    assert first.file_name == second.file_name  # eight digits of a hash are soon found twice
+    submissions._mark_clashes([first, second])
+    assert first.file_name != second.file_name and len(first.file_name) < 120
 
 
 def test_one_students_folder_for_the_autograder(tmp_path: Path) -> None:
