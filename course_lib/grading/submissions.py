@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import os
 import re
 import stat
@@ -26,15 +25,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import yaml
 
-from course_lib.grading import names
+from course_lib.grading import ipynb, names
+from course_lib.grading.ipynb import Unreadable, text
 
 MAX_BYTES = 100 << 20  # of one notebook, outputs included
 MAX_ZIP_BYTES = 200 << 20
-MAX_CODE = 1_000_000  # bytes of code in one notebook, as JSON: what goes to the worker in one piece (wire.MAX_HEADER)
-MAX_MEMORY = 2 << 30  # that a notebook's JSON may take once it is read
 MAX_FILES = 20_000  # looked at in one student's folder or zip
 MAX_DEPTH = 12
 METADATA = "submission_metadata.yml"  # of Gradescope's export
@@ -101,13 +98,13 @@ def find(folder: Path, lab: str) -> list[Handed]:
         _refuse_a_whole_class(folder)
     items = []
     for entry in entries:
-        name = names.read(_text(os.fsencode(entry.name)), _text(os.fsencode(_id_of(entry))), metadata, _is_dir(entry))
+        name = names.read(text(os.fsencode(entry.name)), text(os.fsencode(_id_of(entry))), metadata, _is_dir(entry))
         if name.known or entry.suffix.lower() in (".ipynb", ".zip") or _is_dir(entry):
             items.append((entry, name))
     found: dict[str, Handed] = {}
     for group in _groups(items):
         last, name = group.last
-        id = name.id if name.id not in found else _text(os.fsencode(last.name))
+        id = name.id if name.id not in found else text(os.fsencode(last.name))
         while id in found:
             id += "~"
         found[id] = _read(id, group, lab)
@@ -130,7 +127,7 @@ class _Group:
 
     @property
     def shown(self) -> str:
-        return repr(names.shown(_text(os.fsencode(self.items[0][0].name)))[:120])
+        return repr(names.shown(text(os.fsencode(self.items[0][0].name)))[:120])
 
 
 def _groups(items: list[tuple[Path, names.Name]]) -> list[_Group]:
@@ -229,7 +226,7 @@ def _metadata(path: Path) -> dict[str, Any] | None:
         return None
     try:
         read = yaml.load(_bytes(path, "the list of submissions", MAX_ZIP_BYTES), Loader=_Loader)
-    except (yaml.YAMLError, _Unreadable, OSError, ValueError, RecursionError) as error:
+    except (yaml.YAMLError, Unreadable, OSError, ValueError, RecursionError) as error:
         raise ValueError(
             f"{path} cannot be read ({' '.join(str(error).split())[:200]}): download Gradescope's export again, or delete this file "
             "to grade without the students' names"
@@ -259,7 +256,7 @@ def _read(id: str, group: _Group, lab: str) -> Handed:
     others: list[str] = []
     try:
         if group.problem:
-            raise _Unreadable(group.problem)
+            raise Unreadable(group.problem)
         for entry, name in group.items:
             found, rest = _files_of(entry, name)
             files += found
@@ -275,7 +272,7 @@ def _read(id: str, group: _Group, lab: str) -> Handed:
                 return Handed(id, problem="the zip holds no notebook", submitters=who)
             choice = " ".join(part for part in (choice, within) if part)
         result = handed(id, chosen.shown, chosen.data())
-    except _Unreadable as error:
+    except Unreadable as error:
         return Handed(id, problem=str(error), submitters=who)
     except (OSError, zlib.error) as error:
         why = getattr(error, "strerror", None) or error
@@ -337,12 +334,12 @@ def _files_of(entry: Path, name: names.Name) -> tuple[list[_File], list[str]]:
     """The notebooks (where there are none: the zips) of one file or folder, and the names of what else is there."""
     mode = entry.lstat().st_mode
     if stat.S_ISLNK(mode):
-        raise _Unreadable("it is a link to another place: only files and folders themselves are read")
+        raise Unreadable("it is a link to another place: only files and folders themselves are read")
     if not stat.S_ISDIR(mode):
-        own = name.file or _text(os.fsencode(entry.name))
-        file = _on_disk(entry, _text(os.fsencode(entry.name)), own, name)
+        own = name.file or text(os.fsencode(entry.name))
+        file = _on_disk(entry, text(os.fsencode(entry.name)), own, name)
         return ([file], []) if entry.suffix.lower() in (".ipynb", ".zip") else ([], [own])
-    inside = [(path, _text(os.fsencode(path.relative_to(entry).as_posix()))) for path in _walk(entry)]
+    inside = [(path, text(os.fsencode(path.relative_to(entry).as_posix()))) for path in _walk(entry)]
     for suffix in (".ipynb", ".zip"):
         chosen = [
             _on_disk(path, shown, shown.rpartition("/")[2], name)
@@ -364,13 +361,13 @@ def _walk(folder: Path, depth: int = 0, seen: list[int] | None = None) -> Iterat
     """The files below a folder, in order; links are not followed, hidden things are left out."""
     seen = seen if seen is not None else [0]
     if depth > MAX_DEPTH:
-        raise _Unreadable(f"the folders lie more than {MAX_DEPTH} deep: hand in the notebook alone")
+        raise Unreadable(f"the folders lie more than {MAX_DEPTH} deep: hand in the notebook alone")
     with os.scandir(folder) as scan:
         entries = []
         for entry in scan:
             seen[0] += 1
             if seen[0] > MAX_FILES:
-                raise _Unreadable(f"there are more than {MAX_FILES} files: hand in the notebook alone")
+                raise Unreadable(f"there are more than {MAX_FILES} files: hand in the notebook alone")
             entries.append(entry)
     for entry in sorted(entries, key=lambda e: e.name):
         if entry.name.startswith(".") or entry.name == "__MACOSX":
@@ -384,24 +381,20 @@ def _walk(folder: Path, depth: int = 0, seen: list[int] | None = None) -> Iterat
 # --- reading bytes that nobody has checked -------------------------------------------------------------------------
 
 
-class _Unreadable(Exception):
-    pass
-
-
 def _bytes(path: Path, what: str, limit: int) -> bytes:
     """A regular file's bytes, at most ``limit``; nothing else is opened, and no link is followed."""
     mode = path.lstat().st_mode
     if stat.S_ISLNK(mode):
-        raise _Unreadable(f"{what} is a link to another file")
+        raise Unreadable(f"{what} is a link to another file")
     if not stat.S_ISREG(mode):
-        raise _Unreadable(f"{what} is no regular file, but a pipe, a device or a socket")
+        raise Unreadable(f"{what} is no regular file, but a pipe, a device or a socket")
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     with open(os.open(path, flags), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):  # exchanged since we looked
-            raise _Unreadable(f"{what} is no regular file")
+            raise Unreadable(f"{what} is no regular file")
         data = file.read(limit + 1)
     if len(data) > limit:
-        raise _Unreadable(f"{what} is larger than {limit >> 20} MB: clear its outputs and hand it in again")
+        raise Unreadable(f"{what} is larger than {limit >> 20} MB: clear its outputs and hand it in again")
     return data
 
 
@@ -423,30 +416,30 @@ def _files_in_zip(file: _File) -> list[_File]:
                 found.append(_in_zip(archive, info))
         return found
     except _ZIP_ERRORS as error:
-        raise _Unreadable(f"the zip cannot be read ({str(error)[:120]})") from None
+        raise Unreadable(f"the zip cannot be read ({str(error)[:120]})") from None
 
 
 def _in_zip(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> _File:
     def data() -> bytes:
         if stat.S_ISLNK(info.external_attr >> 16):
-            raise _Unreadable("the notebook is a link to another file")
+            raise Unreadable("the notebook is a link to another file")
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             # the others are unpacked without a limit: a few bytes could fill the memory
-            raise _Unreadable("the zip is packed in an unusual way: pack it again with your system's own zip")
+            raise Unreadable("the zip is packed in an unusual way: pack it again with your system's own zip")
         read = bytearray()
         try:
             with archive.open(info) as file:
                 while piece := file.read(1 << 16):  # never as much as the header says: it may lie
                     read += piece
                     if len(read) > MAX_BYTES:
-                        raise _Unreadable(
+                        raise Unreadable(
                             f"the notebook is larger than {MAX_BYTES >> 20} MB: clear its outputs and hand it in again"
                         )
         except _ZIP_ERRORS as error:
-            raise _Unreadable(f"the zip cannot be read ({str(error)[:120]})") from None
+            raise Unreadable(f"the zip cannot be read ({str(error)[:120]})") from None
         return bytes(read)
 
-    shown = _text(info.filename)
+    shown = text(info.filename)
     stamps = [s for part in shown.split("/")[:-1] if (s := names.stamp(part)) is not None]
     try:
         time = datetime(*info.date_time, tzinfo=UTC).timestamp()
@@ -464,7 +457,7 @@ def _refuse_huge_listing(data: bytes) -> None:
             int.from_bytes(tail[at + 12 : at + 16], "little") > MAX_FILES * 200
             or tail[max(0, at - 20) : at - 16] == b"PK\x06\x07"
         ):
-            raise _Unreadable("the zip holds too many files: hand in the notebook alone")
+            raise Unreadable("the zip holds too many files: hand in the notebook alone")
         at = tail.find(b"PK\x05\x06", at + 1)
 
 
@@ -474,7 +467,7 @@ def _refuse_a_whole_class(path: Path) -> None:
         return
     try:
         inside = _files_in_zip(_File(path.name, path.name, 0, lambda: _bytes(path, "the zip", MAX_ZIP_BYTES)))
-    except (_Unreadable, OSError):
+    except (Unreadable, OSError):
         return
     read = [names.read(f.shown.split("/")[0], f.shown) for f in inside]
     if len({name.key for name in read if name.known}) > 1:
@@ -483,50 +476,8 @@ def _refuse_a_whole_class(path: Path) -> None:
 
 def handed(id: str, name: str, data: bytes) -> Handed:
     """A submission from the bytes of a notebook."""
-    if _weight(data) > MAX_MEMORY:
-        return Handed(
-            id, problem="the notebook holds millions of empty things: was it made by a program?", notebook=name
-        )
     try:
-        raw = json.loads(data.decode("utf-8-sig"))
-    except (ValueError, RecursionError) as error:
-        return Handed(
-            id, problem=f"the notebook is no readable JSON ({str(error)[:120]}): was the upload cut off?", notebook=name
-        )
-    try:
-        for cell in raw.get("cells", []):
-            cell.pop("outputs", None)  # never looked at, and may be huge
-            if cell.get("cell_type") == "code":
-                cell["outputs"] = []
-        book = nbformat.convert(nbformat.from_dict(raw), 4) if raw.get("nbformat", 4) != 4 else nbformat.from_dict(raw)
-        cells = [_source(c.get("source", "")) for c in book["cells"] if c.get("cell_type") == "code"]
-    except Exception as error:  # whatever shape it has, it is one student's problem
-        return Handed(id, problem=f"the file is JSON but no notebook ({type(error).__name__})", notebook=name)
-    if (size := len(json.dumps(cells))) > MAX_CODE:
-        why = f"the notebook holds {size / 1e6:.1f} MB of code: a lab's is well below {MAX_CODE / 1e6:.0f} MB. Was data pasted into a cell?"
-        return Handed(id, problem=f"{why} Take it out and hand the notebook in again", notebook=name)
+        cells = ipynb.code(ipynb.read(data))
+    except Unreadable as error:
+        return Handed(id, problem=str(error), notebook=name)
     return Handed(id, cells, "", name, hashlib.sha256("\0".join(cells).encode("utf-8", "surrogatepass")).hexdigest())
-
-
-def _weight(data: bytes) -> int:
-    """About how many bytes Python's objects for this JSON take: an empty list is 2 bytes of JSON and 64 of memory."""
-
-    def count(text: bytes) -> int:
-        return len(text) + 64 * text.count(b"[") + 240 * text.count(b"{") + 32 * text.count(b",")
-
-    if (most := count(data)) <= MAX_MEMORY:
-        return most
-    return len(data) + count(
-        re.sub(rb'"(?:[^"\\]|\\.)*"', b"", data)
-    )  # brackets in strings, printed outputs say, are only text
-
-
-def _source(source: object) -> str:
-    return _text("".join(map(str, source)) if isinstance(source, list) else str(source))
-
-
-def _text(name: str | bytes) -> str:
-    """Text that can be written as UTF-8, whatever bytes a file's name or a string in JSON was made of."""
-    if isinstance(name, bytes):
-        return name.decode("utf-8", "backslashreplace")
-    return name.encode("utf-8", "replace").decode()
