@@ -137,7 +137,9 @@ class Format(StrEnum):
 @app.command()
 def grade(
     lab: Annotated[str, typer.Argument(help="such as lab01")],
-    submissions: Annotated[Path, typer.Argument(help="a folder of notebooks, or of one folder or zip per student")],
+    submissions: Annotated[
+        Path, typer.Argument(help="a folder of notebooks, or of one folder or zip per student; or a class's zip")
+    ],
     out: Annotated[Path, typer.Option("--out", help="the report's folder")],
     jobs: Annotated[int | None, typer.Option(min=1, help="workers beside each other; one a core by default")] = None,
     seed: Annotated[
@@ -252,9 +254,10 @@ def similarity(
 ) -> None:
     """Which submissions share more code than others do: a list of pairs to look at, no verdict."""
     from course_lib.grading import similarity as comparing
-    from course_lib.grading.submissions import find
+    from course_lib.grading.submissions import collect
 
-    found = comparing.compare(find(submissions, lab), *comparing.course_texts(_root(), lab), pairs)
+    collected = collect(submissions, lab)
+    found = comparing.compare(collected.handed, *comparing.course_texts(_root(), lab), pairs)
     page, csv = comparing.write(found, lab, out or Path(f"similarity-{lab}.html"))
     table = Table("first", "second", "rare code in common", "usual for them", caption="no verdict")
     for pair in found.pairs[:10]:
@@ -263,6 +266,8 @@ def similarity(
             escape(_plain(pair.left[:40])), escape(_plain(pair.right[:40])), f"{100 * pair.rare:.0f} %", usual
         )
     console.print(table)
+    for sentence in collected.remarks:
+        _say(sentence)
     _say(f"{found.compared} submissions compared, {len(found.left_out)} could not be; {page} and {csv} written")
 
 

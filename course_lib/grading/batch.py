@@ -17,7 +17,7 @@ from typing import Any
 from course_lib.grading import claims, isolation, report
 from course_lib.grading.marking import Lab, Marked, Source, Task, mark_here
 from course_lib.grading.plan import Plan
-from course_lib.grading.submissions import find
+from course_lib.grading.submissions import collect
 from course_lib.grading.versions import versions
 
 TABLE_SECONDS = 1.0  # while grading, grades.csv is written at most this often
@@ -103,7 +103,8 @@ def grade(
     with ExitStack() as held:
         held.enter_context(report.only_grader(out))
         recorded = _recorded(out / "batch.json", lab)
-        handed = find(submissions, lab)
+        collected = collect(submissions, lab)
+        handed = collected.handed
         chosen = seed if seed is not None else int(recorded.get("seed", secrets.randbelow(1 << 63)))
         marking = Lab(Source(lab, text, str(tests), chosen))
         current = versions(text, marking.tests, marking.known, chosen)
@@ -117,6 +118,8 @@ def grade(
             layer = cluster.layer
         layer = _layer(layer, require_isolation)
         plan = Plan(out, marking, current, handed, regrade, questions, require_isolation)
+        for sentence in collected.remarks:
+            say(sentence)
         if recorded.get("seed", chosen) != chosen:
             say(
                 f"seed {chosen} instead of the report's {recorded['seed']}: everything is graded again, on other inputs"
@@ -124,7 +127,8 @@ def grade(
         for question, count in Counter(q for some in plan.partly().values() for q in some).items():
             say(f"{question} is graded again in {count} submission{'s' * (count != 1)}")
         parts = plan.partly()
-        report.put(out / "batch.json", json.dumps({"lab": lab, "seed": chosen, "files": plan.files}, indent=1) + "\n")
+        about = {"lab": lab, "seed": chosen, "files": plan.files, "left": collected.left}
+        report.put(out / "batch.json", json.dumps(about, indent=1) + "\n")
         if cluster is not None:
             marks = cluster.mark(marking, plan.tasks())
         else:

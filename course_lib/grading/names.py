@@ -6,7 +6,7 @@ Only names that a learning management system or a collecting tool wrote are beli
 Sources of the patterns:
 
 - Canvas, ``doejane_LATE_12345_67890_lab01-1.ipynb`` (name, LATE, user, attachment, the student's own name; Canvas adds -1, -2
-  when a file is handed in again), ``anon_a1B2c_67890_lab01.ipynb`` where grading is anonymous: ``get_filename`` and
+  when a file is handed in again; ``doejane_12345_text.html`` is what was typed in), ``anon_a1B2c_67890_lab01.ipynb`` where grading is anonymous: ``get_filename`` and
   ``add_upload_submission`` in https://github.com/instructure/canvas-lms/blob/master/lib/content_zipper.rb. Names may hold
   underscores there, and who is called ``a__12__34__b`` gets the start ``a_12_34_b_``: such a name has two readings.
 - Moodle, ``Jane Doe_1234567_assignsubmission_file_`` (a folder, or the start of a file's name; the name's own underscores are
@@ -29,11 +29,14 @@ from typing import Any
 # A class's own scheme, "hw_2024_17_final.ipynb" or "lab01_12_3_x.ipynb", must not be taken for one student's many files: the
 # user is no year, and where the name has digits (a group's has) Canvas's numbers are long.
 _CANVAS = re.compile(
-    r"(?P<name>(?:(?=[\w]+?_(?:late_)?\d{4,}_\d{5,}_)(?=\d*[^\W\d_])[^\W_]+|[^\W\d_]+))(?:_late)?"
-    r"_(?!(?:19|20)\d\d_)(?P<user>\d+)_(?P<number>\d+)_(?P<file>.+)",
+    r"(?P<name>(?:(?=[\w]+?_(?:late_)?\d{4,}_\d{5,}_)(?=\d*[^\W\d_])[^\W_]+|[^\W\d_]+))(?P<late>_late)?"
+    r"_(?!(?:19|20)\d\d_)(?P<user>\d+)_(?:(?P<number>\d+)_(?P<file>.+)|(?P<typed>(?:text|link)\.html))",
     re.IGNORECASE | re.DOTALL,
 )
-_ANON = re.compile(r"(?:late_)?(?P<name>anon_[a-z0-9]{5})_(?P<number>\d+)_(?P<file>.+)", re.IGNORECASE | re.DOTALL)
+_ANON = re.compile(
+    r"(?P<late>late_)?(?P<name>anon_[a-z0-9]{5})_(?:(?P<number>\d+)_(?P<file>.+)|(?P<typed>(?:text|link)\.html))",
+    re.IGNORECASE | re.DOTALL,
+)
 _CANVAS_NUMBERS = re.compile(r"(?=_(?!(?:19|20)\d\d_)([1-9]\d*)_([1-9]\d*)_)")
 _MOODLE = re.compile(r"(?P<name>.+?)_(?P<id>\d+)_assignsubmission_(?:file|onlinetext)(?:_(?P<file>.*))?", re.DOTALL)
 _GRADESCOPE = re.compile(r"submission_(?P<id>\d+)")
@@ -54,6 +57,7 @@ class Name:
         key: the same for everything of one student. id: how that student's submission is called in tables.
         prefix: what the system wrote beside the key, the student's name say. Where it differs, so may the students.
         claims: the people that it says it is of. unsure: could the student's own part have posed as the system's?
+        late: does the system say that it came late?
         file: the student's own file name. number: of the upload, larger = later; None where the name has none.
         stamp: when it was handed in (seconds since 1970, UTC), or None. who: what is known of the student, by the
         column names of a roster ("canvas id", "moodle id", "name", "email", "sid").
@@ -68,6 +72,7 @@ class Name:
     prefix: str = ""
     claims: tuple[str, ...] = ()
     unsure: bool = False
+    late: bool = False
 
     @property
     def known(self) -> bool:
@@ -84,10 +89,10 @@ def read(name: str, id: str, metadata: dict[str, Any] | None = None, folder: boo
         folder: is it a folder? Those of nbgrader and Gradescope are; a file of such a name is a student's own idea.
     """
     if match := _ANON.fullmatch(name):
-        key = ("canvas", match["name"].lower())
-        return Name(key, match["name"], match["file"], int(match["number"][:18]), claims=(f"Canvas's {key[1]}",))
+        return _canvas(match, match["name"].lower(), match["name"], "", ())
     if match := _CANVAS.fullmatch(name):
-        return _canvas(match)
+        who = {"canvas id": match["user"], "name": match["name"]}
+        return _canvas(match, match["user"], f"{match['name']}_{match['user']}", _same(match["name"]), (who,))
     if match := _MOODLE.fullmatch(name):
         who = {"moodle id": match["id"], "name": match["name"]}
         return Name(
@@ -101,17 +106,17 @@ def read(name: str, id: str, metadata: dict[str, Any] | None = None, folder: boo
     return Name(("name", name), id, name)
 
 
-def _canvas(match: re.Match[str]) -> Name:
-    user, number = match["user"], match["number"]
+def _canvas(match: re.Match[str], user: str, id: str, prefix: str, who: tuple[dict[str, str], ...]) -> Name:
+    file = match["file"] or match["typed"]
     # Could numbers further on be the real ones? Not those much shorter than this user's, nor a day and a time.
     unsure = any(
         len(later) > len(user) - 3 and stamp(f"{later}_{attachment}") is None
-        for later, attachment in _CANVAS_NUMBERS.findall("_" + match["file"])
+        for later, attachment in _CANVAS_NUMBERS.findall("_" + file)
     )
+    number = int(match["number"][:18]) if match["number"] else None
     return Name(
-        ("canvas", user), f"{match['name']}_{user}", match["file"], int(number[:18]),
-        who=({"canvas id": user, "name": match["name"]},), prefix=_same(match["name"]), claims=(f"Canvas's {user}",),
-        unsure=unsure,
+        ("canvas", user), id, file, number, who=who, prefix=prefix, claims=(f"Canvas's {user}",), unsure=unsure,
+        late=bool(match["late"]),
     )  # fmt: skip
 
 

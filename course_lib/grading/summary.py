@@ -129,7 +129,7 @@ def write(report: Path) -> Path:
         tried=sum(e.status == "graded" for e in entries), claims=_claims(entries)[:CLAIMS], more_claims=max(0, len(_claims(entries)) - CLAIMS),
         broken=[e for e in entries if e.status != "graded"], choices=[e for e in entries if e.choice],
         slowest=timed[:SLOWEST], middle_seconds=median(e.seconds or 0 for e in timed) if timed else 0,
-        unsolved=[q for q in questions if not full[q.id]],
+        left=batch.get("left", []), unsolved=[q for q in questions if not full[q.id]],
         totals=_picture(_totals(entries)) if entries else "", shares=_picture(_shares(questions)) if entries else "",
     )  # fmt: skip
     reports.put(report / "summary.html", text)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from small_lab import RIGHT, TESTS, contents, notebook
 
-from course_lib.grading import batch, isolation, submissions
+from course_lib.grading import batch, isolation, submissions, summary
 
 pytestmark = pytest.mark.usefixtures("warm")
 
@@ -100,6 +100,31 @@ def test_the_same_command_again_grades_only_what_is_left(folder: Path, tests: Pa
     tests.write_text(TESTS.replace("draw.normal(4, 6)", "draw.normal(6, 4)"))
     changed = batch.grade("lab01", folder, tmp_path / "report", tests=tests)
     assert (changed.graded, changed.parts) == (["a", "b"], {"a": ["1.1"], "b": ["1.1"]})
+
+
+def test_what_is_no_submission_is_said_before_and_after(folder: Path, tests: Path, tmp_path: Path) -> None:
+    (folder / "Section A").mkdir()
+    (folder / "Section A" / "amy.ipynb").write_text(notebook(RIGHT))
+    for name in ("bob.ipynb.txt", "cy <b>.7z"):
+        (folder / name).write_text("x")
+    said: list[str] = []
+    done = batch.grade("lab01", folder, tmp_path / "report", tests=tests, say=said.append)
+    assert done.graded == ["amy"]
+    assert said == [
+        "Section A is read as a section: what lies in it is one student's each",
+        "bob.ipynb.txt is not taken for a submission: its name ends in .txt: if it is a notebook, rename it so that it ends in "
+        ".ipynb",
+        "cy <b>.7z is not taken for a submission: packed in a way that is not read: unpack it, or pack it as a zip",
+    ]
+    page = summary.write(done.report).read_text(encoding="utf-8")
+    assert "Not taken for submissions" in page and "bob.ipynb.txt" in page and "cy &lt;b&gt;.7z" in page
+    for i in range(30):
+        (folder / f"{i}.html").write_text("x")
+    said.clear()
+    batch.grade("lab01", folder, tmp_path / "report", tests=tests, say=said.append)
+    assert len(said) == 12 and said[-1] == "22 others are not taken for submissions either"
+    page = summary.write(done.report).read_text(encoding="utf-8")
+    assert all(f"{i}.html" in page for i in range(30))
 
 
 def test_an_interrupted_batch_keeps_what_was_finished(folder: Path, tests: Path, tmp_path: Path) -> None:
