@@ -129,6 +129,7 @@ def grade(
         parts = plan.partly()
         about = {"lab": lab, "seed": chosen, "files": plan.files, "left": collected.left}
         report.put(out / "batch.json", json.dumps(about, indent=1) + "\n")
+        plan.refresh()
         if cluster is not None:
             marks = cluster.mark(marking, plan.tasks())
         else:

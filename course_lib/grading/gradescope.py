@@ -133,7 +133,7 @@ def run(lab: str, autograder: Path, *, seed: int, require_isolation: bool = Fals
 
 
 def _results(handed: Handed, tests: list[dict[str, Any]], status: str, notes: Sequence[str]) -> dict[str, Any]:
-    sentences = [*notes, *([handed.choice] if handed.choice else [])]
+    sentences = [*notes, *filter(None, [handed.remark, handed.choice])]
     return {
         "score": sum(t["score"] for t in tests),
         "output": "\n".join(sentences),

@@ -79,8 +79,6 @@ class Plan:
             return everything
         if (extra["status"] == "unreadable") != bool(h.problem) or (h.problem and result["output"] != h.problem):
             return everything
-        if any(extra.get(name) != getattr(h, name) for name in ("notebook", "choice", "submitters")):
-            return everything
         if self.walled and not isolation.Layer(extra["layer"]).wall:
             return everything
         if h.id in self.regrade and not self.questions:
@@ -136,6 +134,16 @@ class Plan:
         self.grades.add(h.file_name, report.write(self.out, h, outcomes, marked.status, marked.notes, extra))
         if marked.whole:
             self.seconds[task.id] = round(marked.seconds, 2)
+
+    def refresh(self) -> None:
+        """Bring what is kept up to date where something beside its marks has changed: which of several files counts, say."""
+        for h in self.handed.values():
+            before = report.read(self.out, h.file_name)
+            if before is not None and h.id not in self.todo:
+                now = report.dressed(before, h)
+                if now != before:
+                    report.keep(self.out, h.file_name, now)
+                    self.grades.add(h.file_name, now)
 
     def write_tables(self) -> None:
         """Write ``grades.csv``, and how long each submission took: apart from the results, which say the same in every run."""

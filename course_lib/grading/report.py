@@ -21,7 +21,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from course_lib import files
 from course_lib.grading import isolation
-from course_lib.grading.mark import Outcome, by_question, total
+from course_lib.grading.mark import Outcome
 from course_lib.grading.names import shown
 from course_lib.grading.submissions import Handed
 
@@ -75,7 +75,7 @@ def _who(holder: Path) -> str:
 def write(
     out: Path, handed: Handed, outcomes: Iterable[Outcome], status: str, notes: Iterable[str], extra: dict[str, Any]
 ) -> dict[str, Any]:
-    """One submission's feedback and result, each written whole or not at all; the result last: it says "done".
+    """One submission's feedback and result.
 
     Args:
         extra: goes into the result's ``extra_data``; "lab" and "layer" must be in it.
@@ -83,15 +83,9 @@ def write(
     Returns:
         The result.
     """
-    outcomes, notes = list(outcomes), list(notes)
-    sentence = isolation.Layer(extra["layer"]).sentence
-    page = pages.get_template("feedback.html").render(
-        id=handed.id, lab=extra["lab"], groups=by_question(outcomes), total=total(outcomes), most=sum(o.points for o in outcomes),
-        notes=notes, status=status, choice=handed.choice, sum_points=lambda group: sum(o.points for o in group), sum_earned=total,
-    )  # fmt: skip
-    put(out / "feedback" / f"{handed.file_name}.html", page)
+    notes = list(notes)
     result = {
-        "score": total(outcomes),
+        "score": 0.0,
         "output": "\n".join(notes),
         "visibility": "visible",
         "tests": [entry(o) for o in outcomes],
@@ -99,14 +93,49 @@ def write(
             **extra,
             "id": handed.id,
             "status": status,
-            "notebook": handed.notebook,
-            "choice": handed.choice,
-            "submitters": handed.submitters,
-            "isolation": sentence,
+            "notes": notes,
+            "isolation": isolation.Layer(extra["layer"]).sentence,
         },
     }
-    put(out / "results" / f"{handed.file_name}.json", json.dumps(result, indent=1) + "\n")
+    result = dressed(result, handed)
+    keep(out, handed.file_name, result)
     return result
+
+
+def dressed(result: dict[str, Any], handed: Handed) -> dict[str, Any]:
+    """The result with what is known beside the marks that the tests gave, as it is now; these stay what they are."""
+    about = {
+        "notebook": handed.notebook,
+        "choice": handed.choice,
+        "submitters": handed.submitters,
+        "remark": handed.remark,
+        "release": handed.origin.release,
+    }
+    tests = result["tests"]
+    return {**result, "score": sum(t["score"] for t in tests), "extra_data": {**result["extra_data"], **about}}
+
+
+def keep(out: Path, file_name: str, result: dict[str, Any]) -> None:
+    """Put a result and its page on disk, each whole or not at all; the result last: it says "done"."""
+    put(out / "feedback" / f"{file_name}.html", page(result))
+    put(out / "results" / f"{file_name}.json", json.dumps(result, indent=1) + "\n")
+
+
+def page(result: dict[str, Any]) -> str:
+    """What the student reads."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for test in result["tests"]:
+        groups.setdefault(test["number"], []).append(test)
+    extra = result["extra_data"]
+    return pages.get_template("feedback.html").render(
+        id=extra["id"], lab=extra["lab"], choice=extra["choice"],
+        notes=[*extra.get("notes", result["output"].splitlines()), *filter(None, [extra["remark"]])],
+        total=result["score"], most=sum(t["max_score"] for t in result["tests"]),
+        questions=[
+            {"id": id, "tests": tests, "earned": sum(t["score"] for t in tests), "most": sum(t["max_score"] for t in tests)}
+            for id, tests in groups.items()
+        ],
+    )  # fmt: skip
 
 
 def entry(o: Outcome) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from pathlib import Path
 from course_lib.grading import ipynb, layout, names
 from course_lib.grading.entries import Entry, File, of_a_student, on_disk
 from course_lib.grading.ipynb import Unreadable
+from course_lib.grading.origin import Origin, another, of, released, remark
 
 SAID = 10  # of the files that are no submissions, how many are named one by one where there are more
 _TAGGED = re.compile(r".*-(?:[0-9a-f]{8}|[0-9a-f]{64})", re.IGNORECASE)
@@ -39,6 +40,7 @@ class Handed:
         notebook: which file was taken. digest: of its code, so that a changed submission is graded again.
         choice: of several notebooks, which one counts and why, in a sentence; "" where there was one.
         submitters: what the names say of the student (several for group work), by the columns of a roster.
+        origin: the lab and release that its metadata name. remark: what is odd about that, in a sentence, or "".
         tag: how many digits of a hash its file name must have, for without them it is another's, too.
     """
 
@@ -49,6 +51,8 @@ class Handed:
     digest: str = ""
     choice: str = ""
     submitters: list[dict[str, str]] = field(default_factory=list)
+    origin: Origin = Origin()
+    remark: str = ""
     tag: int = 0
 
     @property
@@ -263,6 +267,9 @@ def _read(id: str, group: _Group, lab: str) -> Handed:
                 return Handed(id, problem="the zip holds no notebook", submitters=who)
             choice = " ".join(part for part in (choice, within) if part)
         result = handed(id, chosen.shown, chosen.file.data())
+        if not result.problem and (problem := another(lab, result.cells, result.origin)):
+            return Handed(id, problem=problem, notebook=result.notebook, submitters=who, origin=result.origin)
+        result.remark = remark(lab, result.origin, released(lab))
     except Unreadable as error:
         return Handed(id, problem=str(error), submitters=who)
     except (OSError, zlib.error) as error:
@@ -355,7 +362,9 @@ def _newest(files: list[_Notebook]) -> tuple[list[_Notebook], str]:
 def handed(id: str, name: str, data: bytes) -> Handed:
     """A submission from the bytes of a notebook."""
     try:
-        cells = ipynb.code(ipynb.read(data))
+        notebook = ipynb.read(data)
+        cells = ipynb.code(notebook)
     except Unreadable as error:
         return Handed(id, problem=str(error), notebook=name)
-    return Handed(id, cells, "", name, hashlib.sha256("\0".join(cells).encode("utf-8", "surrogatepass")).hexdigest())
+    digest = hashlib.sha256("\0".join(cells).encode("utf-8", "surrogatepass")).hexdigest()
+    return Handed(id, cells, "", name, digest, origin=of(notebook))

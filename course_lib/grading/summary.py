@@ -35,6 +35,10 @@ _VARYING = re.compile(
 )  # numbers and quoted values: the same mistake in other words
 
 
+_UNDEFINED = re.compile(r"(\w{1,99}) is not defined(?:, but (\w{1,99}) is)?")
+_PACKAGE = re.compile(r"No module named '([\w.]{1,99})'")
+
+
 @dataclass
 class Entry:
     """One submission: what the page says of it."""
@@ -48,6 +52,25 @@ class Entry:
     choice: str
     tests: list[dict[str, Any]]
     seconds: float | None = None
+    remark: str = ""
+
+    @property
+    def odd(self) -> list[str]:
+        """What else a person should look at: names that are not there, packages that are missing here, another lab or release."""
+        said = dict.fromkeys([self.remark] if self.remark else [])
+        missing = (
+            [found for t in self.tests if (found := _UNDEFINED.match(t["output"]))] if self.status == "graded" else []
+        )
+        renamed = {found[1]: found[2] for found in missing}
+        if renamed:
+            listed = ", ".join(f"{name} (but {near} is)" if near else name for name, near in renamed.items())
+            said[f"not defined: {listed}"] = None
+        packages = {
+            name for text in [self.notes, *(t["output"] for t in self.tests)] for name in _PACKAGE.findall(text)
+        }
+        if packages:
+            said[f"not here: the package{'s' * (len(packages) > 1)} {', '.join(sorted(packages))}"] = None
+        return list(said)
 
 
 @dataclass
@@ -129,7 +152,7 @@ def write(report: Path) -> Path:
         tried=sum(e.status == "graded" for e in entries), claims=_claims(entries)[:CLAIMS], more_claims=max(0, len(_claims(entries)) - CLAIMS),
         broken=[e for e in entries if e.status != "graded"], choices=[e for e in entries if e.choice],
         slowest=timed[:SLOWEST], middle_seconds=median(e.seconds or 0 for e in timed) if timed else 0,
-        left=batch.get("left", []), unsolved=[q for q in questions if not full[q.id]],
+        odd=[e for e in entries if e.odd], left=batch.get("left", []), unsolved=[q for q in questions if not full[q.id]],
         totals=_picture(_totals(entries)) if entries else "", shares=_picture(_shares(questions)) if entries else "",
     )  # fmt: skip
     reports.put(report / "summary.html", text)
@@ -155,7 +178,7 @@ def _entries(report: Path, files: Sequence[str]) -> tuple[list[Entry], list[str]
             Entry(
                 extra["id"], f"feedback/{name}.html", result["score"], sum(t["max_score"] for t in result["tests"]),
                 extra.get("status", "graded"), result.get("output", ""), extra.get("choice", ""), result["tests"],
-                float(seconds) if isinstance(seconds, int | float) else None,
+                float(seconds) if isinstance(seconds, int | float) else None, extra.get("remark", ""),
             )
         )  # fmt: skip
     return entries, [s for s in sentences if s]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from small_lab import RIGHT, TESTS, contents, notebook
 
-from course_lib.grading import batch, isolation, submissions, summary
+from course_lib.grading import batch, isolation, origin, submissions, summary
 
 pytestmark = pytest.mark.usefixtures("warm")
 
@@ -125,6 +125,71 @@ def test_what_is_no_submission_is_said_before_and_after(folder: Path, tests: Pat
     assert len(said) == 12 and said[-1] == "22 others are not taken for submissions either"
     page = summary.write(done.report).read_text(encoding="utf-8")
     assert all(f"{i}.html" in page for i in range(30))
+
+
+def of_a_lab(lab: str, cells: list[str], release: str = "") -> str:
+    book = json.loads(notebook(*cells))
+    book["metadata"]["course"] = {"lab": lab, "version": release}
+    return json.dumps(book)
+
+
+def test_another_lab_or_release_is_named(folder: Path, tests: Path, tmp_path: Path) -> None:
+    other = [
+        "def find_ticket(build):\n    raise NotImplementedError('3.1')",
+        "class Rewound:\n    pass",
+        "def find_bug(f): ...",
+    ]
+    now = origin.released("lab01")
+    assert now
+    (folder / "wrong lab.ipynb").write_text(of_a_lab("lab03", other, "a" * 12))
+    (folder / "by its names.ipynb").write_text(
+        notebook("def attention_received(a): pass\nanswer_10_7a = 'B'", "def find_bug(f): ...")
+    )
+    (folder / "carried over.ipynb").write_text(of_a_lab("lab03", [RIGHT]))
+    (folder / "old.ipynb").write_text(
+        of_a_lab("lab01", [RIGHT.replace("def threshold_mask", "def my_threshold_mask")], "0123456789ab")
+    )
+    (folder / "new.ipynb").write_text(of_a_lab("lab01", ["import pandas_of_mine\n" + RIGHT, RIGHT], now))
+    (folder / "nothing.ipynb").write_text(of_a_lab("lab01", [""], now))
+    (folder / "hostile.ipynb").write_text(of_a_lab("<b>", [RIGHT]).replace('"version": ""', '"version": {"a": [1]}'))
+    done = batch.grade("lab01", folder, tmp_path / "report", tests=tests)
+    table = rows(done.report)
+    assert {id: (row["total"], row["status"]) for id, row in table.items()} == {
+        "wrong lab": ("0", "unreadable"), "by its names": ("0", "unreadable"), "carried over": ("3", "graded"), "old": ("2", "graded"),
+        "new": ("3", "graded"), "nothing": ("0", "graded"), "hostile": ("3", "graded"),
+    }  # fmt: skip
+
+    def page(id: str) -> str:
+        return (done.report / "feedback" / f"{submissions.Handed(id).file_name}.html").read_text(encoding="utf-8")
+
+    assert "this is a notebook of lab03 (release aaaaaaaaaaaa) and holds nothing that lab01 asks for" in page(
+        "wrong lab"
+    )
+    assert "not defined" not in page("wrong lab")
+    assert "this is a notebook of lab10 and holds" in page("by its names")
+    assert "by its metadata this is a notebook of lab03, but it answers questions of lab01" in page("carried over")
+    assert f"is of release 0123456789ab of lab01, and the course now has {now}" in page("old")
+    for id in ("new", "nothing", "hostile"):
+        assert "release" not in page(id)
+    text = summary.write(done.report).read_text(encoding="utf-8")
+    text = text[text.index("Renamed, lost, missing") : text.index("Slowest")]
+    assert "not defined: threshold_mask" in text and "release 0123456789ab" in text
+    assert "not here: the package pandas_of_mine" in text
+
+
+def test_what_changes_beside_the_marks_needs_no_marking(
+    folder: Path, tests: Path, tmp_path: Path, monkeypatch: Any
+) -> None:
+    (folder / "a.ipynb").write_text(of_a_lab("lab01", [RIGHT], "0123456789ab"))
+    first = batch.grade("lab01", folder, tmp_path / "report", tests=tests)
+    before = contents(first.report)
+    with monkeypatch.context() as patch:
+        patch.setattr("course_lib.grading.submissions.released", lambda lab: "0123456789ab")
+        again = batch.grade("lab01", folder, tmp_path / "report", tests=tests)
+    assert (again.graded, again.kept) == ([], ["a"])
+    assert "release" not in (again.report / "feedback" / "a.html").read_text()
+    batch.grade("lab01", folder, tmp_path / "report", tests=tests)
+    assert contents(first.report) == before
 
 
 def test_an_interrupted_batch_keeps_what_was_finished(folder: Path, tests: Path, tmp_path: Path) -> None:
