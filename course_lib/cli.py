@@ -160,14 +160,16 @@ def grade(
     roster: Annotated[
         Path | None, typer.Option(exists=True, dir_okay=False, help="CSV that says which submission is whose")
     ] = None,
+    assignment: Annotated[str, typer.Option(help="what it is called in Canvas; by default as the roster has it")] = "",
 ) -> None:
     """Grade a folder of submissions. The same command again grades only what is left, and what has changed."""
     from rich.progress import Progress
 
     from course_lib.grading import batch, lms, report, summary
 
-    if roster is not None and not format:
-        raise ValueError("--roster says who is who in the table that --format writes: give that, too")
+    for name, given in (("--roster", roster), ("--assignment", assignment)):
+        if given and not format:
+            raise ValueError(f"{name} is about the table that --format writes: give that, too")
     if roster is not None:
         lms.read_roster(roster)  # what is wrong with it is said before an hour of grading, not after
     tests = _root() / "tests" / "labs" / f"test_{lab}.py"
@@ -196,9 +198,9 @@ def grade(
         _say(remark)
     _say(f"summary of the class: {summary.write(done.report)}")
     if format:
-        written = lms.write(done.report, [f.value for f in format], roster)
+        written = lms.write(done.report, [f.value for f in format], roster, assignment)
         _say(f"to upload: {', '.join(map(str, written.paths))}")
-        for sentence in written.unmatched:
+        for sentence in written.remarks + written.unmatched:
             _say(sentence)
 
 
@@ -216,21 +218,31 @@ def _summary(report: Path) -> None:
 
     with open(report / "grades.csv", newline="", encoding="utf-8") as file:
         header, *rows = csv.reader(file)
+    rows = [[_plain(cell[:40]) for cell in row] for row in rows]
+    shown = list(range(len(header)))
+    if sum(max(len(row[i]) for row in [header, *rows[:40]]) + 1 for i in shown) > console.width:
+        shown = [i for i in shown if not header[i][:1].isdigit()]  # a row has no room for the points of each question
     table = Table(box=box.SIMPLE_HEAD, padding=0)
-    for name in header:
-        table.add_column(name, justify="left" if name in ("id", "status") else "right", no_wrap=True)
+    for i in shown:
+        left = header[i] in ("id", "status")
+        table.add_column(header[i], justify="left" if left else "right", no_wrap=True, overflow="ellipsis")
     for row in rows[:40]:
-        table.add_row(*[escape(_plain(cell[:40])) for cell in row])
+        table.add_row(*[escape(row[i]) for i in shown])
     console.print(table)
     if len(rows) > 40:
         console.print(f"… and {len(rows) - 40} more in grades.csv")
+    if len(shown) < len(header):
+        console.print("points by question: grades.csv")
 
 
 @app.command()
 def gradescope(
     lab: Annotated[str, typer.Argument(help="such as lab01")],
     out: Annotated[Path | None, typer.Option("--out", help="the zip; by default gradescope-lab01.zip here")] = None,
-    seed: Annotated[int | None, typer.Option(help="inputs are drawn from it; fresh by default, in the zip")] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="inputs are drawn from it; by default that of the zip which is there, else a fresh one"),
+    ] = None,
     require_isolation: Annotated[
         bool, typer.Option("--require-isolation", help="refuse to grade there without a wall round a submission")
     ] = False,
@@ -239,7 +251,10 @@ def gradescope(
     from course_lib.grading import gradescope as autograder
 
     path = out or Path(f"gradescope-{lab}.zip")
+    kept = autograder.seed_of(path, lab) if seed is None else None
     autograder.write(_root(), lab, path, seed=seed, require_isolation=require_isolation)
+    if kept is not None:
+        _say(f"{path} was there: its seed {kept} stays, so that inputs are drawn as before; --seed sets another")
     console.print(f"upload {path} to the programming assignment on Gradescope (Configure Autograder)", soft_wrap=True)
 
 
@@ -259,6 +274,8 @@ def similarity(
     collected = collect(submissions, lab)
     found = comparing.compare(collected.handed, *comparing.course_texts(_root(), lab), pairs)
     page, csv = comparing.write(found, lab, out or Path(f"similarity-{lab}.html"))
+    for cluster in found.clusters[:10]:
+        _say(f"{len(cluster.names)} nearly the same: {', '.join(name[:40] for name in cluster.names[:12])}")
     table = Table("first", "second", "rare code in common", "usual for them", caption="no verdict")
     for pair in found.pairs[:10]:
         usual = " and ".join(f"{100 * share:.0f} %" for share in pair.usual)

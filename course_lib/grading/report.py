@@ -109,6 +109,8 @@ def dressed(result: dict[str, Any], handed: Handed) -> dict[str, Any]:
         "choice": handed.choice,
         "submitters": handed.submitters,
         "remark": handed.remark,
+        "handed in": handed.time,
+        "late": handed.late,
         "release": handed.origin.release,
     }
     tests = result["tests"]

@@ -24,6 +24,7 @@ from course_lib.grading.entries import Entry, File, of_a_student, on_disk
 from course_lib.grading.ipynb import Unreadable
 from course_lib.grading.origin import Origin, another, of, released, remark
 
+ATTEMPTS = 1e8  # a smaller stamp is an attempt's number, and no time
 SAID = 10  # of the files that are no submissions, how many are named one by one where there are more
 _TAGGED = re.compile(r".*-(?:[0-9a-f]{8}|[0-9a-f]{64})", re.IGNORECASE)
 _RESERVED = {"con", "prn", "aux", "nul", *(f"{p}{i}" for p in ("com", "lpt") for i in range(1, 10))}  # on Windows
@@ -40,6 +41,8 @@ class Handed:
         notebook: which file was taken. digest: of its code, so that a changed submission is graded again.
         choice: of several notebooks, which one counts and why, in a sentence; "" where there was one.
         submitters: what the names say of the student (several for group work), by the columns of a roster.
+        time: when it was handed in, as the system or a folder's name says (seconds since 1970), or None. late: does the
+            system say that it came late?
         origin: the lab and release that its metadata name. remark: what is odd about that, in a sentence, or "".
         tag: how many digits of a hash its file name must have, for without them it is another's, too.
     """
@@ -51,6 +54,8 @@ class Handed:
     digest: str = ""
     choice: str = ""
     submitters: list[dict[str, str]] = field(default_factory=list)
+    time: float | None = None
+    late: bool = False
     origin: Origin = Origin()
     remark: str = ""
     tag: int = 0
@@ -269,6 +274,8 @@ def _read(id: str, group: _Group, lab: str) -> Handed:
         result = handed(id, chosen.shown, chosen.file.data())
         if not result.problem and (problem := another(lab, result.cells, result.origin)):
             return Handed(id, problem=problem, notebook=result.notebook, submitters=who, origin=result.origin)
+        result.late = any(name.late for _, name in group.items)
+        result.time = chosen.stamp if chosen.stamp is not None and chosen.stamp > ATTEMPTS else chosen.name.stamp
         result.remark = remark(lab, result.origin, released(lab))
     except Unreadable as error:
         return Handed(id, problem=str(error), submitters=who)

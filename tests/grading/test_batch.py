@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 from small_lab import RIGHT, TESTS, contents, notebook
 
+from course_lib import cli
 from course_lib.grading import batch, isolation, origin, submissions, summary
 
 pytestmark = pytest.mark.usefixtures("warm")
@@ -371,6 +373,23 @@ def test_warnings_cost_nothing(folder: Path, tests: Path, tmp_path: Path) -> Non
     result = json.loads((done.report / "results" / "noisy.json").read_text())
     assert result["output"] == ""
     assert all(test["output"] == "" for test in result["tests"])
+
+
+@pytest.mark.parametrize("columns", [80, 200])
+def test_the_table_in_the_terminal_can_be_read(columns: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    questions = [f"1.{i}" for i in range(1, 12)]
+    with open(tmp_path / "grades.csv", "w", newline="") as file:
+        csv.writer(file).writerows(
+            [["id", *questions, "total", "maximum", "status"]]
+            + [[f"doejane_1234{i}", *["1.5"] * 11, "16.5", "20", "graded"] for i in range(3)]
+        )
+    said = io.StringIO()
+    monkeypatch.setattr(cli, "console", Console(file=said, width=columns))
+    cli._summary(tmp_path)
+    lines = said.getvalue().splitlines()
+    assert all(len(line) <= columns for line in lines) and "\u2026" not in said.getvalue()
+    assert ["doejane_12340", *["1.5"] * 11 * (columns > 80), "16.5", "20", "graded"] in [line.split() for line in lines]
+    assert ("points by question: grades.csv" in lines) is (columns == 80)
 
 
 # --- graded again ----------------------------------------------------------------------------------------------------

@@ -190,6 +190,8 @@ def test_gradescopes_export_with_group_work(tmp_path: Path) -> None:
     }
     assert [p["email"] for p in there["submission_102"].submitters] == ["al@example.edu", "bo@example.edu"]
     assert there["submission_103"].submitters[0]["sid"] == "0042"
+    assert there["submission_103"].submitters[0]["gradescope id"] == "103"  # of the one that counts
+    assert there["submission_103"].time == 1714644000.0 and there["submission_104"].time is None
     assert "2 notebooks" in there["submission_103"].choice
 
 
