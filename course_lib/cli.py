@@ -160,6 +160,10 @@ def grade(
     roster: Annotated[
         Path | None, typer.Option(exists=True, dir_okay=False, help="CSV that says which submission is whose")
     ] = None,
+    marks: Annotated[
+        Path | None,
+        typer.Option(help="CSV of marks and comments by a person: id, question, points, comment; kept for later runs"),
+    ] = None,
     assignment: Annotated[str, typer.Option(help="what it is called in Canvas; by default as the roster has it")] = "",
 ) -> None:
     """Grade a folder of submissions. The same command again grades only what is left, and what has changed."""
@@ -178,7 +182,7 @@ def grade(
             task = bar.add_task("grading", total=None)
             done = batch.grade(
                 lab, submissions, out, tests=tests, jobs=jobs, seed=seed, require_isolation=require_isolation,
-                regrade=regrade or [], questions=question or [], scheduler=scheduler, say=_say,
+                regrade=regrade or [], questions=question or [], scheduler=scheduler, marks=marks, say=_say,
                 progress=lambda id, number, all: bar.update(
                     task, completed=number, total=all, description=f"grading, last {escape(_plain(id))}"
                 ),

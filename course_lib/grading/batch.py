@@ -14,12 +14,13 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from course_lib.grading import claims, isolation, report
+from course_lib.grading import byhand, claims, isolation, report
 from course_lib.grading.marking import Lab, Marked, Source, Task, mark_here
 from course_lib.grading.plan import Plan
 from course_lib.grading.submissions import collect
 from course_lib.grading.versions import versions
 
+DEFAULTS = {"marks": "marks.csv"}  # in the report's folder
 TABLE_SECONDS = 1.0  # while grading, grades.csv is written at most this often
 
 
@@ -62,6 +63,7 @@ def grade(
     regrade: Sequence[str] = (),
     questions: Sequence[str] = (),
     scheduler: str | None = None,
+    marks: Path | None = None,
     progress: Callable[[str, int, int], None] = lambda id, done, all: None,
     say: Callable[[str], None] = lambda sentence: None,
 ) -> Batch:
@@ -81,6 +83,7 @@ def grade(
         regrade: ids of submissions to mark again though nothing has changed.
         questions: questions to mark again though nothing has changed: of the submissions in ``regrade``, or of all.
         scheduler: address of a Dask scheduler ("tcp://…"): its workers mark, this process writes.
+        marks: a person's, see :mod:`course_lib.grading.byhand`; by default those of the last run, else ``marks.csv`` in ``out``.
         progress: called with (id, number done, number of all) after each submission.
         say: called with what an instructor should know before the work begins, in sentences.
 
@@ -110,6 +113,8 @@ def grade(
         current = versions(text, marking.tests, marking.known, chosen)
         _check("submission", regrade, [h.id for h in handed])
         _check("question", questions, list(current))
+        by_hand = _beside("marks", marks, recorded, out)
+        given = byhand.check(by_hand, byhand.read(by_hand), [h.id for h in handed], _most(marking)) if by_hand else {}
         cluster = None
         if scheduler is not None:
             from course_lib.grading.cluster import Cluster
@@ -117,7 +122,7 @@ def grade(
             cluster = held.enter_context(Cluster(scheduler, require_isolation))
             layer = cluster.layer
         layer = _layer(layer, require_isolation)
-        plan = Plan(out, marking, current, handed, regrade, questions, require_isolation)
+        plan = Plan(out, marking, current, handed, regrade, questions, require_isolation, given)
         for sentence in collected.remarks:
             say(sentence)
         if recorded.get("seed", chosen) != chosen:
@@ -128,13 +133,21 @@ def grade(
             say(f"{question} is graded again in {count} submission{'s' * (count != 1)}")
         parts = plan.partly()
         about = {"lab": lab, "seed": chosen, "files": plan.files, "left": collected.left}
+        about |= {"marks": _shown_from(out, by_hand)} if by_hand else {}
+        if given:
+            rows = [m for some in given.values() for m in some]
+            adds, replaces = sum(m.adds for m in rows), sum(m.points is not None and not m.adds for m in rows)
+            say(
+                f"{by_hand}: {len(rows)} row{'s' * (len(rows) != 1)}, of which {adds} add to the tests' points and {replaces} "
+                f"{'replaces' if replaces == 1 else 'replace'} them"
+            )
         report.put(out / "batch.json", json.dumps(about, indent=1) + "\n")
         plan.refresh()
         if cluster is not None:
-            marks = cluster.mark(marking, plan.tasks())
+            results = cluster.mark(marking, plan.tasks())
         else:
-            marks = mark_here(marking, plan.tasks(), layer, max(1, jobs or os.cpu_count() or 1))
-        _collect(marks, plan, progress)
+            results = mark_here(marking, plan.tasks(), layer, max(1, jobs or os.cpu_count() or 1))
+        _collect(results, plan, progress)
     graded, kept = ([h.id for h in handed if (h.id in plan.todo) is new] for new in (True, False))
     return Batch(out, graded, kept, layer, chosen, parts, plan.remarks(layer))
 
@@ -185,6 +198,34 @@ def _recorded(path: Path, lab: str) -> dict[str, Any]:
     if recorded.get("lab") != lab:
         raise ValueError(f"{path.parent} holds the report of {recorded.get('lab')}: give another folder for {lab}")
     return recorded
+
+
+def _beside(what: str, given: Path | None, recorded: dict[str, Any], out: Path) -> Path | None:
+    """The table that stands beside the tests' marks: as given, as in the last run, or in the report's folder."""
+    if given is not None:
+        return given
+    if what in recorded:
+        path = out / str(recorded[what])
+        if not path.is_file():
+            raise FileNotFoundError(
+                f"{path} is not there, and was at the last grading: put it back, or name another with --{what}"
+            )
+        return path
+    path = out / DEFAULTS[what]
+    return path if path.is_file() else None
+
+
+def _shown_from(out: Path, path: Path) -> str:
+    """As it is found again, from the report's folder."""
+    return os.path.relpath(path.resolve(), out.resolve())
+
+
+def _most(lab: Lab) -> dict[str, float]:
+    """Each question's maximum."""
+    most = {id: asked.by_hand for id, asked in lab.known.questions.items()}
+    for test in lab.tests:
+        most[test.question] = most.get(test.question, 0.0) + test.points
+    return {id: points for id, points in most.items() if points}
 
 
 def _check(what: str, names: Iterable[str], known: list[str]) -> None:

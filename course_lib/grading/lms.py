@@ -36,6 +36,7 @@ from typing import Any
 from course_lib.grading import names
 from course_lib.grading import report as reports
 from course_lib.grading import roster as rosters
+from course_lib.grading.byhand import PENDING, pending
 from course_lib.grading.roster import IDENTITIES, Person, Roster, Worksheet, read_roster
 from course_lib.paths import course_root
 
@@ -77,6 +78,13 @@ class _Class:
     @property
     def most(self) -> float:
         return max((m.most for _, m in self.matched), default=0.0)
+
+    def waits(self, form: str, person: Person, marks: _Marks) -> bool:
+        """Has a person still to mark something of it? Then it has no grade yet, and that is said."""
+        if marks.pending:
+            why = f"{', '.join(marks.pending)} {'is' if len(marks.pending) == 1 else 'are'} pending: a person marks it, in marks.csv"
+            self.missing.append((form, str(person), f"{marks.total:g}", why))
+        return bool(marks.pending)
 
 
 def write(report: Path, formats: Sequence[str], roster: Path | None = None, assignment: str = "") -> Written:
@@ -128,11 +136,15 @@ class _Marks:
     total: float
     most: float
     time: float | None = None
+    pending: tuple[str, ...] = ()
 
     @property
     def told(self) -> str:
         """The marks in a line, for a student who reads nothing else."""
-        each = ", ".join(f"{q}: {earned:g} of {of:g}" for q, (earned, of) in self.points.items())
+        each = ", ".join(
+            f"{q}: {PENDING if q in self.pending else f'{earned:g}'} of {of:g}"
+            for q, (earned, of) in self.points.items()
+        )
         return f"{self.total:g} of {self.most:g} points ({each})"
 
     @classmethod
@@ -145,7 +157,7 @@ class _Marks:
         people = extra.get("submitters") or []
         return cls(
             extra["id"], extra.get("notebook", ""), tuple(people), points, result["score"], sum(of for _, of in points.values()),
-            extra.get("handed in"),
+            extra.get("handed in"), tuple(pending(result["tests"])),
         )  # fmt: skip
 
 
@@ -253,6 +265,8 @@ def _canvas(all: _Class) -> list[list[str]]:
     rows = [["Student", "ID", "SIS User ID", "SIS Login ID", "Section", _heading(all)]]
     rows.append(["    Points Possible", "", "", "", "", f"{all.most:g}"])
     for p, m in all.matched:
+        if all.waits("canvas", p, m):  # an empty cell would take away a grade that is there
+            continue
         rows.append([p.sortable, p["canvas id"], p["sis user id"], p["sis login id"], p["section"], f"{m.total:g}"])
         if not (p["canvas id"] or p["sis user id"] or p["sis login id"] or p.line):
             why = "no canvas id, sis user id or sis login id: Canvas goes by the name alone"
@@ -291,7 +305,10 @@ def _moodle(all: _Class) -> list[list[str]]:
             "Last modified (grade)", "Feedback comments",
         ]
     ]  # fmt: skip
-    given = [(p, "Submitted for grading", f"{m.total:g}", m.told) for p, m in all.matched]
+    given = [
+        (p, "Submitted for grading", "" if all.waits("moodle", p, m) else f"{m.total:g}", m.told)
+        for p, m in all.matched
+    ]
     for p, status, grade, told in given + [(p, "No submission", "", "") for p in all.without]:
         if p["moodle id"]:
             about = [f"Participant {p['moodle id']}", p.name, p["email"], status]
@@ -304,7 +321,7 @@ def _moodle(all: _Class) -> list[list[str]]:
 
 def _filled_in(all: _Class, roster: Roster, where: Worksheet) -> list[list[str]]:
     """Moodle's own worksheet with the marks in it: its headings and words are of the language that it reads."""
-    marks = {p.line: m for p, m in all.matched}
+    marks = {p.line: m for p, m in all.matched if not all.waits("moodle", p, m)}
     theirs = {row[where.most].replace(",", ".") for row in roster.rows.values() if where.most < len(row)}
     if (maximum := {float(m) for m in theirs if m}) and maximum != {all.most}:
         given = " and ".join(f"{m:g}" for m in sorted(maximum))
@@ -334,9 +351,11 @@ def _gradescope(all: _Class) -> list[list[str]]:
     ]  # fmt: skip
     rows = [header]
     for p, m in all.matched:
-        about = [*p.first_and_last, p["sid"], p["email"], p["section"], f"{m.total:g}", f"{m.most:g}", "Graded"]
+        waits = all.waits("gradescope", p, m)
+        about = [*p.first_and_last, p["sid"], p["email"], p["section"], "" if waits else f"{m.total:g}", f"{m.most:g}"]
+        about.append("Pending" if waits else "Graded")
         when = datetime.fromtimestamp(m.time, UTC).strftime("%Y-%m-%d %H:%M:%S %z") if m.time is not None else ""
-        points = [f"{m.points[q][0]:g}" if q in m.points else "" for q in questions]
+        points = [PENDING if q in m.pending else f"{m.points[q][0]:g}" if q in m.points else "" for q in questions]
         rows.append([*about, p["gradescope id"] or m.id, when, "", *points])
         if not (p["sid"] or p["email"]):
             all.missing.append(("gradescope", str(p), f"{m.total:g}", "neither sid nor email"))

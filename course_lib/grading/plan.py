@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from course_lib.grading import isolation, report
+from course_lib.grading.byhand import Mark
 from course_lib.grading.mark import Outcome, by_question, outcome
 from course_lib.grading.marking import Lab, Marked, Task
 from course_lib.grading.submissions import Handed
@@ -21,7 +22,7 @@ class Plan:
         out: the report's folder. lab: the tests, as they are now. versions: of every question, what its marks rest on.
         handed: the submissions. Their text is let go as soon as it is no longer needed.
         regrade: ids to mark again, questions: to mark again (in these submissions, or in all) though nothing has changed.
-        walled: mark again what was marked without a wall.
+        walled: mark again what was marked without a wall. marks: a person's, by submission.
 
     Attributes:
         todo: by id, the questions to mark. files: all submissions' names in the report, in the order of their ids.
@@ -37,9 +38,12 @@ class Plan:
         regrade: Iterable[str] = (),
         questions: Iterable[str] = (),
         walled: bool = False,
+        marks: Mapping[str, Sequence[Mark]] | None = None,
     ) -> None:
         self.out, self.lab, self.versions, self.handed = out, lab, versions, {h.id: h for h in handed}
         self.regrade, self.questions, self.walled = set(regrade), set(questions), walled
+        self.marks = marks or {}
+        self.waiting = {id: asked.by_hand for id, asked in lab.known.questions.items() if asked.by_hand}
         self.todo: dict[str, frozenset[str]] = {}
         self.grades = report.Grades(out, lab.known.questions)
         self.files = [h.file_name for h in handed]
@@ -72,6 +76,8 @@ class Plan:
         if result is None:
             return everything
         extra = result["extra_data"]
+        if extra["id"] != h.id:
+            return everything
         recorded = extra.get("versions")
         if not isinstance(recorded, dict) or recorded.keys() != everything:
             return everything
@@ -89,7 +95,7 @@ class Plan:
             for id, version in self.versions.items()
             if id in asked
             or recorded[id] != version
-            or [t["name"] for t in result["tests"] if t["number"] == id] != self._claims[id]
+            or [t["name"] for t in result["tests"] if t["number"] == id and not t.get("by_hand")] != self._claims[id]
         )
 
     def partly(self) -> dict[str, list[str]]:
@@ -131,19 +137,22 @@ class Plan:
             "layer": layer,
             "lost": sorted(marked.lost),
         }
-        self.grades.add(h.file_name, report.write(self.out, h, outcomes, marked.status, marked.notes, extra))
+        self._keep(h, report.result(h, outcomes, marked.status, marked.notes, extra))
         if marked.whole:
             self.seconds[task.id] = round(marked.seconds, 2)
 
     def refresh(self) -> None:
-        """Bring what is kept up to date where something beside its marks has changed: which of several files counts, say."""
+        """Bring what is kept up to date where something beside its marks has changed: a person's marks, which file counts."""
         for h in self.handed.values():
             before = report.read(self.out, h.file_name)
             if before is not None and h.id not in self.todo:
-                now = report.dressed(before, h)
-                if now != before:
-                    report.keep(self.out, h.file_name, now)
-                    self.grades.add(h.file_name, now)
+                self._keep(h, before)
+
+    def _keep(self, h: Handed, result: dict[str, Any]) -> None:
+        dressed = report.dressed(result, h, self.marks.get(h.id, ()), self.waiting)
+        if dressed != result:
+            report.keep(self.out, h.file_name, dressed)
+        self.grades.add(h.file_name, dressed)
 
     def write_tables(self) -> None:
         """Write ``grades.csv``, and how long each submission took: apart from the results, which say the same in every run."""
@@ -156,7 +165,7 @@ class Plan:
         for id in self.versions:
             if id in stay:
                 tests = [t for t in self.lab.tests if t.question == id]
-                entries = [t for t in before["tests"] if t["number"] == id]
+                entries = [t for t in before["tests"] if t["number"] == id and not t.get("by_hand")]
                 joined += [
                     outcome(t, e["status"] == "passed", e["output"]) for t, e in zip(tests, entries, strict=True)
                 ]

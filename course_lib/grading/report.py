@@ -10,7 +10,7 @@ import io
 import json
 import os
 import platform
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -20,7 +20,8 @@ from filelock import FileLock, Timeout
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from course_lib import files
-from course_lib.grading import isolation
+from course_lib.grading import byhand, isolation
+from course_lib.grading.byhand import Mark
 from course_lib.grading.mark import Outcome
 from course_lib.grading.names import shown
 from course_lib.grading.submissions import Handed
@@ -75,35 +76,39 @@ def _who(holder: Path) -> str:
 def write(
     out: Path, handed: Handed, outcomes: Iterable[Outcome], status: str, notes: Iterable[str], extra: dict[str, Any]
 ) -> dict[str, Any]:
-    """One submission's feedback and result.
+    """One submission's feedback and result, as :func:`result` and :func:`dressed` make it, put on disk."""
+    made = dressed(result(handed, outcomes, status, notes, extra), handed)
+    keep(out, handed.file_name, made)
+    return made
+
+
+def result(
+    handed: Handed, outcomes: Iterable[Outcome], status: str, notes: Iterable[str], extra: dict[str, Any]
+) -> dict[str, Any]:
+    """What the tests gave, in Gradescope's form.
 
     Args:
         extra: goes into the result's ``extra_data``; "lab" and "layer" must be in it.
-
-    Returns:
-        The result.
     """
     notes = list(notes)
-    result = {
+    about = {"id": handed.id, "status": status, "notes": notes, "isolation": isolation.Layer(extra["layer"]).sentence}
+    return {
         "score": 0.0,
         "output": "\n".join(notes),
         "visibility": "visible",
         "tests": [entry(o) for o in outcomes],
-        "extra_data": {
-            **extra,
-            "id": handed.id,
-            "status": status,
-            "notes": notes,
-            "isolation": isolation.Layer(extra["layer"]).sentence,
-        },
+        "extra_data": {**extra, **about},
     }
-    result = dressed(result, handed)
-    keep(out, handed.file_name, result)
-    return result
 
 
-def dressed(result: dict[str, Any], handed: Handed) -> dict[str, Any]:
-    """The result with what is known beside the marks that the tests gave, as it is now; these stay what they are."""
+def dressed(
+    result: dict[str, Any], handed: Handed, marks: Sequence[Mark] = (), waiting: Mapping[str, float] | None = None
+) -> dict[str, Any]:
+    """The result with what is known beside the marks that the tests gave, as it is now; these stay what they are.
+
+    Args:
+        marks: a person's. waiting: the questions that a person marks, with their points.
+    """
     about = {
         "notebook": handed.notebook,
         "choice": handed.choice,
@@ -113,8 +118,9 @@ def dressed(result: dict[str, Any], handed: Handed) -> dict[str, Any]:
         "late": handed.late,
         "release": handed.origin.release,
     }
-    tests = result["tests"]
-    return {**result, "score": sum(t["score"] for t in tests), "extra_data": {**result["extra_data"], **about}}
+    tests = byhand.joined(result["tests"], marks, waiting or {})
+    score = sum(t["score"] for t in tests)
+    return {**result, "score": score, "tests": tests, "extra_data": {**result["extra_data"], **about}}
 
 
 def keep(out: Path, file_name: str, result: dict[str, Any]) -> None:
@@ -132,9 +138,9 @@ def page(result: dict[str, Any]) -> str:
     return pages.get_template("feedback.html").render(
         id=extra["id"], lab=extra["lab"], choice=extra["choice"],
         notes=[*extra.get("notes", result["output"].splitlines()), *filter(None, [extra["remark"]])],
-        total=result["score"], most=sum(t["max_score"] for t in result["tests"]),
+        total=result["score"], pending=byhand.pending(result["tests"]), most=sum(t["max_score"] for t in result["tests"]),
         questions=[
-            {"id": id, "tests": tests, "earned": sum(t["score"] for t in tests), "most": sum(t["max_score"] for t in tests)}
+            {"id": id, "tests": tests, "pending": byhand.pending(tests), "earned": sum(t["score"] for t in tests), "most": sum(t["max_score"] for t in tests)}
             for id, tests in groups.items()
         ],
     )  # fmt: skip
@@ -190,13 +196,14 @@ class Grades:
         earned = {q: sum(t["score"] for t in result["tests"] if t["number"] == q) for q in self.questions}
         most = sum(t["max_score"] for t in result["tests"])
         extra = result["extra_data"]
-        points = [f"{earned[q]:g}" for q in self.questions]
+        waiting = byhand.pending(result["tests"])
+        points = [byhand.PENDING if q in waiting else f"{earned[q]:g}" for q in self.questions]
         self.rows[file_name] = [
             cell(extra["id"]),
             *points,
             f"{result['score']:g}",
             f"{most:g}",
-            str(extra["status"]),
+            byhand.PENDING if waiting and extra["status"] == "graded" else str(extra["status"]),
         ]
 
     def write(self, file_names: Iterable[str]) -> None:

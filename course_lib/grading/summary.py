@@ -21,7 +21,7 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from course_lib.grading import reference
+from course_lib.grading import byhand, reference
 from course_lib.grading import report as reports
 from course_lib.grading.claims import order
 from course_lib.show.labels import set_title
@@ -112,6 +112,7 @@ class Question:
     names: str
     most: float
     earned: list[float]
+    pending: int = 0  # submissions whose mark is a person's to give
 
     @property
     def counts(self) -> tuple[int, int, int]:
@@ -152,8 +153,10 @@ def write(report: Path) -> Path:
         tried=sum(e.status == "graded" for e in entries), claims=_claims(entries)[:CLAIMS], more_claims=max(0, len(_claims(entries)) - CLAIMS),
         broken=[e for e in entries if e.status != "graded"], choices=[e for e in entries if e.choice],
         slowest=timed[:SLOWEST], middle_seconds=median(e.seconds or 0 for e in timed) if timed else 0,
-        odd=[e for e in entries if e.odd], left=batch.get("left", []), unsolved=[q for q in questions if not full[q.id]],
-        totals=_picture(_totals(entries)) if entries else "", shares=_picture(_shares(questions)) if entries else "",
+        odd=[e for e in entries if e.odd], left=batch.get("left", []),
+        unsolved=[q for q in questions if q.earned and not full[q.id]], waiting=[q for q in questions if q.pending],
+        totals=_picture(_totals(entries)) if entries else "",
+        shares=_picture(_shares(marked)) if (marked := [q for q in questions if q.earned]) else "",
     )  # fmt: skip
     reports.put(report / "summary.html", text)
     return report / "summary.html"
@@ -192,8 +195,9 @@ def _questions(entries: list[Entry], lab: str) -> list[Question]:
     found: dict[str, Question] = {}
     for id in sorted({t["number"] for e in entries for t in e.tests}, key=order):
         most = max(sum(t["max_score"] for t in e.tests if t["number"] == id) for e in entries)
-        earned = [sum(t["score"] for t in e.tests if t["number"] == id) for e in entries]
-        found[id] = Question(id, asked.get(id, ""), most, earned)
+        marked = [e for e in entries if id not in byhand.pending(e.tests)]
+        earned = [sum(t["score"] for t in e.tests if t["number"] == id) for e in marked]
+        found[id] = Question(id, asked.get(id, ""), most, earned, len(entries) - len(marked))
     return list(found.values())
 
 
@@ -202,7 +206,7 @@ def _claims(entries: list[Entry]) -> list[Claim]:
     found: dict[tuple[str, str], Claim] = {}
     for entry in entries:
         for test in entry.tests if entry.status == "graded" else ():
-            if test["status"] != "passed":
+            if test["status"] != "passed" and not test.get("by_hand"):
                 key = (test["number"], test["name"])
                 text = test["name"].removeprefix(test["number"]).strip()
                 claim = found.setdefault(key, Claim(test["number"], text, test["visibility"] != "visible"))
