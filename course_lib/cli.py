@@ -164,6 +164,9 @@ def grade(
         Path | None,
         typer.Option(help="CSV of marks and comments by a person: id, question, points, comment; kept for later runs"),
     ] = None,
+    policy: Annotated[
+        Path | None, typer.Option(help="TOML with deadline, late days and extensions; kept for later runs")
+    ] = None,
     assignment: Annotated[str, typer.Option(help="what it is called in Canvas; by default as the roster has it")] = "",
 ) -> None:
     """Grade a folder of submissions. The same command again grades only what is left, and what has changed."""
@@ -171,18 +174,15 @@ def grade(
 
     from course_lib.grading import batch, lms, report, summary
 
-    for name, given in (("--roster", roster), ("--assignment", assignment)):
-        if given and not format:
-            raise ValueError(f"{name} is about the table that --format writes: give that, too")
-    if roster is not None:
-        lms.read_roster(roster)  # what is wrong with it is said before an hour of grading, not after
+    if assignment and not format:
+        raise ValueError("--assignment is about the table that --format writes: give that, too")
     tests = _root() / "tests" / "labs" / f"test_{lab}.py"
     try:
         with Progress(console=console, transient=True) as bar:
             task = bar.add_task("grading", total=None)
             done = batch.grade(
                 lab, submissions, out, tests=tests, jobs=jobs, seed=seed, require_isolation=require_isolation,
-                regrade=regrade or [], questions=question or [], scheduler=scheduler, marks=marks, say=_say,
+                regrade=regrade or [], questions=question or [], scheduler=scheduler, marks=marks, policy=policy, roster=roster, say=_say,
                 progress=lambda id, number, all: bar.update(
                     task, completed=number, total=all, description=f"grading, last {escape(_plain(id))}"
                 ),
@@ -202,7 +202,7 @@ def grade(
         _say(remark)
     _say(f"summary of the class: {summary.write(done.report)}")
     if format:
-        written = lms.write(done.report, [f.value for f in format], roster, assignment)
+        written = lms.write(done.report, [f.value for f in format], done.roster, assignment)
         _say(f"to upload: {', '.join(map(str, written.paths))}")
         for sentence in written.remarks + written.unmatched:
             _say(sentence)

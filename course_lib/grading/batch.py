@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.grading import byhand, claims, isolation, report
+from course_lib.grading import policy as policies
+from course_lib.grading import roster as rosters
 from course_lib.grading.marking import Lab, Marked, Source, Task, mark_here
 from course_lib.grading.plan import Plan
 from course_lib.grading.submissions import collect
 from course_lib.grading.versions import versions
 
-DEFAULTS = {"marks": "marks.csv"}  # in the report's folder
+DEFAULTS = {"marks": "marks.csv", "policy": "policy.toml", "roster": "roster.csv"}  # in the report's folder
 TABLE_SECONDS = 1.0  # while grading, grades.csv is written at most this often
 
 
@@ -34,7 +36,7 @@ class Batch:
         parts: of those of which only some questions were marked, which.
         layer: behind which they ran; on several machines, the weakest of theirs.
         seed: from which the inputs were drawn.
-        remarks: sentences for the instructor.
+        remarks: sentences for the instructor. roster: the one that was used, if any.
     """
 
     report: Path
@@ -44,6 +46,7 @@ class Batch:
     seed: int
     parts: dict[str, list[str]] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
+    roster: Path | None = None
 
 
 class Interrupted(KeyboardInterrupt):
@@ -64,6 +67,8 @@ def grade(
     questions: Sequence[str] = (),
     scheduler: str | None = None,
     marks: Path | None = None,
+    policy: Path | None = None,
+    roster: Path | None = None,
     progress: Callable[[str, int, int], None] = lambda id, done, all: None,
     say: Callable[[str], None] = lambda sentence: None,
 ) -> Batch:
@@ -84,6 +89,8 @@ def grade(
         questions: questions to mark again though nothing has changed: of the submissions in ``regrade``, or of all.
         scheduler: address of a Dask scheduler ("tcp://…"): its workers mark, this process writes.
         marks: a person's, see :mod:`course_lib.grading.byhand`; by default those of the last run, else ``marks.csv`` in ``out``.
+        policy: deadline and extensions, see :mod:`course_lib.grading.policy`; roster: of the class, for it. Both by default those of
+            the last run, else ``policy.toml`` and ``roster.csv`` in ``out``.
         progress: called with (id, number done, number of all) after each submission.
         say: called with what an instructor should know before the work begins, in sentences.
 
@@ -115,6 +122,9 @@ def grade(
         _check("question", questions, list(current))
         by_hand = _beside("marks", marks, recorded, out)
         given = byhand.check(by_hand, byhand.read(by_hand), [h.id for h in handed], _most(marking)) if by_hand else {}
+        rules, people = _beside("policy", policy, recorded, out), _beside("roster", roster, recorded, out)
+        listed = rosters.read(people).people if people else []
+        cases = policies.cases(policies.read(rules), handed, listed) if rules else None
         cluster = None
         if scheduler is not None:
             from course_lib.grading.cluster import Cluster
@@ -122,7 +132,7 @@ def grade(
             cluster = held.enter_context(Cluster(scheduler, require_isolation))
             layer = cluster.layer
         layer = _layer(layer, require_isolation)
-        plan = Plan(out, marking, current, handed, regrade, questions, require_isolation, given)
+        plan = Plan(out, marking, current, handed, regrade, questions, require_isolation, given, cases)
         for sentence in collected.remarks:
             say(sentence)
         if recorded.get("seed", chosen) != chosen:
@@ -133,7 +143,8 @@ def grade(
             say(f"{question} is graded again in {count} submission{'s' * (count != 1)}")
         parts = plan.partly()
         about = {"lab": lab, "seed": chosen, "files": plan.files, "left": collected.left}
-        about |= {"marks": _shown_from(out, by_hand)} if by_hand else {}
+        beside = {"marks": by_hand, "policy": rules, "roster": people}
+        about |= {what: _shown_from(out, path) for what, path in beside.items() if path is not None}
         if given:
             rows = [m for some in given.values() for m in some]
             adds, replaces = sum(m.adds for m in rows), sum(m.points is not None and not m.adds for m in rows)
@@ -149,7 +160,7 @@ def grade(
             results = mark_here(marking, plan.tasks(), layer, max(1, jobs or os.cpu_count() or 1))
         _collect(results, plan, progress)
     graded, kept = ([h.id for h in handed if (h.id in plan.todo) is new] for new in (True, False))
-    return Batch(out, graded, kept, layer, chosen, parts, plan.remarks(layer))
+    return Batch(out, graded, kept, layer, chosen, parts, plan.remarks(layer), people)
 
 
 def _collect(

@@ -137,6 +137,7 @@ class _Marks:
     most: float
     time: float | None = None
     pending: tuple[str, ...] = ()
+    lateness: dict[str, Any] = field(default_factory=dict)
 
     @property
     def told(self) -> str:
@@ -145,7 +146,8 @@ class _Marks:
             f"{q}: {PENDING if q in self.pending else f'{earned:g}'} of {of:g}"
             for q, (earned, of) in self.points.items()
         )
-        return f"{self.total:g} of {self.most:g} points ({each})"
+        late = f"; {self.lateness['said']}" if self.lateness.get("days") or self.lateness.get("days", 0) is None else ""
+        return f"{self.total:g} of {self.most:g} points ({each}){late}"
 
     @classmethod
     def of(cls, result: dict[str, Any]) -> _Marks:
@@ -158,6 +160,7 @@ class _Marks:
         return cls(
             extra["id"], extra.get("notebook", ""), tuple(people), points, result["score"], sum(of for _, of in points.values()),
             extra.get("handed in"), tuple(pending(result["tests"])),
+            extra.get("lateness") or {},
         )  # fmt: skip
 
 
@@ -175,11 +178,11 @@ def _match(results: list[_Marks], people: list[Person] | None, missing: Missing)
             if not m.submitters
         ]
     else:
-        index = _Index(people)
+        index = rosters.Index(people)
         found = []
         for m in results:
             whose, wrong = index.of(m)
-            found += whose
+            found += [(person, m, said) for person, said in whose]
             missing += [("submission", m.id, f"{m.total:g}", why) for why in wrong]
     matched: Matched = []
     for person, marks, said in found:
@@ -202,60 +205,6 @@ def _match(results: list[_Marks], people: list[Person] | None, missing: Missing)
 
 def _same(a: Person, b: Person) -> bool:
     return a.line == b.line if a.line else any(a[c] and a[c].casefold() == b[c].casefold() for c in IDENTITIES)
-
-
-class _Index:
-    """Finds a submission's people in a roster."""
-
-    def __init__(self, people: list[Person]) -> None:
-        self.people = people
-        self.by: dict[tuple[str, str], list[Person]] = {}
-        for person in people:
-            for column in ("submission", *IDENTITIES):
-                if person[column]:
-                    self.by.setdefault((column, person[column].casefold()), []).append(person)
-            if person["email"]:
-                self.by.setdefault(("local part", person["email"].partition("@")[0].casefold()), []).append(person)
-            for squashed in person.squashed:
-                self.by.setdefault(("name", squashed), []).append(person)
-
-    def of(self, marks: _Marks) -> tuple[list[tuple[Person, _Marks, bool]], list[str]]:
-        """The students (and whether the roster names the submission itself), and sentences on whom was not found."""
-        own = marks.notebook.rpartition("/")[2]
-        for called in (marks.id, marks.notebook, own, own.rpartition(".")[0]):
-            if called and (said := self.by.get(("submission", called.casefold()))):
-                who = marks.submitters[0] if len(marks.submitters) == len(said) == 1 else {}
-                return [(_with(person, who), marks, True) for person in said], []
-        if marks.submitters:
-            pairs = [(who, *self._one(self._asked(who))) for who in marks.submitters]
-        else:
-            pairs = [({}, *self._one([(c, marks.id) for c in (*IDENTITIES, "local part", "name")]))]
-        whose = [(_with(person, who), marks, False) for who, person, _ in pairs if person is not None]
-        return whose, [why for _, person, why in pairs if person is None]
-
-    def _asked(self, who: dict[str, str]) -> list[tuple[str, str]]:
-        return [(c, who[c]) for c in (*IDENTITIES, "name") if who.get(c)]
-
-    def _one(self, asked: list[tuple[str, str]]) -> tuple[Person | None, str]:
-        """The one student of whom something of this is true."""
-        for column, value in asked:
-            key = names.squashed(value) if column == "name" else value.casefold()
-            found = self.by.get((column, key), []) if key else []
-            if len({p.line for p in found}) == 1:
-                return found[0], ""
-            if found:
-                return (
-                    None,
-                    f"{len(found)} rows of the roster fit its {column} {names.shown(value)!r}: name it in the column submission",
-                )
-        said = ", ".join(f"{column} {names.shown(value)!r}" for column, value in asked if column != "local part")
-        return None, f"no row of the roster fits ({said})" if len(asked) < 4 else "no row of the roster fits its name"
-
-
-def _with(person: Person, who: dict[str, str]) -> Person:
-    """The roster's word first, then what the submission's name says (Moodle's number, say)."""
-    extra = {c: v for c, v in who.items() if c != "name" or not person.name}
-    return Person({**extra, **person.values}, person.line)
 
 
 # --- the forms -----------------------------------------------------------------------------------------------------
@@ -356,7 +305,7 @@ def _gradescope(all: _Class) -> list[list[str]]:
         about.append("Pending" if waits else "Graded")
         when = datetime.fromtimestamp(m.time, UTC).strftime("%Y-%m-%d %H:%M:%S %z") if m.time is not None else ""
         points = [PENDING if q in m.pending else f"{m.points[q][0]:g}" if q in m.points else "" for q in questions]
-        rows.append([*about, p["gradescope id"] or m.id, when, "", *points])
+        rows.append([*about, p["gradescope id"] or m.id, when, m.lateness.get("late", ""), *points])
         if not (p["sid"] or p["email"]):
             all.missing.append(("gradescope", str(p), f"{m.total:g}", "neither sid nor email"))
     for p in all.without:

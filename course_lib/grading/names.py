@@ -57,7 +57,7 @@ class Name:
         key: the same for everything of one student. id: how that student's submission is called in tables.
         prefix: what the system wrote beside the key, the student's name say. Where it differs, so may the students.
         claims: the people that it says it is of. unsure: could the student's own part have posed as the system's?
-        late: does the system say that it came late?
+        late: does the system say that it came late, or in time? None where it says neither.
         file: the student's own file name. number: of the upload, larger = later; None where the name has none.
         stamp: when it was handed in (seconds since 1970, UTC), or None. who: what is known of the student, by the
         column names of a roster ("canvas id", "moodle id", "name", "email", "sid").
@@ -72,7 +72,7 @@ class Name:
     prefix: str = ""
     claims: tuple[str, ...] = ()
     unsure: bool = False
-    late: bool = False
+    late: bool | None = None
 
     @property
     def known(self) -> bool:

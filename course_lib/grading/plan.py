@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from course_lib.grading import isolation, report
+from course_lib.grading import isolation, policy, report
 from course_lib.grading.byhand import Mark
 from course_lib.grading.mark import Outcome, by_question, outcome
 from course_lib.grading.marking import Lab, Marked, Task
@@ -22,7 +22,8 @@ class Plan:
         out: the report's folder. lab: the tests, as they are now. versions: of every question, what its marks rest on.
         handed: the submissions. Their text is let go as soon as it is no longer needed.
         regrade: ids to mark again, questions: to mark again (in these submissions, or in all) though nothing has changed.
-        walled: mark again what was marked without a wall. marks: a person's, by submission.
+        walled: mark again what was marked without a wall. marks: a person's, by submission. cases: what a policy says of each
+            submission; None without one.
 
     Attributes:
         todo: by id, the questions to mark. files: all submissions' names in the report, in the order of their ids.
@@ -39,13 +40,15 @@ class Plan:
         questions: Iterable[str] = (),
         walled: bool = False,
         marks: Mapping[str, Sequence[Mark]] | None = None,
+        cases: Mapping[str, policy.Case] | None = None,
     ) -> None:
         self.out, self.lab, self.versions, self.handed = out, lab, versions, {h.id: h for h in handed}
         self.regrade, self.questions, self.walled = set(regrade), set(questions), walled
-        self.marks = marks or {}
+        self.marks, self.cases = marks or {}, cases
         self.waiting = {id: asked.by_hand for id, asked in lab.known.questions.items() if asked.by_hand}
         self.todo: dict[str, frozenset[str]] = {}
-        self.grades = report.Grades(out, lab.known.questions)
+        late = (policy.COLUMNS, lambda result: policy.cells(result["extra_data"].get("lateness")))
+        self.grades = report.Grades(out, lab.known.questions, *([late] if cases is not None else []))
         self.files = [h.file_name for h in handed]
         self.seconds = _seconds(out / "times.json")
         self._lost: dict[str, frozenset[str]] = {}
@@ -149,7 +152,8 @@ class Plan:
                 self._keep(h, before)
 
     def _keep(self, h: Handed, result: dict[str, Any]) -> None:
-        dressed = report.dressed(result, h, self.marks.get(h.id, ()), self.waiting)
+        lateness = self.cases[h.id].told if self.cases is not None else None
+        dressed = report.dressed(result, h, self.marks.get(h.id, ()), self.waiting, lateness)
         if dressed != result:
             report.keep(self.out, h.file_name, dressed)
         self.grades.add(h.file_name, dressed)
@@ -174,7 +178,20 @@ class Plan:
         return joined
 
     def remarks(self, layer: isolation.Layer) -> list[str]:
-        """What an instructor should know of the marks that were kept."""
+        """What an instructor should know of the marks that were kept, and of hand-in times."""
+        return self._late() + self._weak(layer)
+
+    def _late(self) -> list[str]:
+        cases = (self.cases or {}).values()
+        late, unknown = sum(bool(case.days) for case in cases), sum(case.days is None for case in cases)
+        said = [f"{late} came late by the policy: the columns behind the points say what follows"] if late else []
+        if unknown:
+            said.append(
+                f"of {unknown} nothing says when they were handed in: write it under [times] of the policy, or give a roster that has it"
+            )
+        return said
+
+    def _weak(self, layer: isolation.Layer) -> list[str]:
         weak = sum(count for name, count in self._layers.items() if not isolation.Layer(name).wall)
         if not weak or not layer.wall:
             return []

@@ -10,7 +10,7 @@ import io
 import json
 import os
 import platform
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -102,14 +102,19 @@ def result(
 
 
 def dressed(
-    result: dict[str, Any], handed: Handed, marks: Sequence[Mark] = (), waiting: Mapping[str, float] | None = None
+    result: dict[str, Any],
+    handed: Handed,
+    marks: Sequence[Mark] = (),
+    waiting: Mapping[str, float] | None = None,
+    lateness: Callable[[float], dict[str, Any]] | None = None,
 ) -> dict[str, Any]:
     """The result with what is known beside the marks that the tests gave, as it is now; these stay what they are.
 
     Args:
         marks: a person's. waiting: the questions that a person marks, with their points.
+        lateness: what a policy says of it, for the points that it gets.
     """
-    about = {
+    about: dict[str, Any] = {
         "notebook": handed.notebook,
         "choice": handed.choice,
         "submitters": handed.submitters,
@@ -120,6 +125,7 @@ def dressed(
     }
     tests = byhand.joined(result["tests"], marks, waiting or {})
     score = sum(t["score"] for t in tests)
+    about["lateness"] = lateness(score) if lateness is not None else None
     return {**result, "score": score, "tests": tests, "extra_data": {**result["extra_data"], **about}}
 
 
@@ -138,7 +144,7 @@ def page(result: dict[str, Any]) -> str:
     return pages.get_template("feedback.html").render(
         id=extra["id"], lab=extra["lab"], choice=extra["choice"],
         notes=[*extra.get("notes", result["output"].splitlines()), *filter(None, [extra["remark"]])],
-        total=result["score"], pending=byhand.pending(result["tests"]), most=sum(t["max_score"] for t in result["tests"]),
+        lateness=(extra.get("lateness") or {}).get("said", ""), total=result["score"], pending=byhand.pending(result["tests"]), most=sum(t["max_score"] for t in result["tests"]),
         questions=[
             {"id": id, "tests": tests, "pending": byhand.pending(tests), "earned": sum(t["score"] for t in tests), "most": sum(t["max_score"] for t in tests)}
             for id, tests in groups.items()
@@ -184,10 +190,20 @@ def results(out: Path) -> Iterator[dict[str, Any]]:
 
 
 class Grades:
-    """``grades.csv``: one row a submission, in the order of their ids. Only the rows are held, not the results."""
+    """``grades.csv``: one row a submission, in the order of their ids. Only the rows are held, not the results.
 
-    def __init__(self, out: Path, questions: Iterable[str]) -> None:
+    Args:
+        more: headings behind the others, and what a result has under them.
+    """
+
+    def __init__(
+        self,
+        out: Path,
+        questions: Iterable[str],
+        more: tuple[Sequence[str], Callable[[Mapping[str, Any]], list[str]]] = ((), lambda result: []),
+    ) -> None:
         self.out = out
+        self.more = more
         self.questions = list(questions)
         self.rows: dict[str, list[str]] = {}
 
@@ -204,13 +220,14 @@ class Grades:
             f"{result['score']:g}",
             f"{most:g}",
             byhand.PENDING if waiting and extra["status"] == "graded" else str(extra["status"]),
+            *self.more[1](result),
         ]
 
     def write(self, file_names: Iterable[str]) -> None:
         """Write the rows there are, in this order."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\r\n")
-        writer.writerow(["id", *self.questions, "total", "maximum", "status"])
+        writer.writerow(["id", *self.questions, "total", "maximum", "status", *self.more[0]])
         writer.writerows(self.rows[name] for name in file_names if name in self.rows)
         put(self.out / "grades.csv", text.getvalue())
 

@@ -5,6 +5,7 @@ It may have any of these columns:
 - ``name`` (or ``first name`` and ``last name``) and ``email``;
 - ``canvas id``, ``sis user id``, ``sis login id``, ``section``: Canvas's; ``moodle id``: the number in Moodle's folder names
   and worksheets ("Participant 1234567"); ``sid``: the student number that Gradescope has;
+- ``handed in``: when, as 2026-10-12 23:59, for a policy;
 - ``submission``: the id of the submission in ``grades.csv``, for what nothing else tells. Two rows with the same one handed in
   together.
 
@@ -17,23 +18,24 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Protocol
 
 from course_lib.grading import names
 
 COLUMNS = (
-    "submission", "name", "first name", "last name", "email", "canvas id", "sis user id", "sis login id", "section", "moodle id", "sid",
+    "submission", "name", "first name", "last name", "email", "canvas id", "sis user id", "sis login id", "section", "moodle id", "sid", "handed in",
 )  # fmt: skip
 HEADINGS = {  # what Canvas, Moodle and Gradescope call them
     "student": "name", "full name": "name", "fullname": "name", "firstname": "first name", "lastname": "last name",
     "surname": "last name", "email address": "email", "id": "canvas id", "sections": "section", "identifier": "moodle id",
-    "id number": "sid", "student id": "sid",
+    "id number": "sid", "student id": "sid", "submission time": "handed in", "last modified (submission)": "handed in",
 }  # fmt: skip
 IDENTITIES = ("canvas id", "moodle id", "email", "sid", "sis user id", "sis login id")  # one of these tells who it is
-_OTHERS = ("submission id", "submission time", "username")  # in their exports; like ours, but not ours
+_OTHERS = ("submission id", "username")  # in their exports; like ours, but not ours
 _NUMBERS = ("canvas id", "moodle id")
 
 
@@ -269,3 +271,71 @@ def _value(path: Path, line: int, heading: str, column: str, text: str) -> str:
     if column == "email" and not (text.count("@") == 1 and text.strip("@") == text and " " not in text):
         raise ValueError(f"{path}, line {line}, column {heading.strip()}: no email address: {text!r}")
     return text
+
+
+# --- whose is it ---------------------------------------------------------------------------------------------------
+
+
+class _Submission(Protocol):
+    """What the index looks at: its id, its notebook's name, what the names say of its people."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def notebook(self) -> str: ...
+    @property
+    def submitters(self) -> Sequence[dict[str, str]]: ...
+
+
+class Index:
+    """Finds a submission's people in a roster."""
+
+    def __init__(self, people: list[Person]) -> None:
+        self.people = people
+        self.by: dict[tuple[str, str], list[Person]] = {}
+        for person in people:
+            for column in ("submission", *IDENTITIES):
+                if person[column]:
+                    self.by.setdefault((column, person[column].casefold()), []).append(person)
+            if person["email"]:
+                self.by.setdefault(("local part", person["email"].partition("@")[0].casefold()), []).append(person)
+            for squashed in person.squashed:
+                self.by.setdefault(("name", squashed), []).append(person)
+
+    def of(self, submission: _Submission) -> tuple[list[tuple[Person, bool]], list[str]]:
+        """The students (and whether the roster names the submission itself), and sentences on whom was not found."""
+        own = submission.notebook.rpartition("/")[2]
+        for called in (submission.id, submission.notebook, own, own.rpartition(".")[0]):
+            if called and (said := self.by.get(("submission", called.casefold()))):
+                who = submission.submitters[0] if len(submission.submitters) == len(said) == 1 else {}
+                return [(_with(person, who), True) for person in said], []
+        if submission.submitters:
+            pairs = [(who, *self._one(self._asked(who))) for who in submission.submitters]
+        else:
+            pairs = [({}, *self._one([(c, submission.id) for c in (*IDENTITIES, "local part", "name")]))]
+        whose = [(_with(person, who), False) for who, person, _ in pairs if person is not None]
+        return whose, [why for _, person, why in pairs if person is None]
+
+    def _asked(self, who: dict[str, str]) -> list[tuple[str, str]]:
+        return [(c, who[c]) for c in (*IDENTITIES, "name") if who.get(c)]
+
+    def _one(self, asked: list[tuple[str, str]]) -> tuple[Person | None, str]:
+        """The one student of whom something of this is true."""
+        for column, value in asked:
+            key = names.squashed(value) if column == "name" else value.casefold()
+            found = self.by.get((column, key), []) if key else []
+            if len({p.line for p in found}) == 1:
+                return found[0], ""
+            if found:
+                return (
+                    None,
+                    f"{len(found)} rows of the roster fit its {column} {names.shown(value)!r}: name it in the column submission",
+                )
+        said = ", ".join(f"{column} {names.shown(value)!r}" for column, value in asked if column != "local part")
+        return None, f"no row of the roster fits ({said})" if len(asked) < 4 else "no row of the roster fits its name"
+
+
+def _with(person: Person, who: dict[str, str]) -> Person:
+    """The roster's word first, then what the submission's name says (Moodle's number, say)."""
+    extra = {c: v for c, v in who.items() if c != "name" or not person.name}
+    return Person({**extra, **person.values}, person.line)

@@ -42,7 +42,7 @@ class Handed:
         choice: of several notebooks, which one counts and why, in a sentence; "" where there was one.
         submitters: what the names say of the student (several for group work), by the columns of a roster.
         time: when it was handed in, as the system or a folder's name says (seconds since 1970), or None. late: does the
-            system say that it came late?
+            system say that it came late, or in time? None where it says neither.
         origin: the lab and release that its metadata name. remark: what is odd about that, in a sentence, or "".
         tag: how many digits of a hash its file name must have, for without them it is another's, too.
     """
@@ -55,7 +55,7 @@ class Handed:
     choice: str = ""
     submitters: list[dict[str, str]] = field(default_factory=list)
     time: float | None = None
-    late: bool = False
+    late: bool | None = None
     origin: Origin = Origin()
     remark: str = ""
     tag: int = 0
@@ -274,7 +274,7 @@ def _read(id: str, group: _Group, lab: str) -> Handed:
         result = handed(id, chosen.shown, chosen.file.data())
         if not result.problem and (problem := another(lab, result.cells, result.origin)):
             return Handed(id, problem=problem, notebook=result.notebook, submitters=who, origin=result.origin)
-        result.late = any(name.late for _, name in group.items)
+        result.late = chosen.name.late
         result.time = chosen.stamp if chosen.stamp is not None and chosen.stamp > ATTEMPTS else chosen.name.stamp
         result.remark = remark(lab, result.origin, released(lab))
     except Unreadable as error:

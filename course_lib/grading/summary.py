@@ -53,6 +53,7 @@ class Entry:
     tests: list[dict[str, Any]]
     seconds: float | None = None
     remark: str = ""
+    lateness: str = ""  # where it is late, or that is not known: what a policy says
 
     @property
     def odd(self) -> list[str]:
@@ -153,7 +154,7 @@ def write(report: Path) -> Path:
         tried=sum(e.status == "graded" for e in entries), claims=_claims(entries)[:CLAIMS], more_claims=max(0, len(_claims(entries)) - CLAIMS),
         broken=[e for e in entries if e.status != "graded"], choices=[e for e in entries if e.choice],
         slowest=timed[:SLOWEST], middle_seconds=median(e.seconds or 0 for e in timed) if timed else 0,
-        odd=[e for e in entries if e.odd], left=batch.get("left", []),
+        late=[e for e in entries if e.lateness], odd=[e for e in entries if e.odd], left=batch.get("left", []),
         unsolved=[q for q in questions if q.earned and not full[q.id]], waiting=[q for q in questions if q.pending],
         totals=_picture(_totals(entries)) if entries else "",
         shares=_picture(_shares(marked)) if (marked := [q for q in questions if q.earned]) else "",
@@ -182,9 +183,14 @@ def _entries(report: Path, files: Sequence[str]) -> tuple[list[Entry], list[str]
                 extra["id"], f"feedback/{name}.html", result["score"], sum(t["max_score"] for t in result["tests"]),
                 extra.get("status", "graded"), result.get("output", ""), extra.get("choice", ""), result["tests"],
                 float(seconds) if isinstance(seconds, int | float) else None, extra.get("remark", ""),
+                _late(extra.get("lateness")),
             )
         )  # fmt: skip
     return entries, [s for s in sentences if s]
+
+
+def _late(told: dict[str, Any] | None) -> str:
+    return "" if not told or told["days"] == 0 else str(told["said"])
 
 
 def _questions(entries: list[Entry], lab: str) -> list[Question]:
