@@ -172,7 +172,9 @@ class Format(StrEnum):
 @app.command()
 def grade(
     lab: Annotated[str, typer.Argument(help="such as lab01")],
-    submissions: Annotated[Path, typer.Argument(help="a folder of notebooks, or of one folder or zip per student")],
+    submissions: Annotated[
+        Path, typer.Argument(help="a folder of notebooks, or of one folder or zip per student; or a class's zip")
+    ],
     out: Annotated[Path, typer.Option("--out", help="the report's folder")],
     jobs: Annotated[int | None, typer.Option(min=1, help="workers beside each other; one a core by default")] = None,
     seed: Annotated[
@@ -193,23 +195,29 @@ def grade(
     roster: Annotated[
         Path | None, typer.Option(exists=True, dir_okay=False, help="CSV that says which submission is whose")
     ] = None,
+    marks: Annotated[
+        Path | None,
+        typer.Option(help="CSV of marks and comments by a person: id, question, points, comment; kept for later runs"),
+    ] = None,
+    policy: Annotated[
+        Path | None, typer.Option(help="TOML with deadline, late days and extensions; kept for later runs")
+    ] = None,
+    assignment: Annotated[str, typer.Option(help="what it is called in Canvas; by default as the roster has it")] = "",
 ) -> None:
     """Grade a folder of submissions. The same command again grades only what is left, and what has changed."""
     from rich.progress import Progress
 
     from course_lib.grading import batch, lms, report, summary
 
-    if roster is not None and not format:
-        raise ValueError("--roster says who is who in the table that --format writes: give that, too")
-    if roster is not None:
-        lms.read_roster(roster)  # what is wrong with it is said before an hour of grading, not after
+    if assignment and not format:
+        raise ValueError("--assignment is about the table that --format writes: give that, too")
     tests = _root() / "tests" / "labs" / f"test_{lab}.py"
     try:
         with Progress(console=console, transient=True) as bar:
             task = bar.add_task("grading", total=None)
             done = batch.grade(
                 lab, submissions, out, tests=tests, jobs=jobs, seed=seed, require_isolation=require_isolation,
-                regrade=regrade or [], questions=question or [], scheduler=scheduler, say=_say,
+                regrade=regrade or [], questions=question or [], scheduler=scheduler, marks=marks, policy=policy, roster=roster, say=_say,
                 progress=lambda id, number, all: bar.update(
                     task, completed=number, total=all, description=f"grading, last {escape(_plain(id))}"
                 ),
@@ -229,9 +237,9 @@ def grade(
         _say(remark)
     _say(f"summary of the class: {summary.write(done.report)}")
     if format:
-        written = lms.write(done.report, [f.value for f in format], roster)
+        written = lms.write(done.report, [f.value for f in format], done.roster, assignment)
         _say(f"to upload: {', '.join(map(str, written.paths))}")
-        for sentence in written.unmatched:
+        for sentence in written.remarks + written.unmatched:
             _say(sentence)
 
 
@@ -249,21 +257,31 @@ def _summary(report: Path) -> None:
 
     with open(report / "grades.csv", newline="", encoding="utf-8") as file:
         header, *rows = csv.reader(file)
+    rows = [[_plain(cell[:40]) for cell in row] for row in rows]
+    shown = list(range(len(header)))
+    if sum(max(len(row[i]) for row in [header, *rows[:40]]) + 1 for i in shown) > console.width:
+        shown = [i for i in shown if not header[i][:1].isdigit()]  # a row has no room for the points of each question
     table = Table(box=box.SIMPLE_HEAD, padding=0)
-    for name in header:
-        table.add_column(name, justify="left" if name in ("id", "status") else "right", no_wrap=True)
+    for i in shown:
+        left = header[i] in ("id", "status")
+        table.add_column(header[i], justify="left" if left else "right", no_wrap=True, overflow="ellipsis")
     for row in rows[:40]:
-        table.add_row(*[escape(_plain(cell[:40])) for cell in row])
+        table.add_row(*[escape(row[i]) for i in shown])
     console.print(table)
     if len(rows) > 40:
         console.print(f"… and {len(rows) - 40} more in grades.csv")
+    if len(shown) < len(header):
+        console.print("points by question: grades.csv")
 
 
 @app.command()
 def gradescope(
     lab: Annotated[str, typer.Argument(help="such as lab01")],
     out: Annotated[Path | None, typer.Option("--out", help="the zip; by default gradescope-lab01.zip here")] = None,
-    seed: Annotated[int | None, typer.Option(help="inputs are drawn from it; fresh by default, in the zip")] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="inputs are drawn from it; by default that of the zip which is there, else a fresh one"),
+    ] = None,
     require_isolation: Annotated[
         bool, typer.Option("--require-isolation", help="refuse to grade there without a wall round a submission")
     ] = False,
@@ -272,7 +290,10 @@ def gradescope(
     from course_lib.grading import gradescope as autograder
 
     path = out or Path(f"gradescope-{lab}.zip")
+    kept = autograder.seed_of(path, lab) if seed is None else None
     autograder.write(_root(), lab, path, seed=seed, require_isolation=require_isolation)
+    if kept is not None:
+        _say(f"{path} was there: its seed {kept} stays, so that inputs are drawn as before; --seed sets another")
     console.print(f"upload {path} to the programming assignment on Gradescope (Configure Autograder)", soft_wrap=True)
 
 
@@ -287,10 +308,13 @@ def similarity(
 ) -> None:
     """Which submissions share more code than others do: a list of pairs to look at, no verdict."""
     from course_lib.grading import similarity as comparing
-    from course_lib.grading.submissions import find
+    from course_lib.grading.submissions import collect
 
-    found = comparing.compare(find(submissions, lab), *comparing.course_texts(_root(), lab), pairs)
+    collected = collect(submissions, lab)
+    found = comparing.compare(collected.handed, *comparing.course_texts(_root(), lab), pairs)
     page, csv = comparing.write(found, lab, out or Path(f"similarity-{lab}.html"))
+    for cluster in found.clusters[:10]:
+        _say(f"{len(cluster.names)} nearly the same: {', '.join(name[:40] for name in cluster.names[:12])}")
     table = Table("first", "second", "rare code in common", "usual for them", caption="no verdict")
     for pair in found.pairs[:10]:
         usual = " and ".join(f"{100 * share:.0f} %" for share in pair.usual)
@@ -298,6 +322,8 @@ def similarity(
             escape(_plain(pair.left[:40])), escape(_plain(pair.right[:40])), f"{100 * pair.rare:.0f} %", usual
         )
     console.print(table)
+    for sentence in collected.remarks:
+        _say(sentence)
     _say(f"{found.compared} submissions compared, {len(found.left_out)} could not be; {page} and {csv} written")
 
 

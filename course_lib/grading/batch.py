@@ -14,14 +14,17 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from course_lib.grading import claims, isolation, report
+from course_lib.grading import byhand, claims, isolation, report
+from course_lib.grading import policy as policies
+from course_lib.grading import roster as rosters
 from course_lib.grading.judge import Limits
 from course_lib.grading.marking import Lab, Marked, Source, Task
 from course_lib.grading.plan import Plan
 from course_lib.grading.pool import mark_here
-from course_lib.grading.submissions import find
+from course_lib.grading.submissions import collect
 from course_lib.grading.versions import versions
 
+DEFAULTS = {"marks": "marks.csv", "policy": "policy.toml", "roster": "roster.csv"}  # in the report's folder
 TABLE_SECONDS = 1.0  # while grading, grades.csv is written at most this often
 
 
@@ -35,7 +38,7 @@ class Batch:
         parts: of those of which only some questions were marked, which.
         layer: behind which they ran; on several machines, the weakest of theirs.
         seed: from which the inputs were drawn.
-        remarks: sentences for the instructor.
+        remarks: sentences for the instructor. roster: the one that was used, if any.
     """
 
     report: Path
@@ -45,6 +48,7 @@ class Batch:
     seed: int
     parts: dict[str, list[str]] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
+    roster: Path | None = None
 
 
 class Interrupted(KeyboardInterrupt):
@@ -65,6 +69,9 @@ def grade(
     questions: Sequence[str] = (),
     scheduler: str | None = None,
     limits: Limits | None = None,
+    marks: Path | None = None,
+    policy: Path | None = None,
+    roster: Path | None = None,
     progress: Callable[[str, int, int], None] = lambda id, done, all: None,
     say: Callable[[str], None] = lambda sentence: None,
 ) -> Batch:
@@ -85,6 +92,9 @@ def grade(
         questions: questions to mark again though nothing has changed: of the submissions in ``regrade``, or of all.
         scheduler: address of a Dask scheduler ("tcp://…"): its workers mark, this process writes.
         limits: of time and memory for one submission, where it is marked here.
+        marks: a person's, see :mod:`course_lib.grading.byhand`; by default those of the last run, else ``marks.csv`` in ``out``.
+        policy: deadline and extensions, see :mod:`course_lib.grading.policy`; roster: of the class, for it. Both by default those of
+            the last run, else ``policy.toml`` and ``roster.csv`` in ``out``.
         progress: called with (id, number done, number of all) after each submission.
         say: called with what an instructor should know before the work begins, in sentences.
 
@@ -107,12 +117,18 @@ def grade(
     with ExitStack() as held:
         held.enter_context(report.only_grader(out))
         recorded = _recorded(out / "batch.json", lab)
-        handed = find(submissions, lab)
+        collected = collect(submissions, lab)
+        handed = collected.handed
         chosen = seed if seed is not None else int(recorded.get("seed", secrets.randbelow(1 << 63)))
         marking = Lab(Source(lab, text, str(tests), chosen))
         current = versions(text, marking.tests, marking.known, chosen)
         _check("submission", regrade, [h.id for h in handed])
         _check("question", questions, list(current))
+        by_hand = _beside("marks", marks, recorded, out)
+        given = byhand.check(by_hand, byhand.read(by_hand), [h.id for h in handed], _most(marking)) if by_hand else {}
+        rules, people = _beside("policy", policy, recorded, out), _beside("roster", roster, recorded, out)
+        listed = rosters.read(people).people if people else []
+        cases = policies.cases(policies.read(rules), handed, listed) if rules else None
         cluster = None
         if scheduler is not None:
             from course_lib.grading.cluster import Cluster
@@ -120,7 +136,9 @@ def grade(
             cluster = held.enter_context(Cluster(scheduler, require_isolation))
             layer = cluster.layer
         layer = _layer(layer, require_isolation)
-        plan = Plan(out, marking, current, handed, regrade, questions, require_isolation)
+        plan = Plan(out, marking, current, handed, regrade, questions, require_isolation, given, cases)
+        for sentence in collected.remarks:
+            say(sentence)
         if recorded.get("seed", chosen) != chosen:
             say(
                 f"seed {chosen} instead of the report's {recorded['seed']}: everything is graded again, on other inputs"
@@ -128,14 +146,25 @@ def grade(
         for question, count in Counter(q for some in plan.partly().values() for q in some).items():
             say(f"{question} is graded again in {count} submission{'s' * (count != 1)}")
         parts = plan.partly()
-        report.put(out / "batch.json", json.dumps({"lab": lab, "seed": chosen, "files": plan.files}, indent=1) + "\n")
+        about = {"lab": lab, "seed": chosen, "files": plan.files, "left": collected.left}
+        beside = {"marks": by_hand, "policy": rules, "roster": people}
+        about |= {what: _shown_from(out, path) for what, path in beside.items() if path is not None}
+        if given:
+            rows = [m for some in given.values() for m in some]
+            adds, replaces = sum(m.adds for m in rows), sum(m.points is not None and not m.adds for m in rows)
+            say(
+                f"{by_hand}: {len(rows)} row{'s' * (len(rows) != 1)}, of which {adds} add to the tests' points and {replaces} "
+                f"{'replaces' if replaces == 1 else 'replace'} them"
+            )
+        report.put(out / "batch.json", json.dumps(about, indent=1) + "\n")
+        plan.refresh()
         if cluster is not None:
-            marks = cluster.mark(marking, plan.tasks())
+            results = cluster.mark(marking, plan.tasks())
         else:
-            marks = mark_here(marking, plan.tasks(), layer, max(1, jobs or os.cpu_count() or 1), limits)
-        _collect(marks, plan, progress)
+            results = mark_here(marking, plan.tasks(), layer, max(1, jobs or os.cpu_count() or 1), limits)
+        _collect(results, plan, progress)
     graded, kept = ([h.id for h in handed if (h.id in plan.todo) is new] for new in (True, False))
-    return Batch(out, graded, kept, layer, chosen, parts, plan.remarks(layer))
+    return Batch(out, graded, kept, layer, chosen, parts, plan.remarks(layer), people)
 
 
 def _collect(
@@ -184,6 +213,34 @@ def _recorded(path: Path, lab: str) -> dict[str, Any]:
     if recorded.get("lab") != lab:
         raise ValueError(f"{path.parent} holds the report of {recorded.get('lab')}: give another folder for {lab}")
     return recorded
+
+
+def _beside(what: str, given: Path | None, recorded: dict[str, Any], out: Path) -> Path | None:
+    """The table that stands beside the tests' marks: as given, as in the last run, or in the report's folder."""
+    if given is not None:
+        return given
+    if what in recorded:
+        path = out / str(recorded[what])
+        if not path.is_file():
+            raise FileNotFoundError(
+                f"{path} is not there, and was at the last grading: put it back, or name another with --{what}"
+            )
+        return path
+    path = out / DEFAULTS[what]
+    return path if path.is_file() else None
+
+
+def _shown_from(out: Path, path: Path) -> str:
+    """As it is found again, from the report's folder."""
+    return os.path.relpath(path.resolve(), out.resolve())
+
+
+def _most(lab: Lab) -> dict[str, float]:
+    """Each question's maximum."""
+    most = {id: asked.by_hand for id, asked in lab.known.questions.items()}
+    for test in lab.tests:
+        most[test.question] = most.get(test.question, 0.0) + test.points
+    return {id: points for id, points in most.items() if points}
 
 
 def _check(what: str, names: Iterable[str], known: list[str]) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import secrets
 import sys
 import zipfile
@@ -63,17 +64,18 @@ def write(root: Path, lab: str, out: Path, *, seed: int | None = None, require_i
 
     Args:
         root: the course. lab: "lab01". out: the zip.
-        seed: from which all submissions' inputs are drawn; by default a fresh one, written into the zip.
+        seed: from which all submissions' inputs are drawn; by default that of the autograder which is there, or a fresh one.
         require_isolation: should it refuse to grade where no wall can be put round a submission?
 
     Raises:
-        FileNotFoundError: if the lab has no tests. FileExistsError: if ``out`` is there and no autograder.
+        FileNotFoundError: if the lab has no tests. FileExistsError: if ``out`` is there and no autograder of this lab.
         AuthoringError: if the labs cannot be released as they are.
     """
     tests = root / "tests" / "labs" / f"test_{lab}.py"
     text = claims.text_of(tests)
-    _refuse_foreign(out)
-    seed = secrets.randbelow(1 << 63) if seed is None else seed
+    before = seed_of(out, lab)
+    if seed is None:
+        seed = secrets.randbelow(1 << 63) if before is None else before
     more = " --require-isolation" if require_isolation else ""
     files = {
         name: content
@@ -88,16 +90,25 @@ def write(root: Path, lab: str, out: Path, *, seed: int | None = None, require_i
     return out
 
 
-def _refuse_foreign(out: Path) -> None:
+def seed_of(out: Path, lab: str) -> int | None:
+    """The seed of the autograder that is there already; None where none is.
+
+    Raises:
+        FileExistsError: if something else is there, or that of another lab.
+    """
     if not out.exists():
-        return
+        return None
     try:
         with zipfile.ZipFile(out) as old:
-            ours = {"run_autograder", "setup.sh"} <= set(old.namelist())
-    except (OSError, zipfile.BadZipFile):
-        ours = False
-    if not ours:
+            script = old.read("run_autograder").decode("utf-8", "replace") if "setup.sh" in old.namelist() else ""
+    except (OSError, KeyError, zipfile.BadZipFile):
+        script = ""
+    found = re.search(r" -m course_lib\.grading\.gradescope (\S+) .*--seed (\d+)", script)
+    if found is None:
         raise FileExistsError(f"{out} is there and is no autograder: move it away, or choose another name")
+    if found[1] != lab:
+        raise FileExistsError(f"{out} is the autograder of {found[1]}: choose another name for that of {lab}")
+    return int(found[2])
 
 
 # --- inside Gradescope's container ---------------------------------------------------------------------------------
@@ -134,7 +145,7 @@ def run(lab: str, autograder: Path, *, seed: int, require_isolation: bool = Fals
 
 
 def _results(handed: Handed, tests: list[dict[str, Any]], status: str, notes: Sequence[str]) -> dict[str, Any]:
-    sentences = [*notes, *([handed.choice] if handed.choice else [])]
+    sentences = [*notes, *filter(None, [handed.remark, handed.choice])]
     return {
         "score": sum(t["score"] for t in tests),
         "output": "\n".join(sentences),

@@ -1,15 +1,7 @@
 """The marks as a learning management system takes them: ``grades-canvas.csv``, ``grades-moodle.csv``, ``grades-gradescope.csv``.
 
-A roster says which submission is whose. It is a CSV table with one row a student, with any of these columns:
-
-- ``name`` (or ``first name`` and ``last name``) and ``email``;
-- ``canvas id``, ``sis user id``, ``sis login id``, ``section``: Canvas's; ``moodle id``: the number in Moodle's folder names
-  and worksheets ("Participant 1234567"); ``sid``: the student number that Gradescope has;
-- ``submission``: the id of the submission in ``grades.csv``, for what nothing else tells. Two rows with the same one handed in
-  together.
-
-The tables that the systems export themselves are rosters as they are: their headings are known (:data:`HEADINGS`). Without a
-roster, what the names of the submissions say is used (:mod:`course_lib.grading.names`).
+A roster (:mod:`course_lib.grading.roster`) says which submission is whose. Without one, what the names of the submissions say is
+used (:mod:`course_lib.grading.names`).
 
 Nothing is dropped without a word: submissions that are nobody's, rows of the roster without a submission and students whom a
 system could not tell apart are in :attr:`Written.unmatched` and in ``grades-unmatched.csv``.
@@ -18,11 +10,12 @@ Sources of the forms:
 
 - Canvas: the columns, and how a row finds its student (ID, else the SIS ids, else the name), are those of
   https://github.com/instructure/canvas-lms/blob/master/lib/gradebook_importer.rb and ``gradebook_exporter.rb`` beside it. The
-  last column's heading is the lab's title: change it to your assignment's, or Canvas offers to make a new one. Who is not in
-  the file keeps the grade there is, an empty cell takes it away: so who has no submission is left out.
-- Moodle: the assignment's "offline grading worksheet"; "Identifier", "Grade" and "Last modified (grade)" are what
-  https://github.com/moodle/moodle/blob/main/mod/assign/feedback/offline/importgradeslib.php asks for. An empty grade changes
-  nothing there; to replace an earlier grade, tick "Allow updating records that have been modified more recently in Moodle".
+  last column's heading must be the assignment's, "Lab 1 (98765)", or Canvas offers to make a new one: it is taken from Canvas's
+  own export. Who is not in the file keeps the grade there is, an empty cell takes it away: so who has no submission is left out.
+- Moodle: the assignment's "offline grading worksheet"; its headings are compared in the user's language
+  (https://github.com/moodle/moodle/blob/main/mod/assign/feedback/offline/importgradeslib.php). So where the roster is that
+  worksheet, it is filled in and stays as it is otherwise. An empty grade changes nothing there; to replace an earlier grade, tick
+  "Allow updating records that have been modified more recently in Moodle".
 - Gradescope: the columns of an assignment's "Download Grades", for what reads that table, such as
   https://github.com/matthigger/gradescope_mean. Gradescope publishes no form and imports none: it takes marks from an
   autograder only (``course gradescope``).
@@ -33,74 +26,21 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from course_lib.grading import names
 from course_lib.grading import report as reports
+from course_lib.grading import roster as rosters
+from course_lib.grading.byhand import PENDING, pending
+from course_lib.grading.roster import IDENTITIES, Person, Roster, Worksheet, read_roster
 from course_lib.paths import course_root
 
 FORMATS = ("canvas", "moodle", "gradescope")
-COLUMNS = (
-    "submission", "name", "first name", "last name", "email", "canvas id", "sis user id", "sis login id", "section", "moodle id", "sid",
-)  # fmt: skip
-HEADINGS = {  # what Canvas, Moodle and Gradescope call them
-    "student": "name", "full name": "name", "fullname": "name", "firstname": "first name", "lastname": "last name",
-    "surname": "last name", "email address": "email", "id": "canvas id", "sections": "section", "identifier": "moodle id",
-    "id number": "sid", "student id": "sid",
-}  # fmt: skip
-IDENTITIES = ("canvas id", "moodle id", "email", "sid", "sis user id", "sis login id")  # one of these tells who it is
-_OTHERS = ("submission id", "submission time", "username")  # in their exports; like ours, but not ours
-_NUMBERS = ("canvas id", "moodle id")
-
-
-@dataclass(frozen=True)
-class Person:
-    """A student: what a roster's row, or the name of a submission, says.
-
-    Attributes:
-        values: by column. line: of the roster; 0 where there is none.
-    """
-
-    values: dict[str, str]
-    line: int = 0
-
-    def __getitem__(self, column: str) -> str:
-        return self.values.get(column, "")
-
-    @property
-    def name(self) -> str:
-        return self["name"] or f"{self['first name']} {self['last name']}".strip()
-
-    @property
-    def first_and_last(self) -> tuple[str, str]:
-        """Given where the roster has them, else split: at a comma ("Doe, Jane"), or before the last word."""
-        if self["first name"] or self["last name"]:
-            return self["first name"], self["last name"]
-        last, comma, first = self["name"].partition(",")
-        if comma:
-            return first.strip(), last.strip()
-        first, _, last = self["name"].rpartition(" ")
-        return first, last
-
-    @property
-    def sortable(self) -> str:
-        """ "Doe, Jane", as Canvas lists students."""
-        first, last = self.first_and_last
-        return f"{last}, {first}" if first and last else first or last
-
-    @property
-    def squashed(self) -> set[str]:
-        """The name as file names may have it, whichever part comes first."""
-        words = names.shown(self.name).replace(",", " ").split()
-        return {names.squashed("".join(words[i:] + words[:i])) for i in range(len(words))} - {""}
-
-    def __str__(self) -> str:
-        line = f" (line {self.line} of the roster)" if self.line else ""
-        return f"{names.shown(self.name or self['email'])}{line}"
 
 
 @dataclass
@@ -109,19 +49,50 @@ class Written:
 
     Attributes:
         paths: the files to upload. unmatched: a sentence for each submission, row and student that is missing in one of them.
-        listed: the table ``grades-unmatched.csv`` with the same.
+        listed: the table ``grades-unmatched.csv`` with the same. remarks: what to know before uploading, in sentences.
     """
 
     listed: Path
     paths: list[Path] = field(default_factory=list)
     unmatched: list[str] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
 
 
-def write(report: Path, formats: Sequence[str], roster: Path | None = None) -> Written:
+@dataclass(frozen=True)
+class _Class:
+    """What the forms are filled from.
+
+    Attributes:
+        lab: "lab01". matched: who gets which marks. without: who handed in nothing. assignment: its heading in Canvas, if named.
+        missing: takes what is in no form. remarks: takes what to know before uploading.
+    """
+
+    lab: str
+    matched: Matched
+    without: list[Person]
+    roster: Roster | None
+    assignment: str
+    missing: Missing
+    remarks: list[str]
+
+    @property
+    def most(self) -> float:
+        return max((m.most for _, m in self.matched), default=0.0)
+
+    def waits(self, form: str, person: Person, marks: _Marks) -> bool:
+        """Has a person still to mark something of it? Then it has no grade yet, and that is said."""
+        if marks.pending:
+            why = f"{', '.join(marks.pending)} {'is' if len(marks.pending) == 1 else 'are'} pending: a person marks it, in marks.csv"
+            self.missing.append((form, str(person), f"{marks.total:g}", why))
+        return bool(marks.pending)
+
+
+def write(report: Path, formats: Sequence[str], roster: Path | None = None, assignment: str = "") -> Written:
     """Write the marks in these forms into the report's folder.
 
     Args:
-        report: what ``course grade --out`` made. formats: some of :data:`FORMATS`. roster: a table, see above.
+        report: what ``course grade --out`` made. formats: some of :data:`FORMATS`. roster: a table of students.
+        assignment: what it is called in Canvas, by default as the roster has it.
 
     Raises:
         FileNotFoundError: without a report or the roster. ValueError: for an unknown form, or a roster that cannot be used;
@@ -130,129 +101,25 @@ def write(report: Path, formats: Sequence[str], roster: Path | None = None) -> W
     unknown = [f for f in formats if f not in FORMATS]
     if unknown:
         raise ValueError(f"there is no form {unknown[0]!r}: choose from {', '.join(FORMATS)}")
-    people = read_roster(roster) if roster is not None else None
+    table = rosters.read(roster) if roster is not None else None
     results = [_Marks.of(result) for result in reports.results(report)]
-    title = _title(json.loads((report / "batch.json").read_text(encoding="utf-8"))["lab"])
-    missing: list[tuple[str, str, str, str]] = []
-    matched = _match(results, people, missing)
-    without = [p for p in people or [] if not any(p.line == q.line for q, _ in matched)]
-    missing += [("roster", str(p), "", "no submission") for p in without]
+    lab = json.loads((report / "batch.json").read_text(encoding="utf-8"))["lab"]
     written = Written(report / "grades-unmatched.csv")
-    for name in dict.fromkeys(formats):
-        rows = {"canvas": _canvas, "moodle": _moodle, "gradescope": _gradescope}[name](title, matched, without, missing)
-        path = report / f"grades-{name}.csv"
-        reports.put(path, _csv(rows))
-        written.paths.append(path)
+    missing: Missing = []
+    matched = _match(results, table.people if table else None, missing)
+    without = [p for p in (table.people if table else []) if not any(p.line == q.line for q, _ in matched)]
+    missing += [("roster", str(p), "", "no submission") for p in without]
+    students = _Class(lab, matched, without, table, assignment, missing, written.remarks)
+    forms = {name: _FORMS[name](students) for name in dict.fromkeys(formats)}
+    for name, rows in forms.items():
+        written.paths.append(report / f"grades-{name}.csv")
+        reports.put(written.paths[-1], _csv(rows))
     reports.put(written.listed, _csv([["what", "who", "total", "why"], *map(list, missing)]))
     written.unmatched = [
         f"{what} {names.shown(who)}{f', {points} points' if points else ''}: {why}"
         for what, who, points, why in missing
     ]
     return written
-
-
-# --- the roster ----------------------------------------------------------------------------------------------------
-
-
-def read_roster(path: Path) -> list[Person]:
-    """The students of a roster; separated by commas, semicolons or tabs, in UTF-8 (with or without Excel's mark) or UTF-16.
-
-    Raises:
-        FileNotFoundError: if it is not there. ValueError: if a heading or a cell cannot be used; line and column are named.
-    """
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no roster at {path}")
-    rows = _rows(path)
-    number, header = next(rows, (1, list[str]()))
-    columns = _columns(path, number, header)
-    people: list[Person] = []
-    taken: dict[tuple[str, str], int] = {}
-    for number, row in rows:
-        cells = [cell.strip() for cell in row]
-        if not any(cells) or "points possible" in cells[0].lower():  # the second line of Canvas's export
-            continue
-        if any(cells[len(header) :]):
-            raise ValueError(
-                f"{path}, line {number}: {len(row)} cells, but the heading has {len(header)}: is a separator in a cell not quoted?"
-            )
-        values = {column: cells[i] for i, column in columns.items() if i < len(cells) and cells[i]}
-        person = Person(
-            {c: _value(path, number, header[i], c, values[c]) for i, c in columns.items() if c in values}, number
-        )
-        if not person.name and not person["email"]:
-            raise ValueError(f"{path}, line {number}, column name: empty; give a name or an email address")
-        for column in IDENTITIES:
-            key = (column, person[column].casefold())
-            if person[column] and taken.setdefault(key, number) != number:
-                raise ValueError(
-                    f"{path}, line {number}, column {column}: {person[column]!r} is in line {taken[key]}, too"
-                )
-        people.append(person)
-    if not people:
-        raise ValueError(f"{path} has a heading but no students")
-    return people
-
-
-def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    data = path.read_bytes()
-    utf16 = data[:2] in (b"\xff\xfe", b"\xfe\xff")
-    try:
-        text = data.decode("utf-16" if utf16 else "utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        raise ValueError(
-            f'{path}, line {line}: no UTF-8 text; in Excel, save it as "CSV UTF-8 (comma delimited)"'
-        ) from None
-    first, _, rest = text.partition("\n")
-    skipped = 0
-    if first.strip().lower().startswith("sep=") and len(first.strip()) == 5:  # a hint for Excel
-        separator, text, skipped = first.strip()[4], rest, 1
-    else:
-        separator = max(",;\t", key=first.count)
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
-    while True:
-        start = reader.line_num + 1 + skipped
-        try:
-            row = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            raise ValueError(f"{path}, line {start}: {error}") from None
-        yield start, row
-
-
-def _columns(path: Path, line: int, header: list[str]) -> dict[int, str]:
-    """Which of our columns each cell of the heading is; the others are let be."""
-    found: dict[int, str] = {}
-    for i, heading in enumerate(header):
-        plain = " ".join(heading.lower().replace("_", " ").split())
-        column = HEADINGS.get(plain, plain)
-        if column in found.values():
-            raise ValueError(f"{path}, line {line}: two columns are {column!r} ({heading.strip()!r} is the second)")
-        if column in COLUMNS:
-            found[i] = column
-        elif plain not in _OTHERS and (close := get_close_matches(plain, [*COLUMNS, *HEADINGS], 1, 0.8)):
-            raise ValueError(f"{path}, line {line}, column {heading.strip()!r}: did you mean {close[0]!r}?")
-    there = set(found.values())
-    if not there & {"name", "email", "last name"}:
-        raise ValueError(
-            f"{path}, line {line}: no column name or email; the heading is {', '.join(header) or 'empty'}. Known: {', '.join(COLUMNS)}"
-        )
-    if not there & {"submission", *IDENTITIES}:
-        raise ValueError(
-            f"{path}, line {line}: no column tells students apart; one of these is needed: submission, {', '.join(IDENTITIES)}"
-        )
-    return found
-
-
-def _value(path: Path, line: int, heading: str, column: str, text: str) -> str:
-    if column == "moodle id":
-        text = text.rpartition(" ")[2]  # "Participant 1234567", in whatever language
-    if column in _NUMBERS and not (text.isascii() and text.isdigit()):
-        raise ValueError(f"{path}, line {line}, column {heading.strip()}: a number is expected, got {text!r}")
-    if column == "email" and not (text.count("@") == 1 and text.strip("@") == text and " " not in text):
-        raise ValueError(f"{path}, line {line}, column {heading.strip()}: no email address: {text!r}")
-    return text
 
 
 # --- whose is it ---------------------------------------------------------------------------------------------------
@@ -268,6 +135,19 @@ class _Marks:
     points: dict[str, tuple[float, float]]  # question -> (earned, of)
     total: float
     most: float
+    time: float | None = None
+    pending: tuple[str, ...] = ()
+    lateness: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def told(self) -> str:
+        """The marks in a line, for a student who reads nothing else."""
+        each = ", ".join(
+            f"{q}: {PENDING if q in self.pending else f'{earned:g}'} of {of:g}"
+            for q, (earned, of) in self.points.items()
+        )
+        late = f"; {self.lateness['said']}" if self.lateness.get("days") or self.lateness.get("days", 0) is None else ""
+        return f"{self.total:g} of {self.most:g} points ({each}){late}"
 
     @classmethod
     def of(cls, result: dict[str, Any]) -> _Marks:
@@ -278,7 +158,9 @@ class _Marks:
             points[test["number"]] = (earned + test["score"], of + test["max_score"])
         people = extra.get("submitters") or []
         return cls(
-            extra["id"], extra.get("notebook", ""), tuple(people), points, result["score"], sum(of for _, of in points.values())
+            extra["id"], extra.get("notebook", ""), tuple(people), points, result["score"], sum(of for _, of in points.values()),
+            extra.get("handed in"), tuple(pending(result["tests"])),
+            extra.get("lateness") or {},
         )  # fmt: skip
 
 
@@ -296,11 +178,11 @@ def _match(results: list[_Marks], people: list[Person] | None, missing: Missing)
             if not m.submitters
         ]
     else:
-        index = _Index(people)
+        index = rosters.Index(people)
         found = []
         for m in results:
             whose, wrong = index.of(m)
-            found += whose
+            found += [(person, m, said) for person, said in whose]
             missing += [("submission", m.id, f"{m.total:g}", why) for why in wrong]
     matched: Matched = []
     for person, marks, said in found:
@@ -325,153 +207,118 @@ def _same(a: Person, b: Person) -> bool:
     return a.line == b.line if a.line else any(a[c] and a[c].casefold() == b[c].casefold() for c in IDENTITIES)
 
 
-class _Index:
-    """Finds a submission's people in a roster."""
-
-    def __init__(self, people: list[Person]) -> None:
-        self.people = people
-        self.by: dict[tuple[str, str], list[Person]] = {}
-        for person in people:
-            for column in ("submission", *IDENTITIES):
-                if person[column]:
-                    self.by.setdefault((column, person[column].casefold()), []).append(person)
-            if person["email"]:
-                self.by.setdefault(("local part", person["email"].partition("@")[0].casefold()), []).append(person)
-            for squashed in person.squashed:
-                self.by.setdefault(("name", squashed), []).append(person)
-
-    def of(self, marks: _Marks) -> tuple[list[tuple[Person, _Marks, bool]], list[str]]:
-        """The students (and whether the roster names the submission itself), and sentences on whom was not found."""
-        own = marks.notebook.rpartition("/")[2]
-        for called in (marks.id, marks.notebook, own, own.rpartition(".")[0]):
-            if called and (said := self.by.get(("submission", called.casefold()))):
-                who = marks.submitters[0] if len(marks.submitters) == len(said) == 1 else {}
-                return [(_with(person, who), marks, True) for person in said], []
-        if marks.submitters:
-            pairs = [(who, *self._one(self._asked(who))) for who in marks.submitters]
-        else:
-            pairs = [({}, *self._one([(c, marks.id) for c in (*IDENTITIES, "local part", "name")]))]
-        whose = [(_with(person, who), marks, False) for who, person, _ in pairs if person is not None]
-        return whose, [why for _, person, why in pairs if person is None]
-
-    def _asked(self, who: dict[str, str]) -> list[tuple[str, str]]:
-        return [(c, who[c]) for c in (*IDENTITIES, "name") if who.get(c)]
-
-    def _one(self, asked: list[tuple[str, str]]) -> tuple[Person | None, str]:
-        """The one student of whom something of this is true."""
-        for column, value in asked:
-            key = names.squashed(value) if column == "name" else value.casefold()
-            found = self.by.get((column, key), []) if key else []
-            if len({p.line for p in found}) == 1:
-                return found[0], ""
-            if found:
-                return (
-                    None,
-                    f"{len(found)} rows of the roster fit its {column} {names.shown(value)!r}: name it in the column submission",
-                )
-        said = ", ".join(f"{column} {names.shown(value)!r}" for column, value in asked if column != "local part")
-        return None, f"no row of the roster fits ({said})" if len(asked) < 4 else "no row of the roster fits its name"
-
-
-def _with(person: Person, who: dict[str, str]) -> Person:
-    """The roster's word first, then what the submission's name says (Moodle's number, say)."""
-    extra = {c: v for c, v in who.items() if c != "name" or not person.name}
-    return Person({**extra, **person.values}, person.line)
-
-
 # --- the forms -----------------------------------------------------------------------------------------------------
 
 
-def _canvas(title: str, matched: Matched, without: list[Person], missing: Missing) -> list[list[str]]:
-    rows = [["Student", "ID", "SIS User ID", "SIS Login ID", "Section", title]]
-    rows.append(["    Points Possible", "", "", "", "", f"{_most(matched):g}"])
-    for p, m in matched:
+def _canvas(all: _Class) -> list[list[str]]:
+    rows = [["Student", "ID", "SIS User ID", "SIS Login ID", "Section", _heading(all)]]
+    rows.append(["    Points Possible", "", "", "", "", f"{all.most:g}"])
+    for p, m in all.matched:
+        if all.waits("canvas", p, m):  # an empty cell would take away a grade that is there
+            continue
         rows.append([p.sortable, p["canvas id"], p["sis user id"], p["sis login id"], p["section"], f"{m.total:g}"])
         if not (p["canvas id"] or p["sis user id"] or p["sis login id"] or p.line):
-            missing.append(
-                (
-                    "canvas",
-                    str(p),
-                    f"{m.total:g}",
-                    "no canvas id, sis user id or sis login id: Canvas goes by the name alone",
-                )
-            )
+            why = "no canvas id, sis user id or sis login id: Canvas goes by the name alone"
+            all.missing.append(("canvas", str(p), f"{m.total:g}", why))
     return rows
 
 
-def _moodle(title: str, matched: Matched, without: list[Person], missing: Missing) -> list[list[str]]:
+def _heading(all: _Class) -> str:
+    """What Canvas calls the assignment, so that it knows it: as its export has it, title and number."""
+    offered = [h.strip() for h in all.roster.header] if all.roster else []
+    offered = [heading for heading in offered if re.fullmatch(r".+ \(\d+\)", heading)]
+    title = all.assignment.strip()
+    if title:
+        same = [h for h in offered if title.casefold() in (h.casefold(), h.rpartition(" (")[0].casefold())]
+        if len(same) == 1 or not offered:
+            return same[0] if same else title
+        why = f"{len(same)} columns" if same else "no column"
+        raise ValueError(f"the roster has {why} {title!r}: name one of {', '.join(offered)}")
+    same = [heading for heading in offered if names.labs_in(heading) == names.labs_in(all.lab)]
+    if len(same) == 1:
+        return same[0]
+    remedy = f"one of {', '.join(offered)}" if offered else "as Canvas's own export has it, or give that as the roster"
+    title = _title(all.lab)
+    all.remarks.append(
+        f"canvas: the column is headed {title!r}, and Canvas would make a new assignment of it: name yours with --assignment, {remedy}"
+    )
+    return title
+
+
+def _moodle(all: _Class) -> list[list[str]]:
+    if all.roster and all.roster.worksheet:
+        return _filled_in(all, all.roster, all.roster.worksheet)
     rows = [
         [
-            "Identifier",
-            "Full name",
-            "Email address",
-            "Status",
-            "Grade",
-            "Maximum grade",
-            "Grade can be changed",
-            "Last modified (grade)",
+            "Identifier", "Full name", "Email address", "Status", "Grade", "Maximum grade", "Grade can be changed",
+            "Last modified (grade)", "Feedback comments",
         ]
+    ]  # fmt: skip
+    given = [
+        (p, "Submitted for grading", "" if all.waits("moodle", p, m) else f"{m.total:g}", m.told)
+        for p, m in all.matched
     ]
-    most = f"{_most(matched):g}"
-    given: list[tuple[Person, str, str]] = [(p, "Submitted for grading", f"{m.total:g}") for p, m in matched]
-    for p, status, grade in given + [(p, "No submission", "") for p in without]:
+    for p, status, grade, told in given + [(p, "No submission", "", "") for p in all.without]:
         if p["moodle id"]:
-            rows.append([f"Participant {p['moodle id']}", p.name, p["email"], status, grade, most, "Yes", "-"])
+            about = [f"Participant {p['moodle id']}", p.name, p["email"], status]
+            rows.append([*about, grade, f"{all.most:g}", "Yes", "-", told])
         else:
             why = "no moodle id, so it cannot be in Moodle's worksheet: take Moodle's own worksheet as the roster"
-            missing.append(("moodle", str(p), grade, why))
+            all.missing.append(("moodle", str(p), grade, why))
     return rows
 
 
-def _gradescope(title: str, matched: Matched, without: list[Person], missing: Missing) -> list[list[str]]:
-    questions = {q: of for _, m in matched for q, (_, of) in m.points.items()}
-    fixed = [
-        "First Name",
-        "Last Name",
-        "SID",
-        "Email",
-        "Sections",
-        "Total Score",
-        "Max Points",
-        "Status",
-        "Submission ID",
-    ]
-    rows = [[*fixed, "Submission Time", "Lateness (H:M:S)", *(f"{q} ({of:g} pts)" for q, of in questions.items())]]
-    for p, m in matched:
-        about = [
-            *p.first_and_last,
-            p["sid"],
-            p["email"],
-            p["section"],
-            f"{m.total:g}",
-            f"{m.most:g}",
-            "Graded",
-            p["gradescope id"] or m.id,
-        ]
-        rows.append([*about, "", "", *(f"{m.points[q][0]:g}" if q in m.points else "" for q in questions)])
-        if not (p["sid"] or p["email"]):
-            missing.append(("gradescope", str(p), f"{m.total:g}", "neither sid nor email"))
-    for p in without:
-        rows.append(
-            [
-                *p.first_and_last,
-                p["sid"],
-                p["email"],
-                p["section"],
-                "",
-                f"{_most(matched):g}",
-                "Missing",
-                "",
-                "",
-                "",
-                *("" for _ in questions),
-            ]
+def _filled_in(all: _Class, roster: Roster, where: Worksheet) -> list[list[str]]:
+    """Moodle's own worksheet with the marks in it: its headings and words are of the language that it reads."""
+    marks = {p.line: m for p, m in all.matched if not all.waits("moodle", p, m)}
+    theirs = {row[where.most].replace(",", ".") for row in roster.rows.values() if where.most < len(row)}
+    if (maximum := {float(m) for m in theirs if m}) and maximum != {all.most}:
+        given = " and ".join(f"{m:g}" for m in sorted(maximum))
+        all.remarks.append(
+            f"moodle: the assignment's maximum is {given}, the lab has {all.most:g} points: make them the same"
+        )
+    rows = [list(roster.header)]
+    for line, cells in roster.rows.items():
+        row = cells + [""] * (len(roster.header) - len(cells))
+        if line in marks:
+            row[where.grade] = f"{marks[line].total:g}"
+            if where.feedback is not None:
+                row[where.feedback] = marks[line].told
+        rows.append(row)
+    if where.feedback is None:
+        all.remarks.append(
+            "moodle: the worksheet has no column for comments: turn on 'Feedback comments' in the assignment for one"
         )
     return rows
 
 
-def _most(matched: Matched) -> float:
-    return max((m.most for _, m in matched), default=0.0)
+def _gradescope(all: _Class) -> list[list[str]]:
+    questions = {q: of for _, m in all.matched for q, (_, of) in m.points.items()}
+    header = [
+        "First Name", "Last Name", "SID", "Email", "Sections", "Total Score", "Max Points", "Status", "Submission ID",
+        "Submission Time", "Lateness (H:M:S)", *(f"{q} ({of:g} pts)" for q, of in questions.items()),
+    ]  # fmt: skip
+    rows = [header]
+    for p, m in all.matched:
+        waits = all.waits("gradescope", p, m)
+        about = [*p.first_and_last, p["sid"], p["email"], p["section"], "" if waits else f"{m.total:g}", f"{m.most:g}"]
+        about.append("Pending" if waits else "Graded")
+        when = datetime.fromtimestamp(m.time, UTC).strftime("%Y-%m-%d %H:%M:%S %z") if m.time is not None else ""
+        points = [PENDING if q in m.pending else f"{m.points[q][0]:g}" if q in m.points else "" for q in questions]
+        rows.append([*about, p["gradescope id"] or m.id, when, m.lateness.get("late", ""), *points])
+        if not (p["sid"] or p["email"]):
+            all.missing.append(("gradescope", str(p), f"{m.total:g}", "neither sid nor email"))
+    for p in all.without:
+        about = [*p.first_and_last, p["sid"], p["email"], p["section"], "", f"{all.most:g}", "Missing"]
+        rows.append(about + [""] * (len(header) - len(about)))
+    return rows
+
+
+_FORMS: dict[str, Callable[[_Class], list[list[str]]]] = {
+    "canvas": _canvas,
+    "moodle": _moodle,
+    "gradescope": _gradescope,
+}
 
 
 def _csv(rows: Iterable[Sequence[str]]) -> str:
@@ -500,3 +347,6 @@ def _title(lab: str) -> str:
         if heading := next((line[2:].strip() for line in lines if line.startswith("# ")), ""):
             return heading
     return lab
+
+
+__all__ = ["FORMATS", "Written", "read_roster", "write"]

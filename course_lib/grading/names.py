@@ -6,10 +6,12 @@ Only names that a learning management system or a collecting tool wrote are beli
 Sources of the patterns:
 
 - Canvas, ``doejane_LATE_12345_67890_lab01-1.ipynb`` (name, LATE, user, attachment, the student's own name; Canvas adds -1, -2
-  when a file is handed in again), ``anon_a1B2c_67890_lab01.ipynb`` where grading is anonymous: ``get_filename`` and
-  ``add_upload_submission`` in https://github.com/instructure/canvas-lms/blob/master/lib/content_zipper.rb
+  when a file is handed in again; ``doejane_12345_text.html`` is what was typed in), ``anon_a1B2c_67890_lab01.ipynb`` where grading is anonymous: ``get_filename`` and
+  ``add_upload_submission`` in https://github.com/instructure/canvas-lms/blob/master/lib/content_zipper.rb. Names may hold
+  underscores there, and who is called ``a__12__34__b`` gets the start ``a_12_34_b_``: such a name has two readings.
 - Moodle, ``Jane Doe_1234567_assignsubmission_file_`` (a folder, or the start of a file's name; the name's own underscores are
-  blanks there): ``download_submissions`` in https://github.com/moodle/moodle/blob/MOODLE_311_STABLE/mod/assign/locallib.php
+  blanks there, so the first number is Moodle's and what follows is the student's): ``get_student_prefix`` in
+  https://github.com/moodle/moodle/blob/main/mod/assign/classes/downloader.php
 - Gradescope, ``submission_123456789`` folders beside a ``submission_metadata.yml`` with ``:submitters:`` and
   ``:created_at:``: its "Export Submissions"; Gradescope describes the file nowhere, the keys are those that public tools read
 - nbgrader, ``jdoe+lab01+2024-05-01 10:11:12 UTC``:
@@ -27,12 +29,16 @@ from typing import Any
 # A class's own scheme, "hw_2024_17_final.ipynb" or "lab01_12_3_x.ipynb", must not be taken for one student's many files: the
 # user is no year, and where the name has digits (a group's has) Canvas's numbers are long.
 _CANVAS = re.compile(
-    r"(?P<name>(?:(?=[\w]+?_(?:late_)?\d{4,}_\d{5,}_)(?=\d*[^\W\d_])[^\W_]+|[^\W\d_]+))(?:_late)?"
-    r"_(?!(?:19|20)\d\d_)(?P<user>\d+)_(?P<number>\d+)_(?P<file>.+)",
+    r"(?P<name>(?:(?=[\w]+?_(?:late_)?\d{4,}_\d{5,}_)(?=\d*[^\W\d_])[^\W_]+|[^\W\d_]+))(?P<late>_late)?"
+    r"_(?!(?:19|20)\d\d_)(?P<user>\d+)_(?:(?P<number>\d+)_(?P<file>.+)|(?P<typed>(?:text|link)\.html))",
     re.IGNORECASE | re.DOTALL,
 )
-_ANON = re.compile(r"(?:late_)?(?P<name>anon_[a-z0-9]{5})_(?P<number>\d+)_(?P<file>.+)", re.IGNORECASE | re.DOTALL)
-_MOODLE = re.compile(r"(?P<name>.+)_(?P<id>\d+)_assignsubmission_(?:file|onlinetext)(?:_(?P<file>.*))?", re.DOTALL)
+_ANON = re.compile(
+    r"(?P<late>late_)?(?P<name>anon_[a-z0-9]{5})_(?:(?P<number>\d+)_(?P<file>.+)|(?P<typed>(?:text|link)\.html))",
+    re.IGNORECASE | re.DOTALL,
+)
+_CANVAS_NUMBERS = re.compile(r"(?=_(?!(?:19|20)\d\d_)([1-9]\d*)_([1-9]\d*)_)")
+_MOODLE = re.compile(r"(?P<name>.+?)_(?P<id>\d+)_assignsubmission_(?:file|onlinetext)(?:_(?P<file>.*))?", re.DOTALL)
 _GRADESCOPE = re.compile(r"submission_(?P<id>\d+)")
 _NBGRADER = re.compile(r"(?P<student>[^+]+)\+(?P<lab>[^+]+)\+(?P<time>\d{4}-\d\d-\d\d[^+]*)(?:\+.*)?")
 _STAMP = re.compile(
@@ -49,6 +55,9 @@ class Name:
 
     Attributes:
         key: the same for everything of one student. id: how that student's submission is called in tables.
+        prefix: what the system wrote beside the key, the student's name say. Where it differs, so may the students.
+        claims: the people that it says it is of. unsure: could the student's own part have posed as the system's?
+        late: does the system say that it came late, or in time? None where it says neither.
         file: the student's own file name. number: of the upload, larger = later; None where the name has none.
         stamp: when it was handed in (seconds since 1970, UTC), or None. who: what is known of the student, by the
         column names of a roster ("canvas id", "moodle id", "name", "email", "sid").
@@ -60,6 +69,10 @@ class Name:
     number: int | None = None
     stamp: float | None = None
     who: tuple[dict[str, str], ...] = field(default=())
+    prefix: str = ""
+    claims: tuple[str, ...] = ()
+    unsure: bool = False
+    late: bool | None = None
 
     @property
     def known(self) -> bool:
@@ -67,27 +80,44 @@ class Name:
         return self.key[0] != "name"
 
 
-def read(name: str, id: str, metadata: dict[str, Any] | None = None) -> Name:
-    """Read the name of a file or folder.
+def read(name: str, id: str, metadata: dict[str, Any] | None = None, folder: bool = True) -> Name:
+    """Read the name of a file or folder: from the left, for there the system's part begins.
 
     Args:
         name: with its suffix. id: what to call the submission where the name says nothing.
         metadata: Gradescope's ``submission_metadata.yml``, where there is one.
+        folder: is it a folder? Those of nbgrader and Gradescope are; a file of such a name is a student's own idea.
     """
     if match := _ANON.fullmatch(name):
-        return Name(("canvas", match["name"].lower()), match["name"], match["file"], int(match["number"][:18]))
+        return _canvas(match, match["name"].lower(), match["name"], "", ())
     if match := _CANVAS.fullmatch(name):
         who = {"canvas id": match["user"], "name": match["name"]}
-        called = f"{match['name']}_{match['user']}"
-        return Name(("canvas", match["user"]), called, match["file"], int(match["number"][:18]), who=(who,))
+        return _canvas(match, match["user"], f"{match['name']}_{match['user']}", _same(match["name"]), (who,))
     if match := _MOODLE.fullmatch(name):
         who = {"moodle id": match["id"], "name": match["name"]}
-        return Name(("moodle", match["id"]), f"{match['name']}_{match['id']}", match["file"] or "", who=(who,))
-    if match := _NBGRADER.fullmatch(name):
+        return Name(
+            ("moodle", match["id"]), f"{match['name']}_{match['id']}", match["file"] or "", who=(who,),
+            prefix=_same(match["name"]), claims=(f"Moodle's {match['id']}",),
+        )  # fmt: skip
+    if (match := _NBGRADER.fullmatch(name)) and folder:
         return Name(("nbgrader", match["student"]), match["student"], stamp=stamp(match["time"]))
-    if (match := _GRADESCOPE.fullmatch(name)) and metadata is not None:
+    if (match := _GRADESCOPE.fullmatch(name)) and folder and metadata is not None:
         return _gradescope(name, match["id"], metadata.get(name))
     return Name(("name", name), id, name)
+
+
+def _canvas(match: re.Match[str], user: str, id: str, prefix: str, who: tuple[dict[str, str], ...]) -> Name:
+    file = match["file"] or match["typed"]
+    # Could numbers further on be the real ones? Not those much shorter than this user's, nor a day and a time.
+    unsure = any(
+        len(later) > len(user) - 3 and stamp(f"{later}_{attachment}") is None
+        for later, attachment in _CANVAS_NUMBERS.findall("_" + file)
+    )
+    number = int(match["number"][:18]) if match["number"] else None
+    return Name(
+        ("canvas", user), id, file, number, who=who, prefix=prefix, claims=(f"Canvas's {user}",), unsure=unsure,
+        late=bool(match["late"]),
+    )  # fmt: skip
 
 
 def _gradescope(name: str, number: str, entry: Any) -> Name:
@@ -109,10 +139,18 @@ def _gradescope(name: str, number: str, entry: Any) -> Name:
         seconds: float | None = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
     else:
         seconds = stamp(str(when)) if when else None
-    people_key = "+".join(sorted(p.get("email") or p.get("sid") or p.get("name", "") for p in who))
+    # a name alone does not tell who it is: there may be two of them
+    claims = tuple(sorted({(p.get("email") or p.get("sid") or "").casefold() for p in who}))
+    key = "\n".join(claims) if all(claims) and claims else number
     return Name(
-        ("gradescope", people_key or number), name, "", int(number[:18]), seconds, who or ({"gradescope id": number},)
-    )
+        ("gradescope", key), name, "", int(number[:18]), seconds, who or ({"gradescope id": number},),
+        claims=tuple(claim for claim in claims if claim),
+    )  # fmt: skip
+
+
+def _same(name: str) -> str:
+    """Equal for one person's name however it was packed and unpacked (accents in one sign or two, blanks)."""
+    return squashed(name) or name
 
 
 def stamp(text: str) -> float | None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from course_lib.grading import isolation, report
+from course_lib.grading import isolation, policy, report
+from course_lib.grading.byhand import Mark
 from course_lib.grading.mark import Outcome, by_question, outcome
 from course_lib.grading.marking import Lab, Marked, Task
 from course_lib.grading.submissions import Handed
@@ -21,7 +22,8 @@ class Plan:
         out: the report's folder. lab: the tests, as they are now. versions: of every question, what its marks rest on.
         handed: the submissions. Their text is let go as soon as it is no longer needed.
         regrade: ids to mark again, questions: to mark again (in these submissions, or in all) though nothing has changed.
-        walled: mark again what was marked without a wall.
+        walled: mark again what was marked without a wall. marks: a person's, by submission. cases: what a policy says of each
+            submission; None without one.
 
     Attributes:
         todo: by id, the questions to mark. files: all submissions' names in the report, in the order of their ids.
@@ -37,11 +39,16 @@ class Plan:
         regrade: Iterable[str] = (),
         questions: Iterable[str] = (),
         walled: bool = False,
+        marks: Mapping[str, Sequence[Mark]] | None = None,
+        cases: Mapping[str, policy.Case] | None = None,
     ) -> None:
         self.out, self.lab, self.versions, self.handed = out, lab, versions, {h.id: h for h in handed}
         self.regrade, self.questions, self.walled = set(regrade), set(questions), walled
+        self.marks, self.cases = marks or {}, cases
+        self.waiting = {id: asked.by_hand for id, asked in lab.known.questions.items() if asked.by_hand}
         self.todo: dict[str, frozenset[str]] = {}
-        self.grades = report.Grades(out, lab.known.questions)
+        late = (policy.COLUMNS, lambda result: policy.cells(result["extra_data"].get("lateness")))
+        self.grades = report.Grades(out, lab.known.questions, *([late] if cases is not None else []))
         self.files = [h.file_name for h in handed]
         self.seconds = _seconds(out / "times.json")
         self._lost: dict[str, frozenset[str]] = {}
@@ -72,14 +79,14 @@ class Plan:
         if result is None:
             return everything
         extra = result["extra_data"]
+        if extra["id"] != h.id:
+            return everything
         recorded = extra.get("versions")
         if not isinstance(recorded, dict) or recorded.keys() != everything:
             return everything
         if extra["status"] == "grader failed" or extra["digest"] != h.digest:
             return everything
         if (extra["status"] == "unreadable") != bool(h.problem) or (h.problem and result["output"] != h.problem):
-            return everything
-        if any(extra.get(name) != getattr(h, name) for name in ("notebook", "choice", "submitters")):
             return everything
         if self.walled and not isolation.Layer(extra["layer"]).wall:
             return everything
@@ -91,7 +98,7 @@ class Plan:
             for id, version in self.versions.items()
             if id in asked
             or recorded[id] != version
-            or [t["name"] for t in result["tests"] if t["number"] == id] != self._claims[id]
+            or [t["name"] for t in result["tests"] if t["number"] == id and not t.get("by_hand")] != self._claims[id]
         )
 
     def partly(self) -> dict[str, list[str]]:
@@ -132,9 +139,23 @@ class Plan:
             "layer": layer,
             "lost": sorted(marked.lost),
         }
-        self.grades.add(h.file_name, report.write(self.out, h, outcomes, marked.status, marked.notes, extra))
+        self._keep(h, report.result(h, outcomes, marked.status, marked.notes, extra))
         if marked.whole:
             self.seconds[task.id] = round(marked.seconds, 2)
+
+    def refresh(self) -> None:
+        """Bring what is kept up to date where something beside its marks has changed: a person's marks, which file counts."""
+        for h in self.handed.values():
+            before = report.read(self.out, h.file_name)
+            if before is not None and h.id not in self.todo:
+                self._keep(h, before)
+
+    def _keep(self, h: Handed, result: dict[str, Any]) -> None:
+        lateness = self.cases[h.id].told if self.cases is not None else None
+        dressed = report.dressed(result, h, self.marks.get(h.id, ()), self.waiting, lateness)
+        if dressed != result:
+            report.keep(self.out, h.file_name, dressed)
+        self.grades.add(h.file_name, dressed)
 
     def write_tables(self) -> None:
         """Write ``grades.csv``, and how long each submission took: apart from the results, which say the same in every run."""
@@ -147,7 +168,7 @@ class Plan:
         for id in self.versions:
             if id in stay:
                 tests = [t for t in self.lab.tests if t.question == id]
-                entries = [t for t in before["tests"] if t["number"] == id]
+                entries = [t for t in before["tests"] if t["number"] == id and not t.get("by_hand")]
                 joined += [
                     outcome(t, e["status"] == "passed", e["output"]) for t, e in zip(tests, entries, strict=True)
                 ]
@@ -156,7 +177,20 @@ class Plan:
         return joined
 
     def remarks(self, layer: isolation.Layer) -> list[str]:
-        """What an instructor should know of the marks that were kept."""
+        """What an instructor should know of the marks that were kept, and of hand-in times."""
+        return self._late() + self._weak(layer)
+
+    def _late(self) -> list[str]:
+        cases = (self.cases or {}).values()
+        late, unknown = sum(bool(case.days) for case in cases), sum(case.days is None for case in cases)
+        said = [f"{late} came late by the policy: the columns behind the points say what follows"] if late else []
+        if unknown:
+            said.append(
+                f"of {unknown} nothing says when they were handed in: write it under [times] of the policy, or give a roster that has it"
+            )
+        return said
+
+    def _weak(self, layer: isolation.Layer) -> list[str]:
         weak = sum(count for name, count in self._layers.items() if not isolation.Layer(name).wall)
         if not weak or not layer.wall:
             return []

@@ -10,7 +10,7 @@ import io
 import json
 import os
 import platform
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -20,8 +20,9 @@ from filelock import FileLock, Timeout
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from course_lib import files
-from course_lib.grading import isolation
-from course_lib.grading.mark import Outcome, by_question, total
+from course_lib.grading import byhand, isolation
+from course_lib.grading.byhand import Mark
+from course_lib.grading.mark import Outcome
 from course_lib.grading.names import shown
 from course_lib.grading.submissions import Handed
 
@@ -75,38 +76,80 @@ def _who(holder: Path) -> str:
 def write(
     out: Path, handed: Handed, outcomes: Iterable[Outcome], status: str, notes: Iterable[str], extra: dict[str, Any]
 ) -> dict[str, Any]:
-    """One submission's feedback and result, each written whole or not at all; the result last: it says "done".
+    """One submission's feedback and result, as :func:`result` and :func:`dressed` make it, put on disk."""
+    made = dressed(result(handed, outcomes, status, notes, extra), handed)
+    keep(out, handed.file_name, made)
+    return made
+
+
+def result(
+    handed: Handed, outcomes: Iterable[Outcome], status: str, notes: Iterable[str], extra: dict[str, Any]
+) -> dict[str, Any]:
+    """What the tests gave, in Gradescope's form.
 
     Args:
         extra: goes into the result's ``extra_data``; "lab" and "layer" must be in it.
-
-    Returns:
-        The result.
     """
-    outcomes, notes = list(outcomes), list(notes)
-    sentence = isolation.Layer(extra["layer"]).sentence
-    page = pages.get_template("feedback.html").render(
-        id=handed.id, lab=extra["lab"], groups=by_question(outcomes), total=total(outcomes), most=sum(o.points for o in outcomes),
-        notes=notes, status=status, choice=handed.choice, sum_points=lambda group: sum(o.points for o in group), sum_earned=total,
-    )  # fmt: skip
-    put(out / "feedback" / f"{handed.file_name}.html", page)
-    result = {
-        "score": total(outcomes),
+    notes = list(notes)
+    about = {"id": handed.id, "status": status, "notes": notes, "isolation": isolation.Layer(extra["layer"]).sentence}
+    return {
+        "score": 0.0,
         "output": "\n".join(notes),
         "visibility": "visible",
         "tests": [entry(o) for o in outcomes],
-        "extra_data": {
-            **extra,
-            "id": handed.id,
-            "status": status,
-            "notebook": handed.notebook,
-            "choice": handed.choice,
-            "submitters": handed.submitters,
-            "isolation": sentence,
-        },
+        "extra_data": {**extra, **about},
     }
-    put(out / "results" / f"{handed.file_name}.json", json.dumps(result, indent=1) + "\n")
-    return result
+
+
+def dressed(
+    result: dict[str, Any],
+    handed: Handed,
+    marks: Sequence[Mark] = (),
+    waiting: Mapping[str, float] | None = None,
+    lateness: Callable[[float], dict[str, Any]] | None = None,
+) -> dict[str, Any]:
+    """The result with what is known beside the marks that the tests gave, as it is now; these stay what they are.
+
+    Args:
+        marks: a person's. waiting: the questions that a person marks, with their points.
+        lateness: what a policy says of it, for the points that it gets.
+    """
+    about: dict[str, Any] = {
+        "notebook": handed.notebook,
+        "choice": handed.choice,
+        "submitters": handed.submitters,
+        "remark": handed.remark,
+        "handed in": handed.time,
+        "late": handed.late,
+        "release": handed.origin.release,
+    }
+    tests = byhand.joined(result["tests"], marks, waiting or {})
+    score = sum(t["score"] for t in tests)
+    about["lateness"] = lateness(score) if lateness is not None else None
+    return {**result, "score": score, "tests": tests, "extra_data": {**result["extra_data"], **about}}
+
+
+def keep(out: Path, file_name: str, result: dict[str, Any]) -> None:
+    """Put a result and its page on disk, each whole or not at all; the result last: it says "done"."""
+    put(out / "feedback" / f"{file_name}.html", page(result))
+    put(out / "results" / f"{file_name}.json", json.dumps(result, indent=1) + "\n")
+
+
+def page(result: dict[str, Any]) -> str:
+    """What the student reads."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for test in result["tests"]:
+        groups.setdefault(test["number"], []).append(test)
+    extra = result["extra_data"]
+    return pages.get_template("feedback.html").render(
+        id=extra["id"], lab=extra["lab"], choice=extra["choice"],
+        notes=[*extra.get("notes", result["output"].splitlines()), *filter(None, [extra["remark"]])],
+        lateness=(extra.get("lateness") or {}).get("said", ""), total=result["score"], pending=byhand.pending(result["tests"]), most=sum(t["max_score"] for t in result["tests"]),
+        questions=[
+            {"id": id, "tests": tests, "pending": byhand.pending(tests), "earned": sum(t["score"] for t in tests), "most": sum(t["max_score"] for t in tests)}
+            for id, tests in groups.items()
+        ],
+    )  # fmt: skip
 
 
 def entry(o: Outcome) -> dict[str, Any]:
@@ -147,10 +190,20 @@ def results(out: Path) -> Iterator[dict[str, Any]]:
 
 
 class Grades:
-    """``grades.csv``: one row a submission, in the order of their ids. Only the rows are held, not the results."""
+    """``grades.csv``: one row a submission, in the order of their ids. Only the rows are held, not the results.
 
-    def __init__(self, out: Path, questions: Iterable[str]) -> None:
+    Args:
+        more: headings behind the others, and what a result has under them.
+    """
+
+    def __init__(
+        self,
+        out: Path,
+        questions: Iterable[str],
+        more: tuple[Sequence[str], Callable[[Mapping[str, Any]], list[str]]] = ((), lambda result: []),
+    ) -> None:
         self.out = out
+        self.more = more
         self.questions = list(questions)
         self.rows: dict[str, list[str]] = {}
 
@@ -159,20 +212,22 @@ class Grades:
         earned = {q: sum(t["score"] for t in result["tests"] if t["number"] == q) for q in self.questions}
         most = sum(t["max_score"] for t in result["tests"])
         extra = result["extra_data"]
-        points = [f"{earned[q]:g}" for q in self.questions]
+        waiting = byhand.pending(result["tests"])
+        points = [byhand.PENDING if q in waiting else f"{earned[q]:g}" for q in self.questions]
         self.rows[file_name] = [
             cell(extra["id"]),
             *points,
             f"{result['score']:g}",
             f"{most:g}",
-            str(extra["status"]),
+            byhand.PENDING if waiting and extra["status"] == "graded" else str(extra["status"]),
+            *self.more[1](result),
         ]
 
     def write(self, file_names: Iterable[str]) -> None:
         """Write the rows there are, in this order."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\r\n")
-        writer.writerow(["id", *self.questions, "total", "maximum", "status"])
+        writer.writerow(["id", *self.questions, "total", "maximum", "status", *self.more[0]])
         writer.writerows(self.rows[name] for name in file_names if name in self.rows)
         put(self.out / "grades.csv", text.getvalue())
 

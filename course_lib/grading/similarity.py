@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
+from scipy.sparse.csgraph import connected_components
 
 from course_lib.grading import report
 from course_lib.grading.names import shown
@@ -40,6 +41,7 @@ LONGEST = 5000  # tokens that a passage is followed to either side
 PASSAGES = 12  # shown of a pair, the rarest first
 LINES = 60  # shown of a passage
 GAP = 3  # lines between two matching runs that are shown as one passage
+CLUSTER = 0.8  # of rare code in common: so much alike that of several such pairs one is shown
 LIBRARY = "course_lib"
 
 _TOKEN = re.compile(
@@ -146,14 +148,29 @@ class Pair:
 
 
 @dataclass(frozen=True)
+class Cluster:
+    """Three or more submissions, each nearly the same as another of them: copies, and copies of copies.
+
+    Attributes:
+        names: theirs. least, most: ``rare`` of the least and the most alike pair of them.
+    """
+
+    names: list[str]
+    least: float
+    most: float
+
+
+@dataclass(frozen=True)
 class Similarity:
     """What :func:`compare` found: pairs of submissions, and submissions beside the library, the most alike first.
 
     Attributes:
+        clusters: the largest first. pairs: of those inside a cluster, and of those between the same two, the first alone.
         compared: how many submissions. shares: ``rare`` of every pair. left_out: submissions not compared, with the reason.
     """
 
     compared: int
+    clusters: list[Cluster]
     pairs: list[Pair]
     library: list[Pair]
     shares: np.ndarray
@@ -195,7 +212,10 @@ def compare(
     shares = rare[upper]
     usual = np.nanmedian(rare, axis=1) if len(texts) > 1 else np.zeros(len(texts))
     common = Counter(int(value) for text in texts for value in text.plain)
-    order = np.lexsort((-matching[upper], -shares))[:most]
+    cluster, clusters = _clusters(texts, rare)
+    order = np.lexsort((-matching[upper], -shares))
+    between = np.sort(np.stack([cluster[upper[0]], cluster[upper[1]]]), axis=0)[:, order]  # (2, pairs)
+    order = order[np.sort(np.unique(between, axis=1, return_index=True)[1])][:most]
     pairs = [
         Pair(
             texts[i].name, texts[j].name, float(rare[i, j]), float(alike[i, j]), float(exact[i, j]), int(matching[i, j]),
@@ -212,7 +232,19 @@ def compare(
         )
         for i in np.argsort(-taken, kind="stable")[: max(1, most // 4)] if taken[i] > 0
     ]  # fmt: skip
-    return Similarity(len(texts), pairs, beside, np.sort(shares), left_out)
+    return Similarity(len(texts), clusters, pairs, beside, np.sort(shares), left_out)
+
+
+def _clusters(texts: Sequence[Text], rare: np.ndarray) -> tuple[np.ndarray, list[Cluster]]:
+    """For each text the number of its cluster (most are alone in one), and those of three and more."""
+    number = connected_components(sparse.csr_matrix(np.nan_to_num(rare) >= CLUSTER), directed=False)[1]
+    found = []
+    for members in (np.flatnonzero(number == n) for n in range(number.max(initial=-1) + 1)):
+        if len(members) > 2:
+            inside = rare[np.ix_(members, members)]
+            them = sorted(texts[i].name for i in members.tolist())
+            found.append(Cluster(them, float(np.nanmin(inside)), float(np.nanmax(inside))))
+    return number, sorted(found, key=lambda c: (-len(c.names), c.names))
 
 
 def tokens(cells: Sequence[str], known: set[str]) -> Tokens:
@@ -396,7 +428,7 @@ def _shown(text: Text, cell: int, matching: set[int]) -> tuple[str, list[tuple[s
 
 # The page and the table
 
-_HEADER = ["first", "second", "rare", "alike", "exact", "matching", "rank", "usual_first", "usual_second"]
+_HEADER = ["first", "second", "rare", "alike", "exact", "matching", "rank", "usual_first", "usual_second", "cluster"]
 
 
 def write(found: Similarity, lab: str, out: Path) -> tuple[Path, Path]:
@@ -412,8 +444,14 @@ def write(found: Similarity, lab: str, out: Path) -> tuple[Path, Path]:
     rows.writerow(_HEADER)
     for pair in [*found.pairs, *found.library]:
         figures = (pair.rare, pair.alike, pair.exact, pair.matching, pair.rank, *pair.usual)
+        both = next((c.names for c in found.clusters if pair.left in c.names and pair.right in c.names), [])
         rows.writerow(
-            [report.cell(shown(pair.left)), report.cell(shown(pair.right)), *(f"{figure:.4g}" for figure in figures)]
+            [
+                report.cell(shown(pair.left)),
+                report.cell(shown(pair.right)),
+                *(f"{figure:.4g}" for figure in figures),
+                report.cell(shown("; ".join(both))),
+            ]
         )
     table = out.with_suffix(".csv")
     report.put(table, text.getvalue())

@@ -21,7 +21,7 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from course_lib.grading import reference
+from course_lib.grading import byhand, reference
 from course_lib.grading import report as reports
 from course_lib.grading.claims import order
 from course_lib.show.labels import set_title
@@ -33,6 +33,10 @@ SLOWEST = 10
 _VARYING = re.compile(
     r"[-+]?\d[\d.,]*(?:e[-+]?\d+)?|'[^']{0,200}'"
 )  # numbers and quoted values: the same mistake in other words
+
+
+_UNDEFINED = re.compile(r"(\w{1,99}) is not defined(?:, but (\w{1,99}) is)?")
+_PACKAGE = re.compile(r"No module named '([\w.]{1,99})'")
 
 
 @dataclass
@@ -48,6 +52,26 @@ class Entry:
     choice: str
     tests: list[dict[str, Any]]
     seconds: float | None = None
+    remark: str = ""
+    lateness: str = ""  # where it is late, or that is not known: what a policy says
+
+    @property
+    def odd(self) -> list[str]:
+        """What else a person should look at: names that are not there, packages that are missing here, another lab or release."""
+        said = dict.fromkeys([self.remark] if self.remark else [])
+        missing = (
+            [found for t in self.tests if (found := _UNDEFINED.match(t["output"]))] if self.status == "graded" else []
+        )
+        renamed = {found[1]: found[2] for found in missing}
+        if renamed:
+            listed = ", ".join(f"{name} (but {near} is)" if near else name for name, near in renamed.items())
+            said[f"not defined: {listed}"] = None
+        packages = {
+            name for text in [self.notes, *(t["output"] for t in self.tests)] for name in _PACKAGE.findall(text)
+        }
+        if packages:
+            said[f"not here: the package{'s' * (len(packages) > 1)} {', '.join(sorted(packages))}"] = None
+        return list(said)
 
 
 @dataclass
@@ -89,6 +113,7 @@ class Question:
     names: str
     most: float
     earned: list[float]
+    pending: int = 0  # submissions whose mark is a person's to give
 
     @property
     def counts(self) -> tuple[int, int, int]:
@@ -129,8 +154,10 @@ def write(report: Path) -> Path:
         tried=sum(e.status == "graded" for e in entries), claims=_claims(entries)[:CLAIMS], more_claims=max(0, len(_claims(entries)) - CLAIMS),
         broken=[e for e in entries if e.status != "graded"], choices=[e for e in entries if e.choice],
         slowest=timed[:SLOWEST], middle_seconds=median(e.seconds or 0 for e in timed) if timed else 0,
-        unsolved=[q for q in questions if not full[q.id]],
-        totals=_picture(_totals(entries)) if entries else "", shares=_picture(_shares(questions)) if entries else "",
+        late=[e for e in entries if e.lateness], odd=[e for e in entries if e.odd], left=batch.get("left", []),
+        unsolved=[q for q in questions if q.earned and not full[q.id]], waiting=[q for q in questions if q.pending],
+        totals=_picture(_totals(entries)) if entries else "",
+        shares=_picture(_shares(marked)) if (marked := [q for q in questions if q.earned]) else "",
     )  # fmt: skip
     reports.put(report / "summary.html", text)
     return report / "summary.html"
@@ -155,10 +182,15 @@ def _entries(report: Path, files: Sequence[str]) -> tuple[list[Entry], list[str]
             Entry(
                 extra["id"], f"feedback/{name}.html", result["score"], sum(t["max_score"] for t in result["tests"]),
                 extra.get("status", "graded"), result.get("output", ""), extra.get("choice", ""), result["tests"],
-                float(seconds) if isinstance(seconds, int | float) else None,
+                float(seconds) if isinstance(seconds, int | float) else None, extra.get("remark", ""),
+                _late(extra.get("lateness")),
             )
         )  # fmt: skip
     return entries, [s for s in sentences if s]
+
+
+def _late(told: dict[str, Any] | None) -> str:
+    return "" if not told or told["days"] == 0 else str(told["said"])
 
 
 def _questions(entries: list[Entry], lab: str) -> list[Question]:
@@ -169,8 +201,9 @@ def _questions(entries: list[Entry], lab: str) -> list[Question]:
     found: dict[str, Question] = {}
     for id in sorted({t["number"] for e in entries for t in e.tests}, key=order):
         most = max(sum(t["max_score"] for t in e.tests if t["number"] == id) for e in entries)
-        earned = [sum(t["score"] for t in e.tests if t["number"] == id) for e in entries]
-        found[id] = Question(id, asked.get(id, ""), most, earned)
+        marked = [e for e in entries if id not in byhand.pending(e.tests)]
+        earned = [sum(t["score"] for t in e.tests if t["number"] == id) for e in marked]
+        found[id] = Question(id, asked.get(id, ""), most, earned, len(entries) - len(marked))
     return list(found.values())
 
 
@@ -179,7 +212,7 @@ def _claims(entries: list[Entry]) -> list[Claim]:
     found: dict[tuple[str, str], Claim] = {}
     for entry in entries:
         for test in entry.tests if entry.status == "graded" else ():
-            if test["status"] != "passed":
+            if test["status"] != "passed" and not test.get("by_hand"):
                 key = (test["number"], test["name"])
                 text = test["name"].removeprefix(test["number"]).strip()
                 claim = found.setdefault(key, Claim(test["number"], text, test["visibility"] != "visible"))

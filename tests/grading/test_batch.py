@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 from small_lab import RIGHT, TESTS, contents, notebook
 
-from course_lib.grading import batch, isolation, submissions
+from course_lib import cli
+from course_lib.grading import batch, isolation, origin, submissions, summary
 from course_lib.grading.judge import Limits
 from course_lib.grading.workers import Seconds
 
@@ -104,6 +106,96 @@ def test_the_same_command_again_grades_only_what_is_left(folder: Path, tests: Pa
     tests.write_text(TESTS.replace("draw.normal(4, 6)", "draw.normal(6, 4)"))
     changed = batch.grade("lab01", folder, tmp_path / "report", tests=tests)
     assert (changed.graded, changed.parts) == (["a", "b"], {"a": ["1.1"], "b": ["1.1"]})
+
+
+def test_what_is_no_submission_is_said_before_and_after(folder: Path, tests: Path, tmp_path: Path) -> None:
+    (folder / "Section A").mkdir()
+    (folder / "Section A" / "amy.ipynb").write_text(notebook(RIGHT))
+    for name in ("bob.ipynb.txt", "cy <b>.7z"):
+        (folder / name).write_text("x")
+    said: list[str] = []
+    done = batch.grade("lab01", folder, tmp_path / "report", tests=tests, say=said.append)
+    assert done.graded == ["amy"]
+    assert said == [
+        "Section A is read as a section: what lies in it is one student's each",
+        "bob.ipynb.txt is not taken for a submission: its name ends in .txt: if it is a notebook, rename it so that it ends in "
+        ".ipynb",
+        "cy <b>.7z is not taken for a submission: packed in a way that is not read: unpack it, or pack it as a zip",
+    ]
+    page = summary.write(done.report).read_text(encoding="utf-8")
+    assert "Not taken for submissions" in page and "bob.ipynb.txt" in page and "cy &lt;b&gt;.7z" in page
+    for i in range(30):
+        (folder / f"{i}.html").write_text("x")
+    said.clear()
+    batch.grade("lab01", folder, tmp_path / "report", tests=tests, say=said.append)
+    assert len(said) == 12 and said[-1] == "22 others are not taken for submissions either"
+    page = summary.write(done.report).read_text(encoding="utf-8")
+    assert all(f"{i}.html" in page for i in range(30))
+
+
+def of_a_lab(lab: str, cells: list[str], release: str = "") -> str:
+    book = json.loads(notebook(*cells))
+    book["metadata"]["course"] = {"lab": lab, "version": release}
+    return json.dumps(book)
+
+
+def test_another_lab_or_release_is_named(folder: Path, tests: Path, tmp_path: Path) -> None:
+    other = [
+        "def find_ticket(build):\n    raise NotImplementedError('3.1')",
+        "class Rewound:\n    pass",
+        "def find_bug(f): ...",
+    ]
+    now = origin.released("lab01")
+    assert now
+    (folder / "wrong lab.ipynb").write_text(of_a_lab("lab03", other, "a" * 12))
+    (folder / "by its names.ipynb").write_text(
+        notebook("def attention_received(a): pass\nanswer_10_7a = 'B'", "def find_bug(f): ...")
+    )
+    (folder / "carried over.ipynb").write_text(of_a_lab("lab03", [RIGHT]))
+    (folder / "old.ipynb").write_text(
+        of_a_lab("lab01", [RIGHT.replace("def threshold_mask", "def my_threshold_mask")], "0123456789ab")
+    )
+    (folder / "new.ipynb").write_text(of_a_lab("lab01", ["import pandas_of_mine\n" + RIGHT, RIGHT], now))
+    (folder / "nothing.ipynb").write_text(of_a_lab("lab01", [""], now))
+    (folder / "hostile.ipynb").write_text(of_a_lab("<b>", [RIGHT]).replace('"version": ""', '"version": {"a": [1]}'))
+    done = batch.grade("lab01", folder, tmp_path / "report", tests=tests)
+    table = rows(done.report)
+    assert {id: (row["total"], row["status"]) for id, row in table.items()} == {
+        "wrong lab": ("0", "unreadable"), "by its names": ("0", "unreadable"), "carried over": ("3", "graded"), "old": ("2", "graded"),
+        "new": ("3", "graded"), "nothing": ("0", "graded"), "hostile": ("3", "graded"),
+    }  # fmt: skip
+
+    def page(id: str) -> str:
+        return (done.report / "feedback" / f"{submissions.Handed(id).file_name}.html").read_text(encoding="utf-8")
+
+    assert "this is a notebook of lab03 (release aaaaaaaaaaaa) and holds nothing that lab01 asks for" in page(
+        "wrong lab"
+    )
+    assert "not defined" not in page("wrong lab")
+    assert "this is a notebook of lab10 and holds" in page("by its names")
+    assert "by its metadata this is a notebook of lab03, but it answers questions of lab01" in page("carried over")
+    assert f"is of release 0123456789ab of lab01, and the course now has {now}" in page("old")
+    for id in ("new", "nothing", "hostile"):
+        assert "release" not in page(id)
+    text = summary.write(done.report).read_text(encoding="utf-8")
+    text = text[text.index("Renamed, lost, missing") : text.index("Slowest")]
+    assert "not defined: threshold_mask" in text and "release 0123456789ab" in text
+    assert "not here: the package pandas_of_mine" in text
+
+
+def test_what_changes_beside_the_marks_needs_no_marking(
+    folder: Path, tests: Path, tmp_path: Path, monkeypatch: Any
+) -> None:
+    (folder / "a.ipynb").write_text(of_a_lab("lab01", [RIGHT], "0123456789ab"))
+    first = batch.grade("lab01", folder, tmp_path / "report", tests=tests)
+    before = contents(first.report)
+    with monkeypatch.context() as patch:
+        patch.setattr("course_lib.grading.submissions.released", lambda lab: "0123456789ab")
+        again = batch.grade("lab01", folder, tmp_path / "report", tests=tests)
+    assert (again.graded, again.kept) == ([], ["a"])
+    assert "release" not in (again.report / "feedback" / "a.html").read_text()
+    batch.grade("lab01", folder, tmp_path / "report", tests=tests)
+    assert contents(first.report) == before
 
 
 def test_an_interrupted_batch_keeps_what_was_finished(folder: Path, tests: Path, tmp_path: Path) -> None:
@@ -282,6 +374,23 @@ def test_warnings_cost_nothing(folder: Path, tests: Path, tmp_path: Path) -> Non
     assert all(test["output"] == "" for test in result["tests"])
 
 
+@pytest.mark.parametrize("columns", [80, 200])
+def test_the_table_in_the_terminal_can_be_read(columns: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    questions = [f"1.{i}" for i in range(1, 12)]
+    with open(tmp_path / "grades.csv", "w", newline="") as file:
+        csv.writer(file).writerows(
+            [["id", *questions, "total", "maximum", "status"]]
+            + [[f"doejane_1234{i}", *["1.5"] * 11, "16.5", "20", "graded"] for i in range(3)]
+        )
+    said = io.StringIO()
+    monkeypatch.setattr(cli, "console", Console(file=said, width=columns))
+    cli._summary(tmp_path)
+    lines = said.getvalue().splitlines()
+    assert all(len(line) <= columns for line in lines) and "\u2026" not in said.getvalue()
+    assert ["doejane_12340", *["1.5"] * 11 * (columns > 80), "16.5", "20", "graded"] in [line.split() for line in lines]
+    assert ("points by question: grades.csv" in lines) is (columns == 80)
+
+
 # --- graded again ----------------------------------------------------------------------------------------------------
 
 COUNTED = """
@@ -431,7 +540,7 @@ def test_a_fault_of_the_graders_own_is_graded_again(
     for name in "ab":
         (folder / f"{name}.ipynb").write_text(notebook(RIGHT))
     with monkeypatch.context() as broken:
-        broken.setattr("course_lib.grading.pool.Judge.mark", lambda *_: 1 / 0)
+        broken.setattr("course_lib.grading.judge.Judge.mark", lambda *_: 1 / 0)
         done = batch.grade("lab01", folder, tmp_path / "report", tests=tests)
     assert {row["status"] for row in rows(done.report).values()} == {"grader failed"}
     again = batch.grade("lab01", folder, tmp_path / "report", tests=tests)

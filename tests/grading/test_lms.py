@@ -30,6 +30,7 @@ def report(folder: Path, *submissions: dict[str, Any]) -> Path:
             "notebook": s.get("notebook", h.id + ".ipynb"),
             "status": "graded",
             "submitters": s.get("who", []),
+            "handed in": s.get("time"),
         }
         result = {"score": sum(marks), "tests": tests, "extra_data": extra}
         (folder / "results" / f"{h.file_name}.json").write_text(json.dumps(result))
@@ -83,11 +84,78 @@ def test_moodle_form_keeps_the_identifier_in_the_folders_name(tmp_path: Path) ->
     assert {"Identifier", "Full name", "Email address", "Grade", "Last modified (grade)"} <= set(header)
     assert rows[0][:5] == ["Participant 77", "Jane Doe", "j@x.edu", "Submitted for grading", "5"]
     assert rows[1][:5] == ["Participant 78", "Bo", "b@x.edu", "No submission", ""]
-    assert rows[0][-1] == "-"
+    assert rows[0][header.index("Last modified (grade)")] == "-"
+    assert rows[0][header.index("Feedback comments")] == "5 of 5.5 points (1.1: 3 of 3, 1.2: 2 of 2.5)"
     assert [line.split(":")[0] for line in written.unmatched] == [
         "submission al, 5 points",
         "roster Bo (line 3 of the roster)",
     ]
+
+
+GERMAN = (
+    "ID,Vollständiger Name,E-Mail-Adresse,Status,Bewertung,Bestwertung,Bewertung kann geändert werden,"
+    "Zuletzt geändert (Abgabe),Zuletzt geändert (Bewertung),Feedback als Kommentar\r\n"
+    'Teilnehmer/in77,Jane Doe,j@x.edu,Zur Bewertung abgegeben,"1,00","5,50",Ja,"Mittwoch, 1. Mai 2024, 10:00",-,alt\r\n'
+    'Teilnehmer/in78,Bo Ng,b@x.edu,Keine Abgabe,,"5,50",Ja,-,-,\r\n'
+)
+
+
+def test_moodles_own_worksheet_is_filled_in_whatever_its_language(tmp_path: Path) -> None:
+    out = report(tmp_path / "r", {"id": "Jane Doe_77", "who": [{"moodle id": "77", "name": "Jane Doe"}]})
+    written = lms.write(out, ["moodle", "canvas"], roster(tmp_path, GERMAN, "utf-8-sig"))
+    theirs = list(csv.reader(GERMAN.splitlines()))
+    header, jane, bo = table(out / "grades-moodle.csv")
+    assert header == theirs[0] and bo == theirs[2]
+    assert jane == [*theirs[1][:4], "5", *theirs[1][5:9], "5 of 5.5 points (1.1: 3 of 3, 1.2: 2 of 2.5)"]
+    assert written.unmatched == ["roster Bo Ng (line 3 of the roster): no submission"]
+    assert not [remark for remark in written.remarks if remark.startswith("moodle")]
+    hundred = roster(
+        tmp_path, GERMAN.replace("5,50", "100,00").replace(",Feedback als Kommentar", "").replace(",alt", "")
+    )
+    written = lms.write(out, ["moodle"], hundred)
+    assert table(out / "grades-moodle.csv")[1][4] == "5"
+    assert written.remarks == [
+        "moodle: the assignment's maximum is 100, the lab has 5.5 points: make them the same",
+        "moodle: the worksheet has no column for comments: turn on 'Feedback comments' in the assignment for one",
+    ]
+
+
+CANVAS_EXPORT = (
+    "Student,ID,SIS User ID,SIS Login ID,Section,Lab 00 (97),Lab 1: magnitude (98),Essay on lab 1 (99),Current Score\n"
+    '    Points Possible,,,,,5,5,5,(read only)\n"Doe, Jane",12,S12,jdoe,A,,,,\n'
+)
+
+
+def test_canvas_column_is_the_assignments(tmp_path: Path) -> None:
+    out = report(tmp_path / "r", CANVAS)
+
+    def heading(text: str | None, **settings: str) -> tuple[str, list[str]]:
+        people = roster(tmp_path, text) if text else None
+        written = lms.write(out, ["canvas"], people, **settings)
+        return table(out / "grades-canvas.csv")[0][5], written.remarks
+
+    alone = CANVAS_EXPORT.replace(",Essay on lab 1 (99)", "").replace("5,5,5", "5,5").replace("A,,,,", "A,,,")
+    assert heading(alone) == ("Lab 1: magnitude (98)", [])
+    assert heading(CANVAS_EXPORT, assignment="lab 1: Magnitude") == ("Lab 1: magnitude (98)", [])
+    assert heading(CANVAS_EXPORT, assignment="Essay on lab 1 (99)") == ("Essay on lab 1 (99)", [])
+    assert heading(None, assignment="Lab 1 (98)") == ("Lab 1 (98)", [])
+    title, (said,) = heading(CANVAS_EXPORT)
+    assert (
+        "Magnitude pruning" in title and "--assignment" in said and "Lab 1: magnitude (98), Essay on lab 1 (99)" in said
+    )
+    title, (said,) = heading(None)
+    assert "Magnitude pruning" in title and "would make a new assignment" in said
+    with pytest.raises(ValueError, match=r"no column 'Lab 2': name one of Lab 00 \(97\)"):
+        heading(CANVAS_EXPORT, assignment="Lab 2")
+
+
+def test_gradescope_form_has_the_number_and_time_that_count(tmp_path: Path) -> None:
+    who = [{"name": "Al Lee", "email": "al@x.edu", "gradescope id": "103"}]
+    out = report(tmp_path / "r", {"id": "submission_103", "who": who, "time": 1714644000.5})
+    lms.write(out, ["gradescope"])
+    header, row = table(out / "grades-gradescope.csv")
+    assert row[header.index("Submission ID")] == "103"
+    assert row[header.index("Submission Time")] == "2024-05-02 10:00:00 +0000"
 
 
 def test_gradescope_form_with_group_work(tmp_path: Path) -> None:

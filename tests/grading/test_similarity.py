@@ -101,6 +101,32 @@ def test_a_disguised_copy_comes_first(classroom) -> None:
     assert {plain.left, plain.right} == {"s07", "copy"} and plain.exact == plain.alike == plain.rare == 1
 
 
+def test_many_copies_are_one_cluster_and_leave_room_for_others(classroom) -> None:
+    cells = dict(classroom)
+    for i in range(12):  # 78 pairs
+        cells[f"of s07, {i:02}"] = [COMMON, *disguised(program(7))] if i % 2 else [*classroom["s07"], f"x = {i}"]
+    for i in range(3):
+        cells[f"of s09, {i}"] = classroom["s09"]
+    found = compare(handed(cells), HANDOUT, LIBRARY, 20)
+    assert [c.names for c in found.clusters] == [
+        sorted(["s07", "copy", *(f"of s07, {i:02}" for i in range(12))]), ["of s09, 0", "of s09, 1", "of s09, 2", "s09"],
+    ]  # fmt: skip
+    assert all(0.8 < c.least <= c.most <= 1 for c in found.clusters)
+    inside = [
+        next((i for i, c in enumerate(found.clusters) if {p.left, p.right} <= set(c.names)), None) for p in found.pairs
+    ]
+    assert sorted(inside[:2]) == [0, 1] and inside[2:] == [None] * 18  # then pairs of others
+    ends = [
+        frozenset(
+            next((i for i, c in enumerate(found.clusters) if name in c.names), name) for name in (p.left, p.right)
+        )
+        for p in found.pairs
+    ]
+    assert len(set(ends)) == len(ends)
+    assert len(found.shares) == found.compared * (found.compared - 1) / 2
+    assert compare(handed(classroom), HANDOUT, LIBRARY).clusters == []  # two that are alike are a pair
+
+
 def test_part_of_a_submission_that_was_copied_is_found(classroom) -> None:
     partly = [COMMON, *program(91)[:5], *disguised(program(7)[:3])]
     first = compare(handed(classroom | {"copy": partly}), HANDOUT, LIBRARY).pairs[0]
@@ -157,7 +183,7 @@ def test_the_handout_is_left_out() -> None:
 @pytest.mark.parametrize("count", [0, 1, 2])
 def test_small_classes(count: int) -> None:
     found = compare(handed({f"s{i}": program(5) for i in range(count)}), HANDOUT, LIBRARY)
-    assert found.compared == count
+    assert found.compared == count and found.clusters == []
     assert [pair.rare for pair in found.pairs] == [1.0] * (count == 2)
 
 

@@ -6,16 +6,21 @@ import bz2
 import io
 import json
 import os
+import shutil
 import socket
 import sys
 import threading
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import nbformat
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from course_lib.grading import names, submissions
+from course_lib.grading import entries, ipynb, names, submissions
 from course_lib.grading.submissions import Handed, find
 from course_lib.worker import wire
 
@@ -185,6 +190,8 @@ def test_gradescopes_export_with_group_work(tmp_path: Path) -> None:
     }
     assert [p["email"] for p in there["submission_102"].submitters] == ["al@example.edu", "bo@example.edu"]
     assert there["submission_103"].submitters[0]["sid"] == "0042"
+    assert there["submission_103"].submitters[0]["gradescope id"] == "103"  # of the one that counts
+    assert there["submission_103"].time == 1714644000.0 and there["submission_104"].time is None
     assert "2 notebooks" in there["submission_103"].choice
 
 
@@ -201,12 +208,169 @@ def test_nbgraders_inbound_folders(tmp_path: Path) -> None:
     assert {id: h.cells for id, h in found(tmp_path).items()} == {"ann": ["new"]}
 
 
-def test_a_whole_class_in_one_zip_is_refused(tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "submissions.zip", "w") as archive:
-        archive.writestr("doejane_12345_80_lab01.ipynb", book())
-        archive.writestr("roejohn_12346_81_lab01.ipynb", book())
-    with pytest.raises(ValueError, match="several students: unzip it"):
-        find(tmp_path / "submissions.zip", "lab01")
+def pack(path: Path, folder: Path) -> Path:
+    """The folder's contents as a zip."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in sorted(folder.rglob("*")):
+            archive.write(file, file.relative_to(folder).as_posix())
+    return path
+
+
+def canvas(folder: Path) -> dict[str, list[str]]:
+    put(folder / "doejane_12345_80_lab01.ipynb", "old")
+    put(folder / "doejane_LATE_12345_900_lab01-1.ipynb", "new")
+    work = folder / "roejohn_12346_81_work.zip"
+    with zipfile.ZipFile(work, "w") as archive:
+        archive.writestr("work/lab01.ipynb", book("his"))
+    (folder / "alo_12347_text.html").write_text("<p>I have typed it in")
+    return {"doejane_12345": ["new"], "roejohn_12346": ["his"], "alo_12347": []}
+
+
+def moodle(folder: Path) -> dict[str, list[str]]:
+    put(folder / "Jane Doe_7_assignsubmission_file_" / "lab01.ipynb", "hers")
+    put(folder / "Bo Ng_8_assignsubmission_file_" / "deep" / "x.ipynb", "his")
+    return {"Jane Doe_7": ["hers"], "Bo Ng_8": ["his"]}
+
+
+def gradescope(folder: Path) -> dict[str, list[str]]:
+    for number in (101, 102, 103):
+        put(folder / "assignment_5_export" / f"submission_{number}" / "lab01.ipynb", str(number))
+    (folder / "assignment_5_export" / "submission_metadata.yml").write_text(GRADESCOPE)
+    return {"submission_102": ["102"], "submission_103": ["103"]}
+
+
+def nbgrader(folder: Path) -> dict[str, list[str]]:
+    put(folder / "inbound" / "ann+lab01+2024-05-01 10:00:00 UTC" / "lab01.ipynb", "hers")
+    put(folder / "inbound" / "bob+lab01+2024-05-01 10:00:00 UTC" / "lab01.ipynb", "his")
+    return {"ann": ["hers"], "bob": ["his"]}
+
+
+@pytest.mark.parametrize("layout", [canvas, moodle, gradescope, nbgrader])
+def test_a_class_is_read_from_its_zip_as_from_its_folder(tmp_path: Path, layout: Callable[[Path], Any]) -> None:
+    (tmp_path / "folder").mkdir()
+    expected = layout(tmp_path / "folder")
+    (tmp_path / "downloads").mkdir()
+    archive = pack(tmp_path / "downloads" / "class.zip", tmp_path / "folder")
+    before = sorted(tmp_path.rglob("*"))
+    said = []
+    for place in (tmp_path / "folder", archive, tmp_path / "downloads"):
+        there = found(place)
+        assert {id: h.cells for id, h in there.items()} == expected
+        said.append([(h.file_name, h.digest, h.choice, h.problem, h.submitters) for h in there.values()])
+    assert said[0] == said[1] == said[2]
+    assert sorted(tmp_path.rglob("*")) == before  # nothing was unpacked
+
+
+def test_among_others_a_class_in_a_zip_is_one_students_and_refused(tmp_path: Path) -> None:
+    (tmp_path / "class").mkdir()
+    canvas(tmp_path / "class")
+    pack(tmp_path / "mallory.zip", tmp_path / "class")
+    put(tmp_path / "roejohn_12346_81_lab01.ipynb", "his own")
+    shutil.rmtree(tmp_path / "class")
+    there = found(tmp_path)
+    assert there["roejohn_12346"].cells == ["his own"] and len(there) == 2
+    assert "several students: unzip it" in there["mallory"].problem
+
+
+def test_a_students_zip_alone_is_a_students(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "amy.zip", "w") as archive:
+        archive.writestr("lab01.ipynb", book("hers"))
+        archive.writestr("scratch.ipynb", book("scratch"))
+    for place in (tmp_path, tmp_path / "amy.zip"):
+        assert {id: h.cells for id, h in found(place).items()} == {"amy": ["hers"]}
+
+
+def test_what_is_no_submission_is_named_with_why(tmp_path: Path) -> None:
+    put(tmp_path / "amy.ipynb")
+    for name in (
+        "bob.ipynb.txt",
+        "cy.html",
+        "dan.7z",
+        "eve.py",
+        ".fay.ipynb",
+        "gus",
+        "roster.csv",
+        ".DS_Store",
+        "h.IPYNB.json",
+    ):
+        (tmp_path / name).write_text("x")
+    (tmp_path / "__MACOSX").mkdir()
+    (tmp_path / "empty").mkdir()
+    there = submissions.collect(tmp_path, "lab01")
+    assert [h.id for h in there.handed] == ["amy", "empty"] and there.sections == []
+    left = dict(there.left)
+    assert sorted(left) == [
+        ".fay.ipynb",
+        "bob.ipynb.txt",
+        "cy.html",
+        "dan.7z",
+        "eve.py",
+        "gus",
+        "h.IPYNB.json",
+        "roster.csv",
+    ]
+    assert "rename it so that it ends in .ipynb" in left["bob.ipynb.txt"] and "in .ipynb" in left["h.IPYNB.json"]
+    assert "not the notebook itself" in left["cy.html"] and "unpack it" in left["dan.7z"]
+    assert "a script" in left["eve.py"] and "hidden" in left[".fay.ipynb"]
+    (tmp_path / "amy.ipynb").unlink()
+    (tmp_path / "empty").rmdir()
+    with pytest.raises(
+        FileNotFoundError, match=r"one of these per student is expected; .*bob.ipynb.txt: its name ends in .txt"
+    ):
+        find(tmp_path, "lab01")
+
+
+# --- sections ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "files, ids, sections",
+    [
+        (  # named so
+            ["Section A/amy/lab01.ipynb", "Section A/bob/lab01.ipynb", "cy/lab01.ipynb"],
+            ["amy", "bob", "cy"], ["Section A"],
+        ),
+        (["Section A/amy.ipynb", "Tutorial 3/amy.ipynb", "Tutorial 3/bo.zip"], ["Section A/amy", "Tutorial 3/amy", "bo"],
+         ["Section A", "Tutorial 3"]),
+        (  # of a system's names
+            ["Monday/doejane_12345_80_lab01.ipynb", "Tuesday/roejohn_12346_81_lab01.ipynb"],
+            ["doejane_12345", "roejohn_12346"], ["Monday", "Tuesday"],
+        ),
+        (  # made by hand
+            ["Monday/amy/lab01.ipynb", "Monday/bob/lab01.ipynb", "Tuesday/cy/lab01.ipynb", "Tuesday/di/x/lab01.ipynb"],
+            ["amy", "bob", "cy", "di"], ["Monday", "Tuesday"],
+        ),
+        # students' own folders
+        (["amy/part 1/a.ipynb", "amy/part 2/b.ipynb", "bob/lab01.ipynb"], ["amy", "bob"], []),
+        (["amy/old/a.ipynb", "amy/new/b.ipynb", "bob/old/a.ipynb", "bob/new/a.ipynb"], ["amy", "bob"], []),
+        (["amy/2024-05-01/a.ipynb", "amy/2024-05-02/b.ipynb"], ["amy"], []),
+        (["amy/lab00/a.ipynb", "amy/lab01/b.ipynb", "bob/lab02/a.ipynb", "bob/lab03/a.ipynb"], ["amy", "bob"], []),
+        (["Section A/2024-05-01/a.ipynb", "Section A/2024-05-02/a.ipynb"], ["Section A"], []),
+        # who puts others' names into an own folder speaks for nobody
+        (["mal/doejane_12345_99_lab01.ipynb", "mal/roejohn_12346_98_lab01.ipynb", "doejane/lab01.ipynb"], ["doejane", "mal"], []),
+        (["mal/doejane_12345_99_x.ipynb", "doejane_12345_80_lab01.ipynb"], ["doejane_12345", "mal"], []),
+    ],
+)  # fmt: skip
+def test_a_section_is_no_student(tmp_path: Path, files: list[str], ids: list[str], sections: list[str]) -> None:
+    for name in files:
+        if name.endswith(".zip"):
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            with zipfile.ZipFile(tmp_path / name, "w") as archive:
+                archive.writestr("lab01.ipynb", book(name))
+        else:
+            put(tmp_path / name, name)
+    there = submissions.collect(tmp_path, "lab01")
+    assert ([h.id for h in there.handed], there.sections) == (ids, sections)
+    assert len({h.file_name for h in there.handed}) == len(ids) and not there.left
+
+
+def test_of_one_name_in_two_folders_the_folder_is_named(tmp_path: Path) -> None:
+    put(tmp_path / "Jane_7_assignsubmission_file_" / "lab01.ipynb", "old", when=1_600_000_000)
+    put(tmp_path / "Jane_7_assignsubmission_file" / "lab01.ipynb", "new")
+    (jane,) = find(tmp_path, "lab01")
+    assert jane.cells == ["new"] and jane.notebook == "Jane_7_assignsubmission_file/lab01.ipynb"
+    assert "Jane_7_assignsubmission_file/lab01.ipynb counts" in jane.choice
+    assert "Not counted: Jane_7_assignsubmission_file_/lab01.ipynb." in jane.choice
 
 
 def test_no_name_makes_a_submission_disappear(tmp_path: Path) -> None:
@@ -217,6 +381,90 @@ def test_no_name_makes_a_submission_disappear(tmp_path: Path) -> None:
     assert sorted(h.cells[0] for h in find(tmp_path, "lab01")) == sorted(
         ["file", "folder", "canvas", "a folder of that name"]
     )
+
+
+# --- whose is it -----------------------------------------------------------------------------------------------------
+
+
+def test_a_students_own_file_name_does_not_speak_for_moodle(tmp_path: Path) -> None:
+    put(tmp_path / "Jane Doe_1000001_assignsubmission_file_lab00.ipynb", "hers", when=1_600_000_000)
+    put(tmp_path / "John Roe_1000002_assignsubmission_file_x_1000001_assignsubmission_file_lab00.ipynb", "his")
+    put(tmp_path / "Al O_1000003_assignsubmission_file_Jane Doe_1000001_assignsubmission_file_lab00.ipynb", "Al's")
+    there = found(tmp_path, "lab00")
+    assert {id: h.cells for id, h in there.items()} == {
+        "Jane Doe_1000001": ["hers"], "John Roe_1000002": ["his"], "Al O_1000003": ["Al's"],
+    }  # fmt: skip
+    assert not any(h.choice or h.problem for h in there.values())
+
+
+def test_nor_for_the_other_systems(tmp_path: Path) -> None:
+    put(tmp_path / "Jane Doe_7_assignsubmission_file_" / "roejohn_12346_81_lab01.ipynb", "Jane's")
+    put(tmp_path / "Bo_8_assignsubmission_file_roejohn_12346_99_lab01.ipynb", "Bo's")
+    put(tmp_path / "roejohn_12346_81_lab01.ipynb", "John's")
+    put(tmp_path / "aldoe_12347_90_x_7_assignsubmission_file_lab01.ipynb", "Al's")
+    put(tmp_path / "cydoe_12348_91_ann+lab01+2030-01-01.ipynb", "Cy's")
+    put(tmp_path / "ann+lab01+2024-05-01 10:00:00 UTC" / "lab01.ipynb", "Ann's")
+    put(tmp_path / "ann+lab01+2030-01-01.ipynb", "a file of such a name")
+    there = found(tmp_path)
+    assert sorted(h.cells[0] for h in there.values()) == sorted(
+        ["Jane's", "Bo's", "John's", "Al's", "Cy's", "Ann's", "a file of such a name"]
+    )
+    assert there["ann"].cells == ["Ann's"]
+
+
+@pytest.mark.parametrize(
+    "first, second",
+    [
+        ("Jane Doe_7_assignsubmission_file_lab01.ipynb", "x_7_assignsubmission_file_lab01.ipynb"),
+        ("doejane_12345_80_lab01.ipynb", "x_12345_81_lab01.ipynb"),
+    ],
+)
+def test_two_that_claim_one_person_are_both_refused_by_name(tmp_path: Path, first: str, second: str) -> None:
+    put(tmp_path / first, "hers")
+    put(tmp_path / second, "whose?")
+    put(tmp_path / "bob.ipynb", "his")
+    there = found(tmp_path)
+    assert len(there) == 3 and there["bob"].cells == ["his"]
+    for h in there.values():
+        if h.id != "bob":
+            assert h.cells == [] and first in h.problem and second in h.problem
+            assert "until one of them is taken away or renamed" in h.problem
+
+
+def test_the_same_person_packed_twice_is_one(tmp_path: Path) -> None:
+    put(tmp_path / "Zo\u00eb D_7_assignsubmission_file_lab01.ipynb", "of Linux", when=1_600_000_000)
+    put(tmp_path / "Zoe\u0308 D_7_assignsubmission_file_lab01-1.ipynb", "of a Mac")
+    (zoe,) = find(tmp_path, "lab01")
+    assert zoe.cells == ["of a Mac"] and "2 notebooks" in zoe.choice
+
+
+def test_a_name_in_canvas_that_poses_as_another_users_files(tmp_path: Path) -> None:
+    """Canvas takes ``_12_`` out of names, but out of ``__12__`` only the outer lines."""
+    put(tmp_path / "doejane_12345_80_lab01.ipynb", "hers")
+    put(tmp_path / "doejane_12345_999_x_12346_81_lab01.ipynb", "his, who calls himself doejane__12345__999__x")
+    put(tmp_path / "aldoe_12347_82_lab01.ipynb", "Al's first", when=1_600_000_000)
+    put(tmp_path / "aldoe_12347_83_lab01_2024_17_final_20240501_101112_3.ipynb", "Al's last")
+    there = found(tmp_path)
+    assert there["doejane_12345"].cells == ["hers"] and there["aldoe_12347"].cells == ["Al's last"]
+    (odd,) = (h for h in there.values() if h.problem)
+    assert odd.id == "doejane_12345_999_x_12346_81_lab01.ipynb" and "can be read as Canvas's 12345's" in odd.problem
+    assert odd.submitters == []  # so that no table gives it to anybody
+
+
+def test_people_of_one_name_in_gradescope_are_two_and_a_group_takes_nobody_in(tmp_path: Path) -> None:
+    for number in (1, 2, 3, 4):
+        put(tmp_path / f"submission_{number}" / "lab01.ipynb", str(number))
+    (tmp_path / "submission_metadata.yml").write_text(
+        "submission_1:\n  :submitters: [{':name': Kim Lee}]\n"
+        "submission_2:\n  :submitters: [{':name': Kim Lee}]\n"
+        "submission_3:\n  :submitters: [{':name': Jane, ':email': J@x.edu}]\n"
+        "submission_4:\n  :submitters: [{':name': Mal, ':email': m@x.edu}, {':name': Jane, ':email': j@x.edu}]\n"
+    )
+    there = found(tmp_path)
+    assert {id: h.cells for id, h in there.items() if not h.problem} == {"submission_1": ["1"], "submission_2": ["2"]}
+    for id in ("submission_3", "submission_4"):
+        assert "'submission_3'" in there[id].problem and "'submission_4'" in there[id].problem
+        assert "of j@x.edu" in there[id].problem
 
 
 # --- hostile files -----------------------------------------------------------------------------------------------------
@@ -264,7 +512,7 @@ def zipped(path: Path, packed: int = zipfile.ZIP_DEFLATED, size: int = 0) -> Non
 
 
 def test_a_zip_that_unpacks_to_more_than_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(submissions, "MAX_BYTES", 4 << 20)
+    monkeypatch.setattr(entries, "MAX_BYTES", 4 << 20)
     zipped(tmp_path / "a.zip", size=64 << 20)
     data = bytearray((tmp_path / "a.zip").read_bytes())
     for mark, offset in ((b"PK\x01\x02", 24), (b"PK\x03\x04", 22)):  # both headers now say: 10 bytes
@@ -295,7 +543,7 @@ def test_broken_zips(data: bytes, tmp_path: Path) -> None:
 
 
 def test_a_hundred_thousand_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(submissions, "MAX_FILES", 50)
+    monkeypatch.setattr(entries, "MAX_FILES", 50)
     for number in range(60):
         (tmp_path / "many" / f"{number}").mkdir(parents=True)
     put(tmp_path / "many" / "lab01.ipynb")
@@ -308,17 +556,10 @@ def test_a_hundred_thousand_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert "deep" in there["deep"].problem
 
 
-def test_json_that_grows_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(submissions, "MAX_MEMORY", 1 << 20)
-    assert "millions" in submissions.handed("a", "a.ipynb", b'{"cells": [' + b"[]," * 50_000 + b"[]]}").problem
-    brackets = json.dumps({"cells": [{"cell_type": "code", "source": "x", "outputs": ["[{," * 50_000]}]})
-    assert submissions.handed("a", "a.ipynb", brackets.encode()).cells == ["x"]  # in a string they are only text
-
-
 def test_more_code_than_goes_to_the_worker_in_one_piece_is_refused() -> None:
     for text, size in (("x" * 1_200_000, "1.2"), ("\u20ac" * 200_000, "1.2")):  # JSON spends six bytes on a euro
         assert f"holds {size} MB of code" in submissions.handed("a", "a.ipynb", book(text).encode()).problem
-    most = submissions.handed("a", "a.ipynb", book("x" * (submissions.MAX_CODE - 4)).encode())
+    most = submissions.handed("a", "a.ipynb", book("x" * (ipynb.MAX_CODE - 4)).encode())
     assert not most.problem
     ours, theirs = socket.socketpair()
     with ours, theirs:
@@ -360,6 +601,33 @@ def test_names_that_differ_in_case_only(tmp_path: Path) -> None:
     assert len(set(files)) == len(files)
     assert handed[2].file_name == "bob"
     assert not {"con", "nul.x", "dot."} & set(files)
+
+
+TWINS = (0x1216F, 0x20D83)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_no_two_results_have_one_file_name(data: st.DataObject) -> None:
+    names = st.sampled_from(["Ann", "ann", "ANN", "Ann.", "Ann-1", "CON", "x" * 81, "x" * 82]) | st.text(max_size=8)
+    handed = [Handed(id) for id in data.draw(st.lists(names, max_size=6, unique=True))]
+    for _ in range(data.draw(st.integers(0, 3))):  # names as our own tags make them, of what is there so far
+        submissions._mark_clashes(handed)
+        files = {h.file_name for h in handed} | {h.file_name.swapcase() for h in handed}
+        files |= {Handed(h.id, tag=digits).file_name for h in handed for digits in (8, 64)}
+        chosen = data.draw(st.lists(st.sampled_from(sorted(files)), max_size=4)) if files else []
+        handed += [Handed(id) for id in dict.fromkeys(chosen) if id not in {h.id for h in handed}]
+    for h in handed:
+        h.tag = 0
+    submissions._mark_clashes(handed)
+    assert len({h.file_name.lower() for h in handed}) == len(handed)
+
+
+def test_two_names_with_the_same_short_tag() -> None:
+    first, second = (Handed(chr(c)) for c in TWINS)
+    assert first.file_name == second.file_name  # eight digits of a hash are soon found twice
+    submissions._mark_clashes([first, second])
+    assert first.file_name != second.file_name and len(first.file_name) < 120
 
 
 def test_one_students_folder_for_the_autograder(tmp_path: Path) -> None:

@@ -233,7 +233,7 @@ def test_frames_that_break_the_rules_are_refused(bytes_: bytes) -> None:
         theirs.sendall(bytes_)
         theirs.shutdown(socket.SHUT_WR)
         with pytest.raises(wire.WireError):
-            wire.receive(ours, time.monotonic() + 5)
+            wire.receive(ours, wire.until(5))
 
 
 def test_a_closed_conversation_is_said_to_be() -> None:
@@ -241,9 +241,9 @@ def test_a_closed_conversation_is_said_to_be() -> None:
     theirs.close()
     ours.close()
     with pytest.raises(wire.Closed):
-        wire.send(ours, {}, deadline=time.monotonic() + 1)
+        wire.send(ours, {}, left=wire.until(1))
     with pytest.raises(wire.Closed):
-        wire.receive(ours, time.monotonic() + 1)
+        wire.receive(ours, wire.until(1))
 
 
 def test_a_slow_sender_does_not_hold_the_grader() -> None:
@@ -252,4 +252,4 @@ def test_a_slow_sender_does_not_hold_the_grader() -> None:
         theirs.sendall(frame(b"{}")[:-1])
         begin = time.monotonic()
         with pytest.raises(wire.TooLate):
-            wire.receive(ours, begin + 0.2)
+            wire.receive(ours, wire.until(0.2))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -22,6 +22,7 @@ class Asked:
         plain: do only plain data go in and out, so that the grader can answer in its place?
         in_place: do its functions change the module that is their first argument, and nothing else? Then, too, the grader can
             answer: with the state that the module is to have.
+        by_hand: points that a person gives for it, in ``marks.csv``; until then it is pending.
     """
 
     names: tuple[str, ...]
@@ -29,6 +30,7 @@ class Asked:
     depends: tuple[str, ...] = ()
     plain: bool = True
     in_place: bool = False
+    by_hand: float = field(default=0.0, repr=False)  # no part of what the tests' marks rest on
 
 
 @dataclass(frozen=True)
