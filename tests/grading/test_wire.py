@@ -6,7 +6,6 @@ import json
 import math
 import socket
 import struct
-import time
 
 import numpy as np
 import pytest
