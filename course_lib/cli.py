@@ -172,7 +172,7 @@ def grade(
     """Grade a folder of submissions. The same command again grades only what is left, and what has changed."""
     from rich.progress import Progress
 
-    from course_lib.grading import batch, lms, report, summary
+    from course_lib.grading import batch, handback, lms, report, summary
 
     if assignment and not format:
         raise ValueError("--assignment is about the table that --format writes: give that, too")
@@ -201,11 +201,14 @@ def grade(
     for remark in done.remarks:
         _say(remark)
     _say(f"summary of the class: {summary.write(done.report)}")
-    if format:
+    if not format:
+        handback.write(done.report)
+    else:
         written = lms.write(done.report, [f.value for f in format], done.roster, assignment)
         _say(f"to upload: {', '.join(map(str, written.paths))}")
         for sentence in written.remarks + written.unmatched:
             _say(sentence)
+    _say(f"everybody's page, to hand back: {done.report / 'feedback.zip'}")
 
 
 def _say(sentence: str) -> None:
@@ -223,7 +226,7 @@ def _summary(report: Path) -> None:
     with open(report / "grades.csv", newline="", encoding="utf-8") as file:
         header, *rows = csv.reader(file)
     rows = [[_plain(cell[:40]) for cell in row] for row in rows]
-    shown = list(range(len(header)))
+    shown = [i for i, name in enumerate(header) if name != "feedback"]
     if sum(max(len(row[i]) for row in [header, *rows[:40]]) + 1 for i in shown) > console.width:
         shown = [i for i in shown if not header[i][:1].isdigit()]  # a row has no room for the points of each question
     table = Table(box=box.SIMPLE_HEAD, padding=0)
@@ -235,7 +238,7 @@ def _summary(report: Path) -> None:
     console.print(table)
     if len(rows) > 40:
         console.print(f"… and {len(rows) - 40} more in grades.csv")
-    if len(shown) < len(header):
+    if not any(header[i][:1].isdigit() for i in shown):
         console.print("points by question: grades.csv")
 
 
