@@ -273,19 +273,26 @@ def similarity(
         Path | None, typer.Option("--out", help="the page; by default similarity-lab01.html here, its table beside it")
     ] = None,
     pairs: Annotated[int, typer.Option(min=1, help="how many pairs to list")] = 40,
+    against: Annotated[
+        list[Path] | None, typer.Option(help="submissions of an earlier term for the same lab, in the same forms")
+    ] = None,
 ) -> None:
     """Which submissions share more code than others do: a list of pairs to look at, no verdict."""
+    from dataclasses import replace
+
     from course_lib.grading import similarity as comparing
     from course_lib.grading.submissions import collect
 
+    texts = comparing.course_texts(_root(), lab)
     collected = collect(submissions, lab)
-    found = comparing.compare(collected.handed, *comparing.course_texts(_root(), lab), pairs)
+    earlier = [replace(h, id=f"{folder.name}/{h.id}") for folder in against or [] for h in collect(folder, lab).handed]
+    found = comparing.compare(collected.handed, *texts, pairs, earlier)
     page, csv = comparing.write(found, lab, out or Path(f"similarity-{lab}.html"))
     for cluster in found.clusters[:10]:
         _say(f"{len(cluster.names)} nearly the same: {', '.join(name[:40] for name in cluster.names[:12])}")
     table = Table("first", "second", "rare code in common", "usual for them", caption="no verdict")
-    for pair in found.pairs[:10]:
-        usual = " and ".join(f"{100 * share:.0f} %" for share in pair.usual)
+    for pair in [*found.pairs[:10], *found.earlier[:10]]:
+        usual = " and ".join(f"{100 * share:.0f} %" for share in dict.fromkeys(pair.usual))
         table.add_row(
             escape(_plain(pair.left[:40])), escape(_plain(pair.right[:40])), f"{100 * pair.rare:.0f} %", usual
         )
