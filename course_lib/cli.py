@@ -227,8 +227,10 @@ def _summary(report: Path) -> None:
         header, *rows = csv.reader(file)
     rows = [[_plain(cell[:40]) for cell in row] for row in rows]
     shown = [i for i, name in enumerate(header) if name != "feedback"]
-    if sum(max(len(row[i]) for row in [header, *rows[:40]]) + 1 for i in shown) > console.width:
-        shown = [i for i in shown if not header[i][:1].isdigit()]  # a row has no room for the points of each question
+    # where a row has no room for all, the points of each question go first, then what can be reckoned from the rest
+    for gone in (header[1 : header.index("total")], ["handed in"], ["late days", "penalty"], ["maximum"]):
+        if sum(max(len(row[i]) for row in [header, *rows[:40]]) + 1 for i in shown) > console.width:
+            shown = [i for i in shown if header[i] not in gone]
     table = Table(box=box.SIMPLE_HEAD, padding=0)
     for i in shown:
         left = header[i] in ("id", "status")
@@ -238,8 +240,8 @@ def _summary(report: Path) -> None:
     console.print(table)
     if len(rows) > 40:
         console.print(f"… and {len(rows) - 40} more in grades.csv")
-    if not any(header[i][:1].isdigit() for i in shown):
-        console.print("points by question: grades.csv")
+    if len(shown) < len(header) - 1:
+        console.print("all columns: grades.csv")
 
 
 @app.command()

@@ -63,7 +63,7 @@ def test_points_are_added_or_replaced_and_survive(place: Path) -> None:
     )
     done = grade(place, marks=path, say=said.append)
     assert (done.graded, sorted(done.kept)) == ([], ["=cy", "amy", "bob"])
-    assert said == [f"{path}: 4 rows, of which 2 add to the tests' points and 1 replaces them"]
+    assert said == [f"{path}, rows: 2 added to the tests' points, 1 in their place, 1 remarks"]
     table = rows(place)
     assert (table["bob"]["1.2"], table["bob"]["total"], table["bob"]["maximum"]) == ("0.5", "2.5", "3")
     assert (table["amy"]["1.1"], table["amy"]["1.2"], table["amy"]["total"]) == ("1.5", "1", "2.5")
