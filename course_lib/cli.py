@@ -207,7 +207,7 @@ def grade(
     """Grade a folder of submissions. The same command again grades only what is left, and what has changed."""
     from rich.progress import Progress
 
-    from course_lib.grading import batch, lms, report, summary
+    from course_lib.grading import batch, handback, lms, report, summary
 
     if assignment and not format:
         raise ValueError("--assignment is about the table that --format writes: give that, too")
@@ -236,11 +236,14 @@ def grade(
     for remark in done.remarks:
         _say(remark)
     _say(f"summary of the class: {summary.write(done.report)}")
-    if format:
+    if not format:
+        handback.write(done.report)
+    else:
         written = lms.write(done.report, [f.value for f in format], done.roster, assignment)
         _say(f"to upload: {', '.join(map(str, written.paths))}")
         for sentence in written.remarks + written.unmatched:
             _say(sentence)
+    _say(f"everybody's page, to hand back: {done.report / 'feedback.zip'}")
 
 
 def _say(sentence: str) -> None:
@@ -258,9 +261,11 @@ def _summary(report: Path) -> None:
     with open(report / "grades.csv", newline="", encoding="utf-8") as file:
         header, *rows = csv.reader(file)
     rows = [[_plain(cell[:40]) for cell in row] for row in rows]
-    shown = list(range(len(header)))
-    if sum(max(len(row[i]) for row in [header, *rows[:40]]) + 1 for i in shown) > console.width:
-        shown = [i for i in shown if not header[i][:1].isdigit()]  # a row has no room for the points of each question
+    shown = [i for i, name in enumerate(header) if name != "feedback"]
+    # where a row has no room for all, the points of each question go first, then what can be reckoned from the rest
+    for gone in (header[1 : header.index("total")], ["handed in"], ["late days", "penalty"], ["maximum"]):
+        if sum(max(len(row[i]) for row in [header, *rows[:40]]) + 1 for i in shown) > console.width:
+            shown = [i for i in shown if header[i] not in gone]
     table = Table(box=box.SIMPLE_HEAD, padding=0)
     for i in shown:
         left = header[i] in ("id", "status")
@@ -270,8 +275,8 @@ def _summary(report: Path) -> None:
     console.print(table)
     if len(rows) > 40:
         console.print(f"… and {len(rows) - 40} more in grades.csv")
-    if len(shown) < len(header):
-        console.print("points by question: grades.csv")
+    if len(shown) < len(header) - 1:
+        console.print("all columns: grades.csv")
 
 
 @app.command()
@@ -305,19 +310,26 @@ def similarity(
         Path | None, typer.Option("--out", help="the page; by default similarity-lab01.html here, its table beside it")
     ] = None,
     pairs: Annotated[int, typer.Option(min=1, help="how many pairs to list")] = 40,
+    against: Annotated[
+        list[Path] | None, typer.Option(help="submissions of an earlier term for the same lab, in the same forms")
+    ] = None,
 ) -> None:
     """Which submissions share more code than others do: a list of pairs to look at, no verdict."""
+    from dataclasses import replace
+
     from course_lib.grading import similarity as comparing
     from course_lib.grading.submissions import collect
 
+    texts = comparing.course_texts(_root(), lab)
     collected = collect(submissions, lab)
-    found = comparing.compare(collected.handed, *comparing.course_texts(_root(), lab), pairs)
+    earlier = [replace(h, id=f"{folder.name}/{h.id}") for folder in against or [] for h in collect(folder, lab).handed]
+    found = comparing.compare(collected.handed, *texts, pairs, earlier)
     page, csv = comparing.write(found, lab, out or Path(f"similarity-{lab}.html"))
     for cluster in found.clusters[:10]:
         _say(f"{len(cluster.names)} nearly the same: {', '.join(name[:40] for name in cluster.names[:12])}")
     table = Table("first", "second", "rare code in common", "usual for them", caption="no verdict")
-    for pair in found.pairs[:10]:
-        usual = " and ".join(f"{100 * share:.0f} %" for share in pair.usual)
+    for pair in [*found.pairs[:10], *found.earlier[:10]]:
+        usual = " and ".join(f"{100 * share:.0f} %" for share in dict.fromkeys(pair.usual))
         table.add_row(
             escape(_plain(pair.left[:40])), escape(_plain(pair.right[:40])), f"{100 * pair.rare:.0f} %", usual
         )

@@ -153,8 +153,7 @@ def grade(
             rows = [m for some in given.values() for m in some]
             adds, replaces = sum(m.adds for m in rows), sum(m.points is not None and not m.adds for m in rows)
             say(
-                f"{by_hand}: {len(rows)} row{'s' * (len(rows) != 1)}, of which {adds} add to the tests' points and {replaces} "
-                f"{'replaces' if replaces == 1 else 'replace'} them"
+                f"{by_hand}, rows: {adds} added to the tests' points, {replaces} in their place, {len(rows) - adds - replaces} remarks"
             )
         report.put(out / "batch.json", json.dumps(about, indent=1) + "\n")
         plan.refresh()

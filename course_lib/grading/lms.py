@@ -33,7 +33,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from course_lib.grading import names
+from course_lib.grading import handback, names
 from course_lib.grading import report as reports
 from course_lib.grading import roster as rosters
 from course_lib.grading.byhand import PENDING, pending
@@ -50,12 +50,14 @@ class Written:
     Attributes:
         paths: the files to upload. unmatched: a sentence for each submission, row and student that is missing in one of them.
         listed: the table ``grades-unmatched.csv`` with the same. remarks: what to know before uploading, in sentences.
+        feedback: the zip with everybody's page.
     """
 
     listed: Path
     paths: list[Path] = field(default_factory=list)
     unmatched: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
+    feedback: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,11 @@ def write(report: Path, formats: Sequence[str], roster: Path | None = None, assi
     for name, rows in forms.items():
         written.paths.append(report / f"grades-{name}.csv")
         reports.put(written.paths[-1], _csv(rows))
+    moodle: dict[str, list[tuple[str, str]]] = {}
+    for person, marks in matched if "moodle" in forms else []:
+        if person["moodle id"]:
+            moodle.setdefault(marks.id, []).append((person.name, person["moodle id"]))
+    written.feedback = handback.write(report, moodle)
     reports.put(written.listed, _csv([["what", "who", "total", "why"], *map(list, missing)]))
     written.unmatched = [
         f"{what} {names.shown(who)}{f', {points} points' if points else ''}: {why}"

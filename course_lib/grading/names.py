@@ -57,6 +57,7 @@ class Name:
         key: the same for everything of one student. id: how that student's submission is called in tables.
         prefix: what the system wrote beside the key, the student's name say. Where it differs, so may the students.
         claims: the people that it says it is of. unsure: could the student's own part have posed as the system's?
+        start: what Canvas wrote before the student's file name, with the numbers by which it takes files back.
         late: does the system say that it came late, or in time? None where it says neither.
         file: the student's own file name. number: of the upload, larger = later; None where the name has none.
         stamp: when it was handed in (seconds since 1970, UTC), or None. who: what is known of the student, by the
@@ -73,6 +74,7 @@ class Name:
     claims: tuple[str, ...] = ()
     unsure: bool = False
     late: bool | None = None
+    start: str = ""
 
     @property
     def known(self) -> bool:
@@ -116,7 +118,7 @@ def _canvas(match: re.Match[str], user: str, id: str, prefix: str, who: tuple[di
     number = int(match["number"][:18]) if match["number"] else None
     return Name(
         ("canvas", user), id, file, number, who=who, prefix=prefix, claims=(f"Canvas's {user}",), unsure=unsure,
-        late=bool(match["late"]),
+        late=bool(match["late"]), start=match.string.removesuffix(file) if match["number"] else "",
     )  # fmt: skip
 
 

@@ -121,6 +121,7 @@ def dressed(
         "remark": handed.remark,
         "handed in": handed.time,
         "late": handed.late,
+        "start": handed.start,
         "release": handed.origin.release,
     }
     tests = byhand.joined(result["tests"], marks, waiting or {})
@@ -180,13 +181,22 @@ def results(out: Path) -> Iterator[dict[str, Any]]:
     Raises:
         FileNotFoundError: if ``out`` holds no report.
     """
+    return (result for _, result in named_results(out))
+
+
+def named_results(out: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The same, each with the name of its files.
+
+    Raises:
+        FileNotFoundError: if ``out`` holds no report.
+    """
     path = out / "batch.json"
     if not path.is_file():
         raise FileNotFoundError(f"{out} holds no report: `course grade … --out {out}` makes one")
     for name in json.loads(path.read_text(encoding="utf-8")).get("files", []):
         result = read(out, name)
         if result is not None:
-            yield result
+            yield name, result
 
 
 class Grades:
@@ -221,13 +231,14 @@ class Grades:
             f"{most:g}",
             byhand.PENDING if waiting and extra["status"] == "graded" else str(extra["status"]),
             *self.more[1](result),
+            f"feedback/{file_name}.html",
         ]
 
     def write(self, file_names: Iterable[str]) -> None:
         """Write the rows there are, in this order."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\r\n")
-        writer.writerow(["id", *self.questions, "total", "maximum", "status", *self.more[0]])
+        writer.writerow(["id", *self.questions, "total", "maximum", "status", *self.more[0], "feedback"])
         writer.writerows(self.rows[name] for name in file_names if name in self.rows)
         put(self.out / "grades.csv", text.getvalue())
 

@@ -19,7 +19,7 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
 from pathlib import Path
@@ -133,7 +133,7 @@ class Pair:
     Attributes:
         rare: share of matching fingerprints, weighted by their rarity; pairs are sorted by it. alike: not weighted.
         exact: as written, names and comments included. matching: how many fingerprints match.
-        rank: its place among all pairs (of submissions with the library), 1 for the most alike. usual: median of ``rare`` of either with the whole class.
+        rank: its place among all pairs (of its kind), 1 for the most alike. usual: median of ``rare`` of either with the whole class.
     """
 
     left: str
@@ -166,7 +166,7 @@ class Similarity:
 
     Attributes:
         clusters: the largest first. pairs: of those inside a cluster, and of those between the same two, the first alone.
-        compared: how many submissions. shares: ``rare`` of every pair. left_out: submissions not compared, with the reason.
+        earlier: submissions beside those of earlier terms, ``against`` how many. compared: how many submissions. shares: ``rare`` of every pair. left_out: submissions not compared, with the reason.
     """
 
     compared: int
@@ -175,32 +175,31 @@ class Similarity:
     library: list[Pair]
     shares: np.ndarray
     left_out: list[tuple[str, str]]
+    earlier: list[Pair] = field(default_factory=list)
+    against: int = 0
 
 
 def compare(
-    submissions: Iterable[Handed], handout: Sequence[str], library: dict[str, str], most: int = 40
+    submissions: Iterable[Handed],
+    handout: Sequence[str],
+    library: dict[str, str],
+    most: int = 40,
+    against: Iterable[Handed] = (),
 ) -> Similarity:
-    """Compare every submission with every other, and with the library.
+    """Compare every submission with every other, with the library, and with those of earlier terms.
 
     Args:
         handout: the code cells that everybody got.
         library: source by file name.
         most: how many pairs to list.
+        against: what was handed in for the same lab in earlier terms; it is not compared with itself.
     """
     known = {line.strip() for cell in handout for line in cell.split("\n")}
-    texts: list[Text] = []
     left_out: list[tuple[str, str]] = []
-    for handed in submissions:
-        text = _text(handed.id, handed.cells, [f"cell {i}" for i in range(1, len(handed.cells) + 1)], known)
-        if handed.problem:
-            left_out.append((handed.id, handed.problem))
-        elif not len(text.plain):
-            left_out.append((handed.id, f"fewer than {GRAM} tokens of its own in any cell"))
-        else:
-            texts.append(text)
+    texts, earlier = _texts(submissions, known, left_out), _texts(against, known, left_out)
     ours = _text(LIBRARY, list(library.values()), list(library), set())
-    counts = _matrix([*texts, ours], lambda text: text.plain)
-    students, ours_too = counts[: len(texts)], counts[len(texts) :]
+    counts = _matrix([*texts, *earlier, ours], lambda text: text.plain)
+    students, before, ours_too = counts[: len(texts)], counts[len(texts) : -1], counts[-1:]
     having = np.asarray(students.sum(axis=0)).ravel()  # submissions that have each fingerprint
     weight = np.log((len(texts) + 1) / np.maximum(having, 1))
     rare, matching = _shares(students, students, weight)
@@ -232,7 +231,50 @@ def compare(
         )
         for i in np.argsort(-taken, kind="stable")[: max(1, most // 4)] if taken[i] > 0
     ]  # fmt: skip
-    return Similarity(len(texts), clusters, pairs, beside, np.sort(shares), left_out)
+    again = _earlier(
+        texts, earlier, _shares(students, before, weight), _shares(students, before, np.ones_like(weight))[0], common
+    )
+    return Similarity(len(texts), clusters, pairs, beside, np.sort(shares), left_out, again[:most], len(earlier))
+
+
+def _texts(submissions: Iterable[Handed], known: set[str], left_out: list[tuple[str, str]]) -> list[Text]:
+    """The submissions that can be compared; the others go to ``left_out``."""
+    texts = []
+    for handed in submissions:
+        text = _text(handed.id, handed.cells, [f"cell {i}" for i in range(1, len(handed.cells) + 1)], known)
+        if handed.problem:
+            left_out.append((handed.id, handed.problem))
+        elif not len(text.plain):
+            left_out.append((handed.id, f"fewer than {GRAM} tokens of its own in any cell"))
+        else:
+            texts.append(text)
+    return texts
+
+
+def _earlier(
+    texts: Sequence[Text], earlier: Sequence[Text], rare_and_matching: tuple[np.ndarray, np.ndarray], alike: np.ndarray,
+    common: Counter[int],
+) -> list[Pair]:  # fmt: skip
+    """Each submission beside the one of earlier terms that it has most in common with, the most alike first."""
+    rare, matching = rare_and_matching  # (texts, earlier)
+    if not rare.size:
+        return []
+    best, usual = rare.argmax(1), np.median(rare, axis=1)
+    shares = rare.max(1)
+    pairs = []
+    for i in np.argsort(-shares, kind="stable").tolist():
+        j = int(best[i])
+        if shares[i] > 0:
+            exact = np.isin(texts[i].exact, earlier[j].exact).sum() / max(
+                1, min(len(texts[i].exact), len(earlier[j].exact))
+            )
+            pairs.append(
+                Pair(
+                    texts[i].name, earlier[j].name, float(rare[i, j]), float(alike[i, j]), float(exact), int(matching[i, j]),
+                    1 + int((rare > rare[i, j]).sum()), (float(usual[i]),) * 2, passages(texts[i], earlier[j], common, 1),
+                )
+            )  # fmt: skip
+    return pairs
 
 
 def _clusters(texts: Sequence[Text], rare: np.ndarray) -> tuple[np.ndarray, list[Cluster]]:
@@ -442,7 +484,7 @@ def write(found: Similarity, lab: str, out: Path) -> tuple[Path, Path]:
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\r\n")
     rows.writerow(_HEADER)
-    for pair in [*found.pairs, *found.library]:
+    for pair in [*found.pairs, *found.earlier, *found.library]:
         figures = (pair.rare, pair.alike, pair.exact, pair.matching, pair.rank, *pair.usual)
         both = next((c.names for c in found.clusters if pair.left in c.names and pair.right in c.names), [])
         rows.writerow(

@@ -43,6 +43,7 @@ class Handed:
         submitters: what the names say of the student (several for group work), by the columns of a roster.
         time: when it was handed in, as the system or a folder's name says (seconds since 1970), or None. late: does the
             system say that it came late, or in time? None where it says neither.
+        start: by which Canvas takes a file back for it, "" elsewhere.
         origin: the lab and release that its metadata name. remark: what is odd about that, in a sentence, or "".
         tag: how many digits of a hash its file name must have, for without them it is another's, too.
     """
@@ -56,6 +57,7 @@ class Handed:
     submitters: list[dict[str, str]] = field(default_factory=list)
     time: float | None = None
     late: bool | None = None
+    start: str = ""
     origin: Origin = Origin()
     remark: str = ""
     tag: int = 0
@@ -245,39 +247,41 @@ class _Notebook:
 
 def _read(id: str, group: _Group, lab: str) -> Handed:
     """One student's submission, out of everything that is theirs."""
-    who = [dict(person) for _, name in group.items[:1] for person in name.who if not name.unsure or not group.problem]
+    if group.problem:  # whose it is, is not sure
+        (_, name), *_ = group.items
+        return Handed(
+            id, problem=group.problem, submitters=[] if name.unsure else [dict(person) for person in name.who]
+        )
+    name, stamp = group.last[1], None
     try:
-        if group.problem:
-            raise Unreadable(group.problem)
         notebooks, others = _notebooks(group)
         chosen, choice = _choose(notebooks, lab)
+        if chosen is not None:
+            name, stamp = chosen.name, chosen.stamp
+        if chosen is not None and chosen.file.suffix == ".zip":
+            packed = of_a_student(chosen.file)
+            if not name.known:
+                _refuse_a_class(packed)
+            inside = replace(name, file="", number=None)  # which are the zip's
+            chosen, within = _choose([_notebook(inside, f) for f in packed if f.suffix == ".ipynb"], lab)
+            if chosen is None:
+                raise Unreadable("the zip holds no notebook")
+            choice = " ".join(part for part in (choice, within) if part)
         if chosen is None:
             what = f" ({', '.join(names.shown(o)[:60] for o in others[:3])})" if others else ""
-            return Handed(id, problem=f"the {_kind(group)} holds no notebook{what}", submitters=who)
-        who = [dict(person) for person in chosen.name.who]
-        if chosen.file.suffix == ".zip":
-            packed = of_a_student(chosen.file)
-            if not chosen.name.known:
-                _refuse_a_class(packed)
-            inside = [f for f in packed if f.suffix == ".ipynb"]
-            name = replace(chosen.name, file="", number=None)  # which are the zip's
-            chosen, within = _choose([_notebook(name, f) for f in inside], lab)
-            if chosen is None:
-                return Handed(id, problem="the zip holds no notebook", submitters=who)
-            choice = " ".join(part for part in (choice, within) if part)
+            raise Unreadable(f"the {_kind(group)} holds no notebook{what}")
         result = handed(id, chosen.shown, chosen.file.data())
+        result.choice = choice
         if not result.problem and (problem := another(lab, result.cells, result.origin)):
-            return Handed(id, problem=problem, notebook=result.notebook, submitters=who, origin=result.origin)
-        result.late = chosen.name.late
-        result.time = chosen.stamp if chosen.stamp is not None and chosen.stamp > ATTEMPTS else chosen.name.stamp
-        result.remark = remark(lab, result.origin, released(lab))
+            result = replace(result, cells=[], digest="", problem=problem)
+        result.remark = "" if result.problem else remark(lab, result.origin, released(lab))
     except Unreadable as error:
-        return Handed(id, problem=str(error), submitters=who)
+        result = Handed(id, problem=str(error))
     except (OSError, zlib.error) as error:
-        why = getattr(error, "strerror", None) or error
-        return Handed(id, problem=f"the file cannot be read ({why})", submitters=who)
-    result.choice, result.submitters = choice, who
-    return result
+        result = Handed(id, problem=f"the file cannot be read ({getattr(error, 'strerror', None) or error})")
+    time = stamp if stamp is not None and stamp > ATTEMPTS else name.stamp
+    who = [dict(person) for person in name.who]
+    return replace(result, submitters=who, time=time, late=name.late, start=name.start)
 
 
 def _kind(group: _Group) -> str:

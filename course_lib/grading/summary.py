@@ -36,7 +36,7 @@ _VARYING = re.compile(
 
 
 _UNDEFINED = re.compile(r"(\w{1,99}) is not defined(?:, but (\w{1,99}) is)?")
-_PACKAGE = re.compile(r"No module named '([\w.]{1,99})'")
+_PACKAGE = re.compile(r"No module named '(?!course_lib\b)([\w.]{1,99})'")
 
 
 @dataclass
@@ -154,7 +154,7 @@ def write(report: Path) -> Path:
         tried=sum(e.status == "graded" for e in entries), claims=_claims(entries)[:CLAIMS], more_claims=max(0, len(_claims(entries)) - CLAIMS),
         broken=[e for e in entries if e.status != "graded"], choices=[e for e in entries if e.choice],
         slowest=timed[:SLOWEST], middle_seconds=median(e.seconds or 0 for e in timed) if timed else 0,
-        late=[e for e in entries if e.lateness], odd=[e for e in entries if e.odd], left=batch.get("left", []),
+        late=[e for e in entries if e.lateness], odd=_odd(entries), left=batch.get("left", []),
         unsolved=[q for q in questions if q.earned and not full[q.id]], waiting=[q for q in questions if q.pending],
         totals=_picture(_totals(entries)) if entries else "",
         shares=_picture(_shares(marked)) if (marked := [q for q in questions if q.earned]) else "",
@@ -187,6 +187,15 @@ def _entries(report: Path, files: Sequence[str]) -> tuple[list[Entry], list[str]
             )
         )  # fmt: skip
     return entries, [s for s in sentences if s]
+
+
+def _odd(entries: list[Entry]) -> list[tuple[str, list[Entry]]]:
+    """What is odd, and of whom: what a whole class has is said once."""
+    found: dict[str, list[Entry]] = {}
+    for entry in entries:
+        for sentence in entry.odd:
+            found.setdefault(sentence, []).append(entry)
+    return sorted(found.items(), key=lambda item: -len(item[1]))
 
 
 def _late(told: dict[str, Any] | None) -> str:

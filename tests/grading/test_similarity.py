@@ -127,6 +127,28 @@ def test_many_copies_are_one_cluster_and_leave_room_for_others(classroom) -> Non
     assert compare(handed(classroom), HANDOUT, LIBRARY).clusters == []  # two that are alike are a pair
 
 
+def test_beside_an_earlier_term(classroom) -> None:
+    now = {name: cells for name, cells in classroom.items() if name not in ("copy", "s07")}
+    old = {f"old {i}": [COMMON, *program(200 + i)] for i in range(20)} | {
+        "last year/it": disguised(program(3)),
+        "twin": program(300),
+    }
+    old["twin's copy"] = program(300)  # is nobody's concern now
+    before = [Handed("last year/torn", problem="torn"), *handed(old)]
+    found = compare(handed(now), HANDOUT, LIBRARY, against=before)
+    assert found.against == len(old) and found.compared == len(now)
+    first, second = found.earlier[:2]
+    assert (first.left, first.right, first.rank) == ("s03", "last year/it", 1) and first.rare > 0.9 > second.rare * 1.5
+    assert first.exact < 0.2 and first.usual[0] < 0.3
+    assert len({pair.left for pair in found.earlier}) == len(found.earlier)  # each once
+    assert any("my_f0_2" in line for passage in first.passages for line, matching in passage.right if matching)
+    assert not {"twin", "last year/it"} & {name for pair in found.pairs for name in (pair.left, pair.right)}
+    assert ("last year/torn", "torn") in found.left_out
+    alone = compare(handed(now), HANDOUT, LIBRARY)
+    assert np.allclose(alone.shares, found.shares) and alone.earlier == [] and alone.against == 0
+    assert compare(handed(now), HANDOUT, LIBRARY, against=[Handed("torn", problem="x")]).earlier == []
+
+
 def test_part_of_a_submission_that_was_copied_is_found(classroom) -> None:
     partly = [COMMON, *program(91)[:5], *disguised(program(7)[:3])]
     first = compare(handed(classroom | {"copy": partly}), HANDOUT, LIBRARY).pairs[0]
@@ -293,5 +315,11 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, classroom)
     assert "copy" in said.output.split("s07")[0].splitlines()[-1]
     assert "13 submissions compared, 1 could not be" in said.output
     assert (tmp_path / "similarity-lab01.html").is_file() and (tmp_path / "similarity-lab01.csv").is_file()
+    (tmp_path / "2025").mkdir()
+    cells = [new_code_cell(cell) for cell in disguised(classroom["s07"])]
+    nbformat.write(new_notebook(cells=cells), tmp_path / "2025" / "zed.ipynb")
+    said = CliRunner().invoke(app, ["similarity", str(folder), "--lab", "lab01", "--against", str(tmp_path / "2025")])
+    assert said.exit_code == 0 and "2025/zed" in said.output
+    assert "Beside earlier terms" in (tmp_path / "similarity-lab01.html").read_text()
     with pytest.raises(FileNotFoundError, match="has no lab09"):
         similarity.course_texts(tmp_path / "course", "lab09")

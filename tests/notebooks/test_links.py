@@ -21,6 +21,7 @@ FILES = sorted(
     [
         *ROOT.glob("*.md"),
         *ROOT.glob("data/*.md"),
+        *ROOT.glob("docs/*.md"),
         *ROOT.glob("labs/*.ipynb"),
         *ROOT.glob("solutions/*.ipynb"),
         *ROOT.glob("slides/*.py"),

@@ -1,4 +1,4 @@
-"""The README's Python runs as it stands there, from top to bottom."""
+"""The Python of README and of the page on own models runs as it stands there, from top to bottom."""
 
 from __future__ import annotations
 
@@ -7,8 +7,13 @@ from pathlib import Path
 
 import pytest
 
-README = Path(__file__).parents[2] / "README.md"
-BLOCKS = re.findall(r"^```python\n(.*?)^```", README.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+ROOT = Path(__file__).parents[2]
+PAGES = [(ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/own_models.md")]
+BLOCKS = re.findall(r"^```python\n(.*?)^```", "\n".join(PAGES), re.DOTALL | re.MULTILINE)
+
+
+def test_the_readme_is_read_in_one_sitting() -> None:
+    assert len(PAGES[0].splitlines()) <= 100
 
 
 def test_what_the_readme_shows_runs(

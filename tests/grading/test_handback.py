@@ -1,0 +1,119 @@
+"""Pages go back to their students: named as each system takes them, and for people to read where none does."""
+
+from __future__ import annotations
+
+import csv
+import re
+import zipfile
+from pathlib import Path
+
+import pytest
+from small_lab import RIGHT, TESTS, notebook
+from typer.testing import CliRunner
+
+from course_lib import cli
+from course_lib.grading import batch, handback, lms, names, submissions
+
+pytestmark = pytest.mark.usefixtures("warm")
+CANVAS = [
+    "doejane_LATE_12345_900_lab01-1.ipynb",
+    "doejane_12345_80_lab01.ipynb",
+    "anon_7xQ2b_67890_lab01.ipynb",
+    "roejohn_12346_81_torn.zip",
+]
+MOODLE = ["Zoë D'Arc_7_assignsubmission_file_/lab01.ipynb", "Bo_Ng_8_assignsubmission_file_lab01.ipynb"]
+OTHERS = ["amy lee.ipynb", "b?d.ipynb", "學生.ipynb", "AMY LEE.ipynb"]
+
+
+@pytest.fixture
+def report(tmp_path: Path) -> Path:
+    for name in [*CANVAS, *MOODLE, *OTHERS]:
+        path = tmp_path / "submissions" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("torn" if "torn" in name else notebook(RIGHT))
+    tests = tmp_path / "test_lab01.py"
+    tests.write_text(TESTS)
+    return batch.grade("lab01", tmp_path / "submissions", tmp_path / "report", tests=tests).report
+
+
+def pages(archive: Path) -> dict[str, str]:
+    with zipfile.ZipFile(archive) as opened:
+        return {name: opened.read(name).decode() for name in opened.namelist()}
+
+
+def canvas_reads(name: str) -> tuple[str, str]:
+    """User and attachment, as Canvas finds them: ``infer_comment_context_from_filename``."""
+    parts = [part for part in name.split("_") if part != "LATE"]
+    if parts[0] == "anon":
+        return parts[1], parts[2]
+    return tuple([part for part in parts if re.fullmatch(r"\d+", part)][:2])  # type: ignore[return-value]
+
+
+def moodle_reads(path: str) -> str:
+    """The participant, as Moodle finds them: ``is_valid_filename_for_import``."""
+    part = path.split("/")[0].split("_", 4)
+    assert part[2:4] == ["assignsubmission", "file"]
+    return part[1]
+
+
+def test_every_page_goes_to_its_student(report: Path) -> None:
+    found = pages(handback.write(report))
+    ids = {name: re.search(r"<h1>lab01: <bdi>(.*)</bdi>", page)[1] for name, page in found.items()}  # type: ignore[index]
+    assert len(found) == len(list((report / "feedback").glob("*.html"))) == 9
+    canvas = {ids[name]: canvas_reads(name) for name in found if re.match(r"doejane|anon|roejohn", name)}
+    assert canvas == {
+        "doejane_12345": ("12345", "900"),
+        "anon_7xQ2b": ("7xQ2b", "67890"),
+        "roejohn_12346": ("12346", "81"),
+    }
+    moodle = {ids[name]: moodle_reads(name) for name in found if "/" in name}
+    assert moodle == {"Zoë D&#39;Arc_7": "7", "Bo_Ng_8": "8"}
+    others = {name for name in found if ids[name] in ("amy lee", "AMY LEE", "b?d", "學生")}
+    assert {name.lower() for name in others} == {"amy lee.html", "amy lee (2).html", "b_d.html", "學生.html"}
+    assert "doejane_LATE_12345_900_lab01 feedback.html" in found
+    assert "Zoë D'Arc_7_assignsubmission_file_/lab01 feedback.html" in found
+    assert "no readable JSON" not in found["doejane_LATE_12345_900_lab01 feedback.html"]
+    for name in found:  # what we write, we read as the same student's
+        if "/" in name or names.read(name, "").known:
+            assert names.read(name.split("/")[0], "").id.replace("'", "&#39;").replace(" Ng", "_Ng") == ids[name]
+    data = (report / "feedback.zip").read_bytes()
+    handback.write(report)
+    assert (report / "feedback.zip").read_bytes() == data
+
+
+def test_the_table_says_which_page_is_whose(report: Path) -> None:
+    with open(report / "grades.csv", newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 9
+    for row in rows:
+        page = (report / row["feedback"]).read_text(encoding="utf-8")
+        assert f"<bdi>{row['id'].replace(chr(39), '&#39;')}</bdi>" in page
+
+
+def test_a_roster_tells_moodle_who_is_who(report: Path, tmp_path: Path) -> None:
+    roster = tmp_path / "roster.csv"
+    roster.write_text(
+        "Identifier,Full name,Email address,submission\n"
+        "Participant 5,Amy Lee-Roe,amy@x,b?d\nParticipant 7,Zoë D'Arc,z@x,\n"
+    )
+    lms.write(report, ["moodle"], roster)
+    assert "Amy Lee-Roe_5_assignsubmission_file_/lab01 feedback.html" in pages(report / "feedback.zip")
+
+
+def test_nobody_gets_anothers_page(tmp_path: Path) -> None:
+    for name in ("Jane_7_assignsubmission_file_lab01.ipynb", "x_7_assignsubmission_file_lab01.ipynb"):
+        (tmp_path / "submissions").mkdir(exist_ok=True)
+        (tmp_path / "submissions" / name).write_text(notebook(RIGHT))
+    (tmp_path / "test_lab01.py").write_text(TESTS)
+    out = batch.grade("lab01", tmp_path / "submissions", tmp_path / "report", tests=tmp_path / "test_lab01.py").report
+    assert sorted(pages(handback.write(out))) == ["Jane_7.html", "x_7.html"]  # a person has to look
+
+
+def test_the_command_writes_it(report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tests" / "labs").mkdir(parents=True)
+    (tmp_path / "tests" / "labs" / "test_lab01.py").write_text(TESTS)
+    monkeypatch.setenv("COURSE_ROOT", str(tmp_path))
+    said = CliRunner().invoke(cli.app, ["grade", "lab01", str(tmp_path / "submissions"), "--out", str(report)])
+    assert said.exit_code == 0, said.output
+    assert "feedback.zip" in said.output and (report / "feedback.zip").is_file()
+    assert submissions.find(tmp_path / "submissions", "lab01")[0].id  # and the zip lies in the report, not among them

@@ -1,0 +1,44 @@
+"""What the instructors' page shows can be typed: commands have these options, the tables are read."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import typer
+
+from course_lib import cli
+from course_lib.grading import byhand, policy
+from course_lib.grading.submissions import Handed
+
+PAGE = (Path(__file__).parents[2] / "docs" / "instructors.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```\w*\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+COMMANDS = [line for block in BLOCKS for line in block.splitlines() if line.startswith("course ")]
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_a_command_of_the_page_is_one(line: str) -> None:
+    commands = typer.main.get_command(cli.app).commands  # type: ignore[attr-defined]
+    _, name, *arguments = line.split()
+    with commands[name].make_context(name, arguments, resilient_parsing=True) as context:
+        assert not context.args
+
+
+def test_options_in_the_text_are_some_commands() -> None:
+    commands = typer.main.get_command(cli.app).commands  # type: ignore[attr-defined]
+    known = {option for command in commands.values() for p in command.params for option in p.opts}
+    said = set(re.findall(r"`(--[a-z-]+)", PAGE))
+    assert len(COMMANDS) >= 5 and said and not said - known
+
+
+def test_the_marks_and_the_policy_are_read(tmp_path: Path) -> None:
+    table = next(block for block in BLOCKS if block.startswith("id,question"))
+    rules = next(block for block in BLOCKS if block.startswith("deadline"))
+    (tmp_path / "marks.csv").write_text(table)
+    (tmp_path / "policy.toml").write_text(rules)
+    marks = byhand.read(tmp_path / "marks.csv")
+    assert [(m.points, m.adds) for m in marks] == [(0.5, True), (2.0, False), (None, False)]
+    read = policy.read(tmp_path / "policy.toml")
+    handed = [Handed("doejane_12345"), Handed("roejohn_12346"), Handed("x", submitters=[{"email": "al@example.edu"}])]
+    assert policy.cases(read, handed)["roejohn_12346"].days == 1
