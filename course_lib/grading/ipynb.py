@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-MAX_VALUES = 1_000_000  # in one notebook, outputs included; a drawing of a hundred thousand points has 200,000
-MAX_DEPTH = 100  # of values in values; a widget's state has about ten
+MAX_VALUES = 2_000_000  # in one notebook, outputs included; a drawing of a hundred thousand points has 200,000
+MAX_DEPTH = 200  # of values in values; a widget's state has about ten
 MAX_CODE = 1_000_000  # bytes of code in one notebook, as JSON: what goes to the worker in one piece (wire.MAX_HEADER)
 _STEP = np.zeros(256, np.int8)
 _STEP[list(b"[{")], _STEP[list(b"]}")] = 1, -1
@@ -34,7 +34,7 @@ def read(data: bytes) -> dict[str, Any]:
     values, depth = measure(data)
     if values > MAX_VALUES:
         raise Unreadable(
-            f"the notebook holds {values / 1e6:.1f} millions of values: clear its outputs and hand it in again"
+            f"the notebook's JSON holds {values / 1e6:.1f} millions of values: clear its outputs and hand it in again"
         )
     if depth > MAX_DEPTH:
         raise Unreadable(f"the notebook's JSON is nested {depth} deep: was it made by a program? Save it in JupyterLab")
@@ -76,6 +76,8 @@ def code(notebook: dict[str, Any]) -> list[str]:
     Raises:
         Unreadable: if it has no cells, or more code than goes to the worker.
     """
+    if not isinstance(notebook.get("nbformat", 4), int):
+        raise Unreadable("the file is JSON but no notebook: the version in it, nbformat, is no whole number")
     try:
         sheets = notebook.get("worksheets", [notebook])
         cells = [_source(cell) for sheet in sheets for cell in sheet["cells"] if cell.get("cell_type") == "code"]

@@ -6,6 +6,7 @@ What an attack is and what it may earn stands in its file (:mod:`hostile`); how 
 from __future__ import annotations
 
 import csv
+import zipfile
 from collections.abc import Callable
 from html.parser import HTMLParser
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 from battle import BEST, HONEST, LABS, LAYERS, Battle, chosen
 from hostile import LAB, Attack, attacks
 
-from course_lib.grading import isolation, submissions
+from course_lib.grading import entries, isolation
 
 Battles = Callable[[str, str], Battle]
 ATTACKS = [(layer, a) for layer in LAYERS for a in attacks() if layer == BEST or a.wall or a.everywhere]
@@ -138,7 +139,9 @@ def test_nobody_called_out(lab: str, layer: str, battles: Battles) -> None:
 def test_the_grader_stays_small(lab: str, layer: str, battles: Battles) -> None:
     battle = battles(lab, layer)
     frames = 500  # MB: some of 64 from each worker, as bytes and as tensors
-    notebooks = submissions.MAX_MEMORY >> 20 if battle.expected else 0
+    notebooks = (
+        6 * entries.MAX_BYTES >> 20 if battle.expected else 0
+    )  # one at a time: its bytes, its text, what is built of it
     assert battle.megabytes < frames + notebooks
 
 
@@ -151,7 +154,12 @@ def test_the_report_holds_what_the_grader_wrote(lab: str, layer: str, battles: B
         assert {f.suffix for f in files} == {suffix}
     for path in battle.report.rglob("*"):
         assert battle.mark not in path.name
-        assert path.is_dir() or battle.mark not in path.read_text()
+        assert path.is_dir() or battle.mark.encode() not in path.read_bytes()
+    with zipfile.ZipFile(battle.report / "feedback.zip") as archive:
+        assert len(archive.namelist()) == len(battle.results)
+        for name in archive.namelist():
+            assert battle.mark not in name and battle.mark.encode() not in archive.read(name)
+            assert not name.startswith("/") and ".." not in name.split("/") and name.isprintable()
 
 
 class Page(HTMLParser):
