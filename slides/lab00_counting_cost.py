@@ -69,7 +69,9 @@ plots.show(drawings.convolution())
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## The bill of one convolution
 #
-# $$\text{MACs} = MCRSEF \qquad \text{bits} = 32\,(\underbrace{MCRS}_{\text{weights}} + \underbrace{CHW}_{\text{input}} + \underbrace{MEF}_{\text{output}})$$
+# $$\text{MACs} = MCRSEF$$
+#
+# $$\text{bits} = 32\,(\underbrace{MCRS}_{\textstyle\text{weights}} + \underbrace{CHW}_{\textstyle\text{input}} + \underbrace{MEF}_{\textstyle\text{output}})$$
 
 # %%
 cost = conv_cost(M=64, C=64, R=3, S=3, H=56, W=56, padding=1)
@@ -105,6 +107,7 @@ plots.show(
     alt="Share of VGG-16's MACs and weights: "
     + ", ".join(f"{name} {shares['MACs'][name]:.0f} and {shares['weights'][name]:.0f} per cent" for name in groups)
     + ".",
+    inches=(8, 3.3),
 )
 
 # %% [markdown]
@@ -148,6 +151,7 @@ fig.axes[0].set_xscale("log")
 plots.show(
     fig,
     alt="MACs of projections, attention and feed-forward against length, both axes logarithmic: attention is steeper.",
+    inches=(4.9, 4.05),
 )
 
 # %% [markdown]
@@ -273,7 +277,8 @@ display(Markdown('## "Hard to formulate"? A geometric series'))
 #
 # $$\frac{\text{pairs}}{\text{element}} = (1-p)\,\bigl(1 + p^{2^k} + p^{2\cdot 2^k} + \dots\bigr) = \frac{1-p}{1-p^{2^k}}$$
 
-# %%
+# %% slideshow={"slide_type": "slide"}
+display(Markdown("## The formula, and what is counted"))
 grid = np.linspace(0, 0.995, 200)
 dots = np.array([0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99])
 lines = {
@@ -289,7 +294,6 @@ measured = {
 fig = plots.curves(
     grid, lines, points=measured, xlabel="sparsity", ylabel="pairs per element", title="Lines: the formula. Marks: counted in 100,000 numbers", xaxis="sparsity",
 )  # fmt: skip
-fig.set_size_inches(8, 3.3)
 plots.show(
     fig,
     alt="Pairs per element of run-length codes against sparsity for runs of 2, 4 and 6 bits: counted marks lie on the formula's lines.",
@@ -346,7 +350,11 @@ fig.axes[0].set_ylim(0, 16)
 smallest = [min(sizes, key=lambda name: sizes[name][i]) for i in range(len(fine))]  # noqa: B023
 last = {name: fine[i] for i, name in enumerate(smallest)}  # the highest sparsity at which each is smallest
 said = ", ".join(f"{name} up to {100 * p:.0f} %" for name, p in last.items())
-plots.show(fig, alt=f"Bits per weight of bitmap, RLE, COO and CSR against sparsity, 8-bit values. Smallest: {said}.")
+plots.show(
+    fig,
+    alt=f"Bits per weight of bitmap, RLE, COO and CSR against sparsity, 8-bit values. Smallest: {said}.",
+    inches=(5.3, 4.05),
+)
 display(Markdown(f"Smallest of the four: {said}."))
 
 # %% [markdown] slideshow={"slide_type": "notes"}
@@ -399,6 +407,7 @@ plots.show(
     alt="Speed-up against sparsity, log scale: "
     + "; ".join(f"{name} {np.median(v, 0)[2]:.1f} times at 90 per cent" for name, v in per_seed.items())
     + "; by MACs 10 times.",
+    inches=(4.9, 4.05),
 )
 
 # %% [markdown]

@@ -90,12 +90,6 @@ def percent(share):
     return f"{100 * share:.0f}\u00a0%"
 
 
-def flat(fig, inches=3.4):
-    """A figure of less height, which is shown larger beside text."""
-    fig.set_size_inches(8, inches)
-    return fig
-
-
 def table(head, rows):
     return "\n".join(["| " + " | ".join(map(str, row)) + " |" for row in (head, ["---"] * len(head), *rows)])
 
@@ -120,19 +114,19 @@ dense_accuracy = [accuracy(net) for net in dense]
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## One word, many methods
 #
-# | you decide | you may choose | today | coming |
-# |---|---|---|---|
-# | **what** goes | weights · activations | weights | tokens 10, activations 05 |
-# | in which **pieces** | unstructured: single weights · N:M · structured | single, first groups | filters 04, N:M 05, heads 07 |
-# | by which **score** | size · loss · learned | size | loss and input 02, learned 06 |
-# | **when** | in one shot · iteratively | both | tickets 03 |
-# | for **how long** | static, once for all · dynamic, for each input | static | dynamic 05, 10 |
-# | to **what end** | cheap inference · cheap training | inference | sparse training 03 |
+# | | you may choose | coming |
+# |---|---|---|
+# | what | **weights** · activations | tokens 10, activations 05 |
+# | pieces | **single weights**, N:M, structured | filters 04, N:M 05, heads 07 |
+# | score | **size** · loss · learned | loss, input 02, learned 06 |
+# | when | **in one shot · iteratively** | tickets 03 |
+# | time | **static**: once for all · dynamic: by input | dynamic 05, 10 |
+# | what for | **cheap inference** · cheap training | sparse training 03 |
 #
-# N:M: of every M neighbours, N stay. To prune a trained network at once is *one-shot*, or *post-training*, pruning.
+# **Bold**: today. N:M: of every M neighbours, N stay. *One-shot*: also *post-training*.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Numbers are labs. The rows are independent: "static, unstructured, iterative weight pruning by magnitude for inference"
+# Numbers are labs. Single weights are called unstructured; a first look at groups of them is taken today, too. The rows are independent: "static, unstructured, iterative weight pruning by magnitude for inference"
 # is one method, and today's. Dynamic pruning keeps every weight and skips, for each input, what that input does not need.
 # Some slides say "zero-shot" for one-shot; elsewhere that word means a model asked for a task it was not trained on. N:M
 # (2:4) is in NVIDIA's hardware from compute capability 8.0 on (A100), not in the V100, as is often printed.
@@ -167,20 +161,6 @@ rows = [
 ]
 said = f"The lecture's example, $a = 1$: {int(kept[0].sum())} and {int(kept[1].sum())} of 10 weights stay."
 display(Markdown(f"{said}\n\n" + table([""] * 10, rows)))
-levels = np.linspace(0, 0.3, 61)
-below = {
-    layer: np.array([100 * (weights[0][f"{layer}.weight"].abs() < a).float().mean().item() for a in levels])
-    for layer in LAYERS
-}
-AT = 20  # of the levels: a = 0.1
-plots.show(
-    flat(plots.curves(
-        levels, below, xlabel="threshold a", ylabel="weights below it (%)",
-        title="LeNet: the same threshold is another sparsity in every layer",
-    )),
-    alt=f"Share of the weights below a threshold for three layers of a trained LeNet. At {levels[AT]:.1f}: "
-    + ", ".join(f"{layer} {values[AT]:.0f} per cent" for layer, values in below.items()) + ".",
-)  # fmt: skip
 
 # %% [markdown]
 # A **threshold** says what is small, a **fraction** how much goes. Han et al. (2015) take a threshold for each layer; to
@@ -189,6 +169,22 @@ plots.show(
 # %% [markdown] slideshow={"slide_type": "notes"}
 # The threshold itself stays: with > for ≥ all the ones would go, too. The lecture's third row is in the lab. Han et al.: a chosen
 # factor times the standard deviation of the layer's weights.
+
+# %% slideshow={"slide_type": "slide"}
+display(Markdown("## The same threshold is another sparsity in every layer"))
+levels = np.linspace(0, 0.3, 61)
+below = {
+    layer: np.array([100 * (weights[0][f"{layer}.weight"].abs() < a).float().mean().item() for a in levels])
+    for layer in LAYERS
+}
+AT = 20  # of the levels: a = 0.1
+plots.show(
+    plots.curves(
+        levels, below, xlabel="threshold a", ylabel="weights below it (%)", title="The weights of a trained LeNet, layer by layer",
+    ),
+    alt=f"Share of the weights below a threshold for three layers of a trained LeNet. At {levels[AT]:.1f}: "
+    + ", ".join(f"{layer} {values[AT]:.0f} per cent" for layer, values in below.items()) + ".",
+)  # fmt: skip
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## A fraction is a promise about a number"))
@@ -212,16 +208,17 @@ for bits, w in coarse.items():
     rows.append([f"{bits} bits", f"{w.abs().unique().numel():,}", *found])
 display(
     Markdown(
-        "fc1 with its weights rounded. Pruned when asked for 50, 70, 90 %: *all that are not above a threshold* · *by rank*\n\n"
-        + table(["", "sizes that occur", "50 %", "70 %", "90 %"], rows)
+        "fc1 with its weights rounded. Pruned: *all that are not above a threshold* · *by rank*\n\n"
+        + table(["", "sizes", "asked for 50 %", "70 %", "90 %"], rows)
     )
 )
 
 # %% [markdown]
-# Ties are no rarity: quantised weights, shared weights, and **zeros**. After a first round of pruning most of a layer is
-# one tie.
+# Ties are no rarity: after a first round of pruning most of a layer is one.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
+# Ties: quantised weights, shared weights, and zeros. "Sizes": how many different ones occur.
+#
 # round is Python's: half to even, round(2.5) is 2. A comparison decides about all equal weights at once, so it cannot
 # keep the promise; an order can. Random normal numbers have no ties, which is why tests with them miss this mistake.
 
@@ -267,13 +264,14 @@ def held(values):
 
 NINETY = grid.index(0.9)
 plots.show(
-    flat(plots.method_curves(
+    plots.method_curves(
         grid, {"magnitude": one_shot["each layer"], "random": one_shot["random"]}, dense=dense_accuracy,
         xlabel="sparsity of every layer", ylabel="validation accuracy (%)",
         title="Five networks with intervals; nothing trained afterwards", xaxis="sparsity", ylim=(0, 102),
-    ), 3.9),
+    ),
     alt=f"Accuracy against sparsity. Within a point of dense: magnitude up to {held(one_shot['each layer'])}, random {held(one_shot['random'])}; "
     f"at 90 per cent {one_shot['each layer'][:, NINETY].mean():.0f} and {one_shot['random'][:, NINETY].mean():.0f}.",
+    inches=(5.2, 4),
 )  # fmt: skip
 display(
     Markdown(
@@ -293,18 +291,22 @@ by_layer = {
     layer: [share_gone(global_masks(magnitude(w), 0.9)[f"{layer}.weight"]) for w in weights] for layer in LAYERS
 }
 count = sum(w.numel() for w in weights[0].values())
-names = {layer: f"{layer}\n{percent(weights[0][f'{layer}.weight'].numel() / count)} of the weights" for layer in LAYERS}
-plots.show(
-    flat(plots.bars(
-        {
-            "each layer 90 %": {names[layer]: 90.0 for layer in LAYERS},
-            "all together 90 %": {names[layer]: float(np.mean(by_layer[layer])) for layer in LAYERS},
-        },
-        ylabel="weights pruned (%)", title="Who pays when all layers compete?", fmt="{:.0f}",
-    ), 3.9),
-    alt="Share of each layer's weights that goes at 90 per cent over all layers together: "
-    + ", ".join(f"{layer} {np.mean(values):.0f}" for layer, values in by_layer.items()) + ".",
+names = {layer: f"{layer}\n{percent(weights[0][f'{layer}.weight'].numel() / count)}" for layer in LAYERS}
+fig = plots.bars(
+    {
+        "each layer 90 %": {names[layer]: 90.0 for layer in LAYERS},
+        "all together 90 %": {names[layer]: float(np.mean(by_layer[layer])) for layer in LAYERS},
+    },
+    ylabel="", title="Weights pruned (%): who pays when all layers compete?", fmt="{:.0f}",
 )  # fmt: skip
+fig.axes[0].set_xlabel("layer, and its share of all weights")
+plots.show(
+    fig,
+    alt="Share of each layer's weights that goes at 90 per cent over all layers together: "
+    + ", ".join(f"{layer} {np.mean(values):.0f}" for layer, values in by_layer.items())
+    + ".",
+    inches=(4.9, 4),
+)
 display(
     Markdown(
         "**Local**: each layer loses the same share. **Global**: the smallest weights *anywhere* go; large layers with many small "
@@ -317,7 +319,7 @@ display(
 display(Markdown("## The same function, and an empty layer"))
 
 # %% [markdown]
-# For $c > 0$ is $\text{ReLU}(c\,x) = c\,\text{ReLU}(x)$. So $c\,W_2$, $c\,b_2$ and $W_3/c$ make **the same network**:
+# $\text{ReLU}(c\,x) = c\,\text{ReLU}(x)$ for $c > 0$, so this is **the same network**:
 #
 # $$\tfrac1c W_3\,\text{ReLU}(cW_2x + cb_2) = W_3\,\text{ReLU}(W_2x + b_2)$$
 
@@ -336,7 +338,7 @@ rows = []
 for name, nets, select in (
     ("as trained, global", dense, global_masks),
     ("fc2 × 0.1, global", rescaled, global_masks),
-    ("fc2 × 0.1, each layer", rescaled, local_masks),
+    ("fc2 × 0.1, local", rescaled, local_masks),
 ):
     chosen = [select(magnitude(prunable(net)), 0.9) for net in nets]
     shares = [np.mean([share_gone(masks[f"{layer}.weight"]) for masks in chosen]) for layer in LAYERS]
@@ -344,14 +346,14 @@ for name, nets, select in (
     rows.append([name, *(f"{x:.1f}" if x < 99.95 else "**100**" for x in shares), pm(after)])
 display(
     Markdown(
-        f"Five networks, their logits at most {apart:.0e} apart. Then 90 % of the weights go:\n\n"
-        + table(["", *(f"{layer} pruned (%)" for layer in LAYERS), "accuracy (%)"], rows)
+        f"Five networks, logits at most {apart:.0e} apart. Then 90 % of the weights go (all in %):\n\n"
+        + table(["", *(f"{layer} pruned" for layer in LAYERS), "accuracy"], rows)
     )
 )
 
 # %% [markdown]
 # A layer without weights passes nothing on, and **no training brings it back**: its gradients are masked. The global rule
-# trusts each layer's scale, and the scale may be an accident. Look at the shares before you trust it.
+# trusts each layer's scale, which may be an accident: look at the shares.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # The local rule cannot tell the two networks apart: a factor for a whole layer changes no order in it. Batch norm makes
@@ -369,17 +371,19 @@ plots.show(
     plots.grid(pieces, title="Ten filters with ten channels of a trained convolution, pruned four times"),
     alt="Four masks at 70 per cent: single weights, rows of kernels, kernels, filters. Kept of the sum of all sizes: "
     + ", ".join(f"{g} {share:.0f} per cent" for g, share in left.items()) + ".",
+    inches=(8, 2.75),
 )  # fmt: skip
 display(
     Markdown(
         "A group's score is its L1 norm $\\sum|w|$; round(s · groups) whole groups go. Kept of the sum over all: "
         + ", ".join(f"{g} **{share:.0f} %**" for g, share in left.items())
-        + ". Any choice of rows is also a choice of single weights, so the finer rule **never keeps less**. What that costs in "
-        "accuracy is the lab's question; what hardware makes of it, labs 04 and 05."
+        + ". Any choice of rows is also a choice of single weights, so the finer rule **never keeps less**."
     )
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
+# What that costs in accuracy is the lab's question; what hardware makes of it, labs 04 and 05.
+#
 # White lines set the 3 × 3 kernels apart; a row of the picture is a filter. "Unstructured is more accurate than
 # structured" is a statement at equal sparsity. It is not one at equal bits or equal milliseconds: scattered weights need
 # an address each.
@@ -417,12 +421,13 @@ stay = np.array([[100 * m[:, i].float().mean().item() for i in range(64)]
                  for m in (local_masks(magnitude(w), 0.5)["fc1.weight"] for w in weights)])  # fmt: skip
 fig = plots.heat_map(
     stay.mean(0).reshape(8, 8), rows=range(1, 9), columns=range(1, 9), xlabel="column of the image", ylabel="row",
-    title="fc1, half of it pruned: weights kept at each pixel (%)", colour_label="kept (%)", fmt="{:.0f}",
+    title="fc1, half of it pruned: weights kept (%)", fmt="{:.0f}",
 )  # fmt: skip
 plots.show(
     fig,
     alt=f"Share of the weights kept at each of 64 pixels; at the {int(black.sum())} pixels that are always black "
     f"{stay[:, black.numpy()].mean():.0f} per cent.",
+    inches=(5.2, 4.05),
 )
 empty = []
 for net in dense:
@@ -447,7 +452,7 @@ display(
 #
 # To first order, with $g = \nabla\mathcal L(w)$:
 #
-# $$\mathcal L(w') \approx \mathcal L(w) + g^\top(w' - w)\qquad\Rightarrow\qquad \mathcal L(w_i = 0) - \mathcal L(w) \approx -g_i w_i$$
+# $$\mathcal L(w') \approx \mathcal L(w) + g^\top(w' - w)\;\Rightarrow\; \mathcal L(w_i = 0) - \mathcal L(w) \approx -g_i w_i$$
 
 # %%
 early = trained(0, epochs=2).double()  # not trained to the end: there, g is nearly 0
@@ -476,20 +481,24 @@ display(
     )
 )
 
-# %% [markdown]
-# As a **saliency** one takes $|g\,w|$; then the sign does not show. At a minimum $g \approx 0$ and the second order
-# decides, $\tfrac12 h\,w^2$. Both, and the input's size, are **lab 02**. What it can be worth: with 3 % of BERT's weights
-# left, magnitude scores 69.4 on MNLI, weights chosen by *how training moves them* 79.5 (dense 84.5; with distillation;
-# Sanh et al. 2020).
-
 # %% [markdown] slideshow={"slide_type": "notes"}
 # Common misprint: L(w') = L(w) + gᵀ(w − w'), and from it + g·w. Check with L = w²: removing w = 1 lowers the loss by 1;
 # −g·w is −2, the right sign. The third weight of the table is an average one: for small steps first order is exact.
 
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## From a change to a score
+#
+# As a **saliency** one takes $|g\,w|$; then the sign does not show. At a minimum $g \approx 0$ and the second order
+# decides, $\tfrac12 h\,w^2$. Both, and the input's size, are **lab 02**.
+#
+# What it can be worth: with 3 % of BERT's weights
+# left, magnitude scores 69.4 on MNLI, weights chosen by *how training moves them* 79.5 (dense 84.5; with distillation;
+# Sanh et al. 2020).
+
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## The mask on the way forward and on the way back"))
-W = torch.tensor([[2, 0.5, -1], [-2, 0.5, 1], [0.5, 1.5, -0.2]])
-plots.show(mask_flow(W, threshold(W.abs(), 1), torch.tensor([1, 2, 0.5]), torch.tensor([0.5, 1, 1])))
+W = torch.tensor([[2, 0.5, -1], [-2, 0.5, 1], [0.5, 1.5, 0.2]])
+plots.show(mask_flow(W, threshold(W.abs(), 1), torch.tensor([1.0, 2, 1]), torch.tensor([0.0, 1, 1])))
 
 # %% [markdown]
 # $$\frac{\partial L}{\partial W'} = \frac{\partial L}{\partial Y}\,A^\top \qquad
@@ -564,13 +573,14 @@ def after_pruning(make, seed, hold):
 
 free = {name: [after_pruning(make, seed, hold=False) for seed in range(3)] for name, make in OPTIMIZERS.items()}
 plots.show(
-    flat(plots.curves(
+    plots.curves(
         range(STEPS + 1), {name: 1e3 * np.mean([sizes for sizes, *_ in found], 0) for name, found in free.items()},
-        xlabel="steps after pruning, gradients masked", ylabel="mean |w| (1/1000)",
-        title="The pruned weights of fc2, 80 % of it; mean of three seeds",
-    ), 3.7),
+        xlabel="steps after pruning", ylabel="mean |w| (1/1000)",
+        title="Pruned weights of fc2 (80 % of it), gradients masked; mean of three seeds",
+    ),
     alt=f"Mean size of pruned weights against steps. After {STEPS}: "
     + ", ".join(f"{name} {1e3 * np.mean([f[0][-1] for f in found]):.1f} thousandths" for name, found in free.items()) + ".",
+    inches=(4.9, 4.05),
 )  # fmt: skip
 carried, expected = ([f[i] for f in free["SGD with momentum"]] for i in (0, 2))
 display(
@@ -585,13 +595,22 @@ display(
 display(Markdown("## Zero again, after every step"))
 
 # %% tags=["code"]
+ADAM = {"optimizer": "adam", "progress": False}
 net = trained(0, epochs=2)
-scores = magnitude(prunable(net))  # score: a number for each weight
-masks = global_masks(scores, 0.9)  # select: bool tensors beside the model, True = kept
-with masked(net, masks):  # apply, and again after every optimizer step
-    fit(net, data.train, epochs=1, optimizer="adam", progress=False)
+# score: a number for each weight
+scores = magnitude(prunable(net))
+# select: bool tensors, True = kept
+masks = global_masks(scores, 0.9)
+# apply, and again after each step
+with masked(net, masks):
+    fit(net, data.train, epochs=1, **ADAM)
 
-# %%
+# %% [markdown]
+# Set zeros **in place**: the optimizer holds the parameter object, and a new `nn.Parameter` is one that nobody trains. And
+# **fill** them in: 0 × NaN is NaN.
+
+# %% slideshow={"slide_type": "slide"}
+display(Markdown("## Is it enough?"))
 rows = [
     [
         name,
@@ -606,10 +625,6 @@ display(
         + table(["", "gradient masked", "weight set to 0 after each step"], rows)
     )
 )
-
-# %% [markdown]
-# Set zeros **in place**: the optimizer holds the parameter object, and a new `nn.Parameter` is one that nobody trains. And
-# **fill** them in: 0 × NaN is NaN.
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## One set of numbers, two names"))
@@ -664,10 +679,11 @@ scan = np.array([[s[f"{layer}.weight"] for layer in LAYERS] for s in scans])  # 
 plots.show(
     plots.heat_map(
         scan.mean(0), rows=LAYERS, columns=[percent(s) for s in scan_at], xlabel="sparsity of this layer alone", ylabel="",
-        title="One layer pruned, the others dense (mean of five)", colour_label="validation accuracy (%)",
+        title="Validation accuracy (%), one layer pruned, the others dense; mean of five",
     ),
     alt="Accuracy with one layer pruned. At 95 per cent: "
     + ", ".join(f"{layer} {scan[:, i, scan_at.index(0.95)].mean():.0f}" for i, layer in enumerate(LAYERS)) + ".",
+    inches=(8, 2.4),
 )  # fmt: skip
 cost = scan[:, :, scan_at.index(0.9)] - np.array(dense_accuracy)[:, None]
 together = one_shot["each layer"][:, NINETY] - np.array(dense_accuracy)
@@ -693,7 +709,8 @@ display(Markdown("## Which images may you ask?"))
 # | **validation** | every choice: sparsity, criterion, layer, epoch | as often as you like, and it wears out |
 # | **test** | the figure that you report | once, at the end |
 
-# %%
+# %% slideshow={"slide_type": "slide"}
+display(Markdown("## What asking too often does"))
 DRAWS = 200
 half = len(data.validation.labels) // 2
 asked, unseen = (Split(*(part[at] for part in data.validation)) for at in (slice(half), slice(half, None)))
@@ -715,7 +732,7 @@ for seed in range(SEEDS):
         lead[split].append(best[i] - found[:, i].mean())
 display(
     Markdown(
-        f"What asking too often does: {DRAWS} **random** masks at 20 % for each of {SEEDS} networks, the best on {half} validation images is taken.\n\n"
+        f"{DRAWS} **random** masks at 20 % for each of {SEEDS} networks, the best on {half} validation images is taken.\n\n"
         + table(
             ["its lead over the average mask, in points", ""],
             [
@@ -764,10 +781,11 @@ fig = plots.method_curves(
 )  # fmt: skip
 fig.axes[0].set_xticks(high)
 plots.show(
-    flat(fig, 3.7),
+    fig,
     alt=f"Accuracy against sparsity, {SEEDS} networks. At 98 per cent: "
     + ", ".join(f"{how} {values[:, -1].mean():.0f}" for how, values in repaired.items())
     + ".",
+    inches=(4.9, 4.05),
 )
 with_adam = {
     how: [accuracy(retrained(seed, targets, optimizer="adam", lr=5e-3)) for seed in range(SEEDS)]
@@ -801,10 +819,11 @@ fig = plots.curves(
 )  # fmt: skip
 last_cut = {name: 100 * (s[-1] - s[-2]) / (1 - s[-2]) for name, s in schedules.items()}
 plots.show(
-    flat(fig, 3.8),
+    fig,
     alt="Sparsity by step for three schedules. Of the weights alive before the last step go: "
     + ", ".join(f"{name} {share:.0f} per cent" for name, share in last_cut.items())
     + ".",
+    inches=(4.6, 4.05),
 )
 display(
     Markdown(
@@ -821,14 +840,14 @@ rounds = int(np.ceil(np.log(0.02) / np.log(0.8)))
 display(
     Markdown(
         table(
-            ["", "what the score sees", "epochs here, to 98 %"],
+            ["", "what the score sees", "epochs to 98 %"],
             [
-                ["**before** training (lab 03)", "weights that have learnt nothing", f"{EPOCHS}, sparse from the first step"],
-                ["**during** training (Zhu & Gupta)", "weights on their way", f"{EPOCHS}"],
+                ["**before** training (lab 03)", "weights that have learnt nothing", f"{EPOCHS}, all sparse"],
+                ["**during** it (Zhu & Gupta)", "weights on their way", f"{EPOCHS}"],
                 ["**after**, in one shot", "trained weights", f"{EPOCHS} + 0"],
                 ["**after**, then fine-tuned", "trained weights", f"{EPOCHS} + {BUDGET}"],
-                ["**after**, iteratively", "survivors that have adapted", f"{EPOCHS} + {PARTS} × {BUDGET // PARTS}, better more"],
-                ["again and again, from the start (lab 03)", "survivors, trained anew", f"{EPOCHS} + {rounds} × {EPOCHS} at 20 % a round"],
+                ["**after**, iteratively", "survivors that have adapted", f"{EPOCHS} + {PARTS} × {BUDGET // PARTS} or more"],
+                ["**over and over** (lab 03)", "survivors, trained anew", f"{EPOCHS} + {rounds} × {EPOCHS}"],
             ],
         )
     )
@@ -872,7 +891,7 @@ def compressed(net):
 choice = {"dense": dense}
 i = sparsest(one_shot["global"], grid)
 if i is not None:
-    choice[f"one-shot, global, {percent(grid[i])}"] = [
+    choice[f"one-shot, {percent(grid[i])}"] = [
         pruned(n, global_masks(magnitude(w), grid[i])) for n, w in zip(dense, weights, strict=True)
     ]
 for how in ("random", "fine-tuned", "iterative"):
@@ -881,7 +900,7 @@ for how in ("random", "fine-tuned", "iterative"):
         choice[f"{how}, {percent(high[i])}"] = [row[i] for row in nets[how]]
 batch = data.validation.images[:256]
 devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
-ratios = {}
+ratios, quartiles = {}, {}
 for device in devices:
     calls = {"reference": latency.forward(copy.deepcopy(dense[0]).to(device), batch.to(device))}
     for name, found in choice.items():
@@ -893,23 +912,29 @@ for device in devices:
     base = np.array(times["reference"].samples)
     for key in list(calls)[1:]:
         low, middle, high_ = np.quantile(base / np.array(times[key].samples), [0.25, 0.5, 0.75])
-        ratios[(device, *key)] = f"{middle:.2f} ({low:.2f}–{high_:.2f})"
+        ratios[(device, *key)] = f"{middle:.2f}"
+        quartiles[(device, *key)] = f"{low:.2f} to {high_:.2f}"
 rows, tested = [], {name: [accuracy(net, "test") for net in found] for name, found in choice.items()}
 for name, found in choice.items():
     kilobytes = sum(encodings.cheapest_bits(w.detach()) for w in prunable(found[0]).values()) / 8e3
     products = totals(model_cost(found[0], data.validation.images[:1]))["nonzero_macs"] / 1e3
     faster = [ratios[device, name, kernel] for device in devices for kernel in ("dense", "CSR")]
     rows.append([name, f"{kilobytes:.0f}", f"{products:.1f}", *faster, pm(tested[name])])
-kernels = [f"{kernel} kernel, {device}" for device in devices for kernel in ("dense", "CSR")]
+kernels = [
+    f"{kernel}, {device}" if len(devices) > 1 else f"{kernel} kernel"
+    for device in devices
+    for kernel in ("dense", "CSR")
+]
 display(
     Markdown(
-        "For each method the sparsest setting within a point of dense *on validation images*; then the test images, once. Times faster "
-        "than dense (with quartiles), 256 images, one thread, this machine:\n\n"
-        + table(["", "kB", "MACs (k)", *kernels, "test accuracy (%)"], rows)
+        "The sparsest setting within a point of dense *on validation images*; then the test images, once. Kernels: times faster than "
+        "dense, 256 images, one thread.\n\n" + table(["", "kB", "MACs (k)", *kernels, "accuracy (%)"], rows)
     )
 )
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## Bits, products, milliseconds
+#
 # **Bits** fall at once, **MACs** on paper, **milliseconds** not: a dense kernel multiplies by 0 as fast as by anything
 # else, on a GPU as on a CPU. A sparse kernel skips zeros, and pays for finding its way. Time comes with shapes (lab 04)
 # and patterns (lab 05).
@@ -922,12 +947,15 @@ drops = [
 ]
 display(
     Markdown(
-        f"Points lost against dense: {'; '.join(drops)}. The settings were chosen by the former: that is why one looks at the latter."
+        f"Points lost against dense: {'; '.join(drops)}. The settings were chosen by the former: that is why one looks at the latter. "
+        "Times faster, lower and upper quartile: "
+        + "; ".join(f"{name}, {kernel} kernel, {device}: {q}" for (device, name, kernel), q in quartiles.items())
+        + "."
     )
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# The first row's dense kernel is a second copy of the same network: that is the noise of the clock. Random masks are
+# One-shot pruning is global. The first row's dense kernel is a second copy of the same network: that is the noise of the clock. Random masks are
 # missing where none is within a point at 90 %. On a machine with a GPU the table has two columns more. Bits: the cheapest
 # of dense, bitmap, 4-bit runs and coordinates, layer by layer (lab 00). Let them say why the CSR kernel with a dense
 # matrix is slower than the dense one.
@@ -962,9 +990,9 @@ display(
 #
 # *Lab 01*: all of this as code, on a network with batch norm; what breaks first is not what you expect.
 #
-# - Han, Pool, Tran & Dally (2015). Learning both weights and connections for efficient neural networks. *NeurIPS*.
-# - Zhu & Gupta (2017). To prune, or not to prune: exploring the efficacy of pruning for model compression. arXiv:1710.01878.
-# - Mao et al. (2017). Exploring the granularity of sparsity in convolutional neural networks. *CVPR workshops*.
-# - Gordon, Duh & Andrews (2020). Compressing BERT: studying the effects of weight pruning on transfer learning. *RepL4NLP*.
-# - Sanh, Wolf & Rush (2020). Movement pruning: adaptive sparsity by fine-tuning. *NeurIPS*.
-# - Blalock, Gonzalez Ortiz, Frankle & Guttag (2020). What is the state of neural network pruning? *MLSys*.
+# - Han, Pool, Tran & Dally (2015). Learning both weights and connections. *NeurIPS*.
+# - Zhu & Gupta (2017). To prune, or not to prune. arXiv:1710.01878.
+# - Mao et al. (2017). Exploring the granularity of sparsity. *CVPR workshops*.
+# - Gordon, Duh & Andrews (2020). Compressing BERT. *RepL4NLP*.
+# - Sanh, Wolf & Rush (2020). Movement pruning. *NeurIPS*.
+# - Blalock et al. (2020). What is the state of neural network pruning? *MLSys*.

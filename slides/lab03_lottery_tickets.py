@@ -116,8 +116,8 @@ p = left[at(0.036)]
 bits = -n * (p * math.log2(p) + (1 - p) * math.log2(1 - p))
 display(
     Markdown(
-        "Chosen by the *trained* values, which are then thrown away. What stays of a training is **one bit a weight**: for LeNet "
-        f"on MNIST with {per(p)} left, {bits / 8e3:.0f} kB of places out of {n * 4 / 1e3:,.0f} kB of values."
+        "Chosen by the *trained* values, which are then thrown away. What stays is **one bit a weight**: "
+        f"for LeNet on MNIST, {per(p)} left, {bits / 8e3:.0f} kB out of {n * 4 / 1e3:,.0f} kB."
     )
 )
 
@@ -131,25 +131,27 @@ display(Markdown("## The arithmetic of rounds"))
 rounds_ = np.arange(17)
 rates = {"fc1": 0.2, "fc2": 0.2, "fc3": 0.1}
 sizes = {name: math.prod(shape) for name, shape in LENET.items()}
-shares = {f"{name}, {per(rates[name], 0)} a round": 100 * (1 - rates[name]) ** rounds_ for name in ("fc1", "fc3")}
+shares = {f"{name}: −{per(rates[name], 0)}": 100 * (1 - rates[name]) ** rounds_ for name in ("fc1", "fc3")}
 fc1_left, fc3_left = (values[-1] for values in shares.values())
 total = np.sum([sizes[name] * (1 - rates[name]) ** rounds_ for name in LENET], axis=0) / n
 fig = plots.curves(
     rounds_, {**shares, "all layers": 100 * total}, points={"all layers": (rounds_, 100 * left)}, xlabel="round",
-    ylabel="weights left (%)", title="LeNet-300-100 on MNIST: fc2 as fc1, half the rate in the output layer", log=True,
-    key=("formula", "counted in the search"),
+    ylabel="weights left (%)", title="LeNet on MNIST: half the rate in the output layer", log=True, key=("formula", "counted"),
 )  # fmt: skip
 plots.show(
     fig,
     alt=f"Share of weights left against rounds, log scale: after 16 rounds fc1 {fc1_left:.1f} per cent, the output "
     f"layer {fc3_left:.1f}, all layers {100 * total[-1]:.1f} by formula and {100 * left[-1]:.1f} counted.",
+    inches=(5, 4.05),
 )
 
 # %% [markdown]
-# $$\text{left} = \frac1N\sum_l n_l\,(1-r_l)^t \qquad t \approx \frac{\log \text{left}}{\log(1-r)} \text{ rounds}$$
+# $$\text{left} = \frac1N\sum_l n_l\,(1-r_l)^t$$
+#
+# $$t \approx \frac{\log \text{left}}{\log(1-r)} \text{ rounds}$$
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# A share of the *survivors*, layer by layer. With 20 % of all weights the network would be empty after five rounds. The
+# A share of the *survivors*, layer by layer; fc2 as fc1. With 20 % of all weights the network would be empty after five rounds. The
 # output layer is small and all that the network knows passes through it: so half the rate, in the paper and here.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
@@ -183,11 +185,11 @@ display(
 #
 # | what must go back | if it does not |
 # |---|---|
-# | the weights that stay | it is fine-tuning, and looks *better* than a ticket |
+# | the weights that stay | it is fine-tuning, and looks *better* |
 # | biases | some training is inherited |
-# | buffers: batch norm's running mean and variance | accuracy depends on stale statistics (lab 01) |
-# | the optimizer: momentum, Adam's moments | the first steps go where the *last* round went |
-# | step counter, learning-rate schedule | the ticket trains with the small rate of the end |
+# | batch norm's running mean and variance | statistics are stale (lab 01) |
+# | the optimizer's moments | the first steps go where the *last* round went |
+# | step counter, learning-rate schedule | it trains with the small rate of the end |
 #
 # Not one of these mistakes crashes. Most of them make the small network look *better*: it has been trained before.
 
@@ -201,7 +203,7 @@ display(Markdown("## A ticket, compared with what?"))
 end = at(0.029)
 display(
     Markdown(
-        "| | mask | first weights | it tells apart |\n|---|---|---|---|\n"
+        "| | mask | weights | it tells apart |\n|---|---|---|---|\n"
         "| **ticket** | from the search | $w_0$ | |\n"
         "| **reinit** | from the search | drawn afresh | does it need *these* weights? |\n"
         "| **random mask** | as many in each layer, anywhere | $w_0$ | does it need *these* places? |\n"
@@ -230,6 +232,7 @@ plots.show(
     alt=f"Test accuracy against weights remaining on the digits. At {per(digits_left[few])}: "
     + ", ".join(f"{arm} {values[:, few].mean():.1f}" for arm, values in short.items())
     + f"; dense {short['ticket'][:, 0].mean():.1f}.",
+    inches=(4.9, 4.05),
 )
 display(
     Markdown(
@@ -292,6 +295,7 @@ plots.show(
     alt="Validation loss against training steps, log scale, minimum marked: "
     + ", ".join(f"{name} at step {step}" for name, step in lowest.items())
     + f", of {steps[-1]}.",
+    inches=(4.9, 4.05),
 )
 at_the_end = sum(step == steps[-1] for step in lowest.values())
 display(
@@ -311,8 +315,8 @@ display(
 display(Markdown("## MNIST, beside the paper: accuracy"))
 fig = plots.method_curves(
     left, reached, control="random mask", dense=dense, xlabel="weights remaining (%)", ylabel="test accuracy (%)",
-    paper={"Frankle & Carbin: 0.3 above dense": (0.135, dense.mean() + 0.3), "back at dense": (0.036, dense.mean())},
-    title=f"{tickets.MNIST['iterations']:,} iterations, {len(dense)} seeds", xaxis="remaining",
+    paper={"+0.3": (0.135, dense.mean() + 0.3), "as dense": (0.036, dense.mean())},
+    title=f"{tickets.MNIST['iterations']:,} iterations, {len(dense)} seeds; stars: the paper", xaxis="remaining",
 )  # fmt: skip
 plots.show(
     fig,
@@ -321,17 +325,18 @@ plots.show(
         f"{arm}: {v[:, at(0.211)].mean():.2f} at 21 per cent, {v[:, -1].mean():.2f} at {per(left[-1])}."
         for arm, v in reached.items()
     ),
+    inches=(5.4, 4.05),
 )
 
 # %% [markdown]
-# Up, level, and only then down: the paper's curve, in shape and order of the arms. The paper's figures (marked) are as
+# Up, level, and only then down: Frankle and Carbin's curve, in shape and order of the arms. Their figures (stars) are as
 # reported, with 50,000 iterations and accuracy at the early stop.
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## MNIST, beside the paper: speed"))
 fig = plots.method_curves(
     left, {arm: values / stops["ticket"] for arm, values in stops.items() if arm != "ticket"}, control="random mask",
-    paper={"Frankle & Carbin, reinit: 2.51": (0.211, 2.51)}, xlabel="weights remaining (%)",
+    paper={"paper: 2.51": (0.211, 2.51)}, xlabel="weights remaining (%)",
     ylabel="early-stopping step, times the ticket's", title="How many times longer do the controls learn?", xaxis="remaining",
 )  # fmt: skip
 ratio = stops["reinit"] / stops["ticket"]
@@ -344,6 +349,7 @@ plots.show(
         if arm != "ticket"
     )
     + "; the paper reports 2.51 for reinit.",
+    inches=(4.9, 4.05),
 )
 late = float((stops["reinit"][:, at(0.1) :] >= 0.97 * tickets.MNIST["iterations"]).mean())
 display(
@@ -357,24 +363,28 @@ display(
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## What is shown, and what is not"))
 table = [
-    "| weights left | ticket against dense | ticket against reinit | reinit against random mask |",
+    "| left | ticket − dense | ticket − reinit | reinit − random mask |",
     "|---|---|---|---|",
 ]
 for share in (0.51, 0.211, 0.135, 0.056, 0.036, 0.029):
     i = at(share)
-    row = [versus(reached[a][:, i], b, "", 2) for a, b in (
+    row = [versus(reached[a][:, i], b, digits=2, cell=True) for a, b in (
         ("ticket", dense), ("ticket", reached["reinit"][:, i]), ("reinit", reached["random mask"][:, i]),
     )]  # fmt: skip
-    cells = [text.replace(": the interval contains 0", "").replace("(shown)", "(**shown**)") for text in row]
-    table.append(f"| {per(left[i])} | " + " | ".join(cells) + " |")
-display(Markdown(f"MNIST, points of test accuracy, {len(dense)} seeds in pairs:\n\n" + "\n".join(table)))
+    table.append(f"| {per(left[i])} | " + " | ".join(row) + " |")
+display(
+    Markdown(
+        f"MNIST, points of test accuracy, {len(dense)} seeds in pairs; **bold: shown**, without 0.\n\n"
+        + "\n".join(table)
+    )
+)
 
 # %% [markdown]
-# The gap to reinit is firm where weights are scarce. "Better than dense" is mostly *seen* and not *shown*: three seeds have
-# wide intervals, and asking at sixteen places lets one or the other pass by chance.
+# The gap to reinit is firm where weights are scarce. "Better than dense" is mostly *seen*, not *shown*: of sixteen questions
+# some pass by chance.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# With three seeds the t factor is 4.3. Sixteen rounds are sixteen questions; at 5 % each, nearly one false "shown" is to be
+# Three seeds have wide intervals: the t factor is 4.3. Sixteen rounds are sixteen questions; at 5 % each, nearly one false "shown" is to be
 # expected in a column where nothing is. That neighbouring rounds agree is better evidence than any single cell.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
@@ -408,6 +418,7 @@ plots.show(
     fig,
     alt=f"Test accuracy at {per(digits_left[few])} of the weights against epochs. "
     + " ".join(f"{arm}: {v[:, 0].mean():.1f} with {budgets[0]}, {v[:, -1].mean():.1f} with {budgets[-1]}." for arm, v in over.items()),
+    inches=(4.9, 4.05),
 )  # fmt: skip
 display(
     Markdown(
@@ -424,19 +435,19 @@ display(
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## An objection: rethinking the value of pruning
 #
-# Liu et al. (2019): train the pruned architecture from *fresh* weights, with the full schedule, and it is often as good as
-# the fine-tuned one. What pruning finds is the **architecture**, not the inherited weights.
+# Liu et al. (2019): train the pruned **architecture** from *fresh* weights, with the full schedule, and it is often as good as
+# the fine-tuned one.
 #
 # | | Frankle & Carbin | Liu et al. |
 # |---|---|---|
-# | networks | LeNet; VGG, ResNet on CIFAR-10 | deep ones on CIFAR, ImageNet |
-# | what goes | single weights | mostly filters and channels |
+# | networks | LeNet; CIFAR-10: deep ones | deep ones; ImageNet, too |
+# | what goes | single weights | mostly filters, channels |
 # | learning rate | small, or with warm-up | large, the usual one |
-# | budget of the control | the same number of steps | also the same number of *products* |
+# | control | equal steps | also: equal *products* |
 # | so | mask **and** $w_0$ matter | the architecture matters |
 #
-# They agree on more than the titles say: trained values are not needed. They differ in whether the *first* ones are; and that
-# depends on learning rate, budget, and how fine the pattern is.
+# They agree: trained values are not needed. Whether the *first* ones are depends on learning rate, budget, and how fine the
+# pattern is.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # Removing filters leaves an ordinary narrower network: fresh weights suit it as well as any. A pattern of single weights is
@@ -446,9 +457,9 @@ display(
 # %% slideshow={"slide_type": "slide"}
 ways = {
     "$w_0$ as it was": lambda own, other: own,
-    "signs of $w_0$, all of one size": lambda own, other: own.sign() * own.std(),
-    "signs of $w_0$, sizes of another draw": lambda own, other: own.sign() * other.abs(),
-    "sizes of $w_0$, signs of another draw": lambda own, other: own.abs() * other.sign(),
+    "its signs, all of one size": lambda own, other: own.sign() * own.std(),
+    "its signs, another draw's sizes": lambda own, other: own.sign() * other.abs(),
+    "its sizes, another draw's signs": lambda own, other: own.abs() * other.sign(),
     "another draw": lambda own, other: other,
 }
 started: dict = {way: [] for way in ways}
@@ -462,25 +473,25 @@ for seed, records in enumerate(searches):
                 kept = masks[layer]
                 w[kept] = value(w[kept], other[layer][kept])
         started[way].append(train(net, masks, seed)["accuracy"])
-lines = ["| the ticket's places, started from | test accuracy (%) | against $w_0$ |", "|---|---|---|"]
+lines = ["| started from | test accuracy (%) | against $w_0$ |", "|---|---|---|"]
 whole = started["$w_0$ as it was"]
 lines += [
-    f"| {way} | {pm(got)} | {versus(got, whole) if got is not whole else ''} |".replace(": the interval contains 0", "")
+    f"| {way} | {pm(got)} | {versus(got, whole, cell=True) if got is not whole else ''} |"
     for way, got in started.items()
 ]
 display(
     Markdown(
-        f"## Places, signs or sizes?\n\nDigits, {per(small)} of the weights, {EPOCHS} epochs, {SEEDS} seeds:\n\n"
+        f"## Places, signs or sizes?\n\nDigits, {per(small)} of the weights, {SEEDS} seeds; **bold: shown**, without 0.\n\n"
         + "\n".join(lines)
     )
 )
 
 # %% [markdown]
-# Zhou et al. (2019) report it of MNIST: keep the **signs** of the first weights, and their sizes hardly matter. A sign is one
-# more bit a weight. One reading: a weight that has to cross zero first loses time, and where few are left nobody else can do
-# its part.
+# Zhou et al. (2019), MNIST: keep the **signs** of the first weights, and their sizes hardly matter. A sign is one more bit a
+# weight.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
+# One reading: a weight that has to cross zero first loses time, and where few are left nobody else can do its part.
 # Biases are those of w_0 in all five rows, so the last row is not quite the lab's reinit. Zhou et al. also ask what the mask
 # alone knows before any training: students will measure that in the lab; do not give it away.
 
@@ -489,11 +500,12 @@ display(Markdown("## Larger networks: go back to $w_k$, not to $w_0$"))
 plots.show(pruning_rounds(2, 0.2, rewind_to=5))
 
 # %% [markdown]
-# With the usual learning rate (0.1) VGG and ResNet on CIFAR-10 give **no ticket from $w_0$**; with warm-up from small rates,
-# or rewound to $w_k$ after a short dense training, they do (Frankle & Carbin 2019; Frankle et al. 2020). So: train $k$ steps
-# *once*.
+# With the usual learning rate VGG and ResNet on CIFAR-10 give **no ticket from $w_0$**. Train $k$ steps *once*, rewind to
+# $w_k$, and they do (Frankle et al. 2020).
 
 # %% [markdown] slideshow={"slide_type": "notes"}
+# The usual rate is 0.1; with warm-up from small rates they do, too (Frankle & Carbin 2019).
+#
 # Honest wording: a w_k ticket is no longer a ticket of the *initialisation*. It says that a sparse network suffices from step
 # k on. Some call it "matching subnetwork". k is a small part of the training. Random controls start from the same w_k.
 
@@ -523,18 +535,20 @@ def barrier(k, lr, seed, epochs=10):
 
 
 rises = {
-    f"runs part at step {k}": {f"learning rate {lr:g}": [barrier(k, lr, seed) for seed in range(SEEDS)] for lr in LRS} for k in KS
+    f"runs part at step {k}": {f"{lr:g}": [barrier(k, lr, seed) for seed in range(SEEDS)] for lr in LRS} for k in KS
 }  # fmt: skip
 display(Markdown("## Why: two runs, one valley or two"))
+fig = plots.bars(
+    {name: {lr: float(np.mean(v)) for lr, v in by.items()} for name, by in rises.items()},
+    errors={name: {lr: (min(v), max(v)) for lr, v in by.items()} for name, by in rises.items()},
+    ylabel="", title=f"Rise of training error (points) on the way; mean and range of {SEEDS} seeds", fmt="{:.1f}",
+)  # fmt: skip
+fig.axes[0].set_xlabel("learning rate")
 plots.show(
-    plots.bars(
-        {name: {lr: float(np.mean(v)) for lr, v in by.items()} for name, by in rises.items()},
-        errors={name: {lr: (min(v), max(v)) for lr, v in by.items()} for name, by in rises.items()},
-        ylabel="rise of training error (points)", title=f"Straight between two results: mean and range of {SEEDS} seeds",
-        fmt="{:.1f}",
-    ),
+    fig,
     alt="Highest rise of the training error on the straight line between two results, mean of three seeds. "
-    + " ".join(f"{name}: " + ", ".join(f"{lr} {np.mean(v):.1f}" for lr, v in by.items()) + "." for name, by in rises.items()),
+    + " ".join(f"{name}: " + ", ".join(f"rate {lr} {np.mean(v):.1f}" for lr, v in by.items()) + "." for name, by in rises.items()),
+    inches=(5.2, 4.05),
 )  # fmt: skip
 
 # %% [markdown]
@@ -603,10 +617,13 @@ pairs = {
     "At once, long against short": (got["kept, at once, long"], got["kept, at once"]),
 }
 verdicts = {what: versus(*pair).replace(": the interval contains 0", "") for what, pair in pairs.items()}
-display(Markdown("\n".join(f"- {what}: **{verdict}**" for what, verdict in verdicts.items())))
 
 # %% [markdown]
-# *Long*: after one cut, as many steps as all rounds together. Compare at equal training, or you compare budgets.
+# *Long*: after one cut, as many steps as all rounds together.
+
+# %% slideshow={"slide_type": "slide"}
+display(Markdown("## Compare at equal training, or you compare budgets"))
+display(Markdown("\n".join(f"- {what}: **{verdict}**" for what, verdict in verdicts.items())))
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # Rewinding makes it a ticket; whether it makes a better network is another question.
@@ -644,10 +661,10 @@ display(
 display(Markdown("## What a ticket costs, and who pays"))
 steps_each = tickets.MNIST["iterations"]
 products = 3 * n * 60 * steps_each  # forward, and backward for inputs and weights
-lines = ["| MNIST, LeNet-300-100 | training steps | products, zeros computed | zeros skipped |", "|---|---|---|---|"]
+lines = ["| MNIST, LeNet-300-100 | steps | products | zeros skipped |", "|---|---|---|---|"]
 trained_with: dict = {
     "dense": [1.0],
-    f"ticket of {per(left[at(0.036)])} and its search": left[: at(0.036) + 1],
+    f"ticket of {per(left[at(0.036)])}, and its search": left[: at(0.036) + 1],
     f"dense, one cut, {per(left[at(0.036)])} trained again": [1.0, left[at(0.036)]],
     f"random mask of {per(left[at(0.036)])}": [left[at(0.036)]],
 }
@@ -657,7 +674,9 @@ for what, parts in trained_with.items():
     )
 display(Markdown("\n".join(lines)))
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## What a ticket is worth
+#
 # As a way to *save training* it has spent the training already. It is worth its price
 #
 # - if the ticket is **used again**: other data, other optimizers, other tasks of one kind;
@@ -679,12 +698,11 @@ display(Markdown("\n".join(lines)))
 # | SET (Mocanu et al. 2018) | the smallest $\lvert w\rvert$ | anywhere |
 # | RigL (Evci et al. 2020) | the smallest $\lvert w\rvert$ | where $\lvert\partial\mathcal L/\partial w\rvert$ is largest |
 #
-# A connection that is not there has weight 0 and yet a gradient $g$. One small step from 0 changes the loss by
+# A missing connection has a gradient $g$, too. One small step from 0:
 #
 # $$\Delta\mathcal L \approx g\cdot(-\eta g) = -\eta\,g^2$$
 #
-# so the largest $\lvert g\rvert$ promises most. It must be the *dense* gradient; a masked one is 0 just where one has to
-# choose.
+# The largest $\lvert g\rvert$ promises most; of the *dense* gradient: a masked one is 0 there.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # Dropped where small, since a weight that is zero anyway is missed least. What grows starts at 0, so that the network's
@@ -696,11 +714,18 @@ mean_cost = (3 * share * every + 2 * share + 1) / (3 * (every + 1))
 density = erdos_renyi_densities(LENET, 0.2)
 display(
     Markdown(
-        "## What sparse training costs, and reaches\n\n"
+        "## What sparse training costs\n\n"
         "Forward pass: dense $f_D$, sparse $f_S$. A step is three of them; an exchange needs the dense gradient of the weights once:\n\n"
         "$$\\frac{3 f_S\\,\\Delta T + 2 f_S + f_D}{3 f_D\\,(\\Delta T+1)}$$\n\n"
         f"With a fifth of all products and $\\Delta T$ = {every}: **{mean_cost:.3f}** of a dense training. The dense gradients are "
-        f"{per(mean_cost / share - 1)} on top.\n\n"
+        f"{per(mean_cost / share - 1)} on top."
+    )
+)
+
+# %% slideshow={"slide_type": "slide"}
+display(
+    Markdown(
+        "## What sparse training reaches\n\n"
         "| RigL, ResNet-50 on ImageNet, dense 76.8 % | the same steps | five times the steps |\n|---|---|---|\n"
         "| 80 % pruned | 75.1 | **77.2** |\n| 90 % pruned | 73.1 | 76.4 |\n\n"
         "Evci et al. 2020, Erdős–Rényi-kernel. The 77.2 cost **2.09 times** the dense training: at 80 % a step costs "
@@ -745,9 +770,9 @@ display(
 #
 # *Lab 03*: the search, both controls, what a ticket knows before its first step, RigL.
 #
-# - Frankle & Carbin (2019). The lottery ticket hypothesis: finding sparse, trainable neural networks. *ICLR*.
+# - Frankle & Carbin (2019). The lottery ticket hypothesis. *ICLR*.
 # - Frankle, Dziugaite, Roy & Carbin (2020). Linear mode connectivity and the lottery ticket hypothesis. *ICML*.
 # - Liu, Sun, Zhou, Huang & Darrell (2019). Rethinking the value of network pruning. *ICLR*.
-# - Zhou, Lan, Liu & Yosinski (2019). Deconstructing lottery tickets: zeros, signs, and the supermask. *NeurIPS*.
-# - Mocanu et al. (2018). Scalable training … with adaptive sparse connectivity. *Nature Communications* 9.
-# - Evci, Gale, Menick, Castro & Elsen (2020). Rigging the lottery: making all tickets winners. *ICML*.
+# - Zhou, Lan, Liu & Yosinski (2019). Deconstructing lottery tickets. *NeurIPS*.
+# - Mocanu et al. (2018). Scalable training … with adaptive sparse connectivity. *Nature Comm.* 9.
+# - Evci, Gale, Menick, Castro & Elsen (2020). Rigging the lottery. *ICML*.

@@ -40,19 +40,19 @@ HALF = fractions.index(0.5)
 MOST = fractions.index(0.8)
 
 
-def show_removal(rules, title, at):
+def show_removal(rules, title, at, inches=None):
     """Accuracy against heads removed, by rule; the text alternative reads it off at one of the fractions."""
     fig = plots.method_curves(
         fractions,
         {rule: curves[rule] for rule in rules},
         dense=dense,
-        xlabel="heads removed (%)",
+        xlabel="heads removed",
         ylabel="test accuracy (%)",
         title=title,
         xaxis="sparsity",
     )
     read = ", ".join(f"{rule} {curves[rule][:, at].mean():.0f}" for rule in rules)
-    plots.show(fig, alt=f"Test accuracy against heads removed. {fractions[at]:.0%} gone: {read}.")
+    plots.show(fig, alt=f"Test accuracy against heads removed. {fractions[at]:.0%} gone: {read}.", inches=inches)
 
 
 # %% [markdown] slideshow={"slide_type": "slide"}
@@ -111,7 +111,9 @@ display(Markdown("## A gate on each head"))
 plots.show(drawings.heads_as_a_sum(4, gated=(1,)))
 
 # %% [markdown]
-# $$\text{MHAtt}(x) = \sum_h \xi_h\, A_h\,W_O^{(h)} + b_O \qquad \xi_h = 1:\ \text{as it was}, \quad \xi_h = 0:\ \text{gone}$$
+# $$\text{MHAtt}(x) = \sum_h \xi_h\, A_h\,W_O^{(h)} + b_O$$
+#
+# $\xi_h = 1$: as it was; $\xi_h = 0$: gone.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # In code the gate multiplies the input of the output projection, D features a head. Not the attention weights after the softmax by
@@ -137,11 +139,11 @@ plots.show(
         columns=range(1, HEADS + 1),
         xlabel="head",
         ylabel="",
-        title="Change of validation accuracy with one head off, first model",
-        colour_label="points",
+        title="Change of validation accuracy (points) with one head off, first model",
         centre=0.0,
     ),
     alt=f"Change of accuracy for each of 32 heads switched off alone: from {each[0].min():.1f} to {each[0].max():+.1f} points.",
+    inches=(8, 2.8),
 )
 small = (np.abs(each) < 0.5).mean()
 display(
@@ -210,13 +212,13 @@ plots.show(
         columns=range(1, HEADS + 1),
         xlabel="head",
         ylabel="",
-        title="Importance of each head, first model",
-        colour_label="I_h, largest = 1",
+        title="Importance $I_h$ of each head, first model; largest = 1",
         fmt="{:.2f}",
     ),
     alt="Importance of 32 heads of the first model as colours: mean by layer "
     + ", ".join(f"{value:.2f}" for value in (importance[0] / importance[0].max()).mean(1))
     + ".",
+    inches=(8, 2.8),
 )
 share = importance.sum(2) / importance.sum((1, 2))[:, None]
 display(
@@ -247,9 +249,10 @@ expected = np.array(
 plots.show(
     plots.curves(
         fractions, {"each cost, added up": expected.mean(0), "what they cost together": joint.mean(0)},
-        xlabel="heads removed, least missed first (%)", ylabel="change of accuracy (points)", title="Mean of three models", xaxis="sparsity",
+        xlabel="heads removed, least missed first", ylabel="change of accuracy (points)", title="Mean of three models", xaxis="sparsity",
     ),
     alt=f"Single costs added up against the joint cost. At 80 per cent {expected[:, MOST].mean():+.0f} points against {joint[:, MOST].mean():+.0f}.",
+    inches=(5.2, 4.05),
 )  # fmt: skip
 
 # %% [markdown]
@@ -258,7 +261,12 @@ plots.show(
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## Two repairs"))
-show_removal(("I_h", "I_h, by layer", "I_h, iterative", "random"), "Measure again, or compare within layers", MOST)
+show_removal(
+    ("I_h", "I_h, by layer", "I_h, iterative", "random"),
+    "Measure again, or compare within layers",
+    MOST,
+    inches=(5.2, 4.05),
+)
 
 # %% [markdown]
 # *Iterative*: score, remove a few, score those that are left. *By layer*: divide each layer's scores by their ℓ2 norm first
@@ -285,8 +293,7 @@ display(Markdown("\n".join(lines)))
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Do rules about places help?
 #
-# Budhraja et al. (2020) compare rules that need no data: from the top, from the bottom, from the middle, never two layers
-# that are neighbours. They find random as good as many informed rules, after fine-tuning, and advise against the middle.
+# Budhraja et al. (2020): from the top, the bottom, the middle; never two in a row.
 
 # %% slideshow={"slide_type": "-"}
 lines = ["| half of the heads, test accuracy (%) | model 0 | model 1 | model 2 |", "|---" * 4 + "|"]
@@ -297,8 +304,10 @@ for rule in ("random", *shipped.PLACES, "I_h"):
 display(Markdown("\n".join(lines)))
 
 # %% [markdown]
-# The order of top, bottom and middle differs from model to model. That **is** the finding: with one model anybody could have
-# written a rule.
+# The order differs from model to model. That **is** the finding.
+
+# %% [markdown] slideshow={"slide_type": "notes"}
+# With one model anybody could have written a rule. Budhraja et al. find random as good as many informed rules, after fine-tuning, and advise against the middle.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Two minutes: read a paper's table
@@ -324,17 +333,23 @@ found = {
     for rule in ("I_h", "I_h, by layer", "random")
 }
 bar = {
-    when: {f"{rule}\n{float(share):.0%} gone": float(values[:, i].mean()) for (rule, share), values in found.items()}
-    for i, when in enumerate(("removed", "and fine-tuned, 200 steps"))
+    (f"{float(share):.0%} gone" if not i else f"{float(share):.0%}, 200 steps"): {
+        rule: float(found[rule, share][:, i].mean()) for rule in ("I_h", "I_h, by layer", "random")
+    }
+    for share in ("0.5", "0.8")
+    for i in (0, 1)
 }
 plots.show(
-    plots.bars(bar, ylabel="test accuracy (%)", title="Training repairs what is left, not what is gone", fmt="{:.0f}"),
+    plots.bars(
+        bar, ylabel="", title="Test accuracy (%): training repairs what is left, not what is gone", fmt="{:.0f}"
+    ),
     alt="Test accuracy before and after 200 steps: "
     + "; ".join(
         f"{rule} {float(share):.0%} gone {v[:, 0].mean():.0f} and {v[:, 1].mean():.0f}"
         for (rule, share), v in found.items()
     )
     + ".",
+    inches=(8, 3.3),
 )
 full_after = [run["0.0"][0]["after"] for run in long_run["fine-tuning"]]
 display(
@@ -417,14 +432,15 @@ display(Markdown(f"Half of the heads removed, {macs:.2f}× fewer MACs. More text
 display(Markdown("## On real sentences"))
 runs, shares = real["seeds"], real["settings"]["removed"]
 on_real = {rule: np.array([np.mean(run["test"][rule], 0) for run in runs]) for rule in runs[0]["test"]}
-lines = ["| SST-2, accuracy (%) | I_h | random | most important first | I_h against random |", "|---" * 5 + "|"]
+lines = ["| SST-2, accuracy (%) | I_h | random | upside down | I_h − random |", "|---" * 5 + "|"]
 for i, share_ in enumerate(shares):
     a, b, c = (on_real[rule][:, i] for rule in ("I_h", "random", "most important first"))
-    lines.append(f"| {share_:.0%} removed | {pm(a)} | {pm(b)} | {pm(c)} | {versus(a, b)} |")
+    lines.append(f"| {share_:.0%} removed | {pm(a)} | {pm(b)} | {pm(c)} | {versus(a, b, cell=True)} |")
 display(
     Markdown(
         f"A real encoder of 6 layers of 12 heads, {len(runs)} fine-tunings on {real['settings']['sentences']:,} sentences: "
-        f"{pm([run['dense'] for run in runs])} % dense.\n\n" + "\n".join(lines)
+        f"{pm([run['dense'] for run in runs])} % dense. *Upside down*: most important first. **Bold**: shown, without 0.\n\n"
+        + "\n".join(lines)
     )
 )
 

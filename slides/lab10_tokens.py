@@ -79,11 +79,6 @@ def solve(ratio_of, target):
     return (low + high) / 2
 
 
-def brief(ours, theirs):
-    """``versus`` for a cell of a table."""
-    return versus(ours, theirs, "").replace("  (", " (").replace(": the interval contains 0", "")
-
-
 def percent(value, digits=0):
     return f"{100 * value:.{digits}f}\u00a0%"
 
@@ -128,9 +123,15 @@ plots.show(
         marked=[i for i, value in enumerate(example["piece_evidence"]) if value],
     )
 )  # fmt: skip
+
+# %% [markdown] slideshow={"slide_type": "notes"}
+# Nobody has typed in who leaves: the rows come out of the model, by the attention that tokens receive. (The usual slide, 15
+# words, then 11, 4, 2, is drawn by hand.)
+
+# %% slideshow={"slide_type": "slide"}
 display(
     Markdown(
-        f"A review, one of our models, **{fewer:.1f}× fewer products**. With all words it says positive with "
+        f"## The same rule in three models\n\nA review, one of our models, **{fewer:.1f}× fewer products**. With all words it says positive with "
         f"{percent(whole[2], 1)}. The same text and "
         f"the same rule in our two other models: {percent(sure[0], 1)} and **{percent(sure[1])}**. The latter has "
         + " ".join(f"`{named[i]}`" for i in stages[1][2])
@@ -139,8 +140,7 @@ display(
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Nobody has typed in who leaves: the rows come out of the model, by the attention that tokens receive. (The usual slide, 15
-# words, then 11, 4, 2, is drawn by hand.) Same text, same rule, another seed of training: another choice and a wrong
+# Same text, same rule, another seed of training: another choice and a wrong
 # answer. That is why everything below has three models.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
@@ -148,15 +148,15 @@ display(
 #
 # | what goes | lab | decided | what must happen at run time |
 # |---|---|---|---|
-# | weights, filters, heads | most | once, for all inputs: **static** | nothing |
-# | single activations | | anew for each input: **dynamic** | a score, a comparison, an address *for each number* |
+# | weights, filters, heads | most | once for all: **static** | nothing |
+# | single activations | | by input: **dynamic** | a score, a comparison, an address *for each number* |
 # | channels, skipped | 05 | dynamic | a score for each map; all weights stay |
 # | **tokens** | **10** | **dynamic** | **a score for each row; a shorter dense tensor** |
 
-# %%
+# %% slideshow={"slide_type": "slide"}
 display(
     Markdown(
-        f"Decisions in a layer of {L} tokens of width {E}: **{L * E:,}** for single activations, **{L}** for tokens, "
+        f"## What deciding costs\n\nDecisions in a layer of {L} tokens of width {E}: **{L * E:,}** for single activations, **{L}** for tokens, "
         "and none for what "
         "was decided before.\n\n"
         "A dynamic rule can take from *this* text what only this text can spare. It removes nothing from memory: "
@@ -192,13 +192,12 @@ display(
 #
 # | | shapes | MACs |
 # |---|---|---|
-# | $Q, K, V$ and output projection | $(B, L, E) \times (E, E)$, four times | $4\,BLE^2$ |
+# | $Q, K, V$, output | $(B, L, E) \times (E, E)$, four times | $4\,BLE^2$ |
 # | scores $QK^\top/\sqrt D$ | $(B, L, E) \times (B, E, L) \to (B, L, L)$ | $BL^2E$ |
-# | softmax over keys, times $V$ | $(B, L, L) \times (B, L, E) \to (B, L, E)$ | $BL^2E$ |
-# | feed-forward, $E \to 4E \to E$ | each row by itself | $8\,BLE^2$ |
-# | **a layer** | | $12\,BLE^2 + 2\,BL^2E$ |
+# | softmax, times $V$ | $(B, L, L) \times (B, L, E) \to (B, L, E)$ | $BL^2E$ |
+# | feed-forward | each row by itself, $E \to 4E \to E$ | $8\,BLE^2$ |
 #
-# Only the two lines in the middle let one token hear of another.
+# A layer: $12\,BLE^2 + 2\,BL^2E$. Only the two lines in the middle let one token hear of another.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # Many slides scale by √d of the whole width: it is a head's own, √(E/M). Projections and feed-forward block treat rows one
@@ -213,21 +212,22 @@ by_length = {
 }
 fig = plots.curves(
     100 * share, by_length, xlabel="tokens that stay (%)", ylabel="MACs of a layer, times fewer", log=True,
-    title=f"Short texts: in proportion. Long ones: squared (E = {E})",
+    title=f"Short: in proportion. Long: squared (E = {E})",
 )  # fmt: skip
 fig.axes[0].set_yticks([1, 2, 5, 10, 20, 50], ["1", "2", "5", "10", "20", "50"])
-fig.axes[0].title.set_fontsize(11.5)
-fig.set_size_inches(8, 3.9)
 at_half = {name: values[np.abs(share - 0.5).argmin()] for name, values in by_length.items()}
 plots.show(
     fig,
     alt="Times fewer MACs of a layer against the share of tokens that stay; at half of them: "
     + ", ".join(f"{name} {value:.2f}" for name, value in at_half.items())
     + ".",
+    inches=(5.2, 4.05),
 )
 
 # %% [markdown]
-# $$\text{saved}(p) = 12\,BLE^2\,(1 - p) + 2\,BL^2E\,(1 - p^2) \qquad p = \text{share that stays}$$
+# A share $p$ stays. Saved:
+#
+# $$12\,BLE^2\,(1 - p) \\ {}+ 2\,BL^2E\,(1 - p^2)$$
 #
 # The second term has the larger gain, but is the larger term only where $L > 6E$.
 
@@ -246,15 +246,15 @@ def once(d, p):
 after = np.arange(1, DEPTH + 1)
 one_drop = {f"{percent(p)} stay": np.array([once(d, p) for d in after]) for p in (0.5, 0.25, 0.1)}
 fig = plots.curves(
-    after, one_drop, xlabel="dropped after the attention of layer", ylabel="MACs of the encoder, times fewer",
+    after, one_drop, xlabel="dropped after attention of layer", ylabel="MACs of the encoder, times fewer",
     title=f"BERT-base, {DEPTH} layers, L = {L}, one drop",
 )  # fmt: skip
-fig.set_size_inches(8, 3.9)
 plots.show(
     fig,
     alt="Times fewer MACs against the layer after which tokens are dropped. After layer 6: "
     + ", ".join(f"{name} {values[5]:.2f}" for name, values in one_drop.items())
     + ".",
+    inches=(5, 4.05),
 )
 
 # %% [markdown]
@@ -299,12 +299,10 @@ table = torch.full((n + 2, n + 2), torch.nan)
 table[:n, :n] = average
 table[:n, n + 1], table[n + 1, :n] = average.mean(1), average.mean(0)
 fig = plots.heat_map(
-    table, rows=[*short_named, "", "column mean"], columns=[*short_named, "", "row mean"], xlabel="looked at", ylabel="who looks",
-    title="Attention in layer 2, mean over heads (1 = average)", colour_label="n · A", fmt="{:.1f}",
+    table, rows=[*(f"{word} {i}" for i, word in enumerate(short_named, 1)), "", "mean"],
+    columns=[*range(1, n + 1), "", "mean"], xlabel="who is looked at", ylabel="who looks",
+    title="Attention in layer 2, mean over heads (1 = average)", fmt="{:.1f}",
 )  # fmt: skip
-fig.set_size_inches(8, 4.5)
-fig.axes[0].tick_params(axis="x", labelsize=9, rotation=30)
-fig.axes[0].tick_params(axis="y", labelsize=9.5)
 rows_, columns_ = average.mean(1), average.mean(0)
 plots.show(
     fig,
@@ -312,8 +310,16 @@ plots.show(
     f"go from {columns_.min():.1f} to {columns_.max():.1f}, highest at {short_named[int(columns_.argmax())]}.",
 )
 
-# %% [markdown]
-# $$s(x_i) = \frac{1}{N_h}\,\frac1n \sum_h \sum_j A^{(h)}(x_i, x_j) \;\overset{?}{=}\; \frac1n \quad\text{for all: each row of the softmax sums to 1}$$
+# %% [markdown] slideshow={"slide_type": "notes"}
+# The weights times n, so that 1 is average.
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## Is this a score?
+#
+# $$s(x_i) = \frac{1}{N_h}\,\frac1n \sum_h \sum_j A^{(h)}(x_i, x_j) \;\overset{?}{=}\; \frac1n$$
+#
+# For all: **each row of the softmax sums to 1.** (In the figure: the column on the right, 1.0 for everybody.) The row below,
+# the means of the *columns*, tells tokens apart.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # The formula is often printed like this, with x_i in the first place. Read as written, x_i is the one that looks,
@@ -329,10 +335,10 @@ plots.show(
 # the answer will be read.
 
 # %%
-score_cost = {"the row of [CLS]": lambda L: L * E, "received": lambda L: L * L * E}
-score_lines = ["| | needs | products in a layer of $L$ | L = 128 | L = 2,048 |", "|---" * 5 + "|"]
-for name, formula in {"the row of [CLS]": "$LE$", "received": "$L^2E$"}.items():
-    needs = "one query" if "CLS" in name else "the whole matrix, a second time"
+score_cost = {"[CLS] row": lambda L: L * E, "received": lambda L: L * L * E}
+score_lines = ["| | needs | products | L\u00a0=\u00a0128 | L\u00a0=\u00a02,048 |", "|---" * 5 + "|"]
+for name, formula in {"[CLS] row": "$LE$", "received": "$L^2E$"}.items():
+    needs = "one query" if "CLS" in name else "the whole matrix again"
     score_lines.append(
         f"| {name} | {needs} | {formula} | "
         + " | ".join(percent(score_cost[name](L_) / token_macs([L_], E), 2) for L_ in (128, 2048))
@@ -358,17 +364,21 @@ lines = [f"| accuracy (%), {percent(KEEP)} stay | after layer 1 | after layer 2 
 lines += [f"| {name} | " + " | ".join(pm(value) for value in values) + " |" for name, values in one_layer.items()]
 lines.append(
     "| *received against random* | "
-    + " | ".join(brief(a, b) for a, b in zip(one_layer["received"], one_layer["random"], strict=True))
+    + " | ".join(versus(a, b, cell=True) for a, b in zip(one_layer["received"], one_layer["random"], strict=True))
     + " |"
 )
-display(Markdown(f"Three models, {pm(dense)} % with all tokens, nothing trained afterwards.\n\n" + "\n".join(lines)))
+display(
+    Markdown(
+        f"Three models, {pm(dense)} % with all tokens, not trained afterwards. **Bold**: shown.\n\n" + "\n".join(lines)
+    )
+)
 
 # %% [markdown]
-# *Random* is drawn anew for every text. *First* and *last* are **static**: decided before anybody has seen the text. After
-# layer 1 attention does not know enough yet; after layer 3 most of the text has been read, and even a draw loses less.
+# *First*, *last*: **static**. After layer 1 attention does not know enough yet; after layer 3 most
+# of the text has been read, and even a draw loses less.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Where texts say the main thing first, *first* may be hard to beat; here the deciding sentence stands anywhere. So: run
+# Random is drawn anew for every text. Where texts say the main thing first, *first* may be hard to beat; here the deciding sentence stands anywhere. So: run
 # these controls on your own data. Dropping 60 % at random after layer 3 is far from chance: there the information has moved
 # already.
 
@@ -400,11 +410,11 @@ times = latency.compare(
 display(
     Markdown(
         "Half of 128 tokens, 8 texts, 4 layers of width 256, one thread:\n\n"
-        "| | products | times faster, as measured |\n|---|---|---|\n"
-        f"| all tokens | {token_macs([128] * 4, 256) / 1e6:.0f} million | 1 |\n"
-        f"| half of them **masked**: $-\\infty$ before the softmax | {token_macs([128] * 4, 256) / 1e6:.0f} million "
+        "| | products (million) | times faster |\n|---|---|---|\n"
+        f"| all tokens | {token_macs([128] * 4, 256) / 1e6:.0f} | 1 |\n"
+        f"| half of them **masked** ($-\\infty$) | {token_macs([128] * 4, 256) / 1e6:.0f} "
         f"| {times['dense'].times_slower_than(times['mask']):.2f} |\n"
-        f"| half of the **rows gone** | {token_macs([64] * 4, 256) / 1e6:.0f} million | "
+        f"| half of the **rows gone** | {token_macs([64] * 4, 256) / 1e6:.0f} | "
         f"**{times['dense'].times_slower_than(times['drop']):.2f}** |\n\n"
         "For the tokens that stay both say the same: the largest difference after a layer is "
         f"{1e6 * gap:.1f}\u00a0·\u00a010⁻⁶. A mask is a "
@@ -445,10 +455,9 @@ with torch.inference_mode():
                 first, second = rule(alone, everything)[0], rule(weights, present)[0, :m]
                 changed[name][i] += set(first.topk(k).indices.tolist()) != set(second.topk(k).indices.tolist())
 fig = plots.curves(
-    widths, {name: 100 * counts / len(some) for name, counts in changed.items()}, xlabel="columns that the batch is padded to",
+    widths, {name: 100 * counts / len(some) for name, counts in changed.items()}, xlabel="padded to so many columns",
     ylabel="texts that keep other tokens (%)", title=f"The same {len(some)} texts, alone and padded; 40 % stay after layer 2",
 )  # fmt: skip
-fig.set_size_inches(8, 3.6)
 plots.show(
     fig,
     alt="Share of texts that keep other tokens when padded: "
@@ -456,6 +465,7 @@ plots.show(
         f"{name} {100 * counts[-1] / len(some):.0f} per cent at 128 columns" for name, counts in changed.items()
     )
     + ".",
+    inches=(5.2, 4.05),
 )
 
 # %% [markdown]
@@ -476,14 +486,14 @@ def two_times(plan):
 
 
 plans = {
-    "one drop, after layer 1": two_times(lambda p: {0: p}),
-    "one drop, after layer 2": two_times(lambda p: {1: p}),
+    "once, after layer 1": two_times(lambda p: {0: p}),
+    "once, after layer 2": two_times(lambda p: {1: p}),
     "layers 2 and 3": two_times(lambda p: {1: p, 2: p / 2}),
-    "all along, same factor": two_times(lambda p: progressive_shares(LAYERS, p)),
+    "all along": two_times(lambda p: progressive_shares(LAYERS, p)),
 }
 found = {name: measured(plan) for name, plan in plans.items()}
 lines = [
-    "| twice fewer products | stay (%), by layer | model 0 | model 1 | model 2 | accuracy (%) |",
+    "| half the products | stay (%) | model 0 | 1 | 2 | accuracy (%) |",
     "|---" * 6 + "|",
 ]
 for name, plan in plans.items():
@@ -497,16 +507,21 @@ display(Markdown("\n".join(lines)))
 display(
     Markdown(
         "Cascade (layers 2 and 3) against one drop after layer 2: "
-        f"{versus(found['layers 2 and 3'], found['one drop, after layer 2'])}. "
-        f"Against the cascade all along: {versus(found['layers 2 and 3'], found['all along, same factor'])}. After "
-        "layer 3 alone no more than "
-        f"{shipped.ratio(config, lengths, {2: 1e-6}):.2f}× can be had."
+        f"{versus(found['layers 2 and 3'], found['once, after layer 2'])}; "
+        f"against all along: {versus(found['layers 2 and 3'], found['all along'])}."
     )
 )
 
 # %% [markdown]
-# What has left is gone for all layers behind, so shares only fall. A cascade leaves a word more time to be read. How many,
-# and where, must be found for each model, on **validation** data.
+# A cascade leaves a word more time to be read. How many, and where, must be found for each model, on **validation** data.
+
+# %% slideshow={"slide_type": "notes"}
+display(
+    Markdown(
+        f"After layer 3 alone no more than {shipped.ratio(config, lengths, {2: 1e-6}):.2f}× can be had. What has left is gone for "
+        "all layers behind, so shares only fall."
+    )
+)
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # PoWER-BERT learns a number of tokens for each layer. The "same factor" schedule of the last line is l ↦ n · f^(l/(D−1)).
@@ -523,18 +538,18 @@ with dropping(models[0], {0: 1.0, 1: 1.0, 2: 1.0}, score="received") as drop, to
             keep = threshold_policy(drop.last.scores[at], 1.0, present)
             kept_share[at] += (keep.sum(1) / present.sum(1)).tolist()
 rank = np.linspace(0, 100, 41)
-spread = {f"after layer {at + 1}": 100 * np.percentile(values, rank) for at, values in kept_share.items()}
+spread = {f"layer {at + 1}": 100 * np.percentile(values, rank) for at, values in kept_share.items()}
 fig = plots.curves(
-    rank, {**spread, "a fixed share": np.full(len(rank), 40.0)}, xlabel="texts, from those that lose most (%)", ylabel="tokens that stay (%)",
-    title="θ = 1: everything of average score or better stays, model 0",
+    rank, {**spread, "fixed share": np.full(len(rank), 40.0)}, xlabel="texts, those that lose most first (%)", ylabel="tokens that stay (%)",
+    title="θ = 1: average score or better stays",
 )  # fmt: skip
-fig.set_size_inches(8, 3.6)
 fig.axes[0].set_ylim(0, 80)
 plots.show(
     fig,
     alt="Share of tokens that a threshold of 1 keeps, over texts: "
     + "; ".join(f"{name} from {values[2]:.0f} to {values[-3]:.0f} per cent" for name, values in spread.items())
     + ".",
+    inches=(5, 4.05),
 )
 
 # %% [markdown]
@@ -553,22 +568,24 @@ for temperature in (0.3, 0.1):
     soft = SoftThreshold(1, temperature)
     with torch.no_grad():
         soft.theta.fill_(1.0)
-    gates[f"soft, T = {temperature}"] = soft(points, 0, real_three)[:, 1].detach()
+    gates[f"T = {temperature}"] = soft(points, 0, real_three)[:, 1].detach()
     gates["hard"] = soft.eval()(points, 0, real_three)[:, 1].detach()
 fig = plots.curves(
     line, gates, xlabel="n · score", ylabel="how much of it goes on", title="θ = 1: a step has no slope to learn from"
 )
-fig.set_size_inches(8, 3.2)
 half = {name: float(values[20]) for name, values in gates.items()}
 plots.show(
     fig,
     alt="How much of a token goes on against n times its score, at half the average: "
     + ", ".join(f"{name} {value:.2f}" for name, value in half.items())
     + ".",
+    inches=(4.9, 4.05),
 )
 
 # %% [markdown]
-# $$m_i = \sigma\!\left(\frac{n s_i - \theta_l}{T}\right) \qquad \mathcal L + \lambda \cdot \text{mean}(m)$$
+# $$m_i = \sigma\!\left(\frac{n s_i - \theta_l}{T}\right)$$
+#
+# $$\mathcal L + \lambda \cdot \text{mean}(m)$$
 #
 # Kim et al. (2022): first **soft**, a token that is 0.2 there counts 0.2 times among the keys, weights and thresholds
 # learn together; then **hard**, thresholds stand still, rows are dropped, and the weights learn on.
@@ -587,22 +604,31 @@ def fewer_of(result):
 
 
 lines = [
-    "| model | soft to the end: as it was trained (%) | **used hard** (%) | MACs, × fewer | with a hard phase: used hard (%) | MACs, × fewer |",
+    "| accuracy (%) | soft to the end | **used hard** | MACs | with a hard phase | MACs |",
     "|---" * 6 + "|",
 ]
 for seed, (soft_end, hard_end) in enumerate(zip(*arms.values(), strict=True)):
     lines.append(
-        f"| {seed} | {soft_end['as trained']:.1f} | **{soft_end['test']['accuracy']:.1f}** | {fewer_of(soft_end):.2f} "
-        f"| {hard_end['test']['accuracy']:.1f} | {fewer_of(hard_end):.2f} |"
+        f"| model\u00a0{seed} | {soft_end['as trained']:.1f} | **{soft_end['test']['accuracy']:.1f}** | ÷\u00a0{fewer_of(soft_end):.2f} "
+        f"| {hard_end['test']['accuracy']:.1f} | ÷\u00a0{fewer_of(hard_end):.2f} |"
     )
 display(Markdown("\n".join(lines)))
+
+# %% [markdown]
+# Without a hard phase the outcome, accuracy and price, is a gamble: a model that has only seen tokens that are 30 % there has
+# learned to read them.
+
+# %% [markdown] slideshow={"slide_type": "notes"}
+# "As it was trained" is on validation reviews with soft gates; "used hard" on test. The models do not cost the same: λ is
+# one price for all, and each buys what it likes. Compare accuracies only beside the products.
+
+# %% slideshow={"slide_type": "slide"}
+display(Markdown("## What the thresholds have learned"))
 used = {arm: [one["test"]["accuracy"] for one in results] for arm, results in arms.items()}
 theta = np.array([one["theta"][-1] for one in arms["hard phase"]])
 display(
     Markdown(
-        f"Hard phase against none: {versus(used['hard phase'], used['soft to the end'])}, and not at equal cost. "
-        "Without it the outcome, accuracy and "
-        "price, is a gamble: a model that has only seen tokens that are 30 % there has learned to read them.\n\n"
+        f"Hard phase against none: {versus(used['hard phase'], used['soft to the end'])}, and not at equal cost.\n\n"
         "Thresholds learned, layers 1 to 3, mean: "
         + ", ".join(f"{value:.2f}" for value in theta.mean(0))
         + ". Layer 1 lets nearly everything pass."
@@ -611,10 +637,6 @@ display(
 
 # %% [markdown]
 # Kim et al.: **up to 2.1× fewer FLOPs at less than 1 % of accuracy**, with $\lambda$ chosen for each budget.
-
-# %% [markdown] slideshow={"slide_type": "notes"}
-# "As it was trained" is on validation reviews with soft gates; "used hard" on test. The models do not cost the same: λ is
-# one price for all, and each buys what it likes. Compare accuracies only beside the products.
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## Accuracy against products"))
@@ -625,15 +647,15 @@ on_budget = {
 }
 budget = [shipped.ratio(config, lengths, progressive_shares(LAYERS, final)) for final in finals]
 fig = plots.method_curves(
-    budget, on_budget, dense=dense, xlabel="MACs of the encoder, times fewer", ylabel="accuracy (%)",
-    title="Three models with intervals; nothing trained afterwards",
+    budget, on_budget, dense=dense, xlabel="MACs, times fewer", ylabel="accuracy (%)",
+    title="Three models; nothing trained afterwards",
 )  # fmt: skip
-fig.set_size_inches(8, 4.2)
 plots.show(
     fig,
     alt=f"Accuracy against times fewer MACs. At {budget[2]:.1f} times: "
     + ", ".join(f"{name} {values[:, 2].mean():.0f}" for name, values in on_budget.items())
     + f"; dense {np.mean(dense):.0f}.",
+    inches=(4.9, 4.05),
 )
 display(
     Markdown(
@@ -669,33 +691,32 @@ tuned = {
 saved = [fewer_of(one["fine-tuned"]["informed"]) for one in long_run]
 names = {
     "as it came": as_it_came,
-    "dense, trained on": tuned["dense"],
-    "dropped, [CLS] row": tuned["informed"],
-    "dropped, random": tuned["random"],
+    "trained on": tuned["dense"],
+    "[CLS] row": tuned["informed"],
+    "random": tuned["random"],
 }
 errors = {name: {f"model {s}": 100 - value for s, value in enumerate(values)} for name, values in names.items()}
 steps = experiments.read("lab10_reviews")["settings"]["fine-tuned"]["steps"]
 fig = plots.bars(
     errors,
-    ylabel="errors on test reviews (%)",
-    title=f"{steps:,} more steps for each; {min(saved):.2f}× fewer products",
+    ylabel="",
+    title=f"Errors (%): as it came; trained on with all tokens; trained on with {min(saved):.2f}× fewer products",
     fmt="{:.1f}",
 )
-fig.axes[0].legend(loc="upper left", ncols=2)
-fig.axes[0].set_ylim(top=14)
-fig.set_size_inches(8, 3.7)
 plots.show(
     fig,
     alt="Errors in per cent on test reviews, mean of three models: "
     + ", ".join(f"{name} {100 - np.mean(values):.1f}" for name, values in names.items())
     + ".",
+    inches=(8, 4.05),
 )
 reached = sum(
     before - value < 1 and ratio >= 2 for before, value, ratio in zip(as_it_came, tuned["informed"], saved, strict=True)
 )
+# %% slideshow={"slide_type": "slide"}
 display(
     Markdown(
-        f"The goal, **≥ 2× fewer products for < 1 point**: reached by {reached} of {len(SEEDS)}, against the model "
+        f"## The goal, and the other half\n\nThe goal, **≥ 2× fewer products for < 1 point**: reached by {reached} of {len(SEEDS)}, against the model "
         "as it came "
         f"{versus(tuned['informed'], as_it_came)}.\n\n"
         "The uncomfortable half: dense, trained on just as long, gains, too. Against *that*: "
@@ -720,7 +741,7 @@ display(
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## Which words stay?"))
 marks = torch.tensor(tokenizer.convert_tokens_to_ids([".", ","]))
-kinds = ("polar word", "negator", "contrast", "[SEP]", "stops, commas", "the rest")
+kinds = ("polar word", "negator", "contrast", "[SEP]", ". and ,", "the rest")
 survival = np.zeros((len(SEEDS), 3, len(kinds)))
 for seed, model in enumerate(models):
     for at in range(3):
@@ -742,17 +763,18 @@ fig = plots.bars(
 )
 fig.axes[0].axhline(100 * KEEP, color=plots.COLOURS["random"], linestyle="--", linewidth=1.4)
 fig.axes[0].set_ylim(0, 122)
-fig.set_size_inches(8, 3.9)
 plots.show(
     fig,
     alt=f"Share of words that stay where {KEEP:.0%} of all do, after layers 1, 2 and 3: "
     + "; ".join(f"{kind} " + ", ".join(f"{bar[name][kind]:.0f}" for name in bar) for kind in kinds)
     + ".",
+    inches=(8, 4.05),
 )
 
+# %% slideshow={"slide_type": "slide"}
 display(
     Markdown(
-        "The score finds the words that decide mostly more often than chance (dashed), and not always. Must it? After layer 3, "
+        "## Must they stay?\n\nThe score finds the words that decide mostly more often than chance (dashed), and not always. Must it? After layer 3, "
         f"{100 - survival[:, 2, 0].mean():.0f}\u00a0% of the polar words are gone, and {pm(one_layer['received'][2])} % of the answers "
         "right: their message has **moved** into other rows. A word that is gone has been read."
     )
@@ -784,11 +806,13 @@ display(
 )
 
 # %% [markdown]
-# Token 7 is the same word in every layer. Head 3 of one layer and head 3 of the next have nothing in common but a number:
-# shuffle a layer's heads, and the network computes the same. SpAtten cascades the number all the same, since that is what
-# hardware can skip early: **DRAM access ÷ 10**, they report, for hardware of their own design.
+# Token 7 is the same word in every layer; head 3 of one layer and of the next share nothing but a number. SpAtten cascades
+# both, since its hardware can then skip them early: **DRAM access ÷ 10**.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
+# Shuffle a layer's heads, and the network computes the same. The tenth of DRAM access is their own figure, for hardware of their own
+# design.
+#
 # Heads that go for all texts are lab 07. Heads chosen anew for each text can be gated, which shows the accuracy; no
 # ordinary kernel skips them. The table takes half from layer 1 on: the upper end of what is to be had.
 
@@ -840,7 +864,7 @@ for name in real["settings"]["schedules"]:
         "received": [run["received"]["accuracy"] for run in runs],
     }
     ratio = np.mean([fold["dense"]["macs"] / run["cls"]["macs"] for fold, run in zip(folds, runs, strict=True)])
-    label = f"{name}, {ratio:.2f}× fewer MACs"
+    label = f"{name}: {ratio:.2f}×"
     cheap[name] = (ratio, versus(values["received"], values["[CLS] row"]))
     for score, accuracies in values.items():
         lost[score][label] = np.array(sst_dense) - accuracies
@@ -848,16 +872,16 @@ mean_lost = {score: {label: float(v.mean()) for label, v in by.items()} for scor
 halves = {score: {label: plots.interval(v) for label, v in by.items()} for score, by in lost.items()}
 bounds = {score: {label: (float(m - h), float(m + h)) for label, (m, h) in by.items()} for score, by in halves.items()}
 fig = plots.bars(
-    mean_lost, errors=bounds, ylabel="points lost (SST-2)", title=f"A real encoder, dense {pm(sst_dense)} %; nothing trained afterwards",
+    mean_lost, errors=bounds, ylabel="", title=f"Points lost on SST-2, dense {pm(sst_dense)} %; nothing trained afterwards",
     fmt="{:.1f}",
 )  # fmt: skip
-fig.axes[0].legend(loc="upper left")
-fig.set_size_inches(8, 3.7)
+fig.axes[0].set_xlabel("two schedules: MACs, times fewer")
 plots.show(
     fig,
     alt="Points lost on SST-2, mean of three fine-tunings: "
     + "; ".join(f"{score} " + ", ".join(f"{value:.1f}" for value in by.values()) for score, by in mean_lost.items())
     + ".",
+    inches=(5.2, 4.05),
 )
 sink = np.mean([fold["sink"] for fold in folds], 0)
 ours = np.mean([shipped.favourite(model, batches[1:3]) for model in models], 0)
@@ -866,14 +890,14 @@ display(
         f"Steep, received against the row of [CLS]: **{cheap['steep'][1]}**. Why? In this model [CLS] gives its "
         "favourite token "
         + ", ".join(percent(value) for value in sink)
-        + " of its attention, layer by layer: a **sink** (Clark et al. 2019). The others are ranked by what is "
-        "left. Ours on reviews: " + ", ".join(percent(value) for value in ours) + "."
+        + " of its attention, layer by layer: a **sink** (Clark et al. 2019). The others are ranked by what is left."
     )
 )
 
 # %% slideshow={"slide_type": "notes"}
 display(
     Markdown(
+        f"The favourite's share in ours, on reviews: {', '.join(percent(value) for value in ours)}. "
         f"MiniLM: 6 layers of 12 heads, width 384, fine-tuned on {real['settings']['sentences']:,} sentences, "
         f"{len(folds)} times; "
         f"random is the mean of {real['settings']['draws']} draws. Heads with nothing to say park their attention on "
@@ -898,37 +922,38 @@ def with_patches(model, patches, score, draw=0):
 
 
 lines = [
-    "| accuracy (%) | stay | by attention | at random | attention against random |",
+    "| accuracy (%) | stay | attention | random | difference |",
     "|---" * 5 + "|",
 ]
 all_there = {}
-for kind, name in {"patches left out in training": "digits-vit-dropout-p2", "plainly trained": "digits-vit-p2"}.items():
+for kind, name in {"trained with gaps": "digits-vit-dropout-p2", "trained plainly": "digits-vit-p2"}.items():
     vits = [checkpoints.load(f"{name}-{seed}").model for seed in SEEDS]
     all_there[kind] = pm([with_patches(model, 16, "random") for model in vits])
     for patches in kept_patches:
         chosen = [with_patches(model, patches, "received") for model in vits]
         luck = [np.mean([with_patches(model, patches, "random", draw) for draw in range(3)]) for model in vits]
         results[kind, patches] = np.array(chosen), np.array(luck)
-        lines.append(f"| {kind} | {patches} | {pm(chosen)} | {pm(luck)} | {brief(chosen, luck)} |")
+        lines.append(f"| {kind} | {patches} | {pm(chosen)} | {pm(luck)} | {versus(chosen, luck, cell=True)} |")
 display(
     Markdown(
-        "A vision transformer reads an 8×8 digit as 16 patches; some of them go after layer 1. With all 16: "
+        "A vision transformer reads an 8×8 digit as 16 patches; some go after layer 1. All 16: "
         + ", ".join(f"{kind} {value} %" for kind, value in all_there.items())
         + ".\n\n"
         + "\n".join(lines)
     )
 )
 better = sum(plots.interval(a - b)[0] > plots.interval(a - b)[1] for a, b in results.values())
-plainly = "To put it plainly: *here a random drop costs no more than an informed one.* " if not better else ""
+plainly = "*Here a random drop costs no more than an informed one.* " if not better else ""
 display(
     Markdown(
         f"In **{better} of {len(results)}** comparisons attention is shown to be better than a draw. "
-        f"{plainly}Patches of a small digit say much the same "
-        "thing several times; where nothing is lost at random, there is nothing to gain by choosing."
+        f"{plainly}Patches of a small digit say much the same: where nothing is lost, nothing can be gained by choosing."
     )
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
+# With gaps: patches were left out at random while it was trained.
+#
 # Liang et al. (2022) find on photographs that the row of [CLS] follows the object, and that choosing pays. The control
 # decides, not a picture of the three best examples. The lab asks how much of the ink is in the patches that stay.
 
@@ -948,11 +973,9 @@ display(
 #
 # *Lab 10*: a score, rows that leave, two policies, a threshold that learns, a cascade; reviews, patches, real sentences.
 #
-# - Goyal, Choudhury, Raje, Chakaravarthy, Sabharwal & Verma (2020). PoWER-BERT:
-#   accelerating BERT inference via progressive word-vector elimination. *ICML*.
-# - Kim, Shen, Thorsley, Gholami, Kwon, Hassoun & Keutzer (2022). Learned token pruning for transformers. *KDD*.
+# - Goyal et al. (2020). PoWER-BERT: accelerating BERT inference via progressive word-vector elimination. *ICML*.
+# - Kim et al. (2022). Learned token pruning for transformers. *KDD*.
 # - Wang, Zhang & Han (2021). SpAtten: efficient sparse attention architecture with cascade token and head pruning. *HPCA*.
-# - Liang, Ge, Tong, Song, Wang & Xie (2022). Not all patches are what you need:
-#   expediting vision transformers via token reorganizations. *ICLR*.
-# - Clark, Khandelwal, Levy & Manning (2019). What does BERT look at? An analysis of BERT's attention. *BlackboxNLP*.
-# - Bolya, Fu, Dai, Zhang, Feichtenhofer & Hoffman (2023). Token merging: your ViT but faster. *ICLR*.
+# - Liang et al. (2022). Not all patches are what you need. *ICLR*.
+# - Clark, Khandelwal, Levy & Manning (2019). What does BERT look at? *BlackboxNLP*.
+# - Bolya et al. (2023). Token merging: your ViT but faster. *ICLR*.

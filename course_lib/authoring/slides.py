@@ -2,8 +2,15 @@
 
 A cell begins a slide, a step of one, or its notes, by its metadata: ``slideshow={"slide_type": "slide"}``, ``"fragment"``,
 ``"notes"``; ``"skip"`` is run and not shown, and a cell without goes on where the last one was. Of code cells only the
-output is shown, but with ``tags=["code"]`` the source, too. reveal.js and KaTeX come from npm when decks are built, and
-go into each file with their styles and fonts; nothing of them is kept in the course.
+output is shown, but with ``tags=["code"]`` the source, too.
+
+How a slide is laid out follows from what is on it. Its heading stands above; a figure that is drawn narrow (see
+:func:`course_lib.show.output.show`) stands to the right of the rest; all else stands one below the other. Type is as
+large as the room allows, and never smaller than what can be read from the last row: a slide that holds too much fails the
+browser's test.
+
+reveal.js, KaTeX and the typeface come from npm when decks are built, and go into each file; nothing of them is kept in
+the course.
 """
 
 from __future__ import annotations
@@ -27,17 +34,32 @@ _TYPES = {"slide", "fragment", "notes", "skip", "-"}
 
 
 @dataclass
-class Slide:
-    """A slide: its steps as HTML, and what the speaker says beside it.
+class Part:
+    """What one cell shows of a slide, as HTML.
 
     Attributes:
-        parts: (HTML, does it wait for a step?) in order.
+        waits: it is a step, and comes with the speaker's next key.
+        beside: a narrow figure, to the right of the rest.
+    """
+
+    html: str
+    waits: bool = False
+    beside: bool = False
+
+
+@dataclass
+class Slide:
+    """A slide, and what the speaker says beside it.
+
+    Attributes:
+        heading: HTML; "" where there is none.
         notes: HTML.
         at: file and line where it begins.
     """
 
     at: str
-    parts: list[tuple[str, bool]] = field(default_factory=list)
+    heading: str = ""
+    parts: list[Part] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
@@ -69,7 +91,7 @@ def build(
     written: list[Path] = []
     for path in chosen:
         echo(f"{shown(path, root)} is being executed …")
-        notebook, where = _executed(path, root, echo, timeout)
+        notebook, where = _executed(path, root, webpage.typeface(libraries), echo, timeout)
         deck = slides(notebook, where)
         content = render(deck, _title(notebook, where), libraries)
         page = root / BUILT / f"{path.stem[3:5]}.html"
@@ -93,8 +115,10 @@ def _chosen(paths: list[Path], names: Iterable[str] | None) -> list[Path]:
     return chosen
 
 
-def _executed(path: Path, root: Path, echo: Callable[[str], Any], timeout: float) -> tuple[Any, list[str]]:
-    """The notebook with outputs, and for each cell where it begins in the source."""
+def _executed(
+    path: Path, root: Path, typeface: Path, echo: Callable[[str], Any], timeout: float
+) -> tuple[Any, list[str]]:
+    """The notebook with outputs, its figures with letters of ``typeface``, and for each cell where it begins in the source."""
     import jupytext
 
     text = path.read_text(encoding="utf-8")
@@ -104,7 +128,8 @@ def _executed(path: Path, root: Path, echo: Callable[[str], Any], timeout: float
     spans = []
     for cell, first in zip(notebook.cells, begins, strict=True):
         spans.append((file, [first + 1 + i for i in range(len(cell.source.splitlines()) or 1)]))
-    for line in run(notebook, spans, path.stem[:5], path.parent, root, timeout, {"COURSE_FIGURES": "svg"}):
+    env = {"COURSE_SLIDES": str(typeface)}
+    for line in run(notebook, spans, path.stem[:5], path.parent, root, timeout, env):
         echo(line)
     return notebook, [f"{file}:{lines[0]}" for _, lines in spans]
 
@@ -139,26 +164,43 @@ def slides(notebook: Any, where: list[str]) -> list[Slide]:
             raise error(
                 file, int(line), 'the first cell that is shown begins a slide: slideshow={"slide_type": "slide"}'
             )
-        if part := _html(cell):
-            if kind == "notes":
-                found[-1].notes.append(part)
-            else:
-                found[-1].parts.append((part, said == "fragment"))
+        slide, pieces = found[-1], _pieces(cell)
+        if kind == "notes":
+            slide.notes += [html for html, _ in pieces]
+            continue
+        if pieces and not slide.parts and not slide.heading:
+            slide.heading, rest = _heading(pieces[0][0])
+            pieces = [(rest, pieces[0][1]), *pieces[1:]]
+        slide.parts += [Part(html, said == "fragment", beside) for html, beside in pieces if html]
     return found
 
 
-def _html(cell: Any) -> str:
+def _heading(shown: str) -> tuple[str, str]:
+    """The heading that a slide's first piece begins with, and the rest of it."""
+    found = re.match(r"\s*(?:<div class='output'>\s*)?(<h[12][^>]*>.*?</h[12]>)", shown, re.DOTALL)
+    if not found:
+        return "", shown
+    rest = shown.replace(found[1], "", 1)
+    return found[1], rest if re.sub(r"<div class='output'>|</div>", "", rest).strip() else ""
+
+
+def _pieces(cell: Any) -> list[tuple[str, bool]]:
+    """What a cell shows: (HTML, does it stand beside the rest?)."""
     from nbconvert.filters import markdown2html_mistune
 
     if cell.cell_type == "markdown":
-        return markdown2html_mistune(cell.source)
+        return [(_unbroken(markdown2html_mistune(cell.source)), False)]
     if cell.cell_type != "code":
-        return ""
-    parts = []
+        return []
+    pieces = [(_unbroken(_output(output)), output.get("metadata", {}).get("beside", False)) for output in cell.outputs]
     if "code" in cell.metadata.get("tags", []):
-        parts.append(f"<pre class='source'><code>{_highlighted(cell.source)}</code></pre>")
-    parts += [_output(output) for output in cell.outputs]
-    return "\n".join(part for part in parts if part)
+        pieces.insert(0, (f"<pre class='source'><code>{_highlighted(cell.source)}</code></pre>", False))
+    return [piece for piece in pieces if piece[0]]
+
+
+def _unbroken(shown: str) -> str:
+    """With no line ending between a number and what it belongs to: 90 %, 3 × 3."""
+    return re.sub(r"(?<=\d) ([×±]) (?=\d)", "\u00a0\\1\u00a0", re.sub(r"(?<=\d) (?=%)", "\u00a0", shown))
 
 
 def _highlighted(source: str) -> str:
@@ -196,6 +238,7 @@ def render(deck: list[Slide], title: str, modules: Path) -> str:
             webpage.text(reveal / "reset.css"),
             webpage.text(reveal / "reveal.css"),
             webpage.formula_style(modules),
+            webpage.type_style(modules),
             HtmlFormatter(style="default").get_style_defs("pre.source"),
             webpage.text(_STYLE),
         ],

@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,13 @@ from course_lib import files
 from course_lib.authoring.errors import AuthoringError, shown
 from course_lib.paths import cache_dir
 
-PACKAGES = {"reveal.js": "6.0.2", "katex": "0.19.1"}
+PACKAGES = {
+    "reveal.js": "6.0.2",
+    "katex": "0.19.1",
+    # with its own typeface a slide has the same lines on every machine: what fits where it is tested fits everywhere
+    "@fontsource/source-sans-3": "5.3.1",
+    "@fontsource/source-code-pro": "5.3.1",
+}
 # of a Chromium that nobody sits before, and that asks the network for nothing of its own
 FLAGS = (
     "--headless",
@@ -42,19 +49,17 @@ def assets(echo: Callable[[str], Any] = print) -> Path:
     npm = shutil.which("npm")
     if npm is None:
         raise AuthoringError(
-            "slides: reveal.js and KaTeX are fetched by npm, which is not on this machine: install Node.js (nodejs.org; Debian, Ubuntu: apt install npm)"
+            "slides: reveal.js, KaTeX and the typeface are fetched by npm, which is not on this machine: install Node.js (nodejs.org; Debian, Ubuntu: apt install npm)"
         )
     place.mkdir(parents=True, exist_ok=True)
     wanted = [f"{name}@{version}" for name, version in PACKAGES.items()]
     with FileLock(place / ".lock"):  # of two builds beside each other the second waits, and finds it done
         if not _there(modules):
-            echo(f"fetching {' and '.join(wanted)} …")
+            echo(f"fetching {', '.join(wanted)} …")
             command = [npm, "install", "--prefix", str(place), "--no-audit", "--no-fund", "--ignore-scripts", *wanted]
             done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
             if done.returncode:
-                raise AuthoringError(
-                    f"slides: npm could not fetch {' and '.join(wanted)}: {done.stderr.strip()[-500:]}"
-                )
+                raise AuthoringError(f"slides: npm could not fetch {', '.join(wanted)}: {done.stderr.strip()[-500:]}")
     return modules
 
 
@@ -91,6 +96,39 @@ def formula_style(modules: Path) -> str:
     """KaTeX's style sheet with its fonts."""
     folder = modules / "katex" / "dist"
     return _with_fonts(text(folder / "katex.min.css"), folder)
+
+
+def type_style(modules: Path) -> str:
+    """The typeface of slides, with its fonts: Source Sans 3, and Source Code Pro for code."""
+    sheets = [
+        *(modules / "@fontsource" / "source-sans-3" / f"{cut}.css" for cut in ("400", "400-italic", "700")),
+        modules / "@fontsource" / "source-code-pro" / "400.css",
+    ]
+    faces = []
+    for sheet in sheets:
+        for face in re.findall(r"@font-face\s*\{.*?\}", text(sheet), re.DOTALL):
+            if re.search(r"-(latin|latin-ext|greek)-\d", face):
+                faces.append(_with_fonts(face, sheet.parent))
+    return "\n".join(faces)
+
+
+def typeface(modules: Path) -> Path:
+    """A folder with the slides' typeface as TrueType, for figures: matplotlib cannot read the fonts of web pages."""
+    from fontTools.ttLib import TTFont  # comes with matplotlib
+
+    place = modules.parent / f"typeface-{PACKAGES['@fontsource/source-sans-3']}"
+    with FileLock(modules.parent / ".lock"):
+        if not place.exists():
+            made = Path(tempfile.mkdtemp(dir=modules.parent))
+            for cut in ("400-normal", "400-italic", "700-normal"):
+                name = f"source-sans-3-latin-{cut}"
+                font = TTFont(modules / "@fontsource" / "source-sans-3" / "files" / f"{name}.woff")
+                font.flavor = None
+                # less air above and below each line than a page wants: figures set labels line by line
+                font["hhea"].ascent, font["hhea"].descent = 860, -240
+                font.save(made / f"{name}.ttf")
+            made.rename(place)
+    return place
 
 
 def formula_scripts(modules: Path) -> list[str]:
@@ -146,7 +184,8 @@ def to_pdf(page: Path, query: str, pages: int, echo: Callable[[str], Any] = prin
         return None
     path = page.with_suffix(".pdf")
     path.unlink(missing_ok=True)
-    command = [browser, *FLAGS, "--no-pdf-header-footer", f"--print-to-pdf={path}", f"{page.as_uri()}{query}"]
+    waits = "--virtual-time-budget=20000"  # ms, for what a page does when its fonts have come; it ends as soon as nothing is left
+    command = [browser, *FLAGS, waits, "--no-pdf-header-footer", f"--print-to-pdf={path}", f"{page.as_uri()}{query}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
     printed = len(re.findall(rb"/Type /Page\b", path.read_bytes())) if path.exists() else 0
     if done.returncode or printed != pages:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -19,14 +20,26 @@ from matplotlib.text import Text
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator, PercentFormatter
 from matplotlib.transforms import Bbox, IdentityTransform
 
-from course_lib.show.style import BLACK, INCHES, readable
+from course_lib.show.style import BESIDE, BLACK, INCHES, for_slides, pt, readable
 
 
 def set_title(ax: Axes, text: str) -> None:
-    """A title broken into lines as wide as the axes."""
+    """A title broken into lines as wide as the axes, on a slide as wide as the figure."""
+    if for_slides():
+        ax.figure.suptitle(text, x=0.005, ha="left", wrap=True)
+        return
     share = ax.get_position().width / 0.775  # of a figure with one plot
     columns = int(62 * share * ax.figure.get_size_inches()[0] / INCHES)  # type: ignore[union-attr]
     ax.set_title(textwrap.fill(text, max(columns, 18)))
+
+
+def name_axes(ax: Axes, xlabel: str, ylabel: str) -> None:
+    """What the axes show. On a slide the vertical one's name stands above it: there it has room, and stands upright."""
+    ax.set_xlabel(xlabel)
+    if for_slides():
+        ax.set_title(ylabel, wrap=True)
+    else:
+        ax.set_ylabel(ylabel)
 
 
 def sparsity_axis(ax: Axes) -> None:
@@ -58,9 +71,10 @@ def remaining_axis(ax: Axes, x: Sequence[float] | np.ndarray | None = None) -> N
     ax.set_xscale("log")
     width = max(math.log(span[0] / span[1]), 0.1)
     ax.set_xlim(span[0] * math.exp(0.02 * width), span[1] * math.exp(-0.02 * width))
+    fit = 5 if for_slides() else 13  # labels side by side
     ticks: list[float] = []
     for v in wanted:
-        if not ticks or math.log(ticks[-1] / v) >= width / 13:  # some 13 labels fit side by side
+        if not ticks or math.log(ticks[-1] / v) >= width / fit:
             ticks.append(v)
     ax.xaxis.set_major_locator(FixedLocator(ticks))
     ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: _percent(v)))
@@ -75,13 +89,13 @@ def _percent(fraction: float) -> str:
     return text.removesuffix(".0")
 
 
-def spread(wanted: Sequence[float], height: float, low: float, high: float) -> list[float]:
-    """Move label centres apart, as little as can be, until neighbours are ``height`` apart.
+def spread(wanted: Sequence[float], heights: Sequence[float], low: float, high: float) -> list[float]:
+    """Move label centres apart, as little as can be, until no label lies on its neighbour.
 
     Args:
         wanted: where the centres would like to be, in any order (pixels).
-        height: of one label with its margin.
-        low, high: the room for the labels; where it is too small for all of them they are spaced evenly across it.
+        heights: of the labels with their margins.
+        low, high: the room for the labels; where it is too small for all of them they overlap by the same share each.
 
     Returns:
         The centres, in the order of ``wanted``: least squares, and the labels keep their order.
@@ -89,22 +103,27 @@ def spread(wanted: Sequence[float], height: float, low: float, high: float) -> l
     n = len(wanted)
     if n == 0:
         return []
-    low, high = low + height / 2, high - height / 2
     order = sorted(range(n), key=lambda i: (wanted[i], i))
-    if (n - 1) * height > high - low:
-        placed = [low + (high - low) * k / (n - 1) for k in range(n)]
+    steps = [(heights[i] + heights[j]) / 2 for i, j in pairwise(order)]  # from a centre to the next
+    offsets = [0.0, *accumulate(steps)]
+    low, high = low + heights[order[0]] / 2, high - heights[order[-1]] / 2
+    room = max(high - low, 0.0)
+    if offsets[-1] > room:
+        placed = [low + room * offset / offsets[-1] for offset in offsets]
     else:
-        # With k * height taken off, "at least height apart" becomes "not decreasing": isotonic regression. Labels that
+        # With its offset taken off, "far enough apart" becomes "not decreasing": isotonic regression. Labels that
         # collide pool into a block that stands at the mean of what its members want.
         blocks: list[tuple[float, int]] = []  # (sum of what the members want, how many)
-        for k, i in enumerate(order):
-            total, members = min(max(wanted[i], low), high) - k * height, 1
+        for offset, i in zip(offsets, order, strict=True):
+            total, members = min(max(wanted[i], low), high) - offset, 1
             while blocks and blocks[-1][0] / blocks[-1][1] > total / members:
                 earlier = blocks.pop()
                 total, members = total + earlier[0], members + earlier[1]
             blocks.append((total, members))
         starts = [total / members for total, members in blocks for _ in range(members)]
-        placed = [min(max(start, low), high - (n - 1) * height) + k * height for k, start in enumerate(starts)]
+        placed = [
+            min(max(start, low), high - offsets[-1]) + offset for offset, start in zip(offsets, starts, strict=True)
+        ]
     centres = [0.0] * n
     for centre, i in zip(placed, order, strict=True):
         centres[i] = centre
@@ -161,8 +180,7 @@ class EndLabels(_Placed):
 
     def add(self, label: str, x: float, y: float, colour: str) -> None:
         """Name the line that ends at (x, y) in data units."""
-        words = textwrap.fill(label, 18)
-        text = Text(0, 0, words, color=readable(colour), va="center", ha="left", fontsize=11, fontweight="bold")
+        text = Text(0, 0, label, color=readable(colour), va="center", ha="left", fontsize=pt(11), fontweight="bold")
         text.set_linespacing(1.0)
         self._add(text, x, y, colour)
 
@@ -170,14 +188,17 @@ class EndLabels(_Placed):
         if not self.items:
             return []
         box, point = self._ax.bbox, renderer.points_to_pixels(1.0)
+        narrow = for_slides() and self._ax.figure.get_size_inches()[0] <= BESIDE  # type: ignore[union-attr]
+        for text, *_ in self.items:
+            text.set_text(textwrap.fill(text.get_text(), 12 if narrow else 18))
         ends = [self._ax.transData.transform((x, y)) for _, x, y, _ in self.items]
-        height = max(text.get_window_extent(renderer).height for text, *_ in self.items) + 1.5 * point
-        room = 0.35 * height  # a name may stand a little above or below the axes
-        heights = [min(max(float(end[1]), box.y0), box.y1) for end in ends]
+        heights = [text.get_window_extent(renderer).height + 1.5 * point for text, *_ in self.items]
+        room = 0.35 * max(heights)  # a name may stand a little above or below the axes
+        levels = [min(max(float(end[1]), box.y0), box.y1) for end in ends]
         leaders = []
         left = box.x1 + 20 * point
-        centres = spread(heights, height, box.y0 - room, box.y1 + room)
-        for (text, _, _, colour), end, y, centre in zip(self.items, ends, heights, centres, strict=True):
+        centres = spread(levels, heights, box.y0 - room, box.y1 + room)
+        for (text, _, _, colour), end, y, centre in zip(self.items, ends, levels, centres, strict=True):
             text.set_position((left, centre))
             leaders.append(((max(float(end[0]), box.x1) + 5 * point, y), (left - 2 * point, centre), colour))
         return leaders
@@ -191,7 +212,7 @@ class Notes(_Placed):
 
     def add(self, label: str, x: float, y: float) -> None:
         """Put ``label`` beside the point (x, y) in data units."""
-        text = Text(0, 0, textwrap.fill(label, 26), color=BLACK, va="center", ha="left", fontsize=10.5)
+        text = Text(0, 0, textwrap.fill(label, 26), color=BLACK, va="center", ha="left", fontsize=pt(10.5))
         text.set_fontstyle("italic")
         text.set_bbox({"boxstyle": "round,pad=0.12", "facecolor": "white", "edgecolor": "none", "alpha": 0.8})
         self._add(text, x, y, BLACK)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import html
 import io
-import os
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -13,8 +12,17 @@ from typing import Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
-from course_lib.show.style import INCHES, STYLE
+from course_lib.show.style import (
+    BESIDE,
+    INCHES,
+    SLIDE_HEIGHT,
+    SLIDE_INCH,
+    SLIDE_TEXT,
+    for_slides,
+    style,
+)
 
 _CSS_PIXELS = 100  # per inch of figure, on the page
 _DPI = 150  # real pixels per inch: sharp on a laptop's screen, small in the notebook
@@ -53,6 +61,7 @@ def checked(text: str | None) -> str:
 
 def new_figure(height: float) -> Figure:
     """An empty figure in the course's style and width, ``height`` inches high, that pyplot does not know about."""
+    height = min(height, SLIDE_HEIGHT) if for_slides() else height
     fig = Figure(figsize=(INCHES, height), layout="constrained", facecolor="white")
     fig.course_style = True  # type: ignore[attr-defined]
     return fig
@@ -60,7 +69,7 @@ def new_figure(height: float) -> Figure:
 
 def _style_of(fig: Figure) -> AbstractContextManager[Any]:
     # matplotlib reads some settings only when it draws. A figure of the reader's own keeps the reader's.
-    return mpl.rc_context(STYLE) if getattr(fig, "course_style", False) else nullcontext()
+    return mpl.rc_context(style()) if getattr(fig, "course_style", False) else nullcontext()
 
 
 def png(fig: Figure) -> bytes:
@@ -111,18 +120,33 @@ def mimebundle(fig: Figure, text: str, css_class: str = "course-plot") -> tuple[
     they are given text/html; a code host that does not show a picture inside HTML has image/png; a terminal has
     text/plain.
     """
-    vector = os.environ.get("COURSE_FIGURES") == "svg"  # for slides: shown large, and by their HTML alone
-    kind, raw = ("svg+xml", svg(fig, text)) if vector else ("png", png(fig))
+    kind, raw = ("svg+xml", svg(fig, text)) if for_slides() else ("png", png(fig))
     encoded = base64.b64encode(raw).decode()
-    width, height = (round(inches * _CSS_PIXELS) for inches in fig.get_size_inches())
+    pixels = SLIDE_INCH if for_slides() else _CSS_PIXELS
+    width, height = (round(inches * pixels) for inches in fig.get_size_inches())
     # width and height hold the place while an explorer swaps pictures; decoding="sync" keeps it from flashing white.
     tag = (
         f'<img class="{css_class}" alt="{html.escape(text)}" width="{width}" height="{height}" decoding="sync" '
         f'style="max-width: 100%; height: auto; background: white" src="data:image/{kind};base64,{encoded}">'
     )
-    metadata = {"width": width, "height": height, "alt": text, "needs_background": "light"}
     data = {"text/html": tag, "text/plain": text}
-    return (data, {}) if vector else ({**data, "image/png": encoded}, {"image/png": metadata})
+    if for_slides():  # shown by their HTML alone
+        return data, {"beside": bool(fig.get_size_inches()[0] <= BESIDE)}
+    metadata = {"width": width, "height": height, "alt": text, "needs_background": "light"}
+    return {**data, "image/png": encoded}, {"image/png": metadata}
+
+
+def _can_be_read(fig: Figure) -> None:
+    """Raises ValueError where the figure of a slide holds letters that cannot be read from the last row."""
+    if fig.get_size_inches()[0] > INCHES:
+        raise ValueError(f"a slide is {INCHES:g} inches wide, this figure {fig.get_size_inches()[0]:g}")
+    for text in fig.findobj(Text):
+        size = float(text.get_fontsize())
+        if text.get_visible() and text.get_text().strip() and size < SLIDE_TEXT:
+            raise ValueError(
+                f"{text.get_text()!r} is written in {size:g} pt: on a slide letters have at least "
+                f"{SLIDE_TEXT:g} pt, so that they can be read from the last row"
+            )
 
 
 def close(fig: Figure) -> None:
@@ -142,7 +166,7 @@ def display_bundle(data: dict[str, Any], metadata: dict[str, Any] | None = None)
     display(data, metadata=metadata or {}, raw=True)
 
 
-def show(fig: Figure, alt: str | None = None) -> None:
+def show(fig: Figure, alt: str | None = None, *, inches: tuple[float, float] | None = None) -> None:
     """Display a figure in the notebook, with ``alt`` as the picture's HTML alt attribute, and close it.
 
     Run as a plain Python script, it prints the text alternative.
@@ -150,11 +174,18 @@ def show(fig: Figure, alt: str | None = None) -> None:
     Args:
         fig: any matplotlib figure, from ``plots`` or your own.
         alt: a sentence that says what is to be seen; not needed if ``alt(fig, text)`` was called before.
+        inches: width and height, where the figure is to have others than it has. A slide has room for 8 × 4 without
+            text; what is at most 6 wide stands beside the text there.
 
     Raises:
-        ValueError: if there is no text alternative; the message says what to write.
+        ValueError: if there is no text alternative; the message says what to write. On a slide also if letters are too
+            small for the last row.
     """
     text = alt_of(fig, alt)
+    if inches is not None:
+        fig.set_size_inches(inches)
+    if for_slides():
+        _can_be_read(fig)
     data, metadata = mimebundle(fig, text)
     close(fig)
     display_bundle(data, metadata)

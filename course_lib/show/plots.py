@@ -17,9 +17,10 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.transforms import blended_transform_factory
 from scipy.special import stdtrit
 
-from course_lib.show.labels import EndLabels, Notes, remaining_axis, set_title, sparsity_axis
+from course_lib.show.labels import EndLabels, Notes, name_axes, remaining_axis, set_title, sparsity_axis
 from course_lib.show.output import alt, new_figure, save, show
 from course_lib.show.style import (
     BLACK,
@@ -31,12 +32,14 @@ from course_lib.show.style import (
     LOOKS,
     ORANGE,
     SKY,
-    STYLE,
     VERMILLION,
     Look,
     contrast,
+    for_slides,
     looks,
+    pt,
     readable,
+    style,
     use_style,
 )
 
@@ -118,7 +121,7 @@ def method_curves(
                 f"results[{name!r}] holds {len(values)} seed{'s' * (len(values) != 1)}: two runs can differ by luck "
                 "alone, and their interval says nothing. Run at least 3 seeds"
             )
-    with mpl.rc_context(STYLE):
+    with mpl.rc_context(style()):
         fig, ax = _axes(ax)
         names = EndLabels(ax)
         for (name, values), look in zip(runs.items(), looks(list(runs)).values(), strict=True):
@@ -183,7 +186,7 @@ def curves(
                 f"points[{name!r}] has {len(marks[name][1])} values at {len(marks[name][0])} places; give a value for "
                 "each x, or a tuple (x, y)"
             )
-    with mpl.rc_context(STYLE):
+    with mpl.rc_context(style()):
         fig, ax = _axes(ax)
         names = EndLabels(ax)
         chosen = looks([*lines, *(name for name in marks if name not in lines)])
@@ -243,7 +246,7 @@ def bars(
             raise ValueError(
                 f"{names[0]!r} has bars for {groups}, {name!r} for {list(values[name])}: give both the same"
             )
-    with mpl.rc_context(STYLE):
+    with mpl.rc_context(style()):
         fig, ax = _axes(ax)
         width = 0.8 / len(names)
         colours = (SKY, BLUE, ORANGE, VERMILLION) if len(names) > 1 else (BLUE,)
@@ -262,16 +265,22 @@ def bars(
                     ax.plot([place, place], [low, top], color=INK, linewidth=1.6, zorder=4)
                 ax.annotate(
                     fmt.format(height), (place, max(top, height)), xytext=(0, 2), textcoords="offset points",
-                    ha="center", va="bottom", fontsize=8.5 if small else 10,
+                    ha="center", va="bottom", fontsize=pt(8.5 if small else 10),
                 )  # fmt: skip
         if log:
             ax.set_yscale("log")
         ax.margins(y=0.22 if len(names) > 1 else 0.1)  # room for the legend above the highest bar
         ax.set_xticks(np.arange(len(groups)), groups)
         ax.grid(axis="x", visible=False)
-        ax.set_ylabel(ylabel)
+        name_axes(ax, "", ylabel)
         if len(names) > 1:
-            ax.legend(loc="upper right", ncols=len(names), borderaxespad=0.1)
+            if for_slides():  # in the line of the vertical axis's name, up to the figure's right edge
+                ax.set_title(ylabel or " ")
+                at = blended_transform_factory(fig.transFigure, ax.transAxes)
+                beside = {"bbox_to_anchor": (1, 1), "bbox_transform": at, "borderaxespad": 0, "borderpad": 0.1}
+                ax.legend(loc="lower right", ncols=len(names), **beside).set_in_layout(False)
+            else:
+                ax.legend(loc="upper right", ncols=len(names), borderaxespad=0.1)
         set_title(ax, title)
     return fig
 
@@ -282,6 +291,7 @@ def histogram_before_after(
     *,
     title: str,
     xlabel: str = "weight",
+    ylabel: str = "weights per bin",
     labels: tuple[str, str] = ("before", "after"),
     bins: int = 81,
 ) -> Figure:
@@ -302,7 +312,7 @@ def histogram_before_after(
         raise ValueError("a histogram of nothing: before and after need at least one finite weight each")
     reach = max(float(np.abs(values).max()) for values in weights) or 1.0
     edges = np.linspace(-reach, reach, bins + 1)
-    with mpl.rc_context(STYLE):
+    with mpl.rc_context(style()):
         fig = new_figure(4.8)
         panels = fig.subplots(2, 1, sharex=True, sharey=True)
         for ax, values, label, colour in zip(panels, weights, labels, (GREY, BLUE), strict=True):
@@ -310,7 +320,7 @@ def histogram_before_after(
             ax.hist(values[values != 0], bins=edges, color=colour, zorder=3)
             words = f"{label}\n{100 * zeros / len(values):.3g} % are exactly 0" if zeros else label
             ax.text(0.015, 0.94, words, transform=ax.transAxes, va="top", fontweight="bold", color=readable(colour))
-            ax.set_ylabel("weights per bin")
+            name_axes(ax, "", ylabel if ax is panels[0] or not for_slides() else "")
         panels[1].set_xlabel(xlabel)
         set_title(panels[0], title)
     return fig
@@ -341,7 +351,7 @@ def grid(masks: Mapping[str, Any], *, title: str, columns: int | None = None, ma
         for r in range(0, len(pictures), columns)
     ]
     shades = LinearSegmentedColormap.from_list("kept", ["#E6ECF1", BLUE])
-    with mpl.rc_context(STYLE):
+    with mpl.rc_context(style()):
         height = 0.6 + sum(0.6 + side * min(ratio, 1.6) for ratio in tallest)
         fig = new_figure(height)
         panels = fig.subplots(rows, columns, squeeze=False, height_ratios=[0.3 + ratio for ratio in tallest])
@@ -360,8 +370,8 @@ def grid(masks: Mapping[str, Any], *, title: str, columns: int | None = None, ma
                     ax.axhline(k - 0.5, color="white", linewidth=2)
                 for k in range(kernel[1], picture.shape[1], kernel[1]):
                     ax.axvline(k - 0.5, color="white", linewidth=2)
-            ax.set_title(f"{name}\n{100 * share:.3g} % pruned", fontsize=11, fontweight="normal", pad=5)
-        fig.suptitle(title, x=0.01, ha="left", fontsize=13, fontweight="bold", wrap=True)
+            ax.set_title(f"{name}\n{100 * share:.3g} % pruned", fontsize=pt(11), fontweight="normal", pad=5)
+        fig.suptitle(title, x=0.01, ha="left", fontsize=pt(13), fontweight="bold", wrap=True)
     return fig
 
 
@@ -411,7 +421,7 @@ def heat_map(
     Args:
         values: (len(rows), len(columns)); NaN leaves a cell white.
         rows, columns: their names.
-        colour_label: what the colours stand for, with its unit.
+        colour_label: what the colours stand for, with its unit. (On a slide it stands above, without a colour bar.)
         fmt: how a number is written.
         centre: the value that means "no change": colours then run from vermillion (below) over white to blue (above).
 
@@ -430,7 +440,7 @@ def heat_map(
         reach = float(finite.max(initial=0)) or 1.0
         ramp = LinearSegmentedColormap.from_list("change", [VERMILLION, "#F7F7F7", BLUE])
         colours = {"cmap": ramp, "vmin": centre - reach, "vmax": centre + reach}
-    with mpl.rc_context(STYLE):
+    with mpl.rc_context(style()):
         fig, ax = _axes(None, height=min(1.7 + 0.42 * len(rows), 9))
         image = ax.imshow(table, aspect="auto", **colours)
         ax.grid(visible=False)
@@ -447,13 +457,17 @@ def heat_map(
             written = fmt.format(table[i, j])
             if float(table[i, j]) < 0 and not written.strip("-0.,% "):
                 written = fmt.format(0.0)  # "-0.0" would look like a loss
-            size = 10.5 if len(columns) <= 12 else 8.5
+            size = pt(10.5 if len(columns) <= 12 else 8.5)
             ax.text(j, i, written, ha="center", va="center", fontsize=size, color=ink)
         set_title(ax, title)  # before the colour bar takes its share of the width
-        bar = fig.colorbar(image, ax=ax, pad=0.02, aspect=30)
-        bar.outline.set_visible(False)
-        bar.set_label(colour_label)
-        ax.set(xlabel=xlabel, ylabel=ylabel)
+        ax.set(xlabel=xlabel)
+        ax.set_ylabel(ylabel, labelpad=4)
+        if for_slides():  # the numbers are there, and want the room
+            ax.set_title(colour_label)
+        else:
+            bar = fig.colorbar(image, ax=ax, pad=0.02, aspect=30)
+            bar.outline.set_visible(False)
+            bar.set_label(colour_label)
     return fig
 
 
@@ -510,7 +524,7 @@ def _paper_points(ax: Axes, paper: Mapping[str, tuple[Any, Any]]) -> None:
 
 
 def _finish(ax: Axes, x: np.ndarray, xlabel: str, ylabel: str, title: str, xaxis: XAxis) -> None:
-    ax.set(xlabel=xlabel, ylabel=ylabel)
+    name_axes(ax, xlabel, ylabel)
     ax.margins(x=0.02)
     if xaxis == "remaining":
         remaining_axis(ax, x)

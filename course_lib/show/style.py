@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 from cycler import cycler
 from matplotlib.colors import to_hex, to_rgb
+from matplotlib.font_manager import fontManager
 
 # Okabe & Ito 2008, "Color Universal Design": told apart with every common form of colour blindness. Their yellow is
 # left out: on white it is nearly invisible.
@@ -56,10 +60,63 @@ STYLE: Any = {  # matplotlib types the keys of its settings one by one; which th
     "image.cmap": "cividis",
 }
 
+# On a slide of 1280 × 720 CSS pixels a figure is shown as large as it was drawn: INCHES are as wide as the slide's text,
+# and all letters have the size of that text, which can be read from the last row.
+SLIDE_INCH = 149  # CSS pixels: 8 inches are 1192
+SLIDE_HEIGHT = 4.05  # inches: what the slide's heading leaves
+SLIDE_TEXT = 17.4  # pt: 36 CSS pixels, a 20th of the slide's height
+BESIDE = 6.0  # inches: a figure that is no wider stands beside the text
+
+
+def for_slides() -> bool:
+    """Are figures drawn for a deck? Its build says so by ``COURSE_SLIDES``, the folder of the deck's typeface."""
+    return bool(os.environ.get("COURSE_SLIDES"))
+
+
+@cache
+def _slide_style(typeface: Path) -> Any:
+    """STYLE with the letters and lines of slides; of the typeface's folder all TrueType fonts are made known."""
+    families = []
+    for path in sorted(typeface.glob("*.ttf")):
+        fontManager.addfont(path)
+        families.append(fontManager.ttflist[-1].name)
+    text = ("font.size", "axes.titlesize", "axes.labelsize", "xtick.labelsize", "ytick.labelsize", "legend.fontsize")
+    return STYLE | {
+        "figure.figsize": (INCHES, SLIDE_HEIGHT),
+        # a sign that the deck's typeface lacks is taken from the last one
+        "font.family": [*dict.fromkeys(families), *STYLE["font.sans-serif"]],
+        **dict.fromkeys(text, SLIDE_TEXT),
+        "figure.titlesize": SLIDE_TEXT,
+        "figure.titleweight": "bold",
+        "axes.titleweight": "normal",  # there it names the vertical axis
+        "axes.titlepad": 1,
+        "axes.labelpad": -2,
+        "figure.constrained_layout.h_pad": 0.01,
+        "figure.constrained_layout.w_pad": 0.01,
+        "axes.linewidth": 1.2,
+        "ytick.alignment": "center",
+        "grid.linewidth": 1.2,
+        "lines.linewidth": 3.2,
+        "lines.markersize": 9,
+        "legend.borderaxespad": 0.2,
+        "legend.handlelength": 1.5,
+        "legend.columnspacing": 1.2,
+    }
+
+
+def style() -> Any:
+    """The settings of matplotlib that the course draws with: larger letters and lines on slides."""
+    return _slide_style(Path(os.environ["COURSE_SLIDES"])) if for_slides() else STYLE
+
+
+def pt(size: float) -> float:
+    """The size of letters, in points: on a slide at least what can be read there."""
+    return max(size, SLIDE_TEXT) if for_slides() else size
+
 
 def use_style() -> None:
     """Set the course's matplotlib style for figures of your own; the functions of ``plots`` use it by themselves."""
-    mpl.rcParams.update(STYLE)
+    mpl.rcParams.update(style())
 
 
 @dataclass(frozen=True)

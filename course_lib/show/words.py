@@ -26,9 +26,16 @@ def pm(values: ArrayLike, digits: int = 1) -> str:
     return f"{mean:z.{digits}f} ± {half:.{digits}f}"
 
 
-def versus(ours: ArrayLike, theirs: ArrayLike, unit: str = "points", digits: int = 1) -> str:
-    """The difference of two methods, paired by seed, and whether the seeds can show it."""
+def versus(ours: ArrayLike, theirs: ArrayLike, unit: str = "points", digits: int = 1, *, cell: bool = False) -> str:
+    """The difference of two methods, paired by seed, and whether the seeds can show it.
+
+    Args:
+        cell: of a table: the numbers alone, bold where they are shown.
+    """
     mean, half = interval(np.asarray(ours) - np.asarray(theirs))
+    if cell:
+        numbers = f"{mean:+z.{digits}f} ± {half:.{digits}f}"
+        return f"**{numbers}**" if abs(mean) > half else numbers
     verdict = "shown" if abs(mean) > half else "not shown: the interval contains 0"
     return f"{mean:+z.{digits}f} ± {half:.{digits}f} {unit} ({verdict})"
 

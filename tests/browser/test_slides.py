@@ -25,8 +25,11 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+TYPE = "[...document.querySelectorAll('.room')].map((room) => room.style.fontSize)"  # of each slide
+
+
 @contextmanager
-def offline(browser: Any, path: Path) -> Iterator[Any]:
+def offline(browser: Any, path: Path, query: str = "") -> Iterator[Any]:
     """The page from disk with every request blocked; ``asked`` and ``said`` are what it asked for and complained of."""
     opened = browser.new_page(viewport={"width": FRAME[0], "height": FRAME[1]})
     opened.asked, opened.said = [], complaints(opened)
@@ -36,7 +39,7 @@ def offline(browser: Any, path: Path) -> Iterator[Any]:
         route.abort()
 
     opened.route(re.compile(r"^(?!file:|data:|blob:)"), block)
-    opened.goto(path.as_uri())
+    opened.goto(path.as_uri() + query)
     opened.wait_for_function("document.documentElement.dataset.ready === 'yes'", timeout=30_000)
     try:
         yield opened
@@ -44,20 +47,9 @@ def offline(browser: Any, path: Path) -> Iterator[Any]:
         opened.close()
 
 
-# what reaches beyond the frame, of the slide that is shown, all its steps there; in CSS pixels of a 1280 × 720 slide
-OUTSIDE = """() => {
-  const slide = Reveal.getCurrentSlide(), scale = Reveal.getScale();
-  const frame = document.querySelector(".slides").getBoundingClientRect();
-  const found = [];
-  for (const element of slide.querySelectorAll("h1, h2, h3, p, li, td, th, pre, img, .katex")) {
-    if (element.closest("aside")) continue;
-    const box = element.getBoundingClientRect();
-    if (!box.width || element.closest(".katex-mathml")) continue;
-    const over = Math.max(box.bottom - frame.bottom, box.right - frame.right, frame.left - box.left, frame.top - box.top) / scale;
-    if (over > 1) found.push(`${element.tagName} by ${Math.round(over)}: ${(element.innerText || element.alt || "").slice(0, 60)}`);
-  }
-  return found;
-}"""
+LEGIBLE = Path(__file__).with_name("legible.js").read_text()
+LAST_ROW = FRAME[1] / 22  # CSS pixels: letters that are smaller cannot be read from there
+LEFT_OVER = 0.2  # of the height below the heading, where a figure is: it should have been drawn larger
 
 
 @pytest.mark.parametrize("name", DECKS)
@@ -66,27 +58,37 @@ def test_a_deck(browser: Any, name: str) -> None:
     deck = ROOT / slides.BUILT / f"{name[3:5]}.html"
     assert deck in slides.build(ROOT, [name])
     with offline(browser, deck) as page:
-        every_slide_fits(page, deck.with_suffix(""))
+        every_slide_can_be_read(page, deck.with_suffix(""))
         notes_and_questions(page)
+        on_screen = page.evaluate(TYPE)
         assert page.asked == [], "nothing may be asked of the network"
         assert page.said == []
+    with offline(browser, deck, "?print-pdf") as page:
+        assert page.evaluate(TYPE) == on_screen, "on paper the same type"
     printed = re.findall(rb"/Type /Page\b", deck.with_suffix(".pdf").read_bytes())
     assert len(printed) == deck.read_text().count("<section "), "a slide a page"
 
 
-def every_slide_fits(page, pictures: Path) -> None:
-    """Formulas are set, figures are seen, nothing sticks out; a picture of each slide is kept."""
+def every_slide_can_be_read(page, pictures: Path) -> None:
+    """From the last row: text and letters in figures are large, nothing sticks out; a picture of each slide is kept.
+
+    Exempt are the slide's number, indices and exponents in formulas, and what stands above or below their signs.
+    """
     from PIL import Image
 
     assert page.evaluate("document.querySelectorAll('.katex').length") > 0, "formulas are set"
     assert page.evaluate("document.querySelectorAll('.katex-error').length") == 0
     count = page.evaluate("Reveal.getTotalSlides()")
-    assert 20 <= count <= 30, "for 75 minutes"
+    assert 20 <= count <= 34, "for 75 minutes: a slide holds less than a page, and two minutes are enough for it"
     pictures.mkdir(exist_ok=True)
+    for old in pictures.glob("*.png"):
+        old.unlink()
+    wrong: list[str] = []
     for number in range(count):
         page.evaluate(f"Reveal.slide({number}, 0, 99)")
         page.wait_for_timeout(100)
-        assert not page.evaluate(OUTSIDE), f"slide {number + 1}"
+        where = f"slide {number + 1}, {page.evaluate('Reveal.getCurrentSlide().dataset.source')}"
+        wrong += [f"{where}: {said}" for said in what_is_wrong(page.evaluate(LEGIBLE))]
         raw = page.evaluate("Reveal.getCurrentSlide().innerText")
         assert "$" not in raw, f"slide {number + 1}: a formula that was not set: {raw}"
         for picture in page.locator("section.present .output img").all():
@@ -95,6 +97,20 @@ def every_slide_fits(page, pictures: Path) -> None:
             light, dark = shown.getextrema()[1], shown.getextrema()[0]
             assert light - dark > 100, f"slide {number + 1}: an empty figure"
         page.screenshot(path=pictures / f"{number + 1:02d}.png")
+    assert not wrong
+
+
+def what_is_wrong(seen: dict[str, Any]) -> list[str]:
+    """With a slide as ``legible.js`` sees it."""
+    said = list(seen["troubles"])
+    (text, words), (label, drawn) = seen["text"], seen["label"]
+    if text < LAST_ROW:
+        said.append(f"{words!r} has {text:.1f} px, and less than {LAST_ROW:.1f} cannot be read from the last row")
+    if label < max(LAST_ROW, seen["body"] - 0.1):
+        said.append(f"{drawn!r} in a figure has {label:.1f} px, the text has {seen['body']:.1f}")
+    if seen["figures"] and seen["left"] > LEFT_OVER:
+        said.append(f"{seen['left']:.0%} of the height are empty: the figure can be larger")
+    return said
 
 
 def notes_and_questions(page) -> None:

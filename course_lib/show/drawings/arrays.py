@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyArrowPatch, Rectangle
+from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from course_lib.cost.encodings import csr_encode, rle_encode
-from course_lib.show.drawings.canvas import FAINT, box, canvas, row
+from course_lib.show.drawings.canvas import FAINT, arrow, box, canvas, row, write
 from course_lib.show.output import alt
 from course_lib.show.style import BLUE, GREY, INK, ORANGE
 
@@ -22,27 +22,27 @@ def convolution(height: int = 5, width: int = 5, kernel: int = 3, at: tuple[int,
     E, F = height - kernel + 1, width - kernel + 1
     if not (0 <= at[0] < E and 0 <= at[1] < F):
         raise ValueError(f"the output has {E} × {F} places, there is no {at}")
-    fig, ax = canvas(3.7, 19, 7.4)
+    fig, ax = canvas(21, 7.9)
     for channel in (2, 1, 0):  # the last one is in front
         shift = 0.45 * channel
         for r in range(height):
             for c in range(width):
                 inside = 0 <= r - at[0] < kernel and 0 <= c - at[1] < kernel
-                box(ax, 0.4 + c + shift, 1.6 + r - shift, fill=BLUE if inside and channel == 0 else "white")
+                box(ax, 1.2 + c + shift, 1.0 + r - shift, fill=BLUE if inside and channel == 0 else "white")
         for r in range(kernel):
             for c in range(kernel):
-                box(ax, 8 + c + shift, 2.6 + r - shift, fill=ORANGE if channel == 0 else "white")
+                box(ax, 9 + c + shift, 2.0 + r - shift, fill=ORANGE if channel == 0 else "white")
     for r in range(E):
         for c in range(F):
-            box(ax, 14.2 + c, 2.6 + r, fill=INK if (r, c) == at else "white")
+            box(ax, 15.4 + c, 2.0 + r, fill=INK if (r, c) == at else "white")
     for x, y, text in (
-        (2.9, 7.1, f"input: C × {height} × {width}"),
-        (9.6, 7.1, f"one of M filters: C × {kernel} × {kernel}"),
-        (15.7, 7.1, f"one of M outputs: {E} × {F}"),
-        (7.25, 4.2, "∗"),
-        (13.0, 4.2, "="),
+        (3.7, 7.0, f"input\nC × {height} × {width}"),
+        (10.6, 7.0, f"one of M filters\nC × {kernel} × {kernel}"),
+        (16.9, 7.0, f"one of M outputs\n{E} × {F}"),
     ):
-        ax.text(x, y, text, ha="center", va="center", fontsize=11.5 if len(text) > 1 else 22)
+        write(ax, x, y, text)
+    write(ax, 8.15, 3.6, "∗", 32)
+    write(ax, 14.1, 3.6, "=", 32)
     return alt(
         fig,
         f"A convolution: a {kernel} by {kernel} window in all channels of a {height} by {width} input, times one filter of the "
@@ -58,27 +58,23 @@ def rle_stream(x: Tensor, run_bits: int = 2) -> Figure:
         run_bits: bits of a run; a longer one needs a filler pair (longest run, 0).
     """
     runs, values, _ = rle_encode(x, run_bits)
-    fig, ax = canvas(2.7, 19, 5.4)
-    ax.text(2.7, 0.93, f"{len(x)} numbers", ha="right", va="center", fontsize=12.5)
+    first = 4.0  # where the numbers begin
+    fig, ax = canvas(first + len(x) + 0.4, 5.6)
+    write(ax, first - 0.3, 0.73, f"{len(x)} numbers", ha="right")
     for i, value in enumerate(x.tolist()):
-        box(ax, 3 + i, 0.4, f"{value:g}", ink=INK if value else GREY)
+        box(ax, first + i, 0.2, f"{value:g}", ink=INK if value else GREY)
     ends = np.cumsum(runs.numpy() + 1)  # a pair covers its zeros and its value
     gap = len(x) / max(1, len(runs))
     for i, (run, value, end) in enumerate(zip(runs.tolist(), values.tolist(), ends.tolist(), strict=True)):
-        left = 3 + gap * i + (gap - 2) / 2
+        left = first + gap * i + (gap - 2) / 2
         filler = value == 0
-        box(ax, left, 3.2, f"{run}", fill=FAINT)
-        box(ax, left + 1, 3.2, f"{value:g}", fill=ORANGE if filler else "white")
-        tip = (2.5 + end, 1.45)
-        ax.add_patch(FancyArrowPatch(tip, (left + 1, 3.15), arrowstyle="-", linewidth=0.9, color=GREY))
-    ax.text(2.7, 3.73, "zeros | value", ha="right", va="center", fontsize=12.5)
+        box(ax, left, 3.0, f"{run}", fill=FAINT)
+        box(ax, left + 1, 3.0, f"{value:g}", fill=ORANGE if filler else "white")
+        arrow(ax, (first - 0.5 + end, 1.25), (left + 1, 2.95), ink=GREY, style="-")
+    write(ax, first - 0.3, 3.53, "zeros | value", ha="right")
     fillers = int((values == 0).sum())
-    ax.text(
-        3,
-        4.95,
-        f"a run is {run_bits} bits: up to {2**run_bits - 1} zeros; {fillers} filler" + "s" * (fillers != 1),
-        fontsize=12,
-    )
+    said = f"a run is {run_bits} bits: up to {2**run_bits - 1} zeros; {fillers} filler" + "s" * (fillers != 1)
+    write(ax, first, 4.9, said, ha="left")
     pairs = ", ".join(f"({r}, {v:g})" for r, v in zip(runs.tolist(), values.tolist(), strict=True))
     return alt(fig, f"The numbers {', '.join(f'{v:g}' for v in x.tolist())} and their run-length code: {pairs}.")
 
@@ -92,21 +88,22 @@ def csr_arrays(x: Tensor) -> Figure:
     v, columns, pointers = csr_encode(x)
     rows, width = x.shape
     marked = int((pointers[1:] - pointers[:-1]).argmax())  # the fullest row
-    fig, ax = canvas(3.3, 22, 6.0)
+    left = width + 5.0  # of the arrays, behind their names
+    fig, ax = canvas(left + len(v) + 0.3, 6.0)
     for r in range(rows):
         for c in range(width):
             value = x[r, c].item()
             fill = BLUE if r == marked and value else "white"
-            box(ax, 0.4 + c, 0.9 + r, f"{value:g}", ink="white" if fill == BLUE else INK if value else GREY, fill=fill)
-    for y, (name, array) in zip((0.6, 2.2), {"v": v, "COL_INDEX": columns}.items(), strict=True):
-        row(ax, 12.2, y, name, [f"{value:g}" for value in array.tolist()])
+            box(ax, 0.2 + c, 0.6 + r, f"{value:g}", ink="white" if fill == BLUE else INK if value else GREY, fill=fill)
+    for y, (name, array) in zip((0.1, 1.7), {"v": v, "COL_INDEX": columns}.items(), strict=True):
+        row(ax, left, y, name, [f"{value:g}" for value in array.tolist()])
         for i in range(int(pointers[marked]), int(pointers[marked + 1])):
-            ax.add_patch(Rectangle((12.2 + i, y), 1, 1, facecolor="none", edgecolor=BLUE, linewidth=3))
-    row(ax, 12.2, 3.8, "ROW_INDEX", pointers.tolist())
+            ax.add_patch(Rectangle((left + i, y), 1, 1, facecolor="none", edgecolor=BLUE, linewidth=4))
+    row(ax, left, 3.3, "ROW_INDEX", pointers.tolist())
     for i in (marked, marked + 1):
-        ax.add_patch(Rectangle((12.2 + i, 3.8), 1, 1, facecolor="none", edgecolor=ORANGE, linewidth=3))
+        ax.add_patch(Rectangle((left + i, 3.3), 1, 1, facecolor="none", edgecolor=ORANGE, linewidth=4))
     first, last = int(pointers[marked]), int(pointers[marked + 1])
-    ax.text(12.2, 5.5, f"row {marked}: entries {first} to {last - 1} of v and COL_INDEX", fontsize=12)
+    write(ax, 0.2, 5.3, f"row {marked}: entries {first} to {last - 1} of v and COL_INDEX", ha="left")
     return alt(
         fig,
         f"A {rows} by {width} matrix and its CSR arrays: v {v.tolist()}, COL_INDEX {columns.tolist()}, ROW_INDEX {pointers.tolist()}; "

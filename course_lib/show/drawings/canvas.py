@@ -1,38 +1,56 @@
-"""What a drawing is made of: a figure without axes in units of cells, boxes, rows of boxes, arrows."""
+"""What a drawing is made of: a figure without axes in units of cells, boxes, rows of boxes, arrows, words.
+
+Drawings are for slides: as wide as a slide's text, all words in letters that can be read from the last row.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, Rectangle
 
 from course_lib.show.output import new_figure
-from course_lib.show.style import INK
+from course_lib.show.style import INCHES, INK, SLIDE_TEXT, style
 
 FAINT = "#dddddd"
+_LINE = 1.6  # pt
 
 
-def canvas(height: float, width: float, rows: float) -> tuple[Figure, Axes]:
-    """A figure without axes whose units are cells of the drawing, y downwards."""
-    fig = new_figure(height)
-    ax = fig.add_subplot()
-    ax.set(xlim=(0, width), ylim=(rows, 0), aspect="equal")
+def canvas(width: float, rows: float, tall: float = 1.0) -> tuple[Figure, Axes]:
+    """A figure without axes whose units are cells of the drawing, y downwards.
+
+    Args:
+        width, rows: of the drawing, in cells.
+        tall: a cell's height by its width.
+    """
+    fig = new_figure(INCHES * rows * tall / width)
+    fig.set_layout_engine("none")
+    ax = fig.add_axes((0, 0, 1, 1))
+    ax.set(xlim=(0, width), ylim=(rows, 0), aspect=tall)
     ax.axis("off")
     return fig, ax
 
 
+def write(ax: Axes, x: float, y: float, text: str, size: float = SLIDE_TEXT, **look: Any) -> None:
+    """Words with their middle at (x, y), unless ``look`` says ``ha`` or ``va``; ``size`` in points, for signs."""
+    with mpl.rc_context(style()):
+        ax.text(x, y, text, fontsize=size, **{"ha": "center", "va": "center", "color": INK, **look})
+
+
 def box(ax: Axes, x: float, y: float, text: str = "", *, fill: str = "white", edge: str = INK, ink: str = INK) -> None:
     """One cell, its upper left corner at (x, y), with a text in it."""
-    ax.add_patch(Rectangle((x, y), 1, 1, facecolor=fill, edgecolor=edge, linewidth=1.1))
+    ax.add_patch(Rectangle((x, y), 1, 1, facecolor=fill, edgecolor=edge, linewidth=_LINE))
     if text:
-        ax.text(x + 0.5, y + 0.53, text, ha="center", va="center", color=ink, fontsize=12)
+        write(ax, x + 0.5, y + 0.53, text, color=ink)
 
 
 def row(ax: Axes, x: float, y: float, name: str, values: Sequence[object], fill: str = "white") -> None:
     """Cells side by side from (x, y) on, their name on the left."""
-    ax.text(x - 0.3, y + 0.53, name, ha="right", va="center", fontsize=12.5)
+    write(ax, x - 0.3, y + 0.53, name, ha="right")
     for i, value in enumerate(values):
         box(ax, x + i, y, f"{value}", fill=fill)
 
@@ -41,4 +59,8 @@ def arrow(
     ax: Axes, start: tuple[float, float], end: tuple[float, float], *, ink: str = INK, style: str = "-|>"
 ) -> None:
     """From ``start`` to ``end``, in cells; ``style`` as matplotlib's ``arrowstyle``."""
-    ax.add_patch(FancyArrowPatch(start, end, arrowstyle=style, mutation_scale=10, color=ink))
+    ax.add_patch(
+        FancyArrowPatch(
+            start, end, arrowstyle=style, mutation_scale=18, color=ink, linewidth=_LINE, shrinkA=0, shrinkB=0
+        )
+    )

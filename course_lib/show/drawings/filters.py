@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Collection, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from course_lib.show.drawings.canvas import FAINT, arrow, box, canvas
+from course_lib.show.drawings.canvas import FAINT, arrow, box, canvas, write
 from course_lib.show.output import alt
-from course_lib.show.style import INCHES, INK, ORANGE, SKY
+from course_lib.show.style import INK, ORANGE, SKY
 
 MOST = 8  # channels of a layer that can be told apart on a slide
 
@@ -47,14 +48,14 @@ def filter_cascade(
     tall = max(filters, next_filters)
     norm, stack = 1 + channels + 1.6, 1 + channels + 1.6 + 4 + 1.6
     ahead = stack + 1 + 2.2
-    width, rows = ahead + filters + 1, tall + 4.0
-    fig, ax = canvas(INCHES * rows / width, width, rows)
-    top = 1.4 + (tall - filters) / 2
-    below = 1.4 + (tall - next_filters) / 2
+    width = ahead + filters + 1
+    fig, ax = canvas(width, tall + 5.3, 0.75)
+    top = 1.9 + (tall - filters) / 2
+    below = 1.9 + (tall - next_filters) / 2
 
     _weight(ax, 1, top, filters, channels, rows=gone)
     for j, name in enumerate(("α", "β", "μ", "σ²")):
-        ax.text(norm + j + 0.5, top - 0.35, name, ha="center", va="center", fontsize=11)
+        write(ax, norm + j + 0.5, top - 0.4, name)
         for m in range(filters):
             _cell(ax, norm + j, top + m, ORANGE if m in gone else FAINT)
     for m in range(filters):
@@ -65,21 +66,21 @@ def filter_cascade(
     _weight(ax, ahead, below, next_filters, filters, columns=gone)
     arrow(ax, (stack + 1.25, top + filters / 2), (ahead - 0.25, top + filters / 2))
 
-    end = 1.4 + tall + 0.75
+    end = 1.9 + tall + 0.65
     for x, title, count in (
         (1 + channels / 2, f"layer i: {filters} × {channels}", f"−{own} weights"),
         (norm + 2, "batch norm", f"−{4 * len(gone)} entries"),
         (stack + 0.5, "maps", f"−{len(gone)} of {filters}"),
         (ahead + filters / 2, f"layer i + 1: {next_filters} × {filters}", f"−{follow} weights"),
     ):
-        ax.text(x, 0.3, title, ha="center", va="center", fontsize=11)
-        ax.text(x, end, count, ha="center", va="center", fontsize=11)
+        write(ax, x, 0.55, title)
+        write(ax, x, end, count)
     parameters, macs = own + follow + 2 * len(gone), (own + follow) * places
     total = (
         f"Together {parameters:,} parameters of {whole + 2 * filters:,} and {macs:,} MACs of {whole * places:,} "
         f"({macs / (whole * places):.0%}), on {maps[0]} × {maps[1]} maps"
     )
-    ax.text((ahead + filters + 1) / 2, end + 1.3, total, ha="center", va="center", fontsize=11.5)
+    write(ax, width / 2, end + 1.6, textwrap.fill(total, 56))
     return alt(
         fig,
         f"The weights of a layer as {filters} rows of {channels} kernels, batch norm's four vectors, {filters} maps, "
@@ -121,8 +122,7 @@ def residual_agreement(
     for width in (channels, 1, stream, inner, 1, 1):  # conv 0, stream, conv 1, conv 2, +, stream; then conv 3
         lefts.append(lefts[-1] + width + gap)
     right = lefts[6] + stream + 1
-    rows = tall + 3.1 + bool(gone) + bool(free)
-    fig, ax = canvas(INCHES * rows / right, right, rows)
+    fig, ax = canvas(right, tall + 2.7 + bool(gone) + bool(free))
     _weight(ax, lefts[0], middle - stream / 2, stream, channels, rows=gone)
     _weight(ax, lefts[2], middle - inner / 2, inner, stream, rows=free, columns=gone, row_colour=SKY)
     _weight(ax, lefts[3], middle - stream / 2, stream, inner, rows=gone, columns=free, column_colour=SKY)
@@ -131,12 +131,12 @@ def residual_agreement(
         for c in range(stream):
             _cell(ax, left, middle - stream / 2 + c, ORANGE if c in gone else "white", INK)
     plus = lefts[4] + 0.5
-    ax.text(plus, middle, "+", ha="center", va="center", fontsize=19)
+    write(ax, plus, middle, "+", 28)
     ends = [left + width for left, width in zip(lefts, (channels, 1, stream, inner, 1, 1), strict=False)]
     for start, end in zip(ends, lefts[1:], strict=True):
         arrow(ax, (start + 0.15, middle), (end - 0.15, middle))
     over = middle - stream / 2 - 0.9
-    ax.plot([lefts[1] + 0.5] * 2 + [plus], [middle - stream / 2 - 0.15, over, over], color=INK, linewidth=1.1)
+    ax.plot([lefts[1] + 0.5] * 2 + [plus], [middle - stream / 2 - 0.15, over, over], color=INK, linewidth=1.6)
     arrow(ax, (plus, over), (plus, middle - 0.55))
     below = middle + tall / 2 + 0.6
     for i, cells, name in (
@@ -147,14 +147,14 @@ def residual_agreement(
         (5, 1, "stream"),
         (6, stream, "conv 3"),
     ):
-        ax.text(lefts[i] + cells / 2, below, name, ha="center", va="center", fontsize=11.5)
+        write(ax, lefts[i] + cells / 2, below, name)
     said = []
     if gone:
         said.append(f"{_named(gone, 'stream channel')}: rows of conv 0 and 2, columns of conv 1 and 3")
     if free:
         said.append(f"{_named(free, 'inner channel')}: row of conv 1, column of conv 2, nothing else")
     for line, text in enumerate(said):
-        ax.text(right / 2, below + 1.0 + 0.85 * line, text, ha="center", va="center", fontsize=11.5)
+        write(ax, right / 2, below + 1.2 + line, text)
     return alt(
         fig,
         f"A residual block: conv 0 makes a stream of {stream} channels, conv 1 and conv 2 compute something from it "

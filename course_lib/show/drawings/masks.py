@@ -7,13 +7,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from course_lib.show.drawings.canvas import arrow, box, canvas
+from course_lib.show.drawings.canvas import arrow, box, canvas, write
 from course_lib.show.output import alt
 from course_lib.show.style import GREY, INK, ORANGE
 
 _LARGEST = 4  # rows or columns of a matrix, so that its numbers can still be read
-_SYMBOL, _TIMES, _RELU, _END = 1.1, 0.9, 2.2, 1.5  # gaps between matrices, in cells
-_LOSS = 1.9  # width of the last box
+_SYMBOL, _TIMES, _RELU, _END = 0.8, 0.7, 1.75, 0.6  # gaps between matrices, in cells
+_LOSS = 1.6  # width of the last box
+_TALL = 0.76  # a cell is wide enough for three digits
 
 
 def mask_flow(weight: Tensor, mask: Tensor, activation: Tensor, target: Tensor) -> Figure:
@@ -42,15 +43,15 @@ def mask_flow(weight: Tensor, mask: Tensor, activation: Tensor, target: Tensor) 
 
     d_out, d_in = weight.shape
     high = max(d_out, d_in)
-    left_m = 0.3 + d_in + _SYMBOL
+    left_m = 0.1 + d_in + _SYMBOL
     left_p = left_m + d_in + _SYMBOL
     left_a = left_p + d_in + _TIMES
     left_y = left_a + 1 + _SYMBOL
     left_z = left_y + 1 + _RELU
     left_l = left_z + 1 + _END
-    width, top = left_l + _LOSS + 0.3, 1.0
-    below = top + high + 1.1  # of the matrices on the way back
-    fig, ax = canvas(8.0 * (below + high + 1.0) / width, width, below + high + 1.0)
+    width, top = left_l + _LOSS, 0.95
+    below = top + high + 0.6  # of the matrices on the way back
+    fig, ax = canvas(width, below + high + 0.95, _TALL)
     gone = ~mask
 
     def draw(
@@ -58,11 +59,11 @@ def mask_flow(weight: Tensor, mask: Tensor, activation: Tensor, target: Tensor) 
     ) -> None:
         _matrix(ax, x, y + (high - len(values)) / 2, values, marked, crossed)
         columns = 1 if values.ndim == 1 else values.shape[1]
-        at = y - 0.5 if y == top else y + high + 0.55
-        ax.text(x + columns / 2, at, name, ha="center", va="center", fontsize=11.5)
+        at = y - 0.5 if y == top else y + high + 0.5
+        write(ax, x + columns / 2, at, name)
 
     middle = top + high / 2
-    draw(0.3, top, "W", weight, gone, crossed=True)
+    draw(0.1, top, "W", weight, gone, crossed=True)
     draw(left_m, top, "M", mask.double(), gone)
     draw(left_p, top, "W′", pruned_w, gone)
     draw(left_a, top, "A", activation)
@@ -74,29 +75,29 @@ def mask_flow(weight: Tensor, mask: Tensor, activation: Tensor, target: Tensor) 
         (left_a - _TIMES / 2, "·"),
         (left_y - _SYMBOL / 2, "="),
     ):
-        ax.text(x, middle, sign, ha="center", va="center", fontsize=15)
+        write(ax, x, middle, sign, 20)
     arrow(ax, (left_y + 1.1, middle), (left_z - 0.1, middle))
-    ax.text(left_z - _RELU / 2, middle - 0.45, "ReLU", ha="center", va="center", fontsize=10.5)
+    write(ax, left_z - _RELU / 2, middle - 0.5, "ReLU")
     arrow(ax, (left_z + 1.1, middle), (left_l - 0.1, middle))
-    ax.text(left_l + _LOSS / 2, middle, f"L = {_short(loss)}", ha="center", va="center", fontsize=11.5)
+    write(ax, left_l + _LOSS / 2, middle, f"L = {_short(loss)}")
 
     back = below + high / 2
-    draw(0.3, below, "∂L/∂W", grad_w, gone)
+    draw(0.1, below, "∂L/∂W", grad_w, gone)
     draw(left_m, below, "M", mask.double(), gone)
     draw(left_p, below, "∂L/∂W′", grad_pruned, gone, crossed=True)
     draw(left_y, below, "∂L/∂Y", grad_y)
     draw(left_z, below, "∂L/∂Z", grad_z)
     for x, sign in ((left_m - _SYMBOL / 2, "="), (left_p - _SYMBOL / 2, "⊙")):
-        ax.text(x, back, sign, ha="center", va="center", fontsize=15)
+        write(ax, x, back, sign, 20)
     corner = left_l + _LOSS / 2
-    ax.plot([corner, corner], [middle + 0.5, back], color=INK, linewidth=1.1)
+    ax.plot([corner, corner], [middle + 0.5, back], color=INK, linewidth=1.6)
     for start, end, name in (
         (corner, left_z + 1.1, ""),
         (left_z - 0.1, left_y + 1.1, "ReLU′"),
         (left_y - 0.1, left_p + d_in + 0.1, "· Aᵀ"),
     ):
         arrow(ax, (start, back), (end, back))
-        ax.text((start + end) / 2, back - 0.45, name, ha="center", va="center", fontsize=10.5)
+        write(ax, (start + end) / 2, back - 0.5, name)
 
     return alt(
         fig,
@@ -114,12 +115,8 @@ def _matrix(ax: Axes, x: float, y: float, values: Tensor, marked: Tensor | None,
             off = marked is not None and bool(marked[r, c])
             box(ax, x + c, y + r, fill=ORANGE if off else "white")
             if off and crossed:  # behind the number, which must be read, too
-                ax.plot([x + c + 0.08, x + c + 0.92], [y + r + 0.92, y + r + 0.08], color="white", linewidth=2.6)
-            text = _short(value)
-            ax.text(
-                x + c + 0.5, y + r + 0.53, text, ha="center", va="center", fontsize=10 if len(text) <= 4 else 8,
-                color=INK if off or value else GREY, zorder=4,
-            )  # fmt: skip
+                ax.plot([x + c + 0.08, x + c + 0.92], [y + r + 0.92, y + r + 0.08], color="white", linewidth=4)
+            write(ax, x + c + 0.5, y + r + 0.53, _short(value), color=INK if off or value else GREY, zorder=4)
 
 
 def _short(value: Tensor | float) -> str:

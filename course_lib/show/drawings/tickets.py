@@ -12,9 +12,9 @@ from matplotlib.patches import FancyArrowPatch, Rectangle
 from torch import Tensor
 
 from course_lib.pruning.weights.lottery import shrink
-from course_lib.show.drawings.canvas import FAINT, canvas
+from course_lib.show.drawings.canvas import FAINT, canvas, write
 from course_lib.show.output import alt
-from course_lib.show.style import BLUE, GREY, INK, ORANGE, VERMILLION
+from course_lib.show.style import BLUE, GREY, INCHES, INK, ORANGE, VERMILLION
 
 STEPS = 30  # of every training of the small problem
 _SHADES = LinearSegmentedColormap.from_list("sign and size", [VERMILLION, "#F4F4F4", BLUE])
@@ -106,47 +106,45 @@ def pruning_rounds(
     w_0, columns = pruned_rounds(rounds, rate, rewind, rewind_to, shape, seed)
     rows, width = shape
     early = "w_0" if not rewind_to else f"w_{{{rewind_to}}}"
-    first = width + 4.4 if rewind_to else 0.0  # room for w_0 on its way to w_k
-    pitch, drop = width + 4.0, rows + 2.0
-    total = first + 3.2 + rounds * pitch + width + 0.4
-    fig, ax = canvas(8 * (2 * drop + rows + 4.6) / total, total, 2 * drop + rows + 4.6)
+    first = width + 1.6 if rewind_to else 0.0  # room for w_0 on its way to w_k
+    pitch, drop = width + 4.0, rows + 2.6
+    total = first + 5.2 + rounds * pitch + width + 0.8
+    lines = 2 * drop + rows + 4.5
+    fig, ax = canvas(total, lines, min(0.75, 3.1 * total / (INCHES * lines)))  # a slide has words below it, too
     scale = max(float(c.trained.abs().max()) for c in columns)
-    top, left = 1.7, first + 3.2
+    top, left = 2.4, first + 5.2
     tops = [top, top + drop, top + 2 * drop]
     for y, name in zip(tops, ("start", "trained", "pruned"), strict=True):
-        below = 0.9 if rewind_to and y == top else 0.0  # the arrow to w_k is there
-        ax.text(left - 0.6, y + rows / 2 + below, name, ha="right", va="center", fontsize=11.5, color=INK)
+        below = 1.1 if rewind_to and y == top else 0.0  # the arrow to w_k is there
+        write(ax, left - 0.6, y + rows / 2 + below, name, ha="right")
     if rewind_to:
         _matrix(ax, 0.2, top, w_0, columns[0].mask, scale)
-        ax.text(0.2 + width / 2, top - 0.35, "$w_0$", ha="center", va="bottom", fontsize=12)
-        _line(ax, [(width + 0.5, top + 0.9), (left - 0.3, top + 0.9)])
-        ax.text((width + 0.3 + left) / 2, top + 0.6, f"{rewind_to} steps", ha="center", va="bottom", fontsize=10.5)
+        write(ax, 0.2 + width / 2, top - 0.35, "$w_0$", va="bottom")
+        _line(ax, [(width + 0.5, top + 1.7), (left - 0.3, top + 1.7)])
+        write(ax, (width + 0.3 + left) / 2, top + 1.4, f"{rewind_to} steps", va="bottom")
     for t, column in enumerate(columns):
         x = left + t * pitch
         label = ("" if not t else f"m_{t} \\odot ") + early
         label = f"${label}$" if rewind or not t else "trained on"
-        ax.text(x + width / 2, top - 0.35, label, ha="center", va="bottom", fontsize=12)
+        write(ax, x + width / 2, top - 0.35, label, va="bottom")
         _matrix(ax, x, tops[0], column.start, column.mask, scale)
         _matrix(ax, x, tops[1], column.trained, column.mask, scale)
         _matrix(ax, x, tops[2], column.trained, column.left, scale)
-        for y, words in ((tops[0], "train"), (tops[1], f"prune {100 * rate:.0f} %")):
+        for y, words in ((tops[0], "train"), (tops[1], f"−{100 * rate:.0f} %")):
             _line(ax, [(x + width / 2, y + rows + 0.2), (x + width / 2, y + drop - 0.15)])
-            ax.text(x + width / 2 + 0.4, y + rows + 1.0, words, ha="left", va="center", fontsize=10.5)
-        ax.text(
-            x + width / 2, tops[2] + rows + 0.35, f"{1 - rate:.3g}{_power(t + 1)} = {100 * (1 - rate) ** (t + 1):.0f} % left",
-            ha="center", va="top", fontsize=11,
-        )  # fmt: skip
+            write(ax, x + width / 2 + 0.4, y + rows + 1.2, words, ha="left")
+        share = f"{1 - rate:.3g}{_power(t + 1)} = {100 * (1 - rate) ** (t + 1):.0f} %"
+        write(ax, x + width / 2, tops[2] + rows + 0.35, share, va="top")
         _back(ax, x + width, tops, rows, pitch - width, rewind)
     x = left + rounds * pitch
     last = columns[-1].left
     values = columns[-1].trained if not rewind else columns[0].start
     label = f"$m_{rounds} \\odot {early}$" if rewind else "pruned"
-    ax.text(x + width / 2, top - 0.35, label, ha="center", va="bottom", fontsize=12)
+    write(ax, x + width / 2, top - 0.35, label, va="bottom")
     _matrix(ax, x, top, values, last, scale, edge=ORANGE if rewind else INK)
-    words = f"the ticket:\n$m_{rounds}$ and ${early}$" if rewind else "to be\nfine-tuned"
-    ax.text(
-        x + width / 2, top + rows + 0.5, words, ha="center", va="top", fontsize=11.5, fontweight="bold", linespacing=1.35
-    )  # fmt: skip
+    words = f"the\nticket:\n$m_{rounds}$, ${early}$" if rewind else "to be\nfine-\ntuned"
+    write(ax, x + width / 2, top + rows + 0.5, words, va="top", fontweight="bold")
+    write(ax, left - 0.6, tops[2] + rows + 0.35, "left", ha="right", va="top")
     n = last.numel()
     counts = ", ".join(str(int(c.left.sum())) for c in columns)
     shares = ", ".join(f"{100 * (1 - rate) ** t:.0f}" for t in range(1, rounds + 1))
@@ -171,29 +169,29 @@ def _matrix(ax: Axes, x: float, y: float, values: Tensor, mask: Tensor, scale: f
                 colour = _SHADES(0.5 + 0.5 * float((values[r, c] / scale).clamp(-1, 1)))
                 ax.add_patch(Rectangle((x + c, y + r), 1, 1, facecolor=colour, edgecolor="white", linewidth=0.8))
             else:
-                ax.plot(x + c + 0.5, y + r + 0.5, marker=".", markersize=2.5, color=GREY)
+                ax.plot(x + c + 0.5, y + r + 0.5, marker=".", markersize=4, color=GREY)
 
 
-def _line(ax: Axes, points: list[tuple[float, float]], ink: str = INK, width: float = 1.2) -> None:
+def _line(ax: Axes, points: list[tuple[float, float]], ink: str = INK, width: float = 1.6) -> None:
     """A line through the points with its head at the last one."""
     if len(points) > 2:
         xs, ys = zip(*points[:-1], strict=True)
         ax.plot(xs, ys, color=ink, linewidth=width, solid_joinstyle="round")
     ax.add_patch(
         FancyArrowPatch(
-            points[-2], points[-1], arrowstyle="-|>", mutation_scale=11, color=ink, linewidth=width, shrinkA=0, shrinkB=0
+            points[-2], points[-1], arrowstyle="-|>", mutation_scale=18, color=ink, linewidth=width, shrinkA=0, shrinkB=0
         )
     )  # fmt: skip
 
 
 def _back(ax: Axes, x: float, tops: list[float], rows: int, gap: float, rewind: bool) -> None:
     """From what a round has left, up to the start of the next."""
-    ink, width = (ORANGE, 2.4) if rewind else (INK, 1.2)
+    ink, width = (ORANGE, 3.2) if rewind else (INK, 1.6)
     bend = x + gap / 2
     low, high = tops[2] + rows / 2, tops[0] + rows / 2
     _line(ax, [(x + 0.3, low), (bend, low), (bend, high), (x + gap - 0.3, high)], ink, width)
-    ax.text(
-        bend, tops[1] + rows / 2, "rewind" if rewind else "keep", rotation=90, ha="center", va="center", fontsize=11.5,
+    write(
+        ax, bend, tops[1] + rows / 2, "rewind" if rewind else "keep", rotation=90,
         bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5}, fontweight="bold" if rewind else "normal",
     )  # fmt: skip
 

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.patches import Rectangle
 from matplotlib.textpath import TextPath
 
-from course_lib.show.drawings.canvas import FAINT, arrow, canvas
+from course_lib.show.drawings.canvas import FAINT, arrow, canvas, write
 from course_lib.show.output import alt
-from course_lib.show.style import GREY, INCHES, INK, ORANGE, SKY
+from course_lib.show.style import GREY, INCHES, INK, ORANGE, SKY, SLIDE_TEXT, style
 
-_UNITS = 40.0  # the drawing's width in cells
-_LEFT, _RIGHT = 4.2, 2.2  # of which the names of the rows, and the counts
-_PAD, _GAP = 0.34, 0.16  # on either side of a word in its box; between boxes
-_STEP = 1.75  # from a row to the next
-_LARGEST, _SMALLEST = 12.0, 6.5  # pt
+_UNITS = 28.4  # the drawing's width in cells
+_LEFT, _RIGHT = 3.6, 3.2  # of which the names of the layers, and the counts
+_PAD, _GAP = 0.3, 0.18  # on either side of a word in its box; between boxes
+_LINE, _STEP = 1.08, 0.32  # from a line to the next; more, to the next layer
 
 
 def tokens_leaving(
@@ -26,8 +26,8 @@ def tokens_leaving(
 ) -> Figure:
     """A text, layer by layer: who is still there, who gets off here, how many are left.
 
-    A row is the text as it leaves a layer. A token that is there has a box; one that gets off in this layer is faint, and
-    absent from the next row on.
+    A row is the text as it leaves a layer, in one line or two. A token that is there has a box; one that gets off in this
+    layer is faint, and absent from the next row on.
 
     Args:
         words: the text's pieces, [CLS] first.
@@ -36,27 +36,32 @@ def tokens_leaving(
         answer: what the model reads from [CLS] in the end, such as "positive"; "": nothing is drawn.
 
     Raises:
-        ValueError: if there are no words or more than fit into a row, a position does not exist or comes back, or [CLS]
+        ValueError: if there are no words or more than fit into two lines, a position does not exist or comes back, or [CLS]
             is dropped.
     """
     stages = _stages(words, kept, marked)
-    widths, size = _fit(words)
-    rows = len(stages) * _STEP + 2.3
-    fig, ax = canvas(rows * INCHES / _UNITS, _UNITS, rows)
-    ax.text(_UNITS - 0.9, 0.45, "left", ha="center", va="center", fontsize=10.5)
+    widths = _widths(words)
+    second = _second_line(widths)  # the word that it begins with
+    step = _STEP + _LINE * (2 if second < len(words) else 1)
+    end = 0.1 + step * len(stages)
+    fig, ax = canvas(_UNITS, end + 1.5)
     for stage, there in enumerate(stages):
-        y = 0.95 + _STEP * stage
+        y = 0.1 + step * stage
         before = stages[max(stage - 1, 0)]
-        name = f"layer {stage}" if stage else "input"
-        ax.text(_LEFT - 0.5, y + 0.53, name, ha="right", va="center", fontsize=11)
+        write(ax, _LEFT - 0.4, y + 0.53, f"layer {stage}" if stage else "input", ha="right")
         x = _LEFT
         for i, (word, width) in enumerate(zip(words, widths, strict=True)):
+            if i == second:
+                x, y = _LEFT, y + _LINE
             if i in before:
                 fill = ORANGE if i == 0 else SKY if i in marked else FAINT
-                _token(ax, x, y, width, word, size, fill if i in there else None)
+                _token(ax, x, y, width, word, fill if i in there else None)
             x += width + _GAP
-        ax.text(_UNITS - 0.9, y + 0.53, f"{len(there)}", ha="center", va="center", fontsize=12.5, fontweight="bold")
-    _footer(ax, stages, widths[0], answer, bool(marked))
+        write(ax, _UNITS - 0.1, 0.1 + step * stage + 0.53, f"{len(there)} left", ha="right", fontweight="bold")
+    first = end - step + 1  # below [CLS] of the last row
+    if answer:
+        arrow(ax, (_LEFT + widths[0] / 2, first), (_LEFT + widths[0] / 2, end + 0.4))
+    _footer(ax, end + 0.45, answer, bool(marked))
     left = "; ".join(
         f"after layer {layer} {len(there)}: {' '.join(words[i] for i in there)}"
         for layer, there in enumerate(stages[1:], start=1)
@@ -65,26 +70,22 @@ def tokens_leaving(
     return alt(fig, f"A text of {len(words)} tokens that leave layer by layer, [CLS] never. Left {left}.{read}")
 
 
-def _token(ax: Axes, x: float, y: float, width: float, word: str, size: float, fill: str | None) -> None:
+def _token(ax: Axes, x: float, y: float, width: float, word: str, fill: str | None) -> None:
     """A token's box; with no fill it gets off here, and is faint."""
     look = {"facecolor": fill, "edgecolor": INK} if fill else {"facecolor": "none", "edgecolor": FAINT}
-    ax.add_patch(Rectangle((x, y), width, 1, linewidth=1.0, linestyle="-" if fill else "--", **look))  # type: ignore[arg-type]
-    ax.text(x + width / 2, y + 0.53, word, ha="center", va="center", fontsize=size, color=INK if fill else GREY)
+    ax.add_patch(Rectangle((x, y), width, 1, linewidth=1.5, linestyle="-" if fill else "--", **look))  # type: ignore[arg-type]
+    write(ax, x + width / 2, y + 0.53, word, color=INK if fill else GREY)
 
 
-def _footer(ax: Axes, stages: list[list[int]], width: float, answer: str, marked: bool) -> None:
-    """The answer below [CLS] of the last row, and what the colours mean."""
-    end = 0.95 + _STEP * (len(stages) - 1) + 1
-    y = end + 0.95
-    if answer:
-        arrow(ax, (_LEFT + width / 2, end), (_LEFT + width / 2, y - 0.4))
-        ax.text(_LEFT, y + 0.1, answer, ha="left", va="center", fontsize=11.5, fontweight="bold")
-    keys = [(ORANGE, "always stays"), *([(SKY, "decides")] if marked else []), (None, "gets off here")]
-    x = _UNITS - 6.6 * len(keys) - 0.4
+def _footer(ax: Axes, y: float, answer: str, marked: bool) -> None:
+    """The answer, and what the colours mean."""
+    write(ax, _LEFT, y + 0.53, answer, ha="left", fontweight="bold")
+    keys = [(ORANGE, "stays"), *([(SKY, "decides")] if marked else []), (None, "gets off")]
+    x = _UNITS - 5.0 * len(keys)
     for fill, text in keys:
-        _token(ax, x, y - 0.4, 1.2, "", 1, fill)
-        ax.text(x + 1.5, y + 0.13, text, ha="left", va="center", fontsize=10)
-        x += 6.6
+        _token(ax, x, y, 1.0, "", fill)
+        write(ax, x + 1.3, y + 0.53, text, ha="left")
+        x += 5.0
 
 
 def _stages(words: Sequence[str], kept: Sequence[Sequence[int]], marked: Sequence[int]) -> list[list[int]]:
@@ -114,15 +115,28 @@ def _stages(words: Sequence[str], kept: Sequence[Sequence[int]], marked: Sequenc
     return stages
 
 
-def _fit(words: Sequence[str]) -> tuple[list[float], float]:
-    """The width of each box, in cells, and the size of letters (pt) at which all boxes fit into a row."""
-    font = FontProperties(family="DejaVu Sans")
-    inches = [TextPath((0, 0), word, size=1, prop=font).get_extents().width / 72 if word else 0.0 for word in words]
-    cells = [width * _UNITS / INCHES for width in inches]  # at 1 pt
-    room = _UNITS - _LEFT - _RIGHT - len(words) * (2 * _PAD + _GAP)
-    size = min(_LARGEST, room / max(sum(cells), 1e-9))
-    if size < _SMALLEST:
+def _widths(words: Sequence[str]) -> list[float]:
+    """The width of each word's box, in cells."""
+    with mpl.rc_context(style()):
+        font = FontProperties(size=SLIDE_TEXT)
+        inches = [TextPath((0, 0), word, prop=font).get_extents().width / 72 if word else 0.0 for word in words]
+    return [width * _UNITS / INCHES + 2 * _PAD for width in inches]
+
+
+def _second_line(widths: Sequence[float]) -> int:
+    """The word with which the second line begins, so that the longer of the two is as short as can be; behind the last one
+    where all fit into one line."""
+    room = _UNITS - _LEFT - _RIGHT
+
+    def needed(first: int, last: int) -> float:
+        return sum(widths[first:last]) + _GAP * (last - first)
+
+    n = len(widths)
+    if needed(0, n) <= room:
+        return n
+    longer, second = min((max(needed(0, k), needed(k, n)), k) for k in range(1, n + 1))
+    if longer > room:
         raise ValueError(
-            f"{len(words)} words of {sum(map(len, words))} letters do not fit into a row that can be read: take a shorter text"
+            f"{n} words do not fit into two lines in letters that can be read on a slide: take a shorter text"
         )
-    return [size * width + 2 * _PAD for width in cells], size
+    return second

@@ -7,6 +7,8 @@ from pathlib import Path
 import jupytext
 import nbformat
 import pytest
+from fontTools.ttLib import TTFont
+from matplotlib import font_manager
 
 from course_lib.authoring import slides, webpage
 from course_lib.authoring.errors import AuthoringError
@@ -19,6 +21,8 @@ def notebook(text: str):
             cell.outputs = [nbformat.v4.new_output("stream", text=f"said by {cell.source.strip()}")]
     return book, [f"slides/lab99_x.py:{i}" for i in range(1, len(book.cells) + 1)]
 
+
+TYPE = [("source-sans-3", cut) for cut in ("400", "400-italic", "700")] + [("source-code-pro", "400")]
 
 DECK = """
 # %% slideshow={"slide_type": "skip"}
@@ -46,14 +50,35 @@ source = "a < b"
 
 def test_cells_become_slides_steps_and_notes() -> None:
     first, second = slides.slides(*notebook(DECK))
-    assert [waits for _, waits in first.parts] == [False, True, False]
-    assert "said by shown" in first.parts[2][0]
+    assert "<h1" in first.heading and "A title with" in first.heading
+    assert [part.waits for part in first.parts] == [True, False]
+    assert "said by shown" in first.parts[1].html
     assert "for the speaker" in first.notes[0]
     assert "and this, computed" in first.notes[1], "a cell without a type goes on where the last one was"
-    assert "source" in second.parts[0][0] and "class='source'" in second.parts[0][0]
-    page = "".join(part for slide in (first, second) for part, _ in slide.parts)
+    assert "source" in second.parts[0].html and "class='source'" in second.parts[0].html
+    page = "".join(part.html for slide in (first, second) for part in slide.parts)
     assert "hidden" not in page
-    assert "$x_1 &lt; 2$" in page, "formulas are left to KaTeX, as they are"
+    assert "$x_1 &lt; 2$" in first.heading, "formulas are left to KaTeX, as they are"
+
+
+def test_a_figure_drawn_narrow_stands_beside_the_rest() -> None:
+    book, where = notebook("""
+# %% slideshow={"slide_type": "slide"}
+shows
+
+# %% [markdown]
+# of 90 % of 3 × 3
+""")
+    heading = nbformat.v4.new_output("display_data", data={"text/markdown": "## A heading\n\nand words"})
+    picture = {"text/html": "<img>", "text/plain": "a picture"}
+    wide, narrow = (nbformat.v4.new_output("display_data", picture, metadata={"beside": b}) for b in (False, True))
+    book.cells[0].outputs = [heading, wide, narrow]
+    (slide,) = slides.slides(book, where)
+    assert "A heading" in slide.heading and "and words" not in slide.heading
+    assert [("words" in part.html, "img" in part.html, part.beside) for part in slide.parts] == [
+        (True, False, False), (False, True, False), (False, True, True), (False, False, False)
+    ]  # fmt: skip
+    assert "of 90\u00a0% of 3\u00a0×\u00a03" in slide.parts[3].html, "no line ends between a number and its unit"
 
 
 @pytest.mark.parametrize(
@@ -98,6 +123,14 @@ def test_a_page_has_all_inside(tmp_path: Path) -> None:
         "katex/dist/katex.min.css": "@font-face {src: url(fonts/K.woff2) format('woff2'),url(fonts/K.ttf) format('truetype')}",
         "katex/dist/katex.min.js": "",
         "katex/dist/contrib/auto-render.min.js": "",
+        **{
+            f"@fontsource/{package}/{cut}.css": "".join(
+                f"@font-face {{src: url(./files/x-{part}-{cut}.woff2) format('woff2'), url(./files/x.woff) format('woff');}}"
+                for part in ("latin", "cyrillic")
+            )
+            for package, cut in TYPE
+        },
+        **{f"@fontsource/{package}/files/x-latin-{cut}.woff2": "type" for package, cut in TYPE},
         "katex/dist/fonts/K.woff2": "letters",
     }.items():
         path = tmp_path / name
@@ -107,5 +140,21 @@ def test_a_page_has_all_inside(tmp_path: Path) -> None:
     assert "<title>A &amp; B</title>" in page
     assert "fonts/" not in page and "font/woff2;base64,bGV0dGVycw==" in page
     assert page.count("</script>") == page.count("<script>")
+    assert "files/" not in page and page.count("base64,dHlwZQ==") == len(TYPE), "of the typeface, the letters in use"
     assert page.count("<section ") == 2
     assert '<div class="part fragment">' in page and '<aside class="notes">' in page
+
+
+def test_matplotlib_can_read_the_typeface(tmp_path: Path) -> None:
+    modules = tmp_path / "node_modules"
+    folder = modules / "@fontsource" / "source-sans-3" / "files"
+    folder.mkdir(parents=True)
+    font = TTFont(font_manager.findfont("DejaVu Sans"))  # in place of what npm brings
+    font.flavor = "woff"
+    for cut in ("400-normal", "400-italic", "700-normal"):
+        font.save(folder / f"source-sans-3-latin-{cut}.woff")
+    place = webpage.typeface(modules)
+    assert webpage.typeface(modules) == place, "made once"
+    made = sorted(place.glob("*.ttf"))
+    assert len(made) == 3
+    assert font_manager.get_font(made[0]).family_name == "DejaVu Sans"

@@ -8,9 +8,11 @@ import matplotlib
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from PIL import Image
 
-from course_lib.show import alt, output, save, show, use_style
+from course_lib.show import alt, output, plots, save, show, use_style
+from course_lib.show.style import SLIDE_INCH
 
 SENTENCE = 'Accuracy falls from 98 % to 40 % <after> "0.9" & stays there.'
 
@@ -116,3 +118,63 @@ def test_a_figure_of_ones_own_is_drawn_in_ones_own_style():
         output.png(fig)
         assert fig.axes[0].get_xticklabels()[0].get_fontsize() == 7
         assert fig.get_layout_engine() is None
+
+
+@pytest.fixture
+def on_a_slide(monkeypatch, tmp_path):
+    """Figures are drawn for a deck; its typeface is not there, so that matplotlib's own is taken."""
+    monkeypatch.setenv("COURSE_SLIDES", str(tmp_path))
+
+
+@pytest.mark.usefixtures("on_a_slide")
+def test_on_a_slide_a_figure_is_as_large_as_it_was_drawn_and_its_letters_as_large_as_the_text(shown):
+    fig = plots.curves(range(9), {"a": range(9)}, xlabel="x", ylabel="a long name of an axis", title="A title")
+    show(fig, alt=SENTENCE, inches=(8, 3))
+    ((data, metadata),) = shown
+    (width,) = re.findall(r'width="(\d+)"', data["text/html"])
+    assert int(width) == 8 * SLIDE_INCH and metadata == {"beside": False}
+    letters = {text.get_fontsize() for text in fig.findobj(Text) if text.get_text()}
+    assert min(letters) * SLIDE_INCH / 72 >= 720 / 22, "pt, at so many CSS pixels an inch"
+    assert fig.axes[0].get_ylabel() == "" and fig.axes[0].get_title(loc="left") == "a long name of an axis"
+
+
+@pytest.mark.usefixtures("on_a_slide")
+def test_what_is_drawn_narrow_stands_beside_the_text(shown):
+    show(plots.curves(range(9), {"a": range(9)}, xlabel="x", ylabel="y", title="t"), alt=SENTENCE, inches=(5, 4))
+    assert shown[0][1] == {"beside": True}
+
+
+@pytest.mark.usefixtures("on_a_slide")
+def test_letters_that_the_last_row_cannot_read_are_refused_on_a_slide(shown):
+    fig = plots.curves(range(9), {"a": range(9)}, xlabel="x", ylabel="y", title="t")
+    fig.axes[0].text(3, 3, "a remark", fontsize=12)
+    with pytest.raises(ValueError, match="'a remark' is written in 12 pt"):
+        show(fig, alt=SENTENCE)
+    with pytest.raises(ValueError, match="a slide is 8 inches wide, this figure 9"):
+        show(plots.curves(range(9), {"a": range(9)}, xlabel="x", ylabel="y", title="t"), alt=SENTENCE, inches=(9, 4))
+    assert not shown
+
+
+@pytest.mark.usefixtures("on_a_slide")
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda: plots.bars({"a": {"x": 1.0, "y": 2.0}, "b": {"x": 3.0, "y": 1.0}}, ylabel="y", title="t"),
+        lambda: plots.heat_map(np.eye(3), rows="abc", columns="def", xlabel="x", ylabel="y", title="t"),
+        lambda: plots.histogram_before_after(np.arange(9.0), np.arange(5.0), title="t"),
+        lambda: plots.grid({"mask": np.eye(4) > 0}, title="t"),
+        lambda: plots.method_curves(
+            [0.5, 0.1], {"random": np.ones((3, 2)), "ticket": np.ones((3, 2))}, paper={"paper": (0.5, 1.0)},
+            dense=1.0, xlabel="x", ylabel="y", title="t", xaxis="remaining",
+        ),
+    ],
+)  # fmt: skip
+def test_every_kind_of_figure_can_be_read_on_a_slide(draw, shown):
+    show(draw(), alt=SENTENCE)
+    assert len(shown) == 1
+
+
+def test_elsewhere_a_figure_is_drawn_as_before(shown):
+    fig = plots.curves(range(9), {"a": range(9)}, xlabel="x", ylabel="y", title="t")
+    show(fig, alt=SENTENCE)
+    assert fig.axes[0].get_ylabel() == "y" and "image/png" in shown[0][0]

@@ -200,25 +200,27 @@ def test_nothing_left_has_no_place_on_a_log_scale():
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(st.floats(-50, 250), max_size=12), st.floats(1, 15))
-def test_spread_labels_are_apart_in_order_and_inside(wanted, height):
-    centres = spread(wanted, height, 0, 200)
+@given(st.lists(st.tuples(st.floats(-50, 250), st.floats(1, 15)), max_size=12))
+def test_spread_labels_are_apart_in_order_and_inside(labels):
+    wanted, heights = [w for w, _ in labels], [h for _, h in labels]
+    centres = spread(wanted, heights, 0, 200)
     assert len(centres) == len(wanted)
-    ranked = sorted(zip(wanted, centres, strict=True))
-    for (_, a), (_, b) in itertools.pairwise(sorted(ranked, key=lambda pair: pair[1])):
-        assert b - a >= height - 1e-6
-    for (want_a, a), (want_b, b) in itertools.combinations(ranked, 2):
-        assert want_a == want_b or a <= b  # no two leaders cross
-    assert all(height / 2 - 1e-6 <= centre <= 200 - height / 2 + 1e-6 for centre in centres)
+    placed = sorted(zip(centres, heights, wanted, strict=True))
+    for (a, height_a, want_a), (b, height_b, want_b) in itertools.pairwise(placed):
+        assert b - a >= (height_a + height_b) / 2 - 1e-6
+        assert want_a <= want_b  # no two leaders cross
+    assert all(h / 2 - 1e-6 <= centre <= 200 - h / 2 + 1e-6 for centre, h, _ in placed)
 
 
 def test_spread_moves_no_label_that_is_free():
-    assert spread([10, 100, 50], 10, 0, 200) == pytest.approx([10, 100, 50])
-    assert spread([50, 50], 10, 0, 200) == pytest.approx([45, 55])  # both give way, by the same
-    assert spread([0, 0], 10, 0, 200) == pytest.approx([5, 15])  # pushed back inside
-    even = spread([5, 5, 5, 5], 10, 0, 20)  # no room for four
+    assert spread([10, 100, 50], [10] * 3, 0, 200) == pytest.approx([10, 100, 50])
+    assert spread([50, 50], [10] * 2, 0, 200) == pytest.approx([45, 55])  # both give way, by the same
+    assert spread([50, 50], [30, 10], 0, 200) == pytest.approx([40, 60])  # half of each apart
+    assert spread([0, 0], [10] * 2, 0, 200) == pytest.approx([5, 15])  # pushed back inside
+    even = spread([5, 5, 5, 5], [10] * 4, 0, 20)  # no room for four
     assert np.diff(even) == pytest.approx([10 / 3] * 3)
-    assert spread([], 10, 0, 200) == []
+    assert spread([], [], 0, 200) == []
+    assert spread([5], [30], 0, 20) == [5], "a label higher than its room"
 
 
 def test_a_long_title_is_broken_into_lines():

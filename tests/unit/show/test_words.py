@@ -20,6 +20,13 @@ def test_a_difference_is_taken_in_pairs_and_shown_only_beyond_its_interval() -> 
     assert versus([11.0, 51.0, 91.0], theirs, unit="steps", digits=0) == "+1 ± 0 steps (shown)"
 
 
+def test_in_a_cell_of_a_table_what_is_shown_is_bold() -> None:
+    theirs = [10.0, 50.0, 90.0]
+    said = versus([12.0, 52.5, 92.0], theirs, "", cell=True)
+    assert said.startswith("**+2.2 ± ") and said.endswith("**")
+    assert versus([12.0, 49.0, 92.0], theirs, cell=True, digits=0) == "+1 ± 4"
+
+
 def test_percentages_end_at_0_and_100() -> None:
     assert ends([1.0, 50.0, 99.0]) == (0, 100)
     mean, half = interval([49.0, 50.0, 51.0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from matplotlib.colors import to_hex
 from matplotlib.patches import Rectangle
+from matplotlib.text import Text
 
 from course_lib.show.drawings.tokens import tokens_leaving
 from course_lib.show.output import alt_of
@@ -30,7 +31,17 @@ def test_a_word_is_written_until_the_row_in_which_it_leaves() -> None:
 
 def test_the_counts_are_those_of_the_lists() -> None:
     seen = written(tokens_leaving(WORDS, KEPT))
-    assert [text for text in seen if text.isdigit()] == ["7", "5", "3", "1"]
+    assert [text for text in seen if text.endswith(" left")] == ["7 left", "5 left", "3 left", "1 left"]
+
+
+def test_a_long_text_has_two_lines_and_each_word_is_where_it_was() -> None:
+    words = ["[CLS]", *(f"restaurant{i}" for i in range(5)), "[SEP]"]
+    texts: dict[str, list] = {}
+    for text in tokens_leaving(words, [[0, 1, 5], [0]]).findobj(Text):
+        texts.setdefault(text.get_text(), []).append(text.get_position())
+    assert len({texts[word][0][1] for word in words}) == 2
+    (x, y), (x_next, y_next) = texts["restaurant4"][:2]
+    assert x == x_next and texts["restaurant0"][0][1] < y < texts["restaurant0"][1][1] < y_next
 
 
 def test_cls_stays_in_every_row_and_a_marked_word_while_it_is_there() -> None:
