@@ -185,9 +185,6 @@ def grade(
         bool, typer.Option("--require-isolation", help="refuse to grade without a wall round each submission")
     ] = False,
     regrade: Annotated[list[str] | None, typer.Option(metavar="ID", help="grade this submission again")] = None,
-    question: Annotated[
-        list[str] | None, typer.Option(metavar="N.K", help="grade this question again; with --regrade, of those only")
-    ] = None,
     scheduler: Annotated[
         str | None, typer.Option(metavar="tcp://…", help="of a Dask cluster, whose workers then do the marking")
     ] = None,
@@ -211,13 +208,13 @@ def grade(
 
     if assignment and not format:
         raise ValueError("--assignment is about the table that --format writes: give that, too")
-    tests = _root() / "tests" / "labs" / f"test_{lab}.py"
+    tests = _root() / "tests" / "labs" / lab
     try:
         with Progress(console=console, transient=True) as bar:
             task = bar.add_task("grading", total=None)
             done = batch.grade(
                 lab, submissions, out, tests=tests, jobs=jobs, seed=seed, require_isolation=require_isolation,
-                regrade=regrade or [], questions=question or [], scheduler=scheduler, marks=marks, policy=policy, roster=roster, say=_say,
+                regrade=regrade or [], scheduler=scheduler, marks=marks, policy=policy, roster=roster, say=_say,
                 progress=lambda id, number, all: bar.update(
                     task, completed=number, total=all, description=f"grading, last {escape(_plain(id))}"
                 ),
@@ -228,10 +225,7 @@ def grade(
     _summary(done.report)
     for choice in (r["extra_data"] for r in report.results(done.report) if r["extra_data"]["choice"]):
         _say(f"{choice['id']}: {choice['choice']}")
-    partly = f" ({len(done.parts)} of them in part)" if done.parts else ""
-    _say(
-        f"{len(done.graded)} graded{partly}, {len(done.kept)} kept from before; report in {done.report}, seed {done.seed}"
-    )
+    _say(f"{len(done.graded)} graded, {len(done.kept)} kept from before; report in {done.report}, seed {done.seed}")
     _say(done.layer.sentence)
     for remark in done.remarks:
         _say(remark)

@@ -101,7 +101,7 @@ def _grade(folder: Path, console: Console) -> None:
         book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(c) for c in cells])
         nbformat.write(book, samples / f"{name}.ipynb")
     with console.status("grading three submissions of lab 01 …"):
-        done = batch.grade("lab01", samples, folder / "report", tests=root / "tests" / "labs" / "test_lab01.py")
+        done = batch.grade("lab01", samples, folder / "report", tests=root / "tests" / "labs" / "lab01")
     table = Table("submission", "points", "what the student reads first")
     for path in sorted((folder / "report" / "results").glob("*.json")):
         result = json.loads(path.read_text())

@@ -94,7 +94,7 @@ def _course() -> list[Finding]:
     if root is None:
         return [("course folder", "not found", "run this inside the course's folder, or set COURSE_ROOT to it")]
     labs = sorted((root / "labs").glob("lab*.ipynb"))
-    tests = sorted((root / "tests" / "labs").glob("test_lab*.py"))
+    tests = sorted((root / "tests" / "labs").glob("lab*/visible.py"))
     remedy = "" if labs and tests else "the folder is incomplete: unpack the course again"
     return [("course folder", f"{root}, {len(labs)} labs, tests of {len(tests)}", remedy)]
 

@@ -30,7 +30,6 @@ PARTS: dict[str, list[list[str]]] = {
     ],
     "unit": [[*PYTEST, *TWO, "tests/unit"]],
     "labs": [[*PYTEST, *TWO, "tests/labs"]],
-    "mutants": [[*PYTEST, *TWO, "tests/mutants"]],
     # batches, each on both cores. Nothing beside them: what is late by seconds loses points
     "attacks": [[*PYTEST, "tests/attacks/test_attacks.py"]],
     "class": [[*PYTEST, "tests/attacks/test_three_hundred.py"]],

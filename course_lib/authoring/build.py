@@ -159,8 +159,7 @@ def load(path: Path, root: Path) -> tuple[Lab, list[Cell]]:
             problems += str(caught).splitlines()
     if problems:
         raise AuthoringError("\n".join(problems))
-    tests = claims.tests_of(lab.name, root)
-    return lab, student.for_nbgrader(lab, cells, claims.read_claims(tests, root) if tests.is_file() else [])
+    return lab, student.for_nbgrader(lab, cells, claims.read_claims(claims.claims_of(lab.name, root), root))
 
 
 def student_notebook(lab: Lab, cells: list[Cell]) -> Any:
@@ -209,29 +208,29 @@ def _agree(lab: Lab, root: Path) -> None:
     """Questions, tests, points and ``check("N.k")`` fit together; raises AuthoringError where they do not."""
     problems = Problems()
     asked = {question.id: question for question in lab.questions}
-    path = claims.tests_of(lab.name, root)
+    path = claims.claims_of(lab.name, root)
     tests = shown(path, root)
-    found = claims.read_claims(path, root) if path.is_file() else []
+    found = claims.read_claims(path, root)
     for node, line in _calls(lab):
         called = f"{node.func.id}({node.args[0].value!r})"
         if node.args[0].value not in asked:
             message = f"{called} names no question: the headings have {', '.join(asked) or 'none'}"
             problems.add(lab.shown, line, message)
         elif {claim.visible for claim in found if claim.question == node.args[0].value} == {False}:
-            problems.add(lab.shown, line, f"{called} has nothing to run: make a test of it in {tests} visible")
-    if not path.is_file() and lab.questions:
-        message = f"this question has no test, as there is no {tests}: write it"
+            problems.add(lab.shown, line, f"{called} has nothing to run: move a claim about it into {tests}/visible.py")
+    if not path.is_dir() and lab.questions:
+        message = f"this question has no claim, as there is no {tests}: write {tests}/visible.py"
         problems.add(lab.shown, lab.questions[0].line, message)
         problems.stop()
     for question in lab.questions:
         mine = [claim for claim in found if claim.question == question.id]
         total = sum(claim.points for claim in mine)
         if not mine:
-            message = f'question {question.id} has no test: write one in {tests} under @question("{question.id}", …)'
+            message = f'question {question.id} has no claim: write one in {tests} under @question("{question.id}", …)'
             problems.add(lab.shown, question.line, message)
         elif abs(total - question.points) > 1e-9:
             message = (
-                f"question {question.id} announces {question.points:g} points, its tests in {tests} give {total:g}: "
+                f"question {question.id} announces {question.points:g} points, its claims in {tests} give {total:g}: "
                 "make them agree"
             )
             problems.add(lab.shown, question.line, message)
@@ -243,29 +242,25 @@ def _agree(lab: Lab, root: Path) -> None:
 
 
 def _answered(lab: Lab, cells: list[Cell], root: Path) -> None:
-    """The contract has the lab's questions and what they ask for, and a reference answer for each function."""
+    """The contract has the lab's questions and what they ask for."""
     if not lab.questions and not contract.contract_of(lab.name, root).is_file():
         return
     known = contract.read(lab.name, root)
     problems = Problems()
     asks = {name for cell in cells if cell.kind == "code" for name in handout.asked(cell.source)}
-    functions = _functions(lab)
     for question in lab.questions:
-        if question.id not in known.asked:
-            message = f"question {question.id} is not in {known.file}: say there in QUESTIONS which names it grades"
+        if question.id not in known.names:
+            message = f'question {question.id} is not in {known.file}: write there what it asks for, under `@lab.asks("{question.id}")`'
             problems.add(lab.shown, question.line, message)
-    for id, names in known.asked.items():
+    for id, names in known.names.items():
         if id not in [question.id for question in lab.questions]:
             message = f"{lab.shown} does not ask question {id}: delete it here, or add `### {id} Title` there"
-            problems.add(known.file, known.lines[id], message)
+            problems.add(known.file, known.line(id), message)
             continue
         for name in names:
             if name not in asks and cells:
                 message = f"question {id} grades `{name}`, which {lab.shown} does not ask for: correct the name"
-                problems.add(known.file, known.lines[id], message)
-            elif name in functions and name not in known.bound:
-                message = f"question {id} asks for `{name}`, which has no reference answer: write it in this file"
-                problems.add(known.file, known.lines[id], message)
+                problems.add(known.file, known.line(name), message)
     problems.stop()
 
 
@@ -279,7 +274,7 @@ def _untried(lab: Lab, root: Path) -> list[str]:
     """Questions whose tests no wrong or no right answer tries, and answers to questions that the lab does not ask."""
     problems = Problems()
     functions = _functions(lab)
-    known = contract.read(lab.name, root).asked if lab.questions else {}
+    known = contract.read(lab.name, root).names if lab.questions else {}
     found = contract.answers(lab.name, root)
     tried = {(question, kind) for question, kind, _, _ in found}
     for question in lab.questions:
@@ -305,11 +300,11 @@ def _calls(lab: Lab) -> Iterator[tuple[Any, int]]:
 
 def _orphan_tests(root: Path) -> list[str]:
     names = {path.stem[:5] for path in (root / "solutions").glob("lab*.py")}
-    tests = sorted((root / "tests" / "labs").glob("test_lab[0-9][0-9].py"))
+    folders = sorted(path for path in (root / "tests" / "labs").glob("lab[0-9][0-9]") if path.is_dir())
     return [
-        f"{shown(path, root)}:1: tests of a lab that is not there: write solutions/{path.stem[5:]}_slug.py, or delete this"
-        for path in tests
-        if path.stem[5:] not in names
+        f"{shown(path, root)}:1: claims of a lab that is not there: write solutions/{path.name}_slug.py, or delete this"
+        for path in folders
+        if path.name not in names
     ]
 
 

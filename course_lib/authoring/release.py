@@ -35,8 +35,6 @@ def release(root: Path, dest: Path, labs: Iterable[str] | None = None) -> Path:
     """Write the folder ``dest`` for students, and ``dest.zip`` with the same files.
 
     In it: ``labs/``, ``course_lib/``, ``data/``, the visible tests, ``pyproject.toml``, ``Makefile``, licences and a README.
-    Of the reference answers, those that call the library, which students may read; one that is written out in its lab's
-    ``reference/labNN.py`` stays with the instructor.
     Where a release is in ``dest`` already it is brought up to date, as long as nobody changed its files; files that are not
     its own (an environment, a student's notes) stay. The zip is the same, byte for byte, for the same course.
 
@@ -129,27 +127,25 @@ def contents(root: Path, labs: Iterable[str] | None = None) -> dict[str, tuple[b
 
 
 def _of_lab(lab: Lab, root: Path) -> dict[str, tuple[bytes, bool]]:
-    """What a lab has beside its notebook: the tests that students may see, and the reference answers that the library has.
+    """What a lab has beside its notebook: the claims that students may see, and the contract with the library's answers.
 
     Raises:
-        AuthoringError: if a visible test compares with an answer that stays with the instructor.
+        AuthoringError: if an answer is written out in the contract, where the library has none.
     """
     if not lab.questions:
         return {}
     known = contract.read(lab.name, root)
-    tests = claims.tests_of(lab.name, root)
-    file, text = shown(tests, root), tests.read_text(encoding="utf-8")
-    visible = claims.visible_only(text, file)
     problems = Problems()
-    for name, binds in contract.used(visible, file, known.own):
-        line = next(s.first for s in claims.statements_of(text, file) if s.binds >= binds)
+    for name, line in known.own.items():
         message = (
-            f"students see this, and it uses the reference answer `{name}` ({known.file}:{known.own[name]}), which is written out "
-            "there and so is not handed out: hide the test, or put the function into the library, which students may read"
+            f"`{name}` is written out here and calls nothing of the library, and this file is handed out: move the answer into "
+            f"tests/labs/{lab.name}/hidden.py, or into the library, which students may read"
         )
-        problems.add(file, line, message)
+        problems.add(known.file, line, message)
     problems.stop()
-    return {file: (visible.encode(), False), known.file: (known.handed_out().encode(), False)}
+    path = claims.claims_of(lab.name, root) / claims.FILES[0]
+    visible = {shown(path, root): (path.read_bytes(), False)} if path.is_file() else {}
+    return {**visible, known.file: (known.text.encode(), False)}
 
 
 def _lead_nowhere_else(labs: list[Lab], files: dict[str, tuple[bytes, bool]]) -> None:

@@ -6,7 +6,6 @@ import json
 import os
 import secrets
 import time
-from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
@@ -22,7 +21,6 @@ from course_lib.grading.marking import Lab, Marked, Source, Task
 from course_lib.grading.plan import Plan
 from course_lib.grading.pool import mark_here
 from course_lib.grading.submissions import collect
-from course_lib.grading.versions import versions
 
 DEFAULTS = {"marks": "marks.csv", "policy": "policy.toml", "roster": "roster.csv"}  # in the report's folder
 TABLE_SECONDS = 1.0  # while grading, grades.csv is written at most this often
@@ -35,7 +33,6 @@ class Batch:
     Attributes:
         report: its folder.
         graded: ids of the submissions that were marked; kept: of those whose marks were there already.
-        parts: of those of which only some questions were marked, which.
         layer: behind which they ran; on several machines, the weakest of theirs.
         seed: from which the inputs were drawn.
         remarks: sentences for the instructor. roster: the one that was used, if any.
@@ -46,7 +43,6 @@ class Batch:
     kept: list[str]
     layer: isolation.Layer
     seed: int
-    parts: dict[str, list[str]] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
     roster: Path | None = None
 
@@ -66,7 +62,6 @@ def grade(
     layer: isolation.Layer | None = None,
     require_isolation: bool = False,
     regrade: Sequence[str] = (),
-    questions: Sequence[str] = (),
     scheduler: str | None = None,
     limits: Limits | None = None,
     marks: Path | None = None,
@@ -75,21 +70,19 @@ def grade(
     progress: Callable[[str, int, int], None] = lambda id, done, all: None,
     say: Callable[[str], None] = lambda sentence: None,
 ) -> Batch:
-    """Mark every submission of a folder that is not marked yet, and every question whose tests have changed since.
+    """Mark every submission of a folder that is not marked yet, or whose code, claims or seed have changed since.
 
     Args:
         lab: "lab01".
         submissions: notebooks, or one folder or zip per student.
-        out: the report's folder. The marks that are there are kept, question by question, where the submission, the tests and
-            the seed are the same.
-        tests: the lab's test module.
+        out: the report's folder. The marks that are there are kept where the submission, the claims and the seed are the same.
+        tests: the folder of the lab's claims, ``tests/labs/lab01``.
         jobs: workers beside each other, by default one a core; a ``scheduler`` has its own.
         seed: from which the inputs are drawn; by default the report's own, or a fresh one. Another than the report's own
             grades everything again.
         layer: how to separate submissions; by default the strongest that works here.
         require_isolation: nothing runs without a wall around it, and what was marked without one is marked again.
         regrade: ids of submissions to mark again though nothing has changed.
-        questions: questions to mark again though nothing has changed: of the submissions in ``regrade``, or of all.
         scheduler: address of a Dask scheduler ("tcp://…"): its workers mark, this process writes.
         limits: of time and memory for one submission, where it is marked here.
         marks: a person's, see :mod:`course_lib.grading.byhand`; by default those of the last run, else ``marks.csv`` in ``out``.
@@ -100,14 +93,14 @@ def grade(
 
     Raises:
         FileNotFoundError: without submissions or tests.
-        ValueError: if the lab, an id or a question does not exist, ``out`` holds a report of another lab or lies among the
+        ValueError: if the lab or an id does not exist, ``out`` holds a report of another lab or lies among the
             submissions.
         RuntimeError: if the tests cannot be imported, isolation is required and there is none, another process is grading
             into ``out``, or the scheduler cannot be used. Like those above, before anything is graded.
         Interrupted: at Ctrl-C. What is finished stays.
     """
-    text = claims.text_of(tests)
-    Lab(Source(lab, text, str(tests), 0))  # what is wrong with the lab or its tests is said before a folder is made
+    texts = claims.texts_in(tests)
+    Lab(Source(lab, texts, str(tests), 0))  # what is wrong with the lab or its tests is said before a folder is made
     if not submissions.exists():
         raise FileNotFoundError(f"{submissions} does not exist: give the folder that holds the submissions")
     if submissions.resolve() in (out.resolve(), *out.resolve().parents):
@@ -120,10 +113,8 @@ def grade(
         collected = collect(submissions, lab)
         handed = collected.handed
         chosen = seed if seed is not None else int(recorded.get("seed", secrets.randbelow(1 << 63)))
-        marking = Lab(Source(lab, text, str(tests), chosen))
-        current = versions(text, marking.tests, marking.known, chosen)
-        _check("submission", regrade, [h.id for h in handed])
-        _check("question", questions, list(current))
+        marking = Lab(Source(lab, texts, str(tests), chosen))
+        _check(regrade, [h.id for h in handed])
         by_hand = _beside("marks", marks, recorded, out)
         given = byhand.check(by_hand, byhand.read(by_hand), [h.id for h in handed], _most(marking)) if by_hand else {}
         rules, people = _beside("policy", policy, recorded, out), _beside("roster", roster, recorded, out)
@@ -136,16 +127,13 @@ def grade(
             cluster = held.enter_context(Cluster(scheduler, require_isolation))
             layer = cluster.layer
         layer = _layer(layer, require_isolation)
-        plan = Plan(out, marking, current, handed, regrade, questions, require_isolation, given, cases)
+        plan = Plan(out, marking, handed, regrade, require_isolation, given, cases)
         for sentence in collected.remarks:
             say(sentence)
         if recorded.get("seed", chosen) != chosen:
             say(
                 f"seed {chosen} instead of the report's {recorded['seed']}: everything is graded again, on other inputs"
             )
-        for question, count in Counter(q for some in plan.partly().values() for q in some).items():
-            say(f"{question} is graded again in {count} submission{'s' * (count != 1)}")
-        parts = plan.partly()
         about = {"lab": lab, "seed": chosen, "files": plan.files, "left": collected.left}
         beside = {"marks": by_hand, "policy": rules, "roster": people}
         about |= {what: _shown_from(out, path) for what, path in beside.items() if path is not None}
@@ -163,7 +151,7 @@ def grade(
             results = mark_here(marking, plan.tasks(), layer, max(1, jobs or os.cpu_count() or 1), limits)
         _collect(results, plan, progress)
     graded, kept = ([h.id for h in handed if (h.id in plan.todo) is new] for new in (True, False))
-    return Batch(out, graded, kept, layer, chosen, parts, plan.remarks(layer), people)
+    return Batch(out, graded, kept, layer, chosen, plan.remarks(layer), people)
 
 
 def _collect(
@@ -242,9 +230,9 @@ def _most(lab: Lab) -> dict[str, float]:
     return {id: points for id, points in most.items() if points}
 
 
-def _check(what: str, names: Iterable[str], known: list[str]) -> None:
-    for name in names:
+def _check(ids: Iterable[str], known: list[str]) -> None:
+    for name in ids:
         if name not in known:
             near = get_close_matches(name, known, 3) or known[:10]
             more = ", …" if len(near) < len(known) else ""
-            raise ValueError(f"there is no {what} {name!r}: there are {', '.join(near)}{more}")
+            raise ValueError(f"there is no submission {name!r}: there are {', '.join(near)}{more}")

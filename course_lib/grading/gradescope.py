@@ -71,8 +71,8 @@ def write(root: Path, lab: str, out: Path, *, seed: int | None = None, require_i
         FileNotFoundError: if the lab has no tests. FileExistsError: if ``out`` is there and no autograder of this lab.
         AuthoringError: if the labs cannot be released as they are.
     """
-    tests = root / "tests" / "labs" / f"test_{lab}.py"
-    text = claims.text_of(tests)
+    tests = root / "tests" / "labs" / lab
+    texts = claims.texts_in(tests)
     before = seed_of(out, lab)
     if seed is None:
         seed = secrets.randbelow(1 << 63) if before is None else before
@@ -80,9 +80,9 @@ def write(root: Path, lab: str, out: Path, *, seed: int | None = None, require_i
     files = {
         name: content
         for name, content in release.contents(root).items()
-        if not name.startswith(("labs/", "tests/")) or name.startswith((f"labs/{lab}_", f"tests/labs/test_{lab}."))
+        if not name.startswith(("labs/", "tests/")) or name.startswith((f"labs/{lab}_", f"tests/labs/{lab}/"))
     }
-    files[tests.relative_to(root).as_posix()] = (text.encode(), False)
+    files |= {(tests / name).relative_to(root).as_posix(): (text.encode(), False) for name, text in texts}
     files["setup.sh"] = (SETUP.encode(), True)
     files["run_autograder"] = (RUN.format(lab=lab, seed=seed, more=more).encode(), True)
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -126,8 +126,8 @@ def run(lab: str, autograder: Path, *, seed: int, require_isolation: bool = Fals
     """
     target = autograder / "results" / "results.json"
     target.unlink(missing_ok=True)
-    tests = autograder / "source" / "tests" / "labs" / f"test_{lab}.py"
-    marking = Lab(Source(lab, claims.text_of(tests), str(tests), seed))
+    tests = autograder / "source" / "tests" / "labs" / lab
+    marking = Lab(Source(lab, claims.texts_in(tests), str(tests), seed))
     layer = isolation.required() if require_isolation else isolation.best()
     print(layer.sentence)
     handed = one(autograder / "submission", lab)

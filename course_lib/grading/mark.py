@@ -8,9 +8,9 @@ from typing import Any
 
 from course_lib.grading.claims import MAX_MESSAGE, Mistake, Test, order, shortened
 from course_lib.grading.draw import Draw
-from course_lib.grading.reference import Asked, Reference
 from course_lib.grading.submission import InPlace, StudentError, Submission
 from course_lib.grading.workers import Allowance, WorkerLost
+from course_lib.labs import Contract, Exercise
 from course_lib.worker.harness import start_chance
 
 MAX_LOSSES = 2  # tests of one question that may end or hang their process before the rest is not tried
@@ -46,7 +46,7 @@ class Marker:
 
     Args:
         open: gives the submission to test; called again after the code has ended its process.
-        reference: the lab's contracts, answered by the library.
+        contract: what the lab asks for, answered by the library.
         seed: from which the inputs are drawn (together with the name of the test).
         skipped: questions the student gave up, where the submission does not know (:attr:`Submission.skipped`).
         allowance: of time for everything; what is not reached by then earns nothing and is said.
@@ -55,13 +55,13 @@ class Marker:
     def __init__(
         self,
         open: Callable[[], Submission],
-        reference: Reference,
+        contract: Contract,
         seed: int = 0,
         skipped: Iterable[str] = (),
         allowance: Allowance | None = None,
     ) -> None:
         self.open = open
-        self.reference = reference
+        self.contract = contract
         self.seed = seed
         self.skipped = set(skipped)
         self.allowance = allowance
@@ -108,10 +108,10 @@ class Marker:
         return [replace(o, message=message) if o.passed else o for o in self._run(id, tests, given)]
 
     def _question_of(self, name: str) -> str:
-        return next((id for id, asked in self.reference.questions.items() if name in asked.names), "")
+        return next((id for id, asked in self.contract.questions.items() if name in asked.names), "")
 
     def _run(self, id: str, tests: list[Test], given: dict[str, Callable[..., Any]]) -> list[Outcome]:
-        asked = self.reference.asked(id)
+        asked = self.contract.exercise(id)
         outcomes: list[Outcome] = []
         losses = 0
         for test in tests:
@@ -136,7 +136,7 @@ class Marker:
             outcomes.append(outcome(test, not message, message))
         return outcomes
 
-    def _one(self, test: Test, asked: Asked, given: dict[str, Callable[..., Any]]) -> str:
+    def _one(self, test: Test, asked: Exercise, given: dict[str, Callable[..., Any]]) -> str:
         """Run one test; "" where it passes, else the message for the student."""
         submission = self._opened()
         draw = Draw(self.seed, test.question, test.name)
@@ -174,15 +174,15 @@ class Marker:
         """The functions of earlier questions that this one's code uses, as the library has them."""
         plain = {
             name: function
-            for other, asked in self.reference.questions.items()
+            for other, asked in self.contract.questions.items()
             if order(other) < order(id) and (asked.plain or asked.in_place)
             for name in asked.names
-            if (function := self.reference.function(name)) is not None
+            if (function := self.contract.function(name)) is not None
         }
-        changing = {name for asked in self.reference.questions.values() if asked.in_place for name in asked.names}
+        changing = {name for asked in self.contract.questions.values() if asked.in_place for name in asked.names}
         try:
             submission = self._opened()
-            used = [n for name in self.reference.asked(id).names for n in submission.uses(name, list(plain))]
+            used = [n for name in self.contract.exercise(id).names for n in submission.uses(name, list(plain))]
         except StudentError:
             return {}
         except WorkerLost:

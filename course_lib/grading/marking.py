@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import time
 from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path
 
-from course_lib.grading import reference
-from course_lib.grading.claims import Test, module_of, tests_in
+from course_lib import labs
+from course_lib.grading.claims import Test, Texts, tests_in
 from course_lib.grading.mark import Marker, Outcome, outcome
 from course_lib.grading.submission import Submission
 from course_lib.grading.workers import Allowance, Session, Worker
@@ -19,15 +22,11 @@ class Task:
 
     Attributes:
         id: the submission's. cells: its code. problem: why it could not be read; then it is not tried.
-        questions: those to mark; empty: all of them.
-        lost: where only some are marked, the questions that ended or hung their process when all of them were.
     """
 
     id: str
     cells: tuple[str, ...]
     problem: str = ""
-    questions: frozenset[str] = frozenset()
-    lost: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -35,11 +34,10 @@ class Marked:
     """What came of it.
 
     Attributes:
-        outcomes: of the questions that were marked.
+        outcomes: of all tests.
         status: "graded", "stopped" (the definitions ended or hung their process), "unreadable", "set aside" (judging it ended the
             judge twice), "grader failed".
         notes: sentences for the student. layer: the isolation it ran behind.
-        lost: the questions that ended or hung their process. whole: were all questions marked?
         seconds: that marking took.
     """
 
@@ -47,8 +45,6 @@ class Marked:
     status: str
     notes: tuple[str, ...]
     layer: str
-    lost: frozenset[str] = frozenset()
-    whole: bool = True
     seconds: float = 0.0
 
 
@@ -57,31 +53,40 @@ class Source:
     """What decides the marks beside the submission, as text: so it can be sent to another machine.
 
     Attributes:
-        lab: "lab01". tests: the text of its test module. file: names that in tracebacks, and need not exist where it is read.
+        lab: "lab01". claims: the texts of its claims. folder: names them in tracebacks, and need not exist where they are read.
         seed: of the batch; inputs are drawn from it.
     """
 
     lab: str
-    tests: str
-    file: str
+    claims: Texts
+    folder: str
     seed: int
 
 
 class Lab:
-    """A lab's contracts and tests, ready to mark.
+    """A lab's contract and tests, ready to mark.
 
     Raises:
-        ValueError: if there is no such lab. RuntimeError: if the test module cannot be imported.
+        ValueError: if there is no such lab. RuntimeError: if its claims cannot be imported.
     """
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self.known = reference.load(source.lab)
+        self.known = labs.load(source.lab)
         try:
-            self.tests: list[Test] = tests_in(module_of(source.tests, source.file))
+            self.tests: list[Test] = tests_in(source.claims, source.folder)
         except Exception as error:
             what = f"{type(error).__name__}: {error}"
-            raise RuntimeError(f"{source.file} cannot be imported ({what}): mend the tests first") from error
+            raise RuntimeError(f"the claims in {source.folder} cannot be imported ({what}): mend them first") from error
+
+    @property
+    def version(self) -> str:
+        """A short hash of what the marks rest on beside the submission: claims, contract, seed.
+
+        The rest of ``course_lib`` is not in it: after an update of the course that changes marks, grade into a new folder.
+        """
+        contract = Path(str(import_module(f"course_lib.labs.{self.source.lab}").__file__)).read_bytes()
+        return hashlib.sha256(repr((self.source.claims, contract, self.source.seed)).encode()).hexdigest()[:16]
 
     def failed(self, error: BaseException, layer: str) -> Marked:
         """A fault of the grader's own: it costs one row, which the next run grades again."""
@@ -116,19 +121,8 @@ class Lab:
     def _tried(self, task: Task, worker: Worker) -> Marked:
         if task.problem:
             return self.unread(task, worker.layer.name)
-        if task.questions:
-            marked = self._mark(task, task.questions, task.lost, worker)
-            # else the other questions would have met another process than the one they are on record for
-            if marked is not None and marked.lost == task.lost:
-                return marked
-        marked = self._mark(task, frozenset(), frozenset(), worker)
-        assert marked is not None
-        return marked
-
-    def _mark(self, task: Task, questions: frozenset[str], lost: frozenset[str], worker: Worker) -> Marked | None:
-        """The marks of some questions (all where none is named); None where some were named and the code cannot be run."""
         known = self.known
-        names = {q: asked.names for q, asked in known.questions.items()}
+        names = {q: exercise.names for q, exercise in known.questions.items()}
         allowance = Allowance(worker.seconds.submission)
         opened: list[Session] = []
 
@@ -137,21 +131,18 @@ class Lab:
             return Submission(opened[-1])
 
         marker = Marker(open, known, self.source.seed, allowance=allowance)
-        marker.lost = set(lost - questions)
         try:
-            outcomes = marker.mark([t for t in self.tests if not questions or t.question in questions])
+            outcomes = marker.mark(self.tests)
         finally:
             for session in opened:
                 session.close()
-        if questions and marker.unopened:
-            return None
         said = tuple(replace(o, message=_without_addresses(o.message)) for o in outcomes)
         if marker.unopened:
             status, sentences = "stopped", [marker.unopened]
         else:
             status, sentences = "graded", opened[0].problems if opened else []
         sentences = [_without_addresses(s) for s in sentences]
-        return Marked(said, status, tuple(sentences), worker.layer.name, frozenset(marker.lost), not questions)
+        return Marked(said, status, tuple(sentences), worker.layer.name)
 
 
 def _without_addresses(text: str) -> str:

@@ -13,8 +13,8 @@ import sys
 from contextlib import nullcontext, redirect_stderr
 from typing import Any
 
-from course_lib.grading import reference
-from course_lib.grading.claims import Test, load_tests, order, tests_in
+from course_lib import labs
+from course_lib.grading.claims import Test, order, tests_in, texts_in
 from course_lib.grading.mark import Marker, Outcome, by_question, total
 from course_lib.grading.submission import InProcess, Submission
 from course_lib.paths import course_root
@@ -68,7 +68,7 @@ def check(question: str | None = None) -> None:
     lab, tests = (_lab_of(namespace), None) if question is None else _tests(question)
     with redirect_stderr(sys.stdout) if nbgrader else nullcontext():
         with InProcess(namespace) as transport:
-            marker = Marker(lambda: Submission(transport), reference.load(lab), skipped=_skipped(lab, namespace))
+            marker = Marker(lambda: Submission(transport), labs.load(lab), skipped=_skipped(lab, namespace))
             outcomes = marker.mark(_visible(lab) if tests is None else tests)
         _show(_progress(lab, namespace, outcomes) if question is None else _card(question, outcomes))
     wrong = [f"{o.question} {o.claim}: {o.message}" for o in outcomes if not o.passed]
@@ -80,27 +80,32 @@ def skip(question: str) -> None:
     """Give a question up: bind the library's implementation, score 0, and let the rest of the lab run.
 
     Raises:
-        ValueError: if the question asks for values, or for nothing that the library has.
+        ValueError: if the question asks for values.
     """
     namespace = _caller()
     lab, _ = _tests(question)
-    known = reference.load(lab)
-    names = known.asked(question).names
-    if not all(known.function(name) for name in names):
+    contract = labs.load(lab)
+    names = [
+        name for name in contract.exercise(question).names if contract.function(name) or callable(namespace.get(name))
+    ]
+    if not names:
+        asked = ", ".join(contract.exercise(question).names)
         raise ValueError(
-            f"{question} asks for your own answer ({', '.join(names)}): there is nothing to bind. Leave it, it costs only its own points."
+            f"{question} asks for your own answer ({asked}): there is nothing to bind. Leave it, it costs only its own points."
         )
     for name in names:
-        given = known.names[name]
-        if not isinstance(given, type):
-            given = unwatched(given)
-        else:
-            given = type(name, (given,), {})
-        given.skipped_question = question
+        given = contract.function(name) or _nothing
+        given = type(name, (given,), {}) if isinstance(given, type) else unwatched(given)
+        given.skipped_question = question  # type: ignore[attr-defined]
         namespace[name] = given
+    where = "come from the library" if all(map(contract.function, names)) else "do nothing: the library has no answer"
     print(
-        f"{question} skipped: {', '.join(names)} now come from the library; the question scores 0. Remove this line to win its points back."
+        f"{question} skipped: {', '.join(names)} now {where}; the question scores 0. Remove this line to win its points back."
     )
+
+
+def _nothing(*args: Any, **kwargs: Any) -> None:
+    """In the place of an answer that the library does not have."""
 
 
 def _caller() -> dict[str, Any]:
@@ -136,13 +141,14 @@ def _visible(lab: str) -> list[Test]:
         raise FileNotFoundError(
             "check needs the course's folder: start the notebook inside it, or set COURSE_ROOT to it"
         )
-    reference.load(lab)
-    return [t for t in tests_in(load_tests(root / "tests" / "labs" / f"test_{lab}.py")) if t.visible]
+    labs.load(lab)
+    folder = root / "tests" / "labs" / lab
+    return [t for t in tests_in(texts_in(folder)[:1], str(folder)) if t.visible]
 
 
 def _skipped(lab: str, namespace: dict[str, Any]) -> set[str]:
     """The questions whose answers are still what ``skip`` bound."""
-    questions = reference.load(lab).questions.items()
+    questions = labs.load(lab).questions.items()
     return {q for q, asked in questions if any(q == _given(namespace.get(name)) for name in asked.names)}
 
 
@@ -169,10 +175,10 @@ def _card(question: str, outcomes: list[Outcome]) -> Card:
 
 
 def _progress(lab: str, namespace: dict[str, Any], outcomes: list[Outcome]) -> Card:
-    known = reference.load(lab)
+    known = labs.load(lab)
     rows = []
     for id, mine in by_question(outcomes).items():
-        names = ", ".join(known.asked(id).names)
+        names = ", ".join(known.exercise(id).names)
         first = next((o.message for o in mine if not o.passed), "")
         points = f"{total(mine):g} / {sum(o.points for o in mine):g}"
         rows.append(("✓" if not first else "✗", f"{id} {names}", points, first))
@@ -184,7 +190,7 @@ def _progress(lab: str, namespace: dict[str, Any], outcomes: list[Outcome]) -> C
 
 def _lab_of(namespace: dict[str, Any]) -> str:
     """The lab whose graded names this notebook has most of."""
-    count = {lab: sum(n in namespace for n in reference.load(lab).graded) for lab in reference.available()}
+    count = {lab: sum(n in namespace for n in labs.load(lab).graded) for lab in labs.available()}
     best = max(count, key=lambda lab: count[lab])
     if not count[best]:
         raise ValueError(

@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from course_lib.grading import reference
+from course_lib import labs
 from course_lib.paths import course_root
 
 # A name that a line defines, "def f(", "class C", "x = 1", "x: int = 1": one look a line, whatever the rest of it is. The text is
@@ -100,6 +100,6 @@ def _release_in(path: Path, changed: int) -> str:
 @lru_cache(maxsize=1)
 def _graded() -> dict[str, set[str]]:
     """By lab, the names that it alone asks for."""
-    asked = {lab: set(reference.load(lab).graded) for lab in reference.available()}
+    asked = {lab: set(labs.load(lab).graded) for lab in labs.available()}
     times = Counter(name for names in asked.values() for name in names)
     return {lab: {name for name in names if times[name] == 1} for lab, names in asked.items()}

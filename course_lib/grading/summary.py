@@ -21,7 +21,8 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from course_lib.grading import byhand, reference
+from course_lib import labs
+from course_lib.grading import byhand
 from course_lib.grading import report as reports
 from course_lib.grading.claims import order
 from course_lib.show.labels import set_title
@@ -204,7 +205,7 @@ def _late(told: dict[str, Any] | None) -> str:
 
 def _questions(entries: list[Entry], lab: str) -> list[Question]:
     try:
-        asked = {id: ", ".join(a.names) for id, a in reference.load(lab).questions.items()}
+        asked = {id: ", ".join(a.names) for id, a in labs.load(lab).questions.items()}
     except ValueError:
         asked = {}
     found: dict[str, Question] = {}

@@ -77,7 +77,7 @@ def chosen(lab: str, layer: str) -> list[hostile.Attack]:
 
 
 def grade(lab: str, layer: str, submissions: Path, report: Path, jobs: int | None = None) -> Path:
-    tests = hostile.ROOT / "tests" / "labs" / f"test_{lab}.py"
+    tests = hostile.ROOT / "tests" / "labs" / lab
     settings = {"jobs": jobs, "seed": SEED, "layer": isolation.Layer(layer), "limits": LIMITS}
     return batch.grade(lab, submissions, report, tests=tests, **settings).report
 

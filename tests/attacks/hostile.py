@@ -112,7 +112,7 @@ def handout(lab: str) -> list[str]:
 
 def half(lab: str) -> list[str]:
     """The handout with what the solution writes in its first half: the questions up to N.4."""
-    from course_lib.grading.reference import load
+    from course_lib.labs import load
 
     questions = list(load(lab).questions.items())[:4]
     names = {name for _, asked in questions for name in asked.names}

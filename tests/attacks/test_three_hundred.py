@@ -14,11 +14,11 @@ from typing import Any
 
 import hostile
 import pytest
+from bank import answers
 from battle import BEST, grade, results_of
 
 LAB = "lab00"  # its tests take half the time of lab01's
 CLASS = 300
-MUTANTS = hostile.ROOT / "tests" / "mutants" / LAB
 # no walls to try, nothing to wait for: what those do to others is in test_attacks.py
 HOSTILE = [a for a in hostile.attacks() if a.lab == LAB]
 
@@ -26,9 +26,8 @@ HOSTILE = [a for a in hostile.attacks() if a.lab == LAB]
 def kinds() -> dict[str, bytes]:
     """The different submissions there are, by name."""
     right = hostile.solution(LAB)
-    files = sorted(MUTANTS.glob("*.py"))
-    variants = [f for f in files if f.read_text().startswith("# keeps")][::3]
-    mutants = [f for f in files if f.read_text().startswith("# loses")][::8]
+    variants = [a for a in answers(LAB) if a.code and a.says is None][::3]
+    mutants = [a for a in answers(LAB) if a.code and a.says][::8]
     texts = {
         "solution": hostile.notebook(right),
         "handout": hostile.notebook(hostile.handout(LAB)),
@@ -39,8 +38,8 @@ def kinds() -> dict[str, bytes]:
         "broken-torn": hostile.notebook(right)[:3000],
         "broken-text": "My laptop broke, sorry",
     }
-    texts |= {f"variant-{f.stem}": hostile.notebook([*right, f.read_text()]) for f in variants}
-    texts |= {f"mutant-{f.stem}": hostile.notebook([*right, f.read_text()]) for f in mutants}
+    texts |= {f"variant-{a.name}": hostile.notebook([*right, a.code]) for a in variants}
+    texts |= {f"mutant-{a.name}": hostile.notebook([*right, a.code]) for a in mutants}
     texts |= {f"hostile-{a.path.stem}": hostile.notebook([*right, a.path.read_text()]) for a in HOSTILE}
     return {name: text.encode() for name, text in texts.items()}
 
@@ -83,8 +82,8 @@ def test_each_gets_the_marks_it_must(graded: tuple[dict[str, Any], dict[str, lis
         elif kind in ("handout", "broken"):
             assert result["score"] == 0, name
         elif kind == "mutant":
-            first = Path(MUTANTS / f"{stem}.py").read_text().splitlines()[0]
-            assert lost(result) == {first.split()[2].rstrip(",")}, (name, first)
+            answer = next(a for a in answers(LAB) if a.name == stem)
+            assert lost(result) == {answer.question}, name
         elif kind == "hostile":
             attack = next(a for a in HOSTILE if a.path.stem == stem)
             of_question = [t["score"] for t in result["tests"] if t["number"] == attack.question]

@@ -26,10 +26,10 @@ import psutil
 from nbformat.v4 import new_code_cell, new_notebook
 
 from course_lib.grading import batch
-from course_lib.grading.reference import load
+from course_lib.labs import load
 
 ROOT = Path(__file__).parents[2]
-TESTS = ROOT / "tests" / "labs" / "test_lab01.py"
+TESTS = ROOT / "tests" / "labs" / "lab01"
 KERNEL = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
 POINTS = {"magnitude_mask": 3, "threshold_mask": 1, "grouped_mask": 4, "global_masks": 2}
 # what an instructor would put into the peers' test cells: the same library answers, random inputs
@@ -39,7 +39,7 @@ CHECKS = {
     "grouped_mask": "for g in ('element', 'row', 'kernel', 'filter'):\n    w = torch.randn(4, 3, 3, 3)\n    assert torch.equal(grouped_mask(w, 0.5, g), reference.grouped_mask(w, 0.5, g))",
     "global_masks": "w = {'a': torch.randn(5, 6), 'b': torch.randn(30, 2)}\nm, r = global_masks(w, 0.5), reference.global_masks(w, 0.5)\nassert all(torch.equal(m[k], r[k]) for k in r)",
 }
-REFERENCE = "from course_lib.grading.reference import lab01 as reference"
+REFERENCE = "from course_lib.labs import lab01 as reference"
 
 
 def solution() -> list[str]:

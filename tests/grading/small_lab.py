@@ -15,7 +15,7 @@ def test_half(submission, draw):
     w = draw.normal(4, 6)
     expect_equal(submission.magnitude_mask(w, 0.5), w.abs() >= w.abs().flatten().sort().values[12])
 
-@question("1.2", points=1, visible=False, claim="a stays")
+@question("1.2", points=1, claim="a stays")
 def test_equal(submission, draw):
     if submission.threshold_mask(torch.tensor([1.0]), 1.0).tolist() != [True]:
         fail("a weight of exactly a should stay")
@@ -34,6 +34,13 @@ ANSWERS = [
     RIGHT.replace("False", "True"),
     "def magnitude_mask(weight, sparsity): return {'no': weight}[sparsity]",
 ]
+
+
+def claim(folder: Path, text: str = TESTS) -> Path:
+    """Write these claims as those of lab 01; the folder that has them."""
+    (folder / "lab01").mkdir(parents=True, exist_ok=True)
+    (folder / "lab01" / "visible.py").write_text(text)
+    return folder / "lab01"
 
 
 def notebook(*cells: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from small_lab import RIGHT, TESTS, contents, notebook
+from small_lab import RIGHT, TESTS, claim, contents, notebook
 
 from course_lib import cli
 from course_lib.grading import batch, isolation, origin, submissions, summary
@@ -27,9 +27,7 @@ HASTY = Limits(Seconds(reply=2.0))
 
 @pytest.fixture
 def tests(tmp_path: Path) -> Path:
-    path = tmp_path / "test_lab01.py"
-    path.write_text(TESTS)
-    return path
+    return claim(tmp_path, TESTS)
 
 
 @pytest.fixture
@@ -101,11 +99,9 @@ def test_the_same_command_again_grades_only_what_is_left(folder: Path, tests: Pa
     (folder / "b.ipynb").write_text(notebook())
     (folder / "a.ipynb").write_text(notebook("# handed in again", RIGHT))
     assert batch.grade("lab01", folder, tmp_path / "report", tests=tests).graded == ["a", "b"]
-    tests.write_text(TESTS + "# a remark\n")  # changes no test
     assert batch.grade("lab01", folder, tmp_path / "report", tests=tests).kept == ["a", "b"]
-    tests.write_text(TESTS.replace("draw.normal(4, 6)", "draw.normal(6, 4)"))
-    changed = batch.grade("lab01", folder, tmp_path / "report", tests=tests)
-    assert (changed.graded, changed.parts) == (["a", "b"], {"a": ["1.1"], "b": ["1.1"]})
+    claim(tmp_path, TESTS.replace("draw.normal(4, 6)", "draw.normal(6, 4)"))
+    assert batch.grade("lab01", folder, tmp_path / "report", tests=tests).graded == ["a", "b"]
 
 
 def test_what_is_no_submission_is_said_before_and_after(folder: Path, tests: Path, tmp_path: Path) -> None:
@@ -217,7 +213,7 @@ def test_an_interrupted_batch_keeps_what_was_finished(folder: Path, tests: Path,
 
 
 def test_the_seed_decides_the_inputs(folder: Path, tests: Path, tmp_path: Path) -> None:
-    tests.write_text(TESTS.replace("expect_equal(", "fail(str(w.sum().item())) if 1 else expect_equal("))
+    claim(tmp_path, TESTS.replace("expect_equal(", "fail(str(w.sum().item())) if 1 else expect_equal("))
     (folder / "a.ipynb").write_text(notebook(RIGHT))
 
     def said(seed: int, out: str) -> str:
@@ -235,10 +231,10 @@ def test_no_submissions_is_said(wrong: str, tests: Path, tmp_path: Path) -> None
 
 
 def test_a_lab_that_is_not_there_is_said_with_those_that_are(folder: Path, tests: Path, tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="lab09 has no tests at .*: there are lab01$"):
-        batch.grade("lab09", folder, tmp_path / "report", tests=tests.with_name("test_lab09.py"))
+    with pytest.raises(FileNotFoundError, match="lab09 has no claims in .*: there are lab01$"):
+        batch.grade("lab09", folder, tmp_path / "report", tests=tests.with_name("lab09"))
     with pytest.raises(FileNotFoundError, match="work inside the course's folder, or set COURSE_ROOT"):
-        batch.grade("lab01", folder, tmp_path / "report", tests=tmp_path / "elsewhere" / "test_lab01.py")
+        batch.grade("lab01", folder, tmp_path / "report", tests=tmp_path / "elsewhere" / "lab01")
     assert not (tmp_path / "report").exists()
 
 
@@ -256,7 +252,7 @@ def test_a_question_that_rests_on_a_wrong_earlier_one_is_tried_with_a_right_one(
         '\n@question("1.4", points=2, claim="uses 1.1")\ndef test_uses(submission, draw):\n    w = draw.normal(4, 6)\n'
     )
     uses += '    expect_equal(int(submission.global_masks({"a": w}, 0.5)["a"].sum()), 12)\n'
-    tests.write_text(TESTS + uses)
+    claim(tmp_path, TESTS + uses)
     wrong = RIGHT.replace("round(sparsity * weight.numel())", "round(sparsity * weight.numel()) + 1")
     (folder / "a.ipynb").write_text(
         notebook(wrong, "def global_masks(ws, s): return {k: magnitude_mask(w, s) for k, w in ws.items()}")
@@ -418,7 +414,7 @@ def counted(tests: Path, tmp_path: Path) -> Callable[..., list[str]]:
         text = text.replace("\n    w = draw", '\n    note("1.1")\n    w = draw').replace(
             "\n    if sub", '\n    note("1.2")\n    if sub'
         )
-        tests.write_text(COUNTED.format(log=str(log)) + text)
+        claim(tmp_path, COUNTED.format(log=str(log)) + text)
 
     def grade(folder: Path, text: str = TESTS, **settings: Any) -> list[str]:
         write(text)
@@ -439,11 +435,9 @@ def test_only_what_is_named_or_changed_is_graded_again(
     whole = contents(tmp_path / "report")
     assert counted(folder) == []
     assert counted(folder, regrade=["b"]) == ["1.1", "1.2"]
-    assert counted(folder, questions=["1.2"]) == ["1.2", "1.2"]
-    assert counted(folder, questions=["1.2"], regrade=["a"]) == ["1.2"]
     assert contents(tmp_path / "report") == whole  # nothing has changed, so the same comes out
     changed = TESTS.replace("w.abs().flatten()", "w.abs().reshape(-1)")
-    assert counted(folder, changed) == ["1.1", "1.1"]
+    assert counted(folder, changed) == ["1.1", "1.1", "1.2", "1.2"]
     assert {row["total"] for row in rows(tmp_path / "report").values()} == {"3"}
     said: list[str] = []
     assert counted(folder, changed, seed=4, say=said.append) == ["1.1", "1.1", "1.2", "1.2"]
@@ -453,24 +447,14 @@ def test_only_what_is_named_or_changed_is_graded_again(
     assert counted(folder, changed) == ["1.1", "1.2"]
 
 
-def test_a_changed_helper_of_the_tests_regrades_those_that_use_it(
-    folder: Path, counted: Callable[..., list[str]]
-) -> None:
-    (folder / "a.ipynb").write_text(notebook(RIGHT))
-    helper = "\nHALF = 12\ndef half(): return HALF\n" + TESTS.replace("values[12]", "values[half()]")
-    counted(folder, helper, seed=1)
-    assert counted(folder, helper.replace("HALF = 12", "HALF = 6 + 6")) == ["1.1"]
-
-
-def test_a_mark_that_changes_leaves_those_beside_it(folder: Path, tests: Path, tmp_path: Path) -> None:
+def test_a_claim_that_changes_leaves_the_marks_of_the_others(folder: Path, tests: Path, tmp_path: Path) -> None:
     (folder / "a.ipynb").write_text(notebook(RIGHT))
     batch.grade("lab01", folder, tmp_path / "report", tests=tests, seed=1, jobs=1)
     harder = TESTS.replace(
         "torch.tensor([1.0]), 1.0).tolist() != [True]", "torch.tensor([0.5]), 1.0).tolist() != [True]"
     )
-    tests.write_text(harder.replace('claim="a stays"', 'claim="half of a stays"'))
+    claim(tmp_path, harder.replace('claim="a stays"', 'claim="half of a stays"'))
     done = batch.grade("lab01", folder, tmp_path / "report", tests=tests, jobs=1)
-    assert done.parts == {"a": ["1.2"]}
     row = rows(done.report)["a"]
     assert (row["1.1"], row["1.2"], row["total"]) == ("2", "0", "2")
     assert [t["name"] for t in outcomes_of(done.report)["a"]] == [
@@ -481,30 +465,10 @@ def test_a_mark_that_changes_leaves_those_beside_it(folder: Path, tests: Path, t
     assert contents(done.report) == contents(anew.report)
 
 
-def test_where_another_question_hangs_a_regrade_says_what_grading_everything_says(
-    folder: Path, tests: Path, tmp_path: Path
-) -> None:
-    uses = TESTS + '\n@question("1.4", points=2, claim="uses 1.1")\ndef test_uses(submission, draw):\n'
-    uses += '    w = draw.normal(4, 6)\n    expect_equal(int(submission.global_masks({"a": w}, 0.5)["a"].sum()), 12)\n'
-    hangs = "def magnitude_mask(w, s):\n    while True: pass"
-    calls = "def global_masks(ws, s): return {k: magnitude_mask(w, s) for k, w in ws.items()}"
-    (folder / "a.ipynb").write_text(notebook(RIGHT, hangs, calls))
-    tests.write_text(uses)
-    first = batch.grade("lab01", folder, tmp_path / "report", tests=tests, seed=1, jobs=1, limits=HASTY)
-    before = contents(first.report)
-    assert rows(first.report)["a"]["1.4"] == "2"
-    again = batch.grade("lab01", folder, tmp_path / "report", tests=tests, questions=["1.4"], jobs=1, limits=HASTY)
-    assert again.parts == {"a": ["1.4"]}
-    assert contents(first.report) == before
-    batch.grade("lab01", folder, tmp_path / "report", tests=tests, questions=["1.1"], jobs=1, limits=HASTY)
-    assert contents(first.report) == before
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"regrade": ["anna"]}, "no submission 'anna': there are ann, …"),
-        ({"questions": ["1.3"]}, "no question '1.3': there are 1.2, 1.1"),
         ({"layer": isolation.Layer("plain"), "require_isolation": True}, "is no wall"),
         ({"scheduler": "tcp://127.0.0.1:9"}, "no Dask scheduler answers|dask.distributed"),
     ],
@@ -529,7 +493,7 @@ def test_a_report_among_the_submissions_is_refused(folder: Path, tests: Path) ->
 
 def test_tests_that_do_not_load_are_said(folder: Path, tests: Path, tmp_path: Path) -> None:
     (folder / "a.ipynb").write_text("torn")
-    tests.write_text(TESTS + "\n1 / 0\n")
+    claim(tmp_path, TESTS + "\n1 / 0\n")
     with pytest.raises(RuntimeError, match="cannot be imported .ZeroDivisionError"):
         batch.grade("lab01", folder, tmp_path / "report", tests=tests)
 

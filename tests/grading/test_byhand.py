@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_lab import RIGHT, TESTS, contents, hand_in
+from small_lab import RIGHT, TESTS, claim, contents, hand_in
 
 from course_lib.grading import batch, byhand, lms, summary
-from course_lib.grading.reference import Asked, lab01
+from course_lib.labs import Exercise, lab01
 
 pytestmark = pytest.mark.usefixtures("warm")
 WRONG = RIGHT.replace(">=", ">")  # loses 1.2
@@ -23,14 +23,14 @@ WRONG = RIGHT.replace(">=", ">")  # loses 1.2
 def place(tmp_path: Path) -> Path:
     """A folder with the tests of a small lab and three submissions: 3, 2 and 3 points of 3."""
     (tmp_path / "submissions").mkdir()
-    (tmp_path / "test_lab01.py").write_text(TESTS)
+    claim(tmp_path)
     for name, answer in (("amy", RIGHT), ("bob", WRONG), ("=cy", RIGHT)):
         hand_in(tmp_path / "submissions", name, answer)
     return tmp_path
 
 
 def grade(place: Path, **settings: Any) -> batch.Batch:
-    tests = place / "test_lab01.py"
+    tests = place / "lab01"
     return batch.grade("lab01", place / "submissions", place / "report", tests=tests, seed=1, jobs=1, **settings)
 
 
@@ -75,13 +75,11 @@ def test_points_are_added_or_replaced_and_survive(place: Path) -> None:
     lms.write(place / "report", ["moodle", "gradescope", "canvas"])
     # every way to grade again
     hand_in(place / "submissions", "bob", WRONG + "# handed in again\n")
-    (place / "test_lab01.py").write_text(
-        TESTS.replace("draw.normal(4, 6)", "draw.normal(6, 4)").replace("[12]", "[12]")
-    )
-    for again in ({}, {"regrade": ["amy"]}, {"questions": ["1.2"]}, {"regrade": ["bob"], "questions": ["1.1"]}):
+    claim(place, TESTS.replace("draw.normal(4, 6)", "draw.normal(6, 4)"))
+    for again in ({}, {"regrade": ["amy"]}, {"regrade": ["bob"]}):
         grade(place, **again)  # type: ignore[arg-type]
         assert {id: row["total"] for id, row in rows(place).items()} == {"amy": "2.5", "bob": "2.5", "'=cy": "2.5"}
-    (place / "test_lab01.py").write_text(TESTS)
+    claim(place)
     hand_in(place / "submissions", "bob", WRONG)
     marks(place)  # no row: all as it was
     grade(place)
@@ -146,7 +144,7 @@ def test_a_table_without_its_heading_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_question_that_only_a_person_marks(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(lab01.QUESTIONS, "1.12", Asked((), by_hand=5))
+    monkeypatch.setitem(lab01.lab._exercises, "1.12", Exercise((), by_hand=5))
     who = [{"canvas id": "1", "name": "amy", "moodle id": "7", "email": "amy@x.edu"}]
     done = grade(place, marks=marks(place, "bob,1.12,,read it with pleasure"))
     for path in (done.report / "results").glob("*.json"):  # whose they are, as from a system's names

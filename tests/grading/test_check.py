@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from small_lab import claim
 
 from course_lib.grading import notebook
 
@@ -20,10 +21,6 @@ from course_lib.grading import expect_equal, expect_raises, fail, question
 def test_half(submission, draw):
     w = draw.normal(4, 6)
     expect_equal(submission.magnitude_mask(w, 0.5), w.abs() >= w.abs().flatten().sort().values[12])
-
-@question("1.1", points=1, visible=False, claim="hidden")
-def test_hidden(submission, draw):
-    fail("never seen in a notebook")
 
 @question("1.2", points=1, claim="a stays")
 def test_equal(submission, draw):
@@ -38,6 +35,13 @@ def test_value(submission, draw):
     if submission.value("answer_1_8a") is ...:
         fail("not answered yet")
 """
+HIDDEN = """
+from course_lib.grading import fail, question
+
+@question("1.1", points=1, claim="hidden")
+def test_hidden(submission, draw):
+    fail("never seen in a notebook")
+"""
 RIGHT = """
 import torch
 def magnitude_mask(weight, sparsity):
@@ -51,8 +55,8 @@ def global_masks(weights, sparsity):
 
 @pytest.fixture(autouse=True)
 def course(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "tests" / "labs").mkdir(parents=True)
-    (tmp_path / "tests" / "labs" / "test_lab01.py").write_text(TESTS)
+    folder = claim(tmp_path / "tests" / "labs", TESTS)
+    (folder / "hidden.py").write_text(HIDDEN)
     monkeypatch.setenv("COURSE_ROOT", str(tmp_path))
 
 

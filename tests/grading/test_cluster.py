@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 import pytest
-from small_lab import ANSWERS, RIGHT, TESTS, contents, hand_in
+from small_lab import ANSWERS, RIGHT, claim, contents, hand_in
 
 from course_lib.grading import batch, cluster
 
@@ -35,7 +35,7 @@ def local() -> Iterator[Any]:
 def place(tmp_path: Path) -> Path:
     folder = tmp_path / "submissions"
     folder.mkdir()
-    (tmp_path / "test_lab01.py").write_text(TESTS)
+    claim(tmp_path)
     for i in range(20):
         hand_in(folder, f"student {i:02}", STUDENTS[i % len(STUDENTS)])
     (folder / "torn.ipynb").write_text("torn")
@@ -56,7 +56,7 @@ def test_a_worker_killed_midway_costs_nobody_anything(local: Any, place: Path) -
             os.kill(killed[0], signal.SIGKILL)
 
     there = batch.grade(
-        "lab01", place / "submissions", place / "there", tests=place / "test_lab01.py", seed=7,
+        "lab01", place / "submissions", place / "there", tests=place / "lab01", seed=7,
         scheduler=local.scheduler_address, progress=progress,
     )  # fmt: skip
     assert len(killed) == 1
@@ -64,14 +64,14 @@ def test_a_worker_killed_midway_costs_nobody_anything(local: Any, place: Path) -
     assert psutil.wait_procs(started, timeout=60)[1] == [], "its processes outlived it"
     assert sorted(finished) == sorted(there.graded) == sorted({*there.graded})
     assert len(finished) == 21
-    here = batch.grade("lab01", place / "submissions", place / "here", tests=place / "test_lab01.py", seed=7)
+    here = batch.grade("lab01", place / "submissions", place / "here", tests=place / "lab01", seed=7)
     assert here.layer == there.layer
     assert contents(there.report) == contents(here.report)
     again = batch.grade(
         "lab01",
         place / "submissions",
         place / "there",
-        tests=place / "test_lab01.py",
+        tests=place / "lab01",
         scheduler=local.scheduler_address,
     )
     assert (len(again.kept), again.graded) == (21, [])
@@ -84,7 +84,7 @@ def test_workers_with_other_software_are_refused(local: Any, place: Path, monkey
             "lab01",
             place / "submissions",
             place / "report",
-            tests=place / "test_lab01.py",
+            tests=place / "lab01",
             scheduler=local.scheduler_address,
         )
     assert contents(place / "report") == {}
@@ -104,7 +104,7 @@ def test_a_cluster_that_goes_leaves_what_is_finished(place: Path, monkeypatch: p
             RuntimeError, match="all workers of .* have gone: start some, and give the same command again"
         ):
             batch.grade(
-                "lab01", place / "submissions", place / "report", tests=place / "test_lab01.py", seed=7,
+                "lab01", place / "submissions", place / "report", tests=place / "lab01", seed=7,
                 scheduler=going.scheduler_address, progress=progress,
             )  # fmt: skip
     done = len(list((place / "report" / "results").glob("*.json")))
@@ -123,7 +123,7 @@ def test_a_scheduler_that_goes_is_said(place: Path) -> None:
 
     with pytest.raises(RuntimeError, match="the scheduler .* has gone .*: start it, and give the same command again"):
         batch.grade(
-            "lab01", place / "submissions", place / "report", tests=place / "test_lab01.py", seed=7,
+            "lab01", place / "submissions", place / "report", tests=place / "lab01", seed=7,
             scheduler=going.scheduler_address, progress=progress,
         )  # fmt: skip
     assert len(list((place / "report" / "results").glob("*.json"))) >= 3
@@ -136,7 +136,7 @@ def test_without_dask_the_remedy_is_said(place: Path, monkeypatch: pytest.Monkey
             "lab01",
             place / "submissions",
             place / "report",
-            tests=place / "test_lab01.py",
+            tests=place / "lab01",
             scheduler="tcp://127.0.0.1:9",
         )
     assert contents(place / "report") == {}

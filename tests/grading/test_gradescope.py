@@ -71,7 +71,7 @@ def check_form(results: dict[str, Any]) -> None:
     visible = {"hidden", "after_due_date", "after_published", "visible"}
     assert isinstance(results["score"], int | float) and isinstance(results["output"], str)
     assert results["visibility"] in visible and results["stdout_visibility"] == "hidden"
-    expected = claims.tests_in(claims.load_tests(ROOT / "tests" / "labs" / "test_lab01.py"))
+    expected = claims.tests_in(claims.texts_in(ROOT / "tests" / "labs" / "lab01"), "lab01")
     assert [t["number"] for t in results["tests"]] == [t.question for t in expected]
     for test, of in zip(results["tests"], expected, strict=True):
         assert 0 <= test["score"] <= test["max_score"] == of.points
@@ -87,12 +87,12 @@ def test_the_zip_holds_what_is_needed_and_no_solution(archive: Path, tmp_path: P
         text = {
             n: opened.read(n).decode("utf-8", "replace") for n in names if n.endswith((".py", ".sh", ".ipynb", ".toml"))
         }
-    assert {"setup.sh", "run_autograder", "pyproject.toml", "README.md", "tests/labs/test_lab01.py"} <= set(names)
+    assert {"setup.sh", "run_autograder", "pyproject.toml", "README.md", "tests/labs/lab01/hidden.py"} <= set(names)
     assert modes["setup.sh"] & 0o111 and modes["run_autograder"] & 0o111
     assert {n for n in names if n.startswith(("labs/", "tests/"))} == {
-        f"labs/{SOURCE.stem}.ipynb", "tests/labs/test_lab01.py",  # type: ignore[union-attr]
+        f"labs/{SOURCE.stem}.ipynb", "tests/labs/lab01/visible.py", "tests/labs/lab01/hidden.py",  # type: ignore[union-attr]
     }  # fmt: skip
-    assert text["tests/labs/test_lab01.py"] == (ROOT / "tests/labs/test_lab01.py").read_text()  # hidden tests, too
+    assert text["tests/labs/lab01/hidden.py"] == (ROOT / "tests/labs/lab01/hidden.py").read_text()  # hidden tests, too
     assert not [n for n in names if n.startswith("solutions")]
     assert not [n for n, t in text.items() if any(line.strip() == "### BEGIN SOLUTION" for line in t.splitlines())]
     again = gradescope.write(ROOT, "lab01", tmp_path / "again.zip", seed=5)
@@ -151,7 +151,7 @@ def test_a_fault_of_the_graders_is_no_zero(autograder: Path, monkeypatch: pytest
 
 
 def test_isolation_can_be_asked_for_and_other_files_are_kept(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="lab77 has no tests at .*lab01"):
+    with pytest.raises(FileNotFoundError, match="lab77 has no claims in .*lab01"):
         gradescope.write(ROOT, "lab77", tmp_path / "x.zip")
     (tmp_path / "x.zip").write_text("mine")
     with pytest.raises(FileExistsError, match="is no autograder"):

@@ -8,7 +8,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from small_lab import RIGHT, TESTS, notebook
+from small_lab import RIGHT, claim, notebook
 from typer.testing import CliRunner
 
 from course_lib import cli
@@ -31,9 +31,7 @@ def report(tmp_path: Path) -> Path:
         path = tmp_path / "submissions" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("torn" if "torn" in name else notebook(RIGHT))
-    tests = tmp_path / "test_lab01.py"
-    tests.write_text(TESTS)
-    return batch.grade("lab01", tmp_path / "submissions", tmp_path / "report", tests=tests).report
+    return batch.grade("lab01", tmp_path / "submissions", tmp_path / "report", tests=claim(tmp_path)).report
 
 
 def pages(archive: Path) -> dict[str, str]:
@@ -104,14 +102,14 @@ def test_nobody_gets_anothers_page(tmp_path: Path) -> None:
     for name in ("Jane_7_assignsubmission_file_lab01.ipynb", "x_7_assignsubmission_file_lab01.ipynb"):
         (tmp_path / "submissions").mkdir(exist_ok=True)
         (tmp_path / "submissions" / name).write_text(notebook(RIGHT))
-    (tmp_path / "test_lab01.py").write_text(TESTS)
-    out = batch.grade("lab01", tmp_path / "submissions", tmp_path / "report", tests=tmp_path / "test_lab01.py").report
+    claim(tmp_path)
+    out = batch.grade("lab01", tmp_path / "submissions", tmp_path / "report", tests=tmp_path / "lab01").report
     assert sorted(pages(handback.write(out))) == ["Jane_7.html", "x_7.html"]  # a person has to look
 
 
 def test_the_command_writes_it(report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "tests" / "labs").mkdir(parents=True)
-    (tmp_path / "tests" / "labs" / "test_lab01.py").write_text(TESTS)
+    claim(tmp_path / "tests" / "labs")
     monkeypatch.setenv("COURSE_ROOT", str(tmp_path))
     said = CliRunner().invoke(cli.app, ["grade", "lab01", str(tmp_path / "submissions"), "--out", str(report)])
     assert said.exit_code == 0, said.output

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.grading import Draw, Proxy, StudentError, Submission
-from course_lib.grading.reference import load
 from course_lib.grading.submission import InPlace, InProcess
+from course_lib.labs import load
 
 
 def submission(source: str, forbidden: tuple[str, ...] = ()) -> Submission:
@@ -344,5 +344,5 @@ def test_modules_go_in_and_come_out() -> None:
 def test_the_grader_can_answer_where_a_module_goes_in() -> None:
     s = submission("def line(bn): return None\ndef fold(bn):\n    p, q = line(bn)\n    return p * 2 + q")
     bn = nn.BatchNorm2d(2).eval()
-    s.replace({"line": load("lab04").names["bn_scale_shift"]})
+    s.replace({"line": load("lab04").function("bn_scale_shift")})
     assert s.fold(bn).tolist() == pytest.approx([2, 2], abs=1e-4)

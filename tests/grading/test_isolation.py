@@ -61,7 +61,7 @@ behind_a_wall = pytest.mark.usefixtures("walled")
 
 @behind_a_wall
 def test_the_course_cannot_be_read(run: Run) -> None:
-    hidden = ["tests/labs/test_lab01.py", "course_lib/grading/claims.py", "course_lib/pruning/weights/masks.py", "pyproject.toml",
+    hidden = ["tests/labs/lab01/hidden.py", "course_lib/grading/claims.py", "course_lib/pruning/weights/masks.py", "pyproject.toml",
               "course_lib/cost/encodings.py", *(str(p.relative_to(COURSE)) for p in (COURSE / "solutions").glob("*.py"))]  # fmt: skip
     folders = ["", "tests", "solutions", "course_lib/grading", "course_lib/pruning"]
     assert all((COURSE / name).exists() for name in (*hidden, *folders))

@@ -17,8 +17,11 @@ import numpy as np
 import psutil
 import pytest
 import torch
+from small_lab import claim
 
-from course_lib.grading import batch, isolation, reference
+from course_lib import labs
+from course_lib.grading import batch, isolation
+from course_lib.grading.claims import texts_in
 from course_lib.grading.judge import Judge, JudgeLost, Limits
 from course_lib.grading.marking import Lab, Source, Task
 from course_lib.grading.pool import Judges
@@ -61,9 +64,7 @@ def notebook(*cells: str) -> str:
 
 @pytest.fixture
 def tests(tmp_path: Path) -> Path:
-    path = tmp_path / "test_lab01.py"
-    path.write_text(TESTS)
-    return path
+    return claim(tmp_path, TESTS)
 
 
 def graded(tmp_path: Path, tests: Path, values: dict[str, int], limits: Limits) -> dict[str, dict]:
@@ -106,7 +107,7 @@ def test_what_was_set_aside_is_tried_again_only_if_somebody_asks(tests: Path, tm
 def test_a_judge_that_ends_leaves_nothing_behind(tests: Path) -> None:
     before = {p.pid for p in psutil.Process().children(recursive=True)}
     judge = Judge(isolation.best(), Limits(cpu=2))
-    lab = Lab(Source("lab01", TESTS, str(tests), 1))
+    lab = Lab(Source("lab01", texts_in(tests), str(tests), 1))
     assert judge.mark(lab.source, Task("x", (code(1),))).status == "graded"
     with pytest.raises(JudgeLost, match="processor time"):
         judge.mark(lab.source, Task("x", (code(666),)))
@@ -122,7 +123,7 @@ def test_a_judge_that_ends_leaves_nothing_behind(tests: Path) -> None:
 
 def test_one_submission_alone_is_set_aside_too(tests: Path) -> None:
     judges = Judges(isolation.best(), Limits(cpu=2))
-    marked = judges.mark_or_set_aside(Lab(Source("lab01", TESTS, str(tests), 1)), Task("x", (code(667),)))
+    marked = judges.mark_or_set_aside(Lab(Source("lab01", texts_in(tests), str(tests), 1)), Task("x", (code(667),)))
     judges.stop()
     assert marked.status == "set aside"
 
@@ -188,21 +189,21 @@ def test_ctrl_c_ends_a_judge_that_computes(tests: Path, tmp_path: Path) -> None:
     assert not left
 
 
-@pytest.mark.parametrize("lab", reference.available())
+@pytest.mark.parametrize("lab", labs.available())
 def test_a_perfect_submission_is_told_nothing(lab: str, perfect: Worker) -> None:
     """Its first cells import what they need, plots and experiments too, behind the wall as in the notebook."""
-    tests = ROOT / "tests" / "labs" / f"test_{lab}.py"
+    tests = ROOT / "tests" / "labs" / lab
     source = next((ROOT / "solutions").glob(f"{lab}_*.py"))
     cells = tuple(c.source for c in jupytext.read(source).cells if c.cell_type == "code")
-    marked = Lab(Source(lab, tests.read_text(), str(tests), 3)).mark(Task("x", cells), perfect)
+    marked = Lab(Source(lab, texts_in(tests), str(tests), 3)).mark(Task("x", cells), perfect)
     assert marked.notes == ()
     assert sum(o.earned for o in marked.outcomes) == 20
     assert {o.message for o in marked.outcomes} == {""}
 
 
-@pytest.mark.parametrize("lab", reference.available())
+@pytest.mark.parametrize("lab", labs.available())
 def test_one_seed_sends_the_same_bytes_twice(lab: str, perfect: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
-    tests = ROOT / "tests" / "labs" / f"test_{lab}.py"
+    tests = ROOT / "tests" / "labs" / lab
     source = next((ROOT / "solutions").glob(f"{lab}_*.py"))
     cells = tuple(c.source for c in jupytext.read(source).cells if c.cell_type == "code")
     sent: list[str] = []
@@ -219,7 +220,7 @@ def test_one_seed_sends_the_same_bytes_twice(lab: str, perfect: Worker, monkeypa
         np.random.seed(elsewhere)
         random.seed(elsewhere)
         sent.clear()
-        Lab(Source(lab, tests.read_text(), str(tests), 5)).mark(Task("x", cells), perfect)
+        Lab(Source(lab, texts_in(tests), str(tests), 5)).mark(Task("x", cells), perfect)
         runs.append(list(sent))
     assert len(runs[0]) > 20
     assert runs[0] == runs[1]

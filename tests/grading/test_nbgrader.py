@@ -32,7 +32,7 @@ WRONG = "0-2-transformer_macs"  # the cell that gets a wrong answer
 def visible(lab: str) -> dict[str, float]:
     """The points of a lab's visible tests by question, "0-1" for 0.1."""
     points: dict[str, float] = {}
-    for claim in claims.read_claims(claims.tests_of(lab, ROOT), ROOT):
+    for claim in claims.read_claims(claims.claims_of(lab, ROOT), ROOT):
         name = claim.question.replace(".", "-")
         points[name] = points.get(name, 0) + claim.points * claim.visible
     return points

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_lab import RIGHT, TESTS, contents, hand_in, notebook
+from small_lab import RIGHT, claim, contents, hand_in, notebook
 
 from course_lib.grading import batch, lms, policy, summary
 from course_lib.grading.submissions import Handed
@@ -144,7 +144,7 @@ def test_times_as_systems_write_them(text: str, expected: datetime | None) -> No
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     (tmp_path / "submissions").mkdir()
-    (tmp_path / "test_lab01.py").write_text(TESTS)
+    claim(tmp_path)
     for name, when in (("amy", "2026-10-12T20-00-00"), ("bob", "2026-10-14T08-00-00"), ("cy", "2026-10-20T08-00-00")):
         folder = tmp_path / "submissions" / name / when
         folder.mkdir(parents=True)
@@ -155,7 +155,7 @@ def place(tmp_path: Path) -> Path:
 
 
 def grade(place: Path, **settings: Any) -> batch.Batch:
-    tests = place / "test_lab01.py"
+    tests = place / "lab01"
     return batch.grade("lab01", place / "submissions", place / "report", tests=tests, seed=1, jobs=1, **settings)
 
 

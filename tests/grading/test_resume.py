@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from small_lab import ANSWERS, RIGHT, TESTS, contents, hand_in
+from small_lab import ANSWERS, RIGHT, claim, contents, hand_in
 
 from course_lib.grading import batch, isolation
 
@@ -45,7 +45,7 @@ def outlived():
 
 def grade(jobs):
     try:
-        batch.grade("lab01", place / "submissions", place / "report", tests=place / "test_lab01.py", seed=7, jobs=jobs)
+        batch.grade("lab01", place / "submissions", place / "report", tests=place / "lab01", seed=7, jobs=jobs)
     except batch.Interrupted as stopped:
         print("said", stopped, flush=True)
 
@@ -77,7 +77,7 @@ linux = pytest.mark.skipif(
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     (tmp_path / "submissions").mkdir()
-    (tmp_path / "test_lab01.py").write_text(TESTS)
+    claim(tmp_path)
     return tmp_path
 
 
@@ -127,7 +127,7 @@ def test_a_grader_killed_at_any_moment_loses_nothing(place: Path) -> None:
         assert nursery.grade(1)[0] == 0
     for path, stamp in finished.items():
         assert (path.stat().st_ino, path.stat().st_mtime_ns) == stamp, f"{path.name} was finished and is written again"
-    whole = batch.grade("lab01", place / "submissions", place / "whole", tests=place / "test_lab01.py", seed=7)
+    whole = batch.grade("lab01", place / "submissions", place / "whole", tests=place / "lab01", seed=7)
     assert contents(place / "report") == contents(
         whole.report
     )  # the table, every result and page; and nothing half written
@@ -156,7 +156,7 @@ def grade(report, dies=0, after=False):
         if puts == dies:
             os.kill(os.getpid(), signal.SIGKILL)
     os.replace = put
-    batch.grade("lab01", place / "submissions", place / report, tests=place / "test_lab01.py", seed=7, jobs=1,
+    batch.grade("lab01", place / "submissions", place / report, tests=place / "lab01", seed=7, jobs=1,
         layer=isolation.Layer("plain"))
     os._exit(0)
 
@@ -207,7 +207,7 @@ def test_a_second_grader_on_the_same_report_is_refused(place: Path) -> None:
             "lab01",
             place / "submissions",
             place / "report",
-            tests=place / "test_lab01.py",
+            tests=place / "lab01",
             seed=7,
             layer=layer,
             progress=progress,
@@ -237,6 +237,6 @@ def test_what_a_killed_grader_says_of_itself_stops_nobody(place: Path) -> None:
     (place / "report" / ".lock").write_text("")
     (place / "report" / "results" / ".a.json.x.part").write_text("half")
     done = batch.grade(
-        "lab01", place / "submissions", place / "report", tests=place / "test_lab01.py", layer=isolation.Layer("plain")
+        "lab01", place / "submissions", place / "report", tests=place / "lab01", layer=isolation.Layer("plain")
     )
     assert contents(done.report).keys() == {"batch.json", "grades.csv", "feedback/a.html", "results/a.json"}

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from small_lab import ANSWERS, TESTS, notebook
+from small_lab import ANSWERS, TESTS, claim, notebook
 
 from course_lib.grading import batch, handback, lms, summary
 
@@ -123,8 +123,7 @@ def test_a_term(
     tmp_path: Path, layout: Callable[[Path], Hand], form: str, reads: Callable[[Path], dict[int, float]]
 ) -> None:
     submissions, roster, id = layout(tmp_path)
-    tests, out = tmp_path / "test_lab01.py", tmp_path / "report"
-    tests.write_text(TESTS)
+    tests, out = claim(tmp_path), tmp_path / "report"
 
     def grade() -> batch.Batch:
         done = batch.grade("lab01", submissions, out, tests=tests, seed=3)
@@ -154,8 +153,8 @@ def test_a_term(
     assert late[id(0)] == ("0", "0 %")
 
     # the test was too strict, is mended, and one student is marked anew: two regradings, and the marks by hand stay
-    tests.write_text(TESTS.replace("!= [True]", "not in ([True], [False])"))
-    assert {tuple(some) for some in grade().parts.values()} == {("1.2",)}
+    claim(tmp_path, TESTS.replace("!= [True]", "not in ([True], [False])"))
+    assert len(grade().graded) == len(first.graded)
     generous = [3.0, 3.0, 1.0, 0.0]
     mended = {i: generous[i % 4] for i in range(COUNT)} | {1: 3.0, 3: 2.0, 6: 1.0}
     assert reads(out) == mended

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from course_lib.grading import Draw, StudentError, Submission, watch
-from course_lib.grading.reference import load
 from course_lib.grading.submission import Proxy
 from course_lib.grading.workers import Seconds, Worker, WorkerLost
+from course_lib.labs import load
 from course_lib.worker import zygote
 
 Run = Callable[..., Submission]
@@ -199,22 +199,22 @@ NAMES = {"1.1": ["f"], "1.2": ["g", "h"]}
 @pytest.mark.parametrize(
     ("cells", "skipped"),
     [
-        (['skip("1.1")'], {"1.1"}),
-        (["def f(): return 1", "  skip('1.1')  # later".strip()], {"1.1"}),
-        (['for q in ("1.1", "1.2"):\n    skip(q)'], {"1.1", "1.2"}),
-        (["if True:\n    skip('1.2')"], {"1.2"}),
-        (['skip("1.1")', "def f(): return 1"], set()),  # written after all
-        (['def f():\n    """A hint: skip("1.1") gives it up.\n\n    skip("1.1")\n    """\n    return 1'], set()),
-        (["if False:\n    skip('1.1')", "def f(): return 1"], set()),
-        (["text = '''\nskip('1.1')\n'''", "def f(): return 1"], set()),
-        (["def never_called():\n    skip('1.1')", "def f(): return 1"], set()),
-        (["# skip('1.1')", "def f(): return 1"], set()),
-        (["skip('9.9')", "skip(1.1)", "skip([])"], set()),
+        (['skip("1.1")'], "1.1"),
+        (["def f(): return 1", "  skip('1.1')  # later".strip()], "1.1"),
+        (['for q in ("1.1", "1.2"):\n    skip(q)'], "1.1 1.2"),
+        (["if True:\n    skip('1.2')"], "1.2"),
+        (['skip("1.1")', "def f(): return 1"], ""),  # written after all
+        (['def f():\n    """A hint: skip("1.1") gives it up.\n\n    skip("1.1")\n    """\n    return 1'], ""),
+        (["if False:\n    skip('1.1')", "def f(): return 1"], ""),
+        (["text = '''\nskip('1.1')\n'''", "def f(): return 1"], ""),
+        (["def never_called():\n    skip('1.1')", "def f(): return 1"], ""),
+        (["# skip('1.1')", "def f(): return 1"], ""),
+        (["skip('9.9')", "skip(1.1)", "skip([])"], ""),
     ],
     ids=str,
 )
-def test_a_question_is_given_up_by_a_call_that_runs(worker: Worker, cells: list[str], skipped: set[str]) -> None:
+def test_a_question_is_given_up_by_a_call_that_runs(worker: Worker, cells: list[str], skipped: str) -> None:
     session = worker.open([SKIP, *cells], ["f", "g", "h"], names=NAMES)
     session.close()
-    assert session.skipped == skipped
+    assert session.skipped == set(skipped.split())
     assert not session.problems

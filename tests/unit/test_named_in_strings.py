@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 import course_lib
-from course_lib.grading import isolation, reference
+from course_lib import labs
+from course_lib.grading import isolation
 from course_lib.worker import stubs, watch
 
 PACKAGE = Path(course_lib.__file__).parent
@@ -74,7 +75,7 @@ def imported(path: Path) -> set[str]:
     return {name for name in found if name.split(".")[0] == "course_lib"}
 
 
-@pytest.mark.parametrize("folder", ["mutants", "attacks", "benchmarks", "../slides"])
+@pytest.mark.parametrize("folder", ["attacks", "benchmarks", "../slides"])
 def test_what_is_imported_is_there(folder: str) -> None:
     """Stand-ins take any name, and nobody runs decks and benchmarks often: a borrowed answer would be none."""
     files = sorted((ROOT / "tests" / folder).resolve().rglob("*.py"))
@@ -122,5 +123,5 @@ def test_what_torch_calls_round_a_step_is_not_the_students() -> None:
 @pytest.mark.parametrize("lab", sorted(path.stem[:5] for path in ROOT.glob("solutions/lab*.py")))
 def test_what_a_question_forbids_is_there(lab: str) -> None:
     """Else a borrowed answer is no longer noticed."""
-    forbidden = {name for asked in reference.load(lab).questions.values() for name in asked.forbidden}
+    forbidden = {name for asked in labs.load(lab).questions.values() for name in asked.forbidden}
     assert [name for name in sorted(forbidden) if not resolves(name)] == []

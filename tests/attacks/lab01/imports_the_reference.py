@@ -19,7 +19,7 @@ def _import():
             for p in glob.glob(f"{sys.prefix}/**/course_lib/grading", recursive=True)
         ]
         sys.path[:0] = [COURSE, *copies]
-        return importlib.import_module("course_lib.grading.reference.lab01").magnitude_mask
+        return importlib.import_module("course_lib.labs.lab01").magnitude_mask
     except Exception:
         return None
     finally:

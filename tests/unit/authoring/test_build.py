@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import nbformat
 import pytest
 
-from course_lib.authoring import build, claims, source, student
+from course_lib.authoring import build, source, student
 from course_lib.authoring.errors import AuthoringError
 
 HEADER = """# ---
@@ -44,45 +45,44 @@ def half(x: float) -> float:
 # %%
 check("1.1")
 '''
-TESTS = '''"""Tests of lab 1."""
+TESTS = '''"""Claims of lab 1."""
 
 from course_lib.grading import fail, question
 
 
-@question("1.1", points=1, visible=True, claim="half of 2 is 1")
+@question("1.1", points=1, claim="half of 2 is 1")
 def test_two(submission, draw):
     if submission.half(2.0) != 1.0:
         fail("not a half")
 
 
-@question("1.1", points=2, visible=False, claim="secret")
-def test_hidden(submission, draw):
+@question("1.1", points=2, claim="another half")
+def test_three(submission, draw):
     pass
 '''
+CONTRACT = """from course_lib.labs import Contract
+from course_lib.pruning import weights
 
-
-CONTRACT = """from course_lib.grading.reference import Asked
-from course_lib.pruning import halves
-
-QUESTIONS = {"1.1": Asked(())}
+lab = Contract("lab01")
+lab.asks("1.1")
 """
-REFERENCE = "course_lib/grading/reference/lab01.py"
+REFERENCE = "course_lib/labs/lab01.py"
+VISIBLE = "tests/labs/lab01/visible.py"
 
 
 def course(
     root: Path, body: str = HALF, tests: str = TESTS, header: str = HEADER, contract: str | None = CONTRACT
 ) -> Path:
     """A course of one lab, with a wrong and a right answer."""
-    for folder in ("solutions", "tests/labs", "labs", "course_lib/grading/reference", "tests/mutants/lab01"):
+    for folder in ("solutions", "labs", "course_lib/labs", "tests/labs/lab01/answers"):
         (root / folder).mkdir(parents=True, exist_ok=True)
     path = root / "solutions" / "lab01_halves.py"
     path.write_text(header + body)
-    (root / "tests" / "labs" / "test_lab01.py").write_text(tests)
+    (root / VISIBLE).write_text(tests)
     (root / REFERENCE).unlink(missing_ok=True)
     if contract is not None:
         (root / REFERENCE).write_text(contract)
-    (root / "tests" / "mutants" / "lab01" / "wrong.py").write_text('# loses 1.1 · message: "no"\n')
-    (root / "tests" / "mutants" / "lab01" / "right.py").write_text("# keeps 1.1\n")
+    (root / "tests/labs/lab01/answers/1.1.txt").write_text("loses wrong · no\nx = 1\n\nkeeps right\nx = 2\n")
     return path
 
 
@@ -285,7 +285,7 @@ def test_magics_are_python_too(tmp_path):
     [
         (HEADER.replace("**4 minutes · 3 points**", "Some text."), "4 minutes · 2 points"),
         (HEADER.replace("3 points", "3 pionts"), "4 minutes · 2 points"),
-        (HEADER.replace("3 points", "4 points"), "announces 4 points, its tests in tests/labs/test_lab01.py give 3"),
+        (HEADER.replace("3 points", "4 points"), "announces 4 points, its claims in tests/labs/lab01 give 3"),
         (HEADER.replace("3 points", "3 points · needs 1.4"), "1.1 needs 1.4, which is no question before it"),
         (HEADER.replace("### 1.1 Half", "### 1.1. Half"), "as `### 1.1 Title`"),
         (HEADER.replace("### 1.1 Half", "### 2.1 Half"), "question 2.1 in lab 01"),
@@ -308,16 +308,17 @@ def test_headings_that_are_none(tmp_path):
 def test_questions_and_tests_belong_together(tmp_path):
     course(tmp_path, tests=TESTS.replace('"1.1"', '"1.2"'))
     found = problems(tmp_path)
-    assert any("question 1.1 has no test" in line and line.startswith("solutions/") for line in found)
-    path = tmp_path / "tests" / "labs" / "test_lab01.py"
-    at = f"tests/labs/test_lab01.py:{line_of(path, '@question')}: test_two tests question 1.2"
+    assert any("question 1.1 has no claim" in line and line.startswith("solutions/") for line in found)
+    path = tmp_path / VISIBLE
+    at = f"{VISIBLE}:{line_of(path, '@question')}: test_two tests question 1.2"
     assert any(line.startswith(at) for line in found)
-    path.unlink()
-    assert any("there is no tests/labs/test_lab01.py" in line for line in problems(tmp_path))
+    shutil.rmtree(path.parent)
+    assert any("there is no tests/labs/lab01" in line for line in problems(tmp_path))
 
 
 def test_a_check_needs_a_visible_test(tmp_path):
-    course(tmp_path, tests=TESTS.replace("visible=True", "visible=False"))
+    course(tmp_path)
+    (tmp_path / VISIBLE).rename(tmp_path / VISIBLE.replace("visible", "hidden"))
     assert any("has nothing to run" in line for line in problems(tmp_path))
 
 
@@ -325,9 +326,9 @@ def test_a_check_needs_a_visible_test(tmp_path):
     ("tests", "message"),
     [
         (TESTS.replace("points=1", "points=ONE"), "write it out"),
-        (TESTS.replace(', claim="secret"', ""), "claim missing"),
+        (TESTS.replace(', claim="another half"', ""), "claim missing"),
         (TESTS.replace("points=2", 'points="2"'), "points missing or of a wrong kind"),
-        (TESTS.replace("test_hidden", "test_two"), "is defined on line"),
+        (TESTS.replace("test_three", "test_two"), "is defined on line"),
         (TESTS.replace("def test_two(", "def test_two"), "does not parse"),
         (
             TESTS + "\nclass TestMore:\n    @question('1.1', points=1, claim='x')\n    def test(self): ...\n",
@@ -338,7 +339,7 @@ def test_a_check_needs_a_visible_test(tmp_path):
 def test_decorators_are_read_without_running_the_file(tmp_path, tests, message):
     course(tmp_path, tests=tests)
     found = problems(tmp_path)
-    assert any(message in line and line.startswith("tests/labs/test_lab01.py:") for line in found), found
+    assert any(message in line and line.startswith(f"{VISIBLE}:") for line in found), found
 
 
 @pytest.mark.parametrize(
@@ -442,20 +443,20 @@ def test_without_execution_and_for_chosen_labs(tmp_path):
     ]
 
 
-GRADED = CONTRACT.replace("Asked(())", 'Asked(("half",))') + "\n\ndef half(x):\n    return halves.half(x)\n"
+GRADED = CONTRACT.replace('lab.asks("1.1")', '@lab.asks("1.1")\ndef half(x):\n    return weights.half(x)')
 
 
 @pytest.mark.parametrize(
     ("contract", "message"),
     [
-        (None, f"{REFERENCE}:1: lab01 has no contract and no reference answers: write this file"),
-        (GRADED[: GRADED.index("def half")], f"{REFERENCE}:4: question 1.1 asks for `half`, which has no reference answer: write it"),
-        (GRADED.replace('"1.1"', '"1.2"'), f"question 1.1 is not in {REFERENCE}: say there in QUESTIONS which names it grades"),
-        (GRADED.replace('{"1.1"', '{"1.2": Asked(("third",)), "1.1"'), f"{REFERENCE}:4: solutions/lab01_halves.py does not ask question 1.2"),
-        (GRADED.replace('("half",)', '("halve",)'), f"{REFERENCE}:4: question 1.1 grades `halve`, which solutions/lab01_halves.py does not ask for"),
-        (GRADED.replace('Asked(("half",))', "ASKED"), f"{REFERENCE}:4: QUESTIONS is read without running this file"),
-        (GRADED.replace("QUESTIONS", "QUESTION"), f"{REFERENCE}:1: this names no question"),
-        (GRADED + "(", f"{REFERENCE}:9: this does not parse"),
+        (None, f"{REFERENCE}:1: lab01 has no contract and no answers of the library: write this file"),
+        (GRADED.replace('"1.1"', '"1.2"'), f"question 1.1 is not in {REFERENCE}: write there what it asks for"),
+        (GRADED + 'lab.asks("1.2", "third")\n', f"{REFERENCE}:8: solutions/lab01_halves.py does not ask question 1.2"),
+        (GRADED.replace("def half", "def halve"), f"{REFERENCE}:6: question 1.1 grades `halve`, which solutions/lab01_halves.py does not ask for"),
+        (GRADED + 'lab.asks("1.1", plain=False)\n', f"{REFERENCE}:8: this cannot be imported (ValueError: lab01, 1.1: what is forbidden"),
+        (GRADED + "nowhere()\n", f"{REFERENCE}:8: this cannot be imported (NameError"),
+        (GRADED[: GRADED.index("@lab")], f"{REFERENCE}:1: this asks for nothing"),
+        (GRADED + "(", f"{REFERENCE}:8: this cannot be imported (SyntaxError"),
     ],
 )  # fmt: skip
 def test_a_contract_that_is_not_the_labs_is_noticed_before_anything_is_written(tmp_path, contract, message):
@@ -476,14 +477,14 @@ def test_a_contract_that_is_the_labs(tmp_path):
 
 def test_answers_that_try_the_tests(tmp_path):
     course(tmp_path, contract=GRADED)
-    answers = tmp_path / "tests" / "mutants" / "lab01"
-    (answers / "wrong.py").write_text("# keeps 1.1\n")
-    (answers / "earlier.py").write_text('# loses 1.2 · message: "gone"\n')
+    answers = tmp_path / "tests/labs/lab01/answers"
+    (answers / "1.1.txt").write_text("keeps right\nx = 1\n")
+    (answers / "1.2.txt").write_text("loses gone · gone\nx = 1\n")
     found = build.check(tmp_path)
     assert any(
         "no wrong answer tries the tests of question 1.1" in line and line.startswith("solutions/") for line in found
     )
-    assert "tests/mutants/lab01/earlier.py:1: an answer to 1.2, which solutions/lab01_halves.py does not ask: delete it, or correct the number" in found  # fmt: skip
+    assert "tests/labs/lab01/answers/1.2.txt:1: an answer to 1.2, which solutions/lab01_halves.py does not ask: delete it, or correct the number" in found  # fmt: skip
     assert not any("no right answer" in line for line in found)
     assert len(found) == 4  # beside the notebooks, which are not built
     build.load(tmp_path / "solutions" / "lab01_halves.py", tmp_path)  # a lab that is being written can be built
@@ -493,7 +494,7 @@ def test_a_removed_question_is_named_wherever_it_is_left(tmp_path):
     """Its column would stand empty in the table of points."""
     path = course(tmp_path, contract=GRADED)
     path.write_text(HEADER[: HEADER.index("# %% [markdown]\n# ### 1.1")] + "# %%\nprint(1)\n")
-    for name in ("test_lab01.py:6", "reference/lab01.py:4", "wrong.py:1", "right.py:1"):
+    for name in ("visible.py:6", "course_lib/labs/lab01.py:5", "1.1.txt:1", "1.1.txt:4"):
         assert any(name in line and "1.1" in line for line in build.check(tmp_path)), name
 
 
@@ -517,76 +518,8 @@ def test_work_in_labs_is_kept(tmp_path):
 
 def test_orphans(tmp_path):
     course(tmp_path)
-    (tmp_path / "tests" / "labs" / "test_lab05.py").write_text("")
+    (tmp_path / "tests" / "labs" / "lab05").mkdir()
     (tmp_path / "labs" / "lab05_gone.ipynb").write_text("{}")
     found = build.check(tmp_path)
-    assert any(line.startswith("tests/labs/test_lab05.py:1: tests of a lab that is not there") for line in found)
+    assert any(line.startswith("tests/labs/lab05:1: claims of a lab that is not there") for line in found)
     assert any(line.startswith("labs/lab05_gone.ipynb:1: there is no solutions/lab05_gone.py") for line in found)
-
-
-def test_visible_tests_and_only_what_they_use():
-    text = '''"""Lab 1."""
-
-from __future__ import annotations
-
-import math  # for hidden ones
-import random, os
-from pathlib import (
-    Path,
-    PurePath,
-)
-
-SIZES = [(n, n) for n in (1, 2)]
-SECRET = [41, 42]
-random.seed(0)
-SECRET.append(43)
-
-# the hidden answer is 42
-
-# (a comment over the helper)
-def helper(x):
-    return Path(str(x)) if deeper(x) else SIZES
-
-def deeper(x):
-    secret = x
-    return secret
-
-
-def secret(x):
-    return math.pi
-
-
-# About 1.1.
-
-# a comment on the visible test
-@question(
-    "1.1", points=1,
-    claim="seen",
-)
-def test_seen(submission, draw, fixture):
-    n = draw.secret
-    return helper(n)
-
-
-# a hidden trap
-@question("1.1", points=1, visible=False, claim="trap")
-def test_trap(submission, draw):
-    return secret(SECRET)
-
-
-@pytest.fixture
-def fixture():
-    return os.sep
-
-
-def test_solutions():
-    return PurePath()
-'''
-    shown = claims.visible_only(text, "test_lab01.py")
-    compile(shown, "test_lab01.py", "exec")
-    for gone in ("SECRET", "42", "def secret", "math", "trap", "PurePath", "test_solutions", "About"):
-        assert gone not in shown, (gone, shown)
-    for kept in ('"""Lab 1."""', "from __future__", "import random, os", "from pathlib import Path\n", "SIZES", "def deeper",
-                 "# a comment on the visible test\n@question(", "@pytest.fixture\ndef fixture", "random.seed(0)"):  # fmt: skip
-        assert kept in shown, (kept, shown)
-    assert claims.visible_only(shown, "test_lab01.py") == shown

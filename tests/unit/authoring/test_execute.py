@@ -62,14 +62,14 @@ def test_one(submission, draw): ...
 
 
 def course(root: Path, text: str = LAB) -> Path:
-    for folder in ("solutions", "tests/labs", "labs", "course_lib/grading/reference", "tests/mutants/lab03"):
+    for folder in ("solutions", "labs", "course_lib/labs", "tests/labs/lab03/answers"):
         (root / folder).mkdir(parents=True, exist_ok=True)
     path = root / "solutions" / "lab03_one.py"
     path.write_text(text)
-    (root / "tests" / "labs" / "test_lab03.py").write_text(TESTS)
-    for kind in ("loses", "keeps"):
-        (root / "tests/mutants/lab03" / f"{kind}.py").write_text(f"# {kind} 3.1\n")
-    (root / "course_lib/grading/reference/lab03.py").write_text('QUESTIONS = {"3.1": Asked(("one",))}\none = int\n')
+    (root / "tests/labs/lab03/visible.py").write_text(TESTS)
+    (root / "tests/labs/lab03/answers/3.1.txt").write_text("loses a · no\nx = 1\n\nkeeps b\nx = 1\n")
+    contract = 'from course_lib.labs import Contract\nlab = Contract("lab03")\nlab.asks("3.1", "one")\n'
+    (root / "course_lib/labs/lab03.py").write_text(contract)
     return path
 
 

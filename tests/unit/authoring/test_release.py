@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -15,7 +14,7 @@ from course_lib.authoring.errors import AuthoringError
 from course_lib.authoring.release import MANIFEST, release
 from course_lib.cli import app
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 LAB = """# %% [markdown]
 # # Lab 2: Thirds
 
@@ -29,26 +28,29 @@ def third(x):
     return float(x) / 3.0 + 0.0
     ### END SOLUTION
 """
-CONTRACT = """from course_lib.grading.reference import Asked
-from course_lib.pruning import fractions, parts
+CONTRACT = """from course_lib.labs import Contract
+from course_lib.pruning import weights
 
-QUESTIONS = {"2.1": Asked(("third",))}
+lab = Contract("lab02")
 
 
+@lab.asks("2.1")
 def third(x):
-    return parts(x, 3)
+    return weights.magnitude(x, 3)
 """
-TESTS = """from course_lib.grading import question
+VISIBLE = """from course_lib.grading import question
+
+
+@question("2.1", points=1, claim="a third")
+def test_third(submission, draw):
+    assert submission.third(3) == 1
+"""
+HIDDEN = """from course_lib.grading import question
 
 SECRET = 3
 
 
-@question("2.1", points=1, visible=True, claim="a third")
-def test_third(submission, draw):
-    assert submission.third(3) == 1
-
-
-@question("2.1", points=2, visible=False, claim="hidden claim")
+@question("2.1", points=2, claim="hidden claim")
 def test_secret(submission, draw):
     assert submission.third(9) == SECRET
 """
@@ -59,11 +61,12 @@ def root(tmp_path: Path) -> Path:
     root = tmp_path / "course"
     files = {
         "solutions/lab02_thirds.py": LAB,
-        "tests/labs/test_lab02.py": TESTS,
+        "tests/labs/lab02/visible.py": VISIBLE,
+        "tests/labs/lab02/hidden.py": HIDDEN,
+        "tests/labs/lab02/answers/2.1.txt": "keeps x\n",
         "tests/labs/conftest.py": "",
-        "tests/mutants/lab02/x.py": "",
-        "course_lib/grading/reference/__init__.py": "",
-        "course_lib/grading/reference/lab02.py": CONTRACT,
+        "course_lib/labs/__init__.py": "",
+        "course_lib/labs/lab02.py": CONTRACT,
         "data/examples/classroom.yml": "NOTEBOOK: labs/lab02_thirds.ipynb",
         "course_lib/__init__.py": "",
         "course_lib/grading/card.py": "x = 1\n",
@@ -99,13 +102,13 @@ def test_what_is_in_it_and_what_is_not(root, tmp_path):
         "README.md",
         "course_lib/__init__.py",
         "course_lib/grading/card.py",
-        "course_lib/grading/reference/__init__.py",
-        "course_lib/grading/reference/lab02.py",
+        "course_lib/labs/__init__.py",
+        "course_lib/labs/lab02.py",
         "data/examples/classroom.yml",
         "data/small.txt",
         "labs/lab02_thirds.ipynb",
         "pyproject.toml",
-        "tests/labs/test_lab02.py",
+        "tests/labs/lab02/visible.py",
     }
     everything = "".join(path.read_text() for path in folder.rglob("*") if path.is_file())
     for word in ("SECRET", "hidden claim", "test_secret", "x) / 3.0", "for teachers"):
@@ -208,52 +211,30 @@ def helper(x):
     return x / 3.0  # the answer
 
 
+@lab.asks("2.1")
 def third(x):
     return helper(x) + 0.0
 """
 
 
-def test_an_answer_that_the_library_does_not_have_stays_with_the_instructor(root, tmp_path):
-    path = root / "course_lib/grading/reference/lab02.py"
-    path.write_text(CONTRACT[: CONTRACT.index("\n\ndef third")] + OWN)
-    release(root, tmp_path / "out")
-    text = (tmp_path / "out" / "course_lib/grading/reference/lab02.py").read_text()
-    assert "helper" not in text and "3.0" not in text and "parts" not in text
-    assert (
-        'def third(*args: object, **options: object) -> None:\n    """2.1: the answer stays with your instructor."""'
-        in text
-    )
-    assert 'QUESTIONS = {"2.1": Asked(("third",))}' in text and "import Asked" in text
-    # a visible test cannot use it; a hidden one may
-    tests = root / "tests/labs/test_lab02.py"
-    tests.write_text(
-        "from course_lib.grading.reference import lab02 as reference\n"
-        + TESTS.replace("== SECRET", "== reference.third(9)")
-    )
-    release(root, tmp_path / "out")
-    tests.write_text(tests.read_text().replace("third(3) == 1", "third(3) == reference.third(3)"))
+def test_an_answer_that_the_library_does_not_have_is_not_handed_out(root, tmp_path):
+    path = root / "course_lib/labs/lab02.py"
+    path.write_text(CONTRACT[: CONTRACT.index("\n\n@lab")] + OWN)
     with pytest.raises(AuthoringError) as caught:
         release(root, tmp_path / "out")
     assert str(caught.value).startswith(
-        "tests/labs/test_lab02.py:7: students see this, and it uses the reference answer `third`"
+        "course_lib/labs/lab02.py:12: `third` is written out here and calls nothing of the library"
     )
-    assert "(course_lib/grading/reference/lab02.py:11)" in str(caught.value)
+    assert not (tmp_path / "out").exists()
+    path.write_text(
+        CONTRACT[: CONTRACT.index("\n\n@lab")] + '\n\nlab.asks("2.1", "third")\n'
+    )  # with the hidden claims, say
+    release(root, tmp_path / "out")
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "solutions").glob("lab*.py")), ids=lambda path: path.stem[:5])
-def test_no_hunt_of_the_courses_labs_is_handed_out(path):
-    """They compare with the library by way of another question's answer: whoever pasted one would have all of its points."""
-    known = contract.read(path.stem[:5], ROOT)
-    hunts = {name for names in known.asked.values() for name in names if name == "find_bug"}
-    assert known.own.keys() == hunts
-    text = known.handed_out()
-    assert "assert" not in text and "generator = " not in text
-    there: dict[str, Any] = {}
-    exec(compile(text, known.file, "exec"), there)
-    graded = {name for names in known.asked.values() for name in names}
-    assert all(callable(there[name]) for name in graded & known.bound)
-    assert all(name.startswith("answer_") for name in graded - known.bound)
-    assert not hunts or there["find_bug"](abs) is None
+def test_nothing_is_written_out_in_the_contracts_of_the_courses_labs(path):
+    assert not contract.read(path.stem[:5], ROOT).own
 
 
 NEXT = (
@@ -268,9 +249,11 @@ NEXT = (
 def two(root: Path) -> Path:
     """A course of two labs."""
     (root / "solutions/lab03_fourths.py").write_text(NEXT)
-    (root / "tests/labs/test_lab03.py").write_text(TESTS.replace("2.1", "3.1").replace("third", "fourth"))
-    text = CONTRACT.replace("2.1", "3.1").replace("third", "fourth")
-    (root / "course_lib/grading/reference/lab03.py").write_text(text)
+    (root / "tests/labs/lab03").mkdir()
+    for name, text in (("visible", VISIBLE), ("hidden", HIDDEN)):
+        (root / f"tests/labs/lab03/{name}.py").write_text(text.replace("2.1", "3.1").replace("third", "fourth"))
+    text = CONTRACT.replace("2.1", "3.1").replace("third", "fourth").replace("lab02", "lab03")
+    (root / "course_lib/labs/lab03.py").write_text(text)
     build.build(root, execute=False, echo=lambda line: None)
     return root
 
@@ -282,9 +265,7 @@ def test_week_by_week(two, tmp_path):
     assert "lab03" not in whole and "fourth" not in whole and "Fourth" not in whole
     first = (folder / "labs/lab02_thirds.ipynb").read_bytes()
     release(two, folder, ["2", "lab03"])
-    assert {"labs/lab03_fourths.ipynb", "tests/labs/test_lab03.py", "course_lib/grading/reference/lab03.py"} <= names(
-        folder
-    )
+    assert {"labs/lab03_fourths.ipynb", "tests/labs/lab03/visible.py", "course_lib/labs/lab03.py"} <= names(folder)
     assert (folder / "labs/lab02_thirds.ipynb").read_bytes() == first  # an answer in it is of this release still
     assert "labs/lab03_fourths.ipynb" in (folder / "README.md").read_text()
     release(two, tmp_path / "other", ["lab03"])

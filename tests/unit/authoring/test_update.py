@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 from course_lib.authoring import build, source, student, update
 from course_lib.authoring.handout import asking
 from course_lib.cli import app
-from course_lib.grading.reference import load
+from course_lib.labs import load
 from course_lib.worker.cells import run
 
 ROOT = Path(__file__).parents[3]

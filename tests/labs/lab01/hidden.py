@@ -1,0 +1,471 @@
+"""Lab 01, magnitude pruning: the claims that only the grader sees. What is seen in the notebook, and the words for both, stand in visible.py."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from course_lib.grading import (
+    Draw,
+    Proxy,
+    Submission,
+    ask,
+    expect_close,
+    expect_equal,
+    expect_keys,
+    expect_length,
+    expect_number,
+    expect_raises,
+    fail,
+    question,
+    unchanged,
+)
+from course_lib.grading.answers import expect_letter
+from course_lib.grading.hunt import expect_verdicts
+from course_lib.grading.mistakes import recognise, same, telling
+from course_lib.labs import lab01 as reference
+from course_lib.pruning.weights import group_scores, smallest
+
+from .visible import (
+    PER_LAYER,
+    PROMISE,
+    TIES_GO,
+    TIES_STAY,
+    Pass,
+    Run,
+    Scan,
+    as_mask,
+    as_masks,
+    counting_cases,
+    expect_counts,
+    expect_gradient,
+    expect_smallest_pruned,
+    groups_kept,
+    layers,
+    mistakes_of_input,
+    mistakes_of_output,
+    mistakes_of_weight,
+    network,
+    one_list,
+    pruned,
+    small_net,
+)
+
+# --- what mistakes are called --------------------------------------------------------------------------------------
+
+LAST_FIRST = "of equal ones the last went: the one that comes first goes first"
+TOO_MUCH = "a sparsity of 1.5 (half as much again as all)"
+TOO_LITTLE = "a sparsity of -0.1 (less than nothing)"
+NAN = "a NaN among the weights (neither small nor large)"
+ENDS = "What does your code index, or look for, when there is nothing to prune or nothing to keep?"
+
+
+# --- 1.1 magnitude_mask --------------------------------------------------------------------------------------------
+
+
+@question("1.1", points=0.5, claim="equal |w|: the first goes first; nearly equal ones are told apart")
+def test_ties(submission: Submission, draw: Draw) -> None:
+    w = draw.tied(draw.integer(15, 20), draw.integer(15, 20)).T  # its rows are not one after the other in memory
+    expect_ties(lambda s: as_mask(submission.magnitude_mask(w, s), w).flatten(), w.abs().flatten(), draw)
+    order, sign = draw.permutation(40).double(), draw.normal(40).sign().double()
+    tiny = (sign * (1 + order) * 2.0**-100).float()
+    tiny[draw.distinct(2, 0, 39)] = torch.tensor([torch.inf, -torch.inf])  # both: their sum is NaN, and neither is
+    for near, when in (
+        (tiny, "among weights near 1e-30 (whose squares are 0 in float32), one inf and one -inf"),
+        (sign * (1 + order * 2.0**-40), "among float64 weights that differ by 1e-12"),
+    ):
+        result = ask(functools.partial(submission.magnitude_mask, near, 0.5), when, "Only NaN is an error")
+        if not torch.equal(as_mask(result, near), reference.magnitude_mask(near, 0.5)):
+            fail(f"{when}, not the smallest went: compare |w| itself, in its own dtype")
+
+
+def expect_ties(mask_at: Callable[[float], Tensor], score: Tensor, draw: Draw, what: str = "|w|") -> None:
+    """Of equal scores (a vector), some of which go, the first go."""
+
+    def case() -> tuple[float, Tensor, dict[str, Tensor]]:
+        sparsity = draw.number(0.2, 0.8)
+        right = smallest(score, sparsity)
+        threshold = score[~right].max()
+        last_first = smallest(score.flip(0), sparsity).flip(0)
+        return sparsity, right, {TIES_GO: score > threshold, TIES_STAY: score >= threshold, LAST_FIRST: last_first}
+
+    sparsity, right, mistakes = telling(case)
+    mask = mask_at(sparsity)
+    recognise(mask, right, mistakes)
+    expect_smallest_pruned(mask, score, right, what)
+
+
+@question("1.1", points=0.5, claim="sparsity 0 keeps every weight, sparsity 1 none")
+def test_all_and_nothing(submission: Submission, draw: Draw) -> None:
+    w = draw.sparse(draw.integer(3, 6), draw.integer(3, 6), sparsity=0.3)  # zeros are weights too, at sparsity 0
+    expect_ends(lambda s: as_mask(submission.magnitude_mask(w, s), w))
+
+
+def expect_ends(mask_at: Callable[[float], Tensor]) -> None:
+    """Sparsity 0 prunes nothing, sparsity 1 everything."""
+    mask = ask(lambda: mask_at(0.0), "at sparsity 0", ENDS)
+    every = ask(lambda: mask_at(1.0), "at sparsity 1", ENDS)
+    if not mask.any() and every.all():
+        fail(
+            "at sparsity 0 everything went, at sparsity 1 nothing: True means kept, and sparsity is the fraction that goes"
+        )
+    if not mask.any():
+        fail("at sparsity 0 everything went: if k = 0 go, place k - 1 is the last one, and [-k:] is everything")
+    if not mask.all():
+        fail(f"at sparsity 0 nothing goes, but {pruned(mask)} of {mask.numel()} went")
+    if every.any():
+        fail(f"at sparsity 1 everything goes, but {int(every.sum())} of {every.numel()} stayed")
+
+
+@question(
+    "1.1",
+    points=0.5,
+    claim="bad arguments raise ValueError; a call leaves the weight alone, and the next call",
+)
+def test_arguments(submission: Submission, draw: Draw) -> None:
+    w = draw.normal(4, 5)
+    mask, (after,) = submission.call("magnitude_mask", w, 0.4, returning=(0,))
+    unchanged(w, after, "the weight")
+    if same(submission.magnitude_mask(1 / w, 0.4), mask):  # what was small is large
+        fail(
+            "a second weight of the same shape, with other numbers in it, got the mask of the first: does your code keep "
+            "something from one call to the next?"
+        )
+    expect_raises(ValueError, lambda: submission.magnitude_mask(w, 1.5), TOO_MUCH)
+    expect_raises(ValueError, lambda: submission.magnitude_mask(w, -0.1), TOO_LITTLE)
+    w[1, 2] = torch.nan
+    expect_raises(ValueError, lambda: submission.magnitude_mask(w, 0.5), NAN)
+
+
+# --- 1.2 threshold_mask --------------------------------------------------------------------------------------------
+
+
+@question("1.2", points=0.5, claim="an a of 0, above every |w|, near 1e-30; an a below 0 raises")
+def test_threshold_ends(submission: Submission, draw: Draw) -> None:
+    w = draw.sparse(draw.integer(4, 7), 2, draw.integer(4, 7), sparsity=0.4)
+    mask, (after,) = submission.call("threshold_mask", w, 0.0, returning=(0,))
+    unchanged(w, after, "the weight")
+    if torch.equal(as_mask(mask, w), w != 0):
+        fail("at a = 0 the zeros went: is |0| >= 0?")
+    if not mask.all():
+        fail(f"at a = 0 every weight has |w| >= a, but {pruned(mask)} went")
+    if as_mask(submission.threshold_mask(w, float(w.abs().max()) + 1), w).any():
+        fail("no weight reaches an a above every |w|, but your mask keeps some")
+    tiny, a = w * 2.0**-100, 2.0**-101
+    if not torch.equal(as_mask(submission.threshold_mask(tiny, a), tiny), reference.threshold_mask(tiny, a)):
+        fail(
+            "right for weights near 1, but wrong for weights and an a near 1e-30 (whose squares are 0 in float32): compare "
+            "|w| itself with a"
+        )
+    expect_raises(ValueError, lambda: submission.threshold_mask(w, -0.5), "a threshold of -0.5 (|w| is never below 0)")
+
+
+# --- 1.3 grouped_mask ----------------------------------------------------------------------------------------------
+
+
+@question("1.3", points=1, claim="exactly round(s · groups) go; among equal norms the first goes first")
+def test_group_counts_and_ties(submission: Submission, draw: Draw) -> None:
+    cases = counting_cases(draw)
+    counts = []
+    for s, filters in cases:
+        w = draw.normal(filters, 3, 1, 2)
+        counts.append(pruned(groups_kept(submission.grouped_mask(w, s, "filter"), "filter", w, s)))
+    expect_counts(counts, cases, "filters")
+
+    w = draw.tied(20, 20, 2, 1)  # kernels of two weights, with norms from 2 to 6
+    norm = group_scores(w.abs(), "kernel").flatten()
+    expect_ties(
+        lambda s: groups_kept(submission.grouped_mask(w, s, "kernel"), "kernel", w, s).flatten(), norm, draw, "the norm"
+    )
+
+
+@question("1.3", points=0.5, claim="norms are summed in float64")
+def test_group_sums_in_float64(submission: Submission, draw: Draw) -> None:
+    big = float(2 ** draw.integer(24, 27))  # float32 has no big + 1
+    filters = torch.tensor([[big, 1.0], [big, 0.0]]).view(2, 1, 1, 2)  # the second is the smaller one, by 1
+    right = []
+    for w in (filters, filters.flip(0)):
+        kept = groups_kept(submission.grouped_mask(w, 0.5, "filter"), "filter", w, 0.5)
+        right.append(torch.equal(kept, smallest(group_scores(w, "filter"), 0.5)))
+    if right == [False, True]:  # of equal ones the first goes
+        fail(
+            "two norms that differ by 1 in 10 million came out equal: float32 cannot hold the difference. Sum in float64"
+        )
+    if not all(right):
+        fail("of two filters with very large norms, not the smaller one went")
+
+
+@question("1.3", points=0.5, claim="bad arguments raise ValueError; the weight given stays as it was")
+def test_group_arguments(submission: Submission, draw: Draw) -> None:
+    w, matrix = draw.normal(4, 3, 2, 2), draw.normal(4, 6)
+    _, (after,) = submission.call("grouped_mask", w, 0.5, "filter", returning=(0,))
+    unchanged(w, after, "the weight")
+    for weight, sparsity, granularity, when in (
+        (w, 0.5, "channel", 'an unknown granularity ("channel")'),
+        (matrix, 0.5, "kernel", 'the granularity "kernel" for a matrix (it has no kernels)'),
+        (matrix, 0.5, "row", 'the granularity "row" for a matrix (its rows are its filters)'),
+        (matrix[0], 0.5, "filter", "a bias (it has one dimension)"),
+        (w[0], 0.5, "filter", "a weight with three dimensions"),
+        (w, 1.5, "filter", TOO_MUCH),
+        (w.index_fill(3, torch.tensor(1), torch.nan), 0.5, "filter", NAN),
+    ):
+        expect_raises(ValueError, functools.partial(submission.grouped_mask, weight, sparsity, granularity), when)
+
+
+# --- 1.4 global_masks ----------------------------------------------------------------------------------------------
+
+
+@question("1.4", points=0.5, claim="exactly round(s · n) of all; equal |w| go in the order of the dict")
+def test_global_count_and_ties(submission: Submission, draw: Draw) -> None:
+    cases = counting_cases(draw)
+    counts = []
+    for sparsity, n in cases:
+        weights = {"second": draw.normal(3, 2, scale=3.0), "first": draw.normal(n - 6, 1)}
+        counts.append(pruned(one_list(as_masks(submission.global_masks(weights, sparsity), weights))))
+    if counts == [round(s * 6) + round(s * (n - 6)) for s, n in cases]:
+        fail(PER_LAYER)
+    expect_counts(counts, cases)
+
+    weights = {"z": draw.tied(11, 13), "a": draw.tied(9, 14), "m": draw.tied(12, 10)}
+    sparsity = draw.number(0.3, 0.6)
+    masks = as_masks(submission.global_masks(weights, sparsity), weights)
+    by_name = reference.global_masks(dict(sorted(weights.items())), sparsity)
+    right = reference.global_masks(weights, sparsity)
+    recognise(masks, right, {"among equal |w| the first by name went: the dict's own order counts": by_name})
+    expect_ties(
+        lambda s: one_list(as_masks(submission.global_masks(weights, s), weights)), one_list(weights).abs(), draw
+    )
+
+
+@question("1.4", points=0.5, claim="nothing, all, too much; the weights given stay as they were")
+def test_global_arguments(submission: Submission, draw: Draw) -> None:
+    weights = layers(draw)
+    _, (after,) = submission.call("global_masks", weights, 0.3, returning=(0,))
+    expect_keys(after, weights, "after the call the dict that was given")
+    unchanged(weights, after, "the weights")
+    expect_ends(lambda s: one_list(as_masks(submission.global_masks(weights, s), weights)))
+    expect_raises(ValueError, lambda: submission.global_masks(weights, 1.5), TOO_MUCH)
+    weights["table"][3, 4] = torch.nan
+    expect_raises(ValueError, lambda: submission.global_masks(weights, 0.5), NAN)
+
+
+# --- 1.5 PrunedLinear ----------------------------------------------------------------------------------------------
+
+
+@question("1.5", points=0.5, claim="x may have any number of leading dimensions")
+def test_leading_dimensions(submission: Submission, draw: Draw) -> None:
+    for leading in ((draw.integer(2, 3), draw.integer(4, 5)), (), (1,), (2, 3, 2)):
+        when = f"with x of shape ({', '.join(map(str, [*leading, 'd_in']))})"
+        step = ask(functools.partial(Pass, submission, draw, *leading), when, "Which dimension of x does W act on?")
+        y, masked, m = step.y, step.masked, step.m
+        expect_gradient(y, step.x @ masked.T, f"{when}, PrunedLinear.apply(x, w, m)", "first", mistakes_of_output(step))
+        thought = "Every leading dimension is one more batch dimension: ∂L/∂W sums over all of them"
+        grad_x, grad_w = ask(step.back, f"{when}, in backward,", thought)
+        expect_gradient(grad_x, step.g @ masked, f"{when}, ∂L/∂x", "first", mistakes_of_input(step))
+        g, x = step.rows()
+        expect_gradient(grad_w, (g.T @ x).masked_fill(~m, 0), f"{when}, ∂L/∂W", "second", mistakes_of_weight(step))
+
+
+@question("1.5", points=0.5, claim="two layers in one network do not disturb each other")
+def test_two_layers(submission: Submission, draw: Draw) -> None:
+    x, g = draw.normal(6, 5), draw.normal(6, 3)
+    w1, m1, w2, m2 = draw.normal(4, 5), draw.mask(4, 5), draw.normal(3, 4), draw.mask(3, 4)
+    first, second = submission.put(w1, requires_grad=True), submission.put(w2, requires_grad=True)
+    hidden = submission.call("PrunedLinear.apply", x, first, m1, keep=True)  # the images need no gradient
+    y = submission.call("PrunedLinear.apply", hidden, second, m2, keep=True)
+    when, thought = (
+        "in a network of two such layers",
+        "Where does forward keep what backward needs? ctx is new for every call",
+    )
+    ask(lambda: submission.backward(y, g), f"{when}, in backward,", thought)
+    h, g1 = x @ w1.masked_fill(~m1, 0).T, g @ w2.masked_fill(~m2, 0)
+    for ref, right, which in ((second, (g.T @ h) * m2, "second"), (first, (g1.T @ x) * m1, "first")):
+        grad = submission.grad(ref)
+        if grad is None:
+            fail(f"{when}, ∂L/∂W of the {which} is None: it is wanted also where nobody asks for ∂L/∂x")
+        said = f"{when}, ∂L/∂W of the {which} is wrong. Is it right for one layer alone? {thought}"
+        expect_close(grad, right, f"∂L/∂W of the {which} layer", message=said)
+
+
+@question("1.5", points=0.5, claim="the dense W survives; a mask that does not fit W raises ValueError")
+def test_arguments_of_the_layer(submission: Submission, draw: Draw) -> None:
+    step = Pass(submission, draw, 4)
+    step.back()
+    unchanged(step.w, step.weights_after(), "w (its pruned values may be wanted again)")
+    apply = submission.PrunedLinear.apply
+    expect_raises(ValueError, lambda: apply(step.x, step.w, step.m.float()), "a mask of floats (0.5 of a weight?)")
+    expect_raises(ValueError, lambda: apply(step.x, step.w, step.m[0]), "a mask with one row for all of W")
+
+
+# --- 1.6 sensitivity -----------------------------------------------------------------------------------------------
+
+
+@question("1.6", points=0.5, claim="the values as evaluate gave them, for every layer and sparsity")
+def test_raw_values(submission: Submission, draw: Draw) -> None:
+    scan = Scan(submission, draw)
+    for name in scan.result if isinstance(scan.result, dict) else ():
+        if f"{name}.weight" in scan.weights:
+            fail(f"the key {name!r} is a module: the keys are names of parameters, as in named_parameters()")
+        if name in scan.dense and name not in scan.weights:
+            fail(f"{name!r} was measured too: only parameters with two or more dimensions are")
+    expect_keys(scan.result, scan.weights, "the result")
+    for name in scan.weights:
+        expect_length(scan.result[name], len(scan.sparsities), f"the result for {name!r}", list)
+        values = [expect_number(value, f"the result for {name!r}") for value in scan.result[name]]
+        if made_up := [value for value in values if value not in scan.values]:
+            drops = {abs(one - other) for one in scan.values for other in scan.values}
+            what = "a difference of two values" if abs(made_up[0]) in drops else f"{made_up[0]:.6g}"
+            fail(f"the result for {name!r} holds {what}, which evaluate never returned: return the values as they came")
+        expect_order(scan, name, [scan.states[scan.values.index(value)] for value in values])
+    calls, needed = len(scan.values), len(scan.weights) * len(scan.sparsities)
+    if calls > needed:
+        fail(f"evaluate was called {calls} times for {needed} pairs of a layer and a sparsity: once for each is enough")
+
+
+def expect_order(scan: Scan, name: str, states: list[dict[str, Tensor]]) -> None:
+    """What was measured for a layer was pruned, and measured at the sparsities in their order (if at these at all)."""
+    if any(not scan.changed_in(state) for state in states):
+        fail(f"a value for {name!r} was measured on the dense model: prune first, then evaluate")
+    wanted = [int(torch.count_nonzero(scan.right(name, s))) for s in scan.sparsities]
+    found = [int(torch.count_nonzero(state[name])) for state in states]
+    if found != wanted and sorted(found) == sorted(wanted):
+        fail(f"the values for {name!r} are in another order than the sparsities {scan.sparsities} were asked for")
+
+
+@question("1.6", points=0.5, claim="the model is as it was before; a sparsity above 1 raises")
+def test_model_restored(submission: Submission, draw: Draw) -> None:
+    scan = Scan(submission, draw)
+    for name in scan.changed_in(scan.after.state):
+        zeros = f"{int((scan.after.state[name] == 0).sum())} of {scan.dense[name].numel()} numbers of {name!r}"
+        fail(
+            f"after the scan {zeros} are zero: put the dense weights back, from a copy made before (state_dict() alone is no "
+            "copy: it shares the model's memory)"
+        )
+    if scan.after.layer != scan.before.layer:
+        fail("after the scan the model is in another mode (train or eval) than before")
+    for name, parameter in scan.parameters.items():
+        submission.call("data.zero_", on=parameter)
+        if submission.get(scan.model).state[name].any():
+            fail(
+                f"{name!r} is another nn.Parameter now than before the scan, and an optimizer made before still holds the old "
+                "one: change the numbers in the parameter, not the parameter"
+            )
+    model, evaluate = submission.put(network(draw, nn.Linear(4, 4))), Proxy(lambda model, split: 50.0, "evaluate")
+    expect_raises(ValueError, lambda: submission.sensitivity(model, evaluate, [0.5, 1.5]), TOO_MUCH)
+
+
+# --- 1.7 cubic_schedule, iterative_prune ---------------------------------------------------------------------------
+
+
+@question("1.7", points=0.5, claim="a pruned weight that became NaN is zero again")
+def test_nan_does_not_survive(submission: Submission, draw: Draw) -> None:
+    for poison in ("0.weight", "6.weight"):
+        run = Run(submission, draw, [0.5], steps=1, settings={"lr": 0.05}, poison=poison)
+        zero = run.log[0]["before"][poison] == 0
+        if bool(run.log[0]["after"][0][poison][zero].isnan().any()):
+            fail("a pruned weight became NaN in an optimizer step and was still NaN after post_step(): NaN · 0 is NaN")
+
+
+@question("1.7", points=0.5, claim="one target is one shot; targets may repeat, and are not rounded")
+def test_other_targets(submission: Submission, draw: Draw) -> None:
+    finetune = {"steps": 1, "settings": {"lr": 0.05}}
+    one_shot = Run(submission, draw, [0.75], **finetune)
+    masks = one_shot.expect_masks()
+    for name, w in one_shot.weights.items():
+        right = reference.magnitude_mask(w, 0.75)
+        expect_equal(masks[name], right, message=f"with the one target 0.75, the mask of {name!r} is not that of 1.1")
+    again = Run(submission, draw, [0.5, 0.5], **finetune)
+    expect_equal(
+        len(again.log),
+        2,
+        message="targets may repeat, and each is followed by finetune: [0.5, 0.5] should call it twice",
+    )
+    for name, mask in Run(submission, draw, [0.11, 0.22, 0.33, 0.44, 0.55], **finetune).expect_masks().items():
+        n, went = mask.numel(), pruned(mask)
+        said = f"after the targets 0.11, 0.22 … 0.55, {went} of {n} weights of {name!r} are gone: 0.55 · {n} is {0.55 * n:g}"
+        expect_equal(went, round(0.55 * n), message=f"{said}. Rounded step by step?")
+
+
+@question("1.7", points=0.5, claim="impossible targets raise before any pruning, impossible schedules, too")
+def test_targets_checked(submission: Submission, draw: Draw) -> None:
+    net = small_net(draw)
+    model = submission.put(net)
+    helper = submission.helper("finetune", model=model, x=draw.normal(16, 2, 5), y=draw.labels(16, 4))
+    for targets, when in (
+        ([0.5, 0.25], "a target below the one before"),
+        ([0.5, 1.25], "a target above 1"),
+        ([-0.25, 0.5], "a target below 0"),
+    ):
+        call = functools.partial(submission.iterative_prune, model, targets, helper)
+        expect_raises(ValueError, call, f"{when} ({targets})")
+        if not same(submission.get(model).state, dict(net.state_dict())):
+            fail(f"{when} ({targets}) raised, but by then the model was pruned: look at all targets first")
+    expect_close(submission.cubic_schedule(0, 3), [0.0, 0.0, 0.0], "cubic_schedule(0, 3)")
+    expect_raises(ValueError, lambda: submission.cubic_schedule(1.5, 3), "a schedule to a sparsity of 1.5")
+    expect_raises(ValueError, lambda: submission.cubic_schedule(0.9, 0), "a schedule of 0 steps")
+
+
+# --- 1.8 two short answers -----------------------------------------------------------------------------------------
+
+MISREAD = {
+    "A": "no weight changed in recalibration (the lab printed that all parameters are the same): what else did change?",
+    "B": "a fine-tuning needs labels and gradients, and recalibration has neither: what does it measure?",
+    "D": "compare the gap between the two numbers with the intervals over seeds",
+}
+
+
+@question("1.8", points=0.5, claim="a: what recalibration had mended")
+def test_what_was_broken(submission: Submission, draw: Draw) -> None:
+    expect_letter(submission, "answer_1_8a", MISREAD)
+
+
+# --- 1.9 find_bug --------------------------------------------------------------------------------------------------
+
+
+@question("1.9", points=0.5, claim="five subtle bugs are found, and nothing right is accused")
+def test_hunt_subtle_bugs(submission: Submission, draw: Draw) -> None:
+    def cut_off(w: Tensor, s: float) -> Tensor:
+        return smallest(w.abs(), math.floor(s * w.numel()) / max(1, w.numel()))
+
+    def one_stays(w: Tensor, s: float) -> Tensor:
+        reference.magnitude_mask(w, s)  # raises where it should
+        return smallest(w.abs(), min(s, 1 - 1 / max(1, w.numel())))
+
+    expect_verdicts(
+        submission,
+        draw,
+        "magnitude_mask",
+        right={"the library's": reference.magnitude_mask, "one that sorts": by_sorting, "one that loops": by_looping},
+        wrong={
+            "prunes the largest": lambda w, s: smallest(-w.abs(), s),
+            "cuts the fraction of s · n off": cut_off,
+            "keeps one weight at sparsity 1": one_stays,
+            "returns a mask of another shape than the weight": lambda w, s: reference.magnitude_mask(w, s).flatten(),
+            "returns numbers, 1.0 for kept and 0.0 for pruned": lambda w, s: reference.magnitude_mask(w, s).float(),
+        },
+        promise=PROMISE,
+    )
+
+
+def by_sorting(w: Tensor, s: float) -> Tensor:
+    """A right version that sorts, and relies on its arguments."""
+    mask = torch.ones(w.numel(), dtype=torch.bool)
+    mask[w.abs().flatten().sort(stable=True).indices[: round(s * w.numel())]] = False
+    return mask.view(w.shape)
+
+
+def by_looping(w: Tensor, s: float) -> Tensor:
+    """A right version that looks for the smallest one by one, and relies on its arguments."""
+    if w.numel() > 2000:  # it would take the square of that: the grader's time, whoever asked
+        return by_sorting(w, s)
+    sizes = w.abs().flatten().tolist()
+    alive = list(range(len(sizes)))
+    for _ in range(round(s * len(sizes))):
+        alive.remove(min(alive, key=lambda i: sizes[i]))
+    mask = torch.zeros(len(sizes), dtype=torch.bool)
+    mask[alive] = True
+    return mask.view(w.shape)

@@ -1,0 +1,922 @@
+"""Lab 01, magnitude pruning: what is claimed of each answer, and what its likely mistakes look like.
+
+Inputs are drawn anew for every grading, and so that the usual mistakes give other results than the right answer: both signs,
+layers of different scales, ties, counts that end in a half, M, C, R and S all different.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from course_lib.grading import (
+    Draw,
+    Proxy,
+    StudentError,
+    Submission,
+    ask,
+    expect_close,
+    expect_equal,
+    expect_keys,
+    expect_tensor,
+    fail,
+    question,
+)
+from course_lib.grading.answers import expect_typed
+from course_lib.grading.hunt import expect_verdicts
+from course_lib.grading.mistakes import recognise, same, telling
+from course_lib.labs import lab01 as reference
+from course_lib.pruning.weights import group_scores, local_masks, smallest
+from course_lib.worker import wire
+
+# --- what mistakes are called --------------------------------------------------------------------------------------
+
+NO_ABS = "the most negative weights went: rank by size, without the sign"
+ONLY_POSITIVE = "the weights just above 0 went and no negative one: -0.01 is a small weight too"
+LARGEST = "the largest went: what is small does little, and goes first"
+UPSIDE_DOWN = "the mask is upside down: True means kept"
+STAYS = "sparsity was taken for the fraction that stays: it is the fraction that goes"
+EACH_ROW = "each row lost its own share: all weights of the tensor compete in one list"
+TOO_FEW = "always one too few: does the last one that should go compare as equal to your threshold, and stay?"
+TOO_MANY = "always one too many: is your threshold one place too far along the sorted list? It counts from 0"
+TIES_GO = (
+    "of equal ones your code prunes too many: all that equal the threshold go, where only some should. A threshold alone "
+    "cannot tell equal ones apart"
+)
+TIES_STAY = (
+    "of equal ones your code prunes too few: all that equal the threshold stay, where some should go. A threshold alone "
+    "cannot tell equal ones apart"
+)
+ANY_ORDER = (
+    "how many went is right, and they are the smallest; but of equal ones the wrong ones went: the one that comes first goes "
+    "first, and a plain argsort or topk promises no order among equals"
+)
+QUANTILE = "that is how many lie below the quantile; a threshold cannot promise a number: count"
+PER_LAYER = "each layer lost its own share: rank the weights of all layers in one list, not layer by layer"
+
+
+COUNTING: dict[str, Callable[[float, int], int]] = {
+    "the fraction was cut off: int() and // do that, round() does not": lambda s, n: math.floor(s * n),
+    "a fraction was always rounded up: round() takes the nearest": lambda s, n: math.ceil(s * n),
+    "a half was rounded up: Python's round() takes it to the even neighbour, + 0.5 does not": (
+        lambda s, n: math.floor(s * n + 0.5)
+    ),
+    "a half was rounded down: Python's round() takes it to the even neighbour": lambda s, n: math.ceil(s * n - 0.5),
+    "s · n was calculated in float32, where 10.500000000000002 is 10.5: leave it to Python's floats and its round()": (
+        lambda s, n: round(float(torch.tensor(s) * n))
+    ),
+    "the number kept was rounded: round the number that goes": lambda s, n: n - round((1 - s) * n),
+    "that many should have stayed: True means kept, and sparsity is the fraction that goes": lambda s, n: (
+        n - round(s * n)
+    ),
+    QUANTILE: lambda s, n: math.ceil(s * (n - 1)),
+    f"{QUANTILE}. (And what equals it went, too)": lambda s, n: math.floor(s * (n - 1)) + 1,
+    TOO_FEW: lambda s, n: round(s * n) - 1,
+    TOO_MANY: lambda s, n: round(s * n) + 1,
+}
+
+
+# --- looking at a mask ---------------------------------------------------------------------------------------------
+
+
+def as_mask(value: Any, weight: Tensor, what: str = "the mask") -> Tensor:
+    """The value, if it has the form of a mask for ``weight``: bool, and of the same shape."""
+    if isinstance(value, Tensor) and value.dtype != torch.bool:
+        if value.shape == weight.shape and value.is_floating_point() and bool(((value == weight) | (value == 0)).all()):
+            fail(
+                f"{what} holds weights: return which ones are kept, True or False, and leave the pruning to the caller"
+            )
+        fail(f"{what} holds numbers of dtype {str(value.dtype)[6:]}: kept or not is a bool, as a comparison gives it")
+    if isinstance(value, Tensor) and value.shape != weight.shape:
+        fail(f"{what} has shape {tuple(value.shape)}, the weight {tuple(weight.shape)}: a mask has one entry a weight")
+    return expect_tensor(value, shape=weight.shape, dtype=torch.bool, what=what)
+
+
+def pruned(mask: Tensor) -> int:
+    """How many are False."""
+    return mask.numel() - int(mask.sum())
+
+
+def expect_smallest_pruned(mask: Tensor, score: Tensor, right: Tensor, what: str = "|w|") -> None:
+    """``mask`` is ``right``; else say what is wrong with what went: how many, which, or the order among equals."""
+    if torch.equal(mask, right):
+        return
+    if pruned(mask) != pruned(right):
+        fail(f"{pruned(mask)} of {mask.numel()} went instead of {pruned(right)}")
+    gone, kept = score[~mask].max(), score[mask].min()
+    if gone > kept:
+        fail(f"{what} = {gone:.4g} went while {what} = {kept:.4g} was kept: the smallest go first")
+    fail(ANY_ORDER)
+
+
+def counting_cases(draw: Draw) -> list[tuple[float, int]]:
+    """(sparsity, number) pairs for which all ways of COUNTING differ."""
+    halves = [(0.5, 4 * draw.integer(2, 4) + 1), (0.5, 4 * draw.integer(2, 4) + 3)]  # down to even, up to even
+    others = [(0.3, 10 * draw.integer(1, 2) + i) for i in (4, 6, 8)] + [(0.14, 75)]
+    return halves + others
+
+
+def expect_counts(counts: list[int], cases: list[tuple[float, int]], what: str = "weights") -> None:
+    """In each case round(sparsity · number) went; else name the way of counting that explains them all."""
+    wrong = [(count, s, n) for count, (s, n) in zip(counts, cases, strict=True) if count != round(s * n)]
+    if wrong:
+        count, s, n = wrong[0]
+        why = [said for said, way in COUNTING.items() if counts == [way(*case) for case in cases]]
+        said = why[0] if why else "print what your code counts, and compare it with round(s · n)"
+        fail(f"at sparsity {s}, {count} of {n} {what} went ({s} · {n} = {s * n:g}): {said}")
+
+
+# --- 1.1 magnitude_mask --------------------------------------------------------------------------------------------
+
+
+@question("1.1", points=1, claim="the smallest |w| go")
+def test_smallest_go(submission: Submission, draw: Draw) -> None:
+    sparsity = draw.choice([0.25, 0.75])
+
+    def case() -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        w = draw.normal(draw.integer(3, 6), draw.integer(2, 5), 4)
+        size, one = w.abs(), 1 / w.numel()
+        right = reference.magnitude_mask(w, sparsity)
+        mistakes = {
+            NO_ABS: smallest(w, sparsity),
+            ONLY_POSITIVE: smallest(w.where(w >= 0, torch.inf), sparsity),
+            LARGEST: smallest(-size, sparsity),
+            UPSIDE_DOWN: ~right,
+            STAYS: smallest(size, 1 - sparsity),
+            EACH_ROW: torch.stack([smallest(row, sparsity) for row in size.flatten(0, 1)]).view_as(w),
+            TOO_FEW: smallest(size, sparsity - one),
+            TOO_MANY: smallest(size, sparsity + one),
+        }
+        return w, right, mistakes
+
+    w, right, mistakes = telling(case)
+    mask = as_mask(submission.magnitude_mask(w, sparsity), w)
+    recognise(mask, right, mistakes)
+    if not torch.equal(mask, right):
+        try:
+            flat = submission.magnitude_mask(w.flatten(), sparsity)
+        except StudentError:
+            flat = None
+        if same(flat, right.flatten()):
+            n, went = mask.numel(), pruned(mask)
+            what = f"{went} of {n} went instead of {pruned(right)}" if went != pruned(right) else "others went"
+            fail(
+                f"right for a vector of these {n} weights, but in the shape {tuple(w.shape)} {what}: which step of your code "
+                "sees one dimension only, as argsort, sort and topk do? flatten() first"
+            )
+    expect_smallest_pruned(mask, w.abs(), right)
+
+
+@question("1.1", points=0.5, claim="exactly round(s · n) go, also where many are equal")
+def test_exact_count(submission: Submission, draw: Draw) -> None:
+    cases = counting_cases(draw)
+    weights = [draw.normal(n) for _, n in cases]
+    masks = [as_mask(submission.magnitude_mask(w, s), w) for w, (s, _) in zip(weights, cases, strict=True)]
+    expect_counts([pruned(mask) for mask in masks], cases)
+
+    w = draw.tied(draw.integer(10, 15), draw.integer(10, 15))
+
+    def case() -> tuple[float, int, dict[str, int]]:
+        sparsity = draw.number(0.2, 0.8)
+        right, size = reference.magnitude_mask(w, sparsity), w.abs()
+        threshold = size[~right].max()
+        mistakes = {TIES_GO: pruned(size > threshold), TIES_STAY: pruned(size >= threshold)}
+        return sparsity, pruned(right), mistakes
+
+    sparsity, right, mistakes = telling(case)
+    went = pruned(as_mask(submission.magnitude_mask(w, sparsity), w))
+    recognise(went, right, mistakes)
+    if went != right:
+        fail(f"among many equal ones, {went} of {w.numel()} weights went instead of {right}")
+
+
+# --- 1.2 threshold_mask --------------------------------------------------------------------------------------------
+
+
+@question("1.2", points=0.5, claim="what reaches the threshold stays, whatever its sign")
+def test_threshold(submission: Submission, draw: Draw) -> None:
+    a = draw.integer(3, 5) / 8
+
+    def case() -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        shape = (draw.integer(5, 8), draw.integer(9, 12))
+        w = torch.randint(-16, 17, shape, generator=draw.generator) / 8  # eighths: float32 has them, so equal is equal
+        w[0, :2] = torch.tensor([a, -a]).nextafter(torch.zeros(2))
+        size = w.abs()
+        what_about_a = "a weight with |w| exactly a went: it is to stay. Which comparison includes the threshold?"
+        negative = "every negative weight went: the threshold is for |w|, not for w"
+        mistakes = {
+            what_about_a: size > a,
+            negative: w >= a,
+            f"{negative}. And |w| = a?": w > a,
+            "large negative weights stayed out, small positive ones in: the threshold is for |w|, not for w": w >= -a,
+            "a weight with |w| just below a stayed: below a is below a, by however little": size >= a - 1e-4,
+            UPSIDE_DOWN: size < a,
+            f"{UPSIDE_DOWN}. And |w| = a?": size <= a,
+            "a was taken for a sparsity: it is a size, and how many go is what it comes to": smallest(size, a),
+            "a was taken relative to the largest weight: it is meant as it is": size >= a * size.max(),
+            "w² was compared with a: compare |w|": size**2 >= a,
+        }
+        return w, reference.threshold_mask(w, a), mistakes
+
+    w, right, mistakes = telling(case)
+    mask = as_mask(submission.threshold_mask(w, a), w)
+    recognise(mask, right, mistakes)
+    expect_equal(mask, right, "the mask")
+
+
+# --- 1.3 grouped_mask ----------------------------------------------------------------------------------------------
+
+GROUP = {
+    "element": "a single weight",
+    "row": "the S weights of one line of a kernel",
+    "kernel": "the R·S weights of one filter for one input channel",
+    "filter": "the weights that make one output: C·R·S of them, or a row of a matrix",
+}
+
+
+ALONG = {  # what goes as a whole if other dimensions of (M, C, R, S) are summed, the largest first
+    (0, 2, 3): "input channels (over M, R and S)",
+    (0, 1, 3): "one line of all kernels (over M, C and S)",
+    (0, 1, 2): "one column of all kernels (over M, C and R)",
+    (2, 3): "kernels (over R and S)",
+    (0, 1): "one place of all kernels (over M and C)",
+    (3,): "rows (along S)",
+    (2,): "columns of the kernels (along R)",
+    (1,): "one place of all kernels of a filter (over C)",
+    (0,): "one place of all filters (over M)",
+}
+
+
+SIGNED = "the groups were scored by a sum with signs, where +5 and -5 make 0: take |w| first, then the sum"
+SQUARES = "the groups were scored by their squares (the L2 norm): the L1 norm is asked for"
+MAXIMUM = "the groups were scored by their largest weight alone: the L1 norm is asked for"
+
+
+def whole_numbers(draw: Draw, *shape: int) -> Tensor:
+    """Whole numbers of both signs, some much larger than most: their sums are exact in any order, in float32 too."""
+    return ((draw.normal(*shape).exp() * 100).round() + 1) * draw.normal(*shape).sign()
+
+
+def convolution(draw: Draw) -> Tensor:
+    """A weight (M, C, R, S) with M, C, R and S all different, and a multiple of 4 filters."""
+    return whole_numbers(draw, draw.choice([8, 12]), *draw.choice([(3, 2, 5), (5, 2, 3), (3, 5, 2), (5, 3, 2)]))
+
+
+def groups_kept(value: Any, granularity: str, weight: Tensor, sparsity: float) -> Tensor:
+    """One bool a group, if every group goes or stays as a whole; else say what went instead."""
+    mask = as_mask(value, weight)
+    share = group_scores(mask.double(), granularity) / group_scores(torch.ones_like(weight), granularity)
+    if bool(((share == 0) | (share == 1)).all()):
+        return share == 1
+    group = f"a {granularity} is {GROUP[granularity]}"
+    if torch.equal(mask, smallest(weight.abs(), sparsity)):
+        fail(f"single weights went, round(s · n) of them: {group}, and goes as a whole")
+    if weight.ndim == 2 and torch.equal(mask.amin(0), mask.amax(0)):
+        fail(f"whole columns of the matrix went: {group}, and w is (out, in)")
+    for dims, what in ALONG.items() if weight.ndim == 4 else ():
+        if torch.equal(mask.amin(dims), mask.amax(dims)):
+            fail(f"{what} went as a whole, but {group}. Which dimensions do you sum?")
+    fail(f"some {granularity}s went only in part: {group}, and goes or stays as a whole")
+
+
+def expect_groups(submission: Submission, draw: Draw, make: Callable[[Draw], Tensor], granularity: str) -> None:
+    """The groups with the smallest L1 norms go, each as a whole."""
+    sparsity = draw.choice([0.25, 0.75])
+
+    def case() -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        w = make(draw)
+        norm, signed = group_scores(w.abs(), granularity), group_scores(w, granularity)
+        if norm.unique().numel() < norm.numel():
+            return case()  # ties have a test of their own
+        right = smallest(norm, sparsity)
+        mistakes = {LARGEST: smallest(-norm, sparsity), UPSIDE_DOWN: ~right, STAYS: smallest(norm, 1 - sparsity)}
+        mistakes[NO_ABS if granularity == "element" else SIGNED] = smallest(signed, sparsity)
+        if granularity != "element":
+            mistakes[f"{SIGNED}, not the other way round"] = smallest(signed.abs(), sparsity)
+            mistakes[SQUARES] = smallest(group_scores(w**2, granularity), sparsity)
+            mistakes[MAXIMUM] = smallest(w.abs().flatten(norm.ndim).amax(-1), sparsity)
+        if granularity in ("row", "kernel"):
+            each_filter = f"each filter lost its own share of {granularity}s: all of the layer compete in one list"
+            mistakes[each_filter] = torch.stack([smallest(part, sparsity) for part in norm])
+        return w, right, mistakes
+
+    w, right, mistakes = telling(case)
+    where = f'a {"matrix" if w.ndim == 2 else "weight"} of shape {tuple(w.shape)}, granularity "{granularity}",'
+    call = functools.partial(submission.grouped_mask, w, sparsity, granularity)
+    mask = ask(call, f"for {where}", f"Here a group is {GROUP[granularity]}")
+    kept = groups_kept(mask, granularity, w, sparsity)
+    for larger in ("kernel", "filter") if w.ndim == 4 else ():
+        if larger != granularity and same(mask, local_masks({"w": w.abs()}, sparsity, larger)["w"]):
+            fail(f"whole {larger}s went, but {granularity}s were asked for: a {granularity} is {GROUP[granularity]}")
+    recognise(kept, right, mistakes)
+    if kept.all() or not kept.any():
+        none = " (A sum over no dimension, dim=(), is a sum over all.)" if granularity == "element" else ""
+        fail(
+            f"for {where} and sparsity {sparsity}, {pruned(kept)} of {kept.numel()} groups went instead of {pruned(right)}: how "
+            f"many numbers did your code rank?{none}"
+        )
+    expect_smallest_pruned(kept, group_scores(w.abs(), granularity), right, f"the norm of a {granularity}")
+
+
+@question("1.3", points=1, claim="whole filters go, those with the smallest L1 norms")
+def test_filters(submission: Submission, draw: Draw) -> None:
+    expect_groups(submission, draw, convolution, "filter")
+
+
+@question("1.3", points=0.5, claim="kernels are groups over R and S, rows along S")
+def test_kernels_and_rows(submission: Submission, draw: Draw) -> None:
+    expect_groups(submission, draw, convolution, "kernel")
+    expect_groups(submission, draw, convolution, "row")
+
+
+@question("1.3", points=0.5, claim="single weights; and in a matrix a filter is a row")
+def test_elements_and_matrices(submission: Submission, draw: Draw) -> None:
+    expect_groups(submission, draw, lambda draw: draw.normal(8, 3, 2, 5), "element")
+    expect_groups(
+        submission, draw, lambda draw: whole_numbers(draw, draw.choice([8, 12]), draw.integer(5, 7)), "filter"
+    )
+
+
+# --- 1.4 global_masks ----------------------------------------------------------------------------------------------
+
+
+def layers(draw: Draw) -> dict[str, Tensor]:
+    """Tensors of unlike sizes and scales, biases and a norm among them; their names do not tell which is which."""
+    return {
+        "stem.weight": draw.normal(4, 2, 3, 3, scale=1.0),
+        "stem.bias": draw.normal(4, scale=0.01),
+        "norm.weight": 1 + draw.normal(4, scale=0.1),
+        "norm.scale": draw.normal(),
+        "sequence": draw.normal(5, 4, 3, scale=0.3),
+        "table": draw.normal(20, 12, scale=0.1),
+        "head.weight": draw.normal(6, 8, scale=10.0),
+        "head.bias": draw.normal(6, scale=0.01),
+    }
+
+
+def prunable(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Those that take part."""
+    return {name: w for name, w in weights.items() if w.ndim >= 2}
+
+
+def as_masks(value: Any, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The value, if it has the form of masks for the weights that take part; in the order of ``weights``."""
+    if isinstance(value, wire.Model):
+        fail("a model came back: return the masks, a dict from name to mask")
+    for name, w in weights.items() if isinstance(value, dict) else ():
+        if w.ndim < 2 and name in value:
+            fail(f"{name!r} got a mask, though it has one dimension only: biases and norms are left alone")
+        if w.ndim >= 2 and name not in value:
+            fail(
+                f"{name!r} has {w.ndim} dimensions and got no mask: two or more dimensions take part, whatever the name"
+            )
+    expect_keys(value, prunable(weights), "the masks")
+    return {name: as_mask(value[name], w, f"the mask of {name!r}") for name, w in prunable(weights).items()}
+
+
+def one_list(tensors: dict[str, Tensor]) -> Tensor:
+    """All tensors as one vector, in the order of the dict."""
+    return torch.cat([tensor.flatten() for tensor in tensors.values()])
+
+
+@question("1.4", points=0.5, claim="one threshold over all layers")
+def test_one_threshold(submission: Submission, draw: Draw) -> None:
+    sparsity = draw.choice([0.25, 0.75])
+
+    def case() -> tuple[dict[str, Tensor], Tensor, dict[str, Tensor]]:
+        weights = prunable(layers(draw))
+        sizes = {name: w.abs() for name, w in weights.items()}
+        right = one_list(reference.global_masks(weights, sparsity))
+        relative = {name: size / size.max() for name, size in sizes.items()}
+        mistakes = {
+            PER_LAYER: one_list(local_masks(sizes, sparsity)),
+            "the layers were scaled before they were compared: let |w| compete as it is": smallest(
+                one_list(relative), sparsity
+            ),
+            NO_ABS: smallest(one_list(weights), sparsity),
+            LARGEST: smallest(-one_list(sizes), sparsity),
+            UPSIDE_DOWN: ~right,
+            STAYS: smallest(one_list(sizes), 1 - sparsity),
+        }
+        return weights, right, mistakes
+
+    weights, right, mistakes = telling(case)
+    masks = as_masks(submission.global_masks(weights, sparsity), weights)
+    recognise(one_list(masks), right, mistakes)
+    if len({pruned(mask) / mask.numel() for mask in masks.values()}) == 1:
+        fail(PER_LAYER)
+    expect_smallest_pruned(one_list(masks), one_list(weights).abs(), right)
+
+
+@question("1.4", points=0.5, claim="biases and norms take no part")
+def test_only_two_dimensions(submission: Submission, draw: Draw) -> None:
+    weights = layers(draw)
+    masks = as_masks(submission.global_masks(weights, 0.5), weights)
+    everything = one_list(weights).abs()
+    sizes = [w.numel() for w in weights.values()]
+    crowded = dict(zip(weights, smallest(everything, 0.5).split(sizes), strict=True))
+    n, went = one_list(masks).numel(), pruned(one_list(masks))
+    competed = (
+        "biases and norms got no mask, but they competed, and took the places of weights: leave them out of the list"
+    )
+    counted = f"{went} of {n} weights went at sparsity 0.5: were the biases and norms counted in?"
+    right = one_list(reference.global_masks(weights, 0.5))
+    sizes_only = one_list(prunable(weights)).abs()
+    mistakes = {
+        competed: one_list({name: crowded[name] for name in masks}),
+        counted: smallest(sizes_only, round(0.5 * everything.numel()) / n),
+        PER_LAYER: one_list(local_masks({name: w.abs() for name, w in prunable(weights).items()}, 0.5)),
+    }
+    recognise(one_list(masks), right, mistakes)
+    expect_smallest_pruned(one_list(masks), sizes_only, right)
+
+
+# --- 1.5 PrunedLinear ----------------------------------------------------------------------------------------------
+
+ALL_ONES = "{} is as if ∂L/∂y were all ones: use the gradient that backward is given"
+
+
+class Pass:
+    """One way forward and back through the student's PrunedLinear, beside the tensors that went in."""
+
+    def __init__(self, submission: Submission, draw: Draw, *leading: int) -> None:
+        d_in, d_out = draw.integer(5, 7), draw.integer(2, 4)
+        self.x, self.w = draw.normal(*leading, d_in), draw.normal(d_out, d_in)
+        self.m = draw.mask(d_out, d_in)
+        self.m[0, 0], self.m[0, 1] = True, False  # never all or nothing
+        self.w[0, 0] = 0  # kept, and 0 by chance: it may grow again
+        self.g = draw.normal(*leading, d_out)  # what comes back from the loss: not ones
+        self._submission = submission
+        self._x, self._w = submission.put(self.x, requires_grad=True), submission.put(self.w, requires_grad=True)
+        self._y = submission.call("PrunedLinear.apply", self._x, self._w, self.m, keep=True)
+
+    @property
+    def masked(self) -> Tensor:
+        return self.w.masked_fill(~self.m, 0)
+
+    @property
+    def y(self) -> Any:
+        return self._submission.get(self._y)
+
+    def back(self) -> tuple[Any, Any]:
+        """∂L/∂x and ∂L/∂w."""
+        expect_tensor(self.y, shape=self.g.shape, what="PrunedLinear.apply(x, w, m)")
+        if self.made_by().endswith(("Backward0", "Backward1")):
+            fail("torch differentiated your forward by itself: inherit from torch.autograd.Function and write backward")
+        g = self.g
+        if g.ndim > 2:  # as behind a transposition: what comes back is not contiguous
+            g = g.transpose(0, 1).contiguous().transpose(0, 1)
+        self._submission.backward(self._y, g)
+        return self._submission.grad(self._x), self._submission.grad(self._w)
+
+    def made_by(self) -> str:
+        """The name of the step that autograd noted for y."""
+        step = self._submission.get(self._y, "grad_fn")
+        if step is None:
+            fail("as far as autograd knows, y does not depend on x and w: inherit apply from torch.autograd.Function")
+        return str(getattr(step, "type", ""))
+
+    def rows(self) -> tuple[Tensor, Tensor]:
+        """∂L/∂y and x with all leading dimensions as one."""
+        return self.g.reshape(-1, self.g.shape[-1]), self.x.reshape(-1, self.x.shape[-1])
+
+    def weights_after(self) -> Any:
+        return self._submission.get(self._w)
+
+
+def expect_gradient(value: Any, right: Tensor, name: str, place: str, mistakes: dict[str, Tensor]) -> None:
+    """A gradient, up to rounding; else the mistake whose result it is."""
+    if value is None:
+        fail(f"{name} is None: backward returns one gradient per argument of forward, this one in the {place} place")
+    expect_tensor(value, shape=right.shape, what=name)
+    if not torch.allclose(value.double(), right.double(), atol=1e-4):
+        for sentence, wrong in mistakes.items():
+            if wrong.shape == right.shape and torch.allclose(value.double(), wrong.double(), atol=1e-4):
+                fail(sentence)
+    expect_close(value, right, name)
+
+
+@question("1.5", points=0.5, claim="y = x (W∘m)ᵀ")
+def test_forward(submission: Submission, draw: Draw) -> None:
+    step = Pass(submission, draw, draw.integer(3, 5))
+    right = step.x @ step.masked.T
+    expect_gradient(step.y, right, "PrunedLinear.apply(x, w, m)", "first", mistakes_of_output(step))
+
+
+def mistakes_of_output(step: Pass) -> dict[str, Tensor]:
+    return {
+        "the pruned weights took part: forward uses W∘m": step.x @ step.w.T,
+        UPSIDE_DOWN: step.x @ step.w.masked_fill(step.m, 0).T,
+    }
+
+
+@question("1.5", points=0.5, claim="∂L/∂x goes back through the weights that are there")
+def test_gradient_of_input(submission: Submission, draw: Draw) -> None:
+    step = Pass(submission, draw, draw.integer(3, 5))
+    grad, _ = step.back()
+    expect_gradient(grad, step.g @ step.masked, "∂L/∂x", "first", mistakes_of_input(step))
+
+
+def mistakes_of_input(step: Pass) -> dict[str, Tensor]:
+    g, w = step.g, step.w
+    return {
+        "∂L/∂x went back through the dense W: forward used W∘m, so a pruned weight passes nothing back either": g @ w,
+        "∂L/∂x went back through the pruned weights only: True means kept": g @ w.masked_fill(step.m, 0),
+        ALL_ONES.format("∂L/∂x"): torch.ones_like(g) @ step.masked,
+    }
+
+
+@question("1.5", points=0.5, claim="∂L/∂W is masked")
+def test_gradient_of_weight(submission: Submission, draw: Draw) -> None:
+    step = Pass(submission, draw, draw.integer(3, 5))
+    _, grad = step.back()
+    right = (step.g.T @ step.x).masked_fill(~step.m, 0)
+    expect_gradient(grad, right, "∂L/∂W", "second", mistakes_of_weight(step))
+
+
+def mistakes_of_weight(step: Pass) -> dict[str, Tensor]:
+    g, x = step.rows()
+    dense = g.T @ x
+    right = dense.masked_fill(~step.m, 0)
+    unmasked = "∂L/∂W has entries where weights are pruned"
+    divided = "∂L/∂W was divided by the batch size: if the loss takes a mean, ∂L/∂y holds that already"
+    mistakes = {
+        f"{unmasked}: these have no influence on y, so what is the slope of the loss there?": dense,
+        "∂L/∂W is there for the pruned weights and 0 for the kept ones: True means kept": dense.masked_fill(step.m, 0),
+        "∂L/∂W was multiplied by W: y is linear in W": dense * step.masked,
+        "a kept weight that is 0 got no gradient, so it stays 0: ask the mask, not the weight": dense.masked_fill(
+            step.masked == 0, 0
+        ),
+        ALL_ONES.format("∂L/∂W"): (torch.ones_like(g).T @ x).masked_fill(~step.m, 0),
+    }
+    return (
+        mistakes if len(x) == 1 else mistakes | {divided: right / len(x), f"{divided}. And {unmasked}": dense / len(x)}
+    )
+
+
+# --- 1.6 sensitivity -----------------------------------------------------------------------------------------------
+
+
+def network(draw: Draw, *layers: nn.Module) -> nn.Sequential:
+    """The layers, with weights of unlike scales; norms near 1, biases near 0."""
+    net = nn.Sequential(*layers)
+    with torch.no_grad():
+        for i, p in enumerate(net.parameters()):
+            p.copy_(
+                draw.normal(*p.shape, scale=0.1 * (1 + i % 3)) if p.ndim >= 2 else p + draw.normal(*p.shape, scale=0.01)
+            )
+    return net
+
+
+class Scan:
+    """A call of the student's sensitivity: what evaluate was shown, what came back, what became of the model."""
+
+    def __init__(self, submission: Submission, draw: Draw) -> None:
+        block = nn.Sequential(nn.Conv2d(2, 4, 3, bias=False), nn.BatchNorm2d(4))
+        net = network(draw, block, nn.Embedding(8, 4), nn.Conv1d(4, 4, 2), nn.Linear(4, 4))
+        self.dense = {name: value.clone() for name, value in net.state_dict().items()}
+        self.weights = prunable({name: p.detach() for name, p in net.named_parameters()})
+        self.sparsities = [0.75, 0.25, 0.5, 0.25]  # not in order: what stays pruned from the step before shows
+        self.splits: list[Any] = []
+        self.states: list[dict[str, Tensor]] = []
+        self.values: list[float] = []
+        self.by_name = False
+        accuracies = (10 + draw.permutation(5000) / 64).tolist()  # no two alike, and exact in float32
+
+        def evaluate(*given: Any, **named: Any) -> float:
+            model, split, *_ = (*given, *named.values(), None, None)
+            if not isinstance(model, wire.Model) or model.state.keys() != self.dense.keys():
+                raise TypeError("evaluate takes the whole model first, then the split")
+            if any(value.shape != self.dense[name].shape for name, value in model.state.items()):
+                raise TypeError("evaluate takes a model whose parameters have their shapes")
+            self.by_name |= bool(named)
+            self.splits.append(split)
+            self.states.append(model.state)
+            self.values.append(accuracies.pop())
+            return self.values[-1]
+
+        self.model = submission.put(net)
+        self.parameters = {
+            name: submission.call("get_parameter", name, on=self.model, keep=True) for name in self.weights
+        }
+        submission.call("requires_grad_", False, on=self.parameters["2.weight"])  # a frozen layer can be pruned, too
+        self.result = submission.sensitivity(self.model, Proxy(evaluate), self.sparsities)
+        self.before, self.after = wire.describe(net), submission.get(self.model)
+        if not self.states:
+            fail('evaluate was never called: measure every pruned model by evaluate(model, "validation")')
+
+    def changed_in(self, state: dict[str, Tensor]) -> list[str]:
+        """The names of what differs from the dense model."""
+        return [name for name, value in self.dense.items() if not torch.equal(state[name], value)]
+
+    def right(self, name: str, sparsity: float) -> Tensor:
+        """What evaluate should see of one layer."""
+        w = self.weights[name]
+        return w.masked_fill(~reference.magnitude_mask(w, sparsity), 0)
+
+
+@question("1.6", points=0.5, claim="one layer at a time, all others dense")
+def test_one_layer_at_a_time(submission: Submission, draw: Draw) -> None:
+    scan = Scan(submission, draw)
+    for state in scan.states:
+        changed = scan.changed_in(state)
+        if others := [name for name in changed if name not in scan.weights]:
+            fail(f"{others[0]!r} was changed: only parameters with two or more dimensions are pruned")
+        if len(changed) > 1:
+            fail(
+                f"{changed[0]!r} was still pruned when {changed[1]!r} was measured: each layer starts from the dense model. Did "
+                "you keep a copy of its numbers (clone, deepcopy), or just another name for them?"
+            )
+    for name in scan.weights:
+        seen = [state[name] for state in scan.states if name in scan.changed_in(state)]
+        if not seen:
+            fail(f"{name!r} was never pruned when evaluate was called, though it has two or more dimensions")
+        for sparsity in scan.sparsities:
+            expect_seen(scan, name, sparsity, seen)
+
+
+def expect_seen(scan: Scan, name: str, sparsity: float, seen: list[Tensor]) -> None:
+    """Among what evaluate saw of a layer was the layer at this sparsity."""
+    right, w = scan.right(name, sparsity), scan.weights[name]
+    first = scan.sparsities[0]
+    if any(torch.equal(value, right) for value in seen):
+        return
+    if any(torch.equal(value, w - right) for value in seen):
+        fail(f"in {name!r} the weights were zero that the mask keeps: True means kept")
+    if all(torch.equal(value, scan.right(name, first)) for value in seen):
+        fail(
+            f"{name!r} was still pruned to {first} when it was {sparsity}'s turn: start each from the dense weights, too"
+        )
+    zeros = " or ".join(str(n) for n in sorted({int((value == 0).sum()) for value in seen}))
+    fail(
+        f"evaluate never saw {name!r} with the smallest {sparsity} of its {w.numel()} weights zero; {zeros} of them were"
+    )
+
+
+@question("1.6", points=0.5, claim="measured on validation data")
+def test_validation_data(submission: Submission, draw: Draw) -> None:
+    scan = Scan(submission, draw)
+    for split in scan.splits:
+        if split == "test":
+            fail("evaluate was asked for the test split: who chooses by the test data has none left to predict with")
+        if split == "train":
+            fail("evaluate was asked for the training split: the model has seen those images, pruned or not")
+        expect_equal(split, "validation", "the split that evaluate was asked for")
+    if scan.by_name:
+        fail('evaluate was called with a keyword, and its names are not promised: call evaluate(model, "validation")')
+
+
+# --- 1.7 cubic_schedule, iterative_prune ---------------------------------------------------------------------------
+
+
+@question("1.7", points=0.5, claim="the targets rise by the cubic formula, to final")
+def test_cubic_schedule(submission: Submission, draw: Draw) -> None:
+    expect_schedule(submission, draw.number(0.5, 0.95), draw.integer(4, 7))
+    expect_schedule(submission, draw.number(0.5, 0.95), 1)
+
+
+def expect_schedule(submission: Submission, final: float, steps: int) -> None:
+    """The targets of the cubic schedule."""
+    targets = submission.cubic_schedule(final, steps)
+    curves: dict[str, Callable[[float], float]] = {
+        "t was counted from 0, so the first target is 0 and the last is not final: t runs from 1 to steps": (
+            lambda x: final * (1 - (1 - x + 1 / steps) ** 3)
+        ),
+        "slow at first, fast at the end: (t/steps)³ is the curve upside down": lambda x: final * x**3,
+        "the targets fall: (1 - t/steps)³ is what is left of the way": lambda x: final * (1 - x) ** 3,
+        "every step adds the same: where is the cube?": lambda x: final * x,
+        "the curve is a square, and the formula has a cube": lambda x: final * (1 - (1 - x) ** 2),
+        "final went into the cube: it multiplies the whole bracket": lambda x: 1 - (1 - final * x) ** 3,
+    }
+    right = torch.tensor(reference.cubic_schedule(final, steps), dtype=torch.float64)
+    if isinstance(targets, list | tuple) and all(isinstance(t, int | float) for t in targets):
+        got = torch.tensor(targets, dtype=torch.float64)
+        if len(got) == steps + 1 and torch.allclose(got[1:], right, atol=1e-6):
+            fail("there is one target too many, the 0 before the first step: t runs from 1 to steps")
+        if len(got) == steps > 1 and torch.allclose(got.cumsum(0), right, atol=1e-6):
+            fail("these are what each step adds: a target says how many weights are gone in all by then")
+        for said, curve in curves.items():
+            wrong = torch.tensor([curve(t / steps) for t in range(1, steps + 1)], dtype=torch.float64)
+            if (
+                len(got) == steps
+                and torch.allclose(got, wrong, atol=1e-6)
+                and not torch.allclose(wrong, right, atol=1e-3)
+            ):
+                fail(said)
+    expect_close(targets, right.tolist(), f"cubic_schedule({final:.3g}, {steps})", tolerance=1e-6)
+
+
+OF_THE_LIVING = (
+    "the target was taken of the weights still alive. Each target says how many of all weights are to be gone"
+)
+
+
+class Run:
+    """A call of the student's iterative_prune: the masks, the model before and after, and what each finetune saw."""
+
+    def __init__(
+        self, submission: Submission, draw: Draw, targets: list[float], net: nn.Module | None = None, **finetune: Any
+    ) -> None:
+        net = net or small_net(draw)
+        self.start = {name: p.detach().clone() for name, p in net.named_parameters()}
+        self.weights = prunable(self.start)
+        self.targets = targets
+        x, y = draw.normal(16, 2, 5), draw.labels(16, 4)
+        x[:, 1] = 0  # like the border of an image: weights that see nothing else get no gradient
+        model = submission.put(net)
+        helper = submission.helper("finetune", model=model, x=x, y=y, **finetune)
+        self.masks = submission.iterative_prune(model, targets, helper)
+        self.log = submission.get(helper, "log")
+        self.after = submission.get(model).state
+        if not self.log:
+            fail("finetune was never called: call finetune(model, post_step) after every target")
+        if all(torch.equal(self.after[name], value) for name, value in self.start.items()):
+            fail("no number has changed in the model that you were given: did your code prune a copy of it?")
+
+    def before(self, i: int) -> dict[str, Tensor]:
+        """The parameters as pruning step i found them."""
+        return self.log[i - 1]["after"][-1] if i else self.start
+
+    def expect_masks(self) -> dict[str, Tensor]:
+        return as_masks(self.masks, self.start)
+
+
+def small_net(draw: Draw) -> nn.Module:
+    """A net for inputs (batch, 2, 5), whose layers have 48, 320 and 32 weights in 3 and 2 dimensions."""
+    head = (nn.Flatten(), nn.Linear(40, 8), nn.ReLU(), nn.Linear(8, 4))
+    return network(draw, nn.Conv1d(2, 8, 3, padding=1), nn.BatchNorm1d(8), nn.ReLU(), *head)
+
+
+def share_zero(weights: dict[str, Tensor]) -> float:
+    zeros = sum(int((w == 0).sum()) for w in weights.values())
+    return zeros / sum(w.numel() for w in weights.values())
+
+
+@question("1.7", points=0.5, claim="each layer to each target, in place, and fine-tuned after each")
+def test_targets_are_cumulative(submission: Submission, draw: Draw) -> None:
+    targets = draw.choice([[0.25, 0.5, 0.75], [0.25, 0.375, 0.625], [0.375, 0.5, 0.75]])
+    run = Run(submission, draw, targets, steps=4, settings={"lr": 0.5})  # far enough to change the ranks
+    if len(run.log) != len(targets):
+        calls = f"finetune was called {len(run.log)}x for {len(targets)} targets"
+        fail(f"{calls}: prune, fine-tune, prune on, fine-tune again")
+    for i, target in enumerate(targets):
+        then = {name: run.log[i]["before"][name] for name in run.weights}
+        expect_target(run, i, target, then)
+    for name in run.weights:
+        if all(torch.equal(entry["before"][name], entry["after"][-1][name]) for entry in run.log):
+            fail(
+                f"fine-tuning did not move {name!r} at all: the optimizer was made before and holds the parameter of then. A copy, "
+                "or a new nn.Parameter in its place, is one that nobody trains: change the values in place"
+            )
+    masks = run.expect_masks()
+    last = {name: w == 0 for name, w in prunable(run.log[-1]["before"]).items()}
+    recognise(masks, {name: ~zero for name, zero in last.items()}, {"the masks are upside down: True means kept": last})
+    for name, zero in last.items():
+        expect_equal(
+            masks[name], ~zero, message=f"the mask of {name!r} is not what was pruned in the model at the last target"
+        )
+
+
+def expect_target(run: Run, i: int, target: float, then: dict[str, Tensor]) -> None:
+    """When finetune began for target i, every layer had its share of zeros, the smallest of the weights as they were."""
+    found = run.before(i)
+    right = {name: found[name].masked_fill(~reference.magnitude_mask(found[name], target), 0) for name in run.weights}
+    by_start = {name: found[name].masked_fill(~reference.magnitude_mask(run.start[name], target), 0) for name in right}
+    if same(then, right):
+        return
+    share, previous = share_zero(then), share_zero(prunable(found))
+    step = f"at target {target} (number {i + 1})"
+    if i and any(bool((w[run.log[i - 1]["before"][name] == 0] != 0).any()) for name, w in then.items()):
+        fail(f"{step} weights are back that an earlier target had pruned: masks only shrink")
+    if share == 0 or (i and abs(share - previous) < 1e-9):
+        fail(f"{step} nothing had been pruned when finetune began: set the weights to zero first, then fine-tune")
+    if i and math.isclose(share, min(1.0, sum(run.targets[: i + 1])), abs_tol=0.01):
+        fail(
+            f"{step} {100 * share:.0f} % of the weights are zero: the targets were added up (five times 20 % is not 100 %). Each "
+            "target says how many are to be gone in all"
+        )
+    if i and math.isclose(share, 1 - math.prod(1 - t for t in run.targets[: i + 1]), abs_tol=0.02):
+        fail(f"{step} {100 * share:.0f} % of the weights are zero: {OF_THE_LIVING}")
+    shares = {name: share_zero({name: w}) for name, w in then.items()}
+    if math.isclose(share, target, abs_tol=0.01) and not math.isclose(max(shares.values()), target, abs_tol=0.01):
+        fail(
+            f"{step} the layers lost unequal shares: here every layer is pruned to the target by itself, not all together"
+        )
+    if same(then, by_start):
+        fail(f"{step} the weights were ranked by what they were at the start: rank them as fine-tuning has left them")
+    for name in run.weights:
+        zero = then[name] == 0
+        if int(zero.sum()) != round(target * zero.numel()):
+            fail(
+                f"{step} {int(zero.sum())} of {zero.numel()} weights of {name!r} are zero instead of {round(target * zero.numel())}"
+            )
+        if not torch.equal(then[name], found[name].masked_fill(zero, 0)):
+            fail(f"{step} weights of {name!r} that were kept changed: pruning sets zeros and leaves the others alone")
+        expect_smallest_pruned(~zero, found[name].abs(), right[name] != 0, f"{step} a weight of {name!r} with |w|")
+
+
+@question("1.7", points=0.5, claim="pruned weights stay zero, with momentum and with Adam")
+def test_zeros_stay_zero(submission: Submission, draw: Draw) -> None:
+    for optimizer, settings in (("sgd", {"lr": 0.05, "momentum": 0.9}), ("adam", {"lr": 0.01})):
+        run = Run(submission, draw, [0.25, 0.5], steps=3, optimizer=optimizer, settings=settings)
+        if not all(entry["post_step"] for entry in run.log):
+            fail(
+                "finetune got no post_step: call finetune(model, post_step) with a function that it can call after every step"
+            )
+        for i, entry in enumerate(run.log):
+            for name in run.weights:
+                zero = entry["before"][name] == 0
+                for state in entry["after"]:
+                    if bool((state[name][zero] != 0).any()):
+                        fail(_revived(i, optimizer, int((state[name][zero] != 0).sum()), name))
+        for name, mask in run.expect_masks().items():
+            if bool((run.after[name][~mask] != 0).any()):
+                fail(f"at the end, weights of {name!r} that the mask prunes are not zero in the model")
+    expect_only_shrinking(submission, draw)
+
+
+def expect_only_shrinking(submission: Submission, draw: Draw) -> None:
+    """Weights that are 0 by themselves do not take the places of pruned ones."""
+    net = small_net(draw)
+    with torch.no_grad():
+        net[0].weight[6:] *= 1e-3  # the last ones go first; then decay sets all others that see no input to 0
+    run = Run(submission, draw, [0.25, 0.375], net=net, steps=1, settings={"lr": 0.5, "weight_decay": 2.0})
+    back = run.expect_masks()["0.weight"] & (run.log[0]["before"]["0.weight"] == 0)
+    if back.any():
+        fail(
+            f"{int(back.sum())} weights that the first target had pruned are alive again after the second: some living "
+            "weights had become 0 in training, and were taken for pruned ones. Only those that are alive compete"
+        )
+    counts = {name: (mask.numel(), pruned(mask)) for name, mask in run.expect_masks().items()}
+    if all(abs(went - (1 - 0.75 * 0.625) * n) <= 1 for n, went in counts.values()):
+        n, went = counts["0.weight"]
+        fail(f"after the targets 0.25 and 0.375, {went} of {n} weights of '0.weight' are gone: {OF_THE_LIVING}")
+    for name, (n, went) in counts.items():
+        if went > round(0.375 * n):
+            fail(
+                f"after the targets 0.25 and 0.375, {went} of {n} weights of {name!r} are gone: more than the second one says. "
+                "Some living weights had become 0 in training; the second target took those, and left those of the first out "
+                "of its count. Who competes for the places, and how many places are there?"
+            )
+
+
+def _revived(i: int, optimizer: str, count: int, name: str) -> str:
+    said = f"{count} pruned weights of {name!r} were no longer zero after an optimizer step and post_step()"
+    if i == 0:
+        return (
+            f"{said}: fine-tuning moves every weight, so post_step has to put the zeros back, all of them, every time"
+        )
+    moved = "momentum" if optimizer == "sgd" else "Adam's moments"
+    return (
+        f"{said} of the second round: {moved} from before moved them, whatever their gradient is now. Look at the weights, not "
+        "only at the gradients, and at all that is pruned by now"
+    )
+
+
+# --- 1.8 two short answers -----------------------------------------------------------------------------------------
+
+
+@question("1.8", points=0.5, claim="b: how many times faster zeros made it")
+def test_times_faster(submission: Submission, draw: Draw) -> None:
+    times = expect_typed(submission, "answer_1_8b")
+    if times >= 5:
+        fail(f"{times:g} is a ratio of products or of bits, not of milliseconds: read the column 'times faster'")
+    if not 0.7 <= times <= 1.3:
+        fail(
+            f"{times:g} times: a dense kernel does not look whether it multiplies by zero, so this is far off. Is it the row "
+            "'magnitude …, fine-tuned'? Was the machine busy with something else? Measure again"
+        )
+
+
+# --- 1.9 find_bug --------------------------------------------------------------------------------------------------
+
+PROMISE = "1.1 promises of finite weights and a sparsity from 0 to 1"
+
+
+@question("1.9", points=0.5, claim="two plain bugs are found, and nothing right is accused")
+def test_hunt_plain_bugs(submission: Submission, draw: Draw) -> None:
+    expect_verdicts(
+        submission,
+        draw,
+        "magnitude_mask",
+        right={
+            "the library's": reference.magnitude_mask,
+            "another of the library's": lambda w, s: local_masks({"w": w.abs()}, s)["w"],
+        },
+        wrong={
+            "forgets the absolute value": lambda w, s: smallest(w, s),
+            "prunes all weights that equal the threshold": ties_too,
+        },
+        promise=PROMISE,
+    )
+
+
+def ties_too(w: Tensor, s: float) -> Tensor:
+    """A wrong version: all that equal the threshold go."""
+    mask = reference.magnitude_mask(w, s)
+    return mask if mask.all() else w.abs() > w.abs()[~mask].max()

@@ -1,0 +1,543 @@
+"""Lab 03, lottery tickets: the claims that only the grader sees. What is seen in the notebook, and the words for both, stand in visible.py."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from course_lib.grading import (
+    Draw,
+    Submission,
+    ask,
+    describe,
+    expect_equal,
+    expect_number,
+    expect_raises,
+    fail,
+    question,
+    unchanged,
+)
+from course_lib.grading.answers import expect_letter
+from course_lib.grading.hunt import expect_verdicts
+from course_lib.grading.mistakes import recognise, same, telling
+from course_lib.labs import lab03 as reference
+
+from .visible import (
+    PLACES_MOVED,
+    PROMISE,
+    TAKEN,
+    Exchange,
+    Masks,
+    Reinitialised,
+    Search,
+    all_layers_together,
+    as_masks,
+    as_weight_and_mask,
+    count,
+    exchanged,
+    expect_exchange,
+    expect_pruned_are_zero,
+    expect_shrunk,
+    expect_step,
+    layers,
+    rewound,
+    shuffled,
+    structured,
+    tickets,
+    version,
+    without,
+)
+
+# --- 3.1 shrink ----------------------------------------------------------------------------------------------------
+
+COUNTING: dict[str, Callable[[float, int], int]] = {
+    "the fraction was cut off: int() and // do that, round() does not": lambda r, n: math.floor(r * n),
+    "a fraction was always rounded up: round() takes the nearest": lambda r, n: math.ceil(r * n),
+    "a half was rounded up: Python's round() takes it to the even neighbour, + 0.5 and quantiles do not": (
+        lambda r, n: math.floor(r * n + 0.5)
+    ),
+    "a half was rounded down: Python's round() takes it to the even neighbour": lambda r, n: math.ceil(r * n - 0.5),
+    "the number kept was rounded: round the number that goes": lambda r, n: n - round((1 - r) * n),
+    "always one too few: does the last one that should go compare as equal to your threshold, and stay?": (
+        lambda r, n: round(r * n) - 1
+    ),
+    "always one too many: is your threshold one place too far along the sorted list? It counts from 0": (
+        lambda r, n: round(r * n) + 1
+    ),
+    "that is a quantile's doing, which lies between two weights: count those that go, and take exactly so many": (
+        lambda r, n: math.floor(r * (n - 1)) + 1
+    ),
+}
+
+
+@question("3.1", points=0.5, claim="exactly round(rate · survivors) go, as Python rounds")
+def test_exact_number(submission: Submission, draw: Draw) -> None:
+    halves = [(0.5, 4 * draw.integer(2, 6) + 1), (0.5, 4 * draw.integer(2, 6) + 3)]  # down to even, up to even
+    cases = [
+        *halves,
+        (0.3, 10 * draw.integer(1, 3) + 4),
+        (0.3, 10 * draw.integer(1, 3) + 6),
+        (0.2, 5 * draw.integer(4, 8) + 2),
+    ]
+    went = []
+    for rate, alive in cases:
+        n = alive + draw.integer(5, 20)
+        mask = torch.zeros(n, dtype=torch.bool)
+        mask[draw.permutation(n)[:alive]] = True
+        weights, masks = (
+            {"a.weight": draw.normal(n), "b.weight": draw.normal(3)},
+            {"a.weight": mask, "b.weight": draw.mask(3)},
+        )
+        left = as_masks(submission.shrink(weights, masks, rate), weights)
+        went.append(count(mask & ~left["a.weight"]))
+    wrong = [(k, rate, n) for k, (rate, n) in zip(went, cases, strict=True) if k != round(rate * n)]
+    if wrong:
+        k, rate, n = wrong[0]
+        ways = COUNTING | {"that many should have stayed": lambda r, n: n - round(r * n)}
+        why = [said for said, way in ways.items() if went == [way(*case) for case in cases]]
+        said = why[0] if why else "print what your code counts, and compare it with round(rate · survivors)"
+        fail(f"at rate {rate}, {k} of {n} survivors went ({rate} · {n} = {rate * n:g}): {said}")
+
+
+@question("3.1", points=0.5, claim="dead is what the mask says, not what is 0; of equal ones the first goes")
+def test_dead_weights_and_ties(submission: Submission, draw: Draw) -> None:
+    expect_ties(submission, draw)
+    weights, masks = layers(draw, kept=0.7)
+    *hidden, output = weights
+    for name in weights:
+        living, dead = (m.flatten().nonzero().flatten() for m in (masks[name], ~masks[name]))
+        weights[name].view(-1)[living[draw.permutation(len(living))[: len(living) // 3]]] = 0.0
+        weights[name].view(-1)[dead] = 0.0  # as after training
+    rates = dict.fromkeys(hidden, 0.2) | {output: 0.1}  # fewer go than are 0
+    right = reference.shrink(weights, masks, 0.2)
+    left = as_masks(submission.shrink(weights, masks, 0.2), weights)
+    zero = "a survivor that happens to be 0 was taken for a dead one: weights may reach 0 in training, and the mask says who lives"
+    if any(bool((left[name] & ~masks[name]).any()) for name in weights):
+        fail(f"pruned weights are alive again, since {zero}")
+    nonzero = {n: masks[n] & (w != 0) for n, w in weights.items()}
+    recognise(left, right, {zero: {n: without(nonzero[n], round(rates[n] * count(nonzero[n])), w.abs()) | (masks[n] & (w == 0)) for n, w in weights.items()}})  # fmt: skip
+    expect_shrunk(left, weights, masks, right)
+    for name, w in weights.items():
+        w[~masks[name]] = torch.nan
+    when = "where pruned weights are NaN"
+    thought = "Pruned weights may hold any value: look at the survivors alone"
+    left = as_masks(ask(lambda: submission.shrink(weights, masks, 0.2), when, thought), weights)
+    if not same(left, right):
+        fail(f"{when}, another mask came out than where they are 0. {thought}; NaN · 0 is NaN")
+
+
+def expect_ties(submission: Submission, draw: Draw) -> None:
+    """Of equal survivors, some of which go, the first go."""
+
+    def case() -> tuple[Any, Any, dict[str, Any]]:
+        weights = {"a.weight": draw.tied(draw.integer(15, 18), draw.integer(15, 18)).T, "b.weight": draw.tied(7, 7)}
+        masks = {name: draw.mask(*w.shape, kept=0.7) for name, w in weights.items()}
+        rate = draw.number(0.2, 0.8)
+        right = reference.shrink(weights, masks, rate)
+        mistakes: dict[str, Any] = {said: {} for said in ("go", "stay", "last")}
+        for name, mask in masks.items():
+            size, gone = weights[name].abs(), mask & ~right[name]
+            level = size[gone].max()
+            mistakes["go"][name], mistakes["stay"][name] = mask & (size > level), mask & (size >= level)
+            backwards = [t.flatten().flip(0) for t in (mask, size)]
+            mistakes["last"][name] = without(backwards[0], count(gone), backwards[1]).flip(0).view(mask.shape)
+        return (weights, masks, rate), right, mistakes
+
+    (weights, masks, rate), right, mistakes = telling(case)
+    left = as_masks(submission.shrink(weights, masks, rate), weights)
+    alone = "A threshold alone cannot tell equal ones apart"
+    said = {
+        "go": f"of equal survivors too many went: all that equal the threshold, where only some should. {alone}",
+        "stay": f"of equal survivors too few went: all that equal the threshold stayed, where some should go. {alone}",
+        "last": "of equal survivors the last went: the one that comes first goes first",
+    }
+    recognise(left, right, {said[which]: wrong for which, wrong in mistakes.items()})
+    expect_shrunk(left, weights, masks, right)
+
+
+@question(
+    "3.1",
+    points=0.5,
+    claim="rates 0 and 1 and an empty layer are fine, others raise; nothing given is changed",
+)
+def test_arguments_of_shrink(submission: Submission, draw: Draw) -> None:
+    weights, masks = layers(draw)
+    (_, (weights_after, masks_after)) = submission.call("shrink", weights, masks, 0.3, returning=(0, 1))
+    unchanged(weights, weights_after, "the dict of weights")
+    unchanged(masks, masks_after, "the dict of masks")
+    thought = "What does it index, or look for, when there is nothing to prune, or nobody is left?"
+    left = as_masks(ask(lambda: submission.shrink(weights, masks, 0.0), "at rate 0", thought), weights)
+    expect_equal(left, masks, message="at rate 0 nobody goes, but the masks are not what they were")
+    left = as_masks(ask(lambda: submission.shrink(weights, masks, 1.0, 1.0), "at rates 1 and 1", thought), weights)
+    if stayed := sum(count(mask) for mask in left.values()):
+        fail(f"at the rates 1 and 1 everything goes, but {stayed} weights stayed")
+    nobody = masks | {"wide.weight": torch.zeros_like(masks["wide.weight"])}
+    when = "for a layer without survivors"
+    left = as_masks(ask(lambda: submission.shrink(weights, nobody, 0.3), when, thought), weights)
+    expect_equal(left, reference.shrink(weights, nobody, 0.3), message=f"{when} (beside others) the masks are wrong")
+    for rates in ((1.2,), (-0.1,), (0.3, 1.5), (0.3, -0.2)):
+        call = f"shrink(weights, masks, {', '.join(map(str, rates))})"
+        expect_raises(ValueError, lambda rates=rates: submission.shrink(weights, masks, *rates), call)
+
+
+# --- 3.2 rewind ----------------------------------------------------------------------------------------------------
+
+
+@question("3.2", points=0.5, claim="a weight without a mask takes all its values")
+def test_weights_without_a_mask(submission: Submission, draw: Draw) -> None:
+    for unmasked in (("8.weight",), ("0.weight",)):
+        expect_pruned_are_zero(submission, draw, unmasked)
+
+
+@question("3.2", points=1, claim="in place: whoever holds a parameter, an optimizer say, holds it still")
+def test_rewound_in_place(submission: Submission, draw: Draw) -> None:
+    run = rewound(submission, draw)
+    if same(run.after, run.trained):
+        fail("the model is as it was trained: there is nothing to see of how it is changed")
+    for name, parameter in run.held.items():
+        if submission.get(parameter, "requires_grad") is not True:
+            fail(f"{name!r} has requires_grad = False after rewind: nobody can train it any more")
+        submission.call("data.fill_", 77.0, on=parameter)
+        if not bool((submission.get(run.model).state[name] == 77.0).all()):
+            fail(
+                f"{name!r} is a new nn.Parameter after rewind, and whoever held the old one (an optimizer, a dict of weights) "
+                "holds something else than the model now: change the values in the tensor that is there"
+            )
+    if run.result is not None:
+        fail(
+            f"rewind returns None, since it changes the model that it was given; yours returned {describe(run.result)}"
+        )
+
+
+# --- 3.3 find_ticket -----------------------------------------------------------------------------------------------
+
+
+@question("3.3", points=1, claim="records: round, the masks trained with, what remains, what train returned")
+def test_records(submission: Submission, draw: Draw) -> None:
+    search = Search(submission, draw, 3, 0.3, 1)
+    masks = search.expect_masks()
+    records = search.expect_records()
+    for i, (record, entry) in enumerate(zip(records, search.trainings, strict=True)):
+        expect_equal(record["round"], i, f'"round" of record {i}')
+        if not same(masks[i], entry["masks"]):
+            later = i + 1 < len(records) and same(masks[i], search.trainings[i + 1]["masks"])
+            late = (
+                ": they are those of the round after, shrunk one round late or recorded one round early"
+                if later
+                else ""
+            )
+            fail(f"the masks of record {i} are not those that train was given in round {i}{late}")
+        if not same(record["result"], entry["result"]):
+            fail(
+                f'"result" of record {i} is {describe(record["result"])}; it should be what train returned in that round, as it '
+                f"came: {entry['result']}"
+            )
+        expect_remaining(search, i, expect_number(record["remaining"], f'"remaining" of record {i}'), masks)
+
+
+def expect_remaining(search: Search, i: int, got: float, masks: list[Masks]) -> None:
+    """The fraction of the weights with two or more dimensions that is kept in round i."""
+    kept = sum(map(count, masks[i].values()))
+    right = kept / search.size
+    if math.isclose(got, right, abs_tol=1e-6):
+        return
+    everything = sum(value.numel() for name, value in search.start.items() if name.endswith(("weight", "bias")))
+    alive = search.trainings[i]["after"]
+    mistakes = {
+        "that is the fraction that is pruned: remaining is what is left": 1 - right,
+        "that is per cent: remaining is a fraction, between 0 and 1": 100 * right,
+        "that is the mean over the layers, large or small: count the weights of all layers together": (
+            sum(count(m) / m.numel() for m in masks[i].values()) / len(masks[i])
+        ),
+        "biases and norms were counted, too: only weights with two or more dimensions are": 1
+        - (search.size - kept) / everything,
+        "that is a formula's (the output layer loses half of the rate, and counts are rounded): count what the masks keep": (
+            (1 - search.rate) ** i
+        ),
+        "weights that happen to be 0 were not counted, though they are alive: count what the masks keep": (
+            sum(int(alive[name].count_nonzero()) for name in search.names) / search.size
+        ),
+        "that is what remains of the round after it": (
+            sum(map(count, masks[i + 1].values())) / search.size if i < search.rounds else math.inf
+        ),
+    }
+    for said, wrong in mistakes.items():
+        if math.isclose(got, wrong, abs_tol=1e-4):
+            fail(f'"remaining" of record {i} is {got:.6g}: {said}')
+    fail(
+        f'"remaining" of record {i} is {got:.6g}, but {kept} of {search.size} weights are kept in its masks, which is {right:.6g}'
+    )
+
+
+@question(
+    "3.3",
+    points=0.5,
+    claim="0 rounds are the dense network alone; nothing is built, trained or rewound twice",
+)
+def test_no_rounds(submission: Submission, draw: Draw) -> None:
+    search = Search(submission, draw, 0, 0.2, draw.integer(0, 1) * 2)
+    masks = search.expect_masks()
+    search.expect_calls()
+    expect_remaining(search, 0, expect_number(search.records[0]["remaining"], '"remaining" of round 0'), masks)
+    expect_equal(search.records[0]["result"], search.trainings[0]["result"], '"result" of round 0')
+
+
+# --- 3.4 random_ticket, reinitialise -------------------------------------------------------------------------------
+
+
+@question("3.4", points=0.5, claim="each choice of places is as likely as any other; the ticket is not changed")
+def test_any_places(submission: Submission, draw: Draw) -> None:
+    masks = tickets(draw)
+    seed = draw.integer(0, 10**6)
+    after = shuffled(submission, masks, seed)
+    for name, mask in masks.items():
+        if not bool((after[name] & mask).any()):
+            fail(
+                f"in {name!r} no weight of the ticket is kept: every position may be chosen, those of the ticket, too, or it is "
+                "no random control but the opposite"
+            )
+    if said := structured(masks, after):
+        fail(said)
+    if torch.equal(after["a.weight"], after["c.weight"]):
+        fail("two layers with the same mask got the same random one: draw for each layer anew")
+    small = {}
+    for i in range(200):
+        small[f"{i}.weight"] = torch.zeros(2, 4, dtype=torch.bool)
+        small[f"{i}.weight"].view(-1)[i % 8] = True
+    places = torch.stack(list(shuffled(submission, small, seed).values())).sum(0)
+    if not places.all():
+        fail(
+            f"in 200 layers that keep one weight of 8, position {places.flatten().argmin()} was never chosen: every position may "
+            "be. Is the last one in your range?"
+        )
+    _, (given,) = submission.call("random_ticket", masks, submission.helper("generator", seed=seed), returning=(0,))
+    unchanged(masks, given, "the dict of masks")
+
+
+@question("3.4", points=0.5, claim="in place: the model's parameters stay the same tensors")
+def test_reinitialised_in_place(submission: Submission, draw: Draw) -> None:
+    run = Reinitialised(submission, draw)
+    if all(torch.equal(run.after[name][mask], run.dense[name][mask]) for name, mask in run.masks.items()):
+        fail("no weight that is kept is a fresh one: there is nothing to see of how the model is changed")
+    if run.result is not None:
+        fail(
+            f"reinitialise returns None, since it changes the model that it was given; yours returned {describe(run.result)}"
+        )
+    for name, parameter in run.held.items():
+        submission.call("data.fill_", 77.0, on=parameter)
+        if not bool((submission.get(run.model).state[name] == 77.0).all()):
+            fail(
+                f"{name!r} is a new nn.Parameter now, and an optimizer made before holds the old one: change the values in the "
+                "tensor that is there"
+            )
+
+
+# --- 3.5 early_stop ------------------------------------------------------------------------------------------------
+
+
+@question("3.5", points=0.5, claim="NaN is passed over and keeps its place; without any loss, ValueError")
+def test_nan_losses(submission: Submission, draw: Draw) -> None:
+    every = draw.choice([5, 20, 100])
+    nan, inf = math.nan, math.inf
+    low, high = sorted((draw.integer(2, 4) / 8, draw.integer(5, 9) / 8))
+    expect_step(
+        submission, [nan, nan, high, nan, low, high, low], every,
+        {PLACES_MOVED: 2 * every, TAKEN: every, "the losses after a NaN count as well": 3 * every},
+    )  # fmt: skip
+    expect_step(
+        submission, [high, nan, low, nan, low], every,
+        {PLACES_MOVED: 2 * every, TAKEN: 2 * every, "a NaN was met, and what comes after it was not looked at": every},
+    )  # fmt: skip
+    thought = "An infinite loss is a loss; compare it like any other"
+    when = "for the losses [inf, inf] (inf is large, but a number)"
+    step = ask(lambda: submission.early_stop([inf, inf], every), when, thought)
+    expect_equal(step, every, f"the step {when}")
+    expect_raises(ValueError, lambda: submission.early_stop([]), "no loss at all, early_stop([]),")
+    expect_raises(
+        ValueError, lambda: submission.early_stop([nan, nan], every), "losses that are all NaN, early_stop([nan, nan]),"
+    )
+    expect_equal(submission.early_stop([high, low]), 2, "early_stop of two losses, with every = 1 by default,")
+
+
+# --- 3.6 drop_and_grow ---------------------------------------------------------------------------------------------
+
+
+@question("3.6", points=0.5, claim="as many are dropped as grown: min(round(fraction · active), inactive)")
+def test_number_exchanged(submission: Submission, draw: Draw) -> None:
+    cases, moved = [], []
+    for rest, fraction in ((1, 0.5), (3, 0.5), (4, 0.3), (6, 0.3)):
+        active = (4 if fraction == 0.5 else 10) * draw.integer(2, 4) + rest
+        n = 2 * active + draw.integer(5, 20)
+        layer = Exchange(draw, fraction)
+        layer.mask = torch.zeros(n, dtype=torch.bool)
+        layer.mask[draw.permutation(n)[:active]] = True
+        layer.weight, layer.grad = draw.normal(n) * layer.mask, draw.normal(n)
+        _, mask = as_weight_and_mask(submission.drop_and_grow(layer.weight, layer.grad, layer.mask, fraction), layer)
+        if count(mask) != active:
+            fail(f"{active} of {n} positions were active before, {count(mask)} are now: as many grow as are dropped")
+        cases.append((fraction, active))
+        moved.append(count(layer.mask & ~mask))
+    wrong = [(k, f, n) for k, (f, n) in zip(moved, cases, strict=True) if k != round(f * n)]
+    if wrong:
+        k, fraction, n = wrong[0]
+        why = [said for said, way in COUNTING.items() if moved == [way(*case) for case in cases]]
+        fail(
+            f"at fraction {fraction}, {k} of {n} active ones were exchanged ({fraction} · {n} = {fraction * n:g}){': ' + why[0] if why else ''}"
+        )
+    thought = "How many positions are there to grow at?"
+    for kept, when in (
+        (0.9, "where fewer positions are inactive than should be exchanged"),
+        (1.0, "where all are active"),
+    ):
+        layer = Exchange(draw, 0.8, kept=kept)
+        value = ask(
+            lambda layer=layer: submission.drop_and_grow(layer.weight, layer.grad, layer.mask, 0.8), when, thought
+        )
+        _, mask = as_weight_and_mask(value, layer)
+        if count(mask) != layer.active:
+            fail(
+                f"{when}, {layer.active} were active before and {count(mask)} are now: nothing is dropped that has no room to grow"
+            )
+        expect_exchange(layer, mask, layer.right[1])
+
+
+@question("3.6", points=0.5, claim="of equal weights, or gradients, the first is dropped, or grown, first")
+def test_equal_weights_and_gradients(submission: Submission, draw: Draw) -> None:
+    def case() -> tuple[Any, Any, dict[str, Any]]:
+        layer = Exchange(draw, draw.choice([0.3, 0.45]), ties=True)
+        size, gains, old = layer.weight.abs(), layer.grad.abs(), layer.mask
+        back = torch.arange(old.numel()).view(old.shape) / 1e6
+        level, bar = size[old & ~layer.right[1]].max(), gains[~old & layer.right[1]].min()
+        mistakes = {
+            "of equal gradients the last was grown: the one that comes first is grown first": layer.with_mask(
+                grow=gains + back
+            ),
+            "of equal weights the last was dropped: the one that comes first is dropped first": layer.with_mask(
+                drop=size - back
+            ),
+            "of equal weights and of equal gradients the last went first: the first does": (
+                layer.with_mask(drop=size - back, grow=gains + back)
+            ),
+            "all weights, or gradients, that equal the threshold went, where some should: a threshold cannot tell equal ones apart": (
+                (old & (size > level)) | (~old & (gains >= bar))
+            ),
+        }
+        return layer, layer.right[1], mistakes
+
+    layer, right, mistakes = telling(case)
+    _, mask = exchanged(submission, layer)
+    recognise(mask, right, mistakes)
+    expect_exchange(layer, mask, right)
+
+
+@question("3.6", points=0.5, claim="fractions 0 and 1 are fine, others raise; nothing given is changed")
+def test_arguments_of_the_exchange(submission: Submission, draw: Draw) -> None:
+    layer = Exchange(draw, 0.3)
+    given = (layer.weight, layer.grad, layer.mask)
+    _, after = submission.call("drop_and_grow", *given, layer.fraction, returning=(0, 1, 2))
+    for before, now, what in zip(given, after, ("the weight", "the gradient", "the mask"), strict=True):
+        unchanged(before, now, what)
+    for fraction in (0.0, 1.0):
+        layer.fraction = fraction
+        layer.k = min(round(fraction * layer.active), layer.inactive)
+        value = ask(
+            lambda: submission.drop_and_grow(*given, layer.fraction),
+            f"at fraction {fraction:g}",
+            "Nothing, or all, goes",
+        )
+        _, mask = as_weight_and_mask(value, layer)
+        if not torch.equal(mask, layer.right[1]):
+            moved = count(layer.mask & ~mask), count(mask & ~layer.mask)
+            nothing = ": if k = 0, [:k] is nothing, but [-k:] is everything" if layer.k == 0 else ""
+            fail(
+                f"at fraction {fraction:g}, {moved[0]} positions were dropped and {moved[1]} grown; {layer.k} each should be{nothing}"
+            )
+    for fraction in (-0.1, 1.3):
+        expect_raises(
+            ValueError,
+            lambda fraction=fraction: submission.drop_and_grow(*given, fraction),
+            f"a fraction of {fraction}",
+        )
+
+
+# --- 3.7 two short answers -----------------------------------------------------------------------------------------
+
+MISREAD = {
+    "A": "the random mask has no more weights in any layer, and it lost: it matters which tenth",
+    "C": "reinit is just that, the ticket's places with other initial weights. Where is its curve?",
+    "D": "the random mask starts from the same initial weights, at other places. Where is its curve?",
+}
+
+
+@question("3.7", points=0.5, claim="a: what makes a ticket")
+def test_what_a_ticket_is(submission: Submission, draw: Draw) -> None:
+    expect_letter(submission, "answer_3_7a", MISREAD)
+
+
+# --- 3.8 find_bug --------------------------------------------------------------------------------------------------
+
+
+def by_looping(weights: dict[str, Tensor], masks: Masks, rate: float, output_rate: float | None = None) -> Masks:
+    """A right version that looks for the smallest one by one."""
+    rates = dict.fromkeys(weights, rate) | {list(weights)[-1]: rate / 2 if output_rate is None else output_rate}
+    if any(not 0 <= share <= 1 for share in (rate, *rates.values())):
+        raise ValueError("a rate is between 0 and 1")
+    if any(
+        w.numel() > 2000 for w in weights.values()
+    ):  # it would take the square of that: the grader's time, whoever asked
+        return reference.shrink(weights, masks, rate, output_rate)
+    left = {}
+    for name, w in weights.items():
+        sizes, mask = w.abs().flatten().tolist(), masks[name].clone()
+        alive = mask.flatten().nonzero().flatten().tolist()
+        for _ in range(round(rates[name] * len(alive))):
+            goes = min(alive, key=lambda i: sizes[i])
+            alive.remove(goes)
+            mask.view(-1)[goes] = False
+        left[name] = mask
+    return left
+
+
+def revives(weights: dict[str, Tensor], masks: Masks, rate: float, output_rate: float | None = None) -> Masks:
+    """A wrong version: as many stay as should, but the dead compete with the living."""
+    right = reference.shrink(weights, masks, rate, output_rate)
+    return {n: without(torch.ones_like(mask), count(~mask), weights[n].abs()) for n, mask in right.items()}
+
+
+@question("3.8", points=0.5, claim="six subtle bugs are found, and nothing right is accused")
+def test_hunt_subtle_bugs(submission: Submission, draw: Draw) -> None:
+    def last_first(weights: dict[str, Tensor], masks: Masks, rate: float, output_rate: float | None = None) -> Masks:
+        backwards = {n: w.flatten().flip(0) for n, w in weights.items()}
+        left = reference.shrink(backwards, {n: m.flatten().flip(0) for n, m in masks.items()}, rate, output_rate)
+        return {n: mask.flip(0).view(weights[n].shape) for n, mask in left.items()}
+
+    def together(weights: dict[str, Tensor], masks: Masks, rate: float, output_rate: float | None = None) -> Masks:
+        right = reference.shrink(weights, masks, rate, output_rate)
+        *hidden, last = weights
+        if not hidden:
+            return right
+        return all_layers_together({n: weights[n] for n in hidden}, {n: masks[n] for n in hidden}, rate) | {
+            last: right[last]
+        }
+
+    expect_verdicts(
+        submission,
+        draw,
+        "shrink",
+        right={"the library's": reference.shrink, "one that sorts": version(), "one that loops": by_looping},
+        wrong={
+            "lets pruned weights come back if they are large": revives,
+            "cuts the fraction of rate · survivors off": version(number=lambda r, alive, n: math.floor(r * alive)),
+            "uses half of the rate in the output layer also where output_rate is given": version(
+                output=lambda rate, own: rate / 2
+            ),
+            "lets the survivors of all layers but the output compete in one list": together,
+            "prunes the last of equal ones first": last_first,
+            "ranks by the sign as well: the most negative go": version(score=lambda w: w),
+        },
+        promise=PROMISE,
+    )

@@ -1,0 +1,1200 @@
+"""Lab 03, lottery tickets: what is claimed of each answer, and what its likely mistakes look like.
+
+Inputs are drawn anew for every grading, and so that the usual mistakes give other results than the right answer: layers of
+unlike scales, counts that end in a half, ties, living weights that are 0 and dead ones that are large. In 3.3 the training
+runs beside the student's code and notes what it saw; what should have been pruned, and where each round should have begun, is
+worked out here from the notes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from course_lib.grading import (
+    Draw,
+    Submission,
+    expect_equal,
+    expect_int,
+    expect_keys,
+    expect_length,
+    expect_tensor,
+    fail,
+    question,
+    unchanged,
+)
+from course_lib.grading.answers import expect_typed
+from course_lib.grading.hunt import Version, expect_verdicts
+from course_lib.grading.mistakes import recognise, same, telling
+from course_lib.grading.submission import StudentError
+from course_lib.labs import lab03 as reference
+from course_lib.pruning.weights import smallest
+from course_lib.worker import helpers
+
+Masks = dict[str, Tensor]
+
+
+# --- looking at masks ----------------------------------------------------------------------------------------------
+
+UPSIDE_DOWN = "the mask is upside down: True means kept"
+ANY_ORDER = (
+    "how many went is right, and they are the smallest; but of equal ones the wrong ones went: the one that comes first goes "
+    "first, and a plain argsort or topk promises no order among equals"
+)
+
+
+def as_mask(value: Any, like: Tensor, what: str) -> Tensor:
+    """The value, if it has the form of a mask for ``like``: bool, and of the same shape."""
+    if isinstance(value, Tensor) and value.dtype != torch.bool:
+        fail(f"{what} holds numbers of dtype {str(value.dtype)[6:]}: kept or not is a bool, as a comparison gives it")
+    if isinstance(value, Tensor) and value.shape != like.shape:
+        fail(f"{what} has shape {tuple(value.shape)}, the weight {tuple(like.shape)}: a mask has one entry a weight")
+    return expect_tensor(value, shape=like.shape, dtype=torch.bool, what=what)
+
+
+def as_masks(value: Any, like: Mapping[str, Tensor], what: str = "the result") -> Masks:
+    """The value, if it has the form of masks for ``like``: its keys in its order, and a mask for each."""
+    expect_keys(value, like, what)
+    if list(value) != list(like):
+        fail(
+            f"{what} has the keys {', '.join(value)}: return them in the same order as they came, {', '.join(like)}, since the "
+            "last one is the output layer for whoever takes it from here"
+        )
+    return {name: as_mask(value[name], like[name], f"the mask of {name!r}") for name in like}
+
+
+def count(mask: Tensor) -> int:
+    """How many are True."""
+    return int(mask.count_nonzero())
+
+
+def layers(draw: Draw, kept: float = 0.6) -> tuple[dict[str, Tensor], Masks]:
+    """Four layers of unlike sizes and scales, and masks; the last one is neither first nor last in the alphabet.
+
+    Weights that are pruned have values like the others.
+    """
+    shapes = {
+        "conv.weight": (draw.integer(4, 6), 3, 5),
+        "wide.weight": (draw.integer(9, 12), draw.integer(9, 13)),
+        "deep.weight": (draw.integer(5, 7), 3, 2, 3),
+        "head.weight": (draw.integer(7, 9), draw.integer(7, 9)),
+    }
+    weights = {name: draw.normal(*shape, scale=3.0**i / 3) for i, (name, shape) in enumerate(shapes.items())}
+    return weights, {name: draw.mask(*w.shape, kept=kept) for name, w in weights.items()}
+
+
+def without(mask: Tensor, goes: int, score: Tensor) -> Tensor:
+    """``mask`` without the ``goes`` survivors of the smallest score; of equal ones the first."""
+    alive = score[mask]
+    left = mask.clone()
+    left[mask] = smallest(alive, min(goes, len(alive)) / max(1, len(alive)))
+    return left
+
+
+# --- 3.1 shrink ----------------------------------------------------------------------------------------------------
+
+OF_ALL = (
+    "the rate was taken of all weights of the layer: it is the share of its survivors. With 20 % of all, nothing would be left "
+    "after five rounds; with 20 % of the survivors, a third is"
+)
+GLOBAL = "the layers lost unequal shares, the one with the smallest weights most: rank the survivors of each layer by themselves"
+STAYS = "the rate was taken for the share that stays: it is the share that goes"
+NO_ABS = "the most negative survivors went: rank by size, without the sign"
+LARGEST = "the largest survivors went: what is small does little, and goes first"
+EACH_ROW = "each row lost its own share: all survivors of the layer compete in one list"
+KEPT_FOR_GONE = "exactly those that should go were kept, and the others went: True means kept"
+DEAD_COMPETE = (
+    "the dead competed with the survivors: those went that are among the smallest of *all* weights of the layer. The rate is a "
+    "share of the survivors, and they alone are ranked"
+)
+OF_THE_REST = "rate / (1 - rate) of the survivors went, which is the rate in parts of those that stayed"
+
+
+def with_rates(
+    weights: dict[str, Tensor],
+    masks: Masks,
+    rates: Mapping[str, float],
+    score: Callable[[Tensor], Tensor] = Tensor.abs,
+    number: Callable[[float, int, int], int] = lambda rate, alive, n: round(rate * alive),
+) -> Masks:
+    """The masks after a round in which each layer has a rate of its own; ``number`` says how many go."""
+    return {
+        name: without(masks[name], number(rates[name], count(masks[name]), w.numel()), score(w))
+        for name, w in weights.items()
+    }
+
+
+def all_layers_together(weights: dict[str, Tensor], masks: Masks, rate: float) -> Masks:
+    """A wrong version: the survivors of all layers compete in one list."""
+    sizes = torch.cat([w[masks[name]].abs() for name, w in weights.items()])
+    parts = smallest(sizes, rate).split([count(mask) for mask in masks.values()])
+    result = {}
+    for (name, mask), part in zip(masks.items(), parts, strict=True):
+        result[name] = mask.clone()
+        result[name][mask] = part
+    return result
+
+
+def row_by_row(w: Tensor, mask: Tensor, rate: float) -> Tensor:
+    return torch.stack([without(m, round(rate * count(m)), v.abs()) for v, m in zip(w, mask, strict=True)])
+
+
+def expect_shrunk(left: Masks, weights: dict[str, Tensor], masks: Masks, right: Masks) -> None:
+    """``left`` is ``right``; else say what is wrong: who is back, how many went, which, or the order among equals."""
+    if same(left, {name: ~mask for name, mask in right.items()}):
+        fail(UPSIDE_DOWN)
+    for name, mask in masks.items():
+        back = count(left[name] & ~mask)
+        if back:
+            fail(
+                f"{back} weights of {name!r} that had been pruned are alive again: a round takes some of the survivors, and "
+                "leaves the dead where they are, whatever their values"
+            )
+        went, should = count(mask & ~left[name]), count(mask & ~right[name])
+        if went != should:
+            stay = ": that many should have stayed" if went == count(mask) - should else ""
+            fail(f"of the {count(mask)} survivors of {name!r}, {went} went instead of {should}{stay}")
+        if not torch.equal(left[name], right[name]):
+            size = weights[name].abs()
+            gone, kept = size[mask & ~left[name]].max(), size[left[name]].min()
+            if gone > kept:
+                fail(
+                    f"in {name!r} |w| = {gone:.4g} went while |w| = {kept:.4g} was kept: the smallest survivors go first"
+                )
+            fail(ANY_ORDER)
+
+
+@question("3.1", points=1, claim="every layer loses the rate of its survivors, the smallest |w|")
+def test_share_of_the_survivors(submission: Submission, draw: Draw) -> None:
+    def case() -> tuple[Any, Any, dict[str, Any]]:
+        weights, masks = layers(draw)
+        rate = draw.choice([0.2, 0.25, 0.3])
+        rates = dict.fromkeys(weights, rate)
+        right = reference.shrink(weights, masks, rate, rate)
+        mistakes: dict[str, Any] = {
+            OF_ALL: with_rates(weights, masks, rates, number=lambda r, alive, n: round(r * n)),
+            GLOBAL: all_layers_together(weights, masks, rate),
+            STAYS: with_rates(weights, masks, rates, number=lambda r, alive, n: alive - round(r * alive)),
+            NO_ABS: with_rates(weights, masks, rates, score=lambda w: w),
+            LARGEST: with_rates(weights, masks, rates, score=lambda w: -w.abs()),
+            EACH_ROW: {name: row_by_row(w, masks[name], rate) for name, w in weights.items()},
+            OF_THE_REST: with_rates(weights, masks, rates, number=lambda r, alive, n: round(r / (1 - r) * alive)),
+            KEPT_FOR_GONE: {name: mask & ~right[name] for name, mask in masks.items()},
+            DEAD_COMPETE: {
+                name: mask & smallest(weights[name].abs().flatten(), rate).view(mask.shape)
+                for name, mask in masks.items()
+            },
+        }
+        return (weights, masks, rate), right, mistakes
+
+    (weights, masks, rate), right, mistakes = telling(case)
+    left = as_masks(submission.shrink(weights, masks, rate, rate), weights)
+    recognise(left, right, mistakes)
+    *hidden, _ = weights
+    # the output layer may have been treated in another way
+    for sentence in (GLOBAL, OF_ALL, KEPT_FOR_GONE, DEAD_COMPETE):
+        if all(torch.equal(left[name], mistakes[sentence][name]) for name in hidden):
+            fail(sentence)
+    *_, output = weights
+    together = all_layers_together({n: weights[n] for n in hidden}, {n: masks[n] for n in hidden}, rate)
+    if not same(left, right) and all(torch.equal(left[name], together[name]) for name in hidden):
+        fail(GLOBAL)
+    if all(torch.equal(left[name], right[name]) for name in hidden) and not torch.equal(left[output], right[output]):
+        half = without(masks[output], round(rate / 2 * count(masks[output])), weights[output].abs())
+        if torch.equal(left[output], half):
+            fail(
+                f"output_rate = {rate} was given, but half of the rate went in the output layer: half is for None only"
+            )
+    expect_shrunk(left, weights, masks, right)
+
+
+@question("3.1", points=0.5, claim="the output layer, the last key, has a rate of its own: half, by default")
+def test_output_rate(submission: Submission, draw: Draw) -> None:
+    weights, masks = layers(draw, kept=0.8)
+    *_, output = weights
+    for rate, output_rate in ((0.4, None), (0.3, 0.5), (0.4, 0.0)):
+        own = rate / 2 if output_rate is None else output_rate
+        call = (
+            f"shrink(weights, masks, {rate})"
+            if output_rate is None
+            else f"shrink(weights, masks, {rate}, {output_rate})"
+        )
+        left = as_masks(
+            submission.shrink(weights, masks, rate, *([] if output_rate is None else [output_rate])), weights
+        )
+        right = reference.shrink(weights, masks, rate, output_rate)
+        others = dict.fromkeys(weights, rate)
+        half = "output_rate is None means half of the rate"
+        mistakes = {
+            f"the output rate {own} was used in every layer: it is for the last key only": dict.fromkeys(weights, own),
+            f"the output layer {output!r} lost {rate} of its survivors like the others; {half}": (
+                others if output_rate is None else {}
+            ),
+            f"output_rate = {output_rate} made no difference: the output layer lost {rate} like the others": (
+                others if output_rate is not None else {}
+            ),
+            "output_rate = 0 was taken for none given: 0 is false, as None is. Ask `output_rate is None`": (
+                others | {output: rate / 2} if output_rate == 0 else {}
+            ),
+            f"output_rate = {output_rate} was given, and half of the rate went in the output layer": (
+                others | {output: rate / 2} if output_rate is not None else {}
+            ),
+            f"output_rate = {output_rate} was given, and half of it was used: half of the *rate* is for None": (
+                others | {output: own / 2} if output_rate is not None else {}
+            ),
+        }
+        wrong = {said: with_rates(weights, masks, rates) for said, rates in mistakes.items() if rates}
+        for name in list(weights)[:-1]:
+            wrong[
+                f"{name!r} was pruned at the output rate: the output layer is the last key of the dict, {output!r}, wherever "
+                "it stands in the alphabet"
+            ] = with_rates(weights, masks, others | {name: own})
+        recognise(left, right, wrong, f"{call}: ")
+        for name in weights:
+            if not torch.equal(left[name], right[name]):
+                alive, share = count(masks[name]), own if name == output else rate
+                went = count(masks[name] & ~left[name])
+                number = round(share * alive)
+                if went != number:
+                    fail(
+                        f"{call}: of the {alive} survivors of {name!r}, {went} went instead of round({share:g} · {alive}) = {number}"
+                        f"{': that many should have stayed' if went == alive - number else ''}"
+                    )
+                fail(f"{call}: of {name!r} as many went as should, {number}, but not the smallest of the survivors")
+
+
+# --- 3.2 rewind ----------------------------------------------------------------------------------------------------
+
+
+class Rewound:
+    """A call of the student's rewind: the net, its parameters as they were held before, the state, and what came of both."""
+
+    def __init__(self, submission: Submission, draw: Draw, unmasked: tuple[str, ...] = ()) -> None:
+        net, other = draw.convnet(), draw.convnet()
+        for model in (net, other):
+            for norm in (m for m in model.modules() if isinstance(m, nn.BatchNorm2d)):
+                norm.running_mean.copy_(draw.normal(norm.num_features))
+                norm.running_var.copy_(draw.normal(norm.num_features).abs())
+                norm.num_batches_tracked.fill_(draw.integer(1, 1000) + 1000 * (model is net))
+        self.submission = submission
+        self.trained = {name: value.clone() for name, value in net.state_dict().items()}
+        self.state = {name: value.clone() for name, value in other.state_dict().items()}
+        self.parameters = dict(net.named_parameters())
+        self.masks = {
+            name: draw.mask(*p.shape, kept=0.6)
+            for name, p in self.parameters.items()
+            if p.ndim >= 2 and name not in unmasked
+        }
+        self.model = submission.put(net)
+        self.held = {name: submission.call("get_parameter", name, on=self.model, keep=True) for name in self.parameters}
+        self.given = submission.put(self.state)
+        self.result = submission.rewind(self.model, self.given, self.masks)
+        self.after = submission.get(self.model).state
+        if self.after.keys() != self.trained.keys():
+            fail("after rewind the model has other parameters or buffers than before")
+
+
+def rewound(submission: Submission, draw: Draw, unmasked: tuple[str, ...] = ()) -> Rewound:
+    """A call of the student's rewind; if it raises what is easily forgotten here, with the next thought."""
+    try:
+        return Rewound(submission, draw, unmasked)
+    except StudentError as error:
+        if error.kind == "raised" and "a leaf" in error.message:
+            thought = "Parameters are changed in place under torch.no_grad()"
+        elif error.kind == "raised" and error.type == "KeyError":
+            thought = "Which parameters have a mask? Ask masks"
+        else:
+            raise
+        when = f"with masks for all weights but {unmasked[0]!r}" if unmasked else "with masks for all weights"
+        where = f" ({error.where})" if error.where else ""
+        fail(f"{when} your code raised {error.type}: {error.message}{where}. {thought}")
+
+
+@question("3.2", points=0.5, claim="all parameters and buffers are back at their values of then")
+def test_everything_is_rewound(submission: Submission, draw: Draw) -> None:
+    expect_parameters_rewound(submission, draw)
+    expect_buffers_rewound(submission, draw)
+
+
+def expect_parameters_rewound(submission: Submission, draw: Draw) -> None:
+    run = rewound(submission, draw)
+    if same(
+        {name: value for name, value in run.after.items() if name not in run.masks},
+        {name: value for name, value in run.trained.items() if name not in run.masks},
+    ):
+        for name, mask in run.masks.items():
+            if torch.equal(run.after[name][mask], run.trained[name][mask]):
+                fail(
+                    "the trained weights are still there: rewind puts those that are kept back to what they were in state. "
+                    "Did your code change a copy of the model?"
+                )
+    for name in run.parameters:
+        kept = run.masks.get(name, torch.ones_like(run.trained[name], dtype=torch.bool))
+        now, then = run.after[name], run.state[name]
+        expect_tensor(now, shape=then.shape, what=f"{name!r} after rewind")
+        if torch.equal(now[kept], then[kept]):
+            continue
+        if torch.equal(now[kept], run.trained[name][kept]):
+            what = "weights that are kept have" if name in run.masks else "this parameter, one without a mask, has"
+            fail(f"{name!r}: {what} the trained values still. All parameters go back, not only some")
+        if not now[kept].any():
+            if name in run.masks and torch.equal(now[~kept], then[~kept]):
+                fail(f"{name!r}: {UPSIDE_DOWN}, and what is False goes")
+            fail(f"{name!r} is 0 now: a parameter without a mask takes all values of state")
+        fail(
+            f"{name!r} is neither at its value in state nor at the trained one: is it drawn afresh? Copy what state holds"
+        )
+
+
+@question("3.2", points=0.5, claim="where a mask is False, the weight is 0")
+def test_pruned_weights_are_zero(submission: Submission, draw: Draw) -> None:
+    expect_pruned_are_zero(submission, draw)
+
+
+def expect_pruned_are_zero(submission: Submission, draw: Draw, unmasked: tuple[str, ...] = ()) -> None:
+    """Where a mask is False the weight is 0; what has no mask is back."""
+    run = rewound(submission, draw, unmasked)
+    for name, mask in run.masks.items():
+        if (alive := count(run.after[name][~mask])) == 0:
+            continue
+        said = f"{alive} weights of {name!r} that the masks prune are not 0 after rewind"
+        if not run.after[name][mask].any():
+            fail(f"{said}, and those that they keep are: {UPSIDE_DOWN}")
+        if torch.equal(run.after[name][~mask], run.state[name][~mask]):
+            fail(f"{said} but at their values in state: first back, then the zeros")
+        if torch.equal(run.after[name][~mask], run.trained[name][~mask]):
+            fail(f"{said} but as they were trained")
+        fail(said)
+    for name in unmasked:
+        if not torch.equal(run.after[name], run.state[name]):
+            fail(f"{name!r}, a weight without a mask, is not what it was in state: it takes all its values")
+
+
+def expect_buffers_rewound(submission: Submission, draw: Draw) -> None:
+    run = rewound(submission, draw)
+    for name in run.trained.keys() - run.parameters.keys():
+        if torch.equal(run.after[name], run.trained[name]) and not torch.equal(run.after[name], run.state[name]):
+            fail(
+                f"the buffer {name!r} is as training left it: batch norm's running statistics belong to the state of then, too. "
+                "They are in state_dict() and buffers(), not among the parameters"
+            )
+        expect_equal(run.after[name], run.state[name], f"the buffer {name!r} after rewind")
+
+
+@question("3.2", points=0.5, claim="state keeps its values, also when the model is trained on")
+def test_state_is_copied(submission: Submission, draw: Draw) -> None:
+    run = rewound(submission, draw)
+    if same(run.after, run.trained):
+        fail("the model is as it was trained: there is nothing to see of how state is copied")
+    unchanged(run.state, submission.get(run.given), "the state")
+    for name in run.parameters:
+        submission.call("data.fill_", 77.0, on=submission.call("get_parameter", name, on=run.model, keep=True))
+    for name in run.trained.keys() - run.parameters.keys():
+        submission.call("fill_", 77, on=submission.call("get_buffer", name, on=run.model, keep=True))
+    for name, value in submission.get(run.given).items():
+        if not torch.equal(value, run.state[name]):
+            fail(
+                f"when the rewound model was changed, {name!r} in state changed with it: the model shares its memory now, so the "
+                "next training trains the state along, and there is nothing left to rewind to. Copy the values"
+            )
+
+
+# --- 3.3 find_ticket -----------------------------------------------------------------------------------------------
+
+STEPS = 6  # of a whole training
+LR = 0.08
+
+
+def _trained(entry: Any, net: nn.Module, x: Tensor, y: Tensor) -> bool:
+    try:
+        return helpers.repeated(entry, net, x, y, LR)
+    except (KeyError, TypeError, ValueError, RuntimeError, AttributeError):
+        return False
+
+
+class Search:
+    """A call of the student's find_ticket: its records, and what train saw."""
+
+    def __init__(self, submission: Submission, draw: Draw, rounds: int, rate: float, k: int) -> None:
+        net = nn.Sequential(
+            nn.Conv1d(2, 8, 3, padding=1), nn.BatchNorm1d(8), nn.ReLU(), nn.Flatten(), draw.mlp((40, 8, 4))
+        )
+        with torch.no_grad():
+            net[0].weight.copy_(draw.normal(8, 2, 3, scale=0.3))
+            net[4][0].weight.copy_(draw.normal(8, 40, scale=0.1))
+            net[4][0].weight[:, :5] = 0.0  # and stays 0: see x
+            net[4][3].weight.copy_(draw.normal(4, 8, scale=0.3))
+            net[0].weight[0], net[0].bias[0], net[1].bias[0] = (
+                0.0,
+                0.0,
+                -1.0,
+            )  # a dead unit: its outputs have no gradient
+        self.rounds, self.rate, self.k = rounds, rate, k
+        self.start = {name: value.clone() for name, value in net.state_dict().items()}
+        self.names = [name for name, p in net.named_parameters() if p.ndim >= 2]
+        self.size = sum(self.start[name].numel() for name in self.names)
+        self.build = submission.helper("build", model=net)
+        x, y = draw.normal(STEPS, 12, 2, 5), draw.labels(STEPS * 12, 4).view(STEPS, 12)
+        train = submission.helper("train", x=x, y=y, lr=LR)
+        self.records = submission.find_ticket(self.build, train, rounds, rate, *([k] if k else []))
+        self.log = submission.get(train, "log")
+        if not self.log:
+            fail("train was never called: call train(model, masks, start, stop) in every round")
+        for number, entry in enumerate(
+            self.log, start=1
+        ):  # notes that the code could write itself are believed no further
+            if not _trained(entry, net, x, y):
+                fail(
+                    f"call {number} of train did not lead from the weights before it to those after it: training them again gives "
+                    "other ones. Only train(model, masks, start, stop) trains, on the model that it is given"
+                )
+
+    @property
+    def call(self) -> str:
+        return f"find_ticket(build, train, {self.rounds}, {self.rate}{f', {self.k}' if self.k else ''})"
+
+    @property
+    def trainings(self) -> list[dict[str, Any]]:
+        """What train saw in each round, if it was called as often as it should be: without the one to step k."""
+        self.expect_calls()
+        return self.log[1:] if self.k else self.log
+
+    @property
+    def w_k(self) -> dict[str, Tensor]:
+        return self.log[0]["after"] if self.k else self.start
+
+    def expect_calls(self) -> None:
+        """train was called to step k, if k > 0, and once a round from there."""
+        wanted = ([(0, self.k)] if self.k else []) + [(self.k, None)] * (self.rounds + 1)
+        calls = [(entry["start"], entry["stop"]) for entry in self.log]
+        dense = sum(all(bool(m.all()) for m in entry["masks"].values()) for entry in self.log)
+        if calls == wanted and dense <= 1 + bool(self.k):
+            return
+        said = ", ".join(f"{start}–{'end' if stop is None else stop}" for start, stop in calls)
+        here = f"In {self.call} train was called from step to step: {said}."
+        if self.k == 0 and (0, 0) in calls:
+            fail(
+                f"{here} For rewind_step = 0 there is nothing to train before w_0: train(model, masks, 0, k) only if k > 0"
+            )
+        if calls.count((0, self.k)) > 1 and self.k:
+            fail(
+                f"{here} The first {self.k} steps are trained once, dense; every round then starts from what they gave, w_k"
+            )
+        if dense > 1 + bool(self.k):
+            fail(
+                f"{here} {dense} of these trainings were dense (all masks True): the dense network is trained once, in round 0; "
+                "each round then prunes and trains what the round before has left"
+            )
+        if self.k and (0, self.k) not in calls:
+            fail(f"{here} With rewind_step = {self.k}, train(model, masks, 0, {self.k}) comes first: its result is w_k")
+        if self.k and (0, None) in calls:
+            fail(
+                f"{here} A round starts from w_k, the weights of step {self.k}, so it goes from step {self.k} on, not from step 0"
+            )
+        if any(stop is not None for start, stop in calls[bool(self.k) :]):
+            fail(f"{here} A round trains to the end: train(model, masks, {self.k}, None)")
+        to_k = f", the way to step {self.k}" if self.k else ""
+        fail(
+            f"{here} {len(calls)} call{'s' * (len(calls) != 1)}, and {len(wanted)} are needed: {self.rounds} rounds of pruning, the dense round 0{to_k}"
+        )
+
+    def expect_records(self) -> list[dict[str, Any]]:
+        """The records, if they have the form of records."""
+        if isinstance(self.records, list) and len(self.records) in (self.rounds, self.rounds + 2):
+            fail(
+                f"{self.call} returned {len(self.records)} records: round 0, the dense one, is a record too, and then one for "
+                "each time that was pruned, so rounds + 1 together"
+            )
+        expect_length(self.records, self.rounds + 1, f"the result of {self.call}", list)
+        for i, record in enumerate(self.records):
+            expect_keys(record, ("round", "masks", "remaining", "result"), f"record {i}")
+        return self.records
+
+    def expect_masks(self) -> list[Masks]:
+        """The masks of each record, if they have the form of masks for the weights with two or more dimensions."""
+        like = {name: self.start[name] for name in self.names}
+        for record in self.expect_records():
+            extra = [name for name in record["masks"] if name not in like] if isinstance(record["masks"], dict) else []
+            if extra:
+                fail(f"there is a mask for {extra[0]!r}: only parameters with two or more dimensions are pruned")
+        every = [as_masks(record["masks"], like, f"the masks of round {i}") for i, record in enumerate(self.records)]
+        for name, mask in every[0].items():
+            if not mask.all():
+                if self.rounds and all(same(masks, every[0]) for masks in every):
+                    fail(
+                        "the records of all rounds hold the same masks, those of the last: the same dict was changed in every "
+                        "round, and each record holds it. Make a new dict for each"
+                    )
+                fail(
+                    f"round 0 is the dense network, but {count(~mask)} weights of {name!r} are pruned in its masks: record "
+                    "those that the round was trained with, and prune after it"
+                )
+        return every
+
+
+@question(
+    "3.3",
+    points=1,
+    claim="the dense network is trained once, then every round once, from step k to the end",
+)
+def test_trainings(submission: Submission, draw: Draw) -> None:
+    for rounds, k in ((3, 2), (2, 0)):
+        search = Search(submission, draw, rounds, draw.choice([0.2, 0.3, 0.4]), k)
+        search.expect_calls()
+        for entry, which in zip(search.log, [f"the way to step {k}", "round 0"] if k else ["round 0"], strict=False):
+            if not all(bool(mask.all()) for mask in entry["masks"].values()):
+                fail(f"{which} was trained with pruned weights: it is the dense network that is trained there")
+
+
+@question("3.3", points=1.5, claim="every round starts from w_k, whatever was trained since")
+def test_rewinding(submission: Submission, draw: Draw) -> None:
+    for rounds, k in ((2, 3), (2, 0)):
+        search = Search(submission, draw, rounds, 0.4, k)
+        w_k = search.w_k
+        for i, entry in enumerate(search.trainings):
+            for name, then in w_k.items():
+                if name.endswith("num_batches_tracked"):
+                    continue  # a counter: no weight depends on it
+                now = entry["before"].get(name)
+                expect_tensor(now, shape=then.shape, what=f"{name!r} at the start of round {i}")
+                kept = entry["masks"].get(name, torch.ones_like(then, dtype=torch.bool))
+                if not torch.equal(now[kept], then[kept]):
+                    fail(_not_rewound(search, i, name, now[kept], kept))
+
+
+def _not_rewound(search: Search, i: int, name: str, now: Tensor, kept: Tensor) -> str:
+    """Where round i began instead of w_k."""
+    step = f"In {search.call}, round {i} did not start from w_k (k = {search.k}): {name!r}"
+    if i and torch.equal(now, search.trainings[i - 1]["after"][name][kept]):
+        if name not in dict.fromkeys(search.names) and not name.endswith(("weight", "bias")):
+            return (
+                f"{step}, a buffer, is as the round before left it: w_k is all of state_dict(), parameters and buffers"
+            )
+        return (
+            f"{step} trained on from where the round before ended. Rewind to a copy: state_dict() alone shares the model's memory "
+            "and is trained along, and so is what dict() or .copy() makes of it"
+        )
+    if search.k and torch.equal(now, search.start[name][kept]):
+        return f"{step} was as build() made it, at step 0: what the first {search.k} steps gave is w_k"
+    return (
+        f"{step} has other values, neither those of w_k nor those that the round before had trained. Between rewinding and "
+        "train nothing changes the weights: no other random start, no step of an optimizer from before"
+    )
+
+
+@question("3.3", points=1, claim="each round prunes the survivors that are smallest after the last training")
+def test_masks_of_the_rounds(submission: Submission, draw: Draw) -> None:
+    search = Search(submission, draw, 3, draw.choice([0.3, 0.4]), 2)
+    masks = search.expect_masks()
+    for i in range(1, search.rounds + 1):
+        expect_nested(search, i, masks[i - 1], masks[i])
+    *hidden, output = search.names
+    for i in range(1, search.rounds + 1):
+        before, now = masks[i - 1], masks[i]
+        expect_counts_of_round(search, i, before, now)
+        trained = {name: search.trainings[i - 1]["after"][name] for name in search.names}
+        right = reference.shrink(trained, before, search.rate)
+        if same(now, right):
+            continue
+        rates = dict.fromkeys(hidden, search.rate) | {output: search.rate / 2}
+        first = {name: search.trainings[0]["after"][name] for name in search.names}
+        moved = {name: w - search.w_k[name] for name, w in trained.items()}
+        mistakes = {
+            "the weights were ranked by their values at w_k: prune before you rewind, by what training made of them": search.w_k,
+            "the weights were ranked by the dense network's trained values: each round ranks by what it has last trained": first,
+            "the weights with the largest change were kept: the largest trained |w| are": moved,
+        }
+        wrong = {said: with_rates({n: w[n] for n in search.names}, before, rates) for said, w in mistakes.items()}
+        recognise(now, right, wrong, f"Round {i}: ")
+        fail(
+            f"Round {i}: the masks are not what shrink makes of the weights as train left them in round {i - 1}. Does something "
+            "change the weights between train and shrink?"
+        )
+
+
+def expect_nested(search: Search, i: int, before: Masks, now: Masks) -> None:
+    """Nobody has come back, and somebody has gone."""
+    for name in search.names:
+        if back := count(now[name] & ~before[name]):
+            fail(
+                f"the masks are not nested: {back} weights of {name!r} that were pruned in round {i - 1} are alive in round {i}. "
+                "A round shrinks the masks of the round before"
+            )
+    if same(before, now):
+        fail(
+            f"no weight was pruned from round {i - 1} to round {i}: a round shrinks the masks of the round before, whose pruned "
+            "weights are 0 already"
+        )
+
+
+def expect_counts_of_round(search: Search, i: int, before: Masks, now: Masks) -> None:
+    """In each layer as many went as the rate says, half as many in the output layer."""
+    rate = search.rate
+    *hidden, output = search.names
+    went = {name: (count(before[name] & ~now[name]), count(before[name])) for name in search.names}
+    rates = dict.fromkeys(hidden, rate) | {output: rate / 2}
+    right = {name: round(rates[name] * n) for name, (_, n) in went.items()}
+    numbers = {name: k for name, (k, _) in went.items()}
+    mistakes = {
+        f"the output layer {output!r} lost {rate} of its survivors like the others: half of the rate is for it": {
+            name: round(rate * n) for name, (_, n) in went.items()
+        },
+        f"every layer lost half of the rate: that is for the output layer {output!r} alone. Does shrink see all layers at once?": {
+            name: round(rate / 2 * n) for name, (_, n) in went.items()
+        },
+        "the rate was taken of all weights, not of the survivors": {
+            name: min(n, round(rates[name] * before[name].numel())) for name, (_, n) in went.items()
+        },
+    }
+    recognise(numbers, right, mistakes, f"Round {i}: ")
+    for name, (k, n) in went.items():
+        if k != right[name]:
+            fail(
+                f"Round {i}: {k} of the {n} survivors of {name!r} were pruned instead of round({rates[name]:g} · {n}) = {right[name]}"
+            )
+
+
+# --- 3.4 random_ticket, reinitialise -------------------------------------------------------------------------------
+
+
+def tickets(draw: Draw) -> Masks:
+    """Three masks that keep half of their weights: the upper rows, the right columns, the upper rows again."""
+    rows, columns = 2 * draw.integer(9, 11), 2 * draw.integer(7, 8)
+    upper = (torch.arange(rows)[:, None] < rows // 2).expand(rows, columns).clone()
+    right = (torch.arange(columns) >= columns // 2).expand(rows, columns).clone()
+    return {"a.weight": upper, "b.weight": right, "c.weight": upper.clone()}
+
+
+def shuffled(submission: Submission, masks: Masks, seed: int) -> Masks:
+    """What the student's random_ticket makes of the masks with a generator of this seed."""
+    return as_masks(submission.random_ticket(masks, submission.helper("generator", seed=seed)), masks)
+
+
+@question("3.4", points=0.5, claim="a random ticket keeps as many weights in each layer")
+def test_same_counts(submission: Submission, draw: Draw) -> None:
+    shapes = {"a.weight": (draw.integer(9, 12), 11), "b.weight": (5, 3, 3, draw.integer(2, 3)), "c.weight": (7, 13), "d.weight": (4, 5), "e.weight": (4, 5)}  # fmt: skip
+    masks = {name: draw.mask(*shape, kept=kept) for (name, shape), kept in zip(shapes.items(), (0.2, 0.4, 0.75, 0, 1), strict=True)}  # fmt: skip
+    after = shuffled(submission, masks, draw.integer(0, 10**6))
+    counts = {name: (count(after[name]), count(mask), mask.numel()) for name, mask in masks.items()}
+    if all(k == right for k, right, _ in counts.values()):
+        if same(after, masks):
+            fail("the ticket itself came back: as many weights, but elsewhere")
+        return
+    if all(k == n - right for k, right, n in counts.values()):
+        fail("as many are kept as are pruned in the masks that were given: True means kept")
+    in_all, right_in_all = (sum(numbers[i] for numbers in counts.values()) for i in (0, 1))
+    name, (k, right, n) = next((name, c) for name, c in counts.items() if c[0] != c[1])
+    said = f"of {name!r} {k} weights are kept, not {right} of {n}, which is as many as in the ticket"
+    if in_all == right_in_all:
+        fail(f"{said}: over all layers the number is right, so they were shuffled together. Shuffle layer by layer")
+    fail(f"{said}. A share that is right on average, or drawn with repetition, is not the same number")
+
+
+@question("3.4", points=0.5, claim="where they are is random, and the generator decides")
+def test_places_are_random(submission: Submission, draw: Draw) -> None:
+    masks = tickets(draw)
+    one, two = draw.distinct(2, 0, 10**6)
+    first = shuffled(submission, masks, one)
+    if any(same(first[name], masks[name]) for name in masks) and not structured(masks, first):
+        fail("a layer came back as it was: the places of the random ticket are random")
+    if not same(first, shuffled(submission, masks, one)):
+        fail(
+            "two generators with the same seed gave different tickets: is all randomness taken from the generator given?"
+        )
+    if same(first, shuffled(submission, masks, two)):
+        fail(
+            "two generators with different seeds gave the same ticket: the places should be random, and the generator given "
+            "decide. Is it used, and not seeded anew?"
+        )
+    generator = submission.helper("generator", seed=two)
+    again = [as_masks(submission.random_ticket(masks, generator), masks) for _ in range(2)]
+    if same(*again):
+        fail(
+            "a second call with the same generator gave the first ticket again: draw from the generator, which goes on"
+        )
+
+
+def structured(masks: Masks, after: Masks) -> str:
+    """What is not random about the places of ``after``, or "". Of a right answer's tickets not one in 10¹⁰ is called so."""
+    upper, right = after["a.weight"], after["b.weight"]
+    as_it_was = {name: torch.equal(after[name], mask) for name, mask in masks.items()}
+    if all(as_it_was.values()):
+        return ""
+    if (upper.all(1) | ~upper.any(1)).all() and as_it_was["b.weight"]:
+        return "whole rows were moved: a row that was kept is kept elsewhere. Shuffle single weights"
+    if (right.all(0) | ~right.any(0)).all() and as_it_was["a.weight"]:
+        return "whole columns were moved: a column that was kept is kept elsewhere. Shuffle single weights"
+    if all(as_it_was[name] or _shifted(mask, after[name]) for name, mask in masks.items()):
+        return "the mask was only shifted: neighbours are neighbours still. Shuffle single weights"
+    if torch.equal(right.sum(1), masks["b.weight"].sum(1)):
+        return (
+            "the weights were shuffled within each row, so each row keeps its number: shuffle those of the whole layer"
+        )
+    if torch.equal(upper.sum(0), masks["a.weight"].sum(0)):
+        return "the weights were shuffled within each column, so each column keeps its number: shuffle the whole layer"
+    return ""
+
+
+def _shifted(mask: Tensor, after: Tensor) -> bool:
+    flat = mask.flatten()
+    return any(torch.equal(flat.roll(by), after.flatten()) for by in range(1, len(flat)))
+
+
+class Reinitialised:
+    """A call of the student's reinitialise, and the same by the library."""
+
+    def __init__(self, submission: Submission, draw: Draw) -> None:
+        net = nn.Sequential(
+            draw.mlp((6, 9, 9)),
+            nn.ReLU(),
+            nn.Sequential(nn.Linear(9, 9, bias=False), nn.LayerNorm(9)),
+            nn.Linear(9, 4),
+        )
+        with torch.no_grad():
+            for value in net.state_dict().values():
+                value.copy_(draw.normal(*value.shape, scale=3.0).abs())
+        self.seed = draw.integer(1, 10**6)
+        self.dense = {name: value.clone() for name, value in net.state_dict().items()}
+        self.masks = {name: draw.mask(*p.shape, kept=0.6) for name, p in net.named_parameters() if p.ndim >= 2}
+        self.model = submission.put(net)
+        self.held = {
+            name: submission.call("get_parameter", name, on=self.model, keep=True) for name, _ in net.named_parameters()
+        }
+        self.net = net
+        submission.call("normal_", on=submission.put(torch.zeros(17)))  # so that the generator is not at its seed
+        chance = submission.helper("chance")
+        self.chance_before = submission.get(chance, "state")
+        self.result = submission.reinitialise(self.model, self.masks, self.seed)
+        self.chance_after = submission.get(chance, "state")
+        self.after = submission.get(self.model).state
+
+    def drawn(self, how: Callable[[list[nn.Module]], None], masked: bool = True) -> dict[str, Tensor]:
+        """The state of the net after ``how`` has been done to its modules under the seed, and the masks applied.
+
+        ``reset_parameters`` draws from torch's one generator, and a grader that marks submissions side by side draws from it in
+        other threads as well: so what counts is what came out twice.
+        """
+        before = self._drawn_once(how, masked)
+        for _ in range(50):
+            now = self._drawn_once(how, masked)
+            if same(before, now):
+                return now
+            before = now
+        raise RuntimeError("torch's generator was never left alone for as long as a small net takes to be drawn")
+
+    def _drawn_once(self, how: Callable[[list[nn.Module]], None], masked: bool) -> dict[str, Tensor]:
+        self.net.load_state_dict(self.dense)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)
+            how([module for module in self.net.modules() if hasattr(module, "reset_parameters")])
+        state = {name: value.clone() for name, value in self.net.state_dict().items()}
+        return {
+            name: value.masked_fill(~self.masks[name], 0) if masked and name in self.masks else value
+            for name, value in state.items()
+        }
+
+    @property
+    def right(self) -> dict[str, Tensor]:
+        return self.drawn(reset)
+
+
+def reset(modules: list[nn.Module]) -> None:
+    for module in modules:
+        module.reset_parameters()  # type: ignore[operator]
+
+
+@question("3.4", points=0.5, claim="fresh weights by reset_parameters, in order, seeded once; then the masks")
+def test_fresh_weights(submission: Submission, draw: Draw) -> None:
+    expect_fresh(submission, draw)
+    expect_masked(submission, draw)
+
+
+def expect_fresh(submission: Submission, draw: Draw) -> None:
+    run = Reinitialised(submission, draw)
+    right = run.right
+
+    def kept(state: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {n: v.masked_fill(~run.masks[n], 0) if n in run.masks else v for n, v in state.items()}
+
+    if same(kept(run.after), right):
+        return
+    for name, mask in run.masks.items():
+        if not run.after[name][mask].any() and run.after[name][~mask].any():
+            fail(f"the weights of {name!r} that are kept are 0 and the others are not: {UPSIDE_DOWN}")
+    if same(kept(run.after), kept(run.dense)):
+        fail("the model has not changed: give the modules that are there fresh weights, not those of a copy")
+
+    def seed_for_each(modules: list[nn.Module]) -> None:
+        for module in modules:
+            torch.manual_seed(run.seed)
+            reset([module])
+
+    top = list(run.net.children())
+    mistakes = {
+        "every module was seeded anew, so layers of one shape have the same weights: seed once, before the first": (
+            run.drawn(seed_for_each)
+        ),
+        "the modules were reset in another order than that of model.modules(): then each gets other weights": (
+            run.drawn(lambda modules: reset(modules[::-1]))
+        ),
+        "modules inside of others kept their weights: model.children() are those of the first level, model.modules() all": (
+            run.drawn(lambda modules: reset([module for module in modules if module in top]))
+        ),
+    }
+    recognise(kept(run.after), right, mistakes)
+    stayed = [name for name, value in run.after.items() if torch.equal(value, run.dense[name])]
+    if stayed and all(torch.equal(run.after[n], right[n]) for n in run.dense if n not in stayed):
+        fail(
+            f"{stayed[0]!r} has its trained values still: every module that has reset_parameters is reset, norms as well"
+        )
+    wrong = next(name for name, value in right.items() if not torch.equal(kept(run.after)[name], value))
+    fail(
+        f"{wrong!r} is not what the layer's own reset_parameters() draws under torch.manual_seed(seed): how a layer is initialised "
+        "belongs to the layer (its width, its kind). Is the generator seeded before, once, with the seed that was given?"
+    )
+
+
+def expect_masked(submission: Submission, draw: Draw) -> None:
+    run = Reinitialised(submission, draw)
+    for name, mask in run.masks.items():
+        now = run.after[name]
+        if alive := count(now[~mask]):
+            fail(f"{alive} weights of {name!r} that the masks prune are not 0: first fresh weights, then the masks")
+
+
+@question("3.4", points=0.5, claim="the caller's random generator stays where it was")
+def test_generator_untouched(submission: Submission, draw: Draw) -> None:
+    run = Reinitialised(submission, draw)
+    if all(torch.equal(run.after[name][mask], run.dense[name][mask]) for name, mask in run.masks.items()):
+        fail("no weight that is kept is a fresh one: there is nothing to see of where its chance came from")
+    if not same(run.chance_before, run.chance_after):
+        fail(
+            "torch's random generator was moved: whatever the caller draws next (batches, dropout) depends on this call now. "
+            "torch.random.fork_rng() puts it back; is everything inside of it that seeds or draws?"
+        )
+
+
+# --- 3.5 early_stop ------------------------------------------------------------------------------------------------
+
+
+def expect_step(submission: Submission, losses: list[float], every: int, mistakes: Mapping[str, float]) -> None:
+    """The right step; else the mistake that explains it."""
+    right = reference.early_stop(losses, every)
+    step = submission.early_stop(losses, every)
+    number = step.item() if isinstance(step, Tensor) and step.numel() == 1 else step
+    shown = f"early_stop([{', '.join(f'{loss:g}' for loss in losses)}], every={every})"
+    if isinstance(number, int | float) and number != right:
+        for said, wrong in mistakes.items():
+            if number == wrong:
+                fail(f"{shown} returned {number:g}: {said}")
+    if expect_int(step, "the step") != right:
+        fail(f"{shown} returned {int(number)} instead of {right}")
+
+
+PLACES_MOVED = "NaNs were taken out first, and the places after them moved up: keep each loss's own place"
+TAKEN = "a NaN was taken for the minimum: NaN is no loss, pass over it"
+
+
+@question("3.5", points=0.5, claim="the step of the lowest loss, the first time; a NaN is passed over")
+def test_first_minimum(submission: Submission, draw: Draw) -> None:
+    def case() -> tuple[Any, Any, dict[str, Any]]:
+        n, every = draw.integer(14, 18), draw.choice([5, 20, 100])
+        losses = [round(2.0 / (1 + i) + draw.number(0.3, 0.7), 2) for i in range(n)]
+        low = round(min(losses) - 0.05, 2)
+        first, last = sorted(draw.distinct(2, 5, n - 1))
+        losses[first] = losses[last] = low
+        rise = next((i for i in range(1, n) if losses[i] > losses[i - 1]), n) - 1
+        best, waited = 0, 0
+        for i in range(1, n):
+            best, waited = (i, 0) if losses[i] < losses[best] else (best, waited + 1)
+            if waited == 3:
+                break
+        smooth = [sum(losses[max(0, i - 1) : i + 2]) / len(losses[max(0, i - 1) : i + 2]) for i in range(n)]
+        mean, means = losses[0], [losses[0]]
+        for loss in losses[1:]:
+            mean = 0.6 * mean + 0.4 * loss
+            means.append(mean)
+        smoothed = "the losses were smoothed first: take them as they were measured"
+        mistakes = {
+            "that is the last of several equal minima: the first one counts": every * (1 + last),
+            "that step was counted from 0: the first loss was measured after `every` steps": every * first,
+            "one step after `every` times the index: the index counts measurements, and the first has index 0": every
+            * first
+            + 1,
+            "that is the number of the measurement: there are `every` steps from one to the next": 1 + first,
+            "there the loss rose for the first time: the minimum of all losses counts, also after a rise": every
+            * (1 + rise),
+            "patience ran out there: the minimum of all losses counts, however long it takes": every * (1 + best),
+            smoothed: every * (1 + smooth.index(min(smooth))),
+            f"{smoothed} (a running mean)": every * (1 + means.index(min(means))),
+            "there the loss is highest": every * (1 + losses.index(max(losses))),
+            "that is the loss itself: return the step at which it was reached": low,
+        }
+        return (losses, every), every * (1 + first), mistakes
+
+    (losses, every), _, mistakes = telling(case, fewest=True)
+    expect_step(submission, losses, every, mistakes)
+    near = [0.75, 0.5 + 2.0**-30, 0.5 + 2.0**-31, 0.625]
+    expect_step(
+        submission,
+        near,
+        1,
+        {"float32, or a rounding, cannot tell 0.5 + 2^-30 and 0.5 + 2^-31 apart, which nearly are equal": 2},
+    )
+    expect_step(submission, [math.nan, 0.75, 0.5, 0.625], 5, {
+        PLACES_MOVED: 10,
+        TAKEN: 5,
+    })  # fmt: skip
+
+
+# --- 3.6 drop_and_grow ---------------------------------------------------------------------------------------------
+
+
+class Exchange:
+    """A layer to exchange connections in: weights of both signs, gradients at all positions, a mask."""
+
+    def __init__(self, draw: Draw, fraction: float, kept: float = 0.4, ties: bool = False) -> None:
+        shape = (draw.integer(6, 8), draw.integer(3, 5), 5)
+        self.mask = draw.mask(*shape, kept=kept)
+        self.weight = (draw.tied(*shape) if ties else draw.normal(*shape)).masked_fill(~self.mask, 0)
+        self.grad = draw.tied(*shape) if ties else draw.normal(*shape)
+        self.fraction = fraction
+        self.active, self.inactive = count(self.mask), count(~self.mask)
+        self.k = min(round(fraction * self.active), self.inactive)
+
+    @property
+    def right(self) -> tuple[Tensor, Tensor]:
+        return reference.drop_and_grow(self.weight, self.grad, self.mask, self.fraction)
+
+    def with_mask(
+        self, drop: Tensor | None = None, grow: Tensor | None = None, k: int | None = None, grown_k: int | None = None
+    ) -> Tensor:
+        """The mask where the k active positions of the smallest ``drop`` and the inactive ones of the largest ``grow`` change."""
+        k = self.k if k is None else k
+        stays = without(self.mask, k, self.weight.abs() if drop is None else drop)
+        gains = self.grad.abs() if grow is None else grow
+        return stays | (~self.mask & ~without(~self.mask, k if grown_k is None else grown_k, -gains))
+
+
+def exchanged(submission: Submission, layer: Exchange) -> tuple[Tensor, Tensor]:
+    """What the student's drop_and_grow returns, if it has the form of a weight and a mask."""
+    return as_weight_and_mask(submission.drop_and_grow(layer.weight, layer.grad, layer.mask, layer.fraction), layer)
+
+
+def as_weight_and_mask(value: Any, layer: Exchange) -> tuple[Tensor, Tensor]:
+    expect_length(value, 2, "the result (a tuple of two, the new weight and the new mask)")
+    weight, mask = value
+    if (
+        isinstance(weight, Tensor)
+        and weight.dtype == torch.bool
+        and isinstance(mask, Tensor)
+        and mask.is_floating_point()
+    ):
+        fail("the mask came first: return the weight first, then the mask")
+    expect_tensor(weight, shape=layer.weight.shape, dtype=layer.weight.dtype, what="the new weight")
+    return weight, as_mask(mask, layer.weight, "the new mask")
+
+
+OF_ALL_POSITIONS = "the fraction was taken of all positions: it is the share of the active ones"
+GREW_AGAIN = "positions that had just been dropped grew again: only what was inactive before the drop may"
+GROWN_MASKED = (
+    "grown were the first inactive positions, not those with the largest gradient: so it looks where a masked gradient is used, "
+    "which is 0 exactly where something could grow. Look at the dense gradient"
+)
+
+
+@question("3.6", points=1, claim="the smallest weights go; others grow where the dense gradient is largest")
+def test_where_it_drops_and_grows(submission: Submission, draw: Draw) -> None:
+    def case() -> tuple[Any, Any, dict[str, Any]]:
+        layer = Exchange(draw, draw.choice([0.3, 0.4]))
+        size, gains = layer.weight.abs(), layer.grad.abs()
+        stays = without(layer.mask, layer.k, size)
+
+        def grown(among: Tensor) -> Tensor:
+            return stays | (among & ~without(among, layer.k, -gains))
+
+        mistakes = {
+            GROWN_MASKED: layer.with_mask(grow=layer.grad * layer.mask),
+            GREW_AGAIN: grown(~stays),
+            "positions that are active already were grown: look among those that were inactive before the drop": (
+                grown(torch.ones_like(stays))
+            ),
+            "it grew where the gradient is most positive: without the sign, a large negative gradient is as good": (
+                layer.with_mask(grow=layer.grad)
+            ),
+            "it grew at the smallest gradients: where |gradient| is largest, a weight helps most": layer.with_mask(
+                grow=-gains
+            ),
+            "the largest active weights were dropped: the smallest do least": layer.with_mask(drop=-size),
+            "the most negative weights were dropped: rank by size, without the sign": layer.with_mask(
+                drop=layer.weight
+            ),
+            "the active weights with the smallest gradient were dropped: the smallest |weight| are": layer.with_mask(
+                drop=gains
+            ),
+            OF_ALL_POSITIONS: layer.with_mask(
+                k=min(round(layer.fraction * layer.mask.numel()), layer.active, layer.inactive)
+            ),
+            "the fraction was taken of the inactive positions: it is the share of the active ones": layer.with_mask(
+                k=min(round(layer.fraction * layer.inactive), layer.active)
+            ),
+            "nothing was dropped and nothing grown (or did what had just grown, being 0, go at once?)": layer.mask,
+            UPSIDE_DOWN: ~layer.right[1],
+        }
+        return layer, layer.right[1], mistakes
+
+    layer, right, mistakes = telling(case)
+    _, mask = exchanged(submission, layer)
+    recognise(mask, right, mistakes)
+    expect_exchange(layer, mask, right)
+
+
+def expect_exchange(layer: Exchange, mask: Tensor, right: Tensor) -> None:
+    """The mask is right; else say what is wrong about what was dropped, or grown."""
+    if torch.equal(mask, right):
+        return
+    old, size, gains = layer.mask, layer.weight.abs(), layer.grad.abs()
+    dropped, grown = old & ~mask, mask & ~old
+    of_all = round(layer.fraction * old.numel())
+    stays = without(old, layer.k, size)
+    recognise(mask, right, {
+        OF_ALL_POSITIONS: layer.with_mask(k=min(of_all, layer.active), grown_k=min(of_all, layer.inactive)),
+        GREW_AGAIN: stays | (~stays & ~without(~stays, layer.k, -gains)),
+    })  # fmt: skip
+    moved = f"{count(dropped)} positions were dropped and {count(grown)} grown; {layer.k} each should be"
+    wanted = f", min(round({layer.fraction:.3g} · {layer.active} active), {layer.inactive} inactive)"
+    share = (
+        f". {of_all} is round({layer.fraction:.3g} · {old.numel()}), a share of all positions"
+        if layer.k != of_all in (count(dropped), count(grown))
+        else ""
+    )
+    if count(mask) != layer.active:
+        who = ""
+        if count(dropped) < layer.k == count(grown):
+            who = ". Did positions that were not active (their weight is 0, the smallest) compete when you dropped?"
+        if count(grown) < layer.k == count(dropped):
+            who = ". Did positions that were active already compete when you grew?"
+        fail(f"{moved}{wanted}{share or who}")
+    if count(dropped) != layer.k:
+        fail(f"{moved}{wanted}{share}")
+    if layer.k and size[dropped].max() > size[old & mask].min():
+        rows = [count(row) for row in dropped]
+        even = (
+            " Did each row lose its own share? All positions of the layer compete" if max(rows) - min(rows) <= 2 else ""
+        )
+        fail(
+            f"|w| = {size[dropped].max():.4g} was dropped while |w| = {size[old & mask].min():.4g} stayed: the smallest go first.{even}"
+        )
+    missed = ~old & ~mask
+    if layer.k and count(missed) and gains[grown].min() < gains[missed].max():
+        fail(
+            f"it grew where |gradient| is {gains[grown].min():.4g} and not where it is {gains[missed].max():.4g}: by chance, or by "
+            "something else than the dense gradient? The largest weight among the inactive says nothing, it is 0"
+        )
+    fail(
+        "of equal ones the wrong position was dropped, or grown: the one that comes first is dropped first, and the one that comes "
+        "first is grown first. A plain argsort or topk promises no order among equals, and taking the end of a sorted list turns "
+        "it round"
+    )
+
+
+@question("3.6", points=0.5, claim="new weights start at 0, dropped ones are 0, the others keep their values")
+def test_values_after_the_exchange(submission: Submission, draw: Draw) -> None:
+    for dead in (False, True):
+        layer = Exchange(draw, 0.35)
+        if dead:  # values at positions without a weight, as nobody has set them to 0
+            layer.weight = layer.weight.where(layer.mask, draw.normal(*layer.mask.shape))
+        weight, mask = exchanged(submission, layer)
+        expect_exchange(layer, mask, layer.right[1])
+        grown, stayed = mask & ~layer.mask, mask & layer.mask
+        if bool((weight[grown] != 0).any()):
+            took = (
+                "the values that stood there"
+                if dead and torch.equal(weight[grown], layer.weight[grown])
+                else "something else"
+            )
+            fail(
+                f"new weights start with {took}: they start at 0, so that growing does not change what the network computes"
+            )
+        if not torch.equal(weight[stayed], layer.weight[stayed]):
+            fail("weights that stayed active have other values now: they keep theirs")
+        if bool((weight[~mask] != 0).any()):
+            which = (
+                "dropped weights" if bool((weight[layer.mask & ~mask] != 0).any()) else "weights that are not active"
+            )
+            fail(f"{which} have a value still: the new weight is 0 wherever the new mask is False")
+
+
+# --- 3.7 two short answers -----------------------------------------------------------------------------------------
+
+FIVE_SEEDS = 2.26  # steps of reinit to those of the dense network, of the means (three of the five seeds: 1.96 to 2.59)
+
+
+@question("3.7", points=0.5, claim="b: how many times as many steps reinit needs as the dense network")
+def test_times_as_many_steps(submission: Submission, draw: Draw) -> None:
+    times = expect_typed(submission, "answer_3_7b")
+    if abs(times - FIVE_SEEDS) <= 0.8:
+        return
+    if times > 20:
+        fail(
+            f"{times:g} is a number of steps, or per cent: how many *times* as many does reinit need as the dense network?"
+        )
+    if times > 5:
+        fail(f"{times:g} times is reinit against the ticket, it seems: the question compares it with the dense network")
+    if 0 < times < 1:
+        fail(f"{times:g} is less than one, and reinit is slower than the dense network. Upside down, or the ticket's?")
+    fail(
+        f"{times:g} times is far from what five seeds give. Is it round 7, 21.5 % of the weights, and steps to 95 % validation "
+        "accuracy, on the digits?"
+    )
+
+
+# --- 3.8 find_bug --------------------------------------------------------------------------------------------------
+
+PROMISE = "3.1 promises of finite weights, any masks and rates from 0 to 1"
+
+
+def version(
+    number: Callable[[float, int, int], int] = lambda rate, alive, n: round(rate * alive),
+    score: Callable[[Tensor], Tensor] = Tensor.abs,
+    output: Callable[[float, float], float] = lambda rate, own: own,
+) -> Version:
+    """shrink, but for one thing: how many go, by which score, or at which rate in the output layer."""
+
+    def shrink(weights: dict[str, Tensor], masks: Masks, rate: float, output_rate: float | None = None) -> Masks:
+        reference.shrink(weights, masks, rate, output_rate)  # raises where it should
+        *hidden, last = weights
+        own = rate / 2 if output_rate is None else output_rate
+        return with_rates(weights, masks, dict.fromkeys(hidden, rate) | {last: output(rate, own)}, score, number)
+
+    return shrink
+
+
+def zero_is_dead(weights: dict[str, Tensor], masks: Masks, rate: float, output_rate: float | None = None) -> Masks:
+    """The wrong version that the lab shows: the dead are ranked as zeros, and so are living zeros."""
+    right = reference.shrink(weights, masks, rate, output_rate)
+    return {
+        name: without(torch.ones_like(mask), count(~mask), weights[name].abs() * masks[name])
+        for name, mask in right.items()
+    }
+
+
+@question("3.8", points=0.5, claim="two bugs are found, and nothing right is accused")
+def test_hunt_plain_bugs(submission: Submission, draw: Draw) -> None:
+    expect_verdicts(
+        submission,
+        draw,
+        "shrink",
+        right={"the library's": reference.shrink, "another of the library's": version()},
+        wrong={
+            "takes the rate of all weights, dead or alive": version(
+                number=lambda r, alive, n: min(alive, round(r * n))
+            ),
+            "takes living weights that are 0 for dead ones": zero_is_dead,
+        },
+        promise=PROMISE,
+    )

@@ -1,0 +1,464 @@
+"""Lab 04, structure: the claims that only the grader sees. What is seen in the notebook, and the words for both, stand in visible.py."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from course_lib.grading import (
+    Draw,
+    Submission,
+    ask,
+    describe,
+    expect_close,
+    expect_keys,
+    expect_raises,
+    expect_tensor,
+    fail,
+    question,
+    unchanged,
+)
+from course_lib.grading.answers import expect_letter
+from course_lib.grading.hunt import expect_verdicts
+from course_lib.grading.mistakes import Mistakes, near
+from course_lib.labs import lab04 as reference
+from course_lib.worker import wire
+
+from .visible import (
+    NAMES,
+    PROMISE,
+    VECTORS,
+    absorb_case,
+    alphas,
+    altered,
+    as_chain,
+    as_selection,
+    as_shift,
+    by_maps,
+    cascade_case,
+    cascaded,
+    chain,
+    expect_absorbed,
+    expect_cascade_shift,
+    expect_keep_checked,
+    expect_penalty,
+    expect_scale_and_shift,
+    expect_selection,
+    expect_settings,
+    expect_useful,
+    fold,
+    going,
+    gone,
+    network,
+    norms,
+    others,
+    recognise,
+    remove,
+    select,
+    selected,
+    settings,
+    shift_of,
+    sizes,
+    some_of,
+    split,
+    telling,
+)
+
+# --- 4.1 bn_scale_shift --------------------------------------------------------------------------------------------
+
+
+@question("4.1", points=0.5, claim="ε is the batch norm's own, and counts where σ² is small or 0")
+def test_small_variances(submission: Submission, draw: Draw) -> None:
+    for eps in (draw.number(0.1, 0.5), draw.number(1e-4, 1e-3)):
+        bn = draw.batch_norm(draw.integer(3, 5), eps=eps)
+        assert bn.running_var is not None
+        bn.running_var[draw.integer(0, bn.num_features - 1)] = 0
+        expect_scale_and_shift(submission.bn_scale_shift(bn), bn, f"with ε = {eps:.2g} and a channel of σ² = 0, ")
+
+
+# --- 4.2 fold_bn ---------------------------------------------------------------------------------------------------
+
+
+@question("4.2", points=1, claim="with groups, and where all sizes are equal, p goes to the filters")
+def test_fold_groups(submission: Submission, draw: Draw) -> None:
+    n = draw.integer(3, 5)
+    conv = draw.conv(n, n, (n, n), bias=draw.choice([True, False]))
+    fold(submission, conv, draw.batch_norm(n), "with M = C = R = S")
+    for c, m, groups, what in (
+        (6, 4, 2, "with 2 groups"),
+        (n, n, n, "for a depthwise convolution"),
+        (2, 6, 2, "with 2 groups"),
+    ):
+        conv = draw.conv(c, m, (3, 2), groups=groups, bias=draw.choice([True, False]))
+        fold(submission, conv, draw.batch_norm(m), what)
+
+
+@question("4.2", points=1, claim="stride, padding, dilation, mode and dtype are those of conv")
+def test_fold_settings(submission: Submission, draw: Draw) -> None:
+    odd = {"stride": (2, 1), "padding": (1, 2), "dilation": (2, 3)}
+    conv, bn = draw.conv(3, 5, (2, 3), **odd), draw.batch_norm(5)
+    made = fold(submission, conv, bn, "for a convolution with stride, padding and dilation")
+    if made.layer.training:
+        fail("the folded convolution is in training mode: a new module begins in training mode, so say .eval()")
+    around = draw.conv(3, 5, (2, 3), padding=(1, 2), padding_mode=draw.choice(["reflect", "circular", "replicate"]))
+    fold(submission, around, bn, f"for a convolution with padding_mode={around.padding_mode!r}")
+    double = {"dtype": torch.float64}
+    conv, bn = draw.conv(3, 4, (2, 3), bias=False, **double), draw.batch_norm(4, **double)
+    made = fold(submission, conv, bn, "in float64")
+    for name, value in made.state.items():
+        if value.dtype != torch.float64:
+            said = f"of a float64 convolution your code made one with a {str(value.dtype)[6:]} {name}"
+            fail(
+                f"{said}: what goes through the one no longer goes through the other. New layers are float32 unless told"
+            )
+
+
+# --- 4.3 remove_filters --------------------------------------------------------------------------------------------
+
+
+@question("4.3", points=1, claim="biases, settings and modes stay; the numbers of channels follow")
+def test_the_rest_of_the_layers(submission: Submission, draw: Draw) -> None:
+    first, then = {"stride": (2, 1), "padding": (0, 2), "dilation": (1, 2)}, {"padding": (2, 1), "dilation": (3, 1)}
+    for bias, training in ((True, False), (False, True)):
+        layers = chain(draw, bias, first, then)
+        conv, bn, next_conv = (layer.train(training) for layer in layers)
+        keep = some_of(draw, bn.num_features)
+        small = remove(submission, (conv, bn, next_conv), keep)
+        expect_bias(small[0], None if conv.bias is None else conv.bias.detach()[keep], conv.bias, NAMES[0])
+        gain = torch.zeros(5) if next_conv.bias is None else next_conv.bias.detach()
+        gain = gain + reference.absorb_removed(conv, bn, next_conv, keep)
+        expect_bias(
+            small[2], None if next_conv.bias is None else next_conv.bias.detach(), next_conv.bias, NAMES[2], gain
+        )
+        k = len(keep)
+        changed = ({"out_channels": k}, {"num_features": k}, {"in_channels": k})
+        for made, layer, what, new in zip(small, layers, NAMES, changed, strict=True):
+            expect_settings(made, settings(layer, **new), what)
+            if made.layer.training != training:
+                modes = ["evaluation", "training"]
+                said = f"{what} came back in {modes[made.layer.training]} mode, and was given in {modes[training]} mode"
+                fail(f"{said}. A new module begins in training mode")
+
+
+def expect_bias(
+    made: wire.Model, right: Tensor | None, old: Tensor | None, what: str, absorbed: Tensor | None = None
+) -> None:
+    """The bias is right; one of zeros is as good as none."""
+    mine = made.state.get("bias")
+    if right is None and (mine is None or not mine.any()):
+        return
+    if absorbed is not None and near(mine, absorbed) and not near(mine, right):
+        fail(
+            f"the bias of {what} gained something: absorbing what is gone is 4.4's business, here values stay as they are"
+        )
+    if right is None:
+        fail(f"the bias of {what} is not zero, though the layer given has none")
+    if mine is None:
+        fail(f"the bias of {what} is gone")
+    if mine.shape != right.shape:
+        fail(
+            f"the bias of {what} has {mine.numel()} entries, and the layer {right.numel()} filters: what belongs to a filter?"
+        )
+    if not near(mine, right):
+        fail(f"the bias of {what} is not that of the filters it has")
+
+
+@question("4.3", points=0.5, claim="new modules: they share no numbers with those given")
+def test_new_modules(submission: Submission, draw: Draw) -> None:
+    layers = chain(draw)
+    n = layers[1].num_features
+    keep = some_of(draw, n)
+    for chosen in (keep, list(range(n))):
+        refs = [submission.put(layer) for layer in layers]
+        what = "where it is to keep all channels," if len(chosen) == n else "where it is to keep some channels,"
+        call = functools.partial(submission.call, "remove_filters", *refs, chosen, keep=True)
+        result = ask(call, what, "Any strictly increasing list that is not empty will do")
+        as_chain(submission.get(result))
+        before = [submission.get(ref) for ref in refs]
+        for i, (made, names) in enumerate(
+            zip(as_chain(submission.get(result)), (("weight", "bias"), VECTORS, ("weight", "bias")), strict=True)
+        ):
+            part = submission.call("__getitem__", i, on=result, keep=True)
+            for name in names:
+                if name in made.state:
+                    submission.call(f"{name}.data.add_", 1.0, on=part)
+        for old, ref, what in zip(before, refs, NAMES, strict=True):
+            now = submission.get(ref)
+            for name, value in old.state.items():
+                if not torch.equal(now.state[name], value):
+                    fail(
+                        f"the new modules share {name} with {what} that was given: who trains the small network changes the large "
+                        "one. Make a new nn.Parameter of a copy"
+                    )
+
+
+# --- 4.4 absorb_removed --------------------------------------------------------------------------------------------
+
+
+@question("4.4", points=0.5, claim="padding, stride and dilation do not matter inside the map")
+def test_absorbed_with_padding(submission: Submission, draw: Draw) -> None:
+    for then, what in (
+        ({"padding": (2, 1)}, "padding"),
+        ({"padding": (1, 1), "stride": (2, 3), "dilation": (2, 1)}, "padding, stride and dilation"),
+    ):
+        drawn, right, mistakes = telling(absorb_case(draw, then))
+        expect_absorbed(submission, drawn, right, mistakes, f"where next_conv has {what},")
+
+
+@question("4.4", points=0.5, claim="0 where no β is positive, and where all channels are kept")
+def test_nothing_to_absorb(submission: Submission, draw: Draw) -> None:
+    layers = chain(draw)
+    conv, bn, next_conv = layers
+    n = bn.num_features
+    keep = some_of(draw, n)
+    with torch.no_grad():
+        bn.bias[others(keep, n)] = -bn.bias[others(keep, n)].abs()
+    for chosen, when in (
+        (keep, "where no removed channel has β > 0,"),
+        (list(range(n)), "where it is to keep all channels,"),
+    ):
+        call = functools.partial(submission.absorb_removed, *layers, chosen)
+        shift = as_shift(ask(call, when, "Then there is nothing to absorb: a shift of 0 for each output"), next_conv)
+        if not near(shift, torch.zeros(next_conv.out_channels)):
+            fail(f"{when} the shift is not 0: relu(β) of what is gone is 0, or nothing is gone")
+
+
+@question("4.4", points=0.5, claim="a keep that 4.3 refuses raises ValueError here too")
+def test_keep_is_checked_again(submission: Submission, draw: Draw) -> None:
+    layers = chain(draw)
+    expect_keep_checked(lambda keep: submission.absorb_removed(*layers, keep), layers[1].num_features)
+
+
+# --- 4.5 slimming_penalty, select_channels -------------------------------------------------------------------------
+
+
+@question("4.5", points=0.5, claim="wherever the batch norms stand; no other norm; λ < 0 raises ValueError")
+def test_penalty_finds_batch_norms(submission: Submission, draw: Draw) -> None:
+    lam = draw.number(0.1, 0.9)
+    model = network(draw, (3, 5), (1.0, 0.5), distracting=True)
+    expect_penalty(submission, model, lam, "for a network with a GroupNorm and blocks within blocks,")
+    _, (after,) = submission.call("slimming_penalty", model, lam, returning=(0,))
+    untouched_model(model, after)
+    expect_raises(ValueError, lambda: submission.slimming_penalty(model, -0.1), "a λ of -0.1 (it would reward large α)")
+
+
+def untouched_model(before: nn.Module, after: Any) -> None:
+    """The model that was given has its numbers and modes."""
+    was = wire.describe(before)
+    if not isinstance(after, wire.Model):
+        fail(f"after the call the model is {describe(after)}")
+    expect_keys(after.state, was.state, "after the call the model")
+    for name, value in was.state.items():
+        if not torch.equal(after.state[name], value):
+            fail(
+                f"your function changed {name} of the model that it was given: work on a copy (`.abs()` makes one, `.abs_()` not)"
+            )
+    if after.layer != was.layer:
+        fail("your function changed the mode (train or eval) of the model that it was given")
+
+
+COUNTING: dict[str, Callable[[float, int], int]] = {
+    "the fraction was cut off: int() and // do that, round() does not": lambda f, n: math.floor(f * n),
+    "a fraction was always rounded up: round() takes the nearest": lambda f, n: math.ceil(f * n),
+    "a half was rounded up: Python's round() takes it to the even neighbour": lambda f, n: math.floor(f * n + 0.5),
+    "a half was rounded down: Python's round() takes it to the even neighbour": lambda f, n: math.ceil(f * n - 0.5),
+    "the number kept was rounded: round the number that goes": lambda f, n: n - round((1 - f) * n),
+    "always one too few: does the last one that should go equal your threshold, and stay?": lambda f, n: (
+        round(f * n) - 1
+    ),
+    "each layer's largest was left out of n: it counts, though it stays": lambda f, n: round(f * (n - 2)),
+}
+
+
+@question("4.5", points=0.5, claim="exactly round(fraction · n) compete; among equal |α| the first goes first")
+def test_counts_and_ties(submission: Submission, draw: Draw) -> None:
+    cases = [(0.5, 9), (0.5, 11), (0.3, 4 + 10 * draw.integer(1, 2)), (0.3, 6 + 10 * draw.integer(1, 2)), (0.5, 13)]
+    counts = []
+    for fraction, n in cases:
+        model = network(draw, (3, n - 3), (3.0, 1.0))
+        with torch.no_grad():  # no largest of a layer is among those that go
+            for bn in norms(model).values():
+                bn.weight[0] = 100
+        counts.append(gone(select(submission, model, fraction)))
+    wrong = [(count, f, n) for count, (f, n) in zip(counts, cases, strict=True) if count != round(f * n)]
+    if wrong:
+        count, f, n = wrong[0]
+        why = [said for said, way in COUNTING.items() if counts == [way(*case) for case in cases]]
+        said = why[0] if why else "print what your code counts, and compare it with round(fraction · n)"
+        fail(f"with fraction {f}, {count} of {n} channels went ({f} · {n} = {f * n:g}): {said}")
+
+    fraction = draw.choice([0.35, 0.45, 0.55])
+
+    def case() -> tuple[Any, Any, Mistakes]:
+        model = network(draw, (20, 25, 22), (1.0, 1.0, 1.0))
+        with torch.no_grad():
+            for bn in norms(model).values():
+                bn.weight.copy_(draw.tied(bn.num_features))
+                bn.weight[draw.integer(0, bn.num_features - 1)] = 9
+        size = {name: part.abs() for name, part in alphas(model).items()}
+        together = torch.cat(list(size.values()))
+        count = round(fraction * len(together))
+        right = selected(size, count)
+        threshold = together.sort().values[count - 1]
+        by_name = selected(dict(sorted(size.items())), count)
+        equal = "of equal ones your code prunes too {}: all that equal the threshold {}. A threshold alone cannot tell equal ones apart"
+        mistakes = {
+            equal.format("many", "go"): split(together > threshold, size),
+            equal.format("few", "stay"): split(together >= threshold, size),
+            "of equal ones the last went: the first goes first": split(going(together.flip(0), count).flip(0), size),
+            "of equal ones the first layer by name lost its own: the order is that of named_modules()": {
+                name: by_name[name] for name in size
+            },
+        }
+        return (model, size), right, mistakes
+
+    (model, size), right, mistakes = telling(case)
+    mine = select(submission, model, fraction)
+    recognise(mine, right, mistakes)
+    expect_selection(mine, right, size, "where some |α| are equal, ")
+
+    model = network(draw, (6, 5), (1.0, 1.0))
+    with torch.no_grad():
+        norms(model)["body.bn"].weight.copy_(torch.tensor([0.01, -0.02, 0.02, -0.02, 0.01]))
+    size = {name: part.abs() for name, part in alphas(model).items()}
+    expect_selection(
+        select(submission, model, 0.5), selected(size, round(0.5 * 11)), size, "where a layer's largest |α| are equal, "
+    )
+
+
+@question("4.5", points=0.5, claim="none, all, and no more; only BatchNorm2d; the model stays as it was")
+def test_selection_ends(submission: Submission, draw: Draw) -> None:
+    model = network(draw, (6, 3), (1.0, 0.3), distracting=True)
+    result, (after,) = submission.call("select_channels", model, 0.5, returning=(0,))
+    size = {name: part.abs() for name, part in alphas(model).items()}
+    as_selection(result, model)
+    untouched_model(model, after)
+    n = sum(len(part) for part in size.values())
+    for fraction, thought in ((0.0, "Then all channels stay"), (1.0, "Then the largest of each layer stays")):
+        when = f"with fraction {fraction:g},"
+        mine = as_selection(ask(functools.partial(submission.select_channels, model, fraction), when, thought), model)
+        if fraction == 0 and gone(mine):
+            fail(
+                f"{when} {gone(mine)} channels went: if k = 0 go, place k - 1 is the last one, and [-k:] is everything"
+            )
+        expect_selection(mine, selected(size, round(fraction * n)), size, f"{when} ")
+    for fraction in (-0.1, 1.5):
+        call = functools.partial(submission.select_channels, model, fraction)
+        expect_raises(ValueError, call, f"a fraction of {fraction}")
+
+
+# --- 4.6 cascade ---------------------------------------------------------------------------------------------------
+
+
+@question("4.6", points=0.5, claim="no constant, all or none kept, equal sizes, 1x1 kernels, float64")
+def test_cascade_of_odd_layers(submission: Submission, draw: Draw) -> None:
+    n = draw.integer(3, 5)
+    for shape, what in (
+        ((n, n, n, n), f"for {n} filters of {n} channels, {n} by {n}, "),
+        ((4, 6, 1, 1), "for 1x1 kernels, "),
+    ):
+        keep, weight, constant, gone = cascade_case(draw, *shape)
+        mask, shift = cascaded(submission, keep, weight, constant, when=what)
+        expect_useful(mask, keep, weight, constant, what)
+        expect_cascade_shift(shift, weight, constant, gone, what)
+    keep, weight, constant, gone = cascade_case(draw, *sizes(draw))
+    c = len(keep)
+    for dtype, what in ((torch.float32, "without constant, "), (torch.float64, "without constant, in float64, ")):
+        mask, shift = cascaded(submission, keep, weight.to(dtype), when=what)
+        expect_useful(mask, keep, weight, None, what)
+        expect_tensor(shift, shape=(len(weight),), dtype=dtype, what=f"{what}the shift")
+        if shift.any():
+            fail(f"{what}the shift is not 0: None says that removed channels give 0")
+    for kept, what in (
+        (torch.ones(c).bool(), "where all channels are kept, "),
+        (torch.zeros(c).bool(), "where none is kept, "),
+    ):
+        mask, shift = cascaded(submission, kept, weight, constant, when=what)
+        expect_useful(mask, kept, weight, None, what)
+        expect_close(shift, shift_of(weight, constant, (~kept).nonzero().flatten().tolist()), f"{what}the shift")
+    double = [weight.double(), constant.double()]
+    _, shift = cascaded(submission, keep, *double, when="in float64, ")
+    expect_tensor(shift, shape=(len(weight),), dtype=torch.float64, what="in float64, the shift")
+
+
+@question(
+    "4.6",
+    points=0.5,
+    claim="a keep or constant of another form raises ValueError; nothing given changes",
+)
+def test_cascade_arguments(submission: Submission, draw: Draw) -> None:
+    keep, weight, constant, _ = cascade_case(draw, *sizes(draw))
+    given = [keep, weight, constant]
+    _, after = submission.call("cascade", *given, returning=(0, 1, 2))
+    for value, now, name in zip(given, after, ("keep", "next_weight", "the constant"), strict=True):
+        unchanged(value, now, name)
+    for bad, when in (
+        ((keep.nonzero().flatten(), weight, constant), "a keep of indices (it is a bool for each channel)"),
+        ((keep.long(), weight, constant), "a keep of the numbers 0 and 1 (it is bool)"),
+        ((keep[:-1], weight, constant), "a keep of one channel too few"),
+        ((keep, weight, constant[:-1]), "a constant of one channel too few"),
+        ((keep, weight, constant[:1]), "one constant for all channels (it has one for each)"),
+    ):
+        expect_raises(ValueError, functools.partial(submission.cascade, *bad), when)
+
+
+# --- 4.7 two short answers -----------------------------------------------------------------------------------------
+
+MISREAD = {
+    "A": "no weight was trained in recalibration, so nothing was learned in it: what did change?",
+    "C": "no weight was trained in recalibration: how many of the lost points were there without any training?",
+    "D": "compare the points that pruning cost with the intervals over seeds",
+}
+
+
+@question("4.7", points=0.5, claim="a: what pruning had broken")
+def test_what_was_broken(submission: Submission, draw: Draw) -> None:
+    expect_letter(submission, "answer_4_7a", MISREAD)
+
+
+# --- 4.8 find_bug --------------------------------------------------------------------------------------------------
+
+
+def by_loops(keep: Tensor, next_weight: Tensor, constant: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """A right version that goes through the channels, and relies on its arguments."""
+    useful, shift = torch.zeros_like(next_weight, dtype=torch.bool), next_weight.new_zeros(len(next_weight))
+    for i, kept in enumerate(keep.tolist()):
+        useful[:, i] = kept
+        if not kept and constant is not None:
+            shift += next_weight[:, i].sum((1, 2)) * float(constant[i])
+    return useful, shift
+
+
+@question("4.8", points=0.5, claim="six subtle bugs are found, and nothing right is accused")
+def test_hunt_subtle_bugs(submission: Submission, draw: Draw) -> None:
+    def of_filters(keep: Tensor, weight: Tensor, constant: Tensor, right: Tensor) -> Tensor:
+        return keep.view(-1, 1, 1, 1).expand_as(weight).clone() if len(weight) == len(keep) else right
+
+    expect_verdicts(
+        submission,
+        draw,
+        "cascade",
+        right={
+            "the library's": reference.cascade,
+            "one that loops": by_loops,
+            "one that convolves maps of constants": by_maps,
+        },
+        wrong={
+            "returns the mask upside down": altered(mask=lambda k, w, c, right: ~right),
+            "takes the mean of the kernel where the sum is right": altered(
+                shift=lambda k, w, c, right: right / w[0, 0].numel()
+            ),
+            "calls weights useful that meet a removed channel which gives something": altered(
+                mask=lambda k, w, c, right: right | (c != 0).view(1, -1, 1, 1)
+            ),
+            "marks filters instead of inputs where there are as many of both": altered(mask=of_filters),
+            "cuts the shift to 0 or more": altered(shift=lambda k, w, c, right: right.relu()),
+            "returns one bool a channel instead of one a weight": altered(mask=lambda k, w, c, right: k.clone()),
+        },
+        promise=PROMISE,
+    )

@@ -1,0 +1,1083 @@
+"""Lab 04, structure: what is claimed of each answer, and what its likely mistakes look like.
+
+Inputs are drawn anew for every grading, and so that the usual mistakes give other results than the right answer: M, C, R and S
+all different (and all the same, where an axis could be mistaken without an error), α, β and μ of both signs, σ² far from 1 and
+one as small as ε, convolutions with and without bias, with groups, stride, padding and dilation, ties, and layers whose α are
+all small.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from course_lib.grading import (
+    Draw,
+    StudentError,
+    Submission,
+    ask,
+    describe,
+    expect_close,
+    expect_number,
+    expect_raises,
+    expect_tensor,
+    fail,
+    question,
+)
+from course_lib.grading import mistakes as known
+from course_lib.grading.answers import expect_letter, expect_typed
+from course_lib.grading.hunt import expect_verdicts
+from course_lib.grading.mistakes import Mistakes, near
+from course_lib.labs import lab04 as reference
+from course_lib.worker import wire
+
+# --- recognising a mistake by its result ---------------------------------------------------------------------------
+
+recognise = functools.partial(known.recognise, alike=near)
+telling = functools.partial(known.telling, alike=near)
+
+
+def asked(call: Callable[[], Any], when: str, thought: Callable[[str], str]) -> Any:
+    """As ``ask``, with a next thought that goes by what was raised."""
+    try:
+        return call()
+    except StudentError as error:
+        caught = error
+
+    def again() -> Any:
+        raise caught
+
+    return ask(again, when, thought(caught.message))
+
+
+# --- modules, as they come back ------------------------------------------------------------------------------------
+
+CONV = ("in_channels", "out_channels", "kernel_size", "stride", "padding", "dilation", "groups", "padding_mode")
+NORM = ("num_features", "eps", "momentum")
+COUNTS = ("in_channels", "out_channels", "num_features")
+VECTORS = ("weight", "bias", "running_mean", "running_var")
+GREEK = {"weight": "α", "bias": "β", "running_mean": "μ", "running_var": "σ²"}
+Chain = tuple[nn.Conv2d, nn.BatchNorm2d, nn.Conv2d]
+
+
+def as_module(value: Any, kind: str, what: str) -> wire.Model:
+    """The value, if it is a module of this class of torch.nn, with tensors of its own."""
+    if not isinstance(value, wire.Model):
+        hint = ": did the function forget to return?" if value is None else ""
+        fail(f"{what} should be a {kind}, it is {describe(value)}{hint}")
+    name = value.layer.type.rpartition(".")[2]
+    if value.layer.type != kind:
+        fail(f"{what} should be a {kind}, it is a {name}: one layer of torch.nn, made new or as a copy")
+    if not isinstance(value.state.get("weight"), Tensor):
+        fail(f"{what} has no weight in its state_dict(): set it as an nn.Parameter")
+    return value
+
+
+def expect_settings(value: wire.Model, wanted: Mapping[str, Any], what: str) -> None:
+    """The module has these settings; what it has by default but the given one has not is said so."""
+    for key, right in wanted.items():
+        if key not in value.layer.settings:
+            fail(f"{what} has no {key}: is it a layer made new, or a copy?")
+        mine = value.layer.settings[key]
+        if mine == right or (isinstance(right, float) and isinstance(mine, float) and math.isclose(mine, right)):
+            continue
+        if key in COUNTS:
+            fail(
+                f"{key} of {what} says {mine}, but it has {right} now: printing, counting and copying go by that number"
+            )
+        fail(f"{key} of {what} is {mine}, and that of the layer given is {right}: everything else stays as it was")
+
+
+def settings(module: nn.Module, **changed: Any) -> dict[str, Any]:
+    """What a layer was built with, but for some."""
+    return {key: getattr(module, key) for key in (CONV if isinstance(module, nn.Conv2d) else NORM)} | changed
+
+
+def untouched(before: nn.Module, after: Any, what: str) -> None:
+    """The module that was given has the numbers, settings and mode that it had."""
+    was = wire.describe(before)
+    if not isinstance(after, wire.Model):
+        fail(f"after the call {what} is {describe(after)}")
+    was_seen, seen = (m.state.get("num_batches_tracked", torch.tensor(0)) for m in (was, after))
+    if int(seen) > int(was_seen):
+        fail(
+            f"{what} that you were given was used in training mode, where it looks at the batch and moves its own μ and σ²"
+        )
+    for name, value in was.state.items():
+        mine = after.state.get(name)
+        if not isinstance(mine, Tensor) or mine.shape != value.shape or not bool((mine == value).all()):
+            fail(f"your function changed {name} of {what} that it was given: work on a copy")
+    if extra := [name for name in after.state if name not in was.state]:
+        fail(f"your function gave {what} a {extra[0]} that it did not have: work on a copy")
+    if after.layer != was.layer:
+        which = "mode" if after.layer.training != was.layer.training else "settings"
+        fail(f"your function changed the {which} of {what} that it was given: work on a copy")
+
+
+# --- 4.1 bn_scale_shift --------------------------------------------------------------------------------------------
+
+UPSIDE_DOWN = "the mask is upside down: True means kept"
+
+
+def numbers(bn: nn.BatchNorm2d) -> tuple[Tensor, Tensor, Tensor, Tensor, float]:
+    """α, β, μ, σ² in float64, and ε."""
+    alpha, beta, mu, var = (bn.state_dict()[name].double() for name in VECTORS)
+    return alpha, beta, mu, var, bn.eps
+
+
+def wrong_scales(bn: nn.BatchNorm2d) -> dict[str, Tensor]:
+    """What p is by mistake."""
+    alpha, _, _, var, eps = numbers(bn)
+    return {
+        "α was divided by the variance: it is the standard deviation that divides, a square root": alpha / (var + eps),
+        "α was divided by the variance, and ε is missing": alpha / var,
+        "ε is missing: where σ² is small, it decides": alpha / var.sqrt(),
+        "ε was added to the root: it belongs under it, to σ²": alpha / (var.sqrt() + eps),
+        "ε was taken to be 1e-5, as it often is: ask the batch norm for its own": alpha / (var + 1e-5).sqrt(),
+        "α is missing": 1 / (var + eps).sqrt(),
+        "α lost its sign: it can be negative": alpha.abs() / (var + eps).sqrt(),
+        "p is α alone, without the division": alpha,
+        "α was multiplied where it is divided": alpha * (var + eps).sqrt(),
+    }
+
+
+def as_pair(value: Any, channels: int) -> tuple[Tensor, Tensor]:
+    """p and q, if they have their form."""
+    if not isinstance(value, list | tuple) or len(value) != 2:
+        fail(f"the result should be the tuple (p, q), it is {describe(value)}")
+    p, q = (expect_tensor(part, shape=(channels,), what=name) for part, name in zip(value, "pq", strict=True))
+    return p, q
+
+
+def expect_scale_and_shift(value: Any, bn: nn.BatchNorm2d, when: str = "") -> None:
+    """p and q are right; else the mistake whose result they are."""
+    alpha, beta, mu, var, eps = numbers(bn)
+    right = alpha / (var + eps).sqrt()
+    p, q = as_pair(value, len(alpha))
+    if near(p, beta - right * mu) and near(q, right):
+        fail(f"{when}p and q are there, but in the wrong order: p comes first")
+    recognise(p, right, wrong_scales(bn), when)
+    expect_close(p, right, f"{when}p")
+    shifts = {
+        "q is β alone: where does the mean go?": beta,
+        "μ was subtracted as it is: x − μ is scaled as a whole": beta - mu,
+        "μ was multiplied by α, not by p": beta - alpha * mu,
+        "μ was divided by the root, but α is forgotten there: μ is multiplied by the whole of p, α included": beta
+        - mu / (var + eps).sqrt(),
+        "μ was added: it is taken off, x − μ": beta + right * mu,
+        "β was multiplied by p: it is added after the scaling": right * (beta - mu),
+        "q is -p·μ alone: β is missing": -right * mu,
+    }
+    recognise(q, beta - right * mu, shifts, when)
+    expect_close(q, beta - right * mu, f"{when}q")
+
+
+@question("4.1", points=1, claim="p·x + q is what bn(x) gives in evaluation mode")
+def test_line(submission: Submission, draw: Draw) -> None:
+    bn = draw.batch_norm(draw.integer(5, 8))
+    result, (after,) = submission.call("bn_scale_shift", bn, returning=(0,))
+    if isinstance(after, wire.Model) and not near(after.state["running_mean"], bn.state_dict()["running_mean"]):
+        untouched(bn, after, "the batch norm")
+    expect_scale_and_shift(result, bn)
+
+
+@question("4.1", points=0.5, claim="two vectors without gradient; the batch norm stays as it was")
+def test_form_of_the_line(submission: Submission, draw: Draw) -> None:
+    bn = draw.batch_norm(draw.integer(5, 8))
+    both, (after,) = submission.call("bn_scale_shift", bn, returning=(0,))
+    as_pair(both, bn.num_features)
+    untouched(bn, after, "the batch norm")
+    kept = submission.call("bn_scale_shift", bn, keep=True)
+    for i, name in enumerate("pq"):
+        part = submission.call("__getitem__", i, on=kept, keep=True)
+        if submission.get(part, "requires_grad") is not False:
+            fail(f"{name} carries a gradient back to α and β: it is asked for without gradient (.detach(), or no_grad)")
+
+
+# --- 4.2 fold_bn ---------------------------------------------------------------------------------------------------
+
+AXIS = "p has one number per output channel, and a filter m is weight[m]: which of the four axes of the weight is that?"
+
+
+def folded(conv: nn.Conv2d, bn: nn.BatchNorm2d) -> tuple[Tensor, Tensor]:
+    """The weight and the bias that do the work of both."""
+    alpha, beta, mu, var, eps = numbers(bn)
+    p = alpha / (var + eps).sqrt()
+    bias = torch.zeros_like(p) if conv.bias is None else conv.bias.detach().double()
+    return conv.weight.detach().double() * p.view(-1, 1, 1, 1), beta + p * (bias - mu)
+
+
+def expect_folded(value: Any, conv: nn.Conv2d, bn: nn.BatchNorm2d, when: str) -> wire.Model:
+    """One convolution that does what both did; else the mistake whose result it is."""
+    what = "the folded convolution"
+    made = as_module(value, "Conv2d", f"{when}, the result")
+    expect_settings(made, settings(conv), f"{when}, {what}")
+    alpha, beta, mu, var, eps = numbers(bn)
+    w, p = conv.weight.detach().double(), alpha / (var + eps).sqrt()
+    weight, bias = folded(conv, bn)
+    expect_tensor(made.state["weight"], shape=weight.shape, what=f"{when}, the weight of {what}")
+    mistakes = {
+        "the weights are those of conv: p scales them": w,
+        "the weights were multiplied by α, not by p": w * alpha.view(-1, 1, 1, 1),
+        "the weights were divided by σ² + ε, not by its root": w * (alpha / (var + eps)).view(-1, 1, 1, 1),
+        "ε is missing in the weights: where σ² is small, it decides": w * (alpha / var.sqrt()).view(-1, 1, 1, 1),
+    }
+    for axis, name in ((1, "the input channels were scaled"), (2, "rows were scaled"), (3, "columns were scaled")):
+        if w.shape[axis] == len(p):
+            mistakes[f"{name}, not the filters: {AXIS}"] = w * p.view([-1 if d == axis else 1 for d in range(4)])
+    recognise(made.state["weight"], weight, mistakes, f"{when}, ")
+    expect_close(made.state["weight"], weight, f"{when}, the weight of {what}")
+    mine = made.state.get("bias")
+    if mine is None:
+        fail(f"{when}, {what} has no bias: q has to go somewhere, whether or not conv has a bias")
+    b = torch.zeros_like(p) if conv.bias is None else conv.bias.detach().double()
+    q = beta - p * mu
+    wrong = {"q is missing from the bias": p * b, "q is β alone: where does the mean go?": beta + p * b}
+    wrong["ε is missing in the bias"] = beta + alpha / var.sqrt() * (b - mu)
+    if conv.bias is not None:
+        wrong |= {
+            "the bias of the convolution is gone: the batch norm saw conv's weights *and* its bias": q,
+            "q was added to the bias of the convolution, but the bias of the convolution goes through the batch norm too": (
+                q + b
+            ),
+            "the bias is that of conv alone: the bias of the convolution goes through the batch norm too, and q": b,
+            "the bias of the convolution was multiplied by α, not by p": q + alpha * b,
+        }
+    expect_tensor(mine, shape=bias.shape, what=f"{when}, the bias of {what}")
+    recognise(mine, bias, wrong, f"{when}, ")
+    expect_close(mine, bias, f"{when}, the bias of {what}")
+    return made
+
+
+def fold(submission: Submission, conv: nn.Conv2d, bn: nn.BatchNorm2d, when: str) -> wire.Model:
+    """The student's folded convolution, looked at."""
+
+    def thought(raised: str) -> str:
+        return "What is b where there is none?" if conv.bias is None and "None" in raised else AXIS
+
+    return expect_folded(asked(lambda: submission.fold_bn(conv, bn), f"{when},", thought), conv, bn, when)
+
+
+@question("4.2", points=1, claim="one convolution does the work of both, where conv has no bias")
+def test_fold_without_bias(submission: Submission, draw: Draw) -> None:
+    kernel = draw.choice([(2, 4), (4, 2)])
+    conv, bn = draw.conv(3, draw.integer(5, 7), kernel, bias=False), draw.batch_norm(8)
+    bn = draw.batch_norm(conv.out_channels)
+    fold(submission, conv, bn, "for a convolution without bias")
+
+
+@question("4.2", points=0.5, claim="and where it has one")
+def test_fold_with_bias(submission: Submission, draw: Draw) -> None:
+    m, kernel = draw.integer(5, 7), draw.choice([(2, 4), (4, 2)])
+    conv, bn = draw.conv(3, m, kernel, stride=(1, 2), padding=(2, 1)), draw.batch_norm(m)
+    fold(submission, conv, bn, "for a convolution with bias, stride and padding")
+
+
+@question("4.2", points=0.5, claim="training mode raises RuntimeError; conv and bn stay as they were")
+def test_fold_refuses_and_leaves(submission: Submission, draw: Draw) -> None:
+    for training, who in (
+        ((False, True), "a batch norm in training mode (it uses the statistics of each batch)"),
+        ((True, False), "a convolution in training mode (what stands behind it is about to change)"),
+        ((True, True), "a convolution and a batch norm in training mode"),
+    ):
+        conv, bn = draw.conv(3, 4, (2, 2)).train(training[0]), draw.batch_norm(4).train(training[1])
+        expect_raises(RuntimeError, functools.partial(submission.fold_bn, conv, bn), who)
+    for bias in (True, False):
+        conv, bn = draw.conv(3, 4, (2, 2), bias=bias), draw.batch_norm(4)
+        made, (conv_after, bn_after) = submission.call("fold_bn", conv, bn, returning=(0, 1))
+        as_module(made, "Conv2d", "the result")
+        untouched(conv, conv_after, "the convolution")
+        untouched(bn, bn_after, "the batch norm")
+
+
+# --- 4.3 remove_filters --------------------------------------------------------------------------------------------
+
+NAMES = ("the first convolution", "the batch norm", "the next convolution")
+
+
+def chain(
+    draw: Draw, bias: bool = True, first: dict[str, Any] | None = None, then: dict[str, Any] | None = None
+) -> Chain:
+    """A convolution from 3 channels to 7 or more, its batch norm, and the next one, to 5; no two sizes alike."""
+    c = draw.integer(7, 10)
+    return (
+        draw.conv(3, c, (2, 4), bias=bias, **(first or {})),
+        draw.batch_norm(c),
+        draw.conv(c, 5, (4, 2), bias=bias, **(then or {})),
+    )
+
+
+def some_of(draw: Draw, n: int) -> list[int]:
+    """Some of n channels, in order: neither the first ones nor as many as are left out."""
+    for _ in range(500):
+        keep = sorted(draw.distinct(draw.integer(3, n - 2), 0, n - 1))
+        if keep != list(range(len(keep))) and 2 * len(keep) != n and keep[0] < len(keep):
+            return keep
+    raise RuntimeError("no channels were drawn")
+
+
+def others(keep: list[int], n: int) -> list[int]:
+    """The channels that go."""
+    return [i for i in range(n) if i not in keep]
+
+
+def as_chain(value: Any) -> tuple[wire.Model, wire.Model, wire.Model]:
+    """The three modules, if they are that."""
+    if not isinstance(value, list | tuple):
+        fail(f"the result should be the tuple (conv, bn, next_conv), it is {describe(value)}")
+    if len(value) != 3:
+        fail(f"the result should hold three modules, conv, bn and next_conv; it holds {len(value)}")
+    kinds = ("Conv2d", "BatchNorm2d", "Conv2d")
+    conv, bn, next_conv = (as_module(v, kind, what) for v, kind, what in zip(value, kinds, NAMES, strict=True))
+    return conv, bn, next_conv
+
+
+def remove(submission: Submission, layers: Chain, keep: list[int]) -> tuple[wire.Model, wire.Model, wire.Model]:
+    """The student's three modules."""
+    when = f"with the {len(keep)} channels {keep} of {layers[1].num_features} kept,"
+    thought = "A filter m is conv.weight[m]; what the next convolution reads from channel m is next_conv.weight[:, m]. "
+    thought += "next_conv's bias belongs to its own filters"
+    return as_chain(ask(lambda: submission.remove_filters(*layers, keep), when, thought))
+
+
+def expect_picked(value: Any, whole: Tensor, keep: list[int], dim: int, what: str, one: str) -> None:
+    """``value`` is ``whole`` at the places ``keep`` of ``dim``, in that order; else what it is instead."""
+    n = whole.shape[dim]
+
+    def pick(index: list[int]) -> Tensor:
+        return whole.index_select(dim, torch.tensor(index))
+
+    right = pick(keep)
+    gone, many = others(keep, n), "entries" if one == "entry" else f"{one}s"
+    if isinstance(value, Tensor) and value.shape == whole.shape:
+        if near(pick_of(value, keep, dim), right) and not pick_of(value, gone, dim).any():
+            fail(
+                f"{what} has all its {n} {many}, with zeros in it: a zero costs as much time as any other number, so make the "
+                "tensor smaller"
+            )
+        still = "still reads all" if one == "input" else "still has all"
+        fail(f"{what} {still} {n} {many}: {len(keep)} are kept")
+    mistakes = {
+        f"{what} has the {many} that should have gone: keep names those that stay": pick(gone),
+        f"{what} has the first {len(keep)} {many}: keep says which ones": pick(list(range(len(keep)))),
+        f"{what} has the right {many} in another order than keep has them": pick(keep[::-1]),
+    }
+    recognise(value, right, mistakes)
+    if isinstance(value, Tensor) and dim == 1 and value.shape[0] != whole.shape[0]:
+        fail(f"{what} lost filters (dimension 0), and makes {value.shape[0]} channels instead of {len(whole)}: it makes "
+             "as many as before, and reads fewer")  # fmt: skip
+    expect_tensor(value, shape=right.shape, what=f"the weight of {what}" if whole.ndim == 4 else what)
+    if not near(value, right):
+        fail(f"what {what} holds is not that of the channels kept, {keep}, in their order")
+
+
+def pick_of(value: Tensor, index: list[int], dim: int) -> Tensor:
+    """The entries of a tensor of the old size."""
+    return value.index_select(dim, torch.tensor(index))
+
+
+@question("4.3", points=0.5, claim="filters of conv and inputs of next_conv are gone, not zero")
+def test_smaller_convolutions(submission: Submission, draw: Draw) -> None:
+    layers = chain(draw)
+    keep = some_of(draw, layers[1].num_features)
+    small, _, small_next = remove(submission, layers, keep)
+    expect_picked(small.state["weight"], layers[0].weight.detach(), keep, 0, NAMES[0], "filter")
+    expect_picked(small_next.state["weight"], layers[2].weight.detach(), keep, 1, NAMES[2], "input")
+
+
+@question("4.3", points=0.5, claim="the batch norm keeps its four vectors, cut like the filters")
+def test_smaller_batch_norm(submission: Submission, draw: Draw) -> None:
+    layers = chain(draw, bias=False)
+    bn = layers[1]
+    keep = some_of(draw, bn.num_features)
+    _, small, _ = remove(submission, layers, keep)
+    for name in VECTORS:
+        whole, value = bn.state_dict()[name], small.state.get(name)
+        fresh = torch.ones(len(keep)) if name in ("weight", "running_var") else torch.zeros(len(keep))
+        if name.startswith("running") and near(value, fresh):
+            fail(
+                f"{name} of the batch norm is {GREEK[name]} of one that has seen no data: its running statistics go with it"
+            )
+        expect_picked(value, whole, keep, 0, f"{name} ({GREEK[name]}) of the batch norm", "entry")
+
+
+def expect_keep_checked(call: Callable[[list[int]], Any], n: int) -> None:
+    """A ``keep`` that is none raises ValueError."""
+    for keep, when in (
+        ([], "an empty keep"),
+        ([2, 1, 4], "a keep that is not in order ([2, 1, 4])"),
+        ([1, 3, 3], "a keep with an index twice ([1, 3, 3])"),
+        ([0, 2, n], f"a keep with the index {n} (of {n} channels the last is {n - 1})"),
+        ([-1, 0, 2], "a keep with the index -1 (channels are counted from 0)"),
+    ):
+        expect_raises(ValueError, functools.partial(call, keep), when)
+
+
+@question("4.3", points=0.5, claim="a wrong keep raises ValueError; the given modules stay as they were")
+def test_keep_is_checked(submission: Submission, draw: Draw) -> None:
+    layers = chain(draw)
+    keep = some_of(draw, layers[1].num_features)
+    _, after = submission.call("remove_filters", *layers, keep, returning=(0, 1, 2, 3))
+    for layer, now, what in zip(
+        layers, after[:3], ("the convolution", "the batch norm", "the next convolution"), strict=True
+    ):
+        untouched(layer, now, what)
+    if after[3] != keep:
+        fail("your function changed the list keep that it was given")
+    expect_keep_checked(lambda keep: submission.remove_filters(*layers, keep), layers[1].num_features)
+
+
+# --- 4.4 absorb_removed --------------------------------------------------------------------------------------------
+
+
+def shift_of(weight: Tensor, constant: Tensor, which: list[int]) -> Tensor:
+    """What channels of a constant give to each output, (M,), in float64."""
+    return weight.double().sum((2, 3))[:, which] @ constant.double()[which]
+
+
+def one_weight(weight: Tensor) -> dict[str, Tensor]:
+    """A single place of each kernel instead of the whole."""
+    M, C, R, S = weight.shape
+    return {f"{r}, {s}": weight[:, :, r : r + 1, s : s + 1] for r in range(R) for s in range(S) if R * S > 1}
+
+
+def wrong_shifts(weight: Tensor, constant: Tensor, gone: list[int]) -> dict[str, Tensor]:
+    """What the shift is by mistake, given the right constant of each channel."""
+    n, w = weight.shape[1], weight.detach().double()
+    kept = others(gone, n)
+    right = shift_of(w, constant, gone)
+    mistakes = {
+        "the shift is 0 for every output: a removed channel gives relu(β), not nothing": torch.zeros(len(w)),
+        "the constants of kept channels were summed: those that are kept are still there, and add theirs themselves": (
+            shift_of(w, constant, kept)
+        ),
+        "the constants of kept channels count too: all channels were summed, not only those that are gone": (
+            shift_of(w, constant, list(range(n)))
+        ),
+        "the sign is turned: what is gone is made up for": -right,
+        "the shift was cut to 0 or more: a ReLU stands before the next layer, not behind its sum": right.relu(),
+        "|w| was summed: weights count with their signs": shift_of(w.abs(), constant, gone),
+        "the ReLU was taken of the summed weights: it stands before them": w.sum((2, 3)).relu()[:, gone]
+        @ constant[gone].double(),
+    }
+    if w[0, 0].numel() > 1:
+        mistakes["the mean of the kernel was taken: each of its R·S weights meets the constant"] = (
+            right / w[0, 0].numel()
+        )
+    for place, part in one_weight(w).items():
+        said = f"only one weight of each kernel counts ({place}): all of its R·S weights meet the constant"
+        mistakes[said] = shift_of(part, constant, gone)
+    return mistakes
+
+
+def absorb_case(
+    draw: Draw, then: dict[str, Any] | None = None, bias: bool | None = None
+) -> Callable[[], tuple[Any, Tensor, Mistakes]]:
+    """A chain and what to keep; the right shift; the mistakes."""
+
+    def case() -> tuple[Any, Tensor, Mistakes]:
+        layers = chain(draw, draw.choice([True, False]) if bias is None else bias, None, then)
+        conv, bn, next_conv = layers
+        keep = some_of(draw, bn.num_features)
+        gone = others(keep, bn.num_features)
+        alpha, beta, mu, var, eps = numbers(bn)
+        p = alpha / (var + eps).sqrt()
+        q = beta - p * mu
+        w = next_conv.weight.detach().double()
+
+        def of(constant: Tensor) -> Tensor:
+            return shift_of(w, constant, gone)
+
+        right = of(beta.relu())
+        mistakes = {
+            "relu(q) was taken for the constant: with α = 0, p is 0 too, so what is q?": of(q.relu()),
+            "q was taken for the constant: with α = 0, p is 0 too; and what stands between bn and next_conv?": of(q),
+            "β was taken as it is, without the ReLU: what stands between bn and next_conv?": of(beta),
+            "|β| was taken: the ReLU makes 0 of what is negative": of(beta.abs()),
+            "β was divided as α is: with α = 0 only β is left": of((p * beta).relu()),
+            "α was added to β: a removed channel has α = 0": of((alpha + beta).relu()),
+            "μ was taken for the constant: with α = 0 nothing of the input is left, only β": of(mu.relu()),
+            "the ReLU stands before next_conv, not behind its sum": of(beta).relu(),
+            **wrong_shifts(w, beta.relu(), gone),
+        }
+        if conv.bias is not None:
+            said = "the channel was taken to give what it gives for an input of 0: with α = 0 it gives β, whatever conv adds"
+            mistakes[said] = of((q + p * conv.bias.detach().double()).relu())
+        if next_conv.bias is not None:
+            added = "the new bias came back: asked for is the shift, what the bias must gain"
+            mistakes[added] = right + next_conv.bias.detach().double()
+        if next_conv.padding != (0, 0):
+            whole = F.conv2d(maps_of(beta, gone), w, None, next_conv.stride, next_conv.padding, next_conv.dilation)
+            inside = "with the zeros of the padding: at the border part of the kernel lies outside, in the middle all lies on it"
+            mistakes[f"a corner of the map was taken, {inside}"] = whole[0, :, 0, 0]
+            mistakes[f"the mean of the map was taken, {inside}"] = whole.mean((0, 2, 3))
+        return (layers, keep), right, mistakes
+
+    return case
+
+
+def maps_of(beta: Tensor, gone: list[int], size: int = 16) -> Tensor:
+    """Maps of the constants, (1, C, size, size), zero where kept."""
+    maps = torch.zeros(1, len(beta), size, size, dtype=torch.float64)
+    maps[:, gone] = beta[gone].relu().view(1, -1, 1, 1)
+    return maps
+
+
+def as_shift(value: Any, next_conv: nn.Conv2d) -> Tensor:
+    """The value, if it has the form of a shift of the next layer's bias."""
+    return expect_tensor(value, shape=(next_conv.out_channels,), what="the shift")
+
+
+def expect_absorbed(submission: Submission, drawn: Any, right: Tensor, mistakes: Mistakes, when: str = "") -> None:
+    """The shift is right; else the mistake whose result it is."""
+    (conv, bn, next_conv), keep = drawn
+    thought = (
+        "What is a map of one number, after next_conv? conv.weight is (C, C_in, R, S), next_conv.weight (M, C, R', S')"
+    )
+    call = functools.partial(submission.absorb_removed, conv, bn, next_conv, keep)
+    shift = as_shift(ask(call, when or f"with the channels {keep} kept,", thought), next_conv)
+    recognise(shift, right, mistakes, f"{when} " if when else "")
+    expect_close(shift, right, f"{when} the shift".strip())
+
+
+@question("4.4", points=1, claim="Σ over removed channels of relu(β) times the sum of the kernel")
+def test_constants_absorbed(submission: Submission, draw: Draw) -> None:
+    for bias, when in ((False, ""), (True, "where both convolutions have a bias,")):
+        drawn, right, mistakes = telling(absorb_case(draw, bias=bias))
+        expect_absorbed(submission, drawn, right, mistakes, when)
+
+
+@question("4.4", points=0.5, claim="a vector without gradient; the modules stay as they were")
+def test_form_of_the_shift(submission: Submission, draw: Draw) -> None:
+    for bias in (True, False):
+        layers = chain(draw, bias)
+        keep = some_of(draw, layers[1].num_features)
+        result, after = submission.call("absorb_removed", *layers, keep, returning=(0, 1, 2, 3))
+        for layer, now, what in zip(
+            layers, after[:3], ("the convolution", "the batch norm", "the next convolution"), strict=True
+        ):
+            untouched(layer, now, what)
+        if after[3] != keep:
+            fail("your function changed the list keep that it was given")
+        as_shift(result, layers[2])
+        ref = submission.call("absorb_removed", *layers, keep, keep=True)
+        if submission.get(ref, "requires_grad") is not False:
+            fail("the shift carries a gradient back to β and the weights: it is asked for without gradient")
+
+
+# --- 4.5 slimming_penalty, select_channels -------------------------------------------------------------------------
+
+
+def block(draw: Draw, c: int, m: int, scale: float = 1.0) -> nn.Sequential:
+    """Convolution, batch norm with α of about this scale, ReLU."""
+    bn = draw.batch_norm(m)
+    with torch.no_grad():
+        bn.weight *= scale
+    return nn.Sequential(OrderedDict(conv=draw.conv(c, m, (2, 3)), bn=bn, relu=nn.ReLU()))
+
+
+def network(draw: Draw, widths: Iterable[int], scales: Iterable[float], distracting: bool = False) -> nn.Sequential:
+    """Blocks in a row, under names whose order is not the alphabet's; with other layers that have a weight (C,), or without."""
+    names, parts, c = ["stem", "body", "late", "end"], OrderedDict[str, nn.Module](), 2
+    for name, m, scale in zip(names, widths, scales, strict=False):
+        parts[name] = block(draw, c, m, scale)
+        c = m
+    if distracting:
+        norm = nn.GroupNorm(1, c)
+        with torch.no_grad():
+            norm.weight.copy_(draw.normal(c, scale=0.5))
+        inner = OrderedDict(norm=norm, inner=nn.Sequential(block(draw, c, 4)))
+        parts["deep"] = nn.Sequential(inner)
+        c = 4
+    head = nn.Linear(c, 3)
+    with torch.no_grad():
+        for p in head.parameters():
+            p.copy_(draw.normal(*p.shape))
+    parts["head"] = head
+    return nn.Sequential(parts).eval()
+
+
+def norms(model: nn.Module) -> dict[str, nn.BatchNorm2d]:
+    """The batch norms, by name."""
+    return {name: m for name, m in model.named_modules() if isinstance(m, nn.BatchNorm2d)}
+
+
+def alphas(model: nn.Module) -> dict[str, Tensor]:
+    """Their α in float64."""
+    return {name: bn.weight.detach().double() for name, bn in norms(model).items()}
+
+
+def penalty_mistakes(model: nn.Module, lam: float) -> dict[str, float]:
+    """What the penalty is by mistake."""
+    a = torch.cat(list(alphas(model).values()))
+    every = [p.detach().double().abs().sum() for p in model.parameters()]
+    weights = [p.detach().double().abs().sum() for name, p in model.named_parameters() if name.endswith("weight")]
+    flat = [
+        p.detach().double().abs().sum() for n, p in model.named_parameters() if n.endswith("weight") and p.ndim == 1
+    ]
+    ps = torch.cat([reference.bn_scale_shift(bn)[0].double() for bn in norms(model).values()])
+    betas = torch.cat([bn.bias.detach().double() for bn in norms(model).values()])
+    each = [part.abs().mean() for part in alphas(model).values()]
+    squares = "squares of α were summed, as weight decay does: its pull fades as α does, and nothing gets to 0. |α| is asked for"
+    return {
+        squares: lam * float((a**2).sum()),
+        f"half the {squares}": lam / 2 * float((a**2).sum()),
+        "p = α/√(σ² + ε) was penalised, not α: p falls too if σ² grows, and that takes no channel out": lam
+        * float(ps.abs().sum()),
+        "α was summed without the sign taken off: -2 and 2 make 0. |α| first, then the sum": lam * float(a.sum()),
+        "α was summed without the sign taken off, and |…| of the sum: |α| first, then the sum": lam
+        * float(a.sum().abs()),
+        "|…| of each layer's sum was taken without the sign taken off first: |α| first, then the sum": lam
+        * sum(float(part.sum().abs()) for part in alphas(model).values()),
+        "the mean of |α| was taken: the sum is asked for": lam * float(a.abs().mean()),
+        "the mean of |α| in each layer was taken: the sum is asked for": lam * float(sum(each)),
+        "β was counted too: the scales are penalised, not the shifts": lam * float(a.abs().sum() + betas.abs().sum()),
+        "all parameters of the model were counted: only α of its batch norms is": lam * float(sum(every)),
+        "the weights of all layers were counted: only α of its batch norms is": lam * float(sum(weights)),
+        "the weight of a GroupNorm was counted too: what else has a weight (C,) is no batch norm": lam
+        * float(sum(flat)),
+        "√ of the summed squares was taken (the L2 norm): |α| is asked for": lam
+        * float(sum(part.norm() for part in alphas(model).values())),
+        "√ of the summed squares was taken (an L2 norm): |α| is asked for": lam * float(a.norm()),
+        "λ is missing": float(a.abs().sum()),
+        "0 came out: batch norms stand inside of other modules, too. model.modules() finds them": 0.0,
+    }
+
+
+def as_penalty(value: Any) -> float:
+    """The value as a number."""
+    if value is None:
+        fail("nothing came back: return the penalty, which is added to the loss (did the function forget to return?)")
+    return expect_number(value, "the penalty")
+
+
+def expect_penalty(submission: Submission, model: nn.Module, lam: float, when: str = "") -> None:
+    """λΣ|α|; else the mistake whose result it is."""
+    call = functools.partial(submission.slimming_penalty, model, lam)
+    value = as_penalty(ask(call, when or "for a network of blocks,", "Which modules have an α?"))
+    right = lam * float(torch.cat(list(alphas(model).values())).abs().sum())
+    if math.isclose(value, right, rel_tol=1e-5):
+        return
+    for sentence, wrong in penalty_mistakes(model, lam).items():
+        if math.isclose(value, wrong, rel_tol=1e-5, abs_tol=1e-9):
+            fail(f"{when} {sentence}".strip())
+    expect_close(value, right, f"{when} the penalty".strip())
+
+
+@question("4.5", points=0.5, claim="λ times the sum of |α| over all batch norms")
+def test_penalty(submission: Submission, draw: Draw) -> None:
+    lam = draw.choice([0.25, 0.03125, 2.0])
+
+    def case() -> tuple[nn.Module, Tensor, Mistakes]:
+        model = network(draw, (5, 3), (1.0, 0.5))
+        right = torch.tensor(lam * float(torch.cat(list(alphas(model).values())).abs().sum()))
+        mistakes = {said: torch.tensor(wrong) for said, wrong in penalty_mistakes(model, lam).items()}
+        return model, right, {said: wrong for said, wrong in mistakes.items() if "GroupNorm" not in said}
+
+    model, _, _ = telling(case)
+    expect_penalty(submission, model, lam)
+
+
+@question("4.5", points=0.5, claim="it can be differentiated: each α gets λ·sign(α), nothing else anything")
+def test_penalty_gradient(submission: Submission, draw: Draw) -> None:
+    lam = draw.number(0.1, 0.9)
+    model = network(draw, (4, 6), (1.0, 0.2))
+    there = submission.put(model)
+    penalty = submission.call("slimming_penalty", there, lam, keep=True)
+    value = submission.get(penalty)
+    as_penalty(value)
+    said = "autograd cannot differentiate it, so training would not see it"
+    if not isinstance(value, Tensor):
+        fail(f"the penalty came back as {describe(value)}: {said}. Return a tensor made from α itself")
+    if submission.get(penalty, "requires_grad") is not True:
+        fail(f"the penalty is cut off from α: {said}. Where does your code detach, or take .data or .item()?")
+    submission.backward(penalty)
+    for name, p in model.named_parameters():
+        grad = submission.get(there, f"{name}.grad")
+        owner, _, kind = name.rpartition(".")
+        if owner in norms(model) and kind == "weight":
+            if not isinstance(grad, Tensor):
+                fail(f"{name} got no gradient from the penalty, and it is an α")
+            recognise(
+                grad,
+                lam * p.detach().sign(),
+                {
+                    "the gradient of the penalty is proportional to α, as that of weight decay is: it fades as α does": lam
+                    * p.detach(),
+                    "the gradient of the penalty is proportional to α, as that of weight decay is: 2λα": 2
+                    * lam
+                    * p.detach(),
+                    "the gradient of the penalty is λ for every α: |α| falls towards 0 from both sides": torch.full_like(
+                        p, lam
+                    ),
+                },
+            )
+            expect_close(grad, lam * p.detach().sign(), f"the gradient of the penalty at {name}")
+        elif isinstance(grad, Tensor) and bool(grad.any()):
+            fail(f"{name} gets a gradient from the penalty: only α of batch norms does")
+
+
+def going(score: Tensor, count: int) -> Tensor:
+    """True for all but the ``count`` smallest; of equal ones the first go."""
+    kept = torch.ones(len(score), dtype=torch.bool)
+    kept[score.argsort(stable=True)[:count]] = False
+    return kept
+
+
+def split(kept: Tensor, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """One vector of bools cut into layers."""
+    return dict(zip(like, kept.split([len(part) for part in like.values()]), strict=True))
+
+
+def protected(keep: Mapping[str, Tensor], score: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """With the channel that goes last kept in each layer."""
+    out = {}
+    for name, mask in keep.items():
+        out[name] = mask.clone()
+        out[name][score[name].argsort(stable=True)[-1]] = True
+    return out
+
+
+def selected(score: Mapping[str, Tensor], count: int, protect: bool = True) -> dict[str, Tensor]:
+    """What stays if ``count`` of all go, with or without the protection of each layer's last."""
+    keep = split(going(torch.cat(list(score.values())), count), score)
+    return protected(keep, score) if protect else keep
+
+
+def as_selection(value: Any, model: nn.Module) -> dict[str, Tensor]:
+    """The value, if it has the form of a selection; in the order of the model's layers."""
+    names = norms(model)
+    if not isinstance(value, dict):
+        fail(f"the selection should be a dict from the name of each batch norm to its mask, it is {describe(value)}")
+    for key in value:
+        if key not in names:
+            if isinstance(key, str) and (key.removesuffix(".weight") in names):
+                fail(f"the key {key!r} is a parameter: the key is the name of the module, as in named_modules()")
+            if isinstance(key, str) and "norm" in key:
+                fail(f"{key!r} was selected from too: that is a GroupNorm, and only nn.BatchNorm2d takes part")
+            fail(f"the key {key!r} is no batch norm: the key is the name of the module, as in named_modules()")
+    if missing := [name for name in names if name not in value]:
+        fail(f"the selection lacks {missing[0]!r}: a batch norm takes part wherever it stands in the model")
+    for name, bn in names.items():
+        mask = value[name]
+        if isinstance(mask, Tensor) and mask.dtype != torch.bool:
+            fail(
+                f"the mask of {name!r} holds {str(mask.dtype)[6:]} numbers: a mask says True or False for each channel"
+            )
+        expect_tensor(mask, shape=(bn.num_features,), dtype=torch.bool, what=f"the mask of {name!r}")
+    return {name: value[name] for name in names}
+
+
+def select(submission: Submission, model: nn.Module, fraction: float) -> dict[str, Tensor]:
+    """The student's selection, if it has its form."""
+    call = functools.partial(submission.select_channels, model, fraction)
+    thought = "Batch norms stand in modules that stand in modules: named_modules() goes through all of them"
+    return as_selection(ask(call, f"for a network of blocks and fraction {fraction},", thought), model)
+
+
+def gone(keep: Mapping[str, Tensor]) -> int:
+    """How many channels are not kept."""
+    return sum(int((~mask).sum()) for mask in keep.values())
+
+
+def expect_selection(
+    mine: dict[str, Tensor], right: dict[str, Tensor], score: Mapping[str, Tensor], when: str = ""
+) -> None:
+    """The selection is the right one; else how it differs."""
+    if near(mine, right):
+        return
+    for name, mask in mine.items():
+        if not mask.any():
+            fail(f"{when}nothing is left of {name!r}, and the network is cut in two: each layer's largest |α| stays")
+        if not mask[score[name].argsort(stable=True)[-1]] and bool(right[name].sum() == 1):
+            tied = bool((score[name][mask] == score[name].max()).any())
+            if tied:
+                fail(f"{when}of equal largest |α| in {name!r} another stays than the one that goes last")
+            fail(f"{when}of {name!r}, all of whose |α| are small, something stays, but not its largest |α|")
+        if mask.all() and bool(right[name].sum() == 1):
+            fail(f"{when}{name!r} would have lost all channels, and now stays whole: only its largest stays")
+        if bool(right[name].sum() == 1) and int(mask.sum()) > 1:
+            fail(f"{when}more than its largest stays of {name!r}, all of whose |α| are small enough to go")
+    if gone(mine) != gone(right):
+        fail(f"{when}{gone(mine)} channels went instead of {gone(right)}")
+    together, flat = torch.cat(list(score.values())), torch.cat(list(mine.values()))
+    largest, smallest = together[~flat].max(), together[flat & torch.cat(list(right.values())).logical_not()].min()
+    if largest > smallest:
+        fail(f"{when}|α| = {largest:.4g} went while |α| = {smallest:.4g} stayed: the smallest go first")
+    fail(f"{when}how many went is right, and they are the smallest; but of equal ones the wrong ones went: the first goes first, "
+         "layers in the order of named_modules(), and a plain argsort or topk promises no order among equals")  # fmt: skip
+
+
+@question("4.5", points=1, claim="channels of all layers compete by |α|; the smallest go")
+def test_channels_compete(submission: Submission, draw: Draw) -> None:
+    fraction = draw.choice([0.4, 0.6])
+
+    def case() -> tuple[nn.Module, Any, Mistakes]:
+        model = network(draw, (6, 9, 5), draw.choice([(1.0, 0.4, 0.7), (0.5, 1.0, 0.4), (0.7, 0.4, 1.0)]))
+        a = alphas(model)
+        size = {name: part.abs() for name, part in a.items()}
+        n = sum(len(part) for part in a.values())
+        count = round(fraction * n)
+        right = selected(size, count)
+        if not near(right, selected(size, count, protect=False)):
+            return case()  # a layer that would vanish has a test of its own
+        ps = {name: reference.bn_scale_shift(bn)[0].abs() for name, bn in norms(model).items()}
+        betas = {name: bn.bias.detach().abs() for name, bn in norms(model).items()}
+        convs = {name: model.get_submodule(name.replace(".bn", ".conv")) for name in a}
+        filters = {name: conv.weight.detach().abs().sum((1, 2, 3)) for name, conv in convs.items()}
+        largest = selected({name: -part for name, part in size.items()}, count, protect=False)
+        within = {name: going(part, round(fraction * len(part))) for name, part in size.items()}
+        mistakes = {
+            "each layer lost its own share: the channels of all layers compete in one list": within,
+            "ranked with the sign: α = -2 is a large scale. Rank by |α|": selected(a, count),
+            "p = α/√(σ² + ε) was ranked, not |α|: training pulls at α, and p goes with σ² too": selected(ps, count),
+            "β was ranked, not |α|": selected(betas, count),
+            "the filters were ranked by their L1 norms: that is the alternative. Here |α| decides": selected(
+                filters, count
+            ),
+            "the layers were scaled before they were compared: let |α| compete as it is": selected(
+                {name: part / part.max() for name, part in size.items()}, count
+            ),
+            "the largest went: what has a small scale does little, and goes first": largest,
+            "the largest went, but for each layer's: what has a small scale does little, and goes first": protected(
+                largest, size
+            ),
+            "the mask is upside down: True means kept": {name: ~mask for name, mask in right.items()},
+            "that many should have gone, not stayed: fraction is what goes": selected(size, round((1 - fraction) * n)),
+            "one channel too few went: does the last one that should go equal your threshold, and stay?": selected(
+                size, count - 1
+            ),
+            "one channel too many went": selected(size, count + 1),
+        }
+        return (model, size), right, mistakes
+
+    (model, size), right, mistakes = telling(case)
+    mine = select(submission, model, fraction)
+    recognise(mine, right, mistakes)
+    expect_selection(mine, right, size)
+
+
+@question("4.5", points=0.5, claim="each layer's largest stays, and no other channel goes in its place")
+def test_no_layer_vanishes(submission: Submission, draw: Draw) -> None:
+    fraction = draw.choice([0.6, 0.7])
+
+    def case() -> tuple[nn.Module, Any, Mistakes]:
+        model = network(draw, (7, 5, 8), (1.0, 1e-3, 0.8))
+        a = alphas(model)
+        size = {name: part.abs() for name, part in a.items()}
+        small = "body.bn"
+        order = size[small].argsort(stable=True)
+        if int(order[-1]) in (0, len(order) - 1) or a[small][order[-1]] > 0:
+            return case()  # its largest is negative, and neither the first nor the last
+        count = round(fraction * sum(len(part) for part in a.values()))
+        unguarded = selected(size, count, protect=False)
+        more = {name: part.clone() for name, part in size.items()}
+        for name, part in more.items():
+            more[name][part.argsort(stable=True)[-1]] = torch.inf
+        vanished = f"nothing is left of {small!r}, and the network is cut in two: each layer's largest |α| stays"
+        mistakes: dict[str, Any] = {
+            vanished: unguarded,
+            "other channels went in the place of those that stay for their layer's sake: fewer may go": selected(
+                more, count
+            ),
+            "fewer than round(fraction · n) were looked at: each layer's largest counts among the n": selected(
+                size, round(fraction * (sum(len(part) for part in a.values()) - len(a)))
+            ),
+        }
+        right = selected(size, count)
+        for said, index in (
+            ("its first channel stayed, not its largest", 0),
+            ("its last channel stayed, not its largest", -1),
+            ("its most positive α stayed, not its largest |α|", int(a[small].argmax())),
+        ):
+            mistakes[f"of {small!r}, all of whose |α| are small, {said}"] = {
+                **unguarded,
+                small: torch.zeros(len(order), dtype=torch.bool).index_fill(0, torch.tensor(index % len(order)), True),
+            }
+        return (model, size), right, mistakes
+
+    (model, size), right, mistakes = telling(case)
+    mine = select(submission, model, fraction)
+    recognise(mine, right, mistakes)
+    expect_selection(mine, right, size)
+
+
+# --- 4.6 cascade ---------------------------------------------------------------------------------------------------
+
+
+def cascade_case(draw: Draw, m: int, c: int, r: int, s: int) -> tuple[Tensor, Tensor, Tensor, list[int]]:
+    """keep, weights, constants (kept channels have large ones that mean nothing), and what goes."""
+    weight = draw.normal(m, c, r, s)
+    gone = sorted(draw.distinct(draw.integer(2, c - 1), 0, c - 1))
+    keep = torch.ones(c, dtype=torch.bool)
+    keep[gone] = False
+    constant = draw.sizes(c, 0.3, 3).float()
+    constant[keep] *= 3
+    constant[gone[0]] = 0  # as where β is negative
+    return keep, weight, constant, gone
+
+
+def as_cascade(value: Any, weight: Tensor) -> tuple[Any, Any]:
+    """The mask and the shift."""
+    if not isinstance(value, list | tuple) or len(value) != 2:
+        fail(f"the result should be the tuple (mask, shift), it is {describe(value)}")
+    mask, shift = value
+    swapped = isinstance(shift, Tensor) and shift.dtype == torch.bool
+    if swapped and isinstance(mask, Tensor) and mask.dtype != torch.bool:
+        fail("mask and shift are there, but in the wrong order: the mask comes first")
+    return mask, shift
+
+
+def expect_useful(value: Any, keep: Tensor, weight: Tensor, constant: Tensor | None, when: str = "") -> None:
+    """The mask is right; else the mistake whose result it is."""
+    right = keep.view(1, -1, 1, 1).expand(weight.shape)
+    if isinstance(value, Tensor) and value.dtype != torch.bool and value.shape == weight.shape:
+        if near(value, weight * right):
+            fail(f"{when}the mask holds weights: say which are useful, True or False, and change none")
+        fail(f"{when}the mask holds numbers of dtype {str(value.dtype)[6:]}: useful or not is a bool")
+    if isinstance(value, Tensor) and value.shape != weight.shape:
+        said = f"{when}the mask has shape {tuple(value.shape)}, next_weight {tuple(weight.shape)}"
+        fail(f"{said}: it has one entry for each weight")
+    expect_tensor(value, shape=weight.shape, dtype=torch.bool, what=f"{when}the mask")
+    mistakes = {f"{UPSIDE_DOWN.replace('kept', 'useful')}": ~right}
+    if not keep.all():
+        said = "every weight was called useful, also those that read a removed channel"
+        mistakes[said] = torch.ones_like(right)
+    if constant is not None:
+        lively = (keep | (constant != 0)).view(1, -1, 1, 1).expand(weight.shape)
+        said = "weights of a removed channel that gives something were called useful: what they give is always the same"
+        mistakes[f"{said}, and goes into the bias"] = lively
+    if bool((weight == 0).any()):
+        said = "a weight of 0 was called useless: useful is what reads a kept channel, whatever its value"
+        mistakes[said] = right & (weight != 0)
+    recognise(value, right, mistakes, when)
+    if not torch.equal(value, right):
+        if torch.equal(value.amin((1, 2, 3)), value.amax((1, 2, 3))):
+            fail(f"{when}whole filters, the outputs (dimension 0), were called useless: keep is about channels that next_weight "
+                 "reads, its dimension 1")  # fmt: skip
+        fail(
+            f"{when}the mask is wrong: keep is about the channels that next_weight (M, C, R, S) reads, its dimension 1"
+        )
+
+
+def expect_cascade_shift(value: Any, weight: Tensor, constant: Tensor, gone: list[int], when: str = "") -> None:
+    """The shift is right; else the mistake whose result it is."""
+    shift = expect_tensor(value, shape=(len(weight),), what=f"{when}the shift")
+    right = shift_of(weight, constant, gone)
+    recognise(shift, right, wrong_shifts(weight, constant, gone), when)
+    expect_close(shift, right, f"{when}the shift")
+
+
+def cascaded(submission: Submission, *arguments: Any, when: str = "") -> tuple[Any, Any]:
+    """The student's mask and shift."""
+    weight = arguments[1]
+    thought = "keep and constant are about the channels that next_weight (M, C, R, S) reads, its dimension 1"
+    called = when or f"for a weight of shape {tuple(weight.shape)}, "
+    return as_cascade(ask(lambda: submission.cascade(*arguments), called.strip(), thought), weight)
+
+
+def sizes(draw: Draw) -> tuple[int, int, int, int]:
+    """M, C, R, S, all different."""
+    return draw.choice([(4, 6, 2, 3), (5, 7, 3, 2), (3, 8, 4, 2)])
+
+
+@question("4.6", points=0.5, claim="useful = reads a kept channel, whatever the constants")
+def test_useful_weights(submission: Submission, draw: Draw) -> None:
+    keep, weight, constant, _ = cascade_case(draw, *sizes(draw))
+    weight[0, int(keep.nonzero()[0])] = 0
+    mask, _ = cascaded(submission, keep, weight, constant)
+    expect_useful(mask, keep, weight, constant)
+
+
+@question("4.6", points=0.5, claim="the rest add one number per filter: the shift")
+def test_shift_of_the_useless(submission: Submission, draw: Draw) -> None:
+    def case() -> tuple[Any, Tensor, Mistakes]:
+        keep, weight, constant, gone = cascade_case(draw, *sizes(draw))
+        right = shift_of(weight, constant, gone)
+        return (keep, weight, constant, gone), right, wrong_shifts(weight, constant, gone)
+
+    (keep, weight, constant, gone), _, _ = telling(case)
+    _, shift = cascaded(submission, keep, weight, constant)
+    expect_cascade_shift(shift, weight, constant, gone)
+    when = "where the constants of kept channels are NaN, "
+    without = constant.masked_fill(keep, torch.nan)
+    _, shift = cascaded(submission, keep, weight, without, when=when)
+    if isinstance(shift, Tensor) and shift.is_floating_point() and shift.isnan().any():
+        fail(f"{when}the shift is NaN, too: they have no meaning, and 0 · NaN is NaN")
+    expect_cascade_shift(shift, weight, constant, gone, when)
+
+
+# --- 4.7 two short answers -----------------------------------------------------------------------------------------
+
+
+@question("4.7", points=0.5, claim="b: the share that recalibration gave back")
+def test_share_given_back(submission: Submission, draw: Draw) -> None:
+    share = expect_typed(submission, "answer_4_7b")
+    if share >= 2:
+        fail(f"{share:g} is a percentage, or a number of points: the share is of the points lost, and 1 is all of them")
+    if not 0.9 <= share <= 1.1:
+        fail(
+            f"{share:g} is far from what these networks give. Is it the line of 'BN recalibrated', and not the one of what was "
+            "absorbed? Or the accuracy, instead of the share of what had been lost?"
+        )
+
+
+@question(
+    "4.7",
+    points=0,
+    claim="a is one of the letters (which one is right is looked at when it is handed in)",
+)
+def test_a_letter(submission: Submission, draw: Draw) -> None:
+    expect_letter(submission, "answer_4_7a", {})
+
+
+# --- 4.8 find_bug --------------------------------------------------------------------------------------------------
+
+PROMISE = "4.6 promises of a bool keep (C,), weights (M, C, R, S) and a constant (C,) or None"
+
+
+def by_maps(keep: Tensor, next_weight: Tensor, constant: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """A right version that convolves maps of the constants, and relies on its arguments."""
+    useful = keep.view(1, -1, 1, 1) & torch.ones_like(next_weight, dtype=torch.bool)
+    if constant is None:
+        return useful, next_weight.new_zeros(len(next_weight))
+    maps = constant.to(next_weight.dtype).masked_fill(keep, 0).view(1, -1, 1, 1).expand(1, -1, *next_weight.shape[2:])
+    return useful, F.conv2d(maps, next_weight).flatten()
+
+
+def altered(
+    mask: Callable[..., Tensor] | None = None, shift: Callable[..., Tensor] | None = None
+) -> Callable[..., tuple[Tensor, Tensor]]:
+    """A wrong version: the right one, but for what is made of (keep, next_weight, constant, right mask or shift)."""
+
+    def version(keep: Tensor, next_weight: Tensor, constant: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        useful, total = reference.cascade(keep, next_weight, constant)
+        given = next_weight.new_zeros(len(keep)) if constant is None else constant.to(next_weight.dtype)
+        return (
+            mask(keep, next_weight, given, useful) if mask else useful,
+            shift(keep, next_weight, given, total) if shift else total,
+        )
+
+    return version
+
+
+@question("4.8", points=0.5, claim="two plain bugs are found, and nothing right is accused")
+def test_hunt_plain_bugs(submission: Submission, draw: Draw) -> None:
+    expect_verdicts(
+        submission,
+        draw,
+        "cascade",
+        right={"the library's": reference.cascade, "one that convolves maps of constants": by_maps},
+        wrong={
+            "counts the constants of kept channels, too": altered(shift=lambda k, w, c, right: w.sum((2, 3)) @ c),
+            "ignores the constants": altered(shift=lambda k, w, c, right: torch.zeros_like(right)),
+        },
+        promise=PROMISE,
+    )

@@ -1,0 +1,347 @@
+"""Lab 07, attention heads: the claims that only the grader sees. What is seen in the notebook, and the words for both, stand in visible.py."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from course_lib.grading import (
+    Draw,
+    Submission,
+    ask,
+    describe,
+    expect_close,
+    expect_raises,
+    expect_tensor,
+    fail,
+    question,
+    unchanged,
+)
+from course_lib.grading.answers import expect_letter
+from course_lib.grading.hunt import Version, expect_verdicts
+from course_lib.labs import lab07 as reference
+from course_lib.worker.helpers import sample_losses
+
+from .visible import (
+    PROMISE,
+    Evaluate,
+    as_importance,
+    attention_case,
+    by_loops,
+    chosen,
+    expect_as_before,
+    expect_by_layers,
+    expect_changes,
+    expect_importance,
+    expect_logits,
+    expect_pairs,
+    expect_parts,
+    expect_sliced,
+    forward,
+    gates,
+    importance,
+    inputs,
+    linears,
+    lost,
+    splits,
+    within,
+    wrong_version,
+)
+
+# --- 7.1 attention_as_sum ------------------------------------------------------------------------------------------
+
+PROJECTIONS = ("Wq", "Wk", "Wv", "Wo")
+
+
+@question("7.1", points=0.5, claim="one head, as many as features, equal sizes, one position, float64")
+def test_attention_of_odd_sizes(submission: Submission, draw: Draw) -> None:
+    n = draw.integer(3, 4)
+    for (B, L, E), heads, dtype, when in (
+        ((2, 3, 5), 1, torch.float32, "with one head, "),
+        ((2, 3, 4), 4, torch.float32, "with as many heads as features, "),
+        ((n, n, n * n), n, torch.float32, "with as many samples as positions, heads and features of a head, "),
+        ((1, 1, 6), 2, torch.float32, "for one sample of one position, "),
+        ((2, 3, 6), 3, torch.float64, "in float64, "),
+    ):
+        expect_parts(submission, attention_case(draw, B, L, E, dtype), heads, when)
+
+
+@question("7.1", points=0.5, claim="heads that do not divide E raise ValueError; nothing given changes")
+def test_attention_arguments(submission: Submission, draw: Draw) -> None:
+    given = attention_case(draw, 2, 3, 6)
+    _, after = submission.call("attention_as_sum", *given, 3, returning=(0, 1, 2, 3, 4))
+    for value, now, name in zip(given, after, ("x", *PROJECTIONS), strict=True):
+        unchanged(value, now, name)
+    for heads in (4, 5, 12):
+        expect_raises(
+            ValueError,
+            functools.partial(submission.attention_as_sum, *given, heads),
+            f"{heads} heads of 6 features, which does not divide evenly,",
+        )
+
+
+# --- 7.2 gated -----------------------------------------------------------------------------------------------------
+
+
+@question("7.2", points=0.5, claim="gradients flow to ξ")
+def test_gradients_of_the_gates(submission: Submission, draw: Draw) -> None:
+    model, batch = draw.bert(2, 4), draw.texts(3, 5)
+    for shape in ((2, 4), (2, 3, 4)):
+        xi, weight = gates(draw, *shape), draw.normal(3, 3)
+        own = xi.clone().requires_grad_()
+        with reference.gated(model, own):
+            (right,) = torch.autograd.grad((model(**inputs(batch)).logits * weight).sum(), own)
+        there, leaf = submission.put(model), submission.put(xi, requires_grad=True)
+        with within(submission, there, leaf):
+            out = forward(submission, there, batch, f"with gates {shape}, when the model was called,")
+            submission.backward(submission.call("logits.clone", on=out, keep=True), weight)
+        gradient = submission.grad(leaf)
+        if gradient is None:
+            fail(
+                "no gradient reaches ξ: use the tensor itself in the hook, without .detach(), .data, .tolist() or no_grad"
+            )
+        gradient = expect_tensor(gradient, shape=shape, what="the gradient of ξ")
+        expect_close(gradient, right, f"the gradient of gates {shape}", tolerance=1e-4)
+
+
+@question("7.2", points=0.5, claim="other numbers of heads, equal sizes, gates of one sample for all")
+def test_gates_of_other_models(submission: Submission, draw: Draw) -> None:
+    model, n = draw.bert(3, 6, 2), 3
+    batch, there = draw.texts(n, n), submission.put(model)
+    hooks = submission.helper("hooks", model=there)
+    expect_logits(submission, model, there, batch, gates(draw, 3, 6), "for a model of 6 heads (num_attention_heads), ")
+    expect_logits(
+        submission, model, there, batch, gates(draw, 3, n, 6), "with as many samples as positions and layers, "
+    )
+    expect_logits(submission, model, there, batch, gates(draw, 3, 1, 6).expand(3, n, 6), "")
+    expect_as_before(submission, model, there, hooks, "after these blocks")
+
+
+# --- 7.3 head_importance -------------------------------------------------------------------------------------------
+
+
+@question("7.3", points=0.5, claim="no parameter's .grad changes; the model stays as it was")
+def test_importance_leaves_the_model(submission: Submission, draw: Draw) -> None:
+    model, batches = draw.bert(2, 4), [draw.texts(3, 5)]
+    there = submission.put(model)
+    hooks = submission.helper("hooks", model=there)
+    looked_at = ("classifier.weight", "bert.encoder.layer.0.attention.output.dense.weight")
+    for when in ("where no parameter has a .grad", "where every parameter has a .grad"):
+        before = [submission.get(there, f"{name}.grad") for name in looked_at]
+        importance(submission, there, batches, when)
+        for name, was in zip(looked_at, before, strict=True):
+            now = submission.get(there, f"{name}.grad")
+            if was is None and now is not None:
+                fail(
+                    f"{when}, {name} has one afterwards: .backward() fills them all; torch.autograd.grad(…, xi) does not"
+                )
+            if was is not None and (now is None or not torch.equal(was, now)):
+                fail(f"{when}, that of {name} is another afterwards: torch.autograd.grad(…, xi) leaves all .grad alone")
+            if submission.get(there, f"{name}.requires_grad") is not True:
+                fail(f"{when}, {name} does not have requires_grad any more: give it back what you took")
+        expect_as_before(submission, model, there, hooks, "afterwards")
+        out = submission.call("__call__", on=there, keep=True, **inputs(batches[0]))
+        submission.backward(submission.call("logits.sum", on=out, keep=True))
+
+
+@question("7.3", points=0.5, claim="batches may come as a stream; the result carries no gradient")
+def test_importance_of_a_stream(submission: Submission, draw: Draw) -> None:
+    model, batches = draw.bert(2, 4), [draw.texts(3, 5), draw.texts(2, 4)]
+    when = "where the batches come as a stream, which can be read once and has no length,"
+    stream = submission.helper("stream", values=batches)
+    losses = submission.helper("losses")
+    thought = "Go through the batches once, and count the samples on the way"
+    kept = ask(
+        lambda: submission.call("head_importance", submission.put(model), stream, losses, keep=True), when, thought
+    )
+    value = as_importance(submission.get(kept), model)
+    right = reference.head_importance(model, batches, sample_losses)
+    if not value.isfinite().all() or not value.any():
+        fail(f"{when} the result is {describe(value)}. {thought}")
+    expect_close(value, right, f"{when} the importance", tolerance=1e-4)
+    if submission.get(kept, "requires_grad") is not False:
+        fail("the result carries a gradient: it is asked for without (.detach(), and no create_graph)")
+
+
+@question("7.3", points=0.5, claim="other numbers of layers and heads, batches of one sample")
+def test_importance_of_other_models(submission: Submission, draw: Draw) -> None:
+    expect_importance(submission, draw.bert(3, 3, 2), [draw.texts(3, 3)], "with as many samples as layers and heads")
+    expect_importance(submission, draw.bert(1, 2, 4), [draw.texts(1, 4) for _ in range(3)], "for batches of one sample")
+
+
+# --- 7.4 ablate_each, all_but_one ----------------------------------------------------------------------------------
+
+
+@question("7.4", points=0.5, claim="single ablations of one layer, of one head, of scores below 0")
+def test_ablations_of_odd_sizes(submission: Submission, draw: Draw) -> None:
+    for layers, heads, base, when in (
+        (1, 5, 3.0, "for one layer, "),
+        (4, 1, 3.0, "for layers of one head, "),
+        (3, 3, -200.0, "for scores below 0, "),
+    ):
+        expect_changes(submission, draw, layers, heads, base, when)
+
+
+@question("7.4", points=0.5, claim="of equal heads the first stays; scores below 0; one layer, one head")
+def test_all_but_one_of_odd_scores(submission: Submission, draw: Draw) -> None:
+    expect_pairs(submission, *splits(draw, 3, 4, -200.0), "where all scores are below 0, ")
+    val, test = splits(draw, 3, 4, 50.0)
+    first, second = sorted(draw.distinct(2, 0, 3))
+    for layer in range(3):  # two equal heads, better than the others
+        val.single[layer * 4 + first] = val.single[layer * 4 + second] = 100.0
+    val.pairs.zero_()
+    expect_pairs(submission, val, test, "where two heads of a layer are equally good, ")
+    expect_pairs(
+        submission, Evaluate(draw, 1, 1, 3.0, "eval_val"), Evaluate(draw, 1, 1, 3.0, "eval_test"), "for a single head, "
+    )
+
+
+# --- 7.5 choose_heads ----------------------------------------------------------------------------------------------
+
+
+@question("7.5", points=0.5, claim='"no_consecutive"; and every layer keeps min_per_layer')
+def test_no_neighbours_and_least(submission: Submission, draw: Draw) -> None:
+    generator = submission.helper("generator", seed=draw.seed)
+    for layers, heads, least in ((5, 4, 0), (6, 3, 1), (4, 4, 2), (1, 3, 0), (7, 2, 0)):
+        most = (layers + 1) // 2 * (heads - least)
+        for count in (most, most - 1, 1):
+            for _ in range(3):
+                keep = chosen(submission, layers, heads, count, "no_consecutive", generator, least)
+                touched = [layer for layer, n in enumerate(lost(keep)) if n]
+                close = [(a, b) for a, b in itertools.pairwise(touched) if b - a == 1]
+                if close:
+                    fail(
+                        f"no_consecutive: of {layers} layers, {touched} lost heads, and {close[0][0]} and {close[0][1]} are "
+                        "adjacent: of two layers side by side, only one may lose any"
+                    )
+    for rule in ("top", "bottom", "middle"):
+        expect_by_layers(submission, 5, 4, 8, rule, generator, 1)
+        expect_by_layers(submission, 4, 4, 8, rule, generator, 2)
+    for least, count in ((1, 12), (1, 9), (3, 4)):
+        for _ in range(3):
+            chosen(submission, 4, 4, count, "random", generator, least)
+
+
+@question("7.5", points=0.5, claim="all chance is the generator's; what is impossible raises ValueError")
+def test_chance_and_impossible_choices(submission: Submission, draw: Draw) -> None:
+    for rule, count in (("random", 20), ("top", 11), ("middle", 3), ("no_consecutive", 12)):
+        once, again = (
+            chosen(submission, 6, 8, count, rule, submission.helper("generator", seed=draw.seed)) for _ in range(2)
+        )
+        if not torch.equal(once, again):
+            fail(f"{rule!r} chose other heads with a generator in the same state: take all chance from the generator")
+        generator = submission.helper("generator", seed=draw.seed)
+        masks = torch.stack([chosen(submission, 6, 8, count, rule, generator) for _ in range(12)])
+        partly = [lost(mask) for mask in masks]
+        if bool((masks == masks[0]).all()):
+            fail(f"{rule!r} removed the same heads in 12 calls with the same generator ({partly[0]} of the layers, from the first): "
+                 "where the rule leaves it open which heads of a layer go, chance decides, and goes on from call to call")  # fmt: skip
+    for layers, heads, count, rule, least, why in (
+        (3, 4, 13, "random", 0, "13 heads of 12"),
+        (3, 4, 13, "top", 0, "13 heads of 12"),
+        (3, 4, -1, "bottom", 0, "a count of -1"),
+        (3, 4, -1, "random", 0, "a count of -1"),
+        (3, 4, 10, "random", 1, "10 heads of 12, where each of 3 layers keeps 1"),
+        (3, 4, 10, "middle", 1, "10 heads of 12, where each of 3 layers keeps 1"),
+        (4, 4, 9, "no_consecutive", 0, "9 heads of 4 layers of 4, no two of them adjacent"),
+        (5, 4, 10, "no_consecutive", 1, "10 heads of 5 layers of 4 that keep 1, no two of them adjacent"),
+        (3, 4, 2, "upper", 0, 'the rule "upper"'),
+    ):
+        generator = submission.helper("generator", seed=draw.seed)
+        call = functools.partial(submission.choose_heads, layers, heads, count, rule, generator, least)
+        expect_raises(ValueError, call, f"{rule}: {why}")
+
+
+# --- 7.6 slice_heads -----------------------------------------------------------------------------------------------
+
+
+@question("7.6", points=0.5, claim="keys and values of another width, no head or all of them, float64")
+def test_slices_of_odd_layers(submission: Submission, draw: Draw) -> None:
+    for keep in ([], [0, 1, 2, 3], [2]):
+        expect_sliced(submission, linears(draw, 4, 2, (8, 8, 8, 8)), keep, 2)
+    expect_sliced(submission, linears(draw, 4, 3, (5, 7, 9, 6)), [0, 2], 3, "where q, k and v read different widths, ")
+    expect_sliced(submission, linears(draw, 3, 4, (12,) * 4, dtype=torch.float64), [1, 2], 4, "in float64, ")
+    expect_sliced(submission, linears(draw, 6, 1, (6,) * 4), [1, 4], 1)
+
+
+@question("7.6", points=0.5, claim="a keep that does not rise, or names no head, raises ValueError")
+def test_slices_of_bad_heads(submission: Submission, draw: Draw) -> None:
+    given = linears(draw, 4, 2, (8,) * 4)
+    for keep, why in (
+        ([2, 1], "falls"),
+        ([1, 1], "names a head twice"),
+        ([0, 2, 2, 3], "names a head twice"),
+        ([3, 4], "names a head that is not there"),
+        ([-1, 2], "counts from behind"),
+        ([9], "names a head that is not there"),
+    ):
+        expect_raises(
+            ValueError, functools.partial(submission.slice_heads, *given, keep, 2), f"keep = {keep}, which {why},"
+        )
+
+
+# --- 7.7 two short answers -----------------------------------------------------------------------------------------
+
+MISREAD = {
+    "A": "single ablations and I_h were measured on the same texts: what does an ablation alone not see, however many texts?",
+    "B": "both saw the same texts: what does an ablation alone not see, however many texts?",
+    "D": "look at the heat map again: they are not all in one layer. And would that make the order worse?",
+}
+
+
+@question("7.7", points=0.5, claim="a: what single ablations cannot see")
+def test_what_ablations_cannot_see(submission: Submission, draw: Draw) -> None:
+    expect_letter(submission, "answer_7_7a", MISREAD)
+
+
+# --- 7.8 find_bug --------------------------------------------------------------------------------------------------
+
+
+def by_einsum(x: Tensor, Wq: Tensor, Wk: Tensor, Wv: Tensor, Wo: Tensor, heads: int) -> Tensor:
+    """A right version in three sums, which relies on its arguments."""
+    q, k, v = (torch.einsum("ble,hde->hbld", x, W.unflatten(0, (heads, -1))) for W in (Wq, Wk, Wv))
+    scores = torch.einsum("hbld,hbmd->hblm", q, k) * q.shape[-1] ** -0.5
+    return torch.einsum("hblm,hbmd,ehd->hble", scores.softmax(-1), v, Wo.unflatten(1, (heads, -1)))
+
+
+def altered(change: Callable[[Tensor], Tensor]) -> Version:
+    """The right version, but for what is made of its result."""
+    return lambda *given: change(reference.attention_as_sum(*given))
+
+
+def last_two_exchanged(parts: Tensor) -> Tensor:
+    """The parts of the last two heads in each other's place: the sum is the same."""
+    return torch.cat([parts[:-2], parts[-2:].flip(0)])
+
+
+def samples_mixed(parts: Tensor) -> Tensor:
+    """From the second sample on, the samples are in another order."""
+    return torch.cat([parts[:, :1], parts[:, 1:].flip(1)], 1) if parts.shape[1] > 2 else parts.flip(1)
+
+
+@question("7.8", points=0.5, claim="seven subtle bugs are found, and nothing right is accused")
+def test_hunt_subtle_bugs(submission: Submission, draw: Draw) -> None:
+    expect_verdicts(
+        submission,
+        draw,
+        "attention_as_sum",
+        right={
+            "the library's": reference.attention_as_sum,
+            "one that loops": by_loops,
+            "one of three sums (einsum)": by_einsum,
+        },
+        wrong={
+            "gives every head the same share, so that only the sum is right": wrong_version("the same for all heads"),
+            "exchanges what the last two heads add": altered(last_two_exchanged),
+            "confuses the samples of a batch": altered(samples_mixed),
+            "deals the features out to the heads in turn": wrong_version("the features were dealt out"),
+            "lets the softmax go over the queries": wrong_version("over the queries"),
+            "multiplies by W instead of its transpose": wrong_version("the projections are x @ W"),
+            "exchanges queries and keys": wrong_version("queries and keys changed places"),
+        },
+        promise=PROMISE,
+    )

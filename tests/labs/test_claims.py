@@ -1,0 +1,44 @@
+"""Every claim of every lab holds of its solution; and a lab is worth twenty points, of which little for checks of arguments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from course_lib.authoring.claims import claims_of, read_claims
+from course_lib.grading import Draw, Submission
+from course_lib.grading.claims import Test
+from course_lib.grading.submission import InProcess
+from course_lib.worker import cells
+from solutions import LABS, ROOT, solved
+
+CLAIMS = [(lab, test) for lab in LABS for test in solved(lab).lab.tests]
+
+
+@pytest.fixture(scope="module")
+def names() -> dict[str, dict[str, Any]]:
+    """By lab, what its solution defines, as the grader would define it."""
+    defined = {lab: cells.run(solved(lab).cells, solved(lab).lab.known.graded) for lab in LABS}
+    assert not [problem for d in defined.values() for problem in d.problems]
+    return {lab: d.namespace for lab, d in defined.items()}
+
+
+@pytest.mark.parametrize(("lab", "test"), CLAIMS, ids=lambda p: p if isinstance(p, str) else f"{p.question}-{p.name}")
+def test_a_claim_holds_of_the_solution(lab: str, test: Test, names: dict[str, dict[str, Any]]) -> None:
+    with InProcess(names[lab]) as transport:
+        submission = Submission(transport)
+        draw = Draw("pytest", test.name)
+        submission.begin(draw.seed, solved(lab).lab.known.exercise(test.question).forbidden)
+        test.run(submission, draw)
+
+
+@pytest.mark.parametrize("lab", LABS)
+def test_a_build_reads_the_claims_that_the_grader_imports(lab: str) -> None:
+    read = {(c.test, c.question, c.points, c.visible, c.claim) for c in read_claims(claims_of(lab, ROOT), ROOT)}
+    assert read == {(t.name, t.question, t.points, t.visible, t.claim) for t in solved(lab).lab.tests}
+
+
+@pytest.mark.parametrize("lab", LABS)
+def test_a_lab_has_twenty_points(lab: str) -> None:
+    assert sum(t.points for t in solved(lab).lab.tests) == 20

@@ -1,2 +1,0 @@
-# loses 1.8 · message: "the intervals over seeds"
-answer_1_8a = "D"

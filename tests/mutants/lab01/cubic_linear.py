@@ -1,5 +1,0 @@
-# loses 1.7 · message: "where is the cube?"
-def cubic_schedule(final, steps):
-    if not 0 <= final <= 1 or steps < 1:
-        raise ValueError("bad arguments")
-    return [final * t / steps for t in range(1, steps + 1)]

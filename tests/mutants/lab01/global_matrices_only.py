@@ -1,9 +1,0 @@
-# loses 1.4 · message: "has 4 dimensions and got no mask"
-import torch
-
-
-def global_masks(weights, sparsity):
-    big = {name: w for name, w in weights.items() if w.ndim == 2}
-    parts = magnitude_mask(torch.cat([w.flatten() for w in big.values()]), sparsity)
-    parts = parts.split([w.numel() for w in big.values()])
-    return {name: part.view_as(big[name]) for name, part in zip(big, parts, strict=True)}

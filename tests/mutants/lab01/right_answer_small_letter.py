@@ -1,2 +1,0 @@
-# keeps 1.8
-answer_1_8a = " c"

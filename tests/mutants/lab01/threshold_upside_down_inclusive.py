@@ -1,8 +1,0 @@
-# loses 1.2 · message: "upside down"
-import torch
-
-
-def threshold_mask(weight, a):
-    if a < 0:
-        raise ValueError("a must not be negative")
-    return torch.abs(weight) <= a

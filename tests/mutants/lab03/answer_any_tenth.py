@@ -1,2 +1,0 @@
-# loses 3.7 · message: "which tenth"
-answer_3_7a = "A"

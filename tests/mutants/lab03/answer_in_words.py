@@ -1,2 +1,0 @@
-# loses 3.7 · message: "is one of the letters"
-answer_3_7a = "both belong together"

@@ -1,9 +1,0 @@
-# loses 3.2 · message: "trained"
-import torch
-
-
-@torch.no_grad()
-def rewind(model, state, masks):
-    for n, p in model.named_parameters():
-        if n in masks:
-            p.masked_fill_(~masks[n], 0)

@@ -1,2 +1,0 @@
-# keeps 3.7
-answer_3_7b = 2

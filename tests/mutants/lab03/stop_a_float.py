@@ -1,9 +1,0 @@
-# loses 3.5 · message: "should be an int"
-import math
-
-
-def early_stop(losses, every=1):
-    usable = [i for i, loss in enumerate(losses) if not math.isnan(loss)]
-    if not usable:
-        raise ValueError("nothing")
-    return float(every * (1 + min(usable, key=lambda i: losses[i])))

@@ -1,8 +1,0 @@
-# loses 4.4 · message: "q"
-def absorb_removed(conv, bn, next_conv, keep):
-    channels = conv.out_channels
-    if not keep or any(a >= b for a, b in zip(keep, keep[1:])) or keep[0] < 0 or keep[-1] >= channels:
-        raise ValueError(f"bad keep: {keep}")
-    gone = [i for i in range(channels) if i not in keep]
-    _, q = bn_scale_shift(bn)
-    return next_conv.weight.detach()[:, gone].sum((2, 3)) @ q[gone]

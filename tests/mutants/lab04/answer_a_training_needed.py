@@ -1,2 +1,0 @@
-# loses 4.7 · message: "without any training"
-answer_4_7a = "C"

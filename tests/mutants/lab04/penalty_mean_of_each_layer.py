@@ -1,8 +1,0 @@
-# loses 4.5 · message: "mean"
-from torch import nn
-
-
-def slimming_penalty(model, lam):
-    if not lam >= 0:
-        raise ValueError("lam")
-    return lam * sum(bn.weight.abs().mean() for bn in [m for m in model.modules() if isinstance(m, nn.BatchNorm2d)])

@@ -1,8 +1,0 @@
-# loses 4.5 · message: "λ"
-from torch import nn
-
-
-def slimming_penalty(model, lam):
-    if not lam >= 0:
-        raise ValueError("lam")
-    return sum(bn.weight.abs().sum() for bn in [m for m in model.modules() if isinstance(m, nn.BatchNorm2d)])

@@ -1,2 +1,0 @@
-# keeps 4.7
-answer_4_7a = " b"

@@ -1,2 +1,0 @@
-# loses 7.7 · message: "far from"
-answer_7_7b = 18.4

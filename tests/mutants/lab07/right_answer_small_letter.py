@@ -1,2 +1,0 @@
-# keeps 7.7
-answer_7_7a = "c"

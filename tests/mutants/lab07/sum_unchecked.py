@@ -1,9 +1,0 @@
-# loses 7.1 · message: "ValueError"
-def attention_as_sum(x: Tensor, Wq: Tensor, Wk: Tensor, Wv: Tensor, Wo: Tensor, heads: int) -> Tensor:
-    B, L, E = x.shape
-    d = E // heads
-    q, k, v = ((x @ W.T).view(B, L, heads, d).permute(2, 0, 1, 3) for W in (Wq, Wk, Wv))  # each (M, B, L, d)
-    attention = torch.softmax(q @ k.transpose(-1, -2) / d**0.5, dim=-1)  # (M, B, L, L)
-    context = attention @ v  # (M, B, L, d)
-    columns = Wo.view(E, heads, d).permute(1, 2, 0)  # (M, d, E): head h's columns of Wo, transposed
-    return context @ columns[:, None]  # (M, B, L, E)

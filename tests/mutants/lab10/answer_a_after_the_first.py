@@ -1,2 +1,0 @@
-# loses 10.7 · message: "has not been read yet"
-answer_10_7a = "C"

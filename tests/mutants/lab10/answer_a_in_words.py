@@ -1,2 +1,0 @@
-# loses 10.7 · message: "is one of the letters"
-answer_10_7a = "it differs"

@@ -1,2 +1,0 @@
-# loses 10.7 · message: "a percentage"
-answer_10_7b = 97.5

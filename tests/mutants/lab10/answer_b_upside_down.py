@@ -1,2 +1,0 @@
-# loses 10.7 · message: "dense by pruned"
-answer_10_7b = 0.31

@@ -1,9 +1,0 @@
-# loses 10.2 · message: "should raise a ValueError"
-import torch
-
-
-def keep_tokens(hidden, token_mask, scores, k):
-    rank = scores.masked_fill(~token_mask, -torch.inf)
-    rank[:, 0] = torch.inf
-    index = rank.argsort(dim=1, descending=True, stable=True)[:, :k].sort(dim=1).values
-    return hidden.gather(1, index[:, :, None].expand(-1, -1, hidden.shape[2])), token_mask.gather(1, index), index

@@ -1,2 +1,0 @@
-# keeps 10.7
-answer_10_7a = " b "
