@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.models import build
-from course_lib.pruning.weights.lottery import CONTROLS, Record, early_stop, find_tickets, steps_to
+from course_lib.pruning.weights.lottery import Record, early_stop, steps_to
+from course_lib.pruning.weights.ticket_search import CONTROLS, find_tickets
 from course_lib.trials import train_and_test
 
 RATE = 0.2
@@ -48,7 +49,7 @@ def search(
     executor: Executor | None = None,
     progress: bool = False,
 ) -> dict[int, list[Record]]:
-    """Ticket and both controls, round by round: seed -> records, see :func:`course_lib.pruning.weights.lottery.find_tickets`.
+    """Ticket and both controls, round by round: seed -> records, see :func:`course_lib.pruning.weights.find_tickets`.
 
     Args:
         data: "digits" or "mnist".
