@@ -29,8 +29,7 @@ from course_lib.pruning.weights.sparse_training import erdos_renyi_densities
 from course_lib.show import plots
 from course_lib.show.drawings.tickets import pruning_rounds
 from course_lib.show.words import pm, versus
-from course_lib.training import evaluate, fit
-from course_lib.trials import train_and_test
+from course_lib.training import evaluate, fit, train_and_test
 
 plots.use_style()
 torch.set_num_threads(1)

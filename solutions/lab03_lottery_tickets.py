@@ -61,8 +61,7 @@ from course_lib.parallel import processes
 from course_lib.pruning.weights import prunable
 from course_lib.show import plots, widgets
 from course_lib.show.words import ends, pm, say, versus, you_wrote
-from course_lib.training import evaluate, fit
-from course_lib.trials import train_and_test
+from course_lib.training import evaluate, fit, train_and_test
 
 # %% [markdown]
 # ## Settings

@@ -59,9 +59,9 @@ from course_lib.models import checkpoints
 from course_lib.parallel import side_by_side
 from course_lib.pruning.heads import lowest_heads, output_projections, remove_heads
 from course_lib.pruning.weights import prunable
-from course_lib.recipes.text import accuracy
 from course_lib.show import plots, widgets
 from course_lib.show.words import ends, pm, say, versus, you_wrote
+from course_lib.training import accuracy
 
 # %% [markdown]
 # ## Settings

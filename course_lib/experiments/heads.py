@@ -39,7 +39,7 @@ from course_lib.pruning.heads import (
 )
 from course_lib.recipes.reviews import SEEDS
 from course_lib.recipes.reviews import name as checkpoint_name
-from course_lib.recipes.text import Batch, accuracy, fit, warm_up_then_decay
+from course_lib.training import Batch, accuracy, fit_batches, warm_up_then_decay
 
 FRACTIONS = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9)  # of all heads, removed
 PLACES = ("top", "bottom", "middle", "no_consecutive")
@@ -147,7 +147,7 @@ def fine_tuning(seed: int, importance: Sequence[Sequence[float]]) -> dict[str, A
         for rule, keep in rows:
             smaller = remove_heads(model, keep)
             before = accuracy(smaller, batches["test"])
-            fit(
+            fit_batches(
                 smaller,
                 pieces.batches(training, "sentiment", batch, seed=seed),
                 steps,

@@ -14,7 +14,7 @@ from course_lib.pruning.weights.granularity import local_masks
 from course_lib.pruning.weights.masks import prunable
 from course_lib.pruning.weights.scores import random
 from course_lib.pruning.weights.sparse_training import DynamicSparse, erdos_renyi_densities, uniform_densities
-from course_lib.trials import train_and_test
+from course_lib.training import train_and_test
 
 DENSITIES: dict[str, Callable[..., dict[str, float]]] = {
     "uniform": uniform_densities,
@@ -44,7 +44,7 @@ def train_sparse(
         density: the fraction of all weights, in [0, 1].
         seed: decides first weights, first mask, the order of the images and what grows by chance.
         data: "digits" or "mnist".
-        epochs, iterations: as :func:`course_lib.trials.train_and_test` has them; Adam, 1.2e-3, batches of 60.
+        epochs, iterations: as :func:`course_lib.training.train_and_test` has them; Adam, 1.2e-3, batches of 60.
         steps: how many steps that makes; the last exchange is at three quarters.
         every: steps from one exchange to the next.
         fraction: the share exchanged at the start.

@@ -17,7 +17,7 @@ from typing import Any
 from course_lib.models import build
 from course_lib.pruning.weights.lottery import Record, early_stop, steps_to
 from course_lib.pruning.weights.ticket_search import CONTROLS, find_tickets
-from course_lib.trials import train_and_test
+from course_lib.training import train_and_test
 
 RATE = 0.2
 RECIPE: dict[str, Any] = {"lr": 1.2e-3, "optimizer": "adam", "batch_size": 60}  # of every training
@@ -61,7 +61,7 @@ def search(
         folder, executor, progress: as there. With a folder an interrupted search goes on where it was.
 
     Returns:
-        Records whose ``result`` is what :func:`course_lib.trials.train_and_test` returns; ``controls`` "reinit", "random".
+        Records whose ``result`` is what :func:`course_lib.training.train_and_test` returns; ``controls`` "reinit", "random".
     """
     return find_tickets(
         seeds,

@@ -14,7 +14,7 @@ from course_lib import cli, experiments
 from course_lib.experiments import heads, sparse_training, tickets
 from course_lib.experiments.once import once
 from course_lib.models import build
-from course_lib.trials import train_and_test
+from course_lib.training import train_and_test
 
 
 def result(accuracy: float, validation: list[float], losses: list[float]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from functools import partial
 import torch
 
 from course_lib.pruning.weights import ticket_folder
-from course_lib.trials import train_and_test
+from course_lib.training import train_and_test
 from unit.pruning.weights.trainings import DIGITS, trained
 
 

@@ -16,7 +16,7 @@ from course_lib.pruning.weights.lottery import (
     find_ticket,
 )
 from course_lib.pruning.weights.ticket_search import find_tickets
-from course_lib.trials import train_and_test
+from course_lib.training import train_and_test
 from unit.pruning.weights.trainings import DIGITS, Log, counts, failing, odd_result, same, small, state_of, trained
 
 
