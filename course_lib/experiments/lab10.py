@@ -1,4 +1,4 @@
-"""Tokens dropped from small BERTs on reviews and from a real encoder on SST-2: how it is measured, and the longer runs of lab 10.
+"""Lab 10: tokens dropped from small BERTs on reviews and from a real encoder on SST-2: how it is measured, and the longer runs of lab 10.
 
 ``course remake lab10_reviews`` (fine-tuning with tokens dropped, and learned thresholds) and ``course remake lab10_sst2`` make
 the shipped results again.
@@ -423,7 +423,7 @@ def remake_reviews(executor: Executor, folder: Path) -> dict[str, Any]:
 
 
 def remake_sst2(executor: Executor, folder: Path) -> dict[str, Any]:
-    """Tokens dropped from a real encoder on SST-2, fine-tuned three times: about ten minutes on two cores."""
+    """Lab 10: tokens dropped from a real encoder on SST-2, fine-tuned three times: about ten minutes on two cores."""
     running = [executor.submit(once, folder / f"seed{seed}.json", on_sst2, seed, **SST2) for seed in SST2_SEEDS]
     seeds = [future.result() for future in running]
     return {
@@ -436,3 +436,6 @@ def remake_sst2(executor: Executor, folder: Path) -> dict[str, Any]:
         },
         "seeds": seeds,
     }
+
+
+RESULTS = {"lab10_reviews": remake_reviews, "lab10_sst2": remake_sst2}
