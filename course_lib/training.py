@@ -1,4 +1,10 @@
-"""Train and evaluate a classifier on tensors that fit into memory: one short loop, the same for every lab.
+"""Train and evaluate: one loop over batches, for images, for texts, and for losses and parameter groups of your own.
+
+::
+
+    fit(model, data.train, epochs=10, masks=masks)                        # images, cross entropy
+    fit_batches(model, batches, steps, rate=warm_up_then_decay(100))      # dicts of tensors, the model's own loss
+    optimise(model, batches, loss, optimizer, steps=steps)                # the loop itself
 
 There is no DataLoader: the images are tensors already, so a batch is an index, and thousands of small training runs
 stay cheap. Randomness comes from ``seed`` alone and leaves the global state as it was.
@@ -6,13 +12,16 @@ stay cheap. Randomness comes from ``seed`` alone and leaves the global state as 
 
 from __future__ import annotations
 
+import functools
 import math
 import random
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -21,21 +30,27 @@ from torch.nn import functional as F
 from torch.optim import Optimizer
 from tqdm.auto import tqdm
 
-from course_lib.data.images import Split
+from course_lib.data import images
+from course_lib.data.images import ImageData, Split
 from course_lib.modes import evaluating, modes_kept
 
 OptimizerMaker = Callable[[Iterable[nn.Parameter]], Optimizer]
+Rate = Callable[[int, int], float]  # (step from 0, steps in all) -> share of the full learning rate
+Batch = dict[str, Tensor]
+AnyBatch = TypeVar("AnyBatch")
 
 
 @dataclass
 class History:
-    """What happened in a call of ``fit``."""
+    """What happened in a training."""
 
-    loss: list[float] = field(default_factory=list)  # one per epoch: mean cross entropy of its batches, as trained
-    validation: list[float] = field(default_factory=list)  # accuracy in %, empty if no validation split was given
-    validation_loss: list[float] = field(default_factory=list)  # mean cross entropy, measured at the same moments
+    loss: list[float] = field(default_factory=list)  # means, of every epoch (``fit``) or of every 100 steps
+    validation: list[float] = field(default_factory=list)  # accuracy in %, empty if there was no validation
+    validation_loss: list[float] = field(default_factory=list)  # of ``fit``: mean cross entropy at the same moments
     steps: list[int] = field(default_factory=list)  # and these are the moments: steps done since the run's start
+    done: int = 0  # steps made
     seconds: float = 0.0  # wall time, validation included
+    cpu_seconds: float = 0.0  # processor time of this process
 
 
 def device() -> torch.device:
@@ -73,6 +88,87 @@ def seeded(seed: int) -> Iterator[None]:
         np.random.set_state(numpy_state)
         if mps is not None:
             torch.mps.set_rng_state(mps)
+
+
+# ---- the loop
+
+
+def optimise(
+    model: nn.Module,
+    batches: Iterable[AnyBatch],
+    loss: Callable[[nn.Module, AnyBatch], Tensor],
+    optimizer: Optimizer,
+    *,
+    steps: int,
+    start: int = 0,
+    stop: int | None = None,
+    rate: Rate | Sequence[Rate] | None = None,
+    clip: float | None = None,
+    masks: Mapping[str, Tensor] | None = None,
+    seed: int = 0,
+    post_step: Callable[[], None] | None = None,
+    after: Callable[[int, Tensor], str | None] | None = None,
+    progress: bool = True,
+) -> None:
+    """Train ``model`` in place; every module's mode is put back after.
+
+    Args:
+        batches: one for each step from ``start`` on; if there are fewer, training ends earlier.
+        loss: ``loss(model, batch)`` is the scalar that is minimised.
+        optimizer: its parameter groups may have learning rates of their own, and may hold more than the model's parameters.
+        steps: of the whole run, by which the rate goes.
+        start, stop: make only these steps, from ``start`` (the first is 0) up to but without ``stop`` (None: ``steps``).
+        rate: share of each group's learning rate at a step; one for all groups, or one for each. None: constant.
+        clip: largest norm of the gradient of the model's parameters.
+        masks: pruned weights (False) are zero before the first step and after every step.
+        seed: of what is drawn meanwhile (dropout).
+        post_step: called after every optimizer step, after ``masks`` are applied.
+        after: called after that with the steps done since the run's start and the loss; what it says stands by the bar.
+        progress: show a bar, if it takes longer than a second.
+
+    Raises:
+        ValueError: if ``masks`` do not fit the model.
+    """
+    last = steps if stop is None else min(stop, steps)
+    top = [group["lr"] for group in optimizer.param_groups]
+    rates = list(rate) if isinstance(rate, Sequence) else [rate] * len(top)
+    bar = tqdm(total=max(0, last - start), desc="training", unit="step", disable=not progress, leave=False, delay=1)
+    with seeded(seed), modes_kept(model), _zeros_kept(model, masks), bar:
+        model.train()
+        for step, batch in zip(range(start, last), batches, strict=False):
+            for group, full, share in zip(optimizer.param_groups, top, rates, strict=True):
+                if share is not None:
+                    group["lr"] = full * share(step, steps)
+            value = loss(model, batch)
+            optimizer.zero_grad()
+            value.backward()
+            if clip is not None:
+                nn.utils.clip_grad_norm_(model.parameters(), clip)
+            optimizer.step()
+            if post_step is not None:
+                post_step()
+            bar.update()
+            if after is not None and (said := after(step + 1, value.detach())):
+                bar.set_postfix_str(said)
+
+
+def warm_up_then_decay(warm_up: int = 100, decay_from: int = 0) -> Rate:
+    """The rate rises over ``warm_up`` steps, stays, and from step ``decay_from`` on falls to zero in a straight line."""
+
+    def rate(step: int, steps: int) -> float:
+        rising = (step + 1) / warm_up if warm_up else 1.0
+        falling = (steps - step) / (steps - decay_from) if steps > decay_from else 1.0
+        return min(1.0, rising, falling)
+
+    return rate
+
+
+def cosine(step: int, steps: int) -> float:
+    """The rate falls to zero over all steps, slowly at both ends."""
+    return (1 + math.cos(math.pi * step / steps)) / 2
+
+
+# ---- images
 
 
 def fit(
@@ -137,60 +233,66 @@ def fit(
         raise ValueError(f"start is 0 or more, and stop not before it (or None: to the end), got {start=}, {stop=}")
     if every is not None and every < 1:
         raise ValueError(f"every is how many steps lie between two looks at validation, 1 or more, got {every}")
-    trained = [p for p in model.parameters() if p.requires_grad]
-    if not trained:
-        raise ValueError("the model has no parameter to train: are all of them frozen (requires_grad=False)?")
-
+    trained = _trained(model)
     where = trained[0].device
-    images, labels = split.images.to(where), split.labels.to(where)
-    update = _optimizer(optimizer, trained, lr, weight_decay)
-    start_lr = [group["lr"] for group in update.param_groups]
-    shuffle = torch.Generator().manual_seed(seed)  # its own, so that dropout does not change the order of the images
+    pixels, labels = split.images.to(where), split.labels.to(where)
     per_epoch = math.ceil(len(labels) / batch_size)
-    step, steps = 0, epochs * per_epoch
+    steps = epochs * per_epoch
     last = steps if stop is None else min(stop, steps)
     history = History()
-    started = time.perf_counter()
-    with seeded(seed), modes_kept(model), _zeros_kept(model, masks):
-        bar = tqdm(range(epochs), desc="training", unit="epoch", disable=not progress, leave=False, delay=1)
-        for _ in bar:
-            if step >= last:
-                break
-            model.train()
-            total = torch.zeros((), device=where)  # summed on the device: reading it at every step would make us wait
-            seen = 0
-            for index in torch.randperm(len(labels), generator=shuffle).to(where).split(batch_size):
-                if not start <= step < last:
-                    step += 1  # another part of the run
-                    continue
-                if schedule == "cosine":
-                    for group, top in zip(update.param_groups, start_lr, strict=True):
-                        group["lr"] = top * (1 + math.cos(math.pi * step / steps)) / 2
-                batch = images[index]  # (B, C, H, W)
-                loss = F.cross_entropy(model(augment(batch) if augment else batch), labels[index])
-                update.zero_grad()
-                (loss if penalty is None else loss + _scalar(penalty())).backward()
-                update.step()
-                if post_step is not None:
-                    post_step()
-                total += loss.detach() * len(index)
-                seen += len(index)
-                step += 1
-                if validation is not None and step % (every or per_epoch) == 0:
-                    _look(model, validation, step, history)
-            if not seen:
-                continue  # an epoch before the start
-            history.loss.append(total.item() / seen)
-            if not math.isfinite(history.loss[-1]) and all(map(math.isfinite, history.loss[:-1])):
-                warnings.warn(
-                    f"the loss is {history.loss[-1]} in epoch {len(history.loss)}: is the learning rate too high, or "
-                    "does a weight hold a NaN?",
-                    RuntimeWarning,
-                    stacklevel=2,
-                )
-            if history.validation:
-                bar.set_postfix_str(f"validation {history.validation[-1]:.1f} %")
-    history.seconds = time.perf_counter() - started
+    total = torch.zeros((), device=where)  # summed on the device: reading it at every step would make us wait
+    seen = 0
+
+    def indices() -> Iterator[Tensor]:
+        # a generator of its own, so that dropout does not change the order of the images
+        shuffle = torch.Generator().manual_seed(seed)
+        for _ in range(epochs):
+            yield from torch.randperm(len(labels), generator=shuffle).to(where).split(batch_size)
+
+    def loss(model: nn.Module, index: Tensor) -> Tensor:
+        nonlocal total, seen
+        batch = pixels[index]  # (B, C, H, W)
+        entropy = F.cross_entropy(model(augment(batch) if augment else batch), labels[index])
+        total, seen = total + entropy.detach() * len(index), seen + len(index)
+        return entropy if penalty is None else entropy + _scalar(penalty())
+
+    def after(step: int, _: Tensor) -> str | None:
+        nonlocal total, seen
+        history.done += 1
+        if validation is not None and step % (every or per_epoch) == 0:
+            accuracy, entropy = _measure(model, validation)
+            history.validation.append(accuracy)
+            history.validation_loss.append(entropy)
+            history.steps.append(step)
+        if step % per_epoch and step < last:
+            return None
+        history.loss.append(total.item() / seen)  # an epoch, or what was made of it
+        total, seen = torch.zeros((), device=where), 0
+        if not math.isfinite(history.loss[-1]) and all(map(math.isfinite, history.loss[:-1])):
+            warnings.warn(
+                f"the loss is {history.loss[-1]} in epoch {len(history.loss)}: is the learning rate too high, or "
+                "does a weight hold a NaN?",
+                RuntimeWarning,
+                stacklevel=4,  # whoever called fit
+            )
+        return f"validation {history.validation[-1]:.1f} %" if history.validation else None
+
+    with _timed(history):
+        optimise(
+            model,
+            islice(indices(), start, None),
+            loss,
+            _optimizer(optimizer, trained, lr, weight_decay),
+            steps=steps,
+            start=start,
+            stop=stop,
+            rate=cosine if schedule == "cosine" else None,
+            masks=masks,
+            seed=seed,
+            post_step=post_step,
+            after=after,
+            progress=progress,
+        )
     return history
 
 
@@ -202,13 +304,6 @@ def evaluate(model: nn.Module, split: Split, batch_size: int = 1024) -> float:
         ValueError: if it is empty.
     """
     return _measure(model, split, batch_size)[0]
-
-
-def _look(model: nn.Module, validation: Split, step: int, history: History) -> None:
-    accuracy, loss = _measure(model, validation)
-    history.validation.append(accuracy)
-    history.validation_loss.append(loss)
-    history.steps.append(step)
 
 
 @torch.no_grad()
@@ -225,6 +320,188 @@ def _measure(model: nn.Module, split: Split, batch_size: int = 1024) -> tuple[fl
             right += (logits.argmax(dim=1) == y).sum()
             total += F.cross_entropy(logits, y, reduction="sum")
     return 100 * right.item() / len(split.labels), total.item() / len(split.labels)
+
+
+def train_and_test(
+    model: nn.Module,
+    masks: Mapping[str, Tensor] | None,
+    start: int,
+    stop: int | None,
+    *,
+    data: str | ImageData,
+    seed: int = 0,
+    every: int | None = None,
+    iterations: int | None = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """Train ``model`` in place from step ``start`` up to step ``stop`` (None: the end) and measure; a fresh optimizer.
+
+    ::
+
+        train = functools.partial(train_and_test, data="digits", epochs=30, every=4, lr=1.2e-3, batch_size=60)
+        find_ticket(build, train, rounds=13, rate=0.2)
+
+    Args:
+        model, masks: pruned weights stay zero.
+        start, stop: step 0 is the first; images come in the order of the whole run.
+        data: what ``course_lib.data.images.load`` gives, or its name, which is lighter to send and loaded once a process.
+        seed: order of the images, dropout.
+        every: validation after every so many steps; None: after every epoch.
+        iterations: the end, where it comes before that of the last epoch; None: the end is that of the last epoch.
+        **options: of :func:`fit`: epochs (needed), lr, optimizer, batch_size, schedule, …
+
+    Returns:
+        Plain data: ``accuracy``, of the trained model on the test images in %, and what was seen on the way: ``steps``, and
+        ``validation`` (accuracy in %) and ``validation_loss`` at these steps; ``loss``, one per epoch.
+
+    Raises:
+        ValueError, TypeError: as ``fit`` does; ``DataMissing`` if there is no such data.
+    """
+    parts = _loaded(data) if isinstance(data, str) else data
+    options.setdefault("progress", False)
+    history = fit(
+        model,
+        parts.train,
+        masks=masks,
+        start=start,
+        stop=iterations if stop is None else stop,
+        seed=seed,
+        validation=parts.validation,
+        every=every,
+        **options,
+    )
+    return {
+        "accuracy": evaluate(model, parts.test),
+        "steps": history.steps,
+        "validation": history.validation,
+        "validation_loss": history.validation_loss,
+        "loss": history.loss,
+    }
+
+
+_loaded = functools.lru_cache(maxsize=2)(images.load)
+
+
+# ---- texts: batches that are dicts
+
+
+def fit_batches(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    steps: int,
+    *,
+    loss: Callable[[nn.Module, Batch], Tensor] | None = None,
+    lr: float = 5e-4,
+    betas: tuple[float, float] = (0.9, 0.98),
+    weight_decay: float = 0.01,
+    groups: Sequence[Mapping[str, Any]] | None = None,
+    clip: float = 1.0,
+    rate: Rate | Sequence[Rate] | None = None,
+    seed: int = 0,
+    validate: Callable[[], float] | None = None,
+    every: int | None = None,
+    post_step: Callable[[], None] | None = None,
+    progress: bool = True,
+) -> History:
+    """Train ``model`` in place with AdamW on ``batches``, on the device it is on; every module's mode is put back after.
+
+    Args:
+        model: of transformers, for example: ``model(**batch).loss``.
+        batches: at most ``steps`` of them are used.
+        steps: for the learning rate and the bar; fewer batches end the training earlier.
+        loss: ``loss(model, batch)``, a scalar; None: the model's own. The batch is on the model's device.
+        lr, betas, weight_decay: of AdamW.
+        groups: parameter groups as ``torch.optim`` takes them, with what they have of their own (``lr``,
+            ``weight_decay``); None: all parameters of the model, in one.
+        clip, rate, seed, post_step, progress: as in :func:`optimise`.
+        validate: returns an accuracy in %; called after every ``every`` steps.
+
+    Raises:
+        ValueError: if no parameter is to be trained, or the loss is no longer a number.
+    """
+    trained = _trained(model)
+    where = trained[0].device
+    own = [dict(group) for group in groups] if groups is not None else [{"params": trained}]
+    update = torch.optim.AdamW(own, lr=lr, betas=betas, weight_decay=weight_decay, fused=True)
+    history, losses = History(), list[Tensor]()
+
+    def on_device(model: nn.Module, batch: Batch) -> Tensor:
+        batch = {name: part.to(where) for name, part in batch.items()}
+        return model(**batch).loss if loss is None else loss(model, batch)
+
+    def noted() -> None:
+        history.loss.append(torch.stack(losses).mean().item())
+        losses.clear()
+        if not math.isfinite(history.loss[-1]):
+            raise ValueError(
+                f"the loss is {history.loss[-1]} after {history.done} steps: is the learning rate too high?"
+            )
+
+    def after(step: int, value: Tensor) -> str | None:
+        losses.append(value)
+        history.done += 1
+        if len(losses) == 100:
+            noted()
+        if validate is not None and every and step % every == 0:
+            history.validation.append(validate())
+            history.steps.append(step)
+        if history.validation:
+            return f"validation {history.validation[-1]:.1f} %"
+        return f"loss {history.loss[-1]:.3f}" if history.loss else None
+
+    with _timed(history):
+        optimise(
+            model,
+            batches,
+            on_device,
+            update,
+            steps=steps,
+            rate=rate,
+            clip=clip,
+            seed=seed,
+            post_step=post_step,
+            after=after,
+            progress=progress,
+        )
+        if losses:
+            noted()
+    return history
+
+
+@torch.no_grad()
+def accuracy(model: nn.Module, batches: Iterable[Mapping[str, Tensor]]) -> float:
+    """Share of texts classified right, in %, in evaluation mode; every module's mode is put back after.
+
+    Raises:
+        ValueError: if there are no texts.
+    """
+    where = next(model.parameters()).device
+    right = n = 0
+    with evaluating(model):
+        for batch in batches:
+            inputs = {name: part.to(where) for name, part in batch.items() if name != "labels"}
+            right += int((model(**inputs).logits.argmax(dim=1).cpu() == batch["labels"]).sum())
+            n += len(batch["labels"])
+    if not n:
+        raise ValueError("accuracy needs at least one text, got none: was an iterator used twice?")
+    return 100 * right / n
+
+
+# ---- small change
+
+
+@contextmanager
+def _timed(history: History) -> Iterator[None]:
+    cpu, wall = time.process_time(), time.perf_counter()
+    yield
+    history.cpu_seconds, history.seconds = time.process_time() - cpu, time.perf_counter() - wall
+
+
+def _trained(model: nn.Module) -> list[nn.Parameter]:
+    trained = [p for p in model.parameters() if p.requires_grad]
+    if not trained:
+        raise ValueError("the model has no parameter to train: are all of them frozen (requires_grad=False)?")
+    return trained
 
 
 def _optimizer(kind: str | OptimizerMaker, parameters: list[nn.Parameter], lr: float, weight_decay: float) -> Optimizer:

@@ -21,7 +21,7 @@ from IPython.display import Markdown, display
 
 from course_lib import experiments
 from course_lib.data.images import load
-from course_lib.experiments import tickets
+from course_lib.experiments import lab03
 from course_lib.models import build
 from course_lib.pruning.weights.lottery import early_stop, find_ticket, random_ticket, reinitialise, rewind, shrink
 from course_lib.pruning.weights.masks import dense_masks, prunable
@@ -29,12 +29,11 @@ from course_lib.pruning.weights.sparse_training import erdos_renyi_densities
 from course_lib.show import plots
 from course_lib.show.drawings.tickets import pruning_rounds
 from course_lib.show.words import pm, versus
-from course_lib.training import evaluate, fit
-from course_lib.trials import train_and_test
+from course_lib.training import evaluate, fit, train_and_test
 
 plots.use_style()
 torch.set_num_threads(1)
-ARMS = tickets.ARMS
+ARMS = lab03.ARMS
 mnist = experiments.read("lab03_tickets_mnist")
 left = np.array(mnist["remaining"])  # of each round
 reached = {arm: np.array(mnist[arm]["accuracy"]) for arm in ARMS}  # (seeds, rounds + 1)
@@ -247,7 +246,6 @@ display(
 
 # %% slideshow={"slide_type": "slide"}
 data = load("digits")
-RECIPE: dict = {"lr": 1.2e-3, "optimizer": "adam", "batch_size": 60}
 EPOCHS, ROUNDS, RATE, SEEDS = 20, 4, 0.5, 3  # of the experiments computed here
 
 
@@ -258,7 +256,7 @@ def lenet(seed):
 
 def train(model, masks, seed, epochs=EPOCHS, every=10_000):
     """Train in place; what was measured on the way and in the end."""
-    return train_and_test(model, masks, 0, None, data=data, seed=seed, epochs=epochs, every=every, **RECIPE)
+    return train_and_test(model, masks, 0, None, data=data, seed=seed, epochs=epochs, every=every, **lab03.RECIPE)
 
 
 dense_states: dict = {}  # by seed, after the dense training
@@ -316,7 +314,7 @@ display(Markdown("## MNIST, beside the paper: accuracy"))
 fig = plots.method_curves(
     left, reached, control="random mask", dense=dense, xlabel="weights remaining (%)", ylabel="test accuracy (%)",
     paper={"+0.3": (0.135, dense.mean() + 0.3), "as dense": (0.036, dense.mean())},
-    title=f"{tickets.MNIST['iterations']:,} iterations, {len(dense)} seeds; stars: the paper", xaxis="remaining",
+    title=f"{lab03.MNIST['iterations']:,} iterations, {len(dense)} seeds; stars: the paper", xaxis="remaining",
 )  # fmt: skip
 plots.show(
     fig,
@@ -351,7 +349,7 @@ plots.show(
     + "; the paper reports 2.51 for reinit.",
     inches=(4.9, 4.05),
 )
-late = float((stops["reinit"][:, at(0.1) :] >= 0.97 * tickets.MNIST["iterations"]).mean())
+late = float((stops["reinit"][:, at(0.1) :] >= 0.97 * lab03.MNIST["iterations"]).mean())
 display(
     Markdown(
         f"At 21.1 %: **{pm(ratio[:, at(0.211)], 2)}** times, the paper has 2.51. Ours cannot grow much: from {per(left[at(0.1)], 0)} on, "
@@ -659,7 +657,7 @@ display(
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## What a ticket costs, and who pays"))
-steps_each = tickets.MNIST["iterations"]
+steps_each = lab03.MNIST["iterations"]
 products = 3 * n * 60 * steps_each  # forward, and backward for inputs and weights
 lines = ["| MNIST, LeNet-300-100 | steps | products | zeros skipped |", "|---|---|---|---|"]
 trained_with: dict = {
@@ -749,7 +747,7 @@ display(
         f'- **Few seeds.** {len(dense)} on MNIST, {len(dense_over)} on the digits. "Not shown" is not "shown to be nothing".\n'
         "- **Tested round by round.** Masks and steps are chosen on training and validation images; but all rounds are *reported* on "
         "the test images, and picking the best of them afterwards would be choosing on them.\n"
-        f"- **One budget at a time.** {tickets.MNIST['iterations']:,} iterations are not 50,000. What more would do to our curves, dense ones too, is not measured.\n"
+        f"- **One budget at a time.** {lab03.MNIST['iterations']:,} iterations are not 50,000. What more would do to our curves, dense ones too, is not measured.\n"
         "- **One kind of network.** Two hidden layers. On larger ones the search from $w_0$ is reported to fail with the usual learning rate.\n"
         "- **No faster.** Zeros at any places save bits; on most machines no time (lab 00)."
     )

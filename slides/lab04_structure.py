@@ -27,6 +27,7 @@ from torchvision.models import mobilenet_v2, resnet18
 from course_lib import experiments
 from course_lib.cost import conv_cost, model_cost, totals
 from course_lib.data.images import load
+from course_lib.experiments import lab04
 from course_lib.models import build
 from course_lib.pruning.channels import (
     absorb_removed,
@@ -44,7 +45,7 @@ from course_lib.pruning.weights import apply, local_masks, magnitude, prunable, 
 from course_lib.show import plots
 from course_lib.show.drawings.filters import filter_cascade, residual_agreement
 from course_lib.show.words import pm, versus
-from course_lib.training import evaluate, fit
+from course_lib.training import evaluate
 
 plots.use_style()
 torch.set_num_threads(1)
@@ -56,12 +57,9 @@ example = data.train.images[:1]
 SEEDS, EPOCHS, LAMBDA = 3, 8, 3e-2
 
 
-def train(model, seed, epochs=EPOCHS, lr=0.2, lam=0.0):
+def train(model, seed, epochs=EPOCHS, **how):
     """Train in place, with λΣ|α| in the loss where lam is given."""
-    penalty = (lambda: slimming.penalty(model, lam)) if lam else None
-    settings = {"optimizer": "sgd", "weight_decay": 1e-4, "schedule": "cosine"}
-    fit(model, data.train, epochs=epochs, lr=lr, seed=seed, penalty=penalty, progress=False, **settings)
-    return model.eval()
+    return lab04.train(model, data, seed, epochs=epochs, **how).eval()
 
 
 def accuracy(model):

@@ -17,7 +17,7 @@ from IPython.display import Markdown, display
 
 from course_lib import experiments
 from course_lib.cost import latency, pruned_transformer_macs
-from course_lib.experiments import heads as shipped
+from course_lib.experiments import lab07
 from course_lib.models.bert import small_bert
 from course_lib.pruning.heads import choose_heads, remove_heads
 from course_lib.show import drawings, plots
@@ -297,7 +297,7 @@ display(Markdown("\n".join(lines)))
 
 # %% slideshow={"slide_type": "-"}
 lines = ["| half of the heads, test accuracy (%) | model 0 | model 1 | model 2 |", "|---" * 4 + "|"]
-for rule in ("random", *shipped.PLACES, "I_h"):
+for rule in ("random", *lab07.PLACES, "I_h"):
     lines.append(
         f"| {rule.replace('_', ' ')} | " + " | ".join(f"{value:.1f}" for value in curves[rule][:, HALF]) + " |"
     )
@@ -361,7 +361,7 @@ display(
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## Is a head important everywhere?"))
-relations = [shipped.pearson(run) for run in long_run["domains"]]
+relations = [lab07.pearson(run) for run in long_run["domains"]]
 display(
     Markdown(
         "Importance from reviews of films, of phones, of restaurants: does the ranking carry over? Pearson's $r$ over heads, mean over "

@@ -23,7 +23,7 @@ from course_lib import experiments
 from course_lib.cost import latency, token_macs
 from course_lib.data import images, pieces, reviews
 from course_lib.data.review_grammar import CONTRAST, NEGATOR, POLAR
-from course_lib.experiments import tokens as shipped
+from course_lib.experiments import lab10
 from course_lib.models import checkpoints
 from course_lib.models.bert import small_bert
 from course_lib.pruning.tokens import (
@@ -49,7 +49,7 @@ LAYERS = config.num_hidden_layers
 texts = pieces.encode(reviews.load(train=0, validation=TEXTS, test=0), tokenizer, aligned=("evidence",))["validation"]
 batches = list(pieces.batches(texts, "sentiment", 52, extra=("piece_evidence",)))
 lengths = torch.tensor([len(row) for row in texts["input_ids"]])
-dense = [shipped.measure(model, batches)["accuracy"] for model in models]
+dense = [lab10.measure(model, batches)["accuracy"] for model in models]
 long_run = experiments.read("lab10_reviews")["seeds"]
 real = experiments.read("lab10_sst2")
 SCORES = {"received": "received", "[CLS] row": "cls", "random": "random"}
@@ -60,7 +60,7 @@ KEEP = 0.4  # the share that stays, where one is wanted
 def measured(keep, score="received"):
     """Accuracy on validation reviews while tokens are dropped, one number for each checkpoint."""
     return [
-        shipped.measure(model, batches, keep, score=score, seed=seed)["accuracy"]
+        lab10.measure(model, batches, keep, score=score, seed=seed)["accuracy"]
         for seed, model in zip(SEEDS, models, strict=True)
     ]
 
@@ -482,7 +482,7 @@ display(Markdown("## One drop, or a cascade?"))
 
 def two_times(plan):
     """A plan with its parameter set so that the encoder needs half of the MACs."""
-    return plan(1 - solve(lambda cut: shipped.ratio(config, lengths, plan(1 - cut)), 2.0))
+    return plan(1 - solve(lambda cut: lab10.ratio(config, lengths, plan(1 - cut)), 2.0))
 
 
 plans = {
@@ -645,7 +645,7 @@ on_budget = {
     name: np.array([measured(progressive_shares(LAYERS, final), score) for final in finals]).T
     for name, score in SCORES.items()
 }
-budget = [shipped.ratio(config, lengths, progressive_shares(LAYERS, final)) for final in finals]
+budget = [lab10.ratio(config, lengths, progressive_shares(LAYERS, final)) for final in finals]
 fig = plots.method_curves(
     budget, on_budget, dense=dense, xlabel="MACs, times fewer", ylabel="accuracy (%)",
     title="Three models; nothing trained afterwards",
@@ -819,7 +819,7 @@ display(
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## Does the clock agree?"))
 plan = progressive_shares(4, 0.2)
-promised = shipped.ratio(net.config, torch.tensor([128]), plan)
+promised = lab10.ratio(net.config, torch.tensor([128]), plan)
 speed = {}
 for size, repeats in ((1, 15), (4, 7), (16, 4)):
     ids_128 = torch.randint(5, 600, (size, 128), generator=torch.Generator().manual_seed(size))
@@ -884,7 +884,7 @@ plots.show(
     inches=(5.2, 4.05),
 )
 sink = np.mean([fold["sink"] for fold in folds], 0)
-ours = np.mean([shipped.favourite(model, batches[1:3]) for model in models], 0)
+ours = np.mean([lab10.favourite(model, batches[1:3]) for model in models], 0)
 display(
     Markdown(
         f"Steep, received against the row of [CLS]: **{cheap['steep'][1]}**. Why? In this model [CLS] gives its "

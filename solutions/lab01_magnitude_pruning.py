@@ -47,7 +47,6 @@ from course_lib.grading import check, skip  # noqa: F401  (skip is yours to use)
 
 # isort: split
 import copy
-import json
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -57,12 +56,12 @@ from IPython.display import display
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from course_lib import ledger
+from course_lib import experiments, ledger
 from course_lib.cost import encodings, latency, model_cost, totals
 from course_lib.data.images import Split, load
+from course_lib.experiments import lab01
 from course_lib.models import build
 from course_lib.parallel import side_by_side
-from course_lib.paths import data_dir
 from course_lib.pruning.channels import recalibrate
 from course_lib.pruning.weights import apply, prunable
 from course_lib.show import plots, widgets
@@ -114,17 +113,8 @@ say(
 
 # %%
 def train_dense(model: nn.Module, seed: int) -> nn.Module:
-    fit(
-        model,
-        data.train,
-        epochs=SETTINGS["dense_epochs"],
-        lr=0.2,
-        optimizer="sgd",
-        weight_decay=5e-3,
-        schedule="cosine",
-        seed=seed,
-        progress=False,
-    )
+    how = lab01.DENSE  # SGD with momentum, learning rate 0.2 that falls as a cosine, weight decay 5e-3
+    fit(model, data.train, epochs=SETTINGS["dense_epochs"], seed=seed, progress=False, **how)
     return model
 
 
@@ -1101,19 +1091,8 @@ def finetune_for(epochs: int, seed: int) -> Callable:
     """A ``finetune(model, post_step)`` that trains for so many epochs."""
 
     def finetune(model: nn.Module, post_step: Callable | None = None, masks: dict[str, Tensor] | None = None) -> None:
-        fit(
-            model,
-            data.train,
-            epochs=epochs,
-            lr=0.1,
-            optimizer="sgd",
-            weight_decay=5e-4,
-            schedule="cosine",
-            seed=100 + seed,
-            masks=masks,
-            post_step=post_step,
-            progress=False,
-        )
+        how = lab01.FINETUNE | {"masks": masks, "post_step": post_step, "progress": False}  # half the learning rate
+        fit(model, data.train, epochs=epochs, seed=100 + seed, **how)
 
     return finetune
 
@@ -1192,33 +1171,15 @@ say(
 #
 # **Iterative pruning need not win.** Its last cut gets only a third of the training. Han et al. report that iterating
 # took AlexNet from 5× to 9× fewer weights without loss of accuracy, but with *long* retraining after each cut. So is it
-# the budget? Trying that takes longer than a lab should. Here is a longer run of the very functions above, on the
-# digits with five seeds; set `REMAKE_LONG_RUN = True` to make it again yourself. *Before you look:* from how many
-# epochs in total do you expect six steps to pay?
+# the budget? Trying that takes longer than a lab should. Here is a longer run of the same experiment, on the digits
+# with five seeds (`course remake lab01_long_run_digits` makes it again, in about ten minutes). *Before you look:* from
+# how many epochs in total do you expect six steps to pay?
 
 # %%
-REMAKE_LONG_RUN = False  # True: about ten minutes on two cores, on the digits
-LONG_RUN = data_dir() / "results" / "lab01_long_run_digits.json"
-
-if REMAKE_LONG_RUN and DATA == "digits":
-    dense += side_by_side(train_dense, [(build("convnet", data, seed=seed), seed) for seed in range(SEEDS, 5)])
-    again: dict[str, dict[int, list[float]]] = {}
-    for budget in (6, 12, 30, 60):
-        arms = {
-            "fine-tuned": side_by_side(train_iterative, [(seed, 0.98, 1, budget) for seed in range(5)]),
-            "iterative, 3 steps": side_by_side(train_iterative, [(seed, 0.98, 3, budget) for seed in range(5)]),
-            "iterative, 6 steps": side_by_side(train_iterative, [(seed, 0.98, 6, budget) for seed in range(5)]),
-            "random": side_by_side(train_masked, [(seed, random_masks(seed, 0.98), budget) for seed in range(5)]),
-        }
-        for how, trained in arms.items():
-            again.setdefault(how, {})[budget] = [round(accuracy(model), 2) for model in trained]
-    del dense[SEEDS:]
-    LONG_RUN.parent.mkdir(exist_ok=True)
-    LONG_RUN.write_text(json.dumps(again, indent=1) + "\n")
-
 # validation accuracy in %, five seeds, by method and by epochs
 long_run = {
-    how: {int(epochs): values for epochs, values in by.items()} for how, by in json.loads(LONG_RUN.read_text()).items()
+    how: {int(epochs): values for epochs, values in by.items()}
+    for how, by in experiments.read("lab01_long_run_digits").items()
 }
 
 budgets = list(long_run["random"])
@@ -1640,8 +1601,8 @@ widgets.explorer(
 #
 # - **Real data.** Set `DATA = "mnist"` above and run everything again (some minutes). Which of your conclusions
 #   survive? Where is random no longer good enough?
-# - **A longer run.** `REMAKE_LONG_RUN = True`; then try equal steps in place of cubic ones. How much of "iterative" is
-#   the schedule?
+# - **A longer run.** In `course_lib/experiments/lab01.py` put equal steps in the place of cubic ones, and make the
+#   result again. How much of "iterative" is the schedule?
 # - **The budget of the sensitivity map.** Use the second map of 1.6 to give each layer its own sparsity at the same
 #   total, and compare with `global_masks`, recalibrated and fine-tuned.
 # - **On a GPU.** Move a model with `model.to("cuda")` before `fit`; train on all 55,000 MNIST images. Does *ms* change

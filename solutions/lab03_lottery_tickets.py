@@ -55,14 +55,13 @@ from torch.nn import functional as F
 from course_lib import experiments, ledger, paths
 from course_lib.cost import encodings, latency, model_cost, totals
 from course_lib.data.images import load
-from course_lib.experiments import sparse_training, tickets
+from course_lib.experiments import lab03
 from course_lib.models import build
 from course_lib.parallel import processes
 from course_lib.pruning.weights import prunable
 from course_lib.show import plots, widgets
 from course_lib.show.words import ends, pm, say, versus, you_wrote
-from course_lib.training import evaluate, fit
-from course_lib.trials import train_and_test
+from course_lib.training import evaluate, fit, train_and_test
 
 # %% [markdown]
 # ## Settings
@@ -79,7 +78,7 @@ from course_lib.trials import train_and_test
 DATA = "digits"  # or "mnist"
 
 SEEDS = 3
-SETTINGS = {"digits": {"rounds": 13, "epochs": 30, "every": 4}, "mnist": tickets.MNIST}[DATA]
+SETTINGS = {"digits": {"rounds": 13, "epochs": 30, "every": 4}, "mnist": lab03.MNIST}[DATA]
 EVERY = SETTINGS["every"]  # steps between two looks at the validation images
 FOLDER = None if DATA == "digits" else paths.cache_dir() / f"lab03_{DATA}"  # what is found is kept here
 plots.use_style()
@@ -345,7 +344,7 @@ check("3.3")
 # It is not the mean over layers: they differ in size.</details>
 
 # %%
-recipe = dict(lr=1.2e-3, optimizer="adam", batch_size=60, **{k: v for k, v in SETTINGS.items() if k != "rounds"})
+recipe = lab03.RECIPE | {k: v for k, v in SETTINGS.items() if k != "rounds"}
 mine = find_ticket(
     lambda: build("lenet300", data, seed=0), partial(train_and_test, data=data, seed=0, **recipe), rounds=3, rate=0.2
 )
@@ -509,9 +508,9 @@ check("3.5")
 # %% [markdown]
 # #### Experiment: ticket, reinit, random
 #
-# Now the experiment of the paper: all rounds, three arms, three seeds. `tickets.search` is the search that you have
+# Now the experiment of the paper: all rounds, three arms, three seeds. `lab03.search` is the search that you have
 # written, with both controls trained in every round (from the library, since functions that are sent to other processes
-# must be importable; open `course_lib/experiments/tickets.py`, it is short). For each seed all arms have the same $w_0$
+# must be importable; open `course_lib/experiments/lab03.py`, it is short). For each seed all arms have the same $w_0$
 # or mask, and see the images in the same order, so they can be compared **in pairs**.
 #
 # Speed needs one remark. With so few digits to validate on, and a network that hardly overfits them, the validation
@@ -530,10 +529,10 @@ prediction_3_5 = "ticket 100, reinit 150"
 
 # %%
 pool = processes()  # one for each core; part C uses them, too
-found = tickets.search(DATA, range(SEEDS), folder=FOLDER, executor=pool, progress=True, **SETTINGS)
-measured = tickets.measured(found, EVERY)
+found = lab03.search(DATA, range(SEEDS), folder=FOLDER, executor=pool, progress=True, **SETTINGS)
+measured = lab03.measured(found, EVERY)
 remaining = measured["remaining"]  # of each round
-ARMS = tickets.ARMS
+ARMS = lab03.ARMS
 accuracy = {arm: np.array(measured[arm]["accuracy"]) for arm in ARMS}  # (seeds, rounds + 1), test, after training
 dense_accuracy = accuracy["ticket"][:, 0]
 
@@ -591,8 +590,8 @@ kind, label = {
     "digits": ("steps", "Steps to 95 % validation accuracy"),
     "mnist": ("early_stop", "Early-stopping step"),
 }[DATA]
-steps = {arm: np.nan_to_num(tickets.numbers(measured[arm][kind]), nan=LAST) for arm in ARMS}  # (seeds, rounds + 1)
-never = {arm: int(np.isnan(tickets.numbers(measured[arm]["steps"])).sum()) for arm in ARMS}
+steps = {arm: np.nan_to_num(lab03.numbers(measured[arm][kind]), nan=LAST) for arm in ARMS}  # (seeds, rounds + 1)
+never = {arm: int(np.isnan(lab03.numbers(measured[arm]["steps"])).sum()) for arm in ARMS}
 plots.show(
     plots.method_curves(
         remaining,
@@ -1046,7 +1045,7 @@ CASES = [("uniform", 0.05), ("Erdős–Rényi", 0.05), ("Erdős–Rényi", 0.02)
 NAMES = {"random mask": "static", "SET": "set", "RigL": "rigl"}
 budget = {"digits": {"epochs": 30, "steps": LAST}, "mnist": {"epochs": 3, "iterations": 2000, "steps": 2000}}[DATA]
 runs = [(method, *case, seed) for method in NAMES.values() for case in CASES for seed in range(4)]
-train = partial(sparse_training.train_sparse, data=DATA, every=20, **budget)
+train = partial(lab03.train_sparse, data=DATA, every=20, **budget)
 scores = [result["accuracy"] for result in pool.map(train, *zip(*runs, strict=True))]
 pool.shutdown()
 moving = {

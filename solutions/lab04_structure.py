@@ -53,6 +53,7 @@ from torchvision.models import mobilenet_v2, resnet18
 from course_lib import experiments, ledger
 from course_lib.cost import encodings, latency, model_cost, totals
 from course_lib.data.images import Split, load
+from course_lib.experiments import lab04
 from course_lib.models import SmallConvNet, build
 from course_lib.parallel import side_by_side
 from course_lib.pruning.channels import channel_groups, recalibrate, removal, slimming
@@ -124,12 +125,10 @@ def train(
         data.train,
         epochs=epochs or SETTINGS["epochs"],
         lr=lr,
-        optimizer="sgd",
-        weight_decay=1e-4,
-        schedule="cosine",
         seed=seed,
         penalty=None if penalty is None else lambda: penalty(model),
         progress=False,
+        **lab04.RECIPE,  # SGD with momentum, a weight decay of 1e-4, a rate that falls as a cosine
     )
     return model
 
@@ -1306,8 +1305,8 @@ def finetuned_with_zeros(model: nn.Module, seed: int, masks: dict[str, Tensor]) 
     apply_masks(model, masks)
     recalibrate(model, data.train.images[:512])
     fit(
-        model, data.train, epochs=SETTINGS["finetune"], lr=0.1, optimizer="sgd", weight_decay=1e-4, schedule="cosine",
-        seed=100 + seed, masks=masks, progress=False,
+        model, data.train, epochs=SETTINGS["finetune"], lr=0.1, seed=100 + seed, masks=masks, progress=False,
+        **lab04.RECIPE,
     )  # fmt: skip
     return model
 

@@ -54,14 +54,18 @@ from torch.nn import functional as F
 from course_lib import experiments, ledger
 from course_lib.cost import encodings, latency, model_cost, pruned_transformer_macs, totals, transformer_macs
 from course_lib.data import pieces, reviews
-from course_lib.experiments import heads as shipped
+from course_lib.experiments import lab07
 from course_lib.models import checkpoints
 from course_lib.parallel import side_by_side
-from course_lib.pruning.heads import lowest_heads, output_projections, remove_heads
+from course_lib.pruning.heads import (
+    lowest_heads,
+    output_projections,  # noqa: F401  (for 7.2)
+    remove_heads,
+)
 from course_lib.pruning.weights import prunable
-from course_lib.recipes.text import accuracy
 from course_lib.show import plots, widgets
 from course_lib.show.words import ends, pm, say, versus, you_wrote
+from course_lib.training import accuracy
 
 # %% [markdown]
 # ## Settings
@@ -819,7 +823,7 @@ say(
 # the one-shot $I_h$ makes in all three models: it empties whole layers.)
 
 # %%
-places = ("random", *shipped.PLACES)
+places = ("random", *lab07.PLACES)
 named = {rule.replace("_", " "): curves[rule] for rule in places}
 plots.show(
     plots.method_curves(
@@ -1152,7 +1156,7 @@ prediction_7_6b = "across 0.8, same 0.95"
 ### END SOLUTION
 
 # %%
-relations = [shipped.pearson(run) for run in long_run["domains"]]
+relations = [lab07.pearson(run) for run in long_run["domains"]]
 across = np.array([np.mean(r["across"]) for r in relations])
 same = np.array([np.mean(r["same"]) for r in relations])
 domains = list(long_run["domains"][0])

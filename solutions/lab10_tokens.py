@@ -18,7 +18,7 @@
 # and *superb*; the other fourteen are carried through every layer all the same. When can they get off?**
 #
 # All pruning so far was decided once, for all inputs: this weight, this channel, this head. Tokens are different.
-# What may go depends on the *text*, so it is decided anew for each one, while the model runs. PoWER-BERT (Goyal et
+# What may go depends on the *text*, so it is decided anew for each one, while the model lab10. PoWER-BERT (Goyal et
 # al. 2020) drops words from layer to layer by the attention they receive; Kim et al. (2022) learn a threshold for
 # each layer; SpAtten (Wang et al. 2021) lets tokens and heads go together. The lecture has it on one slide: 15 tokens
 # in layer 1, 11 in layer 4, 4 in layer 8, 2 in layer 12, and still "positive sentiment".
@@ -58,7 +58,7 @@ from course_lib import experiments, ledger
 from course_lib.cost import encodings, latency
 from course_lib.data import images, pieces, reviews
 from course_lib.data.review_grammar import POLAR
-from course_lib.experiments import tokens as runs
+from course_lib.experiments import lab10
 from course_lib.models import checkpoints
 from course_lib.models.bert import small_bert
 from course_lib.parallel import side_by_side
@@ -102,7 +102,7 @@ validation, test = (
 )
 lengths = torch.tensor([len(row) for row in texts["validation"]["input_ids"]])
 deciding = np.mean([np.mean(np.array(row) > 0) for row in texts["validation"]["piece_evidence"]])
-measured = side_by_side(lambda seed: runs.measure(models[seed], validation)["accuracy"], [(seed,) for seed in SEEDS])
+measured = side_by_side(lambda seed: lab10.measure(models[seed], validation)["accuracy"], [(seed,) for seed in SEEDS])
 dense = dict(zip(SEEDS, measured, strict=True))
 say(
     f"A review has {lengths.double().mean():.0f} pieces on average ({lengths.min()} to {lengths.max()}); {deciding:.0%} of them "
@@ -470,7 +470,7 @@ def best_single(seed: int) -> tuple[float, int, float]:
     for layer in LAYERS:
         for share in SHARES:
             if swept[seed]["informed"][layer, at[share]] >= dense[seed] - 1:
-                within.append((runs.ratio(config, lengths, {layer: share}), layer, share))
+                within.append((lab10.ratio(config, lengths, {layer: share}), layer, share))
     return max(within)
 
 
@@ -478,7 +478,7 @@ def on_test(seed: int) -> list[dict[str, float]]:
     """Whole texts; the chosen drop by attention received; the same drop at random."""
     _, layer, share = chosen[seed]
     return [
-        runs.measure(models[seed], test, keep, score=score, seed=seed)
+        lab10.measure(models[seed], test, keep, score=score, seed=seed)
         for keep, score in ((None, "cls"), ({layer: share}, "received"), ({layer: share}, "random"))
     ]
 
@@ -700,15 +700,15 @@ def at_equal_cost(seed: int) -> dict[str, list[dict[str, float]]]:
     result: dict[str, list] = {"progressive": [], "threshold": [], "random": []}
 
     def ratio_of(theta: float) -> float:
-        measured = runs.measure(model, few, by_threshold(theta), score="received", at=at)
+        measured = lab10.measure(model, few, by_threshold(theta), score="received", at=at)
         return measured["dense_macs"] / measured["macs"]
 
     for budget in BUDGETS:
-        shares = counts_of(1 - solve(lambda cut: runs.ratio(config, lengths, counts_of(1 - cut)), budget, 0.0, 0.99))
+        shares = counts_of(1 - solve(lambda cut: lab10.ratio(config, lengths, counts_of(1 - cut)), budget, 0.0, 0.99))
         theta = solve(ratio_of, budget, 0.0, 3.0)
-        result["progressive"].append(runs.measure(model, some, shares, score="received"))
-        result["threshold"].append(runs.measure(model, some, by_threshold(theta), score="received", at=at))
-        result["random"].append(runs.measure(model, some, shares, score="random", seed=seed))
+        result["progressive"].append(lab10.measure(model, some, shares, score="received"))
+        result["threshold"].append(lab10.measure(model, some, by_threshold(theta), score="received", at=at))
+        result["random"].append(lab10.measure(model, some, shares, score="random", seed=seed))
     return result
 
 
@@ -859,7 +859,7 @@ say(
 # %% [markdown]
 # #### Experiment: learned thresholds, with and without a hard phase
 #
-# `runs.learn_thresholds` trains weights and thresholds of the first three layers together: the temperature falls from
+# `lab10.learn_thresholds` trains weights and thresholds of the first three layers together: the temperature falls from
 # 0.3 to 0.1, and for the last 60 % of the steps thresholds stand still, are steps, rows are really dropped, and only
 # the weights learn on: the *hard phase*. The control is soft to the end. Both are then measured as they would be
 # used: **hard**. That is too long for the lab (half an hour with what follows, for three checkpoints), so the
@@ -1148,13 +1148,13 @@ def jointly(seed: int) -> dict[str, dict[str, float]]:
         going_on = HEADS.get(layer - 1, min(HEADS.values()))
         keep[layer] = torch.randperm(config.num_attention_heads, generator=generator) < going_on
     found = {
-        "dense": runs.measure(model, some),
-        "tokens": runs.measure(model, some, shares),
-        "heads": runs.measure(model, some, open_block=lambda: library.cascading(model, {}, HEADS)),
-        "tokens and heads": runs.measure(model, some, open_block=lambda: library.cascading(model, shares, HEADS)),
+        "dense": lab10.measure(model, some),
+        "tokens": lab10.measure(model, some, shares),
+        "heads": lab10.measure(model, some, open_block=lambda: library.cascading(model, {}, HEADS)),
+        "tokens and heads": lab10.measure(model, some, open_block=lambda: library.cascading(model, shares, HEADS)),
     }
     with gated(model, keep):
-        found["random tokens and heads"] = runs.measure(model, some, shares, score="random", seed=seed)
+        found["random tokens and heads"] = lab10.measure(model, some, shares, score="random", seed=seed)
     found["random tokens and heads"]["macs"] = found["tokens and heads"]["macs"]  # as many of both in each layer
     return found
 
@@ -1279,7 +1279,7 @@ for size in (1, 32):
         blocks[-1].__enter__()
         ways[name] = once(model, ids_128)
     times[size] = latency.compare(ways, warmup=1, repeats=30 if size == 1 else 3, threads=1)
-    counted = runs.ratio(big["sdpa"].config, torch.tensor([128]), plan)
+    counted = lab10.ratio(big["sdpa"].config, torch.tensor([128]), plan)
     for block in blocks:
         block.__exit__(None, None, None)
 faster = {
@@ -1311,7 +1311,7 @@ say(
 def by_both_scores(seed: int) -> list[float]:
     """Validation accuracy of a small BERT with the same shares, by the row of [CLS] and by attention received."""
     return [
-        runs.measure(models[seed], validation[1::2], plan, score=score)["accuracy"] for score in ("cls", "received")
+        lab10.measure(models[seed], validation[1::2], plan, score=score)["accuracy"] for score in ("cls", "received")
     ]
 
 
@@ -1517,7 +1517,7 @@ say(
     f"Dense: {pm(sst2_dense)} % of GLUE's development set, {len(folds)} fine-tunings; random: the mean of "
     f"{real_world['settings']['draws']} draws for each.\n\n" + "\n".join(lines)
 )
-sink, ours_sink = np.mean([fold["sink"] for fold in folds], 0), runs.favourite(models[0], validation[:5])
+sink, ours_sink = np.mean([fold["sink"] for fold in folds], 0), lab10.favourite(models[0], validation[:5])
 say(
     "How much of [CLS]'s attention goes to its favourite token, layer by layer: MiniLM "
     + ", ".join(f"{value:.0%}" for value in sink)
@@ -1568,7 +1568,7 @@ for method, way, plans in (
         method,
         lab="10",
         bits=sum(encodings.cheapest_bits(w.detach()) for w in prunable(models[0]).values()),
-        macs=np.mean([runs.batch_macs(config, lengths, shares).double().mean() for shares in plans.values()]),
+        macs=np.mean([lab10.batch_macs(config, lengths, shares).double().mean() for shares in plans.values()]),
         ms=1e3 * np.mean([taken[way].median for taken in turns]) / len(one_batch["input_ids"]),
         accuracy=tested[way],
     )

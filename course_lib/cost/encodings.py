@@ -1,8 +1,8 @@
 """Five ways to store a tensor that is mostly zeros: bitmap, run lengths, COO, CSR and CSC.
 
 Each format is a pair of plain functions, ``*_encode`` and ``*_decode``, that work on tensors of any dtype, with the number
-of bits that the format takes (``*_bits``, counted from what is stored). The classes ``Bitmap``, ``RLE``, ``COO``, ``CSR``
-and ``CSC`` hold one encoded tensor. ``formula_bits`` is what the lecture's formulas predict from the sparsity alone.
+of bits that the format takes (``*_bits``, for the zeros that are there). ``formula_bits`` is what the lecture's formulas
+predict from the sparsity alone.
 
 All formats agree on what a zero is: whatever compares equal to zero. So -0.0 is a zero and comes back as +0.0, while NaN
 and the infinities are values and come back bit for bit. Elements are visited in row-major order (CSC: column by column),
@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -63,34 +62,7 @@ def bitmap_decode(bitmap: Tensor, values: Tensor) -> Tensor:
 
 def bitmap_bits(x: Tensor, n: int = 32) -> int:
     """Bits of ``x`` as a bitmap with ``n``-bit values: (1-p)·L·n + L."""
-    return Bitmap.encode(x).bits(n)
-
-
-@dataclass(frozen=True, eq=False)
-class Bitmap:
-    """A tensor as a bitmap, eight elements to the byte, so that it takes in memory what ``bits`` says."""
-
-    packed: Tensor  # (ceil(L/8),) uint8, the first element in the highest bit
-    values: Tensor  # (nnz,) the dtype of the tensor
-    shape: Shape
-
-    @classmethod
-    def encode(cls, x: Tensor) -> Bitmap:
-        bitmap, values = bitmap_encode(x)
-        return cls(_tensor(np.packbits(bitmap.numpy())), values, tuple(x.shape))
-
-    @property
-    def bitmap(self) -> Tensor:
-        """The map as bool, in the shape of the tensor."""
-        bits = np.unpackbits(self.packed.numpy(), count=math.prod(self.shape))
-        return _tensor(bits.view(np.bool_)).view(self.shape)
-
-    def decode(self) -> Tensor:
-        return bitmap_decode(self.bitmap, self.values)
-
-    def bits(self, n: int | None = None) -> int:
-        """Stored bits, with ``n`` bits a value (the dtype's own width if None)."""
-        return len(self.values) * _value_bits(self.values, n) + math.prod(self.shape)
+    return _count(x) * n + x.numel()
 
 
 # -------------------------------------------------------------------------------------------------------- run lengths
@@ -153,28 +125,7 @@ def rle_decode(runs: Tensor, values: Tensor, shape: Sequence[int]) -> Tensor:
 
 def rle_bits(x: Tensor, n: int = 32, run_bits: int = 2) -> int:
     """Bits of ``x`` in run lengths with ``n``-bit values: pairs·(n + k), fillers and the pair of trailing zeros included."""
-    return RLE.encode(x, run_bits).bits(n)
-
-
-@dataclass(frozen=True, eq=False)
-class RLE:
-    """A tensor as pairs of a run of zeros and a value."""
-
-    runs: Tensor  # (pairs,) int64, each below 2^run_bits
-    values: Tensor  # (pairs,) zero in filler pairs
-    shape: Shape
-    run_bits: int = 2
-
-    @classmethod
-    def encode(cls, x: Tensor, run_bits: int = 2) -> RLE:
-        return cls(*rle_encode(x, run_bits), run_bits)
-
-    def decode(self) -> Tensor:
-        return rle_decode(self.runs, self.values, self.shape)
-
-    def bits(self, n: int | None = None) -> int:
-        """Stored bits, with ``n`` bits a value (the dtype's own width if None)."""
-        return len(self.runs) * (_value_bits(self.values, n) + self.run_bits)
+    return len(rle_encode(x, run_bits)[0]) * (n + run_bits)
 
 
 # --------------------------------------------------------------------------------------------------------- coordinates
@@ -207,27 +158,7 @@ def coo_decode(index: Tensor, values: Tensor, shape: Sequence[int]) -> Tensor:
 
 def coo_bits(x: Tensor, n: int = 32) -> int:
     """Bits of ``x`` as coordinates with ``n``-bit values: nnz·(n + ⌈log₂ L⌉). The only index of a scalar takes 0 bits."""
-    return COO.encode(x).bits(n)
-
-
-@dataclass(frozen=True, eq=False)
-class COO:
-    """A tensor as flat indices and values."""
-
-    index: Tensor  # (nnz,) int64
-    values: Tensor  # (nnz,)
-    shape: Shape
-
-    @classmethod
-    def encode(cls, x: Tensor) -> COO:
-        return cls(*coo_encode(x))
-
-    def decode(self) -> Tensor:
-        return coo_decode(self.index, self.values, self.shape)
-
-    def bits(self, n: int | None = None) -> int:
-        """Stored bits, with ``n`` bits a value (the dtype's own width if None)."""
-        return len(self.index) * (_value_bits(self.values, n) + index_width(math.prod(self.shape)))
+    return _count(x) * (n + index_width(x.numel()))
 
 
 # ------------------------------------------------------------------------------------------- compressed rows, columns
@@ -271,29 +202,9 @@ def csr_decode(v: Tensor, COL_INDEX: Tensor, ROW_INDEX: Tensor, shape: Sequence[
 
 def csr_bits(x2d: Tensor, n: int = 32) -> int:
     """Bits of a matrix (R, C) in CSR with ``n``-bit values: nnz·(n + ⌈log₂ C⌉) + (R+1)·⌈log₂(nnz+1)⌉."""
-    return CSR.encode(x2d).bits(n)
-
-
-@dataclass(frozen=True, eq=False)
-class CSR:
-    """A matrix as values row by row, the column of each, and the cumulative number of values per row."""
-
-    values: Tensor  # (nnz,)
-    col_index: Tensor  # (nnz,) int64
-    row_index: Tensor  # (R + 1,) int64
-    shape: Shape  # (R, C)
-
-    @classmethod
-    def encode(cls, x2d: Tensor) -> CSR:
-        return cls(*csr_encode(x2d), tuple(x2d.shape))
-
-    def decode(self) -> Tensor:
-        return csr_decode(self.values, self.col_index, self.row_index, self.shape)
-
-    def bits(self, n: int | None = None) -> int:
-        """Stored bits, with ``n`` bits a value (the dtype's own width if None)."""
-        entry = _value_bits(self.values, n) + index_width(self.shape[1])
-        return len(self.values) * entry + len(self.row_index) * index_width(len(self.values) + 1)
+    rows, columns = _matrix_shape(x2d.shape)
+    nnz = _count(x2d)
+    return nnz * (n + index_width(columns)) + (rows + 1) * index_width(nnz + 1)
 
 
 def csc_encode(x2d: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -325,29 +236,8 @@ def csc_decode(v: Tensor, ROW_INDEX: Tensor, COL_POINTER: Tensor, shape: Sequenc
 
 def csc_bits(x2d: Tensor, n: int = 32) -> int:
     """Bits of a matrix (R, C) in CSC with ``n``-bit values: nnz·(n + ⌈log₂ R⌉) + (C+1)·⌈log₂(nnz+1)⌉."""
-    return CSC.encode(x2d).bits(n)
-
-
-@dataclass(frozen=True, eq=False)
-class CSC:
-    """A matrix as values column by column, the row of each, and the cumulative number of values per column."""
-
-    values: Tensor  # (nnz,) in column order
-    row_index: Tensor  # (nnz,) int64
-    col_pointer: Tensor  # (C + 1,) int64
-    shape: Shape  # (R, C)
-
-    @classmethod
-    def encode(cls, x2d: Tensor) -> CSC:
-        return cls(*csc_encode(x2d), tuple(x2d.shape))
-
-    def decode(self) -> Tensor:
-        return csc_decode(self.values, self.row_index, self.col_pointer, self.shape)
-
-    def bits(self, n: int | None = None) -> int:
-        """Stored bits, with ``n`` bits a value (the dtype's own width if None)."""
-        entry = _value_bits(self.values, n) + index_width(self.shape[0])
-        return len(self.values) * entry + len(self.col_pointer) * index_width(len(self.values) + 1)
+    _matrix_shape(x2d.shape)
+    return csr_bits(x2d.t(), n)
 
 
 # ------------------------------------------------------------------------------------------------------- counting bits
@@ -364,14 +254,15 @@ def storage_bits(x: Tensor, n: int | None = None, run_bits: int = 2) -> dict[str
         n: bits a value (the dtype's own width if None).
         run_bits: width of the run field of RLE.
     """
+    n = 8 * x.element_size() if n is None else n
     matrix = x.reshape(1, -1) if x.ndim < 2 else x.reshape(x.shape[0], math.prod(x.shape[1:]))
     return {
-        "dense": x.numel() * _value_bits(x, n),
-        "bitmap": Bitmap.encode(x).bits(n),
-        "rle": RLE.encode(x, run_bits).bits(n),
-        "coo": COO.encode(x).bits(n),
-        "csr": CSR.encode(matrix).bits(n),
-        "csc": CSC.encode(matrix).bits(n),
+        "dense": x.numel() * n,
+        "bitmap": bitmap_bits(x, n),
+        "rle": rle_bits(x, n, run_bits),
+        "coo": coo_bits(x, n),
+        "csr": csr_bits(matrix, n),
+        "csc": csc_bits(matrix, n),
     }
 
 
@@ -467,6 +358,11 @@ def _present(flat: Tensor) -> Tensor:
     return flat.clone() if flat.dtype == torch.bool else flat.bool()
 
 
+def _count(x: Tensor) -> int:
+    """How many elements are not zero."""
+    return int(_present(_flat(x)).count_nonzero())
+
+
 def _nonzeros(flat: Tensor, present: Tensor) -> tuple[Tensor, Tensor]:
     """(nnz,) int64 positions and (nnz,) values of the non-zeros."""
     # numpy finds the True entries of a bool array about four times as fast as torch.nonzero does on one thread, and seven
@@ -500,10 +396,6 @@ def _compressed_to_dense(
     return _tensor(dense).view(values.dtype).view(shape)
 
 
-def _value_bits(values: Tensor, n: int | None) -> int:
-    return 8 * values.element_size() if n is None else n
-
-
 def _longest_run(run_bits: int) -> int:
     if not 1 <= run_bits <= 62:
         raise ValueError(f"run_bits is the width of the run field, 1 to 62 bits, got {run_bits}")
@@ -524,7 +416,7 @@ def _check_integers(what: str, tensor: Tensor) -> None:
 def _compressed(
     what: str, v: Tensor, minor_index: Tensor, major_pointer: Tensor, major: int, minor: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Index and pointer as int64 arrays; ValueError unless they and the values can belong to one matrix."""
+    """Index and pointer as arrays; ValueError unless they and the values can belong to one matrix."""
     _check_integers(f"the {what} index", minor_index)
     _check_integers("the pointer", major_pointer)
     if v.ndim != 1 or minor_index.shape != v.shape:
@@ -535,11 +427,11 @@ def _compressed(
         raise ValueError(
             f"the pointer needs {major + 1} entries, the last one included: got {tuple(major_pointer.shape)}"
         )
-    index, pointer = minor_index.cpu().long().numpy(), major_pointer.cpu().long().numpy()
+    index, pointer = minor_index.cpu().contiguous().numpy(), major_pointer.cpu().numpy()
     if pointer[0] != 0 or pointer[-1] != len(v) or (np.diff(pointer) < 0).any():
         raise ValueError(f"the pointer must grow from 0 to the number of values, {len(v)}")
     # A column that is too large would land in the next row without an error. Read as unsigned, a negative index is a huge
     # one: one pass instead of two.
-    if len(index) and index.view(np.uint64).max() >= minor:
+    if len(index) and index.view(f"u{index.itemsize}").max() >= minor:
         raise ValueError(f"a {what} index lies outside 0..{minor - 1}")
     return index, pointer

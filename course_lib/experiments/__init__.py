@@ -1,7 +1,8 @@
 """Runs that take longer than a lab should: each is shipped as a small result file, and one command makes it again.
 
-A file here holds the functions of one lab's longer runs. They are importable, as functions must be that are sent to other
-processes, and the lab runs its own, shorter experiment through the same ones.
+A file here is one lab's: the functions of its longer runs, and ``RESULTS``, what they make. They are importable, as
+functions must be that are sent to other processes; the lab's notebook and its deck run their own, shorter experiments
+through the same ones.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from concurrent.futures import Executor
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any
 
 from course_lib import files, paths
@@ -22,18 +25,9 @@ def registered() -> dict[str, Remake]:
 
     What is done so far lies in ``folder``: called again after an interruption, it goes on from there.
     """
-    from course_lib.experiments import heads, slimming, tickets, tokens  # here: reading a result needs none of it
-
-    return {
-        "lab03_tickets_digits": tickets.remake_digits,
-        "lab03_tickets_mnist": tickets.remake_mnist,
-        "lab04_slimming_digits": slimming.remake_digits,
-        "lab04_slimming_mnist": slimming.remake_mnist,
-        "lab07_heads": heads.remake_reviews,
-        "lab07_sst2": heads.remake_sst2,
-        "lab10_reviews": tokens.remake_reviews,
-        "lab10_sst2": tokens.remake_sst2,
-    }
+    labs = sorted(found.name for found in iter_modules(__path__) if found.name.startswith("lab"))
+    modules = [import_module(f"{__name__}.{lab}") for lab in labs]  # here: reading a result needs none of them
+    return {name: remake for module in modules for name, remake in module.RESULTS.items()}
 
 
 def path(name: str) -> Path:

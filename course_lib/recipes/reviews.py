@@ -20,7 +20,7 @@ from course_lib.data.review_grammar import Review
 from course_lib.models import checkpoints
 from course_lib.models.bert import small_bert
 from course_lib.recipes.ngrams import ngram_accuracy
-from course_lib.recipes.text import Batch, accuracy, fit, warm_up_then_decay
+from course_lib.training import Batch, accuracy, fit_batches, warm_up_then_decay
 
 SEEDS = (0, 1, 2)
 VOCABULARY = 600
@@ -54,7 +54,7 @@ def train(seed: int, tokenizer: Any, texts: Sequence[Sequence[Review]], progress
     """A trained model, in evaluation mode, and its history; ``seed`` decides initial weights and order of the texts."""
     model = small_bert(len(tokenizer), seed=seed)
     lengths = [math.ceil(len(phase) / BATCH) for phase in texts]
-    history = fit(
+    history = fit_batches(
         model,
         _batches(texts, tokenizer, seed),
         sum(lengths),
@@ -103,8 +103,8 @@ def remake(seed: int, progress: bool = True) -> dict[str, Any]:
         "task": "sentiment of generated reviews (course_lib.data.reviews, seed 0)",
         "seed": seed,
         "accuracy": {split: round(value, 3) for split, value in measured.items()},
-        "steps": history.steps,
-        "cpu_seconds": round(history.seconds),
+        "steps": history.done,
+        "cpu_seconds": round(history.cpu_seconds),
         "command": f"python -m course_lib.recipes reviews --seed {seed}",
     }
     checkpoints.save(name(seed), model, ours, about)

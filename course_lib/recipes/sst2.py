@@ -9,7 +9,7 @@ import torch
 
 from course_lib.data import glue, pieces
 from course_lib.models.pretrained import load_classifier
-from course_lib.recipes.text import TextHistory, accuracy, fit, warm_up_then_decay
+from course_lib.training import History, accuracy, fit_batches, warm_up_then_decay
 
 LONGEST = 64  # pieces; SST-2's longest sentence has 66
 
@@ -38,7 +38,7 @@ def fine_tune(
     batch_size: int = 32,
     seed: int = 0,
     progress: bool = True,
-) -> TextHistory:
+) -> History:
     """Fine-tune a classifier in place on ``data["train"]``: AdamW, warm-up over a tenth of the steps, then linear decay.
 
     Args:
@@ -55,7 +55,7 @@ def fine_tune(
     )
     steps = epochs * per_epoch
     warm_up = max(1, steps // 10)
-    return fit(
+    return fit_batches(
         model,
         stream,
         steps,
@@ -77,7 +77,7 @@ def measure(
         data = prepared(sentences, tokenizer=tokenizer)
         history = fine_tune(model, data, epochs=epochs, lr=lr, seed=seed, progress=progress)
         scores = {part: accuracy(model, pieces.batches(data[part], batch_size=64)) for part in ("validation", "test")}
-        results.append({"seed": seed, **scores, "cpu_seconds": history.seconds, "wall": history.wall})
+        results.append({"seed": seed, **scores, "cpu_seconds": history.cpu_seconds, "wall": history.seconds})
     return results
 
 

@@ -13,7 +13,8 @@
   (:mod:`.exact`); :mod:`.masks`: what is kept, and how zeros stay zero.
 - :mod:`.schedules` and :mod:`.iterative`: prune in steps, train in between; :mod:`.sensitivity`: one layer alone.
 - :mod:`.masked_gradient`: the backward pass of a pruned layer.
-- :mod:`.lottery`: tickets and their controls; :mod:`.ticket_folder` keeps a long search.
+- :mod:`.lottery`: tickets and their controls; :mod:`.ticket_search`: many, side by side; :mod:`.ticket_folder`: on
+  disk.
 - :mod:`.sparse_training`: connections that move while the model trains (SET, RigL).
 """
 
@@ -28,10 +29,8 @@ from course_lib.pruning.weights.granularity import (
 )
 from course_lib.pruning.weights.iterative import prune_iteratively
 from course_lib.pruning.weights.lottery import (
-    CONTROLS,
     early_stop,
     find_ticket,
-    find_tickets,
     random_ticket,
     reinitialise,
     rewind,
@@ -62,6 +61,7 @@ from course_lib.pruning.weights.sparse_training import (
     sparse_evolution,
     uniform_densities,
 )
+from course_lib.pruning.weights.ticket_search import CONTROLS, find_tickets
 
 __all__ = [
     "CONTROLS",

@@ -14,27 +14,19 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
-from contextlib import ExitStack, contextmanager
-from functools import partial
-from pathlib import Path
+from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
-from tqdm.auto import tqdm
 
 from course_lib.pruning.weights.exact import count_pruned, flat, prune_smallest
 from course_lib.pruning.weights.masks import Masks, apply, check, dense_masks, prunable, remaining
 from course_lib.pruning.weights.scores import magnitude, random
-from course_lib.pruning.weights.ticket_folder import Folder, described, digest, pack, unpack
 
-State = dict[str, Any]  # what model.state_dict() gives, on the CPU
-Record = dict[str, Any]  # of one round: round, masks, remaining, result; with controls also controls
+Record = dict[str, Any]  # of one round: round, masks, remaining, result
 Build = Callable[..., nn.Module]
 Train = Callable[..., Any]
-CONTROLS = ("reinit", "random")
 
 
 # ---- one round, piece by piece
@@ -196,7 +188,7 @@ def early_stop(losses: Iterable[float], every: int = 1) -> int:
 
     Source: Frankle & Carbin 2019, section 2, "early-stopping criterion".
     """
-    every = _whole(every, "every", 1)
+    every = whole(every, "every", 1)
     numbers = [float(loss) for loss in losses]
     usable = [i for i, loss in enumerate(numbers) if not math.isnan(loss)]
     if not usable:
@@ -216,7 +208,7 @@ def steps_to(values: Iterable[float], level: float, every: int = 1) -> int | Non
     Raises:
         ValueError: if ``every`` is below 1 or ``level`` is NaN.
     """
-    every = _whole(every, "every", 1)
+    every = whole(every, "every", 1)
     if math.isnan(level):
         raise ValueError("level is NaN, which nothing reaches: give a number")
     return next((every * (1 + i) for i, value in enumerate(values) if float(value) >= level), None)
@@ -231,350 +223,67 @@ def find_ticket(
     rounds: int,
     rate: float | Mapping[str, float],
     rewind_step: int = 0,
-    *,
     output_rate: float | None = None,
-    controls: Iterable[str] = (),
-    seed: int = 0,
-    folder: str | Path | None = None,
-    progress: bool = False,
 ) -> list[Record]:
-    """Iterative magnitude pruning with rewinding, and the controls for the same masks.
+    """Iterative magnitude pruning with rewinding.
 
-    ::
-
-        train the dense network for k steps, keep w_k          (k = rewind_step; for 0 these are the first weights)
-        in round 0 train from w_k to the end, nothing pruned
-        in every further round
-            prune a share of the weights that are left, those whose trained values are smallest
-            put the others back to w_k, and train to the end
+    :func:`~course_lib.pruning.weights.ticket_search.find_tickets` does the same for several seeds, with the
+    controls, side by side, and goes on where it was interrupted.
 
     Args:
-        build: makes the untrained model, the same one at every call.
-        train: ``train(model, masks, start, stop)`` trains from step ``start`` to step ``stop`` (None: to the end) with an
-            optimizer of its own, keeps pruned weights at zero, and returns what is to be remembered, an accuracy, say.
-            ``masks`` are on the model's device.
+        build: makes the untrained model.
+        train: ``train(model, masks, start, stop)`` trains from step ``start`` to step ``stop`` (None: to the
+            end) with an optimizer of its own, keeps pruned weights at zero, and returns what is to be
+            remembered, an accuracy, say. ``masks`` are on the model's device.
         rounds: how often to prune, after the dense round 0.
         rate: the share of the survivors to prune in each round, see :func:`shrink`; 0.2 leaves 0.8^rounds.
         rewind_step: k. For larger networks and learning rates a ticket is found only from a small k > 0 on.
         output_rate: the share for the output layer; None: half of ``rate``.
-        controls: of "reinit" (the round's masks, fresh weights, trained from step 0, since they have no step k) and
-            "random" (masks of the same counts per layer anywhere, weights w_k). Each differs from the ticket in one
-            thing. As the ticket has one w_k in all rounds, so they have one initialisation, and nested masks.
-        seed: decides the controls, nothing else. Their randomness is derived from it and differs from that of
-            ``torch.manual_seed(seed)``, with which w_0 may have been drawn.
-        folder: where each round is written as soon as it is done, and each control. If it is called again with the same
-            arguments, what is there is read, not trained again; ``rounds`` and ``controls`` may have grown meanwhile.
-            Results must then be plain: numbers, strings, None, tensors, and lists, tuples and dicts of them.
-        progress: show a bar, if it takes longer than a second.
 
     Returns:
-        ``rounds + 1`` records: ``round``; ``masks`` (on the CPU, nested); ``remaining``, the share of the weights with two
-        or more dimensions that is kept; ``result``, what ``train`` returned. With controls also ``controls``: name ->
-        ``dict(masks, result)``, without entries in round 0, where nothing is pruned and nothing to be controlled.
+        ``rounds + 1`` records: ``round``; ``masks`` (on the CPU, nested); ``remaining``, the share of the
+        weights with two or more dimensions that is kept; ``result``, what ``train`` returned.
 
     Raises:
-        ValueError: for a bad argument, and if ``folder`` holds rounds of another configuration (told apart by the rates, k,
-            the seed, the first weights, and the arguments that a ``functools.partial`` or dataclass ``train`` holds. What
-            is written in the body of a function cannot be seen: bind what you will vary).
-        TypeError: if a result cannot be written to ``folder``.
-        RuntimeError: if another process is at work in ``folder``.
+        ValueError: for a bad argument, before anything is trained.
 
     Source: Frankle & Carbin 2019, section 2 (strategy 1 of its appendix B); Frankle et al. 2020, section 4.
     """
-    search = _Search(build, train, rounds, rate, rewind_step, output_rate, controls, seed, folder)
-    model = search.model  # one for all rounds: rewinding puts back all there is
-
-    def same_model() -> nn.Module:
-        return model
-
-    with search.opened(), _bar(search.trainings, progress) as bar:
-        if search.start is None:
-            search.begun(_begin(same_model, train, rewind_step))
-        for round in range(rounds + 1):
-            if round not in search.records:
-                search.done(round, _round(same_model, train, *search.task(round)))
-                bar.update()
-            for arm in search.missing(round):
-                search.controlled(round, arm, _control(same_model, train, *search.control_task(round, arm)))
-                bar.update()
-    return search.result()
-
-
-def find_tickets(
-    seeds: Iterable[int],
-    build: Build,
-    train: Train,
-    rounds: int,
-    rate: float | Mapping[str, float],
-    rewind_step: int = 0,
-    *,
-    output_rate: float | None = None,
-    controls: Iterable[str] = (),
-    folder: str | Path | None = None,
-    executor: Executor | None = None,
-    progress: bool = False,
-) -> dict[int, list[Record]]:
-    """:func:`find_ticket` for several seeds, side by side if there is an executor.
-
-    Args:
-        seeds: different whole numbers from 0 up. Each gives one search, with ``build(seed=s)``, ``train(model, masks,
-            start, stop, seed=s)`` and its own controls.
-        build, train: as there, with the keyword ``seed``. With an executor they must be picklable (module-level functions,
-            or ``functools.partial`` of them), and results plain. What they hold travels with every training: of a large data
-            set bind the name, or for ``models.build`` something light with its ``shape`` and ``classes``.
-        folder: each seed has a subfolder ``seed-0``, … Only this process writes: executors need no common disk.
-        executor: any ``concurrent.futures.Executor``: ``course_lib.parallel.processes()``, or Dask's
-            ``client.get_executor()``. The rounds of a seed follow each other; controls, and other seeds, fill the time. None:
-            one after the other, here. Not closed. Threads are no help: torch's generator is one for all.
-        rounds, rate, rewind_step, output_rate, controls, progress: as in :func:`find_ticket`.
-
-    Returns:
-        Seed -> its records, in the order of ``seeds``; the same whatever the executor.
-
-    Raises:
-        ValueError, TypeError, RuntimeError: as :func:`find_ticket`. An error in one training ends it all; rounds that
-            are done stay in ``folder``.
-    """
-    seeds = [_whole(seed, "a seed", 0) for seed in seeds]
-    if len(set(seeds)) < len(seeds):
-        raise ValueError(f"seeds {seeds} are not all different: the same run twice is not two")
-    controls = tuple(controls)
-    searches = {
-        s: (partial(build, seed=s), partial(train, seed=s), None if folder is None else Path(folder) / f"seed-{s}")
-        for s in seeds
-    }
-    if executor is None:
-        return {
-            s: find_ticket(
-                make,
-                run,
-                rounds,
-                rate,
-                rewind_step,
-                output_rate=output_rate,
-                controls=controls,
-                seed=s,
-                folder=place,
-                progress=progress,
-            )
-            for s, (make, run, place) in searches.items()
-        }
-    return _side_by_side(
-        {
-            s: _Search(make, run, rounds, rate, rewind_step, output_rate, controls, s, place)
-            for s, (make, run, place) in searches.items()
-        },
-        executor,
-        progress,
-    )
-
-
-# ---- the trainings: plain functions of plain data, so that any executor can carry them
-
-
-def _begin(build: Build, train: Train, rewind_step: int) -> State:
-    """w_k: the first weights, or those after k steps of dense training."""
+    rounds, rewind_step = whole(rounds, "rounds", 0), whole(rewind_step, "rewind_step", 0)
     model = build()
+    rates = shares(model, rate, output_rate)
+    masks = {name: mask.cpu() for name, mask in dense_masks(model).items()}
     if rewind_step:
-        train(model, dense_masks(model), 0, rewind_step)
-    return {name: _copy(value) for name, value in model.state_dict().items()}
-
-
-def _round(build: Build, train: Train, w_k: State, masks: Masks, rewind_step: int, rates: dict[str, float]) -> Record:
-    """Train the ticket, and say what is left of it in the next round."""
-    model = build()
-    rewind(model, w_k, masks)
-    result = train(model, _beside(model, masks), rewind_step, None)
-    weights = {name: weight.detach().cpu() for name, weight in prunable(model).items()}
-    return {"result": result, "masks": masks, "next": shrink(weights, masks, rates)}
-
-
-def _control(build: Build, train: Train, arm: str, w_k: State, masks: Masks, rewind_step: int, seed: int) -> Record:
-    """Train a control of the ticket that has these masks."""
-    model = build()
-    if arm == "reinit":
-        reinitialise(model, masks, seed)
-        return {"result": train(model, _beside(model, masks), 0, None), "masks": masks}
-    elsewhere = random_ticket(masks, torch.Generator().manual_seed(seed))
-    rewind(model, w_k, elsewhere)
-    return {"result": train(model, _beside(model, elsewhere), rewind_step, None), "masks": elsewhere}
-
-
-def _carried(training: Callable[..., Any], build: Build, train: Train, arguments: bytes) -> bytes:
-    """What runs in a worker. Bytes, because torch would send tensors as shared memory, which outlives no process."""
-    return pack(training(build, train, *unpack(arguments)))
-
-
-class _Search:
-    """The arguments of one search, checked, and what it has found so far, in memory and in its folder."""
-
-    def __init__(
-        self,
-        build: Build,
-        train: Train,
-        rounds: int,
-        rate: float | Mapping[str, float],
-        rewind_step: int,
-        output_rate: float | None,
-        controls: Iterable[str],
-        seed: int,
-        folder: str | Path | None,
-    ) -> None:
-        self.build, self.train = build, train
-        self.rounds = _whole(rounds, "rounds", 0)
-        self.rewind_step = _whole(rewind_step, "rewind_step", 0)
-        self.seed = _whole(seed, "seed", 0)
-        self.controls = (controls,) if isinstance(controls, str) else tuple(controls)
-        if unknown := [name for name in self.controls if name not in CONTROLS]:
-            raise ValueError(f"there is no control {unknown[0]!r}: choose from {', '.join(CONTROLS)}")
-        self.model = build()
-        weights = prunable(self.model)
-        if not weights:
-            raise ValueError("the model has no weights with two or more dimensions, so there is nothing to prune")
-        self.rates = _rates(list(weights), rate, output_rate)
-
-        self.start: State | None = None  # w_k
-        self.records: dict[int, Record] = {}  # with the key "next" for the masks of the round after, and all controls
-        self._dense = {name: mask.cpu() for name, mask in dense_masks(self.model).items()}
-        self._folder = folder and Folder(
-            folder,
-            {
-                "rates": self.rates,
-                "rewind_step": self.rewind_step,
-                "seed": self.seed,
-                "first weights": digest(self.model.state_dict()),
-                "train": described(train),
-            },
-        )
-
-    @contextmanager
-    def opened(self) -> Iterator[None]:
-        """Inside, the folder is ours, and what it holds has been read."""
-        if not self._folder:
-            yield
-            return
-        with self._folder.opened():
-            self.start = self._folder.read("start")
-            for round in range(self.rounds + 1):
-                if (record := self._folder.read(_file(round))) is None:
-                    break  # of what comes after it the masks are not known
-                self.records[round] = record
-            yield
-
-    @property
-    def trainings(self) -> int:
-        """How many are still to be done."""
-        return sum((r not in self.records) + len(self.missing(r)) for r in range(self.rounds + 1))
-
-    def missing(self, round: int) -> list[str]:
-        """The controls that a round still needs. Round 0 has none: nothing is pruned."""
-        there = self.records.get(round, {}).get("controls", {})
-        return [arm for arm in self.controls if round and arm not in there]
-
-    def task(self, round: int) -> tuple[Any, ...]:
-        masks = self.records[round - 1]["next"] if round else self._dense
-        return self.start, masks, self.rewind_step, self.rates
-
-    def control_task(self, round: int, arm: str) -> tuple[Any, ...]:
-        # Derived: another one than the seed itself, from which w_0 may have been drawn, and the same in every round.
-        derived = np.random.SeedSequence([self.seed, CONTROLS.index(arm)]).generate_state(2, np.uint32)
-        return (
-            arm,
-            self.start,
-            self.records[round]["masks"],
-            self.rewind_step,
-            int(derived[0]) << 31 | int(derived[1]) >> 1,
-        )
-
-    def begun(self, state: State) -> None:
-        if self._folder:
-            self._folder.write("start", state)
-        self.start = state
-
-    def done(self, round: int, record: Record) -> None:
-        self._keep(round, {"round": round, "remaining": remaining(record["masks"]), **record, "controls": {}})
-
-    def controlled(self, round: int, arm: str, control: Record) -> None:
-        record = self.records[round]
-        self._keep(round, {**record, "controls": {**record["controls"], arm: control}})
-
-    def _keep(self, round: int, record: Record) -> None:
-        if self._folder:
-            self._folder.write(_file(round), record)
-        self.records[round] = record
-
-    def result(self) -> list[Record]:
-        kept = []
-        for round in range(self.rounds + 1):
-            record = self.records[round]
-            kept.append({key: record[key] for key in ("round", "masks", "remaining", "result")})
-            if self.controls:
-                there = record["controls"]
-                kept[-1]["controls"] = {arm: there[arm] for arm in self.controls if arm in there}
-        return kept
-
-
-def _side_by_side(searches: dict[int, _Search], executor: Executor, progress: bool) -> dict[int, list[Record]]:
-    """All searches at once: whatever can be trained is given to ``executor``, and what comes back opens up the next."""
-    waiting: dict[Future[bytes], tuple[_Search, Callable[[Any], None]]] = {}
-    asked: set[tuple[int, int, str]] = set()
-
-    def submit(search: _Search, then: Callable[[Any], None], training: Callable[..., Any], *arguments: Any) -> None:
-        waiting[executor.submit(_carried, training, search.build, search.train, pack(arguments))] = search, then
-
-    def ask(search: _Search) -> None:
-        if search.start is None:
-            submit(search, search.begun, _begin, search.rewind_step)
-            return
-        next_round = len(search.records)  # first: the rounds after it wait for it, for controls nobody does
-        if next_round <= search.rounds and (search.seed, next_round, "") not in asked:
-            asked.add((search.seed, next_round, ""))
-            submit(search, partial(search.done, next_round), _round, *search.task(next_round))
-        for round in search.records:
-            for arm in search.missing(round):
-                if (search.seed, round, arm) not in asked:
-                    asked.add((search.seed, round, arm))
-                    submit(search, partial(search.controlled, round, arm), _control, *search.control_task(round, arm))
-
-    with ExitStack() as stack:
-        for search in searches.values():
-            stack.enter_context(search.opened())
-        bar = stack.enter_context(_bar(sum(search.trainings for search in searches.values()), progress))
-        try:
-            for search in searches.values():
-                ask(search)
-            while waiting:
-                done, _ = wait(waiting, return_when=FIRST_COMPLETED)
-                for future in sorted(done, key=lambda f: f.exception() is not None):  # keep what is there, then fail
-                    search, then = waiting.pop(future)
-                    begun = search.start is not None
-                    then(unpack(future.result()))
-                    bar.update(begun)
-                    ask(search)
-        finally:
-            for future in waiting:
-                future.cancel()
-    return {s: search.result() for s, search in searches.items()}
+        train(model, beside(model, masks), 0, rewind_step)
+    w_k = copy.deepcopy(model.state_dict())
+    records = []
+    for number in range(rounds + 1):
+        if number:
+            masks = shrink(prunable(model), masks, rates)  # a share of those still alive, by their trained size
+        rewind(model, w_k, masks)  # back to step k, not to the trained values
+        result = train(model, beside(model, masks), rewind_step, None)
+        records.append({"round": number, "masks": masks, "remaining": remaining(masks), "result": result})
+    return records
 
 
 # ---- small change
 
 
-def _file(round: int) -> str:
-    return f"round-{round:02d}"
-
-
-def _bar(trainings: int, progress: bool) -> Any:
-    return tqdm(total=trainings, desc="lottery", unit="training", disable=not progress, leave=False, delay=1)
-
-
-def _copy(value: Any) -> Any:
-    return value.detach().cpu().clone() if isinstance(value, Tensor) else copy.deepcopy(value)
-
-
-def _beside(model: nn.Module, masks: Masks) -> Masks:
+def beside(model: nn.Module, masks: Masks) -> Masks:
     """A copy of ``masks``, each on the device of its parameter."""
     return {name: masks[name].to(weight.device, copy=True) for name, weight in prunable(model).items()}
+
+
+def shares(model: nn.Module, rate: float | Mapping[str, float], output_rate: float | None) -> dict[str, float]:
+    """The share to prune in each layer of ``model``, in each round; the last layer is the output layer.
+
+    Raises:
+        ValueError: if the model has nothing to prune, or a rate is none; see :func:`shrink`.
+    """
+    names = list(prunable(model))
+    if not names:
+        raise ValueError("the model has no weights with two or more dimensions, so there is nothing to prune")
+    return _rates(names, rate, output_rate)
 
 
 def _same_memory(a: Tensor, b: Tensor) -> bool:
@@ -612,7 +321,7 @@ def _rates(names: list[str], rate: float | Mapping[str, float], output_rate: flo
     return rates
 
 
-def _whole(value: int, what: str, least: int) -> int:
+def whole(value: int, what: str, least: int) -> int:
     if isinstance(value, bool) or value != int(value) or value < least:
         raise ValueError(f"{what} is a whole number, {least} or more, got {value!r}")
     return int(value)

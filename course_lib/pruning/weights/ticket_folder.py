@@ -1,4 +1,4 @@
-"""A folder with one file per round: what a long search has found is on disk as soon as it is found.
+"""A folder with one file per training: what a long search has found is on disk as soon as it is found.
 
 Every file is written whole or not at all (written beside, then renamed), so a search can be stopped at any moment. Files hold
 tensors and plain data only and are read without running any code that a file could bring along.
@@ -25,7 +25,7 @@ from torch import Tensor
 
 from course_lib import files
 
-FORMAT = 1
+FORMAT = 2
 
 
 def pack(value: Any) -> bytes:
@@ -85,7 +85,7 @@ def digest(state: Mapping[str, Any]) -> str:
 
 
 class Folder:
-    """The files of one search: ``configuration.json``, ``start.pt.z``, ``round-00.pt.z``, …
+    """The files of one search: ``configuration.json``, ``start.pt.z``, ``round-00.pt.z``, ``round-01-reinit.pt.z``, …
 
     Args:
         path: made if it is not there.
@@ -137,13 +137,9 @@ class Folder:
                 "before it stay"
             ) from None
 
-    def write(self, name: str, value: Any) -> None:
-        """Write a file, whole or not at all; one that is there is replaced.
-
-        Raises:
-            TypeError: as :func:`pack`.
-        """
-        files.put(self.path / f"{name}.pt.z", pack(value), sync=True)
+    def write(self, name: str, packed: bytes) -> None:
+        """Write a file of what :func:`pack` gave, whole or not at all; one that is there is replaced."""
+        files.put(self.path / f"{name}.pt.z", packed, sync=True)
 
     def _compare(self) -> None:
         path = self.path / "configuration.json"

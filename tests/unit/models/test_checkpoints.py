@@ -16,8 +16,7 @@ from course_lib.models.checkpoints import CheckpointMissing
 from course_lib.recipes import digits
 from course_lib.recipes import reviews as recipe
 from course_lib.recipes.ngrams import ngram_accuracy
-from course_lib.recipes.text import accuracy
-from course_lib.training import evaluate
+from course_lib.training import accuracy, evaluate
 
 REVIEWS = [recipe.name(seed) for seed in recipe.SEEDS]
 DIGITS = [digits.name(seed, dropout) for seed in digits.SEEDS for dropout in (True, False)]

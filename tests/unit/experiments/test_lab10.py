@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from course_lib.experiments import tokens as runs
+from course_lib.experiments import lab10
 from course_lib.models.bert import small_bert
 from course_lib.pruning.tokens import SoftThreshold, cascading
 
@@ -27,11 +27,11 @@ def batches() -> list[dict[str, Tensor]]:
     evidence[:, 3] = 1  # polar
     evidence[:, 5] = 2  # negator
     labels = torch.tensor([0, 1, 1])
-    return [{"input_ids": ids, "attention_mask": real.long(), "labels": labels, runs.EVIDENCE: evidence}]
+    return [{"input_ids": ids, "attention_mask": real.long(), "labels": labels, lab10.EVIDENCE: evidence}]
 
 
 def test_whole_texts_cost_and_keep_everything(model, batches) -> None:
-    measured = runs.measure(model, batches)
+    measured = lab10.measure(model, batches)
     logits = model(batches[0]["input_ids"], attention_mask=batches[0]["attention_mask"]).logits
     assert measured["accuracy"] == pytest.approx(100 * (logits.argmax(1) == batches[0]["labels"]).float().mean().item())
     assert measured["macs"] == measured["dense_macs"]
@@ -42,39 +42,39 @@ def test_whole_texts_cost_and_keep_everything(model, batches) -> None:
 
 def test_the_oracle_keeps_evidence_and_the_plan_is_what_is_measured(model, batches) -> None:
     shares = {1: 0.5}
-    oracle = runs.measure(model, batches, shares, score="evidence")
+    oracle = lab10.measure(model, batches, shares, score="evidence")
     assert oracle["recall"] == 1
     kept = [math.ceil(0.5 * n) for n in LENGTHS]
     assert oracle["chance"] == pytest.approx(sum((k - 1) / (n - 1) for k, n in zip(kept, LENGTHS, strict=True)) / 3)
-    planned = runs.ratio(model.config, torch.tensor(LENGTHS), shares)
+    planned = lab10.ratio(model.config, torch.tensor(LENGTHS), shares)
     for score in ("cls", "received", "random"):
-        measured = runs.measure(model, batches, shares, score=score)
+        measured = lab10.measure(model, batches, shares, score=score)
         assert measured["dense_macs"] / measured["macs"] == pytest.approx(planned)
     assert planned > 1.3
 
 
 def test_a_cascade_counts_the_heads_that_work(model, batches) -> None:
-    measured = runs.measure(model, batches, open_block=lambda: cascading(model, {}, {0: 2}))
+    measured = lab10.measure(model, batches, open_block=lambda: cascading(model, {}, {0: 2}))
     saved = [3 * (4 * n * 16 * 8 + 2 * n * n * 8) for n in LENGTHS]  # half the width in three layers
     assert measured["dense_macs"] - measured["macs"] == pytest.approx(sum(saved) / 3)
 
 
 def test_schedules_fall_and_cost_what_they_should(model) -> None:
-    found = list(runs.schedules(4, 2.0))
+    found = list(lab10.schedules(4, 2.0))
     lengths = torch.full((3,), 1000)
     assert len(found) > 5
     for shares in found:
         falls = [shares.get(layer, 1.0) for layer in range(4)]
         assert falls == sorted(falls, reverse=True)
         config = model.config.__class__(hidden_size=1024, intermediate_size=2048, num_hidden_layers=4)
-        assert runs.ratio(config, lengths, shares) == pytest.approx(2.0, rel=0.35)  # l² makes it more than on paper
+        assert lab10.ratio(config, lengths, shares) == pytest.approx(2.0, rel=0.35)  # l² makes it more than on paper
 
 
 def test_thresholds_are_learned_and_end_hard(model, batches) -> None:
-    training = [{name: column for name, column in batches[0].items() if name != runs.EVIDENCE}] * 10
+    training = [{name: column for name, column in batches[0].items() if name != lab10.EVIDENCE}] * 10
     threshold = SoftThreshold(3, 0.3)
     settings = {"lr": 1e-4, "lr_theta": 0.05, "sparsity": 1.0, "hot": 0.3, "cold": 0.1}
-    followed = runs.learn_thresholds(model, threshold, training, 10, hard=0.3, **settings)
+    followed = lab10.learn_thresholds(model, threshold, training, 10, hard=0.3, **settings)
     assert len(followed) == 10 and not threshold.training
     assert all(theta > 0 for theta in followed[6])  # the price of a token has raised all of them …
     assert followed[6] == followed[-1]  # … and in the hard phase they stand still

@@ -1,4 +1,4 @@
-"""Network slimming, taken apart column by column: what the famous collapse is made of, with more seeds, and more images, than
+"""Lab 04: network slimming, taken apart column by column: what the famous collapse is made of, with more seeds, and more images, than
 a lab has time for.
 
 ``course remake lab04_slimming_digits`` (six seeds) and ``course remake lab04_slimming_mnist`` (three) make the shipped results again.
@@ -36,8 +36,16 @@ COLUMNS = (
     "fine-tuned",
     "same architecture from scratch",
 )
+RECIPE: dict[str, Any] = {"optimizer": "sgd", "weight_decay": 1e-4, "schedule": "cosine"}  # of every training
 DIGITS: dict[str, Any] = {"images": 1097, "epochs": 20, "finetune": 5, "lam": 2e-2, "fraction": 0.7}
 MNIST: dict[str, Any] = {"images": 6000, "epochs": 8, "finetune": 3, "lam": 1e-2, "fraction": 0.7}
+
+
+def train(model: nn.Module, data: ImageData, seed: int, *, epochs: int, lr: float = 0.2, lam: float = 0.0) -> nn.Module:
+    """Train in place on ``data.train``, with λΣ|α| in the loss where ``lam`` is not zero."""
+    how = {**RECIPE, "penalty": (lambda: penalty(model, lam)) if lam else None, "progress": False}
+    fit(model, data.train, epochs=epochs, lr=lr, seed=seed, **how)
+    return model
 
 
 def slimming_table(
@@ -66,30 +74,15 @@ def slimming_table(
         if final:
             test[name] = evaluate(model, data.test)
 
-    def train(model: nn.Module, epochs: int, lr: float, lam: float = 0.0) -> nn.Module:
-        fit(
-            model,
-            data.train,
-            epochs=epochs,
-            lr=lr,
-            optimizer="sgd",
-            weight_decay=1e-4,
-            schedule="cosine",
-            seed=seed,
-            penalty=(lambda: penalty(model, lam)) if lam else None,
-            progress=False,
-        )
-        return model
-
     def repaired(model: nn.Module, keep: Mapping[str, Tensor]) -> nn.Module:
         smaller, _ = remove_filters(model, keep, example)
         recalibrate(smaller, data.train.images[:1024])
         return smaller
 
     example = data.train.images[:1]
-    dense = train(build("convnet", data, seed=seed), epochs, 0.2)
+    dense = train(build("convnet", data, seed=seed), data, seed, epochs=epochs)
     note("dense", dense, final=True)
-    sparse = train(build("convnet", data, seed=seed), epochs, 0.2, lam)
+    sparse = train(build("convnet", data, seed=seed), data, seed, epochs=epochs, lam=lam)
     note("sparse-trained", sparse, final=True)
 
     keep = select_channels(sparse, fraction)
@@ -99,11 +92,11 @@ def slimming_table(
     note("pruned + absorbed", absorbed)
     slim = repaired(sparse, keep)
     note("BN recalibrated", slim)
-    note("fine-tuned", train(copy.deepcopy(slim), finetune, 0.1), final=True)
+    note("fine-tuned", train(copy.deepcopy(slim), data, seed, epochs=finetune, lr=0.1), final=True)
     widths = [int(kept.sum()) for kept in keep.values()]
     with weights_from(1000 + seed):
         fresh = SmallConvNet(data.shape[0], data.classes, widths)
-    note(COLUMNS[-1], train(fresh, epochs, 0.2), final=True)
+    note(COLUMNS[-1], train(fresh, data, seed, epochs=epochs), final=True)
 
     generator = torch.Generator().manual_seed(seed)
     controls = {
@@ -115,7 +108,7 @@ def slimming_table(
         note(f"{how}, pruned + absorbed", model)
         model = repaired(sparse, other)
         note(f"{how}, BN recalibrated", model)
-        note(f"{how}, fine-tuned", train(model, finetune, 0.1), final=True)
+        note(f"{how}, fine-tuned", train(model, data, seed, epochs=finetune, lr=0.1), final=True)
     counts = {
         name: {
             "macs": totals(model_cost(model, example))["macs"],
@@ -151,3 +144,6 @@ def _remake(name: str, seeds: int, settings: dict[str, Any], executor: Executor,
     options = {key: value for key, value in settings.items() if key != "images"}
     running = [executor.submit(one_seed, name, seed, folder, settings["images"], options) for seed in range(seeds)]
     return {"settings": settings, "seeds": [future.result() for future in running]}
+
+
+RESULTS = {"lab04_slimming_digits": remake_digits, "lab04_slimming_mnist": remake_mnist}

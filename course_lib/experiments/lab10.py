@@ -1,4 +1,4 @@
-"""Tokens dropped from small BERTs on reviews and from a real encoder on SST-2: how it is measured, and the longer runs of lab 10.
+"""Lab 10: tokens dropped from small BERTs on reviews and from a real encoder on SST-2: how it is measured, and the longer runs of lab 10.
 
 ``course remake lab10_reviews`` (fine-tuning with tokens dropped, and learned thresholds) and ``course remake lab10_sst2`` make
 the shipped results again.
@@ -31,12 +31,10 @@ from course_lib.pruning.tokens.dropping import Score
 from course_lib.recipes import sst2
 from course_lib.recipes.reviews import BATCH, SEEDS, batches_of
 from course_lib.recipes.reviews import name as checkpoint_name
-from course_lib.recipes.text import accuracy, fit, warm_up_then_decay
-from course_lib.training import seeded
+from course_lib.training import Batch, accuracy, fit_batches, optimise, warm_up_then_decay
 
 MEASURED = 1000  # reviews of validation and of test
 EVIDENCE = "piece_evidence"  # the column of a batch that says which pieces decide
-Batch = dict[str, Tensor]
 Schedule = dict[int, float]  # layer -> share of the text that goes on from it
 
 FINE_TUNE: dict[str, Any] = {"steps": 1500, "lr": 3e-4, "target": 2.1, "texts": 400}
@@ -218,7 +216,7 @@ def fine_tuned(seed: int, arm: str, shares: Schedule, *, steps: int, lr: float, 
     options: dict[str, Any] = {"score": "random", "generator": generator} if arm == "random" else {"score": "cls"}
     block = nullcontext() if arm == "dense" else dropping(model, shares, **options)
     with block:
-        fit(
+        fit_batches(
             model,
             training_batches(tokenizer, steps, seed=100 + seed),
             steps,
@@ -264,29 +262,37 @@ def learn_thresholds(
     Source: Kim et al. 2022, section 3.3.
     """
     theta = threshold.theta
-    groups: list[dict[str, Any]] = [{"params": list(model.parameters())}, {"params": [theta], "weight_decay": 0.0}]
-    update = torch.optim.AdamW(groups, lr=lr, fused=True)
+    groups: list[dict[str, Any]] = [
+        {"params": list(model.parameters())},
+        {"params": [theta], "lr": lr_theta, "weight_decay": 0.0},
+    ]
     soft = steps - round(hard * steps)
-    share = warm_up_then_decay(50, soft if soft < steps else steps - 50)
-    followed = []
+    followed: list[list[float]] = []
+
+    def loss(model: nn.Module, batch: Batch) -> Tensor:
+        if (step := len(followed)) == soft:
+            threshold.eval()
+        threshold.temperature = hot * (cold / hot) ** min(1.0, step / soft)
+        value = model(**batch).loss
+        if threshold.training:
+            assert drop.last is not None
+            value = value + sparsity * drop.last.soft_share()
+        return value
+
     threshold.train()
-    with seeded(seed), dropping(model, threshold) as drop:
-        model.train()
-        for step, batch in zip(range(steps), batches, strict=False):
-            if step == soft:
-                threshold.eval()
-            threshold.temperature = hot * (cold / hot) ** min(1.0, step / soft)
-            for group, rate in zip(update.param_groups, (lr * share(step, steps), lr_theta), strict=True):
-                group["lr"] = rate
-            loss = model(**batch).loss
-            if threshold.training:
-                assert drop.last is not None
-                loss = loss + sparsity * drop.last.soft_share()
-            update.zero_grad()
-            loss.backward()
-            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            update.step()
-            followed.append(theta.detach().tolist())
+    with dropping(model, threshold) as drop:
+        optimise(
+            model,
+            batches,
+            loss,
+            torch.optim.AdamW(groups, lr=lr, fused=True),
+            steps=steps,
+            rate=(warm_up_then_decay(50, soft if soft < steps else steps - 50), lambda *_: 1.0),
+            clip=1.0,
+            seed=seed,
+            after=lambda *_: followed.append(theta.detach().tolist()),
+            progress=False,
+        )
     model.eval()
     threshold.eval()
     return followed
@@ -344,7 +350,7 @@ def on_sst2(seed: int, *, sentences: int, draws: int, schedules: Mapping[str, Sc
     result: dict[str, Any] = {
         "validation": accuracy(model, pieces.batches(data["validation"], batch_size=64)),
         "dense": told(),
-        "cpu_seconds": history.seconds,
+        "cpu_seconds": history.cpu_seconds,
         "sink": favourite(model, batches[len(batches) // 2 :]),
         "schedules": {},
     }
@@ -417,7 +423,7 @@ def remake_reviews(executor: Executor, folder: Path) -> dict[str, Any]:
 
 
 def remake_sst2(executor: Executor, folder: Path) -> dict[str, Any]:
-    """Tokens dropped from a real encoder on SST-2, fine-tuned three times: about ten minutes on two cores."""
+    """Lab 10: tokens dropped from a real encoder on SST-2, fine-tuned three times: about ten minutes on two cores."""
     running = [executor.submit(once, folder / f"seed{seed}.json", on_sst2, seed, **SST2) for seed in SST2_SEEDS]
     seeds = [future.result() for future in running]
     return {
@@ -430,3 +436,6 @@ def remake_sst2(executor: Executor, folder: Path) -> dict[str, Any]:
         },
         "seeds": seeds,
     }
+
+
+RESULTS = {"lab10_reviews": remake_reviews, "lab10_sst2": remake_sst2}

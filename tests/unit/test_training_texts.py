@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from course_lib.models.bert import small_bert
-from course_lib.recipes.ngrams import ngram_accuracy
-from course_lib.recipes.text import accuracy, fit, warm_up_then_decay
+from course_lib.training import accuracy, fit_batches, optimise, warm_up_then_decay
 
 
 def tiny(seed: int = 0, **options: Any) -> Any:
@@ -33,12 +32,12 @@ def test_it_learns_and_tells_what_happened() -> None:
         looks.append(accuracy(model, batches(4, seed=1)))
         return looks[-1]
 
-    history = fit(model, batches(250), 250, lr=3e-3, validate=validate, every=100, progress=False)
-    assert history.steps == 250 and len(history.loss) == 3
+    history = fit_batches(model, batches(250), 250, lr=3e-3, validate=validate, every=100, progress=False)
+    assert history.done == 250 and len(history.loss) == 3
     assert history.loss[-1] < 0.2 < history.loss[0]
-    assert history.validation == [(100, looks[0]), (200, looks[1])]
+    assert history.steps == [100, 200] and history.validation == looks
     assert accuracy(model, batches(10, seed=2)) > 95
-    assert history.seconds > 0 and history.wall > 0
+    assert history.seconds > 0 and history.cpu_seconds > 0
     assert not any(module.training for module in model.modules())
 
 
@@ -48,7 +47,7 @@ def test_the_same_seed_gives_the_same_weights_whatever_the_global_state() -> Non
         torch.manual_seed(start)
         model = tiny()
         model.config.hidden_dropout_prob = 0.5
-        fit(model, batches(5), 5, progress=False, seed=3)
+        fit_batches(model, batches(5), 5, progress=False, seed=3)
         states.append(model.state_dict())
     assert all(torch.equal(states[0][key], states[1][key]) for key in states[0])
 
@@ -62,7 +61,7 @@ def test_it_stops_after_the_steps_it_was_given() -> None:
             taken += 1
             yield batch
 
-    assert fit(tiny(), endless(), 7, progress=False).steps == 7
+    assert fit_batches(tiny(), endless(), 7, progress=False).done == 7
     assert taken <= 8
 
 
@@ -76,7 +75,7 @@ def test_post_step_keeps_pruned_weights_at_zero() -> None:
             weight.mul_(mask)
 
     before = weight.detach().clone()
-    fit(model, batches(10), 10, post_step=post_step, progress=False)
+    fit_batches(model, batches(10), 10, post_step=post_step, progress=False)
     assert not weight[~mask].any()
     assert (weight[mask] != before[mask]).all()
 
@@ -86,7 +85,7 @@ def test_the_gradient_is_clipped_and_the_rate_followed() -> None:
     for options in ({"clip": 0.0}, {"rate": lambda step, steps: 0.0}):
         model = tiny()
         before = [p.detach().clone() for p in model.parameters()]
-        fit(model, batches(3), 3, weight_decay=0.0, progress=False, **options)  # type: ignore[arg-type]
+        fit_batches(model, batches(3), 3, weight_decay=0.0, progress=False, **options)  # type: ignore[arg-type]
         assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
 
 
@@ -100,10 +99,10 @@ def test_the_rate_rises_stays_and_falls() -> None:
 def test_mistakes_are_told() -> None:
     model = tiny()
     with pytest.raises(ValueError, match="is the learning rate too high"):
-        fit(model, batches(20), 20, lr=1e30, clip=1e30, progress=False)
+        fit_batches(model, batches(20), 20, lr=1e30, clip=1e30, progress=False)
     frozen = tiny().requires_grad_(False)
     with pytest.raises(ValueError, match="frozen"):
-        fit(frozen, batches(1), 1, progress=False)
+        fit_batches(frozen, batches(1), 1, progress=False)
     with pytest.raises(ValueError, match="at least one text"):
         accuracy(frozen, iter(()))
 
@@ -116,12 +115,54 @@ def test_accuracy_counts_every_text_once_in_batches_of_any_size() -> None:
     assert model.training
 
 
-def test_ngrams_find_what_lies_side_by_side() -> None:
-    """'not good' is bad: two words together solve it, single words cannot."""
-    texts = ["it was good .", "it was not bad .", "it was bad .", "it was not good ."] * 20
-    labels = [1, 1, 0, 0] * 20
-    parts = (texts, labels)
-    assert ngram_accuracy(1, parts, parts, parts) <= 75
-    assert ngram_accuracy(2, parts, parts, parts) == 100
-    with pytest.raises(ValueError, match="1 or more"):
-        ngram_accuracy(0, parts, parts, parts)
+def test_a_loss_and_parameter_groups_of_ones_own() -> None:
+    """A second model's parameter is trained along, at a rate of its own; the head of the first is left alone."""
+    model, threshold = tiny(), torch.nn.Parameter(torch.zeros(2))
+    groups = [
+        {"params": list(model.bert.parameters())},
+        {"params": [threshold], "lr": 0.25, "weight_decay": 0.0},
+    ]
+    head, body = model.classifier.weight.detach().clone(), model.bert.pooler.dense.weight.detach().clone()
+
+    def loss(model: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+        return model(**batch).loss - threshold.sum()
+
+    history = fit_batches(model, batches(4), 4, loss=loss, groups=groups, betas=(0.0, 0.0), progress=False)
+    assert torch.equal(model.classifier.weight, head) and not torch.equal(model.bert.pooler.dense.weight, body)
+    assert threshold.tolist() == pytest.approx([1.0, 1.0])  # Adam's steps are of the size of the rate
+    assert history.done == 4 and history.loss[0] < 0.5
+
+
+def test_the_loop_is_that_of_torch() -> None:
+    """Written out beside it: rates for each group, clipping, a run in two parts."""
+    ours, theirs = tiny(), tiny()
+    halves = [list(model.parameters()) for model in (ours, theirs)]
+    rates = (warm_up_then_decay(2, 3), lambda step, steps: 1 - step / steps)
+    updates = [torch.optim.SGD([{"params": h[:5]}, {"params": h[5:], "lr": 0.3}], lr=0.1, momentum=0.9) for h in halves]
+    seen = []
+    for part in ((0, 4), (4, None)):
+        optimise(
+            ours,
+            list(batches(6))[part[0] : part[1]],
+            lambda model, batch: model(**batch).loss,
+            updates[0],
+            steps=6,
+            start=part[0],
+            stop=part[1],
+            rate=rates,
+            clip=0.5,
+            after=lambda step, loss: seen.append(step),
+            progress=False,
+        )
+        for group, lr in zip(updates[0].param_groups, (0.1, 0.3), strict=True):
+            group["lr"] = lr
+    theirs.train()
+    for step, batch in enumerate(batches(6)):
+        for group, top, rate in zip(updates[1].param_groups, (0.1, 0.3), rates, strict=True):
+            group["lr"] = top * rate(step, 6)
+        updates[1].zero_grad()
+        theirs(**batch).loss.backward()
+        torch.nn.utils.clip_grad_norm_(halves[1], 0.5)
+        updates[1].step()
+    assert seen == [1, 2, 3, 4, 5, 6]
+    assert all(torch.equal(a, b) for a, b in zip(*halves, strict=True))

@@ -1,4 +1,4 @@
-"""What heads are worth, at a length that a lab has no time for: three small BERTs on reviews, and a real encoder on SST-2.
+"""Lab 07: what heads are worth, at a length that a lab has no time for: three small BERTs on reviews, and a real encoder on SST-2.
 
 ``course remake lab07_heads`` measures, for each of the shipped checkpoints "reviews-bert-0" to "-2", single ablations, all
 heads but one, accuracy against heads removed by score and by place, fine-tuning after removal, and importance in different
@@ -30,7 +30,7 @@ from course_lib.pruning.heads import (
     all_but_one,
     choose_heads,
     find_attention,
-    gated,
+    gate_evaluator,
     head_importance,
     lowest_heads,
     normalise_by_layer,
@@ -39,7 +39,7 @@ from course_lib.pruning.heads import (
 )
 from course_lib.recipes.reviews import SEEDS
 from course_lib.recipes.reviews import name as checkpoint_name
-from course_lib.recipes.text import Batch, accuracy, fit, warm_up_then_decay
+from course_lib.training import Batch, accuracy, fit_batches, warm_up_then_decay
 
 FRACTIONS = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9)  # of all heads, removed
 PLACES = ("top", "bottom", "middle", "no_consecutive")
@@ -61,14 +61,7 @@ def losses(model: nn.Module, batch: Batch) -> Tensor:
 
 def evaluator(model: nn.Module, batches: Sequence[Batch]) -> Callable[[Tensor], float]:
     """Accuracy in % on ``batches`` as a function of gates (layers, heads)."""
-    found = find_attention(model)
-
-    @torch.inference_mode()
-    def evaluate(xi: Tensor) -> float:
-        with gated(model, xi, found):
-            return accuracy(model, batches)
-
-    return evaluate
+    return gate_evaluator(model, lambda gated: accuracy(gated, batches))
 
 
 def review_batches(tokenizer: Any, **texts: int) -> dict[str, list[Batch]]:
@@ -147,7 +140,7 @@ def fine_tuning(seed: int, importance: Sequence[Sequence[float]]) -> dict[str, A
         for rule, keep in rows:
             smaller = remove_heads(model, keep)
             before = accuracy(smaller, batches["test"])
-            fit(
+            fit_batches(
                 smaller,
                 pieces.batches(training, "sentiment", batch, seed=seed),
                 steps,
@@ -266,3 +259,6 @@ def _placed(layers: int, heads: int, count: int, rule: str, generator: torch.Gen
 
 def _rounded(values: Tensor) -> list[list[float]]:
     return [[round(value, 3) for value in row] for row in values.tolist()]
+
+
+RESULTS = {"lab07_heads": remake_reviews, "lab07_sst2": remake_sst2}

@@ -1,0 +1,321 @@
+"""A search with controls and several seeds: each training is on disk as soon as it is done, and none is done twice."""
+
+import concurrent.futures
+import pickle
+import threading
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+
+from course_lib.models import build
+from course_lib.parallel import processes
+from course_lib.pruning.weights import lottery
+from course_lib.pruning.weights.lottery import (
+    find_ticket,
+)
+from course_lib.pruning.weights.ticket_search import find_tickets
+from course_lib.training import train_and_test
+from unit.pruning.weights.trainings import DIGITS, Log, counts, failing, odd_result, same, small, state_of, trained
+
+
+def search(build=small, train=trained, rounds=2, rate=0.4, rewind_step=0, *, seed=0, **options):
+    """The records of one seed."""
+    return find_tickets([seed], build, train, rounds, rate, rewind_step, **options)[seed]
+
+
+def one_start(seed):
+    """The same first weights whatever the seed."""
+    return small()
+
+
+def one_order(model, masks, start, stop, seed):
+    """The same training whatever the seed."""
+    return trained(model, masks, start, stop)
+
+
+@pytest.mark.parametrize("k", [0, 2])
+def test_each_control_differs_from_the_ticket_in_one_thing(k):
+    log = Log()
+    records = search(small, log, 2, 0.4, k, controls=("reinit", "random"), seed=7)
+    assert [list(r["controls"]) for r in records] == [[], ["reinit", "random"], ["reinit", "random"]]
+    pre = 1 if k else 0
+    assert log.calls[pre:] == [(k, None)] + [(k, None), (0, None), (k, None)] * 2
+    ticket, reinit, random = (log.before[pre + i] for i in (1, 2, 3))
+    second = log.before[pre + 5]  # reinit of the next round
+    record, later = records[1], records[2]
+    masks, elsewhere = record["masks"], record["controls"]["random"]["masks"]
+    assert same(record["controls"]["reinit"]["masks"], masks)
+    assert counts(elsewhere) == counts(masks) and not same(elsewhere, masks)
+    assert all((later["controls"]["random"]["masks"][name] <= elsewhere[name]).all() for name in masks)
+    w_k = log.after[0] if k else state_of(small(7))
+    for name, mask in masks.items():
+        assert torch.equal(random[name], w_k[name] * elsewhere[name])  # the same weights, under another mask
+        assert torch.equal(reinit[name] != 0, mask) and (reinit[name] != ticket[name])[mask].all()  # other weights
+        assert torch.equal(second[name], reinit[name] * later["masks"][name])  # one initialisation for all rounds
+    assert (reinit["1.running_mean"] == 0).all()
+    assert record["controls"]["random"]["result"] == {"loss": pytest.approx(0, abs=1e9), "start": k}
+
+
+def test_the_controls_follow_the_seed_and_the_ticket_does_not():
+    a, b, c = (search(one_start, one_order, 1, 0.4, controls=("random", "reinit"), seed=s) for s in (1, 1, 2))
+    assert same(a, b)
+    assert same([r["masks"] for r in a], [r["masks"] for r in c])
+    for arm in ("random", "reinit"):
+        assert a[1]["controls"][arm]["result"] != c[1]["controls"][arm]["result"]
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_reinit_is_no_ticket_though_the_model_has_the_same_seed(seed):
+    starts = []
+
+    def train(model, masks, start, stop, seed):
+        starts.append(state_of(model)["4.weight"])
+
+    search(small, train, 1, 0.0, controls="reinit", seed=seed)
+    assert not torch.equal(starts[1], starts[2])
+
+
+def test_the_callers_generators_are_left_alone():
+    state = torch.random.get_rng_state()
+    search(small, trained, 1, 0.4, 1, controls=("reinit", "random"))
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"rounds": -1}, "rounds is a whole number, 0 or more, got -1"),
+        ({"rounds": 1.5}, "rounds is a whole number"),
+        ({"rewind_step": -1}, "rewind_step is a whole number"),
+        ({"rate": 20}, "for 20 % write 0.2"),
+        ({"output_rate": -1}, "between 0 and 1"),
+        ({"rate": {"x": 0.2}}, "missing or unknown"),
+        ({"controls": ("reinit", "lucky")}, "no control 'lucky': choose from reinit, random"),
+        ({"seed": -1}, "a seed is a whole number"),
+        ({"build": lambda seed: nn.BatchNorm1d(3)}, "nothing to prune"),
+    ],
+)
+def test_bad_arguments_are_refused_before_any_training(change, words, tmp_path):
+    log = Log()
+    with pytest.raises(ValueError, match=words):
+        search(**{"train": log, "folder": tmp_path, **change})
+    assert not log.calls and not list(tmp_path.iterdir())
+
+
+# ---- resuming
+
+
+@pytest.mark.parametrize("k", [0, 2])
+@pytest.mark.parametrize("stop_at", range(8))
+def test_a_search_that_was_interrupted_goes_on_and_ends_the_same(tmp_path, k, stop_at):
+    settings = {"rounds": 3, "rate": 0.4, "rewind_step": k, "controls": ("random", "reinit"), "seed": 1}
+    whole = search(small, Log(), **settings)
+    with pytest.raises(KeyboardInterrupt):
+        search(small, Log(stop_at=stop_at), **settings, folder=tmp_path)
+    log = Log()
+    assert same(search(small, log, **settings, folder=tmp_path), whole)
+    assert len(log.calls) == 10 + bool(k) - stop_at  # nothing is trained twice
+    log = Log()
+    assert same(search(small, log, **settings, folder=tmp_path), whole) and not log.calls
+    names = {path.name for path in (tmp_path / "seed-1").iterdir()} - {".lock"}
+    trainings = [f"round-{r:02d}{arm}" for r in range(4) for arm in ("", "-random", "-reinit") if r or not arm]
+    assert names == {"configuration.json", *(f"{name}.pt.z" for name in trainings + ["start"] * bool(k))}
+
+
+def test_more_rounds_and_controls_may_be_asked_for_later(tmp_path):
+    whole = search(small, Log(), 3, 0.4, controls=("reinit", "random"))
+    plain = search(small, Log(), 2, 0.4)
+    assert same(search(small, Log(), 2, 0.4, folder=tmp_path), plain)
+    log = Log()
+    assert same(search(small, log, 3, 0.4, controls=("reinit", "random"), folder=tmp_path), whole)
+    assert len(log.calls) == 1 + 2 * 3
+    log = Log()
+    assert same(search(small, log, 2, 0.4, folder=tmp_path), plain) and not log.calls
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"rate": 0.3}, r"rates.0.weight: 0.4 there, 0.3 now"),
+        ({"output_rate": 0.1}, r"rates.5.weight: 0.2 there, 0.1 now"),
+        ({"rewind_step": 1}, "rewind_step: 0 there, 1 now"),
+        ({"seed": 3}, "seed: 0 there, 3 now"),
+        ({"build": lambda seed: small(seed + 1)}, "first weights: "),
+        ({"train": partial(trained, lr=0.01)}, "train.lr: 0.05 there, 0.01 now"),
+        ({"train": partial(trained, lr=0.05, steps=7)}, "train.steps: 'absent' there, 7 now"),
+        ({"train": trained}, "train.lr: 0.05 there, 'absent' now"),
+        ({"train": one_order}, "train.function: 'trained' there, 'one_order' now"),
+    ],
+)
+def test_a_folder_of_another_configuration_is_refused(tmp_path, change, words):
+    first = {"build": small, "train": partial(trained, lr=0.05), "rounds": 1}
+    search(**first, folder=tmp_path)
+    if "seed" in change:
+        (tmp_path / "seed-0").rename(tmp_path / "seed-3")
+    kept = {path: path.read_bytes() for path in tmp_path.rglob("*.*")}
+    with pytest.raises(ValueError, match=f"another configuration:\n(?s:.*){words}(?s:.*)another folder"):
+        search(**{**first, **change}, folder=tmp_path)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*.*")} == kept
+
+
+def test_rounds_without_a_configuration_are_not_adopted(tmp_path):
+    search(rounds=1, folder=tmp_path)
+    (tmp_path / "seed-0" / "configuration.json").unlink()
+    with pytest.raises(ValueError, match="no configuration.json"):
+        search(rounds=1, folder=tmp_path)
+    (tmp_path / "seed-0" / "configuration.json").write_text("{")
+    with pytest.raises(ValueError, match="no JSON any more"):
+        search(rounds=1, folder=tmp_path)
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[: len(data) // 2], lambda data: b"", lambda data: b"x" + data])
+def test_a_damaged_round_is_named(tmp_path, damage):
+    search(rounds=1, folder=tmp_path)
+    path = tmp_path / "seed-0" / "round-01.pt.z"
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(ValueError, match=r"round-01.pt.z is damaged.*delete it"):
+        search(rounds=1, folder=tmp_path)
+
+
+def test_a_file_cannot_bring_code_along(tmp_path):
+    import zlib
+
+    search(rounds=0, folder=tmp_path)
+    (tmp_path / "seed-0" / "round-00.pt.z").write_bytes(zlib.compress(pickle.dumps(print, protocol=2)))
+    with pytest.raises(ValueError, match="damaged"):
+        search(rounds=0, folder=tmp_path)
+
+
+def test_results_that_cannot_be_written_are_refused(tmp_path):
+    with pytest.raises(TypeError, match="plain data"):
+        search(small, odd_result, folder=tmp_path)
+    assert not list(tmp_path.rglob("round*")) and not list(tmp_path.rglob(".unfinished*"))
+
+
+def test_two_searches_do_not_write_to_one_folder(tmp_path):
+    def train(model, masks, start, stop, seed):
+        with pytest.raises(RuntimeError, match="another search is writing"):
+            search(rounds=1, folder=tmp_path)
+        return 1
+
+    search(small, train, 0, folder=tmp_path)
+
+
+# ---- several seeds
+
+
+@pytest.fixture
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+SEARCH = {
+    "build": small,
+    "train": trained,
+    "rounds": 2,
+    "rate": 0.4,
+    "rewind_step": 2,
+    "controls": ("reinit", "random"),
+}
+
+
+def test_an_executor_gives_the_same_as_none_and_resumes(tmp_path, one_thread):
+    alone = find_tickets([3, 0], **SEARCH)
+    assert list(alone) == [3, 0] and alone[3][1]["result"] != alone[0][1]["result"]
+    single = find_ticket(partial(small, seed=3), partial(trained, seed=3), 2, 0.4, 2)  # the method as it is written
+    assert same([{k: v for k, v in record.items() if k != "controls"} for record in alone[3]], single)
+    with processes(2) as pool:
+        find_tickets([3], **{**SEARCH, "rounds": 1, "controls": ()}, executor=pool, folder=tmp_path)
+        assert same(find_tickets([3, 0], **SEARCH, executor=pool, folder=tmp_path), alone)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["seed-0", "seed-3"]
+    assert same(find_tickets([3, 0], **SEARCH, folder=tmp_path), alone)  # and without: nothing is left to do
+
+
+class Inline(concurrent.futures.Executor):
+    """Runs at once, counts, and may break down; everything goes through pickle as on the way to another process."""
+
+    def __init__(self, most=10**9):
+        self.count, self.most = 0, most
+        self.one = threading.Lock()  # torch's generator is one for all
+
+    def submit(self, fn, /, *args, **kwargs):
+        with self.one:
+            return self.run(fn, *args, **kwargs)
+
+    def run(self, fn, /, *args, **kwargs):
+        self.count += 1
+        future = concurrent.futures.Future()
+        try:
+            if self.count > self.most:
+                raise concurrent.futures.BrokenExecutor("gone")
+            fn, args = pickle.loads(pickle.dumps((fn, args)))
+            future.set_result(pickle.loads(pickle.dumps(fn(*args, **kwargs))))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
+@pytest.mark.parametrize("most", range(0, 16, 3))
+def test_an_executor_that_breaks_down_loses_nothing_that_was_done(tmp_path, most):
+    with pytest.raises(concurrent.futures.BrokenExecutor):
+        find_tickets([0, 1], **SEARCH, executor=Inline(most), folder=tmp_path)
+    again = Inline()
+    assert same(find_tickets([0, 1], **SEARCH, executor=again, folder=tmp_path), find_tickets([0, 1], **SEARCH))
+    assert again.count == 2 * (1 + 3 + 4) - most
+
+
+def test_one_training_that_fails_ends_the_search_and_keeps_the_others(tmp_path):
+    with pytest.raises(ZeroDivisionError, match="seed 1 fails"):
+        find_tickets([0, 1], small, failing, 1, 0.4, executor=Inline(), folder=tmp_path)
+    assert (tmp_path / "seed-1" / "round-00.pt.z").exists() and not (tmp_path / "seed-1" / "round-01.pt.z").exists()
+
+
+def test_results_that_cannot_travel_are_refused():
+    with pytest.raises(TypeError, match="plain data"):
+        find_tickets([0], small, odd_result, 1, 0.4, executor=Inline())
+
+
+def test_seeds_are_different_whole_numbers():
+    for seeds, words in (([0, 0], "not all different"), ([-1], "a seed is a whole number"), ([0.5], "whole number")):
+        with pytest.raises(ValueError, match=words):
+            find_tickets(seeds, small, trained, 1, 0.4)
+    assert find_tickets([], small, trained, 1, 0.4) == {}
+
+
+def test_a_dask_client_is_an_executor_too(one_thread):
+    distributed = pytest.importorskip(
+        "distributed", reason='needs dask.distributed: pip install "pruning-course[cluster]"'
+    )
+    arguments = {
+        "build": partial(build, "lenet300", DIGITS.subset(100)),
+        "train": partial(train_and_test, data="digits", epochs=1),
+        "rounds": 1,
+        "rate": 0.4,
+        "controls": ("random",),
+    }
+    with (
+        distributed.LocalCluster(1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        there = find_tickets([0, 1], **arguments, executor=client.get_executor())
+    assert same(there, find_tickets([0, 1], **arguments))
+
+
+# ---- what it is all for
+
+
+def test_a_ticket_beats_a_random_mask_where_few_weights_are_left():
+    train = partial(train_and_test, data="digits", epochs=12, lr=2e-3, batch_size=60, every=19)
+    records = search(partial(build, "lenet300", DIGITS), train, 5, 0.45, controls=("random",), output_rate=0.3)
+    last = records[-1]
+    assert 0.04 < last["remaining"] < 0.07
+    assert records[0]["result"]["accuracy"] > 93
+    assert last["result"]["accuracy"] > last["controls"]["random"]["result"]["accuracy"] + 2
+    assert last["result"]["loss"][0] < last["controls"]["random"]["result"]["loss"][0]  # and it learns faster
+    assert all(isinstance(value, float | int) for value in last["result"]["steps"] + last["result"]["validation"])
+    assert lottery.early_stop(last["result"]["validation_loss"], 19) <= 12 * 19
