@@ -518,7 +518,7 @@ display(
 # %% slideshow={"slide_type": "notes"}
 display(
     Markdown(
-        f"After layer 3 alone no more than {shipped.ratio(config, lengths, {2: 1e-6}):.2f}× can be had. What has left is gone for "
+        f"After layer 3 alone no more than {lab10.ratio(config, lengths, {2: 1e-6}):.2f}× can be had. What has left is gone for "
         "all layers behind, so shares only fall."
     )
 )
