@@ -204,7 +204,8 @@ def grade(
     """Grade a folder of submissions. The same command again grades only what is left, and what has changed."""
     from rich.progress import Progress
 
-    from course_lib.grading import batch, handback, lms, report, summary
+    from course_lib.grading.batch import handback, report, summary, upload
+    from course_lib.grading.batch import run as batch
 
     if assignment and not format:
         raise ValueError("--assignment is about the table that --format writes: give that, too")
@@ -233,7 +234,7 @@ def grade(
     if not format:
         handback.write(done.report)
     else:
-        written = lms.write(done.report, [f.value for f in format], done.roster, assignment)
+        written = upload.write(done.report, [f.value for f in format], done.roster, assignment)
         _say(f"to upload: {', '.join(map(str, written.paths))}")
         for sentence in written.remarks + written.unmatched:
             _say(sentence)
@@ -286,7 +287,7 @@ def gradescope(
     ] = False,
 ) -> None:
     """Write a lab's autograder for Gradescope: a zip to upload there. It holds the hidden tests: not for students."""
-    from course_lib.grading import gradescope as autograder
+    from course_lib.grading.batch import gradescope as autograder
 
     path = out or Path(f"gradescope-{lab}.zip")
     kept = autograder.seed_of(path, lab) if seed is None else None
@@ -311,8 +312,8 @@ def similarity(
     """Which submissions share more code than others do: a list of pairs to look at, no verdict."""
     from dataclasses import replace
 
-    from course_lib.grading import similarity as comparing
-    from course_lib.grading.submissions import collect
+    from course_lib.grading.batch import similarity as comparing
+    from course_lib.grading.batch.collect import collect
 
     texts = comparing.course_texts(_root(), lab)
     collected = collect(submissions, lab)

@@ -87,7 +87,7 @@ def _prune(folder: Path, console: Console) -> None:
 
 
 def _grade(folder: Path, console: Console) -> None:
-    from course_lib.grading import batch
+    from course_lib.grading.batch import run as batch
     from course_lib.paths import course_root
 
     root = course_root()

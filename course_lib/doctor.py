@@ -160,15 +160,15 @@ def _models() -> list[Finding]:
 
 def _isolation() -> list[Finding]:
     """Each way to wall in a submission, really tried, best first."""
-    from course_lib.grading import isolation
+    from course_lib.grading.wall import layers
 
     found: list[Finding] = []
-    for name in isolation.LAYERS:
-        tried = isolation.tried(name)
+    for name in layers.LAYERS:
+        tried = layers.tried(name)
         state = "does not work" if tried.problem else "works, with less: " if tried.weaker else "works"
         found.append((f"grading: {name}", state + "; ".join(tried.weaker), tried.problem))
     try:
-        layer = isolation.best()
+        layer = layers.best()
     except RuntimeError:
         found.append(("grading here", "not possible", "see the lines above"))
         return found

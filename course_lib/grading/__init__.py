@@ -3,7 +3,8 @@
 Labs use :func:`check` and :func:`skip`; test modules use :func:`question`, :func:`fail` and the ``expect_…`` helpers.
 """
 
-from course_lib.grading.claims import (
+from course_lib.grading.claims.draw import Draw
+from course_lib.grading.claims.expect import (
     Mistake,
     ask,
     describe,
@@ -16,12 +17,11 @@ from course_lib.grading.claims import (
     expect_raises,
     expect_tensor,
     fail,
-    question,
     unchanged,
 )
-from course_lib.grading.draw import Draw
-from course_lib.grading.notebook import check, skip
-from course_lib.grading.submission import Proxy, StudentError, Submission
+from course_lib.grading.claims.question import question
+from course_lib.grading.claims.student import Proxy, StudentError, Submission
+from course_lib.grading.marking.check import check, skip
 
 __all__ = [
     "Draw",

@@ -1,6 +1,6 @@
 """The walls that are ours: what the warm process puts round each child before a line of a student's code runs in it.
 
-Three ways, best first; :mod:`course_lib.grading.isolation` chooses one and says it.
+Three ways, best first; :mod:`course_lib.grading.wall.layers` chooses one and says it.
 
 - ``jail``: this process is inside a bubblewrap jail already and has kept the right to make namespaces. Each child gets its own
   processes, mounts, System V objects, network and host name, and a fresh small folder in memory; then it gives up every right.

@@ -28,9 +28,12 @@ import hostile
 import psutil
 import torch
 
-from course_lib.grading import batch, isolation, lms, summary
-from course_lib.grading.judge import Limits
-from course_lib.grading.workers import Seconds
+from course_lib.grading.batch import run as batch
+from course_lib.grading.batch import summary
+from course_lib.grading.batch import upload as lms
+from course_lib.grading.marking.judge import Limits
+from course_lib.grading.wall import layers as isolation
+from course_lib.grading.wall.workers import Seconds
 
 LABS = ("lab00", "lab01", "lab03", "lab07", "lab10")
 LAYERS = [name for name in isolation.LAYERS if not isolation.works(isolation.Layer(name))]

@@ -15,7 +15,8 @@ import pytest
 from battle import BEST, HONEST, LABS, LAYERS, Battle, chosen
 from hostile import LAB, Attack, attacks
 
-from course_lib.grading import entries, isolation
+from course_lib.grading.batch import entries
+from course_lib.grading.wall import layers as isolation
 
 Battles = Callable[[str, str], Battle]
 ATTACKS = [(layer, a) for layer in LAYERS for a in attacks() if layer == BEST or a.wall or a.everywhere]

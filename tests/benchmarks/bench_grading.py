@@ -25,7 +25,7 @@ import nbformat
 import psutil
 from nbformat.v4 import new_code_cell, new_notebook
 
-from course_lib.grading import batch
+from course_lib.grading.batch import run as batch
 from course_lib.labs import load
 
 ROOT = Path(__file__).parents[2]

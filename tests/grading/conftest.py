@@ -8,9 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from course_lib.grading import Submission, isolation
-from course_lib.grading.judge import Judge, Limits
-from course_lib.grading.workers import Worker
+from course_lib.grading import Submission
+from course_lib.grading.marking.judge import Judge, Limits
+from course_lib.grading.wall import layers as isolation
+from course_lib.grading.wall.workers import Worker
 
 LAYERS = [name for name in isolation.LAYERS if not isolation.works(isolation.Layer(name))]
 
@@ -78,4 +79,4 @@ def warm(
         def rest(self) -> None:
             idle[self.layer, self.limits].append(self)
 
-    monkeypatch.setattr("course_lib.grading.pool.Judge", Lent)
+    monkeypatch.setattr("course_lib.grading.marking.pool.Judge", Lent)

@@ -15,9 +15,12 @@ from rich.console import Console
 from small_lab import RIGHT, TESTS, claim, contents, notebook
 
 from course_lib import cli
-from course_lib.grading import batch, isolation, origin, submissions, summary
-from course_lib.grading.judge import Limits
-from course_lib.grading.workers import Seconds
+from course_lib.grading.batch import collect as submissions
+from course_lib.grading.batch import origin, summary
+from course_lib.grading.batch import run as batch
+from course_lib.grading.marking.judge import Limits
+from course_lib.grading.wall import layers as isolation
+from course_lib.grading.wall.workers import Seconds
 
 pytestmark = pytest.mark.usefixtures("warm")
 
@@ -186,7 +189,7 @@ def test_what_changes_beside_the_marks_needs_no_marking(
     first = batch.grade("lab01", folder, tmp_path / "report", tests=tests)
     before = contents(first.report)
     with monkeypatch.context() as patch:
-        patch.setattr("course_lib.grading.submissions.released", lambda lab: "0123456789ab")
+        patch.setattr("course_lib.grading.batch.collect.released", lambda lab: "0123456789ab")
         again = batch.grade("lab01", folder, tmp_path / "report", tests=tests)
     assert (again.graded, again.kept) == ([], ["a"])
     assert "release" not in (again.report / "feedback" / "a.html").read_text()
@@ -476,7 +479,7 @@ def test_a_claim_that_changes_leaves_the_marks_of_the_others(folder: Path, tests
 def test_what_does_not_exist_is_said_before_anything_is_graded(
     settings: dict[str, Any], message: str, folder: Path, tests: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("course_lib.grading.cluster.CONNECT_SECONDS", 1.0)
+    monkeypatch.setattr("course_lib.grading.batch.cluster.CONNECT_SECONDS", 1.0)
     for name in ("ann", "bob"):
         (folder / f"{name}.ipynb").write_text("torn")
     with pytest.raises((ValueError, RuntimeError), match=message):
@@ -511,7 +514,7 @@ def test_a_fault_of_the_graders_own_is_graded_again(
     for name in "ab":
         (folder / f"{name}.ipynb").write_text(notebook(RIGHT))
     with monkeypatch.context() as broken:
-        broken.setattr("course_lib.grading.judge.Judge.mark", lambda *_: 1 / 0)
+        broken.setattr("course_lib.grading.marking.judge.Judge.mark", lambda *_: 1 / 0)
         done = batch.grade("lab01", folder, tmp_path / "report", tests=tests)
     assert {row["status"] for row in rows(done.report).values()} == {"grader failed"}
     again = batch.grade("lab01", folder, tmp_path / "report", tests=tests)

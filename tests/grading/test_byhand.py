@@ -12,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_lab import RIGHT, TESTS, claim, contents, hand_in
 
-from course_lib.grading import batch, byhand, lms, summary
+from course_lib.grading.batch import byhand, summary
+from course_lib.grading.batch import run as batch
+from course_lib.grading.batch import upload as lms
 from course_lib.labs import Exercise, lab01
 
 pytestmark = pytest.mark.usefixtures("warm")

@@ -11,7 +11,7 @@ import pytest
 import torch
 from small_lab import claim
 
-from course_lib.grading import notebook
+from course_lib.grading.marking import check as notebook
 
 TESTS = """
 import torch
@@ -108,7 +108,7 @@ def test_a_question_that_rests_on_another(capsys) -> None:
     "body", ["while True: pass", "while True:\n        try: sum(range(1000))\n        except Exception: pass"]
 )
 def test_an_endless_loop_ends(body: str, capsys, monkeypatch) -> None:
-    monkeypatch.setattr("course_lib.grading.submission.CHECK_SECONDS", 0.5)
+    monkeypatch.setattr("course_lib.grading.claims.student.CHECK_SECONDS", 0.5)
     before = signal.getsignal(signal.SIGALRM)
     said = run(f"def magnitude_mask(weight, sparsity):\n    {body}\ncheck('1.1')", capsys)
     assert "longer than 0 seconds" in said and "endless loop?" in said

@@ -13,7 +13,8 @@ import psutil
 import pytest
 from small_lab import ANSWERS, RIGHT, claim, contents, hand_in
 
-from course_lib.grading import batch, cluster
+from course_lib.grading.batch import cluster
+from course_lib.grading.batch import run as batch
 
 distributed = pytest.importorskip(
     "distributed", reason='dask.distributed is not installed: pip install "pruning-course[cluster]"'

@@ -20,7 +20,9 @@ from typer.testing import CliRunner
 
 from course_lib import cli, demo
 from course_lib.authoring import release
-from course_lib.grading import claims, gradescope, isolation
+from course_lib.grading.batch import gradescope
+from course_lib.grading.claims import question as claims
+from course_lib.grading.wall import layers as isolation
 
 ROOT = Path(__file__).parents[2]
 SOURCE = next((ROOT / "solutions").glob("lab01_*.py"), None)
@@ -159,7 +161,7 @@ def test_isolation_can_be_asked_for_and_other_files_are_kept(tmp_path: Path) -> 
     path = gradescope.write(ROOT, "lab00", tmp_path / "y.zip", require_isolation=True)
     with zipfile.ZipFile(path) as opened:
         script = opened.read("run_autograder").decode()
-    assert "course_lib.grading.gradescope lab00 " in script and script.rstrip().endswith("--require-isolation")
+    assert "course_lib.grading.batch.gradescope lab00 " in script and script.rstrip().endswith("--require-isolation")
 
 
 def test_an_autograder_written_again_keeps_its_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,10 @@ from small_lab import RIGHT, claim, notebook
 from typer.testing import CliRunner
 
 from course_lib import cli
-from course_lib.grading import batch, handback, lms, names, submissions
+from course_lib.grading.batch import collect as submissions
+from course_lib.grading.batch import handback, names
+from course_lib.grading.batch import run as batch
+from course_lib.grading.batch import upload as lms
 
 pytestmark = pytest.mark.usefixtures("warm")
 CANVAS = [

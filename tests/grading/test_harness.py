@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.grading import Draw, Proxy, StudentError, Submission
-from course_lib.grading.submission import InPlace, InProcess
+from course_lib.grading.claims.student import InPlace, InProcess
 from course_lib.labs import load
 
 

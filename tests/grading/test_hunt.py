@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from course_lib.grading import Draw, Mistake, StudentError, Submission
-from course_lib.grading.hunt import expect_verdicts
-from course_lib.grading.submission import InProcess
+from course_lib.grading.claims.hunt import expect_verdicts
+from course_lib.grading.claims.student import InProcess
 
 RIGHT = {"the usual": lambda x: 2 * x, "one that adds": lambda x: x + x}
 WRONG = {"squares": lambda x: x * x, "does nothing": lambda x: x}

@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from course_lib.grading import ipynb
+from course_lib.grading.batch import ipynb
 
 # Reads texts of one size, in a process that may take a few hundred megabytes more than it has; says how long each took beside a
 # notebook with one long output, the best of three, and what was said of it.
 CHILD = r"""
 import json, resource, sys, time
 from pathlib import Path
-from course_lib.grading import submissions
+from course_lib.grading.batch import collect as submissions
 
 n, more, folder = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 

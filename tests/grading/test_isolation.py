@@ -16,8 +16,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from course_lib.grading import Submission, cgroup, isolation, watch
-from course_lib.grading.workers import Seconds, Worker, WorkerLost
+from course_lib.grading import Submission
+from course_lib.grading.wall import cgroup
+from course_lib.grading.wall import layers as isolation
+from course_lib.grading.wall import usage as watch
+from course_lib.grading.wall.workers import Seconds, Worker, WorkerLost
 from course_lib.worker import walls
 
 Run = Callable[..., Submission]
@@ -61,7 +64,7 @@ behind_a_wall = pytest.mark.usefixtures("walled")
 
 @behind_a_wall
 def test_the_course_cannot_be_read(run: Run) -> None:
-    hidden = ["tests/labs/lab01/hidden.py", "course_lib/grading/claims.py", "course_lib/pruning/weights/masks.py", "pyproject.toml",
+    hidden = ["tests/labs/lab01/hidden.py", "course_lib/grading/claims/question.py", "course_lib/pruning/weights/masks.py", "pyproject.toml",
               "course_lib/cost/encodings.py", *(str(p.relative_to(COURSE)) for p in (COURSE / "solutions").glob("*.py"))]  # fmt: skip
     folders = ["", "tests", "solutions", "course_lib/grading", "course_lib/pruning"]
     assert all((COURSE / name).exists() for name in (*hidden, *folders))
@@ -464,8 +467,11 @@ def test_one_process_is_ended_by_the_kernel_when_its_time_is_up(run: Run, monkey
 _GRADER = """
 import json, os, sys, time
 from concurrent.futures import ThreadPoolExecutor
-from course_lib.grading import Submission, cgroup, isolation, watch
-from course_lib.grading.workers import Worker
+from course_lib.grading import Submission
+from course_lib.grading.wall import cgroup
+from course_lib.grading.wall import layers as isolation
+from course_lib.grading.wall import usage as watch
+from course_lib.grading.wall.workers import Worker
 kept = []
 def start(name):
     worker = Worker(isolation.Layer(name))

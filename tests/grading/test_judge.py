@@ -20,12 +20,13 @@ import torch
 from small_lab import claim
 
 from course_lib import labs
-from course_lib.grading import batch, isolation
-from course_lib.grading.claims import texts_in
-from course_lib.grading.judge import Judge, JudgeLost, Limits
-from course_lib.grading.marking import Lab, Source, Task
-from course_lib.grading.pool import Judges
-from course_lib.grading.workers import Allowance, Seconds, Session, Worker, WorkerLost
+from course_lib.grading.batch import run as batch
+from course_lib.grading.claims.question import texts_in
+from course_lib.grading.marking.judge import Judge, JudgeLost, Limits
+from course_lib.grading.marking.lab import Lab, Source, Task
+from course_lib.grading.marking.pool import Judges
+from course_lib.grading.wall import layers as isolation
+from course_lib.grading.wall.workers import Allowance, Seconds, Session, Worker, WorkerLost
 
 ROOT = Path(__file__).parents[2]
 # tests that come to grief over some values, as a test, a message or torch itself might
@@ -173,7 +174,7 @@ def test_ctrl_c_ends_a_judge_that_computes(tests: Path, tmp_path: Path) -> None:
 
     def computing() -> list[psutil.Process]:
         below = psutil.Process(grader.pid).children(recursive=True)
-        return [p for p in below if "course_lib.grading.judge" in p.cmdline() and p.cpu_times().user > 6]
+        return [p for p in below if "course_lib.grading.marking.judge" in p.cmdline() and p.cpu_times().user > 6]
 
     for _ in range(900):
         if computing():

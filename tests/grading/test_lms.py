@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from course_lib.grading import lms
-from course_lib.grading.submissions import Handed
+from course_lib.grading.batch import upload as lms
+from course_lib.grading.batch.collect import Handed
 
 
 def report(folder: Path, *submissions: dict[str, Any]) -> Path:

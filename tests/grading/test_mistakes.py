@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from course_lib.grading.mistakes import Case, telling
+from course_lib.grading.claims.mistakes import Case, telling
 
 
 def drawing(cases: list[list[int]], drawn: list[int]) -> Callable[[], Case]:

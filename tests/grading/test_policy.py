@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 from small_lab import RIGHT, claim, contents, hand_in, notebook
 
-from course_lib.grading import batch, lms, policy, summary
-from course_lib.grading.submissions import Handed
+from course_lib.grading.batch import policy, summary
+from course_lib.grading.batch import run as batch
+from course_lib.grading.batch import upload as lms
+from course_lib.grading.batch.collect import Handed
 
 GOOD = """
 deadline = 2026-10-12T23:59:00

@@ -16,14 +16,15 @@ from pathlib import Path
 import pytest
 from small_lab import ANSWERS, RIGHT, claim, contents, hand_in
 
-from course_lib.grading import batch, isolation
+from course_lib.grading.batch import run as batch
+from course_lib.grading.wall import layers as isolation
 
 # Imports once, then forks a grader for every line "jobs seconds signal" it reads, and signals it so many seconds after its next
 # result is on disk (negative: after its start; "inf": never). Says how it ended, and whether anything it started outlived it.
 NURSERY = """
 import ctypes, json, math, os, signal, sys, time
 from pathlib import Path
-from course_lib.grading import batch
+from course_lib.grading.batch import run as batch
 
 place = Path(sys.argv[1])
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # what loses its parent becomes ours, so that we see it
@@ -138,7 +139,8 @@ def test_a_grader_killed_at_any_moment_loses_nothing(place: Path) -> None:
 STEPS = """
 import os, signal, sys
 from pathlib import Path
-from course_lib.grading import batch, isolation
+from course_lib.grading.batch import run as batch
+from course_lib.grading.wall import layers as isolation
 
 place, replace = Path(sys.argv[1]), os.replace
 

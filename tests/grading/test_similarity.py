@@ -17,9 +17,9 @@ from nbformat.v4 import new_code_cell, new_notebook
 from typer.testing import CliRunner
 
 from course_lib.cli import app
-from course_lib.grading import similarity
-from course_lib.grading.similarity import GRAM, WINDOW, compare, fingerprints, tokens
-from course_lib.grading.submissions import Handed
+from course_lib.grading.batch import similarity
+from course_lib.grading.batch.collect import Handed
+from course_lib.grading.batch.similarity import GRAM, WINDOW, compare, fingerprints, tokens
 
 HANDOUT = [
     "import torch\nfrom torch import Tensor\n\nSEEDS = (0, 1, 2)",
@@ -318,7 +318,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, classroom)
     (tmp_path / "2025").mkdir()
     cells = [new_code_cell(cell) for cell in disguised(classroom["s07"])]
     nbformat.write(new_notebook(cells=cells), tmp_path / "2025" / "zed.ipynb")
-    said = CliRunner().invoke(app, ["similarity", str(folder), "--lab", "lab01", "--against", str(tmp_path / "2025")])
+    said = CliRunner().invoke(app, ["similarity", "lab01", str(folder), "--against", str(tmp_path / "2025")])
     assert said.exit_code == 0 and "2025/zed" in said.output
     assert "Beside earlier terms" in (tmp_path / "similarity-lab01.html").read_text()
     with pytest.raises(FileNotFoundError, match="has no lab09"):

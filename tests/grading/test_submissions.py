@@ -20,8 +20,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from course_lib.grading import entries, ipynb, names, submissions
-from course_lib.grading.submissions import Handed, find
+from course_lib.grading.batch import collect as submissions
+from course_lib.grading.batch import entries, ipynb, names
+from course_lib.grading.batch.collect import Handed, find
 from course_lib.worker import wire
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.grading import report, summary
-from course_lib.grading.claims import Test
-from course_lib.grading.mark import Outcome, outcome
-from course_lib.grading.submissions import Handed
+from course_lib.grading.batch import report, summary
+from course_lib.grading.batch.collect import Handed
+from course_lib.grading.claims.question import Test
+from course_lib.grading.marking.marker import Outcome, outcome
 
 TESTS = [
     Test("1.1", 2, True, "the smaller half goes", lambda s, d: None, "test_half"),

@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 from small_lab import ANSWERS, TESTS, claim, notebook
 
-from course_lib.grading import batch, handback, lms, summary
+from course_lib.grading.batch import handback, summary
+from course_lib.grading.batch import run as batch
+from course_lib.grading.batch import upload as lms
 
 pytestmark = pytest.mark.usefixtures("warm")
 COUNT = 20

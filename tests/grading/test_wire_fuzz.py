@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from course_lib.grading import Draw, describe
-from course_lib.grading.submission import numbers
+from course_lib.grading.claims.student import numbers
 from course_lib.worker import wire
 
 FRAMES = int(os.environ.get("FRAMES", "5000"))

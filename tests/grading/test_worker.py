@@ -8,9 +8,10 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from course_lib.grading import Draw, StudentError, Submission, watch
-from course_lib.grading.submission import Proxy
-from course_lib.grading.workers import Seconds, Worker, WorkerLost
+from course_lib.grading import Draw, StudentError, Submission
+from course_lib.grading.claims.student import Proxy
+from course_lib.grading.wall import usage as watch
+from course_lib.grading.wall.workers import Seconds, Worker, WorkerLost
 from course_lib.labs import load
 from course_lib.worker import zygote
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import jupytext
 
 from course_lib import labs
-from course_lib.grading import claims
-from course_lib.grading.marking import Lab, Source
+from course_lib.grading.claims import question as claims
+from course_lib.grading.marking.lab import Lab, Source
 
 ROOT = Path(__file__).parents[2]
 SEED = 1

@@ -15,12 +15,13 @@ from typing import Any
 import pytest
 from bank import LABS, Answer, answers, sample
 
-from course_lib.grading import Submission, isolation
-from course_lib.grading.mark import Marker, Outcome
-from course_lib.grading.marking import Task
-from course_lib.grading.submission import InProcess
-from course_lib.grading.submissions import one
-from course_lib.grading.workers import Seconds, Worker
+from course_lib.grading import Submission
+from course_lib.grading.batch.collect import one
+from course_lib.grading.claims.student import InProcess
+from course_lib.grading.marking.lab import Task
+from course_lib.grading.marking.marker import Marker, Outcome
+from course_lib.grading.wall import layers as isolation
+from course_lib.grading.wall.workers import Seconds, Worker
 from course_lib.worker import cells
 from course_lib.worker.cells import parse
 from course_lib.worker.watch import unwatched

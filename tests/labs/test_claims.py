@@ -8,8 +8,8 @@ import pytest
 
 from course_lib.authoring.claims import claims_of, read_claims
 from course_lib.grading import Draw, Submission
-from course_lib.grading.claims import Test
-from course_lib.grading.submission import InProcess
+from course_lib.grading.claims.question import Test
+from course_lib.grading.claims.student import InProcess
 from course_lib.worker import cells
 from solutions import LABS, ROOT, solved
 

@@ -9,8 +9,8 @@ import pytest
 import typer
 
 from course_lib import cli
-from course_lib.grading import byhand, policy
-from course_lib.grading.submissions import Handed
+from course_lib.grading.batch import byhand, policy
+from course_lib.grading.batch.collect import Handed
 
 PAGE = (Path(__file__).parents[2] / "docs" / "instructors.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```\w*\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)

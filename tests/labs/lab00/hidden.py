@@ -21,8 +21,8 @@ from course_lib.grading import (
     fail,
     question,
     unchanged,
-    workers,
 )
+from course_lib.grading.wall import workers
 from course_lib.labs import lab00 as reference
 
 from .visible import (

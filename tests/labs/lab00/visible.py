@@ -33,7 +33,7 @@ from course_lib.grading import (
     question,
     unchanged,
 )
-from course_lib.grading import mistakes as known
+from course_lib.grading.claims import mistakes as known
 from course_lib.labs import lab00 as reference
 
 # --- recognising a mistake by its result ---------------------------------------------------------------------------

@@ -27,9 +27,9 @@ from course_lib.grading import (
     fail,
     question,
 )
-from course_lib.grading.answers import expect_typed
-from course_lib.grading.hunt import expect_verdicts
-from course_lib.grading.mistakes import recognise, same, telling
+from course_lib.grading.claims.hunt import expect_verdicts
+from course_lib.grading.claims.mistakes import recognise, same, telling
+from course_lib.grading.claims.typed import expect_typed
 from course_lib.labs import lab01 as reference
 from course_lib.pruning.weights import group_scores, local_masks, smallest
 from course_lib.worker import wire

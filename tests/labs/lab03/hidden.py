@@ -21,9 +21,9 @@ from course_lib.grading import (
     question,
     unchanged,
 )
-from course_lib.grading.answers import expect_letter
-from course_lib.grading.hunt import expect_verdicts
-from course_lib.grading.mistakes import recognise, same, telling
+from course_lib.grading.claims.hunt import expect_verdicts
+from course_lib.grading.claims.mistakes import recognise, same, telling
+from course_lib.grading.claims.typed import expect_letter
 from course_lib.labs import lab03 as reference
 
 from .visible import (

@@ -27,10 +27,10 @@ from course_lib.grading import (
     question,
     unchanged,
 )
-from course_lib.grading.answers import expect_typed
-from course_lib.grading.hunt import Version, expect_verdicts
-from course_lib.grading.mistakes import recognise, same, telling
-from course_lib.grading.submission import StudentError
+from course_lib.grading.claims.hunt import Version, expect_verdicts
+from course_lib.grading.claims.mistakes import recognise, same, telling
+from course_lib.grading.claims.student import StudentError
+from course_lib.grading.claims.typed import expect_typed
 from course_lib.labs import lab03 as reference
 from course_lib.pruning.weights import smallest
 from course_lib.worker import helpers

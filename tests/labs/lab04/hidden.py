@@ -23,9 +23,9 @@ from course_lib.grading import (
     question,
     unchanged,
 )
-from course_lib.grading.answers import expect_letter
-from course_lib.grading.hunt import expect_verdicts
-from course_lib.grading.mistakes import Mistakes, near
+from course_lib.grading.claims.hunt import expect_verdicts
+from course_lib.grading.claims.mistakes import Mistakes, near
+from course_lib.grading.claims.typed import expect_letter
 from course_lib.labs import lab04 as reference
 from course_lib.worker import wire
 

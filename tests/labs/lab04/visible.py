@@ -31,10 +31,10 @@ from course_lib.grading import (
     fail,
     question,
 )
-from course_lib.grading import mistakes as known
-from course_lib.grading.answers import expect_letter, expect_typed
-from course_lib.grading.hunt import expect_verdicts
-from course_lib.grading.mistakes import Mistakes, near
+from course_lib.grading.claims import mistakes as known
+from course_lib.grading.claims.hunt import expect_verdicts
+from course_lib.grading.claims.mistakes import Mistakes, near
+from course_lib.grading.claims.typed import expect_letter, expect_typed
 from course_lib.labs import lab04 as reference
 from course_lib.worker import wire
 

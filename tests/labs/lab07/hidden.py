@@ -21,8 +21,8 @@ from course_lib.grading import (
     question,
     unchanged,
 )
-from course_lib.grading.answers import expect_letter
-from course_lib.grading.hunt import Version, expect_verdicts
+from course_lib.grading.claims.hunt import Version, expect_verdicts
+from course_lib.grading.claims.typed import expect_letter
 from course_lib.labs import lab07 as reference
 from course_lib.worker.helpers import sample_losses
 

@@ -34,9 +34,9 @@ from course_lib.grading import (
     fail,
     question,
 )
-from course_lib.grading import mistakes as known
-from course_lib.grading.answers import expect_typed
-from course_lib.grading.hunt import Version, expect_verdicts
+from course_lib.grading.claims import mistakes as known
+from course_lib.grading.claims.hunt import Version, expect_verdicts
+from course_lib.grading.claims.typed import expect_typed
 from course_lib.labs import lab07 as reference
 from course_lib.worker import wire
 from course_lib.worker.helpers import sample_losses

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from course_lib.grading import Draw, Submission, describe, expect_equal, expect_raises, fail, question, unchanged
-from course_lib.grading import mistakes as known
-from course_lib.grading.answers import expect_letter
-from course_lib.grading.hunt import expect_verdicts
-from course_lib.grading.mistakes import Case
+from course_lib.grading.claims import mistakes as known
+from course_lib.grading.claims.hunt import expect_verdicts
+from course_lib.grading.claims.mistakes import Case
+from course_lib.grading.claims.typed import expect_letter
 from course_lib.labs import lab10 as reference
 
 from .visible import (

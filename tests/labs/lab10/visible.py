@@ -30,10 +30,10 @@ from course_lib.grading import (
     question,
     unchanged,
 )
-from course_lib.grading import mistakes as known
-from course_lib.grading.answers import expect_typed
-from course_lib.grading.hunt import expect_verdicts
-from course_lib.grading.mistakes import Case, Mistakes
+from course_lib.grading.claims import mistakes as known
+from course_lib.grading.claims.hunt import expect_verdicts
+from course_lib.grading.claims.mistakes import Case, Mistakes
+from course_lib.grading.claims.typed import expect_typed
 from course_lib.labs import lab10 as reference
 from course_lib.worker import wire
 

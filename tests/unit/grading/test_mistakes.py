@@ -5,9 +5,9 @@ import functools
 import pytest
 import torch
 
-from course_lib.grading import mistakes
-from course_lib.grading.claims import Mistake
-from course_lib.grading.mistakes import near
+from course_lib.grading.claims import mistakes
+from course_lib.grading.claims.expect import Mistake
+from course_lib.grading.claims.mistakes import near
 
 
 def test_near_goes_by_the_largest_number_unless_told_otherwise() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 import course_lib
 from course_lib import labs
-from course_lib.grading import isolation
+from course_lib.grading.wall import layers as isolation
 from course_lib.worker.cells import parse
 
 PACKAGE = Path(course_lib.__file__).parent

@@ -1,0 +1,167 @@
+"""``marks.csv``: marks and comments by a person, beside those that the tests give.
+
+A table with the columns ``id`` (as in ``grades.csv``), ``question``, ``points`` and ``comment``. Points with a sign, "+1" or "-0.5",
+are added to what the tests gave; without one, "2", they replace it; where the cell is empty, there is only the comment. Either way a
+question keeps between nothing and its maximum. The file is read at every grading and changes nothing of what the tests said, so
+taking a row out undoes it.
+
+A question of which the lab's contract says that a person marks it (``Asked.by_hand``) is "pending" until it has a row with points.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from course_lib.grading.batch.names import shown
+from course_lib.grading.batch.roster import cells_of
+from course_lib.grading.claims.question import order
+
+COLUMNS = ("id", "question", "points", "comment")
+PENDING = "pending"  # a person has still to mark it
+MARKED = "marked"  # a person has
+
+
+@dataclass(frozen=True)
+class Mark:
+    """One row: who, which question, how many points (None: only a comment), whether they add to the tests', where it stands."""
+
+    id: str
+    question: str
+    points: float | None
+    adds: bool
+    comment: str
+    line: int
+
+
+def read(path: Path) -> list[Mark]:
+    """The rows of a table of marks.
+
+    Raises:
+        FileNotFoundError: if it is not there. ValueError: if a column is missing or a cell cannot be read; lines are named.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no table of marks at {path}")
+    rows = list(cells_of(path))
+    header = [heading.strip().lower() for heading in rows[0][1]] if rows else []
+    wrong = [name for name in COLUMNS[:3] if name not in header] + [h for h in header if h and h not in COLUMNS]
+    if wrong or len(set(header)) < len(header):
+        raise ValueError(
+            f"{path}, line 1: the heading is {', '.join(header) or 'empty'}; expected are {', '.join(COLUMNS)}"
+        )
+    marks, problems = [], []
+    for line, row in rows[1:]:
+        if not any(cell.strip() for cell in row):
+            continue
+        if any(cell.strip() for cell in row[len(header) :]):
+            problems.append(
+                f"line {line}: {len(row)} cells, but the heading has {len(header)}: put a comment with a comma in quotes"
+            )
+            continue
+        cells = dict(zip(header, [cell.strip() for cell in row], strict=False))
+        text = cells.get("points", "").lstrip("'").replace(",", ".").replace("\N{MINUS SIGN}", "-")
+        points = float(text) if re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)", text) else None
+        if text and points is None:
+            problems.append(f"line {line}: {text!r} are no points: write 2, +1 or -0.5")
+        elif not text and not cells.get("comment"):
+            problems.append(f"line {line}: neither points nor a comment: write one, or take the line out")
+        question = cells.get("question", "").lstrip("'qQ")
+        marks.append(
+            Mark(cells.get("id", ""), question, points, text[:1] in ("+", "-"), cells.get("comment", ""), line)
+        )
+    _raise(path, problems)
+    return marks
+
+
+def check(path: Path, marks: Sequence[Mark], ids: Iterable[str], most: Mapping[str, float]) -> dict[str, list[Mark]]:
+    """The marks by submission.
+
+    Args:
+        ids: of the submissions. most: each question's maximum.
+
+    Raises:
+        ValueError: for whom or what there is not, points above the maximum, two rows for one; a sentence each, with what to do.
+    """
+    known = {id: id for id in ids}
+    known |= {f"'{id}": id for id in known if id[:1] in "=+-@"}  # as grades.csv has it, for spreadsheets
+    found: dict[str, list[Mark]] = {}
+    taken: dict[tuple[str, str], int] = {}
+    problems = []
+    for m in marks:
+        id = known.get(m.id)
+        if id is None:
+            near = get_close_matches(m.id, known, 1)
+            remedy = (
+                f"did you mean {shown(near[0])!r}?"
+                if near
+                else "write the id as grades.csv has it, or take the line out"
+            )
+            problems.append(f"line {m.line}: there is no submission {shown(m.id)!r}: {remedy}")
+        if m.question not in most:
+            problems.append(f"line {m.line}: there is no question {m.question!r}: there are {', '.join(most)}")
+        elif m.points is not None and not -most[m.question] * m.adds <= m.points <= most[m.question]:
+            problems.append(
+                f"line {m.line}: {m.points:{'+' if m.adds else ''}g} points, but {m.question} has {most[m.question]:g}: "
+                f"write at most {most[m.question]:g}"
+            )
+        first = taken.setdefault((id or m.id, m.question), m.line)
+        if first != m.line:
+            problems.append(
+                f"line {m.line}: {shown(m.id)} has a row for {m.question} in line {first} already: make one of the two"
+            )
+        if id is not None:
+            found.setdefault(id, []).append(m)
+    _raise(path, problems)
+    return found
+
+
+def _raise(path: Path, problems: list[str]) -> None:
+    if problems:
+        raise ValueError("\n".join(f"{path}, {problem}" for problem in problems))
+
+
+def joined(
+    tests: Iterable[dict[str, Any]], marks: Iterable[Mark], waiting: Mapping[str, float]
+) -> list[dict[str, Any]]:
+    """The entries of a result: those of the tests, and behind them those of a person, question by question.
+
+    Args:
+        tests: entries of a result; those of a person among them are made anew.
+        waiting: the questions that a person marks, with their points.
+    """
+    entries = [test for test in tests if not test.get("by_hand")]
+    by_question = {m.question: m for m in marks}
+    for question in {**by_question, **waiting}:
+        mark, most = by_question.get(question), waiting.get(question, 0.0)
+        automatic = [t for t in entries if t["number"] == question]
+        earned = sum(t["score"] for t in automatic)
+        points = earned
+        if mark is not None and mark.points is not None:
+            points = mark.points + earned * mark.adds
+        kept = min(max(points, 0.0), most + sum(t["max_score"] for t in automatic))
+        marked = mark is not None and mark.points is not None
+        comment = mark.comment if mark is not None else ""
+        if kept != points:
+            comment += f"{' ' * bool(comment)}({points:g} points would be {'more' if kept < points else 'less'} than there are)"
+        entries.append(
+            {
+                "number": question,
+                "name": f"{question} by a person",
+                "score": kept - earned,
+                "max_score": most,
+                "status": MARKED if marked or not most else PENDING,
+                "output": comment,
+                "visibility": "visible",
+                "by_hand": True,
+            }
+        )
+    return sorted(entries, key=lambda entry: order(entry["number"]))
+
+
+def pending(tests: Iterable[dict[str, Any]]) -> list[str]:
+    """The questions of a result that a person has still to mark."""
+    return [test["number"] for test in tests if test["status"] == PENDING]

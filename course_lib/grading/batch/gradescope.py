@@ -1,0 +1,179 @@
+"""``course gradescope lab01``: an autograder for Gradescope, with the isolated grader inside.
+
+The zip holds what students get (:mod:`course_lib.authoring.release`: library, data, no solutions) with all tests of the lab in
+place of the visible ones, ``setup.sh`` and ``run_autograder``. Gradescope builds a container from it once, and runs
+``run_autograder`` for each submission: the student's files are in ``submission``, the marks go to ``results/results.json``.
+Students see visible claims at once and the hidden ones when the instructor publishes the grades.
+
+The form is that of https://gradescope-autograders.readthedocs.io/en/latest/specs/. Gradescope's containers refuse the jail
+(user namespaces) as a rule; the grader takes the strongest layer that works there and prints its name where only instructors
+see it. ``--require-isolation`` makes it refuse to grade behind mere limits.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import secrets
+import sys
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from course_lib.authoring import release
+from course_lib.grading.batch import report
+from course_lib.grading.batch.collect import Handed, one
+from course_lib.grading.claims.question import texts_in
+from course_lib.grading.marking.lab import Lab, Source, Task
+from course_lib.grading.marking.pool import Judges
+from course_lib.grading.wall import layers
+
+SETUP = """#!/usr/bin/env bash
+# Gradescope runs this once, as root, when it builds the autograder. Choose the newest Ubuntu as the base image.
+set -euo pipefail
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -qq
+# the walls round a submission; where the container refuses the first, the second is tried, then limits alone
+apt-get install -y -qq --no-install-recommends bubblewrap libseccomp2
+# the course needs Python 3.11 to 3.13: the first that is here or can be had
+for version in 3.12 3.11 3.13; do
+    if apt-get install -y -qq --no-install-recommends "python$version" "python$version-venv"; then
+        break
+    fi
+done
+# an environment in .venv with the small PyTorch for CPUs, as for everybody else
+"python$version" /autograder/source/course_lib/install.py
+# for the build's log: which of the layers works here
+/autograder/source/.venv/bin/course doctor || true
+"""
+
+RUN = """#!/usr/bin/env bash
+# Gradescope runs this for every submission; what it prints is shown to instructors only.
+set -euo pipefail
+autograder="${{AUTOGRADER:-/autograder}}"
+python="${{COURSE_PYTHON:-$autograder/source/.venv/bin/python}}"
+export COURSE_ROOT="$autograder/source"
+export PYTHONPATH="$autograder/source" HF_HUB_OFFLINE=1
+cd "$autograder/source"
+exec "$python" -m course_lib.grading.batch.gradescope {lab} "$autograder" --seed {seed}{more}
+"""
+
+
+def write(root: Path, lab: str, out: Path, *, seed: int | None = None, require_isolation: bool = False) -> Path:
+    """Write the autograder of a lab as a zip.
+
+    Args:
+        root: the course. lab: "lab01". out: the zip.
+        seed: from which all submissions' inputs are drawn; by default that of the autograder which is there, or a fresh one.
+        require_isolation: should it refuse to grade where no wall can be put round a submission?
+
+    Raises:
+        FileNotFoundError: if the lab has no tests. FileExistsError: if ``out`` is there and no autograder of this lab.
+        AuthoringError: if the labs cannot be released as they are.
+    """
+    tests = root / "tests" / "labs" / lab
+    texts = texts_in(tests)
+    before = seed_of(out, lab)
+    if seed is None:
+        seed = secrets.randbelow(1 << 63) if before is None else before
+    more = " --require-isolation" if require_isolation else ""
+    files = {
+        name: content
+        for name, content in release.contents(root).items()
+        if not name.startswith(("labs/", "tests/")) or name.startswith((f"labs/{lab}_", f"tests/labs/{lab}/"))
+    }
+    files |= {(tests / name).relative_to(root).as_posix(): (text.encode(), False) for name, text in texts}
+    files["setup.sh"] = (SETUP.encode(), True)
+    files["run_autograder"] = (RUN.format(lab=lab, seed=seed, more=more).encode(), True)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    release.write_zip(out, files)
+    return out
+
+
+def seed_of(out: Path, lab: str) -> int | None:
+    """The seed of the autograder that is there already; None where none is.
+
+    Raises:
+        FileExistsError: if something else is there, or that of another lab.
+    """
+    if not out.exists():
+        return None
+    try:
+        with zipfile.ZipFile(out) as old:
+            script = old.read("run_autograder").decode("utf-8", "replace") if "setup.sh" in old.namelist() else ""
+    except (OSError, KeyError, zipfile.BadZipFile):
+        script = ""
+    found = re.search(r" -m course_lib\.grading\.batch\.gradescope (\S+) .*--seed (\d+)", script)
+    if found is None:
+        raise FileExistsError(f"{out} is there and is no autograder: move it away, or choose another name")
+    if found[1] != lab:
+        raise FileExistsError(f"{out} is the autograder of {found[1]}: choose another name for that of {lab}")
+    return int(found[2])
+
+
+# --- inside Gradescope's container ---------------------------------------------------------------------------------
+
+
+def run(lab: str, autograder: Path, *, seed: int, require_isolation: bool = False) -> dict[str, Any]:
+    """Mark the one submission in ``autograder/submission`` and write ``autograder/results/results.json``.
+
+    Returns:
+        The results.
+
+    Raises:
+        RuntimeError: if isolation is required and there is none, or the grader itself fails. Then there are no results, and
+            Gradescope says that the autograder failed, to be run again; a student is not given a zero for it.
+    """
+    target = autograder / "results" / "results.json"
+    target.unlink(missing_ok=True)
+    tests = autograder / "source" / "tests" / "labs" / lab
+    marking = Lab(Source(lab, texts_in(tests), str(tests), seed))
+    layer = layers.required() if require_isolation else layers.best()
+    print(layer.sentence)
+    handed = one(autograder / "submission", lab)
+    judges = Judges(layer)
+    try:
+        marked = judges.mark_or_set_aside(marking, Task(handed.id, tuple(handed.cells), handed.problem))
+    finally:
+        judges.stop()
+    if marked.status == "grader failed":
+        raise RuntimeError("; ".join(marked.notes))
+    results = _results(handed, [report.entry(o) for o in marked.outcomes], marked.status, marked.notes)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    report.put(target, json.dumps(results, indent=1) + "\n")
+    return results
+
+
+def _results(handed: Handed, tests: list[dict[str, Any]], status: str, notes: Sequence[str]) -> dict[str, Any]:
+    sentences = [*notes, *filter(None, [handed.remark, handed.choice])]
+    return {
+        "score": sum(t["score"] for t in tests),
+        "output": "\n".join(sentences),
+        "visibility": "visible",
+        "stdout_visibility": "hidden",
+        "tests": tests,
+        "extra_data": {"status": status, "notebook": handed.notebook, "digest": handed.digest},
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """What ``run_autograder`` calls."""
+    parser = argparse.ArgumentParser(description="Grade the submission in Gradescope's container.")
+    parser.add_argument("lab")
+    parser.add_argument("autograder", type=Path, help="Gradescope's folder, with source, submission and results in it")
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--require-isolation", action="store_true")
+    asked = parser.parse_args(arguments)
+    try:
+        results = run(asked.lab, asked.autograder, seed=asked.seed, require_isolation=asked.require_isolation)
+    except (RuntimeError, OSError, ValueError) as error:
+        print(f"not graded: {error}", file=sys.stderr)
+        return 1
+    print(f"{results['extra_data']['status']}: {results['score']:g} points")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

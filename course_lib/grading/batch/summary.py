@@ -1,0 +1,322 @@
+"""``summary.html``: how a class did, on one page without a network. Made from the results on disk, and made again at will.
+
+It answers, in this order: how many points did they get; which questions cost them; what was wrong, in the words they read;
+which submissions need a look (broken, slow, several handed in); and where each one's page is.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import mean, median
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from markupsafe import Markup
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from course_lib import labs
+from course_lib.grading.batch import byhand
+from course_lib.grading.batch import report as reports
+from course_lib.grading.claims.question import order
+from course_lib.show.labels import set_title
+from course_lib.show.output import mimebundle, new_figure
+from course_lib.show.style import BLUE, INK, ORANGE, SKY, STYLE
+
+CLAIMS = 15  # commonest failed claims shown
+SLOWEST = 10
+_VARYING = re.compile(
+    r"[-+]?\d[\d.,]*(?:e[-+]?\d+)?|'[^']{0,200}'"
+)  # numbers and quoted values: the same mistake in other words
+
+
+_UNDEFINED = re.compile(r"(\w{1,99}) is not defined(?:, but (\w{1,99}) is)?")
+_PACKAGE = re.compile(r"No module named '(?!course_lib\b)([\w.]{1,99})'")
+
+
+@dataclass
+class Entry:
+    """One submission: what the page says of it."""
+
+    id: str
+    page: str
+    total: float
+    most: float
+    status: str
+    notes: str
+    choice: str
+    tests: list[dict[str, Any]]
+    seconds: float | None = None
+    remark: str = ""
+    lateness: str = ""  # where it is late, or that is not known: what a policy says
+
+    @property
+    def odd(self) -> list[str]:
+        """What else a person should look at: names that are not there, packages that are missing here, another lab or release."""
+        said = dict.fromkeys([self.remark] if self.remark else [])
+        missing = (
+            [found for t in self.tests if (found := _UNDEFINED.match(t["output"]))] if self.status == "graded" else []
+        )
+        renamed = {found[1]: found[2] for found in missing}
+        if renamed:
+            listed = ", ".join(f"{name} (but {near} is)" if near else name for name, near in renamed.items())
+            said[f"not defined: {listed}"] = None
+        packages = {
+            name for text in [self.notes, *(t["output"] for t in self.tests)] for name in _PACKAGE.findall(text)
+        }
+        if packages:
+            said[f"not here: the package{'s' * (len(packages) > 1)} {', '.join(sorted(packages))}"] = None
+        return list(said)
+
+
+@dataclass
+class Claim:
+    """A claim that did not hold for ``count`` submissions, and what most of those were told."""
+
+    question: str
+    text: str
+    hidden: bool
+    count: int = 0
+    wordings: Counter[str] = field(default_factory=Counter)
+    example: dict[str, str] = field(default_factory=dict)
+
+    def add(self, message: str) -> None:
+        kind = _VARYING.sub("…", message)
+        self.count += 1
+        self.wordings[kind] += 1
+        self.example.setdefault(kind, message)
+
+    @property
+    def messages(self) -> list[tuple[str, int]]:
+        """The commonest messages (an example of each wording) with how many read it."""
+        return [
+            (self.example[kind], n)
+            for kind, n in sorted(self.wordings.items(), key=lambda item: (-item[1], item[0]))[:3]
+        ]
+
+    @property
+    def others(self) -> int:
+        """How many read another message than the commonest three."""
+        return self.count - sum(n for _, n in self.messages)
+
+
+@dataclass
+class Question:
+    """How a question went: the points of each submission."""
+
+    id: str
+    names: str
+    most: float
+    earned: list[float]
+    pending: int = 0  # submissions whose mark is a person's to give
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """Submissions with all points, with some, with none."""
+        full = sum(e >= self.most for e in self.earned)
+        none = sum(e <= 0 < self.most for e in self.earned)
+        return full, len(self.earned) - full - none, none
+
+    @property
+    def share(self) -> float:
+        """Mean share of its points that was earned, 0 to 1."""
+        return mean(self.earned) / self.most if self.earned and self.most else 0.0
+
+
+def write(report: Path) -> Path:
+    """Write ``summary.html`` into a report's folder.
+
+    Args:
+        report: what ``course grade --out`` made. ``times.json`` in it, {id: seconds}, is used if it is there.
+
+    Returns:
+        The page.
+
+    Raises:
+        FileNotFoundError: if the folder holds no report.
+    """
+    if not (report / "batch.json").is_file():
+        raise FileNotFoundError(f"{report} holds no report: `course grade … --out {report}` makes one")
+    batch = json.loads((report / "batch.json").read_text(encoding="utf-8"))
+    entries, isolation = _entries(report, batch.get("files", []))
+    questions = _questions(entries, batch["lab"])
+    timed = sorted((e for e in entries if e.seconds is not None), key=lambda e: -(e.seconds or 0))
+    full = {q.id: q.counts[0] for q in questions}
+    text = reports.pages.get_template("summary.html").render(
+        lab=batch["lab"], seed=batch.get("seed"), entries=entries, questions=questions, isolation=isolation,
+        middle=median(e.total for e in entries) if entries else 0, average=mean(e.total for e in entries) if entries else 0,
+        most=max((e.most for e in entries), default=0), statuses=Counter(e.status for e in entries).most_common(),
+        tried=sum(e.status == "graded" for e in entries), claims=_claims(entries)[:CLAIMS], more_claims=max(0, len(_claims(entries)) - CLAIMS),
+        broken=[e for e in entries if e.status != "graded"], choices=[e for e in entries if e.choice],
+        slowest=timed[:SLOWEST], middle_seconds=median(e.seconds or 0 for e in timed) if timed else 0,
+        late=[e for e in entries if e.lateness], odd=_odd(entries), left=batch.get("left", []),
+        unsolved=[q for q in questions if q.earned and not full[q.id]], waiting=[q for q in questions if q.pending],
+        totals=_picture(_totals(entries)) if entries else "",
+        shares=_picture(_shares(marked)) if (marked := [q for q in questions if q.earned]) else "",
+    )  # fmt: skip
+    reports.put(report / "summary.html", text)
+    return report / "summary.html"
+
+
+def _entries(report: Path, files: Sequence[str]) -> tuple[list[Entry], list[str]]:
+    try:
+        times = json.loads((report / "times.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        times = {}
+    times = times if isinstance(times, dict) else {}
+    entries = []
+    sentences: dict[str, None] = {}
+    for name in files:
+        result = reports.read(report, name)
+        if result is None:
+            continue
+        extra = result["extra_data"]
+        sentences[str(extra.get("isolation", ""))] = None
+        seconds = times.get(extra["id"])
+        entries.append(
+            Entry(
+                extra["id"], f"feedback/{name}.html", result["score"], sum(t["max_score"] for t in result["tests"]),
+                extra.get("status", "graded"), result.get("output", ""), extra.get("choice", ""), result["tests"],
+                float(seconds) if isinstance(seconds, int | float) else None, extra.get("remark", ""),
+                _late(extra.get("lateness")),
+            )
+        )  # fmt: skip
+    return entries, [s for s in sentences if s]
+
+
+def _odd(entries: list[Entry]) -> list[tuple[str, list[Entry]]]:
+    """What is odd, and of whom: what a whole class has is said once."""
+    found: dict[str, list[Entry]] = {}
+    for entry in entries:
+        for sentence in entry.odd:
+            found.setdefault(sentence, []).append(entry)
+    return sorted(found.items(), key=lambda item: -len(item[1]))
+
+
+def _late(told: dict[str, Any] | None) -> str:
+    return "" if not told or told["days"] == 0 else str(told["said"])
+
+
+def _questions(entries: list[Entry], lab: str) -> list[Question]:
+    try:
+        asked = {id: ", ".join(a.names) for id, a in labs.load(lab).questions.items()}
+    except ValueError:
+        asked = {}
+    found: dict[str, Question] = {}
+    for id in sorted({t["number"] for e in entries for t in e.tests}, key=order):
+        most = max(sum(t["max_score"] for t in e.tests if t["number"] == id) for e in entries)
+        marked = [e for e in entries if id not in byhand.pending(e.tests)]
+        earned = [sum(t["score"] for t in e.tests if t["number"] == id) for e in marked]
+        found[id] = Question(id, asked.get(id, ""), most, earned, len(entries) - len(marked))
+    return list(found.values())
+
+
+def _claims(entries: list[Entry]) -> list[Claim]:
+    """What did not hold, the commonest first; submissions that were not tried at all are listed elsewhere."""
+    found: dict[tuple[str, str], Claim] = {}
+    for entry in entries:
+        for test in entry.tests if entry.status == "graded" else ():
+            if test["status"] != "passed" and not test.get("by_hand"):
+                key = (test["number"], test["name"])
+                text = test["name"].removeprefix(test["number"]).strip()
+                claim = found.setdefault(key, Claim(test["number"], text, test["visibility"] != "visible"))
+                claim.add(test["output"] or "(no message)")
+    return sorted(found.values(), key=lambda c: (-c.count, order(c.question), c.text))
+
+
+# --- the two figures -----------------------------------------------------------------------------------------------
+
+
+def _picture(drawn: tuple[Figure, str]) -> Markup:
+    """An <img> that holds its picture, with the sentence for those who cannot see it."""
+    figure, sentence = drawn
+    return Markup(mimebundle(figure, sentence)[0]["text/html"])
+
+
+def _totals(entries: list[Entry]) -> tuple[Figure, str]:
+    """How many submissions got how many points."""
+    totals = [e.total for e in entries]
+    most = max(e.most for e in entries)
+    step = next(s for s in (0.5, 1, 2, 2.5, 5, 10, 20, 50, 100, 1000, 10**9) if most / s <= 24)
+    edges = np.arange(-step / 2, most + step, step)
+    counts, _ = np.histogram(totals, edges)
+    middle = median(totals)
+    with mpl.rc_context(STYLE):
+        figure = new_figure(3.4)
+        axes = figure.subplots()
+        axes.bar(edges[:-1] + step / 2, counts, step * 0.9, color=SKY, edgecolor=BLUE, linewidth=0.8, zorder=3)
+        axes.axvline(middle, color=INK, linewidth=1.6, linestyle="--", zorder=4)
+        left = middle > most / 2
+        axes.annotate(
+            f"median {middle:g}", (middle, max(counts) * 1.12), xytext=(-6 if left else 6, 0), textcoords="offset points",
+            ha="right" if left else "left", va="center",
+        )  # fmt: skip
+        axes.set_xlim(-step * 0.7, most + step * 0.7)
+        axes.set_ylim(0, max(counts) * 1.25)
+        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.xaxis.set_major_locator(MaxNLocator(10, steps=[1, 2, 5, 10], integer=most >= 5))
+        axes.grid(axis="x", visible=False)
+        axes.set_xlabel(f"points, of {most:g}" + (f" (in steps of {step:g})" if step != 1 else ""))
+        axes.set_ylabel("submissions")
+        half = f"Half of the submissions have {middle:g} points or more"
+        set_title(axes, half if len(totals) > 1 else f"{middle:g} of {most:g} points")
+    peak = int(np.argmax(counts))
+    sentence = (
+        f"Histogram of the totals of {len(totals)} submissions: median {middle:g} of {most:g} points, from {min(totals):g} to "
+        f"{max(totals):g}; the most submissions, {counts[peak]}, have about {edges[peak] + step / 2:g} points."
+    )
+    return figure, sentence
+
+
+def _shares(questions: list[Question]) -> tuple[Figure, str]:
+    """For each question the share of submissions with all, some and none of its points."""
+    hardest = min(questions, key=lambda q: (q.share, -q.most))
+    with mpl.rc_context(STYLE):
+        figure = new_figure(1.8 + 0.36 * len(questions))
+        axes = figure.subplots()
+        rows = np.arange(len(questions))[::-1]
+        before = np.zeros(len(questions))
+        for k, (name, colour, hatch) in enumerate(
+            (("all points", BLUE, ""), ("some", SKY, ""), ("none", ORANGE, "//"))
+        ):
+            counts = np.array([q.counts[k] for q in questions])
+            widths = 100 * counts / np.maximum(1, [len(q.earned) for q in questions])
+            axes.barh(
+                rows,
+                widths,
+                0.74,
+                left=before,
+                color=colour,
+                hatch=hatch,
+                edgecolor="white",
+                linewidth=0.8,
+                label=name,
+                zorder=3,
+            )
+            for row, width, start, count in zip(rows, widths, before, counts, strict=True):
+                if width >= 5:
+                    box = {"facecolor": colour, "edgecolor": "none", "pad": 1.2} if hatch else None
+                    axes.text(
+                        start + width / 2, row, f"{count}", ha="center", va="center", fontsize=9.5, zorder=5, bbox=box,
+                        color="white" if colour == BLUE else INK,
+                    )  # fmt: skip
+            before += widths
+        axes.set_yticks(rows, [f"{q.id} ({q.most:g})" for q in questions])
+        axes.set_ylabel("question (points)")
+        axes.set_xlim(0, 100)
+        axes.set_xlabel("submissions (%); their number is in the bar")
+        axes.grid(axis="y", visible=False)
+        axes.tick_params(axis="y", length=0)
+        figure.legend(loc="outside lower right", ncols=3, frameon=False)
+        lost = f"{hardest.id} cost the most: {hardest.share:.0%} of its points were earned"
+        set_title(axes, lost if hardest.share < 1 else "All have all points of every question")
+    sentence = "For each question, how many submissions have all, some and none of its points: " + "; ".join(
+        f"{q.id}: {q.counts[0]}, {q.counts[1]}, {q.counts[2]}" for q in questions
+    )
+    return figure, sentence + "."

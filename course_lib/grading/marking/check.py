@@ -1,0 +1,212 @@
+"""Self-check in the notebook: ``check("1.3")``, ``check()``, ``skip("1.3")``.
+
+The tests are those of the grader, run in the student's own process against the names in the notebook. They teach; the mark
+is made elsewhere (:mod:`course_lib.grading.batch.run`), where the student's process has no say in it.
+"""
+
+from __future__ import annotations
+
+import html
+import os
+import re
+import sys
+from contextlib import nullcontext, redirect_stderr
+from typing import Any
+
+from course_lib import labs
+from course_lib.grading.claims.question import Test, order, tests_in, texts_in
+from course_lib.grading.claims.student import InProcess, Submission
+from course_lib.grading.marking.marker import Marker, Outcome, by_question, total
+from course_lib.paths import course_root
+from course_lib.worker.watch import unwatched
+
+
+class Card:
+    """A table for a notebook (HTML) and for a terminal (text)."""
+
+    def __init__(self, title: str, rows: list[tuple[str, str, str, str]], foot: str = "") -> None:
+        self.title, self.rows, self.foot = title, rows, foot
+
+    def _repr_html_(self) -> str:
+        colours = {"✓": "#00724d", "✗": "#b3400a", "–": "#666666"}
+        cells = "".join(
+            f'<tr><td style="color:{colours[mark]};font-weight:bold;text-align:center" title="{_SAID[mark]}">{mark}</td>'
+            f'<td style="text-align:left">{html.escape(claim)}</td><td style="text-align:right">{html.escape(points)}</td>'
+            f'<td style="text-align:left;white-space:normal;max-width:46em">{html.escape(message)}</td></tr>'
+            for mark, claim, points, message in self.rows
+        )
+        head = "<tr><th></th><th style='text-align:left'>claim</th><th>points</th><th style='text-align:left'>what to look at</th></tr>"
+        foot = f"<p style='margin:.3em 0'>{html.escape(self.foot)}</p>" if self.foot else ""
+        return (
+            f'<div class="course-check"><p style="margin:.3em 0"><b>{html.escape(self.title)}</b></p>'
+            f"<table><thead>{head}</thead><tbody>{cells}</tbody></table>{foot}</div>"
+        )
+
+    def __repr__(self) -> str:
+        width = max([len(claim) for _, claim, _, _ in self.rows], default=0)
+        lines = [
+            f"  {mark} {claim:<{width}}  {points:>7}  {message}".rstrip() for mark, claim, points, message in self.rows
+        ]
+        return "\n".join([self.title, *lines, *([self.foot] if self.foot else [])])
+
+
+_SAID = {"✓": "holds", "✗": "does not hold yet", "–": "not tried"}
+
+
+def check(question: str | None = None) -> None:
+    """Run a question's visible tests against the names in this notebook and show what holds.
+
+    Args:
+        question: "1.3"; without it, the progress of the whole lab.
+
+    Raises:
+        AssertionError: under nbgrader (``NBGRADER_EXECUTION`` is set), after the table, if a claim does not hold: that is how
+            nbgrader knows. It also takes whatever a cell says on stderr for a failure, so warnings go to stdout there.
+    """
+    namespace = _caller()
+    nbgrader = bool(os.environ.get("NBGRADER_EXECUTION"))
+    lab, tests = (_lab_of(namespace), None) if question is None else _tests(question)
+    with redirect_stderr(sys.stdout) if nbgrader else nullcontext():
+        with InProcess(namespace) as transport:
+            marker = Marker(lambda: Submission(transport), labs.load(lab), skipped=_skipped(lab, namespace))
+            outcomes = marker.mark(_visible(lab) if tests is None else tests)
+        _show(_progress(lab, namespace, outcomes) if question is None else _card(question, outcomes))
+    wrong = [f"{o.question} {o.claim}: {o.message}" for o in outcomes if not o.passed]
+    if nbgrader and wrong:
+        raise AssertionError("\n".join(wrong))
+
+
+def skip(question: str) -> None:
+    """Give a question up: bind the library's implementation, score 0, and let the rest of the lab run.
+
+    Raises:
+        ValueError: if the question asks for values.
+    """
+    namespace = _caller()
+    lab, _ = _tests(question)
+    contract = labs.load(lab)
+    names = [
+        name for name in contract.exercise(question).names if contract.function(name) or callable(namespace.get(name))
+    ]
+    if not names:
+        asked = ", ".join(contract.exercise(question).names)
+        raise ValueError(
+            f"{question} asks for your own answer ({asked}): there is nothing to bind. Leave it, it costs only its own points."
+        )
+    for name in names:
+        given = contract.function(name) or _nothing
+        given = type(name, (given,), {}) if isinstance(given, type) else unwatched(given)
+        given.skipped_question = question  # type: ignore[attr-defined]
+        namespace[name] = given
+    where = "come from the library" if all(map(contract.function, names)) else "do nothing: the library has no answer"
+    print(
+        f"{question} skipped: {', '.join(names)} now {where}; the question scores 0. Remove this line to win its points back."
+    )
+
+
+def _nothing(*args: Any, **kwargs: Any) -> None:
+    """In the place of an answer that the library does not have."""
+
+
+def _caller() -> dict[str, Any]:
+    """The names of whoever called ``check`` or ``skip``: the notebook's, or a script's."""
+    return sys._getframe(2).f_globals
+
+
+def _asked_wrong(sentence: str) -> ValueError:
+    """For a question that does not exist: a notebook shows the sentence and no traceback."""
+    from IPython.core.error import UsageError  # a tenth of a second, which only a mistake need take
+
+    return type("AskedWrong", (ValueError, UsageError), {})(sentence)
+
+
+def _tests(question: str) -> tuple[str, list[Test]]:
+    if not isinstance(question, str):
+        raise _asked_wrong(f'write the question in quotes: "{question}", not {question!r}')
+    number = question.split(".")[0]
+    if not re.fullmatch(r"[0-9]{1,3}", number):
+        raise _asked_wrong(f'a question is named like "1.3", got {question!r}')
+    lab = f"lab{int(number):02d}"
+    tests = _visible(lab)
+    mine = [t for t in tests if t.question == question]
+    if not mine:
+        there = ", ".join(sorted({t.question for t in tests}, key=order))
+        raise _asked_wrong(f"{lab} has no question {question}: there are {there}")
+    return lab, mine
+
+
+def _visible(lab: str) -> list[Test]:
+    root = course_root()
+    if root is None:
+        raise FileNotFoundError(
+            "check needs the course's folder: start the notebook inside it, or set COURSE_ROOT to it"
+        )
+    labs.load(lab)
+    folder = root / "tests" / "labs" / lab
+    return [t for t in tests_in(texts_in(folder)[:1], str(folder)) if t.visible]
+
+
+def _skipped(lab: str, namespace: dict[str, Any]) -> set[str]:
+    """The questions whose answers are still what ``skip`` bound."""
+    questions = labs.load(lab).questions.items()
+    return {q for q, asked in questions if any(q == _given(namespace.get(name)) for name in asked.names)}
+
+
+def _given(value: Any) -> Any:
+    """The question for which ``skip`` bound this; None for what it did not."""
+    try:
+        return value.skipped_question
+    except Exception:  # a student's object may do anything when it is asked
+        return None
+
+
+def _card(question: str, outcomes: list[Outcome]) -> Card:
+    rows = [("✓" if o.passed else "✗", o.claim, f"{o.earned:g} / {o.points:g}", o.message) for o in outcomes]
+    whole = total(outcomes)
+    most = sum(o.points for o in outcomes)
+    right = all(o.passed for o in outcomes)
+    foot = "All visible claims hold. The grader tries more inputs and some further claims." if right else ""
+    title = (
+        f"{whole:g} of {most:g} visible points"
+        if most
+        else "looked at for its form only; the values are marked when you have handed in"
+    )
+    return Card(f"{question}: {title}", rows, foot)
+
+
+def _progress(lab: str, namespace: dict[str, Any], outcomes: list[Outcome]) -> Card:
+    known = labs.load(lab)
+    rows = []
+    for id, mine in by_question(outcomes).items():
+        names = ", ".join(known.exercise(id).names)
+        first = next((o.message for o in mine if not o.passed), "")
+        points = f"{total(mine):g} / {sum(o.points for o in mine):g}"
+        rows.append(("✓" if not first else "✗", f"{id} {names}", points, first))
+    for name in sorted(n for n in namespace if n.startswith("prediction_")):
+        written = namespace[name] is not ...
+        rows.append(("✓" if written else "–", name, "", "" if written else "write your guess down before you measure"))
+    return Card(f"{lab}: {total(outcomes):g} of {sum(o.points for o in outcomes):g} visible points", rows)
+
+
+def _lab_of(namespace: dict[str, Any]) -> str:
+    """The lab whose graded names this notebook has most of."""
+    count = {lab: sum(n in namespace for n in labs.load(lab).graded) for lab in labs.available()}
+    best = max(count, key=lambda lab: count[lab])
+    if not count[best]:
+        raise ValueError(
+            'no graded function is defined here yet: run the lab\'s cells first, or name a question: check("1.1")'
+        )
+    return best
+
+
+def _show(card: Card) -> None:
+    try:
+        from IPython import get_ipython
+        from IPython.display import display
+    except ImportError:
+        print(card)
+        return
+    if get_ipython() is None:
+        print(card)
+    else:
+        display(card)

@@ -1,0 +1,153 @@
+"""Marks one submission in a warm worker. The same in a judge, in a test and on another machine: task and marks are plain data."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path
+
+from course_lib import labs
+from course_lib.grading.claims.question import Test, Texts, tests_in
+from course_lib.grading.claims.student import Submission
+from course_lib.grading.marking.marker import Marker, Outcome, outcome
+from course_lib.grading.wall.workers import Allowance, Session, Worker
+
+
+@dataclass(frozen=True)
+class Task:
+    """One submission to mark.
+
+    Attributes:
+        id: the submission's. cells: its code. problem: why it could not be read; then it is not tried.
+    """
+
+    id: str
+    cells: tuple[str, ...]
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Marked:
+    """What came of it.
+
+    Attributes:
+        outcomes: of all tests.
+        status: "graded", "stopped" (the definitions ended or hung their process), "unreadable", "set aside" (judging it ended the
+            judge twice), "grader failed".
+        notes: sentences for the student. layer: the isolation it ran behind.
+        seconds: that marking took.
+    """
+
+    outcomes: tuple[Outcome, ...]
+    status: str
+    notes: tuple[str, ...]
+    layer: str
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Source:
+    """What decides the marks beside the submission, as text: so it can be sent to another machine.
+
+    Attributes:
+        lab: "lab01". claims: the texts of its claims. folder: names them in tracebacks, and need not exist where they are read.
+        seed: of the batch; inputs are drawn from it.
+    """
+
+    lab: str
+    claims: Texts
+    folder: str
+    seed: int
+
+
+class Lab:
+    """A lab's contract and tests, ready to mark.
+
+    Raises:
+        ValueError: if there is no such lab. RuntimeError: if its claims cannot be imported.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.known = labs.load(source.lab)
+        try:
+            self.tests: list[Test] = tests_in(source.claims, source.folder)
+        except Exception as error:
+            what = f"{type(error).__name__}: {error}"
+            raise RuntimeError(f"the claims in {source.folder} cannot be imported ({what}): mend them first") from error
+
+    @property
+    def version(self) -> str:
+        """A short hash of what the marks rest on beside the submission: claims, contract, seed.
+
+        The rest of ``course_lib`` is not in it: after an update of the course that changes marks, grade into a new folder.
+        """
+        contract = Path(str(import_module(f"course_lib.labs.{self.source.lab}").__file__)).read_bytes()
+        return hashlib.sha256(repr((self.source.claims, contract, self.source.seed)).encode()).hexdigest()[:16]
+
+    def failed(self, error: BaseException, layer: str) -> Marked:
+        """A fault of the grader's own: it costs one row, which the next run grades again."""
+        what = f"{type(error).__name__}: {error}"[:500]
+        why = f"the grader itself failed on this submission ({what}): grade it again, and look at its code"
+        return self._nothing("grader failed", why, layer)
+
+    def unread(self, task: Task, layer: str) -> Marked:
+        """A submission that could not be read."""
+        return self._nothing("unreadable", task.problem, layer)
+
+    def set_aside(self, why: str, layer: str) -> Marked:
+        """A submission on which two judges ended: it is not tried again unless somebody asks for it."""
+        return self._nothing(
+            "set aside",
+            f"set aside without marks: what this code sent ended the process that judges it, twice ({why}). Somebody has to look at it",
+            layer,
+        )
+
+    def _nothing(self, status: str, why: str, layer: str) -> Marked:
+        return Marked(tuple(outcome(t, False, why) for t in self.tests), status, (why,), layer)
+
+    def mark(self, task: Task, worker: Worker) -> Marked:
+        """The marks of one submission; never raises for what a submission does."""
+        begin = time.monotonic()
+        try:
+            marked = self._tried(task, worker)
+        except Exception as error:
+            marked = self.failed(error, worker.layer.name)
+        return replace(marked, seconds=time.monotonic() - begin)
+
+    def _tried(self, task: Task, worker: Worker) -> Marked:
+        if task.problem:
+            return self.unread(task, worker.layer.name)
+        known = self.known
+        names = {q: exercise.names for q, exercise in known.questions.items()}
+        allowance = Allowance(worker.seconds.submission)
+        opened: list[Session] = []
+
+        def open() -> Submission:
+            opened.append(worker.open(list(task.cells), known.graded, known.imports, names, allowance))
+            return Submission(opened[-1])
+
+        marker = Marker(open, known, self.source.seed, allowance=allowance)
+        try:
+            outcomes = marker.mark(self.tests)
+        finally:
+            for session in opened:
+                session.close()
+        said = tuple(replace(o, message=_without_addresses(o.message)) for o in outcomes)
+        if marker.unopened:
+            status, sentences = "stopped", [marker.unopened]
+        else:
+            status, sentences = "graded", opened[0].problems if opened else []
+        sentences = [_without_addresses(s) for s in sentences]
+        return Marked(said, status, tuple(sentences), worker.layer.name)
+
+
+def _without_addresses(text: str) -> str:
+    """``<Net object at 0x7f3a…>`` says something else each time it is graded."""
+    return re.sub(r" at 0x[0-9a-fA-F]+", " at 0x…", text)
+
+
+__all__ = ["Lab", "Marked", "Source", "Task"]

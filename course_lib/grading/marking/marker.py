@@ -1,0 +1,227 @@
+"""Runs the tests of a lab against a submission and says what each is worth. Serves ``check`` and ``course grade`` alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from course_lib.grading.claims.draw import Draw
+from course_lib.grading.claims.expect import MAX_MESSAGE, Mistake, shortened
+from course_lib.grading.claims.question import Test, order
+from course_lib.grading.claims.student import InPlace, StudentError, Submission
+from course_lib.grading.wall.workers import Allowance, WorkerLost
+from course_lib.labs import Contract, Exercise
+from course_lib.worker.harness import start_chance
+
+MAX_LOSSES = 2  # tests of one question that may end or hang their process before the rest is not tried
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one test."""
+
+    question: str
+    claim: str
+    points: float
+    passed: bool
+    message: str
+    visible: bool
+    test: str
+    borrowed: bool = False  # did the code call what the question asks to write?
+
+    @property
+    def earned(self) -> float:
+        return self.points if self.passed else 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class Borrowed(Exception):
+    """The code called the library, or the function that does the job, for what the question asks to write."""
+
+
+class Marker:
+    """Marks one submission, question by question.
+
+    Args:
+        open: gives the submission to test; called again after the code has ended its process.
+        contract: what the lab asks for, answered by the library.
+        seed: from which the inputs are drawn (together with the name of the test).
+        skipped: questions the student gave up, where the submission does not know (:attr:`Submission.skipped`).
+        allowance: of time for everything; what is not reached by then earns nothing and is said.
+    """
+
+    def __init__(
+        self,
+        open: Callable[[], Submission],
+        contract: Contract,
+        seed: int = 0,
+        skipped: Iterable[str] = (),
+        allowance: Allowance | None = None,
+    ) -> None:
+        self.open = open
+        self.contract = contract
+        self.seed = seed
+        self.skipped = set(skipped)
+        self.allowance = allowance
+        self.lost: set[str] = set()  # questions whose code ended or hung its process
+        self.unopened = ""  # why the definitions could not be run; then no test is tried
+        self._submission: Submission | None = None
+
+    def mark(self, tests: list[Test]) -> list[Outcome]:
+        """The outcome of every test, in the order of the questions."""
+        outcomes: list[Outcome] = []
+        for id in sorted({t.question for t in tests}, key=order):
+            outcomes += self.question(id, [t for t in tests if t.question == id])
+        return outcomes
+
+    def question(self, id: str, tests: list[Test]) -> list[Outcome]:
+        """One question: once as it is; if points were lost, once more with the earlier questions answered by the grader."""
+        if id in self._skipped():
+            return [outcome(t, False, f'skipped: you called skip("{id}"), so this question scores 0') for t in tests]
+        if self.lost and (known := self._earlier(id)) and any(self._question_of(name) in self.lost for name in known):
+            # it would only wait again for a function that is known to hang: the grader answers for that one at once
+            return self._with(id, tests, known)
+        first = self._run(id, tests, {})
+        failed = [t for t, o in zip(tests, first, strict=True) if not o.passed]
+        given = self._earlier(id) if failed else {}
+        if not given:
+            return first
+        again = self._with(id, failed, given)
+        if not any(o.passed for o in again):
+            return first  # nothing to gain, whatever the others say
+        others = self._run(id, [t for t in tests if t not in failed], given)
+        by_test = {o.test: o for o in (*again, *others)}
+        second = [by_test[t.name] for t in tests]
+        return second if total(second) > total(first) else first
+
+    def _skipped(self) -> set[str]:
+        try:
+            return self.skipped | self._opened().skipped
+        except WorkerLost:
+            return self.skipped
+
+    def _with(self, id: str, tests: list[Test], given: dict[str, Callable[..., Any]]) -> list[Outcome]:
+        """Run a question with the grader answering for ``given``, and say so of the tests that pass."""
+        message = f"passes with a right {', '.join(given)} in place of yours: mend that one first"
+        return [replace(o, message=message) if o.passed else o for o in self._run(id, tests, given)]
+
+    def _question_of(self, name: str) -> str:
+        return next((id for id, asked in self.contract.questions.items() if name in asked.names), "")
+
+    def _run(self, id: str, tests: list[Test], given: dict[str, Callable[..., Any]]) -> list[Outcome]:
+        asked = self.contract.exercise(id)
+        outcomes: list[Outcome] = []
+        losses = 0
+        for test in tests:
+            if losses >= MAX_LOSSES:
+                outcomes.append(outcome(test, False, "not tried: the tests before ended or hung your code's process"))
+                continue
+            if self.unopened:
+                outcomes.append(outcome(test, False, self.unopened))
+                continue
+            if self.allowance is not None and self.allowance.left <= 0:
+                outcomes.append(outcome(test, False, f"not tried: {self.allowance.late}"))
+                continue
+            try:
+                message = self._one(test, asked, given)
+            except WorkerLost as lost:
+                losses += 1
+                self.lost.add(id)
+                self._submission = None
+                message = str(lost)
+            except Borrowed as error:
+                return [outcome(t, False, str(error), borrowed=True) for t in tests]
+            outcomes.append(outcome(test, not message, message))
+        return outcomes
+
+    def _one(self, test: Test, asked: Exercise, given: dict[str, Callable[..., Any]]) -> str:
+        """Run one test; "" where it passes, else the message for the student."""
+        submission = self._opened()
+        draw = Draw(self.seed, test.question, test.name)
+        start_chance(draw.seed)  # of what a test makes without a draw, too: a layer's first weights
+        try:
+            # a chance of its own: from the draw's seed the code could draw what it is not to know
+            submission.begin(Draw("the worker's", self.seed, test.question, test.name).seed, asked.forbidden)
+            submission.replace(given)
+            test.run(submission, draw)
+            return ""
+        except Mistake as mistake:
+            return str(mistake)
+        except StudentError as error:
+            if error.kind == "library":
+                raise Borrowed(explain(error, test.question)) from None
+            return explain(error, test.question)
+        except WorkerLost:
+            raise
+        except Exception as error:  # a value so odd that the test itself stumbled over it
+            what = f"{type(error).__name__}: {error}"[:300]
+            return f"what your code returned does not have the form the question asks for ({what})"
+
+    def _opened(self) -> Submission:
+        if self.unopened:  # once is enough: definitions that hang would be waited for at every question
+            raise WorkerLost(self.unopened)
+        if self._submission is None:
+            try:
+                self._submission = self.open()
+            except WorkerLost as lost:
+                self.unopened = str(lost)
+                raise
+        return self._submission
+
+    def _earlier(self, id: str) -> dict[str, Callable[..., Any]]:
+        """The functions of earlier questions that this one's code uses, as the library has them."""
+        plain = {
+            name: function
+            for other, asked in self.contract.questions.items()
+            if order(other) < order(id) and (asked.plain or asked.in_place)
+            for name in asked.names
+            if (function := self.contract.function(name)) is not None
+        }
+        changing = {name for asked in self.contract.questions.values() if asked.in_place for name in asked.names}
+        try:
+            submission = self._opened()
+            used = [n for name in self.contract.exercise(id).names for n in submission.uses(name, list(plain))]
+        except StudentError:
+            return {}
+        except WorkerLost:
+            self._submission = None
+            return {}
+        return {name: InPlace(f) if name in changing else f for name, f in plain.items() if name in used}
+
+
+def explain(error: StudentError, question: str) -> str:
+    """What the student reads when their code raised."""
+    if error.unwritten:
+        return "not written yet"
+    if error.kind == "missing":
+        return f"{error.message}: keep the name that the question gives"
+    if error.kind == "library":
+        return f"{question} asks you to write this yourself: your code called {error.message}, so the question scores 0"
+    if error.kind == "result":
+        return f"your code returned {error.message}, which cannot be a result"
+    where = f" ({error.where}: {error.text})" if error.where else ""
+    return f"your code raised {error.type}: {error.message}{where}"
+
+
+def outcome(test: Test, passed: bool, message: str, borrowed: bool = False) -> Outcome:
+    message = shortened(message, MAX_MESSAGE)
+    return Outcome(test.question, test.claim, test.points, passed, message, test.visible, test.name, borrowed)
+
+
+def total(outcomes: Iterable[Outcome]) -> float:
+    """Points earned."""
+    return sum(o.earned for o in outcomes)
+
+
+def by_question(outcomes: Iterable[Outcome]) -> dict[str, list[Outcome]]:
+    """Outcomes grouped, questions in order."""
+    groups: dict[str, list[Outcome]] = {}
+    for o in outcomes:
+        groups.setdefault(o.question, []).append(o)
+    return groups
+
+
+__all__ = ["Marker", "Outcome", "by_question", "explain", "total"]

@@ -1,0 +1,384 @@
+"""Which wall stands between a submission and everything else on this machine, and the command that starts the warm process behind it.
+
+Layers, best first:
+
+- ``jail``: a bubblewrap jail. Own user, process, network, mount, ipc and host-name namespaces; visible are the interpreter, its
+  packages and the four modules of ``course_lib`` that a lab may use, all read-only. Inside, every submission has namespaces of
+  its own once more, and a 64 MB folder in memory, the only place it can write to.
+- ``landlock``: where namespaces are refused (Ubuntu 24.04 by default, many containers). Linux's Landlock with a filter of system
+  calls through libseccomp: the same files, one writable folder, no sockets, no signals to others. What remains visible is *that*
+  a file or a process exists, the host's name, and the size and time of a file whose path is known.
+- ``plain``: a child process with limits on memory, processor time, processes and files, its own session, an empty environment.
+  Files, network and other processes of the same user stay reachable: the report says so.
+
+What happens inside, child by child, is in :mod:`course_lib.worker.walls`.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import secrets
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+import course_lib
+from course_lib.grading.wall.usage import Share
+from course_lib.paths import course_root
+from course_lib.worker import stubs
+
+_PACKAGE = Path(course_lib.__file__).resolve().parent
+LAYERS = ("jail", "landlock", "plain")
+SCRATCH = "/scratch"  # the only writable place inside the jail
+SCRATCH_BYTES = 64 << 20
+# what of course_lib a submission may see; the implementing modules, the grader and the tests are not there at all
+VISIBLE = ("__init__.py", *(name if (_PACKAGE / name).is_dir() else f"{name}.py" for name in stubs.REAL))
+# and of what is not there, what a wall is tried with: the grader, and the library's answers
+CANARIES = ("grading", "pruning/weights/masks.py")
+SYSTEM = ("/usr", "/lib", "/lib64", "/lib32", "/bin", "/sbin")
+SYSTEM_FILES = (
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/alternatives",
+    # torch asks which instructions the processor has before some of its kernels run; nothing else of /proc and /sys is there
+    "/proc/cpuinfo",
+    "/sys/devices/system/cpu/possible",
+    "/sys/devices/system/cpu/present",
+)
+WORK_BYTES = 2 << 30  # of memory for a submission, beside what the imported libraries take
+PROCESSES = 48  # of a submission; threads count, too
+OWN_PROCESSES = 16  # of the jail and the warm process, at most
+CPU_SECONDS = 60  # for one submission
+LIMITS = {"CPU": CPU_SECONDS, "FSIZE": SCRATCH_BYTES, "NOFILE": 64, "CORE": 0, "MSGQUEUE": 0}
+SENTENCES = {
+    "jail": "Submissions ran in a bubblewrap jail: no network, no files but the interpreter's, no other processes.",
+    "landlock": "Submissions ran behind Landlock and a filter of system calls: no network, no files but the interpreter's, "
+    "no reach to other processes.",
+    "plain": "Submissions ran as limited processes WITHOUT a wall around files, network and other processes of this user: "
+    "look at suspicious submissions by hand, or see `course doctor` for a stronger layer and grade again.",
+}
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One way to separate submissions: its name, and the sentence for the report."""
+
+    name: str
+
+    @property
+    def sentence(self) -> str:
+        return SENTENCES[self.name]
+
+    @property
+    def wall(self) -> bool:
+        """Is there a boundary round files, network and other processes, or only limits?"""
+        return self.name != "plain"
+
+
+# -- limits ------------------------------------------------------------------------------------------------------------
+
+
+def limits(layer: Layer) -> dict[str, int]:
+    """What each process of a submission may use at most, by the names of :mod:`resource`.
+
+    Memory is limited as address space, of which torch's CUDA build takes gigabytes before anything is computed: as much
+    as this process, which has imported the same, is added. The number of processes is counted per user: where the submission
+    has no user namespace of its own, as many as this user has now are added (:func:`share` counts exactly).
+    """
+    some = {
+        **LIMITS,
+        "NPROC": PROCESSES + (0 if layer.name == "jail" else _threads_of_user(int(time.monotonic() / 30))),
+    }
+    try:
+        libraries = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError):
+        return some
+    return {"AS": libraries + WORK_BYTES, **some}
+
+
+def share() -> Share:
+    """What all processes of a submission together may use."""
+    return Share(memory=WORK_BYTES, processes=PROCESSES, seconds=CPU_SECONDS, files=SCRATCH_BYTES)
+
+
+@functools.lru_cache(maxsize=1)
+def _threads_of_user(_moment: int) -> int:
+    """Threads that this user has, and room for as many again to come while a submission runs."""
+    me, count = os.getuid(), 0
+    for process in psutil.process_iter(["uids", "num_threads"]):
+        uids = process.info["uids"]
+        count += (process.info["num_threads"] or 0) if uids is not None and uids.real == me else 0
+    return 2 * count
+
+
+# -- the command that starts the warm process ----------------------------------------------------------------------------
+
+
+def command(layer: Layer, control: int, group: Path | None = None) -> list[str]:
+    """The command that starts the warm process behind ``layer``.
+
+    Args:
+        control: descriptor of its control socket.
+        group: a control group to start it in.
+    """
+    run = [sys.executable, "-P", "-s", "-m", "course_lib.worker.zygote", str(control)]
+    run = wrapped(layer, run)
+    if sys.platform.startswith("linux"):  # if memory runs out, these processes go before any other
+        first = "ulimit -S -v unlimited; ulimit -S -t unlimited; "  # the limits of the process that judges are its own
+        first += "echo 1000 2>/dev/null >/proc/self/oom_score_adj; "
+        first += f"echo $$ >{shlex.quote(str(group))}/cgroup.procs; " if group is not None else ""
+        run = ["/bin/sh", "-c", first + 'exec "$@"', "sh", *run]
+    return run
+
+
+def wrapped(layer: Layer, run: list[str]) -> list[str]:
+    """The command, in a bubblewrap jail if that is the layer."""
+    return [*_bwrap(namespaces=not tried("jail").refused), *run] if layer.name == "jail" else run
+
+
+def environment(layer: Layer, scratch: str) -> dict[str, str]:
+    """All the environment the worker gets."""
+    place = SCRATCH if layer.name == "jail" else scratch
+    return {
+        "PATH": "/usr/bin:/bin",
+        "LANG": "C.UTF-8",
+        "HOME": place,
+        "TMPDIR": place,
+        "MPLCONFIGDIR": place,
+        "PYTHONPATH": str(Path(course_lib.__file__).parent.parent),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONHASHSEED": "0",
+        "HF_HUB_OFFLINE": "1",
+    }
+
+
+def orders(layer: Layer, scratch: str) -> dict[str, object]:
+    """What the warm process is told: how to wall in its children."""
+    return {
+        "layer": layer.name,
+        "folder": SCRATCH if layer.name == "jail" else scratch,
+        "readable": readable() if layer.name == "landlock" else [],
+        "roots": _shown() if layer.name == "landlock" else [],
+    }
+
+
+def readable() -> list[str]:
+    """The files and folders a submission may read where nothing can be hidden inside what is shown."""
+    hidden, shown = _hidden(), _shown()
+    seen = {str(_PACKAGE / name) for name in VISIBLE}
+    return [*seen, *(str(path) for folder in shown if folder not in seen for path in _without(Path(folder), hidden))]
+
+
+def _shown() -> list[str]:
+    return [*SYSTEM, *SYSTEM_FILES, *_prefixes(), *(str(_PACKAGE / name) for name in VISIBLE)]
+
+
+def _hidden() -> list[Path]:
+    """The course's folder, its package, and a copy of the package that pip installed: it holds everything."""
+    package = _PACKAGE
+    copies = {Path(sysconfig.get_path(kind)) / "course_lib" for kind in ("purelib", "platlib")}
+    checkout = package.parent if (package.parent / "pyproject.toml").is_file() else None
+    places = {package, *(c for c in copies if c.is_dir()), *(r for r in (checkout, course_root()) if r is not None)}
+    return sorted({place.resolve() for place in places})
+
+
+def _without(folder: Path, hidden: list[Path]) -> Iterator[Path]:
+    """The folder; or, if something inside is hidden, all it holds but that."""
+    real = folder.resolve()
+    inside = [h for h in hidden if h.is_relative_to(real)]
+    if not inside:
+        yield folder
+    elif real not in inside:
+        for entry in sorted(real.iterdir()):
+            yield from _without(entry, inside)
+
+
+def _bwrap(namespaces: bool) -> list[str]:
+    """The jail. With ``namespaces`` the warm process keeps the right to make more of them for its children."""
+    package = _PACKAGE
+    args = ["bwrap", "--unshare-user", "--uid", "65534", "--gid", "65534", "--unshare-pid", "--unshare-net"]
+    args += ["--unshare-ipc", "--unshare-uts", "--hostname", "worker", "--unshare-cgroup-try", "--die-with-parent"]
+    args += ["--new-session", "--cap-drop", "ALL"]
+    if namespaces:  # rights inside the jail's own user namespace only; its children give them up
+        args += ["--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_SETPCAP"]
+    # not --dev: bubblewrap would put a second user namespace round it, from which no child could be given namespaces
+    args += ["--tmpfs", "/tmp", "--tmpfs", "/dev", "--dir", "/proc", "--size", str(SCRATCH_BYTES), "--tmpfs", SCRATCH]
+    for device in ("null", "zero", "full", "random", "urandom"):
+        args += ["--dev-bind", f"/dev/{device}", f"/dev/{device}"]
+    shown = [*(f for f in SYSTEM_FILES if os.path.exists(f)), *_prefixes()]
+    for folder in SYSTEM:
+        if os.path.islink(folder):
+            args += ["--symlink", os.readlink(folder), folder]
+        elif os.path.isdir(folder):
+            shown.append(folder)
+    shown += [str(package / name) for name in VISIBLE if (package / name).exists()]
+    hidden = sorted({str(package), *map(str, _hidden())})
+    mounts = {**{path: ["--ro-bind", path, path] for path in shown}, **{path: ["--tmpfs", path] for path in hidden}}
+    for path in sorted(mounts, key=lambda path: Path(path).parts):  # what is inside another comes after it
+        args += mounts[path]
+    for place in ("/tmp", "/dev", *hidden, "/"):
+        args += ["--remount-ro", place]
+    return [*args, "--chdir", SCRATCH, "--"]
+
+
+def _prefixes() -> list[str]:
+    """The folders that hold the interpreter and its packages, where they are not under /usr."""
+    found = {os.path.realpath(p) for p in (sys.prefix, sys.base_prefix, sys.exec_prefix)} | {
+        sys.prefix,
+        sys.base_prefix,
+    }
+    found |= {str(Path(sys.executable).resolve().parent.parent), str(Path(sys.executable).parent.parent)}
+    outside = sorted(p for p in found if not p.startswith("/usr/") and p not in ("/", "/usr"))
+    return [p for p in outside if not any(p != q and p.startswith(q + "/") for q in outside)]
+
+
+# -- trying ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What came of trying a layer here: ``problem`` is "" where it stands, else why not and what to do about it."""
+
+    problem: str = ""
+    weaker: tuple[str, ...] = ()  # what this machine refused although the layer stands
+    refused: bool = False  # jail only: the right to make namespaces inside
+
+
+def works(layer: Layer) -> str:
+    """Try the layer in a child that tries to get out; "" where it works, else the reason why not and the remedy."""
+    return tried(layer.name).problem
+
+
+@functools.cache
+def tried(name: str) -> Tried:
+    """Try a layer, once in the life of this process."""
+    if name == "plain":
+        if hasattr(os, "fork"):
+            return Tried()
+        return Tried(
+            "Windows cannot make a copy of a running process, which grading needs: grade in WSL (wsl --install), "
+            "under Linux or macOS; students' notebooks and check() work on Windows as they are"
+        )
+    if not sys.platform.startswith("linux"):
+        return Tried("exists on Linux only")
+    if name == "landlock":
+        return _probe([], name)
+    if shutil.which("bwrap") is None:
+        return Tried(
+            "bubblewrap is not installed (Debian, Ubuntu: apt install bubblewrap; Fedora: dnf install bubblewrap)"
+        )
+    full = _probe(_bwrap(namespaces=True), name)
+    if not full.problem:
+        return full
+    lesser = _probe(_bwrap(namespaces=False), name)
+    return Tried(lesser.problem, lesser.weaker, refused=True)
+
+
+def _probe(prefix: list[str], name: str) -> Tried:
+    """Run the probe behind the layer, with something to find outside: canaries, listeners, this process."""
+    worker = _PACKAGE / "worker"
+    run = [sys.executable, "-I", "-S", "-B", "-c"]
+    run += [f"import sys; sys.path.insert(0, {str(worker)!r}); import probe, walls; probe.main(walls)"]
+    layer = Layer(name)
+    with (
+        tempfile.TemporaryDirectory(prefix="course-probe-") as folder,
+        socket.create_server(("127.0.0.1", 0)) as tcp,
+        socket.socket(socket.AF_UNIX) as local,
+    ):
+        abstract = f"course-probe-{secrets.token_hex(8)}"
+        local.bind("\0" + abstract)
+        local.listen()
+        inside = Path(folder, "worker")
+        inside.mkdir()
+        (Path(folder) / "answers").write_text("42")
+        asked = {
+            **orders(layer, str(inside)),
+            "hidden": [str(Path(folder, "answers")), *(str(_PACKAGE / name) for name in CANARIES),
+                       *(str(p) for p in _course_files()), "/etc/hostname", "/etc/passwd", f"/proc/{os.getpid()}/environ"],
+            "locked": [folder, "/", "/tmp", "/usr", "/dev/shm", str(_PACKAGE / "worker"), str(Path.home()), sysconfig.get_path("purelib")],
+            "grader": os.getpid(),
+            "port": tcp.getsockname()[1],
+            "unix": abstract,
+            "hostname": socket.gethostname(),
+        }  # fmt: skip
+        try:
+            done = subprocess.run(
+                [*prefix, *run], check=False, input=json.dumps(asked), env=environment(layer, str(inside)), cwd=folder,
+                capture_output=True, text=True, timeout=60, start_new_session=True,
+            )  # fmt: skip
+            said = json.loads(done.stdout or "null")
+        except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+            return Tried(f"does not start: {error}")
+    if said is None:
+        return Tried(_reason((done.stderr or "ended without a word").strip()[-300:], name))
+    if said["problem"]:
+        return Tried(said["problem"])
+    if said["breaches"]:
+        return Tried("the wall does not hold here: a submission " + "; ".join(said["breaches"]))
+    return Tried(weaker=tuple(said["weaker"]))
+
+
+def _course_files() -> list[Path]:
+    root = course_root()
+    return (
+        [] if root is None else [p for p in (root / "tests", root / "solutions", root / "pyproject.toml") if p.exists()]
+    )
+
+
+def _reason(said: str, name: str) -> str:
+    """Why a jail did not start, and the remedy, as far as the system tells."""
+    remedies = {
+        "/proc/sys/kernel/apparmor_restrict_unprivileged_userns": (
+            "1", "Ubuntu lets no ordinary program make a jail; the administrator can allow bubblewrap to: "
+            "apt install apparmor-profiles, then copy /usr/share/apparmor/extra-profiles/bwrap-userns-restrict to "
+            "/etc/apparmor.d and apparmor_parser -r it"),
+        "/proc/sys/kernel/unprivileged_userns_clone": (
+            "0", "the administrator can allow user namespaces: sysctl kernel.unprivileged_userns_clone=1"),
+        "/proc/sys/user/max_user_namespaces": (
+            "0", "the administrator can allow user namespaces: sysctl user.max_user_namespaces=15000"),
+    }  # fmt: skip
+    for place, (value, remedy) in remedies.items():
+        try:
+            if Path(place).read_text().strip() == value:
+                return f"{said}. {remedy}"
+        except OSError:
+            continue
+    return f"{said}. In a container, user namespaces must be allowed from outside (Docker: --security-opt seccomp=unconfined)"
+
+
+def best() -> Layer:
+    """The strongest layer that works here.
+
+    Raises:
+        RuntimeError: where no layer works, with a remedy.
+    """
+    for name in LAYERS:
+        if not tried(name).problem:
+            return Layer(name)
+    raise RuntimeError(tried("plain").problem)
+
+
+def required() -> Layer:
+    """The strongest layer that works here and is a real boundary.
+
+    Raises:
+        RuntimeError: where there is none; says what was tried, why each failed, and the remedy.
+    """
+    layers = [Layer(name) for name in LAYERS]
+    for layer in layers:
+        if layer.wall and not works(layer):
+            return layer
+    why = "".join(f"\n- {layer.name}: {works(layer)}" for layer in layers if layer.wall)
+    raise RuntimeError(f"there is no wall here round files, network and processes, and one was asked for. Tried:{why}")

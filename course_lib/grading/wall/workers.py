@@ -1,0 +1,343 @@
+"""Warm worker processes, and the conversation with one submission's code inside one.
+
+The grader never runs a line of the student's: it sends requests, waits until a deadline, and believes only plain data. What
+the code prints goes nowhere; what it starts ends with it.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from course_lib.grading.wall import cgroup, layers, usage
+from course_lib.grading.wall.alarm import alarm
+from course_lib.worker import wire
+
+START_SECONDS = 120.0
+STOP_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """How long code may take: of its own time, while the grader waits for it and a core is free for it.
+
+    Attributes:
+        reply: for one call of a student's function; the grader's answers to what that function asks may take
+            twice as long.
+        define: for running the definitions of a notebook. submission: for everything of one submission.
+    """
+
+    reply: float = 10.0
+    define: float = 30.0
+    submission: float = 180.0
+
+
+class WorkerLost(Exception):
+    """The student's code ended or hung its process; ``str()`` says which, for the student."""
+
+
+class Worker:
+    """One warm process behind a wall; forks a child for every submission, one at a time."""
+
+    def __init__(self, layer: layers.Layer, seconds: Seconds = Seconds()) -> None:  # noqa: B008 (it is frozen)
+        self.layer = layer
+        self.seconds = seconds
+        self.process: subprocess.Popen[bytes] | None = None
+        self.control: socket.socket | None = None
+        self.folder = ""
+        self.group: Path | None = None
+        self.weaker: list[str] = []  # what of the layer this machine refused
+        self.warm = 0  # the process number of the one that forks
+
+    def start(self) -> None:
+        """Start, or start again, and wait until it is warm."""
+        self.stop()
+        ours, theirs = socket.socketpair()
+        self.folder = "" if self.layer.name == "jail" else tempfile.mkdtemp(prefix="course-worker-")
+        self.group = cgroup.make(layers.PROCESSES + layers.OWN_PROCESSES)
+        with theirs:
+            self.process = subprocess.Popen(
+                layers.command(self.layer, theirs.fileno(), self.group),
+                env=layers.environment(self.layer, self.folder),
+                cwd=self.folder or "/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        self.control = ours
+        left = wire.until(START_SECONDS)
+        try:
+            wire.send(ours, layers.orders(self.layer, self.folder), left=left)
+            ready, _ = wire.receive(ours, left)
+        except wire.WireError as error:
+            said = self._last_words()
+            self.stop()
+            raise RuntimeError(f"the grading worker did not start ({error}). {said}") from None
+        self.weaker = ready["weaker"]
+        # the jail's own processes stand between us and the warm one, which has no children yet
+        self.warm = [self.process.pid, *(p.pid for p in usage.descendants(self.process.pid))][-1]
+
+    def _last_words(self) -> str:
+        if self.process is None or self.process.stderr is None:
+            return ""
+        self.process.kill()
+        return self.process.stderr.read()[-800:].decode(errors="replace")
+
+    def open(
+        self,
+        cells: list[str],
+        graded: Sequence[str],
+        imports: Sequence[str] = (),
+        names: Mapping[str, Sequence[str]] | None = None,
+        allowance: Allowance | None = None,
+    ) -> Session:
+        """A child that has run the definitions of these cells, forked when the warm process has these ``imports``.
+
+        Args:
+            graded: what is asked for: run whatever that needs.
+            names: of each question, which of that it asks for; so that ``skip`` can give it up.
+            allowance: of the submission, where it has several sessions.
+
+        Raises:
+            WorkerLost: if running the definitions ended or hung the process.
+            RuntimeError: if the wall could not be put up this time, or there is no such import.
+        """
+        ours, pid = self._fork(imports)
+        watched = usage.Watched(self.warm, layers.share(), self.folder)
+        session = Session(self, ours, pid, watched, allowance or Allowance(self.seconds.submission))
+        told = {"cells": cells, "graded": list(graded), "names": {q: list(of) for q, of in (names or {}).items()}}
+        header, _ = session.converse(told, [], "the notebook's definitions", self.seconds.define)
+        problems, skipped = header.get("problems", []), header.get("skipped", [])
+        session.problems = [str(p)[:500] for p in problems][:50] if isinstance(problems, list) else []
+        session.skipped = {str(q) for q in skipped} if isinstance(skipped, list) else set()
+        return session
+
+    def _fork(self, imports: Sequence[str]) -> tuple[socket.socket, int]:
+        """A child and its end of a fresh conversation. Where the warm process has gone meanwhile, from another one.
+
+        Raises:
+            RuntimeError: if that fails, too, or the wall cannot be put up: no fault of the submission, which has not run.
+        """
+        for _ in range(2):
+            if self.process is None or self.process.poll() is not None or self.control is None:
+                self.start()
+            assert self.control is not None
+            left = wire.until(START_SECONDS)
+            ours, theirs = socket.socketpair()
+            with theirs:
+                try:
+                    order = {"op": "fork", "limits": layers.limits(self.layer), "imports": list(imports)}
+                    wire.send(self.control, order, left=left)
+                    socket.send_fds(self.control, [b"x"], [theirs.fileno()])
+                    reply, _ = wire.receive(self.control, left)
+                except (wire.WireError, OSError):
+                    ours.close()
+                    self.stop()
+                    continue
+            if "failed" in reply:
+                ours.close()
+                raise RuntimeError(f"no submission could be started: {reply['failed']}")
+            return ours, reply["pid"]
+        raise RuntimeError("the grading worker ended twice before a submission could start")
+
+    def end(self, pid: int) -> None:
+        """End the child ``pid`` and whatever it started; a worker that cannot do so is replaced."""
+        if self.control is None:
+            return
+        try:
+            wire.send(self.control, {"op": "end", "pid": pid})
+            reply, _ = wire.receive(self.control, wire.until(10))
+            if reply.get("ended") is True and reply.get("clean") is True:
+                return
+        except wire.WireError:
+            pass
+        self.stop()
+
+    def stop(self) -> None:
+        """End the warm process and everything behind its wall."""
+        below = list(usage.descendants(self.process.pid)) if self.process is not None else []
+        if self.control is not None:
+            self.control.close()  # the warm process ends its children, then itself
+            self.control = None
+        if self.process is not None:
+            try:
+                self.process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                pass
+            self.process.kill()
+            self.process.wait()
+            usage.end(below)  # had the warm process been ended, they would not have been
+            psutil.wait_procs(below, timeout=STOP_SECONDS)
+            if self.process.stderr is not None:
+                self.process.stderr.close()
+            self.process = None
+        cgroup.remove(self.group)
+        self.group = None
+        if self.folder:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            self.folder = ""
+
+
+class Allowance:
+    """The time that a submission may take, over all its sessions."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = self.left = seconds
+
+    @property
+    def late(self) -> str:
+        return f"the time for the whole submission, {self.seconds:.0f} seconds, was used up"
+
+
+class Clock:
+    """Runs while the code has the word, and a core.
+
+    On a busy machine a process waits for its turn; Linux tells how long its main thread did. That is not counted, up to twice
+    the time it is given: code that asks for turns in a hundred threads is late in the end.
+    """
+
+    PATIENCE = 3.0
+
+    def __init__(self, seconds: float, pid: int) -> None:
+        self.seconds = seconds
+        self.pid = pid
+        self.before = usage.waited_for_a_core(pid)
+        self.stopped = 0.0
+        self.begin = time.monotonic()
+
+    def used(self) -> float:
+        """Seconds so far."""
+        wall = time.monotonic() - self.begin - self.stopped
+        if wall < self.seconds:
+            return wall
+        return max(wall / self.PATIENCE, wall - max(0.0, usage.waited_for_a_core(self.pid) - self.before))
+
+    def left(self) -> float:
+        """Seconds from now."""
+        return self.seconds - self.used()
+
+    @contextmanager
+    def standing(self) -> Iterator[None]:
+        """The grader has the word."""
+        begin = time.monotonic()
+        try:
+            yield
+        finally:
+            self.stopped += time.monotonic() - begin
+
+
+class Session:
+    """One child with one submission's names: the transport behind :class:`course_lib.grading.claims.student.Submission`.
+
+    Attributes:
+        problems: what went wrong with the definitions, in sentences. skipped: the questions given up.
+    """
+
+    def __init__(
+        self, worker: Worker, sock: socket.socket, pid: int, watched: usage.Watched, allowance: Allowance
+    ) -> None:
+        self.worker = worker
+        self.sock = sock
+        self.pid = pid
+        self.main = usage.child_of(worker.warm)
+        self.watched = watched
+        self.allowance = allowance
+        usage.begin(watched)
+        self.problems: list[str] = []
+        self.skipped: set[str] = set()
+        self.alive = True
+
+    def ask(
+        self, header: dict[str, Any], blobs: list[bytes], proxies: dict[int, Callable[..., Any]]
+    ) -> tuple[dict[str, Any], list[bytes]]:
+        """Send one request, answer the calls of proxies meanwhile, return the reply.
+
+        Raises:
+            WorkerLost: if the process ended, hung, or broke the rules of the conversation.
+        """
+        return self.converse(header, blobs, "your code", self.worker.seconds.reply, proxies)
+
+    def converse(
+        self,
+        header: dict[str, Any],
+        blobs: list[bytes],
+        whose: str,
+        seconds: float,
+        proxies: dict[int, Callable[..., Any]] | None = None,
+    ) -> tuple[dict[str, Any], list[bytes]]:
+        """As :meth:`ask`; ``whose`` and ``seconds`` are what takes the time, and how much it may."""
+        clock = Clock(min(seconds, self.allowance.left), self.main)
+        answers = 2 * seconds  # that the grader's answers may take
+        number = secrets.token_hex(8)
+        try:
+            wire.send(self.sock, {**header, "request": number}, blobs, clock.left)
+            while True:
+                reply, blobs = wire.receive(self.sock, clock.left)
+                if reply.pop("request", None) != number:  # written by something else than the harness, or too late
+                    raise wire.WireError("a reply to no request")
+                if "ask" not in reply:
+                    return reply, blobs
+                begin = time.monotonic()
+                with clock.standing():
+                    answer, answered = _answer(reply, blobs, proxies or {}, answers)
+                answers -= time.monotonic() - begin
+                wire.send(self.sock, answer, answered, clock.left)
+        except wire.WireError as error:
+            self.close()
+            if isinstance(error, wire.TooLate) and clock.seconds < seconds:
+                raise WorkerLost(self.allowance.late) from None
+            raise WorkerLost(self.watched.reason or _why(error, whose, seconds)) from None
+        finally:
+            self.allowance.left -= clock.used()
+
+    def close(self) -> None:
+        """End the child."""
+        if self.alive:
+            self.alive = False
+            self.sock.close()
+            self.worker.end(self.pid)
+            usage.finish(self.watched)
+
+
+def _answer(
+    request: dict[str, Any], blobs: list[bytes], proxies: dict[int, Callable[..., Any]], seconds: float
+) -> tuple[dict[str, Any], list[bytes]]:
+    unpack = wire.Unpacker(blobs).unpack
+    function = proxies.get(request["ask"]) if isinstance(request["ask"], int) else None
+    args, kwargs = unpack(request.get("args")), unpack(request.get("kwargs"))
+    if function is None or not isinstance(args, tuple) or not isinstance(kwargs, dict):
+        raise wire.WireError("a call of something that was not handed out")
+    packer = wire.Packer()
+    late = {
+        "refused": "ValueError: the grader's functions took too long on what they were called with: try them on something small"
+    }
+    if seconds <= 0:
+        return late, []
+    try:
+        with alarm(seconds) as rung:
+            return {"answer": packer.pack(function(*args, **kwargs))}, packer.blobs
+    except Exception as error:  # whatever the student passed in: unanswered, the conversation would be out of step
+        return {"refused": f"{type(error).__name__}: {error}"[:500]}, []
+    assert rung()
+    return late, []
+
+
+def _why(error: wire.WireError, whose: str, seconds: float) -> str:
+    if isinstance(error, wire.TooLate):
+        return f"{whose} took longer than {seconds:.0f} seconds (an endless loop?)"
+    if isinstance(error, wire.Closed):
+        return f"{whose} ended its process (exit, too much memory or time, or a crash)"
+    return f"{whose} sent something that is no plain result: {error}"
