@@ -2,26 +2,67 @@
 
 from __future__ import annotations
 
+import hashlib
+import random
 from collections.abc import Mapping
 from typing import Any
 
 from course_lib.grading.claims.expect import describe, expect_number, fail
-from course_lib.grading.claims.student import Submission
+from course_lib.grading.claims.student import StudentError, Submission
+
+LETTERS = "ABCDEFGH"
+STUDENT = "STUDENT"  # the name under which a notebook says whose it is
+
+
+def order_for(student: object, question: str, options: int) -> list[int]:
+    """In which order a student reads the options of a question: another one for each, so that a letter alone tells nobody anything.
+
+    Where nobody has written a name, they stand in the order of the source.
+    """
+    order = list(range(options))
+    if isinstance(student, str) and student.strip():
+        digest = hashlib.sha256(f"{student.strip().casefold()}·{question}".encode()).digest()
+        random.Random(digest).shuffle(order)
+    return order
+
+
+def expect_choice(submission: Submission, name: str, options: int, misread: Mapping[int, str]) -> None:
+    """The value ``name`` (``answer_1_8a``) is the letter of an option that is not misread.
+
+    Args:
+        options: how many there are.
+        misread: position among the options in the lab's source, from 0 -> why it does not fit.
+    """
+    answer = _answered(submission, name)
+    letters = LETTERS[:options]
+    letter = answer.strip().upper() if isinstance(answer, str) else answer
+    if not isinstance(letter, str) or len(letter) != 1 or letter not in letters:
+        fail(f"the answer is one of the letters {', '.join(letters)}, in quotes; it is {describe(answer)}")
+    chosen = order_for(_student(submission), question_of(name), options)[letters.index(letter)]
+    if chosen in misread:
+        fail(f"{letter} does not fit: {misread[chosen]}")
 
 
 def expect_letter(submission: Submission, name: str, misread: Mapping[str, str]) -> None:
-    """The value ``name`` is one of the letters A to D (small ones, too), and none of ``misread``: letter -> why it does not fit."""
-    answer = _answered(submission, name)
-    letter = answer.strip().upper() if isinstance(answer, str) else answer
-    if letter not in ("A", "B", "C", "D"):
-        fail(f'the answer is one of the letters "A", "B", "C", "D"; it is {describe(answer)}')
-    if letter in misread:
-        fail(f"{letter} does not fit: {misread[letter]}")
+    """As :func:`expect_choice`, for options that stand in the text in one order for all."""
+    expect_choice(submission, name, 4, {LETTERS.index(letter): why for letter, why in misread.items()})
+
+
+def question_of(name: str) -> str:
+    """ "1.8a" of "answer_1_8a"."""
+    return name.removeprefix("answer_").replace("_", ".")
 
 
 def expect_typed(submission: Submission, name: str) -> float:
     """The value ``name``, if it is a number."""
     return expect_number(_answered(submission, name), "the answer")
+
+
+def _student(submission: Submission) -> Any:
+    try:
+        return submission.value(STUDENT)
+    except StudentError:  # a notebook without that line
+        return ""
 
 
 def _answered(submission: Submission, name: str) -> Any:
