@@ -230,3 +230,15 @@ def test_the_workflow_shows_the_points(tmp_path: Path) -> None:
     shown = page.read_text(encoding="utf-8")
     assert "## 2 of 3 visible points" in shown and "| ✓ | 1.1 a | 2 / 2 |" in shown
     assert "a \\| b \\<img src=x\\> \\`c\\`" in shown
+
+
+def test_every_upload_is_marked_on_inputs_of_its_own(tmp_path: Path) -> None:
+    """And the same upload on the same ones."""
+    metadata = tmp_path / "submission_metadata.json"
+    seeds = {}
+    for upload in (1, 2):
+        metadata.write_text(json.dumps({"id": 7, "created_at": f"2026-10-0{upload}T10:00:00.000000-07:00"}))
+        seeds[upload] = gradescope._seed(5, metadata)
+        assert gradescope._seed(5, metadata) == seeds[upload] != gradescope._seed(6, metadata)
+    assert seeds[1] != seeds[2]
+    assert gradescope._seed(5, tmp_path / "none.json") == 5
