@@ -17,6 +17,7 @@ from course_lib.authoring import claims, contract, handout, index, source, stude
 from course_lib.authoring.errors import AuthoringError, Problems, error, shown
 from course_lib.authoring.execute import run
 from course_lib.authoring.source import Cell, Lab
+from course_lib.authoring.stamp import stamp
 
 CELL_TIMEOUT = 600.0  # seconds one cell may take; a lab's own aim is 90 s for all of them
 _KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
@@ -34,8 +35,8 @@ def build(
 ) -> list[Path]:
     """Write ``labs/*.ipynb`` (no answers, no outputs) and ``solutions/*.ipynb`` (executed) from ``solutions/*.py``.
 
-    Nothing is written before every source has been found right. A solution is executed only if its code changed: where only
-    text did, the outputs stay. A notebook in ``labs/`` that someone worked in is kept beside the new one.
+    Nothing is written before every source has been found right. A solution is executed only if its code changed, or that of the
+    library which it runs: where only text did, the outputs stay. A notebook in ``labs/`` that someone worked in is kept beside the new one.
 
     Args:
         root: the course folder.
@@ -70,11 +71,11 @@ def build(
             changed.append(path)
             echo(f"{shown(path, root)} written")
         path = root / "solutions" / f"{lab.slug}.ipynb"
-        new, old = solution_notebook(lab, cells), _load(path)
+        new, old = solution_notebook(lab, cells, root), _load(path)
         if old is not None and not force and not _differs(old, new, outputs=True) and _course(old) == _course(new):
             echo(f"{shown(path, root)} is up to date")
             continue
-        if old is not None and not force and _same_code(old, new):
+        if old is not None and not force and _same_code(old, new) and is_current(old, new):
             _carry_outputs(old, new)
             how = "written, outputs kept (only text changed)"
         elif execute:
@@ -125,7 +126,7 @@ def check(root: Path) -> list[str]:
                 problems += _untried(source.read(path, root), root)
             continue
         problems += _untried(lab, root)
-        for folder, new in (("labs", student_notebook(lab, cells)), ("solutions", solution_notebook(lab, cells))):
+        for folder, new in (("labs", student_notebook(lab, cells)), ("solutions", solution_notebook(lab, cells, root))):
             there = root / folder / f"{lab.slug}.ipynb"
             if wrong := out_of_step(there, new, folder == "solutions"):
                 problems.append(f"{shown(there, root)}:1: {wrong}: run `course build {lab.name}`")
@@ -173,10 +174,14 @@ def student_notebook(lab: Lab, cells: list[Cell]) -> Any:
     return notebook
 
 
-def solution_notebook(lab: Lab, cells: list[Cell]) -> Any:
-    """The notebook with the answers, not executed. Cells have the same ids as in the student notebook."""
+def solution_notebook(lab: Lab, cells: list[Cell], root: Path) -> Any:
+    """The notebook with the answers, not executed. Cells have the same ids as in the student notebook.
+
+    Its ``stamp`` says with which code it is executed.
+    """
     notebook = _notebook(lab.cells, _ids(lab.name, cells))
-    notebook.metadata["course"] = {"lab": lab.name, "source_hash": "sha256:" + _hash(lab.text)}
+    code = stamp((cell.source for cell in lab.cells if cell.kind == "code"), root)
+    notebook.metadata["course"] = {"lab": lab.name, "source_hash": "sha256:" + _hash(lab.text), "stamp": code}
     for cell in notebook.cells:
         if cell.cell_type == "code" and cell.source.startswith("check("):
             # the same on every machine, unlike times and figures: nbval compares these outputs
@@ -410,6 +415,23 @@ def _code(notebook: Any) -> list[Any]:
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
+def is_current(old: Any, new: Any) -> bool:
+    """Was ``old`` executed with the library as it is?"""
+    return (_course(old) or {}).get("stamp") == (_course(new) or {}).get("stamp")
+
+
+def stale(root: Path) -> list[Path]:
+    """The walkthroughs that were executed with another code than there is now, their own or the library's."""
+    found = []
+    for path in source.sources(root):
+        lab, cells = load(path, root)
+        there = root / "solutions" / f"{lab.slug}.ipynb"
+        old = _load(there)
+        if old is None or not is_current(old, solution_notebook(lab, cells, root)):
+            found.append(there)
+    return found
+
+
 def _same_code(old: Any, new: Any) -> bool:
     """Was ``old`` executed by a build, with the very code of ``new``?"""
     before, after = _code(old), _code(new)
@@ -439,7 +461,8 @@ def out_of_step(path: Path, new: Any, executed: bool) -> str:
                 if bool(mine.outputs or mine.execution_count) != executed:
                     return f"cell {at} has not been executed" if executed else f"cell {at} has outputs"
         return f"cell {at} is not as in the source"
-    if _course(old) != _course(new):
+    said, right = ({**(_course(book) or {}), "stamp": ""} for book in (old, new))  # of that: see stale()
+    if said != right:
         return "its hash is not that of the source"
     if any(
         output.output_type == "error"

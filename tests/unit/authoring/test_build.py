@@ -410,7 +410,7 @@ def test_a_source_that_jupytext_cannot_read(tmp_path):
 def test_the_student_notebook(tmp_path):
     path = course(tmp_path, HALF + '\n# %% tags=["raises-exception"]\nhalf(None)\n')
     lab, cells = build.load(path, tmp_path)
-    notebook, solution = build.student_notebook(lab, cells), build.solution_notebook(lab, cells)
+    notebook, solution = build.student_notebook(lab, cells), build.solution_notebook(lab, cells, tmp_path)
     nbformat.validate(notebook)
     assert [cell.id for cell in notebook.cells] == [cell.id for cell in solution.cells]
     assert len({cell.id for cell in notebook.cells}) == len(notebook.cells)

@@ -1,0 +1,58 @@
+"""What a walkthrough was executed with: its code, and the code of the library that it runs. Where that changes, it is executed anew.
+
+Comments, docstrings and the layout of lines do not matter; nor does the grader, which no figure comes from.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+
+from course_lib.authoring import source
+
+_APART = ("authoring", "cli", "demo", "doctor", "grading", "install", "labs", "worker")  # rooms of course_lib
+
+
+def stamp(cells: Iterable[str], root: Path) -> str:
+    """A short hash of the code of these cells and of the modules of ``course_lib`` that they import, directly or through others."""
+    package = root / "course_lib"
+    trees = [source.parsed(cell) for cell in cells]
+    waiting = {path for tree in trees for path in _imported(tree, package)}
+    modules: dict[Path, ast.Module] = {}
+    while waiting:
+        path = waiting.pop()
+        if path not in modules:
+            modules[path] = ast.parse(path.read_text(encoding="utf-8"))
+            waiting |= _imported(modules[path], package)
+    parts = [_code(tree) for tree in trees]
+    parts += [f"{path.relative_to(package).as_posix()} {_code(modules[path])}" for path in sorted(modules)]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def _imported(tree: ast.Module, package: Path) -> set[Path]:
+    """The files of the package that a module imports."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    found = set()
+    for name in names:
+        first, *parts = name.split(".")
+        if first != package.name or not parts or parts[0] in _APART:
+            continue
+        for path in (package.joinpath(*parts).with_suffix(".py"), package.joinpath(*parts, "__init__.py")):
+            if path.is_file():
+                found.add(path)
+    return found
+
+
+def _code(tree: ast.Module) -> str:
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list) and body and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
+            body[0].value = ast.Constant(None)
+    return ast.dump(tree)
