@@ -1,17 +1,18 @@
-# Two commands: `make lab` opens the course, `make test` runs every test. Both set up .venv when it is missing.
-# Beside them `make bench` prints timings beside peers, and `make slides` builds the lecture decks.
+# Two commands: `make lab` opens the course, `make test` tries some of everything in minutes. Both set up .venv when it is missing.
+# Beside them `make prove` runs every test (`make rest`: those that `make test` leaves out), `make bench` prints timings beside peers,
+# and `make slides` builds the lecture decks. `make test LAB=07` runs what concerns one lab.
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: lab test bench slides
+.PHONY: lab test rest prove bench slides
 
 lab:
 	@$(PYTHON) course_lib/install.py
 	@$(BIN)/course lab
 
-test:
+test rest prove:
 	@$(PYTHON) course_lib/install.py test
-	@$(BIN)/python tests/run.py $(PARTS)
+	@$(BIN)/python tests/run.py $@ $(PARTS) $(if $(LAB),--lab $(LAB))
 
 bench:
 	@$(PYTHON) course_lib/install.py test bench

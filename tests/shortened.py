@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import ast
 import shutil
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import nbformat
 
+from course_lib.authoring.build import stale
 from course_lib.worker.cells import parse
 
 ROOT = Path(__file__).parents[1]
@@ -53,13 +55,21 @@ def shortened(notebook: nbformat.NotebookNode, settings: Mapping[str, Any]) -> n
     return notebook
 
 
-def main() -> None:
+def main(which: Sequence[str]) -> None:
+    """Write walkthroughs: those of the labs named, all where none is; ``stale``: of these, what was executed with another code
+    than there is now; ``not-lab00``: but not that one."""
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
-    for path in sorted((ROOT / "solutions").glob("*.ipynb")):
-        notebook = shortened(nbformat.read(path, 4), EVERY_CELL.get(path.stem[:5], {}))
-        nbformat.write(notebook, FOLDER / path.name)
+    paths = sorted((ROOT / "solutions").glob("*.ipynb"))
+    if "stale" in which:
+        paths = stale(ROOT)
+    named = [name for name in which if name.startswith("lab")]
+    for path in paths:
+        lab = path.stem[:5]
+        if f"not-{lab}" not in which and (not named or lab in named):
+            notebook = shortened(nbformat.read(path, 4), EVERY_CELL.get(lab, {}))
+            nbformat.write(notebook, FOLDER / path.name)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

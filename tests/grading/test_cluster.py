@@ -19,7 +19,7 @@ from course_lib.grading.batch import run as batch
 distributed = pytest.importorskip(
     "distributed", reason='dask.distributed is not installed: pip install "pruning-course[cluster]"'
 )
-pytestmark = pytest.mark.usefixtures("warm")
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("warm")]
 STUDENTS = [*ANSWERS, RIGHT + "import os\ndef threshold_mask(weight, a): os._exit(1)"]
 
 

@@ -23,6 +23,8 @@ from course_lib.grading.wall import usage as watch
 from course_lib.grading.wall.workers import Seconds, Worker, WorkerLost
 from course_lib.worker import walls
 
+pytestmark = pytest.mark.long
+
 Run = Callable[..., Submission]
 COURSE = Path(__file__).parents[2]
 

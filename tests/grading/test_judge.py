@@ -28,6 +28,8 @@ from course_lib.grading.marking.pool import Judges
 from course_lib.grading.wall import layers as isolation
 from course_lib.grading.wall.workers import Allowance, Seconds, Session, Worker, WorkerLost
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 # tests that come to grief over some values, as a test, a message or torch itself might
 TESTS = """

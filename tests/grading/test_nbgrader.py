@@ -23,6 +23,8 @@ pytest.importorskip("nbgrader", reason="nbgrader is not installed: pip install -
 from nbgrader.api import Gradebook  # noqa: E402
 from nbgrader.nbgraderformat import read as read_checked  # noqa: E402
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 LABS = sorted((ROOT / "labs").glob("lab[0-9][0-9]_*.ipynb"))
 LAB = next(path for path in LABS if path.stem.startswith("lab00"))

@@ -69,7 +69,7 @@ for line in sys.stdin:
         status = os.waitpid(pid, 0)[1]
     print(json.dumps({"code": os.waitstatus_to_exitcode(status), "outlived": outlived()}), flush=True)
 """
-pytestmark = pytest.mark.usefixtures("warm")
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("warm")]
 linux = pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="forks graders and adopts what they leave: Linux"
 )

@@ -18,7 +18,7 @@ from course_lib.grading.batch import handback, summary
 from course_lib.grading.batch import run as batch
 from course_lib.grading.batch import upload as lms
 
-pytestmark = pytest.mark.usefixtures("warm")
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("warm")]
 COUNT = 20
 DUE = datetime(2026, 10, 12, 22, 0, tzinfo=UTC)
 POINTS = [3.0, 2.0, 1.0, 0.0]  # of small_lab.ANSWERS

@@ -1,7 +1,7 @@
 """The autograder is software under test: wrong answers lose their question and are told why, right ones in other styles do not.
 
 All are marked in this process, on the questions that their code can reach; two of each question once more as ``course grade`` marks
-them, in a warm worker and on everything. ``ANSWERS=sample`` takes the same few of each question.
+them, in a warm worker and on everything. ``ANSWERS=sample`` takes the same few of each question, ``ANSWERS=rest`` all others.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import functools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -27,9 +27,24 @@ from course_lib.worker.cells import parse
 from course_lib.worker.watch import unwatched
 from solutions import ROOT, solved
 
-ALL = os.environ.get("ANSWERS", "all") == "all"
-ANSWERS = [a for lab in LABS for a in (answers(lab) if ALL else sample(lab))]
-IN_A_WORKER = [a for lab in LABS for a in (sample(lab) if ALL else sample(lab, 1)[::4]) if a.code]
+WHICH = os.environ.get("ANSWERS", "all")
+
+
+def chosen(every: Callable[[str], Iterable[Answer]], some: Callable[[str], Iterable[Answer]]) -> list[Answer]:
+    """Of every lab: all, the sample, or all but that."""
+    found = []
+    for lab in LABS:
+        sampled = list(some(lab))
+        found += sampled if WHICH == "sample" else [a for a in every(lab) if WHICH == "all" or a not in sampled]
+    return found
+
+
+def in_a_worker(lab: str, each: int = 2) -> list[Answer]:
+    return [answer for answer in sample(lab, each) if answer.code]
+
+
+ANSWERS = chosen(answers, sample)
+IN_A_WORKER = chosen(in_a_worker, lambda lab: in_a_worker(lab, 1)[::6])
 
 
 @functools.cache

@@ -34,11 +34,18 @@ def test_a_smaller_model_comes_back_from_disk(family, tmp_path):
     build = (lambda: full_model(family)) if family == "torchvision vit" else None
     loaded = load_pruned(tmp_path, build)
     assert type(loaded) is type(model) and not loaded.training
-    assert torch.equal(outputs(loaded, inputs), outputs(smaller, inputs))
+    same(loaded, smaller, inputs)
     assert kept_heads(loaded) == kept_heads(smaller)
     again = remove_heads(loaded, [torch.arange(a.heads) > 0 for a in find_attention(loaded)])
     save_pruned(again, tmp_path)  # pruned further, into the same place
-    assert torch.equal(outputs(load_pruned(tmp_path, build), inputs), outputs(again, inputs))
+    same(load_pruned(tmp_path, build), again, inputs)
+
+
+def same(one, other, inputs):
+    """Every weight bit by bit; of outputs the last bit depends on where a tensor lies in memory."""
+    assert one.state_dict().keys() == other.state_dict().keys()
+    assert all(torch.equal(value, other.state_dict()[name]) for name, value in one.state_dict().items())
+    close(outputs(one, inputs), outputs(other, inputs), atol=1e-12)
 
 
 def test_a_model_with_all_heads_is_stored_as_well_and_may_be_loaded_by_its_class(tmp_path):
