@@ -399,7 +399,7 @@ times = latency.compare(
 )  # fmt: skip
 display(
     Markdown(
-        "Half of 128 tokens, 8 texts, 4 layers of width 256, one thread:\n\n"
+        "Half of 128 tokens, 8 texts, 4 layers of width 256, one thread, processor time:\n\n"
         "| | products | times faster, as measured |\n|---|---|---|\n"
         f"| all tokens | {token_macs([128] * 4, 256) / 1e6:.0f} million | 1 |\n"
         f"| half of them **masked**: $-\\infty$ before the softmax | {token_macs([128] * 4, 256) / 1e6:.0f} million "
@@ -814,7 +814,11 @@ lines += ["|---" * (1 + len(speed)) + "|"]
 for name in SCORES:
     what = {"random": "random: no score at all", "received": "received: the matrix again"}.get(name, "the row of [CLS]")
     lines.append(f"| {what} | " + " | ".join(f"{speed[size][name]:.2f}" for size in speed) + " |")
-display(Markdown("4 layers of width 256, 128 tokens, one thread, fast attention kernel:\n\n" + "\n".join(lines)))
+display(
+    Markdown(
+        "4 layers of width 256, 128 tokens, one thread, processor time, fast attention kernel:\n\n" + "\n".join(lines)
+    )
+)
 
 # %% [markdown]
 # For one text the time is that of calling kernels, and fewer rows hardly help. Where the machine is busy with MACs, the

@@ -1302,7 +1302,7 @@ plots.show(
     + ".",
 )
 say(
-    f"Median of {len(times[1]['sdpa dense'].samples)} and {len(times[32]['sdpa dense'].samples)} turns, one thread. Dense with SDPA: {times[1]['sdpa dense']} for one text, "
+    f"Median of {len(times[1]['sdpa dense'].samples)} and {len(times[32]['sdpa dense'].samples)} turns, one thread, by the processor's clock. Dense with SDPA: {times[1]['sdpa dense']} for one text, "
     f"{times[32]['sdpa dense']} for 32. With the row of [CLS]: **{faster['batch 1']['SDPA, [CLS] row']:.2f} times** faster for one text, "
     f"**{faster['batch 32']['SDPA, [CLS] row']:.2f} times** for 32, for {counted:.2f} times fewer MACs. {you_wrote(prediction_10_6b)}"
 )
