@@ -821,8 +821,8 @@ display(
 )
 
 # %% [markdown]
-# For one text the time is that of calling kernels, and fewer rows hardly help. Where the machine is busy with MACs, the
-# clock comes near the count. The distance from *random* is the price of the score, where it is larger than the noise. Kim
+# For one text much of the time is that of calling kernels, of which fewer rows save nothing. Where the machine is busy
+# with MACs, the clock comes near the count. The distance from *random* is the price of the score, where it is larger than the noise. Kim
 # et al.: 1.9× on a CPU for up to 2.1× fewer FLOPs.
 #
 # **Give the batch size, or say nothing about speed.**
