@@ -48,7 +48,8 @@ def add(
         lab: the lab that measured it, for example "01".
         bits: size of the weights as stored, in bits.
         macs: multiply-accumulates for one input.
-        ms: measured time for one forward pass, in milliseconds. None stands for "not measured", here as in the two above.
+        ms: measured time for one forward pass, in milliseconds of the processor. None stands for "not measured", here as
+            in the two above.
         accuracy: test accuracy in %, one number per seed.
 
     Raises:

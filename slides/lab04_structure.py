@@ -133,7 +133,7 @@ display(Markdown("\n".join(lines)))
 # products, and far from a tenth of the time. A filter that is **not there** is skipped by every machine.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Measured here, on one thread, all in turns. CSR is given its patches for free: the unfolding is not timed. "Specialised
+# Measured here by the processor's clock, on one thread, all in turns. CSR is given its patches for free: the unfolding is not timed. "Specialised
 # hardware is required" is the usual sentence; it means just this. The last step, six filters, falls short of what is
 # promised: small matrices fill the units badly. That will come back in the last table.
 
@@ -905,7 +905,7 @@ for row, models in ledger.items():
 display(Markdown("\n".join(lines)))
 display(
     Markdown(
-        "Half of all channels out, three epochs of fine-tuning. Slimming against random channels: "
+        "Half of all channels out, three epochs of fine-tuning; processor time of one thread. Slimming against random channels: "
         f"{versus(scored['slimming'], scored['random'])}. **Report both "
         "ratios**: the counted one says what could be saved, the measured one what was."
     )

@@ -417,7 +417,10 @@ macs = (
     / pruned_transformer_macs(1, 128, 256, [4] * 4, 32)["total"]
 )
 michel = {1: 1.9, 4: 2.7, 16: 17.5, 64: 17.5}
-lines = ["| batch | here, 4 layers of width 256, one thread | Michel et al., BERT, GTX 1080 Ti |", "|---|---|---|"]
+lines = [
+    "| batch | here, 4 layers of width 256, one thread, processor time | Michel et al., BERT, GTX 1080 Ti |",
+    "|---|---|---|",
+]
 lines += [
     f"| {size} | {f'{100 * (speed[size] - 1):+.0f} %' if size in speed else ''} | +{gain} % |"
     for size, gain in michel.items()

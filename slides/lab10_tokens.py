@@ -409,7 +409,7 @@ times = latency.compare(
 )  # fmt: skip
 display(
     Markdown(
-        "Half of 128 tokens, 8 texts, 4 layers of width 256, one thread:\n\n"
+        "Half of 128 tokens, 8 texts, 4 layers of width 256, one thread, processor time:\n\n"
         "| | products (million) | times faster |\n|---|---|---|\n"
         f"| all tokens | {token_macs([128] * 4, 256) / 1e6:.0f} | 1 |\n"
         f"| half of them **masked** ($-\\infty$) | {token_macs([128] * 4, 256) / 1e6:.0f} "
@@ -838,11 +838,15 @@ lines += ["|---" * (1 + len(speed)) + "|"]
 for name in SCORES:
     what = {"random": "random: no score at all", "received": "received: the matrix again"}.get(name, "the row of [CLS]")
     lines.append(f"| {what} | " + " | ".join(f"{speed[size][name]:.2f}" for size in speed) + " |")
-display(Markdown("4 layers of width 256, 128 tokens, one thread, fast attention kernel:\n\n" + "\n".join(lines)))
+display(
+    Markdown(
+        "4 layers of width 256, 128 tokens, one thread, processor time, fast attention kernel:\n\n" + "\n".join(lines)
+    )
+)
 
 # %% [markdown]
-# For one text the time is that of calling kernels, and fewer rows hardly help. Where the machine is busy with MACs, the
-# clock comes near the count. The distance from *random* is the price of the score, where it is larger than the noise. Kim
+# For one text much of the time is that of calling kernels, of which fewer rows save nothing. Where the machine is busy
+# with MACs, the clock comes near the count. The distance from *random* is the price of the score, where it is larger than the noise. Kim
 # et al.: 1.9× on a CPU for up to 2.1× fewer FLOPs.
 #
 # **Give the batch size, or say nothing about speed.**

@@ -1612,8 +1612,8 @@ check("0.9")
 #
 # All term one table goes along: the same small network, and what each lab did to it. In lab 11 you will have half of
 # your report in it. Today's row is the patient before the operation: bits of all weights (32 each), MACs for one image,
-# milliseconds for 64 images on one core of this machine, and accuracy on test images over the seeds, with its 95 %
-# interval.
+# milliseconds of the processor for 64 images on one core of this machine, and accuracy on test images over the seeds,
+# with its 95 % interval.
 
 # %%
 with torch.no_grad():

@@ -1330,8 +1330,9 @@ say(
 #   single weights the cheapest of bitmap, 4-bit run lengths and coordinates, layer by layer.
 # - **MACs**: products with a non-zero weight, for one image.
 # - **milliseconds**: measured, 64 images on one core, all networks taking turns; the column is a median over the
-#   rounds. *times faster* is not a quotient of two medians: it divides round by round, so that a slow spell of the
-#   machine hits both, and takes the median of these ratios.
+#   rounds. They are the processor's: while it works for other programs, the clock stands still. *times faster* is not
+#   a quotient of two medians: it divides round by round, so that a slow spell of the machine hits both, and takes the
+#   median of these ratios.
 #
 # *Before you run it:* the sparsest element-wise network does a small fraction of the dense network's MACs. How many
 # times faster will this machine run it?

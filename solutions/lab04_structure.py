@@ -311,9 +311,9 @@ for dtype in (torch.float32, torch.float64):
 say("\n".join(lines))
 
 # %% [markdown]
-# And the time, all networks taking turns on one core. (Quartiles far apart mean a busy machine: run the cell again.) For the
-# ResNet-18 of torchvision (with random weights: time does not depend on them) the library's `fold_model` finds out by
-# itself which batch norm follows which convolution.
+# And the time, all networks taking turns on one core. The clock is the processor's: it counts how long the processor
+# worked for us, and stands still while it works for others. For the ResNet-18 of torchvision (with random weights: time
+# does not depend on them) the library's `fold_model` finds out by itself which batch norm follows which convolution.
 
 # %%
 resnet = resnet18(weights=None).eval()
@@ -1361,8 +1361,8 @@ say(
 # chance, and holes, which leave each filter its best weights, can come out ahead. And the control is embarrassingly good
 # again (lab 01): what slimming is worth shows before *fine-tuning*, in the last figure of part C.
 #
-# Now the clock. 64 images, one core, all networks taking turns: *times faster* is again the median of the ratios, round by
-# round. On a busy machine run the cell again.
+# Now the clock, the processor's again. 64 images, one core, all networks taking turns: *times faster* is again the median
+# of the ratios, round by round.
 
 # %%
 batch = data.validation.images[:64]

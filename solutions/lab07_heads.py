@@ -1087,7 +1087,8 @@ say(
 #
 # Half of the heads of each layer removed, texts of 32 pieces, one thread. On the left our small BERT, on the right one
 # layer as wide as BERT-base's (random weights: a clock does not care), beside what Michel et al. report for BERT on a
-# GTX 1080 Ti. Both versions of a model take turns.
+# GTX 1080 Ti. Both versions of a model take turns. Seconds are the processor's: what it does for others meanwhile is not
+# counted.
 
 # %%
 from transformers import BertConfig, BertModel
@@ -1129,7 +1130,7 @@ small_times = seconds["small BERT", 64]
 say(
     f"Small BERT, 64 texts: {small_times['all']} with all heads, {small_times['half']} with half. {you_wrote(prediction_7_6)}\n\n"
     f"The products alone would allow +{layer[0] / layer[1] - 1:.0%} for the small BERT. A bar far above what products allow, or a "
-    "negative one, is a clock disturbed by what else the machine does: few turns of a few milliseconds. Run the cell again."
+    "negative one, is noise: few turns of a few milliseconds, and neighbours empty the caches. Run the cell again."
 )
 
 # %% [markdown]

@@ -1322,12 +1322,13 @@ say(
 )
 
 # %% [markdown]
-# Three things are in this figure. For one text the network is so small that its time is the time of calling kernels:
-# fewer rows hardly help. For 32 texts the clock comes near the count. What a score costs is its distance from the random
-# control, which scores for nothing; with texts of 128 tokens that is little, and may be less than one run differs from
-# the next, so run it again before you praise one way. And eager attention, whose weights are "free", pays for them in
-# every layer: dense it is slower than SDPA, so that a part of the saving is gone before it begins. Kim et al. measured
-# 1.9 times the throughput on a CPU for about 2.1 times fewer FLOPs. State the batch size, or say nothing about speed.
+# Three things are in this figure. For one text the network is so small that a good part of its time is that of calling
+# kernels, of which fewer rows save nothing: the clock stays behind the count. For 32 texts it comes near. What a score
+# costs is its distance from the random control, which scores for nothing; with texts of 128 tokens that is little, and
+# may be less than one run differs from the next, so run it again before you praise one way. And eager attention, whose
+# weights are "free", pays for them in every layer: where it is slower than SDPA without any dropping, a part of the
+# saving is gone before it begins. Kim et al. measured 1.9 times the throughput on a CPU for about 2.1 times fewer
+# FLOPs. State the batch size, or say nothing about speed.
 
 # %% [markdown]
 # #### Experiment: elsewhere, on patches of digits

@@ -123,7 +123,7 @@ def rle_by_loop(flat: list[float], run_bits: int) -> tuple[list[int], list[float
 
 
 def report(what: str, contest: Contest, rounds: int, threads: int) -> None:
-    times = compare(contest, repeats=rounds, threads=threads)
+    times = compare(contest, repeats=rounds, threads=threads, wall=True)
     ours = times.pop("ours")
     line = "   ".join(
         f"{name} {1e3 * time.median:6.2f} ms ({time.times_slower_than(ours):5.2f}x)" for name, time in times.items()

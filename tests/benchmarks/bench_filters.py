@@ -99,6 +99,7 @@ def main() -> None:
             times = latency.compare(
                 {"dense": lambda: model(images), "ours": lambda m=mine: m(images), "theirs": lambda m=other: m(images)},
                 repeats=max(3, 2 * arguments.runs),
+                wall=True,
             )
         macs = [totals(model_cost(m, images))["macs"] for m in (model, mine)]
         print(

@@ -82,7 +82,7 @@ def main() -> None:
     check(ways, model, x)
 
     where = f"torch {torch.__version__}, {torch.get_num_threads()} threads"
-    seconds = compare(ways, warmup=1, repeats=arguments.runs)
+    seconds = compare(ways, warmup=1, repeats=arguments.runs, wall=True)
     medians = "   ".join(f"{name} {taken.median:.3f} s" for name, taken in seconds.items())
     print(f"folding ResNet-50 (53 batch norms), {arguments.runs} runs, median   {medians}")
     for name in list(ways)[1:]:
@@ -94,6 +94,7 @@ def main() -> None:
             {"unfolded": lambda: model(x), "folded": lambda: folded(x), "torch.fx fuse": lambda: fused(x)},
             warmup=2,
             repeats=2 * arguments.runs,
+            wall=True,
         )
     medians = "   ".join(f"{name} {1000 * taken.median:.0f} ms" for name, taken in seconds.items())
     print(f"running it, {arguments.batch} images of {arguments.size}x{arguments.size}, median   {medians}")

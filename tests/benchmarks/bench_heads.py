@@ -80,6 +80,7 @@ def bench_gates(model: nn.Module, batch: Batch, runs: int) -> None:
                 "for each sample": lambda: with_gates(per_sample),
             },
             repeats=runs,
+            wall=True,
         )
     extra = [seconds[name].times_slower_than(seconds["plain"]) - 1 for name in ("gates", "for each sample")]
     print(
@@ -100,7 +101,9 @@ def bench_importance(model: nn.Module, batch: Batch, runs: int) -> None:
             losses(model, batch)
 
     seconds = latency.compare(
-        {"importance": lambda: head_importance(model, [batch], losses, found), "ablation": one_ablation}, repeats=runs
+        {"importance": lambda: head_importance(model, [batch], losses, found), "ablation": one_ablation},
+        repeats=runs,
+        wall=True,
     )
     importance, ablation = seconds["importance"], seconds["ablation"]
     per_pass = importance.times_slower_than(ablation)
@@ -146,6 +149,7 @@ def bench_removal(model: nn.Module, batches: list[Batch], runs: int) -> None:
                     "ideal": lambda b=batch: run(ideal, b),
                 },
                 repeats=runs,
+                wall=True,
             )
         full, removed, best = seconds["full"], seconds["removed"], seconds["ideal"]
         saved = [1 - other.times_slower_than(full) for other in (removed, best)]

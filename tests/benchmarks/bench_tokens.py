@@ -80,7 +80,7 @@ def at_batch(batch: int, models: dict[str, nn.Module], length: int, runs: int) -
             assert torch.allclose(got, expected, atol=1e-4), f"{name} gives something else than masking"
             ratios[name] = full / texts_macs(*drop.lengths(), config.hidden_size).double().mean().item()
             ways[name] = partial(model, ids)
-        seconds = compare(ways, warmup=2, repeats=runs)
+        seconds = compare(ways, warmup=2, repeats=runs, wall=True)
     print(f"\nbatch {batch}, nothing dropped: " + ", ".join(f"{n} {seconds[f'{n} full']}" for n in models))
     for name, macs in ratios.items():
         attention, score, share = name.split()

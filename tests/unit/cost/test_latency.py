@@ -1,10 +1,18 @@
-"""Latency: what is called how often and in which order, and what the samples become. A made-up clock; no real times."""
+"""Latency: what is called how often and in which order, by which clock, and what the samples become. A made-up clock; the
+one test by real ones asks for a ratio, and not for times.
+"""
 
 import gc
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import chain, repeat
 
 import pytest
 import torch
+from threadpoolctl import threadpool_info
 
 from course_lib.cost import latency
 from course_lib.cost.latency import Latency, compare, measure
@@ -27,7 +35,8 @@ def clock(monkeypatch):
             return run
 
     clock = Clock()
-    monkeypatch.setattr(latency.time, "perf_counter", lambda: clock.now)
+    monkeypatch.setattr(latency.time, "thread_time", lambda: clock.now)
+    monkeypatch.setattr(latency.time, "perf_counter", lambda: 60 * clock.now)  # others are at work, too
     return clock
 
 
@@ -39,6 +48,22 @@ def test_median_quartiles_and_samples(clock):
 
 def test_one_sample_has_no_spread(clock):
     assert measure(clock.takes(3), warmup=0, repeats=1) == Latency(3, 3, 3, (3,))
+
+
+def test_wall_time_is_measured_where_it_is_asked_for(clock):
+    taken = measure(clock.takes(3), warmup=0, repeats=1, wall=True)
+    assert taken == Latency(180, 180, 180, (180,), wall=True)
+    with pytest.raises(ValueError, match="not from one compare"):
+        taken.times_slower_than(measure(clock.takes(3), warmup=0, repeats=1))
+
+
+def test_wall_time_is_measured_where_an_accelerator_works(clock, monkeypatch):
+    waited = []
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: waited.append(clock.now))
+    assert measure(clock.takes(1, 2), warmup=0, repeats=2).samples == (60, 120)
+    assert waited == [0, 1, 1, 3]
+    assert measure(clock.takes(1), warmup=0, repeats=1, wall=False).samples == (1,)
 
 
 def test_warm_up_is_called_and_not_timed():
@@ -76,9 +101,21 @@ def test_ratios_need_samples_of_one_run(clock):
 def test_threads_are_set_and_put_back():
     before = torch.get_num_threads()
     seen = []
-    measure(lambda: seen.append(torch.get_num_threads()), repeats=2, threads=before + 1)
-    assert set(seen) == {before + 1}
+
+    def threads():
+        seen.append((torch.get_num_threads(), *(lib["num_threads"] for lib in threadpool_info())))
+
+    measure(threads, repeats=2, threads=before + 1, wall=True)
+    assert all(count == before + 1 for one in seen for count in one)
+    seen.clear()
+    measure(threads, repeats=2)  # what other threads do, the processor's clock of this one would not count
+    assert all(count == 1 for one in seen for count in one) and len(seen[0]) > 1
     assert torch.get_num_threads() == before
+
+
+def test_several_threads_need_the_clock_on_the_wall():
+    with pytest.raises(ValueError, match="2 threads pass wall=True"):
+        measure(lambda: None, threads=2)
 
 
 def test_a_failure_leaves_nothing_behind():
@@ -88,7 +125,7 @@ def test_a_failure_leaves_nothing_behind():
         raise RuntimeError("on purpose")
 
     with pytest.raises(RuntimeError, match="on purpose"):
-        measure(fail, threads=before + 1)
+        measure(fail, threads=before + 1, wall=True)
     assert torch.get_num_threads() == before
     assert gc.isenabled()
 
@@ -116,9 +153,9 @@ def test_nothing_to_compare():
 
 
 def test_results_read_well():
-    assert str(Latency(1.5, 1.25, 2, ())) == "1.5 s (1.25 to 2)"
-    assert str(Latency(0.0234, 0.02, 0.03, ())) == "23.4 ms (20 to 30)"
-    assert str(Latency(2.5e-6, 2e-6, 3e-6, ())) == "2.5 µs (2 to 3)"
+    assert str(Latency(1.5, 1.25, 2, (), wall=True)) == "1.5 s (1.25 to 2)"
+    assert str(Latency(0.0234, 0.02, 0.03, ())) == "23.4 ms of the processor (20 to 30)"
+    assert str(Latency(2.5e-6, 2e-6, 3e-6, (), wall=True)) == "2.5 µs (2 to 3)"
 
 
 def test_a_forward_pass_to_time_has_no_gradient_and_no_dropout():
@@ -127,3 +164,46 @@ def test_a_forward_pass_to_time_has_no_gradient_and_no_dropout():
     once = latency.forward(model, x)
     assert torch.equal(once(), model[0](x)) and not once().requires_grad
     assert list(measure(once, repeats=3).samples) and not model.training
+
+
+# ---- a busy machine
+
+MOST = 1.5  # how far neighbours may move a ratio, as a factor; measured: 1.03, and 2.5 to 3 by the clock on the wall
+
+
+@contextmanager
+def neighbours(count: int) -> Iterator[None]:
+    """Processes that would like to have the processor for themselves."""
+    busy = (
+        "import torch; torch.set_num_threads(1); x = torch.ones(64, 64); print('here', flush=True)\nwhile True: x @ x"
+    )
+    started = [subprocess.Popen([sys.executable, "-c", busy], stdout=subprocess.PIPE) for _ in range(count)]
+    try:
+        for process in started:
+            assert process.stdout is not None
+            process.stdout.readline()
+        yield
+    finally:
+        for process in started:
+            process.kill()
+            process.communicate()
+
+
+def ratio() -> float:
+    """How many times longer 400 products take than 20: calls of which only the long ones are often interrupted."""
+    x = torch.ones(64, 64)
+
+    def products(count: int) -> None:
+        for _ in range(count):
+            x @ x
+
+    times = compare({"long": lambda: products(400), "short": lambda: products(20)}, repeats=60)
+    return times["long"].times_slower_than(times["short"])
+
+
+def test_neighbours_do_not_move_a_ratio() -> None:
+    alone = ratio()
+    with neighbours(2 * (os.cpu_count() or 1)):
+        beside_others = ratio()
+    assert 1 / MOST < beside_others / alone < MOST
+    assert 20 / MOST < alone < 20 * MOST
