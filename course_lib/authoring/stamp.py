@@ -53,6 +53,11 @@ def _imported(tree: ast.Module, package: Path) -> set[Path]:
 def _code(tree: ast.Module) -> str:
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
-        if isinstance(body, list) and body and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
+        if (
+            isinstance(body, list)
+            and body
+            and isinstance(body[0], ast.Expr)
+            and isinstance(body[0].value, ast.Constant)
+        ):
             body[0].value = ast.Constant(None)
     return ast.dump(tree)

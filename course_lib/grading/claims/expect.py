@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -182,6 +182,15 @@ def expect_raises(kind: type[Exception], call: Callable[[], Any], when: str) -> 
             fail(f"{when} should raise a {kind.__name__}, it raised a {error.type}: {error.message}")
         return
     fail(f"{when} should raise a {kind.__name__}, it returned {describe(result)}")
+
+
+def expect_refused(
+    function: Callable[..., Any], good: Sequence[Any], right: Any, bad: Mapping[str, Sequence[Any]]
+) -> None:
+    """The student's function is right for ``good`` arguments, and raises ValueError for each of ``bad``: when -> arguments."""
+    expect_equal(function(*good), right, "the result for arguments that are fine")
+    for when, arguments in bad.items():
+        expect_raises(ValueError, lambda arguments=arguments: function(*arguments), when)
 
 
 def ask(call: Callable[[], Any], when: str, thought: str) -> Any:

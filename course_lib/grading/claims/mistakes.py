@@ -1,6 +1,8 @@
 """Knowing a mistake by its result: inputs in which right and wrong answers differ, and the sentence for what came out.
 
-A mistake is what the student should think of next -> what a code that makes it returns.
+A mistake is what the student should think of next -> what a code that makes it returns. A lab writes it once, as a wrong
+function: ``WRONG`` in its claims, graded name -> sentence -> function. Claims compare with what these return (:func:`made`), a bug
+hunt shows them as versions, and the tests hand them in as answers.
 """
 
 from __future__ import annotations
@@ -44,6 +46,11 @@ def near(one: Any, other: Any, tolerance: float = 1e-5, least: float = 1.0, rela
     largest = float(other.double().nan_to_num().abs().max()) if other.numel() else least
     atol = tolerance * max(least, largest) if relative else tolerance
     return torch.allclose(one.double(), other.double(), rtol=0, atol=atol)
+
+
+def made(wrong: Mapping[str, Callable[..., Any]], *arguments: Any) -> dict[str, Any]:
+    """What the functions of a table make of these arguments: sentence -> result."""
+    return {sentence: function(*arguments) for sentence, function in wrong.items()}
 
 
 def recognise(value: Any, right: Any, mistakes: Mistakes, said: str = "", alike: Alike = same) -> None:
