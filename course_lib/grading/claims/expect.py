@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -190,7 +191,7 @@ def expect_refused(
     """The student's function is right for ``good`` arguments, and raises ValueError for each of ``bad``: when -> arguments."""
     expect_equal(function(*good), right, "the result for arguments that are fine")
     for when, arguments in bad.items():
-        expect_raises(ValueError, lambda arguments=arguments: function(*arguments), when)
+        expect_raises(ValueError, partial(function, *arguments), when)
 
 
 def ask(call: Callable[[], Any], when: str, thought: str) -> Any:
