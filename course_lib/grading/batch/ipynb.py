@@ -65,7 +65,7 @@ def measure(data: bytes) -> tuple[int, int]:
         piece = piece[(odd == 0) & ~quote]
         level = np.cumsum(_STEP[piece], dtype=np.int32) + depth
         if len(level):
-            depth, deepest = int(level[-1]), max(deepest, int(level.max()))
+            depth, deepest = int(level[-1]), max(deepest, int(np.max(level)))
             values += int(np.count_nonzero((piece == ord(",")) | (_STEP[piece] == 1)))
     return values + 1, deepest
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -127,7 +128,7 @@ def select_channels(
     kept = prune_smallest(parts, count_pruned(fraction, sum(len(part) for part in parts)))
     for part, k in zip(parts, kept, strict=True):
         if not k.any():
-            k[len(part) - 1 - part[::-1].argmax()] = True  # of equal ones the last, which was the last to go
+            k[len(part) - 1 - int(np.argmax(part[::-1]))] = True  # of equal ones the last, which was the last to go
     return {name: torch.from_numpy(k).to(s.device) for (name, s), k in zip(scored.items(), kept, strict=True)}
 
 

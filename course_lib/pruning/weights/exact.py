@@ -97,7 +97,7 @@ def _kth_smallest(parts: Sequence[Vector], k: int) -> Any:
     n = sum(len(part) for part in parts)
     if n > _SMALL:
         low, high = _bracket(parts, k, n)
-        not_above_low = sum(np.count_nonzero(part <= low) for part in parts)
+        not_above_low = sum(int(np.count_nonzero(part <= low)) for part in parts)
         if not_above_low < k <= sum(np.count_nonzero(part < high) for part in parts):
             between = np.concatenate([part[(part > low) & (part < high)] for part in parts])
             return np.partition(between, k - not_above_low - 1)[k - not_above_low - 1]
