@@ -168,8 +168,8 @@ def test_ctrl_c_ends_a_judge_that_computes(tests: Path, tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "a.ipynb").write_text(notebook(code(666)))
     source = (
-        "import sys\nfrom pathlib import Path\nfrom course_lib.grading import batch\n"
-        "batch.grade('lab01', Path(sys.argv[1]), Path(sys.argv[2]), tests=Path(sys.argv[3]), jobs=1, seed=1)"
+        "import sys\nfrom pathlib import Path\nfrom course_lib.grading.batch import run\n"
+        "run.grade('lab01', Path(sys.argv[1]), Path(sys.argv[2]), tests=Path(sys.argv[3]), jobs=1, seed=1)"
     )
     command = [sys.executable, "-c", source, str(folder), str(tmp_path / "report"), str(tests)]
     grader = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
@@ -179,7 +179,7 @@ def test_ctrl_c_ends_a_judge_that_computes(tests: Path, tmp_path: Path) -> None:
         return [p for p in below if "course_lib.grading.marking.judge" in p.cmdline() and p.cpu_times().user > 6]
 
     for _ in range(900):
-        if computing():
+        if computing() or grader.poll() is not None:
             break
         time.sleep(0.1)
     below = psutil.Process(grader.pid).children(recursive=True)
