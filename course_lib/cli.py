@@ -281,6 +281,26 @@ def grade(
     _say(f"everybody's page, to hand back: {done.report / 'feedback.zip'}")
 
 
+@app.command()
+def explain(
+    report: Annotated[Path, typer.Argument(help="the report's folder")],
+    id: Annotated[str, typer.Argument(metavar="ID", help="of the submission, as in grades.csv")],
+    question: Annotated[str, typer.Argument(help="such as 1.3")],
+    submissions: Annotated[
+        Path | None, typer.Option(help="where they are now; by default where they were at the last grading")
+    ] = None,
+) -> None:
+    """For appeals: run one question of one student again, and show the inputs, what came back and what was expected."""
+    from course_lib.grading.batch import appeal
+
+    root = _root()
+    explained = appeal.again(
+        report, id, question, tests=lambda lab: root / "tests" / "labs" / lab, submissions=submissions
+    )
+    for line in appeal.lines(explained):
+        _say(line)
+
+
 def _say(sentence: str) -> None:
     console.print(_plain(sentence), markup=False, highlight=False, soft_wrap=True)
 

@@ -29,7 +29,8 @@ class Exercise:
 
     Attributes:
         names: the functions, classes or values that are graded.
-        forbidden: functions and modules that do the job (beside ``course_lib`` itself): a call of one scores 0 there.
+        forbidden: functions and modules that do the job (beside ``course_lib`` itself). Their calls are noticed, as a courtesy: the
+            check runs beside the student's code (:mod:`course_lib.worker.watch`), and similarity stands behind it.
         depends: earlier questions without which this one cannot be right.
         plain: do only plain data go in and out, so that the grader can answer in its place?
         in_place: do its functions change the module that is their first argument, and nothing else? Then, too, the grader can
