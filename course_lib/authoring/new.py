@@ -101,7 +101,8 @@ _CLAIMS = '''\
 
 from __future__ import annotations
 '''
-_FIRST_TABLE = """\
+_TABLES = "\nWRONG: dict[str, dict[str, Callable[..., Any]]] = {}\n"
+_TABLE = """\
 WRONG: dict[str, dict[str, Callable[..., Any]]] = {{
     "{name}": {{
         "TODO: what this code did, in the student's terms, and the next thought": lambda weight: weight,
@@ -254,11 +255,9 @@ def _claimed(lab: str, visible: str, hidden: str, folder: Path, about: dict[str,
     """The two files of claims with those of the exercise."""
     rule = _RULE.format(**about, line="-" * max(3, 110 - len(about["question"]) - len(about["name"])))
     answer = [("course_lib.labs", lab, "reference")]
-    table = _TABLE if "WRONG" in _bound(visible) else _FIRST_TABLE
+    seen = _importing(visible, [*_OF_VISIBLE, *answer], "" if "WRONG" in _bound(visible) else _TABLES)
     return {
-        folder / claims.FILES[0]: _joined(
-            _importing(visible, [*_OF_VISIBLE, *answer]), rule + (table + _VISIBLE).format(**about)
-        ),
+        folder / claims.FILES[0]: _joined(seen, rule + (_TABLE + _VISIBLE).format(**about)),
         folder / claims.FILES[1]: _joined(_importing(hidden, [*_SAME, *answer]), rule + _HIDDEN.format(**about)),
     }
 
@@ -310,8 +309,8 @@ def _headings(lab: source.Lab) -> Iterable[int]:
                 yield cell.line(number)
 
 
-def _importing(text: str, needed: Iterable[Import]) -> str:
-    """The text with the imports that it lacks, below those it has."""
+def _importing(text: str, needed: Iterable[Import], more: str = "") -> str:
+    """The text with the imports that it lacks, and what else is to stand there, below those it has."""
     there = _bound(text)
     lines = [
         f"from {module} import {name}" + (f" as {here}" if here != name else "") + "\n"
@@ -322,7 +321,7 @@ def _importing(text: str, needed: Iterable[Import]) -> str:
     imports = [node.end_lineno or 0 for node in body if isinstance(node, ast.Import | ast.ImportFrom)]
     at = max(imports, default=0)
     whole = text.splitlines(keepends=True)
-    return "".join([*whole[:at], *lines, *whole[at:]])
+    return "".join([*whole[:at], *lines, more, *whole[at:]])
 
 
 def _joined(text: str, block: str) -> str:
