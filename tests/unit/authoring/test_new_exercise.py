@@ -99,3 +99,16 @@ def test_the_page_is_followed(course: Path) -> None:
     sentence = re.findall(r"reads: \*(.*?)\*", PAGE, re.DOTALL)[0]
     assert sentence in (course / "report" / "feedback" / "wrong.html").read_text(encoding="utf-8")
     assert sentence in explained and "a bool tensor of shape" in explained
+
+
+@pytest.mark.long
+def test_a_new_lab_is_built_as_its_page_begins(course: Path) -> None:
+    page = (ROOT / "docs" / "new_lab.md").read_text(encoding="utf-8")
+    command = re.findall(r"^course new lab .*$", page, re.MULTILINE)[0]
+    said = do(course, command)
+    assert {f"`{line.partition(':')[0]}`" for line in said.splitlines()} >= set(
+        re.findall(r"`(?:solutions|course_lib/labs|tests/labs)/[\w/.]+py`", page.partition("## ")[0])
+    )
+    assert "labs/lab12_merging_tokens.ipynb written" in do(course, "course build lab12 --no-execute")
+    do(course, 'python -c "from course_lib.grading.claims import question as q; from pathlib import Path; '
+       "f = Path('tests/labs/lab12'); assert len(q.tests_in(q.texts_in(f), str(f))) == 2\"")  # fmt: skip
