@@ -75,7 +75,10 @@ def lab(context: typer.Context) -> None:
     folder = _root()  # not labs/ itself: the index and the walkthroughs link to each other and to slides
     address = "--LabApp.default_url=/lab/tree/labs"
     command = [sys.executable, "-m", "jupyter", "lab", f"--notebook-dir={folder}", address, *context.args]
-    if sys.platform.startswith("linux") and not any(
+    if os.environ.get("REMOTE_CONTAINERS") or os.environ.get("CODESPACES"):
+        # the browser of a dev container is outside of it: it is told addresses, and sees no files in here
+        command.append("--ServerApp.use_redirect_file=False")
+    elif sys.platform.startswith("linux") and not any(
         os.environ.get(v) for v in ("DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME")
     ):
         command.append("--no-browser")
