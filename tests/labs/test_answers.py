@@ -63,13 +63,14 @@ def bound(sources: list[str]) -> dict[str, set[str]]:
 
 
 def reached(answer: Answer) -> set[str]:
-    """The questions whose answers in the solution use a name that this one binds, directly or through others."""
+    """The questions whose answers in the solution use a name that this one binds, directly or through others, or that need one
+    of these by their heading."""
     reach = {name for s in parse([answer.code], []) for name in s.binds} | {name for name, _ in answer.functions}
     while more := {name for name, used in uses(answer.lab).items() if used & reach} - reach:
         reach |= more
     known = solved(answer.lab).lab.known
     touched = {q for q, exercise in known.questions.items() if reach & set(exercise.names)}
-    return touched | {q for q, exercise in known.questions.items() if touched & set(exercise.depends)}
+    return touched | {q for q, needs in solved(answer.lab).needs.items() if touched & needs}
 
 
 def marked(answer: Answer) -> list[Outcome]:
