@@ -35,6 +35,7 @@ def course(tmp_path: Path) -> Path:
 def do(course: Path, line: str) -> str:
     """A line of the page, as typed in the course's folder."""
     env = {**os.environ, "PYTHONPATH": str(course), "COURSE_ROOT": str(course), "COLUMNS": "120"}
+    env.pop("ANSWERS", None)  # all that there are
     env["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     done = subprocess.run(["bash", "-ec", line], cwd=course, env=env, capture_output=True, text=True)
     assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
