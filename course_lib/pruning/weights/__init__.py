@@ -11,6 +11,7 @@
 
 - :mod:`.scores`: what says that a weight matters; :mod:`.granularity`: how many go and in which shapes, exactly
   (:mod:`.exact`); :mod:`.masks`: what is kept, and how zeros stay zero.
+- :mod:`.nm`: n of every m neighbours; :mod:`.columns`: sparse columns packed into dense ones.
 - :mod:`.schedules` and :mod:`.iterative`: prune in steps, train in between; :mod:`.sensitivity`: one layer alone.
 - :mod:`.masked_gradient`: the backward pass of a pruned layer.
 - :mod:`.lottery`: tickets and their controls; :mod:`.ticket_search`: many, side by side; :mod:`.ticket_folder`: on
@@ -18,6 +19,7 @@
 - :mod:`.sparse_training`: connections that move while the model trains (SET, RigL).
 """
 
+from course_lib.pruning.weights.columns import combine_columns, combined_masks, group_columns, utilisation
 from course_lib.pruning.weights.granularity import (
     GRANULARITIES,
     global_group_masks,
@@ -49,6 +51,7 @@ from course_lib.pruning.weights.masks import (
     remaining,
     sparsity,
 )
+from course_lib.pruning.weights.nm import nm_mask, nm_masks
 from course_lib.pruning.weights.schedules import cubic, geometric, one_shot
 from course_lib.pruning.weights.scores import Scores, magnitude, random
 from course_lib.pruning.weights.sensitivity import sensitivity
@@ -73,6 +76,8 @@ __all__ = [
     "Scores",
     "apply",
     "check",
+    "combine_columns",
+    "combined_masks",
     "cosine_fraction",
     "cubic",
     "dense_masks",
@@ -84,10 +89,13 @@ __all__ = [
     "geometric",
     "global_group_masks",
     "global_masks",
+    "group_columns",
     "group_scores",
     "local_masks",
     "magnitude",
     "masked",
+    "nm_mask",
+    "nm_masks",
     "one_shot",
     "prunable",
     "prune_iteratively",
@@ -105,4 +113,5 @@ __all__ = [
     "steps_to",
     "threshold",
     "uniform_densities",
+    "utilisation",
 ]
