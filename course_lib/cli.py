@@ -75,7 +75,10 @@ def lab(context: typer.Context) -> None:
     folder = _root()  # not labs/ itself: the index and the walkthroughs link to each other and to slides
     address = "--LabApp.default_url=/lab/tree/labs"
     command = [sys.executable, "-m", "jupyter", "lab", f"--notebook-dir={folder}", address, *context.args]
-    if sys.platform.startswith("linux") and not any(
+    if os.environ.get("REMOTE_CONTAINERS") or os.environ.get("CODESPACES"):
+        # the browser of a dev container is outside of it: it is told addresses, and sees no files in here
+        command.append("--ServerApp.use_redirect_file=False")
+    elif sys.platform.startswith("linux") and not any(
         os.environ.get(v) for v in ("DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME")
     ):
         command.append("--no-browser")
@@ -91,6 +94,9 @@ def build(
         bool, typer.Option("--check", help="write nothing; fail where notebooks differ from their sources")
     ] = False,
     force: Annotated[bool, typer.Option(help="execute what did not change, too: after a change of tests, say")] = False,
+    execute: Annotated[
+        bool, typer.Option("--execute/--no-execute", help="execute the walkthroughs; without, only labs/ is written")
+    ] = True,
 ) -> None:
     """Make the student's notebooks and the executed walkthroughs from solutions/labNN_*.py."""
     from course_lib.authoring import build as builder
@@ -104,8 +110,45 @@ def build(
             raise typer.Exit(1)
         console.print("the notebooks are those of their sources")
         return
-    written = builder.build(root, labs or None, force=force)
+    written = builder.build(root, labs or None, execute, force=force)
     console.print(f"{len(written)} notebook(s) written" if written else "nothing has changed")
+
+
+making = typer.Typer(
+    no_args_is_help=True, help="Write the skeleton of an exercise, or of a lab. docs/new_exercise.md shows the rest."
+)
+app.add_typer(making, name="new")
+
+
+@making.command("exercise")
+def new_exercise(
+    lab: Annotated[str, typer.Argument(help="such as lab01")],
+    question: Annotated[str, typer.Argument(help="its number, such as 1.10")],
+    name: Annotated[str, typer.Argument(help="of the function that students write")],
+) -> None:
+    """Write the skeleton of an exercise into a lab: source, contract, claims with their table of mistakes, answers."""
+    from course_lib.authoring import new
+
+    root = _root()
+    _written(root, new.exercise(root, lab, question, name))
+
+
+@making.command("lab")
+def new_lab(
+    number: Annotated[int, typer.Argument(help="such as 12")],
+    title: Annotated[str, typer.Argument(help="its file is named after it")] = "A new lab",
+    name: Annotated[str, typer.Argument(help="of the first function that students write")] = "first_function",
+) -> None:
+    """Write the skeleton of a lab with one exercise."""
+    from course_lib.authoring import new
+
+    root = _root()
+    _written(root, new.lab(root, number, title, name))
+
+
+def _written(root: Path, paths: list[Path]) -> None:
+    for path in paths:
+        _say(f"{path.relative_to(root)}: fill in what says TODO")
 
 
 @app.command()
@@ -239,6 +282,26 @@ def grade(
         for sentence in written.remarks + written.unmatched:
             _say(sentence)
     _say(f"everybody's page, to hand back: {done.report / 'feedback.zip'}")
+
+
+@app.command()
+def explain(
+    report: Annotated[Path, typer.Argument(help="the report's folder")],
+    id: Annotated[str, typer.Argument(metavar="ID", help="of the submission, as in grades.csv")],
+    question: Annotated[str, typer.Argument(help="such as 1.3")],
+    submissions: Annotated[
+        Path | None, typer.Option(help="where they are now; by default where they were at the last grading")
+    ] = None,
+) -> None:
+    """For appeals: run one question of one student again, and show the inputs, what came back and what was expected."""
+    from course_lib.grading.batch import appeal
+
+    root = _root()
+    explained = appeal.again(
+        report, id, question, tests=lambda lab: root / "tests" / "labs" / lab, submissions=submissions
+    )
+    for line in appeal.lines(explained):
+        _say(line)
 
 
 def _say(sentence: str) -> None:

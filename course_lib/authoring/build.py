@@ -6,6 +6,7 @@ import ast
 import copy
 import hashlib
 import json
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -20,6 +21,9 @@ from course_lib.authoring.source import Cell, Lab
 from course_lib.authoring.stamp import stamp
 
 CELL_TIMEOUT = 600.0  # seconds one cell may take; a lab's own aim is 90 s for all of them
+_POINTS = re.compile(
+    r"\b(\d+(?:\.\d+)?) points?[;.]"
+)  # of the whole lab, in the text at its top: "20 points; three hours"
 _KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 _LANGUAGE = {"file_extension": ".py", "mimetype": "text/x-python", "name": "python"}
 
@@ -239,11 +243,27 @@ def _agree(lab: Lab, root: Path) -> None:
                 "make them agree"
             )
             problems.add(lab.shown, question.line, message)
+    problems.extend(_announced(lab))
     for claim in found:
         if claim.question not in asked:
             message = f"{claim.test} tests question {claim.question}, which {lab.shown} does not ask: add `### {claim.question} Title`"
             problems.add(claim.file, claim.line, f"{message} there, or correct the number")
     problems.stop()
+
+
+def _announced(lab: Lab) -> Problems:
+    """Where the text before the first question says how many points the lab has, it has them."""
+    problems = Problems()
+    total = sum(question.points for question in lab.questions)
+    for cell in lab.cells:
+        for number, line in enumerate(cell.source.split("\n") if cell.kind == "markdown" else (), start=1):
+            if any(question.line <= cell.line(number) for question in lab.questions):
+                return problems
+            for said in _POINTS.findall(line):
+                if abs(float(said) - total) > 1e-9:
+                    message = f"the lab announces {said} points, its questions {total:g} together: make them agree"
+                    problems.add(lab.shown, cell.line(number), message)
+    return problems
 
 
 def _answered(lab: Lab, cells: list[Cell], root: Path) -> None:

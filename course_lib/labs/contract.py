@@ -29,8 +29,8 @@ class Exercise:
 
     Attributes:
         names: the functions, classes or values that are graded.
-        forbidden: functions and modules that do the job (beside ``course_lib`` itself): a call of one scores 0 there.
-        depends: earlier questions without which this one cannot be right.
+        forbidden: functions and modules that do the job (beside ``course_lib`` itself). Their calls are noticed, as a courtesy: the
+            check runs beside the student's code (:mod:`course_lib.worker.watch`), and similarity stands behind it.
         plain: do only plain data go in and out, so that the grader can answer in its place?
         in_place: do its functions change the module that is their first argument, and nothing else? Then, too, the grader can
             answer: with the state that the module is to have.
@@ -39,7 +39,6 @@ class Exercise:
 
     names: tuple[str, ...]
     forbidden: tuple[str, ...] = ()
-    depends: tuple[str, ...] = ()
     plain: bool = True
     in_place: bool = False
     by_hand: float = 0.0
@@ -60,7 +59,6 @@ class Contract:
         question: str,
         *names: str,
         forbidden: tuple[str, ...] = (),
-        depends: tuple[str, ...] = (),
         plain: bool = True,
         in_place: bool = False,
         by_hand: float = 0.0,
@@ -72,11 +70,11 @@ class Contract:
         Raises:
             ValueError: if different things are said of one question.
         """
-        said = Exercise((), forbidden, depends, plain and not names, in_place, by_hand)
+        said = Exercise((), forbidden, plain and not names, in_place, by_hand)
         before = self._exercises.get(question, said)
         if replace(before, names=()) != said:
             raise ValueError(
-                f"{self.lab}, {question}: what is forbidden, needed or handed over is said twice, and not the same"
+                f"{self.lab}, {question}: what is forbidden or handed over is said twice, and not the same"
             )
         self._exercises[question] = replace(before, names=(*before.names, *names))
 

@@ -38,7 +38,7 @@ def gated(model: nn.Module, xi: Tensor) -> AbstractContextManager[None]:
     return library.gated(model, xi)
 
 
-@lab.asks("7.3", depends=("7.2",), plain=False)
+@lab.asks("7.3", plain=False)
 def head_importance(
     model: nn.Module, batches: Iterable[dict[str, Tensor]], loss_fn: Callable[[nn.Module, dict[str, Tensor]], Tensor]
 ) -> Tensor:

@@ -9,6 +9,7 @@ from pathlib import Path
 import jupytext
 
 from course_lib import labs
+from course_lib.authoring.source import read
 from course_lib.grading.claims import question as claims
 from course_lib.grading.marking.lab import Lab, Source
 
@@ -20,7 +21,7 @@ class Solved:
     """One lab.
 
     Attributes:
-        lab: claims and contract. cells: the code of the solution.
+        lab: claims and contract. cells: the code of the solution. needs: of each question, the earlier ones that its heading names.
     """
 
     def __init__(self, name: str) -> None:
@@ -28,6 +29,7 @@ class Solved:
         self.lab = Lab(Source(name, claims.texts_in(folder), str(folder), SEED))
         source = next((ROOT / "solutions").glob(f"{name}_*.py"))
         self.cells = [c.source for c in jupytext.read(source).cells if c.cell_type == "code"]
+        self.needs = {q.id: set(q.needs) for q in read(source, ROOT).questions}
 
     def definition(self, names: set[str]) -> str:
         """The functions and classes of these names as the solution has them, without the marks round the answers."""

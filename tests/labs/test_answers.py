@@ -63,13 +63,14 @@ def bound(sources: list[str]) -> dict[str, set[str]]:
 
 
 def reached(answer: Answer) -> set[str]:
-    """The questions whose answers in the solution use a name that this one binds, directly or through others."""
+    """The questions whose answers in the solution use a name that this one binds, directly or through others, or that need one
+    of these by their heading."""
     reach = {name for s in parse([answer.code], []) for name in s.binds} | {name for name, _ in answer.functions}
     while more := {name for name, used in uses(answer.lab).items() if used & reach} - reach:
         reach |= more
     known = solved(answer.lab).lab.known
     touched = {q for q, exercise in known.questions.items() if reach & set(exercise.names)}
-    return touched | {q for q, exercise in known.questions.items() if touched & set(exercise.depends)}
+    return touched | {q for q, needs in solved(answer.lab).needs.items() if touched & needs}
 
 
 def marked(answer: Answer) -> list[Outcome]:
@@ -123,7 +124,7 @@ def test_an_answer_in_a_worker(answer: Answer, worker: Worker) -> None:
 def test_the_solution_has_full_marks_and_the_handout_none(lab: str, worker: Worker) -> None:
     solution = solved(lab)
     outcomes = solution.lab.mark(Task("x", tuple(solution.cells)), worker).outcomes
-    assert sum(o.earned for o in outcomes) == 20
+    assert sum(o.earned for o in outcomes) == sum(t.points for t in solution.lab.tests)
     handout = one(next((ROOT / "labs").glob(f"{lab}_*.ipynb")), lab)
     assert sum(o.earned for o in solution.lab.mark(Task("x", tuple(handout.cells)), worker).outcomes) == 0
 

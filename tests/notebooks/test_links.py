@@ -20,6 +20,7 @@ BUILT = {ROOT / sheet.PAGE, *(ROOT / slides.BUILT / f"{path.stem[3:5]}.html" for
 FILES = sorted(
     [
         *ROOT.glob("*.md"),
+        *ROOT.glob(".github/*.md"),
         *ROOT.glob("data/*.md"),
         *ROOT.glob("docs/*.md"),
         *ROOT.glob("labs/*.ipynb"),

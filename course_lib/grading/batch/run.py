@@ -116,7 +116,7 @@ def grade(
         handed = collected.handed
         chosen = seed if seed is not None else int(recorded.get("seed", secrets.randbelow(1 << 63)))
         marking = Lab(Source(lab, texts, str(tests), chosen))
-        _check(regrade, [h.id for h in handed])
+        check_ids(regrade, [h.id for h in handed])
         by_hand = _beside("marks", marks, recorded, out)
         given = byhand.check(by_hand, byhand.read(by_hand), [h.id for h in handed], _most(marking)) if by_hand else {}
         rules, people = _beside("policy", policy, recorded, out), _beside("roster", roster, recorded, out)
@@ -137,6 +137,7 @@ def grade(
                 f"seed {chosen} instead of the report's {recorded['seed']}: everything is graded again, on other inputs"
             )
         about = {"lab": lab, "seed": chosen, "files": plan.files, "left": collected.left}
+        about["submissions"] = _shown_from(out, submissions)  # where `course explain` finds them
         beside = {"marks": by_hand, "policy": rules, "roster": people}
         about |= {what: _shown_from(out, path) for what, path in beside.items() if path is not None}
         if given:
@@ -232,7 +233,8 @@ def _most(lab: Lab) -> dict[str, float]:
     return {id: points for id, points in most.items() if points}
 
 
-def _check(ids: Iterable[str], known: list[str]) -> None:
+def check_ids(ids: Iterable[str], known: list[str]) -> None:
+    """Raises ValueError for the first id that nobody has, with those that are near."""
     for name in ids:
         if name not in known:
             near = get_close_matches(name, known, 3) or known[:10]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -121,16 +122,8 @@ class Lab:
     def _tried(self, task: Task, worker: Worker) -> Marked:
         if task.problem:
             return self.unread(task, worker.layer.name)
-        known = self.known
-        names = {q: exercise.names for q, exercise in known.questions.items()}
-        allowance = Allowance(worker.seconds.submission)
         opened: list[Session] = []
-
-        def open() -> Submission:
-            opened.append(worker.open(list(task.cells), known.graded, known.imports, names, allowance))
-            return Submission(opened[-1])
-
-        marker = Marker(open, known, self.source.seed, allowance=allowance)
+        marker = self.marker(task, worker, opened)
         try:
             outcomes = marker.mark(self.tests)
         finally:
@@ -143,6 +136,20 @@ class Lab:
             status, sentences = "graded", opened[0].problems if opened else []
         sentences = [_without_addresses(s) for s in sentences]
         return Marked(said, status, tuple(sentences), worker.layer.name)
+
+    def marker(
+        self, task: Task, worker: Worker, opened: list[Session], seen_as: Callable[[Session], Submission] = Submission
+    ) -> Marker:
+        """What marks this submission, all of it or a question. The sessions that it opens are added to ``opened``: close them."""
+        known = self.known
+        names = {q: exercise.names for q, exercise in known.questions.items()}
+        allowance = Allowance(worker.seconds.submission)
+
+        def open() -> Submission:
+            opened.append(worker.open(list(task.cells), known.graded, known.imports, names, allowance))
+            return seen_as(opened[-1])
+
+        return Marker(open, known, self.source.seed, allowance=allowance)
 
 
 def _without_addresses(text: str) -> str:

@@ -1,0 +1,100 @@
+"""What code hosts read of the project: it names the version, the Pythons and the commands that there are."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+from typer.testing import CliRunner
+
+from course_lib import cli
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+MAKE = set(re.findall(r"^(\w[\w ]*):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+TARGETS = {target for line in MAKE for target in line.split()}
+
+
+def read(name: str) -> Any:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    if name.endswith(".json"):  # with comments, as development containers have it
+        return json.loads(re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE))
+    return yaml.safe_load(text)
+
+
+def test_the_citation_and_the_changes_know_the_version() -> None:
+    citation = read("CITATION.cff")
+    assert citation["version"] == PROJECT["version"]
+    assert {"cff-version", "message", "title", "authors"} <= citation.keys()
+    assert f"\n## {PROJECT['version']}\n" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_the_workflow_tries_every_python_that_the_readme_names() -> None:
+    workflow = read(".github/workflows/test.yml")
+    pythons = workflow["jobs"]["test"]["strategy"]["matrix"]["python"]
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (said,) = re.findall(r"Python (3\.\d+(?:, 3\.\d+)* or 3\.\d+)", readme)
+    assert pythons == re.findall(r"3\.\d+", said)
+    oldest, above = re.fullmatch(r">=3\.(\d+),<3\.(\d+)", PROJECT["requires-python"]).groups()  # type: ignore[union-attr]
+    assert pythons == [f"3.{minor}" for minor in range(int(oldest), int(above))]
+    steps = [step.get("run", "") for job in workflow["jobs"].values() for step in job["steps"]]
+    called = {target for step in steps for target in re.findall(r"make (\w+)", step)}
+    assert called == {"test", "prove"} and called <= TARGETS
+    assert "`make prove`" in readme
+
+
+def test_the_container_sets_the_course_up_and_opens_it() -> None:
+    container = read(".devcontainer/devcontainer.json")
+    _, script = container["onCreateCommand"].split()
+    assert (ROOT / script).is_file()
+    make, target = container["postAttachCommand"].split()
+    assert make == "make" and target in TARGETS
+    image = re.search(r":(3\.\d+)", container["image"])
+    assert (
+        image is not None
+        and image[1] in read(".github/workflows/test.yml")["jobs"]["test"]["strategy"]["matrix"]["python"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("set", "has", "lacks"),
+    [
+        ({"REMOTE_CONTAINERS": "true"}, "--ServerApp.use_redirect_file=False", "--no-browser"),
+        ({"CODESPACES": "true"}, "--ServerApp.use_redirect_file=False", "--no-browser"),
+        ({"DISPLAY": ":0"}, "lab", "--no-browser"),
+    ],
+)
+def test_the_lab_opens_where_there_is_a_browser(
+    set: dict[str, str], has: str, lacks: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("REMOTE_CONTAINERS", "CODESPACES", "DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in set.items():
+        monkeypatch.setenv(name, value)
+    called: list[list[str]] = []
+    monkeypatch.setattr(subprocess, "call", lambda command, cwd: called.append(command) or 0)
+    assert CliRunner().invoke(cli.app, ["lab"]).exit_code == 0
+    assert has in called[0] and lacks not in called[0]
+
+
+@pytest.mark.parametrize(
+    "page", [".github/CONTRIBUTING.md", *(f"docs/new_{what}.md" for what in ("exercise", "lab", "method", "model"))]
+)
+def test_commands_of_the_pages_are_some(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    lines = re.findall(r"^(course .*)$", text, re.MULTILINE) + re.findall(r"`(course [^`]*)`", text)
+    for line in lines:
+        commands: Any = typer.main.get_command(cli.app)
+        words = line.split()[1:]
+        while words and hasattr(commands, "commands"):
+            assert words[0] in commands.commands, f"{line}: no such command"
+            commands, words = commands.commands[words[0]], words[1:]
+    made = set(re.findall(r"make (test|prove|rest|lab|bench|slides)\b", text))
+    assert made <= TARGETS
