@@ -42,3 +42,10 @@ def test_a_build_reads_the_claims_that_the_grader_imports(lab: str) -> None:
 @pytest.mark.parametrize("lab", LABS)
 def test_a_lab_has_twenty_points(lab: str) -> None:
     assert sum(t.points for t in solved(lab).lab.tests) == 20
+
+
+@pytest.mark.parametrize("lab", LABS)
+def test_checks_of_arguments_are_worth_a_point_at_most_and_are_seen(lab: str) -> None:
+    checks = [t for t in solved(lab).lab.tests if t.claim.startswith("arguments:")]
+    assert sum(t.points for t in checks) <= 1
+    assert all(t.visible for t in checks)
