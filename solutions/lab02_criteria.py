@@ -39,8 +39,6 @@
 # %%
 from course_lib.grading import check, choose, skip  # noqa: F401  (skip is yours to use)
 
-STUDENT = ""  # your name or number: the letters of your questions are yours alone
-
 # isort: split
 import copy
 from collections.abc import Callable, Iterator
@@ -64,6 +62,8 @@ from course_lib.pruning.weights import prunable
 from course_lib.show import plots, widgets
 from course_lib.show.words import pm, say, versus, you_wrote
 from course_lib.training import evaluate, fit
+
+STUDENT = ""  # your name or number: the letters of your questions are yours alone
 
 # %% [markdown]
 # ## Settings
