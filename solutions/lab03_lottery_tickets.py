@@ -36,7 +36,7 @@
 # data are for the end; **no claim without a random control and three seeds**.
 
 # %%
-from course_lib.grading import check, skip  # noqa: F401  (skip is yours to use)
+from course_lib.grading import check, choose, skip  # noqa: F401  (skip is yours to use)
 
 # isort: split
 import copy
@@ -62,6 +62,8 @@ from course_lib.pruning.weights import prunable
 from course_lib.show import plots, widgets
 from course_lib.show.words import ends, pm, say, versus, you_wrote
 from course_lib.training import evaluate, fit, train_and_test
+
+STUDENT = ""  # your name or number: your letters are yours alone
 
 # %% [markdown]
 # ## Settings
@@ -119,6 +121,8 @@ say(
 # Frankle and Carbin prune the output layer at half the rate: it is small, and all that the network knows has to pass
 # through it.
 #
+# Write it yourself: not `torch.nn.utils.prune`, and nothing of `course_lib.pruning`.
+#
 # *Before you write anything:* our network has 64·300 + 300·100 + 100·10 weights (on the digits). What percentage is
 # left after 13 rounds with $r$ = 20 %?
 
@@ -148,11 +152,11 @@ def shrink(
     Raises:
         ValueError: if ``rate`` or ``output_rate`` is outside [0, 1].
     """
+    if not 0 <= rate <= 1 or not (output_rate is None or 0 <= output_rate <= 1):
+        raise ValueError(f"a rate is a share of the survivors, between 0 and 1, got {rate} and {output_rate}")
     ### BEGIN SOLUTION
     if output_rate is None:
         output_rate = rate / 2
-    if not (0 <= rate <= 1 and 0 <= output_rate <= 1):
-        raise ValueError(f"a rate is a share of the survivors, between 0 and 1, got {rate} and {output_rate}")
     *_, output = weights
     smaller = {}
     for name, w in weights.items():
@@ -206,6 +210,8 @@ say(
 # - `state = model.state_dict()` is not a copy. It refers to the very tensors that are trained next.
 # - A model that gets *new* tensors (`load_state_dict(…, assign=True)`, or `p.data = state[name]`) then trains the saved
 #   state itself, and the next round "rewinds" to trained weights.
+#
+# Write it yourself: not `torch.nn.utils.prune`, and nothing of `course_lib.pruning`.
 #
 # *Before you write anything:* suppose you had made the second mistake. Would the tickets of the later rounds look
 # better or worse than they are?
@@ -273,6 +279,8 @@ say(
 # one is found at $w_k$, after a few hundred steps of dense training (Frankle et al. 2020). So: train the dense network
 # for $k$ steps, *once*; keep $w_k$; from then on $w_k$ plays the part of $w_0$, and every round trains from step $k$ to
 # the end.
+#
+# Write it yourself: not `torch.nn.utils.prune`, and nothing of `course_lib.pruning`.
 #
 # *Before you write anything:* you search with your function for three rounds, which leaves about half of the weights.
 # Will the ticket's test accuracy be `"higher"`, `"lower"` or the `"same"` (within half a point) as the dense network's?
@@ -384,6 +392,8 @@ say(f"Half of the weights, trained from $w_0$: {change:+.2f} points against dens
 # No test can tell you about one trap: **with the seed from which $w_0$ was drawn, `reinitialise` gives $w_0$ again**,
 # and your "control" is the ticket itself. Take another seed.
 #
+# Write it yourself: not `torch.nn.utils.prune`, and nothing of `course_lib.pruning`.
+#
 # *Before you write anything:* at 10 % of the weights, put the three arms in order of their test accuracy.
 
 # %%
@@ -472,6 +482,8 @@ say(
 #
 # It is the *first* minimum, as it was measured. Smoothing the curve beforehand would move the minimum by as much as the
 # window is wide, and by different amounts for steep and flat curves.
+#
+# Write it yourself: nothing of `course_lib.pruning`.
 
 
 # %%
@@ -488,10 +500,10 @@ def early_stop(losses: list[float], every: int = 1) -> int:
     Raises:
         ValueError: if there is no loss, or all of them are NaN.
     """
+    if all(math.isnan(loss) for loss in losses):
+        raise ValueError(f"there is no minimum among {len(losses)} losses: none of them is a number")
     ### BEGIN SOLUTION
     usable = [i for i, loss in enumerate(losses) if not math.isnan(loss)]
-    if not usable:
-        raise ValueError(f"there is no minimum among {len(losses)} losses: none of them is a number")
     return every * (1 + min(usable, key=lambda i: losses[i]))  # min returns the first of equals
     ### END SOLUTION
 
@@ -897,6 +909,8 @@ beside_the_paper(measured if DATA == "mnist" else experiments.read("lab03_ticket
 # The gradient must be the **dense** one. In an implementation that masks gradients, $g_i$ is 0 at exactly the places
 # among which you have to choose. (So RigL does need the dense gradient, but only once every $\Delta T$ steps.)
 #
+# Write it yourself: not `torch.nn.utils.prune`, and nothing of `course_lib.pruning`.
+#
 # *Before you write anything:* the pixels along the left and right edge are blank in nearly every image. A random mask
 # spends connections on them all the same. Will RigL have more or fewer of them there in the end than at the start? And
 # SET?
@@ -927,9 +941,9 @@ def drop_and_grow(weight: Tensor, dense_grad: Tensor, mask: Tensor, fraction: fl
     Raises:
         ValueError: if ``fraction`` is outside [0, 1].
     """
-    ### BEGIN SOLUTION
     if not 0 <= fraction <= 1:
         raise ValueError(f"fraction is the share of the active weights to exchange, between 0 and 1, got {fraction}")
+    ### BEGIN SOLUTION
     active = mask.flatten().nonzero().flatten()  # (active,), positions in row-major order
     inactive = (~mask).flatten().nonzero().flatten()
     k = min(round(fraction * len(active)), len(inactive))
@@ -1210,20 +1224,26 @@ display(ledger.table())
 #
 # **a.** In the main experiment the ticket beat both controls at less than 10 % of the weights. What follows from that,
 # at this budget?
-#
-# - **A** A network with so few weights learns faster because there is less to learn; any tenth would have done.
-# - **B** Places and initial weights belong together: the ticket loses its lead when either of them is replaced.
-# - **C** The mask is the ticket: with its places, any initial weights do as well.
-# - **D** The initial weights are the ticket: with them, any places do as well.
-#
-# **b.** Read off the experiment of 3.5, on the digits: at 21.5 % of the weights (round 7), how many **times** as many
-# steps to 95 % validation accuracy as the *dense* network does the *reinitialised* one need? Type in what your run
-# says, with one decimal. (Within 0.8 of what five seeds give counts: few seeds differ by that much.)
 
 # %%
+choose(
+    "3.7a",
+    "A network with so few weights learns faster because there is less to learn; any tenth would have done.",
+    "Places and initial weights belong together: the ticket loses its lead when either of them is replaced.",
+    "The mask is the ticket: with its places, any initial weights do as well.",
+    "The initial weights are the ticket: with them, any places do as well.",
+)
+
+# %% [markdown]
+# **b.** Look again at the untrained networks behind 3.5, on the digits: which validation accuracy, in %, does the best
+# **untrained ticket** reach, in the mean over your seeds? Type in what your run says. (Within 4 of what these networks
+# give counts.)
+
+# %%
+# a: "A", "B", "C" or "D"; b: a number, in %
 ### BEGIN SOLUTION
 answer_3_7a = "B"
-answer_3_7b = 2.1
+answer_3_7b = 84
 ### END SOLUTION
 
 # %%
@@ -1293,7 +1313,8 @@ say(
 # some right (written in other ways than yours), some wrong, each with a mistake that people make. A test that fails
 # right versions is worth nothing either, so a point is earned only for verdicts on both kinds. All versions take finite
 # weights of any shapes, any masks and rates in [0, 1] without an error; what they do with other arguments does not
-# count.
+# count. Try it on something small: the versions refuse more than eight million numbers in one call, and calls that take
+# long.
 #
 # As in lab 01: try to do without your own `shrink`. Write down what must be *true* of the new masks.
 

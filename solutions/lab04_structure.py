@@ -36,7 +36,7 @@
 # claim without a random control and three seeds.
 
 # %%
-from course_lib.grading import check, skip  # noqa: F401  (skip is yours to use)
+from course_lib.grading import check, choose, skip  # noqa: F401  (skip is yours to use)
 
 # isort: split
 import copy
@@ -63,6 +63,8 @@ from course_lib.pruning.weights import local_masks, magnitude, prunable
 from course_lib.show import plots, widgets
 from course_lib.show.words import ends, pm, say, versus, you_wrote
 from course_lib.training import evaluate, fit
+
+STUDENT = ""  # your name or number: your letters are yours alone
 
 # %% [markdown]
 # ## Settings
@@ -162,6 +164,9 @@ say(
 # Multiply out: which $p_c$ and which $q_c$? The lecture's slide divides by $\sigma$, which stands for the whole root;
 # do not forget the $\varepsilon$ under it. It keeps a channel with variance 0 from dividing by nothing.
 #
+# Write it yourself: not `torch.nn.utils.fusion`, `torch.ao.quantization`, `torch.fx.experimental.optimization` or
+# `torch.jit`'s versions, and nothing of `course_lib.pruning`.
+#
 # *Before you write anything:* a common slip is to divide by $\sigma^2+\varepsilon$ without the root. Someone tests such
 # a version on a fresh `nn.BatchNorm2d(8)` with random inputs. Will the test notice, `"yes"` or `"no"`?
 
@@ -233,6 +238,8 @@ say("\n".join(lines) + f"\n\n{you_wrote(prediction_4_1)}")
 # every batch, and no fixed filter can stand for them. So refuse in that case, as torch's own version does
 # (`torch.nn.utils.fusion.fuse_conv_bn_eval`, with an AssertionError; yours raises a RuntimeError). With groups the weight
 # is $(M, C/\text{groups}, R, S)$. Which of these dimensions does $p$ belong to?
+#
+# Write it yourself: nothing of what 4.1 excludes.
 #
 # *Before you write anything:* batch norm does one multiplication and one addition for each activation; the convolutions
 # of our patient do hundreds for each. By which factor will the *time* for 64 images fall when all four are folded
@@ -363,6 +370,9 @@ print(str(report).splitlines()[0])
 #
 # Batch norm has four vectors of one number per channel. Two are parameters, two are buffers, and all four must be cut:
 # if the statistics of another channel are left in a place, nothing crashes and everything is wrong.
+#
+# Write it yourself: not `torch.nn.utils.prune`, `torch.ao.pruning` or `torch_pruning`, and nothing of
+# `course_lib.pruning`.
 #
 # *Before you write anything:* from every layer of the patient half of the filters go. What share of its MACs, in %,
 # will be left?
@@ -517,6 +527,9 @@ say(
 # Two traps. It is $\beta$, not the $q$ of 4.1: $q = \beta - p\mu$ is what batch norm adds while $\alpha$ is still there.
 # And look at the sum over $r, s$: it assumes that the *whole* kernel lies on the map.
 #
+# Write it yourself: not `torch.nn.utils.prune`, `torch.ao.pruning` or `torch_pruning`, and nothing of
+# `course_lib.pruning`.
+#
 # *Before you write anything:* our convolutions pad with zeros. On an 8×8 map, at how many of the 64 positions will the
 # absorbed bias be exact?
 
@@ -533,20 +546,13 @@ def absorb_removed(conv: nn.Conv2d, bn: nn.BatchNorm2d, next_conv: nn.Conv2d, ke
     A channel is removed by setting its scale α to 0. Between ``bn`` and ``next_conv`` there is a ReLU.
 
     Args:
-        conv, bn, next_conv, keep: as in 4.3; none is changed.
+        conv, bn, next_conv, keep: as in 4.3, which has checked ``keep``; none is changed.
 
     Returns:
         (M,), without gradient: for each output of ``next_conv`` what it receives from all removed channels together,
         where its whole kernel lies on the map (so not at a border padded with zeros).
-
-    Raises:
-        ValueError: as 4.3 does.
     """
     ### BEGIN SOLUTION
-    channels = conv.out_channels
-    rising = all(a < b for a, b in zip(keep, keep[1:], strict=False))
-    if len(keep) == 0 or not rising or keep[0] < 0 or keep[-1] >= channels:
-        raise ValueError(f"keep: strictly increasing indices from 0 to {channels - 1}, at least one; got {keep}")
     constant = torch.relu(bn.bias.detach())  # (C,): with α = 0 a batch norm gives β, whatever comes in
     constant[torch.tensor(keep)] = 0  # what is kept is still there, and does not go into a bias
     return next_conv.weight.detach().sum((2, 3)) @ constant  # (M, C) @ (C,)
@@ -692,6 +698,9 @@ say(
 # the network in two, so each layer's largest always stays. If that saves a channel, then fewer go: nothing is removed in
 # its place.
 #
+# Write it yourself: not `torch.nn.utils.prune`, `torch.ao.pruning` or `torch_pruning`, and nothing of
+# `course_lib.pruning`.
+#
 # *Before you write anything:* in which layer do you expect the *smallest* share of channels to survive, when 70 % of all
 # go: 1, 2, 3 or 4?
 
@@ -708,9 +717,9 @@ def slimming_penalty(model: nn.Module, lam: float) -> Tensor:
     Raises:
         ValueError: if ``lam`` is negative.
     """
-    ### BEGIN SOLUTION
     if not lam >= 0:
         raise ValueError(f"lam weighs a penalty, so at least 0, got {lam}")
+    ### BEGIN SOLUTION
     return lam * sum(bn.weight.abs().sum() for bn in model.modules() if isinstance(bn, nn.BatchNorm2d))
     ### END SOLUTION
 
@@ -731,9 +740,9 @@ def select_channels(model: nn.Module, fraction: float) -> dict[str, Tensor]:
     Raises:
         ValueError: if ``fraction`` is outside [0, 1].
     """
-    ### BEGIN SOLUTION
     if not 0 <= fraction <= 1:
         raise ValueError(f"fraction of the channels to remove, between 0 and 1, got {fraction}")
+    ### BEGIN SOLUTION
     sizes = {name: m.weight.detach().abs() for name, m in model.named_modules() if isinstance(m, nn.BatchNorm2d)}
     together = torch.cat(list(sizes.values()))  # (n,)
     order = together.argsort(stable=True)  # smallest first
@@ -1136,8 +1145,8 @@ arms = {
     "random": (dense, by_chance),
 }
 by_score = {}
-for how, (models, choose) in arms.items():
-    jobs = [(model, choose(model, f, seed)) for seed, model in enumerate(models) for f in FRACTIONS]
+for how, (models, pick) in arms.items():
+    jobs = [(model, pick(model, f, seed)) for seed, model in enumerate(models) for f in FRACTIONS]
     by_score[how] = np.reshape(side_by_side(after_choice, jobs), (SEEDS, -1))
 plots.show(
     plots.method_curves(
@@ -1183,6 +1192,9 @@ say(
 #
 # Write `cascade` for one layer: which weights are still *useful*, and what the useless ones leave behind. Useless does
 # not mean harmless: as long as the constant is not zero, someone has to add their shift.
+#
+# Write it yourself: not `torch.nn.utils.prune`, `torch.ao.pruning` or `torch_pruning`, and nothing of
+# `course_lib.pruning`.
 #
 # *Before you write anything:* of the weights that slimming at 70 % takes away, which share goes because of the cascade
 # *alone*, that is, belongs to a filter that stays? In %.
@@ -1517,22 +1529,27 @@ display(ledger.table())
 #
 # **a.** Right after `remove_filters` the sparse-trained networks were far down, although the channels that went had
 # $\alpha\approx0$. What had been broken?
-#
-# - **A** The removed channels held features that the network needed; recalibration learned them again.
-# - **B** The removed channels gave constants. Without them the sums of the next layer lie elsewhere, and batch norm
-#   there still subtracts the old mean.
-# - **C** The weights that stayed had to adapt to their smaller network, which takes training.
-# - **D** Nothing: three seeds differ so much after pruning that the accuracies agree with those before.
-#
-# **b.** Read off the list behind the table of seven columns: which **share of the lost points** did *BN recalibrated*
-# give back on *your* machine? Type the number in, with two decimals (1 = all of them; within 0.1 of what these networks
-# give on the digits counts).
 
 # %%
-# a: "A", "B", "C" or "D"; b: a number
+choose(
+    "4.7a",
+    "The removed channels gave constants. Without them the sums of the next layer lie elsewhere, and batch norm there "
+    "still subtracts the old mean.",
+    "The removed channels held features that the network needed; recalibration learned them again.",
+    "The weights that stayed had to adapt to their smaller network, which takes training.",
+    "Nothing: three seeds differ so much after pruning that the accuracies agree with those before.",
+)
+
+# %% [markdown]
+# **b.** Look at the figure of 4.6 again, *who takes the weights?*: which share of the weights of **conv3** did the
+# cascade *alone* take, in %, on *your* machine? Type the number in (within 3.5 of what these networks give on the digits
+# counts).
+
+# %%
+# a: "A", "B", "C" or "D"; b: a number, in %
 ### BEGIN SOLUTION
-answer_4_7a = "B"
-answer_4_7b = 1.0
+answer_4_7a = "A"
+answer_4_7b = 14
 ### END SOLUTION
 
 # %%
@@ -1541,8 +1558,8 @@ check("4.7")
 # %% [markdown]
 # <details><summary>Hint for a</summary>Which of the four can be true, if no weight changed between <i>pruned</i> and <i>BN
 # recalibrated</i>? And what was the accuracy with the scales at 0 and nothing removed?</details>
-# <details><summary>Hint for b</summary>The list stands below "Pruning cost … points", with one line for each
-# step.</details>
+# <details><summary>Hint for b</summary>Three bars stand over conv3, with their numbers: own filter out, cascade alone,
+# left. They add up to 100.</details>
 
 # %% [markdown]
 # ### 4.8 Bug hunt
@@ -1595,7 +1612,8 @@ print(
 # grader calls it with several versions of `cascade`, some right (written in other ways than yours), some wrong, each with
 # a mistake that people make. A test that fails right versions is worth nothing either. All versions take finite weights
 # of any shape (M, C, R, S) in float32 or float64, and constants that are finite where a channel is removed (where it is kept,
-# the right ones take NaN, too); what they do with wrong arguments does not count.
+# the right ones take NaN, too); what they do with wrong arguments does not count. Try it on something small: the versions
+# refuse more than eight million numbers in one call, and calls that take long.
 #
 # You could compare `f` with your own `cascade`. Try to do without: a convolution over constant maps knows the shift.
 

@@ -24,6 +24,7 @@ FOLDER = ROOT / "build" / "walkthroughs"
 EVERY_CELL: dict[str, dict[str, Any]] = {
     "lab00": {"SEEDS": (0, 1, 2), "EPOCHS": 4},
     "lab01": {"SETTINGS": {"train": 300, "dense_epochs": 20, "budget": 6}},
+    "lab02": {"SETTINGS": {"images": 1097, "epochs": 6, "samples": 64, "retrain": 1, "l1_epochs": 10}},
     "lab03": {"SETTINGS": {"rounds": 13, "epochs": 6, "every": 4}},
     "lab04": {"SETTINGS": {"train": 300, "epochs": 20, "finetune": 5, "lam": 2e-2}},
     "lab07": {"MANY, TEST": (400, 400)},
@@ -33,6 +34,7 @@ EVERY_CELL: dict[str, dict[str, Any]] = {
 EXPLORERS: dict[str, dict[str, Any]] = {
     "lab00": {},
     "lab01": {"SEEDS": 1, **EVERY_CELL["lab01"]},
+    "lab02": {"SETTINGS": {"images": 1097, "epochs": 2, "samples": 32, "retrain": 1, "l1_epochs": 5}},
     "lab03": {"SETTINGS": {"rounds": 13, "epochs": 2, "every": 4}},
     "lab04": {"SEEDS": 1, **EVERY_CELL["lab04"]},
     "lab07": {"SEEDS": 1, **EVERY_CELL["lab07"]},

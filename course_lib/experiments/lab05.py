@@ -7,6 +7,8 @@ conv2 to conv4 are pruned, along their inputs; conv1 has one input channel and s
 from __future__ import annotations
 
 import copy
+import itertools
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
@@ -222,8 +224,8 @@ class Frozen(nn.Module):
             self.opened = [ChannelGate(c, m) for c, m in widths]
             self.gates = nn.ModuleList(self.opened)
             for gate in self.opened:
-                nn.init.uniform_(gate.score.bias, *BIAS)
                 if not by_image:
+                    nn.init.uniform_(gate.score.bias, 0.5, 1.5)  # all alike they would all close together
                     nn.init.zeros_(gate.score.weight)
                     gate.score.weight.requires_grad_(False)
         self.decided: list[Tensor] = []
@@ -250,26 +252,24 @@ def learned_gates(
     target: float,
     epochs: int,
     by_image: bool = True,
-    weight: float = 30.0,
+    weight: float = 10.0,
 ) -> tuple[Frozen, list[float]]:
-    """Train only the gates, towards ``target`` of the dense MACs; the network, and the layers' dense MACs."""
+    """Train only the gates, towards ``target`` of the dense MACs; the network, and the layers' dense MACs.
+
+    The target falls from 1 over the first 70 % of the steps: if it is there at once, its pull closes whole layers before the loss has a say.
+    """
     macs = dense_macs(model, data)
     frozen = Frozen(model, seed, by_image)
     learn = [p for p in frozen.gates.parameters() if p.requires_grad]
+    falling = max(1, round(0.7 * epochs * math.ceil(len(data.train.labels) / 16)))
+    steps = itertools.count(1)
 
     def penalty() -> Tensor:
-        return weight * target_penalty(gated_macs(frozen.decided, macs), sum(macs), target)
+        now = 1 - (1 - target) * min(1.0, next(steps) / falling)
+        return weight * target_penalty(gated_macs(frozen.decided, macs), sum(macs), now)
 
-    fit(
-        frozen,
-        data.train,
-        epochs=epochs,
-        lr=0.02,
-        optimizer=lambda _: torch.optim.Adam(learn, lr=0.02),
-        seed=seed,
-        penalty=penalty,
-        progress=False,
-    )
+    how: dict[str, Any] = {"optimizer": lambda _: torch.optim.Adam(learn, lr=0.01), "batch_size": 16, "lr": 0.01}
+    fit(frozen, data.train, epochs=epochs, seed=seed, penalty=penalty, progress=False, **how)
     return frozen, macs
 
 
@@ -282,7 +282,8 @@ def measured(frozen: Frozen, data: ImageData, macs: Sequence[float], shuffled: i
         if shuffled is not None:
             order = torch.randperm(len(images), generator=torch.Generator().manual_seed(shuffled))
             logits = with_gates(frozen.net, [gate[order] for gate in frozen.decided], images)
-    return {"accuracy": 100 * float((logits.argmax(1) == labels).double().mean()), "macs": share}
+    right = int((logits.argmax(1) == labels).count_nonzero())
+    return {"accuracy": 100 * right / len(labels), "macs": share}
 
 
 def _multiplied(gate: Tensor) -> Callable[..., Tensor]:
@@ -357,7 +358,7 @@ def one_seed(name: str, seed: int, settings: Mapping[str, Any]) -> dict[str, Any
     sparse = sparse_start(model, data, seed, finetune)
     greedy = {
         f"size {size}, γ {gamma:g}": packed(
-            sparse, data, lambda w, s=size, g=gamma: group_columns(w, s, g), seed, finetune
+            sparse, data, partial(group_columns, size=size, gamma=gamma), seed, finetune
         )
         for size, gamma in PACKINGS
     }

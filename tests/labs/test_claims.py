@@ -46,3 +46,10 @@ def test_a_lab_says_at_its_top_how_many_points_its_claims_add_up_to(lab: str) ->
     top = path.read_text(encoding="utf-8").partition("# ### ")[0]
     (said,) = re.findall(r"(\d+) points[;.]", top)
     assert sum(t.points for t in solved(lab).lab.tests) == int(said)
+
+
+@pytest.mark.parametrize("lab", LABS)
+def test_checks_of_arguments_are_worth_a_point_at_most_and_are_seen(lab: str) -> None:
+    checks = [t for t in solved(lab).lab.tests if t.claim.startswith("arguments:")]
+    assert sum(t.points for t in checks) <= 1
+    assert all(t.visible for t in checks)

@@ -24,7 +24,8 @@ def test_what_the_readme_shows_runs(
     for block in BLOCKS:
         exec(compile(block, "README.md", "exec"), names)
     said = capsys.readouterr().out.splitlines()
-    assert len(BLOCKS) == len(said) == 3
+    assert len(BLOCKS) == len(said) == 4
+    assert said[1].startswith("80% of the weights are 0") and float(said[1].split()[-2]) > 50
     before, after = names["ours"].model, names["again"]  # type: ignore[attr-defined]
     assert after.num_parameters() < before.num_parameters()  # type: ignore[attr-defined]
     assert (tmp_path / "smaller" / "kept_heads.json").is_file()

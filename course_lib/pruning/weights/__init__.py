@@ -9,7 +9,9 @@
     with weights.masked(model, masks):                   # apply, and hold the zeros while training
         train(model)
 
-- :mod:`.scores`: what says that a weight matters; :mod:`.granularity`: how many go and in which shapes, exactly
+- :mod:`.scores`: what says that a weight matters; :mod:`.criteria`: what the loss says of it (gradients, Fisher, curvature);
+  :mod:`.wanda`: by what passes through it; :mod:`.proximal`: zeros by training with an L1 penalty.
+- :mod:`.granularity`: how many go and in which shapes, exactly
   (:mod:`.exact`); :mod:`.masks`: what is kept, and how zeros stay zero.
 - :mod:`.nm`: n of every m neighbours; :mod:`.columns`: sparse columns packed into dense ones.
 - :mod:`.schedules` and :mod:`.iterative`: prune in steps, train in between; :mod:`.sensitivity`: one layer alone.
@@ -20,6 +22,7 @@
 """
 
 from course_lib.pruning.weights.columns import combine_columns, combined_masks, group_columns, utilisation
+from course_lib.pruning.weights.criteria import curvature, empirical_fisher, gradients, loss_change, taylor
 from course_lib.pruning.weights.granularity import (
     GRANULARITIES,
     global_group_masks,
@@ -29,7 +32,7 @@ from course_lib.pruning.weights.granularity import (
     smallest,
     threshold,
 )
-from course_lib.pruning.weights.iterative import prune_iteratively
+from course_lib.pruning.weights.iterative import prune_iteratively, prune_rescored
 from course_lib.pruning.weights.lottery import (
     early_stop,
     find_ticket,
@@ -52,6 +55,7 @@ from course_lib.pruning.weights.masks import (
     sparsity,
 )
 from course_lib.pruning.weights.nm import nm_mask, nm_masks
+from course_lib.pruning.weights.proximal import Proximal, reweighted, soft_threshold
 from course_lib.pruning.weights.schedules import cubic, geometric, one_shot
 from course_lib.pruning.weights.scores import Scores, magnitude, random
 from course_lib.pruning.weights.sensitivity import sensitivity
@@ -65,6 +69,7 @@ from course_lib.pruning.weights.sparse_training import (
     uniform_densities,
 )
 from course_lib.pruning.weights.ticket_search import CONTROLS, find_tickets
+from course_lib.pruning.weights.wanda import input_aware, input_norms, per_output_masks
 
 __all__ = [
     "CONTROLS",
@@ -72,6 +77,7 @@ __all__ = [
     "DynamicSparse",
     "Masked",
     "Masks",
+    "Proximal",
     "PrunedLinear",
     "Scores",
     "apply",
@@ -80,9 +86,11 @@ __all__ = [
     "combined_masks",
     "cosine_fraction",
     "cubic",
+    "curvature",
     "dense_masks",
     "drop_and_grow",
     "early_stop",
+    "empirical_fisher",
     "erdos_renyi_densities",
     "find_ticket",
     "find_tickets",
@@ -90,27 +98,36 @@ __all__ = [
     "global_group_masks",
     "global_masks",
     "group_columns",
+    "gradients",
     "group_scores",
+    "input_aware",
+    "input_norms",
     "local_masks",
+    "loss_change",
     "magnitude",
     "masked",
     "nm_mask",
     "nm_masks",
     "one_shot",
+    "per_output_masks",
     "prunable",
     "prune_iteratively",
+    "prune_rescored",
     "random",
     "random_ticket",
     "reinitialise",
     "remaining",
+    "reweighted",
     "rewind",
     "rigl",
     "sensitivity",
     "shrink",
     "smallest",
+    "soft_threshold",
     "sparse_evolution",
     "sparsity",
     "steps_to",
+    "taylor",
     "threshold",
     "uniform_densities",
     "utilisation",

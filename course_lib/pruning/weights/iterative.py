@@ -1,4 +1,4 @@
-"""Iterative pruning: prune a little, train on, prune again."""
+"""Iterative pruning: prune a little, train on or ask anew, prune again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.pruning.weights.granularity import global_group_masks, global_masks, local_masks
-from course_lib.pruning.weights.masks import Masks, dense_masks, masked, prunable
+from course_lib.pruning.weights.masks import Masks, apply, dense_masks, masked, prunable
 from course_lib.pruning.weights.schedules import check_targets
 from course_lib.pruning.weights.scores import Scores, magnitude
 
@@ -23,18 +23,41 @@ def prune_iteratively(
 ) -> Masks:
     """Prune ``model`` to each target in turn and fine-tune after each; one-shot pruning is the list of one target.
 
-    Parameters are changed in place, never replaced, so an optimizer made before goes on working. A pruned weight stays
-    pruned: later targets add to it. Pruned weights are held at zero while ``finetune`` runs (:func:`masked`).
+    :func:`prune_rescored` for a score of the weights alone, layer by layer unless ``scope`` says otherwise: see there for
+    what is kept, and for what it raises.
+
+    Args:
+        score: gets the prunable weights by name and gives their scores; larger = more important.
+
+    Source: Han et al. 2015, "Learning both Weights and Connections", section 3.4.
+    """
+    return prune_rescored(model, targets, lambda now: score(prunable(now)), finetune, granularity, scope)
+
+
+def prune_rescored(
+    model: nn.Module,
+    targets: Iterable[float],
+    score: Callable[[nn.Module], Scores],
+    finetune: Callable[[nn.Module, Callable[[], None]], object] | None = None,
+    granularity: str | Mapping[str, str] = "element",
+    scope: str = "global",
+) -> Masks:
+    """Prune ``model`` to each target in turn, asking before each for the scores of the model *as it is then*.
+
+    A score made from gradients holds where it was taken; after some removals the model is elsewhere. Parameters are changed
+    in place, never replaced, so an optimizer made before goes on working. A pruned weight stays pruned, whatever its new
+    score: later targets add to it. Pruned weights are held at zero while ``finetune`` runs (:func:`masked`).
 
     Args:
         model: any module; changed in place.
         targets: cumulative sparsities in [0, 1] that do not fall, e.g. ``cubic(0.9, 5)``.
+        score: gets the model and gives scores by name of prunable weights; larger = more important. Names it leaves out
+            are not pruned (the output layer, say), and the targets count without them. What it says of pruned weights is not
+            looked at and may be NaN.
         finetune: ``finetune(model, post_step)`` trains on, and may call ``post_step()`` after every optimizer step. It
-            must do so where it does not use ``torch.optim``.
-        score: gets the prunable weights by name and gives their scores; larger = more important. Names it leaves out
-            are not pruned (the output layer, say), and the targets count without them.
+            must do so where it does not use ``torch.optim``. None: nothing is trained.
         granularity: single weights or groups, as in :func:`local_masks`.
-        scope: "local", each layer to the target by itself, or "global", all layers compete.
+        scope: "global", all layers compete, or "local", each layer to the target by itself.
 
     Returns:
         The final masks (True = kept).
@@ -42,19 +65,19 @@ def prune_iteratively(
     Raises:
         ValueError: for targets that fall or leave [0, 1] and an unknown scope, before anything is changed; for scores
             that are NaN or -inf, or of the wrong names or shapes.
-
-    Source: Han et al. 2015, "Learning both Weights and Connections", section 3.4.
     """
     targets = list(targets)
     check_targets(targets)
     if scope not in ("local", "global"):
         raise ValueError(f'scope is "local" (layer by layer) or "global" (all layers compete), got {scope!r}')
 
-    weights = prunable(model)
     masks = dense_masks(model)
     for step, target in enumerate(targets):
-        scores = _pruned_first(score(weights), masks, may_leave_out=step == 0)
+        scores = _pruned_first(score(model), masks, may_leave_out=step == 0)
         masks = _select(scores, target, granularity, scope)
+        if finetune is None:
+            apply(model, masks)
+            continue
         with masked(model, masks) as held:
             finetune(model, held.apply)
     return masks

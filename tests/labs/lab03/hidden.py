@@ -16,17 +16,18 @@ from course_lib.grading import (
     describe,
     expect_equal,
     expect_number,
-    expect_raises,
     fail,
     question,
     unchanged,
 )
-from course_lib.grading.claims.hunt import expect_verdicts
-from course_lib.grading.claims.mistakes import recognise, same, telling
-from course_lib.grading.claims.typed import expect_letter
+from course_lib.grading.claims.hunt import Version, expect_verdicts
+from course_lib.grading.claims.mistakes import made, recognise, same, telling
+from course_lib.grading.claims.typed import expect_choice
 from course_lib.labs import lab03 as reference
 
 from .visible import (
+    NO_ABS,
+    OPTIONS,
     PLACES_MOVED,
     PROMISE,
     TAKEN,
@@ -34,6 +35,8 @@ from .visible import (
     Masks,
     Reinitialised,
     Search,
+    Wrong,
+    accuracy_typed,
     all_layers_together,
     as_masks,
     as_weight_and_mask,
@@ -51,11 +54,13 @@ from .visible import (
     version,
     without,
 )
+from .visible import WRONG as SEEN
 
 # --- 3.1 shrink ----------------------------------------------------------------------------------------------------
 
+CUT_OFF = "the fraction was cut off: int() and // do that, round() does not"
 COUNTING: dict[str, Callable[[float, int], int]] = {
-    "the fraction was cut off: int() and // do that, round() does not": lambda r, n: math.floor(r * n),
+    CUT_OFF: lambda r, n: math.floor(r * n),
     "a fraction was always rounded up: round() takes the nearest": lambda r, n: math.ceil(r * n),
     "a half was rounded up: Python's round() takes it to the even neighbour, + 0.5 and quantiles do not": (
         lambda r, n: math.floor(r * n + 0.5)
@@ -72,6 +77,48 @@ COUNTING: dict[str, Callable[[float, int], int]] = {
         lambda r, n: math.floor(r * (n - 1)) + 1
     ),
 }
+
+
+def survivors(ties: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Version:
+    """shrink by a function of each layer's |w|, its mask, and the right mask, which may prune too many or too few."""
+
+    def shrink(weights: dict[str, Tensor], masks: Masks, rate: float, output_rate: float | None = None) -> Masks:
+        right = reference.shrink(weights, masks, rate, output_rate)
+        return {name: ties(w.abs(), masks[name], right[name]) for name, w in weights.items()}
+
+    return shrink
+
+
+def level(size: Tensor, mask: Tensor, right: Tensor) -> Tensor:
+    """The size of the last one that goes; less than all if nobody goes."""
+    gone = size[mask & ~right]
+    return gone.max() if len(gone) else torch.tensor(-1.0)
+
+
+def last_of_equals(size: Tensor, mask: Tensor, right: Tensor) -> Tensor:
+    backwards = [t.flatten().flip(0) for t in (mask, size)]
+    return without(backwards[0], count(mask & ~right), backwards[1]).flip(0).view(mask.shape)
+
+
+ALONE = "A threshold alone cannot tell equal ones apart"
+LAST = "of equal survivors the last went: the one that comes first goes first"
+TIED: Wrong = {
+    f"of equal survivors too many went: all that equal the threshold, where only some should. {ALONE}": survivors(
+        lambda size, mask, right: mask & (size > level(size, mask, right))
+    ),
+    f"of equal survivors too few went: all that equal the threshold stayed, where some should go. {ALONE}": survivors(
+        lambda size, mask, right: mask & (size >= level(size, mask, right))
+    ),
+    LAST: survivors(last_of_equals),
+}
+
+
+def by(way: Callable[[float, int], int]) -> Version:
+    """shrink with another way to count."""
+    return version(number=lambda rate, alive, n: max(0, way(rate, alive)))
+
+
+WRONG: dict[str, Wrong] = {"shrink": {said: by(way) for said, way in COUNTING.items()} | TIED}
 
 
 @question("3.1", points=0.5, claim="exactly round(rate · survivors) go, as Python rounds")
@@ -137,32 +184,19 @@ def expect_ties(submission: Submission, draw: Draw) -> None:
         weights = {"a.weight": draw.tied(draw.integer(15, 18), draw.integer(15, 18)).T, "b.weight": draw.tied(7, 7)}
         masks = {name: draw.mask(*w.shape, kept=0.7) for name, w in weights.items()}
         rate = draw.number(0.2, 0.8)
-        right = reference.shrink(weights, masks, rate)
-        mistakes: dict[str, Any] = {said: {} for said in ("go", "stay", "last")}
-        for name, mask in masks.items():
-            size, gone = weights[name].abs(), mask & ~right[name]
-            level = size[gone].max()
-            mistakes["go"][name], mistakes["stay"][name] = mask & (size > level), mask & (size >= level)
-            backwards = [t.flatten().flip(0) for t in (mask, size)]
-            mistakes["last"][name] = without(backwards[0], count(gone), backwards[1]).flip(0).view(mask.shape)
+        right, mistakes = reference.shrink(weights, masks, rate), made(TIED, weights, masks, rate)
         return (weights, masks, rate), right, mistakes
 
     (weights, masks, rate), right, mistakes = telling(case)
     left = as_masks(submission.shrink(weights, masks, rate), weights)
-    alone = "A threshold alone cannot tell equal ones apart"
-    said = {
-        "go": f"of equal survivors too many went: all that equal the threshold, where only some should. {alone}",
-        "stay": f"of equal survivors too few went: all that equal the threshold stayed, where some should go. {alone}",
-        "last": "of equal survivors the last went: the one that comes first goes first",
-    }
-    recognise(left, right, {said[which]: wrong for which, wrong in mistakes.items()})
+    recognise(left, right, mistakes)
     expect_shrunk(left, weights, masks, right)
 
 
 @question(
     "3.1",
     points=0.5,
-    claim="rates 0 and 1 and an empty layer are fine, others raise; nothing given is changed",
+    claim="rates 0 and 1 and an empty layer are fine; nothing given is changed",
 )
 def test_arguments_of_shrink(submission: Submission, draw: Draw) -> None:
     weights, masks = layers(draw)
@@ -179,9 +213,6 @@ def test_arguments_of_shrink(submission: Submission, draw: Draw) -> None:
     when = "for a layer without survivors"
     left = as_masks(ask(lambda: submission.shrink(weights, nobody, 0.3), when, thought), weights)
     expect_equal(left, reference.shrink(weights, nobody, 0.3), message=f"{when} (beside others) the masks are wrong")
-    for rates in ((1.2,), (-0.1,), (0.3, 1.5), (0.3, -0.2)):
-        call = f"shrink(weights, masks, {', '.join(map(str, rates))})"
-        expect_raises(ValueError, lambda rates=rates: submission.shrink(weights, masks, *rates), call)
 
 
 # --- 3.2 rewind ----------------------------------------------------------------------------------------------------
@@ -339,7 +370,7 @@ def test_reinitialised_in_place(submission: Submission, draw: Draw) -> None:
 # --- 3.5 early_stop ------------------------------------------------------------------------------------------------
 
 
-@question("3.5", points=0.5, claim="NaN is passed over and keeps its place; without any loss, ValueError")
+@question("3.5", points=0.5, claim="NaN is passed over and keeps its place; inf is a loss; every is 1 by default")
 def test_nan_losses(submission: Submission, draw: Draw) -> None:
     every = draw.choice([5, 20, 100])
     nan, inf = math.nan, math.inf
@@ -356,10 +387,6 @@ def test_nan_losses(submission: Submission, draw: Draw) -> None:
     when = "for the losses [inf, inf] (inf is large, but a number)"
     step = ask(lambda: submission.early_stop([inf, inf], every), when, thought)
     expect_equal(step, every, f"the step {when}")
-    expect_raises(ValueError, lambda: submission.early_stop([]), "no loss at all, early_stop([]),")
-    expect_raises(
-        ValueError, lambda: submission.early_stop([nan, nan], every), "losses that are all NaN, early_stop([nan, nan]),"
-    )
     expect_equal(submission.early_stop([high, low]), 2, "early_stop of two losses, with every = 1 by default,")
 
 
@@ -434,7 +461,7 @@ def test_equal_weights_and_gradients(submission: Submission, draw: Draw) -> None
     expect_exchange(layer, mask, right)
 
 
-@question("3.6", points=0.5, claim="fractions 0 and 1 are fine, others raise; nothing given is changed")
+@question("3.6", points=0.5, claim="fractions 0 and 1 are fine; nothing given is changed")
 def test_arguments_of_the_exchange(submission: Submission, draw: Draw) -> None:
     layer = Exchange(draw, 0.3)
     given = (layer.weight, layer.grad, layer.mask)
@@ -456,26 +483,37 @@ def test_arguments_of_the_exchange(submission: Submission, draw: Draw) -> None:
             fail(
                 f"at fraction {fraction:g}, {moved[0]} positions were dropped and {moved[1]} grown; {layer.k} each should be{nothing}"
             )
-    for fraction in (-0.1, 1.3):
-        expect_raises(
-            ValueError,
-            lambda fraction=fraction: submission.drop_and_grow(*given, fraction),
-            f"a fraction of {fraction}",
-        )
 
 
 # --- 3.7 two short answers -----------------------------------------------------------------------------------------
 
-MISREAD = {
-    "A": "the random mask has no more weights in any layer, and it lost: it matters which tenth",
-    "C": "reinit is just that, the ticket's places with other initial weights. Where is its curve?",
-    "D": "the random mask starts from the same initial weights, at other places. Where is its curve?",
+MISREAD = {  # by the order in the lab's source
+    0: "the random mask has no more weights in any layer, and it lost: it matters which tenth",
+    2: "reinit is just that, the ticket's places with other initial weights. Where is its curve?",
+    3: "the random mask starts from the same initial weights, at other places. Where is its curve?",
 }
 
 
 @question("3.7", points=0.5, claim="a: what makes a ticket")
 def test_what_a_ticket_is(submission: Submission, draw: Draw) -> None:
-    expect_letter(submission, "answer_3_7a", MISREAD)
+    expect_choice(submission, "answer_3_7a", OPTIONS, MISREAD)
+
+
+UNTRAINED = (80, 88)  # three seeds: 84 ± 6, a 95 % interval, so a standard error of 1.4
+READ_INSTEAD = (  # from, to, what
+    (7, 14, "chance, or the random mask"),
+    (94, 100, "an accuracy after training"),
+)
+
+
+@question("3.7", points=0.5, claim="b: what a ticket knows before its first step")
+def test_untrained_ticket(submission: Submission, draw: Draw) -> None:
+    typed = accuracy_typed(submission)
+    low, high = UNTRAINED
+    if not low <= typed <= high:
+        read = [what for first, last, what in READ_INSTEAD if first <= typed <= last]
+        hint = f"Is it {read[0]}?" if read else "Look at the line below the figure of the untrained networks"
+        fail(f"{typed:g} is far from what the best untrained tickets reach on the digits. {hint}")
 
 
 # --- 3.8 find_bug --------------------------------------------------------------------------------------------------
@@ -510,11 +548,6 @@ def revives(weights: dict[str, Tensor], masks: Masks, rate: float, output_rate: 
 
 @question("3.8", points=0.5, claim="six subtle bugs are found, and nothing right is accused")
 def test_hunt_subtle_bugs(submission: Submission, draw: Draw) -> None:
-    def last_first(weights: dict[str, Tensor], masks: Masks, rate: float, output_rate: float | None = None) -> Masks:
-        backwards = {n: w.flatten().flip(0) for n, w in weights.items()}
-        left = reference.shrink(backwards, {n: m.flatten().flip(0) for n, m in masks.items()}, rate, output_rate)
-        return {n: mask.flip(0).view(weights[n].shape) for n, mask in left.items()}
-
     def together(weights: dict[str, Tensor], masks: Masks, rate: float, output_rate: float | None = None) -> Masks:
         right = reference.shrink(weights, masks, rate, output_rate)
         *hidden, last = weights
@@ -531,13 +564,13 @@ def test_hunt_subtle_bugs(submission: Submission, draw: Draw) -> None:
         right={"the library's": reference.shrink, "one that sorts": version(), "one that loops": by_looping},
         wrong={
             "lets pruned weights come back if they are large": revives,
-            "cuts the fraction of rate · survivors off": version(number=lambda r, alive, n: math.floor(r * alive)),
+            "cuts the fraction of rate · survivors off": WRONG["shrink"][CUT_OFF],
             "uses half of the rate in the output layer also where output_rate is given": version(
                 output=lambda rate, own: rate / 2
             ),
             "lets the survivors of all layers but the output compete in one list": together,
-            "prunes the last of equal ones first": last_first,
-            "ranks by the sign as well: the most negative go": version(score=lambda w: w),
+            "prunes the last of equal ones first": WRONG["shrink"][LAST],
+            "ranks by the sign as well: the most negative go": SEEN["shrink"][NO_ABS],
         },
         promise=PROMISE,
     )

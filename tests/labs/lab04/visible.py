@@ -8,6 +8,7 @@ all small.
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 from collections import OrderedDict
@@ -33,8 +34,8 @@ from course_lib.grading import (
 )
 from course_lib.grading.claims import mistakes as known
 from course_lib.grading.claims.hunt import expect_verdicts
-from course_lib.grading.claims.mistakes import Mistakes, near
-from course_lib.grading.claims.typed import expect_letter, expect_typed
+from course_lib.grading.claims.mistakes import Mistakes, made, near
+from course_lib.grading.claims.typed import expect_choice, expect_typed
 from course_lib.labs import lab04 as reference
 from course_lib.worker import wire
 
@@ -42,6 +43,14 @@ from course_lib.worker import wire
 
 recognise = functools.partial(known.recognise, alike=near)
 telling = functools.partial(known.telling, alike=near)
+
+Wrong = dict[str, Callable[..., Any]]  # a sentence for the student -> a function that makes this mistake
+WRONG: dict[str, Wrong] = {}  # by graded name
+
+
+def without(wrong: Wrong, *sentences: str) -> Wrong:
+    """The table but for some."""
+    return {said: function for said, function in wrong.items() if said not in sentences}
 
 
 def asked(call: Callable[[], Any], when: str, thought: Callable[[str], str]) -> Any:
@@ -132,20 +141,61 @@ def numbers(bn: nn.BatchNorm2d) -> tuple[Tensor, Tensor, Tensor, Tensor, float]:
     return alpha, beta, mu, var, bn.eps
 
 
-def wrong_scales(bn: nn.BatchNorm2d) -> dict[str, Tensor]:
-    """What p is by mistake."""
-    alpha, _, _, var, eps = numbers(bn)
-    return {
-        "α was divided by the variance: it is the standard deviation that divides, a square root": alpha / (var + eps),
-        "α was divided by the variance, and ε is missing": alpha / var,
-        "ε is missing: where σ² is small, it decides": alpha / var.sqrt(),
-        "ε was added to the root: it belongs under it, to σ²": alpha / (var.sqrt() + eps),
-        "ε was taken to be 1e-5, as it often is: ask the batch norm for its own": alpha / (var + 1e-5).sqrt(),
-        "α is missing": 1 / (var + eps).sqrt(),
-        "α lost its sign: it can be negative": alpha.abs() / (var + eps).sqrt(),
-        "p is α alone, without the division": alpha,
-        "α was multiplied where it is divided": alpha * (var + eps).sqrt(),
-    }
+Numbers = tuple[Tensor, Tensor, Tensor, Tensor, float]
+SCALES: Wrong = {  # what p is by mistake
+    "α was divided by the variance: it is the standard deviation that divides, a square root": (
+        lambda alpha, beta, mu, var, eps: alpha / (var + eps)
+    ),
+    "α was divided by the variance, and ε is missing": lambda alpha, beta, mu, var, eps: alpha / var,
+    "ε is missing: where σ² is small, it decides": lambda alpha, beta, mu, var, eps: alpha / var.sqrt(),
+    "ε was added to the root: it belongs under it, to σ²": (
+        lambda alpha, beta, mu, var, eps: alpha / (var.sqrt() + eps)
+    ),
+    "ε was taken to be 1e-5, as it often is: ask the batch norm for its own": (
+        lambda alpha, beta, mu, var, eps: alpha / (var + 1e-5).sqrt()
+    ),
+    "α is missing": lambda alpha, beta, mu, var, eps: 1 / (var + eps).sqrt(),
+    "α lost its sign: it can be negative": (lambda alpha, beta, mu, var, eps: alpha.abs() / (var + eps).sqrt()),
+    "p is α alone, without the division": lambda alpha, beta, mu, var, eps: alpha,
+    "α was multiplied where it is divided": (lambda alpha, beta, mu, var, eps: alpha * (var + eps).sqrt()),
+}
+SHIFTS: Wrong = {  # what q is by mistake, where p is right
+    "q is β alone: where does the mean go?": lambda p, alpha, beta, mu: beta,
+    "μ was subtracted as it is: x − μ is scaled as a whole": lambda p, alpha, beta, mu: beta - mu,
+    "μ was multiplied by α, not by p": lambda p, alpha, beta, mu: beta - alpha * mu,
+    "μ was divided by the root, but α is forgotten there: μ is multiplied by the whole of p, α included": (
+        lambda p, alpha, beta, mu: beta - p / alpha * mu
+    ),
+    "μ was added: it is taken off, x − μ": lambda p, alpha, beta, mu: beta + p * mu,
+    "β was multiplied by p: it is added after the scaling": (lambda p, alpha, beta, mu: p * (beta - mu)),
+    "q is -p·μ alone: β is missing": lambda p, alpha, beta, mu: -p * mu,
+}
+
+
+def scaling(scale: Callable[..., Tensor]) -> Callable[[nn.BatchNorm2d], tuple[Tensor, Tensor]]:
+    """bn_scale_shift with another p."""
+
+    def version(bn: nn.BatchNorm2d) -> tuple[Tensor, Tensor]:
+        alpha, beta, mu, var, eps = numbers(bn)
+        p = scale(alpha, beta, mu, var, eps)
+        return p, beta - p * mu
+
+    return version
+
+
+def shifting(shift: Callable[..., Tensor]) -> Callable[[nn.BatchNorm2d], tuple[Tensor, Tensor]]:
+    """bn_scale_shift with another q."""
+
+    def version(bn: nn.BatchNorm2d) -> tuple[Tensor, Tensor]:
+        alpha, beta, mu, var, eps = numbers(bn)
+        p = alpha / (var + eps).sqrt()
+        return p, shift(p, alpha, beta, mu)
+
+    return version
+
+
+WRONG["bn_scale_shift"] = {said: scaling(scale) for said, scale in SCALES.items()}
+WRONG["bn_scale_shift"] |= {said: shifting(shift) for said, shift in SHIFTS.items()}
 
 
 def as_pair(value: Any, channels: int) -> tuple[Tensor, Tensor]:
@@ -163,19 +213,9 @@ def expect_scale_and_shift(value: Any, bn: nn.BatchNorm2d, when: str = "") -> No
     p, q = as_pair(value, len(alpha))
     if near(p, beta - right * mu) and near(q, right):
         fail(f"{when}p and q are there, but in the wrong order: p comes first")
-    recognise(p, right, wrong_scales(bn), when)
+    recognise(p, right, made(SCALES, *numbers(bn)), when)
     expect_close(p, right, f"{when}p")
-    shifts = {
-        "q is β alone: where does the mean go?": beta,
-        "μ was subtracted as it is: x − μ is scaled as a whole": beta - mu,
-        "μ was multiplied by α, not by p": beta - alpha * mu,
-        "μ was divided by the root, but α is forgotten there: μ is multiplied by the whole of p, α included": beta
-        - mu / (var + eps).sqrt(),
-        "μ was added: it is taken off, x − μ": beta + right * mu,
-        "β was multiplied by p: it is added after the scaling": right * (beta - mu),
-        "q is -p·μ alone: β is missing": -right * mu,
-    }
-    recognise(q, beta - right * mu, shifts, when)
+    recognise(q, beta - right * mu, made(SHIFTS, right, alpha, beta, mu), when)
     expect_close(q, beta - right * mu, f"{when}q")
 
 
@@ -210,50 +250,97 @@ def folded(conv: nn.Conv2d, bn: nn.BatchNorm2d) -> tuple[Tensor, Tensor]:
     """The weight and the bias that do the work of both."""
     alpha, beta, mu, var, eps = numbers(bn)
     p = alpha / (var + eps).sqrt()
-    bias = torch.zeros_like(p) if conv.bias is None else conv.bias.detach().double()
-    return conv.weight.detach().double() * p.view(-1, 1, 1, 1), beta + p * (bias - mu)
+    return conv.weight.detach().double() * p.view(-1, 1, 1, 1), beta + p * (bias_of(conv) - mu)
+
+
+def bias_of(conv: nn.Conv2d) -> Tensor:
+    """b (M,) in float64; 0 where the convolution has none."""
+    return torch.zeros(conv.out_channels).double() if conv.bias is None else conv.bias.detach().double()
+
+
+def scaled(weight: Tensor, by: Tensor, axis: int = 0) -> Tensor:
+    """The weight (M, C/groups, R, S) times numbers along an axis, or along the filters where they do not fit it."""
+    fits = weight.shape[axis] == len(by)
+    return weight * by.view([-1 if d == (axis if fits else 0) else 1 for d in range(4)])
+
+
+FOLDED_WEIGHTS: Wrong = {  # from the weight and α, β, μ, σ², ε
+    "the weights are those of conv: p scales them": lambda w, alpha, beta, mu, var, eps: w,
+    "the weights were multiplied by α, not by p": (lambda w, alpha, beta, mu, var, eps: scaled(w, alpha)),
+    "the weights were divided by σ² + ε, not by its root": (
+        lambda w, alpha, beta, mu, var, eps: scaled(w, alpha / (var + eps))
+    ),
+    "ε is missing in the weights: where σ² is small, it decides": (
+        lambda w, alpha, beta, mu, var, eps: scaled(w, alpha / var.sqrt())
+    ),
+} | {
+    f"{what} were scaled, not the filters: {AXIS}": (
+        lambda w, alpha, beta, mu, var, eps, axis=axis: scaled(w, alpha / (var + eps).sqrt(), axis)
+    )
+    for axis, what in ((1, "the input channels"), (2, "rows"), (3, "columns"))
+}
+FOLDED_BIASES: Wrong = {  # from b, 0 where there is none, and the same
+    "q is missing from the bias": lambda b, alpha, beta, mu, var, eps: alpha / (var + eps).sqrt() * b,
+    "q is β alone: where does the mean go?": (
+        lambda b, alpha, beta, mu, var, eps: beta + alpha / (var + eps).sqrt() * b
+    ),
+    "ε is missing in the bias": (lambda b, alpha, beta, mu, var, eps: beta + alpha / var.sqrt() * (b - mu)),
+    "the bias of the convolution is gone: the batch norm saw conv's weights *and* its bias": (
+        lambda b, alpha, beta, mu, var, eps: beta - alpha / (var + eps).sqrt() * mu
+    ),
+    "q was added to the bias of the convolution, but the bias of the convolution goes through the batch norm too": (
+        lambda b, alpha, beta, mu, var, eps: beta - alpha / (var + eps).sqrt() * mu + b
+    ),
+    "the bias is that of conv alone: the bias of the convolution goes through the batch norm too, and q": (
+        lambda b, alpha, beta, mu, var, eps: b
+    ),
+    "the bias of the convolution was multiplied by α, not by p": (
+        lambda b, alpha, beta, mu, var, eps: beta - alpha / (var + eps).sqrt() * mu + alpha * b
+    ),
+}
+
+
+def folding(
+    weight: Callable[..., Tensor] | None = None, bias: Callable[..., Tensor] | None = None
+) -> Callable[[nn.Conv2d, nn.BatchNorm2d], nn.Conv2d]:
+    """fold_bn with another weight or bias."""
+
+    def version(conv: nn.Conv2d, bn: nn.BatchNorm2d) -> nn.Conv2d:
+        if conv.training or bn.training:
+            raise RuntimeError("call .eval() first")
+        w, b = folded(conv, bn)
+        if weight is not None:
+            w = weight(conv.weight.detach().double(), *numbers(bn))
+        if bias is not None:
+            b = bias(bias_of(conv), *numbers(bn))
+        one = copy.deepcopy(conv)
+        one.weight, one.bias = (nn.Parameter(part.to(conv.weight.dtype)) for part in (w, b))
+        return one
+
+    return version
+
+
+WRONG["fold_bn"] = {said: folding(weight=weight) for said, weight in FOLDED_WEIGHTS.items()}
+WRONG["fold_bn"] |= {said: folding(bias=bias) for said, bias in FOLDED_BIASES.items()}
 
 
 def expect_folded(value: Any, conv: nn.Conv2d, bn: nn.BatchNorm2d, when: str) -> wire.Model:
     """One convolution that does what both did; else the mistake whose result it is."""
     what = "the folded convolution"
-    made = as_module(value, "Conv2d", f"{when}, the result")
-    expect_settings(made, settings(conv), f"{when}, {what}")
-    alpha, beta, mu, var, eps = numbers(bn)
-    w, p = conv.weight.detach().double(), alpha / (var + eps).sqrt()
+    one = as_module(value, "Conv2d", f"{when}, the result")
+    expect_settings(one, settings(conv), f"{when}, {what}")
     weight, bias = folded(conv, bn)
-    expect_tensor(made.state["weight"], shape=weight.shape, what=f"{when}, the weight of {what}")
-    mistakes = {
-        "the weights are those of conv: p scales them": w,
-        "the weights were multiplied by α, not by p": w * alpha.view(-1, 1, 1, 1),
-        "the weights were divided by σ² + ε, not by its root": w * (alpha / (var + eps)).view(-1, 1, 1, 1),
-        "ε is missing in the weights: where σ² is small, it decides": w * (alpha / var.sqrt()).view(-1, 1, 1, 1),
-    }
-    for axis, name in ((1, "the input channels were scaled"), (2, "rows were scaled"), (3, "columns were scaled")):
-        if w.shape[axis] == len(p):
-            mistakes[f"{name}, not the filters: {AXIS}"] = w * p.view([-1 if d == axis else 1 for d in range(4)])
-    recognise(made.state["weight"], weight, mistakes, f"{when}, ")
-    expect_close(made.state["weight"], weight, f"{when}, the weight of {what}")
-    mine = made.state.get("bias")
+    expect_tensor(one.state["weight"], shape=weight.shape, what=f"{when}, the weight of {what}")
+    mistakes = made(FOLDED_WEIGHTS, conv.weight.detach().double(), *numbers(bn))
+    recognise(one.state["weight"], weight, mistakes, f"{when}, ")
+    expect_close(one.state["weight"], weight, f"{when}, the weight of {what}")
+    mine = one.state.get("bias")
     if mine is None:
         fail(f"{when}, {what} has no bias: q has to go somewhere, whether or not conv has a bias")
-    b = torch.zeros_like(p) if conv.bias is None else conv.bias.detach().double()
-    q = beta - p * mu
-    wrong = {"q is missing from the bias": p * b, "q is β alone: where does the mean go?": beta + p * b}
-    wrong["ε is missing in the bias"] = beta + alpha / var.sqrt() * (b - mu)
-    if conv.bias is not None:
-        wrong |= {
-            "the bias of the convolution is gone: the batch norm saw conv's weights *and* its bias": q,
-            "q was added to the bias of the convolution, but the bias of the convolution goes through the batch norm too": (
-                q + b
-            ),
-            "the bias is that of conv alone: the bias of the convolution goes through the batch norm too, and q": b,
-            "the bias of the convolution was multiplied by α, not by p": q + alpha * b,
-        }
     expect_tensor(mine, shape=bias.shape, what=f"{when}, the bias of {what}")
-    recognise(mine, bias, wrong, f"{when}, ")
+    recognise(mine, bias, made(FOLDED_BIASES, bias_of(conv), *numbers(bn)), f"{when}, ")
     expect_close(mine, bias, f"{when}, the bias of {what}")
-    return made
+    return one
 
 
 def fold(submission: Submission, conv: nn.Conv2d, bn: nn.BatchNorm2d, when: str) -> wire.Model:
@@ -300,6 +387,7 @@ def test_fold_refuses_and_leaves(submission: Submission, draw: Draw) -> None:
 # --- 4.3 remove_filters --------------------------------------------------------------------------------------------
 
 NAMES = ("the first convolution", "the batch norm", "the next convolution")
+LAYERS = ("the convolution", "the batch norm", "the next convolution")  # as the docstring has them
 
 
 def chain(
@@ -408,30 +496,60 @@ def test_smaller_batch_norm(submission: Submission, draw: Draw) -> None:
         expect_picked(value, whole, keep, 0, f"{name} ({GREEK[name]}) of the batch norm", "entry")
 
 
-def expect_keep_checked(call: Callable[[list[int]], Any], n: int) -> None:
-    """A ``keep`` that is none raises ValueError."""
-    for keep, when in (
+@question("4.3", points=0.5, claim="new modules: those given stay as they were, and share no numbers with them")
+def test_new_modules(submission: Submission, draw: Draw) -> None:
+    layers = chain(draw)
+    n = layers[1].num_features
+    keep = some_of(draw, n)
+    _, after = submission.call("remove_filters", *layers, keep, returning=(0, 1, 2, 3))
+    for layer, now, what in zip(layers, after[:3], LAYERS, strict=True):
+        untouched(layer, now, what)
+    if after[3] != keep:
+        fail("your function changed the list keep that it was given")
+    for chosen in (keep, list(range(n))):
+        expect_nothing_shared(submission, layers, chosen)
+
+
+def expect_nothing_shared(submission: Submission, layers: Chain, keep: list[int]) -> None:
+    """What is done to the new modules is not done to the given ones."""
+    refs = [submission.put(layer) for layer in layers]
+    everything = len(keep) == layers[1].num_features
+    what = f"where it is to keep {'all' if everything else 'some'} channels,"
+    call = functools.partial(submission.call, "remove_filters", *refs, keep, keep=True)
+    result = ask(call, what, "Any strictly increasing list that is not empty will do")
+    small = as_chain(submission.get(result))
+    before = [submission.get(ref) for ref in refs]
+    for i, (one, names) in enumerate(zip(small, (("weight", "bias"), VECTORS, ("weight", "bias")), strict=True)):
+        part = submission.call("__getitem__", i, on=result, keep=True)
+        for name in names:
+            if name in one.state:
+                submission.call(f"{name}.data.add_", 1.0, on=part)
+    for old, ref, which in zip(before, refs, NAMES, strict=True):
+        now = submission.get(ref)
+        for name, value in old.state.items():
+            if not torch.equal(now.state[name], value):
+                fail(
+                    f"the new modules share {name} with {which} that was given: who trains the small network "
+                    "changes the large one. Make a new nn.Parameter of a copy"
+                )
+
+
+@question("4.3", points=0.5, claim="arguments: a keep that is empty, not increasing or out of range raises ValueError")
+def test_keep_is_checked(submission: Submission, draw: Draw) -> None:
+    layers = chain(draw)
+    n = layers[1].num_features
+    keep = some_of(draw, n)
+    small, _, small_next = remove(submission, layers, keep)
+    expect_picked(small.state["weight"], layers[0].weight.detach(), keep, 0, NAMES[0], "filter")
+    expect_picked(small_next.state["weight"], layers[2].weight.detach(), keep, 1, NAMES[2], "input")
+    for bad, when in (
         ([], "an empty keep"),
         ([2, 1, 4], "a keep that is not in order ([2, 1, 4])"),
         ([1, 3, 3], "a keep with an index twice ([1, 3, 3])"),
         ([0, 2, n], f"a keep with the index {n} (of {n} channels the last is {n - 1})"),
         ([-1, 0, 2], "a keep with the index -1 (channels are counted from 0)"),
     ):
-        expect_raises(ValueError, functools.partial(call, keep), when)
-
-
-@question("4.3", points=0.5, claim="a wrong keep raises ValueError; the given modules stay as they were")
-def test_keep_is_checked(submission: Submission, draw: Draw) -> None:
-    layers = chain(draw)
-    keep = some_of(draw, layers[1].num_features)
-    _, after = submission.call("remove_filters", *layers, keep, returning=(0, 1, 2, 3))
-    for layer, now, what in zip(
-        layers, after[:3], ("the convolution", "the batch norm", "the next convolution"), strict=True
-    ):
-        untouched(layer, now, what)
-    if after[3] != keep:
-        fail("your function changed the list keep that it was given")
-    expect_keep_checked(lambda keep: submission.remove_filters(*layers, keep), layers[1].num_features)
+        expect_raises(ValueError, functools.partial(submission.remove_filters, *layers, bad), when)
 
 
 # --- 4.4 absorb_removed --------------------------------------------------------------------------------------------
@@ -448,33 +566,119 @@ def one_weight(weight: Tensor) -> dict[str, Tensor]:
     return {f"{r}, {s}": weight[:, :, r : r + 1, s : s + 1] for r in range(R) for s in range(S) if R * S > 1}
 
 
+KEPT_TOO = "the constants of kept channels count too: all channels were summed, not only those that are gone"
+IGNORED = "the shift is 0 for every output: a removed channel gives relu(β), not nothing"
+CUT_OFF = "the shift was cut to 0 or more: a ReLU stands before the next layer, not behind its sum"
+KERNEL_MEAN = "the mean of the kernel was taken: each of its R·S weights meets the constant"
+REMOVED: Wrong = {  # from the weight (M, C, R, S), the right constant of each channel, and which are gone
+    IGNORED: lambda w, constant, gone: torch.zeros(len(w), dtype=torch.float64),
+    "the constants of kept channels were summed: those that are kept are still there, and add theirs themselves": (
+        lambda w, constant, gone: shift_of(w, constant, others(gone, w.shape[1]))
+    ),
+    KEPT_TOO: lambda w, constant, gone: shift_of(w, constant, list(range(w.shape[1]))),
+    "the sign is turned: what is gone is made up for": (lambda w, constant, gone: -shift_of(w, constant, gone)),
+    CUT_OFF: lambda w, constant, gone: shift_of(w, constant, gone).relu(),
+    "|w| was summed: weights count with their signs": (lambda w, constant, gone: shift_of(w.abs(), constant, gone)),
+    "the ReLU was taken of the summed weights: it stands before them": (
+        lambda w, constant, gone: shift_of(w.double().sum((2, 3), True).relu(), constant, gone)
+    ),
+    KERNEL_MEAN: lambda w, constant, gone: shift_of(w, constant, gone) / w[0, 0].numel(),
+}
+
+
 def wrong_shifts(weight: Tensor, constant: Tensor, gone: list[int]) -> dict[str, Tensor]:
     """What the shift is by mistake, given the right constant of each channel."""
-    n, w = weight.shape[1], weight.detach().double()
-    kept = others(gone, n)
-    right = shift_of(w, constant, gone)
-    mistakes = {
-        "the shift is 0 for every output: a removed channel gives relu(β), not nothing": torch.zeros(len(w)),
-        "the constants of kept channels were summed: those that are kept are still there, and add theirs themselves": (
-            shift_of(w, constant, kept)
-        ),
-        "the constants of kept channels count too: all channels were summed, not only those that are gone": (
-            shift_of(w, constant, list(range(n)))
-        ),
-        "the sign is turned: what is gone is made up for": -right,
-        "the shift was cut to 0 or more: a ReLU stands before the next layer, not behind its sum": right.relu(),
-        "|w| was summed: weights count with their signs": shift_of(w.abs(), constant, gone),
-        "the ReLU was taken of the summed weights: it stands before them": w.sum((2, 3)).relu()[:, gone]
-        @ constant[gone].double(),
-    }
-    if w[0, 0].numel() > 1:
-        mistakes["the mean of the kernel was taken: each of its R·S weights meets the constant"] = (
-            right / w[0, 0].numel()
-        )
+    w = weight.detach().double()
+    kernel = w[0, 0].numel() > 1
+    mistakes: dict[str, Tensor] = made(REMOVED if kernel else without(REMOVED, KERNEL_MEAN), w, constant, gone)
     for place, part in one_weight(w).items():
         said = f"only one weight of each kernel counts ({place}): all of its R·S weights meet the constant"
         mistakes[said] = shift_of(part, constant, gone)
     return mistakes
+
+
+CONSTANTS: Wrong = {  # what a removed channel is taken to give, from α, β, μ, p, q
+    "relu(q) was taken for the constant: with α = 0, p is 0 too, so what is q?": (
+        lambda alpha, beta, mu, p, q: q.relu()
+    ),
+    "q was taken for the constant: with α = 0, p is 0 too; and what stands between bn and next_conv?": (
+        lambda alpha, beta, mu, p, q: q
+    ),
+    "β was taken as it is, without the ReLU: what stands between bn and next_conv?": (
+        lambda alpha, beta, mu, p, q: beta
+    ),
+    "|β| was taken: the ReLU makes 0 of what is negative": (lambda alpha, beta, mu, p, q: beta.abs()),
+    "β was divided as α is: with α = 0 only β is left": (lambda alpha, beta, mu, p, q: (p * beta).relu()),
+    "α was added to β: a removed channel has α = 0": (lambda alpha, beta, mu, p, q: (alpha + beta).relu()),
+    "μ was taken for the constant: with α = 0 nothing of the input is left, only β": (
+        lambda alpha, beta, mu, p, q: mu.relu()
+    ),
+}
+
+
+def giving(constant: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """absorb_removed with another constant."""
+
+    def version(conv: nn.Conv2d, bn: nn.BatchNorm2d, next_conv: nn.Conv2d, keep: list[int]) -> Tensor:
+        alpha, beta, mu, var, eps = numbers(bn)
+        p = alpha / (var + eps).sqrt()
+        gone = others(keep, len(p))
+        return shift_of(next_conv.weight.detach(), constant(alpha, beta, mu, p, beta - p * mu), gone)
+
+    return version
+
+
+def summing(shift: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """absorb_removed with the right constants, added up in another way."""
+
+    def version(conv: nn.Conv2d, bn: nn.BatchNorm2d, next_conv: nn.Conv2d, keep: list[int]) -> Tensor:
+        beta = numbers(bn)[1]
+        return shift(next_conv.weight.detach().double(), beta.relu(), others(keep, len(beta)))
+
+    return version
+
+
+def of_zero(conv: nn.Conv2d, bn: nn.BatchNorm2d, next_conv: nn.Conv2d, keep: list[int]) -> Tensor:
+    """By mistake: what a channel gives for an input of 0."""
+    constant = folded(conv, bn)[1].relu()
+    return shift_of(next_conv.weight.detach(), constant, others(keep, len(constant)))
+
+
+def new_bias(conv: nn.Conv2d, bn: nn.BatchNorm2d, next_conv: nn.Conv2d, keep: list[int]) -> Tensor:
+    """By mistake: the shift, and the bias that was there."""
+    return reference.absorb_removed(conv, bn, next_conv, keep).double() + bias_of(next_conv)
+
+
+def relu_last(conv: nn.Conv2d, bn: nn.BatchNorm2d, next_conv: nn.Conv2d, keep: list[int]) -> Tensor:
+    """By mistake: the ReLU of the sum."""
+    beta = numbers(bn)[1]
+    return shift_of(next_conv.weight.detach(), beta, others(keep, len(beta))).relu()
+
+
+def on_a_map(look: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
+    """absorb_removed by a map of the constants, which is looked at where the padding is."""
+
+    def version(conv: nn.Conv2d, bn: nn.BatchNorm2d, next_conv: nn.Conv2d, keep: list[int]) -> Tensor:
+        maps = maps_of(numbers(bn)[1], others(keep, bn.num_features))
+        w, how = next_conv.weight.detach().double(), (next_conv.stride, next_conv.padding, next_conv.dilation)
+        return look(F.conv2d(maps, w, None, *how))
+
+    return version
+
+
+OF_ZERO = "the channel was taken to give what it gives for an input of 0: with α = 0 it gives β, whatever conv adds"
+NEW_BIAS = "the new bias came back: asked for is the shift, what the bias must gain"
+INSIDE = "with the zeros of the padding: at the border part of the kernel lies outside, in the middle all lies on it"
+CORNER, MAP_MEAN = f"a corner of the map was taken, {INSIDE}", f"the mean of the map was taken, {INSIDE}"
+WRONG["absorb_removed"] = {
+    **{said: giving(constant) for said, constant in CONSTANTS.items()},
+    "the ReLU stands before next_conv, not behind its sum": relu_last,
+    **{said: summing(shift) for said, shift in REMOVED.items()},
+    OF_ZERO: of_zero,
+    NEW_BIAS: new_bias,
+    CORNER: on_a_map(lambda maps: maps[0, :, 0, 0]),
+    MAP_MEAN: on_a_map(lambda maps: maps.mean((0, 2, 3))),
+}
 
 
 def absorb_case(
@@ -487,38 +691,12 @@ def absorb_case(
         conv, bn, next_conv = layers
         keep = some_of(draw, bn.num_features)
         gone = others(keep, bn.num_features)
-        alpha, beta, mu, var, eps = numbers(bn)
-        p = alpha / (var + eps).sqrt()
-        q = beta - p * mu
-        w = next_conv.weight.detach().double()
-
-        def of(constant: Tensor) -> Tensor:
-            return shift_of(w, constant, gone)
-
-        right = of(beta.relu())
-        mistakes = {
-            "relu(q) was taken for the constant: with α = 0, p is 0 too, so what is q?": of(q.relu()),
-            "q was taken for the constant: with α = 0, p is 0 too; and what stands between bn and next_conv?": of(q),
-            "β was taken as it is, without the ReLU: what stands between bn and next_conv?": of(beta),
-            "|β| was taken: the ReLU makes 0 of what is negative": of(beta.abs()),
-            "β was divided as α is: with α = 0 only β is left": of((p * beta).relu()),
-            "α was added to β: a removed channel has α = 0": of((alpha + beta).relu()),
-            "μ was taken for the constant: with α = 0 nothing of the input is left, only β": of(mu.relu()),
-            "the ReLU stands before next_conv, not behind its sum": of(beta).relu(),
-            **wrong_shifts(w, beta.relu(), gone),
-        }
-        if conv.bias is not None:
-            said = "the channel was taken to give what it gives for an input of 0: with α = 0 it gives β, whatever conv adds"
-            mistakes[said] = of((q + p * conv.bias.detach().double()).relu())
-        if next_conv.bias is not None:
-            added = "the new bias came back: asked for is the shift, what the bias must gain"
-            mistakes[added] = right + next_conv.bias.detach().double()
-        if next_conv.padding != (0, 0):
-            whole = F.conv2d(maps_of(beta, gone), w, None, next_conv.stride, next_conv.padding, next_conv.dilation)
-            inside = "with the zeros of the padding: at the border part of the kernel lies outside, in the middle all lies on it"
-            mistakes[f"a corner of the map was taken, {inside}"] = whole[0, :, 0, 0]
-            mistakes[f"the mean of the map was taken, {inside}"] = whole.mean((0, 2, 3))
-        return (layers, keep), right, mistakes
+        constant = numbers(bn)[1].relu()
+        same = [] if conv.bias is not None else [OF_ZERO, NEW_BIAS]  # as another, or as the right answer
+        same += [] if next_conv.padding != (0, 0) else [CORNER, MAP_MEAN]
+        mistakes = made(without(WRONG["absorb_removed"], *same), *layers, keep)
+        mistakes |= wrong_shifts(next_conv.weight, constant, gone)
+        return (layers, keep), shift_of(next_conv.weight.detach(), constant, gone), mistakes
 
     return case
 
@@ -549,7 +727,7 @@ def expect_absorbed(submission: Submission, drawn: Any, right: Tensor, mistakes:
 
 @question("4.4", points=1, claim="Σ over removed channels of relu(β) times the sum of the kernel")
 def test_constants_absorbed(submission: Submission, draw: Draw) -> None:
-    for bias, when in ((False, ""), (True, "where both convolutions have a bias,")):
+    for bias, when in ((True, "where both convolutions have a bias,"), (False, "")):
         drawn, right, mistakes = telling(absorb_case(draw, bias=bias))
         expect_absorbed(submission, drawn, right, mistakes, when)
 
@@ -560,9 +738,7 @@ def test_form_of_the_shift(submission: Submission, draw: Draw) -> None:
         layers = chain(draw, bias)
         keep = some_of(draw, layers[1].num_features)
         result, after = submission.call("absorb_removed", *layers, keep, returning=(0, 1, 2, 3))
-        for layer, now, what in zip(
-            layers, after[:3], ("the convolution", "the batch norm", "the next convolution"), strict=True
-        ):
+        for layer, now, what in zip(layers, after[:3], LAYERS, strict=True):
             untouched(layer, now, what)
         if after[3] != keep:
             fail("your function changed the list keep that it was given")
@@ -614,41 +790,58 @@ def alphas(model: nn.Module) -> dict[str, Tensor]:
     return {name: bn.weight.detach().double() for name, bn in norms(model).items()}
 
 
-def penalty_mistakes(model: nn.Module, lam: float) -> dict[str, float]:
-    """What the penalty is by mistake."""
-    a = torch.cat(list(alphas(model).values()))
-    every = [p.detach().double().abs().sum() for p in model.parameters()]
-    weights = [p.detach().double().abs().sum() for name, p in model.named_parameters() if name.endswith("weight")]
-    flat = [
-        p.detach().double().abs().sum() for n, p in model.named_parameters() if n.endswith("weight") and p.ndim == 1
-    ]
-    ps = torch.cat([reference.bn_scale_shift(bn)[0].double() for bn in norms(model).values()])
-    betas = torch.cat([bn.bias.detach().double() for bn in norms(model).values()])
-    each = [part.abs().mean() for part in alphas(model).values()]
-    squares = "squares of α were summed, as weight decay does: its pull fades as α does, and nothing gets to 0. |α| is asked for"
-    return {
-        squares: lam * float((a**2).sum()),
-        f"half the {squares}": lam / 2 * float((a**2).sum()),
-        "p = α/√(σ² + ε) was penalised, not α: p falls too if σ² grows, and that takes no channel out": lam
-        * float(ps.abs().sum()),
-        "α was summed without the sign taken off: -2 and 2 make 0. |α| first, then the sum": lam * float(a.sum()),
-        "α was summed without the sign taken off, and |…| of the sum: |α| first, then the sum": lam
-        * float(a.sum().abs()),
-        "|…| of each layer's sum was taken without the sign taken off first: |α| first, then the sum": lam
-        * sum(float(part.sum().abs()) for part in alphas(model).values()),
-        "the mean of |α| was taken: the sum is asked for": lam * float(a.abs().mean()),
-        "the mean of |α| in each layer was taken: the sum is asked for": lam * float(sum(each)),
-        "β was counted too: the scales are penalised, not the shifts": lam * float(a.abs().sum() + betas.abs().sum()),
-        "all parameters of the model were counted: only α of its batch norms is": lam * float(sum(every)),
-        "the weights of all layers were counted: only α of its batch norms is": lam * float(sum(weights)),
-        "the weight of a GroupNorm was counted too: what else has a weight (C,) is no batch norm": lam
-        * float(sum(flat)),
-        "√ of the summed squares was taken (the L2 norm): |α| is asked for": lam
-        * float(sum(part.norm() for part in alphas(model).values())),
-        "√ of the summed squares was taken (an L2 norm): |α| is asked for": lam * float(a.norm()),
-        "λ is missing": float(a.abs().sum()),
-        "0 came out: batch norms stand inside of other modules, too. model.modules() finds them": 0.0,
-    }
+def summed(part: Callable[[nn.Module], Iterable[Tensor]]) -> Callable[[nn.Module, float], float]:
+    """slimming_penalty as λ times the sum of other tensors."""
+    return lambda model, lam: lam * sum(float(tensor.detach().double().sum()) for tensor in part(model))
+
+
+def together(model: nn.Module) -> Tensor:
+    """α of all layers, (n,)."""
+    return torch.cat(list(alphas(model).values()))
+
+
+SQUARES = (
+    "squares of α were summed, as weight decay does: its pull fades as α does, and nothing gets to 0. |α| is asked for"
+)
+OTHER_NORMS = "the weight of a GroupNorm was counted too: what else has a weight (C,) is no batch norm"
+WRONG["slimming_penalty"] = {
+    SQUARES: summed(lambda model: [together(model) ** 2]),
+    f"half the {SQUARES}": summed(lambda model: [together(model) ** 2 / 2]),
+    "p = α/√(σ² + ε) was penalised, not α: p falls too if σ² grows, and that takes no channel out": summed(
+        lambda model: [reference.bn_scale_shift(bn)[0].abs() for bn in norms(model).values()]
+    ),
+    "α was summed without the sign taken off: -2 and 2 make 0. |α| first, then the sum": summed(
+        lambda model: [together(model)]
+    ),
+    "α was summed without the sign taken off, and |…| of the sum: |α| first, then the sum": summed(
+        lambda model: [together(model).sum().abs()]
+    ),
+    "|…| of each layer's sum was taken without the sign taken off first: |α| first, then the sum": summed(
+        lambda model: [a.sum().abs() for a in alphas(model).values()]
+    ),
+    "the mean of |α| was taken: the sum is asked for": summed(lambda model: [together(model).abs().mean()]),
+    "the mean of |α| in each layer was taken: the sum is asked for": summed(
+        lambda model: [a.abs().mean() for a in alphas(model).values()]
+    ),
+    "β was counted too: the scales are penalised, not the shifts": summed(
+        lambda model: [p.abs() for bn in norms(model).values() for p in (bn.weight, bn.bias)]
+    ),
+    "all parameters of the model were counted: only α of its batch norms is": summed(
+        lambda model: [p.abs() for p in model.parameters()]
+    ),
+    "the weights of all layers were counted: only α of its batch norms is": summed(
+        lambda model: [p.abs() for name, p in model.named_parameters() if name.endswith("weight")]
+    ),
+    OTHER_NORMS: summed(
+        lambda model: [p.abs() for name, p in model.named_parameters() if name.endswith("weight") and p.ndim == 1]
+    ),
+    "√ of the summed squares was taken (the L2 norm): |α| is asked for": summed(
+        lambda model: [a.norm() for a in alphas(model).values()]
+    ),
+    "√ of the summed squares was taken (an L2 norm): |α| is asked for": summed(lambda model: [together(model).norm()]),
+    "λ is missing": lambda model, lam: float(together(model).abs().sum()),
+    "0 came out: batch norms stand inside of other modules, too. model.modules() finds them": (lambda model, lam: 0.0),
+}
 
 
 def as_penalty(value: Any) -> float:
@@ -662,10 +855,10 @@ def expect_penalty(submission: Submission, model: nn.Module, lam: float, when: s
     """λΣ|α|; else the mistake whose result it is."""
     call = functools.partial(submission.slimming_penalty, model, lam)
     value = as_penalty(ask(call, when or "for a network of blocks,", "Which modules have an α?"))
-    right = lam * float(torch.cat(list(alphas(model).values())).abs().sum())
+    right = lam * float(together(model).abs().sum())
     if math.isclose(value, right, rel_tol=1e-5):
         return
-    for sentence, wrong in penalty_mistakes(model, lam).items():
+    for sentence, wrong in made(WRONG["slimming_penalty"], model, lam).items():
         if math.isclose(value, wrong, rel_tol=1e-5, abs_tol=1e-9):
             fail(f"{when} {sentence}".strip())
     expect_close(value, right, f"{when} the penalty".strip())
@@ -677,9 +870,9 @@ def test_penalty(submission: Submission, draw: Draw) -> None:
 
     def case() -> tuple[nn.Module, Tensor, Mistakes]:
         model = network(draw, (5, 3), (1.0, 0.5))
-        right = torch.tensor(lam * float(torch.cat(list(alphas(model).values())).abs().sum()))
-        mistakes = {said: torch.tensor(wrong) for said, wrong in penalty_mistakes(model, lam).items()}
-        return model, right, {said: wrong for said, wrong in mistakes.items() if "GroupNorm" not in said}
+        mistakes = made(without(WRONG["slimming_penalty"], OTHER_NORMS), model, lam)
+        right = torch.tensor(lam * float(together(model).abs().sum()))
+        return model, right, {said: torch.tensor(wrong) for said, wrong in mistakes.items()}
 
     model, _, _ = telling(case)
     expect_penalty(submission, model, lam)
@@ -815,98 +1008,142 @@ def expect_selection(
          "layers in the order of named_modules(), and a plain argsort or topk promises no order among equals")  # fmt: skip
 
 
+Scores = dict[str, Tensor]
+
+
+def sizes_of(model: nn.Module) -> Scores:
+    """|α| of each layer."""
+    return {name: a.abs() for name, a in alphas(model).items()}
+
+
+def filter_norms(model: nn.Module) -> Scores:
+    """The L1 norm of each filter in front of a batch norm of :func:`network`."""
+    convs = {name: model.get_submodule(f"{name.removesuffix('bn')}conv") for name in alphas(model)}
+    return {name: conv.weight.detach().abs().sum((1, 2, 3)) for name, conv in convs.items()}
+
+
+def share(model: nn.Module, fraction: float) -> int:
+    """How many channels go, but for those that are protected."""
+    return round(fraction * len(together(model)))
+
+
+def ranked(
+    score: Callable[[nn.Module], Scores] = sizes_of, protect: bool = True, more: int = 0
+) -> Callable[[nn.Module, float], dict[str, Tensor]]:
+    """select_channels by another score, or with more or fewer channels."""
+    return lambda model, fraction: selected(score(model), share(model, fraction) + more, protect)
+
+
+def flattened(change: Callable[[Tensor], Tensor]) -> Callable[[nn.Module], Scores]:
+    """|α|, changed layer by layer."""
+    return lambda model: {name: change(size) for name, size in sizes_of(model).items()}
+
+
+def vanishing(kept: Callable[[Tensor], int]) -> Callable[[nn.Module, float], dict[str, Tensor]]:
+    """select_channels where of a layer that would vanish another channel stays: one chosen from its α."""
+
+    def version(model: nn.Module, fraction: float) -> dict[str, Tensor]:
+        keep = selected(sizes_of(model), share(model, fraction), protect=False)
+        for name, a in alphas(model).items():
+            if not keep[name].any():
+                keep[name][kept(a)] = True
+        return keep
+
+    return version
+
+
+def endless(model: nn.Module) -> Scores:
+    """|α|, but for each layer's largest, which is out of the competition."""
+    found = {name: size.clone() for name, size in sizes_of(model).items()}
+    for size in found.values():
+        size[size.argsort(stable=True)[-1]] = torch.inf
+    return found
+
+
+ONE_FEW = "one channel too few went: does the last one that should go equal your threshold, and stay?"
+FEWER_COUNTED = "fewer than round(fraction · n) were looked at: each layer's largest counts among the n"
+COMPETING: Wrong = {
+    "each layer lost its own share: the channels of all layers compete in one list": (
+        lambda model, fraction: {
+            name: going(size, round(fraction * len(size))) for name, size in sizes_of(model).items()
+        }
+    ),
+    "ranked with the sign: α = -2 is a large scale. Rank by |α|": ranked(alphas),
+    "p = α/√(σ² + ε) was ranked, not |α|: training pulls at α, and p goes with σ² too": ranked(
+        lambda model: {name: reference.bn_scale_shift(bn)[0].abs() for name, bn in norms(model).items()}
+    ),
+    "β was ranked, not |α|": ranked(lambda model: {name: bn.bias.detach().abs() for name, bn in norms(model).items()}),
+    "the filters were ranked by their L1 norms: that is the alternative. Here |α| decides": ranked(filter_norms),
+    "the layers were scaled before they were compared: let |α| compete as it is": ranked(
+        flattened(lambda size: size / size.max())
+    ),
+    "the largest went: what has a small scale does little, and goes first": ranked(
+        flattened(lambda size: -size), protect=False
+    ),
+    "the largest went, but for each layer's: what has a small scale does little, and goes first": (
+        lambda model, fraction: protected(
+            selected(flattened(torch.neg)(model), share(model, fraction), protect=False), sizes_of(model)
+        )
+    ),
+    UPSIDE_DOWN: lambda model, fraction: {name: ~mask for name, mask in ranked()(model, fraction).items()},
+    "that many should have gone, not stayed: fraction is what goes": (
+        lambda model, fraction: selected(sizes_of(model), round((1 - fraction) * len(together(model))))
+    ),
+    ONE_FEW: ranked(more=-1),
+    "one channel too many went": ranked(more=1),
+}
+VANISHING: Wrong = {
+    "nothing is left of a layer, and the network is cut in two: each layer's largest |α| stays": ranked(protect=False),
+    "other channels went in the place of those that stay for their layer's sake: fewer may go": ranked(endless),
+    FEWER_COUNTED: (
+        lambda model, fraction: selected(sizes_of(model), round(fraction * (len(together(model)) - len(norms(model)))))
+    ),
+    "of a layer all of whose |α| are small, its first channel stayed, not its largest": vanishing(lambda a: 0),
+    "of a layer all of whose |α| are small, its last channel stayed, not its largest": vanishing(lambda a: -1),
+    "of a layer all of whose |α| are small, its most positive α stayed, not its largest |α|": vanishing(
+        lambda a: int(a.argmax())
+    ),
+}
+WRONG["select_channels"] = COMPETING | VANISHING
+
+
+def expect_selected(
+    submission: Submission, case: Callable[[], nn.Module], fraction: float, wrong: Wrong, when: str = ""
+) -> None:
+    """The channels that stay are the right ones, in a network that tells the table's mistakes from them."""
+
+    def drawn() -> tuple[nn.Module, Any, Mistakes]:
+        model = case()
+        return model, ranked()(model, fraction), made(wrong, model, fraction)
+
+    model, right, mistakes = telling(drawn)
+    mine = select(submission, model, fraction)
+    recognise(mine, right, mistakes)
+    expect_selection(mine, right, sizes_of(model), when)
+
+
 @question("4.5", points=1, claim="channels of all layers compete by |α|; the smallest go")
 def test_channels_compete(submission: Submission, draw: Draw) -> None:
     fraction = draw.choice([0.4, 0.6])
 
-    def case() -> tuple[nn.Module, Any, Mistakes]:
+    def case() -> nn.Module:
         model = network(draw, (6, 9, 5), draw.choice([(1.0, 0.4, 0.7), (0.5, 1.0, 0.4), (0.7, 0.4, 1.0)]))
-        a = alphas(model)
-        size = {name: part.abs() for name, part in a.items()}
-        n = sum(len(part) for part in a.values())
-        count = round(fraction * n)
-        right = selected(size, count)
-        if not near(right, selected(size, count, protect=False)):
-            return case()  # a layer that would vanish has a test of its own
-        ps = {name: reference.bn_scale_shift(bn)[0].abs() for name, bn in norms(model).items()}
-        betas = {name: bn.bias.detach().abs() for name, bn in norms(model).items()}
-        convs = {name: model.get_submodule(name.replace(".bn", ".conv")) for name in a}
-        filters = {name: conv.weight.detach().abs().sum((1, 2, 3)) for name, conv in convs.items()}
-        largest = selected({name: -part for name, part in size.items()}, count, protect=False)
-        within = {name: going(part, round(fraction * len(part))) for name, part in size.items()}
-        mistakes = {
-            "each layer lost its own share: the channels of all layers compete in one list": within,
-            "ranked with the sign: α = -2 is a large scale. Rank by |α|": selected(a, count),
-            "p = α/√(σ² + ε) was ranked, not |α|: training pulls at α, and p goes with σ² too": selected(ps, count),
-            "β was ranked, not |α|": selected(betas, count),
-            "the filters were ranked by their L1 norms: that is the alternative. Here |α| decides": selected(
-                filters, count
-            ),
-            "the layers were scaled before they were compared: let |α| compete as it is": selected(
-                {name: part / part.max() for name, part in size.items()}, count
-            ),
-            "the largest went: what has a small scale does little, and goes first": largest,
-            "the largest went, but for each layer's: what has a small scale does little, and goes first": protected(
-                largest, size
-            ),
-            "the mask is upside down: True means kept": {name: ~mask for name, mask in right.items()},
-            "that many should have gone, not stayed: fraction is what goes": selected(size, round((1 - fraction) * n)),
-            "one channel too few went: does the last one that should go equal your threshold, and stay?": selected(
-                size, count - 1
-            ),
-            "one channel too many went": selected(size, count + 1),
-        }
-        return (model, size), right, mistakes
+        vanishes = not near(ranked()(model, fraction), ranked(protect=False)(model, fraction))
+        return case() if vanishes else model  # that has a test of its own
 
-    (model, size), right, mistakes = telling(case)
-    mine = select(submission, model, fraction)
-    recognise(mine, right, mistakes)
-    expect_selection(mine, right, size)
+    expect_selected(submission, case, fraction, COMPETING)
 
 
 @question("4.5", points=0.5, claim="each layer's largest stays, and no other channel goes in its place")
 def test_no_layer_vanishes(submission: Submission, draw: Draw) -> None:
-    fraction = draw.choice([0.6, 0.7])
-
-    def case() -> tuple[nn.Module, Any, Mistakes]:
+    def case() -> nn.Module:
         model = network(draw, (7, 5, 8), (1.0, 1e-3, 0.8))
-        a = alphas(model)
-        size = {name: part.abs() for name, part in a.items()}
-        small = "body.bn"
-        order = size[small].argsort(stable=True)
-        if int(order[-1]) in (0, len(order) - 1) or a[small][order[-1]] > 0:
-            return case()  # its largest is negative, and neither the first nor the last
-        count = round(fraction * sum(len(part) for part in a.values()))
-        unguarded = selected(size, count, protect=False)
-        more = {name: part.clone() for name, part in size.items()}
-        for name, part in more.items():
-            more[name][part.argsort(stable=True)[-1]] = torch.inf
-        vanished = f"nothing is left of {small!r}, and the network is cut in two: each layer's largest |α| stays"
-        mistakes: dict[str, Any] = {
-            vanished: unguarded,
-            "other channels went in the place of those that stay for their layer's sake: fewer may go": selected(
-                more, count
-            ),
-            "fewer than round(fraction · n) were looked at: each layer's largest counts among the n": selected(
-                size, round(fraction * (sum(len(part) for part in a.values()) - len(a)))
-            ),
-        }
-        right = selected(size, count)
-        for said, index in (
-            ("its first channel stayed, not its largest", 0),
-            ("its last channel stayed, not its largest", -1),
-            ("its most positive α stayed, not its largest |α|", int(a[small].argmax())),
-        ):
-            mistakes[f"of {small!r}, all of whose |α| are small, {said}"] = {
-                **unguarded,
-                small: torch.zeros(len(order), dtype=torch.bool).index_fill(0, torch.tensor(index % len(order)), True),
-            }
-        return (model, size), right, mistakes
+        small = alphas(model)["body.bn"]
+        largest = int(small.abs().argsort(stable=True)[-1])
+        plain = largest in (0, len(small) - 1) or small[largest] > 0
+        return case() if plain else model  # its largest is negative, and neither the first nor the last
 
-    (model, size), right, mistakes = telling(case)
-    mine = select(submission, model, fraction)
-    recognise(mine, right, mistakes)
-    expect_selection(mine, right, size)
+    expect_selected(submission, case, draw.choice([0.6, 0.7]), VANISHING)
 
 
 # --- 4.6 cascade ---------------------------------------------------------------------------------------------------
@@ -935,9 +1172,53 @@ def as_cascade(value: Any, weight: Tensor) -> tuple[Any, Any]:
     return mask, shift
 
 
+FILTERS = "whole filters, the outputs (dimension 0), were called useless: keep is about channels that next_weight reads, its dimension 1"
+MASK_UPSIDE_DOWN = "the mask is upside down: True means useful"
+GIVES_SOMETHING = (
+    "weights of a removed channel that gives something were called useful: what they give is always the same, "
+    "and goes into the bias"
+)
+USEFUL: Wrong = {  # what the mask is by mistake
+    MASK_UPSIDE_DOWN: lambda keep, weight, constant: ~mask_of(keep, weight),
+    "every weight was called useful, also those that read a removed channel": (
+        lambda keep, weight, constant: torch.ones_like(weight, dtype=torch.bool)
+    ),
+    GIVES_SOMETHING: lambda keep, weight, constant: mask_of(keep | (constant != 0), weight),
+    "a weight of 0 was called useless: useful is what reads a kept channel, whatever its value": (
+        lambda keep, weight, constant: mask_of(keep, weight) & (weight != 0)
+    ),
+}
+
+
+def mask_of(keep: Tensor, weight: Tensor) -> Tensor:
+    """(C,) for each weight, (M, C, R, S)."""
+    return keep.view(1, -1, 1, 1).expand(weight.shape).clone()
+
+
+def altered(
+    mask: Callable[..., Tensor] | None = None, shift: Callable[..., Tensor] | None = None
+) -> Callable[..., tuple[Tensor, Tensor]]:
+    """cascade with another mask, from (keep, weight, constant), or another shift, from (weight, constant, gone)."""
+
+    def version(keep: Tensor, next_weight: Tensor, constant: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        useful, total = reference.cascade(keep, next_weight, constant)
+        given = torch.zeros(len(keep)) if constant is None else constant
+        if mask:
+            useful = mask(keep, next_weight, given)
+        if shift:
+            total = shift(next_weight, given.double(), (~keep).nonzero().flatten().tolist())
+        return useful, total.to(next_weight.dtype)
+
+    return version
+
+
+WRONG["cascade"] = {said: altered(mask=mask) for said, mask in USEFUL.items()}
+WRONG["cascade"] |= {said: altered(shift=shift) for said, shift in REMOVED.items()}
+
+
 def expect_useful(value: Any, keep: Tensor, weight: Tensor, constant: Tensor | None, when: str = "") -> None:
     """The mask is right; else the mistake whose result it is."""
-    right = keep.view(1, -1, 1, 1).expand(weight.shape)
+    right = mask_of(keep, weight)
     if isinstance(value, Tensor) and value.dtype != torch.bool and value.shape == weight.shape:
         if near(value, weight * right):
             fail(f"{when}the mask holds weights: say which are useful, True or False, and change none")
@@ -946,22 +1227,12 @@ def expect_useful(value: Any, keep: Tensor, weight: Tensor, constant: Tensor | N
         said = f"{when}the mask has shape {tuple(value.shape)}, next_weight {tuple(weight.shape)}"
         fail(f"{said}: it has one entry for each weight")
     expect_tensor(value, shape=weight.shape, dtype=torch.bool, what=f"{when}the mask")
-    mistakes = {f"{UPSIDE_DOWN.replace('kept', 'useful')}": ~right}
-    if not keep.all():
-        said = "every weight was called useful, also those that read a removed channel"
-        mistakes[said] = torch.ones_like(right)
-    if constant is not None:
-        lively = (keep | (constant != 0)).view(1, -1, 1, 1).expand(weight.shape)
-        said = "weights of a removed channel that gives something were called useful: what they give is always the same"
-        mistakes[f"{said}, and goes into the bias"] = lively
-    if bool((weight == 0).any()):
-        said = "a weight of 0 was called useless: useful is what reads a kept channel, whatever its value"
-        mistakes[said] = right & (weight != 0)
+    given = torch.zeros(len(keep)) if constant is None else constant
+    mistakes = made(USEFUL, keep, weight, given)
     recognise(value, right, mistakes, when)
     if not torch.equal(value, right):
         if torch.equal(value.amin((1, 2, 3)), value.amax((1, 2, 3))):
-            fail(f"{when}whole filters, the outputs (dimension 0), were called useless: keep is about channels that next_weight "
-                 "reads, its dimension 1")  # fmt: skip
+            fail(f"{when}{FILTERS}")
         fail(
             f"{when}the mask is wrong: keep is about the channels that next_weight (M, C, R, S) reads, its dimension 1"
         )
@@ -1014,28 +1285,44 @@ def test_shift_of_the_useless(submission: Submission, draw: Draw) -> None:
     expect_cascade_shift(shift, weight, constant, gone, when)
 
 
+@question("4.6", points=0.5, claim="arguments: a keep or a constant of another form raises ValueError")
+def test_cascade_arguments(submission: Submission, draw: Draw) -> None:
+    keep, weight, constant, gone = cascade_case(draw, *sizes(draw))
+    mask, shift = cascaded(submission, keep, weight, constant)
+    expect_useful(mask, keep, weight, constant)
+    expect_cascade_shift(shift, weight, constant, gone)
+    for bad, when in (
+        ((keep.nonzero().flatten(), weight, constant), "a keep of indices (it is a bool for each channel)"),
+        ((keep.long(), weight, constant), "a keep of the numbers 0 and 1 (it is bool)"),
+        ((keep[:-1], weight, constant), "a keep of one channel too few"),
+        ((keep, weight, constant[:-1]), "a constant of one channel too few"),
+        ((keep, weight, constant[:1]), "one constant for all channels (it has one for each)"),
+    ):
+        expect_raises(ValueError, functools.partial(submission.cascade, *bad), when)
+
+
 # --- 4.7 two short answers -----------------------------------------------------------------------------------------
 
 
-@question("4.7", points=0.5, claim="b: the share that recalibration gave back")
-def test_share_given_back(submission: Submission, draw: Draw) -> None:
-    share = expect_typed(submission, "answer_4_7b")
-    if share >= 2:
-        fail(f"{share:g} is a percentage, or a number of points: the share is of the points lost, and 1 is all of them")
-    if not 0.9 <= share <= 1.1:
-        fail(
-            f"{share:g} is far from what these networks give. Is it the line of 'BN recalibrated', and not the one of what was "
-            "absorbed? Or the accuracy, instead of the share of what had been lost?"
-        )
+OPTIONS = 4  # of 4.7a
 
 
 @question(
     "4.7",
     points=0,
-    claim="a is one of the letters (which one is right is looked at when it is handed in)",
+    claim="a is one of the letters, b a share in % (which ones are right is looked at when they are handed in)",
 )
-def test_a_letter(submission: Submission, draw: Draw) -> None:
-    expect_letter(submission, "answer_4_7a", {})
+def test_form_of_the_answers(submission: Submission, draw: Draw) -> None:
+    expect_choice(submission, "answer_4_7a", OPTIONS, {})
+    share_typed(submission)
+
+
+def share_typed(submission: Submission) -> float:
+    """4.7b, in %."""
+    typed = expect_typed(submission, "answer_4_7b")
+    if not 1 <= typed <= 100:
+        fail(f"{typed:g} is not the number over the bar: it is in %, from 1 to 100")
+    return typed
 
 
 # --- 4.8 find_bug --------------------------------------------------------------------------------------------------
@@ -1052,22 +1339,6 @@ def by_maps(keep: Tensor, next_weight: Tensor, constant: Tensor | None = None) -
     return useful, F.conv2d(maps, next_weight).flatten()
 
 
-def altered(
-    mask: Callable[..., Tensor] | None = None, shift: Callable[..., Tensor] | None = None
-) -> Callable[..., tuple[Tensor, Tensor]]:
-    """A wrong version: the right one, but for what is made of (keep, next_weight, constant, right mask or shift)."""
-
-    def version(keep: Tensor, next_weight: Tensor, constant: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        useful, total = reference.cascade(keep, next_weight, constant)
-        given = next_weight.new_zeros(len(keep)) if constant is None else constant.to(next_weight.dtype)
-        return (
-            mask(keep, next_weight, given, useful) if mask else useful,
-            shift(keep, next_weight, given, total) if shift else total,
-        )
-
-    return version
-
-
 @question("4.8", points=0.5, claim="two plain bugs are found, and nothing right is accused")
 def test_hunt_plain_bugs(submission: Submission, draw: Draw) -> None:
     expect_verdicts(
@@ -1076,8 +1347,8 @@ def test_hunt_plain_bugs(submission: Submission, draw: Draw) -> None:
         "cascade",
         right={"the library's": reference.cascade, "one that convolves maps of constants": by_maps},
         wrong={
-            "counts the constants of kept channels, too": altered(shift=lambda k, w, c, right: w.sum((2, 3)) @ c),
-            "ignores the constants": altered(shift=lambda k, w, c, right: torch.zeros_like(right)),
+            "counts the constants of kept channels, too": WRONG["cascade"][KEPT_TOO],
+            "ignores the constants": WRONG["cascade"][IGNORED],
         },
         promise=PROMISE,
     )

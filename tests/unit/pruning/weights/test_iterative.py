@@ -180,3 +180,24 @@ def test_a_score_that_forgets_a_layer_later_is_an_error(model):
 def test_no_targets_prune_nothing(model):
     assert weights.sparsity(weights.prune_iteratively(model, [], Training(model))) == 0
     assert weights.prune_iteratively(nn.ReLU(), [0.5], lambda model, post_step: None) == {}
+
+
+def test_rescored_asks_the_model_as_it_is_and_what_is_pruned_stays_so(model):
+    seen = []
+
+    def score(now):
+        seen.append({name: p.detach().clone() for name, p in weights.prunable(now).items()})
+        generator = torch.Generator().manual_seed(len(seen))
+        scores = {name: torch.randn(p.shape, generator=generator) for name, p in weights.prunable(now).items()}
+        return {name: s.masked_fill(seen[-1][name] == 0, torch.nan) for name, s in scores.items()}  # NaN where pruned
+
+    before = {name: p.detach().clone() for name, p in weights.prunable(model).items()}
+    masks = weights.prune_rescored(model, [0.3, 0.6, 0.9], score)
+    assert len(seen) == 3 and all(torch.equal(seen[0][name], w) for name, w in before.items())
+    zeros = [{name: w == 0 for name, w in state.items()} for state in seen] + [{name: ~m for name, m in masks.items()}]
+    total = sum(m.numel() for m in masks.values())
+    for (earlier, later), target in zip(zip(zeros, zeros[1:], strict=False), [0.3, 0.6, 0.9], strict=True):
+        assert all((earlier[k] <= later[k]).all() for k in earlier)
+        assert sum(int(z.sum()) for z in later.values()) == round(target * total)
+    for name, p in weights.prunable(model).items():
+        assert torch.equal(p.detach(), before[name].masked_fill(~masks[name], 0))

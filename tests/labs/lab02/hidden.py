@@ -1,0 +1,259 @@
+"""Lab 02: the claims that only the grader sees."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from course_claims_lab02.visible import (
+    HARD,
+    INVERTED,
+    L1_NORM,
+    MAGNITUDE,
+    MEAN,
+    NEGATIVE_GONE,
+    PAST_ZERO,
+    PROMISE,
+    RIGHT,
+    SIGN_LOST,
+    Looked,
+    Rescored,
+    close,
+    drawn_scores,
+    expect_near,
+    expect_rescored,
+    expect_row_mask,
+    expect_second_order,
+    expect_soft,
+    fill,
+    layers,
+    of_table,
+    rounds,
+    samples,
+    small_net,
+)
+from course_claims_lab02.visible import WRONG as SEEN
+from torch import Tensor, nn
+
+from course_lib.grading import Draw, Submission, fail, question
+from course_lib.grading.claims.hunt import expect_verdicts
+from course_lib.grading.claims.mistakes import made, recognise
+from course_lib.grading.claims.typed import expect_choice, expect_typed
+from course_lib.labs import lab02 as reference
+
+Named = dict[str, Tensor]
+
+
+# --- 2.1 ---
+
+
+@question("2.1", points=0.5, claim="any shape, and the weight's dtype where the curvature is double")
+def test_loss_change_any_shape(submission: Submission, draw: Draw) -> None:
+    expect_second_order(submission, draw, 2, 3, 2, 2, dtype=torch.float64)
+
+
+# --- 2.2 ---
+
+
+@question("2.2", points=1.5, claim="any number of samples, batch norm, frozen layers, double precision")
+def test_fisher_of_any_model(submission: Submission, draw: Draw) -> None:
+    net = nn.Sequential(nn.Conv2d(1, 3, 2), nn.BatchNorm2d(3), nn.Tanh(), nn.Flatten(), nn.Linear(12, 4)).double()
+    fill(net, draw)
+    net[1].running_mean.copy_(draw.normal(3))
+    net[1].running_var.copy_(draw.sizes(3, 0.5, 2.0))
+    x, y = draw.normal(draw.integer(18, 23), 1, 3, 3, dtype=torch.float64), draw.labels(23, 4)
+    y = y[: len(x)]
+    value = Looked(submission, "empirical_fisher", net, x, y, frozen="0.weight").value
+    right = reference.empirical_fisher(net, x, y)
+    recognise(value, right, made(SEEN["empirical_fisher"], net, x, y), alike=close)
+    for name, r in right.items():
+        expect_near(
+            value[name],
+            r,
+            f"{name!r} of a net with batch norm, {len(x)} samples",
+            "in evaluation mode no sample has to do with another: chunks and their order make no difference",
+        )
+
+
+# --- 2.3 ---
+
+HESSIAN = (
+    "this is the Hessian's diagonal: for ReLUs it is the same, but for a smooth network it has a second part, with second derivatives of the "
+    "logits. Σ p_c·(∂ log p_c)² has none"
+)
+
+
+def _hessian(model: nn.Module, x: Tensor) -> Named:
+    """Of the loss with the class that is predicted: mean over samples, the diagonal entry by entry."""
+    copied = copy.deepcopy(model).eval().requires_grad_()
+    found: Named = {name: torch.zeros(p.shape, dtype=torch.float64) for name, p in copied.named_parameters()}
+    for name, p in copied.named_parameters():
+        for sample in x:
+            with torch.enable_grad():
+                z = copied(sample[None])
+                loss = -z.log_softmax(1).max()
+                (g,) = torch.autograd.grad(loss, p, create_graph=True)
+                for i in range(p.numel()):
+                    (second,) = torch.autograd.grad(g.flatten()[i], p, retain_graph=True)
+                    found[name].view(-1)[i] += float(second.flatten()[i]) / len(x)
+    return found
+
+
+WRONG: dict[str, dict[str, Callable[..., Any]]] = {"curvature": {HESSIAN: _hessian}}
+
+
+@question("2.3", points=1.5, claim="the same for a smooth network, frozen layers, any number of samples")
+def test_curvature_of_a_smooth_net(submission: Submission, draw: Draw) -> None:
+    net = small_net(draw, nn.Tanh, classes=4)
+    x, _ = samples(draw, net, draw.integer(5, 8))
+    value = Looked(submission, "curvature", net, x, frozen="0.weight").value
+    right = reference.curvature(net, x)
+    recognise(value, right, made(WRONG["curvature"] | SEEN["curvature"], net, x), alike=close)
+    for name, r in right.items():
+        expect_near(value[name], r, f"{name!r} of a net with tanh", "Σ_c p_c·(∂ log p_c)², averaged over samples")
+
+
+# --- 2.4 ---
+
+
+@question("2.4", points=1, claim="ties, living zeros, scores of pruned weights that are NaN, a target of 1, no target")
+def test_rescored_at_the_edges(submission: Submission, draw: Draw) -> None:
+    net = layers(draw)
+    with torch.no_grad():
+        net[2].weight[:, ::2] = 0  # still there, and worth as much as its score says
+    script = [drawn_scores(draw, net, tied=True), drawn_scores(draw, net, tied=True)]
+    first = rounds(copy.deepcopy(net), lambda model: script[0], [0.35])
+    script[1] = {name: s.masked_fill(~first[name], torch.nan) if name in first else s for name, s in script[1].items()}
+    targets = [0.35, 0.7]
+    run = Rescored(submission, net, script, targets)
+    right = rounds(copy.deepcopy(net), _script(script), targets)
+    expect_rescored(run, right, {}, targets)
+    net = layers(draw)
+    run = Rescored(submission, net, [], [])
+    if not all(mask.all() for mask in run.masks.values()) or run.score.seen:
+        fail("for no targets nothing is asked and the masks are all True")
+    net = layers(draw)
+    script = [drawn_scores(draw, net)]
+    run = Rescored(submission, net, script, [1.0])
+    if any(mask.any() for mask in run.masks.values()):
+        fail("a target of 1 prunes every weight")
+
+
+def _script(script: list[Named]) -> Callable[[nn.Module], Named]:
+    left = iter(script)
+    return lambda model: next(left)
+
+
+# --- 2.5 ---
+
+LAST_POSITION = "only the last position was looked at: the norm is over all samples and positions"
+ONE_SAMPLE = "only the first sample was looked at: the norm is over all samples and positions"
+POSITIONS_MEANT = "positions were averaged before the norm: each counts by its square"
+WRONG["input_aware_mask"] = {
+    LAST_POSITION: lambda w, x, s: reference.input_aware_mask(w, x[..., -1, :] if x.ndim > 2 else x, s),
+    ONE_SAMPLE: lambda w, x, s: reference.input_aware_mask(w, x[0] if x.ndim > 2 else x, s),
+    POSITIONS_MEANT: lambda w, x, s: reference.input_aware_mask(w, x.mean(1) if x.ndim > 2 else x, s),
+}
+
+
+@question("2.5", points=1, claim="texts (B, L, in), a single input (in,), ties, all and none")
+def test_input_aware_any_shape(submission: Submission, draw: Draw) -> None:
+    w, sizes = draw.normal(5, 8), draw.sizes(8, 0.2, 5.0).float()
+    x = (
+        draw.normal(3, 4, 8)
+        * sizes
+        * draw.sizes(4, 0.2, 5.0).float()[:, None]
+        * draw.sizes(3, 0.2, 5.0).float()[:, None, None]
+    )
+    seen = {said: SEEN["input_aware_mask"][said] for said in (MEAN, L1_NORM, MAGNITUDE)}
+    expect_row_mask(submission, w, x, 0.5, made(WRONG["input_aware_mask"] | seen, w, x, 0.5), "for x (B, L, in): ")
+    expect_row_mask(submission, w, draw.normal(8), 0.4, {}, "for x (in,): ")
+    expect_row_mask(submission, draw.tied(5, 8), torch.ones(2, 8), 0.4, {}, "with ties: ")
+    for sparsity in (0.0, 1.0):
+        expect_row_mask(submission, w, x, sparsity, {}, f"for sparsity {sparsity:g}: ")
+
+
+# --- 2.6, 2.7 ---
+
+FIRST_T = "one threshold was used for all: t may be a tensor, with one for each entry"
+WRONG["soft_threshold"] = {
+    FIRST_T: lambda w, t: reference.soft_threshold(w, t.flatten()[0] if isinstance(t, Tensor) else t),
+}
+
+
+@question("2.6", points=0.5, claim="a threshold for each entry, any shape, |w| = t, double precision")
+def test_soft_threshold_any(submission: Submission, draw: Draw) -> None:
+    w = draw.normal(3, 2, 2, 2, dtype=torch.float64)
+    t = draw.sizes(w.numel(), 0.2, 1.5).view(w.shape)
+    t[0, 0, 0, 0] = w[0, 0, 0, 0].abs()  # exactly at the threshold
+    w[1] = 0
+    expect_soft(submission, w, t, made(WRONG["soft_threshold"] | SEEN["soft_threshold"], w, t))
+    expect_soft(submission, w, 0.0, {})
+
+
+# --- 2.8 ---
+
+
+@question("2.8", points=0.5, claim="a: why the order of the forecast destroys the net")
+def test_why(submission: Submission, draw: Draw) -> None:
+    expect_choice(
+        submission,
+        "answer_2_8a",
+        4,
+        {
+            1: "the experiment of part A shows small weights, too, and the forecast is right for them",
+            2: "the accuracy falls on the training images just as far, and a random order, measured on the same images, keeps more",
+            3: "forecasts are real numbers, and hardly two of them are equal",
+        },
+    )
+
+
+@question("2.8", points=0.5, claim="b: ρ between |w|·‖x‖ and the size of the true change")
+def test_rho(submission: Submission, draw: Draw) -> None:
+    value = expect_typed(submission, "answer_2_8b")
+    if abs(value - RHO) > 0.04:
+        others = {
+            0.95: "that is about ρ of OBD and Fisher: the input-aware row is asked for",
+            0.57: "that is about ρ of magnitude: the input-aware row is asked for",
+            1.0: "that is about ρ of the forecasts: the input-aware row is asked for",
+            0.0: "that is about ρ of a random order: the input-aware row is asked for",
+        }
+        for rho, said in others.items():
+            if abs(value - rho) <= 0.025:
+                fail(said)
+        fail(
+            f"{value:g} is not within 0.04 of what three seeds give on the digits: read it off the table of part A, the mean of three"
+        )
+
+
+RHO = 0.87  # .84 to .89 in six seeds
+
+
+# --- 2.9 ---
+
+
+@question("2.9", points=0.5, claim="right versions pass, and six wrong ones are found")
+def test_hunt_more(submission: Submission, draw: Draw) -> None:
+    wrong = of_table(PAST_ZERO, HARD, SIGN_LOST, NEGATIVE_GONE, INVERTED)
+    wrong |= {
+        "uses the first threshold for all": WRONG["soft_threshold"][FIRST_T],
+        "rounds to whole thresholds": _rounds,
+    }
+    right = RIGHT | {"one that loops": _loop}
+    expect_verdicts(submission, draw, "soft_threshold", right, wrong, PROMISE)
+
+
+def _rounds(w: Tensor, t: Any) -> Tensor:
+    """|w| down to a whole number of t."""
+    t = torch.as_tensor(t, dtype=w.dtype).expand(w.shape)
+    return torch.where(t > 0, (w / t.clamp(min=1e-9)).trunc() * t, w)
+
+
+def _loop(w: Tensor, t: Any) -> Tensor:
+    thresholds = torch.as_tensor(t, dtype=w.dtype).expand(w.shape).flatten().tolist()
+    values = [
+        max(abs(v) - s, 0.0) * (1 if v > 0 else -1) for v, s in zip(w.flatten().tolist(), thresholds, strict=True)
+    ]
+    return torch.tensor(values, dtype=w.dtype).view(w.shape)

@@ -1,0 +1,798 @@
+"""Lab 02, what the loss says: what is claimed of each answer, and its likely mistakes, each written once as a wrong function.
+
+Inputs are drawn anew for every grading, and so that the mistakes give other results than the right answer: gradients and curvatures of
+both signs, scores that grow for what is pruned already, rows and inputs of unlike scales.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad
+from torch.nn import functional as F
+
+from course_lib.grading import (
+    Draw,
+    Proxy,
+    Submission,
+    expect_equal,
+    expect_keys,
+    expect_length,
+    expect_refused,
+    expect_tensor,
+    fail,
+    question,
+    unchanged,
+)
+from course_lib.grading.claims.hunt import Version, expect_verdicts
+from course_lib.grading.claims.mistakes import made, near, recognise, telling
+from course_lib.grading.claims.typed import expect_typed
+from course_lib.labs import lab02 as reference
+from course_lib.worker import wire
+
+Named = dict[str, Tensor]
+close = partial(near, tolerance=2e-5)
+
+
+def expect_near(value: Tensor, right: Tensor, what: str, hint: str) -> None:
+    """Equal up to rounding; else where it is off."""
+    if not close(value, right):
+        at = int((value.double() - right.double()).abs().flatten().argmax())
+        fail(
+            f"{what}: {float(value.flatten()[at]):.6g} where {float(right.flatten()[at]):.6g} should be (entry {at}); {hint}"
+        )
+
+
+def as_named(
+    value: Any, like: Mapping[str, Tensor], dtype: torch.dtype | None = None, what: str = "the result"
+) -> Named:
+    """The value, if it is a dict of tensors like these."""
+    expect_keys(value, like, what)
+    return {
+        name: expect_tensor(value[name], shape=w.shape, dtype=dtype or w.dtype, what=f"{name!r} of {what}")
+        for name, w in like.items()
+    }
+
+
+# --- 2.1 loss_change -----------------------------------------------------------------------------------------------
+
+PLUS = "the first term has the wrong sign: the weight goes from w to 0, a step of -w, so the change begins with -g·w"
+SIZE = "the result has no sign any more: the forecast is signed, and negative where the loss would fall"
+NO_HALF = "the second term is h·w²: Taylor's series has a half before it"
+NOT_SQUARED = "the second term has w where w² belongs: the step is taken twice"
+BOTH_FROM_G = "the second term is made of g²: second derivatives come as `curvature`"
+SECOND_ONLY = "with a curvature the first term is gone: at a minimum g is 0, but nothing says that this is one"
+CURVATURE_LOST = "curvature made no difference: the second term, ½·h·w², is missing"
+
+
+def _first(w: Tensor, g: Tensor, h: Tensor | None, second: Callable[[Tensor], Tensor]) -> Tensor:
+    return -g * w if h is None else -g * w + second(h)
+
+
+WRONG: dict[str, dict[str, Callable[..., Any]]] = {
+    "loss_change": {
+        PLUS: lambda w, g, h=None: reference.loss_change(w, -g, h),
+        SIZE: lambda w, g, h=None: reference.loss_change(w, g, h).abs(),
+        NO_HALF: lambda w, g, h=None: _first(w, g, h, lambda h: h * w**2),
+        NOT_SQUARED: lambda w, g, h=None: _first(w, g, h, lambda h: h * w / 2),
+        BOTH_FROM_G: lambda w, g, h=None: _first(w, g, h, lambda h: g**2 * w**2 / 2),
+        SECOND_ONLY: lambda w, g, h=None: -g * w if h is None else h * w**2 / 2,
+        CURVATURE_LOST: lambda w, g, h=None: -g * w,
+    }
+}
+
+
+@question("2.1", points=1, claim="first order: −g·w, signed")
+def test_first_order(submission: Submission, draw: Draw) -> None:
+    shape = (draw.integer(3, 6), draw.integer(3, 6))
+    w, g = draw.normal(*shape), draw.normal(*shape)
+    result, after = submission.call("loss_change", w, g, returning=(0, 1))
+    unchanged([w, g], after, "the weight and its gradient")
+    value = expect_tensor(result, shape=shape, dtype=w.dtype)
+    first = {said: WRONG["loss_change"][said] for said in (PLUS, SIZE)}
+    recognise(value, -g * w, made(first, w, g), alike=close)
+    expect_near(value, -g * w, "without curvature", "the forecast is −g·w, entry by entry")
+
+
+@question("2.1", points=0.5, claim="second order: + ½·h·w²")
+def test_second_order(submission: Submission, draw: Draw) -> None:
+    expect_second_order(submission, draw, draw.integer(3, 6), draw.integer(3, 6))
+
+
+def expect_second_order(submission: Submission, draw: Draw, *shape: int, dtype: torch.dtype = torch.float32) -> None:
+    def case() -> tuple[Any, Any, dict[str, Any]]:
+        given = draw.normal(*shape), draw.normal(*shape), draw.normal(*shape, scale=2.0, dtype=dtype)
+        return given, reference.loss_change(*given), made(WRONG["loss_change"], *given)
+
+    given, right, mistakes = telling(case, close)
+    value = expect_tensor(submission.loss_change(*given), shape=shape, dtype=given[0].dtype)
+    recognise(value, right, mistakes, alike=close)
+    expect_near(value, right, "with curvature", "the forecast is −g·w + ½·h·w², entry by entry")
+
+
+# --- 2.2 empirical_fisher ------------------------------------------------------------------------------------------
+
+OF_THE_MEAN = (
+    "this is the square of the mean gradient, and that is nearly 0 after training: square each sample's gradient first"
+)
+SUMMED = "the squares were summed: a mean over samples divides by their number"
+MEAN_INSIDE = (
+    "this is the Fisher divided by the number of samples: each sample's own loss was divided by it before the square"
+)
+ABSOLUTE = "this is the mean of |g|: the Fisher is the mean of g²"
+PREDICTED = "this takes the class that the network predicts: the empirical Fisher takes the label that is there"
+ROOT = "this is the root of the Fisher: the mean of the squares is wanted, without a root"
+
+
+def parameters_of(model: nn.Module) -> Named:
+    return {name: p.detach() for name, p in model.named_parameters()}
+
+
+def per_sample(model: nn.Module, x: Tensor, loss: Callable[[Tensor, int], Tensor]) -> list[Named]:
+    """The gradient of each sample's own number; ``loss(logits (1, classes), which)``."""
+    copied = copy.deepcopy(model).eval()
+    with torch.enable_grad():
+        return [
+            grad(lambda p, i=i: loss(functional_call(copied, p, (x[i : i + 1],)), i))(parameters_of(copied))
+            for i in range(len(x))
+        ]
+
+
+def mean_of(found: list[Named], what: Callable[[Tensor], Tensor] = lambda g: g.double().square()) -> Named:
+    """The mean over samples of ``what`` of each gradient, float64."""
+    return {name: torch.stack([what(g[name]) for g in found]).double().mean(0) for name in found[0]}
+
+
+def scaled(values: Named, by: float) -> Named:
+    return {name: by * value for name, value in values.items()}
+
+
+def _losses(model: nn.Module, x: Tensor, y: Tensor) -> list[Named]:
+    return per_sample(model, x, lambda z, i: F.cross_entropy(z, y[i : i + 1]))
+
+
+def _predicted(model: nn.Module, x: Tensor, y: Tensor) -> Named:
+    return mean_of(per_sample(model, x, lambda z, i: F.cross_entropy(z, z.detach().argmax(1))))
+
+
+def _each(values: Named, what: Callable[[Tensor], Tensor]) -> Named:
+    return {name: what(value) for name, value in values.items()}
+
+
+WRONG["empirical_fisher"] = {
+    OF_THE_MEAN: lambda m, x, y: _each(mean_of(_losses(m, x, y), Tensor.double), Tensor.square),
+    SUMMED: lambda m, x, y: scaled(reference.empirical_fisher(m, x, y), len(x)),
+    MEAN_INSIDE: lambda m, x, y: scaled(reference.empirical_fisher(m, x, y), 1 / len(x)),
+    ABSOLUTE: lambda m, x, y: mean_of(_losses(m, x, y), Tensor.abs),
+    PREDICTED: _predicted,
+    ROOT: lambda m, x, y: _each(reference.empirical_fisher(m, x, y), Tensor.sqrt),
+}
+
+
+def small_net(draw: Draw, bend: type[nn.Module] = nn.ReLU, classes: int = 3) -> nn.Sequential:
+    """Two layers with a dropout between, in training mode but for the last layer, which is in evaluation mode."""
+    features, hidden = draw.integer(3, 5), draw.integer(4, 6)
+    net = nn.Sequential(nn.Linear(features, hidden), bend(), nn.Dropout(0.5), nn.Linear(hidden, classes))
+    fill(net, draw)
+    net[3].eval()
+    return net
+
+
+def fill(net: nn.Module, draw: Draw) -> None:
+    with torch.no_grad():
+        for p in net.parameters():
+            p.copy_(draw.normal(*p.shape, scale=0.8))
+
+
+def samples(draw: Draw, net: nn.Sequential, count: int, classes: int = 3) -> tuple[Tensor, Tensor]:
+    return draw.normal(count, net[0].in_features), draw.labels(count, classes)
+
+
+class Looked:
+    """A call of the student's function with a model that has a gradient already: the result, and that nothing else changed."""
+
+    def __init__(
+        self, submission: Submission, name: str, net: nn.Module, *data: Tensor, frozen: str | None = None
+    ) -> None:
+        model = submission.put(net)
+        if frozen is not None:
+            held = submission.call("get_parameter", frozen, on=model, keep=True)
+            submission.call("requires_grad_", False, on=held, keep=True)
+        weight = submission.call("get_parameter", next(iter(parameters_of(net))), on=model, keep=True)
+        before = wire.describe(net)
+        result = submission.call(name, model, *data)
+        self.value = as_named(result, parameters_of(net), torch.float64)
+        after = submission.get(model)
+        unchanged(before.state, after.state, "the model's state")
+        modes = [[m.training for m in module.build().modules()] for module in (before, after)]
+        if modes[0] != modes[1]:
+            fail(
+                "modules are in another mode than before: some were in evaluation mode and some in training mode, and each goes back to "
+                "its own. `with in_evaluation_mode(model):` does that"
+            )
+        if submission.grad(weight) is not None:
+            fail(
+                ".grad of a parameter holds something now: torch.autograd.grad returns gradients and leaves .grad alone"
+            )
+
+
+DROPPED = "is it taken in evaluation mode? With dropout at work every call gives something else; and take each sample by itself, then the mean"
+
+
+@question("2.2", points=1.5, claim="the mean over samples of each one's squared gradient")
+def test_fisher(submission: Submission, draw: Draw) -> None:
+    expect_fisher(submission, draw, draw.integer(5, 9))
+
+
+def expect_fisher(submission: Submission, draw: Draw, count: int) -> None:
+    def case() -> tuple[Any, Any, dict[str, Any]]:
+        net = small_net(draw)
+        data = samples(draw, net, count)
+        return (net, data), reference.empirical_fisher(net, *data), made(WRONG["empirical_fisher"], net, *data)
+
+    (net, data), right, mistakes = telling(case, close)
+    value = Looked(submission, "empirical_fisher", net, *data).value
+    recognise(value, right, mistakes, alike=close)
+    for name, r in right.items():
+        expect_near(value[name], r, f"{name!r} for {count} samples", DROPPED)
+
+
+# --- 2.3 curvature -------------------------------------------------------------------------------------------------
+
+ONE_CLASS = "this takes one class only, the most likely: all classes count, each with its probability"
+NO_P = "all classes count alike here: each class's square has its probability p_c before it"
+OF_P = "this is the gradient of p_c: of log p_c is wanted, which is 1/p_c times as large"
+SQUARED_AFTER = (
+    "all is 0: the classes' gradients were added up before the square, and Σ p_c·∂log p_c is always 0. Square first"
+)
+P_MOVES = "p_c was differentiated, too: it is a weight, held constant (detach)"
+SAMPLES_SUMMED = "the samples were summed: a mean divides by their number"
+NO_SQUARE = "this is Σ p_c·|∂ log p_c|: the square is missing"
+
+
+def by_class(
+    model: nn.Module,
+    x: Tensor,
+    of: Callable[[Tensor], Tensor],
+    weigh: Callable[[Tensor], Tensor],
+    what: Callable[[Tensor], Tensor] = Tensor.square,
+) -> Named:
+    """Mean over samples of Σ_c weigh(p)_c · what(∂ of(p)_c)."""
+    copied = copy.deepcopy(model).eval()
+    with torch.no_grad():
+        p = copied(x).double().softmax(1)  # (N, classes)
+    total: list[Named] = []
+    for c in range(p.shape[1]):
+        found = per_sample(model, x, lambda z, i, c=c: of(z.softmax(1))[0, c])
+        total.append(
+            {
+                n: sum(float(weigh(p[i])[c]) * what(g[n].double()) for i, g in enumerate(found)) / len(x)
+                for n in found[0]
+            }  # type: ignore[misc]
+        )
+    return {name: torch.stack([t[name] for t in total]).sum(0) for name in total[0]}
+
+
+WRONG["curvature"] = {
+    ONE_CLASS: lambda m, x: _predicted(m, x, x),
+    NO_P: lambda m, x: by_class(m, x, torch.log, lambda p: torch.ones_like(p) / len(p)),
+    OF_P: lambda m, x: by_class(m, x, lambda p: p, lambda p: p),
+    SQUARED_AFTER: lambda m, x: scaled(reference.curvature(m, x), 0.0),
+    P_MOVES: lambda m, x: by_class(m, x, lambda p: p.sqrt() * p.log(), torch.ones_like),
+    SAMPLES_SUMMED: lambda m, x: scaled(reference.curvature(m, x), len(x)),
+    NO_SQUARE: lambda m, x: by_class(m, x, torch.log, lambda p: p, Tensor.abs),
+}
+
+
+@question("2.3", points=1.5, claim="the mean over samples of Σ_c p_c·(∂ log p_c)²")
+def test_curvature(submission: Submission, draw: Draw) -> None:
+    def case() -> tuple[Any, Any, dict[str, Any]]:
+        net = small_net(draw)
+        x, _ = samples(draw, net, draw.integer(3, 5))
+        return (net, x), reference.curvature(net, x), made(WRONG["curvature"], net, x)
+
+    (net, x), right, mistakes = telling(case, close)
+    value = Looked(submission, "curvature", net, x).value
+    recognise(value, right, mistakes, alike=close)
+    for name, r in right.items():
+        expect_near(value[name], r, repr(name), DROPPED)
+
+
+# --- 2.4 prune_rescored --------------------------------------------------------------------------------------------
+
+ONCE = "the scores of the first target were used for all: before each target score(model) is asked anew"
+BACK = (
+    "weights are back that an earlier target had pruned, since their new scores are high: a pruned weight never returns"
+)
+EACH_LAYER = "each layer was pruned to the target by itself: a target is a share of all weights together"
+OF_THE_LEFT = "the target was taken of the weights that were left: it says how many of all are gone by then"
+ZEROS_RANK = "pruned weights were ranked with a score of 0, above living ones with negative scores, and came back: those that are gone do not compete"
+BY_SIZE = "scores were ranked by size: a score is signed, and the lowest goes first"
+HIGHEST = "the highest scores went: larger means more important"
+WITH_BIASES = "biases were counted or pruned: only parameters with two or more dimensions are"
+
+
+Score = Callable[[nn.Module], Named]
+
+
+def rounds(
+    model: nn.Module,
+    score: Score,
+    targets: list[float],
+    rank: Callable[[Tensor, Tensor], Tensor] = lambda s, alive: s.masked_fill(~alive, -torch.inf),
+    often: int | None = None,
+    goes: Callable[[float, int, int], int] = lambda t, n, alive: round(t * n),
+    fewest: int = 2,
+    apart: bool = False,
+) -> Named:
+    """Pruning in rounds, with a part that may be wrong: how scores are ``rank``ed, how ``often`` they are asked for, how many ``goes``."""
+    weights = {name: p for name, p in model.named_parameters() if p.ndim >= fewest}
+    masks = {name: torch.ones_like(p, dtype=torch.bool) for name, p in weights.items()}
+    found: Named = {}
+    for i, target in enumerate(targets):
+        if often is None or i < often:
+            found = {name: score_.double() for name, score_ in score(model).items()}
+        lists = [[name] for name in weights] if apart else [list(weights)]
+        for names in lists:
+            flat = torch.cat([found[name].flatten() for name in names])
+            alive = torch.cat([masks[name].flatten() for name in names])
+            order = rank(flat, alive).argsort(stable=True)
+            kept = torch.ones_like(alive)
+            kept[order[: goes(target, len(flat), int(alive.sum()))]] = False
+            for name, part in zip(names, kept.split([weights[name].numel() for name in names]), strict=True):
+                masks[name] = part.view(weights[name].shape)
+        with torch.no_grad():
+            for name, p in weights.items():
+                p[~masks[name]] = 0
+    return {name: mask for name, mask in masks.items() if mask.ndim >= 2}
+
+
+def _left(t: float, n: int, alive: int) -> int:
+    return n - alive + round(t * alive)
+
+
+WRONG["prune_rescored"] = {
+    ONCE: partial(rounds, often=1),
+    BACK: partial(rounds, rank=lambda s, alive: s),
+    EACH_LAYER: partial(rounds, apart=True),
+    OF_THE_LEFT: partial(rounds, goes=_left),
+    ZEROS_RANK: partial(rounds, rank=lambda s, alive: s * alive),
+    BY_SIZE: partial(rounds, rank=lambda s, alive: s.abs().masked_fill(~alive, -torch.inf)),
+    HIGHEST: partial(rounds, rank=lambda s, alive: (-s).masked_fill(~alive, -torch.inf)),
+    WITH_BIASES: partial(rounds, fewest=1),
+}
+
+
+class Scripted:
+    """``score(model)``: says what it was told, one after the other, and notes the model it was shown."""
+
+    def __init__(self, script: list[Named]) -> None:
+        self.script, self.seen = script, list[Named]()
+
+    def __call__(self, model: nn.Module | wire.Model) -> Named:
+        state = model.state if isinstance(model, wire.Model) else model.state_dict()
+        self.seen.append({name: value.clone() for name, value in state.items()})
+        return {name: value.clone() for name, value in self.script[min(len(self.seen), len(self.script)) - 1].items()}
+
+
+def layers(draw: Draw) -> nn.Sequential:
+    """Two matrices and a convolution of unlike sizes, and biases."""
+    net = nn.Sequential(nn.Conv2d(1, 3, 2), nn.Flatten(), nn.Linear(12, draw.integer(4, 6)), nn.Linear(5, 3))
+    fill(net, draw)
+    return net
+
+
+def drawn_scores(draw: Draw, net: nn.Module, tied: bool = False) -> Named:
+    """A score for every parameter, biases too; of unlike scales by layer, and of both signs."""
+    return {
+        name: (draw.tied(*p.shape) if tied else draw.normal(*p.shape, scale=1.0 + i) + 0.3 * i)
+        for i, (name, p) in enumerate(net.named_parameters())
+    }
+
+
+class Rescored:
+    """A call of the student's prune_rescored."""
+
+    def __init__(self, submission: Submission, net: nn.Module, script: list[Named], targets: list[float]) -> None:
+        self.before = {name: p.detach().clone() for name, p in net.named_parameters()}
+        self.weights = {name: p for name, p in self.before.items() if p.ndim >= 2}
+        self.score = Scripted(script)
+        self.model = submission.put(net)
+        result = submission.prune_rescored(self.model, Proxy(self.score, "score"), targets)
+        self.masks = as_named(result, self.weights, torch.bool, "the masks")
+        self.after = submission.get(self.model).state
+
+
+def expect_rescored(run: Rescored, right: Named, mistakes: dict[str, Any], targets: list[float]) -> None:
+    """The masks are right; else what is wrong with them."""
+    if all(torch.equal(run.masks[name], ~mask) for name, mask in right.items()):
+        fail("the masks are upside down: True means kept")
+    recognise(run.masks, right, mistakes)
+    n = sum(mask.numel() for mask in right.values())
+    gone = sum(int((~mask).sum()) for mask in run.masks.values())
+    if targets and gone != round(targets[-1] * n):
+        fail(
+            f"after the targets {targets}, {gone} of {n} weights are gone instead of round({targets[-1]} · {n}) = {round(targets[-1] * n)}"
+        )
+    for name, mask in right.items():
+        expect_equal(
+            run.masks[name],
+            mask,
+            message=f"as many went as should, but not the lowest scores: the mask of {name!r} differs",
+        )
+
+
+@question("2.4", points=1, claim="to each target, of all weights together, by the scores of the model as it is")
+def test_rescored(submission: Submission, draw: Draw) -> None:
+    targets = draw.choice([[0.3, 0.5, 0.8], [0.25, 0.6, 0.7], [0.2, 0.45, 0.75]])
+
+    def case() -> tuple[Any, Any, dict[str, Any]]:
+        net = layers(draw)
+        script = [drawn_scores(draw, net) for _ in targets]
+        mistakes = {
+            said: wrong(copy.deepcopy(net), Scripted(script), targets)
+            for said, wrong in WRONG["prune_rescored"].items()
+        }
+        return (net, script), rounds(copy.deepcopy(net), Scripted(script), targets), mistakes
+
+    (net, script), right, mistakes = telling(case)
+    expect_rescored(Rescored(submission, net, script, targets), right, mistakes, targets)
+
+
+@question(
+    "2.4", points=0.5, claim="in place: score sees what was pruned before, once for each target; nothing else changes"
+)
+def test_rescored_in_place(submission: Submission, draw: Draw) -> None:
+    net, targets = layers(draw), [0.0, 0.4, 0.7]
+    script = [drawn_scores(draw, net) for _ in targets]
+    run = Rescored(submission, net, script, targets)
+    if len(run.score.seen) != len(targets):
+        fail(
+            f"score was asked {len(run.score.seen)}x for {len(targets)} targets: once for each, also for a target of 0"
+        )
+    for name, value in run.score.seen[0].items():
+        if not torch.equal(value, run.before[name]):
+            fail(f"{name!r} was changed before the first scores were asked for")
+    for i in range(1, len(targets)):
+        now = rounds(copy.deepcopy(net), Scripted(script), targets[:i])
+        for name, mask in now.items():
+            expect_equal(
+                run.score.seen[i][name],
+                run.before[name].masked_fill(~mask, 0),
+                message=f"when the scores for target {targets[i]} were asked for, {name!r} was not pruned to {targets[i - 1]} in the model: "
+                "pruned weights become 0 in place before the next question, and the others stay as they are",
+            )
+    if all(torch.equal(run.after[name], value) for name, value in run.before.items()):
+        fail("the model is as it was before: its parameters are to be changed in place, not those of a copy")
+    for name, value in run.before.items():
+        kept = run.masks.get(name, torch.ones_like(value, dtype=torch.bool))
+        if not torch.equal(run.after[name], value.masked_fill(~kept, 0)):
+            fail(f"{name!r} at the end: what the mask prunes is 0, all else is as it was. It is not so")
+
+
+@question(
+    "2.4",
+    points=0.5,
+    claim="arguments: targets that do not rise, or leave [0, 1], raise ValueError before anything happens",
+)
+def test_rescored_refuses(submission: Submission, draw: Draw) -> None:
+    net = layers(draw)
+    script = [drawn_scores(draw, net)] * 3
+    right = rounds(copy.deepcopy(net), Scripted(script), [0.5])
+    calls: list[int] = []
+    model = submission.put(net)
+
+    def ask(targets: list[float]) -> Any:
+        score = Scripted(script)
+        try:
+            return submission.prune_rescored(
+                model if targets != [0.5] else submission.put(net), Proxy(score, "score"), targets
+            )
+        finally:
+            calls.append(len(score.seen))
+
+    bad = [0.2, 0.5, draw.number(0.2, 0.5)], [0.3, 0.3], [-0.1, 0.5], [0.5, 1.5]
+    expect_refused(ask, ([0.5],), right, {f"targets {targets}": (targets,) for targets in bad})
+    if any(calls[1:]):
+        fail("score was asked before the targets were refused: look at all of them first")
+    unchanged(wire.describe(net).state, submission.get(model).state, "the model")
+
+
+# --- 2.5 input_aware_mask, magnitude_is_wrong ----------------------------------------------------------------------
+
+GLOBAL = "all rows compete in one list: in each row the same number goes, for each output by itself"
+MEAN = "‖x‖ was replaced by |mean of x|: inputs of both signs cancel there, and a norm does not let them"
+L1_NORM = "inputs were summed by size, ‖x‖₁: the norm is the root of the sum of squares"
+MAGNITUDE = "the input made no difference: this is magnitude"
+SIGNED = "the sign of the weight was left in: it is |w| times the norm"
+INPUT_ONLY = "the weight made no difference: whole columns go, those of small inputs"
+UPSIDE_DOWN = "the mask is upside down: True means kept"
+LARGEST = "the largest scores went: the smallest go"
+
+
+def _rows(score: Tensor, sparsity: float) -> Tensor:
+    return reference.input_aware_mask(score.abs(), torch.ones(1, score.shape[1]), sparsity)
+
+
+def _ranked(score: Tensor, sparsity: float) -> Tensor:
+    """As :func:`_rows`, for scores that may be negative."""
+    goes = score.argsort(dim=1, stable=True)[:, : round(sparsity * score.shape[1])]
+    return torch.ones_like(score, dtype=torch.bool).scatter(1, goes, False)
+
+
+def norms(x: Tensor, width: int) -> Tensor:
+    return x.double().reshape(-1, width).square().sum(0).sqrt()
+
+
+def _scored(w: Tensor, x: Tensor) -> Tensor:
+    return w.double().abs() * norms(x, w.shape[1])
+
+
+def _global(w: Tensor, x: Tensor, s: float) -> Tensor:
+    return _ranked(_scored(w, x).flatten()[None], s).view(w.shape)
+
+
+WRONG["input_aware_mask"] = {
+    GLOBAL: _global,
+    MEAN: lambda w, x, s: _rows(w * x.reshape(-1, w.shape[1]).mean(0), s),
+    L1_NORM: lambda w, x, s: _rows(w * x.reshape(-1, w.shape[1]).abs().sum(0), s),
+    MAGNITUDE: lambda w, x, s: _rows(w, s),
+    SIGNED: lambda w, x, s: _ranked(w.double() * norms(x, w.shape[1]), s),
+    INPUT_ONLY: lambda w, x, s: _rows(norms(x, w.shape[1]).expand(w.shape), s),
+    UPSIDE_DOWN: lambda w, x, s: ~reference.input_aware_mask(w, x, s),
+    LARGEST: lambda w, x, s: _ranked(-_scored(w, x), s),
+}
+
+
+def expect_row_mask(
+    submission: Submission, w: Tensor, x: Tensor, s: float, mistakes: dict[str, Any], said: str = ""
+) -> None:
+    right = reference.input_aware_mask(w, x, s)
+    value = expect_tensor(submission.input_aware_mask(w, x, s), shape=w.shape, dtype=torch.bool)
+    recognise(value, right, mistakes, said)
+    goes = round(s * w.shape[1])
+    for i, row in enumerate(value):
+        if int((~row).sum()) != goes:
+            fail(f"{said}row {i} lost {int((~row).sum())} weights instead of round({s:.3g} · {w.shape[1]}) = {goes}")
+        if not torch.equal(row, right[i]):
+            fail(
+                f"{said}in row {i} as many went as should, but not those of the smallest |w|·‖x‖ (of equal ones the first)"
+            )
+
+
+@question("2.5", points=1, claim="in each row exactly round(s·in) of the smallest |w|·‖x‖ go")
+def test_input_aware(submission: Submission, draw: Draw) -> None:
+    sparsity = draw.choice([0.3, 0.5, 0.6])
+
+    def case() -> tuple[Any, Any, dict[str, Any]]:
+        w, width = draw.normal(draw.integer(4, 6), 9), 9
+        x = draw.normal(draw.integer(6, 9), width) * draw.sizes(width, 0.2, 5.0).float()
+        return (w, x), reference.input_aware_mask(w, x, sparsity), made(WRONG["input_aware_mask"], w, x, sparsity)
+
+    (w, x), _, mistakes = telling(case)
+    expect_row_mask(submission, w, x, sparsity, mistakes)
+
+
+@question("2.5", points=1, claim="an example in which the smaller weight contributes ten times as much")
+def test_magnitude_is_wrong(submission: Submission, draw: Draw) -> None:
+    value = submission.magnitude_is_wrong()
+    expect_length(value, 2, "magnitude_is_wrong()")
+    w = expect_tensor(value[0], shape=(1, 2), what="the weight of your example").double()
+    if not isinstance(value[1], Tensor) or value[1].ndim != 2 or value[1].shape[1] != 2 or len(value[1]) < 2:
+        fail("the input of your example has the shape (B, 2), with B at least 2")
+    x = value[1].double()
+    if not (w.isfinite().all() and x.isfinite().all()):
+        fail("your example holds numbers that are not finite")
+    sizes, contributions = w[0].abs(), (w * x).abs().sum(0)
+    if sizes[0] == sizes[1]:
+        fail("both weights of your example have the same size: which one would magnitude take?")
+    small = int(sizes.argmin())
+    if contributions[small] == 0:
+        fail("the smaller weight of your example contributes nothing")
+    if contributions[small] < 10 * contributions[1 - small]:
+        fail(
+            f"the smaller weight contributes {float(contributions[small]):.3g}, the larger one {float(contributions[1 - small]):.3g}: at least "
+            "ten times as much was asked for. Which input does each of them multiply?"
+        )
+
+
+# --- 2.6 soft_threshold, proximal_step -----------------------------------------------------------------------------
+
+PAST_ZERO = "small weights went past 0 and have the other sign now: where |w| ≤ t the result is 0"
+HARD = "what stays was not shrunk: this is the hard threshold; |w| becomes |w| − t"
+SIGN_LOST = "negative weights came out positive: the sign comes back in the end"
+NEGATIVE_GONE = "negative weights are all 0: the operator is the same on both sides of 0"
+INVERTED = "the large ones are 0 and the small ones stayed"
+TWICE = "what stays was shrunk by 2t: it moves by t"
+
+WRONG["soft_threshold"] = {
+    PAST_ZERO: lambda w, t: w - t * w.sign(),
+    HARD: lambda w, t: torch.where(w.abs() > t, w, torch.zeros_like(w)),
+    SIGN_LOST: lambda w, t: (w.abs() - t).clamp(min=0),
+    NEGATIVE_GONE: lambda w, t: (w - t).clamp(min=0),
+    INVERTED: lambda w, t: torch.where(w.abs() > t, torch.zeros_like(w), w),
+    TWICE: lambda w, t: reference.soft_threshold(w, 2 * t),
+}
+
+LAM_ALONE = "the threshold is lam: a step of lr pays lr·lam"
+THRESHOLD_FIRST = (
+    "the threshold came before the gradient step, so hardly any weight is 0 when the step is over: gradient first"
+)
+BIASES_SHRUNK = "biases were shrunk, too: only what has two or more dimensions is penalised"
+SUBGRADIENT = "this is a step along the subgradient lam·sign(w): no weight is exactly 0 after it"
+UPHILL = "the gradient was added: a step goes downhill, w − lr·g"
+NO_GRADIENT = "the gradient made no difference"
+
+
+def _steps(
+    weights: Named, gradients: Named, lr: float, each: Callable[[Tensor, Tensor, Tensor], Tensor], biases: bool = False
+) -> Named:
+    """``each(w, g, moved)`` of what is penalised; a plain gradient step of all else."""
+    return {
+        name: each(w, gradients[name], w - lr * gradients[name]) if biases or w.ndim >= 2 else w - lr * gradients[name]
+        for name, w in weights.items()
+    }
+
+
+soft = reference.soft_threshold
+WRONG["proximal_step"] = {
+    LAM_ALONE: lambda ws, gs, lr, lam: _steps(ws, gs, lr, lambda w, g, moved: soft(moved, lam)),
+    THRESHOLD_FIRST: lambda ws, gs, lr, lam: _steps(ws, gs, lr, lambda w, g, moved: soft(w, lr * lam) - lr * g),
+    BIASES_SHRUNK: lambda ws, gs, lr, lam: _steps(ws, gs, lr, lambda w, g, moved: soft(moved, lr * lam), True),
+    SUBGRADIENT: lambda ws, gs, lr, lam: _steps(ws, gs, lr, lambda w, g, moved: moved - lr * lam * w.sign()),
+    UPHILL: lambda ws, gs, lr, lam: reference.proximal_step(ws, _each(gs, Tensor.neg), lr, lam),
+    NO_GRADIENT: lambda ws, gs, lr, lam: reference.proximal_step(ws, _each(gs, torch.zeros_like), lr, lam),
+}
+
+
+def expect_soft(submission: Submission, w: Tensor, t: Any, mistakes: Mapping[str, Any]) -> None:
+    right = reference.soft_threshold(w, t)
+    value = expect_tensor(submission.soft_threshold(w, t), shape=w.shape, dtype=w.dtype)
+    recognise(value, right, mistakes, alike=close)
+    small = w.abs() <= t
+    if bool((value[small] != 0).any()):
+        fail("where |w| ≤ t the result is exactly 0, not only small")
+    expect_near(value, right, "soft_threshold(w, t)", "sign(w)·max(|w| − t, 0), entry by entry")
+
+
+@question("2.6", points=0.5, claim="soft_threshold: exact zeros up to t, all others nearer to 0 by t")
+def test_soft_threshold(submission: Submission, draw: Draw) -> None:
+    def case() -> tuple[Any, Any, dict[str, Any]]:
+        w, t = draw.normal(draw.integer(4, 6), 5), draw.number(0.4, 0.8)
+        return (w, t), reference.soft_threshold(w, t), made(WRONG["soft_threshold"], w, t)
+
+    (w, t), _, mistakes = telling(case, close)
+    expect_soft(submission, w, t, mistakes)
+
+
+def stepped(draw: Draw) -> tuple[Named, Named]:
+    """Weights and gradients of two layers with biases, of unlike shapes."""
+    shapes = {"conv": (3, 2, 2, 2), "conv.bias": (3,), "fc": (4, draw.integer(3, 6)), "fc.bias": (4,)}
+    return (
+        {name: draw.normal(*shape, scale=0.5) for name, shape in shapes.items()},
+        {name: draw.normal(*shape) for name, shape in shapes.items()},
+    )
+
+
+def expect_stepped(submission: Submission, draw: Draw, name: str, extra: Callable[[], tuple[float, ...]]) -> None:
+    """The student's step does what the library's does, for drawn weights and settings."""
+    right_step = getattr(reference, name)
+
+    def case() -> tuple[Any, Any, dict[str, Any]]:
+        given = (*stepped(draw), *extra())
+        return given, right_step(*given), made(WRONG[name], *given)
+
+    given, right, mistakes = telling(case, close)
+    result, after = submission.call(name, *given, returning=(0, 1))
+    unchanged(list(given[:2]), after, "the weights and gradients")
+    value = as_named(result, given[0])
+    recognise(value, right, mistakes, alike=close)
+    if list(value) != list(right) or list(result) != list(right):
+        fail(f"the keys come in another order: {', '.join(result)}, given were {', '.join(right)}")
+    for key, r in right.items():
+        zero = int(((r == 0) != (value[key] == 0)).sum())
+        expect_near(value[key], r, repr(key), "a gradient step, then the threshold")
+        if zero:
+            fail(f"{key!r}: {zero} entries are 0 that should not be, or the other way round: zeros are exact")
+
+
+@question("2.6", points=1, claim="proximal_step: the gradient step, then the threshold lr·lam; biases as always")
+def test_proximal_step(submission: Submission, draw: Draw) -> None:
+    expect_stepped(submission, draw, "proximal_step", lambda: (draw.number(0.2, 0.4), draw.number(0.5, 1.5)))
+
+
+# --- 2.7 reweighted, reweighted_step -------------------------------------------------------------------------------
+
+SQUARED = "w² stands under the fraction: |w| does"
+OUTSIDE = "eps was added to the fraction: it belongs to |w|, under it"
+NORMALISED = "the penalties were divided by their mean: they are lam/(|w| + eps) as they are"
+SAME = "every weight has the same penalty"
+SIGN_IN = "w stands under the fraction with its sign: |w| + eps"
+GROWS = "large weights pay more: reweighting lets them alone, lam *divided* by |w| + eps"
+
+WRONG["reweighted"] = {
+    SQUARED: lambda w, lam, eps: lam / (w**2 + eps),
+    OUTSIDE: lambda w, lam, eps: lam / w.abs() + eps,
+    NORMALISED: lambda w, lam, eps: lam / (w.abs() + eps) / (1 / (w.abs() + eps)).mean(),
+    SAME: lambda w, lam, eps: torch.full_like(w, lam),
+    SIGN_IN: lambda w, lam, eps: lam / (w + eps),
+    GROWS: lambda w, lam, eps: lam * (w.abs() + eps),
+}
+
+AFTER = "the thresholds were made from the weights after the gradient step: those that were given count"
+NO_LR = "the threshold is lam/(|w| + eps): a step of lr pays lr times that"
+PLAIN = "every weight has the same threshold: each has its own, lr·lam/(|w| + eps)"
+BIASES_TOO = "biases were shrunk here as well: only what has two or more dimensions is penalised"
+
+_re = reference.reweighted
+WRONG["reweighted_step"] = {
+    AFTER: lambda ws, gs, lr, lam, eps: _steps(ws, gs, lr, lambda w, g, moved: soft(moved, lr * _re(moved, lam, eps))),
+    NO_LR: lambda ws, gs, lr, lam, eps: _steps(ws, gs, lr, lambda w, g, moved: soft(moved, _re(w, lam, eps))),
+    PLAIN: lambda ws, gs, lr, lam, eps: reference.proximal_step(ws, gs, lr, lam),
+    BIASES_TOO: lambda ws, gs, lr, lam, eps: _steps(
+        ws, gs, lr, lambda w, g, moved: soft(moved, lr * _re(w, lam, eps)), True
+    ),
+}
+
+
+@question("2.7", points=0.5, claim="reweighted: lam / (|w| + eps) for each weight")
+def test_reweighted(submission: Submission, draw: Draw) -> None:
+    def case() -> tuple[Any, Any, dict[str, Any]]:
+        given = draw.normal(4, draw.integer(3, 6)), draw.number(0.1, 0.5), draw.number(0.02, 0.2)
+        return given, reference.reweighted(*given), made(WRONG["reweighted"], *given)
+
+    given, right, mistakes = telling(case, close)
+    value = expect_tensor(submission.reweighted(*given), shape=given[0].shape)
+    recognise(value, right, mistakes, alike=close)
+    expect_near(value, right, "reweighted(weight, lam, eps)", "lam / (|w| + eps), entry by entry")
+
+
+@question("2.7", points=1.5, claim="reweighted_step: each weight has the threshold of its value before the step")
+def test_reweighted_step(submission: Submission, draw: Draw) -> None:
+    expect_stepped(
+        submission,
+        draw,
+        "reweighted_step",
+        lambda: (draw.number(0.2, 0.4), draw.number(0.1, 0.3), draw.number(0.05, 0.2)),
+    )
+
+
+# --- 2.8 two short answers -----------------------------------------------------------------------------------------
+
+
+@question("2.8", points=0, claim="b: a rank correlation")
+def test_rank_correlation_typed(submission: Submission, draw: Draw) -> None:
+    value = expect_typed(submission, "answer_2_8b")
+    if not -1 <= value <= 1:
+        fail(f"a rank correlation lies between -1 and 1, {value:g} does not")
+
+
+# --- 2.9 the bug hunt ----------------------------------------------------------------------------------------------
+
+RIGHT: dict[str, Version] = {
+    "one with sign and clamp": reference.soft_threshold,
+    "one with two relus": lambda w, t: F.relu(w - t) - F.relu(-w - t),
+    "one with torch.where": lambda w, t: torch.where(w.abs() <= t, torch.zeros_like(w), w - t * w.sign()),
+}
+PROMISE = "2.6 promises of finite weights and t ≥ 0"
+
+
+def of_table(*sentences: str) -> dict[str, Version]:
+    names = {
+        PAST_ZERO: "lets small weights go past 0",
+        HARD: "does not shrink what stays",
+        SIGN_LOST: "loses the sign",
+        NEGATIVE_GONE: "sets all negative weights to 0",
+        INVERTED: "keeps the small and drops the large",
+    }
+    return {names[sentence]: WRONG["soft_threshold"][sentence] for sentence in sentences}
+
+
+@question("2.9", points=0.5, claim="right versions pass, and two wrong ones are found")
+def test_hunt(submission: Submission, draw: Draw) -> None:
+    expect_verdicts(submission, draw, "soft_threshold", RIGHT, of_table(PAST_ZERO, HARD), PROMISE)
