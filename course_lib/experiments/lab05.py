@@ -153,6 +153,11 @@ def packed(
     return found
 
 
+def packed_at_random(model: nn.Module, data: ImageData, size: int, seed: int, finetune: int = 0) -> dict[str, float]:
+    """:func:`packed` in random groups."""
+    return packed(model, data, partial(random_groups, size=size, seed=seed), seed, finetune)
+
+
 def joint(
     model: nn.Module, data: ImageData, seed: int, n_w: int, n_x: int, m: int, finetune: int, at_random: bool = False
 ) -> dict[str, float]:
@@ -184,7 +189,7 @@ def products(model: nn.Module, images: Tensor) -> float:
     def count(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
         nonlocal left, total
         there = (inputs[0] != 0).double()
-        weight = (module.weight != 0).double()
+        weight = module.weight.ne(0).double()  # type: ignore[operator]
         left += float(module._conv_forward(there, weight, None).sum())  # type: ignore[operator]
         total += output.numel() * weight[0].numel()
 
@@ -362,10 +367,7 @@ def one_seed(name: str, seed: int, settings: Mapping[str, Any]) -> dict[str, Any
         )
         for size, gamma in PACKINGS
     }
-    by_chance = {
-        f"random, size {size}": packed(sparse, data, partial(random_groups, size=size, seed=seed), seed, finetune)
-        for size in RANDOM_SIZES
-    }
+    by_chance = {f"random, size {size}": packed_at_random(sparse, data, size, seed, finetune) for size in RANDOM_SIZES}
     return {
         "dense": [evaluate(model, data.validation), evaluate(model, data.test)],
         "patterns": patterns(model, data, seed, finetune=finetune),
