@@ -68,8 +68,8 @@ STUDENT = ""  # your name or number: the letters of your questions are yours alo
 # %% [markdown]
 # ## Settings
 #
-# The default data are scikit-learn's handwritten digits, 1,797 *real* 8×8 images; change one word for MNIST (half an
-# hour). The network is LeNet-300-100, **without** batch norm, so that nothing but the criterion is compared: no
+# The default data are scikit-learn's handwritten digits, 1,797 *real* 8×8 images; change one word for MNIST (much
+# longer). The network is LeNet-300-100, **without** batch norm, so that nothing but the criterion is compared: no
 # statistics that go stale, as they did in lab 01.
 
 # %%
@@ -536,7 +536,7 @@ for name in RESCORED:
 say("\n".join(rows))
 if DATA == "digits":
     runs = experiments.read("lab02_criteria_digits")["seeds"]
-else:  # all of it, live: on MNIST half an hour
+else:  # all of it, live: that takes long
     runs = side_by_side(lab02.one_seed, [(DATA, seed, SETTINGS) for seed in range(SEEDS)])
 at_90 = lab02.SPARSITIES.index(0.9)
 six = {name: [run["in rounds"][name][at_90] for run in runs] for name in ("Fisher", "magnitude")}
@@ -1069,7 +1069,7 @@ widgets.explorer(
 #
 # ## Going further
 #
-# - **Real data.** `DATA = "mnist"` above: everything with three seeds, live (leave it half an hour).
+# - **Real data.** `DATA = "mnist"` above: everything with three seeds, live; leave it running.
 # - **The conv net with batch norm.** `library.curvature` takes any module in evaluation mode. There the linear term dominates even more.
 # - **The whole Hessian.** *Optimal Brain Surgeon* (Hassibi and Stork 1993) also says how the *other* weights should move; its descendants
 #   (OBC, SparseGPT) do so layer by layer in language models.
