@@ -24,7 +24,7 @@ from course_lib.grading import (
 )
 from course_lib.grading.claims.hunt import expect_verdicts
 from course_lib.grading.claims.mistakes import made, recognise, same, telling
-from course_lib.grading.claims.typed import expect_choice
+from course_lib.grading.claims.typed import expect_choice, expect_figure
 from course_lib.labs import lab01 as reference
 from course_lib.pruning.weights import group_scores, smallest
 
@@ -387,12 +387,8 @@ READ_INSTEAD = (  # of the same figure or table, by mistake: from, to, what
 
 @question("1.8", points=0.5, claim="b: what one threshold for all took from the first layer")
 def test_share_of_the_first_layer(submission: Submission, draw: Draw) -> None:
-    typed = share_typed(submission)
-    low, high = SHARE
-    if not low <= typed <= high:
-        read = [what for first, last, what in READ_INSTEAD if first <= typed <= last]
-        hint = f"Is it {read[0]}?" if read else "Is it another layer, or another sparsity?"
-        fail(f"{typed:g} is far from what conv1 of these networks loses when all layers share one threshold. {hint}")
+    what = "what conv1 of these networks loses when all layers share one threshold"
+    expect_figure(share_typed(submission), SHARE, what, READ_INSTEAD, "Is it another layer, or another sparsity?")
 
 
 # --- 1.9 find_bug --------------------------------------------------------------------------------------------------
