@@ -61,7 +61,7 @@ from course_lib.pruning import weights as library
 from course_lib.pruning.weights import prunable
 from course_lib.show import plots, widgets
 from course_lib.show.words import pm, say, versus, you_wrote
-from course_lib.training import evaluate, fit
+from course_lib.training import evaluate
 
 STUDENT = ""  # your name or number: the letters of your questions are yours alone
 
@@ -866,22 +866,7 @@ TARGETS = (0.5, 0.8, 0.9, 0.95)
 
 
 def finish(seed: int, name: str) -> nn.Module:
-    model = copy.deepcopy(dense[seed])
-
-    def train(now: nn.Module, post_step: Callable[[], None]) -> None:
-        fit(
-            now,
-            data.train,
-            epochs=SETTINGS["retrain"],
-            lr=1.2e-3,
-            batch_size=60,
-            seed=seed,
-            post_step=post_step,
-            progress=False,
-        )
-
-    library.prune_rescored(model, TARGETS, lab02.scorer(name, x[:FEW], y[:FEW], seed), train)
-    return model
+    return lab02.trained_between(dense[seed], data, name, TARGETS, FEW, SETTINGS["retrain"], seed)[0]
 
 
 jobs = [(seed, name) for name in ("Fisher", "magnitude", "random") for seed in range(SEEDS)]

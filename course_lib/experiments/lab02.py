@@ -7,7 +7,7 @@ except where "test" is said. ``course remake lab02_criteria_digits`` makes the s
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
@@ -35,11 +35,13 @@ from course_lib.pruning.weights import (
     prunable,
     prune_rescored,
     random,
+    taylor,
 )
 from course_lib.training import evaluate, fit
 
 DIGITS: dict[str, Any] = {"images": 1097, "epochs": 30, "samples": 1024, "retrain": 5, "l1_epochs": 40}
 MNIST: dict[str, Any] = {"images": 6000, "epochs": 8, "samples": 256, "retrain": 1, "l1_epochs": 10}
+RECIPE: dict[str, Any] = {"lr": 1.2e-3, "batch_size": 60, "progress": False}  # Adam, as in lab 03
 SPARSITIES = (0.5, 0.8, 0.9, 0.95)
 ROUNDS = 12  # between two of which the scores are asked for anew
 TARGETS = (0.5, 0.8, 0.9, 0.95, 0.97, 0.98)  # with training after each
@@ -60,28 +62,16 @@ def _second_order(model: nn.Module, h: Scores) -> Scores:
     return {name: h[name] * w.detach().double().square() / 2 for name, w in prunable(model).items()}
 
 
-def _taylor(model: nn.Module, x: Tensor, y: Tensor, seed: int) -> Scores:
-    g = gradients(model, x, y)
-    return {name: loss_change(w, g[name]).abs() for name, w in prunable(model).items()}
-
-
 CRITERIA: dict[str, Criterion] = {
     "signed forecast": signed_forecast,
     "OBD": lambda model, x, y, seed: _second_order(model, curvature(model, x)),
     "Fisher": lambda model, x, y, seed: _second_order(model, empirical_fisher(model, x, y)),
-    "Taylor": _taylor,
+    "Taylor": lambda model, x, y, seed: taylor(model, x, y),
     "input-aware": lambda model, x, y, seed: input_aware(model, [x]),
     "magnitude": lambda model, x, y, seed: magnitude(prunable(model)),
     "random": lambda model, x, y, seed: random(prunable(model), torch.Generator().manual_seed(seed)),
 }
-TRAINED = (
-    "Fisher",
-    "OBD",
-    "Taylor",
-    "input-aware",
-    "magnitude",
-    "random",
-)  # the signed forecast has lost the net by then
+TRAINED = tuple(name for name in CRITERIA if name != "signed forecast")  # that one has lost the net by then
 
 
 def scorer(criterion: str, x: Tensor, y: Tensor, seed: int) -> Callable[[nn.Module], Scores]:
@@ -92,7 +82,7 @@ def scorer(criterion: str, x: Tensor, y: Tensor, seed: int) -> Callable[[nn.Modu
 def trained(data: ImageData, seed: int, epochs: int) -> nn.Module:
     """A dense LeNet-300-100."""
     model = build("lenet300", data, seed=seed)
-    fit(model, data.train, epochs=epochs, lr=1.2e-3, batch_size=60, seed=seed, progress=False)
+    fit(model, data.train, epochs=epochs, seed=seed, **RECIPE)
     return model
 
 
@@ -146,15 +136,12 @@ def at_once(
 ) -> dict[str, list[float]]:
     """Validation accuracy after all goes in one step, all layers together; nothing is trained."""
     x, y = sample_of(data.train, samples)
-    found: dict[str, list[float]] = {}
-    for criterion in criteria:
-        scores = CRITERIA[criterion](model, x, y, seed)
-        found[criterion] = []
-        for sparsity in sparsities:
-            pruned = copy.deepcopy(model)
-            apply(pruned, global_masks(scores, sparsity))
-            found[criterion].append(evaluate(pruned, data.validation))
-    return found
+    scores = {criterion: CRITERIA[criterion](model, x, y, seed) for criterion in criteria}
+
+    def prune(pruned: nn.Module, criterion: str, sparsity: float) -> None:
+        apply(pruned, global_masks(scores[criterion], sparsity))
+
+    return _accuracies(model, data, scores, sparsities, prune)
 
 
 def in_rounds(
@@ -168,43 +155,64 @@ def in_rounds(
 ) -> dict[str, list[float]]:
     """Validation accuracy where the scores are asked for anew before each of ``rounds`` removals; nothing is trained."""
     x, y = sample_of(data.train, samples)
+
+    def prune(pruned: nn.Module, criterion: str, sparsity: float) -> None:
+        prune_rescored(pruned, geometric(sparsity, rounds), scorer(criterion, x, y, seed))
+
+    return _accuracies(model, data, criteria, sparsities, prune)
+
+
+def _accuracies(
+    model: nn.Module,
+    data: ImageData,
+    criteria: Iterable[str],
+    sparsities: Iterable[float],
+    prune: Callable[[nn.Module, str, float], object],
+) -> dict[str, list[float]]:
+    """Validation accuracies of copies that ``prune(copy, criterion, sparsity)`` has pruned."""
     found: dict[str, list[float]] = {}
+    sparsities = list(sparsities)
     for criterion in criteria:
         found[criterion] = []
         for sparsity in sparsities:
             pruned = copy.deepcopy(model)
-            prune_rescored(pruned, geometric(sparsity, rounds), scorer(criterion, x, y, seed))
+            prune(pruned, criterion, sparsity)
             found[criterion].append(evaluate(pruned, data.validation))
     return found
+
+
+def trained_between(
+    model: nn.Module, data: ImageData, criterion: str, targets: Iterable[float], samples: int, epochs: int, seed: int
+) -> tuple[nn.Module, list[float]]:
+    """A copy, the scores asked for anew before each target and ``epochs`` of training after it; and its validation accuracies then."""
+    validation: list[float] = []
+
+    def train(now: nn.Module, post_step: Callable[[], None]) -> None:
+        fit(now, data.train, epochs=epochs, seed=seed, post_step=post_step, **RECIPE)
+        validation.append(evaluate(now, data.validation))
+
+    pruned = copy.deepcopy(model)
+    prune_rescored(pruned, targets, scorer(criterion, *sample_of(data.train, samples), seed), train)
+    return pruned, validation
 
 
 def with_training(
     model: nn.Module,
     data: ImageData,
     criteria: Iterable[str],
-    targets: Iterable[float],
+    targets: Sequence[float],
     samples: int,
     epochs: int,
     seed: int,
 ) -> dict[str, dict[str, Any]]:
-    """The scores asked for anew before each target, ``epochs`` of training after it.
+    """:func:`trained_between` by each criterion.
 
     Returns:
         Criterion -> "validation": accuracy after the training at each target; "test": at the last.
     """
-    x, y = sample_of(data.train, samples)
     found: dict[str, dict[str, Any]] = {}
     for criterion in criteria:
-        validation: list[float] = []
-
-        def train(now: nn.Module, post_step: Callable[[], None], validation: list[float] = validation) -> None:
-            fit(
-                now, data.train, epochs=epochs, lr=1.2e-3, batch_size=60, seed=seed, post_step=post_step, progress=False
-            )
-            validation.append(evaluate(now, data.validation))
-
-        pruned = copy.deepcopy(model)
-        prune_rescored(pruned, list(targets), scorer(criterion, x, y, seed), train)
+        pruned, validation = trained_between(model, data, criterion, targets, samples, epochs, seed)
         found[criterion] = {"validation": validation, "test": evaluate(pruned, data.test)}
     return found
 
@@ -278,18 +286,12 @@ def one_seed(name: str, seed: int, settings: Mapping[str, Any]) -> dict[str, Any
     }
 
 
-def _one_seed(name: str, seed: int, folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
-    return once(folder / f"seed{seed}.json", one_seed, name, seed, settings)
-
-
 def remake_digits(executor: Executor, folder: Path) -> dict[str, Any]:
     """Six seeds on the digits: ``settings``, and ``seeds``, one of :func:`one_seed` each."""
-    return _remake("digits", 6, DIGITS, executor, folder)
-
-
-def _remake(name: str, seeds: int, settings: dict[str, Any], executor: Executor, folder: Path) -> dict[str, Any]:
-    running = [executor.submit(_one_seed, name, seed, folder, settings) for seed in range(seeds)]
-    return {"settings": settings, "seeds": [future.result() for future in running]}
+    running = [
+        executor.submit(once, folder / f"seed{seed}.json", one_seed, "digits", seed, DIGITS) for seed in range(6)
+    ]
+    return {"settings": DIGITS, "seeds": [future.result() for future in running]}
 
 
 RESULTS = {"lab02_criteria_digits": remake_digits}

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from course_lib.labs.contract import Contract
 from course_lib.pruning.weights import criteria, iterative, masks, proximal, wanda
-from course_lib.worker.wire import Model
+from course_lib.worker.wire import built
 
 lab = Contract("lab02")
 _PRUNE = ("torch.nn.utils.prune",)
@@ -21,10 +21,6 @@ _SHRINK = ("torch.nn.functional.softshrink", "torch.nn.Softshrink", "torch.nn.fu
 
 def _of(scores: dict[str, Tensor], names: list[str]) -> dict[str, Tensor]:
     return {name: scores[name] for name in names}
-
-
-def _built(model: nn.Module | Model) -> nn.Module:
-    return model.build() if isinstance(model, Model) else model
 
 
 @lab.asks("2.1")
@@ -36,13 +32,13 @@ def loss_change(weight: Tensor, gradient: Tensor, curvature: Tensor | None = Non
 @lab.asks("2.2")
 def empirical_fisher(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, Tensor]:
     """2.2: the mean of squared gradients, a sample each."""
-    return criteria.empirical_fisher(_built(model), x, y)
+    return criteria.empirical_fisher(built(model), x, y)
 
 
 @lab.asks("2.3", forbidden=("torch.func.hessian", "torch.autograd.functional.hessian"))
 def curvature(model: nn.Module, x: Tensor) -> dict[str, Tensor]:
     """2.3: the Gauss–Newton diagonal."""
-    return criteria.curvature(_built(model), x)
+    return criteria.curvature(built(model), x)
 
 
 @lab.asks("2.4", forbidden=_PRUNE, plain=False)
