@@ -79,9 +79,8 @@ def scorer(criterion: str, x: Tensor, y: Tensor, seed: int) -> Callable[[nn.Modu
     return lambda model: CRITERIA[criterion](model, x, y, seed)
 
 
-def trained(data: ImageData, seed: int, epochs: int) -> nn.Module:
-    """A dense LeNet-300-100."""
-    model = build("lenet300", data, seed=seed)
+def trained(model: nn.Module, data: ImageData, seed: int, epochs: int) -> nn.Module:
+    """Train a dense LeNet-300-100, in place."""
     fit(model, data.train, epochs=epochs, seed=seed, **RECIPE)
     return model
 
@@ -218,9 +217,16 @@ def with_training(
 
 
 def with_l1(
-    data: ImageData, seed: int, how: str, lam: float, epochs: int, eps: float = 0.01, every: int = 5
+    model: nn.Module,
+    data: ImageData,
+    seed: int,
+    how: str,
+    lam: float,
+    epochs: int,
+    eps: float = 0.01,
+    every: int = 5,
 ) -> dict[str, float]:
-    """Train from the start by SGD with a penalty.
+    """Train a fresh LeNet-300-100 by SGD with a penalty, in place.
 
     Args:
         how: "proximal", "reweighted" (from the second ``every`` epochs on), "subgradient" (of λΣ|w| in the loss), or "l2" (λΣw² in it).
@@ -228,7 +234,6 @@ def with_l1(
     Returns:
         "zeros": exact ones, "small": below 0.001 in size, both in % of the weights; "validation": accuracy.
     """
-    model = build("lenet300", data, seed=seed)
     parameters = list(prunable(model).values())
     proximal = Proximal(parameters, lam) if how in ("proximal", "reweighted") else None
 
@@ -265,7 +270,7 @@ def one_seed(name: str, seed: int, settings: Mapping[str, Any]) -> dict[str, Any
     """
     data = load(name).subset(settings["images"])
     samples = settings["samples"]
-    model = trained(data, seed, settings["epochs"])
+    model = trained(build("lenet300", data, seed=seed), data, seed, settings["epochs"])
     single = single_weights(model, *sample_of(data.train, samples), 300, seed)
     truth = single.pop("truth")
     size = [abs(t) for t in truth]
@@ -280,7 +285,9 @@ def one_seed(name: str, seed: int, settings: Mapping[str, Any]) -> dict[str, Any
         "in rounds": in_rounds(model, data, CRITERIA, SPARSITIES, few, seed),
         "with training": with_training(model, data, TRAINED, TARGETS, few, settings["retrain"], seed),
         "l1": {
-            how: [with_l1(data, seed, how, lam, settings["l1_epochs"]) for lam in L1]
+            how: [
+                with_l1(build("lenet300", data, seed=seed), data, seed, how, lam, settings["l1_epochs"]) for lam in L1
+            ]
             for how in ("proximal", "reweighted", "subgradient", "l2")
         },
     }
