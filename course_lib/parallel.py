@@ -72,7 +72,8 @@ def side_by_side(run: Callable[..., Any], jobs: Iterable[tuple[Any, ...]], worke
     """``[run(*job) for job in jobs]``, two at a time in threads: a network this small keeps one core busy, not two.
 
     torch computes with one thread from then on; a bar shows how many runs are done, if they take their time. Unlike with
-    ``processes``, ``run`` may be a function of the notebook.
+    ``processes``, ``run`` may be a function of the notebook. But threads share torch's one random stream: a model that ``run``
+    builds from a seed may come out with other weights; build it before, and hand it over.
     """
     torch.set_num_threads(1)
     jobs = list(jobs)

@@ -29,9 +29,9 @@
 # | E · What was it worth? | 1.8 two short answers, 1.9 a bug hunt | bits, MACs and milliseconds |
 #
 # 20 points; about three hours. After each exercise `check("1.1")` tells you at once what is right, for about half of
-# the points; the grader also tries what else the docstring promises: errors, NaN, empty or extreme inputs, arguments
-# left unchanged. If you are stuck, write `skip("1.1")` in a cell: that question scores 0 and the rest of the lab goes
-# on with the course's version.
+# the points; the grader also tries what else the docstring promises: ties, extreme inputs, arguments left unchanged. If
+# you are stuck, write `skip("1.1")` in a cell: that question scores 0 and the rest of the lab goes on with the course's
+# version.
 #
 # Three rules hold in the whole course:
 #
@@ -43,7 +43,7 @@
 #   possible range, such as 31 ± 56 %, says that three seeds disagree too much to tell.
 
 # %%
-from course_lib.grading import check, skip  # noqa: F401  (skip is yours to use)
+from course_lib.grading import check, choose, skip  # noqa: F401  (skip is yours to use)
 
 # isort: split
 import copy
@@ -67,6 +67,8 @@ from course_lib.pruning.weights import apply, prunable
 from course_lib.show import plots, widgets
 from course_lib.show.words import ends, pm, say, versus, you_wrote
 from course_lib.training import evaluate, fit
+
+STUDENT = ""  # your name or number: your letters are yours alone
 
 # %% [markdown]
 # ## Settings
@@ -144,6 +146,8 @@ say(f"{total:,} weights. Validation accuracy of the dense networks: **{pm(dense_
 #
 # Write `magnitude_mask`. "Prune 30 % of 15 weights" is a promise about a *number*: `round(0.3 * 15)` of them, no more
 # and no fewer, also where several weights have the same size.
+#
+# Write it yourself: not `torch.nn.utils.prune`, and nothing of `course_lib.pruning`.
 #
 # *Before you write anything:* prune the trained network layer by layer with this rule, all at once and with no training
 # afterwards. Up to which sparsity, in %, does it stay within one point of its dense accuracy?
@@ -300,6 +304,8 @@ say(
 #
 # and shows three rows of a weight matrix, pruned where $|w| < 1$. *Before you write anything:* the table has 30
 # weights, and several of them are exactly 1 or −1. How many of the 30 survive?
+#
+# Write it yourself: not `torch.nn.utils.prune` or `hardshrink`, and nothing of `course_lib.pruning`.
 
 # %%
 TABLE = torch.tensor(
@@ -322,9 +328,9 @@ def threshold_mask(weight: Tensor, a: float) -> Tensor:
     Raises:
         ValueError: if ``a`` is negative.
     """
-    ### BEGIN SOLUTION
     if not a >= 0:
         raise ValueError(f"a is a threshold on |w|, so at least 0, got {a}")
+    ### BEGIN SOLUTION
     return weight.detach().abs() >= a
     ### END SOLUTION
 
@@ -364,6 +370,8 @@ say(f"{int(kept.sum())} of {kept.numel()} survive. {you_wrote(prediction_1_2)}")
 # "We can apply the same method to groups," says the lecture: score a group by the *sum of the absolute values* in it
 # (its L1 norm) and prune the groups with the smallest scores, `round(s · groups)` of them.
 #
+# Write it yourself: not `torch.nn.utils.prune`, and nothing of `course_lib.pruning`.
+#
 # *Before you write anything:* put the four granularities in order, from the one that survives one-shot pruning at 50 %
 # best to the one that survives it worst.
 
@@ -390,15 +398,18 @@ def grouped_mask(weight: Tensor, sparsity: float, granularity: str) -> Tensor:
     Raises:
         ValueError: as 1.1 does; if ``weight`` has neither 4 nor 2 dimensions; if it has no such granularity.
     """
+    known = {4: ["element", "row", "kernel", "filter"], 2: ["element", "filter"]}
+    if weight.ndim not in known:
+        raise ValueError(f"weight must have 4 dimensions (M, C, R, S) or 2 (out, in), got {weight.ndim}")
+    if granularity not in known[weight.ndim]:
+        raise ValueError(
+            f"for {weight.ndim} dimensions granularity is one of {known[weight.ndim]}, got {granularity!r}"
+        )
     ### BEGIN SOLUTION
     if weight.ndim == 4:
         dims = {"element": (), "row": (3,), "kernel": (2, 3), "filter": (1, 2, 3)}
-    elif weight.ndim == 2:
-        dims = {"element": (), "filter": (1,)}
     else:
-        raise ValueError(f"weight must have 4 dimensions (M, C, R, S) or 2 (out, in), got {weight.ndim}")
-    if granularity not in dims:
-        raise ValueError(f"for {weight.ndim} dimensions granularity is one of {list(dims)}, got {granularity!r}")
+        dims = {"element": (), "filter": (1,)}
     norm = weight.detach().abs().double()
     for dim in dims[granularity]:
         norm = norm.sum(dim, keepdim=True)  # in the end (M, C, R, S) with 1 where we summed
@@ -545,6 +556,8 @@ say(
 #
 # So far each layer lost the same share. But layers are not equally full of weights that do nothing. Let the weights of
 # *all* layers compete: the smallest $|w|$ anywhere go first.
+#
+# Write it yourself: not `torch.nn.utils.prune`, and nothing of `course_lib.pruning`.
 #
 # *Before you write anything:* `conv1` has under one per cent of the weights. At a sparsity of 90 % over all layers
 # together, will `conv1` lose `"more"` or `"less"` than 90 % of its own?
@@ -735,9 +748,9 @@ class PrunedLinear(torch.autograd.Function):
         Raises:
             ValueError: if ``m`` is not a bool tensor of the shape of ``w``.
         """
-        ### BEGIN SOLUTION
         if m.dtype != torch.bool or m.shape != w.shape:
             raise ValueError(f"m must be bool with w's shape {tuple(w.shape)}, got {m.dtype} {tuple(m.shape)}")
+        ### BEGIN SOLUTION
         w_pruned = w.masked_fill(~m, 0)  # filled, not multiplied: 0 * NaN would be NaN
         ctx.save_for_backward(x, w_pruned, m)
         return x @ w_pruned.T
@@ -803,6 +816,8 @@ say(
 # Before cutting everywhere, a careful surgeon presses each place once. Prune *one* layer to each sparsity, leave all
 # the others dense, measure, put the layer back, go on. On **validation** data: this scan is used to make choices, so
 # the test data must not take part.
+#
+# Write it yourself: not `torch.nn.utils.prune`, and nothing of `course_lib.pruning`.
 #
 # *Before you write anything:* which of `conv1`, `conv2`, `conv3`, `conv4`, `fc` will be the most sensitive?
 
@@ -927,6 +942,8 @@ say(you_wrote(prediction_1_6))
 # **The loop**: for each target prune every layer to it by magnitude, then fine-tune. Two things must hold: *zeros stay
 # zero* and *masks only shrink*. The first one is not as easy as it sounds.
 #
+# Write it yourself: not `torch.nn.utils.prune`, and nothing of `course_lib.pruning`.
+#
 # *Before you write anything:* you train a dense network for some steps, prune half of a layer, and go on with the same
 # optimizer and **masked gradients**, as 1.5 gives them. With which of these do pruned weights move away from 0: plain
 # SGD, SGD with momentum, Adam, AdamW? Write a list.
@@ -985,11 +1002,11 @@ def cubic_schedule(final: float, steps: int) -> list[float]:
     Raises:
         ValueError: if ``final`` is outside [0, 1] or ``steps`` is below 1.
     """
-    ### BEGIN SOLUTION
     if not 0 <= final <= 1:
         raise ValueError(f"final is a sparsity between 0 and 1, got {final}")
     if steps < 1:
         raise ValueError(f"steps must be at least 1, got {steps}")
+    ### BEGIN SOLUTION
     return [final * (1 - (1 - t / steps) ** 3) for t in range(1, steps + 1)]
     ### END SOLUTION
 
@@ -1422,26 +1439,37 @@ display(ledger.table())
 #
 # **a.** In 1.3 the one-shot networks at 70 % were far down on average, and after recalibration they were back near the
 # dense accuracy, with the same weights, the same mask and the same zeros. What had been broken?
-#
-# - **A** The pruned weights held what the network knew; recalibration brought them back.
-# - **B** The surviving weights had to adapt; the pass over the training images was a short fine-tuning.
-# - **C** Each channel's sums had another mean and size than in the dense network, and batch norm still shifted and
-#   scaled them by the old ones.
-# - **D** Nothing: at 70 % sparsity the seeds differ so much that the two accuracies agree.
-#
-# **b.** Read off the table above: how many **times faster** than the dense network did *your* machine run the row
-# *magnitude …, fine-tuned*, which has a small fraction of its MACs? Type the number in, with one decimal. (Within 0.3
-# of the value that a dense kernel gives counts. Far off? Then something else was running on the machine: measure
-# again.)
 
 # %%
+choose(
+    "1.8a",
+    "The pruned weights held what the network knew; recalibration brought them back.",
+    "The surviving weights had to adapt; the pass over the training images was a short fine-tuning.",
+    "Nothing: at 70 % sparsity the seeds differ so much that the two accuracies agree.",
+    "Each channel's sums had another mean and size than in the dense network, and batch norm still shifted and scaled "
+    "them by the old ones.",
+)
+
+# %% [markdown]
+# **b.** Look at the experiment of 1.4 again, *who pays?*: when all layers share one threshold, at 90 %, which share of
+# its weights does **conv1** lose, in %, on *your* machine? Type the number in (within 3 of what these networks give on
+# the digits counts).
+
+# %%
+# a: "A", "B", "C" or "D"; b: a number, in %
 ### BEGIN SOLUTION
-answer_1_8a = "C"
-answer_1_8b = 1.0
+answer_1_8a = "D"
+answer_1_8b = 21.4
 ### END SOLUTION
 
 # %%
 check("1.8")
+
+# %% [markdown]
+# <details><summary>Hint for a</summary>Which of the four can be true, if all parameters of the two networks are the same,
+# bit for bit?</details>
+# <details><summary>Hint for b</summary>Two bars stand over conv1, with their numbers: one for a threshold of its own, one
+# for a threshold that all layers share.</details>
 
 # %% [markdown]
 # ### 1.9 Bug hunt
@@ -1490,7 +1518,8 @@ say(
 # of **1.1**, and returns if it does not. The grader calls it with several versions of `magnitude_mask`, some right
 # (written in other ways than yours), some wrong, each with a mistake that people make. A test that fails right versions
 # is worth nothing either, so a point is earned only for verdicts on both kinds. All versions take finite weights of any
-# shape and any sparsity in [0, 1] without an error; what they do with other arguments does not count.
+# shape and any sparsity in [0, 1] without an error; what they do with other arguments does not count. Try it on
+# something small: the versions refuse more than eight million numbers in one call, and calls that take long.
 #
 # You could compare `f` with your own `magnitude_mask`. Try to do without: write down what must be *true* of a mask.
 # Such a test also finds the mistake that you have made yourself.

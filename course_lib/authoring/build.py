@@ -21,9 +21,8 @@ from course_lib.authoring.source import Cell, Lab
 from course_lib.authoring.stamp import stamp
 
 CELL_TIMEOUT = 600.0  # seconds one cell may take; a lab's own aim is 90 s for all of them
-_POINTS = re.compile(
-    r"\b(\d+(?:\.\d+)?) points?[;.]"
-)  # of the whole lab, in the text at its top: "20 points; three hours"
+# of the whole lab, in the text at its top: "20 points; three hours"
+_POINTS = re.compile(r"\b(\d+(?:\.\d+)?) points?[;.]")
 _KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 _LANGUAGE = {"file_extension": ".py", "mimetype": "text/x-python", "name": "python"}
 

@@ -103,13 +103,6 @@ from __future__ import annotations
 '''
 _TABLES = "\nWRONG: dict[str, dict[str, Callable[..., Any]]] = {}\n"
 _TABLE = """\
-WRONG: dict[str, dict[str, Callable[..., Any]]] = {{
-    "{name}": {{
-        "TODO: what this code did, in the student's terms, and the next thought": lambda weight: weight,
-    }},
-}}
-"""
-_TABLE = """\
 WRONG["{name}"] = {{
     "TODO: what this code did, in the student's terms, and the next thought": lambda weight: weight,
 }}

@@ -1,14 +1,13 @@
 """Lab 02: forecasts of what a weight's removal costs, beside what it does cost; and those forecasts as orders of removal.
 
 LeNet-300-100 without batch norm, so that nothing but the criterion is compared. Every accuracy in % is one of validation images,
-except where "test" is said. ``course remake lab02_criteria_digits`` and ``course remake lab02_criteria_mnist`` make the shipped
-results again.
+except where "test" is said. ``course remake lab02_criteria_digits`` makes the shipped result again.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
@@ -36,11 +35,13 @@ from course_lib.pruning.weights import (
     prunable,
     prune_rescored,
     random,
+    taylor,
 )
 from course_lib.training import evaluate, fit
 
 DIGITS: dict[str, Any] = {"images": 1097, "epochs": 30, "samples": 1024, "retrain": 5, "l1_epochs": 40}
-MNIST: dict[str, Any] = {"images": 10000, "epochs": 8, "samples": 1024, "retrain": 1, "l1_epochs": 10}
+MNIST: dict[str, Any] = {"images": 6000, "epochs": 8, "samples": 256, "retrain": 1, "l1_epochs": 10}
+RECIPE: dict[str, Any] = {"lr": 1.2e-3, "batch_size": 60, "progress": False}  # Adam, as in lab 03
 SPARSITIES = (0.5, 0.8, 0.9, 0.95)
 ROUNDS = 12  # between two of which the scores are asked for anew
 TARGETS = (0.5, 0.8, 0.9, 0.95, 0.97, 0.98)  # with training after each
@@ -61,28 +62,16 @@ def _second_order(model: nn.Module, h: Scores) -> Scores:
     return {name: h[name] * w.detach().double().square() / 2 for name, w in prunable(model).items()}
 
 
-def _taylor(model: nn.Module, x: Tensor, y: Tensor, seed: int) -> Scores:
-    g = gradients(model, x, y)
-    return {name: loss_change(w, g[name]).abs() for name, w in prunable(model).items()}
-
-
 CRITERIA: dict[str, Criterion] = {
     "signed forecast": signed_forecast,
     "OBD": lambda model, x, y, seed: _second_order(model, curvature(model, x)),
     "Fisher": lambda model, x, y, seed: _second_order(model, empirical_fisher(model, x, y)),
-    "Taylor": _taylor,
+    "Taylor": lambda model, x, y, seed: taylor(model, x, y),
     "input-aware": lambda model, x, y, seed: input_aware(model, [x]),
     "magnitude": lambda model, x, y, seed: magnitude(prunable(model)),
     "random": lambda model, x, y, seed: random(prunable(model), torch.Generator().manual_seed(seed)),
 }
-TRAINED = (
-    "Fisher",
-    "OBD",
-    "Taylor",
-    "input-aware",
-    "magnitude",
-    "random",
-)  # the signed forecast has lost the net by then
+TRAINED = tuple(name for name in CRITERIA if name != "signed forecast")  # that one has lost the net by then
 
 
 def scorer(criterion: str, x: Tensor, y: Tensor, seed: int) -> Callable[[nn.Module], Scores]:
@@ -90,10 +79,9 @@ def scorer(criterion: str, x: Tensor, y: Tensor, seed: int) -> Callable[[nn.Modu
     return lambda model: CRITERIA[criterion](model, x, y, seed)
 
 
-def trained(data: ImageData, seed: int, epochs: int) -> nn.Module:
-    """A dense LeNet-300-100."""
-    model = build("lenet300", data, seed=seed)
-    fit(model, data.train, epochs=epochs, lr=1.2e-3, batch_size=60, seed=seed, progress=False)
+def trained(model: nn.Module, data: ImageData, seed: int, epochs: int) -> nn.Module:
+    """Train a dense LeNet-300-100, in place."""
+    fit(model, data.train, epochs=epochs, seed=seed, **RECIPE)
     return model
 
 
@@ -147,15 +135,12 @@ def at_once(
 ) -> dict[str, list[float]]:
     """Validation accuracy after all goes in one step, all layers together; nothing is trained."""
     x, y = sample_of(data.train, samples)
-    found: dict[str, list[float]] = {}
-    for criterion in criteria:
-        scores = CRITERIA[criterion](model, x, y, seed)
-        found[criterion] = []
-        for sparsity in sparsities:
-            pruned = copy.deepcopy(model)
-            apply(pruned, global_masks(scores, sparsity))
-            found[criterion].append(evaluate(pruned, data.validation))
-    return found
+    scores = {criterion: CRITERIA[criterion](model, x, y, seed) for criterion in criteria}
+
+    def prune(pruned: nn.Module, criterion: str, sparsity: float) -> None:
+        apply(pruned, global_masks(scores[criterion], sparsity))
+
+    return _accuracies(model, data, scores, sparsities, prune)
 
 
 def in_rounds(
@@ -169,51 +154,79 @@ def in_rounds(
 ) -> dict[str, list[float]]:
     """Validation accuracy where the scores are asked for anew before each of ``rounds`` removals; nothing is trained."""
     x, y = sample_of(data.train, samples)
+
+    def prune(pruned: nn.Module, criterion: str, sparsity: float) -> None:
+        prune_rescored(pruned, geometric(sparsity, rounds), scorer(criterion, x, y, seed))
+
+    return _accuracies(model, data, criteria, sparsities, prune)
+
+
+def _accuracies(
+    model: nn.Module,
+    data: ImageData,
+    criteria: Iterable[str],
+    sparsities: Iterable[float],
+    prune: Callable[[nn.Module, str, float], object],
+) -> dict[str, list[float]]:
+    """Validation accuracies of copies that ``prune(copy, criterion, sparsity)`` has pruned."""
     found: dict[str, list[float]] = {}
+    sparsities = list(sparsities)
     for criterion in criteria:
         found[criterion] = []
         for sparsity in sparsities:
             pruned = copy.deepcopy(model)
-            prune_rescored(pruned, geometric(sparsity, rounds), scorer(criterion, x, y, seed))
+            prune(pruned, criterion, sparsity)
             found[criterion].append(evaluate(pruned, data.validation))
     return found
+
+
+def trained_between(
+    model: nn.Module, data: ImageData, criterion: str, targets: Iterable[float], samples: int, epochs: int, seed: int
+) -> tuple[nn.Module, list[float]]:
+    """A copy, the scores asked for anew before each target and ``epochs`` of training after it; and its validation accuracies then."""
+    validation: list[float] = []
+
+    def train(now: nn.Module, post_step: Callable[[], None]) -> None:
+        fit(now, data.train, epochs=epochs, seed=seed, post_step=post_step, **RECIPE)
+        validation.append(evaluate(now, data.validation))
+
+    pruned = copy.deepcopy(model)
+    prune_rescored(pruned, targets, scorer(criterion, *sample_of(data.train, samples), seed), train)
+    return pruned, validation
 
 
 def with_training(
     model: nn.Module,
     data: ImageData,
     criteria: Iterable[str],
-    targets: Iterable[float],
+    targets: Sequence[float],
     samples: int,
     epochs: int,
     seed: int,
 ) -> dict[str, dict[str, Any]]:
-    """The scores asked for anew before each target, ``epochs`` of training after it.
+    """:func:`trained_between` by each criterion.
 
     Returns:
         Criterion -> "validation": accuracy after the training at each target; "test": at the last.
     """
-    x, y = sample_of(data.train, samples)
     found: dict[str, dict[str, Any]] = {}
     for criterion in criteria:
-        validation: list[float] = []
-
-        def train(now: nn.Module, post_step: Callable[[], None], validation: list[float] = validation) -> None:
-            fit(
-                now, data.train, epochs=epochs, lr=1.2e-3, batch_size=60, seed=seed, post_step=post_step, progress=False
-            )
-            validation.append(evaluate(now, data.validation))
-
-        pruned = copy.deepcopy(model)
-        prune_rescored(pruned, list(targets), scorer(criterion, x, y, seed), train)
+        pruned, validation = trained_between(model, data, criterion, targets, samples, epochs, seed)
         found[criterion] = {"validation": validation, "test": evaluate(pruned, data.test)}
     return found
 
 
 def with_l1(
-    data: ImageData, seed: int, how: str, lam: float, epochs: int, eps: float = 0.01, every: int = 5
+    model: nn.Module,
+    data: ImageData,
+    seed: int,
+    how: str,
+    lam: float,
+    epochs: int,
+    eps: float = 0.01,
+    every: int = 5,
 ) -> dict[str, float]:
-    """Train from the start by SGD with a penalty.
+    """Train a fresh LeNet-300-100 by SGD with a penalty, in place.
 
     Args:
         how: "proximal", "reweighted" (from the second ``every`` epochs on), "subgradient" (of λΣ|w| in the loss), or "l2" (λΣw² in it).
@@ -221,7 +234,6 @@ def with_l1(
     Returns:
         "zeros": exact ones, "small": below 0.001 in size, both in % of the weights; "validation": accuracy.
     """
-    model = build("lenet300", data, seed=seed)
     parameters = list(prunable(model).values())
     proximal = Proximal(parameters, lam) if how in ("proximal", "reweighted") else None
 
@@ -258,7 +270,7 @@ def one_seed(name: str, seed: int, settings: Mapping[str, Any]) -> dict[str, Any
     """
     data = load(name).subset(settings["images"])
     samples = settings["samples"]
-    model = trained(data, seed, settings["epochs"])
+    model = trained(build("lenet300", data, seed=seed), data, seed, settings["epochs"])
     single = single_weights(model, *sample_of(data.train, samples), 300, seed)
     truth = single.pop("truth")
     size = [abs(t) for t in truth]
@@ -273,29 +285,20 @@ def one_seed(name: str, seed: int, settings: Mapping[str, Any]) -> dict[str, Any
         "in rounds": in_rounds(model, data, CRITERIA, SPARSITIES, few, seed),
         "with training": with_training(model, data, TRAINED, TARGETS, few, settings["retrain"], seed),
         "l1": {
-            how: [with_l1(data, seed, how, lam, settings["l1_epochs"]) for lam in L1]
+            how: [
+                with_l1(build("lenet300", data, seed=seed), data, seed, how, lam, settings["l1_epochs"]) for lam in L1
+            ]
             for how in ("proximal", "reweighted", "subgradient", "l2")
         },
     }
 
 
-def _one_seed(name: str, seed: int, folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
-    return once(folder / f"seed{seed}.json", one_seed, name, seed, settings)
-
-
 def remake_digits(executor: Executor, folder: Path) -> dict[str, Any]:
     """Six seeds on the digits: ``settings``, and ``seeds``, one of :func:`one_seed` each."""
-    return _remake("digits", 6, DIGITS, executor, folder)
+    running = [
+        executor.submit(once, folder / f"seed{seed}.json", one_seed, "digits", seed, DIGITS) for seed in range(6)
+    ]
+    return {"settings": DIGITS, "seeds": [future.result() for future in running]}
 
 
-def remake_mnist(executor: Executor, folder: Path) -> dict[str, Any]:
-    """Three seeds on MNIST: ``settings``, and ``seeds``, one of :func:`one_seed` each."""
-    return _remake("mnist", 3, MNIST, executor, folder)
-
-
-def _remake(name: str, seeds: int, settings: dict[str, Any], executor: Executor, folder: Path) -> dict[str, Any]:
-    running = [executor.submit(_one_seed, name, seed, folder, settings) for seed in range(seeds)]
-    return {"settings": settings, "seeds": [future.result() for future in running]}
-
-
-RESULTS = {"lab02_criteria_digits": remake_digits, "lab02_criteria_mnist": remake_mnist}
+RESULTS = {"lab02_criteria_digits": remake_digits}

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from course_lib.labs.contract import Contract
 from course_lib.pruning.channels import folding, removal, slimming
-from course_lib.worker.wire import Model
+from course_lib.worker.wire import Model, built
 
 lab = Contract("lab04", imports=("torchvision.models",))  # by the handout's first cell
 _FUSE = (
@@ -27,7 +27,7 @@ _CUT = ("torch.nn.utils.prune", "torch.ao.pruning", "torch_pruning")
 @lab.asks("4.1", forbidden=_FUSE)
 def bn_scale_shift(bn: nn.BatchNorm2d | Model) -> tuple[Tensor, Tensor]:
     """4.1: p = α/√(σ² + ε), q = β − p·μ."""
-    return folding.scale_shift(cast(nn.BatchNorm2d, bn.build() if isinstance(bn, Model) else bn))
+    return folding.scale_shift(cast(nn.BatchNorm2d, built(bn)))
 
 
 @lab.asks("4.2", forbidden=_FUSE, plain=False)

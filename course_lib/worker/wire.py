@@ -111,6 +111,11 @@ class Model:
         return module
 
 
+def built(module: nn.Module | Model) -> nn.Module:
+    """The module itself: as it is, or built where it came as plain data."""
+    return module.build() if isinstance(module, Model) else module
+
+
 def describe(module: nn.Module) -> Model:
     """A module as plain data, without running anything of it."""
     state = {**module.state_dict(), **_left_out(module)}

@@ -182,6 +182,7 @@ def test_ctrl_c_ends_a_judge_that_computes(tests: Path, tmp_path: Path) -> None:
         if computing() or grader.poll() is not None:
             break
         time.sleep(0.1)
+    assert grader.poll() is None and computing(), "there was no judge at work to be ended"
     below = psutil.Process(grader.pid).children(recursive=True)
     begin = time.monotonic()
     grader.send_signal(signal.SIGINT)

@@ -86,11 +86,8 @@ def test_addresses_are_ones_that_can_be_opened(path: Path) -> None:
 def test_the_index_leads_through_all_of_it() -> None:
     page = "".join(texts(ROOT / "solutions" / "index.ipynb"))
     for source in sorted((ROOT / "solutions").glob("lab*.py")):
-        for link in (
-            f"../labs/{source.stem}.ipynb",
-            f"../slides/_build/{source.stem[3:5]}.html",
-            f"({source.stem}.ipynb)",
-        ):
+        deck = [f"../slides/_build/{source.stem[3:5]}.html"] if (ROOT / "slides" / source.name).exists() else []
+        for link in (f"../labs/{source.stem}.ipynb", f"({source.stem}.ipynb)", *deck):
             assert link in page, f"{link} is not in the index"
         assert f"labs/{source.stem}.ipynb" in (ROOT / "README.md").read_text(encoding="utf-8")
     assert str(sheet.PAGE.relative_to("slides")) in page

@@ -127,6 +127,8 @@ class Cluster:
                         f"all workers of {self.address} have gone: start some, and give the same command again"
                     )
                 for work in done:
+                    if work.status in ("pending", "lost"):  # its worker took the result along: it is computed again
+                        continue
                     task = waiting.pop(work)
                     yield task, self._marked(work, lab)
                     work.release()
@@ -141,9 +143,9 @@ class Cluster:
     def _marked(self, work: Any, lab: Lab) -> Marked:
         if work.status == "error":  # the wall of a new worker, or one submission on which worker after worker died
             return lab.failed(work.exception(), self.layer.name)
-        if work.status != "finished":
+        if work.status == "cancelled":
             raise CancelledError
-        marked: Marked = work.result()
+        marked: Marked = work.result()  # waits, where it was lost just now
         return marked
 
 

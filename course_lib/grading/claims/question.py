@@ -7,6 +7,7 @@ pytest runs them against the solution; ``check`` and ``course grade`` run the sa
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,22 +73,27 @@ def texts_in(folder: Path) -> Texts:
     raise FileNotFoundError(f"{folder.name} has no claims in {folder}: {remedy}")
 
 
+_importing = threading.Lock()  # two threads would import each other's half-made modules
+
+
 def tests_in(texts: Texts, folder: str) -> list[Test]:
     """The tests in these texts, by question, the visible ones first.
 
     Args:
         folder: names the files in tracebacks, and need not exist on this machine.
     """
-    package = ModuleType(f"course_claims_{Path(folder).name}")  # so that hidden claims can import from the visible ones
-    package.__path__ = []
-    sys.modules[package.__name__] = package
-    found: list[Test] = []
-    for name, text in texts:
-        module = ModuleType(f"{package.__name__}.{Path(name).stem}")
-        module.__file__ = str(Path(folder, name))
-        module.__package__ = package.__name__
-        sys.modules[module.__name__] = module
-        exec(compile(text, module.__file__, "exec", dont_inherit=True), module.__dict__)
-        own = (value for value in vars(module).values() if getattr(value, "__module__", "") == module.__name__)
-        found += [value.course_test for value in own if hasattr(value, "course_test")]
+    with _importing:
+        # a package, so that hidden claims can import from the visible ones
+        package = ModuleType(f"course_claims_{Path(folder).name}")
+        package.__path__ = []
+        sys.modules[package.__name__] = package
+        found: list[Test] = []
+        for name, text in texts:
+            module = ModuleType(f"{package.__name__}.{Path(name).stem}")
+            module.__file__ = str(Path(folder, name))
+            module.__package__ = package.__name__
+            sys.modules[module.__name__] = module
+            exec(compile(text, module.__file__, "exec", dont_inherit=True), module.__dict__)
+            own = (value for value in vars(module).values() if getattr(value, "__module__", "") == module.__name__)
+            found += [value.course_test for value in own if hasattr(value, "course_test")]
     return sorted(found, key=lambda t: order(t.question))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import random
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from course_lib.grading.claims.expect import describe, expect_number, fail
@@ -53,9 +54,29 @@ def question_of(name: str) -> str:
     return name.removeprefix("answer_").replace("_", ".")
 
 
-def expect_typed(submission: Submission, name: str) -> float:
-    """The value ``name``, if it is a number."""
-    return expect_number(_answered(submission, name), "the answer")
+def expect_typed(
+    submission: Submission, name: str, within: tuple[float, float] = (-math.inf, math.inf), form: str = ""
+) -> float:
+    """The value ``name``, if it is a number ``within`` these ends; else ``form`` goes on where "7 is …" begins: "no share in %"."""
+    typed = expect_number(_answered(submission, name), "the answer")
+    if not within[0] <= typed <= within[1]:
+        fail(f"{typed:g} is {form}")
+    return typed
+
+
+def expect_figure(
+    typed: float, right: tuple[float, float], what: str, misread: Iterable[tuple[float, float, str]], hint: str
+) -> None:
+    """A figure that was read off one's own run lies between these ends.
+
+    Args:
+        what: the figure is, to go on where "7 is far from …" begins.
+        misread: from, to, what has such values and was probably read instead: the first that fits is asked about.
+        hint: where to look, if none fits.
+    """
+    if not right[0] <= typed <= right[1]:
+        instead = next((f"Is it {other}?" for low, high, other in misread if low <= typed <= high), hint)
+        fail(f"{typed:g} is far from {what}. {instead}")
 
 
 def _student(submission: Submission) -> Any:

@@ -185,16 +185,14 @@ def _mean(model: nn.Module, of_one: OfOne, x: Tensor, y: Tensor, at_once: int) -
 def _found(of_one: OfOne, parameters: Parameters, x: Tensor, y: Tensor, chunk: int) -> Iterator[Parameters]:
     """What ``of_one`` finds, (samples, *shape) for each parameter: many samples at once, or one by one where that does not go."""
     together = chunk > 1
-    for xs, ys in zip(
-        x.unsqueeze(1).split(chunk), y.unsqueeze(1).split(chunk), strict=True
-    ):  # (chunk, 1, …), (chunk, 1)
+    chunks = zip(x.unsqueeze(1).split(chunk), y.unsqueeze(1).split(chunk), strict=True)
+    for xs, ys in chunks:  # (chunk, 1, …), (chunk, 1)
         if together:
             try:
                 yield vmap(of_one, in_dims=(None, 0, 0))(parameters, xs, ys)
                 continue
-            except (
-                RuntimeError
-            ) as error:  # a model whose code asks for values (`if x.max() > 1`), or an operator unknown to vmap
+            except RuntimeError as error:
+                # a model whose code asks for values (`if x.max() > 1`), or an operator unknown to vmap
                 if "vmap" not in str(error):
                     raise
                 together = False

@@ -36,6 +36,11 @@ def soft_threshold(w: Tensor, t: float | Tensor) -> Tensor:
     t = torch.as_tensor(t, dtype=w.dtype, device=w.device)
     if not bool((t >= 0).all()):
         raise ValueError("a threshold is negative or NaN: the proximal operator of t·|·| needs t ≥ 0")
+    return _shrunk(w, t)
+
+
+def _shrunk(w: Tensor, t: float | Tensor) -> Tensor:
+    """:func:`soft_threshold` for thresholds that are known to be fine."""
     return w.sign() * (w.abs() - t).clamp(min=0)
 
 
@@ -81,4 +86,4 @@ class Proximal:
         for group in optimizer.param_groups:
             for p in group["params"]:
                 if (lam := self._lam.get(p)) is not None:
-                    p.copy_(soft_threshold(p, group["lr"] * lam))
+                    p.copy_(_shrunk(p, group["lr"] * lam))

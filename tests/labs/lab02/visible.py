@@ -18,8 +18,10 @@ from torch.nn import functional as F
 
 from course_lib.grading import (
     Draw,
+    Mistake,
     Proxy,
     Submission,
+    expect_close,
     expect_equal,
     expect_keys,
     expect_length,
@@ -40,12 +42,11 @@ close = partial(near, tolerance=2e-5)
 
 
 def expect_near(value: Tensor, right: Tensor, what: str, hint: str) -> None:
-    """Equal up to rounding; else where it is off."""
-    if not close(value, right):
-        at = int((value.double() - right.double()).abs().flatten().argmax())
-        fail(
-            f"{what}: {float(value.flatten()[at]):.6g} where {float(right.flatten()[at]):.6g} should be (entry {at}); {hint}"
-        )
+    """Equal up to rounding; else where it is off, and a hint."""
+    try:
+        expect_close(value, right, what, tolerance=2e-5)
+    except Mistake as mistake:
+        fail(f"{mistake}; {hint}")
 
 
 def as_named(
@@ -515,12 +516,8 @@ UPSIDE_DOWN = "the mask is upside down: True means kept"
 LARGEST = "the largest scores went: the smallest go"
 
 
-def _rows(score: Tensor, sparsity: float) -> Tensor:
-    return reference.input_aware_mask(score.abs(), torch.ones(1, score.shape[1]), sparsity)
-
-
 def _ranked(score: Tensor, sparsity: float) -> Tensor:
-    """As :func:`_rows`, for scores that may be negative."""
+    """In each row the lowest go."""
     goes = score.argsort(dim=1, stable=True)[:, : round(sparsity * score.shape[1])]
     return torch.ones_like(score, dtype=torch.bool).scatter(1, goes, False)
 
@@ -539,11 +536,11 @@ def _global(w: Tensor, x: Tensor, s: float) -> Tensor:
 
 WRONG["input_aware_mask"] = {
     GLOBAL: _global,
-    MEAN: lambda w, x, s: _rows(w * x.reshape(-1, w.shape[1]).mean(0), s),
-    L1_NORM: lambda w, x, s: _rows(w * x.reshape(-1, w.shape[1]).abs().sum(0), s),
-    MAGNITUDE: lambda w, x, s: _rows(w, s),
+    MEAN: lambda w, x, s: _ranked((w * x.reshape(-1, w.shape[1]).mean(0)).abs(), s),
+    L1_NORM: lambda w, x, s: _ranked(w.abs() * x.reshape(-1, w.shape[1]).abs().sum(0), s),
+    MAGNITUDE: lambda w, x, s: _ranked(w.abs(), s),
     SIGNED: lambda w, x, s: _ranked(w.double() * norms(x, w.shape[1]), s),
-    INPUT_ONLY: lambda w, x, s: _rows(norms(x, w.shape[1]).expand(w.shape), s),
+    INPUT_ONLY: lambda w, x, s: _ranked(norms(x, w.shape[1]).expand(w.shape), s),
     UPSIDE_DOWN: lambda w, x, s: ~reference.input_aware_mask(w, x, s),
     LARGEST: lambda w, x, s: _ranked(-_scored(w, x), s),
 }
@@ -767,9 +764,12 @@ def test_reweighted_step(submission: Submission, draw: Draw) -> None:
 
 @question("2.8", points=0, claim="b: a rank correlation")
 def test_rank_correlation_typed(submission: Submission, draw: Draw) -> None:
-    value = expect_typed(submission, "answer_2_8b")
-    if not -1 <= value <= 1:
-        fail(f"a rank correlation lies between -1 and 1, {value:g} does not")
+    rho_typed(submission)
+
+
+def rho_typed(submission: Submission) -> float:
+    """2.8b."""
+    return expect_typed(submission, "answer_2_8b", (-1, 1), "no rank correlation: that lies between -1 and 1")
 
 
 # --- 2.9 the bug hunt ----------------------------------------------------------------------------------------------

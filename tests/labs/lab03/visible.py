@@ -1206,10 +1206,7 @@ def test_form_of_the_answers(submission: Submission, draw: Draw) -> None:
 
 def accuracy_typed(submission: Submission) -> float:
     """3.7b, in %."""
-    typed = expect_typed(submission, "answer_3_7b")
-    if not 1 <= typed <= 100:
-        fail(f"{typed:g} is no accuracy in %: that lies between 1 and 100 here")
-    return typed
+    return expect_typed(submission, "answer_3_7b", (1, 100), "no accuracy in %: that lies between 1 and 100 here")
 
 
 # --- 3.8 find_bug --------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from course_lib.grading import (
 )
 from course_lib.grading.claims.hunt import expect_verdicts
 from course_lib.grading.claims.mistakes import near
-from course_lib.grading.claims.typed import expect_choice
+from course_lib.grading.claims.typed import expect_choice, expect_figure
 from course_lib.labs import lab04 as reference
 from course_lib.worker import wire
 
@@ -411,12 +411,8 @@ READ_INSTEAD = (  # of the same figure, by mistake: from, to, what
 
 @question("4.7", points=0.5, claim="b: what the cascade alone took from the third layer")
 def test_share_of_the_cascade(submission: Submission, draw: Draw) -> None:
-    typed = share_typed(submission)
-    low, high = SHARE
-    if not low <= typed <= high:
-        read = [what for first, last, what in READ_INSTEAD if first <= typed <= last]
-        hint = f"Is it {read[0]}?" if read else "Which bar is it?"
-        fail(f"{typed:g} is far from what the cascade alone takes from conv3 in these networks. {hint}")
+    what = "what the cascade alone takes from conv3 in these networks"
+    expect_figure(share_typed(submission), SHARE, what, READ_INSTEAD, "Which bar is it?")
 
 
 # --- 4.8 find_bug --------------------------------------------------------------------------------------------------

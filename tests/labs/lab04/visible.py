@@ -1319,10 +1319,7 @@ def test_form_of_the_answers(submission: Submission, draw: Draw) -> None:
 
 def share_typed(submission: Submission) -> float:
     """4.7b, in %."""
-    typed = expect_typed(submission, "answer_4_7b")
-    if not 1 <= typed <= 100:
-        fail(f"{typed:g} is not the number over the bar: it is in %, from 1 to 100")
-    return typed
+    return expect_typed(submission, "answer_4_7b", (1, 100), "not the number over the bar: it is in %, from 1 to 100")
 
 
 # --- 4.8 find_bug --------------------------------------------------------------------------------------------------

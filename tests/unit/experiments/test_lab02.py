@@ -7,13 +7,15 @@ import torch
 
 from course_lib.data.images import load
 from course_lib.experiments import lab02
+from course_lib.models import build
+from course_lib.parallel import side_by_side
 from course_lib.pruning.weights import prunable
 
 
 @pytest.fixture(scope="module")
 def trained():
     data = load("digits").subset(300)
-    return data, lab02.trained(data, 0, 6)
+    return data, lab02.trained(build("lenet300", data, seed=0), data, 0, 6)
 
 
 def test_the_forecast_of_single_weights_is_the_truth(trained):
@@ -48,10 +50,23 @@ def test_orders_and_rounds(trained):
     assert len(tuned["validation"]) == 2 and tuned["test"] > 20
 
 
+def test_side_by_side_as_one_after_the_other() -> None:
+    data = load("digits").subset(200)
+
+    def jobs():
+        return [(build("lenet300", data, seed=seed), data, seed, 2) for seed in range(4)]
+
+    for together, alone in zip(
+        side_by_side(lab02.trained, jobs()), [lab02.trained(*job) for job in jobs()], strict=True
+    ):
+        assert all(torch.equal(a, b) for a, b in zip(together.parameters(), alone.parameters(), strict=True))
+
+
 def test_only_the_proximal_step_makes_zeros():
     data = load("digits").subset(300)
     found = {
-        how: lab02.with_l1(data, 0, how, 1e-3, 10, every=3) for how in ("proximal", "reweighted", "subgradient", "l2")
+        how: lab02.with_l1(build("lenet300", data, seed=0), data, 0, how, 1e-3, 10, every=3)
+        for how in ("proximal", "reweighted", "subgradient", "l2")
     }
     assert found["subgradient"]["zeros"] == found["l2"]["zeros"] == 0
     assert found["proximal"]["zeros"] > 1 and found["reweighted"]["zeros"] > 1
