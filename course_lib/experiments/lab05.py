@@ -1,7 +1,7 @@
 """Lab 05: what lies between single weights and whole filters, on the small conv net: N:M, combined columns, activations, gates.
 
 conv2 to conv4 are pruned, along their inputs; conv1 has one input channel and stays. Accuracies are % of validation images, except where
-"test" is said. ``course remake lab05_between_digits`` and ``course remake lab05_between_mnist`` make the shipped results again.
+"test" is said. ``course remake lab05_between_digits`` makes the shipped results again.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import copy
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -52,11 +52,11 @@ PACKINGS = ((8, 0.0), (8, 0.05), (8, 0.1), (8, 0.25), (8, 0.5), (16, 0.5))  # si
 RANDOM_SIZES = (2, 3, 4, 5, 6, 8)
 JOINT = ((2, 2, 4), (1, 2, 4), (2, 1, 4), (1, 1, 4), (1, 1, 8))  # n of the weights, n of the activations, m
 SHARES = (0.5, 0.3, 0.2)  # of the MACs, for gates on a frozen network
+SMALL_SHARES = (0.3, 0.15, 0.05)  # and for those whose network trains with them
 
 
-def trained(data: ImageData, seed: int, epochs: int) -> nn.Module:
-    """The dense conv net."""
-    model = build("convnet", data, seed=seed)
+def trained(model: nn.Module, data: ImageData, seed: int, epochs: int) -> nn.Module:
+    """The dense conv net, trained in place."""
     fit(model, data.train, epochs=epochs, lr=0.2, seed=seed, **RECIPE)
     return model
 
@@ -213,34 +213,36 @@ def dense_macs(model: nn.Module, data: ImageData) -> list[float]:
     return [by_name[key.partition("->")[0]] for key in GATED]
 
 
-class Frozen(nn.Module):
-    """A frozen network whose channels open and close: only the gates learn.
+class Gated(nn.Module):
+    """A network whose channels open and close.
 
     Args:
         by_image: False: the same gates with their weights held at 0, so that every image has the same channels.
+        frozen: only the gates learn; batch norms keep their statistics.
     """
 
-    def __init__(self, model: nn.Module, seed: int, by_image: bool) -> None:
+    def __init__(self, model: nn.Module, seed: int, by_image: bool = True, frozen: bool = True) -> None:
         super().__init__()
-        self.net = copy.deepcopy(model).requires_grad_(False).eval()
-        with torch.random.fork_rng():
-            torch.manual_seed(seed)
-            widths = [(conv.in_channels, conv.out_channels) for conv in self._convs()]
-            self.opened = [ChannelGate(c, m) for c, m in widths]
-            self.gates = nn.ModuleList(self.opened)
-            for gate in self.opened:
-                if not by_image:
-                    nn.init.uniform_(gate.score.bias, 0.5, 1.5)  # all alike they would all close together
-                    nn.init.zeros_(gate.score.weight)
-                    gate.score.weight.requires_grad_(False)
+        self.net = copy.deepcopy(model).requires_grad_(not frozen)
+        self.frozen = frozen
+        generator = torch.Generator().manual_seed(seed)  # its own: threads share torch's
+        self.opened = []
+        for key in GATED:
+            conv = self.net.get_submodule(key.partition("->")[0])
+            gate = ChannelGate(conv.in_channels, conv.out_channels)  # type: ignore[arg-type]
+            if by_image:
+                nn.init.kaiming_uniform_(gate.score.weight, math.sqrt(5), generator=generator)
+            else:
+                nn.init.uniform_(gate.score.bias, 0.5, 1.5, generator)  # all alike they would all close together
+                nn.init.zeros_(gate.score.weight).requires_grad_(False)
+            self.opened.append(gate)
+        self.gates = nn.ModuleList(self.opened)
         self.decided: list[Tensor] = []
 
-    def _convs(self) -> list[nn.Conv2d]:
-        return [self.net.get_submodule(key.partition("->")[0]) for key in GATED]  # type: ignore[misc]
-
-    def train(self, mode: bool = True) -> Frozen:
+    def train(self, mode: bool = True) -> Gated:
         super().train(mode)
-        self.net.eval()
+        if self.frozen:
+            self.net.eval()
         return self
 
     def forward(self, x: Tensor) -> Tensor:
@@ -251,42 +253,47 @@ class Frozen(nn.Module):
 
 
 def learned_gates(
-    model: nn.Module,
-    data: ImageData,
-    seed: int,
-    target: float,
-    epochs: int,
-    by_image: bool = True,
-    weight: float = 10.0,
-) -> tuple[Frozen, list[float]]:
-    """Train only the gates, towards ``target`` of the dense MACs; the network, and the layers' dense MACs.
+    model: nn.Module, data: ImageData, seed: int, target: float, epochs: int, by_image: bool = True, frozen: bool = True
+) -> tuple[Gated, list[float]]:
+    """Train the gates towards ``target`` of the dense MACs, and the network with them unless it is frozen; it, and the layers' dense MACs.
 
     The target falls from 1 over the first 70 % of the steps: if it is there at once, its pull closes whole layers before the loss has a say.
     """
     macs = dense_macs(model, data)
-    frozen = Frozen(model, seed, by_image)
-    learn = [p for p in frozen.gates.parameters() if p.requires_grad]
+    gated = Gated(model, seed, by_image, frozen)
+    groups: list[dict[str, Any]] = [{"params": [p for p in gated.gates.parameters() if p.requires_grad], "lr": 0.01}]
+    if not frozen:
+        groups.append({"params": list(gated.net.parameters()), "lr": NET_RATE})
     falling = max(1, round(0.7 * epochs * math.ceil(len(data.train.labels) / 16)))
     steps = itertools.count(1)
 
     def penalty() -> Tensor:
         now = 1 - (1 - target) * min(1.0, next(steps) / falling)
-        return weight * target_penalty(gated_macs(frozen.decided, macs), sum(macs), now)
+        return 10 * target_penalty(gated_macs(gated.decided, macs), sum(macs), now)
 
-    how: dict[str, Any] = {"optimizer": lambda _: torch.optim.Adam(learn, lr=0.01), "batch_size": 16, "lr": 0.01}
-    fit(frozen, data.train, epochs=epochs, seed=seed, penalty=penalty, progress=False, **how)
-    return frozen, macs
+    _fit_slowly(gated, data, epochs, seed, lambda _: torch.optim.Adam(groups), penalty=penalty)
+    return gated, macs
 
 
-def measured(frozen: Frozen, data: ImageData, macs: Sequence[float], shuffled: int | None = None) -> dict[str, float]:
+NET_RATE = 1e-3  # of Adam, for the network's own weights: with gates and without
+
+
+def _fit_slowly(
+    model: nn.Module, data: ImageData, epochs: int, seed: int, optimizer: Callable[..., Any], **how: Any
+) -> None:
+    """Small batches: gates see many."""
+    fit(model, data.train, epochs=epochs, seed=seed, progress=False, optimizer=optimizer, batch_size=16, **how)
+
+
+def measured(gated: Gated, data: ImageData, macs: Sequence[float], shuffled: int | None = None) -> dict[str, float]:
     """Accuracy on the validation images and the mean share of the MACs; ``shuffled``: with every image's gates taken from another one."""
     images, labels = data.validation.images, data.validation.labels
-    with evaluating(frozen), torch.no_grad():
-        logits = frozen(images)
-        share = float(gated_macs(frozen.decided, macs).mean() / sum(macs))
+    with evaluating(gated), torch.no_grad():
+        logits = gated(images)
+        share = float(gated_macs(gated.decided, macs).mean() / sum(macs))
         if shuffled is not None:
             order = torch.randperm(len(images), generator=torch.Generator().manual_seed(shuffled))
-            logits = with_gates(frozen.net, [gate[order] for gate in frozen.decided], images)
+            logits = with_gates(gated.net, [gate[order] for gate in gated.decided], images)
     right = int((logits.argmax(1) == labels).count_nonzero())
     return {"accuracy": 100 * right / len(labels), "macs": share}
 
@@ -297,40 +304,42 @@ def _multiplied(gate: Tensor) -> Callable[..., Tensor]:
 
 def with_gates(net: nn.Module, gates: Sequence[Tensor], images: Tensor) -> Tensor:
     """The network with these channels open, (B, M) or (1, M) for each layer."""
-    with ExitStack() as stack:
-        for key, gate in zip(GATED, gates, strict=True):
-            module = net.get_submodule(key.partition("->")[2])
-            hook = module.register_forward_hook(_multiplied(gate))
-            stack.callback(hook.remove)
+    with fixed(net, gates):
         return net(images)
 
 
-def static_channels(model: nn.Module, data: ImageData, target: float, seed: int | None = None) -> dict[str, float]:
-    """The channels of largest |α|, or random ones, open for all images, so many that the MACs come closest to ``target``; without and with
-    batch norms recalibrated, and nothing trained."""
-    macs = dense_macs(model, data)
+@contextmanager
+def fixed(net: nn.Module, gates: Sequence[Tensor]) -> Iterator[None]:
+    """Inside the block each layer's channels are multiplied by these gates, (B, M) or (1, M)."""
+    with ExitStack() as stack:
+        for key, gate in zip(GATED, gates, strict=True):
+            hook = net.get_submodule(key.partition("->")[2]).register_forward_hook(_multiplied(gate))
+            stack.callback(hook.remove)
+        yield
+
+
+def static_gates(
+    model: nn.Module, macs: Sequence[float], target: float, seed: int | None = None
+) -> tuple[list[Tensor], float]:
+    """The channels of largest |α|, or random ones, the same share in each layer, so many that the MACs come closest to ``target``; (1, M) for
+    each layer, and the share of the MACs."""
     score = scales(model)
     if seed is not None:
         score = random(score, torch.Generator().manual_seed(seed))
-    best: tuple[float, list[Tensor]] | None = None
-    for step in range(1, 100):
-        gates = [(_top(s, step / 100)).float()[None] for s in score.values()]
-        share = float(gated_macs(gates, macs) / sum(macs))
-        if best is None or abs(share - target) < abs(best[0] - target):
-            best = share, gates
-    assert best is not None
-    share, gates = best
-    found = {"macs": share}
-    for how in ("as it is", "recalibrated"):
-        net = copy.deepcopy(model)
-        with ExitStack() as stack:
-            for key, gate in zip(GATED, gates, strict=True):
-                hook = net.get_submodule(key.partition("->")[2]).register_forward_hook(_multiplied(gate))
-                stack.callback(hook.remove)
-            if how == "recalibrated":
-                recalibrate(net, data.train.images)
-            found[how] = evaluate(net, data.validation)
-    return found
+    choices = [[_top(s, step / 100).float()[None] for s in score.values()] for step in range(1, 100)]
+    shares = [float(gated_macs(gates, macs) / sum(macs)) for gates in choices]
+    best = min(range(len(shares)), key=lambda i: abs(shares[i] - target))
+    return choices[best], shares[best]
+
+
+def static_channels(model: nn.Module, data: ImageData, target: float, seed: int | None = None) -> dict[str, float]:
+    """:func:`static_gates` open for all images: accuracy without and with batch norms recalibrated, and nothing trained."""
+    gates, share = static_gates(model, dense_macs(model, data), target, seed)
+    net = copy.deepcopy(model)
+    with fixed(net, gates):
+        as_it_is = evaluate(net, data.validation)
+        recalibrate(net, data.train.images)
+        return {"macs": share, "as it is": as_it_is, "recalibrated": evaluate(net, data.validation)}
 
 
 def _top(score: Tensor, share: float) -> Tensor:
@@ -355,10 +364,28 @@ def gates_on_a_frozen_net(
     }
 
 
+def gates_and_network(
+    model: nn.Module, data: ImageData, seed: int, target: float, epochs: int
+) -> dict[str, dict[str, float]]:
+    """The same with a network that trains with its gates; and static channels whose network trains as long."""
+    dynamic, macs = learned_gates(model, data, seed, target, epochs, frozen=False)
+    found = {
+        "dynamic": measured(dynamic, data, macs),
+        "another image's gates": measured(dynamic, data, macs, shuffled=seed),
+    }
+    for name, chance in (("static, largest scale", None), ("static, random", seed)):
+        gates, share = static_gates(model, macs, target, chance)
+        net = copy.deepcopy(model)
+        with fixed(net, gates):
+            _fit_slowly(net, data, epochs, seed, lambda parameters: torch.optim.Adam(parameters, lr=NET_RATE))
+            found[name] = {"accuracy": evaluate(net, data.validation), "macs": share}
+    return found
+
+
 def one_seed(name: str, seed: int, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Everything of the lab with one seed: "dense" (validation, test), "patterns", "packed", "joint", "gates"."""
+    """Everything of the lab with one seed: "dense" (validation, test), "patterns", "packed", "joint", "gates", "gates, trained"."""
     data = load(name).subset(settings["images"])
-    model = trained(data, seed, settings["epochs"])
+    model = trained(build("convnet", data, seed=seed), data, seed, settings["epochs"])
     finetune = settings["finetune"]
     sparse = sparse_start(model, data, seed, finetune)
     greedy = {
@@ -380,26 +407,18 @@ def one_seed(name: str, seed: int, settings: Mapping[str, Any]) -> dict[str, Any
             for n_w, n_x, m in JOINT
         },
         "gates": {f"{share:g}": gates_on_a_frozen_net(model, data, seed, share, settings["gates"]) for share in SHARES},
+        "gates, trained": {
+            f"{share:g}": gates_and_network(model, data, seed, share, 2 * settings["gates"]) for share in SMALL_SHARES
+        },
     }
-
-
-def _one_seed(name: str, seed: int, folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
-    return once(folder / f"seed{seed}.json", one_seed, name, seed, settings)
 
 
 def remake_digits(executor: Executor, folder: Path) -> dict[str, Any]:
     """Five seeds on the digits: ``settings``, and ``seeds``, one of :func:`one_seed` each."""
-    return _remake("digits", 5, DIGITS, executor, folder)
+    running = [
+        executor.submit(once, folder / f"seed{seed}.json", one_seed, "digits", seed, DIGITS) for seed in range(5)
+    ]
+    return {"settings": DIGITS, "seeds": [future.result() for future in running]}
 
 
-def remake_mnist(executor: Executor, folder: Path) -> dict[str, Any]:
-    """Three seeds on MNIST: ``settings``, and ``seeds``, one of :func:`one_seed` each."""
-    return _remake("mnist", 3, MNIST, executor, folder)
-
-
-def _remake(name: str, seeds: int, settings: dict[str, Any], executor: Executor, folder: Path) -> dict[str, Any]:
-    running = [executor.submit(_one_seed, name, seed, folder, settings) for seed in range(seeds)]
-    return {"settings": settings, "seeds": [future.result() for future in running]}
-
-
-RESULTS = {"lab05_between_digits": remake_digits, "lab05_between_mnist": remake_mnist}
+RESULTS = {"lab05_between_digits": remake_digits}
