@@ -44,7 +44,7 @@ def nm_compress(weight: Tensor, n: int, m: int) -> tuple[Tensor, Tensor]:
     # non-zeros first, then zeros, each by place; of these the first n, by place again
     index = (~present).to(torch.int8).argsort(dim=-1, stable=True)[..., :n].sort(dim=-1).values
     values = blocks.gather(-1, index)
-    return values.reshape(rows, -1), index.reshape(rows, -1)
+    return values.flatten(1), index.flatten(1)
 
 
 def nm_decompress(values: Tensor, index: Tensor, n: int, m: int) -> Tensor:
@@ -54,8 +54,9 @@ def nm_decompress(values: Tensor, index: Tensor, n: int, m: int) -> Tensor:
         ValueError: if the shapes differ, are not whole blocks, or a place is not in 0 … m − 1.
     """
     columns = _columns(values, index, n, m)
-    blocks = values.new_zeros(len(values), columns // m, m)
-    return blocks.scatter_(-1, index.reshape(len(values), -1, n), values.reshape(len(values), -1, n)).flatten(1)
+    stored = len(values), columns // m, n
+    blocks = values.new_zeros(*stored[:2], m)
+    return blocks.scatter_(-1, index.reshape(stored), values.reshape(stored)).flatten(1)
 
 
 def nm_bits(rows: int, columns: int, n: int, m: int, bits: int = 32) -> int:

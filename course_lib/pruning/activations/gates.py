@@ -94,7 +94,7 @@ def gating(model: nn.Module, gates: Mapping[str, ChannelGate]) -> Iterator[list[
     try:
         for key, gate in gates.items():
             first, _, second = key.partition("->")
-            if unknown := [name for name in (first, second) if name not in modules]:
+            if unknown := [name for name in (first, second) if not name or name not in modules]:
                 raise ValueError(
                     f"{', '.join(map(repr, unknown))}: no module of the model; a gate's key is like 'conv2->bn2'"
                 )

@@ -43,9 +43,22 @@ def nm_mask(score: Tensor, n: int, m: int, dim: int = 1) -> Tensor:
     blocks = score.detach().abs().movedim(dim, -1)  # (…, size)
     shape = blocks.shape
     blocks = blocks.reshape(-1, m)  # (blocks, m)
-    goes = blocks.argsort(dim=1, stable=True)[:, : m - n]
-    kept = torch.ones_like(blocks, dtype=torch.bool).scatter_(1, goes, False)
-    return kept.view(shape).movedim(-1, dim).contiguous()
+    return (_ranks(blocks) >= m - n).reshape(shape).movedim(-1, dim).contiguous()
+
+
+def _ranks(blocks: Tensor) -> Tensor:
+    """(K, m) -> (K, m): how many of its block go before each, the smaller ones and equal ones of lower index."""
+    m = blocks.shape[1]
+    if m > 16:
+        return blocks.argsort(dim=1, stable=True).argsort(dim=1)
+    places = blocks.T.contiguous()  # (m, K): for short blocks comparing all pairs is faster than to sort each
+    ranks = torch.zeros(places.shape, dtype=torch.uint8, device=blocks.device)
+    for later in range(m):
+        for earlier in range(later):
+            goes = places[earlier] <= places[later]
+            ranks[later] += goes
+            ranks[earlier] += ~goes
+    return ranks.T
 
 
 def nm_masks(scores: Mapping[str, Tensor], n: int, m: int, dim: int = 1, skip: bool = True) -> Masks:

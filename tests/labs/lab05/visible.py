@@ -792,9 +792,7 @@ def test_joint(submission: Submission, draw: Draw) -> None:
 
 @question("5.9", points=0, claim="b: a share between 0 and 1")
 def test_share_typed(submission: Submission, draw: Draw) -> None:
-    value = expect_typed(submission, "answer_5_9b")
-    if not 0 <= value <= 1:
-        fail(f"a share lies between 0 and 1, {value:g} does not: is it in per cent?")
+    expect_typed(submission, "answer_5_9b", (0, 1), "no share between 0 and 1: is it in per cent?")
 
 
 RIGHT: dict[str, Version] = {
