@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from course_lib.grading import Draw, Submission, describe, expect_equal, expect_raises, fail, question, unchanged
+from course_lib.grading import Draw, Submission, describe, expect_equal, fail, question, unchanged
 from course_lib.grading.claims import mistakes as known
 from course_lib.grading.claims.hunt import expect_verdicts
 from course_lib.grading.claims.mistakes import Case
-from course_lib.grading.claims.typed import expect_letter
+from course_lib.grading.claims.typed import expect_choice, expect_figure
 from course_lib.labs import lab10 as reference
 
 from .visible import (
+    OPTIONS,
     PROMISE,
     RIGHT,
     TOO_CLOSE,
@@ -40,6 +40,7 @@ from .visible import (
     macs,
     padded,
     parts,
+    points_typed,
     received,
     scaled,
     telling,
@@ -134,7 +135,7 @@ def test_equal_scores(submission: Submission, draw: Draw) -> None:
     expect_kept(submission, texts, mistakes, "where scores are equal")
 
 
-@question("10.2", points=0.5, claim="k = 1 leaves [CLS], k ≥ L all; below 1 raises ValueError")
+@question("10.2", points=0.5, claim="k = 1 leaves [CLS], k ≥ L all")
 def test_small_and_large_k(submission: Submission, draw: Draw) -> None:
     L = draw.integer(6, 8)
     mask = padded([L - 2, L - 3], L)
@@ -146,13 +147,6 @@ def test_small_and_large_k(submission: Submission, draw: Draw) -> None:
         (L + draw.integer(1, 4), "where k is larger than L"),
     ):
         expect_kept(submission, Texts(draw, mask, scores, k), {}, when)
-    hidden = draw.normal(2, L, 3)
-    for k in (0, -2):
-        expect_raises(
-            ValueError,
-            functools.partial(submission.keep_tokens, hidden, mask, scores, k),
-            f"k = {k} (no [CLS] is left)",
-        )
 
 
 @question("10.2", points=0.5, claim="one text, equal sizes, float64, width 1; nothing given is changed")
@@ -384,7 +378,7 @@ def test_ties_in_the_cascade(submission: Submission, draw: Draw) -> None:
     expect_step(submission, layer, [mistakes, of_heads], "where scores are equal")
 
 
-@question("10.5", points=0.5, claim="if fewer are alive, all of those; below 1 raises; nothing given changes")
+@question("10.5", points=0.5, claim="if fewer are alive, all of those; nothing given changes")
 def test_numbers_of_the_cascade(submission: Submission, draw: Draw) -> None:
     for n_tokens, n_heads, when in (
         (1, 1, "where one of each goes on"),
@@ -403,9 +397,6 @@ def test_numbers_of_the_cascade(submission: Submission, draw: Draw) -> None:
     names = ("the tokens' scores", "the heads' scores", "alive_tokens", "alive_heads")
     for value, now, what in zip(layer.given, after, names, strict=False):
         unchanged(value, now, what)
-    for numbers in ((0, 2), (2, 0), (-1, 2), (2, -3)):
-        when = "n_tokens = {}, n_heads = {}".format(*numbers)
-        expect_raises(ValueError, functools.partial(submission.cascade_step, *layer.given[:4], *numbers), when)
 
 
 # --- 10.6 token_macs -----------------------------------------------------------------------------------------------
@@ -439,18 +430,35 @@ def test_macs_of_long_texts(submission: Submission, draw: Draw) -> None:
 
 # --- 10.7 two short answers ----------------------------------------------------------------------------------------
 
-MISREAD = {
-    "A": "after the last layer nothing is left to save: all of them have worked on all tokens",
-    "C": "look at the top row. After the first layer half of the tokens, chosen by attention, cost some fifteen points: what a word "
+MISREAD = {  # by the order in the lab's source
+    0: "after the last layer nothing is left to save: all of them have worked on all tokens",
+    1: "look at the top row. After the first layer half of the tokens, chosen by attention, cost some fifteen points: what a word "
     "means for the verdict, negated or outweighed by another clause, has not been read yet",
-    "D": "look at the green line. Keeping the polar words alone cost more than ten points after every layer: without its negator, "
+    2: "look at the green line. Keeping the polar words alone cost more than ten points after every layer: without its negator, "
     "or the word that says which clause to believe, a polar word does not know what it is worth",
 }
 
 
 @question("10.7", points=0.5, claim="a: after which layer tokens can go")
 def test_which_layer(submission: Submission, draw: Draw) -> None:
-    expect_letter(submission, "answer_10_7a", MISREAD)
+    expect_choice(submission, "answer_10_7a", OPTIONS, MISREAD)
+
+
+# θ = 1/37 on s takes 85.4 % of the longest quarter and 20.0 % of the shortest. Model and reviews are the same everywhere, so
+# only rounding differs, the printout's among it. Who has not looked says some 10 to 50 points.
+APART = (63, 68)
+READ_INSTEAD = (  # of the same printout, by mistake: from, to, what
+    (1, 6, "the difference that n·s leaves"),
+    (17, 23, "the share of the shortest quarter alone, or what lies between the two rules in the longest"),
+    (41, 46, "what lies between the two rules in the shortest quarter"),
+    (83, 88, "the share of the longest quarter alone"),
+)
+
+
+@question("10.7", points=0.5, claim="b: what a threshold on s takes more from long texts")
+def test_long_and_short_texts(submission: Submission, draw: Draw) -> None:
+    what = "what lies between the two quarters for these reviews"
+    expect_figure(points_typed(submission), APART, what, READ_INSTEAD, "Which two numbers belong to a threshold on s?")
 
 
 # --- 10.8 find_bug -------------------------------------------------------------------------------------------------
