@@ -18,7 +18,7 @@
 # and *superb*; the other fourteen are carried through every layer all the same. When can they get off?**
 #
 # All pruning so far was decided once, for all inputs: this weight, this channel, this head. Tokens are different.
-# What may go depends on the *text*, so it is decided anew for each one, while the model lab10. PoWER-BERT (Goyal et
+# What may go depends on the *text*, so it is decided anew for each one, while the model runs. PoWER-BERT (Goyal et
 # al. 2020) drops words from layer to layer by the attention they receive; Kim et al. (2022) learn a threshold for
 # each layer; SpAtten (Wang et al. 2021) lets tokens and heads go together. The lecture has it on one slide: 15 tokens
 # in layer 1, 11 in layer 4, 4 in layer 8, 2 in layer 12, and still "positive sentiment".
