@@ -18,7 +18,7 @@
 # and *superb*; the other fourteen are carried through every layer all the same. When can they get off?**
 #
 # All pruning so far was decided once, for all inputs: this weight, this channel, this head. Tokens are different.
-# What may go depends on the *text*, so it is decided anew for each one, while the model lab10. PoWER-BERT (Goyal et
+# What may go depends on the *text*, so it is decided anew for each one, while the model runs. PoWER-BERT (Goyal et
 # al. 2020) drops words from layer to layer by the attention they receive; Kim et al. (2022) learn a threshold for
 # each layer; SpAtten (Wang et al. 2021) lets tokens and heads go together. The lecture has it on one slide: 15 tokens
 # in layer 1, 11 in layer 4, 4 in layer 8, 2 in layer 12, and still "positive sentiment".
@@ -36,7 +36,7 @@
 # claim without a random control and three seeds**.
 
 # %%
-from course_lib.grading import check, skip  # noqa: F401  (skip is yours to use)
+from course_lib.grading import check, choose, skip  # noqa: F401  (skip is yours to use)
 
 # isort: split
 import copy
@@ -67,6 +67,8 @@ from course_lib.pruning.heads import gated
 from course_lib.pruning.weights import prunable
 from course_lib.show import plots, widgets
 from course_lib.show.words import ends, pm, say, versus, you_wrote
+
+STUDENT = ""  # your name or number: your letters are yours alone
 
 # %% [markdown]
 # ## Settings
@@ -131,6 +133,8 @@ say(
 # Padding needs care twice. A padding token is no candidate: its score is 0. And it has no vote: its *query* is
 # computed like any other, since the kernel works on whole tensors, and its row looks at real tokens, but it is
 # nobody's opinion.
+#
+# Write it yourself: nothing of `course_lib.pruning`.
 #
 # *Before you write anything:* take the review printed above. Which of its words will receive the most attention in
 # layer 2, leaving [CLS] and [SEP] aside?
@@ -232,6 +236,8 @@ say(
 #
 # [CLS] always stays, whatever its score, because the answer is read from its row.
 #
+# Write it yourself: nothing of `course_lib.pruning`.
+#
 # *Before you write anything:* half of the tokens go after layer 2. How many points does that cost if the other half
 # is drawn at random, and how many if it is chosen by attention received?
 
@@ -260,9 +266,9 @@ def keep_tokens(hidden: Tensor, token_mask: Tensor, scores: Tensor, k: int) -> t
     Raises:
         ValueError: if k is below 1.
     """
-    ### BEGIN SOLUTION
     if k < 1:
         raise ValueError(f"k is how many rows stay, at least 1 for [CLS], got {k}")
+    ### BEGIN SOLUTION
     importance = scores.masked_fill(~token_mask, -torch.inf)  # padding behind all real tokens …
     importance[:, 0] = torch.inf  # … and [CLS] before them
     order = importance.argsort(dim=1, descending=True, stable=True)  # (B, L); stable: of equal ones the first
@@ -502,7 +508,7 @@ mean_ratio = np.mean([saved for saved, _, _ in chosen.values()])
 say(
     f"Test accuracy, informed against random: {versus(tested['informed'], tested['random'])}; against dense: "
     f"{versus(tested['informed'], tested['dense'])}. On validation data, within one point of dense, mean over the checkpoints: "
-    f"**{mean_ratio:.2f} times fewer MACs** in the encoder. Keep this number for 10.7."
+    f"**{mean_ratio:.2f} times fewer MACs** in the encoder."
 )
 
 # %% [markdown]
@@ -576,6 +582,8 @@ say(
 # hard one. But scores sum to 1 over a text: in a text of $n$ the average token has $1/n$. That is why $\theta$ is put
 # on $n\cdot s$ here, where 1 is the average token of any text.
 #
+# Write it yourself: nothing of `course_lib.pruning`.
+#
 # *Before you write anything:* suppose the same $\theta$ were put on $s$ itself. Which texts would lose a larger share of
 # their tokens, the short ones or the long ones?
 
@@ -641,7 +649,6 @@ check("10.3")
 # mask, too. And set column 0 at the end.</details>
 
 # %%
-short, long = (lengths < lengths.double().quantile(0.25)), (lengths > lengths.double().quantile(0.75))
 with library.dropping(models[0], {1: 1.0}, score="received") as drop, torch.inference_mode():
     losses = []
     for batch in validation:
@@ -661,7 +668,7 @@ by_rule = {
 say(
     "Share of the tokens that a threshold takes after layer 2, in the shortest and in the longest quarter of the reviews: "
     + "; ".join(f"{rule}: **{a:.0%}** and **{b:.0%}**" for rule, (a, b) in by_rule.items())
-    + f". {you_wrote(prediction_10_3)}"
+    + f". Keep these numbers for 10.7. {you_wrote(prediction_10_3)}"
 )
 
 # %% [markdown]
@@ -758,6 +765,8 @@ say(
 # and a token that is 0.2 there counts 0.2 times among the keys of the layers behind. The loss gets a second term, the
 # mean of $m$: what raises $\theta$ is the price of a token, what lowers it is the error made without it. At the end
 # of training the sigmoid has to become a step again, in evaluation mode.
+#
+# Write it yourself: nothing of `course_lib.pruning`.
 #
 # *Before you write anything:* $\theta = 0$ at first. How much of a token with an average score goes on, with $T =
 # 0.3$?
@@ -1035,8 +1044,11 @@ say(
 #
 # For tokens the sum means something: token 7 is the same word in every layer. For heads it is bolder. Head 3 of layer
 # 1 and head 3 of layer 2 have nothing in common but their number; shuffle the heads of a layer and the network
-# computes the same. SpAtten cascades the number all the same, because it saves hardware. *Before you write anything:*
-# would you expect the joint cascade to lose more by its heads or by its tokens?
+# computes the same. SpAtten cascades the number all the same, because it saves hardware.
+#
+# Write it yourself: nothing of `course_lib.pruning`.
+#
+# *Before you write anything:* would you expect the joint cascade to lose more by its heads or by its tokens?
 
 # %%
 ### BEGIN SOLUTION
@@ -1064,9 +1076,9 @@ def cascade_step(
     Raises:
         ValueError: if ``n_tokens`` or ``n_heads`` is below 1.
     """
-    ### BEGIN SOLUTION
     if n_tokens < 1 or n_heads < 1:
         raise ValueError(f"at least one token and one head go on, got {n_tokens} and {n_heads}")
+    ### BEGIN SOLUTION
 
     def best(scores: Tensor, alive: Tensor, n: int) -> Tensor:
         order = scores.masked_fill(~alive, -torch.inf).argsort(descending=True, stable=True)
@@ -1191,6 +1203,8 @@ say(
 # A layer on $l$ tokens of width $E$, with all heads and a feed-forward block of $4E$, multiplies $4lE^2$ for its four
 # projections, $8lE^2$ for the feed-forward block, and $l^2E$ twice: for $QK^\top$ and for $AV$. The second part is
 # why dropping tokens can save more than in proportion: but only where $l$ is not small beside $6E$.
+#
+# Write it yourself: nothing of `course_lib.cost`.
 #
 # *Before you write anything:* the lecture's slide, 15 tokens in layer 1, 11 in layer 4, 4 in layer 8, 2 in layer 12.
 # How many times fewer MACs is that in BERT-base ($E$ = 768), with straight lines between the four layers?
@@ -1580,22 +1594,27 @@ display(ledger.table())
 # **10 minutes · 1 point**
 #
 # **a.** After which layer can most tokens go without harm, and what follows?
-#
-# - **A** After the last: only there are the scores reliable.
-# - **B** It differs by checkpoint, since it depends on where in the depth information has been mixed into the tokens
-#   that stay. So it must be measured on validation data.
-# - **C** After the first: the words with polarity are known from their embeddings.
-# - **D** Anywhere, as long as the polar words are kept.
-#
-# **b.** Read off the experiment of part A: how many **times fewer** MACs does the encoder need, as the mean over the
-# checkpoints, each with its own layer and share, without fine-tuning, within one point of dense on validation data?
-# Type in the number of your run, with two decimals.
 
 # %%
-# a: "A", "B", "C" or "D", in quotes; b: a number
+choose(
+    "10.7a",
+    "After the last: only there are the scores reliable.",
+    "After the first: the words with polarity are known from their embeddings.",
+    "Anywhere, as long as the polar words are kept.",
+    "It differs by checkpoint, since it depends on where in the depth information has been mixed into the tokens that "
+    "stay. So it must be measured on validation data.",
+)
+
+# %% [markdown]
+# **b.** Look at the printout of 10.3 again, *share of the tokens that a threshold takes after layer 2*: a threshold
+# on $s$ itself, 1/37 for every text, takes another share of the long reviews than of the short ones. How many
+# percentage points lie between the longest and the shortest quarter, in *your* run? Type the number in.
+
+# %%
+# a: "A", "B", "C" or "D", in quotes; b: a number, in percentage points
 ### BEGIN SOLUTION
-answer_10_7a = "B"
-answer_10_7b = 1.44
+answer_10_7a = "D"
+answer_10_7b = 65
 ### END SOLUTION
 
 # %%
@@ -1604,8 +1623,8 @@ check("10.7")
 # %% [markdown]
 # <details><summary>Hint 1: a</summary>Look along a row of the figure of 10.2, checkpoint by checkpoint, and then down a
 # column.</details>
-# <details><summary>Hint 2: b</summary>The bold number under the table of "Choose on validation data, show on test
-# data".</details>
+# <details><summary>Hint 2: b</summary>Two of the four bold numbers under the cell after <code>check("10.3")</code>:
+# those of one rule.</details>
 
 # %% [markdown]
 # ### 10.8 Bug hunt
@@ -1670,7 +1689,8 @@ say(
 # ways than yours), some wrong, each with a mistake that people make. A test that fails right versions is worth
 # nothing either. All versions take attention weights (B, M, L, L) in float32 or float64 whose rows sum to 1, and
 # masks with at least one real token in each text, padding on the right; what they do with other arguments does not
-# count.
+# count. Try it on something small: the versions refuse more than eight million numbers in one call, and calls that
+# take long.
 
 
 # %%
