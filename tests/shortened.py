@@ -27,6 +27,7 @@ EVERY_CELL: dict[str, dict[str, Any]] = {
     "lab02": {"SETTINGS": {"images": 1097, "epochs": 6, "samples": 64, "retrain": 1, "l1_epochs": 10}},
     "lab03": {"SETTINGS": {"rounds": 13, "epochs": 6, "every": 4}},
     "lab04": {"SETTINGS": {"train": 300, "epochs": 20, "finetune": 5, "lam": 2e-2}},
+    "lab05": {"SETTINGS": {"images": 400, "epochs": 6, "finetune": 1, "gates": 1}},
     "lab07": {"MANY, TEST": (400, 400)},
     "lab10": {"TEXTS": 400},
 }
@@ -37,6 +38,7 @@ EXPLORERS: dict[str, dict[str, Any]] = {
     "lab02": {"SETTINGS": {"images": 1097, "epochs": 2, "samples": 32, "retrain": 1, "l1_epochs": 5}},
     "lab03": {"SETTINGS": {"rounds": 13, "epochs": 2, "every": 4}},
     "lab04": {"SEEDS": 1, **EVERY_CELL["lab04"]},
+    "lab05": {"SEEDS": 1, **EVERY_CELL["lab05"]},
     "lab07": {"SEEDS": 1, **EVERY_CELL["lab07"]},
     "lab10": {"SEEDS": (0,), **EVERY_CELL["lab10"]},
 }

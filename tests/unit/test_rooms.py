@@ -47,6 +47,15 @@ def test_weights() -> None:
     assert sum(int((p == 0).sum()) for p in model.parameters() if p.ndim > 1) == 810
 
 
+def test_activations() -> None:
+    seen = []
+    model, images = SmallConvNet().eval(), torch.randn(4, 1, 8, 8)
+    model.conv2.register_forward_hook(lambda module, inputs, output: seen.append(inputs[0]))
+    names = run("pruning.activations", model=model, images=images)
+    assert names["logits"].shape == (4, 10)
+    assert ((seen[0] != 0).flatten(1).sum(1) <= seen[0][0].numel() // 2).all()
+
+
 def test_channels() -> None:
     images = torch.randn(16, 1, 8, 8)
     names = run("pruning.channels", model=SmallConvNet(), images=images)

@@ -13,6 +13,7 @@
   :mod:`.wanda`: by what passes through it; :mod:`.proximal`: zeros by training with an L1 penalty.
 - :mod:`.granularity`: how many go and in which shapes, exactly
   (:mod:`.exact`); :mod:`.masks`: what is kept, and how zeros stay zero.
+- :mod:`.nm`: n of every m neighbours; :mod:`.columns`: sparse columns packed into dense ones.
 - :mod:`.schedules` and :mod:`.iterative`: prune in steps, train in between; :mod:`.sensitivity`: one layer alone.
 - :mod:`.masked_gradient`: the backward pass of a pruned layer.
 - :mod:`.lottery`: tickets and their controls; :mod:`.ticket_search`: many, side by side; :mod:`.ticket_folder`: on
@@ -20,6 +21,7 @@
 - :mod:`.sparse_training`: connections that move while the model trains (SET, RigL).
 """
 
+from course_lib.pruning.weights.columns import combine_columns, combined_masks, group_columns, utilisation
 from course_lib.pruning.weights.criteria import curvature, empirical_fisher, gradients, loss_change, taylor
 from course_lib.pruning.weights.granularity import (
     GRANULARITIES,
@@ -52,6 +54,7 @@ from course_lib.pruning.weights.masks import (
     remaining,
     sparsity,
 )
+from course_lib.pruning.weights.nm import nm_mask, nm_masks
 from course_lib.pruning.weights.proximal import Proximal, reweighted, soft_threshold
 from course_lib.pruning.weights.schedules import cubic, geometric, one_shot
 from course_lib.pruning.weights.scores import Scores, magnitude, random
@@ -79,6 +82,8 @@ __all__ = [
     "Scores",
     "apply",
     "check",
+    "combine_columns",
+    "combined_masks",
     "cosine_fraction",
     "cubic",
     "curvature",
@@ -92,6 +97,7 @@ __all__ = [
     "geometric",
     "global_group_masks",
     "global_masks",
+    "group_columns",
     "gradients",
     "group_scores",
     "input_aware",
@@ -100,6 +106,8 @@ __all__ = [
     "loss_change",
     "magnitude",
     "masked",
+    "nm_mask",
+    "nm_masks",
     "one_shot",
     "per_output_masks",
     "prunable",
@@ -122,4 +130,5 @@ __all__ = [
     "taylor",
     "threshold",
     "uniform_densities",
+    "utilisation",
 ]

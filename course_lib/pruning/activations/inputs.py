@@ -1,0 +1,34 @@
+"""A rule in front of chosen layers of any module, while a block is open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch import Tensor, nn
+
+
+@contextmanager
+def pruned_inputs(model: nn.Module, rule: Callable[[Tensor], Tensor], names: Iterable[str]) -> Iterator[None]:
+    """Inside the block every layer named sees ``rule(x)`` in place of its first input; also while training, since gradients flow through.
+
+    By forward pre-hooks: the model's code stays as it is, and they are gone after the block, also after an exception.
+
+    Raises:
+        ValueError: if a name is no module of the model.
+    """
+    modules = dict(model.named_modules())
+    names = list(names)
+    if unknown := [name for name in names if name not in modules]:
+        raise ValueError(f"{', '.join(unknown)}: no module of the model; there are {', '.join(filter(None, modules))}")
+
+    def before(module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        return (rule(inputs[0]), *inputs[1:])
+
+    hooks = [modules[name].register_forward_pre_hook(before) for name in names]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()

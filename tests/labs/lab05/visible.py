@@ -1,0 +1,837 @@
+"""Lab 05, between single weights and whole filters: what is claimed of each answer, and its likely mistakes, each written once as a
+wrong function.
+
+Inputs are drawn anew for every grading: n other than m − n, shapes in which every dimension would do, equal sizes, negative numbers, blocks
+with zeros in them, columns that meet.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from course_lib.grading import (
+    Draw,
+    Submission,
+    describe,
+    expect_close,
+    expect_equal,
+    expect_int,
+    expect_length,
+    expect_refused,
+    expect_tensor,
+    fail,
+    question,
+    unchanged,
+)
+from course_lib.grading.claims.hunt import Version, expect_verdicts
+from course_lib.grading.claims.mistakes import made, near, recognise, same, telling
+from course_lib.grading.claims.student import StudentError
+from course_lib.grading.claims.typed import expect_typed
+from course_lib.labs import lab05 as reference
+from course_lib.worker import wire
+
+Groups = list[list[int]]
+PATTERNS = ((1, 4), (3, 4), (1, 3), (2, 6), (1, 2))  # n of m
+
+
+def blocks_of(x: Tensor, m: int, dim: int) -> Tensor:
+    """(blocks, m): the neighbours along dim."""
+    return x.movedim(dim, -1).reshape(-1, m)
+
+
+def in_blocks(x: Tensor, m: int, dim: int, kept: Callable[[Tensor], Tensor]) -> Tensor:
+    """``kept(blocks (K, m))`` back in the shape of x."""
+    turned = x.movedim(dim, -1)
+    return kept(turned.reshape(-1, m)).view(turned.shape).movedim(-1, dim)
+
+
+def all_but_smallest(score: Tensor, goes: int) -> Tensor:
+    """(K, m) -> bool, all but the ``goes`` smallest of each row, of equal ones the first."""
+    order = score.argsort(dim=1, stable=True)[:, :goes]
+    return torch.ones_like(score, dtype=torch.bool).scatter(1, order, False)
+
+
+# --- 5.1 nm_mask ---------------------------------------------------------------------------------------------------
+
+N_GO = "in each block n went: n of m is how many *stay* (at 2:4 nobody sees that)"
+STRIDED = "blocks were made of every (size/m)-th entry: a block are m neighbours"
+LAST_DIM = "blocks lie along the last dimension, whatever dim says"
+FLAT = "the flattened tensor was cut into blocks: they lie along dim, all other indices the same"
+SIGNED = "the sign was ranked along: the largest in size stay, |w|"
+SMALLEST_STAY = "the smallest stay: the largest in size should"
+PER_ROW = "n/m of the whole row stayed, wherever they lie: in every block it is exactly n"
+UPSIDE_DOWN = "the mask is upside down: True means kept"
+LATER_GOES = "of equal sizes the later one went: of equal ones that with the lower index goes first"
+EQUALS_STAY = "all that equal the n-th largest stayed: in each block exactly n do"
+
+
+def _rule(kept: Callable[[Tensor, int, int], Tensor]) -> Callable[..., Tensor]:
+    return lambda w, n, m, dim: in_blocks(w, m, dim, lambda b: kept(b, n, m))
+
+
+def _strided(w: Tensor, n: int, m: int, dim: int) -> Tensor:
+    turned = w.movedim(dim, -1)
+    shape = turned.shape
+    blocks = turned.reshape(-1, m, shape[-1] // m).transpose(1, 2).reshape(-1, m)  # every (size/m)-th
+    kept = all_but_smallest(blocks.abs(), m - n).reshape(-1, shape[-1] // m, m).transpose(1, 2)
+    return kept.reshape(shape).movedim(-1, dim)
+
+
+def _along_last(w: Tensor, n: int, m: int, dim: int) -> Tensor:
+    return reference.nm_mask(w, n, m, -1) if w.shape[-1] % m == 0 else reference.nm_mask(w, n, m, dim)
+
+
+def _flat(w: Tensor, n: int, m: int, dim: int) -> Tensor:
+    return reference.nm_mask(w.reshape(-1), n, m, 0).view(w.shape)
+
+
+def _per_row(w: Tensor, n: int, m: int, dim: int) -> Tensor:
+    size = w.shape[dim]
+    return in_blocks(w, size, dim, lambda b: all_but_smallest(b.abs(), size - size // m * n))
+
+
+WRONG: dict[str, dict[str, Callable[..., Any]]] = {
+    "nm_mask": {
+        N_GO: _rule(lambda b, n, m: all_but_smallest(b.abs(), n)),
+        STRIDED: _strided,
+        LAST_DIM: _along_last,
+        FLAT: _flat,
+        SIGNED: _rule(lambda b, n, m: all_but_smallest(b, m - n)),
+        SMALLEST_STAY: _rule(lambda b, n, m: all_but_smallest(-b.abs(), m - n)),
+        PER_ROW: _per_row,
+        UPSIDE_DOWN: lambda w, n, m, dim: ~reference.nm_mask(w, n, m, dim),
+    }
+}
+
+
+def expect_nm_mask(submission: Submission, w: Tensor, n: int, m: int, dim: int, mistakes: dict[str, Any]) -> None:
+    """The student's mask of w is right; else what is wrong with it."""
+    right = reference.nm_mask(w, n, m, dim)
+    value = expect_tensor(submission.nm_mask(w, n, m, dim), shape=w.shape, dtype=torch.bool)
+    recognise(value, right, mistakes)
+    where = f"{n}:{m} of {tuple(w.shape)} along {dim}"
+    counts = blocks_of(value, m, dim).sum(1)
+    if (counts != n).any():
+        fail(f"{where}: a block kept {int(counts[counts != n][0])}, and in each exactly n = {n} stay")
+    if not torch.equal(value, right):
+        fail(f"{where}: in each block n stayed, but not the n largest in size (of equal ones the first goes first)")
+
+
+@question("5.1", points=1.5, claim="in every block of m neighbours along dim the n largest stay")
+def test_nm_mask(submission: Submission, draw: Draw) -> None:
+    n, m = draw.choice(PATTERNS[:4])
+    told = {
+        said: wrong for said, wrong in WRONG["nm_mask"].items() if said != FLAT
+    }  # as LAST_DIM, where m divides the last
+
+    def case() -> tuple[Any, Any, dict[str, Any]]:
+        w = draw.normal(2 * m, m + 1, 2 * m)
+        return (w, n, m, 0), reference.nm_mask(w, n, m, 0), made(told, w, n, m, 0)
+
+    odd = draw.normal(2 * m, m + 1)  # here m does not divide the last
+    expect_nm_mask(submission, odd, n, m, 0, made(WRONG["nm_mask"], odd, n, m, 0))
+    (w, *rest), _, mistakes = telling(case)
+    expect_nm_mask(submission, w, *rest, mistakes)
+
+
+@question("5.1", points=0.5, claim="arguments: n outside 1 … m, or an m that does not divide, raise ValueError")
+def test_nm_mask_refuses(submission: Submission, draw: Draw) -> None:
+    w = draw.normal(4, 6)
+    bad = {"n = 0": (w, 0, 2, 1), "n > m": (w, 3, 2, 1), "m = 4 with 6 entries": (w, 2, 4, 1)}
+    expect_refused(submission.nm_mask, (w, 1, 3, 1), reference.nm_mask(w, 1, 3, 1), bad)
+
+
+# --- 5.2 nm_compress, nm_decompress, nm_bits -----------------------------------------------------------------------
+
+COLUMN = "index says the column in the row: it is the place in its block, 0 … m − 1"
+BY_SIZE = "a block's entries come in order of size: they come by rising place"
+MOVED_UP = "only the non-zeros were stored, so that all behind a block with fewer moved up: every block has n entries, zeros where needed"
+FROM_THE_END = "a block with fewer non-zeros was filled up with its highest places: with the lowest of the others"
+
+Stored = tuple[Tensor, Tensor]
+
+
+def _gathered(w: Tensor, index: Tensor, m: int) -> Stored:
+    """Values at these places, (R, blocks, n)."""
+    return w.reshape(len(w), -1, m).gather(-1, index).flatten(1), index.flatten(1)
+
+
+def _column(w: Tensor, n: int, m: int) -> Stored:
+    values, index = reference.nm_compress(w, n, m)
+    return values, index + torch.arange(index.shape[1]) // n * m
+
+
+def _by_size(w: Tensor, n: int, m: int) -> Stored:
+    blocks = w.reshape(len(w), -1, m)
+    return _gathered(w, blocks.abs().argsort(dim=-1, descending=True, stable=True)[..., :n], m)
+
+
+def _moved_up(w: Tensor, n: int, m: int) -> Stored:
+    values, index = reference.nm_compress(w, n, m)
+    first = (values == 0).to(torch.int8).argsort(dim=1, stable=True)
+    return values.gather(1, first), index.gather(1, first)
+
+
+def _from_the_end(w: Tensor, n: int, m: int) -> Stored:
+    turned = w.reshape(len(w), -1, m).flip(-1)
+    index = (turned == 0).to(torch.int8).argsort(dim=-1, stable=True)[..., :n]
+    there = (w.reshape(len(w), -1, m) != 0).sum(
+        -1, keepdim=True
+    )  # the zeros come from the end, the non-zeros as they are
+    zeros = (w.reshape(len(w), -1, m) == 0).to(torch.int8).flip(-1).argsort(dim=-1, descending=True, stable=True)
+    filled = m - 1 - zeros
+    places = (w.reshape(len(w), -1, m) == 0).to(torch.int8).argsort(dim=-1, stable=True)
+    rank = torch.arange(n).expand(index.shape)
+    shifted = (rank - there).clamp(min=0)
+    chosen = torch.where(rank < there, places[..., :n], filled.gather(-1, shifted))
+    return _gathered(w, chosen.sort(dim=-1).values, m)
+
+
+WRONG["nm_compress"] = {COLUMN: _column, BY_SIZE: _by_size, MOVED_UP: _moved_up, FROM_THE_END: _from_the_end}
+
+LOG_N = "a place in a block of m takes ⌈log₂ m⌉ bits, not ⌈log₂ n⌉"
+BITMAP = "these are the bits of a bitmap of each block: n places of ⌈log₂ m⌉ bits are stored here"
+NO_PLACES = "the places are missing: each value has one, of ⌈log₂ m⌉ bits"
+ALL_VALUES = "all m values of a block were counted: n are stored"
+PATTERN = "these are the bits of the pattern's number, ⌈log₂ C(m, n)⌉ a block: each value has its own place here"
+
+
+def _bits(per_block: Callable[[int, int, int], int]) -> Callable[..., int]:
+    return lambda rows, columns, n, m, bits=32: rows * (columns // m) * per_block(n, m, bits)
+
+
+def _width(count: int) -> int:
+    return math.ceil(math.log2(count))
+
+
+WRONG["nm_bits"] = {
+    LOG_N: _bits(lambda n, m, bits: n * (bits + _width(n))),
+    BITMAP: _bits(lambda n, m, bits: n * bits + m),
+    NO_PLACES: _bits(lambda n, m, bits: n * bits),
+    ALL_VALUES: _bits(lambda n, m, bits: m * bits + n * _width(m)),
+    PATTERN: _bits(lambda n, m, bits: n * bits + _width(math.comb(m, n))),
+}
+
+
+def holes(draw: Draw, rows: int, blocks: int, n: int, m: int) -> Tensor:
+    """A matrix that fits n:m; some blocks have fewer than n non-zeros, one has none."""
+    w = draw.normal(rows, blocks * m)
+    w = w.masked_fill(~reference.nm_mask(draw.normal(rows, blocks * m), n, m, 1), 0)
+    w = w.masked_fill(draw.mask(rows, blocks * m, kept=0.3), 0)
+    w[0, :m] = 0
+    return w
+
+
+def as_stored(value: Any, w: Tensor, n: int, m: int) -> Stored:
+    expect_length(value, 2, "nm_compress(weight, n, m)")
+    shape = (len(w), w.shape[1] // m * n)
+    values = expect_tensor(value[0], shape=shape, dtype=w.dtype, what="values")
+    return values, expect_tensor(value[1], shape=shape, dtype=torch.int64, what="index")
+
+
+def pair(stored: Stored) -> dict[str, Tensor]:
+    return {"values": stored[0], "index": stored[1]}
+
+
+@question("5.2", points=0.5, claim="nm_compress: n values a block, and their places in it, rising")
+def test_compress(submission: Submission, draw: Draw) -> None:
+    n, m = draw.choice(((2, 4), (3, 6), (2, 5)))
+
+    def case() -> tuple[Any, Any, dict[str, Any]]:
+        w = holes(draw, 4, 4, n, m)
+        right = pair(reference.nm_compress(w, n, m))
+        return (w,), right, {said: pair(stored) for said, stored in made(WRONG["nm_compress"], w, n, m).items()}
+
+    (w,), right, mistakes = telling(case)
+    value = pair(as_stored(submission.nm_compress(w, n, m), w, n, m))
+    recognise(value, right, mistakes)
+    expect_equal(value["index"], right["index"], "index")
+    expect_equal(value["values"], right["values"], "values")
+
+
+@question("5.2", points=0.5, claim="nm_decompress gives the matrix again, places in any order; nm_bits counts it")
+def test_decompress(submission: Submission, draw: Draw) -> None:
+    n, m = draw.choice(((2, 4), (3, 6), (2, 5)))
+    w = holes(draw, 3, 4, n, m)
+    values, index = reference.nm_compress(w, n, m)
+    order = torch.stack([draw.permutation(n) + n * b for b in range(4)]).flatten()
+    for said, v, i in (("", values, index), ("with places in another order: ", values[:, order], index[:, order])):
+        back = expect_tensor(submission.nm_decompress(v, i, n, m), shape=w.shape, dtype=w.dtype, what="the matrix")
+        expect_equal(back, w, message=f"{said}nm_decompress does not give the matrix again that was stored")
+    rows, blocks = draw.integer(3, 9), draw.integer(2, 6)
+    n, m = draw.choice(((2, 8), (2, 16), (3, 16)))
+    given = rows, blocks * m, n, m, draw.choice([8, 16])
+    bits = expect_int(submission.nm_bits(*given), f"nm_bits{given}")
+    for said, wrong in made(WRONG["nm_bits"], *given).items():
+        if bits == wrong != reference.nm_bits(*given):
+            fail(said)
+    expect_equal(bits, reference.nm_bits(*given), f"nm_bits{given}")
+
+
+# --- 5.3 nm_linear -------------------------------------------------------------------------------------------------
+
+PLACE_AS_COLUMN = "the place in the block was taken for the column: a block begins at a multiple of m"
+STEPS_OF_N = "blocks were taken to begin at multiples of n: in the matrix they begin at multiples of m"
+FIRST_ROW = "the places of the first row were used for all rows: each row has its own"
+SAME_ROW = "values and places do not belong together: value k of row r has place k of row r"
+
+
+def _with_columns(x: Tensor, values: Tensor, column: Tensor) -> Tensor:
+    return (x[..., column] * values).sum(-1)
+
+
+def _start(values: Tensor, n: int, step: int) -> Tensor:
+    return torch.arange(values.shape[1]) // n * step
+
+
+WRONG["nm_linear"] = {
+    PLACE_AS_COLUMN: lambda x, v, i, n, m: _with_columns(x, v, i),
+    STEPS_OF_N: lambda x, v, i, n, m: _with_columns(x, v, i + _start(v, n, n)),
+    FIRST_ROW: lambda x, v, i, n, m: _with_columns(x, v, (i[:1] + _start(v, n, m)).expand(i.shape)),
+    SAME_ROW: lambda x, v, i, n, m: reference.nm_linear(x, v.flip(1), i, n, m),
+}
+
+
+def places(draw: Draw, rows: int, blocks: int, n: int, m: int) -> Tensor:
+    """(R, blocks·n): different places in each block, in any order."""
+    return torch.stack([torch.cat([draw.permutation(m)[:n] for _ in range(blocks)]) for _ in range(rows)])
+
+
+@question("5.3", points=1, claim="x·Wᵀ from values and places")
+def test_nm_linear(submission: Submission, draw: Draw) -> None:
+    n, m = draw.choice(((2, 4), (1, 4), (2, 5)))
+
+    def case() -> tuple[Any, Any, dict[str, Any]]:
+        index = places(draw, 4, 3, n, m)
+        given = draw.normal(5, 3 * m), draw.normal(*index.shape), index, n, m
+        return given, reference.nm_linear(*given), made(WRONG["nm_linear"], *given)
+
+    given, right, mistakes = telling(case, near)
+    value = expect_tensor(submission.nm_linear(*given), shape=right.shape, dtype=right.dtype)
+    recognise(value, right, mistakes, alike=near)
+    expect_close(value, right, "x·Wᵀ")
+
+
+# --- 5.4 group_columns ---------------------------------------------------------------------------------------------
+
+FIRST_FIT = "each column joined the first group that it fits: of those that it fits, the one whose combined column is fullest then"
+LEFT_TO_RIGHT = "columns came from left to right: the densest first"
+EMPTY_IN = "columns without a non-zero are in groups: they take a place and bring nothing"
+ROWS_ONCE = "a row counted as one conflict, however many meet there: three non-zeros in a row are two conflicts"
+NO_GAMMA = "gamma made no difference"
+NEW_ONLY = "only the new column's own conflicts were held against gamma: all of the group's, with it, count together"
+ONE_MORE = "a group may hold `size` columns; one more is in some here"
+ONE_LESS = "groups stop at size − 1 columns: `size` are allowed"
+
+
+def greedy(
+    weight: Tensor,
+    size: int,
+    gamma: float,
+    *,
+    densest: bool = True,
+    empty: bool = False,
+    conflicts: Callable[[Tensor], int] = lambda part: int((part.sum(1) - 1).clamp(min=0).sum()),
+    limit: Callable[[Tensor, Tensor, int], bool] | None = None,
+    rank: Callable[[Tensor, list[int]], float] = lambda part, group: int(part.any(1).sum()),
+) -> Groups:
+    """The rule, with a part that may be wrong; ``part``: the group's columns (R, members), True where not 0."""
+    there = weight != 0
+    counts = there.sum(0).tolist()
+    order = sorted(range(len(counts)), key=lambda c: -counts[c] if densest else 0)
+    groups: Groups = []
+    for c in order:
+        if not counts[c] and not empty:
+            continue
+        fits = []
+        for group in groups:
+            part = there[:, [*group, c]]
+            within = (
+                conflicts(part) <= gamma * len(weight) if limit is None else limit(part, there[:, group], len(weight))
+            )
+            if len(group) < size and within:
+                fits.append(group)
+        if fits:
+            max(fits, key=lambda g: rank(there[:, [*g, c]], g)).append(c)
+        else:
+            groups.append([c])
+    return groups
+
+
+def _new_only(weight: Tensor, size: int, gamma: float) -> Groups:
+    def limit(part: Tensor, group: Tensor, rows: int) -> bool:
+        return int((part[:, -1] & group.any(1)).sum()) <= gamma * rows
+
+    return greedy(weight, size, gamma, limit=limit)
+
+
+WRONG["group_columns"] = {
+    FIRST_FIT: lambda w, size, gamma: greedy(w, size, gamma, rank=lambda part, group: 0),
+    LEFT_TO_RIGHT: lambda w, size, gamma: greedy(w, size, gamma, densest=False),
+    EMPTY_IN: lambda w, size, gamma: greedy(w, size, gamma, empty=True),
+    ROWS_ONCE: lambda w, size, gamma: greedy(w, size, gamma, conflicts=lambda part: int((part.sum(1) > 1).sum())),
+    NO_GAMMA: lambda w, size, gamma: greedy(w, size, math.inf),
+    NEW_ONLY: _new_only,
+    ONE_MORE: lambda w, size, gamma: greedy(w, size + 1, gamma),
+    ONE_LESS: lambda w, size, gamma: greedy(w, size - 1, gamma),
+}
+
+
+def as_groups(value: Any, what: str = "the groups") -> Groups:
+    if not isinstance(value, list | tuple) or not all(isinstance(g, list | tuple) for g in value):
+        fail(f"{what} are a list of lists of columns, it is {describe(value)}")
+    return [[expect_int(c, "a column in a group") for c in group] for group in value]
+
+
+def thin(draw: Draw, rows: int, columns: int) -> Tensor:
+    """A sparse matrix whose columns are of unlike density, some of them empty."""
+    w = draw.normal(rows, columns)
+    dense = 0.15 + 0.5 * torch.rand(columns, generator=draw.generator)
+    w = w.masked_fill(torch.rand(rows, columns, generator=draw.generator) > dense, 0)
+    w[:, draw.distinct(2, 0, columns - 1)] = 0
+    return w
+
+
+@question("5.4", points=1, claim="dense columns first, each to the group that is then fullest, within size and gamma")
+def test_group_columns(submission: Submission, draw: Draw) -> None:
+    size, gamma = draw.choice([3, 4]), draw.choice([0.25, 0.35, 0.5])
+
+    def case() -> tuple[Any, Any, dict[str, Any]]:
+        w = thin(draw, 12, 18)
+        return (w,), greedy(w, size, gamma), made(WRONG["group_columns"], w, size, gamma)
+
+    (w,), right, mistakes = telling(case, equal)
+    value = as_groups(submission.group_columns(w, size, gamma))
+    recognise(value, right, mistakes, alike=equal)
+    if value != right and sorted(map(sorted, value)) == sorted(map(sorted, right)):
+        fail("these are the right groups in another order: groups in order of opening, columns in order of joining")
+    if value != right:
+        at = next(i for i, (a, b) in enumerate(zip([*value, None], [*right, None], strict=False)) if a != b)
+        fail(
+            f"group {at} is {value[at] if at < len(value) else 'missing'}, and should be {right[at] if at < len(right) else 'none'}"
+        )
+
+
+def equal(one: Any, other: Any) -> bool:
+    return bool(one == other)
+
+
+# --- 5.5 combine_columns -------------------------------------------------------------------------------------------
+
+ADDED = "weights that meet in a row were added: the largest in size stays, the others are pruned"
+WITH_SIGN = "the largest with its sign stayed: the largest in size"
+SIGN_LOST = "the sign is lost: the weight stays as it is, only the ranking is by size"
+PLACE_IN_GROUP = "channel says the place in the group: the column of the matrix is wanted"
+NAMED_NOBODY = "channel names a column where the group has nothing in that row: −1 there"
+FIRST_WINS = "the first that is not 0 stayed: the largest in size"
+
+
+def tournament(w: Tensor, groups: Groups, score: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    """Combined, the winner of each cell being the highest score among the non-zeros."""
+    packed, channel = torch.zeros(len(w), len(groups)), torch.full((len(w), len(groups)), -1)
+    mask = torch.zeros_like(w, dtype=torch.bool)
+    for g, group in enumerate(groups):
+        for r in range(len(w)):
+            there = [c for c in group if w[r, c] != 0]
+            if there:
+                best = max(there, key=lambda c, r=r: float(score(w[r, c])))
+                packed[r, g], channel[r, g], mask[r, best] = w[r, best], best, True
+    return packed, channel, mask
+
+
+def _added(w: Tensor, groups: Groups) -> Any:
+    _, channel, mask = reference.combine_columns(w, groups)
+    return torch.stack([w[:, group].sum(1) for group in groups], 1), channel, mask
+
+
+def _sign_lost(w: Tensor, groups: Groups) -> Any:
+    packed, channel, mask = reference.combine_columns(w, groups)
+    return packed.abs(), channel, mask
+
+
+def _place(w: Tensor, groups: Groups) -> Any:
+    packed, channel, mask = reference.combine_columns(w, groups)
+    found = [
+        [group.index(c) if c >= 0 else -1 for c in column]
+        for group, column in zip(groups, channel.T.tolist(), strict=True)
+    ]
+    return packed, torch.tensor(found).T, mask
+
+
+def _nobody(w: Tensor, groups: Groups) -> Any:
+    packed, channel, mask = reference.combine_columns(w, groups)
+    first = torch.tensor([group[0] for group in groups])
+    return packed, torch.where(channel < 0, first, channel), mask
+
+
+WRONG["combine_columns"] = {
+    ADDED: _added,
+    WITH_SIGN: lambda w, groups: tournament(w, groups, lambda v: v),
+    SIGN_LOST: _sign_lost,
+    PLACE_IN_GROUP: _place,
+    NAMED_NOBODY: _nobody,
+    FIRST_WINS: lambda w, groups: tournament(w, groups, torch.zeros_like),
+}
+
+
+def triple(value: Any) -> dict[str, Tensor]:
+    return dict(zip(("packed", "channel", "mask"), value, strict=True))
+
+
+def as_combined(value: Any, w: Tensor, groups: Groups) -> dict[str, Tensor]:
+    expect_length(value, 3, "combine_columns(weight, groups)")
+    shape = (len(w), len(groups))
+    return {
+        "packed": expect_tensor(value[0], shape=shape, dtype=w.dtype, what="packed"),
+        "channel": expect_tensor(value[1], shape=shape, dtype=torch.int64, what="channel"),
+        "mask": expect_tensor(value[2], shape=w.shape, dtype=torch.bool, what="mask"),
+    }
+
+
+@question("5.5", points=1, claim="in each row of a group the largest |w| stays, and channel says whose it is")
+def test_combine_columns(submission: Submission, draw: Draw) -> None:
+    def case() -> tuple[Any, Any, dict[str, Any]]:
+        w = thin(draw, 8, 10)
+        order = draw.permutation(10).tolist()
+        groups = [order[:3], order[3:5], order[5:9]]
+        wrong = {said: triple(result) for said, result in made(WRONG["combine_columns"], w, groups).items()}
+        return (w, groups), triple(reference.combine_columns(w, groups)), wrong
+
+    (w, groups), right, mistakes = telling(case)
+    result, after = submission.call("combine_columns", w, groups, returning=(0,))
+    unchanged([w], after, "the weight")
+    value = as_combined(result, w, groups)
+    recognise(value, right, mistakes)
+    for name in ("packed", "channel", "mask"):
+        expect_equal(value[name], right[name], name)
+
+
+# --- 5.6 topk_activation, nm_activation ----------------------------------------------------------------------------
+
+OF_THE_BATCH = "the k·B largest of the whole batch stayed: k of *each* sample"
+SIGNED_X = "negative activations were ranked below positive ones: the largest |x| stay"
+LAST_ONLY = "k of each row of the last dimension stayed: of all entries of a sample together"
+K_GO = "k went: k is how many stay"
+MASK_ONLY = "this is the mask: the activations themselves stay where it is True"
+
+
+def _topk(x: Tensor, k: int) -> Tensor:
+    return x * all_but_smallest(x.abs().flatten(1), max(0, x[0].numel() - k)).view(x.shape)
+
+
+def _batch(x: Tensor, k: int) -> Tensor:
+    return x * all_but_smallest(x.abs().reshape(1, -1), max(0, x.numel() - k * len(x))).view(x.shape)
+
+
+def _last(x: Tensor, k: int) -> Tensor:
+    flat = x.reshape(-1, x.shape[-1])
+    return x * all_but_smallest(flat.abs(), max(0, x.shape[-1] - k)).view(x.shape)
+
+
+WRONG["topk_activation"] = {
+    OF_THE_BATCH: _batch,
+    SIGNED_X: lambda x, k: x * all_but_smallest(x.flatten(1), max(0, x[0].numel() - k)).view(x.shape),
+    LAST_ONLY: _last,
+    K_GO: lambda x, k: _topk(x, x[0].numel() - k),
+    MASK_ONLY: lambda x, k: (_topk(x, k) != 0).to(x.dtype),
+}
+
+
+@question("5.6", points=0.5, claim="topk_activation: of each sample the k largest |x|")
+def test_topk(submission: Submission, draw: Draw) -> None:
+    def case() -> tuple[Any, Any, dict[str, Any]]:
+        x = draw.normal(3, 2, 3, 4) * draw.sizes(3, 0.3, 3.0).float()[:, None, None, None]
+        k = draw.integer(3, 9)
+        return (x, k), reference.topk_activation(x, k), made(WRONG["topk_activation"], x, k)
+
+    (x, k), right, mistakes = telling(case)
+    value = expect_tensor(submission.topk_activation(x, k), shape=x.shape, dtype=x.dtype)
+    recognise(value, right, mistakes)
+    counts = (value != 0).flatten(1).sum(1)
+    if (counts != k).any():
+        fail(f"a sample kept {int(counts[counts != k][0])} activations instead of k = {k}")
+    expect_equal(value, right, message="as many stayed as should, but not the largest |x| as they were")
+
+
+THROUGH = "the gradient is 1 everywhere: where an activation is dropped nothing flows back, as with ReLU"
+NO_GRADIENT = "no gradient comes back to x: is it taken out on the way (.detach(), .data, a new tensor)?"
+
+
+@question("5.6", points=0.5, claim="the gradient is 1 where kept and 0 elsewhere; nm_activation is 5.1 on |x|")
+def test_activation_gradient(submission: Submission, draw: Draw) -> None:
+    x, g = draw.normal(2, 4, 6), draw.normal(2, 4, 6)
+    for name, rest in (("topk_activation", (5,)), ("nm_activation", (1, 2)), ("nm_activation", (1, 3, 2))):
+        given = submission.put(x, requires_grad=True)
+        out = submission.call(name, given, *rest, keep=True)
+        right = getattr(reference, name)(x, *rest)
+        call = f"{name}(x, {', '.join(map(str, rest))})"
+        value = expect_tensor(submission.get(out), shape=x.shape, dtype=x.dtype, what=call)
+        if name == "nm_activation":
+            n, m, dim = (*rest, 1)[:3]
+            recognise(value, right, {LAST_BLOCKS: x * reference.nm_mask(x, n, m, -1)} if x.shape[-1] % m == 0 else {})
+        expect_equal(value, right, call)
+        try:
+            submission.backward(out, g)
+        except StudentError as error:
+            if error.kind != "raised":
+                raise
+            fail(f"{call}: {NO_GRADIENT}")
+        gradient = submission.grad(given)
+        if gradient is None:
+            fail(f"{call}: {NO_GRADIENT}")
+        recognise(gradient, g * (right != 0), {THROUGH: g}, f"{call}: ")
+        expect_close(gradient, g * (right != 0), f"the gradient of {call}")
+
+
+LAST_BLOCKS = "blocks lie along the last dimension: along dim, which is 1 (the channels) unless given"
+
+
+# --- 5.7 ChannelGate, gated_macs -----------------------------------------------------------------------------------
+
+
+class Gate:
+    """A student's gate with drawn parameters, kept beside their code."""
+
+    def __init__(self, submission: Submission, draw: Draw, C: int = 3, M: int = 5) -> None:
+        self.submission = submission
+        self.module = submission.ChannelGate(C, M, keep=True)
+        state = submission.get(self.module)
+        if not isinstance(state, wire.Model) or {n: tuple(p.shape) for n, p in state.state.items()} != {
+            "score.weight": (M, C),
+            "score.bias": (M,),
+        }:
+            holds = (
+                ", ".join(f"{n} {tuple(p.shape)}" for n, p in state.state.items())
+                if isinstance(state, wire.Model)
+                else describe(state)
+            )
+            fail(
+                f"the only parameters of ChannelGate({C}, {M}) are those of self.score = nn.Linear({C}, {M}); it holds {holds}"
+            )
+        self.weight, self.bias = draw.normal(M, C), draw.normal(M, scale=0.3)
+        for name, value in (("weight", self.weight), ("bias", self.bias)):
+            submission.call(f"score.{name}.data.copy_", value, on=self.module, keep=True)
+
+    def scores(self, x: Tensor) -> Tensor:
+        return torch.nn.functional.linear(x.mean((2, 3)), self.weight, self.bias)
+
+    def gates(self, x: Tensor) -> Tensor:
+        return (self.scores(x) > 0).to(x.dtype)
+
+
+def gate_mistakes(gate: Gate, x: Tensor) -> dict[str, Any]:
+    score, hard = gate.scores(x), gate.gates(x)
+    largest = torch.nn.functional.linear(x.amax((2, 3)), gate.weight, gate.bias)
+    return {
+        "the gate is soft: the decision is 0 or 1, also while it trains": score.sigmoid(),
+        "one decision was made for the whole batch: each image has its own": (score.mean(0) > 0)
+        .to(x.dtype)
+        .expand(hard.shape),
+        "the decision is upside down: 1 where the score is above 0": 1 - hard,
+        "the score looks at the largest of each map: at its mean": (largest > 0).to(x.dtype),
+        "the score of the sum of each map was taken: of its mean": (
+            torch.nn.functional.linear(x.sum((2, 3)), gate.weight, gate.bias) > 0
+        ).to(x.dtype),
+        "the input makes no difference: the score is a linear function of the maps' means": (gate.bias > 0)
+        .to(x.dtype)
+        .expand(hard.shape),
+    }
+
+
+@question("5.7", points=1, claim="ChannelGate: 1 where score(mean of each map) > 0, else 0, in training and evaluation")
+def test_gate(submission: Submission, draw: Draw) -> None:
+    def case() -> tuple[Any, Any, dict[str, Any]]:
+        gate = Gate(submission, draw)
+        x = draw.normal(6, 3, 2, 3) + draw.normal(6, 3, 1, 1)
+        return (gate, x), gate.gates(x), gate_mistakes(gate, x)
+
+    (gate, x), right, mistakes = telling(case)
+    for mode in (True, False):
+        submission.train(gate.module, mode)
+        value = expect_tensor(submission.call("", x, on=gate.module), shape=right.shape, dtype=x.dtype)
+        recognise(value, right, mistakes, "in training mode: " if mode else "in evaluation mode: ")
+        expect_equal(value, right, "the gate (exactly 0 and 1)")
+
+
+@question("5.7", points=1, claim="backwards it is σ(score), for the parameters and for x")
+def test_gate_gradient(submission: Submission, draw: Draw) -> None:
+    gate = Gate(submission, draw)
+    x, g = draw.normal(4, 3, 2, 2), draw.normal(4, 5)
+    given = submission.put(x, requires_grad=True)
+    out = submission.call("", given, on=gate.module, keep=True)
+    try:
+        submission.backward(out, g)
+    except StudentError as error:
+        if error.kind != "raised":
+            raise
+        fail("no gradient comes back: a comparison has none. Forwards the hard decision, backwards σ(score)")
+    soft = gate.scores(x).sigmoid()
+    slope = g * soft * (1 - soft)  # (B, M)
+    found = {
+        name: submission.grad(submission.call("get_parameter", f"score.{name}", on=gate.module, keep=True))
+        for name in ("weight", "bias")
+    }
+    right = {"weight": slope.T @ x.mean((2, 3)), "bias": slope.sum(0)}
+    straight = {"weight": g.T @ x.mean((2, 3)), "bias": g.sum(0)}
+    if found["weight"] is None or found["bias"] is None:
+        fail("the gradient does not reach self.score: forwards the hard decision, backwards σ(score)")
+    recognise(
+        found,
+        right,
+        {"the gradient is 1, that of the score itself: it is the gradient of σ(score)": straight},
+        alike=near,
+    )
+    for name, r in right.items():
+        expect_close(found[name], r, f"the gradient of score.{name}")
+    at_x = (slope @ gate.weight)[:, :, None, None].expand(x.shape) / x[0, 0].numel()
+    if (back := submission.grad(given)) is None:
+        fail("the gradient reaches self.score, but not x: layers before the gate train through it, too")
+    expect_close(back, at_x, "the gradient of x")
+
+
+SUMMED_SHARE = "open channels were counted: the open *share* of a layer is their mean"
+INPUTS_LEFT_OUT = (
+    "only a layer's own share counts here: what it reads is open only in part, too, the share of the layer before"
+)
+MEANS_MULTIPLIED = "the batch's mean shares were multiplied: each image has its own product, and the mean of products is another number"
+BEFORE_FIRST = "the first layer was multiplied by its share twice: before it everything is open, 1"
+
+
+def _macs(
+    gates: list[Tensor], dense: list[float], share: Callable[[Tensor], Tensor], first: bool = False, before: bool = True
+) -> Tensor:
+    total, last = torch.zeros(len(gates[0])), share(gates[0]) if first else torch.ones(len(gates[0]))
+    for gate, macs in zip(gates, dense, strict=True):
+        total = total + macs * share(gate) * (last if before else 1)
+        last = share(gate)
+    return total
+
+
+WRONG["gated_macs"] = {
+    SUMMED_SHARE: lambda gates, dense: _macs(gates, dense, lambda g: g.sum(1)),
+    INPUTS_LEFT_OUT: lambda gates, dense: _macs(gates, dense, lambda g: g.mean(1), before=False),
+    MEANS_MULTIPLIED: lambda gates, dense: _macs(gates, dense, lambda g: g.mean().expand(len(g))),
+    BEFORE_FIRST: lambda gates, dense: _macs(gates, dense, lambda g: g.mean(1), first=True),
+}
+
+
+@question("5.7", points=0.5, claim="gated_macs: for each image, open shares of a layer and of the one before")
+def test_gated_macs(submission: Submission, draw: Draw) -> None:
+    def case() -> tuple[Any, Any, dict[str, Any]]:
+        gates = [draw.mask(4, width).float() for width in (4, 6, 5)]
+        dense = [float(draw.integer(10, 99)) for _ in gates]
+        return (gates, dense), reference.gated_macs(gates, dense), made(WRONG["gated_macs"], gates, dense)
+
+    (gates, dense), right, mistakes = telling(case, near)
+    value = expect_tensor(submission.gated_macs(gates, dense), shape=right.shape)
+    recognise(value, right, mistakes, alike=near)
+    expect_close(value, right, "gated_macs(gates, dense)")
+
+
+# --- 5.8 joint_nm --------------------------------------------------------------------------------------------------
+
+EXPECTED = "this is the expected number, with every kept factor other than 0 and patterns independent: count those that are there"
+WEIGHTS_ONLY = "only the weights' zeros were counted: a product needs both factors"
+EXCHANGED = "n_x and n_w were exchanged: activations n_x:m, weights n_w:m"
+KEPT_ZEROS = "zeros that stayed in a block were counted: a kept 0 makes no product"
+
+
+def _joint(count: Callable[[Tensor, Tensor, Tensor, Tensor], int]) -> Callable[..., Any]:
+    def joint(x: Tensor, w: Tensor, n_x: int, n_w: int, m: int) -> Any:
+        keep_x, keep_w = reference.nm_mask(x, n_x, m, 1), reference.nm_mask(w, n_w, m, 1)
+        y = (x * keep_x) @ (w * keep_w).T
+        return y, count(x * keep_x, w * keep_w, keep_x, keep_w)
+
+    return joint
+
+
+WRONG["joint_nm"] = {
+    EXPECTED: _joint(
+        lambda x, w, kx, kw: round(x.shape[0] * w.shape[0] * x.shape[1] * float(kx.float().mean() * kw.float().mean()))
+    ),
+    WEIGHTS_ONLY: _joint(lambda x, w, kx, kw: len(x) * int((w != 0).sum())),
+    EXCHANGED: lambda x, w, n_x, n_w, m: reference.joint_nm(x, w, n_w, n_x, m),
+    KEPT_ZEROS: _joint(lambda x, w, kx, kw: int((kx.sum(0) * kw.sum(0)).sum())),
+}
+
+
+def product(value: Any) -> dict[str, Any]:
+    return {"y": value[0], "products": torch.tensor(value[1])}
+
+
+@question("5.8", points=1, claim="both pruned along C, and the products counted that are there")
+def test_joint(submission: Submission, draw: Draw) -> None:
+    n_x, n_w, m = draw.choice(((1, 2, 4), (2, 1, 4), (3, 1, 4), (1, 3, 6)))
+
+    def case() -> tuple[Any, Any, dict[str, Any]]:
+        x, w = draw.normal(4, 3 * m).relu(), draw.normal(5, 3 * m)
+        wrong = {said: product(result) for said, result in made(WRONG["joint_nm"], x, w, n_x, n_w, m).items()}
+        return (x, w), product(reference.joint_nm(x, w, n_x, n_w, m)), wrong
+
+    (x, w), right, mistakes = telling(case, near)
+    result = submission.joint_nm(x, w, n_x, n_w, m)
+    expect_length(result, 2, "joint_nm(…)")
+    y = expect_tensor(result[0], shape=(4, 5), what="y")
+    count = expect_int(result[1], "products")
+    value = {"y": y, "products": torch.tensor(count)}
+    recognise(value, right, mistakes, alike=near)
+    for said, wrong in mistakes.items():
+        if count == int(wrong["products"]) != int(right["products"]) and same(value["y"], right["y"]):
+            fail(said)
+    expect_close(y, right["y"], "y")
+    expect_equal(count, int(right["products"]), "the number of products")
+
+
+# --- 5.9, 5.10 -----------------------------------------------------------------------------------------------------
+
+
+@question("5.9", points=0, claim="b: a share between 0 and 1")
+def test_share_typed(submission: Submission, draw: Draw) -> None:
+    expect_typed(submission, "answer_5_9b", (0, 1), "no share between 0 and 1: is it in per cent?")
+
+
+RIGHT: dict[str, Version] = {
+    "one that sorts blocks": reference.nm_mask,
+    "one that loops": lambda w, n, m, dim: in_blocks(
+        w,
+        m,
+        dim,
+        lambda b: torch.tensor(
+            [
+                [i not in sorted(range(m), key=lambda k, r=r: (abs(r[k]), k))[: m - n] for i in range(m)]
+                for r in b.tolist()
+            ]
+        ),
+    ),
+    "one that ranks": lambda w, n, m, dim: in_blocks(
+        w, m, dim, lambda b: b.abs().argsort(dim=1, stable=True).argsort(dim=1) >= m - n
+    ),
+}
+PROMISE = "5.1 promises of finite weights and m that divides"
+LATER = {
+    LATER_GOES: _rule(lambda b, n, m: all_but_smallest(b.abs().flip(1), m - n).flip(1)),
+    EQUALS_STAY: _rule(lambda b, n, m: b.abs() >= b.abs().sort(dim=1, descending=True).values[:, n - 1 : n]),
+}
+
+
+def of_table(*sentences: str) -> dict[str, Version]:
+    names = {
+        N_GO: "prunes n instead of keeping n",
+        STRIDED: "takes every (size/m)-th entry for a block",
+        LAST_DIM: "goes along the last dimension, whatever dim says",
+        SIGNED: "ranks by the sign along",
+        PER_ROW: "keeps n/m of a whole row",
+        LATER_GOES: "lets the later of equal ones go",
+        EQUALS_STAY: "keeps all that equal the n-th largest",
+    }
+    return {names[s]: (WRONG["nm_mask"] | LATER)[s] for s in sentences}
+
+
+@question("5.10", points=0.5, claim="right versions pass, and two plain mistakes are found")
+def test_hunt(submission: Submission, draw: Draw) -> None:
+    expect_verdicts(submission, draw, "nm_mask", RIGHT, of_table(N_GO, SIGNED), PROMISE)

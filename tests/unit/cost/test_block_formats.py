@@ -1,0 +1,95 @@
+"""N:M storage: there and back, what it holds, what it takes, and the product from it."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from course_lib.cost.block_formats import joint_products, nm_bits, nm_compress, nm_decompress, nm_linear
+from course_lib.pruning.weights import nm_mask
+
+
+@st.composite
+def stored(draw):
+    m = draw(st.integers(1, 6))
+    n = draw(st.integers(1, m))
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 1000)))
+    w = torch.randint(-2, 3, (draw(st.integers(0, 4)), m * draw(st.integers(0, 3))), generator=generator)
+    w = w.to(draw(st.sampled_from([torch.float64, torch.float16])))
+    return w.masked_fill(~nm_mask(w, n, m), 0), n, m
+
+
+@settings(max_examples=150, deadline=None)
+@given(stored())
+def test_there_and_back(case):
+    w, n, m = case
+    values, index = nm_compress(w, n, m)
+    assert values.dtype == w.dtype and index.dtype == torch.int64
+    assert values.shape == index.shape == (len(w), w.shape[1] // m * n)
+    for r in range(len(w)):
+        for b in range(w.shape[1] // m):
+            block, places = w[r, b * m : b * m + m].tolist(), index[r, b * n : b * n + n].tolist()
+            full = [i for i, v in enumerate(block) if v]
+            assert places == sorted(full + [i for i in range(m) if i not in full][: n - len(full)])
+            assert values[r, b * n : b * n + n].tolist() == [block[i] for i in places]
+    assert torch.equal(nm_decompress(values, index, n, m), w)
+
+
+@settings(max_examples=100, deadline=None)
+@given(stored(), st.sampled_from([(), (3,), (2, 2)]))
+def test_the_product_is_that_of_the_matrix(case, leading):
+    w, n, m = case[0].double(), *case[1:]
+    x = torch.randn(*leading, w.shape[1], dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    assert torch.allclose(nm_linear(x, *nm_compress(w, n, m), n, m), x @ w.T)
+
+
+def test_only_what_is_stored_is_read():
+    values, index = torch.tensor([[2.0, 3.0], [5.0, 7.0]]), torch.tensor([[1, 0], [1, 1]])
+    x = torch.tensor([torch.nan, 1.0, 10.0, torch.inf])
+    out = nm_linear(x, values, index, 1, 2)
+    assert out[0] == 32 and out[1] == torch.inf
+
+
+def test_values_that_are_no_numbers_are_kept():
+    w = torch.tensor([[-0.0, math.inf, 0.0, math.nan]])
+    values, index = nm_compress(w, 2, 4)
+    assert index.tolist() == [[1, 3]] and values[0, 0] == math.inf and values[0, 1].isnan()
+
+
+@pytest.mark.parametrize(
+    ("given", "bits"),
+    [((4, 8, 2, 4), 4 * 2 * 2 * 34), ((1, 6, 1, 3, 16), 2 * 18), ((5, 7, 1, 1, 8), 280), ((2, 5, 2, 5, 8), 2 * 2 * 11)],
+)
+def test_bits(given, bits):
+    assert nm_bits(*given) == bits
+
+
+def test_joint_products_are_counted_one_by_one():
+    generator = torch.Generator().manual_seed(0)
+    x, w = (torch.randint(0, 2, shape, generator=generator).float() for shape in ((3, 2, 5), (4, 5)))
+    assert joint_products(x, w) == int((x[:, :, None, :] * w != 0).sum())
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: nm_compress(torch.ones(1, 4), 2, 4), "has 4 non-zeros"),
+        (lambda: nm_compress(torch.zeros(4), 2, 4), "a matrix"),
+        (lambda: nm_compress(torch.zeros(1, 6), 2, 4), "do not fit 6"),
+        (lambda: nm_compress(torch.zeros(1, 4), 0, 4), "at least 1"),
+        (lambda: nm_bits(1, 6, 2, 4), "do not fit 6"),
+        (lambda: nm_bits(1, 4, 5, 4), "at most m"),
+        (lambda: nm_decompress(torch.ones(1, 2), torch.tensor([[0, 4]]), 2, 4), "0 … 3"),
+        (lambda: nm_decompress(torch.ones(1, 3), torch.zeros(1, 3, dtype=torch.int64), 2, 4), "whole blocks"),
+        (lambda: nm_decompress(torch.ones(1, 2), torch.zeros(2, 1, dtype=torch.int64), 2, 4), "both"),
+        (
+            lambda: nm_linear(torch.ones(5), torch.ones(1, 2), torch.zeros(1, 2, dtype=torch.int64), 2, 4),
+            "stands for 4",
+        ),
+    ],
+)
+def test_what_does_not_fit(call, says):
+    with pytest.raises(ValueError, match=says):
+        call()

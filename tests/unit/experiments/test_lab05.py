@@ -1,0 +1,99 @@
+"""Lab 05's runs: what lies between single weights and filters."""
+
+import copy
+import math
+from functools import partial
+
+import pytest
+import torch
+
+from course_lib.data.images import load
+from course_lib.experiments import lab05
+from course_lib.models import build
+from course_lib.parallel import side_by_side
+from course_lib.pruning.weights import group_columns
+from course_lib.training import evaluate
+
+
+@pytest.fixture(scope="module")
+def trained():
+    data = load("digits").subset(400)
+    return data, lab05.trained(build("convnet", data, seed=0), data, 0, 6)
+
+
+@pytest.mark.parametrize("arm", lab05.ARMS)
+def test_patterns_are_equally_sparse(trained, arm):
+    masks = lab05.pattern_masks(trained[1], arm, 1, 4, 0)
+    assert masks.keys() == set(lab05.WEIGHTS)
+    shares = [float(mask.float().mean()) for mask in masks.values()]
+    assert shares == pytest.approx([0.25] * 3, abs=0.02)
+
+
+def test_what_is_recalibrated_and_trained_comes_back(trained):
+    data, model = trained
+    before = evaluate(model, data.validation)
+    found = lab05.patterns(model, data, 0, [(1, 8)], ("N:M",), finetune=4)["N:M"]
+    assert found["one-shot"][0] < found["recalibrated"][0] <= 100 and found["fine-tuned"][0] > 85
+    assert evaluate(model, data.validation) == before
+
+
+def test_packings(trained):
+    data, model = trained
+    sparse = lab05.sparse_start(model, data, 0, 1)
+    free = lab05.packed(sparse, data, partial(group_columns, size=8, gamma=0.0), 0)
+    chance = lab05.packed_at_random(sparse, data, 8, 0)
+    assert free["lost"] == 0 and free["accuracy"] == evaluate(sparse, data.validation)
+    assert 0.15 < free["utilisation"] < chance["utilisation"] < 1 and 0.2 < chance["lost"] < 0.7
+
+
+def test_products_are_counted_one_by_one(trained):
+    data, model = trained
+    layer = model.conv3
+    seen = []
+    hook = layer.register_forward_pre_hook(lambda m, inputs: seen.append(inputs[0]))
+    share = lab05.products(model, data.validation.images[:2])
+    hook.remove()
+    assert 0.3 < share < 0.9
+    x = torch.nn.functional.unfold(seen[0], 3, padding=1)  # (B, C·9, places)
+    by_hand = int(((x[:, None] != 0) & (layer.weight.flatten(1)[None, :, :, None] != 0)).sum())
+    only = lab05.LAYERS
+    try:
+        lab05.LAYERS = ("conv3",)
+        assert lab05.products(model, data.validation.images[:2]) == pytest.approx(
+            by_hand / (x.numel() * layer.out_channels)
+        )
+    finally:
+        lab05.LAYERS = only
+
+
+def test_joint_runs(trained):
+    data, model = trained
+    by_size = lab05.joint(model, data, 0, 1, 1, 4, 1)
+    chance = lab05.joint(model, data, 0, 1, 1, 4, 1, at_random=True)
+    assert by_size["accuracy"] > chance["accuracy"] and chance["products"] < by_size["products"] < 1 / 16
+
+
+def test_gates_reach_their_share_and_a_frozen_network_stays(trained):
+    data, model = trained
+    gated, macs = lab05.learned_gates(model, data, 0, 0.5, 6)
+    found = lab05.measured(gated, data, macs)
+    assert found["macs"] == pytest.approx(0.5, abs=0.06) and found["accuracy"] > 40
+    for mine, theirs in zip(gated.net.state_dict().values(), model.state_dict().values(), strict=True):
+        assert torch.equal(mine, theirs)
+    static, _ = lab05.learned_gates(model, data, 0, 0.5, 1, by_image=False)
+    lab05.measured(static, data, macs)
+    assert all((gate == gate[0]).all() for gate in static.decided)
+
+
+def test_a_network_that_trains_with_its_gates(trained):
+    data, model = trained
+    found = lab05.gates_and_network(model, data, 0, 0.3, 2)
+    assert found.keys() == {"dynamic", "another image's gates", "static, largest scale", "static, random"}
+    assert found["static, random"]["macs"] == pytest.approx(0.3, abs=0.03)
+    assert math.isfinite(found["dynamic"]["accuracy"])
+
+
+def test_side_by_side_as_one_after_the_other(trained):
+    data, model = trained
+    jobs = [(copy.deepcopy(model), data, seed, 0.5, 1) for seed in range(3)]  # a model each, as in the lab
+    assert side_by_side(lab05.gates_on_a_frozen_net, jobs) == [lab05.gates_on_a_frozen_net(*job) for job in jobs]

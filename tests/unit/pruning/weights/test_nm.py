@@ -1,0 +1,77 @@
+"""N:M masks against a loop over blocks."""
+
+import itertools
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from course_lib.models import SmallConvNet
+from course_lib.pruning import weights
+from course_lib.pruning.weights.nm import nm_mask, nm_masks
+
+
+def loop(score, n, m, dim):
+    """Block by block, entry by entry."""
+    kept = torch.zeros(score.shape, dtype=torch.bool)
+    dim %= score.ndim
+    others = [range(size) if d != dim else range(0, size, m) for d, size in enumerate(score.shape)]
+    for first in itertools.product(*others):
+        block = [(*first[:dim], first[dim] + i, *first[dim + 1 :]) for i in range(m)]
+        for place in sorted(block, key=lambda at: (abs(float(score[at])), at[dim]))[m - n :]:
+            kept[place] = True
+    return kept
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.data())
+def test_every_block_keeps_its_n_largest(data):
+    m = data.draw(st.integers(1, 5))
+    n, dims = data.draw(st.integers(1, m)), data.draw(st.integers(1, 4))
+    dim = data.draw(st.integers(-dims, dims - 1))
+    shape = [data.draw(st.integers(1, 3)) for _ in range(dims)]
+    shape[dim] = m * data.draw(st.integers(1, 3))
+    generator = torch.Generator().manual_seed(data.draw(st.integers(0, 1000)))
+    score = torch.randint(-3, 4, shape, generator=generator).to(
+        data.draw(st.sampled_from([torch.float32, torch.float16]))
+    )
+    before = score.clone()
+    mask = nm_mask(score, n, m, dim)
+    assert mask.dtype == torch.bool and torch.equal(mask, loop(score, n, m, dim)) and torch.equal(score, before)
+
+
+def test_long_blocks():
+    score = torch.randint(-9, 9, (3, 40), generator=torch.Generator().manual_seed(0))
+    assert torch.equal(nm_mask(score, 7, 20), loop(score, 7, 20, 1))
+
+
+def test_no_entries_no_blocks():
+    assert nm_mask(torch.zeros(0, 4), 2, 4).shape == (0, 4) and nm_mask(torch.zeros(3, 0), 2, 4).shape == (3, 0)
+
+
+@pytest.mark.parametrize(
+    ("score", "n", "m", "says"),
+    [
+        (torch.zeros(2, 4), 0, 4, "at least 1"),
+        (torch.zeros(2, 4), 5, 4, "at most m"),
+        (torch.zeros(2, 6), 2, 4, "do not fit 6"),
+        (torch.zeros(()), 1, 1, "no blocks"),
+        (torch.tensor([[1.0, torch.nan]]), 1, 2, "NaN"),
+    ],
+)
+def test_what_is_no_pattern(score, n, m, says):
+    with pytest.raises(ValueError, match=says):
+        nm_mask(score, n, m)
+
+
+def test_masks_of_a_model():
+    scores = weights.magnitude(weights.prunable(SmallConvNet()))
+    masks = nm_masks(scores, 2, 4)
+    assert masks["conv1.weight"].all()  # one input channel
+    assert all(float(mask.float().mean()) == 0.5 for name, mask in masks.items() if name != "conv1.weight")
+    assert torch.equal(masks["conv2.weight"], nm_mask(scores["conv2.weight"], 2, 4, 1))
+    along = nm_masks(scores, 1, 3, dim=-1)  # a kernel's columns, where there are three
+    assert float(along["conv1.weight"].float().mean()) == pytest.approx(1 / 3)
+    with pytest.raises(ValueError, match="do not fit"):
+        nm_masks(scores, 2, 4, skip=False)
