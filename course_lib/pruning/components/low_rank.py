@@ -98,20 +98,22 @@ class LowRank(nn.Sequential):
     """Two plain linear layers in a row, in -> r -> out; of r = 0 the bias is left."""
 
     def __init__(self, p: Tensor, q: Tensor, bias: Tensor | None) -> None:
-        rank = p.shape[1]
-        first, second = (
-            nn.utils.skip_init(nn.Linear, q.shape[1], rank, bias=False),
-            nn.utils.skip_init(nn.Linear, rank, p.shape[0], bias=bias is not None),
-        )
-        first.weight, second.weight = nn.Parameter(q.detach().clone()), nn.Parameter(p.detach().clone())
-        if bias is not None:
-            second.bias = nn.Parameter(bias.detach().clone())
-        super().__init__(first, second)
+        super().__init__(_plain(q, None), _plain(p, bias))
 
     @property
     def weight(self) -> Tensor:
         """(out, in)."""
         return self[1].weight @ self[0].weight  # type: ignore[operator]
+
+
+def _plain(weight: Tensor, bias: Tensor | None) -> nn.Linear:
+    """A linear layer with these (out, in), also where one of them is 0."""
+    layer = nn.Linear(1, 1, bias=bias is not None)
+    layer.out_features, layer.in_features = weight.shape
+    layer.weight = nn.Parameter(weight.detach().clone())
+    if bias is not None:
+        layer.bias = nn.Parameter(bias.detach().clone())
+    return layer
 
 
 def gate_components(model: nn.Module, names: Iterable[str], rank: int | None = None) -> nn.Module:
@@ -161,10 +163,7 @@ def compact_components(model: nn.Module) -> nn.Module:
         if p.shape[1] * (rows + columns) < rows * columns:
             plain: nn.Module = LowRank(p, q, layer.bias)
         else:
-            plain = nn.Linear(columns, rows, bias=layer.bias is not None, device=p.device, dtype=p.dtype)
-            plain.weight.copy_(p @ q)
-            if layer.bias is not None:
-                plain.bias.copy_(layer.bias)
+            plain = _plain(p @ q, layer.bias)
         _replace(model, f"{path}.weight", plain)
     return model
 
@@ -174,11 +173,13 @@ def save_low_rank(model: nn.Module, folder: str | PathLike[str]) -> None:
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     save_model(model, str(folder / WEIGHTS))
-    if hasattr(model, "config"):
-        model.config.architectures = [type(model).__name__]
-        model.config.save_pretrained(folder)
+    config: Any = getattr(model, "config", None)
+    if config is not None:
+        config.architectures = [type(model).__name__]
+        config.save_pretrained(folder)
     ranks = {name: m[0].out_features for name, m in model.named_modules() if isinstance(m, LowRank)}
-    (folder / RANKS).write_text(json.dumps(ranks, indent=1) + "\n", encoding="utf-8")
+    dtype = str(next(model.parameters()).dtype).removeprefix("torch.")
+    (folder / RANKS).write_text(json.dumps({"dtype": dtype, "ranks": ranks}, indent=1) + "\n", encoding="utf-8")
 
 
 def load_low_rank(folder: str | PathLike[str], build: Callable[[], nn.Module] | None = None) -> nn.Module:
@@ -193,15 +194,17 @@ def load_low_rank(folder: str | PathLike[str], build: Callable[[], nn.Module] | 
     folder = Path(folder)
     if not (folder / RANKS).is_file():
         raise FileNotFoundError(f"there is no {RANKS} in {folder}: save the model with save_low_rank(model, folder)")
-    ranks = json.loads((folder / RANKS).read_text(encoding="utf-8"))
+    note = json.loads((folder / RANKS).read_text(encoding="utf-8"))
     if build is None:
         build = _saved(folder)
-    model = build()
-    for path, rank in ranks.items():
+    model = build().to(getattr(torch, note["dtype"]))
+    for path, rank in note["ranks"].items():
         linear = _linear(model, f"{path}.weight")
         rows, columns = linear.weight.shape
         _replace(
-            model, f"{path}.weight", LowRank(torch.zeros(rows, rank), torch.zeros(rank, columns), linear.bias)
+            model,
+            f"{path}.weight",
+            LowRank(linear.weight.new_zeros(rows, rank), linear.weight.new_zeros(rank, columns), linear.bias),
         )
     load_model(model, str(folder / WEIGHTS))
     return model.eval()
@@ -209,7 +212,9 @@ def load_low_rank(folder: str | PathLike[str], build: Callable[[], nn.Module] | 
 
 def _saved(folder: Path) -> Callable[[], nn.Module]:
     if not (folder / "config.json").is_file():
-        raise ValueError(f"{folder} holds no transformers model: pass build=, a function that makes it with dense layers")
+        raise ValueError(
+            f"{folder} holds no transformers model: pass build=, a function that makes it with dense layers"
+        )
     import transformers
 
     name = json.loads((folder / "config.json").read_text(encoding="utf-8"))["architectures"][0]

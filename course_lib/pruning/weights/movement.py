@@ -7,7 +7,7 @@ from zero, and lowers those of weights that it wants smaller; a pruned one can c
 ::
 
     with moving(model, names, keep=1.0) as scores:      # every nn.Linear named computes with W ∘ M(S)
-        optimizer = torch.optim.AdamW(scores.groups(lr=5e-5, score_lr=1e-2))
+        optimizer = torch.optim.AdamW(scores.groups(model, lr=5e-5, score_lr=1e-2))
         for step in range(steps):
             scores.keep = 1 - cubic(...)                # as few as wanted, in the end
             ...                                         # any training loop
@@ -26,7 +26,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from course_lib.pruning.weights.masks import Masks
+from course_lib.pruning.weights.masks import Masks, apply
 
 
 def top_mask(scores: Tensor, keep: float) -> Tensor:
@@ -40,8 +40,14 @@ def top_mask(scores: Tensor, keep: float) -> Tensor:
     if scores.isnan().any():
         raise ValueError("a score is NaN, neither large nor small: did training diverge?")
     flat = scores.detach().flatten()
-    stays = flat.argsort(descending=True, stable=True)[: round(keep * flat.numel())]
-    return torch.zeros_like(flat, dtype=torch.bool).index_fill_(0, stays, True).view(scores.shape)
+    count = round(keep * flat.numel())
+    if count == 0:
+        return torch.zeros_like(scores, dtype=torch.bool)
+    least = flat.kthvalue(flat.numel() - count + 1).values  # the count-th largest
+    mask = flat > least
+    equal = (flat == least).nonzero()[:, 0]
+    mask[equal[: count - int(mask.sum())]] = True
+    return mask.view(scores.shape)
 
 
 class _Straight(torch.autograd.Function):
@@ -52,7 +58,7 @@ class _Straight(torch.autograd.Function):
         return mask.to(scores.dtype)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         return gradient, None
 
 
@@ -64,7 +70,7 @@ class TopV(torch.autograd.Function):
         return top_mask(scores, keep).to(scores.dtype)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         return gradient, None
 
 
@@ -76,7 +82,7 @@ def soft_mask(scores: Tensor, tau: float) -> Tensor:
     """
     if not 0 <= tau < 1:
         raise ValueError(f"tau is a threshold of σ(S), from 0 to less than 1; got {tau}")
-    return _Straight.apply(scores, scores.sigmoid() > tau)  # type: ignore[no-any-return]
+    return _Straight.apply(scores, scores.sigmoid() > tau)
 
 
 def soft_penalty(scores: Sequence[Tensor], lam: float) -> Tensor:
@@ -125,11 +131,7 @@ class Moving:
     """
 
     def __init__(self, weights: Mapping[str, Tensor], keep: float, how: str, tau: float) -> None:
-        start = 0.0 if how == "soft" else None
-        self.scores = {
-            name: nn.Parameter(torch.zeros_like(w) if start is None else torch.full_like(w, start))
-            for name, w in weights.items()
-        }
+        self.scores = {name: nn.Parameter(torch.zeros_like(w)) for name, w in weights.items()}
         self.keep, self.how, self.tau = keep, how, tau
         self._cached: tuple[Any, Masks] | None = None
 
@@ -211,19 +213,22 @@ def moving(
             raise ValueError(f"{name!r} is tied to another layer's weight: leave it out, or untie it first")
         modules[name] = module
     found = Moving(weights, keep, how, tau)  # type: ignore[arg-type]
+    order = {name: list(module._parameters) for name, module in modules.items()}
     done: list[str] = []
+
+    def back() -> None:
+        for name in done:
+            module, attribute = modules[name], name.rpartition(".")[2]
+            parametrize.remove_parametrizations(module, attribute, leave_parametrized=False)
+            module._parameters = {key: module._parameters[key] for key in order[name]}  # where it stood
+
     try:
         for name, module in modules.items():
             parametrize.register_parametrization(module, name.rpartition(".")[2], _Masked(found, name), unsafe=True)
             done.append(name)
         yield found
     except BaseException:
-        for name in done:
-            parametrize.remove_parametrizations(modules[name], name.rpartition(".")[2], leave_parametrized=False)
+        back()
         raise
-    masks = found.masks()
-    for name in done:
-        attribute = name.rpartition(".")[2]
-        parametrize.remove_parametrizations(modules[name], attribute, leave_parametrized=False)
-        with torch.no_grad():
-            getattr(modules[name], attribute).masked_fill_(~masks[name], 0)
+    back()
+    apply(model, found.masks())
