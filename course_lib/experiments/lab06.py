@@ -373,4 +373,48 @@ def remake_weights(executor: Executor, folder: Path) -> dict[str, Any]:
     return {"seeds": [{name: running[name, seed].result() for name in PARTS} for seed in range(3)]}
 
 
-RESULTS = {"lab06_weights": remake_weights}
+# ------------------------------------------------------------------------------------------------------------ real sentences
+SST2: dict[str, Any] = {
+    "sentences": 4000,
+    "batch": 32,
+    "lr": 1e-4,
+    "held": (0.0, 0.5, 0.7, 0.8, 0.9),
+    "deleted": (0.7, 0.8, 0.9),
+}
+
+
+def sst2(sparsity: float, hold: bool, masks: str = "size") -> float:
+    """A real encoder, pruned and then fine-tuned on sentences of SST-2: accuracy in % on GLUE's development set, which serves as test."""
+    from course_lib.models.pretrained import load_classifier
+    from course_lib.recipes import sst2 as recipe
+
+    model, tokenizer = load_classifier(download=False)
+    data = recipe.prepared(SST2["sentences"], tokenizer=tokenizer)
+    steps = -(-len(data["train"]) // SST2["batch"])
+
+    def run(net: nn.Module, post_step: Callable[[], None]) -> None:
+        stream = pieces.batches(data["train"], batch_size=SST2["batch"], seed=0)
+        rate = warm_up_then_decay(steps // 10)
+        fit_batches(net, stream, steps, lr=SST2["lr"], rate=rate, post_step=post_step, progress=False)
+
+    chosen = by_size(model, sparsity) if masks == "size" else at_random(model, sparsity, 0)
+    prune_then_finetune(model, chosen, run, hold)
+    model.eval()
+    return accuracy(model, pieces.batches(data["test"], batch_size=50))
+
+
+def remake_sst2(executor: Executor, folder: Path) -> dict[str, Any]:
+    """SST-2 with a real encoder, one seed: zeros "held", "deleted", and held at "random", and the settings."""
+    arms = {
+        "held": (SST2["held"], True, "size"),
+        "deleted": (SST2["deleted"], False, "size"),
+        "random": ((0.7,), True, "random"),
+    }
+    running = {
+        arm: [executor.submit(once, folder / f"{arm}{s}.json", sst2, s, hold, masks) for s in sparsities]
+        for arm, (sparsities, hold, masks) in arms.items()
+    }
+    return {"settings": SST2, **{arm: [future.result() for future in row] for arm, row in running.items()}}
+
+
+RESULTS = {"lab06_weights": remake_weights, "lab06_sst2": remake_sst2}

@@ -10,11 +10,10 @@
     smaller = components.compact_components(gated)    # two plain linear layers each
 
 - :mod:`.low_rank`: factorise, gate, compact, save and load; :mod:`.hard_concrete`: gates that are 0 or 1 and have a gradient;
-  :mod:`.lagrangian`: a target size that is met.
+  :mod:`.target`: a target size that is met.
 """
 
 from course_lib.pruning.components.hard_concrete import HardConcrete, hard_concrete, open_probability
-from course_lib.pruning.components.lagrangian import Lagrangian, dual_step, lagrangian
 from course_lib.pruning.components.low_rank import (
     GatedLinear,
     LowRank,
@@ -29,6 +28,7 @@ from course_lib.pruning.components.low_rank import (
     size_left,
     truncate,
 )
+from course_lib.pruning.components.target import Lagrangian, dual_step, lagrangian
 
 __all__ = [
     "GatedLinear",
