@@ -239,7 +239,7 @@ def movements(seed: int) -> dict[str, Any]:
 
 
 # ------------------------------------------------------------------------------------------------------------ L1
-def with_l1(seed: int, how: str, lam: float) -> dict[str, float]:
+def with_l1(seed: int, how: str, lam: float, recipe: Mapping[str, Any] = FULL) -> dict[str, float]:
     """An L1 penalty of λ on the encoder under Adam: "loss" (in the loss), "proximal" (after each step) or "reweighted" every 20 steps."""
     model = pretrained(seed)
     weights = list(encoder_weights(model).values())
@@ -249,15 +249,15 @@ def with_l1(seed: int, how: str, lam: float) -> dict[str, float]:
         penalty = lambda: lam * torch.stack([w.abs().sum() for w in weights]).sum()  # noqa: E731
     else:
         l1, done = Proximal(weights, lam), itertools.count(1)
-        rate = warm_up_then_decay(FULL["steps"] // 10)
+        rate = warm_up_then_decay(recipe["steps"] // 10)
 
         def post_step() -> None:
             step = next(done)
-            l1.step(FULL["lr"] * rate(step - 1, FULL["steps"]))
+            l1.step(recipe["lr"] * rate(step - 1, recipe["steps"]))
             if how == "reweighted" and step % 20 == 0:
                 l1.reweight(EPS, lam * EPS)
 
-    finetune(model, post_step, seed=seed, penalty=penalty)
+    finetune(model, post_step, seed=seed, how=recipe, penalty=penalty)
     every = torch.cat([w.detach().abs().flatten() for w in weights])
     return {
         "zeros": float((every == 0).double().mean()),
