@@ -200,7 +200,7 @@ check("6.2")
 # #### Experiment: what was lost?
 #
 # Live: the *old* task, right after pruning each matrix by size, nothing trained (three checkpoints). From the result file: the new task
-# after fine-tuning, zeros held, let go, and held with the weights drawn at random. And one fine-tuning of your own at 95 %, both arms.
+# after fine-tuning, zeros held, let go, and held with the weights drawn at random. And one fine-tuning of your own at 90 %, both arms.
 #
 # *Before you run it:* at 80 %, how much will the old task have lost, and how much the new one, after fine-tuning?
 
@@ -222,10 +222,15 @@ def old_task(seed: int) -> list[float]:
 
 
 def both_arms(seed: int, hold: bool) -> float:
-    """The new task at 95 %, fine-tuned for a moment."""
+    """The new task at 90 %, fine-tuned for a moment."""
     model = lab06.pretrained(seed)
-    masks = lab06.by_size(model, 0.95)
-    prune_then_finetune(model, masks, lambda m, post_step: lab06.finetune(m, post_step, seed=seed, how=QUICK), hold)
+    masks = lab06.by_size(model, 0.9)
+    prune_then_finetune(
+        model,
+        masks,
+        lambda m, post_step: lab06.finetune(m, post_step, seed=seed, how=QUICK | {"steps": 2 * QUICK["steps"]}),
+        hold,
+    )
     return lab06.measured(model)
 
 
@@ -272,7 +277,9 @@ for i, sparsity in enumerate(lab06.SPARSITIES):
     )
 say("\n".join(rows) + "\n\n(Bold: shown. Tolerance of the regimes: 2 points.)")
 arms = side_by_side(both_arms, [(0, True), (0, False)])
-say(f"Yours, 95 %, {QUICK['steps']} steps: held {arms[0]:.1f} %, let go {arms[1]:.1f} %. {you_wrote(prediction_6_2)}")
+say(
+    f"Yours, 90 %, {2 * QUICK['steps']} steps: held {arms[0]:.1f} %, let go {arms[1]:.1f} %. {you_wrote(prediction_6_2)}"
+)
 
 # %% [markdown]
 # Three things to see. **The old task is a poor forecast.** At 80 % it has lost more than 20 points; the new one, after 200 steps, two or three: what pruning took
@@ -302,6 +309,8 @@ for sparsity, value in zip(real["settings"]["held"], real["held"], strict=True):
 say("\n".join(rows) + "\n\n(Accuracy on GLUE's development set, which serves as test.)")
 
 # %% [markdown]
+# The same two losses, and sooner: half of the weights already cost some points, and from 70 % on letting go helps. What was pre-trained here is English, and 4,000 sentences do not bring it back.
+#
 # ## Part B · What moves
 #
 # ### 6.3 A mask with a gradient
@@ -516,14 +525,14 @@ for method in METHODS:
         f"| {method} | {share['away']:.0f} % | {share['toward']:.0f} % | {share['flipped']:.0f} % | {np.mean([f['before'] for f in found]):.2f} |"
     )
 say("\n".join(rows) + "\n\n(Median size of what stayed, as pre-training left it, in parts of the median of all.)")
-live = lab06.learned(0, 0.3, "movement", QUICK)
+live = lab06.learned(0, 0.5, "movement", QUICK)
 say(
-    f"Live, {QUICK['steps']} steps to 30 %: {live['accuracy']:.1f} %; of the kept weights {live['moved']}. {you_wrote(prediction_6_5)}"
+    f"Live, {QUICK['steps']} steps to 50 %: {live['accuracy']:.1f} %; of the kept weights {live['moved']}. {you_wrote(prediction_6_5)}"
 )
 
 # %% [markdown]
-# **The learning rate decides.** At the careful rate weights hardly move, so their size still says what pre-training wanted, and the new task wants something else: movement is ahead at both
-# shares. At the bold rate sizes themselves can learn: at 10 % size is *ahead*, and only at 3 % it is behind (there it is as bad as chance). Sanh et al. fine-tune a BERT-base, at a careful rate, and found movement ahead
+# **The learning rate decides.** At the careful rate weights hardly move, so their size still says what pre-training wanted, and the new task wants something else: movement is ahead at 10 %
+# (at 3 %, too, but three checkpoints cannot show it). At the bold rate sizes themselves can learn: at 10 % size is *ahead*, and only at 3 % it is behind (there it is as bad as chance). Sanh et al. fine-tune a BERT-base, at a careful rate, and found movement ahead
 # where few weights stay: 80.1 against 78.3 at 10 %, 76.5 against 69.4 at 3 % (MNLI, with distillation).
 #
 # The mechanism is in the second table. What movement keeps has moved *away from zero*, nearly without exception: that is what its scores collect. Before training these weights were of average size (1.0 of the median of all), those that size
@@ -880,8 +889,8 @@ for name, label in (
 say("\n".join(rows) + f"\n\nSize met: {pm(share_left)} %. {you_wrote(prediction_6_8)}")
 
 # %% [markdown]
-# The target is met within a point, without searching for a λ; and the gates find out by themselves that the first layers need more components than the last (one matrix
-# of the last layer keeps one or two). But **that learned gates are more accurate than plain singular values, trained just as long, is not shown**: both stand a point or two below the dense model, and random components
+# The size comes out where it was asked for, without searching for a λ. (The *expected* size is still at about 15 % when training ends; the gates that are kept, taken without noise, are fewer.) And the gates find out by themselves that the
+# first layers need more components than the last; some matrices are left with one or two. But **that learned gates are more accurate than plain singular values, trained just as long, is not shown**: both stand a point or two below the dense model, and random components
 # at "always no". What fine-tuning gives to the survivors counts for more than who chose them, once the choice is not blind. A comparison without that control would have credited the gates with all of it.
 #
 # ## Part E · What was it worth?
