@@ -28,6 +28,7 @@ EVERY_CELL: dict[str, dict[str, Any]] = {
     "lab03": {"SETTINGS": {"rounds": 13, "epochs": 6, "every": 4}},
     "lab04": {"SETTINGS": {"train": 300, "epochs": 20, "finetune": 5, "lam": 2e-2}},
     "lab05": {"SETTINGS": {"images": 400, "epochs": 6, "finetune": 1, "gates": 1}},
+    "lab06": {"QUICK": {"steps": 12, "batch": 16, "lr": 3e-4}},
     "lab07": {"MANY, TEST": (400, 400)},
     "lab10": {"TEXTS": 400},
 }
@@ -39,6 +40,7 @@ EXPLORERS: dict[str, dict[str, Any]] = {
     "lab03": {"SETTINGS": {"rounds": 13, "epochs": 2, "every": 4}},
     "lab04": {"SEEDS": 1, **EVERY_CELL["lab04"]},
     "lab05": {"SEEDS": 1, **EVERY_CELL["lab05"]},
+    "lab06": EVERY_CELL["lab06"],
     "lab07": {"SEEDS": 1, **EVERY_CELL["lab07"]},
     "lab10": {"SEEDS": (0,), **EVERY_CELL["lab10"]},
 }

@@ -2,13 +2,14 @@
 
 ::
 
-    from course_lib.pruning import activations, channels, heads, tokens, weights
+    from course_lib.pruning import activations, channels, components, heads, tokens, weights
 
 - :mod:`~course_lib.pruning.weights`: single weights and groups of them become zero (magnitude, granularity, schedules,
   sensitivity, lottery tickets, sparse training), in any shape or as n of every m neighbours.
 - :mod:`~course_lib.pruning.activations`: what a layer sees becomes zero, chosen anew for every input; channels open and close by image.
 - :mod:`~course_lib.pruning.channels`: channels leave the model, and their batch norms with them (network slimming,
   folding, removal of filters).
+- :mod:`~course_lib.pruning.components`: components of a matrix leave; what is left is two smaller ones.
 - :mod:`~course_lib.pruning.heads`: attention heads are gated, scored and taken out.
 - :mod:`~course_lib.pruning.tokens`: tokens leave a text while the model runs.
 

@@ -63,6 +63,21 @@ def test_channels() -> None:
     assert names["report"].parameters[1] < names["report"].parameters[0]
 
 
+def test_components() -> None:
+    model = nn.Sequential(nn.Linear(20, 30), nn.ReLU(), nn.Linear(30, 10))
+
+    def train(gated: nn.Module, penalty: Callable[[], torch.Tensor]) -> None:
+        optimizer = torch.optim.Adam(gated.parameters(), lr=0.1)
+        for _ in range(80):
+            optimizer.zero_grad()
+            (gated(torch.randn(8, 20)).square().sum() / 1000 + penalty()).backward()
+            optimizer.step()
+
+    names = run("pruning.components", model=model, names=["0.weight", "2.weight"], train=train)
+    assert names["smaller"](torch.randn(3, 20)).shape == (3, 10)
+    assert sum(p.numel() for p in names["smaller"].parameters()) < sum(p.numel() for p in model.parameters())
+
+
 def test_heads() -> None:
     model, inputs = bert()
 

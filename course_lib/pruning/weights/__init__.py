@@ -10,9 +10,10 @@
         train(model)
 
 - :mod:`.scores`: what says that a weight matters; :mod:`.criteria`: what the loss says of it (gradients, Fisher, curvature);
-  :mod:`.wanda`: by what passes through it; :mod:`.proximal`: zeros by training with an L1 penalty.
+  :mod:`.wanda`: by what passes through it; :mod:`.proximal`: zeros by training with an L1 penalty; :mod:`.movement`: scores that are learned.
 - :mod:`.granularity`: how many go and in which shapes, exactly
   (:mod:`.exact`); :mod:`.masks`: what is kept, and how zeros stay zero.
+- :mod:`.encoder`: a transformer's layers, without embeddings; :mod:`.transfer`: prune, then fine-tune, and what that loses.
 - :mod:`.nm`: n of every m neighbours; :mod:`.columns`: sparse columns packed into dense ones.
 - :mod:`.schedules` and :mod:`.iterative`: prune in steps, train in between; :mod:`.sensitivity`: one layer alone.
 - :mod:`.masked_gradient`: the backward pass of a pruned layer.
@@ -23,6 +24,7 @@
 
 from course_lib.pruning.weights.columns import combine_columns, combined_masks, group_columns, utilisation
 from course_lib.pruning.weights.criteria import curvature, empirical_fisher, gradients, loss_change, taylor
+from course_lib.pruning.weights.encoder import encoder_weights
 from course_lib.pruning.weights.granularity import (
     GRANULARITIES,
     global_group_masks,
@@ -54,6 +56,7 @@ from course_lib.pruning.weights.masks import (
     remaining,
     sparsity,
 )
+from course_lib.pruning.weights.movement import moving, quadrants, soft_penalty, top_mask
 from course_lib.pruning.weights.nm import nm_mask, nm_masks
 from course_lib.pruning.weights.proximal import Proximal, reweighted, soft_threshold
 from course_lib.pruning.weights.schedules import cubic, geometric, one_shot
@@ -69,6 +72,7 @@ from course_lib.pruning.weights.sparse_training import (
     uniform_densities,
 )
 from course_lib.pruning.weights.ticket_search import CONTROLS, find_tickets
+from course_lib.pruning.weights.transfer import prune_then_finetune, regime
 from course_lib.pruning.weights.wanda import input_aware, input_norms, per_output_masks
 
 __all__ = [
@@ -91,14 +95,15 @@ __all__ = [
     "drop_and_grow",
     "early_stop",
     "empirical_fisher",
+    "encoder_weights",
     "erdos_renyi_densities",
     "find_ticket",
     "find_tickets",
     "geometric",
     "global_group_masks",
     "global_masks",
-    "group_columns",
     "gradients",
+    "group_columns",
     "group_scores",
     "input_aware",
     "input_norms",
@@ -106,6 +111,7 @@ __all__ = [
     "loss_change",
     "magnitude",
     "masked",
+    "moving",
     "nm_mask",
     "nm_masks",
     "one_shot",
@@ -113,8 +119,11 @@ __all__ = [
     "prunable",
     "prune_iteratively",
     "prune_rescored",
+    "prune_then_finetune",
+    "quadrants",
     "random",
     "random_ticket",
+    "regime",
     "reinitialise",
     "remaining",
     "reweighted",
@@ -123,12 +132,14 @@ __all__ = [
     "sensitivity",
     "shrink",
     "smallest",
+    "soft_penalty",
     "soft_threshold",
     "sparse_evolution",
     "sparsity",
     "steps_to",
     "taylor",
     "threshold",
+    "top_mask",
     "uniform_densities",
     "utilisation",
 ]

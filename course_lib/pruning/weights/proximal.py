@@ -82,6 +82,12 @@ class Proximal:
         return optimizer
 
     @torch.no_grad()
+    def step(self, lr: float) -> None:
+        """The proximal step of lr·λ alone, for training loops that call something after each step but do not show their optimizer."""
+        for p, lam in self._lam.items():
+            p.copy_(_shrunk(p, lr * lam))
+
+    @torch.no_grad()
     def _after(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         for group in optimizer.param_groups:
             for p in group["params"]:

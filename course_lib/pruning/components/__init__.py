@@ -1,0 +1,52 @@
+"""Components of a matrix that leave the model: low rank, with gates that learn how many each layer needs.
+
+::
+
+    from course_lib.pruning import components
+
+    gated = components.gate_components(model, names)  # every layer W = P·diag(z)·Q, all components open
+    to_target = components.Lagrangian(target=0.3)     # of the dense layers' weights
+    train(gated, lambda: to_target(components.expected_size(gated)))
+    smaller = components.compact_components(gated)    # two plain linear layers each
+
+- :mod:`.low_rank`: factorise, gate, compact, save and load; :mod:`.hard_concrete`: gates that are 0 or 1 and have a gradient;
+  :mod:`.target`: a target size that is met.
+"""
+
+from course_lib.pruning.components.hard_concrete import HardConcrete, hard_concrete, open_probability
+from course_lib.pruning.components.low_rank import (
+    GatedLinear,
+    LowRank,
+    compact,
+    compact_components,
+    expected_size,
+    factorise,
+    gate_components,
+    gated_layers,
+    load_low_rank,
+    save_low_rank,
+    size_left,
+    truncate,
+)
+from course_lib.pruning.components.target import Lagrangian, dual_step, lagrangian
+
+__all__ = [
+    "GatedLinear",
+    "HardConcrete",
+    "Lagrangian",
+    "LowRank",
+    "compact",
+    "compact_components",
+    "dual_step",
+    "expected_size",
+    "factorise",
+    "gate_components",
+    "gated_layers",
+    "hard_concrete",
+    "lagrangian",
+    "load_low_rank",
+    "open_probability",
+    "save_low_rank",
+    "size_left",
+    "truncate",
+]

@@ -1,0 +1,234 @@
+"""Movement pruning: which weights stay is learned by the gradient, from where fine-tuning moves them.
+
+Each weight W has a score S, and the model computes with W' = W ∘ M(S), M = 1 for the largest scores. The step has no gradient, so
+that of S is taken straight through: ∂L/∂S = ∂L/∂W' ∘ W, also where M is 0. SGD then raises the scores of weights that the loss wants further
+from zero, and lowers those of weights that it wants smaller; a pruned one can come back.
+
+::
+
+    with moving(model, names, keep=1.0) as scores:      # every nn.Linear named computes with W ∘ M(S)
+        optimizer = torch.optim.AdamW(scores.groups(model, lr=5e-5, score_lr=1e-2))
+        for step in range(steps):
+            scores.keep = 1 - cubic(...)                # as few as wanted, in the end
+            ...                                         # any training loop
+    scores.masks()                                      # what stayed; the model's own weights are 0 elsewhere
+
+Source: Sanh, Wolf & Rush 2020, "Movement Pruning: Adaptive Sparsity by Fine-Tuning", sections 3 and 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+from course_lib.pruning.weights.masks import Masks, apply
+
+
+def top_mask(scores: Tensor, keep: float) -> Tensor:
+    """Bool like ``scores``: True at the ``round(keep · n)`` largest (signed); of equal ones those with the lower index.
+
+    Raises:
+        ValueError: if ``keep`` is not in 0 … 1 or a score is NaN.
+    """
+    if not 0 <= keep <= 1:
+        raise ValueError(f"keep is the share that stays, between 0 and 1; got {keep}")
+    if scores.isnan().any():
+        raise ValueError("a score is NaN, neither large nor small: did training diverge?")
+    flat = scores.detach().flatten()
+    count = round(keep * flat.numel())
+    if count == 0:
+        return torch.zeros_like(scores, dtype=torch.bool)
+    least = flat.kthvalue(flat.numel() - count + 1).values  # the count-th largest
+    mask = flat > least
+    equal = (flat == least).nonzero()[:, 0]
+    mask[equal[: count - int(mask.sum())]] = True
+    return mask.view(scores.shape)
+
+
+class _Straight(torch.autograd.Function):
+    """A mask forwards, and the gradient of the scores themselves backwards."""
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, mask: Tensor) -> Tensor:
+        return mask.to(scores.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return gradient, None
+
+
+class TopV(torch.autograd.Function):
+    """``TopV.apply(scores, keep)``: 1 at the ``round(keep · n)`` largest scores, 0 elsewhere; backwards the gradient unchanged."""
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, keep: float) -> Tensor:
+        return top_mask(scores, keep).to(scores.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return gradient, None
+
+
+def soft_mask(scores: Tensor, tau: float) -> Tensor:
+    """1 where σ(S) > tau, else 0, like ``scores``; backwards the gradient unchanged. A penalty on σ(S) sets how many stay.
+
+    Raises:
+        ValueError: if ``tau`` is not in 0 ≤ tau < 1.
+    """
+    if not 0 <= tau < 1:
+        raise ValueError(f"tau is a threshold of σ(S), from 0 to less than 1; got {tau}")
+    return _Straight.apply(scores, scores.sigmoid() > tau)
+
+
+def soft_penalty(scores: Sequence[Tensor], lam: float) -> Tensor:
+    """λ · mean of σ(S) over all entries of all matrices together, so that each entry weighs the same."""
+    if not scores:
+        raise ValueError("there are no scores to penalise")
+    return lam * torch.stack([s.sigmoid().sum() for s in scores]).sum() / sum(s.numel() for s in scores)
+
+
+def movement(history: Sequence[tuple[Tensor, Tensor]], lr: float) -> Tensor:
+    """What SGD at rate ``lr`` leaves in scores that start at 0: −lr · Σ_t g_t ∘ w_t, float64.
+
+    Args:
+        history: (weight, gradient by W') of each step, of one shape.
+
+    Raises:
+        ValueError: if there is no step.
+    """
+    if not history:
+        raise ValueError("history holds no step: nothing has moved yet")
+    return -lr * torch.stack([g.detach().double() * w.detach().double() for w, g in history]).sum(0)
+
+
+def quadrants(before: Tensor, after: Tensor, kept: Tensor) -> dict[str, int]:
+    """Where kept weights went: "flipped" their sign, "away" from zero, or "toward" it (those that stayed as large, too).
+
+    Source: Sanh, Wolf & Rush 2020, Figure 1.
+    """
+    before, after, kept = before.detach(), after.detach(), kept.bool()
+    flipped = before * after < 0
+    away = ~flipped & (after.abs() > before.abs())
+    return {
+        "toward": int((kept & ~flipped & ~away).sum()),
+        "away": int((kept & away).sum()),
+        "flipped": int((kept & flipped).sum()),
+    }
+
+
+class Moving:
+    """The scores of a model's weights while it trains; made by :func:`moving`.
+
+    Attributes:
+        scores: name of a weight -> its nn.Parameter of scores, of its shape.
+        keep: the share that stays; set it as training goes on.
+        tau: for "soft": the threshold of σ(S).
+    """
+
+    def __init__(self, weights: Mapping[str, Tensor], keep: float, how: str, tau: float) -> None:
+        self.scores = {name: nn.Parameter(torch.zeros_like(w)) for name, w in weights.items()}
+        self.keep, self.how, self.tau = keep, how, tau
+        self._cached: tuple[Any, Masks] | None = None
+
+    def masks(self) -> Masks:
+        """What stays now, True = kept."""
+        key = (self.keep, self.tau, *(s._version for s in self.scores.values()))
+        if self._cached is None or self._cached[0] != key:
+            self._cached = key, self._chosen()
+        return self._cached[1]
+
+    def _chosen(self) -> Masks:
+        if self.how == "soft":
+            return {name: s.detach().sigmoid() > self.tau for name, s in self.scores.items()}
+        if self.how == "each":
+            return {name: top_mask(s, self.keep) for name, s in self.scores.items()}
+        parts = top_mask(torch.cat([s.detach().flatten() for s in self.scores.values()]), self.keep)
+        sizes = [s.numel() for s in self.scores.values()]
+        return {
+            name: part.view(s.shape) for (name, s), part in zip(self.scores.items(), parts.split(sizes), strict=True)
+        }
+
+    def groups(self, model: nn.Module, lr: float, score_lr: float) -> list[dict[str, Any]]:
+        """Parameter groups for an optimizer: the model's own at ``lr``, the scores at ``score_lr`` without weight decay."""
+        scores = list(self.scores.values())
+        mine = {id(s) for s in scores}
+        own = [p for p in model.parameters() if p.requires_grad and id(p) not in mine]
+        return [{"params": own, "lr": lr}, {"params": scores, "lr": score_lr, "weight_decay": 0.0}]
+
+
+class _Masked(nn.Module):
+    """The parametrization: W -> W ∘ M(S)."""
+
+    def __init__(self, moving: Moving, name: str) -> None:
+        super().__init__()
+        self.scores = moving.scores[name]
+        self._moving, self._name = [moving], name  # in a list: no submodule, and no copy of it in a state dict
+
+    def forward(self, weight: Tensor) -> Tensor:
+        mask = self._moving[0].masks()[self._name]
+        return weight * _Straight.apply(self.scores, mask)
+
+
+@contextmanager
+def moving(
+    model: nn.Module, names: Iterable[str], keep: float = 1.0, how: str = "all", tau: float = 0.5
+) -> Iterator[Moving]:
+    """Inside the block every weight named is computed with as W ∘ M(S); the scores are parameters of the model, and train with it.
+
+    Args:
+        model: any module; ``torch.nn.utils.parametrize`` is used, so its code and the user's training loop (a transformers ``Trainer``, too) stay
+            as they are. Make the optimizer inside the block: ``scores.groups(model, lr, score_lr)``, or all parameters at one rate.
+        names: of weights ("encoder.layer.0.output.dense.weight"), each of one layer alone.
+        keep: the share that stays at first; set ``.keep`` on the way.
+        how: "all": one threshold for all weights together; "each": for each matrix its own; "soft": σ(S) > ``tau``, with a penalty
+            (:func:`soft_penalty`) that decides how many.
+
+    Yields:
+        :class:`Moving`.
+
+    After the block the weights are 0 where the masks are False, and plain parameters again; after an exception they are as they were trained,
+    without zeros.
+
+    Raises:
+        ValueError: if a name is no weight of the model, or belongs to two layers, or ``how`` is another.
+    """
+    if how not in ("all", "each", "soft"):
+        raise ValueError(f'how is "all", "each" or "soft", got {how!r}')
+    names = list(names)
+    modules, weights = {}, {}
+    everywhere = [(name, p) for name, p in model.named_parameters(remove_duplicate=False)]
+    for name in names:
+        path, _, attribute = name.rpartition(".")
+        try:
+            module = model.get_submodule(path)
+            weights[name] = module._parameters[attribute]
+        except (AttributeError, KeyError) as error:
+            raise ValueError(f"{name!r} is no weight of the model: choose among those of prunable(model)") from error
+        if sum(p is weights[name] for _, p in everywhere) > 1:
+            raise ValueError(f"{name!r} is tied to another layer's weight: leave it out, or untie it first")
+        modules[name] = module
+    found = Moving(weights, keep, how, tau)  # type: ignore[arg-type]
+    order = {name: list(module._parameters) for name, module in modules.items()}
+    done: list[str] = []
+
+    def back() -> None:
+        for name in done:
+            module, attribute = modules[name], name.rpartition(".")[2]
+            parametrize.remove_parametrizations(module, attribute, leave_parametrized=False)
+            module._parameters = {key: module._parameters[key] for key in order[name]}  # where it stood
+
+    try:
+        for name, module in modules.items():
+            parametrize.register_parametrization(module, name.rpartition(".")[2], _Masked(found, name), unsafe=True)
+            done.append(name)
+        yield found
+    except BaseException:
+        back()
+        raise
+    back()
+    apply(model, found.masks())

@@ -1,0 +1,896 @@
+"""Lab 06, BERT's weights: what is claimed of each answer, and its likely mistakes, each written once as a wrong function.
+
+Inputs are drawn anew for every grading: scores of both signs with equal ones among them, weights and gradients that change from step to step,
+gates that are neither 0 nor 1, matrices of unlike shapes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from course_lib.grading import (
+    Draw,
+    Proxy,
+    Submission,
+    describe,
+    expect_close,
+    expect_equal,
+    expect_int,
+    expect_keys,
+    expect_length,
+    expect_number,
+    expect_raises,
+    expect_refused,
+    expect_tensor,
+    fail,
+    question,
+)
+from course_lib.grading.claims.hunt import Version, expect_verdicts
+from course_lib.grading.claims.mistakes import made, near, recognise, same, telling
+from course_lib.grading.claims.student import StudentError
+from course_lib.grading.claims.typed import expect_choice, expect_typed
+from course_lib.labs import lab06 as reference
+
+Named = dict[str, Tensor]
+close = partial(near, tolerance=2e-5)
+
+
+def gradient_of(submission: Submission, out: Any, given: Any, g: Tensor | None, lost: str) -> Tensor:
+    """The gradient that comes back to what was put; ``lost``: what to say where none does."""
+    try:
+        submission.backward(out, g)
+    except StudentError as error:
+        if error.kind != "raised":
+            raise
+        fail(lost)
+    found = submission.grad(given)
+    if found is None:
+        fail(lost)
+    return expect_tensor(found, what="the gradient")
+
+
+# --- 6.1 prune_then_finetune ---------------------------------------------------------------------------------------
+
+
+class Run:
+    """A call of the student's prune_then_finetune: the model before and after, and what fine-tuning saw."""
+
+    def __init__(self, submission: Submission, draw: Draw, hold: bool, **finetune: Any) -> None:
+        self.net = nn.Sequential(nn.Linear(5, 7), nn.ReLU(), nn.Linear(7, 4))
+        with torch.no_grad():
+            for p in self.net.parameters():
+                p.copy_(draw.normal(*p.shape))
+        self.start = {name: p.detach().clone() for name, p in self.net.named_parameters()}
+        self.masks = {"0.weight": draw.mask(7, 5), "2.weight": draw.mask(4, 7)}
+        for mask in self.masks.values():
+            mask[0, 0], mask[0, 1] = True, False
+        model = submission.put(self.net)
+        helper = submission.helper("finetune", model=model, x=draw.normal(16, 5), y=draw.labels(16, 4), **finetune)
+        _, (masks,) = submission.call("prune_then_finetune", model, self.masks, helper, hold, returning=(1,))
+        if not same(masks, self.masks):
+            fail("the masks that you were given are changed: read them only")
+        self.log = submission.get(helper, "log")
+        self.after: Named = submission.get(model).state
+        self.mode = submission.get(model, "training")
+        if len(self.log) != 1:
+            fail(f"finetune was called {len(self.log)} times: exactly once")
+        self.steps: list[Named] = self.log[0]["after"]
+
+    def zeros(self, state: Named) -> bool:
+        """Is every masked weight 0 there?"""
+        return all(bool((state[name][~mask] == 0).all()) for name, mask in self.masks.items())
+
+    def expect_zero_at_first(self) -> None:
+        before = self.log[0]["before"]
+        if not self.zeros(before):
+            fail(
+                "fine-tuning began with weights that are not 0 where the mask is False: the first gradient is then the dense network's"
+            )
+        for name, w in before.items():
+            kept = w[self.masks[name]] if name in self.masks else w
+            was = self.start[name][self.masks[name]] if name in self.masks else self.start[name]
+            if not torch.equal(kept, was):
+                fail(f"{name!r} was changed where its mask is True, or has none, before fine-tuning began")
+        if all(torch.equal(before[name], self.steps[-1][name]) for name in before):
+            fail(
+                "fine-tuning moved nothing: its optimizer holds the parameters of before. Change their numbers, make no new nn.Parameter"
+            )
+
+
+@question(
+    "6.1",
+    points=0.5,
+    claim="hold=True: masked weights are 0 before the first gradient, after every step, and at the end",
+)
+def test_held(submission: Submission, draw: Draw) -> None:
+    run = Run(submission, draw, True)
+    run.expect_zero_at_first()
+    if not run.log[0]["post_step"]:
+        fail(
+            "finetune got no post_step: call finetune(model, post_step), where post_step is a function without arguments"
+        )
+    if not all(map(run.zeros, run.steps)):
+        fail("after a step weights are not 0 where the mask is False: with hold=True post_step sets them to 0 again")
+    if not run.zeros(run.after):
+        fail("at the end weights are not 0 where the mask is False")
+
+
+@question("6.1", points=0.5, claim="hold=False: they are 0 before fine-tuning alone, and what it makes of them stays")
+def test_let_go(submission: Submission, draw: Draw) -> None:
+    run = Run(submission, draw, False)
+    run.expect_zero_at_first()
+    if any(map(run.zeros, run.steps)):
+        fail("with hold=False post_step sets weights to 0: what fine-tuning makes of them stays")
+    if not same(run.after, {**run.after, **run.steps[-1]}):
+        fail("with hold=False the model was changed after fine-tuning: what fine-tuning makes of it stays")
+
+
+@question("6.1", points=0.5, claim="arguments: a mask that does not fit raises ValueError, before anything changes")
+def test_masks_that_do_not_fit(submission: Submission, draw: Draw) -> None:
+    Run(submission, draw, True)  # right for what fits
+    net = nn.Sequential(nn.Linear(5, 3))
+    start = {name: p.detach().clone() for name, p in net.named_parameters()}
+    good = {"0.weight": torch.zeros(3, 5, dtype=torch.bool)}
+    model = submission.put(net)
+    helper = submission.helper("finetune", model=model, x=draw.normal(4, 5), y=draw.labels(4, 3))
+    for when, bad in (
+        ("a name that the model does not have", {"1.weight": torch.zeros(3, 5, dtype=torch.bool)}),
+        ("a mask of another shape", {"0.bias": torch.zeros(4, dtype=torch.bool)}),
+    ):
+        expect_raises(ValueError, partial(submission.prune_then_finetune, model, {**good, **bad}, helper, True), when)
+        if not same({**start, **submission.get(model).state}, start):
+            fail(f"{when} raised, but by then the model was pruned: look at all masks first")
+
+
+# --- 6.2 regime ----------------------------------------------------------------------------------------------------
+
+FREE, LOST, CANNOT = "free", "information lost", "cannot fit"
+
+
+def _judged(free: Callable[..., bool], lost: Callable[..., bool]) -> Callable[..., list[str]]:
+    def judge(dense: float, held: Sequence[float], deleted: Sequence[float], tolerance: float) -> list[str]:
+        return [
+            FREE if free(dense, h, d, tolerance) else LOST if lost(dense, h, d, tolerance) else CANNOT
+            for h, d in zip(held, deleted, strict=True)
+        ]
+
+    return judge
+
+
+def _free(dense: float, h: float, d: float, t: float) -> bool:
+    return h >= dense - t
+
+
+def _lost(dense: float, h: float, d: float, t: float) -> bool:
+    return h >= d - t
+
+
+def _once_left(*given: Any) -> list[str]:
+    found = reference.regime(*given)
+    order = [FREE, LOST, CANNOT]
+    return [order[max(order.index(name) for name in found[: i + 1])] for i in range(len(found))]
+
+
+WRONG: dict[str, dict[str, Callable[..., Any]]] = {
+    "regime": {
+        "the tolerance was taken as a share of the dense accuracy: it is in the same unit": _judged(
+            lambda dense, h, d, t: h >= dense * (1 - t / 100), _lost
+        ),
+        "deleted was compared with dense: whether letting go helps is a question of held against deleted": _judged(
+            _free, lambda dense, h, d, t: d < dense - t
+        ),
+        "what has left a regime never came back to it: each entry is judged alone": _once_left,
+        'sizes of differences were compared: a pruned model that is better than the dense one is "free"': _judged(
+            lambda dense, h, d, t: abs(h - dense) <= t, _lost
+        ),
+        "the tolerance is missing between held and deleted": _judged(_free, lambda dense, h, d, t: h >= d),
+        '"information lost" and "cannot fit" are exchanged: if letting go helps, it was the room that was missing': _judged(
+            _free, lambda dense, h, d, t: h < d - t
+        ),
+        "held was not looked at for free: the arm with zeros held decides": _judged(
+            lambda dense, h, d, t: d >= dense - t, _lost
+        ),
+    }
+}
+
+
+def as_regimes(value: Any, count: int) -> list[str]:
+    expect_length(value, count, "the regimes")
+    for name in value:
+        if name not in (FREE, LOST, CANNOT):
+            fail(f'a regime is "free", "information lost" or "cannot fit", not {describe(name)}')
+    return list(value)
+
+
+@question("6.2", points=1, claim="free, information lost, cannot fit: each entry by itself")
+def test_regime(submission: Submission, draw: Draw) -> None:
+    def case() -> tuple[Any, Any, dict[str, Any]]:
+        dense, tolerance = draw.number(85, 95), draw.number(3, 5)
+        held = [dense + draw.number(-3, 3) * tolerance for _ in range(9)]
+        deleted = [h + draw.number(-0.5, 2.5) * tolerance for h in held]
+        given = dense, held, deleted, tolerance
+        return given, reference.regime(*given), made(WRONG["regime"], *given)
+
+    given, right, mistakes = telling(case)
+    value = as_regimes(submission.regime(*given), 9)
+    recognise(value, right, mistakes)
+    for h, d, said, name in zip(given[1], given[2], value, right, strict=True):
+        if said != name:
+            fail(
+                f"held {h:.1f}, deleted {d:.1f}, dense {given[0]:.1f}, tolerance {given[3]:.1f}: that is {name!r}, not {said!r}"
+            )
+
+
+@question("6.2", points=0.5, claim="arguments: lists of unlike length, or a negative tolerance, raise ValueError")
+def test_regime_refuses(submission: Submission, draw: Draw) -> None:
+    dense = draw.number(80, 99)
+    good = dense, [dense, dense - 9], [dense, dense - 8], 2.0
+    bad = {
+        "held longer than deleted": (dense, [1.0, 2.0], [1.0], 2.0),
+        "a negative tolerance": (dense, [1.0], [1.0], -1.0),
+    }
+    expect_refused(submission.regime, good, reference.regime(*good), bad)
+
+
+# --- 6.3 TopV ------------------------------------------------------------------------------------------------------
+
+BY_SIZE = "scores were ranked by size: they are signed, and a very negative one says that the weight should go"
+SMALLEST_KEPT = "the smallest scores are kept: the largest should be"
+SPARSITY = "keep was taken as the share that goes: it is the share that stays"
+LATER_KEPT = "of equal scores the later were kept: the lower row-major index first"
+ALL_EQUAL = "all scores equal to the last one kept are kept, too: exactly round(keep · n)"
+BY_ROW = "each row keeps its share: all entries of the matrix compete together"
+ROUNDED_DOWN = "the number kept was cut off: it is round(keep · n)"
+
+
+def top(scores: Tensor, count: int) -> Tensor:
+    flat = scores.flatten()
+    mask = torch.zeros_like(flat)
+    mask[flat.argsort(descending=True, stable=True)[:count]] = 1
+    return mask.view(scores.shape)
+
+
+def _all_equal(scores: Tensor, keep: float) -> Tensor:
+    count = round(keep * scores.numel())
+    return (scores >= scores.flatten().sort(descending=True).values[count - 1]).to(scores.dtype)
+
+
+TOP: dict[str, Callable[[Tensor, float], Tensor]] = {
+    BY_SIZE: lambda s, keep: top(s.abs(), round(keep * s.numel())),
+    SMALLEST_KEPT: lambda s, keep: top(-s, round(keep * s.numel())),
+    SPARSITY: lambda s, keep: top(s, round((1 - keep) * s.numel())),
+    LATER_KEPT: lambda s, keep: top(s.flip(0, 1), round(keep * s.numel())).flip(0, 1),
+    ALL_EQUAL: _all_equal,
+    BY_ROW: lambda s, keep: torch.stack([top(row, round(keep * len(row))) for row in s]),
+    ROUNDED_DOWN: lambda s, keep: top(s, math.floor(keep * s.numel())),
+}
+
+
+def apply_top(submission: Submission, scores: Tensor, keep: float) -> tuple[Any, Any, Tensor]:
+    """What was put, what came out, and its value."""
+    given = submission.put(scores, requires_grad=True)
+    out = submission.call("TopV.apply", given, keep, keep=True)
+    value = expect_tensor(submission.get(out), shape=scores.shape, what=f"TopV.apply(scores, {keep:g})")
+    if value.dtype != scores.dtype:
+        fail(
+            f"the mask is {value.dtype}, the scores are {scores.dtype}: 0 and 1 in the scores' dtype (a bool has no gradient)"
+        )
+    return given, out, value
+
+
+def expect_top(value: Tensor, scores: Tensor, keep: float, mistakes: dict[str, Any]) -> None:
+    right = top(scores, round(keep * scores.numel()))
+    recognise(value, right, mistakes)
+    if int(value.sum()) != int(right.sum()):
+        fail(
+            f"{int(value.sum())} of {scores.numel()} are kept at keep = {keep:g}: round(keep · n) = {int(right.sum())}"
+        )
+    expect_equal(
+        value, right, message="as many are kept as should, but not the largest scores (of equal ones the first)"
+    )
+
+
+@question("6.3", points=1, claim="exactly round(keep · n) ones, at the largest scores")
+def test_top(submission: Submission, draw: Draw) -> None:
+    def case() -> tuple[Any, Any, dict[str, Any]]:
+        scores = draw.normal(5, 7)
+        scores[draw.mask(5, 7, kept=0.6)] = draw.number(-0.2, 0.2)  # many equal ones
+        keep = draw.number(0.3, 0.45)
+        return (scores, keep), top(scores, round(keep * 35)), made(TOP, scores, keep)
+
+    (scores, keep), _, mistakes = telling(case)
+    _, _, value = apply_top(submission, scores, keep)
+    expect_top(value, scores, keep, mistakes)
+
+
+MASKED = "the gradient is 0 where the mask is: straight through means that it goes to all scores, so that what is pruned can come back"
+SIGMOID = "the derivative of a sigmoid was put in: the gradient goes through unchanged"
+LOST_GRADIENT = "no gradient comes back to the scores: inherit from torch.autograd.Function, and let backward return it"
+
+
+@question("6.3", points=1, claim="backwards the gradient is unchanged, at all entries")
+def test_straight_through(submission: Submission, draw: Draw) -> None:
+    scores, g = draw.normal(4, 6), draw.normal(4, 6)
+    given, out, value = apply_top(submission, scores, 0.4)
+    found = gradient_of(submission, out, given, g, LOST_GRADIENT)
+    soft = scores.sigmoid()
+    mistakes = {
+        MASKED: g * value,
+        SIGMOID: g * soft * (1 - soft),
+        "the gradient is 1, whatever came in": torch.ones_like(g),
+    }
+    recognise(found, g, mistakes, alike=close)
+    expect_close(found, g, "the gradient of scores")
+
+
+# --- 6.4 movement, quadrants ---------------------------------------------------------------------------------------
+
+PLUS = "the sign is wrong: SGD goes against the gradient, so S = −lr · Σ g ∘ w"
+SALIENCY = "sizes |g·w| were summed: that is lab 02's saliency, and says nothing of the direction"
+LAST_GRADIENT = "only the last step counts here: sum over all of them"
+LAST_WEIGHT = "the last weight was taken for all steps: each gradient belongs to the weight of its own step"
+DISPLACEMENT = "this is how far the weight moved: the score collects g ∘ w"
+NO_RATE = "the rate lr is missing"
+MEAN_STEP = "the mean over steps was taken: SGD adds them up"
+
+History = list[tuple[Tensor, Tensor]]
+
+
+def _steps(history: History) -> tuple[Tensor, Tensor]:
+    """(steps, …) weights and gradients, float64."""
+    return torch.stack([w.double() for w, _ in history]), torch.stack([g.double() for _, g in history])
+
+
+def _of_steps(rule: Callable[[Tensor, Tensor], Tensor]) -> Callable[[History, float], Tensor]:
+    return lambda history, lr: -lr * rule(*_steps(history))
+
+
+WRONG["movement"] = {
+    PLUS: _of_steps(lambda w, g: -(g * w).sum(0)),
+    SALIENCY: _of_steps(lambda w, g: -(g * w).abs().sum(0)),
+    LAST_GRADIENT: _of_steps(lambda w, g: g[-1] * w[-1]),
+    LAST_WEIGHT: _of_steps(lambda w, g: (g * w[-1]).sum(0)),
+    DISPLACEMENT: _of_steps(lambda w, g: g.sum(0)),
+    NO_RATE: lambda history, lr: reference.movement(history, 1.0),
+    MEAN_STEP: _of_steps(lambda w, g: (g * w).mean(0)),
+}
+
+
+def expect_movement(
+    submission: Submission, draw: Draw, steps: int, *shape: int, dtype: torch.dtype = torch.float32
+) -> None:
+    def case() -> tuple[Any, Any, dict[str, Any]]:
+        history = [(draw.normal(*shape, dtype=dtype), draw.normal(*shape, dtype=dtype)) for _ in range(steps)]
+        lr = draw.number(0.01, 0.5)
+        return (history, lr), reference.movement(history, lr), made(WRONG["movement"], history, lr)
+
+    (history, lr), right, mistakes = telling(case, close) if steps > 1 else case()
+    value = expect_tensor(submission.movement(history, lr), shape=shape, what="S")
+    if value.dtype != torch.float64:
+        fail(f"S is {value.dtype}: sum in float64 (many small steps)")
+    recognise(value, right, mistakes if steps > 1 else {}, alike=close)
+    expect_close(value, right, "S = −lr · Σ g ∘ w")
+
+
+@question("6.4", points=0.5, claim="movement: −lr · Σ g ∘ w, each step's own")
+def test_movement(submission: Submission, draw: Draw) -> None:
+    expect_movement(submission, draw, draw.integer(3, 5), 3, 4)
+
+
+FLIPPED_AWAY = "weights that changed sign are counted as away or toward: they are flipped, whatever their size"
+PRUNED_COUNTED = "weights that are not kept are counted, too"
+EQUAL_AWAY = "a weight that stayed as large counts as away: it counts as toward"
+WITH_SIGN = "after > before was asked, with the sign: away from zero is a matter of sizes"
+EXCHANGED = "away and toward are exchanged"
+
+
+def _counted(
+    flips: bool = True, only_kept: bool = True, equal_away: bool = False, signed: bool = False, exchanged: bool = False
+) -> Callable[..., Any]:
+    def count(before: Tensor, after: Tensor, kept: Tensor) -> dict[str, int]:
+        flipped = (before * after < 0) & flips
+        one, other = (after, before) if signed else (after.abs(), before.abs())
+        away = ~flipped & ((one >= other) if equal_away else (one > other))
+        here = kept if only_kept else torch.ones_like(kept)
+        found = {
+            "toward": int((here & ~flipped & ~away).sum()),
+            "away": int((here & away).sum()),
+            "flipped": int((here & flipped).sum()),
+        }
+        return {**found, "away": found["toward"], "toward": found["away"]} if exchanged else found
+
+    return count
+
+
+WRONG["quadrants"] = {
+    FLIPPED_AWAY: _counted(flips=False),
+    PRUNED_COUNTED: _counted(only_kept=False),
+    EQUAL_AWAY: _counted(equal_away=True),
+    WITH_SIGN: _counted(signed=True),
+    EXCHANGED: _counted(exchanged=True),
+}
+
+
+def as_counts(value: Any) -> dict[str, int]:
+    expect_keys(value, ("toward", "away", "flipped"), "quadrants(before, after, kept)")
+    return {name: expect_int(value[name], f"{name!r}") for name in ("toward", "away", "flipped")}
+
+
+@question("6.4", points=0.5, claim="quadrants: kept weights that went away from zero, toward it, or over it")
+def test_quadrants(submission: Submission, draw: Draw) -> None:
+    def case() -> tuple[Any, Any, dict[str, Any]]:
+        before = draw.normal(6, 8)
+        after = before * (1 + draw.normal(6, 8))
+        after[0] = before[0]  # some stayed
+        given = before, after, draw.mask(6, 8)
+        return given, reference.quadrants(*given), made(WRONG["quadrants"], *given)
+
+    given, right, mistakes = telling(case)
+    value = as_counts(submission.quadrants(*given))
+    recognise(value, right, mistakes)
+    expect_equal(value, right, "the counts")
+
+
+# --- 6.5 soft_mask, soft_penalty -----------------------------------------------------------------------------------
+
+ON_SCORES = "the threshold was put on S: it is one of σ(S)"
+GRADED = "the mask is soft: its value is exactly 0 or 1"
+BELOW = "what is below tau is kept: what is above it"
+
+WRONG["soft_mask"] = {
+    ON_SCORES: lambda s, tau: (s > tau).to(s.dtype),
+    GRADED: lambda s, tau: s.sigmoid(),
+    BELOW: lambda s, tau: (s.sigmoid() <= tau).to(s.dtype),
+}
+
+
+def right_soft(s: Tensor, tau: float) -> Tensor:
+    return (s.sigmoid() > tau).to(s.dtype)
+
+
+@question("6.5", points=0.5, claim="soft_mask: exactly 1 where σ(S) > tau, else exactly 0")
+def test_soft_mask(submission: Submission, draw: Draw) -> None:
+    def case() -> tuple[Any, Any, dict[str, Any]]:
+        given = draw.normal(5, 6, scale=2.0), draw.number(0.2, 0.4)
+        return given, right_soft(*given), made(WRONG["soft_mask"], *given)
+
+    (scores, tau), right, mistakes = telling(case)
+    value = expect_tensor(submission.soft_mask(scores, tau), shape=scores.shape, what="the mask")
+    recognise(value, right, mistakes)
+    if not bool(((value == 0) | (value == 1)).all()):
+        fail("the mask holds other values than exactly 0 and 1: write mask + (S − S.detach()), with the brackets")
+    expect_equal(value, right, "the mask")
+
+
+MEAN_OF_MEANS = "each matrix's mean counts the same: divide by the number of all entries together, so that small matrices weigh no more"
+NOT_DIVIDED = "the sum is not divided by the number of entries"
+LAM_LOST = "lam is missing"
+OF_SCORES = "the scores themselves were summed: σ(S)"
+
+WRONG["soft_penalty"] = {
+    MEAN_OF_MEANS: lambda scores, lam: lam * torch.stack([s.sigmoid().mean() for s in scores]).mean(),
+    NOT_DIVIDED: lambda scores, lam: lam * torch.stack([s.sigmoid().sum() for s in scores]).sum(),
+    LAM_LOST: lambda scores, lam: reference.soft_penalty(scores, 1.0),
+    OF_SCORES: lambda scores, lam: lam * torch.cat([s.flatten() for s in scores]).mean(),
+    "the sizes of the matrices' sums were averaged: divide by the number of entries, not of matrices": lambda scores, lam: (
+        lam * torch.stack([s.sigmoid().sum() for s in scores]).mean()
+    ),
+}
+
+
+@question("6.5", points=0.5, claim="soft_penalty: λ times the mean of σ(S) over all entries together")
+def test_soft_penalty(submission: Submission, draw: Draw) -> None:
+    def case() -> tuple[Any, Any, dict[str, Any]]:
+        scores = [draw.normal(2, 3) - 2, draw.normal(7, 5) + 1, draw.normal(4)]
+        given = scores, draw.number(0.1, 3)
+        return given, reference.soft_penalty(*given), made(WRONG["soft_penalty"], *given)
+
+    given, right, mistakes = telling(case, close)
+    value = expect_tensor(submission.soft_penalty(*given), shape=(), what="the penalty")
+    recognise(value, right, mistakes, alike=close)
+    expect_close(value, right, "soft_penalty(scores, lam)")
+
+
+# --- 6.6 proximal_after --------------------------------------------------------------------------------------------
+
+
+def shrunk(w: Tensor, t: Tensor | float) -> Tensor:
+    return w.sign() * (w.abs() - t).clamp(min=0)
+
+
+Weights = list[Tensor]
+Rule = Callable[[Weights, float, float, float, int], list[Weights]]
+
+
+def rehearsed(
+    moved: list[Weights], rates: Sequence[float], lam: float, eps: float, every: int, *,
+    threshold: Callable[[float, float], float] = lambda lr, lam: lr * lam,
+    rate: Callable[[Sequence[float], int], float] = lambda rates, t: rates[t],
+    due: Callable[[int, int], bool] = lambda call, every: call % every == 0,
+    renewed: Callable[[Weights, Weights, float], Weights] = lambda before, after, eps: [1 / (w.abs() + eps) for w in after],
+) -> list[Weights]:  # fmt: skip
+    """What each call makes of the weights that are there then; parts of the rule may be wrong.
+
+    Args:
+        moved: for each call the weights that the optimizer's step left.
+        due: is it time to renew α after this call, counted from 1?
+    """
+    alphas = [torch.ones_like(w) for w in moved[0]]
+    found = []
+    for t, before in enumerate(moved):
+        after = [shrunk(w, threshold(rate(rates, t), lam) * a) for w, a in zip(before, alphas, strict=True)]
+        found.append(after)
+        if due(t + 1, every):
+            alphas = renewed(before, after, eps)
+    return found
+
+
+def _normed(before: Weights, after: Weights, eps: float) -> Weights:
+    alphas = [1 / (w.abs() + eps) for w in after]
+    mean = torch.cat([a.flatten() for a in alphas]).mean()
+    return [a / mean for a in alphas]
+
+
+def _shared(before: Weights, after: Weights, eps: float) -> Weights:
+    alpha = torch.cat([1 / (w.abs() + eps).flatten() for w in after]).mean()
+    return [alpha.expand(w.shape) for w in after]
+
+
+LAM_ALONE = "the threshold is λ·α: the rate is missing. It is lr · lam · α"
+BEFORE = "α was made of the weights before the threshold: of those after it"
+EVERY_STEP = "α is renewed at every call: only when the count of calls is a multiple of `every`"
+AT_ONCE = "α is renewed at the first call already: it stays at ones until the count is a multiple of `every`"
+NEVER = "α is never renewed: after every `every`-th call it becomes 1 / (|w| + eps)"
+NORMED = "α was scaled to mean 1: it is 1 / (|w| + eps) as it is"
+SHARED = "all weights have one α: each has its own"
+FIRST_RATE = "the rate was read once: a schedule changes it, so ask for it at each call"
+
+WRONG_PROXIMAL: dict[str, Callable[..., list[Weights]]] = {
+    LAM_ALONE: partial(rehearsed, threshold=lambda lr, lam: lam),
+    BEFORE: partial(rehearsed, renewed=lambda before, after, eps: [1 / (w.abs() + eps) for w in before]),
+    EVERY_STEP: partial(rehearsed, due=lambda call, every: True),
+    AT_ONCE: partial(rehearsed, due=lambda call, every: (call - 1) % every == 0),
+    NEVER: partial(rehearsed, due=lambda call, every: False),
+    NORMED: partial(rehearsed, renewed=_normed),
+    SHARED: partial(rehearsed, renewed=_shared),
+    FIRST_RATE: partial(rehearsed, rate=lambda rates, t: rates[0]),
+}
+
+
+class Trained:
+    """The student's post_step between steps of an optimizer that the grader plays."""
+
+    def __init__(self, submission: Submission, start: Weights, lr: Any, lam: float, eps: float, every: int) -> None:
+        self.submission = submission
+        self.params = [submission.put(w, requires_grad=True) for w in start]
+        self.post_step = submission.call("proximal_after", self.params, lr, lam, eps, every, keep=True)
+
+    def after(self, moved: Weights) -> Weights:
+        """The optimizer leaves these; post_step is called."""
+        for param, w in zip(self.params, moved, strict=True):
+            self.submission.call("data.copy_", w, on=param, keep=True)
+        self.submission.call("", on=self.post_step)
+        return [
+            expect_tensor(self.submission.get(p), shape=w.shape, what="a param")
+            for p, w in zip(self.params, moved, strict=True)
+        ]
+
+
+def as_named(calls: list[Weights]) -> Named:
+    return {f"{t}.{i}": w for t, weights in enumerate(calls) for i, w in enumerate(weights)}
+
+
+def expect_proximal(
+    submission: Submission, draw: Draw, calls: int, every: int, scheduled: bool, dtype: torch.dtype = torch.float32
+) -> None:
+    def case() -> tuple[Any, Any, dict[str, Any]]:
+        moved = [[draw.normal(3, 4, dtype=dtype), draw.normal(5, 2, scale=0.3, dtype=dtype)] for _ in range(calls)]
+        rates = [draw.number(0.05, 0.3) for _ in range(calls)] if scheduled else [draw.number(0.05, 0.3)] * calls
+        lam, eps = draw.number(0.5, 1.5), draw.number(0.2, 0.5)
+        given = moved, rates, lam, eps, every
+        wrong = {said: as_named(rule(*given)) for said, rule in WRONG_PROXIMAL.items()}
+        right = as_named(rehearsed(*given))
+        return given, right, {said: r for said, r in wrong.items() if not close(r, right)}
+
+    (moved, rates, lam, eps, _), right, mistakes = telling(case, close) if calls > every else case()
+    ask = iter(rates)
+    lr = Proxy(lambda: next(ask, rates[-1]), "lr") if scheduled else rates[0]
+    trained = Trained(submission, moved[0], lr, lam, eps, every)
+    value = as_named([trained.after(w) for w in moved])
+    if all(torch.equal(value[f"{t}.{i}"], w) for t, ws in enumerate(moved) for i, w in enumerate(ws)):
+        fail(
+            "the params are as the optimizer left them: post_step changes them in place (p.copy_ under torch.no_grad())"
+        )
+    recognise(value, right, mistakes, alike=close)
+    for key, w in right.items():
+        expect_close(value[key], w, f"param {key[-1]} after call {int(key.split('.')[0]) + 1}")
+
+
+@question(
+    "6.6",
+    points=1,
+    claim="each call: every param becomes soft_threshold(param, lr · lam · α), in place; α is 1 at first",
+)
+def test_proximal(submission: Submission, draw: Draw) -> None:
+    expect_proximal(submission, draw, 2, 10, False)
+
+
+@question("6.6", points=1, claim="after every `every`-th call α = 1 / (|param| + eps)")
+def test_reweighted(submission: Submission, draw: Draw) -> None:
+    expect_proximal(submission, draw, 5, 2, False)
+
+
+# --- 6.7 factorise, compact ----------------------------------------------------------------------------------------
+
+ON_BOTH = "the singular values stand on both sides, so the product has their squares: √σ on each"
+ON_ONE = "the product is right, but PᵀP is not QQᵀ: each side gets √σ"
+V_FOR_VT = "V was taken for Vᵀ: torch.linalg.svd gives Vᵀ already"
+SMALLEST_ONES = "the smallest singular values were kept: the largest are what matters"
+NO_SIGMA = "the singular values are missing"
+
+
+def _svd(
+    w: Tensor, rank: int, left: float, right: float, turned: bool = False, last: bool = False
+) -> tuple[Tensor, Tensor]:
+    u, sigma, v = torch.linalg.svd(w.double(), full_matrices=False)
+    v = v.T if turned else v
+    part = slice(-rank, None) if last else slice(0, rank)
+    return (u[:, part] * sigma[part] ** left).to(w.dtype), (sigma[part, None] ** right * v[part]).to(w.dtype)
+
+
+WRONG["factorise"] = {
+    ON_BOTH: lambda w, rank: _svd(w, rank, 1, 1),
+    ON_ONE: lambda w, rank: _svd(w, rank, 1, 0),
+    "the product is right, but PᵀP is not QQᵀ: the singular values are all on Q": lambda w, rank: _svd(w, rank, 0, 1),
+    SMALLEST_ONES: lambda w, rank: _svd(w, rank, 0.5, 0.5, last=True),
+    NO_SIGMA: lambda w, rank: _svd(w, rank, 0, 0),
+    V_FOR_VT: lambda w, rank: (
+        _svd(w, rank, 0.5, 0.5, turned=True) if w.shape[0] == w.shape[1] else _svd(w, rank, 0.5, 0.5)
+    ),
+}
+
+
+def products(stored: tuple[Tensor, Tensor]) -> Named:
+    """What does not change with the signs of singular vectors."""
+    p, q = stored[0].double(), stored[1].double()
+    return {"product": p @ q, "PᵀP": (p.T @ p).diagonal(), "QQᵀ": (q @ q.T).diagonal()}
+
+
+def as_factors(value: Any, rows: int, rank: int, columns: int, dtype: torch.dtype, what: str) -> tuple[Tensor, Tensor]:
+    expect_length(value, 2, what)
+    p = expect_tensor(value[0], shape=(rows, rank), dtype=dtype, what="P")
+    return p, expect_tensor(value[1], shape=(rank, columns), dtype=dtype, what="Q")
+
+
+def expect_factors(submission: Submission, w: Tensor, rank: int, told: dict[str, Any]) -> None:
+    stored = as_factors(submission.factorise(w, rank), len(w), rank, w.shape[1], w.dtype, "factorise(weight, rank)")
+    value, right = products(stored), products(reference.factorise(w, rank))
+    alike = partial(near, tolerance=1e-4)
+    recognise(value, right, told, alike=alike)
+    expect_close(value["product"], right["product"], "P·Q (the best of this rank)", tolerance=1e-4)
+    p, q = stored[0].double(), stored[1].double()
+    expect_close(p.T @ p, q @ q.T, "PᵀP, which is to be QQᵀ", tolerance=1e-3)
+
+
+@question("6.7", points=0.5, claim="factorise: the best P·Q of this rank, √σ on both sides")
+def test_factorise(submission: Submission, draw: Draw) -> None:
+    w, rank = draw.normal(6, 6), draw.integer(2, 4)
+    expect_factors(submission, w, rank, {said: products(r) for said, r in made(WRONG["factorise"], w, rank).items()})
+
+
+FORGOTTEN = "z is forgotten in the product (for gates of 0 and 1 nobody sees it): P' · Q' = P · diag(z) · Q"
+TWICE = "z stands in both factors, so it counts squared: in one of them"
+ABOVE_HALF = "only gates above ½ are kept: all that are not 0"
+NOTHING_GONE = "nothing was removed: components whose gate is 0 go"
+FIRST_K = "the first components were kept instead of those whose gate is open"
+REVERSED = "the components stand in another order in one factor than in the other"
+
+
+def _kept(P: Tensor, Q: Tensor, left: Tensor, right: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
+    return P[:, there] * left[there], right[there, None] * Q[there]
+
+
+def _first_k(P: Tensor, z: Tensor, Q: Tensor) -> tuple[Tensor, Tensor]:
+    count, there = int((z != 0).sum()), z != 0
+    return P[:, :count] * z[there], Q[:count]
+
+
+def _reversed(P: Tensor, z: Tensor, Q: Tensor) -> tuple[Tensor, Tensor]:
+    p, q = reference.compact(P, z, Q)
+    return p.flip(1), q
+
+
+def ones(z: Tensor) -> Tensor:
+    return torch.ones_like(z)
+
+
+WRONG["compact"] = {
+    FORGOTTEN: lambda P, z, Q: _kept(P, Q, ones(z), ones(z), z != 0),
+    TWICE: lambda P, z, Q: _kept(P, Q, z, z, z != 0),
+    ABOVE_HALF: lambda P, z, Q: _kept(P, Q, z, ones(z), z > 0.5),
+    NOTHING_GONE: lambda P, z, Q: (P * z, Q),
+    FIRST_K: _first_k,
+    REVERSED: _reversed,
+}
+
+
+def small_product(stored: tuple[Tensor, Tensor]) -> Named:
+    """The number of components, and the product: what is promised, wherever z went."""
+    return {"count": torch.tensor(stored[0].shape[1]), "product": stored[0].double() @ stored[1].double()}
+
+
+def as_compact(value: Any, P: Tensor, Q: Tensor) -> tuple[Tensor, Tensor]:
+    expect_length(value, 2, "compact(P, z, Q)")
+    p, q = (expect_tensor(part, dtype=P.dtype, what=name) for part, name in zip(value, ("P'", "Q'"), strict=True))
+    if p.ndim != 2 or q.ndim != 2 or len(p) != len(P) or q.shape[1] != Q.shape[1] or p.shape[1] != len(q):
+        fail(f"P' {tuple(p.shape)} and Q' {tuple(q.shape)} are not (out, r') and (r', in)")
+    return p, q
+
+
+@question("6.7", points=0.5, claim="compact: components whose gate is 0 go, and the product stays")
+def test_compact(submission: Submission, draw: Draw) -> None:
+    def case() -> tuple[Any, Any, dict[str, Any]]:
+        z = torch.rand(7, generator=draw.generator) * draw.mask(7, kept=0.6)
+        given = draw.normal(4, 7), z, draw.normal(7, 5)
+        wrong = {said: small_product(r) for said, r in made(WRONG["compact"], *given).items()}
+        return given, small_product(reference.compact(*given)), wrong
+
+    (P, z, Q), right, mistakes = telling(case, close)
+    stored = as_compact(submission.compact(P, z, Q), P, Q)
+    value = small_product(stored)
+    recognise(value, right, mistakes, alike=close)
+    expect_equal(int(value["count"]), int(right["count"]), "the number of components that are left")
+    expect_close(value["product"], right["product"], "P'·Q'")
+
+
+# --- 6.8 size_left, lagrangian, dual_step --------------------------------------------------------------------------
+
+OF_FACTORS = "this is the share of the factors that is left: of the *dense* parameters, out · in"
+REMOVED = "this is the share that is gone"
+MEAN_OF_LAYERS = "each layer's share counts the same: sum over all layers, then divide"
+ONE_SIDE = "a component has out + in numbers, not only those of one side"
+
+Layers = list[tuple[int, int]]
+
+
+def _left(
+    p_open: list[Tensor], shapes: Layers, per: Callable[[int, int], int] = lambda out, into: out + into
+) -> Tensor:
+    return torch.stack([p.sum() * per(*shape) for p, shape in zip(p_open, shapes, strict=True)]).sum()
+
+
+def _dense(shapes: Layers) -> int:
+    return sum(out * into for out, into in shapes)
+
+
+WRONG["size_left"] = {
+    OF_FACTORS: lambda p, shapes: _left(p, shapes) / sum(len(z) * sum(s) for z, s in zip(p, shapes, strict=True)),
+    REMOVED: lambda p, shapes: 1 - _left(p, shapes) / _dense(shapes),
+    MEAN_OF_LAYERS: lambda p, shapes: torch.stack(
+        [z.sum() * (o + i) / (o * i) for z, (o, i) in zip(p, shapes, strict=True)]
+    ).mean(),
+    ONE_SIDE: lambda p, shapes: _left(p, shapes, lambda out, into: out) / _dense(shapes),
+    "the mean probability of each layer was taken: their sum, one for each component": lambda p, shapes: (
+        _left([z.mean()[None] for z in p], shapes) / _dense(shapes)
+    ),
+}
+
+
+def layers(draw: Draw) -> tuple[list[Tensor], Layers]:
+    shapes = [(draw.integer(4, 9), draw.integer(4, 9)) for _ in range(3)]
+    return [torch.rand(min(shape), generator=draw.generator) for shape in shapes], shapes
+
+
+@question("6.8", points=0.5, claim="size_left: the expected share of the dense parameters")
+def test_size_left(submission: Submission, draw: Draw) -> None:
+    def case() -> tuple[Any, Any, dict[str, Any]]:
+        given = layers(draw)
+        return given, reference.size_left(*given), made(WRONG["size_left"], *given)
+
+    given, right, mistakes = telling(case, close)
+    value = expect_tensor(submission.size_left(*given), shape=(), what="size_left(p_open, shapes)")
+    recognise(value, right, mistakes, alike=close)
+    expect_close(value, right, "size_left(p_open, shapes)")
+
+
+SQUARED_ONLY = "λ₁'s term is squared, too: λ₁ · (size − target) + λ₂ · (size − target)²"
+REVERSED_GAP = "the difference is size − target, with its sign: a model that is too small has a negative one"
+DESCENT = "the multipliers descend: they climb, by + lr times the gradient"
+CLAMPED = "λ₁ was held at 0: it may become negative, and then pulls a model back that is too small"
+LAM2_LINEAR = "λ₂ climbs by the difference: by its square"
+
+WRONG["lagrangian"] = {
+    SQUARED_ONLY: lambda size, target, a, b: (a + b) * (size - target) ** 2,
+    REVERSED_GAP: lambda size, target, a, b: a * (target - size) + b * (size - target) ** 2,
+    "λ₂'s term is not squared": lambda size, target, a, b: (a + b) * (size - target),
+}
+WRONG["dual_step"] = {
+    DESCENT: lambda size, target, a, b, lr: (a - lr * (size - target), b - lr * (size - target) ** 2),
+    "the difference lost its sign: a model that is too small lowers λ₁": lambda size, target, a, b, lr: (
+        a + lr * abs(size - target),
+        b + lr * (size - target) ** 2,
+    ),
+    CLAMPED: lambda size, target, a, b, lr: (max(0.0, a + lr * (size - target)), b + lr * (size - target) ** 2),
+    LAM2_LINEAR: lambda size, target, a, b, lr: (a + lr * (size - target), b + lr * (size - target)),
+    "the multipliers themselves are in the step: the derivative by λ₁ is size − target alone": lambda size, target, a, b, lr: (
+        a + lr * a * (size - target),
+        b + lr * b * (size - target) ** 2,
+    ),
+}
+
+
+def as_pair(value: Any) -> Tensor:
+    expect_length(value, 2, "dual_step(…)")
+    return torch.tensor([expect_number(v, "a multiplier") for v in value], dtype=torch.float64)
+
+
+def expect_dual(submission: Submission, draw: Draw, size: float, target: float) -> None:
+    def case() -> tuple[Any, Any, dict[str, Any]]:
+        given = size, target, draw.number(0, 0.02), draw.number(0.1, 1), draw.number(0.1, 0.9)
+        wrong = {
+            said: torch.tensor(pair, dtype=torch.float64) for said, pair in made(WRONG["dual_step"], *given).items()
+        }
+        right = torch.tensor(reference.dual_step(*given), dtype=torch.float64)
+        return given, right, {said: w for said, w in wrong.items() if not close(w, right)}
+
+    given, right, mistakes = telling(case, close)
+    value = as_pair(submission.dual_step(*given))
+    recognise(value, right, mistakes, alike=close)
+    expect_close(value, right, "λ₁ and λ₂")
+
+
+@question("6.8", points=0.5, claim="the Lagrangian of a size and its target, and one step of ascent")
+def test_lagrangian(submission: Submission, draw: Draw) -> None:
+    def case() -> tuple[Any, Any, dict[str, Any]]:
+        given = torch.tensor(draw.number(0.05, 0.2)), draw.number(0.3, 0.5), draw.number(0.2, 1), draw.number(0.2, 1)
+        return given, reference.lagrangian(*given), made(WRONG["lagrangian"], *given)
+
+    given, right, mistakes = telling(case, close)
+    value = expect_tensor(submission.lagrangian(*given), shape=(), what="lagrangian(…)")
+    recognise(value, right, mistakes, alike=close)
+    expect_close(value, right, "lagrangian(size, target, lam1, lam2)")
+    expect_dual(submission, draw, draw.number(0.05, 0.2), draw.number(0.3, 0.5))
+
+
+# --- 6.9, 6.10 -----------------------------------------------------------------------------------------------------
+
+
+@question(
+    "6.9",
+    points=0,
+    claim="a is one of the letters, b an accuracy in % (which ones are right is looked at when they are handed in)",
+)
+def test_form_of_the_answers(submission: Submission, draw: Draw) -> None:
+    expect_choice(submission, "answer_6_9a", 4, {})
+    expect_typed(submission, "answer_6_9b", (1, 100), "no accuracy in %: between 1 and 100")
+
+
+RIGHT: dict[str, Version] = {
+    "one with z in P": reference.compact,
+    "one with z in Q": lambda P, z, Q: (P[:, z != 0], (z[:, None] * Q)[z != 0]),
+    "one with √z in both": lambda P, z, Q: _kept(P, Q, z.sqrt(), z.sqrt(), z != 0),
+}
+PROMISE = "6.7 promises of finite matrices and gates from 0 up"
+
+
+def of_table(*sentences: str) -> dict[str, Version]:
+    names = {
+        FORGOTTEN: "forgets z",
+        TWICE: "puts z into both factors",
+        ABOVE_HALF: "keeps gates above ½ alone",
+        FIRST_K: "keeps the first components",
+        NOTHING_GONE: "removes nothing",
+        REVERSED: "turns the order round in one factor",
+    }
+    return {names[s]: WRONG["compact"][s] for s in sentences}
+
+
+@question("6.10", points=0.5, claim="right versions pass, and two plain mistakes are found")
+def test_hunt(submission: Submission, draw: Draw) -> None:
+    expect_verdicts(submission, draw, "compact", RIGHT, of_table(FORGOTTEN, NOTHING_GONE), PROMISE)

@@ -1,0 +1,42 @@
+"""Which weights are a transformer's layers'."""
+
+import pytest
+from torch import nn
+
+from course_lib.pruning.weights import encoder_weights
+from unit.small_transformers import FAMILIES, gateable, model_of
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_layers_and_nothing_else(family):
+    model = gateable(family)
+    found = encoder_weights(model)
+    assert found and all(p.ndim == 2 for p in found.values())
+    names = dict(model.named_parameters())
+    assert all(names[name] is p for name, p in found.items())
+    for word in (
+        "embed",
+        "pooler",
+        "classifier",
+        "head.",
+        "lm_head",
+        "shared",
+        "relative_attention_bias",
+        "wte",
+        "wpe",
+    ):
+        assert not [name for name in found if word in name], word
+    layers = {".".join(name.split(".")[:-1]) for name in found}
+    linear = {n for n, m in model.named_modules() if isinstance(m, nn.Linear) or type(m).__name__ == "Conv1D"}
+    assert layers <= linear
+
+
+def test_bert_has_six_a_layer():
+    model = model_of("bert")
+    assert len(encoder_weights(model)) == 6 * 3
+    assert all(name.startswith("bert.encoder.layer.") for name in encoder_weights(model))
+
+
+def test_a_model_without_attention():
+    with pytest.raises(ValueError, match="no attention"):
+        encoder_weights(nn.Linear(2, 2))

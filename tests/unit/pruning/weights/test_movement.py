@@ -1,0 +1,159 @@
+"""Scores that learn which weights stay: the mask, its gradient, and the block round a model."""
+
+import copy
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+from torch.nn import functional as F
+
+from course_lib.pruning.weights import movement
+from course_lib.pruning.weights.movement import TopV, moving, quadrants, soft_mask, soft_penalty, top_mask
+from unit.small_transformers import inputs_of, model_of
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(-3, 3), min_size=0, max_size=12), st.floats(0, 1))
+def test_the_largest_scores_stay(scores, keep):
+    order = sorted(range(len(scores)), key=lambda i: (-scores[i], i))[: round(keep * len(scores))]
+    mask = top_mask(torch.tensor(scores, dtype=torch.float32), keep)
+    assert mask.tolist() == [i in order for i in range(len(scores))]
+
+
+def test_the_gradient_is_unchanged():
+    scores = torch.randn(4, 5, requires_grad=True)
+    g = torch.randn(4, 5)
+    for mask in (TopV.apply(scores, 0.3), soft_mask(scores, 0.5)):
+        assert set(mask.unique().tolist()) <= {0.0, 1.0}
+        (found,) = torch.autograd.grad(mask, scores, g)
+        assert torch.equal(found, g)
+
+
+def test_what_cannot_be():
+    for keep in (-0.1, 1.1):
+        with pytest.raises(ValueError, match="between 0 and 1"):
+            top_mask(torch.ones(2), keep)
+    with pytest.raises(ValueError, match="NaN"):
+        top_mask(torch.tensor([torch.nan]), 0.5)
+    with pytest.raises(ValueError, match="threshold of"):
+        soft_mask(torch.ones(2), 1.0)
+    with pytest.raises(ValueError, match="no scores"):
+        soft_penalty([], 1.0)
+    with pytest.raises(ValueError, match="no step"):
+        movement.movement([], 0.1)
+
+
+def test_each_entry_weighs_the_same():
+    scores = [torch.zeros(1), torch.full((3,), 50.0)]
+    assert float(soft_penalty(scores, 2.0)) == pytest.approx(2 * (0.5 + 3) / 4)
+
+
+def net():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
+
+
+@pytest.mark.parametrize("how", ["all", "each"])
+def test_sgd_leaves_the_movement_in_the_scores(how):
+    model, names = net(), ["0.weight", "2.weight"]
+    x, y = torch.randn(20, 6), torch.randint(3, (20,))
+    history = {name: [] for name in names}
+    with moving(model, names, keep=0.4, how=how) as scores:
+        optimizer = torch.optim.SGD(scores.groups(model, lr=0.1, score_lr=0.5))
+        for _ in range(5):
+            used = {name: model.get_submodule(name[0]).weight for name in names}
+            dense = {
+                name: model.get_submodule(name[0]).parametrizations.weight.original.detach().clone() for name in names
+            }
+            for name in names:  # what is computed with is W ∘ M(S)
+                assert torch.equal(used[name], dense[name] * scores.masks()[name])
+            loss = F.cross_entropy(
+                F.linear(F.linear(x, used["0.weight"], model[0].bias).relu(), used["2.weight"], model[2].bias), y
+            )
+            gradients = torch.autograd.grad(loss, list(used.values()), retain_graph=True)
+            for name, g in zip(names, gradients, strict=True):
+                history[name].append((dense[name], g))
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+        for name in names:
+            right = movement.movement(history[name], 0.5)
+            assert torch.allclose(scores.scores[name].detach().double(), right, atol=1e-6)
+        masks, trained = (
+            scores.masks(),
+            {n: model.get_submodule(n[0]).parametrizations.weight.original.detach().clone() for n in names},
+        )
+    total = sum(int(m.sum()) for m in masks.values())
+    assert total == (round(0.4 * 72) if how == "all" else round(0.4 * 48) + round(0.4 * 24))
+    assert [name for name, _ in model.named_parameters()] == ["0.weight", "0.bias", "2.weight", "2.bias"]
+    for name in names:
+        assert torch.equal(model.get_parameter(name), trained[name] * masks[name])
+
+
+def test_a_pruned_weight_comes_back():
+    model = nn.Linear(2, 1, bias=False)
+    with torch.no_grad():
+        model.weight.copy_(torch.tensor([[1.0, 1.0]]))
+    with moving(model, ["weight"], keep=0.5) as scores:
+        assert scores.masks()["weight"].tolist() == [[True, False]]  # equal scores: the first stays
+        optimizer = torch.optim.SGD(scores.groups(model, lr=0.0, score_lr=1.0))
+        (model(torch.tensor([[0.0, 1.0]])) - 1).square().sum().backward()  # the second input is what matters
+        optimizer.step()
+        assert scores.masks()["weight"].tolist() == [[False, True]]
+
+
+def test_soft_thresholds_give_each_matrix_its_own_share():
+    model = net()
+    with moving(model, ["0.weight", "2.weight"], how="soft", tau=0.4) as scores:
+        assert all(mask.all() for mask in scores.masks().values())  # σ(0) = ½
+        with torch.no_grad():
+            scores.scores["0.weight"].fill_(-1)
+        assert not scores.masks()["0.weight"].any() and scores.masks()["2.weight"].all()
+        soft_penalty(list(scores.scores.values()), 1.0).backward()
+        assert all(bool((s.grad > 0).all()) for s in scores.scores.values())
+    assert not model[0].weight.any()
+
+
+def test_after_an_exception_nothing_is_lost():
+    model = net()
+    before = copy.deepcopy(model.state_dict())
+    with pytest.raises(RuntimeError, match="mine"), moving(model, ["0.weight"], keep=0.1):
+        raise RuntimeError("mine")
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    for names, says in ((["0.nothing"], "no weight"), (["7.weight"], "no weight")):
+        with pytest.raises(ValueError, match=says), moving(model, names):
+            pass
+    with pytest.raises(ValueError, match='"soft"'), moving(model, ["0.weight"], how="other"):
+        pass
+    tied = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    tied[1].weight = tied[0].weight
+    with pytest.raises(ValueError, match="tied"), moving(tied, ["0.weight"]):
+        pass
+
+
+def test_any_transformer_trains_in_the_block():
+    from course_lib.pruning.weights import encoder_weights
+
+    model, inputs = model_of("bert").train(), inputs_of("bert")
+    names = list(encoder_weights(model))
+    with moving(model, names) as scores:
+        model(**inputs).logits.square().sum().backward()
+        assert all(s.grad is not None and bool(s.grad.any()) for s in scores.scores.values())
+        copied = copy.deepcopy(model.state_dict())
+        assert any("original" in name for name in copied)
+        with torch.no_grad():
+            for s in scores.scores.values():
+                s.copy_(-s.grad)
+        scores.keep = 0.5
+    kept = [float((w != 0).double().mean()) for w in encoder_weights(model).values()]
+    assert sum(kept) / len(kept) == pytest.approx(0.5, abs=0.05)
+
+
+def test_quadrants():
+    before = torch.tensor([1.0, 1.0, -1.0, 1.0, -2.0, 5.0])
+    after = torch.tensor([2.0, 0.5, 1.0, 1.0, -3.0, -5.0])
+    kept = torch.tensor([True, True, True, True, True, False])
+    assert quadrants(before, after, kept) == {"toward": 2, "away": 2, "flipped": 1}
