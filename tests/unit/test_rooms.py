@@ -91,6 +91,24 @@ def test_heads() -> None:
     assert names["smaller"].num_parameters() < model.num_parameters()  # type: ignore[operator]
 
 
+def test_layers() -> None:
+    model, inputs = bert()
+
+    def train(net: nn.Module) -> None:
+        net.train()
+        for _ in range(3):
+            net(**inputs).logits.sum().backward()
+        net.eval()
+
+    def losses(net: nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+        return F.cross_entropy(net(**batch).logits, torch.zeros(3, dtype=torch.int64), reduction="none")
+
+    generator = torch.Generator().manual_seed(0)
+    names = run("pruning.layers", model=model, train=train, batches=[inputs], losses=losses, generator=generator)
+    assert len(names["half"].bert.encoder.layer) == 2
+    assert names["smaller"].num_parameters() < model.num_parameters()  # type: ignore[operator]
+
+
 def test_tokens() -> None:
     model, inputs = bert()
     names = run("pruning.tokens", model=model, batch=inputs)

@@ -75,13 +75,13 @@ def sample_importance(
     rows = []
     with evaluating(model), torch.inference_mode(False), torch.enable_grad():
         for batch in batches:
-            gates = [_SampleGate(a) for a in living]
+            gates = [SampleGate(a) for a in living]
             with ExitStack() as hooks:
                 hooks.enter_context(refuse_head_mask(model))
                 for a, gate in zip(living, gates, strict=True):
                     hooks.callback(model.get_submodule(a.out).register_forward_pre_hook(gate).remove)
                 losses = loss_fn(model, batch)
-            _check_losses(losses, gates)
+            check_losses(losses, gates)
             xi = [gate.gate for gate in gates if gate.gate is not None]
             of_living = torch.autograd.grad(losses.sum(), xi, materialize_grads=True)  # (B, heads) of each layer
             if any(g.isnan().any() for g in of_living):
@@ -95,7 +95,7 @@ def sample_importance(
     return torch.cat(rows)
 
 
-class _SampleGate(Gate):
+class SampleGate(Gate):
     """Gates of 1 for each sample, made when the first batch shows how many samples there are."""
 
     def __init__(self, attention: Attention) -> None:
@@ -107,7 +107,7 @@ class _SampleGate(Gate):
         return self.gate
 
 
-def _check_losses(losses: Tensor, gates: Sequence[_SampleGate]) -> None:
+def check_losses(losses: Tensor, gates: Sequence[SampleGate]) -> None:
     for gate in gates:
         if gate.gate is None:
             raise ValueError(

@@ -1,0 +1,89 @@
+"""Whole layers: dropped while a model trains, so that it can do without some, and then taken out.
+
+Source: Fan, Grave & Joulin 2020, "Reducing Transformer Depth on Demand with Structured Dropout", section 3.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+
+
+@contextmanager
+def layerdrop(layers: nn.ModuleList, p: float, generator: torch.Generator) -> Iterator[None]:
+    """Inside the block each call of a layer that is in training mode is skipped with probability ``p``; nothing is rescaled.
+
+    One number is drawn for each call of each layer, in calling order. A skipped layer does not run, and its call returns its first positional
+    argument as it is. In evaluation mode nothing is drawn or skipped. After the block, also after an exception, every layer is as before.
+
+    Args:
+        layers: for example ``model.bert.encoder.layer``; their inputs and outputs are hidden states (B, L, E).
+
+    Raises:
+        ValueError: if ``p`` is not in 0 … 1.
+    """
+    if not 0 <= p <= 1:
+        raise ValueError(f"p is the probability that a layer is skipped, between 0 and 1; got {p}")
+
+    def skipping(layer: nn.Module, forward: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if layer.training and float(torch.rand((), generator=generator)) < p:
+                return args[0]
+            return forward(*args, **kwargs)
+
+        return call
+
+    changed: list[nn.Module] = []
+    try:
+        for layer in dict.fromkeys(layers):
+            object.__setattr__(layer, "forward", skipping(layer, layer.forward))
+            changed.append(layer)
+        yield
+    finally:
+        for layer in changed:
+            object.__delattr__(layer, "forward")
+
+
+def layers_to_keep(layers: int, depth: int) -> list[int]:
+    """⌊i · layers / depth⌋ for i = 0 … depth − 1: evenly spaced, the first always among them.
+
+    For half the depth these are "every other" layer of Fan et al.; their rule, d ≡ 0 mod ⌊1/p⌋, is not defined for every depth.
+
+    Raises:
+        ValueError: if ``depth`` is not in 1 … layers.
+    """
+    if not 1 <= depth <= layers:
+        raise ValueError(f"of {layers} layers 1 to {layers} can stay, got depth {depth}")
+    return [i * layers // depth for i in range(depth)]
+
+
+def take_layers(model: nn.Module, path: str, depth: int) -> nn.Module:
+    """A copy of the model with ``depth`` of its layers, those of :func:`layers_to_keep`.
+
+    Args:
+        path: of the ``nn.ModuleList``: "bert.encoder.layer". The configuration's number of layers goes with it.
+
+    Raises:
+        ValueError: if there is no ModuleList at ``path``, or as :func:`layers_to_keep`.
+    """
+    layers = dict(model.named_modules()).get(path)
+    if not isinstance(layers, nn.ModuleList):
+        lists = [name for name, module in model.named_modules() if isinstance(module, nn.ModuleList)]
+        raise ValueError(f"{path!r} is no ModuleList of the model; there are {', '.join(lists) or 'none'}")
+    kept = layers_to_keep(len(layers), depth)
+    # the layers that go are not copied
+    smaller = copy.deepcopy(model, {id(layer): None for i, layer in enumerate(layers) if i not in kept})
+    parent, _, name = path.rpartition(".")
+    there: Any = smaller.get_submodule(path)
+    setattr(smaller.get_submodule(parent), name, nn.ModuleList([there[i] for i in kept]))
+    config = getattr(smaller, "config", None)
+    for field in ("num_hidden_layers", "encoder_layers", "num_layers"):
+        if config is not None and getattr(config, field, None) == len(layers):
+            setattr(config, field, depth)
+            break
+    return smaller

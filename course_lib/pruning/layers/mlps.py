@@ -1,0 +1,150 @@
+"""Feed-forward parts as things that can go: a gate on each, what the loss says of it, and removal.
+
+Source: Prasanna, Rogers & Rumshisky 2020, "When BERT Plays the Lottery, All Tickets Are Winning", section 3.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from course_lib.models.attention import find_attention
+from course_lib.models.mlps import find_mlps, mlp_outputs
+from course_lib.modes import evaluating
+from course_lib.pruning.heads.importance import SampleGate, check_losses
+
+Batch = TypeVar("Batch")
+
+
+@contextmanager
+def gated_mlps(model: nn.Module, nu: Tensor | Sequence[Tensor]) -> Iterator[None]:
+    """Inside the block the output of every feed-forward part, its bias included, is multiplied by its gate; gradients flow to ``nu``.
+
+    Args:
+        model: whose parts :func:`course_lib.models.mlps.find_mlps` knows. nu: (layers,), or (layers, B) with gates for each sample; bool, too.
+
+    Raises:
+        ValueError: if ``nu`` does not fit the model or, when it runs, the batch.
+    """
+    outputs = mlp_outputs(model)
+    if len(nu) != len(outputs) or any(gate.ndim > 1 for gate in nu):
+        raise ValueError(f"nu should be (layers,) = ({len(outputs)},), or ({len(outputs)}, B), got {len(nu)} rows")
+    with ExitStack() as hooks:
+        for out, gate in zip(outputs, nu, strict=True):
+            hooks.callback(out.register_forward_hook(_scaling(gate)).remove)
+        yield
+
+
+def _scaling(gate: Tensor) -> Callable[..., Tensor]:
+    def scale(module: nn.Module, inputs: tuple[Any, ...], x: Tensor) -> Tensor:
+        if gate.ndim and len(gate) != len(x):
+            raise ValueError(f"nu has gates for {len(gate)} samples, the batch has {len(x)}")
+        return x * gate.to(device=x.device, dtype=x.dtype).view(-1, *[1] * (x.ndim - 1))  # (B or 1, 1, 1)
+
+    return scale
+
+
+def joint_importance(
+    model: nn.Module, batches: Iterable[Batch], loss_fn: Callable[[nn.Module, Batch], Tensor]
+) -> tuple[Tensor, Tensor]:
+    """E_x |∂L(x)/∂ξ| of every head and E_x |∂L(x)/∂ν| of every feed-forward part, at gates of 1, from one backward pass a batch.
+
+    Args:
+        model: in evaluation mode meanwhile; modes and ``.grad`` are as before afterwards. Inside :func:`gated` and :func:`gated_mlps` it
+            is that of what is left.
+        loss_fn: ``loss_fn(model, batch)`` returns one loss for each sample, (B,).
+
+    Returns:
+        (layers, heads) and (layers,), float64. Independent of the batch size.
+
+    Raises:
+        ValueError: without batches, or if the losses are not one for each sample.
+    """
+    attention, outputs = find_attention(model), mlp_outputs(model)
+    heads: list[Tensor] = []
+    mlps: list[Tensor] = []
+    samples = 0
+    with evaluating(model), torch.inference_mode(False), torch.enable_grad():
+        for batch in batches:
+            xi, nu = [SampleGate(a) for a in attention], [_SampleGate() for _ in outputs]
+            with ExitStack() as hooks:
+                for a, gate in zip(attention, xi, strict=True):
+                    hooks.callback(model.get_submodule(a.out).register_forward_pre_hook(gate).remove)
+                for out, part in zip(outputs, nu, strict=True):
+                    hooks.callback(out.register_forward_hook(part).remove)
+                losses = loss_fn(model, batch)
+            check_losses(losses, xi)
+            gates = [gate for gate in (*(g.gate for g in xi), *(g.gate for g in nu)) if gate is not None]
+            found = torch.autograd.grad(losses.sum(), gates, materialize_grads=True)  # (B, heads) each, then (B,) each
+            size = [g.abs().double().sum(0).cpu() for g in found]  # over samples
+            heads.append(torch.stack(size[: len(attention)]))
+            mlps.append(torch.stack(size[len(attention) :]))
+            samples += len(losses)
+    if not heads:
+        raise ValueError("joint_importance needs at least one batch, got none: is the iterator used up?")
+    return torch.stack(heads).sum(0) / samples, torch.stack(mlps).sum(0) / samples
+
+
+class _SampleGate:
+    """A gate of 1 for each sample on what a layer puts out, made when a batch shows how many there are."""
+
+    def __init__(self) -> None:
+        self.gate: Tensor | None = None
+
+    def __call__(self, module: nn.Module, inputs: tuple[Any, ...], x: Tensor) -> Tensor:
+        if self.gate is None:
+            self.gate = torch.ones(len(x), dtype=x.dtype, device=x.device, requires_grad=True)
+        return x * self.gate.view(-1, *[1] * (x.ndim - 1))
+
+
+def remove_mlps(model: nn.Module, keep: Tensor) -> nn.Module:
+    """A copy without the feed-forward parts where ``keep`` is False: their layers add nothing to the residual stream, and compute nothing.
+
+    Args:
+        keep: (layers,) bool.
+
+    Raises:
+        ValueError: if ``keep`` does not fit the model.
+    """
+    model = copy.deepcopy(model)
+    found = find_mlps(model)
+    if keep.shape != (len(found),):
+        raise ValueError(f"keep should be (layers,) = ({len(found)},), got {tuple(keep.shape)}")
+    for mlp, stays in zip(found, keep.tolist(), strict=True):
+        if not stays:
+            for path in mlp.first:
+                _replace(model, path, _Narrow(0))
+            _replace(model, mlp.out, _Narrow(_width(model.get_submodule(mlp.out))))
+    return model
+
+
+class _Narrow(nn.Module):
+    """What is left of a linear layer without inputs or without outputs: zeros of this width."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.width = width
+
+    @property
+    def weight(self) -> Tensor:
+        """Asked for its dtype by T5."""
+        return torch.zeros(self.width, 0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(…, any) -> (…, width)."""
+        return x.new_zeros(*x.shape[:-1], self.width)
+
+
+def _width(layer: nn.Module) -> int:
+    width: Any = getattr(layer, "out_features", None) or getattr(layer, "nf", None)  # GPT-2's Conv1D calls it nf
+    return int(width)
+
+
+def _replace(model: nn.Module, path: str, new: nn.Module) -> None:
+    parent, _, name = path.rpartition(".")
+    setattr(model.get_submodule(parent), name, new)

@@ -1,0 +1,114 @@
+"""Feed-forward parts: found, gated, scored, removed."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from course_lib.models import mlps as registry
+from course_lib.models.mlps import find_mlps, mlp_outputs
+from course_lib.pruning.heads import gated, head_importance
+from course_lib.pruning.layers import gated_mlps, joint_importance, remove_mlps
+from unit.small_transformers import FAMILIES, gateable, inputs_of, model_of, outputs
+
+
+def with_biases(family):
+    model = gateable(family).eval()
+    with torch.no_grad():
+        for out in mlp_outputs(model):
+            if getattr(out, "bias", None) is not None:
+                out.bias.copy_(
+                    torch.linspace(-1, 1, len(out.bias))
+                )  # BERT's begin at 0: a gate on the wrong side would pass
+    return model
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_is_gated_off_is_as_if_it_were_not_there(family):
+    model, inputs = with_biases(family), inputs_of(family)
+    before = outputs(model, inputs)
+    count = len(find_mlps(model))
+    with gated_mlps(model, torch.ones(count)):
+        assert torch.equal(outputs(model, inputs), before)
+    keep = torch.ones(count, dtype=torch.bool)
+    keep[1] = False
+    with gated_mlps(model, keep):
+        off = outputs(model, inputs)
+    assert not torch.allclose(off, before)
+    without = remove_mlps(model, keep)
+    assert torch.allclose(outputs(without, inputs), off, atol=1e-10)
+    assert sum(p.numel() for p in without.parameters()) < sum(p.numel() for p in model.parameters())
+    assert torch.equal(outputs(model, inputs), before)
+
+
+def test_each_sample_has_its_own_gate_and_gradient():
+    model, inputs = with_biases("bert"), inputs_of("bert")
+    count, size = len(find_mlps(model)), len(inputs["input_ids"])
+    nu = torch.ones(count, size, dtype=torch.float64, requires_grad=True)
+    with gated_mlps(model, nu):
+        model(**inputs).logits[0].sum().backward()
+    assert nu.grad[:, 0].abs().min() > 0 and not nu.grad[:, 1:].any()
+    for bad in (torch.ones(count + 1), torch.ones(count, size, 2)):
+        with pytest.raises(ValueError, match="nu should be"), gated_mlps(model, bad):
+            pass
+    with pytest.raises(ValueError, match="samples"), gated_mlps(model, torch.ones(count, size + 1)):
+        model(**inputs)
+
+
+def losses(model, batch):
+    return F.cross_entropy(
+        model(**batch).logits, torch.zeros(len(batch["input_ids"]), dtype=torch.int64), reduction="none"
+    )
+
+
+def test_importance_of_both_from_one_pass():
+    model, inputs = with_biases("bert").train(), inputs_of("bert")
+    one = [{name: part[i : i + 1] for name, part in inputs.items()} for i in range(len(inputs["input_ids"]))]
+    heads, mlps = joint_importance(model, [inputs], losses)
+    assert model.training and all(p.grad is None for p in model.parameters())
+    assert torch.allclose(heads, head_importance(model, [inputs], losses))
+    again = joint_importance(model, one, losses)
+    assert torch.allclose(again[0], heads) and torch.allclose(again[1], mlps)
+    # by finite differences, sample by sample
+    model.eval()
+    h = 1e-5
+    for layer in range(len(mlps)):
+        slopes = []
+        for batch in one:
+            values = []
+            for sign in (1, -1):
+                nu = torch.ones(len(mlps), dtype=torch.float64)
+                nu[layer] += sign * h
+                with gated_mlps(model, nu), torch.no_grad():
+                    values.append(float(losses(model, batch)[0]))
+            slopes.append(abs(values[0] - values[1]) / (2 * h))
+        assert sum(slopes) / len(slopes) == pytest.approx(float(mlps[layer]), rel=1e-4)
+    with pytest.raises(ValueError, match="at least one batch"):
+        joint_importance(model, [], losses)
+    with pytest.raises(ValueError, match="one loss for each"):
+        joint_importance(model, [inputs], lambda m, b: losses(m, b).mean())
+
+
+def test_importance_of_what_is_left():
+    model, inputs = with_biases("bert"), inputs_of("bert")
+    nu = torch.tensor([1.0, 0.0, 1.0], dtype=torch.float64)
+    with gated(model, torch.ones(3, 4)), gated_mlps(model, nu):
+        _, mlps = joint_importance(model, [inputs], losses)
+    assert mlps[1] == 0 and mlps[0] > 0
+
+
+def test_unknown_parts_can_be_registered(monkeypatch):
+    class Mine(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.up, self.down = nn.Linear(3, 5), nn.Linear(5, 3)
+
+    model = nn.Sequential(Mine(), Mine())
+    with pytest.raises(ValueError, match="register_mlp"):
+        find_mlps(model)
+    monkeypatch.setattr(registry, "_REGISTRY", dict(registry._REGISTRY))
+    registry.register_mlp(f"{Mine.__module__}.{Mine.__qualname__}", ("up",), "down")
+    assert [mlp.out for mlp in find_mlps(model)] == ["0.down", "1.down"]
+    with pytest.raises(ValueError, match="keep should be"):
+        remove_mlps(model, torch.ones(3, dtype=torch.bool))
+    assert [mlp.name for mlp in find_mlps(model_of("bert"))] == [f"bert.encoder.layer.{i}" for i in range(3)]
