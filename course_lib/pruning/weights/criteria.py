@@ -148,14 +148,20 @@ def curvature(model: nn.Module, x: Tensor) -> Scores:
         Name -> float64 like the parameter, as :func:`empirical_fisher`.
 
     Raises:
-        ValueError: if there is no sample.
+        ValueError: if there is no sample, or the model makes no (B, classes).
 
     Source: Kunstner, Hennig & Balles 2019, section 2.
     """
     labels = torch.zeros(len(x), dtype=torch.int64, device=x.device)  # not looked at
     _check(x, labels)
     with evaluating(model), torch.no_grad():
-        classes = model(x[:1]).shape[-1]
+        logits = model(x[:1])
+    if not isinstance(logits, Tensor) or logits.ndim != 2:
+        got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+        raise ValueError(
+            f"of one sample the model makes {got}, and logits (1, classes) are needed: wrap it in a module that returns them"
+        )
+    classes = logits.shape[-1]
 
     def of_one(p: Parameters, sample: Tensor, label: Tensor) -> Parameters:
         def log_p(q: Parameters) -> tuple[Tensor, Tensor]:

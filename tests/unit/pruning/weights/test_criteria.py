@@ -177,3 +177,9 @@ def test_no_sample_and_too_few_labels_are_refused():
         weights.curvature(model, x[:0])
     with pytest.raises(ValueError, match="one label a sample"):
         weights.gradients(model, x, y[:-1])
+
+
+@pytest.mark.parametrize("model", [nn.Conv2d(1, 2, 3), nn.Sequential(nn.Flatten(), nn.Linear(25, 1), nn.Flatten(0))])
+def test_what_makes_no_logits_has_no_curvature(model):
+    with pytest.raises(ValueError, match="logits"):
+        criteria.curvature(model, torch.randn(3, 1, 5, 5))
