@@ -51,6 +51,7 @@ ARMS = ("element", "N:M", "row", "kernel", "filter", "N:M at random")
 PACKINGS = ((8, 0.0), (8, 0.05), (8, 0.1), (8, 0.25), (8, 0.5), (16, 0.5))  # size α and conflicts γ
 RANDOM_SIZES = (2, 3, 4, 5, 6, 8)
 JOINT = ((2, 2, 4), (1, 2, 4), (2, 1, 4), (1, 1, 4), (1, 1, 8))  # n of the weights, n of the activations, m
+CHOOSING = ("by size", "random", "drawn once")
 SHARES = (0.5, 0.3, 0.2)  # of the MACs, for gates on a frozen network
 SMALL_SHARES = (0.3, 0.15, 0.05)  # and for those whose network trains with them
 
@@ -159,21 +160,34 @@ def packed_at_random(model: nn.Module, data: ImageData, size: int, seed: int, fi
 
 
 def joint(
-    model: nn.Module, data: ImageData, seed: int, n_w: int, n_x: int, m: int, finetune: int, at_random: bool = False
+    model: nn.Module, data: ImageData, seed: int, n_w: int, n_x: int, m: int, finetune: int, how: str = "by size"
 ) -> dict[str, float]:
     """Weights n_w:m and the inputs of these layers n_x:m, trained on together.
+
+    Args:
+        how: one of :data:`CHOOSING`: both "by size"; both at "random", the activations anew in every pass; or both at random and "drawn once", so
+            that every input loses the same places.
 
     Returns:
         "accuracy", and "products": the share of the layers' products with both factors other than 0, over the validation images.
     """
     generator = torch.Generator().manual_seed(seed)
 
-    def rule(x: Tensor) -> Tensor:
-        if at_random:
-            return x * (nm_activation(1 + torch.rand(x.shape, generator=generator), n_x, m) != 0)
-        return nm_activation(x, n_x, m)
+    once: dict[torch.Size, Tensor] = {}  # each layer's inputs have a shape of their own
 
-    masks = pattern_masks(model, "N:M at random" if at_random else "N:M", n_w, m, seed)
+    def drawn(*shape: int) -> Tensor:
+        return nm_activation(1 + torch.rand(shape, generator=generator), n_x, m) != 0
+
+    def rule(x: Tensor) -> Tensor:
+        if how == "by size":
+            return nm_activation(x, n_x, m)
+        if how == "random":
+            return x * drawn(*x.shape)
+        if x.shape[1:] not in once:
+            once[x.shape[1:]] = drawn(1, *x.shape[1:])
+        return x * once[x.shape[1:]]
+
+    masks = pattern_masks(model, "N:M" if how == "by size" else "N:M at random", n_w, m, seed)
     model = copy.deepcopy(model)
     with pruned_inputs(model, rule, LAYERS):
         fit(
@@ -401,8 +415,7 @@ def one_seed(name: str, seed: int, settings: Mapping[str, Any]) -> dict[str, Any
         "packed": greedy | by_chance,
         "joint": {
             f"W {n_w}:{m} × A {n_x}:{m}": {
-                how: joint(model, data, seed, n_w, n_x, m, finetune, at_random=how == "random")
-                for how in ("by size", "random")
+                how: joint(model, data, seed, n_w, n_x, m, finetune, how) for how in CHOOSING
             }
             for n_w, n_x, m in JOINT
         },

@@ -69,8 +69,12 @@ def test_products_are_counted_one_by_one(trained):
 def test_joint_runs(trained):
     data, model = trained
     by_size = lab05.joint(model, data, 0, 1, 1, 4, 1)
-    chance = lab05.joint(model, data, 0, 1, 1, 4, 1, at_random=True)
+    chance = lab05.joint(model, data, 0, 1, 1, 4, 1, "random")
+    once = lab05.joint(model, data, 0, 1, 1, 4, 1, "drawn once")
     assert by_size["accuracy"] > chance["accuracy"] and chance["products"] < by_size["products"] < 1 / 16
+    assert once["products"] < by_size["products"]
+    inputs = [(c, side, side) for c, side in ((32, 8), (32, 4), (64, 4))]
+    assert len(set(inputs)) == 3  # a mask for each layer
 
 
 def test_gates_reach_their_share_and_a_frozen_network_stays(trained):
