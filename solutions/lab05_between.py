@@ -867,9 +867,12 @@ say(
 say(f"W 2:4 × A 2:4, by size: share of the products that are left **{np.mean(half):.3f}** (result file).")
 
 # %% [markdown]
-# The lab's strongest result: *which weights* stay can be trained away, **which activations stay cannot.** A random choice of activations is noise in
-# every forward pass, and no weight can make up for noise that it cannot foresee; a weight that is missing is missing
-# always, and the others learn to live with it.
+# What is always missing can be trained away, **whether it is a weight or an activation, and even if chance chose it**: drawn once, random activations come back to where those chosen by size are. What cannot be trained away is
+# *noise*: if other places are lost in every pass, no weight can make up for what it cannot foresee. By size, too, other places are lost for every image; but those follow from the image, and are no noise.
+#
+# (The comparison of "by size" with "random" alone, which papers like to show, would have suggested that *which* activations stay matters. The third arm says that it is not which, but whether they are the same.)
+#
+# Why 4.5 % of the products, and not 1/16 = 6.25 %? By size a kept activation is hardly ever one of ReLU's zeros, but some blocks hold fewer than one that is not 0, and products with padding are 0 as well.
 #
 # And time? You saw what choosing costs. As with 5.3: a unit built for it, or nothing.
 
@@ -1092,7 +1095,7 @@ widgets.explorer(
 # - Between single weights and filters the pattern costs accuracy *before* training; afterwards only whole filters show a cost. Take what your hardware likes.
 # - N:M is a promise to hardware: so many numbers a block, wherever they are. Without a unit for it, it is a format.
 # - A greedy rule can be worse than chance; a limit on the damage did the work.
-# - Which weights stay can be trained away; which activations stay cannot.
+# - What is always missing can be trained away, weights and activations alike. Noise cannot.
 # - Deciding by image replaces repair. Compare it with static choices *that were repaired*, or it will look better than it is.
 #
 # ## Going further
