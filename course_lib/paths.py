@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parent
@@ -63,3 +64,16 @@ def data_places() -> list[Path]:
         places.append(root / "data")
     places.append(cache_dir())
     return places
+
+
+def data_folder(name: str, files: Iterable[str]) -> tuple[Path | None, list[str]]:
+    """The first of :func:`data_places` with a folder of that name that holds all the files; and what was amiss with those before, a line each."""
+    wanted = list(files)
+    looked: list[str] = []
+    for place in data_places():
+        folder = place / name
+        missing = [file for file in wanted if not (folder / file).is_file()]
+        if not missing:
+            return folder, looked
+        looked.append(f"  {folder}: {f'{missing[0]} is missing' if folder.is_dir() else 'there is no such folder'}")
+    return None, looked

@@ -102,14 +102,9 @@ def load(name: str, *, download: bool = True) -> DatasetDict:
     if key not in TASKS:
         raise ValueError(f"there is no GLUE task {name!r} here: choose one of {', '.join(TASKS)}")
     task = TASKS[key]
-    looked = []
-    for place in paths.data_places():
-        folder = place / "glue" / task.folder
-        missing = [file for file in _files(key) if not (folder / file).is_file()]
-        if not missing:
-            return _split(key, {part: _read(folder / file, task) for part, file in _parts(key)})
-        there = f"{missing[0]} is missing" if folder.is_dir() else "there is no such folder"
-        looked.append(f"  {folder}: {there}")
+    folder, looked = paths.data_folder(f"glue/{task.folder}", _files(key))
+    if folder is not None:
+        return _split(key, {part: _read(folder / file, task) for part, file in _parts(key)})
     if not download:
         raise DataMissing(_message(key, looked, "It was not downloaded, because download=False was asked for."))
     return _split(key, _download(key, looked))

@@ -8,6 +8,7 @@ downloaded by torchvision when they are in none of them.
 from __future__ import annotations
 
 import errno
+import math
 import os
 import shutil
 import socket
@@ -22,6 +23,7 @@ from urllib.error import HTTPError, URLError
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from course_lib import paths
 
@@ -127,6 +129,25 @@ def load(name: str, *, download: bool = True) -> ImageData:
     if not download and _archives(source) is None:
         raise DataMissing(_message(key, source, looked, "It was not downloaded, because download=False was asked for."))
     return _read(key, source, _install(key, source, looked))
+
+
+def distorted(split: Split, generator: torch.Generator, copies: int = 1) -> Split:
+    """Images turned (up to 8 degrees), shifted (up to a tenth of half the width) and scaled (up to 5 %) a little, each another way.
+
+    Args:
+        split: images (N, C, H, W). generator: draws. copies: of each image, one after the other.
+
+    Returns:
+        (copies · N, C, H, W) and their labels. What comes in from outside is 0.
+    """
+    count = copies * len(split.labels)
+    turn, right, down, larger = (2 * torch.rand(4, count, generator=generator) - 1).unbind()  # each from -1 to 1
+    angle, scale = turn * math.radians(8), 1 + 0.05 * larger
+    cos, sin = angle.cos() / scale, angle.sin() / scale
+    rows = torch.stack([cos, -sin, 0.1 * right, sin, cos, 0.1 * down], 1).view(count, 2, 3)
+    images = split.images.repeat(copies, 1, 1, 1)
+    grid = F.affine_grid(rows, list(images.shape), align_corners=False)  # (copies · N, H, W, 2)
+    return Split(F.grid_sample(images, grid, align_corners=False), split.labels.repeat(copies))
 
 
 def available() -> dict[str, str]:

@@ -115,11 +115,16 @@ def pad(rows: Sequence[Sequence[float]], value: float = 0, dtype: torch.dtype = 
     return torch.tensor([[*row, *[value] * (longest - len(row))] for row in rows], dtype=dtype)
 
 
-def by_length(lengths: Sequence[int], batch_size: int, seed: int, pool: int = 50) -> Iterator[list[int]]:
+def by_length(lengths: Sequence[int], batch_size: int, seed: int | None, pool: int = 50) -> Iterator[list[int]]:
     """Indices in batches of texts of about the same length, in random order: little padding, and still a shuffle.
 
-    ``pool`` batches at a time are drawn at random, sorted by length, cut, and their order shuffled.
+    ``pool`` batches at a time are drawn at random, sorted by length, cut, and their order shuffled. Without a seed: all from short to
+    long, which pads least.
     """
+    if seed is None:
+        order = sorted(range(len(lengths)), key=lengths.__getitem__)
+        yield from (order[i : i + batch_size] for i in range(0, len(order), batch_size))
+        return
     generator = torch.Generator().manual_seed(seed)
     order = torch.randperm(len(lengths), generator=generator).tolist()
     for start in range(0, len(order), pool * batch_size):
@@ -147,12 +152,7 @@ def batches(
     lengths = [len(row) for row in pieces]
     kinds = list(encoded["token_type_ids"]) if "token_type_ids" in encoded.column_names else None
     others = {name: list(encoded[name]) for name in extra}
-    if seed is None:
-        order = sorted(range(len(pieces)), key=lengths.__getitem__)
-        cuts: Iterable[list[int]] = (order[i : i + batch_size] for i in range(0, len(order), batch_size))
-    else:
-        cuts = by_length(lengths, batch_size, seed)
-    for index in cuts:
+    for index in by_length(lengths, batch_size, seed):
         batch = {
             "input_ids": pad([pieces[i] for i in index]),
             "attention_mask": pad([[1] * lengths[i] for i in index]),

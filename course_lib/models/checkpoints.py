@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,6 +63,20 @@ def record(name: str) -> dict[str, Any]:
         raise CheckpointMissing(f"{file} cannot be read ({error}): take it from the course again") from None
 
 
+@contextmanager
+def _without_bars() -> Iterator[None]:
+    """No progress bars of transformers inside; then as it was."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
+
+
 def load(name: str, *, attention: str = "sdpa") -> Checkpoint:
     """A checkpoint by name, on the CPU, in evaluation mode.
 
@@ -85,7 +101,8 @@ def load(name: str, *, attention: str = "sdpa") -> Checkpoint:
         _compare(place / "tokenizer.json", known["tokenizer_sha256"], remedy)
         tokenizer = transformers.AutoTokenizer.from_pretrained(place, local_files_only=True)
     kind = json.loads((place / "config.json").read_text(encoding="utf-8"))["architectures"][0]
-    model = getattr(transformers, kind).from_pretrained(place, local_files_only=True, attn_implementation=attention)
+    with _without_bars():  # they would fill a notebook that loads a dozen
+        model = getattr(transformers, kind).from_pretrained(place, local_files_only=True, attn_implementation=attention)
     return Checkpoint(name, model.eval(), tokenizer, known)
 
 

@@ -38,6 +38,24 @@ def digits(
 
 
 @app.command()
+def convnet(seed: Seed = 0) -> None:
+    """The capstone's convolutional net on distorted digits: half a minute."""
+    from course_lib.capstone.measured import given_file
+    from course_lib.recipes.digits import remake_convnet
+
+    record = remake_convnet(seed)
+    typer.echo(f"{given_file(seed)}\n{json.dumps(record, indent=1)}")
+
+
+@app.command()
+def translation(seed: Seed = 0) -> None:
+    """The small Marian on generated sentence pairs: about 3 minutes on an idle core."""
+    from course_lib.recipes.translation import name, remake
+
+    _show(name(seed), remake(seed))
+
+
+@app.command()
 def ngrams(train: int = 64_000, seed: Annotated[int, typer.Option(help="of the texts")] = 0) -> None:
     """Uni-, bi- and trigram classifiers on the reviews, in % of the test texts."""
     from course_lib.recipes.reviews import ngrams as measure

@@ -17,21 +17,41 @@ from torch import Tensor, nn
 BETA, GAMMA, ZETA = 2 / 3, -0.1, 1.1
 
 
-def open_probability(log_alpha: Tensor) -> Tensor:
-    """P(z ≠ 0), like ``log_alpha``."""
-    return (log_alpha - BETA * math.log(-GAMMA / ZETA)).sigmoid()
+def open_probability(log_alpha: Tensor, beta: float = BETA, gamma: float = GAMMA, zeta: float = ZETA) -> Tensor:
+    """P(z ≠ 0), like ``log_alpha``.
+
+    Raises:
+        ValueError: if ``beta`` is not positive, ``gamma`` not negative, or ``zeta`` not above 1.
+    """
+    _check(beta, gamma, zeta)
+    return (log_alpha - beta * math.log(-gamma / zeta)).sigmoid()
 
 
-def hard_concrete(log_alpha: Tensor, u: Tensor | None = None) -> Tensor:
+def hard_concrete(
+    log_alpha: Tensor, u: Tensor | None = None, beta: float = BETA, gamma: float = GAMMA, zeta: float = ZETA
+) -> Tensor:
     """Gates in [0, 1], like ``log_alpha``.
 
     Args:
-        u: uniform in (0, 1), of its shape: a sample, with a gradient by ``log_alpha``. None: the deterministic gate of the trained model.
+        u: uniform in (0, 1), of its shape: a sample, with a gradient by ``log_alpha``. None: the deterministic gate of the trained model,
+            which knows no temperature.
+
+    Raises:
+        ValueError: as in :func:`open_probability`, or if a ``u`` is not strictly between 0 and 1.
     """
-    noise = 0.0 if u is None else u.log() - (1 - u).log()
-    beta = 1.0 if u is None else BETA
-    s = ((noise + log_alpha) / beta).sigmoid()
-    return (s * (ZETA - GAMMA) + GAMMA).clamp(0, 1)
+    _check(beta, gamma, zeta)
+    if u is None:
+        s = log_alpha.sigmoid()
+    else:
+        if bool((u <= 0).any()) or bool((u >= 1).any()):
+            raise ValueError("u is strictly between 0 and 1: clamp it, to [1e-6, 1 - 1e-6] for example")
+        s = ((u.log() - (1 - u).log() + log_alpha) / beta).sigmoid()
+    return (s * (zeta - gamma) + gamma).clamp(0, 1)
+
+
+def _check(beta: float, gamma: float, zeta: float) -> None:
+    if beta <= 0 or gamma >= 0 or zeta <= 1:
+        raise ValueError(f"beta > 0, gamma < 0 and zeta > 1 are needed for zeros and ones; got {beta}, {gamma}, {zeta}")
 
 
 class HardConcrete(nn.Module):

@@ -16,6 +16,8 @@ a score. Where a model has its heads is written down in :mod:`course_lib.models.
 
 - :mod:`.gates`: a factor on each head; :mod:`.importance`: what the loss says of it; :mod:`.ablation`: each head tried out;
   :mod:`.placement`: which ones go, by score or by place.
+- :mod:`.learned`: gates that a network learns to close; :mod:`.roles`: what a head looks at; :mod:`.patterns`: what its maps are
+  like, and fixed ones in their place.
 - :mod:`.removal`: a smaller model; :mod:`.files`: such a model on disk; :mod:`.explicit`: torch's attention with its
   projections as layers, so that all this works there, too.
 """
@@ -31,8 +33,20 @@ from course_lib.pruning.heads.importance import (
     prune_heads_iteratively,
     sample_importance,
 )
-from course_lib.pruning.heads.placement import choose_heads, lowest_heads
+from course_lib.pruning.heads.learned import train_with_gates
+from course_lib.pruning.heads.patterns import (
+    attention_change,
+    attention_pattern,
+    disable,
+    fixed_patterns,
+    frozen_attention,
+    raganato,
+    replaced_attention,
+    uniform,
+)
+from course_lib.pruning.heads.placement import choose_heads, lowest_heads, prunable_share, prune_by_kind
 from course_lib.pruning.heads.removal import kept_heads, remove_heads, remove_heads_, slice_heads
+from course_lib.pruning.heads.roles import arc_baseline, neighbour, points_to, rarest
 
 __all__ = [
     "Attention",
@@ -40,23 +54,38 @@ __all__ = [
     "Layout",
     "ablate_each",
     "all_but_one",
+    "arc_baseline",
+    "attention_change",
+    "attention_pattern",
     "choose_heads",
+    "disable",
     "explicit_attention",
     "find_attention",
+    "fixed_patterns",
+    "frozen_attention",
     "gate_evaluator",
     "gated",
     "head_importance",
     "kept_heads",
     "load_pruned",
     "lowest_heads",
+    "neighbour",
     "normalise_by_layer",
     "output_projections",
+    "points_to",
+    "prunable_share",
+    "prune_by_kind",
     "prune_heads_iteratively",
+    "raganato",
+    "rarest",
     "refuse_head_mask",
     "register_attention",
     "remove_heads",
     "remove_heads_",
+    "replaced_attention",
     "sample_importance",
     "save_pruned",
     "slice_heads",
+    "train_with_gates",
+    "uniform",
 ]

@@ -8,7 +8,7 @@ random, top, bottom, middle layers; Michel et al. 2019 for scores.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -120,3 +120,54 @@ def _apart(layers: int, generator: torch.Generator) -> list[int]:
     # k of n without neighbours are k of n - k + 1 with a gap put in after each
     places = sorted(_drawn(layers - chosen + 1, generator)[:chosen])
     return [place + gap for gap, place in enumerate(places)]
+
+
+def prune_by_kind(scores: Mapping[str, Tensor], kind: str, fraction: float) -> dict[str, Tensor]:
+    """Masks without the round(fraction · n) lowest-scoring heads of one kind of attention, all its layers together, or of all kinds.
+
+    Args:
+        scores: (layers, heads) for "encoder", "decoder" and "cross" attention; NaN for a head that is not there.
+        kind: one of them, or "all". Of equal scores the first goes first, in the dict's order.
+
+    Returns:
+        bool (layers, heads) for each kind, True = kept; False where a score is NaN.
+
+    Raises:
+        ValueError: if the kind is unknown, or ``fraction`` not in 0 … 1.
+
+    Source: Michel et al. 2019, section 5.
+    """
+    if kind not in (*scores, "all"):
+        raise ValueError(f"kind is one of {', '.join(scores)}, or 'all'; got {kind!r}")
+    if not 0 <= fraction <= 1:
+        raise ValueError(f"fraction is in 0 … 1, got {fraction}")
+    chosen = list(scores) if kind == "all" else [kind]
+    together = torch.cat([scores[name].detach().double().flatten() for name in chosen])
+    keep = ~together.isnan()
+    order = together.nan_to_num(nan=torch.inf, posinf=torch.inf).argsort(stable=True)
+    order = torch.cat([order[keep[order]], order[~keep[order]]])  # +inf is a score, NaN is none
+    keep[order[: round(fraction * int(keep.sum()))]] = False
+    parts = keep.split([scores[name].numel() for name in chosen])
+    found = {name: ~score.isnan() for name, score in scores.items()}
+    found.update({name: part.view(scores[name].shape) for name, part in zip(chosen, parts, strict=True)})
+    return found
+
+
+def prunable_share(curve: Sequence[tuple[float, float]], tolerance: float = 0.1) -> float:
+    """The largest fraction up to which every score is at least (1 − tolerance) of the full one.
+
+    Args:
+        curve: (fraction pruned, score), from (0, full) with fractions that rise.
+
+    Raises:
+        ValueError: if the curve is empty, does not start at 0, or does not rise.
+    """
+    fractions = [fraction for fraction, _ in curve]
+    if not fractions or fractions[0] != 0 or any(b <= a for a, b in zip(fractions, fractions[1:], strict=False)):
+        raise ValueError(f"fractions rise strictly and begin with 0, got {fractions}")
+    full, reached = curve[0][1], 0.0
+    for fraction, score in curve:
+        if score < (1 - tolerance) * full:
+            break
+        reached = float(fraction)
+    return reached

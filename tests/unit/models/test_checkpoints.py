@@ -96,6 +96,13 @@ def test_a_vision_recipe_leaves_patches_out_while_it_trains_and_not_after() -> N
     assert torch.equal(dropout.train()(image).logits, dropout(image).logits), "patches are still left out"
 
 
+def test_loading_prints_no_bars_and_leaves_them_as_they_were(capfd: pytest.CaptureFixture[str]) -> None:
+    from transformers.utils import logging
+
+    checkpoints.load("reviews-bert-0")
+    assert logging.is_progress_bar_enabled() and capfd.readouterr() == ("", "")
+
+
 def test_attention_can_be_had_eagerly() -> None:
     found = checkpoints.load(REVIEWS[0], attention="eager")
     inputs = found.tokenizer(["the food was superb."], return_tensors="pt")

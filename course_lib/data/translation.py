@@ -1,0 +1,165 @@
+"""Sentence pairs written by a grammar of our own, English into simple German: a translation task for which it is known what each word needs.
+
+They are generated, not collected, and say so wherever they are used. What that buys: for every word of the source it is known which word it depends on and how
+rare it is, and for every sentence which word decides how the ambiguous ones are translated. :mod:`.translation_grammar` tells how a pair is made.
+Both languages share one vocabulary of whole words, taken from the grammar's lists: nothing is trained, and nothing is unknown.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from course_lib.data import pieces
+from course_lib.data import translation_grammar as grammar
+from course_lib.data.translation_grammar import RELATIONS, Pair
+
+if TYPE_CHECKING:
+    from datasets import Dataset, DatasetDict
+
+VALIDATION, TEST = 1000, 1000  # pairs held back from every training set
+COUNTED = 4000  # the first training pairs, on which the rarity of words is measured
+END = 3  # of a sentence: [SEP]
+
+__all__ = ["END", "RELATIONS", "TEST", "VALIDATION", "batches", "load", "text", "tokenizer"]
+
+
+def load(train: int = 30_000, validation: int = VALIDATION, test: int = TEST, *, seed: int = 0) -> DatasetDict:
+    """Generated pairs as a ``datasets.DatasetDict`` with train, validation and test; no source occurs twice in it.
+
+    The columns of a row: ``source`` and ``target``, words with blanks between; ``words``, those of the source (commas, full stops and the plural ``-s`` are words);
+    for each of them ``head`` (the index of the word it depends on, -1 for the main verb), ``relation`` (index into ``RELATIONS``), ``rarity`` (in bits: -log2 of the
+    word's share in training sentences) and ``ambiguous`` (1 where a noun has two translations); and ``rarest``, the index of the noun that decides which.
+
+    Args:
+        train, validation, test: how many pairs. Fewer are the first of more: the same seed always gives the same pairs.
+        seed: of the sentences. The shipped checkpoints were trained on seed 0.
+
+    Raises:
+        ValueError: if more validation or test pairs are asked for than are held back, or a number is negative.
+    """
+    from datasets import DatasetDict
+
+    for name, wanted, most in (("train", train, None), ("validation", validation, VALIDATION), ("test", test, TEST)):
+        if wanted < 0 or (most is not None and wanted > most):
+            raise ValueError(f"{name} is a number of pairs from 0 to {most or 'as many as you like'}, got {wanted}")
+    held_back = _held_back(seed)
+    seen = {" ".join(pair.words) for part in held_back.values() for pair in part}
+    training = list(itertools.islice(_new("train", seed, seen), max(train, COUNTED)))
+    rarity = _rarity(training[:COUNTED])
+    parts = {
+        "train": training[:train],
+        "validation": held_back["validation"][:validation],
+        "test": held_back["test"][:test],
+    }
+    return DatasetDict({name: _dataset(part, rarity) for name, part in parts.items()})
+
+
+@lru_cache(maxsize=1)
+def tokenizer() -> Any:
+    """A word is a piece: transformers' fast tokenizer of the grammar's words, for both languages. ``[SEP]`` ends a sentence."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    names = [*pieces.SPECIAL.values(), *grammar.vocabulary()]
+    core = Tokenizer(models.WordLevel({word: i for i, word in enumerate(names)}, unk_token=pieces.SPECIAL["unk_token"]))
+    core.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    end = pieces.SPECIAL["sep_token"]
+    core.post_processor = processors.TemplateProcessing(single=f"$A {end}", special_tokens=[(end, END)])
+    return PreTrainedTokenizerFast(tokenizer_object=core, **pieces.SPECIAL)
+
+
+def batches(
+    data: Dataset, size: int = 48, *, seed: int | None = None, truth: bool = False
+) -> Iterator[dict[str, Tensor]]:
+    """Pairs in batches of about the same length, padded with 0: ``model(**batch)`` of an encoder-decoder.
+
+    Args:
+        seed: order of the pairs, as :func:`course_lib.data.pieces.by_length` draws it; None: from short to long.
+        truth: with ``head`` and ``relation`` (B, L), -1 where there is none, and ``rarest`` (B,): take them out before ``model(**batch)``.
+
+    Yields:
+        ``input_ids``, ``attention_mask`` (B, L), and ``labels`` (B, T), -100 where a sentence has ended.
+    """
+    ours = tokenizer()
+    sources, targets = (ours(list(data[name]))["input_ids"] for name in ("source", "target"))
+    known = {name: list(data[name]) for name in ("head", "relation", "rarest")} if truth else {}
+    lengths = [len(row) for row in sources]
+    for index in pieces.by_length(lengths, size, seed):
+        batch = {
+            "input_ids": pieces.pad([sources[i] for i in index]),
+            "attention_mask": pieces.pad([[1] * lengths[i] for i in index]),
+            "labels": pieces.pad([targets[i] for i in index], value=-100),
+        }
+        if truth:
+            for name in ("head", "relation"):  # the end mark depends on nothing
+                batch[name] = pieces.pad([[*known[name][i], -1] for i in index], value=-1)
+            batch["rarest"] = torch.tensor([known["rarest"][i] for i in index])
+        yield batch
+
+
+def text(ids: Tensor) -> list[str]:
+    """Sentences of ids (B, T): what stands in front of the end mark."""
+    names = tokenizer().convert_ids_to_tokens(list(range(len(tokenizer()))))
+    found = []
+    for row in ids.tolist():
+        end = row.index(END) if END in row else len(row)
+        found.append(" ".join(names[i] for i in row[:end] if i > END))
+    return found
+
+
+def _new(split: str, seed: int, seen: set[str]) -> Iterator[Pair]:
+    """Pairs without end, each with a source that is not in ``seen``, to which it is added."""
+    rng = random.Random(f"translation {split} {seed}")
+    while True:
+        pair = grammar.write(grammar.Recipe(), rng)
+        if (source := " ".join(pair.words)) not in seen:
+            seen.add(source)
+            yield pair
+
+
+@lru_cache(maxsize=2)
+def _held_back(seed: int) -> dict[str, list[Pair]]:
+    seen: set[str] = set()
+    return {
+        split: list(itertools.islice(_new(split, seed, seen), n))
+        for split, n in (("validation", VALIDATION), ("test", TEST))
+    }
+
+
+def _rarity(pairs: Sequence[Pair]) -> dict[str, float]:
+    counts = Counter(word for pair in pairs for word in pair.words)
+    total = sum(counts.values()) + 1
+    rarity = {word: -math.log2(count / total) for word, count in counts.items()}
+    return {"": math.log2(total), **rarity}  # "": a word that was not seen counts as seen once
+
+
+def _dataset(pairs: Sequence[Pair], rarity: dict[str, float]) -> Dataset:
+    from datasets import ClassLabel, Dataset, Features, List, Value
+
+    features = Features(
+        source=Value("string"),
+        target=Value("string"),
+        words=List(Value("string")),
+        head=List(Value("int16")),
+        relation=List(ClassLabel(names=list(RELATIONS))),
+        rarity=List(Value("float32")),
+        ambiguous=List(Value("int8")),
+        rarest=Value("int16"),
+    )
+    columns: dict[str, list[Any]] = {
+        name: [getattr(pair, name) for pair in pairs] for name in ("words", "head", "ambiguous", "rarest")
+    }
+    columns["source"] = [" ".join(pair.words) for pair in pairs]
+    columns["target"] = [" ".join(pair.target) for pair in pairs]
+    columns["relation"] = [[RELATIONS.index(name) for name in pair.relation] for pair in pairs]
+    columns["rarity"] = [[rarity.get(word, rarity[""]) for word in pair.words] for pair in pairs]
+    return Dataset.from_dict({name: columns[name] for name in features}, features=features)

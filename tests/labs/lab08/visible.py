@@ -1,0 +1,994 @@
+"""Lab 08, specialised heads: what is claimed of each answer, and its likely mistakes, each written once as a wrong function.
+
+Inputs are drawn anew for every grading: attention with ties, padding at the end and inside, sentences with unlike numbers of queries that count, maps beyond every
+threshold, gates of both signs.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from course_lib.grading import (
+    Draw,
+    Submission,
+    describe,
+    expect_close,
+    expect_equal,
+    expect_int,
+    expect_keys,
+    expect_length,
+    expect_number,
+    expect_tensor,
+    fail,
+    question,
+)
+from course_lib.grading.claims.expect import ask
+from course_lib.grading.claims.hunt import Version, expect_verdicts
+from course_lib.grading.claims.mistakes import made, near, recognise, telling
+from course_lib.grading.claims.typed import expect_choice, expect_typed
+from course_lib.labs import lab08 as reference
+from course_lib.worker import helpers
+
+WRONG: dict[str, dict[str, Callable[..., Any]]] = {}
+close = partial(near, tolerance=1e-5)
+BETA, GAMMA, ZETA = 2 / 3, -0.1, 1.1
+
+# --- 8.1 gates -----------------------------------------------------------------------------------------------------
+
+
+def _s(log_alpha: Tensor, u: Tensor, beta: float) -> Tensor:
+    return ((u.log() - (1 - u).log() + log_alpha) / beta).sigmoid()
+
+
+WRONG["sample_gate"] = {
+    "the gate is not stretched: it is never 0 and never 1": lambda a, u, beta=BETA, gamma=GAMMA, zeta=ZETA: _s(
+        a, u, beta
+    ),
+    "the gate was cut before it was stretched: stretch, then cut to 0 … 1": lambda a, u, beta=BETA, gamma=GAMMA, zeta=ZETA: (
+        _s(a, u, beta).clamp(0, 1) * (zeta - gamma) + gamma
+    ),
+    "β multiplies: it divides": lambda a, u, beta=BETA, gamma=GAMMA, zeta=ZETA: (
+        ((u.log() - (1 - u).log() + a) * beta).sigmoid() * (zeta - gamma) + gamma
+    ).clamp(0, 1),
+    "log α is not divided by β: the whole sum is": lambda a, u, beta=BETA, gamma=GAMMA, zeta=ZETA: (
+        ((u.log() - (1 - u).log()) / beta + a).sigmoid() * (zeta - gamma) + gamma
+    ).clamp(0, 1),
+    "ln u + ln(1 − u) was taken: ln u − ln(1 − u)": lambda a, u, beta=BETA, gamma=GAMMA, zeta=ZETA: (
+        ((u.log() + (1 - u).log() + a) / beta).sigmoid() * (zeta - gamma) + gamma
+    ).clamp(0, 1),
+    "the noise has the other sign: ln u − ln(1 − u)": lambda a, u, beta=BETA, gamma=GAMMA, zeta=ZETA: (
+        (((1 - u).log() - u.log() + a) / beta).sigmoid() * (zeta - gamma) + gamma
+    ).clamp(0, 1),
+    "the gate was rounded to 0 and 1: what lies between stays": lambda a, u, beta=BETA, gamma=GAMMA, zeta=ZETA: (
+        (_s(a, u, beta) * (zeta - gamma) + gamma).clamp(0, 1).round()
+    ),
+}
+WRONG["expected_l0"] = {
+    "the shift −β·ln(−γ/ζ) is missing": lambda a, beta=BETA, gamma=GAMMA, zeta=ZETA: a.sigmoid(),
+    "the shift has the other sign: −γ/ζ is below 1, and P above σ(log α)": lambda a, beta=BETA, gamma=GAMMA, zeta=ZETA: (
+        (a + beta * math.log(-gamma / zeta)).sigmoid()
+    ),
+    "β is missing from the shift": lambda a, beta=BETA, gamma=GAMMA, zeta=ZETA: (a - math.log(-gamma / zeta)).sigmoid(),
+    "log α was divided by β: only the shift has it": lambda a, beta=BETA, gamma=GAMMA, zeta=ZETA: (
+        (a - beta * math.log(-gamma / zeta)) / beta
+    ).sigmoid(),
+    "these are P(gate = 0): P(gate ≠ 0)": lambda a, beta=BETA, gamma=GAMMA, zeta=ZETA: (
+        1 - (a - beta * math.log(-gamma / zeta)).sigmoid()
+    ),
+    "they were summed: one number for each gate": lambda a, beta=BETA, gamma=GAMMA, zeta=ZETA: reference.expected_l0(
+        a, beta, gamma, zeta
+    ).sum(),
+}
+WRONG["gate_at_test"] = {
+    "β is in it: the gate at test knows none": lambda a, gamma=GAMMA, zeta=ZETA: (
+        (a / BETA).sigmoid() * (zeta - gamma) + gamma
+    ).clamp(0, 1),
+    "it was rounded, or compared with a threshold: stretch it and cut; what lies between 0 and 1 stays there": lambda a, gamma=GAMMA, zeta=ZETA: (
+        (a > 0).to(a.dtype)
+    ),
+    "the gate is not stretched": lambda a, gamma=GAMMA, zeta=ZETA: a.sigmoid(),
+    "the gate is not cut to 0 … 1": lambda a, gamma=GAMMA, zeta=ZETA: a.sigmoid() * (zeta - gamma) + gamma,
+}
+
+
+def log_alphas(draw: Draw, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    return draw.normal(*shape, scale=2.5, dtype=dtype)
+
+
+def noise(draw: Draw, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    return torch.rand(shape, generator=draw.generator, dtype=dtype).clamp(0.01, 0.99)
+
+
+def expect_formula(submission: Submission, name: str, case: Callable[[], tuple[Any, ...]], told: bool = True) -> None:
+    """A function of tensors, like the library's, on drawn arguments."""
+    answer = getattr(reference, name)
+
+    def drawn() -> tuple[Any, Any, dict[str, Any]]:
+        given = case()
+        return given, answer(*given), made(WRONG[name], *given) if told else {}
+
+    given, right, mistakes = telling(drawn, close)
+    value = submission.call(name, *given)
+    if isinstance(value, Tensor):
+        recognise(value, right, mistakes, alike=close)
+    value = expect_tensor(value, shape=right.shape, dtype=right.dtype, what=f"{name}(…)")
+    expect_close(value, right, f"{name}(…)", tolerance=1e-5)
+
+
+@question("8.1", points=1, claim="sample_gate: noise, temperature, stretched, then cut to 0 … 1")
+def test_sample(submission: Submission, draw: Draw) -> None:
+    expect_formula(submission, "sample_gate", lambda: (log_alphas(draw, 40), noise(draw, 40)))
+
+
+@question("8.1", points=0.5, claim="expected_l0: each gate's probability not to be 0")
+def test_expected(submission: Submission, draw: Draw) -> None:
+    expect_formula(submission, "expected_l0", lambda: (log_alphas(draw, 3, 4),))
+
+
+@question("8.1", points=0.5, claim="gate_at_test: no noise, no temperature")
+def test_at_test(submission: Submission, draw: Draw) -> None:
+    expect_formula(submission, "gate_at_test", lambda: (log_alphas(draw, 30),))
+
+
+# --- 8.2 train_with_gates ------------------------------------------------------------------------------------------
+
+
+class GateCase:
+    """A model, gates and batches; what the rule makes of them, with a part that may be wrong."""
+
+    def __init__(self, draw: Draw, steps: int, shape: tuple[int, ...] = (2, 3), lam: float | None = None) -> None:
+        self.model = nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 2))
+        with torch.no_grad():
+            for p in self.model.parameters():
+                p.copy_(draw.normal(*p.shape, scale=0.7))
+        self.log_alpha, self.weights = draw.normal(*shape), draw.normal(*shape, scale=0.5)
+        self.batches = [{"x": draw.normal(5, 4), "y": draw.normal(5, 2)} for _ in range(steps)]
+        self.lam = draw.number(0.1, 0.3) if lam is None else lam
+        self.rates, self.seed = [0.05, 0.5], draw.integer(0, 10**6)
+        self.sample: Callable[..., Tensor] = reference.sample_gate
+        self.expected: Callable[..., Tensor] = reference.expected_l0
+
+    def follow(
+        self, once: bool = False, on_samples: bool = False, mean: bool = False, piling: bool = False, still: bool = False, after: bool = False
+    ) -> dict[str, Any]:  # fmt: skip
+        model, alpha = copy.deepcopy(self.model), self.log_alpha.clone().requires_grad_()
+        optimizer = helpers.optimizer(model, alpha, self.rates)
+        losses, generator, found = helpers.GateLosses(self.weights), torch.Generator().manual_seed(self.seed), []
+        u = torch.rand(alpha.shape, generator=generator).clamp(1e-6, 1 - 1e-6) if once else None
+        for batch in self.batches:
+            draw = torch.rand(alpha.shape, generator=generator).clamp(1e-6, 1 - 1e-6) if u is None else u
+            gates = reference.gate_at_test(alpha) if still else self.sample(alpha, draw)
+            expected = self.expected(alpha)
+            total = expected.sum()
+            price = gates.sum() if on_samples else expected.mean() if mean else total
+            if not piling:
+                optimizer.zero_grad()
+            (losses(model, batch, gates) + self.lam * price).backward()
+            optimizer.step()
+            found.append(float((self.expected(alpha).sum() if after else total).detach()))
+        state = {f"weight {name}": p.detach() for name, p in model.named_parameters()}
+        seen = {f"gates {i}": entry["gates"] for i, entry in enumerate(losses.log)}
+        return {"alpha": alpha.detach(), "said": torch.tensor(found), **seen, **state}
+
+
+WRONG_TRAINING: dict[str, dict[str, bool]] = {
+    "the noise was drawn once: afresh for every batch": {"once": True},
+    "the price is on the sampled gates, which have no gradient where they were cut: on expected_l0": {
+        "on_samples": True
+    },
+    "the price is λ times the mean: times the sum": {"mean": True},
+    "gradients of earlier batches are in the step: optimizer.zero_grad() before backward()": {"piling": True},
+    "the deterministic gate was used: while it trains, gates are sampled": {"still": True},
+    "the sum was noted after the step: before": {"after": True},
+}
+
+
+STAND_INS = {"sample_gate": (1.3, 0.7), "expected_l0": (0.8, 0.0)}  # tanh(a·log_alpha + b·u)
+
+
+class GateRun:
+    """A case in the student's hands.
+
+    Formulas stand in for the functions of 8.1, so that a mistake there is none here; where the training does not call them, it is
+    looked at with what it has.
+    """
+
+    def __init__(self, submission: Submission, case: GateCase, stream: bool = False, training: bool = False) -> None:
+        stand_ins = {name: submission.helper("formula", a=a, b=b) for name, (a, b) in STAND_INS.items()}
+        submission.replace(stand_ins)
+        case.sample, case.expected = (helpers.Formula(*STAND_INS[name]) for name in STAND_INS)
+        self.train(submission, case, stream, training)
+        submission.restore()
+        if case.batches and not all(submission.get(f, "count") for f in stand_ins.values()):
+            case.sample, case.expected = reference.sample_gate, reference.expected_l0
+            self.train(submission, case, stream, training)
+
+    def train(self, submission: Submission, case: GateCase, stream: bool, training: bool) -> None:
+        model = copy.deepcopy(case.model).train(training)
+        self.model, self.alpha = submission.put(model), submission.put(case.log_alpha, requires_grad=True)
+        self.losses = submission.helper("gate_losses", weights=case.weights)
+        batches = submission.helper("stream", values=case.batches) if stream else case.batches
+        value = ask(
+            lambda: submission.call(
+                "train_with_gates",
+                self.model,
+                self.alpha,
+                batches,
+                self.losses,
+                case.lam,
+                submission.helper("optimizer", model=self.model, tensor=self.alpha, rates=case.rates),
+                submission.helper("generator", seed=case.seed),
+            ),
+            "when it was trained,",
+            "loss_fn takes the model, the batch and the gates, and returns a scalar",
+        )
+        if not isinstance(value, list | tuple):
+            fail(f"train_with_gates returns a list with a number for each batch, it returned {describe(value)}")
+        self.said = torch.tensor([expect_number(v, "an expected count") for v in value])
+        self.log = submission.get(self.losses, "log")
+        state = submission.get(self.model).state
+        self.found = {
+            "alpha": submission.get(self.alpha),
+            "said": self.said,
+            **{f"gates {i}": entry["gates"] for i, entry in enumerate(self.log)},
+            **{f"weight {name}": state[name] for name, _ in case.model.named_parameters()},
+        }
+
+
+def expect_run(run: GateRun, case: GateCase, told: bool = True) -> dict[str, Any]:
+    """The gates of every batch, and what became of log_alpha, are right; returns what the rule makes of the case."""
+    right, steps = case.follow(), len(case.batches)
+    calls = sum(name.startswith("gates") for name in run.found)
+    if calls != steps:
+        fail(f"loss_fn was called {calls} times for {steps} batches: once for each")
+    if told:
+        wrong = {said: case.follow(**how) for said, how in WRONG_TRAINING.items()}
+        recognise(run.found, right, wrong, alike=close)
+    if steps:
+        expect_close(run.found["gates 0"], right["gates 0"], "the gates of the first batch", tolerance=1e-4)
+        if near(run.found["alpha"], case.log_alpha):
+            fail(
+                "log_alpha did not change: the optimizer that is given holds it. A new tensor, or .detach(), takes it away"
+            )
+    for i in range(1, steps):
+        if not near(run.found[f"gates {i}"], right[f"gates {i}"], tolerance=1e-4):
+            fail(
+                f"after {i} step{'s' * (i > 1)} log_alpha is not what it should be, or the noise is other: a step of the optimizer that is given, from the "
+                "gradient of the loss plus λ · Σ expected_l0, and nothing clipped"
+            )
+    expect_close(run.found["alpha"], right["alpha"], "log_alpha after the last step", tolerance=1e-4)
+    return right
+
+
+@question("8.2", points=1, claim="fresh noise for every batch, the loss with sampled gates, and λ for each open one")
+def test_training(submission: Submission, draw: Draw) -> None:
+    def case() -> tuple[Any, Any, dict[str, Any]]:
+        drawn = GateCase(draw, 3)
+        return drawn, drawn.follow(), {said: drawn.follow(**how) for said, how in WRONG_TRAINING.items()}
+
+    drawn, _, _ = telling(case, close)
+    expect_run(GateRun(submission, drawn), drawn)
+
+
+@question("8.2", points=0.5, claim="for each batch the expected number of open gates before its step")
+def test_counts(submission: Submission, draw: Draw) -> None:
+    case = GateCase(draw, 4)
+    run = GateRun(submission, case)
+    right = case.follow()["said"]
+    if run.said.shape != right.shape:
+        fail(f"{len(run.said)} numbers came back for {len(right)} batches")
+    if near(run.said, case.follow(after=True)["said"], tolerance=1e-5):
+        fail("the sum was noted after the step: before")
+    expect_close(run.said[:1], right[:1], "the expected number of open gates before the first step", tolerance=1e-4)
+    expect_close(run.said, right, "the expected number of open gates", tolerance=1e-4)
+
+
+# --- 8.3 roles -----------------------------------------------------------------------------------------------------
+
+
+def _pointed(attn: Tensor, token_mask: Tensor) -> Tensor:
+    return attn.masked_fill(~token_mask[:, None, None, :], -1.0).argmax(-1)
+
+
+def _share(found: Tensor, target: Tensor, counted: Tensor) -> Tensor:
+    right = (found == target[:, None]) & counted[:, None]
+    return right.sum((0, 2)).double() / counted.sum()
+
+
+def _of_sentences(attn: Tensor, target: Tensor, token_mask: Tensor) -> Tensor:
+    counted = (target >= 0) & token_mask
+    right = ((_pointed(attn, token_mask) == target[:, None]) & counted[:, None]).sum(2).double()
+    return (right / counted.sum(1).clamp(min=1)[:, None])[counted.any(1)].mean(0)
+
+
+def _last_maximum(attn: Tensor, target: Tensor, token_mask: Tensor) -> Tensor:
+    length = attn.shape[-1]
+    found = length - 1 - attn.masked_fill(~token_mask[:, None, None, :], -1.0).flip(-1).argmax(-1)
+    return _share(found, target, (target >= 0) & token_mask)
+
+
+def _mass(attn: Tensor, target: Tensor, token_mask: Tensor) -> Tensor:
+    counted = (target >= 0) & token_mask
+    at = attn.gather(-1, target.clamp(min=0)[:, None, :, None].expand(-1, attn.shape[1], -1, 1))[..., 0]
+    return (at * counted[:, None]).sum((0, 2)).double() / counted.sum()
+
+
+EVERY_KEY = "the largest over all keys was taken: padding and the end mark are not looked at"
+BY_SENTENCE = "means of sentences were averaged: every query counts the same"
+TRANSPOSED = "rows and columns are exchanged: attn is (…, query, key), and the maximum is over keys"
+LAST_OF_EQUAL = "of equal maxima the last was taken: the lowest key counts"
+PADDED_QUERIES = "queries that are no real tokens were counted"
+MASS = "the attention on the target was averaged: the share of queries whose *largest* attention is there"
+OVER_ALL = "it was divided by all queries: by those that have a target"
+
+WRONG["points_to"] = {
+    EVERY_KEY: lambda attn, target, mask: _share(attn.argmax(-1), target, (target >= 0) & mask),
+    BY_SENTENCE: _of_sentences,
+    TRANSPOSED: lambda attn, target, mask: _share(_pointed(attn.transpose(2, 3), mask), target, (target >= 0) & mask),
+    LAST_OF_EQUAL: _last_maximum,
+    PADDED_QUERIES: lambda attn, target, mask: _share(_pointed(attn, mask), target, target >= 0),
+    MASS: _mass,
+    OVER_ALL: lambda attn, target, mask: (
+        _share(_pointed(attn, mask), target, (target >= 0) & mask) * ((target >= 0) & mask).sum() / target.numel()
+    ),
+}
+
+
+def pointing(draw: Draw, B: int, M: int, L: int, inside: bool = True) -> tuple[Tensor, Tensor, Tensor]:
+    """Attention with ties, targets, and tokens that are not real at the end and inside."""
+    attn = (1 + torch.randint(0, 5, (B, M, L, L), generator=draw.generator)).double()
+    attn[..., -1] += 3  # the end looks large
+    mask = draw.mask(B, L, kept=0.8) if inside else torch.ones(B, L, dtype=torch.bool)
+    mask[:, -1] = False
+    mask[:, 0] = mask[:, 1] = True
+    target = torch.full((B, L), -1)
+    for b in range(B):
+        real = mask[b].nonzero().flatten().tolist()
+        for i in range(L):
+            if draw.number(0, 1) < (0.3 if b % 2 else 0.9):
+                target[b, i] = draw.choice(real)
+    target[0, 0] = 1
+    return attn / attn.sum(-1, keepdim=True), target, mask
+
+
+@question(
+    "8.3",
+    points=0.5,
+    claim="points_to: the share of queries whose largest attention among real keys is at their target",
+)
+def test_points_to(submission: Submission, draw: Draw) -> None:
+    expect_formula(submission, "points_to", lambda: pointing(draw, 4, 3, 7))
+
+
+WRONG["neighbour"] = {
+    "the offset has the other sign: the place is i + offset": lambda mask, offset: reference.neighbour(mask, -offset),
+    "places go round the end: beyond it there is none": lambda mask, offset: torch.where(
+        mask & mask.roll(-offset, 1), (torch.arange(mask.shape[1]) + offset) % mask.shape[1], -1
+    ),
+    "a word whose neighbour is no real token has none": lambda mask, offset: torch.where(
+        mask
+        & ((torch.arange(mask.shape[1]) + offset).clamp(0, mask.shape[1] - 1) == torch.arange(mask.shape[1]) + offset),
+        torch.arange(mask.shape[1]) + offset,
+        -1,
+    ),
+    "these are the offsets: the places i + offset": lambda mask, offset: torch.where(
+        reference.neighbour(mask, offset) >= 0, offset, -1
+    ),
+}
+
+
+def as_places(value: Any, shape: Any) -> Tensor:
+    return expect_tensor(value, shape=shape, dtype=torch.int64, what="the places")
+
+
+@question("8.3", points=0.5, claim="neighbour: the place some words away, where both are real")
+def test_neighbour(submission: Submission, draw: Draw) -> None:
+    def case() -> tuple[Any, Any, dict[str, Any]]:
+        given = draw.mask(4, 8, kept=0.7), draw.choice([-2, -1, 1, 2])
+        return given, reference.neighbour(*given), made(WRONG["neighbour"], *given)
+
+    given, right, mistakes = telling(case)
+    value = as_places(submission.neighbour(*given), right.shape)
+    recognise(value, right, mistakes)
+    expect_equal(value, right, f"neighbour(…, {given[1]})")
+
+
+def _extreme(tokens: Tensor, counts: Tensor, mask: Tensor, pick: Callable[..., int]) -> Tensor:
+    out = torch.full(tokens.shape, -1)
+    for b, real in enumerate(mask):
+        places = real.nonzero().flatten().tolist()
+        if places:
+            out[b, real] = pick(places, key=lambda i, b=b: float(counts[tokens[b, i]]))
+    return out
+
+
+WRONG["rarest"] = {
+    "the largest count was taken: rare is small": lambda tokens, counts, mask: _extreme(tokens, counts, mask, max),
+    "padding was looked at, too": lambda tokens, counts, mask: torch.where(
+        mask, counts.double()[tokens].argmin(1, keepdim=True), -1
+    ),
+    "of equally rare ones the last was taken: the first": lambda tokens, counts, mask: _extreme(
+        tokens, counts, mask, lambda places, key: min(reversed(places), key=key)
+    ),
+    "queries that are no real tokens have −1": lambda tokens, counts, mask: (
+        counts.double()[tokens].masked_fill(~mask, math.inf).argmin(1, keepdim=True).expand_as(tokens).contiguous()
+    ),
+    "these are the tokens: their places": lambda tokens, counts, mask: torch.where(
+        mask, tokens.gather(1, reference.rarest(tokens, counts, mask).clamp(min=0)), -1
+    ),
+}
+
+
+def rare_case(draw: Draw, B: int, L: int) -> tuple[Tensor, Tensor, Tensor]:
+    counts = torch.tensor([draw.integer(1, 6) for _ in range(12)])
+    mask = draw.mask(B, L, kept=0.7)
+    mask[:, 0] = True
+    return torch.randint(0, 12, (B, L), generator=draw.generator), counts, mask
+
+
+@question("8.3", points=0.5, claim="rarest: for every real query the place of the real token with the smallest count")
+def test_rarest(submission: Submission, draw: Draw) -> None:
+    def case() -> tuple[Any, Any, dict[str, Any]]:
+        given = rare_case(draw, 5, 8)
+        return given, reference.rarest(*given), made(WRONG["rarest"], *given)
+
+    given, right, mistakes = telling(case)
+    value = as_places(submission.rarest(*given), right.shape)
+    recognise(value, right, mistakes)
+    expect_equal(value, right, "rarest(…)")
+
+
+def _offsets(target: Tensor, counted: Tensor) -> list[int]:
+    return (target - torch.arange(target.shape[1]))[counted].tolist()
+
+
+def _most(offsets: list[int], total: int) -> tuple[int, float]:
+    times = Counter(o for o in offsets if o)
+    best = min(times, key=lambda o: (-times[o], abs(o), o))
+    return best, times[best] / total
+
+
+def _distance(target: Tensor, mask: Tensor) -> tuple[int, float]:
+    offsets = _offsets(target, (target >= 0) & mask)
+    return _most([abs(o) for o in offsets], len(offsets))
+
+
+WRONG["arc_baseline"] = {
+    "distances were counted: offsets have a sign": _distance,
+    "an offset is target − query, not query − target": lambda target, mask: (
+        -reference.arc_baseline(target, mask)[0],
+        reference.arc_baseline(target, mask)[1],
+    ),
+    "queries that target themselves belong to the denominator": lambda target, mask: _most(
+        _offsets(target, (target >= 0) & mask), sum(o != 0 for o in _offsets(target, (target >= 0) & mask))
+    ),
+    "queries that are no real tokens were counted in the baseline": lambda target, mask: _most(
+        _offsets(target, target >= 0), int((target >= 0).sum())
+    ),
+    "the share is one of all queries: of those that count": lambda target, mask: _most(
+        _offsets(target, (target >= 0) & mask), target.numel()
+    ),
+}
+
+
+def arcs(draw: Draw) -> tuple[Tensor, Tensor]:
+    mask = draw.mask(4, 9, kept=0.8)
+    mask[:, 0] = mask[:, 4] = True
+    target = torch.full((4, 9), -1)
+    for b in range(4):
+        real = mask[b].nonzero().flatten().tolist()
+        for i in range(9):
+            if draw.number(0, 1) < 0.7:
+                near_by = [j for j in real if j - i in (0, -1, -1, 2, 1)]
+                target[b, i] = draw.choice(near_by or real)
+    return target, mask
+
+
+def as_baseline(value: Any) -> Tensor:
+    expect_length(value, 2, "arc_baseline(…)")
+    return torch.tensor([expect_int(value[0], "the offset"), expect_number(value[1], "the share")], dtype=torch.float64)
+
+
+@question("8.3", points=0.5, claim="arc_baseline: the offset that most queries have, and its share of all that count")
+def test_baseline(submission: Submission, draw: Draw) -> None:
+    def case() -> tuple[Any, Any, dict[str, Any]]:
+        given = arcs(draw)
+        wrong = {s: torch.tensor(v, dtype=torch.float64) for s, v in made(WRONG["arc_baseline"], *given).items()}
+        return given, torch.tensor(reference.arc_baseline(*given), dtype=torch.float64), wrong
+
+    given, right, mistakes = telling(case, close)
+    value = as_baseline(submission.arc_baseline(*given))
+    recognise(value, right, mistakes, alike=close)
+    expect_close(value, right, "offset and share")
+
+
+# --- 8.4 patterns --------------------------------------------------------------------------------------------------
+
+
+def _parts(
+    attn: Tensor, special: Tensor, rows: bool = True, self_too: bool = False, special_too: bool = False
+) -> tuple[float, float]:
+    attn, place = attn.double(), torch.arange(len(attn))
+    away = (place[:, None] - place).abs()
+    beside = (away <= 1 if self_too else away == 1) & (torch.ones_like(special) if special_too else ~special)
+    if not rows:
+        return float((attn.T * special).sum(1).mean()), float((attn.T * beside).sum(1).mean())
+    return float((attn * special).sum(1).mean()), float((attn * beside).sum(1).mean())
+
+
+def _class(v: float, d: float, attn: Tensor, segment: Tensor | None, share: float, block: float | None = None) -> str:
+    if v >= share and d < share / 2:
+        return "vertical"
+    if d >= share and v < share / 2:
+        return "diagonal"
+    if v + d >= share:
+        return "vertical+diagonal"
+    if segment is not None and len(segment.unique()) > 1:
+        own = float((attn.double() * (segment[:, None] == segment)).sum(1).mean())
+        if own >= ((1 + share) / 2 if block is None else block):
+            return "block"
+    return "heterogeneous"
+
+
+WRONG["attention_pattern"] = {
+    "what a word gives to itself was taken for the diagonal: i − 1 and i + 1": lambda a, s, g, share=0.5: _class(
+        *_parts(a, s, self_too=True), a, g, share
+    ),
+    "keys beside that are special count for V, not for D": lambda a, s, g, share=0.5: _class(
+        *_parts(a, s, special_too=True), a, g, share
+    ),
+    "columns were averaged in place of rows: attn is (query, key)": lambda a, s, g, share=0.5: _class(
+        *_parts(a, s, rows=False), a, g, share
+    ),
+    "block asks for (1 + share)/2, not for share": lambda a, s, g, share=0.5: _class(*_parts(a, s), a, g, share, share),
+    "share is an argument, and ½ only where nothing is said": lambda a, s, g, share=0.5: _class(
+        *_parts(a, s), a, g, 0.5
+    ),
+    "vertical+diagonal comes before block": lambda a, s, g, share=0.5: (
+        "block"
+        if g is not None
+        and len(g.unique()) > 1
+        and float((a.double() * (g[:, None] == g)).sum(1).mean()) >= (1 + share) / 2
+        else _class(*_parts(a, s), a, g, share)
+    ),
+}
+CLASSES = ("vertical", "diagonal", "vertical+diagonal", "block", "heterogeneous")
+
+
+def attention_map(draw: Draw, L: int) -> tuple[Tensor, Tensor, Tensor | None, float]:
+    """One of any class, no nearer than 0.01 to a threshold."""
+    share = draw.choice([0.5, 0.4, 0.6])
+    while True:
+        special, segment = torch.zeros(L, dtype=torch.bool), (torch.arange(L) >= L // 2).long()
+        special[0] = special[draw.integer(2, L - 1)] = True
+        place = torch.arange(L)
+        away = (place[:, None] - place).abs()
+        logits = draw.normal(L, L) + draw.choice([0.0, 3.0]) * special + draw.choice([0.0, 0.0, 3.0]) * (away == 1)
+        logits = (
+            logits + draw.choice([0.0, 2.5]) * (away == 0) + draw.choice([0.0, 3.0]) * (segment[:, None] == segment)
+        )
+        attn = logits.double().softmax(-1)
+        v, d = _parts(attn, special)
+        own = float((attn * (segment[:, None] == segment)).sum(1).mean())
+        edges = [v - share, d - share, v - share / 2, d - share / 2, v + d - share, own - (1 + share) / 2]
+        if min(map(abs, edges)) > 0.01:
+            return attn.float(), special, draw.choice([segment, segment, None]), share
+
+
+def expect_classes(submission: Submission, draw: Draw, count: int) -> None:
+
+    def case() -> tuple[Any, Any, dict[str, Any]]:
+        given = [attention_map(draw, 8) for _ in range(count)]
+        right = [reference.attention_pattern(*g) for g in given]
+        wrong = {said: [f(*g) for g in given] for said, f in WRONG["attention_pattern"].items()}
+        return given, right, wrong
+
+    given, right, mistakes = telling(case)
+    value = [submission.attention_pattern(*g) for g in given]
+    for name in value:
+        if name not in CLASSES:
+            fail(f"a class is one of {', '.join(CLASSES)}; it is {describe(name)}")
+    recognise(value, right, mistakes)
+    for i, (mine, name) in enumerate(zip(value, right, strict=True)):
+        if mine != name:
+            v, d = _parts(*given[i][:2])
+            fail(f"a map with V = {v:.2f} and D = {d:.2f} at share {given[i][3]:g} is {name!r}, not {mine!r}")
+
+
+@question("8.4", points=0.5, claim="attention_pattern: five classes, by the first rule that holds")
+def test_classes(submission: Submission, draw: Draw) -> None:
+    expect_classes(submission, draw, 24)
+
+
+def _mean_of(x: Tensor, mask: Tensor) -> Tensor:
+    real = mask[..., None].to(x.dtype)
+    return (x * real).sum(1, keepdim=True) / real.sum(1, keepdim=True)
+
+
+def _instead(context: Tensor, off: Tensor, what: Tensor, interleaved: bool = False) -> Tensor:
+    d = context.shape[-1] // len(off)
+    wide = off.repeat(d) if interleaved else off.repeat_interleave(d)
+    return torch.where(wide, what.expand_as(context), context)
+
+
+WRONG["disable"] = {
+    "the heads put out 0: the mean of their values is asked for": lambda c, v, m, off: _instead(
+        c, off, torch.zeros_like(c)
+    ),
+    "padding is in the mean: every query attends to the *real* tokens": lambda c, v, m, off: _instead(
+        c, off, v.mean(1, keepdim=True)
+    ),
+    "the mean of the contexts was taken: of the values": lambda c, v, m, off: _instead(c, off, _mean_of(c, m)),
+    "the sum was divided by the padded length": lambda c, v, m, off: _instead(
+        c, off, (v * m[..., None]).sum(1, keepdim=True) / m.shape[1]
+    ),
+    "features were taken in turns: head h has h·d … (h+1)·d − 1": lambda c, v, m, off: _instead(
+        c, off, _mean_of(v, m), True
+    ),
+    "the mean is over all heads' values: each head hands on its own": lambda c, v, m, off: _instead(
+        c,
+        off,
+        _mean_of(v, m).unflatten(-1, (len(off), -1)).mean(2, keepdim=True).expand(-1, -1, len(off), -1).flatten(2),
+    ),
+    "the other heads were disabled: off is True where a head is to go": lambda c, v, m, off: _instead(
+        c, ~off, _mean_of(v, m)
+    ),
+    "the mean is over the whole batch: of each sentence": lambda c, v, m, off: _instead(
+        c, off, v[m].mean(0).expand(len(v), 1, -1)
+    ),
+}
+
+
+def disabling(draw: Draw, B: int, L: int, M: int, d: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    mask = draw.mask(B, L, kept=0.7)
+    mask[:, 0], mask[:, -1] = True, False
+    off = draw.mask(M)
+    off[draw.integer(0, M - 1)] = True
+    off[(int(off.nonzero()[0]) + 1) % M] = False
+    return draw.normal(B, L, M * d), draw.normal(B, L, M * d), mask, off
+
+
+@question("8.4", points=0.5, claim="disable: heads that are off hand on the mean of their values over real tokens")
+def test_disable(submission: Submission, draw: Draw) -> None:
+    expect_formula(submission, "disable", lambda: disabling(draw, 3, 6, 4, 3))
+
+
+def _cosines(before: Tensor, after: Tensor, mask: Tensor) -> Tensor:
+    return torch.stack(
+        [
+            torch.cosine_similarity(
+                before[:, b][:, r][:, :, r].flatten(1).double(), after[:, b][:, r][:, :, r].flatten(1).double(), dim=1
+            )
+            for b, r in enumerate(mask)
+        ]
+    )
+
+
+def _all_together(before: Tensor, after: Tensor, mask: Tensor) -> Tensor:
+    parts = [
+        torch.cat([maps[:, b][:, r][:, :, r].flatten(1).double() for b, r in enumerate(mask)], 1)
+        for maps in (before, after)
+    ]
+    return 1 - torch.cosine_similarity(*parts, dim=1)
+
+
+def _padded(before: Tensor, after: Tensor, mask: Tensor) -> Tensor:
+    return 1 - torch.cosine_similarity(before.flatten(2).double(), after.flatten(2).double(), dim=2).mean(1)
+
+
+def _by_rows(before: Tensor, after: Tensor, mask: Tensor) -> Tensor:
+    return 1 - torch.stack(
+        [
+            torch.cosine_similarity(
+                before[:, b][:, r][:, :, r].double(), after[:, b][:, r][:, :, r].double(), dim=-1
+            ).mean(1)
+            for b, r in enumerate(mask)
+        ]
+    ).mean(0)
+
+
+WRONG["attention_change"] = {
+    "the maps were not cut to the real tokens": _padded,
+    "all sentences were flattened together: a cosine for each, then the mean": _all_together,
+    "rows were compared one by one: a sentence's map is one vector": _by_rows,
+    "this is the cosine: one minus it": lambda before, after, mask: _cosines(before, after, mask).mean(0),
+    "cosines were summed over sentences: the mean": lambda before, after, mask: (
+        1 - _cosines(before, after, mask).sum(0)
+    ),
+}
+
+
+def two_maps(draw: Draw, M: int, B: int, L: int) -> tuple[Tensor, Tensor, Tensor]:
+    mask = draw.mask(B, L, kept=0.7)
+    mask[:, :2] = True
+    return draw.normal(M, B, L, L).softmax(-1), (2 * draw.normal(M, B, L, L)).softmax(-1), mask
+
+
+@question("8.4", points=0.5, claim="attention_change: one minus the mean cosine of the sentences' maps")
+def test_change(submission: Submission, draw: Draw) -> None:
+    expect_formula(submission, "attention_change", lambda: two_maps(draw, 3, 4, 6))
+
+
+# --- 8.5 fixed patterns --------------------------------------------------------------------------------------------
+
+
+def _fixed(length: int, start: int = 1, gap: int = 2, wrap: bool = False, zero: bool = False, power: int = 3) -> Tensor:
+    i, j = torch.arange(length)[:, None], torch.arange(length)
+    rising = ((j + start) ** power).double().expand(length, -1)
+    falling = ((length - 1 + start - j) ** power).double().expand(length, -1)
+    previous, following = (j == i - 1), (j == i + 1)
+    if wrap:
+        previous, following = (j == (i - 1) % length), (j == (i + 1) % length)
+    maps = torch.stack(
+        [
+            (j == i).double(),
+            previous.double(),
+            following.double(),
+            rising * (j <= i - gap),
+            falling * (j >= i + gap),
+            rising,
+            falling,
+        ]
+    )
+    total = maps.sum(-1, keepdim=True)
+    if not zero:
+        maps = torch.where(total == 0, torch.eye(length, dtype=torch.float64), maps)
+    return (maps / maps.sum(-1, keepdim=True).clamp(min=1e-9)).float()
+
+
+WRONG["fixed_patterns"] = {
+    "weights are j³: with (j + 1)³ the first key has some, too": lambda n: _fixed(n, start=0),
+    "the larger contexts leave out the neighbour: j ≤ i − 2, j ≥ i + 2": lambda n: _fixed(n, gap=1),
+    "places go round the end: the first word has no previous one": lambda n: _fixed(n, wrap=True),
+    "a row without a key is 0: it attends to itself": lambda n: _fixed(n, zero=True),
+    "weights are not cubes": lambda n: _fixed(n, power=1),
+    "left and right are exchanged": lambda n: _fixed(n)[[0, 2, 1, 4, 3, 5, 6]],
+    "the end and the start are exchanged": lambda n: _fixed(n)[[0, 1, 2, 3, 4, 6, 5]],
+    "rows do not sum to 1: divide by their sum": lambda n: _fixed(n) * (1 + torch.arange(n)[:, None]),
+}
+
+
+@question("8.5", points=0.5, claim="fixed_patterns: seven maps by places alone, rows sum to 1")
+def test_patterns(submission: Submission, draw: Draw) -> None:
+    n = draw.integer(5, 9)
+    value = expect_tensor(submission.fixed_patterns(n), shape=(7, n, n), dtype=torch.float32, what="fixed_patterns(…)")
+    right = reference.fixed_patterns(n)
+    recognise(value, right, made(WRONG["fixed_patterns"], n), alike=close)
+    for h in range(7):
+        expect_close(value[h], right[h], f"pattern {h} of {n} words")
+
+
+def _frozen(
+    learned: Tensor, lengths: Tensor, padded: bool = False, first: bool = False, everywhere: bool = False
+) -> Tensor:
+    B, M, L, _ = learned.shape
+    out = learned.clone() if everywhere else torch.zeros_like(learned)
+    fixed, free = (slice(1, M), 0) if first else (slice(0, M - 1), M - 1)
+    out[:, free] = learned[:, free]
+    for b, n in enumerate(lengths.tolist()):
+        size = L if padded else n
+        out[b, fixed, :size, :size] = reference.fixed_patterns(size)[: M - 1].to(learned)
+    return out
+
+
+def _cut(learned: Tensor, lengths: Tensor) -> Tensor:
+    out = reference.frozen_attention(learned, lengths)
+    for b, n in enumerate(lengths.tolist()):
+        out[b, -1, n:] = 0
+        out[b, -1, :, n:] = 0
+    return out
+
+
+WRONG["frozen_attention"] = {
+    "patterns are of the padded length: each sentence has its own": lambda a, n: _frozen(a, n, padded=True),
+    "head 0 is the learned one here: the last": lambda a, n: _frozen(a, n, first=True),
+    "behind a sentence's words fixed heads are 0": lambda a, n: _frozen(a, n, everywhere=True),
+    "the learned head is handed on as it is, padding too": _cut,
+    "all heads are fixed: the last is the learned one": lambda a, n: reference.frozen_attention(
+        torch.cat([a, a[:, :1]], 1), n
+    )[:, : a.shape[1]],
+}
+
+
+def freezing(draw: Draw, B: int, M: int, L: int) -> tuple[Tensor, Tensor]:
+    lengths = torch.tensor([draw.integer(2, L - 1) for _ in range(B)])
+    return draw.normal(B, M, L, L).softmax(-1), lengths
+
+
+@question(
+    "8.5", points=0.5, claim="frozen_attention: the last head is learned, the others have their sentence's patterns"
+)
+def test_frozen(submission: Submission, draw: Draw) -> None:
+    expect_formula(submission, "frozen_attention", lambda: freezing(draw, 3, 5, 7))
+
+
+# --- 8.6 by kind ---------------------------------------------------------------------------------------------------
+
+Kinds = dict[str, Tensor]
+
+
+def _pruned(scores: Kinds, kind: str, fraction: float, lowest: bool = True, by_layer: bool = False, of_all: bool = False, others: bool = False) -> Kinds:  # fmt: skip
+    found = {name: ~s.isnan() for name, s in scores.items()}
+    chosen = list(scores) if kind == "all" or others else [kind]
+    heads = [
+        ((s if lowest else -s), name, i)
+        for name in chosen
+        for i, s in enumerate(scores[name].flatten().tolist())
+        if not math.isnan(s)
+    ]
+    if by_layer:
+        for name in chosen:
+            for layer, row in enumerate(scores[name]):
+                real = [i for i, s in enumerate(row.tolist()) if not math.isnan(s)]
+                for i in sorted(real, key=lambda i, row=row: float(row[i]))[: round(fraction * len(real))]:
+                    found[name][layer, i] = False
+        return found
+    n = sum(int((~s.isnan()).sum()) for s in scores.values()) if of_all else len(heads)
+    for _, name, i in sorted(heads, key=lambda head: head[0])[: round(fraction * n)]:
+        found[name].view(-1)[i] = False
+    return found
+
+
+WRONG["prune_by_kind"] = {
+    "the highest-scoring heads went: the lowest": lambda s, kind, fraction: _pruned(s, kind, fraction, lowest=False),
+    "each layer lost its share: all layers of a kind together": lambda s, kind, fraction: _pruned(
+        s, kind, fraction, by_layer=True
+    ),
+    "the share is of this kind's heads, not of all": lambda s, kind, fraction: _pruned(s, kind, fraction, of_all=True),
+    "the other kinds were pruned, too": lambda s, kind, fraction: _pruned(s, kind, fraction, others=True),
+    "a head that is not there (NaN) is no head: not counted, and False": lambda s, kind, fraction: {
+        name: mask | s[name].isnan() for name, mask in _pruned(s, kind, fraction).items()
+    },
+}
+
+
+def kinds_of(draw: Draw) -> Kinds:
+    found = {
+        "encoder": draw.tied(3, 4, levels=4),
+        "decoder": draw.tied(2, 4, levels=4) + 0.5,
+        "cross": draw.tied(2, 4, levels=4) - 0.5,
+    }
+    for scores in found.values():
+        scores[draw.integer(0, 1), draw.integer(0, 3)] = math.nan
+    return found
+
+
+def as_kinds(value: Any, scores: Kinds) -> Kinds:
+    expect_keys(value, list(scores), "prune_by_kind(…)")
+    return {
+        n: expect_tensor(value[n], shape=s.shape, dtype=torch.bool, what=f"the mask of {n!r}")
+        for n, s in scores.items()
+    }
+
+
+def expect_kinds(submission: Submission, given: Any, right: Kinds, mistakes: dict[str, Any]) -> None:
+    value = as_kinds(submission.prune_by_kind(*given), given[0])
+    recognise(value, right, mistakes)
+    for name, mask in right.items():
+        if int(value[name].sum()) != int(mask.sum()):
+            fail(
+                f"{given[1]!r} at {given[2]:g}: of {name!r} {int(value[name].sum())} heads stay, and {int(mask.sum())} should"
+            )
+        expect_equal(
+            value[name], mask, message=f"{given[1]!r} at {given[2]:g}: of {name!r} other heads stay than should"
+        )
+
+
+@question("8.6", points=0.5, claim="prune_by_kind: the lowest of one kind, all its layers together; the others stay")
+def test_by_kind(submission: Submission, draw: Draw) -> None:
+    def case() -> tuple[Any, Any, dict[str, Any]]:
+        given = kinds_of(draw), draw.choice(["encoder", "decoder", "cross"]), draw.choice([0.3, 0.5, 0.4])
+        return given, reference.prune_by_kind(*given), made(WRONG["prune_by_kind"], *given)
+
+    given, right, mistakes = telling(case)
+    expect_kinds(submission, given, right, mistakes)
+
+
+WRONG["prunable_share"] = {
+    "the last point above the line was taken: all before it must be, too": lambda curve, tolerance=0.1: max(
+        (float(f) for f, s in curve if s >= (1 - tolerance) * curve[0][1]), default=0.0
+    ),
+    "the tolerance was taken in points: it is a share of the full score": lambda curve, tolerance=0.1: (
+        reference.prunable_share(curve, tolerance / curve[0][1])
+    ),
+    "this is the first fraction that falls below: the last one before": lambda curve, tolerance=0.1: next(
+        (float(f) for f, s in curve if s < (1 - tolerance) * curve[0][1]), float(curve[-1][0])
+    ),
+    "the score was compared with the one before: with the full one": lambda curve, tolerance=0.1: next(
+        (float(curve[i][0]) for i in range(len(curve) - 1) if curve[i + 1][1] < (1 - tolerance) * curve[i][1]),
+        float(curve[-1][0]),
+    ),
+    "this is the score: the fraction": lambda curve, tolerance=0.1: float(
+        dict(curve)[reference.prunable_share(curve, tolerance)]
+    ),
+}
+
+
+def curve_of(draw: Draw) -> tuple[list[tuple[float, float]], float]:
+    full, tolerance = draw.number(40, 90), draw.number(0.2, 0.25)
+    levels = [0.95, 0.85, 0.72, 0.6, 0.93, 0.4, 0.9]
+    fractions = sorted(draw.distinct(len(levels), 1, 19))
+    return [
+        (0.0, full),
+        *((f / 20, full * (s + draw.number(-0.01, 0.01))) for f, s in zip(fractions, levels, strict=True)),
+    ], tolerance
+
+
+@question("8.6", points=0.5, claim="prunable_share: the largest fraction up to which every score is good enough")
+def test_share(submission: Submission, draw: Draw) -> None:
+    def case() -> tuple[Any, Any, dict[str, Any]]:
+        given = curve_of(draw)
+        wrong = {s: torch.tensor(v) for s, v in made(WRONG["prunable_share"], *given).items()}
+        return given, torch.tensor(reference.prunable_share(*given)), wrong
+
+    given, right, mistakes = telling(case, close)
+    value = torch.tensor(expect_number(submission.prunable_share(*given), "prunable_share(…)"))
+    recognise(value, right, mistakes, alike=close)
+    expect_close(value, right, "prunable_share(…)")
+
+
+# --- 8.7, 8.8 ------------------------------------------------------------------------------------------------------
+
+
+@question(
+    "8.7",
+    points=0,
+    claim="a is one of the letters, b a BLEU (which ones are right is looked at when they are handed in)",
+)
+def test_form_of_the_answers(submission: Submission, draw: Draw) -> None:
+    expect_choice(submission, "answer_8_7a", 4, {})
+    expect_typed(submission, "answer_8_7b", (1, 100), "no BLEU in points: between 1 and 100")
+
+
+def by_loops(attn: Tensor, target: Tensor, mask: Tensor) -> Tensor:
+    """Right, another way."""
+    B, M, L, _ = attn.shape
+    right, counted = torch.zeros(M, dtype=torch.float64), 0
+    for b in range(B):
+        real = [j for j in range(L) if mask[b, j]]
+        for i in range(L):
+            if target[b, i] >= 0 and mask[b, i]:
+                counted += 1
+                for m in range(M):
+                    best = max(real, key=lambda j, b=b, m=m, i=i: (float(attn[b, m, i, j]), -j))
+                    right[m] += best == int(target[b, i])
+    return right / counted
+
+
+def by_adding(attn: Tensor, target: Tensor, mask: Tensor) -> Tensor:
+    """Right: real keys get more than any other has."""
+    found = (attn + (1 + attn.max()) * mask[:, None, None, :]).argmax(-1)
+    return _share(found, target, (target >= 0) & mask)
+
+
+RIGHT: dict[str, Version] = {
+    "the library's": reference.points_to,
+    "one with loops": by_loops,
+    "one that adds to real keys": by_adding,
+}
+PROMISE = "8.3 promises of positive attention in float64, and of targets that are real"
+NAMES = {
+    EVERY_KEY: "looks at all keys",
+    BY_SENTENCE: "averages sentences' shares",
+    TRANSPOSED: "exchanges rows and columns",
+    LAST_OF_EQUAL: "takes the last of equal maxima",
+    PADDED_QUERIES: "counts queries that are no real tokens",
+    MASS: "averages the attention on the target",
+}
+
+
+def of_table(*sentences: str) -> dict[str, Version]:
+    return {NAMES[s]: WRONG["points_to"][s] for s in sentences}
+
+
+@question("8.8", points=0.5, claim="right versions pass, and two plain mistakes are found")
+def test_hunt(submission: Submission, draw: Draw) -> None:
+    expect_verdicts(submission, draw, "points_to", RIGHT, of_table(BY_SENTENCE, MASS), PROMISE)

@@ -1,0 +1,1006 @@
+"""Lab 09, depth and subnetworks: what is claimed of each answer, and its likely mistakes, each written once as a wrong function.
+
+Inputs are drawn anew for every grading: layers that change when they run, feed-forward parts with biases, importance that turns round on the way, scores that do
+not agree with what survived.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from course_lib.grading import (
+    Draw,
+    Proxy,
+    Submission,
+    describe,
+    expect_close,
+    expect_equal,
+    expect_int,
+    expect_keys,
+    expect_length,
+    expect_number,
+    expect_raises,
+    expect_refused,
+    expect_tensor,
+    fail,
+    question,
+)
+from course_lib.grading.claims.expect import ask
+from course_lib.grading.claims.hunt import Version, expect_verdicts
+from course_lib.grading.claims.mistakes import made, near, recognise, telling
+from course_lib.grading.claims.student import Ref
+from course_lib.grading.claims.typed import expect_choice, expect_typed
+from course_lib.labs import lab09 as reference
+from course_lib.models.mlps import mlp_outputs
+from course_lib.worker import wire
+
+Batch = dict[str, Tensor]
+Masks = tuple[Tensor, Tensor]
+close = partial(near, tolerance=1e-4)
+WRONG: dict[str, dict[str, Callable[..., Any]]] = {}
+
+# --- 9.1 layerdrop -------------------------------------------------------------------------------------------------
+
+WITH = "layerdrop is to be used in a `with` statement: keep @contextmanager above it, and yield once"
+
+
+@contextmanager
+def within(submission: Submission, name: str, *arguments: Any) -> Iterator[None]:
+    """Inside the student's ``with name(…):``."""
+    context = submission.call(name, *arguments, keep=True)
+    block = submission.within(context)
+    ask(block.__enter__, f"at the beginning of `with {name}(…):`", WITH.replace("layerdrop", name))
+    yield
+    block.__exit__(None, None, None)
+
+
+class Dropped:
+    """Calls of layers inside the student's block, beside what should come of them.
+
+    Each layer is a linear one and a batch norm behind it, whose statistics say whether it ran.
+    """
+
+    def __init__(
+        self, submission: Submission, draw: Draw, p: float, order: Sequence[int], training: bool = True
+    ) -> None:
+        width = 4
+        layers = nn.ModuleList(
+            nn.Sequential(nn.Linear(width, width), nn.BatchNorm1d(width, momentum=None)) for _ in range(max(order) + 1)
+        )
+        with torch.no_grad():
+            for q in layers.parameters():
+                q.copy_(draw.normal(*q.shape))
+        seed = draw.integer(0, 10**6)
+        draws = torch.rand(len(order), generator=torch.Generator().manual_seed(seed)).tolist()
+        self.there = submission.put(layers.train(training))
+        self.hooks = submission.helper("hooks", model=self.there)
+        self.names = list(layers.state_dict())
+        self.skipped = [training and d < p for d in draws]
+        self.inputs = [draw.normal(6, width) for _ in order]
+        self.outputs: list[Tensor] = []
+        self.inside: list[str] = []
+        self.right: list[Tensor] = []
+        with within(submission, "layerdrop", self.there, p, submission.helper("generator", seed=seed)):
+            for i, x in zip(order, self.inputs, strict=True):
+                value = ask(
+                    partial(submission.call, str(i), x, on=self.there),
+                    "inside the block, when a layer was called,",
+                    "A layer may be called with further arguments, positional or by keyword: pass them on",
+                )
+                self.outputs.append(expect_tensor(value, shape=x.shape, what="what a layer returns"))
+            state = submission.get(self.there)
+            self.inside = list(state.state) if isinstance(state, wire.Model) else []
+        for i, x, skip in zip(order, self.inputs, self.skipped, strict=True):
+            with torch.no_grad():
+                self.right.append(x if skip else layers[i](x))
+        self.ran = [int(layer[1].num_batches_tracked) for layer in layers]  # type: ignore[index, arg-type]
+        after = submission.get(self.there)
+        self.did_run = [int(after.state[f"{i}.1.num_batches_tracked"]) for i in range(len(layers))]
+        self.after = after
+
+    def same(self, one: Sequence[Tensor], other: Sequence[Tensor]) -> bool:
+        return all(near(a, b, tolerance=1e-4) for a, b in zip(one, other, strict=True))
+
+    def expect(self, p: float) -> None:
+        """Each call returned what it should."""
+        if self.same(self.outputs, self.right):
+            return
+        if p < 1 and any(
+            near(out, x / (1 - p), tolerance=1e-4) or near(out, r / (1 - p), tolerance=1e-4)
+            for out, x, r in zip(self.outputs, self.inputs, self.right, strict=True)
+            if not near(out, r, tolerance=1e-4)
+        ):
+            fail("what goes on was divided by 1 − p: nothing is rescaled")
+        skipped = [near(out, x, tolerance=1e-6) for out, x in zip(self.outputs, self.inputs, strict=True)]
+        if any(
+            bool((out == x).all(1).any()) and not bool((out == x).all())
+            for out, x in zip(self.outputs, self.inputs, strict=True)
+        ):
+            fail(
+                "samples of one batch were treated differently: a call skips its layer for the whole batch, or not at all"
+            )
+        if all(skipped) or not any(skipped):
+            fail(
+                f"of {len(skipped)} calls at p = {p:g} {'all' if all(skipped) else 'none'} skipped the layer: a number is drawn for *each* call of each layer"
+            )
+        if skipped == [not s for s in self.skipped]:
+            fail("a layer runs with probability p: with that probability it is *skipped*")
+        if skipped != self.skipped:
+            fail(
+                f"calls {[i for i, s in enumerate(skipped) if s]} were skipped, by the generator it is {[i for i, s in enumerate(self.skipped) if s]}: one "
+                "torch.rand((), generator=generator) a call, in calling order, and < p skips"
+            )
+        expect_close(self.outputs[0], self.right[0], "what a layer returns")
+
+
+@question(
+    "9.1", points=1.5, claim="in training mode each call is skipped with probability p, by one number of the generator"
+)
+def test_layers_are_dropped(submission: Submission, draw: Draw) -> None:
+    order = [0, 1, 2, 3, 0, 1, 2, 3, 2, 0, 3, 1]
+    p = draw.choice([0.3, 0.6])
+    run = Dropped(submission, draw, p, order)
+    for _ in range(50):
+        if 2 <= sum(run.skipped) <= len(order) - 2:
+            break
+        run = Dropped(submission, draw, p, order)
+    run.expect(p)
+    if run.did_run != run.ran:
+        fail("a skipped layer ran all the same: what is in it (statistics, dropout) must not notice the call")
+
+
+@question("9.1", points=0.5, claim="in evaluation mode nothing is drawn or skipped")
+def test_nothing_is_dropped_in_evaluation(submission: Submission, draw: Draw) -> None:
+    run = Dropped(submission, draw, 1.0, [0, 1, 0], training=False)
+    if not run.same(run.outputs, run.right):
+        fail("a layer in evaluation mode was skipped: only those in training mode are")
+
+
+# --- 9.2 layers_to_keep, take_layers -------------------------------------------------------------------------------
+
+FIRST = "these are the first layers: they are to be evenly spaced"
+STEPPED = "a fixed step of layers // depth was taken: ⌊i · layers / depth⌋"
+ROUNDED = "places were rounded: cut off, ⌊·⌋"
+LAST_IN = "the last layer is always kept here: the first is, and ⌊i · layers / depth⌋"
+FROM_ONE = "i runs from 1: from 0, so that the first layer is kept"
+
+WRONG["layers_to_keep"] = {
+    FIRST: lambda layers, depth: list(range(depth)),
+    STEPPED: lambda layers, depth: list(range(0, layers, layers // depth)),
+    ROUNDED: lambda layers, depth: [math.floor(i * layers / depth + 0.5) for i in range(depth)],
+    LAST_IN: lambda layers, depth: [math.floor(i * (layers - 1) / max(1, depth - 1)) for i in range(depth)],
+    FROM_ONE: lambda layers, depth: [min(layers - 1, i * layers // depth) for i in range(1, depth + 1)],
+}
+
+
+def as_places(value: Any) -> list[int]:
+    if not isinstance(value, list | tuple):
+        fail(f"the layers to keep are a list of ints, it is {describe(value)}")
+    return [expect_int(i, "a layer") for i in value]
+
+
+@question("9.2", points=0.5, claim="layers_to_keep: ⌊i · layers / depth⌋ for i = 0 … depth − 1")
+def test_layers_to_keep(submission: Submission, draw: Draw) -> None:
+    def case() -> tuple[Any, Any, dict[str, Any]]:
+        layers = draw.integer(9, 20)
+        given = layers, draw.integer(4, layers - 2)
+        return given, reference.layers_to_keep(*given), made(WRONG["layers_to_keep"], *given)
+
+    given, right, mistakes = telling(case)
+    value = as_places(submission.layers_to_keep(*given))
+    recognise(value, right, mistakes)
+    expect_equal(value, right, f"layers_to_keep{given}")
+
+
+def taken(submission: Submission, model: Any, path: str, depth: int) -> tuple[Ref, Ref, wire.Model]:
+    """What was put, what came back, and its description."""
+    there = submission.put(model)
+    result = submission.call("take_layers", there, path, depth, keep=True)
+    found = submission.get(result)
+    if not isinstance(found, wire.Model):
+        fail(f"take_layers returns a model, it returned {describe(found)}")
+    return there, result, found
+
+
+def expect_taken(found: wire.Model, model: Any, path: str, depth: int) -> None:
+    right = wire.describe(reference.take_layers(model, path, depth)).state
+    count = len(model.get_submodule(path))
+    if found.state.keys() != right.keys():
+        left = {name[len(path) + 1 :].split(".")[0] for name in found.state if name.startswith(f"{path}.")}
+        fail(f"{len(left)} of {count} layers are left at {path!r}, and {depth} should be; all else stays")
+    for name, value in right.items():
+        if not torch.equal(found.state[name], value):
+            fail(
+                f"{name!r} is not the weight of the layer that should stand there: layers {reference.layers_to_keep(count, depth)} are kept, in order"
+            )
+
+
+@question("9.2", points=0.5, claim="take_layers: a copy with these layers only, and its configuration says so")
+def test_take_layers(submission: Submission, draw: Draw) -> None:
+    model = draw.bert(5, 2)
+    depth = draw.choice([2, 3])
+    there, result, found = taken(submission, model, "bert.encoder.layer", depth)
+    expect_taken(found, model, "bert.encoder.layer", depth)
+    said = submission.get(result, "config.num_hidden_layers")
+    if said != depth:
+        fail(f"the copy's config.num_hidden_layers is {said}, it has {depth} layers")
+    if (
+        submission.get(there, "config.num_hidden_layers") != 5
+        or submission.get(there).state.keys() != wire.describe(model).state.keys()
+    ):
+        fail("the model that was given is cut, too: work on a copy")
+
+
+# --- 9.3 gated_mlps, joint_importance ------------------------------------------------------------------------------
+
+
+def bert(draw: Draw, layers: int, heads: int) -> Any:
+    """One whose feed-forward parts have biases: a gate on the wrong side does not pass."""
+    model = draw.bert(layers, heads)
+    with torch.no_grad():
+        for out in mlp_outputs(model):
+            out.bias.copy_(draw.normal(len(out.bias)))  # type: ignore[arg-type, operator]
+    return model
+
+
+def inputs(batch: Batch) -> Batch:
+    return {name: part for name, part in batch.items() if name != "labels"}
+
+
+@torch.no_grad()
+def logits(model: Any, batch: Batch, place: Callable[[Any, int, Tensor], Any], nu: Tensor) -> Tensor:
+    """With a gate in some place of each layer: ``place(model, layer, gate)`` gives a hook's handle."""
+    hooks = [place(model, i, gate) for i, gate in enumerate(nu)]
+    try:
+        return model(**inputs(batch)).logits
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def wide(gate: Tensor) -> Tensor:
+    return gate.view(-1, 1, 1)
+
+
+def on_output(model: Any, i: int, gate: Tensor) -> Any:
+    return mlp_outputs(model)[i].register_forward_hook(lambda m, args, out: out * wide(gate))
+
+
+def on_input(model: Any, i: int, gate: Tensor) -> Any:
+    return mlp_outputs(model)[i].register_forward_pre_hook(lambda m, args: (args[0] * wide(gate),))
+
+
+def on_layer(model: Any, i: int, gate: Tensor) -> Any:
+    return model.bert.encoder.layer[i].output.register_forward_hook(lambda m, args, out: out * wide(gate))
+
+
+def on_first(model: Any, i: int, gate: Tensor) -> Any:
+    return model.bert.encoder.layer[i].intermediate.dense.register_forward_hook(lambda m, args, out: out * wide(gate))
+
+
+def wrong_gates(model: Any, batch: Batch, nu: Tensor) -> dict[str, Tensor]:
+    run = partial(logits, model, batch)
+    wrong = {
+        "the gate is on the input of the last layer of each part: its bias stays, and is part of MLP(x)": run(
+            on_input, nu
+        ),
+        "the gate is behind the residual sum: what came in is killed, too. It belongs on what mlp_outputs lists": run(
+            on_layer, nu
+        ),
+        "the gate is on the first layer of each part: on what MLP(x) is, the last layer's output": run(on_first, nu),
+        "every layer has the first layer's gate": run(on_output, nu[:1].expand_as(nu)),
+        "every layer has the last layer's gate. If the hook is defined in a loop: it reads the loop's variable when it is called": run(
+            on_output, nu[-1:].expand_as(nu)
+        ),
+        "a part is multiplied by 1 − ν: a gate of 1 is open": run(on_output, 1 - nu),
+        "the gates make no difference": run(on_output, torch.ones_like(nu)),
+    }
+    if nu.ndim == 2:
+        wrong["all samples have the mean of the samples' gates"] = run(on_output, nu.mean(1, keepdim=True))
+        wrong["all samples have the first sample's gates"] = run(on_output, nu[:, :1])
+    return wrong
+
+
+def expect_gated(submission: Submission, draw: Draw, *shape: int) -> None:
+    layers = shape[0]
+    batch = draw.texts(3, 5)
+    model = bert(draw, layers, 2)
+    nu = 0.2 + torch.rand(*shape, generator=draw.generator)
+    there = submission.put(model)
+    hooks = submission.helper("hooks", model=there)
+    with within(submission, "gated_mlps", there, nu):
+        out = ask(
+            lambda: submission.call("__call__", on=there, keep=True, **inputs(batch)),
+            "when the model was called inside the block,",
+            "A gate is (), or (B,) with a number for each sample: view(-1, 1, 1) makes it fit (B, L, E)",
+        )
+        value = expect_tensor(submission.get(out, "logits"), what="the model's output")
+    right = logits(model, batch, on_output, nu)
+    recognise(value, right, wrong_gates(model, batch, nu), alike=close)
+    expect_close(value, right, "the model's output", tolerance=1e-4)
+    if submission.get(hooks, "count"):
+        fail("after the block a hook stays in the model: keep what register_… returns, and .remove() it")
+
+
+@question("9.3", points=1, claim="gated_mlps: what each part adds is multiplied by its gate, its bias included")
+def test_gated(submission: Submission, draw: Draw) -> None:
+    expect_gated(submission, draw, 3)
+
+
+def sample_losses(model: Any, batch: Batch) -> Tensor:
+    return nn.functional.cross_entropy(model(**inputs(batch)).logits, batch["labels"], reduction="none")
+
+
+def sample_gradients(model: Any, batches: Sequence[Batch], place: Any = on_output) -> tuple[Tensor, Tensor]:
+    """∂L(x)/∂ξ and ∂L(x)/∂ν of every sample, signed: (N, layers, heads) and (N, layers)."""
+    from course_lib.pruning.heads import gated
+
+    layers, heads = len(model.bert.encoder.layer), model.config.num_attention_heads
+    found_heads, found_mlps = [], []
+    for batch in batches:
+        size = len(batch["labels"])
+        xi, nu = torch.ones(layers, size, heads, requires_grad=True), torch.ones(layers, size, requires_grad=True)
+        hooks = [place(model, i, gate) for i, gate in enumerate(nu)]
+        with gated(model, xi):
+            losses = sample_losses(model, batch)
+        for hook in hooks:
+            hook.remove()
+        of_xi, of_nu = torch.autograd.grad(losses.sum(), [xi, nu])
+        found_heads.append(of_xi.transpose(0, 1).double())
+        found_mlps.append(of_nu.T.double())
+    return torch.cat(found_heads), torch.cat(found_mlps)
+
+
+def both(heads: Tensor, mlps: Tensor) -> dict[str, Tensor]:
+    return {"heads": heads, "parts": mlps}
+
+
+def wrong_importance(model: Any, batches: Sequence[Batch]) -> dict[str, dict[str, Tensor]]:
+    h, m = sample_gradients(model, batches)
+    _, before_bias = sample_gradients(model, batches, on_input)
+    _, behind_sum = sample_gradients(model, batches, on_layer)
+    sizes = [len(batch["labels"]) for batch in batches]
+    by_batch = [both(a.abs().sum(0), b.abs().sum(0)) for a, b in zip(h.split(sizes), m.split(sizes), strict=True)]
+
+    def mean(parts: list[dict[str, Tensor]], weights: Sequence[float]) -> dict[str, Tensor]:
+        return {
+            k: torch.stack([p[k] * w for p, w in zip(parts, weights, strict=True)]).sum(0) for k in ("heads", "parts")
+        }
+
+    summed = [both(a.sum(0).abs(), b.sum(0).abs()) for a, b in zip(h.split(sizes), m.split(sizes), strict=True)]
+    n, batches_ = sum(sizes), len(sizes)
+    return {
+        "the gate of a part is on its last layer's input: the bias belongs to MLP(x)": both(
+            h.abs().mean(0), before_bias.abs().mean(0)
+        ),
+        "the gate of a part is behind the residual sum": both(h.abs().mean(0), behind_sum.abs().mean(0)),
+        "the absolute value was taken of a batch's sum: of every sample's gradient, before the sum": mean(
+            summed, [1 / n] * batches_
+        ),
+        "signs are left in: |∂L/∂ξ| and |∂L/∂ν|": both(h.mean(0), m.mean(0)),
+        "the sum over samples is not divided: the mean": both(h.abs().sum(0), m.abs().sum(0)),
+        "the loss of a batch was averaged, so that each batch is divided by its size twice": mean(
+            by_batch, [1 / (n * s) for s in sizes]
+        ),
+        "means of batches were averaged: every *sample* counts the same": mean(
+            by_batch, [1 / (batches_ * s) for s in sizes]
+        ),
+        "squares were taken in place of sizes": both(h.square().mean(0), m.square().mean(0)),
+    }
+
+
+def expect_joint(submission: Submission, draw: Draw, sizes: Sequence[int], training: bool) -> None:
+    model = bert(draw, 2, 4)
+    batches = [draw.texts(size, 5) for size in sizes]
+    model.train(training)
+    there = submission.put(model)
+    model.eval()
+    losses = submission.helper("losses")
+    value = ask(
+        partial(submission.call, "joint_importance", there, batches, losses),
+        "for batches of " + " and ".join(map(str, sizes)) + " samples",
+        "Each batch needs gates for as many samples as it has",
+    )
+    log = submission.get(losses, "log")
+    if len(log) != len(batches):
+        fail(
+            f"loss_fn was called {len(log)} times for {len(batches)} batches: one pass for each, heads and parts together"
+        )
+    if any(entry["dropout"] for entry in log):
+        fail("loss_fn ran with dropout on: evaluate the model in evaluation mode")
+    expect_length(value, 2, "joint_importance(…)")
+    h, m = sample_gradients(model, batches)
+    right = both(h.abs().mean(0), m.abs().mean(0))
+    found = both(
+        expect_tensor(value[0], shape=right["heads"].shape, what="the heads' importance").double(),
+        expect_tensor(value[1], shape=right["parts"].shape, what="the parts' importance").double(),
+    )
+    relative = partial(near, tolerance=1e-4, least=0.0)
+    recognise(found, right, wrong_importance(model, batches), alike=relative)
+    for name in ("heads", "parts"):
+        expect_close(found[name], right[name], f"the importance of {name}", tolerance=1e-4)
+
+
+@question(
+    "9.3", points=1, claim="joint_importance: the mean over samples of |∂L/∂ξ| and |∂L/∂ν|, from one pass a batch"
+)
+def test_joint(submission: Submission, draw: Draw) -> None:
+    expect_joint(submission, draw, (3, 2), False)
+
+
+# --- 9.4 prune_while -----------------------------------------------------------------------------------------------
+
+
+class Scripted:
+    """``evaluate`` and ``importance`` as the grader plays them: fixed values for heads and parts, turned round from some round on."""
+
+    def __init__(self, draw: Draw, layers: int, heads: int, turn: int) -> None:
+        self.values = [
+            (torch.rand(layers, heads, generator=draw.generator), torch.rand(layers, generator=draw.generator))
+            for _ in range(30)
+        ]
+        self.worth = torch.rand(layers, heads, generator=draw.generator), torch.rand(layers, generator=draw.generator)
+        self.turn, self.asked, self.evaluated = turn, [], []  # type: ignore[var-annotated]
+
+    def importance(self, xi: Tensor, nu: Tensor) -> tuple[Tensor, Tensor]:
+        self.asked.append((xi.clone(), nu.clone()))
+        at = 0 if int(xi.sum()) > self.turn else 1
+        of_heads, of_mlps = self.values[at]
+        return of_heads * xi, of_mlps * nu  # what is gone has no gradient
+
+    def evaluate(self, xi: Tensor, nu: Tensor) -> float:
+        self.evaluated.append((xi.clone(), nu.clone()))
+        kept = float((self.worth[0] * xi).sum() + (self.worth[1] * nu).sum())
+        return 50 + 50 * kept / float(self.worth[0].sum() + self.worth[1].sum())
+
+
+Steps = list[tuple[Tensor, Tensor, float]]
+
+
+def searched(
+    script: Scripted, layers: int, heads: int, share: float, step: float, *,
+    anew: bool = True, keep_failing: bool = False, of_left: bool = False, previous: bool = False, one_a_round: bool = False, forget: bool = False,
+) -> Steps:  # fmt: skip
+    """The rule, with a part that may be wrong."""
+    xi, nu = torch.ones(layers, heads, dtype=torch.bool), torch.ones(layers, dtype=torch.bool)
+    full = script.evaluate(xi, nu)
+    found: Steps = [(xi, nu, full)]
+    k, r, first = max(1, round(step * layers * heads)), 0, None
+
+    def without(kept: Tensor, score: Tensor, gone: int) -> Tensor:
+        base = score.double() if forget else score.double().masked_fill(~kept, -torch.inf)
+        mask = torch.ones(kept.numel(), dtype=torch.bool)
+        mask[base.flatten().argsort(stable=True)[:gone]] = False
+        return mask.view(kept.shape)
+
+    while xi.any() or nu.any():
+        r += 1
+        scores = script.importance(xi, nu) if anew or first is None else first
+        first = scores
+        left = int(xi.sum())
+        gone = layers * heads - left + max(1, round(step * left)) if of_left else r * k
+        xi = without(xi, scores[0], min(layers * heads, gone))
+        nu = without(nu, scores[1], min(layers, r if one_a_round else round(r * step * layers)))
+        score = script.evaluate(xi, nu)
+        if score < share * (found[-1][2] if previous else full):
+            if keep_failing:
+                found.append((xi, nu, score))
+            break
+        found.append((xi, nu, score))
+    return found
+
+
+FULL_ALWAYS = "the importance of the full model was used throughout: ask for that of the current masks in every round"
+FAILING_KEPT = "the round that fell below the share is in the list: it is dropped"
+OF_LEFT = "each round takes a share of the heads that are *left*: after round r in all r · k are gone"
+OF_PREVIOUS = "the score was compared with the round before: with the full one"
+ONE_A_ROUND = (
+    "a part goes in every round: in all round(r · step · layers), so that few layers last as long as the heads do"
+)
+
+WRONG_SEARCH: dict[str, dict[str, bool]] = {
+    FULL_ALWAYS: {"anew": False},
+    FAILING_KEPT: {"keep_failing": True},
+    OF_LEFT: {"of_left": True},
+    OF_PREVIOUS: {"previous": True},
+    ONE_A_ROUND: {"one_a_round": True},
+}
+
+
+def as_steps(value: Any, layers: int, heads: int) -> Steps:
+    if not isinstance(value, list | tuple) or not value:
+        fail(f"prune_while returns a list of (xi, nu, score), at least one; it returned {describe(value)}")
+    found = []
+    for step in value:
+        expect_length(step, 3, "an entry (xi, nu, score)")
+        xi = expect_tensor(step[0], shape=(layers, heads), dtype=torch.bool, what="xi")
+        found.append(
+            (
+                xi,
+                expect_tensor(step[1], shape=(layers,), dtype=torch.bool, what="nu"),
+                expect_number(step[2], "a score"),
+            )
+        )
+    return found
+
+
+def flat(steps: Steps) -> dict[str, Tensor]:
+    found = {"rounds": torch.tensor(len(steps))}
+    for r, (xi, nu, score) in enumerate(steps):
+        found |= {f"xi {r}": xi, f"nu {r}": nu, f"score {r}": torch.tensor(score)}
+    return found
+
+
+def expect_search(submission: Submission, draw: Draw, layers: int, heads: int, step: float, told: bool = True) -> None:
+    share = draw.number(0.72, 0.8)
+
+    def case() -> tuple[Any, Any, dict[str, Any]]:
+        script = Scripted(draw, layers, heads, turn=round(0.8 * layers * heads))
+        run = partial(searched, copy.deepcopy(script), layers, heads, share, step)
+        wrong = {said: flat(run(**how)) for said, how in WRONG_SEARCH.items()} if told else {}
+        return script, flat(run()), wrong
+
+    script, right, mistakes = telling(case, close)
+    value = as_steps(
+        submission.prune_while(
+            Proxy(script.evaluate, "evaluate"), Proxy(script.importance, "importance"), layers, heads, share, step
+        ),
+        layers,
+        heads,
+    )
+    found = flat(value)
+    recognise(found, right, mistakes, alike=close)
+    rounds = int(right["rounds"])
+    for r, (xi, nu, score) in enumerate(value[:rounds]):
+        for name, mask, what in (("xi", xi, "heads"), ("nu", nu, "parts")):
+            want = right[f"{name} {r}"]
+            if int(mask.sum()) != int(want.sum()):
+                fail(f"after round {r} {int((~mask).sum())} {what} are gone, and in all {int((~want).sum())} should be")
+            if not torch.equal(mask, want):
+                fail(
+                    f"in round {r} as many {what} are gone as should, but not those of lowest importance among what was left"
+                )
+        expect_close(score, float(right[f"score {r}"]), f"the score of round {r}", tolerance=1e-4)
+    if len(value) != rounds:
+        fail(
+            f"the list has {len(value)} entries and should have {rounds}: the full model, and every round with at least share · full"
+        )
+    if len(script.evaluated) > rounds + 1 or len(script.asked) > rounds:
+        fail(
+            f"evaluate was called {len(script.evaluated)} times and importance {len(script.asked)}: once for each round, and evaluate once for the full model"
+        )
+
+
+@question(
+    "9.4",
+    points=1,
+    claim="round by round the least important of what is left, while the share of the full score is left",
+)
+def test_search(submission: Submission, draw: Draw) -> None:
+    expect_search(submission, draw, 4, 5, 0.15)
+
+
+# --- 9.5 subnetworks, retrain --------------------------------------------------------------------------------------
+
+KINDS = ("good", "random", "bad")
+
+
+def worst(mask: Tensor, score: Tensor) -> list[int]:
+    """Survivors last, then by score."""
+    places = list(zip(mask.flatten().tolist(), score.flatten().tolist(), strict=True))
+    return sorted(range(len(places)), key=lambda i: (*places[i], i))
+
+
+def of_places(mask: Tensor, places: Sequence[int]) -> Tensor:
+    chosen = torch.zeros(mask.numel(), dtype=torch.bool)
+    chosen[list(places)] = True
+    return chosen.view(mask.shape)
+
+
+def _bad(rule: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., dict[str, Masks]]:
+    def make(xi: Tensor, nu: Tensor, I_h: Tensor, I_mlp: Tensor, seed: int) -> dict[str, Masks]:
+        return {**right_three(xi, nu, I_h, I_mlp, seed), "bad": (rule(xi, I_h), rule(nu, I_mlp))}
+
+    return make
+
+
+def _random(rule: Callable[[Tensor, torch.Generator], Tensor]) -> Callable[..., dict[str, Masks]]:
+    def make(xi: Tensor, nu: Tensor, I_h: Tensor, I_mlp: Tensor, seed: int) -> dict[str, Masks]:
+        generator = torch.Generator().manual_seed(seed)
+        drawn = rule(xi, generator), rule(nu, generator)
+        return {**right_three(xi, nu, I_h, I_mlp, seed), "random": drawn}
+
+    return make
+
+
+def right_three(xi: Tensor, nu: Tensor, I_h: Tensor, I_mlp: Tensor, seed: int) -> dict[str, Masks]:
+    return reference.subnetworks(xi, nu, I_h, I_mlp, torch.Generator().manual_seed(seed))
+
+
+def _from_complement(mask: Tensor, generator: torch.Generator) -> Tensor:
+    gone = (~mask.flatten()).nonzero()[:, 0]
+    order = gone[torch.randperm(len(gone), generator=generator)].tolist() + mask.flatten().nonzero()[:, 0].tolist()
+    return of_places(mask, order[: int(mask.sum())])
+
+
+LOWEST = "bad holds the lowest scores wherever they are: first what did *not* survive, and survivors only if that is too little"
+COMPLEMENT = "bad is all that did not survive, whatever its size: as many as survived"
+BEST_OF_GONE = "bad takes the highest scores of what did not survive: the lowest"
+MOST_IMPORTANT = "bad are the most important: the least important of what did not survive"
+RANDOM_OF_GONE = "random was drawn from what did not survive: from all elements"
+
+WRONG_THREE: dict[str, Callable[..., dict[str, Masks]]] = {
+    LOWEST: _bad(lambda mask, score: of_places(mask, score.flatten().argsort(stable=True)[: int(mask.sum())].tolist())),
+    COMPLEMENT: _bad(lambda mask, score: ~mask),
+    BEST_OF_GONE: _bad(lambda mask, score: of_places(mask, worst(mask, -score)[: int(mask.sum())])),
+    MOST_IMPORTANT: _bad(
+        lambda mask, score: of_places(
+            mask, score.flatten().argsort(descending=True, stable=True)[: int(mask.sum())].tolist()
+        )
+    ),
+    RANDOM_OF_GONE: _random(_from_complement),
+}
+
+
+def three(value: Any) -> dict[str, Tensor]:
+    return {f"{name} {what}": value[name][i] for name in KINDS for i, what in enumerate(("heads", "parts"))}
+
+
+def as_three(value: Any, xi: Tensor, nu: Tensor) -> dict[str, Tensor]:
+    expect_keys(value, KINDS, "subnetworks(…)")
+    found: dict[str, Masks] = {}
+    for name in KINDS:
+        expect_length(value[name], 2, f"{name!r}")
+        heads = expect_tensor(value[name][0], shape=xi.shape, dtype=torch.bool, what=f"the heads of {name!r}")
+        found[name] = (
+            heads,
+            expect_tensor(value[name][1], shape=nu.shape, dtype=torch.bool, what=f"the parts of {name!r}"),
+        )
+    return three(found)
+
+
+def survivors(draw: Draw, layers: int, heads: int, share: float) -> Masks:
+    """Some of each, and some not."""
+    xi, nu = draw.mask(layers, heads, kept=share), draw.mask(layers, kept=share)
+    for mask in (xi, nu):
+        a, b = draw.distinct(2, 0, mask.numel() - 1)
+        mask.view(-1)[a], mask.view(-1)[b] = True, False
+    return xi, nu
+
+
+def expect_three(submission: Submission, draw: Draw, share: float, told: bool) -> None:
+    seed = draw.integer(0, 10**6)
+
+    def case() -> tuple[Any, Any, dict[str, Any]]:
+        xi, nu = survivors(draw, 4, 5, share)
+        given = xi, nu, torch.rand(4, 5, generator=draw.generator), torch.rand(4, generator=draw.generator)
+        wrong = {said: three(f(*given, seed)) for said, f in WRONG_THREE.items()} if told else {}
+        return given, three(right_three(*given, seed)), wrong
+
+    given, right, mistakes = telling(case)
+    value = as_three(submission.subnetworks(*given, submission.helper("generator", seed=seed)), *given[:2])
+    recognise(value, right, mistakes)
+    for name, mask in right.items():
+        if int(value[name].sum()) != int(mask.sum()):
+            fail(f"{name}: {int(value[name].sum())} are kept, and as many as survived should be, {int(mask.sum())}")
+        expect_equal(value[name], mask, message=f"{name}: as many as should be, but other ones")
+
+
+@question("9.5", points=1, claim="good, random and bad have the same two sizes; bad is made of what did not survive")
+def test_three(submission: Submission, draw: Draw) -> None:
+    expect_three(submission, draw, 0.4, True)
+
+
+# what `retrain` starts from -> what the mistake is
+FINE_TUNED = "training starts from the fine-tuned weights: copy those of `pretrained` back first"
+MASK_OFF = "the subnetwork is not switched on while it trains: train(model) belongs inside both blocks"
+ONLY_PARTS = "heads are not gated while it trains: gated(model, xi), too"
+ONLY_HEADS = "feed-forward parts are not gated while it trains: gated_mlps(model, nu), too"
+
+
+class Retrained:
+    """A model fine-tuned, as it were, and retrained by the student's function.
+
+    Attributes:
+        there, pretrained, hooks, train: in the student's process. model: the fine-tuned one, here. start: its weights with the pre-trained ones back.
+    """
+
+    def __init__(self, submission: Submission, draw: Draw, raising: bool = False) -> None:
+        self.model, self.batch = bert(draw, 3, 2), inputs(draw.texts(3, 5))
+        self.amount = draw.number(0.1, 0.5)
+        own = dict(self.model.named_parameters())
+        self.before = {name: draw.normal(*p.shape) * 0.3 for name, p in own.items() if name.startswith("bert.encoder")}
+        self.masks = survivors(draw, 3, 2, 0.5)
+        self.start = {name: self.before.get(name, p.detach().clone()) for name, p in own.items()}
+        self.there, self.pretrained = submission.put(self.model), submission.put(self.before)
+        self.hooks = submission.helper("hooks", model=self.there)
+        self.train = submission.helper("retrain", batch=self.batch, amount=self.amount, raising=raising)
+
+    def call(self, submission: Submission) -> Any:
+        return submission.call("retrain", self.there, self.pretrained, *self.masks, self.train)
+
+    def logits(self, state: dict[str, Tensor], xi: Tensor, nu: Tensor) -> Tensor:
+        from course_lib.pruning.heads import gated
+
+        net = copy.deepcopy(self.model).eval()
+        net.load_state_dict(state, strict=False)
+        with gated(net, xi.float()):
+            return logits(net, self.batch, on_output, nu.float())
+
+    def right(self) -> Tensor:
+        """What the model says where training starts."""
+        return self.logits(self.start, *self.masks)
+
+    def wrong(self) -> dict[str, Tensor]:
+        (xi, nu), tuned = self.masks, {n: p.detach() for n, p in self.model.named_parameters()}
+        return {
+            FINE_TUNED: self.logits(tuned, xi, nu),
+            MASK_OFF: self.logits(self.start, torch.ones_like(xi), torch.ones_like(nu)),
+            ONLY_PARTS: self.logits(self.start, torch.ones_like(xi), nu),
+            ONLY_HEADS: self.logits(self.start, xi, torch.ones_like(nu)),
+            "what survived is switched off: a mask is True where something is kept": self.logits(self.start, ~xi, ~nu),
+            "neither are the weights the pre-trained ones, nor is the subnetwork on": self.logits(
+                tuned, torch.ones_like(xi), torch.ones_like(nu)
+            ),
+        }
+
+
+@question("9.5", points=0.5, claim="retrain: once, from the pre-trained weights, with only the subnetwork switched on")
+def test_retrain(submission: Submission, draw: Draw) -> None:
+    def case() -> tuple[Any, Any, dict[str, Any]]:
+        run = Retrained(submission, draw)
+        return run, run.right(), run.wrong()
+
+    run, right, mistakes = telling(case, close)
+    run.call(submission)
+    log = submission.get(run.train, "log")
+    if len(log) != 1:
+        fail(f"train was called {len(log)} times: once")
+    recognise(log[0]["logits"], right, mistakes, alike=close)
+    moved = [n for n, p in run.start.items() if not near(log[0]["before"][n], p)]
+    if moved:
+        fail(
+            f"when training starts {moved[0]!r} is neither the pre-trained one nor, where `pretrained` does not name it, the model's own"
+        )
+    expect_close(log[0]["logits"], right, "what the model says when training starts", tolerance=1e-4)
+
+
+@question("9.5", points=0.5, claim="arguments: a name that the model lacks raises ValueError before anything changes")
+def test_retrain_refuses(submission: Submission, draw: Draw) -> None:
+    run = Retrained(submission, draw)
+    run.call(submission)
+    if len(submission.get(run.train, "log")) != 1:
+        fail("train is called once where all names are the model's")
+    run = Retrained(submission, draw)
+    foreign = submission.put({**run.before, "bert.encoder.layer.7.output.dense.bias": torch.zeros(4)})
+    expect_raises(
+        ValueError,
+        lambda: submission.call("retrain", run.there, foreign, *run.masks, run.train),
+        "pretrained names a parameter that the model does not have",
+    )
+    state = submission.get(run.there).state
+    if submission.get(run.train, "log") or not all(torch.equal(state[n], p) for n, p in run.model.named_parameters()):
+        fail("the name that is not there was refused, but only after weights were copied: look at all names first")
+
+
+# --- 9.6 survival --------------------------------------------------------------------------------------------------
+
+SHARE = "this is the share of tasks: the count"
+OVER_TASKS = "the spread was taken over tasks: over seeds, of each seed's count"
+SAMPLE_STD = "this is the sample standard deviation: the population's, divided by the number of seeds"
+OF_ALL = "the spread of all masks was taken: of the counts, over seeds"
+
+MaskLists = list[list[Tensor]]
+
+
+def counts(masks: MaskLists) -> Tensor:
+    return torch.stack([torch.stack(of_seed).double().sum(0) for of_seed in masks])
+
+
+WRONG["survival"] = {
+    SHARE: lambda masks: tuple(part / len(masks[0]) for part in reference.survival(masks)),
+    OVER_TASKS: lambda masks: (
+        counts(masks).mean(0),
+        torch.stack([torch.stack(s).double() for s in masks]).sum(0).std(0, correction=0),
+    ),
+    SAMPLE_STD: lambda masks: (counts(masks).mean(0), counts(masks).std(0, correction=1)),
+    OF_ALL: lambda masks: (
+        counts(masks).mean(0),
+        torch.stack([torch.stack(s).double() for s in masks]).flatten(0, 1).std(0, correction=0),
+    ),
+}
+AT_MOST = "≤ was asked: fewer than `tasks`"
+OF_PAIRS = "masks were counted one by one: the share of *elements* whose mean count is smaller"
+WRONG["survivors_below"] = {
+    AT_MOST: lambda masks, tasks: float((counts(masks).mean(0) <= tasks).double().mean()),
+    OF_PAIRS: lambda masks, tasks: float((counts(masks) < tasks).double().mean()),
+    "this is the number of elements: their share": lambda masks, tasks: float((counts(masks).mean(0) < tasks).sum()),
+    "this is the share of those that survive in as many tasks or more": lambda masks, tasks: float(
+        (counts(masks).mean(0) >= tasks).double().mean()
+    ),
+}
+
+
+def drawn_masks(draw: Draw, seeds: int, tasks: int, *shape: int) -> MaskLists:
+    return [[draw.mask(*shape) for _ in range(tasks)] for _ in range(seeds)]
+
+
+def moments(value: Any) -> dict[str, Tensor]:
+    return {"mean": value[0].double(), "std": value[1].double()}
+
+
+@question("9.6", points=0.5, claim="survival: the count of tasks, its mean and spread over seeds")
+def test_survival(submission: Submission, draw: Draw) -> None:
+    def case() -> tuple[Any, Any, dict[str, Any]]:
+        masks = drawn_masks(draw, 3, 4, 2, 5)
+        wrong = {said: moments(v) for said, v in made(WRONG["survival"], masks).items()}
+        return (masks,), moments(reference.survival(masks)), wrong
+
+    (masks,), right, mistakes = telling(case, close)
+    value = submission.survival(masks)
+    expect_length(value, 2, "survival(masks)")
+    found = moments(
+        [expect_tensor(part, shape=(2, 5), what=name) for part, name in zip(value, ("mean", "std"), strict=True)]
+    )
+    recognise(found, right, mistakes, alike=close)
+    for name in right:
+        expect_close(found[name], right[name], f"the {name}")
+
+
+@question("9.6", points=0.5, claim="survivors_below: the share of elements whose mean count is smaller")
+def test_survivors_below(submission: Submission, draw: Draw) -> None:
+    def case() -> tuple[Any, Any, dict[str, Any]]:
+        given = drawn_masks(draw, 2, 4, 3, 7), draw.choice([2.0, 1.5, 2])
+        wrong = made(WRONG["survivors_below"], *given)
+        return given, reference.survivors_below(*given), wrong
+
+    given, right, mistakes = telling(case)
+    value = expect_number(submission.survivors_below(*given), "survivors_below(masks, tasks)")
+    recognise(torch.tensor(value), torch.tensor(right), {s: torch.tensor(v) for s, v in mistakes.items()}, alike=close)
+    expect_close(torch.tensor(value), torch.tensor(right), "survivors_below(masks, tasks)")
+
+
+@question("9.6", points=0.5, claim="arguments: nothing, or seeds with unlike numbers of tasks, raise ValueError")
+def test_survival_refuses(submission: Submission, draw: Draw) -> None:
+    masks = drawn_masks(draw, 2, 2, 3)
+    bad = {"no seed": ([],), "another number of tasks for one seed": ([masks[0], masks[1][:1]],)}
+    expect_refused(lambda m: submission.survival(m)[0].double(), (masks,), reference.survival(masks)[0], bad)
+
+
+# --- 9.7 overlap, fleiss_kappa -------------------------------------------------------------------------------------
+
+WRONG["overlap"] = {
+    "the share of the union was given (Jaccard): the number shared": lambda a, b: (
+        int((a & b).sum()) / int((a | b).sum()),
+        int(a.sum()) * int(b.sum()) / a.numel(),
+    ),
+    "the expectation is not divided by n: |a| · |b| / n": lambda a, b: (
+        int((a & b).sum()),
+        float(int(a.sum()) * int(b.sum())),
+    ),
+    "the smaller of the two sizes was given: that is the most that can be shared, not what chance shares": lambda a, b: (
+        int((a & b).sum()),
+        float(min(int(a.sum()), int(b.sum()))),
+    ),
+    "those that neither keeps were counted, too": lambda a, b: (
+        int((a == b).sum()),
+        int(a.sum()) * int(b.sum()) / a.numel(),
+    ),
+}
+
+
+def _kappa(masks: Tensor, chance: Callable[[float], float] | None = None, with_itself: bool = False) -> float:
+    raters, kept = len(masks), masks.double().sum(0)
+    gone = raters - kept
+    agreed = (
+        (kept**2 + gone**2) / raters**2
+        if with_itself
+        else (kept * (kept - 1) + gone * (gone - 1)) / (raters * (raters - 1))
+    )
+    q = float(masks.double().mean())
+    expected = (chance or (lambda q: q**2 + (1 - q) ** 2))(q)
+    return 1.0 if expected == 1 else (float(agreed.mean()) - expected) / (1 - expected)
+
+
+WRONG["fleiss_kappa"] = {
+    "chance agreement was taken as ½: q² + (1 − q)²": lambda m: _kappa(m, lambda q: 0.5),
+    "each mask's agreement with itself was counted: k(k − 1), not k²": lambda m: _kappa(m, with_itself=True),
+    "chance was not subtracted: this is the raw agreement": lambda m: _kappa(m, lambda q: 0.0),
+    "only agreement on what is kept was expected by chance: q² + (1 − q)²": lambda m: _kappa(m, lambda q: q**2),
+}
+
+
+def as_overlap(value: Any) -> Tensor:
+    expect_length(value, 2, "overlap(a, b)")
+    return torch.tensor([float(expect_number(v, "a number")) for v in value], dtype=torch.float64)
+
+
+@question("9.7", points=0.5, claim="overlap: how many both keep, and how many chance would share")
+def test_overlap(submission: Submission, draw: Draw) -> None:
+    def case() -> tuple[Any, Any, dict[str, Any]]:
+        given = draw.mask(4, 6, kept=0.6), draw.mask(4, 6, kept=0.3)
+        wrong = {said: torch.tensor(v, dtype=torch.float64) for said, v in made(WRONG["overlap"], *given).items()}
+        return given, torch.tensor(reference.overlap(*given), dtype=torch.float64), wrong
+
+    given, right, mistakes = telling(case, close)
+    value = as_overlap(submission.overlap(*given))
+    recognise(value, right, mistakes, alike=close)
+    expect_close(value, right, "overlap(a, b)")
+
+
+@question("9.7", points=0.5, claim="fleiss_kappa: agreement of masks beyond chance")
+def test_kappa(submission: Submission, draw: Draw) -> None:
+    def case() -> tuple[Any, Any, dict[str, Any]]:
+        base = draw.mask(12, kept=0.3)
+        masks = torch.stack([base ^ draw.mask(12, kept=0.2) for _ in range(4)])
+        wrong = {said: torch.tensor(v) for said, v in made(WRONG["fleiss_kappa"], masks).items()}
+        return (masks,), torch.tensor(reference.fleiss_kappa(masks)), wrong
+
+    (masks,), right, mistakes = telling(case, close)
+    value = torch.tensor(expect_number(submission.fleiss_kappa(masks), "kappa"))
+    recognise(value, right, mistakes, alike=close)
+    expect_close(value, right, "fleiss_kappa(masks)")
+
+
+# --- 9.8, 9.9 ------------------------------------------------------------------------------------------------------
+
+
+@question(
+    "9.8",
+    points=0,
+    claim="a is one of the letters, b an accuracy in % (which ones are right is looked at when they are handed in)",
+)
+def test_form_of_the_answers(submission: Submission, draw: Draw) -> None:
+    expect_choice(submission, "answer_9_8a", 4, {})
+    expect_typed(submission, "answer_9_8b", (1, 100), "no accuracy in %: between 1 and 100")
+
+
+def by_loops(xi: Tensor, nu: Tensor, I_h: Tensor, I_mlp: Tensor, seed: int) -> dict[str, Masks]:
+    """Right, another way."""
+    generator = torch.Generator().manual_seed(seed)
+    drawn = tuple(
+        of_places(m, torch.randperm(m.numel(), generator=generator)[: int(m.sum())].tolist()) for m in (xi, nu)
+    )
+    bad = tuple(of_places(m, worst(m, s)[: int(m.sum())]) for m, s in ((xi, I_h), (nu, I_mlp)))
+    return {"good": (xi, nu), "random": (drawn[0], drawn[1]), "bad": (bad[0], bad[1])}
+
+
+def by_large_scores(xi: Tensor, nu: Tensor, I_h: Tensor, I_mlp: Tensor, seed: int) -> dict[str, Masks]:
+    """Right: survivors get a score that no other has."""
+    bad = tuple(
+        of_places(m, (s.double() + 1e6 * m).flatten().argsort(stable=True)[: int(m.sum())].tolist())
+        for m, s in ((xi, I_h), (nu, I_mlp))
+    )
+    return {**right_three(xi, nu, I_h, I_mlp, seed), "bad": (bad[0], bad[1])}
+
+
+RIGHT: dict[str, Version] = {
+    "the library's": right_three,
+    "one with loops": by_loops,
+    "one with large scores": by_large_scores,
+}
+PROMISE = "9.5 promises of masks with some kept and some not, and of finite scores"
+
+
+def of_table(*sentences: str) -> dict[str, Version]:
+    names = {
+        LOWEST: "takes the lowest scores wherever they are",
+        COMPLEMENT: "takes all that did not survive",
+        BEST_OF_GONE: "takes the best of what did not survive",
+        MOST_IMPORTANT: "takes the most important",
+        RANDOM_OF_GONE: "draws from what did not survive",
+    }
+    return {names[s]: WRONG_THREE[s] for s in sentences}
+
+
+@question("9.9", points=0.5, claim="right versions pass, and two plain mistakes are found")
+def test_hunt(submission: Submission, draw: Draw) -> None:
+    expect_verdicts(submission, draw, "subnetworks", RIGHT, of_table(LOWEST, COMPLEMENT), PROMISE)

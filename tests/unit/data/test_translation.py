@@ -1,0 +1,118 @@
+"""Sentence pairs: deterministic, no source twice, a tree over every source, and a German that agrees."""
+
+import random
+
+import pytest
+import torch
+
+from course_lib.data import translation
+from course_lib.data import translation_grammar as grammar
+from course_lib.data import translation_words as words
+
+PAIRS = [grammar.write(grammar.Recipe(), random.Random(f"{i}")) for i in range(3000)]
+
+
+def test_every_word_is_in_the_vocabulary_and_every_source_is_a_tree():
+    known = set(grammar.vocabulary())
+    for pair in PAIRS:
+        assert {*pair.words, *pair.target} <= known
+        assert len(pair.words) == len(pair.head) == len(pair.relation) == len(pair.ambiguous) <= grammar.LONGEST
+        assert set(pair.relation) <= set(grammar.RELATIONS)
+        assert pair.head.count(grammar.ROOT) == 1 == pair.relation.count("root")
+        for start in range(len(pair.words)):  # every way up ends at the root
+            place, steps = start, 0
+            while pair.head[place] != grammar.ROOT:
+                place, steps = pair.head[place], steps + 1
+                assert steps <= len(pair.words)
+        assert pair.rarest >= 0
+
+
+def test_the_relations_join_what_they_say():
+    verbs = {w for line in (words.TRANSITIVE + words.INTRANSITIVE).splitlines() if line for w in line.split()[:3]}
+    joined: dict[str, int] = {}
+    for pair in PAIRS:
+        for word, head, relation in zip(pair.words, pair.head, pair.relation, strict=True):
+            joined[relation] = joined.get(relation, 0) + 1
+            other = pair.words[head] if head >= 0 else ""
+            if relation in ("nsubj", "obj", "aux", "mark", "advmod"):
+                assert other in verbs
+            if relation == "plural":
+                assert word == "-s" and other not in verbs
+            if relation == "det":
+                assert word in words.DETERMINERS
+    assert joined.keys() == set(grammar.RELATIONS) and min(joined.values()) > 100
+
+
+def test_the_rarest_noun_decides_how_an_ambiguous_one_is_translated():
+    both = 0
+    for line in words.AMBIGUOUS.strip().splitlines():
+        first, second = (part.split() for part in line.split("|"))
+        english, senses = first[0], ({first[2], first[3]}, {second[0 + 1], second[0 + 2]})
+        for pair in PAIRS:
+            if english not in pair.words:
+                continue
+            target = {w.removesuffix("n") for w in pair.target}
+            found = [bool(target & {w.removesuffix("n") for w in sense}) for sense in senses]
+            topics = [
+                noun.topic
+                for nouns in grammar._nouns().values()
+                for noun in nouns
+                if noun.english[-1] == pair.words[pair.rarest]
+            ]
+            assert found[0] != found[1] or senses[0] & senses[1], pair
+            if len(set(topics)) == 1 and not senses[0] & senses[1]:
+                assert found.index(True) == topics[0]
+                both += 1
+    assert both > 1500
+
+
+@pytest.mark.parametrize(
+    ("article", "adjective", "noun"),
+    [
+        ("der", "alte", "Hund"),
+        ("den", "alten", "Hund"),
+        ("ein", "alter", "Hund"),
+        ("ein", "altes", "Haus"),
+        ("eine", "alte", "Katze"),
+        ("meine", "alten", "Hunde"),
+    ],
+)
+def test_articles_adjectives_and_nouns_agree(article, adjective, noun):
+    texts = [" ".join(pair.target) for pair in PAIRS]
+    assert any(f"{article} {adjective} {noun}" in text for text in texts), "it occurs"
+    wrong = ["der altes", "das alter", "die altes", "ein alte ", "eine alter", "einen alter", "den alter", "dem alte "]
+    assert not any(bad in text for text in texts for bad in wrong)
+
+
+def test_splits_hold_no_source_twice_and_fewer_are_the_first_of_more():
+    data = translation.load(500, 200, 100)
+    sources = [source for part in data.values() for source in part["source"]]
+    assert len(set(sources)) == len(sources) == 800
+    again = translation.load(50, 20, 10)
+    for split in data:
+        assert list(again[split]["target"]) == list(data[split]["target"])[: len(again[split])]
+    assert list(translation.load(5, seed=1)["test"]["source"]) != list(translation.load(5)["test"]["source"])
+
+
+@pytest.mark.parametrize("asked", [{"train": -1}, {"test": 1001}, {"validation": 5000}])
+def test_more_than_there_is(asked):
+    with pytest.raises(ValueError, match="is a number of pairs"):
+        translation.load(**{"train": 1, **asked})
+
+
+def test_batches_and_back():
+    data = translation.load(1, 60, 1)["validation"]
+    found = {}
+    for batch in translation.batches(data, 16, truth=True):
+        sources = translation.text(batch["input_ids"])
+        targets = translation.text(batch["labels"].clamp(min=0))
+        for b, source in enumerate(sources):
+            found[source] = targets[b]
+            n = len(source.split())
+            assert batch["input_ids"][b, n] == translation.END and int(batch["attention_mask"][b].sum()) == n + 1
+            assert (batch["head"][b, n:] == -1).all() and 0 <= int(batch["rarest"][b]) < n
+    assert found == dict(zip(data["source"], data["target"], strict=True))
+    shuffled = [b["input_ids"] for b in translation.batches(data, 16, seed=1)]
+    same = [b["input_ids"] for b in translation.batches(data, 16, seed=1)]
+    assert all(map(torch.equal, shuffled, same))
+    assert translation.tokenizer().unk_token_id not in {i for b in shuffled for i in b.flatten().tolist()}

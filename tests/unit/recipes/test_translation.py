@@ -1,0 +1,48 @@
+"""The translation checkpoints: they load, do what their record says, and a retraining begins as theirs did."""
+
+import pytest
+import torch
+
+from course_lib.data import translation
+from course_lib.models import checkpoints
+from course_lib.recipes import translation as recipe
+
+DATA = translation.load(200, 100, 50)
+
+
+@pytest.mark.parametrize("seed", recipe.SEEDS)
+def test_a_checkpoint_translates(seed):
+    torch.set_num_threads(1)
+    shipped = checkpoints.load(recipe.name(seed))
+    found, right = recipe.translate(shipped.model, DATA["validation"]), list(DATA["validation"]["target"])
+    assert recipe.bleu(found, right) == pytest.approx(shipped.record["measured"]["validation"]["bleu"], abs=3)
+    assert recipe.exact(found, right) > 80
+    mean, half = recipe.bleu_interval(found, right, 50)
+    assert abs(mean - recipe.bleu(found, right)) < 2 and 0 < half < 5
+    assert recipe.token_accuracy(shipped.model, translation.batches(DATA["validation"], 50)) > 97
+
+
+def test_steps_kept_are_on_the_way():
+    scores = [
+        recipe.token_accuracy(recipe.at_step(0, step), translation.batches(DATA["validation"], 50))
+        for step in recipe.KEPT
+    ]
+    assert scores == sorted(scores) and scores[0] > 20
+    with pytest.raises(checkpoints.CheckpointMissing, match="--seed 0"):
+        recipe.at_step(0, 17)
+
+
+def test_training_is_the_same_every_time_and_learns():
+    torch.set_num_threads(1)
+    (one, history, _), (other, _, _) = (recipe.train(0, DATA["train"], 12, progress=False) for _ in range(2))
+    assert all(map(torch.equal, one.parameters(), other.parameters()))
+    assert history.done == 12
+    fresh, batch = recipe.fresh(0), next(translation.batches(DATA["train"], 32))
+    with torch.no_grad():
+        assert one(**batch).loss < fresh(**batch).loss
+    assert not torch.equal(recipe.fresh(1).model.shared.weight, fresh.model.shared.weight)
+
+
+def test_the_model_has_its_own_number_of_decoder_layers():
+    model = recipe.fresh(0)
+    assert len(model.model.encoder.layers) == 3 and len(model.model.decoder.layers) == 1
