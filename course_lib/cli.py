@@ -243,6 +243,10 @@ def grade(
         Path | None, typer.Option(help="TOML with deadline, late days and extensions; kept for later runs")
     ] = None,
     assignment: Annotated[str, typer.Option(help="what it is called in Canvas; by default as the roster has it")] = "",
+    pending_as_zero: Annotated[
+        bool,
+        typer.Option("--pending-as-zero", help="in the table to upload, count what a person has still to mark as 0"),
+    ] = False,
 ) -> None:
     """Grade a folder of submissions. The same command again grades only what is left, and what has changed."""
     from rich.progress import Progress
@@ -250,6 +254,8 @@ def grade(
     from course_lib.grading.batch import handback, report, summary, upload
     from course_lib.grading.batch import run as batch
 
+    if pending_as_zero and not format:
+        raise ValueError("--pending-as-zero is about the table that --format writes: give that, too")
     if assignment and not format:
         raise ValueError("--assignment is about the table that --format writes: give that, too")
     tests = _root() / "tests" / "labs" / lab
@@ -277,7 +283,7 @@ def grade(
     if not format:
         handback.write(done.report)
     else:
-        written = upload.write(done.report, [f.value for f in format], done.roster, assignment)
+        written = upload.write(done.report, [f.value for f in format], done.roster, assignment, pending_as_zero)
         _say(f"to upload: {', '.join(map(str, written.paths))}")
         for sentence in written.remarks + written.unmatched:
             _say(sentence)
@@ -375,11 +381,13 @@ def similarity(
     """Which submissions share more code than others do: a list of pairs to look at, no verdict."""
     from dataclasses import replace
 
+    from course_lib import labs
     from course_lib.grading.batch import similarity as comparing
     from course_lib.grading.batch.collect import collect
 
     texts = comparing.course_texts(_root(), lab)
-    collected = collect(submissions, lab)
+    beside = labs.load(lab).files
+    collected = collect(submissions, lab, beside)
     earlier = [replace(h, id=f"{folder.name}/{h.id}") for folder in against or [] for h in collect(folder, lab).handed]
     found = comparing.compare(collected.handed, *texts, pairs, earlier)
     page, csv = comparing.write(found, lab, out or Path(f"similarity-{lab}.html"))
@@ -394,6 +402,14 @@ def similarity(
     console.print(table)
     for sentence in collected.remarks:
         _say(sentence)
+    if beside:
+        from course_lib.capstone import suspicion
+        from course_lib.capstone.handing import NAMES
+
+        for h in collected.handed:
+            data = dict(h.beside()).get(NAMES["cnn"])
+            if isinstance(data, bytes) and (hint := suspicion.hint(data)):
+                _say(f"{_plain(h.id[:60])}: {hint}")
     _say(f"{found.compared} submissions compared, {len(found.left_out)} could not be; {page} and {csv} written")
 
 
@@ -408,6 +424,36 @@ def slides(
     lectures.build(_root(), decks or None, _say)
     if not decks:
         sheet.build(_root(), _say)
+
+
+@app.command()
+def ledger(
+    remake: Annotated[
+        bool,
+        typer.Option("--remake", help="execute all walkthroughs from an empty ledger; ten minutes, on a quiet machine"),
+    ] = False,
+) -> None:
+    """The course's one table: what every method cost and kept, with the paper's figure beside it."""
+    from course_lib.show import course_table
+
+    if remake:
+        from course_lib import files, labs
+        from course_lib.authoring import build as building
+        from course_lib.ledger import FILE
+        from course_lib.show import plots
+
+        written = _root() / "solutions" / FILE
+        written.unlink(missing_ok=True)
+        *others, last = labs.available()
+        for some in (others, [last]):  # the last lab begins with the table of the others
+            building.build(_root(), some, True, _say, force=True)
+            files.put(course_table.path(), written.read_bytes())
+        picture = _root() / "data" / "pictures" / "ledger.png"
+        picture.parent.mkdir(exist_ok=True)
+        plots.use_style()
+        plots.save(course_table.picture(course_table.rows()), picture)
+        _say(f"{course_table.path()} and {picture} written")
+    console.print(course_table.text(course_table.rows()), markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command()

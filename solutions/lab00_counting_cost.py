@@ -54,11 +54,12 @@ from torch import Tensor, nn
 from course_lib import ledger, models, training
 from course_lib.cost import encodings, latency, model_cost
 from course_lib.data import images
-from course_lib.grading import check, skip  # noqa: F401  (skip is yours to use)
+from course_lib.grading import check, choose, skip  # noqa: F401  (skip is yours to use)
 from course_lib.pruning.weights import local_masks
 from course_lib.show import plots, widgets
 
 DATA = "digits"  # or "mnist", "fashion_mnist", "cifar10": the whole lab on other images, by this one line
+STUDENT = ""  # your name or number: the letters of your questions are yours alone
 
 # %%
 EPOCHS = {"digits": 8, "cifar10": 3}.get(DATA, 1)
@@ -137,6 +138,8 @@ def conv_cost(
     M: int, C: int, R: int, S: int, H: int, W: int, stride: int = 1, padding: int = 0, bits: int = 32
 ) -> dict[str, int]:
     """What one convolution costs for one image (batch 1, no bias).
+
+    Write it yourself: not with ``course_lib.cost``.
 
     Args:
         M, C, R, S: filters, input channels, height and width of the kernel.
@@ -319,6 +322,8 @@ prediction_0_2 = "item 2: 10 %; 32 heads: no more MACs, and so about the same ti
 # %%
 def transformer_macs(B: int, L: int, E: int, heads: int = 1) -> dict[str, int]:
     """MACs of one transformer encoder layer with a feed-forward network of width 4E (no biases, norms or softmax).
+
+    Write it yourself: not with ``course_lib.cost``.
 
     Args:
         B, L, E: batch, tokens per sentence, embedding size.
@@ -510,6 +515,8 @@ prediction_0_3 = "a little above: training should keep the weights whose inputs 
 # %%
 def nonzero_macs(weight: Tensor, x: Tensor, stride: int = 1, padding: int = 0) -> int:
     """Products whose weight and input are both non-zero, counted exactly, over the whole batch.
+
+    Write it yourself: not with ``course_lib.cost``.
 
     Args:
         weight: (M, C, R, S) of a convolution, or (d_out, d_in) of a linear layer.
@@ -704,7 +711,10 @@ prediction_0_4 = "p > 1/n: from 3.1 % for 32 bits, 12.5 % for 8 bits, never for 
 
 # %%
 def bitmap_encode(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Any shape and dtype -> (bool tensor of x's shape, True where x is not zero; 1-D values in row-major order)."""
+    """Any shape and dtype -> (bool tensor of x's shape, True where x is not zero; 1-D values in row-major order).
+
+    Write all three yourself: not with the sparse tensors of torch (``to_sparse``, ``torch.sparse_…``) or ``scipy.sparse``, nor with ``course_lib.cost``.
+    """
     ### BEGIN SOLUTION
     bitmap = x != 0
     return bitmap, x[bitmap]
@@ -777,6 +787,8 @@ prediction_0_5 = "fewer: zeros of a trained layer come in clusters, and runs are
 # %%
 def rle_encode(x: Tensor, run_bits: int = 2) -> tuple[Tensor, Tensor, tuple[int, ...]]:
     """Run-length encoding of x, read in row-major order.
+
+    Write all three yourself: not with the sparse tensors of torch (``to_sparse``, ``torch.sparse_…``) or ``scipy.sparse``, nor with ``course_lib.cost``.
 
     Returns:
         runs (int64, each from 0 to 2**run_bits - 1) and values (x's dtype), 1-D, one entry per pair; and x's shape as a
@@ -956,7 +968,10 @@ prediction_0_6 = "a 64x64x3x3 layer has 16-bit addresses: COO is smaller than de
 
 # %%
 def coo_encode(x: Tensor) -> tuple[Tensor, Tensor, tuple[int, ...]]:
-    """Any shape and dtype -> (increasing row-major positions of the non-zeros, int64; their values; x's shape)."""
+    """Any shape and dtype -> (increasing row-major positions of the non-zeros, int64; their values; x's shape).
+
+    Write all three yourself: not with the sparse tensors of torch (``to_sparse``, ``torch.sparse_…``) or ``scipy.sparse``, nor with ``course_lib.cost``.
+    """
     ### BEGIN SOLUTION
     flat = x.flatten()
     index = (flat != 0).nonzero().flatten()
@@ -1021,6 +1036,8 @@ check("0.6")
 # %%
 def csr_encode(x2d: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """(R, C) -> (v: values row by row; COL_INDEX: column of each, int64; ROW_INDEX: (R + 1,) cumulative counts, int64).
+
+    Write all five yourself: not with the sparse tensors of torch (``to_sparse``, ``torch.sparse_…``) or ``scipy.sparse``, nor with ``course_lib.cost``.
 
     Raises:
         ValueError: if ``x2d`` is not two-dimensional.
@@ -1533,20 +1550,25 @@ you_wrote(prediction_0_8_kernels)
 # #### The two questions
 #
 # **a.** A linear layer has half of its weights pruned ($p=0.5$), and half of its inputs are zero ($q=0.5$). What can be
-# said about its nonzero MACs? Type the letter.
-#
-# - `"a"`: at least a quarter of all MACs, since $(1-p)(1-q)$ is a lower bound
-# - `"b"`: exactly a quarter of all MACs
-# - `"c"`: a quarter on average over random places of the zeros; for given places anything from none to half
-# - `"d"`: at most a quarter, since a zero in either operand is enough
-# - `"e"`: half: zeros in the inputs save nothing that pruned weights did not save already
-#
+# said about its nonzero MACs?
+
+# %%
+choose(
+    "0.8a",
+    "At least a quarter of all MACs, since (1 − p)(1 − q) is a lower bound.",
+    "Exactly a quarter of all MACs.",
+    "A quarter on average over random places of the zeros; for given places anything from none to half.",
+    "At most a quarter, since a zero in either operand is enough.",
+    "Half: zeros in the inputs save nothing that pruned weights did not save already.",
+)
+
+# %% [markdown]
 # **b.** In your figure of the bookkeeping: from which sparsity on (in %) does **COO need fewer bits than the bitmap**
 # for `conv4`? Type the number as you read it off, e.g. `50`. Anything within 1.5 of the exact crossing counts.
 
 # %%
 ### BEGIN SOLUTION
-answer_0_8a = "c"  # w = (1, 0) with x = (0, 1) refutes a lower bound, with x = (1, 0) an upper one
+answer_0_8a = "C"  # w = (1, 0) with x = (0, 1) refutes a lower bound, with x = (1, 0) an upper one
 answer_0_8b = 94  # 16 address bits per value against 1 bit per place: 16 (1 - p) = 1 at p = 93.75 %
 ### END SOLUTION
 

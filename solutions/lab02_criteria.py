@@ -356,13 +356,18 @@ rows = ["| criterion | ρ with the size of the change |", "|---|---|"]
 rows += [f"| {name} | {pm(values, 2)} |" for name, values in correlation.items()]
 say("\n".join(rows))
 say(f"The signed forecast against the *signed* change: ρ = **{pm(signed, 3)}**. {you_wrote(prediction_2_3)}")
+ahead = [100 * float(np.mean(np.array(found["Taylor"]) > np.array(found["OBD"]))) for found in single]
+say(
+    f"The first term, |gw|, is larger than the second, ½hw², for {pm(ahead, 0)} % of these weights. (2.1) {you_wrote(prediction_2_1)}"
+)
 
 # %% [markdown]
 # The forecast is almost the truth. Even its sign is right: it knows which weights the loss would be *better off*
-# without (those to the left of 0; about half of all). Magnitude knows little of all this, and random nothing.
+# without (those to the left of 0; about half of all). Magnitude knows about half of the order, and random nothing.
 #
-# Which half does the work? Taylor's $|gw|$ alone is nearly as good. A net that has stopped early enough to be useful is not at a
-# minimum, so LeCun's $g = 0$ does not hold; and where all samples are right, $h$ is tiny as well.
+# Which half of the formula does the work? The first term is the larger one for most weights: a net that has stopped early enough to be useful is not at a
+# minimum, so LeCun's $g = 0$ does not hold; and where all samples are right, $h$ is tiny as well. Yet *alone* either half gives almost the same order:
+# both grow with $w$ and with how much the weight's input and output are in use. For an order $g = 0$ is a harmless lie; for the size of the change, and for its sign, it is none.
 
 # %% [markdown]
 # #### Experiment: fifty thousand weights, all at once
@@ -549,7 +554,7 @@ say(
 )
 
 # %% [markdown]
-# The same forecasts that were far behind magnitude are now ahead of it. (Magnitude differs much from seed to seed here: three
+# OBD and Fisher were far behind magnitude and are now far ahead of it; Taylor has caught up. (Magnitude differs much from seed to seed here: three
 # seeds cannot show the lead, six can.) Magnitude gains nothing: nothing was trained,
 # so the weights that are left are as large as before, and the answer to the question is always the same.
 #
@@ -571,16 +576,21 @@ plots.show(
     + ", ".join(f"{name} {values[:, -1].mean():.0f}" for name, values in trained.items())
     + ".",
 )
-rows = ["| | at 90 % | at 98 % | at 98 %, against magnitude |", "|---|---|---|---|"]
-rows += [
-    f"| {name} | {pm(v[:, 2])} | {pm(v[:, -1])} | {'' if name == 'magnitude' else versus(v[:, -1], trained['magnitude'][:, -1], cell=True)} |"
-    for name, v in trained.items()
+rows = [
+    "| | at 80 % | against magnitude | at 90 % | against magnitude | at 98 % | against magnitude |",
+    "|---" * 7 + "|",
 ]
+for name, v in trained.items():
+    cells = [
+        f"{pm(v[:, i])} | {'' if name == 'magnitude' else versus(v[:, i], trained['magnitude'][:, i], cell=True)}"
+        for i in (1, 2, -1)
+    ]
+    rows.append(f"| {name} | " + " | ".join(cells) + " |")
 say("\n".join(rows))
 
 # %% [markdown]
-# Up to 90 % all informed criteria are alike: training repairs what a poorer choice has broken. It is at 98 %, with a
-# thousand weights left, that asking the loss pays, and it pays much.
+# At 80 and 90 % magnitude is even a point or two *ahead*: training repairs what a choice has broken, and what it can least repair is the loss of large
+# weights. From 95 % on the order turns, and at 98 %, with a thousand weights left, asking the loss pays, and pays much.
 #
 # **What the papers found.** LeCun, Denker and Solla (1990) took a reader of digits down to a quarter of its parameters by
 # ½hw², a part at a time with training in between; without it the error rose soon. Hassibi and Stork (1993) went on to the whole
@@ -659,14 +669,16 @@ say(
     f"Of the weights on the {int(blank.sum())} pixels that are blank in every image, your mask keeps "
     f"**{100 * mask[:, blank].float().mean():.0f} %** at a sparsity of 50 %. Magnitude cannot know that they do nothing."
 )
-say(
-    "On the whole net, all layers together, at 80 %, input-aware against magnitude: "
-    f"{versus(at_once['input-aware'][:, 3], at_once['magnitude'][:, 3])}."
-)
+for where in (1, 2):
+    ours, theirs = ([run["at once"][name][where] for run in runs] for name in ("input-aware", "magnitude"))
+    say(
+        f"On the whole net, all layers together, removed at once at {100 * lab02.SPARSITIES[where]:.0f} %, {len(runs)} seeds, "
+        f"input-aware against magnitude: {versus(ours, theirs)}."
+    )
 
 # %% [markdown]
-# An honest result: on this small network, whose inputs are all of one kind, seeing the input helps nothing on the whole, and
-# at high shares it is behind. Wanda was made for large language models, where a few features are a hundred times
+# An honest result: on this small network, whose inputs are all of one kind, seeing the input does not help where much is removed at once and nothing trained:
+# it is behind. (Asked again and trained in between it was far ahead of magnitude at 98 %, in Part B, as all that ask the loss or the data were.) Wanda was made for large language models, where a few features are a hundred times
 # larger than the rest (that is the example that you have just made); there magnitude collapses at 50 % and Wanda does
 # not (Sun et al. 2023, LLaMA-7B at 50 %: perplexity 17.29 for magnitude, 7.26 for Wanda, 5.68 dense).
 
@@ -796,8 +808,8 @@ check("2.7")
 # %% [markdown]
 # #### Experiment: who makes zeros?
 #
-# The same network from the same start, SGD (η = 0.1), 40 epochs. Subgradient, proximal step, proximal step reweighted every five
-# epochs (ε = 0.01), and L2.
+# The same network from the same start, SGD (η = 0.1), 40 epochs. Live: the subgradient, the proximal step (both λ = 0.0003) and
+# L2 (λ = 0.001). From the result file: the proximal step for five λ, plain and with penalties reweighted every five epochs (ε = 0.01).
 
 # %%
 HOW = {"proximal": 3e-4, "subgradient": 3e-4, "l2": 1e-3}
@@ -1056,7 +1068,7 @@ widgets.explorer(
 # - An order for many weights is another thing. Removing what "helps when it goes" destroys the net; unsigned scores last longer; magnitude lasts
 #   because it makes small steps.
 # - Ask again on the way: a dozen questions turn the same forecast from worse than magnitude to far better.
-# - With training in between, criteria differ only when little is left.
+# - With training in between, magnitude is a little ahead up to 90 %; where little is left, it pays to ask the loss.
 # - A subgradient never makes a zero; a proximal step does; reweighted, it charges for being there, not for being large.
 #
 # ## Going further

@@ -147,6 +147,11 @@ def nm_mask(weight: Tensor, n: int, m: int, dim: int) -> Tensor:
 # %%
 check("5.1")
 
+# %%
+say(
+    f"At 2:4 a block has {math.comb(4, 2)} masks; if any weight could go, four weights would have {2**4}. {you_wrote(prediction_5_1)}"
+)
+
 # %% [markdown]
 # <details><summary>Hint 1: bring the blocks into rows</summary><code>movedim(dim, -1)</code>, then <code>reshape(-1,
 # m)</code>: each row is a block. Take the same way back.</details>
@@ -465,8 +470,8 @@ def combine_columns(weight: Tensor, groups: list[list[int]]) -> tuple[Tensor, Te
 check("5.5")
 
 # %% [markdown]
-# <details><summary>Hint 1: a tournament</summary>Go through a group's columns; wherever the new one is larger in size than
-# what the cell holds, it takes the cell, and the channel.</details>
+# <details><summary>Hint 1: a tournament</summary>Go through a group's columns from left to right; wherever the new one is at least as large in size as
+# what the cell holds, it takes the cell, and the channel: of equals the higher column stays.</details>
 # <details><summary>Hint 2: nobody there</summary>A zero never wins, not even against an empty cell: −1 stays.</details>
 
 # %% [markdown]
@@ -494,7 +499,15 @@ def packing(seed: int, size: int, gamma: float) -> dict[str, float]:
     return lab05.packed(sparse[seed], data, lambda matrix: group_columns(matrix, size, gamma), seed)
 
 
-live = {gamma: [packing(seed, 8, gamma) for seed in range(SEEDS)] for gamma in (0.0, 0.05, 0.5, math.inf)}
+LIMITS = (0.0, 0.05, 0.25, 0.5)
+live = {gamma: [packing(seed, 8, gamma) for seed in range(SEEDS)] for gamma in (*LIMITS, math.inf)}
+unordered = {
+    gamma: [
+        lab05.packed(sparse[seed], data, lambda matrix, g=gamma, s=seed: lab05.in_drawn_order(matrix, 8, g, s), seed)
+        for seed in range(SEEDS)
+    ]
+    for gamma in LIMITS
+}
 fig = plots.new_figure(4.4)
 axes = fig.subplots(1, 2)
 for names, label, marker in (
@@ -519,6 +532,12 @@ plots.show(
         for name in [*greedy, *random_sizes]
     ),
 )
+rows = ["| size 8, live | " + " | ".join(f"γ {gamma:g}" for gamma in LIMITS) + " |", "|---" * (len(LIMITS) + 1) + "|"]
+for how, by_gamma in (("yours", live), ("the same limits, random order, first group that fits", unordered)):
+    for key, what in (("utilisation", "cells used (%)"), ("lost", "weights lost (%)")):
+        cells = (f"{100 * np.mean([r[key] for r in by_gamma[gamma]]):.0f}" for gamma in LIMITS)
+        rows.append(f"| {what}, {how} | " + " | ".join(cells) + " |")
+say("\n".join(rows))
 no_limit = [r["lost"] for r in live[math.inf]]
 by_chance = [r["lost"] for r in side_by_side(lab05.packed_at_random, [(sparse[s], data, 8, s) for s in range(SEEDS)])]
 say(
@@ -526,17 +545,22 @@ say(
     f"{100 * np.mean(by_chance):.0f} % ({versus(100 * np.array(no_limit), 100 * np.array(by_chance))}). With γ = 0 nothing is lost, at a "
     f"utilisation of {100 * np.mean([r['utilisation'] for r in live[0.0]]):.0f} %. {you_wrote(prediction_5_5)}"
 )
+after = {name: np.mean([s["packed"][name]["fine-tuned"] for s in shipped]) for name in [*greedy, *random_sizes]}
+say(
+    f"After five epochs of training (result file): from {min(after.values()):.1f} % ({min(after, key=after.__getitem__)}) to "
+    f"{max(after.values()):.1f} % ({max(after, key=after.__getitem__)})."
+)
 
 # %% [markdown]
 # Three times the utilisation is *free* (γ = 0), and a little more costs little. But look at the greedy rule without its limit: it is worse than
-# chance, since "join the fullest" packs full columns on full ones. **γ does the work, not the order.** After five epochs of training even
-# that difference is gone: all packings of the result file end within a point or two. The paper reports about four to eight times the
+# chance, since "join the fullest" packs full columns on full ones. **γ does most of the work; the order helps a little**: with the same small limits, columns in random order that join
+# the first group that lets them in fill a few cells in a hundred fewer; with a large one they fill no fewer. After five epochs of training even the difference in accuracy is gone: all packings of the result file end close together. The paper reports about four to eight times the
 # utilisation, on larger and sparser networks.
 
 # %% [markdown]
 # ## Part C · Zeros in the activations
 #
-# ### 5.6 The largest of the day
+# ### 5.6 The k largest of each image
 # **20 minutes · 2 points**
 #
 # A product is 0 if *either* factor is. ReLU leaves many zeros by itself; more can be made. But activations are not
@@ -864,16 +888,19 @@ say(
     f"1:4 × 1:4, all {len(shipped)} seeds: by size against random {against['random']}; against drawn once {against['drawn once']}. "
     f"{you_wrote(prediction_5_8)}"
 )
+rows = ["| by size against drawn once | trained on |", "|---|---|"]
+rows += [f"| {name} | {versus(trained['by size'][name], trained['drawn once'][name], cell=True)} |" for name in names]
+say("\n".join(rows))
 say(f"W 2:4 × A 2:4, by size: share of the products that are left **{np.mean(half):.3f}** (result file).")
 
 # %% [markdown]
 # What is always missing can be trained away, **whether it is a weight or an activation, and even if chance chose it**: drawn once, random activations come back to within a point of those chosen by size at 1:4, with half of
-# the products; choosing helps only where next to nothing is left (1:8: two or three points). What cannot be trained away is *noise*: if other places are lost in every pass, no weight can make up for what it cannot
+# the products; choosing helps little, and most where next to nothing is left (1:8). What cannot be trained away is *noise*: if other places are lost in every pass, no weight can make up for what it cannot
 # foresee. By size, too, other places are lost for every image; but those follow from the image, and are no noise.
 #
 # (The comparison of "by size" with "random" alone, which papers like to show, would have suggested that *which* activations stay matters. The third arm says that it is not which, but whether they are the same.)
 #
-# Why 4.5 % of the products, and not 1/16 = 6.25 %? By size a kept activation is hardly ever one of ReLU's zeros, but some blocks hold fewer than one that is not 0, and products with padding are 0 as well.
+# Why 4.5 % of the products, and not 1/16 = 6.25 %? By size a kept activation is hardly ever one of ReLU's zeros, but some blocks hold nothing but zeros, and products with padding are 0 as well.
 #
 # And time? You saw what choosing costs. As with 5.3: a unit built for it, or nothing.
 
@@ -935,7 +962,7 @@ display(ledger.table())
 
 # %% [markdown]
 # (Sizes, products and times are those of the first seed, accuracies of all three.) All four rows take the same time, since all four compute the same dense products: on this processor
-# the patterns save *room*, and no product. 1:8 takes a seventh of the bits and an eighth of the products of whoever can skip them, at no accuracy that these seeds could show. Combined columns store more weights for it,
+# the patterns save *room*, and no product. With 1:8 a seventh of the bits is left, and an eighth of the products for whoever can skip the others, and no loss of accuracy that these seeds could show. Combined columns store more weights for it,
 # but none was lost on the way.
 #
 # ### 5.9 Two short answers

@@ -280,6 +280,10 @@ arms = side_by_side(both_arms, [(0, True), (0, False)])
 say(
     f"Yours, 90 %, {2 * QUICK['steps']} steps: held {arms[0]:.1f} %, let go {arms[1]:.1f} %. {you_wrote(prediction_6_2)}"
 )
+say(
+    "(6.1) Trained for ever, the arm that lets them go cannot have the higher training loss: whatever the other finds, it may find, too, with zeros where the other holds them. "
+    + you_wrote(prediction_6_1)
+)
 
 # %% [markdown]
 # Three things to see. **The old task is a poor forecast.** At 80 % it has lost more than 20 points; the new one, after 200 steps, two or three: what pruning took
@@ -416,6 +420,16 @@ check("6.4")
 
 # %% [markdown]
 # <details><summary>Hint</summary>A sum of products, each of one step. For the counts: three masks that exclude each other, each with <code>&amp; kept</code>.</details>
+
+# %%
+pull = torch.tensor([-0.5, -0.5])  # the same gradient, away from zero, on weights of 0.001 and 1
+risen = movement([(torch.tensor([0.001, 1.0]), pull)], lr=0.1)
+say(
+    f"One step: the score of the weight 0.001 rises by {risen[0]:.2g}, that of the weight 1 by {risen[1]:.2g}. {you_wrote(prediction_6_4)}"
+)
+
+# %% [markdown]
+# The *sign* of what a score collects does not depend on the weight's size; how fast it grows does, in proportion. So movement is not blind to size: it is a product of both.
 
 # %% [markdown]
 # ### 6.5 Soft movement
@@ -726,6 +740,13 @@ def compact(P: Tensor, z: Tensor, Q: Tensor) -> tuple[Tensor, Tensor]:
 # %%
 check("6.7")
 
+# %%
+sizes = {shape: shape[0] * shape[1] / sum(shape) for shape in ((128, 128), (256, 128))}
+say(
+    ", ".join(f"{out}×{into}: r* = {r:.1f}" for (out, into), r in sizes.items())
+    + f"; a factored 128×128 layer with all 128 components has {128 * (128 + 128) / 128**2:.0f} times the dense one's numbers. {you_wrote(prediction_6_7)}"
+)
+
 # %% [markdown]
 # <details><summary>Hint 1: svd</summary><code>torch.linalg.svd(weight, full_matrices=False)</code> gives U, σ and <em>Vᵀ</em>, σ from large to small.</details>
 # <details><summary>Hint 2: gates that are not 0 or 1</summary>A gate of 0.3 stays 0.3 when the layer is compacted: multiply it into one of the two.</details>
@@ -783,7 +804,7 @@ say(
 )
 
 # %% [markdown]
-# Two thirds of the encoder's weights can go without any training: **this task needs only few of their components.** (r* is 64 for 128×128 and 85 for 256×128; with all 128 components a factored 128×128 layer is twice as large.) So a method that "removes 35 %" (Wang et al.'s
+# Two thirds of the encoder's weights can go without any training: **the sentiment needs only few of their components.** (r* is 64 for 128×128 and 85 for 256×128; with all 128 components a factored 128×128 layer is twice as large.) So a method that "removes 35 %" (Wang et al.'s
 # figure, on other models) would prove nothing here. Whether learned gates are worth anything shows at 10 %, and beside a control that has the same components by singular values, *trained just as long*.
 #
 # ### 6.8 A target that is met
@@ -839,8 +860,8 @@ check("6.8")
 # %% [markdown]
 # #### Experiment: gates, or singular values?
 #
-# To 10 % of the encoder's weights by learned gates (the target falls from 100 % on Sanh's cubic); against the same share by singular values, the same rank in
-# each matrix, fine-tuned as long; and against random components, fine-tuned as long (result file). The left figure is the size on its way.
+# To 10 % of the encoder's weights by learned gates (the target falls from 100 % on Sanh's cubic); against the same share of each matrix by singular values,
+# and against random components, both fine-tuned as long (result file). The left figure is the size on its way.
 #
 # *Before you run it:* by how much will learned gates beat singular values?
 
@@ -959,7 +980,7 @@ choose(
     "6.9a",
     "Nothing of what pre-training knew was in the small weights.",
     "Fine-tuning has restored the pruned weights.",
-    "The new task needed little of what was lost, and some hundred steps learned that again.",
+    "The new task needed little of what was lost, and a few hundred steps learned that again.",
     "Test texts have been trained on.",
 )
 

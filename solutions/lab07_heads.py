@@ -36,7 +36,7 @@
 # **no claim without a random control and three seeds**.
 
 # %%
-from course_lib.grading import check, skip  # noqa: F401  (skip is yours to use)
+from course_lib.grading import check, choose, skip  # noqa: F401  (skip is yours to use)
 
 # isort: split
 import copy
@@ -66,6 +66,8 @@ from course_lib.pruning.weights import prunable
 from course_lib.show import plots, widgets
 from course_lib.show.words import ends, pm, say, versus, you_wrote
 from course_lib.training import accuracy
+
+STUDENT = ""  # your name or number: your letters are yours alone
 
 # %% [markdown]
 # ## Settings
@@ -125,6 +127,9 @@ say(
 # - Head $h$ owns features $hd$ to $(h+1)d$. `x.view(B, L, d, M)` also runs, and gives each head every $M$-th feature.
 # - torch stores a linear layer's weight as (out, in). So head $h$ owns *rows* of $W_Q$, $W_K$, $W_V$, but *columns* of
 #   $W_O$.
+#
+# Write it yourself: not `torch.nn.functional.multi_head_attention_forward` (nor `nn.MultiheadAttention`, which calls it),
+# and nothing of `course_lib.pruning`.
 #
 # *Before you write anything:* attention with 8 heads of 16 features, instead of one head of 128: does it take
 # `"more"`, `"less"` or the `"same"` number of multiplications?
@@ -860,8 +865,7 @@ say(f"The worst of top, bottom and middle, model by model: **{', '.join(worst)}*
 # %% [markdown]
 # #### Your own column
 #
-# Half of the heads, by *your* importance, and by your `choose_heads`, on all test texts. (Question b of
-# 7.7 is read off here.)
+# Half of the heads, by *your* importance, and by your `choose_heads`, on all test texts.
 
 
 # %%
@@ -980,6 +984,9 @@ say(
 #
 # Head $h$ owns $d$ *rows* of $W_Q$, $W_K$, $W_V$, with their biases; and $d$ *columns* of $W_O$. The bias of the output
 # projection belongs to no head: it is added once, whoever is left, and even if nobody is.
+#
+# Write it yourself: not `torch.nn.utils.prune` or `transformers`' `prune_linear_layer`, and nothing of
+# `course_lib.pruning`.
 #
 # *Before you write anything:* half of the heads are removed. How much faster is a forward pass, in %, for a batch of one
 # text? For 64?
@@ -1281,20 +1288,25 @@ display(ledger.table())
 #
 # **a.** In the experiment, pruning in order of the single ablations ends up worse than by $I_h$ (iterative) when many heads
 # go. Why?
-#
-# - **A** The single ablations are measured with too few texts.
-# - **B** The gradients see more texts.
-# - **C** Heads stand in for each other, so what one costs alone says little about what many cost together.
-# - **D** The heads that hurt least are all in one layer.
-#
-# **b.** Read off your own run: with half of the heads removed by $I_h$ and nothing trained afterwards, how many points of
-# test accuracy are lost, on average over the three models? Type in the number ("Your own column", in part C).
 
 # %%
-# a: "A", "B", "C" or "D", in quotes; b: a number
+choose(
+    "7.7a",
+    "The single ablations are measured with too few texts.",
+    "The gradients see more texts.",
+    "Heads stand in for each other, so what one costs alone says little about what many cost together.",
+    "The heads that hurt least are all in one layer.",
+)
+
+# %% [markdown]
+# **b.** Whole layers: which test accuracy (in %) is left with half of the heads gone from the *top*, on average over the three models, nothing trained afterwards? Take the
+# row of the table of 7.5, under "Whole layers, or as many heads anywhere?"; within 0.8 points.
+
+# %%
+# a: "A", "B", "C" or "D"; b: a number
 ### BEGIN SOLUTION
 answer_7_7a = "C"
-answer_7_7b = 1.3
+answer_7_7b = 66.1
 ### END SOLUTION
 
 # %%
@@ -1302,7 +1314,7 @@ check("7.7")
 
 # %% [markdown]
 # <details><summary>Hint 1: a</summary>Which heads were on while one was ablated? And which are on when many have gone?</details>
-# <details><summary>Hint 2: b</summary>The bold number under the table of "Your own column".</details>
+# <details><summary>Hint 2: b</summary>The row "top" of the table with half of the heads: the mean of three numbers.</details>
 
 # %% [markdown]
 # ### 7.8 Bug hunt
@@ -1362,7 +1374,8 @@ say(
 # contract of **7.1**, and returns if it does not. The grader calls it with several versions of `attention_as_sum`, some
 # right (written in other ways than yours), some wrong, each with a mistake that people make. A test that fails right
 # versions is worth nothing either, so a point is earned only for verdicts on both kinds. All versions take finite inputs
-# of any sizes with `heads` a divisor of E; what they do with other arguments does not count.
+# of any sizes with `heads` a divisor of E; what they do with other arguments does not count. Try it on something small:
+# the versions refuse more than eight million numbers in one call, and calls that take long.
 #
 # As in lab 01: try to do without your own `attention_as_sum`. What must be *true* of the parts?
 

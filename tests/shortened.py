@@ -30,7 +30,10 @@ EVERY_CELL: dict[str, dict[str, Any]] = {
     "lab05": {"SETTINGS": {"images": 400, "epochs": 6, "finetune": 1, "gates": 1}},
     "lab06": {"QUICK": {"steps": 12, "batch": 16, "lr": 3e-4}},
     "lab07": {"MANY, TEST": (400, 400)},
+    "lab08": {"QUICK": {"steps": 4}},
+    "lab09": {"QUICK": {"steps": 12, "lr": 3e-4}},
     "lab10": {"TEXTS": 400},
+    "lab11": {"LIVE": {"narrow": 2, "thin": (1, 1, 1, 1, 2), "steps": 6}},
 }
 # for explorers any number of seeds must do, but where an interval is drawn
 EXPLORERS: dict[str, dict[str, Any]] = {
@@ -42,7 +45,10 @@ EXPLORERS: dict[str, dict[str, Any]] = {
     "lab05": {"SEEDS": 1, **EVERY_CELL["lab05"]},
     "lab06": EVERY_CELL["lab06"],
     "lab07": {"SEEDS": 1, **EVERY_CELL["lab07"]},
+    "lab08": EVERY_CELL["lab08"],
+    "lab09": EVERY_CELL["lab09"],
     "lab10": {"SEEDS": (0,), **EVERY_CELL["lab10"]},
+    "lab11": EVERY_CELL["lab11"],
 }
 
 

@@ -230,10 +230,14 @@ def _agree(lab: Lab, root: Path) -> None:
         message = f"this question has no claim, as there is no {tests}: write {tests}/visible.py"
         problems.add(lab.shown, lab.questions[0].line, message)
         problems.stop()
+    there = lab.questions and contract.contract_of(lab.name, root).is_file()
+    asked_of = contract.read(lab.name, root).asked.questions if there else {}
+    by_hand = {id: exercise.by_hand for id, exercise in asked_of.items()}
     for question in lab.questions:
         mine = [claim for claim in found if claim.question == question.id]
-        total = sum(claim.points for claim in mine)
-        if not mine:
+        by_a_person = by_hand.get(question.id, 0.0)
+        total = sum(claim.points for claim in mine) + by_a_person
+        if not mine and not by_a_person:
             message = f'question {question.id} has no claim: write one in {tests} under @question("{question.id}", …)'
             problems.add(lab.shown, question.line, message)
         elif abs(total - question.points) > 1e-9:

@@ -12,7 +12,8 @@
 - :mod:`.count`: a whole model while it runs; :mod:`.formulas`: one layer, from its sizes (:mod:`.taps`: which inputs a
   weight of a convolution meets); :mod:`.tokens`: a transformer whose sequences get shorter.
 - :mod:`.encodings`: bitmap, run lengths, COO, CSR and CSC; :mod:`.block_formats`: n of every m neighbours, stored and multiplied.
-- :mod:`.latency`: the clock, with warm-up and spread.
+- :mod:`.storage`: a whole model, each tensor in its cheapest format; :mod:`.decisions`: which rows of a table no other beats, and
+  which to take for a budget. :mod:`.latency`: the clock, with warm-up and spread.
 """
 
 from course_lib.cost.count import LayerCost, model_cost, peak_activation_bits, totals

@@ -8,6 +8,7 @@ through the same ones.
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from concurrent.futures import Executor
 from importlib import import_module
@@ -54,7 +55,8 @@ def remake(name: str, executor: Executor, folder: Path | None = None) -> Path:
 
     Args:
         executor: where the trainings run, for example ``course_lib.parallel.processes()``.
-        folder: for what is done so far; None: in the cache, so that the same command goes on after an interruption.
+        folder: for what is done so far; None: in the cache, so that the same command goes on after an interruption; emptied
+            when all is done, so that the next run computes anew.
 
     Raises:
         ValueError: if there is no result of that name.
@@ -62,8 +64,11 @@ def remake(name: str, executor: Executor, folder: Path | None = None) -> Path:
     known = registered()
     if name not in known:
         raise ValueError(f"there is no result {name!r} to remake: choose one of {', '.join(known)}")
-    result = known[name](executor, folder or paths.cache_dir() / "remake" / name)
+    parts = paths.cache_dir() / "remake" / name
+    result = known[name](executor, folder or parts)
     target = path(name)
     target.parent.mkdir(parents=True, exist_ok=True)
     files.put(target, (json.dumps(result, separators=(", ", ": ")) + "\n").encode())
+    if folder is None:
+        shutil.rmtree(parts, ignore_errors=True)
     return target

@@ -123,6 +123,23 @@ def random_groups(weight: Tensor, size: int, seed: int) -> list[list[int]]:
     return [part.tolist() for part in order.split(size)]
 
 
+def in_drawn_order(weight: Tensor, size: int, gamma: float, seed: int) -> list[list[int]]:
+    """The other control: columns come in random order, and join the first group that the two limits allow."""
+    there = (weight != 0).T  # (C, R)
+    groups: list[list[int]] = []
+    for column in torch.randperm(len(there), generator=torch.Generator().manual_seed(seed)).tolist():
+        if not there[column].any():
+            continue
+        for group in groups:
+            together = there[[*group, column]]
+            if len(group) < size and int(together.sum() - together.any(0).sum()) <= gamma * weight.shape[0]:
+                group.append(column)
+                break
+        else:
+            groups.append([column])
+    return groups
+
+
 def packed(
     model: nn.Module,
     data: ImageData,

@@ -35,6 +35,7 @@ class Exercise:
         in_place: do its functions change the module that is their first argument, and nothing else? Then, too, the grader can
             answer: with the state that the module is to have.
         by_hand: points that a person gives (``marks.csv``); until then the question is pending.
+        files: names of files that are handed in beside the notebook, and judged.
     """
 
     names: tuple[str, ...]
@@ -42,6 +43,7 @@ class Exercise:
     plain: bool = True
     in_place: bool = False
     by_hand: float = 0.0
+    files: tuple[str, ...] = ()
 
 
 class Contract:
@@ -62,6 +64,7 @@ class Contract:
         plain: bool = True,
         in_place: bool = False,
         by_hand: float = 0.0,
+        files: tuple[str, ...] = (),
     ) -> Callable[[T], T]:
         """Ask for the names given; or, as a decorator, for the function or class under it, which is the library's answer.
 
@@ -70,7 +73,7 @@ class Contract:
         Raises:
             ValueError: if different things are said of one question.
         """
-        said = Exercise((), forbidden, plain and not names, in_place, by_hand)
+        said = Exercise((), forbidden, plain and not names, in_place, by_hand, files)
         before = self._exercises.get(question, said)
         if replace(before, names=()) != said:
             raise ValueError(
@@ -101,6 +104,11 @@ class Contract:
         if question not in self._exercises:
             raise KeyError(f"{self.lab} has no question {question}: it has {', '.join(self.questions)}")
         return self._exercises[question]
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Names of all files that are handed in beside the notebook."""
+        return tuple(name for exercise in self.questions.values() for name in exercise.files)
 
     def function(self, name: str) -> Callable[..., Any] | None:
         """The library's version of a graded name; None where it has none."""

@@ -30,8 +30,10 @@ class FineTune:
         model: the module the optimizer belongs to.
         x, y: one batch, inputs and labels.
         poison: a parameter whose pruned entries' gradients become NaN (as they do when a loss blows up), or None.
+        more: a last optimizer step, behind which no ``post_step()`` comes.
 
-    The log has one entry a call: the parameters before, and after every ``post_step()``.
+    The log has one entry a call: the parameters before, and after every ``post_step()``; "replaced": the names of those that
+    are no longer the optimizer's when it ends.
     """
 
     def __init__(
@@ -43,25 +45,33 @@ class FineTune:
         optimizer: str = "sgd",
         settings: dict[str, Any] | None = None,
         poison: str | None = None,
+        more: bool = False,
     ) -> None:
         self.optimizer = OPTIMIZERS[optimizer](model.parameters(), **(settings or {"lr": 0.1}))
-        self.x, self.y, self.steps, self.poison = x, y, steps, poison
+        self.x, self.y, self.steps, self.poison, self.more = x, y, steps, poison, more
         self.log: list[dict[str, Any]] = []
 
     def __call__(self, model: nn.Module, post_step: Callable[[], Any] | None = None) -> None:
         entry: dict[str, Any] = {"before": _copy(model), "after": [], "post_step": callable(post_step)}
         self.log.append(entry)
         for _ in range(self.steps):
-            self.optimizer.zero_grad()
-            F.cross_entropy(model(self.x), self.y).backward()
-            if self.poison is not None:
-                weight = model.get_parameter(self.poison)
-                if weight.grad is not None:
-                    weight.grad[weight == 0] = torch.nan
-            self.optimizer.step()
+            self._step(model)
             if post_step is not None:
                 post_step()
             entry["after"].append(_copy(model))
+        if self.more:
+            self._step(model)
+        held = {id(p) for group in self.optimizer.param_groups for p in group["params"]}
+        entry["replaced"] = [name for name, p in model.named_parameters() if id(p) not in held]
+
+    def _step(self, model: nn.Module) -> None:
+        self.optimizer.zero_grad()
+        F.cross_entropy(model(self.x), self.y).backward()
+        if self.poison is not None:
+            weight = model.get_parameter(self.poison)
+            if weight.grad is not None:
+                weight.grad[weight == 0] = torch.nan
+        self.optimizer.step()
 
 
 class Build:
@@ -168,6 +178,70 @@ class Losses:
         return sample_losses(model, batch)
 
 
+class Formula:
+    """``f(x)`` or ``f(x, y)``: tanh(a·x + b·y), with gradients: stands for a student's function where another one that calls it is looked at.
+
+    ``count``: how often it was called.
+    """
+
+    def __init__(self, a: float, b: float) -> None:
+        self.a, self.b, self.count = a, b, 0
+
+    def __call__(self, x: Tensor, y: Tensor | None = None) -> Tensor:
+        self.count += 1
+        return torch.tanh(self.a * x + (0.0 if y is None else self.b * y))
+
+
+class GateLosses:
+    """``loss_fn(model, batch, gates)``: a squared error of what the model says times one plus a sum of gates. Notes gates and mode at each call.
+
+    Args:
+        weights: of the gates in that sum, of their shape.
+    """
+
+    def __init__(self, weights: Tensor) -> None:
+        self.weights = weights
+        self.log: list[dict[str, Any]] = []
+
+    def __call__(self, model: nn.Module, batch: Mapping[str, Tensor], gates: Tensor) -> Tensor:
+        self.log.append({"gates": gates.detach().clone(), "training": all(m.training for m in model.modules())})
+        said = model(batch["x"]) * (1 + (self.weights * gates).sum())
+        return (said - batch["y"]).square().mean()
+
+
+def optimizer(model: nn.Module, tensor: Tensor, rates: list[float]) -> torch.optim.Optimizer:
+    """SGD with momentum over a model's parameters and a tensor, each with its rate."""
+    groups = [{"params": list(model.parameters()), "lr": rates[0]}, {"params": [tensor], "lr": rates[1]}]
+    return torch.optim.SGD(groups, momentum=0.5)
+
+
+class Retrain:
+    """``train(model)``: notes the parameters and what the model says in evaluation mode; then moves every parameter, or raises.
+
+    Args:
+        batch: keyword arguments of the model's forward. amount: is added to every parameter.
+        raising: raise RuntimeError in place of that.
+    """
+
+    def __init__(self, batch: dict[str, Tensor], amount: float, raising: bool = False) -> None:
+        self.batch, self.amount, self.raising = batch, amount, raising
+        self.log: list[dict[str, Any]] = []
+
+    @torch.no_grad()
+    def __call__(self, model: nn.Module) -> dict[str, Any]:
+        modes = [module.training for module in model.modules()]
+        model.eval()
+        logits = model(**self.batch).logits.clone()
+        for module, mode in zip(model.modules(), modes, strict=True):
+            module.training = mode
+        self.log.append({"logits": logits, "before": _copy(model)})
+        if self.raising:
+            raise RuntimeError("the training was interrupted")
+        for parameter in model.parameters():
+            parameter.add_(self.amount)
+        return {"steps": 1}
+
+
 class Hooks:
     """``count``: how many hooks of whatever kind the modules of a model have now, or a ``forward`` put in place of their own."""
 
@@ -218,9 +292,13 @@ HELPERS: dict[str, Callable[..., Any]] = {
     "build": Build,
     "chance": Chance,
     "finetune": FineTune,
+    "formula": Formula,
+    "gate_losses": GateLosses,
     "generator": generator,
     "hooks": Hooks,
     "losses": Losses,
+    "optimizer": optimizer,
+    "retrain": Retrain,
     "stream": stream,
     "train": Train,
 }

@@ -168,6 +168,11 @@ def test_a_question_that_only_a_person_marks(place: Path, monkeypatch: pytest.Mo
     assert (moodle["Grade"], "1.12: pending of 5" in moodle["Feedback comments"]) == ("", True)
     gradescope = rows(place, "grades-gradescope.csv")[""]  # who has one name has no first one
     assert (gradescope["Status"], gradescope["Total Score"], gradescope["1.12 (5 pts)"]) == ("Pending", "", "pending")
+    lms.write(done.report, ["moodle", "gradescope"], pending_as_zero=True)
+    moodle = rows(place, "grades-moodle.csv")["Participant 7"]
+    assert (moodle["Grade"], "1.12: 0 of 5" in moodle["Feedback comments"]) == ("3", True)
+    gradescope = rows(place, "grades-gradescope.csv")[""]
+    assert (gradescope["Status"], gradescope["Total Score"], gradescope["1.12 (5 pts)"]) == ("Graded", "3", "0")
     grade(place, marks=marks(place, "amy,1.12,4,", "bob,1.12,+2.5,", "=cy,1.12,0,empty"))
     table = rows(place)
     assert [table[id]["1.12"] for id in ("amy", "bob", "'=cy")] == ["4", "2.5", "0"]

@@ -15,6 +15,7 @@ from course_lib.grading import Mistake, Submission
 from course_lib.grading.claims.student import InProcess
 from course_lib.grading.claims.typed import expect_choice, order_for
 from course_lib.grading.marking import check as notebook
+from course_lib.grading.wall.alarm import limited
 
 TESTS = """
 import torch
@@ -120,6 +121,21 @@ def test_an_endless_loop_ends(body: str, capsys, monkeypatch) -> None:
     assert "✓" in run(f"{RIGHT}\ncheck('1.1')", capsys)
 
 
+def test_an_alarm_that_rings_all_the_time_rings_inside_only(monkeypatch) -> None:
+    """Wherever it rings, at the end of the code and while it is switched off, too."""
+    monkeypatch.setattr("course_lib.grading.wall.alarm.AGAIN", 5e-4)
+
+    def grows() -> None:
+        numbers = []
+        while True:
+            numbers.append([0])
+
+    for _ in range(100):
+        assert limited(0.001, grows) == (None, True)
+        assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+    assert limited(60, lambda: 3) == (3, False)
+
+
 def test_skip_binds_the_library_and_scores_nothing(capsys) -> None:
     said = run(
         'skip("1.1")\ncheck("1.1")\nimport torch\nprint(magnitude_mask(torch.arange(4.0), 0.5).tolist())', capsys
@@ -147,7 +163,7 @@ def test_progress(capsys) -> None:
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        ('check("9.9")', "no lab"),
+        ('check("12.9")', "no lab"),
         ('check("1.7")', "there are 1.1"),
         ("check(1.1)", "in quotes"),
         ('check("x")', 'named like "1.3"'),

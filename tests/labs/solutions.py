@@ -29,6 +29,7 @@ class Solved:
         self.lab = Lab(Source(name, claims.texts_in(folder), str(folder), SEED))
         source = next((ROOT / "solutions").glob(f"{name}_*.py"))
         self.cells = [c.source for c in jupytext.read(source).cells if c.cell_type == "code"]
+        self.files = {name: (folder / "files" / name).read_bytes() for name in self.lab.known.files}
         self.needs = {q.id: set(q.needs) for q in read(source, ROOT).questions}
 
     def definition(self, names: set[str]) -> str:

@@ -81,7 +81,7 @@ def marked(answer: Answer) -> list[Outcome]:
     names |= {name: unwatched(function) for name, function in answer.functions}
     questions = reached(answer)
     with InProcess(names) as transport:
-        marker = Marker(lambda: Submission(transport), lab.known, lab.source.seed)
+        marker = Marker(lambda: Submission(transport, solved(answer.lab).files), lab.known, lab.source.seed)
         return marker.mark([t for t in lab.tests if t.question in questions])
 
 
@@ -117,13 +117,14 @@ def worker() -> Iterator[Worker]:
 @pytest.mark.parametrize("answer", IN_A_WORKER, ids=str)
 def test_an_answer_in_a_worker(answer: Answer, worker: Worker) -> None:
     solution = solved(answer.lab)
-    expect(answer, list(solution.lab.mark(Task("x", (*solution.cells, answer.code)), worker).outcomes))
+    task = Task("x", (*solution.cells, answer.code), files=tuple(solution.files.items()))
+    expect(answer, list(solution.lab.mark(task, worker).outcomes))
 
 
 @pytest.mark.parametrize("lab", LABS)
 def test_the_solution_has_full_marks_and_the_handout_none(lab: str, worker: Worker) -> None:
     solution = solved(lab)
-    outcomes = solution.lab.mark(Task("x", tuple(solution.cells)), worker).outcomes
+    outcomes = solution.lab.mark(Task("x", tuple(solution.cells), files=tuple(solution.files.items())), worker).outcomes
     assert sum(o.earned for o in outcomes) == sum(t.points for t in solution.lab.tests)
     handout = one(next((ROOT / "labs").glob(f"{lab}_*.ipynb")), lab)
     assert sum(o.earned for o in solution.lab.mark(Task("x", tuple(handout.cells)), worker).outcomes) == 0

@@ -28,7 +28,7 @@ def outputs(path: Path) -> Iterator[tuple[int, str, list[Any]]]:
 @pytest.mark.parametrize("path", WALKTHROUGHS, ids=lambda path: path.stem[:5])
 def test_outputs_are_there(path: Path) -> None:
     shown = [number for number, _, found in outputs(path) if found]
-    assert len(shown) > 20
+    assert len(shown) > 15
     for number, _, found in outputs(path):
         assert not any(output.output_type == "error" for output in found), f"cell {number}"
 
@@ -44,7 +44,7 @@ def test_every_picture_is_light_and_described(path: Path) -> None:
                 size = len(base64.b64decode(data[kind])) if kind != "image/svg+xml" else len(data[kind])
                 assert size <= HEAVIEST, f"cell {number}: a picture of {size:,} bytes"
                 alts = re.findall(r'<img[^>]*\balt="([^"]*)"', data.get("text/html", ""))
-                assert alts and all(len(alt) > 20 for alt in alts), (
+                assert alts and all(len(alt) > 15 for alt in alts), (
                     f"cell {number}: a picture without a text alternative"
                 )
                 assert data["text/plain"].strip() and "<Figure" not in data["text/plain"], f"cell {number}"

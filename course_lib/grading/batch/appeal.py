@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from course_lib import labs
 from course_lib.grading.batch import report as reports
 from course_lib.grading.batch.collect import Handed, collect
 from course_lib.grading.batch.run import check_ids
@@ -89,7 +90,10 @@ def again(
     worker = Worker(layer or layers.best())
     try:
         marker = marking.marker(
-            Task(id, tuple(handed.cells)), worker, opened, lambda session: Witness(session, marking.known, runs)
+            Task(id, tuple(handed.cells), files=handed.beside()),
+            worker,
+            opened,
+            lambda session, files: Witness(session, marking.known, runs, files),
         )
         outcomes = marker.question(question, watched(mine))
         remarks += [f"the definitions: {problem}" for session in opened[:1] for problem in session.problems]
@@ -120,7 +124,8 @@ def _handed(report: Path, about: dict[str, Any], id: str, submissions: Path | No
             raise FileNotFoundError(
                 f"{submissions} is not there, and was at the last grading: name it with --submissions"
             )
-    handed = {h.id: h for h in collect(submissions, str(about["lab"])).handed}
+    lab = str(about["lab"])
+    handed = {h.id: h for h in collect(submissions, lab, labs.load(lab).files).handed}
     check_ids([id], list(handed))
     return handed[id]
 

@@ -15,6 +15,7 @@ import hashlib
 import re
 import zlib
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -46,6 +47,7 @@ class Handed:
         start: by which Canvas takes a file back for it, "" elsewhere.
         origin: the lab and release that its metadata name. remark: what is odd about that, in a sentence, or "".
         tag: how many digits of a hash its file name must have, for without them it is another's, too.
+        files: what else the lab asks for and was handed in with this notebook, by name.
     """
 
     id: str
@@ -61,6 +63,11 @@ class Handed:
     origin: Origin = Origin()
     remark: str = ""
     tag: int = 0
+    files: dict[str, File] = field(default_factory=dict)
+
+    def beside(self) -> tuple[tuple[str, bytes | str], ...]:
+        """The files by name: their bytes, or in a sentence why there are none."""
+        return tuple((name, _contents(file)) for name, file in self.files.items())
 
     @property
     def file_name(self) -> str:
@@ -106,8 +113,11 @@ def find(folder: Path, lab: str) -> list[Handed]:
     return collect(folder, lab).handed
 
 
-def collect(folder: Path, lab: str) -> Collected:
+def collect(folder: Path, lab: str, beside: Iterable[str] = ()) -> Collected:
     """All submissions in a folder, or in a class's zip as a system gives it; and what else is there.
+
+    Args:
+        beside: names of files that the lab asks for beside the notebook.
 
     Raises:
         FileNotFoundError: if the folder does not exist or holds no submission.
@@ -136,7 +146,7 @@ def collect(folder: Path, lab: str) -> Collected:
             id = last.name
         while id in found:
             id += "~"
-        found[id] = _read(id, group, lab)
+        found[id] = _read(id, group, lab, beside)
     if not found:
         listed = "".join(f"; {names.shown(name)[:80]}: {why}" for name, why in left[:3])
         raise FileNotFoundError(
@@ -198,9 +208,9 @@ _UNSURE = (
 )
 
 
-def one(folder: Path, lab: str, id: str = "submission") -> Handed:
+def one(folder: Path, lab: str, id: str = "submission", beside: Iterable[str] = ()) -> Handed:
     """The submission of the one student whose files are in ``folder`` (or who handed in that file)."""
-    return _read(id, _Group([(on_disk(folder), names.Name(("name", id), id, folder.name))]), lab)
+    return _read(id, _Group([(on_disk(folder), names.Name(("name", id), id, folder.name))]), lab, beside)
 
 
 def _mark_clashes(all: list[Handed]) -> None:
@@ -245,7 +255,7 @@ class _Notebook:
         return self.name.file or self.file.own
 
 
-def _read(id: str, group: _Group, lab: str) -> Handed:
+def _read(id: str, group: _Group, lab: str, beside: Iterable[str] = ()) -> Handed:
     """One student's submission, out of everything that is theirs."""
     if group.problem:  # whose it is, is not sure
         (_, name), *_ = group.items
@@ -253,6 +263,7 @@ def _read(id: str, group: _Group, lab: str) -> Handed:
             id, problem=group.problem, submitters=[] if name.unsure else [dict(person) for person in name.who]
         )
     name, stamp = group.last[1], None
+    packed: list[File] = []
     try:
         notebooks, others = _notebooks(group)
         chosen, choice = _choose(notebooks, lab)
@@ -275,6 +286,12 @@ def _read(id: str, group: _Group, lab: str) -> Handed:
         if not result.problem and (problem := another(lab, result.cells, result.origin)):
             result = replace(result, cells=[], digest="", problem=problem)
         result.remark = "" if result.problem else remark(lab, result.origin, released(lab))
+        if not result.problem:
+            inside = replace(name, file="", number=None)
+            places = [_notebook(inside, f) for f in packed] or [f for f in _all(group) if f.file.suffix != ".zip"]
+            result.files = {wanted: file for wanted in beside if (file := _nearest(places, chosen, wanted))}
+            if result.files:
+                result.digest = _with_files(result.digest, result.beside())
     except Unreadable as error:
         result = Handed(id, problem=str(error))
     except (OSError, zlib.error) as error:
@@ -292,17 +309,62 @@ def _notebooks(group: _Group) -> tuple[list[_Notebook], list[str]]:
     """The notebooks (of an entry without one: the zips) of a student, and the names of what else is there."""
     found: list[_Notebook] = []
     others: list[str] = []
-    for entry, name in group.items:
-        files = entry.files()
-        if entry.folder:
-            name = replace(name, file="")  # the files in it have their own
-        chosen = [f for s in (".ipynb", ".zip") for f in files if f.suffix == s]
-        chosen = [f for f in chosen if f.suffix == chosen[0].suffix]
-        # of several folders, which of them a file lies in is what tells it from the others
-        place = f"{entry.name}/" if entry.folder and len(group.items) > 1 else ""
-        found += [_notebook(name, File(place + f.shown, f.time, f.data)) for f in chosen]
-        others += [] if chosen else [name.file or f.shown for f in files]
+    for entry in group.items:
+        files = _of(group, *entry)
+        chosen = [f for s in (".ipynb", ".zip") for f in files if f.file.suffix == s]
+        found += [f for f in chosen if f.file.suffix == chosen[0].file.suffix]
+        others += [] if chosen else [f.name.file or f.file.shown for f in files]
     return found, others
+
+
+def _all(group: _Group) -> list[_Notebook]:
+    """Every file of a student."""
+    return [file for entry in group.items for file in _of(group, *entry)]
+
+
+def _of(group: _Group, entry: Entry, name: names.Name) -> list[_Notebook]:
+    """The files of one entry."""
+    if entry.folder:
+        name = replace(name, file="")  # the files in it have their own
+    # of several folders, which of them a file lies in is what tells it from the others
+    place = f"{entry.name}/" if entry.folder and len(group.items) > 1 else ""
+    return [_notebook(name, File(place + f.shown, f.time, f.data)) for f in entry.files()]
+
+
+def _nearest(files: list[_Notebook], notebook: _Notebook, wanted: str) -> File | None:
+    """Of the files of that name the one that was handed in with the notebook: of the same time, in the same folder; else the newest."""
+    stem, _, suffix = wanted.rpartition(".")
+    same = [f for f in files if f.file.suffix == f".{suffix}" and names.again(f.own)[0].lower() == stem]
+
+    def near(f: _Notebook) -> tuple[object, ...]:
+        own = f.file.shown.rpartition("/")[0] == notebook.file.shown.rpartition("/")[0]
+        return f.stamp == notebook.stamp, own, f.name.number or 0, names.again(f.own)[1], f.file.time, f.file.shown
+
+    return max(same, key=near).file if same else None
+
+
+MOST_BESIDE = 16 << 20  # bytes, of a file beside the notebook
+
+
+def _contents(file: File) -> bytes | str:
+    try:
+        data = file.data()
+    except (Unreadable, OSError, zlib.error) as error:
+        return f"{file.own[:80]} cannot be read ({str(getattr(error, 'strerror', None) or error)[:200]})"
+    if len(data) > MOST_BESIDE:
+        return f"{file.own[:80]} has {len(data):,} bytes: no file that this lab asks for is nearly as large"
+    return data
+
+
+def _with_files(digest: str, files: Iterable[tuple[str, bytes | str]]) -> str:
+    """Of the code and of what is beside it."""
+    whole = hashlib.sha256(digest.encode())
+    for name, data in files:
+        whole.update(name.encode())
+        whole.update(
+            hashlib.sha256(data if isinstance(data, bytes) else data.encode("utf-8", "surrogatepass")).digest()
+        )
+    return whole.hexdigest()
 
 
 def _notebook(name: names.Name, file: File) -> _Notebook:

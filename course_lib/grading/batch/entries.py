@@ -143,8 +143,20 @@ def _below(path: Path, folder: bool) -> Entry:
 
 
 def _file(path: Path) -> File:
-    what, most = ("the zip", MAX_ZIP_BYTES) if path.suffix.lower() == ".zip" else ("the notebook", MAX_BYTES)
-    return File(text(os.fsencode(path.name)), path.lstat().st_mtime, lambda: read(path, what, most))
+    return File(text(os.fsencode(path.name)), path.lstat().st_mtime, lambda: read(path, *_kind(path.name)))
+
+
+def _kind(name: str) -> tuple[str, int]:
+    """What a file is called in a message, and how many bytes it may have."""
+    suffix = Path(name).suffix.lower()
+    if suffix == ".zip":
+        return "the zip", MAX_ZIP_BYTES
+    return "the notebook" if suffix == ".ipynb" else "the file", MAX_BYTES
+
+
+def _too_large(what: str, limit: int) -> Unreadable:
+    remedy = "" if what == "the file" else ": clear its outputs and hand it in again"
+    return Unreadable(f"{what} is larger than {limit >> 20} MB{remedy}")
 
 
 def read(path: Path, what: str, limit: int) -> bytes:
@@ -164,7 +176,7 @@ def read(path: Path, what: str, limit: int) -> bytes:
             raise Unreadable(f"{what} is no regular file")
         data = file.read(limit + 1)
     if len(data) > limit:
-        raise Unreadable(f"{what} is larger than {limit >> 20} MB: clear its outputs and hand it in again")
+        raise _too_large(what, limit)
     return data
 
 
@@ -244,11 +256,11 @@ def _branch(name: str, below: list[tuple[list[str], File]]) -> Entry:
 
 
 def _in_zip(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> File:
-    limit = MAX_ZIP_BYTES if info.filename.lower().endswith(".zip") else MAX_BYTES
+    what, limit = _kind(info.filename)
 
     def data() -> bytes:
         if stat.S_ISLNK(info.external_attr >> 16):
-            raise Unreadable("the notebook is a link to another file")
+            raise Unreadable(f"{what} is a link to another file")
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             # the others are unpacked without a limit: a few bytes could fill the memory
             raise Unreadable("the zip is packed in an unusual way: pack it again with your system's own zip")
@@ -258,9 +270,7 @@ def _in_zip(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> File:
                 while piece := file.read(1 << 16):  # never as much as the header says: it may lie
                     read += piece
                     if len(read) > limit:
-                        raise Unreadable(
-                            f"the notebook is larger than {limit >> 20} MB: clear its outputs and hand it in again"
-                        )
+                        raise _too_large(what, limit)
         except _ZIP_ERRORS as error:
             raise Unreadable(f"the zip cannot be read ({str(error)[:120]})") from None
         return bytes(read)

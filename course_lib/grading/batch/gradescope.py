@@ -138,10 +138,12 @@ def run(lab: str, autograder: Path, *, seed: int, require_isolation: bool = Fals
     marking = Lab(Source(lab, texts_in(tests), str(tests), drawn))
     layer = layers.required() if require_isolation else layers.best()
     print(layer.sentence)
-    handed = one(autograder / "submission", lab)
+    handed = one(autograder / "submission", lab, beside=marking.known.files)
     judges = Judges(layer)
     try:
-        marked = judges.mark_or_set_aside(marking, Task(handed.id, tuple(handed.cells), handed.problem))
+        marked = judges.mark_or_set_aside(
+            marking, Task(handed.id, tuple(handed.cells), handed.problem, handed.beside())
+        )
     finally:
         judges.stop()
     if marked.status == "grader failed":

@@ -46,7 +46,9 @@ _STAMP = re.compile(
 )
 _ATTEMPT = re.compile(r"(?:attempt|try|version|v)[-_ ]*(\d{1,6})", re.IGNORECASE)
 _LAB = re.compile(r"(?<![^\W\d_])lab[-_ ]*0*(\d+)(?!\d)", re.IGNORECASE)
-_AGAIN = re.compile(r"(?P<stem>.+?)(?:-(?P<n>\d{1,4})| ?\((?P<m>\d{1,4})\))?\.(?:ipynb|zip)", re.IGNORECASE | re.DOTALL)
+_AGAIN = re.compile(
+    r"(?P<stem>.+?)(?:-(?P<n>\d{1,4})| ?\((?P<m>\d{1,4})\))?\.(?:ipynb|zip|safetensors)", re.IGNORECASE | re.DOTALL
+)
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,7 @@ class Plan:
         """What is to be marked, one after the other."""
         for id in self.todo:
             h = self.handed[id]
-            yield Task(id, tuple(h.cells), h.problem)
+            yield Task(id, tuple(h.cells), h.problem, h.beside())
             h.cells = []
 
     def write(self, task: Task, marked: Marked) -> None:

@@ -102,7 +102,9 @@ def grade(
         Interrupted: at Ctrl-C. What is finished stays.
     """
     texts = texts_in(tests)
-    Lab(Source(lab, texts, str(tests), 0))  # what is wrong with the lab or its tests is said before a folder is made
+    beside = Lab(
+        Source(lab, texts, str(tests), 0)
+    ).known.files  # what is wrong with the lab or its tests is said before a folder is made
     if not submissions.exists():
         raise FileNotFoundError(f"{submissions} does not exist: give the folder that holds the submissions")
     if submissions.resolve() in (out.resolve(), *out.resolve().parents):
@@ -112,7 +114,7 @@ def grade(
     with ExitStack() as held:
         held.enter_context(report.only_grader(out))
         recorded = _recorded(out / "batch.json", lab)
-        collected = collect(submissions, lab)
+        collected = collect(submissions, lab, beside)
         handed = collected.handed
         chosen = seed if seed is not None else int(recorded.get("seed", secrets.randbelow(1 << 63)))
         marking = Lab(Source(lab, texts, str(tests), chosen))
@@ -138,8 +140,8 @@ def grade(
             )
         about = {"lab": lab, "seed": chosen, "files": plan.files, "left": collected.left}
         about["submissions"] = _shown_from(out, submissions)  # where `course explain` finds them
-        beside = {"marks": by_hand, "policy": rules, "roster": people}
-        about |= {what: _shown_from(out, path) for what, path in beside.items() if path is not None}
+        tables = {"marks": by_hand, "policy": rules, "roster": people}
+        about |= {what: _shown_from(out, path) for what, path in tables.items() if path is not None}
         if given:
             rows = [m for some in given.values() for m in some]
             adds, replaces = sum(m.adds for m in rows), sum(m.points is not None and not m.adds for m in rows)

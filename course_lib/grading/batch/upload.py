@@ -28,7 +28,7 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -89,12 +89,19 @@ class _Class:
         return bool(marks.pending)
 
 
-def write(report: Path, formats: Sequence[str], roster: Path | None = None, assignment: str = "") -> Written:
+def write(
+    report: Path,
+    formats: Sequence[str],
+    roster: Path | None = None,
+    assignment: str = "",
+    pending_as_zero: bool = False,
+) -> Written:
     """Write the marks in these forms into the report's folder.
 
     Args:
         report: what ``course grade --out`` made. formats: some of :data:`FORMATS`. roster: a table of students.
         assignment: what it is called in Canvas, by default as the roster has it.
+        pending_as_zero: what a person has still to mark counts as 0, instead of holding the total back.
 
     Raises:
         FileNotFoundError: without a report or the roster. ValueError: for an unknown form, or a roster that cannot be used;
@@ -105,6 +112,8 @@ def write(report: Path, formats: Sequence[str], roster: Path | None = None, assi
         raise ValueError(f"there is no form {unknown[0]!r}: choose from {', '.join(FORMATS)}")
     table = rosters.read(roster) if roster is not None else None
     results = [_Marks.of(result) for result in reports.results(report)]
+    if pending_as_zero:
+        results = [replace(marks, pending=()) for marks in results]
     lab = json.loads((report / "batch.json").read_text(encoding="utf-8"))["lab"]
     written = Written(report / "grades-unmatched.csv")
     missing: Missing = []

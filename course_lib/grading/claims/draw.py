@@ -15,9 +15,14 @@ from course_lib.models.bert import small_bert
 
 
 class Draw:
-    """Draws from a seed; the same seed draws the same."""
+    """Draws from a seed; the same seed draws the same.
+
+    Attributes:
+        seed: this draw's own. common: the same for all draws whose seed begins alike: of all claims of one grading.
+    """
 
     def __init__(self, *seed: Any) -> None:
+        self.common = int.from_bytes(hashlib.sha256(repr(seed[:1]).encode()).digest()[:4], "big") >> 1
         digest = hashlib.sha256(repr(seed).encode()).digest()
         self.seed = int.from_bytes(digest[:4], "big") >> 1
         self.rng = np.random.default_rng(self.seed)

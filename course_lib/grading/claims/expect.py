@@ -22,6 +22,10 @@ class Mistake(AssertionError):
     """A claim that does not hold; the text is for the student."""
 
 
+class Fault(Exception):
+    """The grader's own failure while it tried a claim: no mark follows from it, and the submission is graded again."""
+
+
 def fail(message: str) -> NoReturn:
     """The claim does not hold: say what the code did, in the student's terms, and the next thought."""
     raise Mistake(shortened(message, MAX_MESSAGE))

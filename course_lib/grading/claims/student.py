@@ -7,7 +7,7 @@ them (batch grading): only the transport differs. Arguments are copied on the wa
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from course_lib.grading.wall.alarm import alarm
+from course_lib.grading.wall.alarm import limited
 from course_lib.grading.wall.workers import WorkerLost
 from course_lib.worker import wire
 from course_lib.worker.harness import Harness
@@ -152,10 +152,9 @@ class InProcess:
     ) -> tuple[dict[str, Any], list[bytes]]:
         """Raises WorkerLost, as a worker does, where the code takes longer than ``CHECK_SECONDS``."""
         self.proxies = proxies
-        reply: dict[str, Any] = {}
-        with alarm(CHECK_SECONDS) as rung:
-            reply, blobs = self.harness.handle(header, blobs)
-        if rung():
+        answer, rung = limited(CHECK_SECONDS, lambda: self.harness.handle(header, blobs))
+        reply, blobs = answer or ({}, [])
+        if rung:
             where = reply.get("error", {}).get("where")
             raise WorkerLost(
                 f"your code took longer than {CHECK_SECONDS:.0f} seconds"
@@ -174,10 +173,15 @@ class InProcess:
 
 
 class Submission:
-    """A student's names behind a transport. Any attribute is one of the student's functions."""
+    """A student's names behind a transport. Any other attribute is one of the student's functions.
 
-    def __init__(self, transport: Transport) -> None:
+    Attributes:
+        handed_in: by name, what was handed in beside the notebook: bytes, or a sentence that says why there are none.
+    """
+
+    def __init__(self, transport: Transport, handed_in: Mapping[str, bytes | str] | None = None) -> None:
         self._transport = transport
+        self.handed_in: Mapping[str, bytes | str] = handed_in or {}
         self._proxies: dict[int, Callable[..., Any]] = {}
 
     def __getattr__(self, name: str) -> Function:
@@ -262,9 +266,10 @@ class Submission:
             [n for n in among if any(isinstance(f, str) and f == n for f in found)] if isinstance(found, list) else []
         )
 
-    def replace(self, functions: dict[str, Callable[..., Any]]) -> None:
-        """Answer the given names from here on by the grader's own functions, until :meth:`restore`."""
-        self._ask("replace", functions={name: Proxy(f, name) for name, f in functions.items()})
+    def replace(self, functions: Mapping[str, Callable[..., Any] | Ref]) -> None:
+        """Answer the given names from here on by the grader's own functions, or by helpers that are kept, until :meth:`restore`."""
+        given = {name: f if isinstance(f, Ref) else Proxy(f, name) for name, f in functions.items()}
+        self._ask("replace", functions=given)
 
     def restore(self) -> None:
         """Undo :meth:`replace`."""

@@ -39,14 +39,9 @@ def expect_choice(submission: Submission, name: str, options: int, misread: Mapp
     letter = answer.strip().upper() if isinstance(answer, str) else answer
     if not isinstance(letter, str) or len(letter) != 1 or letter not in letters:
         fail(f"the answer is one of the letters {', '.join(letters)}, in quotes; it is {describe(answer)}")
-    chosen = order_for(_student(submission), question_of(name), options)[letters.index(letter)]
+    chosen = order_for(student_of(submission), question_of(name), options)[letters.index(letter)]
     if chosen in misread:
         fail(f"{letter} does not fit: {misread[chosen]}")
-
-
-def expect_letter(submission: Submission, name: str, misread: Mapping[str, str]) -> None:
-    """As :func:`expect_choice`, for options that stand in the text in one order for all."""
-    expect_choice(submission, name, 4, {LETTERS.index(letter): why for letter, why in misread.items()})
 
 
 def question_of(name: str) -> str:
@@ -79,11 +74,13 @@ def expect_figure(
         fail(f"{typed:g} is far from {what}. {instead}")
 
 
-def _student(submission: Submission) -> Any:
+def student_of(submission: Submission) -> str:
+    """What the notebook's first cell says of who works on it; "" where it says nothing."""
     try:
-        return submission.value(STUDENT)
+        value = submission.value(STUDENT)
     except StudentError:  # a notebook without that line
         return ""
+    return value if isinstance(value, str) else ""
 
 
 def _answered(submission: Submission, name: str) -> Any:

@@ -11,6 +11,7 @@ import os
 import re
 import sys
 from contextlib import nullcontext, redirect_stderr
+from pathlib import Path
 from typing import Any
 
 from course_lib import labs
@@ -69,7 +70,9 @@ def check(question: str | None = None) -> None:
     lab, tests = (_lab_of(namespace), None) if question is None else _tests(question)
     with redirect_stderr(sys.stdout) if nbgrader else nullcontext():
         with InProcess(namespace) as transport:
-            marker = Marker(lambda: Submission(transport), labs.load(lab), skipped=_skipped(lab, namespace))
+            known = labs.load(lab)
+            beside = {name: Path(name).read_bytes() for name in known.files if Path(name).is_file()}
+            marker = Marker(lambda: Submission(transport, beside), known, skipped=_skipped(lab, namespace))
             outcomes = marker.mark(_visible(lab) if tests is None else tests)
         _show(_progress(lab, namespace, outcomes) if question is None else _card(question, outcomes))
     wrong = [f"{o.question} {o.claim}: {o.message}" for o in outcomes if not o.passed]

@@ -33,12 +33,14 @@ class Limits:
 
     Attributes:
         seconds: of the submission's own time. cpu: seconds of the judge's processor time, for everything of one submission.
-        memory: bytes that the judge may take beside what it has when it begins.
+        memory: bytes that the judge may take beside what it has when it begins. models: as many more where files are handed in and
+            measured: of address space, which the libraries that run them take a lot of.
     """
 
     seconds: Seconds = Seconds()  # noqa: RUF009 (it is frozen)
     cpu: int = 120
     memory: int = 2 << 30
+    models: int = 8 << 30
 
     @property
     def longest(self) -> float:
@@ -155,7 +157,8 @@ def main() -> None:
     try:
         _limit("CORE", 0)
         _limit("FSIZE", 64 << 20)
-        _limit("AS", _memory() + limits.memory)
+        most = _memory() + limits.memory
+        _limit("AS", most)
         while True:
             try:
                 source, task = grader.recv()
@@ -163,6 +166,8 @@ def main() -> None:
                 return
             _limit("CPU", int(time.process_time()) + 1 + limits.cpu)
             try:
+                if lab(source).known.files:
+                    _limit("AS", most + limits.models)
                 grader.send(lab(source).mark(task, worker))
             except RuntimeError as error:
                 grader.send(f"{type(error).__name__}: {error}"[:2000])

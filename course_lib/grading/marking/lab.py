@@ -23,11 +23,13 @@ class Task:
 
     Attributes:
         id: the submission's. cells: its code. problem: why it could not be read; then it is not tried.
+        files: beside the notebook, those that the lab asks for: name, and bytes or why there are none.
     """
 
     id: str
     cells: tuple[str, ...]
     problem: str = ""
+    files: tuple[tuple[str, bytes | str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -138,7 +140,11 @@ class Lab:
         return Marked(said, status, tuple(sentences), worker.layer.name)
 
     def marker(
-        self, task: Task, worker: Worker, opened: list[Session], seen_as: Callable[[Session], Submission] = Submission
+        self,
+        task: Task,
+        worker: Worker,
+        opened: list[Session],
+        seen_as: Callable[[Session, dict[str, bytes | str]], Submission] = Submission,
     ) -> Marker:
         """What marks this submission, all of it or a question. The sessions that it opens are added to ``opened``: close them."""
         known = self.known
@@ -147,7 +153,7 @@ class Lab:
 
         def open() -> Submission:
             opened.append(worker.open(list(task.cells), known.graded, known.imports, names, allowance))
-            return seen_as(opened[-1])
+            return seen_as(opened[-1], dict(task.files))
 
         return Marker(open, known, self.source.seed, allowance=allowance)
 

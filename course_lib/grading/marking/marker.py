@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from course_lib.grading.claims.draw import Draw
-from course_lib.grading.claims.expect import MAX_MESSAGE, Mistake, shortened
+from course_lib.grading.claims.expect import MAX_MESSAGE, Fault, Mistake, shortened
 from course_lib.grading.claims.question import Test, order
 from course_lib.grading.claims.student import InPlace, StudentError, Submission
 from course_lib.grading.wall.workers import Allowance, WorkerLost
@@ -154,7 +154,7 @@ class Marker:
             if error.kind == "library":
                 raise Borrowed(explain(error, test.question)) from None
             return explain(error, test.question)
-        except WorkerLost:
+        except (WorkerLost, Fault):
             raise
         except Exception as error:  # a value so odd that the test itself stumbled over it
             what = f"{type(error).__name__}: {error}"[:300]

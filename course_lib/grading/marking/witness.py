@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -60,8 +60,14 @@ class Run:
 class Witness(Submission):
     """A submission that writes down what is asked of it while tests are run that are :func:`watched`."""
 
-    def __init__(self, transport: Transport, contract: Contract, runs: list[Run]) -> None:
-        super().__init__(transport)
+    def __init__(
+        self,
+        transport: Transport,
+        contract: Contract,
+        runs: list[Run],
+        handed_in: Mapping[str, bytes | str] | None = None,
+    ) -> None:
+        super().__init__(transport, handed_in)
         self._contract, self._runs = contract, runs
         self._given: list[str] = []
 

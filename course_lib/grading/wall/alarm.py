@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 AGAIN = 0.25  # seconds
 
@@ -15,32 +16,41 @@ class TookTooLong(BaseException):
     """Raised wherever the code is; no ``except Exception`` of a student's holds it up."""
 
 
-@contextmanager
-def alarm(seconds: float) -> Iterator[Callable[[], bool]]:
-    """After ``seconds`` raise :class:`TookTooLong` in the block, and again and again until it ends.
+def limited(seconds: float, function: Callable[[], T]) -> tuple[T | None, bool]:
+    """``function()``, in which :class:`TookTooLong` is raised after ``seconds``, and again and again until it ends.
 
-    Code that catches everything is left as soon as one of them meets it outside its ``try``.
+    Code that catches everything is left as soon as one of them meets it outside its ``try``. It is no context manager: what a
+    block leaves behind may take long to be freed, and the alarm would ring where the block is over and its end has not begun.
 
-    Yields:
-        Has it rung? Never, where a process has no alarm (Windows) or the block does not run in the main thread.
+    Returns:
+        What it returned, None where it was ended; and whether it rang. It never does where a process has no alarm (Windows) or
+        outside the main thread.
     """
     if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
-        yield lambda: False
-        return
-    rung = False
+        return function(), False
+    rung, over = False, False
 
     def ring(*_: Any) -> None:
         nonlocal rung
-        rung = True
-        raise TookTooLong
+        if not over:
+            rung = True
+            raise TookTooLong
 
     before = signal.signal(signal.SIGALRM, ring)
+    result = None
     try:
-        with suppress(TookTooLong):  # one that comes after the code has ended
+        try:
             signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN)
-            try:
-                yield lambda: rung
-            finally:
-                signal.setitimer(signal.ITIMER_REAL, 0)
+            result = function()
+        except TookTooLong:
+            pass
     finally:
-        signal.signal(signal.SIGALRM, before)
+        while True:
+            try:
+                over = True
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                signal.signal(signal.SIGALRM, before)
+                break
+            except TookTooLong:  # one that came before it was over
+                continue
+    return result, rung

@@ -12,11 +12,13 @@
     smaller = layers.remove_mlps(model, mlps > mlps.min())            # without its least important feed-forward part
 
 - :mod:`.depth`: layers dropped in training, and taken out; :mod:`.mlps`: gates on feed-forward parts, importance, removal;
+  :mod:`.neurons`: single neurons of them, importance, narrower parts;
   :mod:`.subnetworks`: good, random and bad ones, and what survives from seed to seed.
 """
 
 from course_lib.pruning.layers.depth import layerdrop, layers_to_keep, take_layers
 from course_lib.pruning.layers.mlps import gated_mlps, joint_importance, remove_mlps
+from course_lib.pruning.layers.neurons import ffn_importance, slice_ffn
 from course_lib.pruning.layers.subnetworks import (
     fleiss_kappa,
     overlap,
@@ -28,6 +30,7 @@ from course_lib.pruning.layers.subnetworks import (
 )
 
 __all__ = [
+    "ffn_importance",
     "fleiss_kappa",
     "gated_mlps",
     "joint_importance",
@@ -37,6 +40,7 @@ __all__ = [
     "prune_while",
     "remove_mlps",
     "retrain",
+    "slice_ffn",
     "subnetworks",
     "survival",
     "survivors_below",

@@ -22,6 +22,7 @@ from course_lib.grading import (
     question,
     unchanged,
 )
+from course_lib.grading.claims.typed import expect_choice
 from course_lib.grading.wall import workers
 from course_lib.labs import lab00 as reference
 
@@ -34,7 +35,6 @@ from .visible import (
     as_number,
     as_pairs,
     as_values,
-    chosen,
     expect_back,
     expect_count,
     expect_counts,
@@ -501,15 +501,13 @@ def test_compressed_of_any_kind(submission: Submission, draw: Draw) -> None:
 
 @question("0.8", points=0.5, claim="a: what (1-p)(1-q) says about a layer")
 def test_what_the_formula_says(submission: Submission, draw: Draw) -> None:
-    letter = chosen(submission)
     refuted = {
-        "a": "a lower bound would hold for every layer. How many products are left of w = (1, 0) and x = (0, 1)?",
-        "b": "so it would not matter where the zeros are. How many products are left of w = (1, 0) and x = (0, 1)?",
-        "d": "an upper bound would hold for every layer. How many products are left of w = (1, 0) and x = (1, 0)?",
-        "e": "so a zero input never meets a weight that is there. How many products are left of w = (1, 0) and x = (0, 1)?",
+        0: "a lower bound would hold for every layer. How many products are left of w = (1, 0) and x = (0, 1)?",
+        1: "so it would not matter where the zeros are. How many products are left of w = (1, 0) and x = (0, 1)?",
+        3: "an upper bound would hold for every layer. How many products are left of w = (1, 0) and x = (1, 0)?",
+        4: "so a zero input never meets a weight that is there. How many products are left of w = (1, 0) and x = (0, 1)?",
     }
-    if letter in refuted:
-        fail(f'"{letter}": {refuted[letter]}')
+    expect_choice(submission, "answer_0_8a", 5, refuted)
 
 
 @question("0.8", points=0.5, claim="b: where COO needs fewer bits than the bitmap")

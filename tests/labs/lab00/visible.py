@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import math
-import re
 from collections.abc import Callable
 from itertools import combinations
 from typing import Any
@@ -22,7 +21,6 @@ from course_lib.grading import (
     Draw,
     Submission,
     ask,
-    describe,
     expect_equal,
     expect_int,
     expect_keys,
@@ -34,6 +32,7 @@ from course_lib.grading import (
     unchanged,
 )
 from course_lib.grading.claims import mistakes as known
+from course_lib.grading.claims.typed import expect_choice
 from course_lib.labs import lab00 as reference
 
 # --- recognising a mistake by its result ---------------------------------------------------------------------------
@@ -1035,17 +1034,6 @@ def answer(submission: Submission, name: str) -> float:
     return expect_number(value, name)
 
 
-def chosen(submission: Submission) -> str:
-    """Answer a, if it is one of the letters."""
-    value = submission.value("answer_0_8a")
-    if value is ...:
-        fail("answer_0_8a is not answered yet")
-    letter = re.match(r"\W*([a-e])(\W|$)", str(value).lower())
-    if not letter:
-        fail(f'answer_0_8a should be one of the letters "a" to "e", it is {describe(value)}')
-    return letter[1]
-
-
 def percentage(submission: Submission) -> float:
     """Answer b, if it is a sparsity in %."""
     percent = answer(submission, "answer_0_8b")
@@ -1056,9 +1044,9 @@ def percentage(submission: Submission) -> float:
     return percent
 
 
-@question("0.8", points=0, claim="the form: a is a letter from a to e, b is in %; the grader looks at both")
+@question("0.8", points=0, claim="the form: a is one of the letters, b is in %; the grader looks at both")
 def test_a_letter_and_a_percentage(submission: Submission, draw: Draw) -> None:
-    chosen(submission)
+    expect_choice(submission, "answer_0_8a", 5, {})
     percentage(submission)
 
 

@@ -33,7 +33,7 @@ from course_lib.grading import (
 )
 from course_lib.grading.claims.hunt import Version, expect_verdicts
 from course_lib.grading.claims.mistakes import made, near, recognise, telling
-from course_lib.grading.claims.typed import expect_typed
+from course_lib.grading.claims.typed import expect_choice, expect_typed
 from course_lib.labs import lab02 as reference
 from course_lib.worker import wire
 
@@ -247,6 +247,7 @@ def expect_fisher(submission: Submission, draw: Draw, count: int) -> None:
 
 ONE_CLASS = "this takes one class only, the most likely: all classes count, each with its probability"
 NO_P = "all classes count alike here: each class's square has its probability p_c before it"
+NO_P_SUM = "p_c is missing: the classes' squares were added up as they are, and each has its probability p_c before it"
 OF_P = "this is the gradient of p_c: of log p_c is wanted, which is 1/p_c times as large"
 SQUARED_AFTER = (
     "all is 0: the classes' gradients were added up before the square, and Σ p_c·∂log p_c is always 0. Square first"
@@ -282,6 +283,7 @@ def by_class(
 WRONG["curvature"] = {
     ONE_CLASS: lambda m, x: _predicted(m, x, x),
     NO_P: lambda m, x: by_class(m, x, torch.log, lambda p: torch.ones_like(p) / len(p)),
+    NO_P_SUM: lambda m, x: by_class(m, x, torch.log, torch.ones_like),
     OF_P: lambda m, x: by_class(m, x, lambda p: p, lambda p: p),
     SQUARED_AFTER: lambda m, x: scaled(reference.curvature(m, x), 0.0),
     P_MOVES: lambda m, x: by_class(m, x, lambda p: p.sqrt() * p.log(), torch.ones_like),
@@ -564,7 +566,7 @@ def expect_row_mask(
 
 @question("2.5", points=1, claim="in each row exactly round(s·in) of the smallest |w|·‖x‖ go")
 def test_input_aware(submission: Submission, draw: Draw) -> None:
-    sparsity = draw.choice([0.3, 0.5, 0.6])
+    sparsity = draw.choice([0.2, 0.3, 0.65])  # of 9: to be rounded up
 
     def case() -> tuple[Any, Any, dict[str, Any]]:
         w, width = draw.normal(draw.integer(4, 6), 9), 9
@@ -762,8 +764,13 @@ def test_reweighted_step(submission: Submission, draw: Draw) -> None:
 # --- 2.8 two short answers -----------------------------------------------------------------------------------------
 
 
-@question("2.8", points=0, claim="b: a rank correlation")
-def test_rank_correlation_typed(submission: Submission, draw: Draw) -> None:
+@question(
+    "2.8",
+    points=0,
+    claim="a is one of the letters, b a rank correlation (which ones are right is looked at when they are handed in)",
+)
+def test_form_of_the_answers(submission: Submission, draw: Draw) -> None:
+    expect_choice(submission, "answer_2_8a", 4, {})
     rho_typed(submission)
 
 

@@ -31,7 +31,7 @@ from course_lib.grading import (
 from course_lib.grading.claims.hunt import Version, expect_verdicts
 from course_lib.grading.claims.mistakes import made, near, recognise, same, telling
 from course_lib.grading.claims.student import StudentError
-from course_lib.grading.claims.typed import expect_typed
+from course_lib.grading.claims.typed import expect_choice, expect_typed
 from course_lib.labs import lab05 as reference
 from course_lib.worker import wire
 
@@ -137,6 +137,18 @@ def test_nm_mask(submission: Submission, draw: Draw) -> None:
     expect_nm_mask(submission, odd, n, m, 0, made(WRONG["nm_mask"], odd, n, m, 0))
     (w, *rest), _, mistakes = telling(case)
     expect_nm_mask(submission, w, *rest, mistakes)
+    expect_ties(submission, draw, n, m)
+
+
+def expect_ties(submission: Submission, draw: Draw, n: int, m: int) -> None:
+    """Of equal sizes the first goes first."""
+
+    def case() -> tuple[Any, Any, dict[str, Any]]:
+        given = draw.tied(3, 12 // m * m), n, m, 1
+        return given, reference.nm_mask(*given), made(LATER, *given)
+
+    given, _, mistakes = telling(case)
+    expect_nm_mask(submission, *given, mistakes)
 
 
 @question("5.1", points=0.5, claim="arguments: n outside 1 … m, or an m that does not divide, raise ValueError")
@@ -304,11 +316,11 @@ def places(draw: Draw, rows: int, blocks: int, n: int, m: int) -> Tensor:
 
 @question("5.3", points=1, claim="x·Wᵀ from values and places")
 def test_nm_linear(submission: Submission, draw: Draw) -> None:
-    n, m = draw.choice(((2, 4), (1, 4), (2, 5)))
+    n, m = draw.choice(((2, 4), (3, 5), (2, 5)))
 
     def case() -> tuple[Any, Any, dict[str, Any]]:
         index = places(draw, 4, 3, n, m)
-        given = draw.normal(5, 3 * m), draw.normal(*index.shape), index, n, m
+        given = draw.normal(2, 3, 3 * m), draw.normal(*index.shape), index, n, m
         return given, reference.nm_linear(*given), made(WRONG["nm_linear"], *given)
 
     given, right, mistakes = telling(case, near)
@@ -790,8 +802,13 @@ def test_joint(submission: Submission, draw: Draw) -> None:
 # --- 5.9, 5.10 -----------------------------------------------------------------------------------------------------
 
 
-@question("5.9", points=0, claim="b: a share between 0 and 1")
-def test_share_typed(submission: Submission, draw: Draw) -> None:
+@question(
+    "5.9",
+    points=0,
+    claim="a is one of the letters, b a share between 0 and 1 (which ones are right is looked at when they are handed in)",
+)
+def test_form_of_the_answers(submission: Submission, draw: Draw) -> None:
+    expect_choice(submission, "answer_5_9a", 4, {})
     expect_typed(submission, "answer_5_9b", (0, 1), "no share between 0 and 1: is it in per cent?")
 
 

@@ -11,7 +11,6 @@ from course_lib.grading import (
     expect_close,
     expect_equal,
     expect_length,
-    expect_tensor,
     fail,
     question,
 )
@@ -38,11 +37,11 @@ from .visible import (
     expect_factors,
     expect_movement,
     expect_proximal,
+    expect_straight_through,
     expect_top,
     gradient_of,
     layers,
     of_table,
-    right_soft,
     small_product,
 )
 
@@ -124,21 +123,7 @@ def test_quadrants_at_the_edges(submission: Submission, draw: Draw) -> None:
 
 @question("6.5", points=0.5, claim="soft_mask's gradient is unchanged; exactly tau is not kept")
 def test_soft_mask_gradient(submission: Submission, draw: Draw) -> None:
-    scores, g = draw.normal(4, 5, scale=1.7), draw.normal(4, 5)
-    given = submission.put(scores, requires_grad=True)
-    out = submission.call("soft_mask", given, 0.5, keep=True)
-    value = expect_tensor(submission.get(out), shape=scores.shape, what="the mask")
-    expect_equal(value, right_soft(scores, 0.5), "the mask (exactly 0 and 1)")
-    found = gradient_of(
-        submission, out, given, g, "no gradient comes back to the scores: a comparison has none. Go straight through"
-    )
-    soft = scores.sigmoid()
-    wrong = {
-        "the gradient is 0 where the mask is: it goes to all scores unchanged": g * value,
-        "the gradient is that of σ: it goes through unchanged": g * soft * (1 - soft),
-    }
-    recognise(found, g, wrong, alike=near)
-    expect_close(found, g, "the gradient of scores")
+    expect_straight_through(submission, draw)
     at_tau = submission.soft_mask(torch.zeros(2, 2), 0.5)
     expect_equal(at_tau, torch.zeros(2, 2), message="σ(0) = ½ is not above tau = ½: > and not ≥")
 
@@ -156,9 +141,10 @@ def test_soft_penalty_gradient(submission: Submission, draw: Draw) -> None:
     expect_close(submission.grad(given[1]), ours[1].grad, "the gradient by the second tensor")
 
 
-@question("6.6", points=1, claim="a schedule's rate at each call; each param its own α; float64")
+@question("6.6", points=1, claim="a rate that stays, and one that changes; each param its own α; float64")
 def test_scheduled(submission: Submission, draw: Draw) -> None:
-    expect_proximal(submission, draw, 5, 2, True)
+    expect_proximal(submission, draw, 5, 2, False)
+    expect_proximal(submission, draw, 6, 3, True)
     expect_proximal(submission, draw, 4, 1, False, dtype=torch.float64)
 
 

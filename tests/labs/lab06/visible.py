@@ -48,6 +48,8 @@ def gradient_of(submission: Submission, out: Any, given: Any, g: Tensor | None, 
     except StudentError as error:
         if error.kind != "raised":
             raise
+        if "number of gradients" in str(error):
+            fail("backward returns a gradient for each argument of forward: that of scores, and None for keep")
         fail(lost)
     found = submission.grad(given)
     if found is None:
@@ -81,6 +83,12 @@ class Run:
         if len(self.log) != 1:
             fail(f"finetune was called {len(self.log)} times: exactly once")
         self.steps: list[Named] = self.log[0]["after"]
+        replaced = self.log[0]["replaced"]
+        if replaced:
+            fail(
+                f"{replaced[0]!r} is a new parameter now, and the optimizer of fine-tuning moved nothing of it: it holds the "
+                "parameters of before. Change their numbers, make no new nn.Parameter"
+            )
 
     def zeros(self, state: Named) -> bool:
         """Is every masked weight 0 there?"""
@@ -109,7 +117,7 @@ class Run:
     claim="hold=True: masked weights are 0 before the first gradient, after every step, and at the end",
 )
 def test_held(submission: Submission, draw: Draw) -> None:
-    run = Run(submission, draw, True)
+    run = Run(submission, draw, True, more=True)
     run.expect_zero_at_first()
     if not run.log[0]["post_step"]:
         fail(
@@ -118,7 +126,9 @@ def test_held(submission: Submission, draw: Draw) -> None:
     if not all(map(run.zeros, run.steps)):
         fail("after a step weights are not 0 where the mask is False: with hold=True post_step sets them to 0 again")
     if not run.zeros(run.after):
-        fail("at the end weights are not 0 where the mask is False")
+        fail(
+            "at the end weights are not 0 where the mask is False: fine-tuning may take a step behind its last post_step"
+        )
 
 
 @question("6.1", points=0.5, claim="hold=False: they are 0 before fine-tuning alone, and what it makes of them stays")
@@ -454,7 +464,7 @@ def right_soft(s: Tensor, tau: float) -> Tensor:
     return (s.sigmoid() > tau).to(s.dtype)
 
 
-@question("6.5", points=0.5, claim="soft_mask: exactly 1 where σ(S) > tau, else exactly 0")
+@question("6.5", points=0.5, claim="soft_mask: exactly 1 where σ(S) > tau, else exactly 0; its gradient is unchanged")
 def test_soft_mask(submission: Submission, draw: Draw) -> None:
     def case() -> tuple[Any, Any, dict[str, Any]]:
         given = draw.normal(5, 6, scale=2.0), draw.number(0.2, 0.4)
@@ -466,6 +476,26 @@ def test_soft_mask(submission: Submission, draw: Draw) -> None:
     if not bool(((value == 0) | (value == 1)).all()):
         fail("the mask holds other values than exactly 0 and 1: write mask + (S − S.detach()), with the brackets")
     expect_equal(value, right, "the mask")
+    expect_straight_through(submission, draw)
+
+
+def expect_straight_through(submission: Submission, draw: Draw) -> None:
+    """Through soft_mask the gradient goes unchanged."""
+    scores, g = draw.normal(4, 5, scale=1.7), draw.normal(4, 5)
+    given = submission.put(scores, requires_grad=True)
+    out = submission.call("soft_mask", given, 0.5, keep=True)
+    value = expect_tensor(submission.get(out), shape=scores.shape, what="the mask")
+    expect_equal(value, right_soft(scores, 0.5), "the mask (exactly 0 and 1)")
+    found = gradient_of(
+        submission, out, given, g, "no gradient comes back to the scores: a comparison has none. Go straight through"
+    )
+    soft = scores.sigmoid()
+    wrong = {
+        "the gradient is 0 where the mask is: it goes to all scores unchanged": g * value,
+        "the gradient is that of σ: it goes through unchanged": g * soft * (1 - soft),
+    }
+    recognise(found, g, wrong, alike=near)
+    expect_close(found, g, "the gradient of scores")
 
 
 MEAN_OF_MEANS = "each matrix's mean counts the same: divide by the number of all entries together, so that small matrices weigh no more"
@@ -621,9 +651,9 @@ def test_proximal(submission: Submission, draw: Draw) -> None:
     expect_proximal(submission, draw, 2, 10, False)
 
 
-@question("6.6", points=1, claim="after every `every`-th call α = 1 / (|param| + eps)")
+@question("6.6", points=1, claim="after every `every`-th call α = 1 / (|param| + eps); the rate is asked for at each")
 def test_reweighted(submission: Submission, draw: Draw) -> None:
-    expect_proximal(submission, draw, 5, 2, False)
+    expect_proximal(submission, draw, 5, 2, True)
 
 
 # --- 6.7 factorise, compact ----------------------------------------------------------------------------------------

@@ -101,3 +101,16 @@ def test_side_by_side_as_one_after_the_other(trained):
     data, model = trained
     jobs = [(copy.deepcopy(model), data, seed, 0.5, 1) for seed in range(3)]  # a model each, as in the lab
     assert side_by_side(lab05.gates_on_a_frozen_net, jobs) == [lab05.gates_on_a_frozen_net(*job) for job in jobs]
+
+
+def test_columns_in_drawn_order_keep_both_limits_and_each_has_one_place():
+    torch.manual_seed(0)
+    w = torch.randn(10, 24) * (torch.rand(10, 24) < 0.3)
+    w[:, 5] = 0
+    for size, gamma in ((3, 0.0), (4, 0.2), (8, 1.0)):
+        groups = lab05.in_drawn_order(w, size, gamma, 1)
+        assert sorted(c for g in groups for c in g) == [c for c in range(24) if w[:, c].any()]
+        for group in groups:
+            there = w[:, group] != 0
+            assert len(group) <= size and there.sum() - there.any(1).sum() <= gamma * 10
+    assert lab05.in_drawn_order(w, 4, 0.2, 1) != lab05.in_drawn_order(w, 4, 0.2, 2)

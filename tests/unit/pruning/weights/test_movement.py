@@ -157,3 +157,46 @@ def test_quadrants():
     after = torch.tensor([2.0, 0.5, 1.0, 1.0, -3.0, -5.0])
     kept = torch.tensor([True, True, True, True, True, False])
     assert quadrants(before, after, kept) == {"toward": 2, "away": 2, "flipped": 1}
+
+
+class Texts(torch.utils.data.Dataset):
+    """Words and labels, each drawn by its number."""
+
+    def __len__(self) -> int:
+        return 32
+
+    def __getitem__(self, i: int) -> dict[str, torch.Tensor]:
+        words = torch.randint(5, 90, (8,), generator=torch.Generator().manual_seed(i))
+        return {"input_ids": words, "labels": torch.tensor(i % 2)}
+
+
+@pytest.mark.parametrize("own_optimizer", [True, False])
+def test_a_trainer_of_transformers_goes_round_it_unchanged(own_optimizer, tmp_path):
+    from transformers import Trainer, TrainingArguments
+
+    from course_lib.models.bert import small_bert
+    from course_lib.pruning.weights import encoder_weights
+
+    model = small_bert(100, labels=2, layers=2, width=32, heads=4, ffn=64)
+    before = {name: w.detach().clone() for name, w in encoder_weights(model).items()}
+    settings = TrainingArguments(
+        output_dir=str(tmp_path),
+        max_steps=6,
+        per_device_train_batch_size=8,
+        learning_rate=1e-2,
+        report_to=[],
+        save_strategy="no",
+        disable_tqdm=True,
+        use_cpu=True,
+    )
+    with moving(model, before, keep=0.3) as scores:
+        optimizer = torch.optim.AdamW(scores.groups(model, 1e-3, 1e-2)) if own_optimizer else None
+        Trainer(model=model, args=settings, train_dataset=Texts(), optimizers=(optimizer, None)).train()
+        masks = scores.masks()
+        moved = [bool(s.any()) for s in scores.scores.values()]
+        assert sum(moved) > len(moved) / 3  # of a layer that is all zeros at first nothing can move yet
+    kept = sum(int(mask.sum()) for mask in masks.values()) / sum(mask.numel() for mask in masks.values())
+    assert kept == pytest.approx(0.3, abs=0.001)
+    weights = encoder_weights(model)
+    assert not any(w[~masks[name]].any() for name, w in weights.items())
+    assert any(not torch.equal(w[masks[name]], before[name][masks[name]]) for name, w in weights.items())

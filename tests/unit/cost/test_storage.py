@@ -1,0 +1,43 @@
+"""The bits of a whole model, beside the formulas written out."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from course_lib.cost.storage import model_bits, tensor_bits
+
+
+def width(k):
+    return math.ceil(math.log2(k)) if k > 1 else 0
+
+
+@given(st.lists(st.integers(1, 9), max_size=4), st.floats(0, 1), st.sampled_from([1, 8, 32]), st.integers(0, 99))
+@settings(deadline=None)
+def test_a_tensor_has_the_cheapest_of_its_formats(shape, sparsity, bits, seed):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(shape, generator=generator) * (torch.rand(shape, generator=generator) >= sparsity)
+    entries, there = x.numel(), int((x != 0).sum())
+    formats = [entries * bits, there * bits + entries, there * (bits + width(entries))]
+    if len(shape) >= 2:
+        formats.append(there * (bits + width(entries // shape[0])) + (shape[0] + 1) * width(there + 1))
+    assert tensor_bits(x, bits) == min(formats)
+    assert model_bits({"x": x}, bits=bits) == min(formats) + 2
+
+
+def test_what_counts_and_what_does_not():
+    state = {
+        "w": torch.ones(3),
+        "counter": torch.tensor(7),
+        "mask": torch.ones(9, dtype=torch.bool),
+        "same": torch.ones(3),
+    }
+    assert model_bits(state) == 2 * (3 * 32 + 2)
+    assert model_bits(state, {"same": "w"}) == 3 * 32 + 2
+    assert model_bits({"w": torch.tensor([-0.0, 0.0])}) == 2
+    assert model_bits({"w": torch.tensor([torch.nan, 1.0])}) == 66
+    for tied in ({"same": "x"}, {"x": "w"}, {"same": "w", "w": "mask"}):
+        with pytest.raises(ValueError, match="not in the model|tied itself"):
+            model_bits(state, tied)

@@ -1,0 +1,88 @@
+"""The capstone's pipelines do what their names say, in a few steps."""
+
+import itertools
+
+import pytest
+import torch
+
+from course_lib.capstone import given, read, write
+from course_lib.capstone.rebuilt import KINDS
+from course_lib.experiments import lab11
+from course_lib.models.attention import find_attention
+from course_lib.pruning.weights import prunable
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch):
+    monkeypatch.setitem(lab11.BERT, "texts", 64)
+    monkeypatch.setitem(lab11.BERT, "batch", 8)
+    monkeypatch.setitem(lab11.BERT, "scores", 40)
+    lab11.texts.cache_clear()
+    yield
+    lab11.texts.cache_clear()
+
+
+def widths(net):
+    return [net.get_submodule(f"conv{i}").out_channels for i in range(1, 5)]
+
+
+@pytest.mark.parametrize("at_random", [False, True])
+def test_slimming_takes_its_share_of_each_layer_and_leaves_the_given_net(at_random):
+    net = given("cnn")
+    before = {name: p.clone() for name, p in net.named_parameters()}
+    slim = lab11.slimmed(net, (0.5, 0.25, 0.5, 0.75), 0, sparse_epochs=1, epochs=1, at_random=at_random)
+    assert widths(slim) == [16, 24, 32, 16] and not slim.training
+    assert all(torch.equal(p, before[name]) for name, p in net.named_parameters())
+
+
+def test_thinning_reaches_each_target_in_turn_and_holds_the_zeros():
+    net = given("cnn")
+    thin = lab11.thinned(net, (0.5, 0.8), (1, 1), 0)
+    zeros = torch.cat([(p == 0).flatten() for p in prunable(thin).values()]).double().mean()
+    assert float(zeros) == pytest.approx(0.8, abs=0.001)
+    assert not torch.cat([(p == 0).flatten() for p in prunable(net).values()]).any()
+
+
+def test_heads_and_neurons_go_by_importance_or_at_random_and_the_file_can_be_read(tmp_path):
+    bert = given("bert")
+    by_score, by_chance = lab11.narrowed(bert, 0.5, 0.6), lab11.narrowed(bert, 0.5, 0.6, seed=1)
+    for model in (by_score, by_chance):
+        assert sum(a.heads for a in find_attention(model)) == 16
+        wide = [layer.intermediate.dense.out_features for layer in model.bert.encoder.layer]
+        assert abs(sum(wide) - round(0.4 * 4 * 256)) <= 4
+        write(model, tmp_path / "m")
+        again = KINDS["bert"](read(tmp_path / "m"))
+        words = torch.randint(5, 500, (2, 9))
+        with torch.no_grad():
+            assert torch.allclose(again(words).logits, model.eval()(words).logits, atol=1e-5)
+    assert any(
+        not torch.equal(a, b)
+        for a, b in zip(by_score.parameters(), by_chance.parameters(), strict=True)
+        if a.shape == b.shape
+    )
+
+
+def test_the_teacher_has_nothing_to_teach_itself_but_the_labels():
+    bert = given("bert")
+    batch = next(lab11.stream(0))
+    loss = lab11.taught(bert)
+    with torch.no_grad():
+        own = float(loss(bert, batch))
+        labels = float(lab11.losses(bert, batch).mean())
+        other = float(loss(lab11.narrowed(bert, 0.5, 0.6), batch))
+    assert own == pytest.approx(labels / 2, abs=1e-4) and other > own
+
+
+def test_fading_ends_at_its_target_and_pruned_weights_stay_0():
+    bert = given("bert")
+    faded = lab11.faded(bert, 0.5, 20, 0, lab11.taught(bert))
+    large = [p for p in prunable(faded).values() if p.numel() > 2000]
+    assert float(torch.cat([(p == 0).flatten() for p in large]).double().mean()) == pytest.approx(0.5, abs=0.001)
+
+
+def test_what_is_stored_of_a_pipeline(tmp_path, monkeypatch):
+    monkeypatch.setitem(lab11.PIPELINES, "cnn", lambda number: itertools.islice(lab11.cnn_pipelines(number), 1))
+    (row,) = lab11.proved("cnn", 0, tmp_path)
+    assert row["name"] == "as given" and row["levels"] == [False] * 3 and len(row["measured"]) == len(lab11.SEEDS)
+    assert row["measured"][0]["bits"] == row["measured"][0]["given_bits"] and 90 < row["validation"] <= 100
+    assert (tmp_path / "cnn-0-0.safetensors").is_file()

@@ -1,0 +1,87 @@
+"""Single neurons of feed-forward parts: scored, and cut out."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from course_lib.models.mlps import find_mlps
+from course_lib.pruning.layers import ffn_importance, slice_ffn
+from unit.small_transformers import FAMILIES, inputs_of, model_of, outputs
+
+
+def widths(model):
+    found = []
+    for mlp in find_mlps(model):
+        weight = model.get_submodule(mlp.out).weight
+        found.append(weight.shape[1] if isinstance(model.get_submodule(mlp.out), nn.Linear) else weight.shape[0])
+    return found
+
+
+def drawn(model, kept=0.5):
+    generator = torch.Generator().manual_seed(0)
+    masks = [torch.rand(width, generator=generator) < kept for width in widths(model)]
+    for mask in masks:
+        mask[0] = True
+    return masks
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_narrower_model_computes_what_the_wide_one_does_with_those_neurons_at_0(family):
+    model, inputs = model_of(family).eval(), inputs_of(family)
+    before, keep = outputs(model, inputs), drawn(model)
+    hooks = [
+        model.get_submodule(mlp.out).register_forward_pre_hook(lambda _, x, k=kept: (x[0] * k, *x[1:]))
+        for mlp, kept in zip(find_mlps(model), keep, strict=True)
+    ]
+    off = outputs(model, inputs)
+    for hook in hooks:
+        hook.remove()
+    smaller = slice_ffn(model, keep)
+    assert torch.allclose(outputs(smaller, inputs), off, atol=1e-10) and not torch.allclose(off, before)
+    assert widths(smaller) == [int(kept.sum()) for kept in keep]
+    assert torch.equal(outputs(model, inputs), before)
+    again = slice_ffn(smaller, [torch.ones(width, dtype=torch.bool) for width in widths(smaller)])
+    assert torch.equal(outputs(again, inputs), outputs(smaller, inputs))
+    assert [p.requires_grad for p in smaller.parameters()] == [p.requires_grad for p in model.parameters()]
+
+
+def losses(model, batch):
+    logits = model(**batch).logits
+    return F.cross_entropy(logits, torch.zeros(len(logits), dtype=torch.int64), reduction="none")
+
+
+def test_importance_is_the_mean_size_of_each_samples_gradient_by_a_gate():
+    model, inputs = model_of("bert").double().eval(), inputs_of("bert")
+    found = ffn_importance(model, [inputs], losses)
+    mlps = find_mlps(model)
+    for part in range(len(mlps)):
+        total = torch.zeros(widths(model)[part], dtype=torch.float64)
+        for i in range(len(inputs["input_ids"])):
+            one = {name: value[i : i + 1] for name, value in inputs.items()}
+            gate = torch.ones(len(total), dtype=torch.float64, requires_grad=True)
+            hook = model.get_submodule(mlps[part].out).register_forward_pre_hook(
+                lambda _, x, g=gate: (x[0] * g, *x[1:])
+            )
+            total += torch.autograd.grad(losses(model, one).sum(), gate)[0].abs()
+            hook.remove()
+        assert torch.allclose(found[part], total / len(inputs["input_ids"]))
+    halves = [{name: value[:1] for name, value in inputs.items()}, {name: value[1:] for name, value in inputs.items()}]
+    for whole, parts in zip(found, ffn_importance(model, halves, losses), strict=True):
+        assert torch.allclose(whole, parts)
+    assert all(p.grad is None for p in model.parameters())
+
+
+def test_what_does_not_fit_is_refused():
+    model, inputs = model_of("bert").eval(), inputs_of("bert")
+    with pytest.raises(ValueError, match="at least one batch"):
+        ffn_importance(model, [], losses)
+    with pytest.raises(ValueError, match="one loss for each sample"):
+        ffn_importance(model, [inputs], lambda m, b: losses(m, b).mean())
+    keep = drawn(model)
+    with pytest.raises(ValueError, match="a mask for each"):
+        slice_ffn(model, keep[:1])
+    with pytest.raises(ValueError, match="keep is bool"):
+        slice_ffn(model, [kept.float() for kept in keep])
+    with pytest.raises(ValueError, match="remove_mlps"):
+        slice_ffn(model, [torch.zeros_like(kept) for kept in keep])
