@@ -35,6 +35,8 @@ EVERY_CELL: dict[str, dict[str, Any]] = {
     "lab10": {"TEXTS": 400},
     "lab11": {"LIVE": {"narrow": 2, "thin": (1, 1, 1, 1, 2), "steps": 6}},
 }
+# what these checks measure is what was trained, and trained for less it may miss its level, on one machine and not on the next
+MEASURED = {"lab11": ("11.4", "11.5")}
 # for explorers any number of seeds must do, but where an interval is drawn
 EXPLORERS: dict[str, dict[str, Any]] = {
     "lab00": {},
@@ -80,6 +82,9 @@ def main(which: Sequence[str]) -> None:
         lab = path.stem[:5]
         if f"not-{lab}" not in which and (not named or lab in named):
             notebook = shortened(nbformat.read(path, 4), EVERY_CELL.get(lab, {}))
+            for cell in notebook.cells:
+                if cell.source in [f'check("{question}")' for question in MEASURED.get(lab, ())]:
+                    cell.metadata.tags.remove("nbval-check-output")
             nbformat.write(notebook, FOLDER / path.name)
 
 
