@@ -214,7 +214,8 @@ def _forward_without_heads(module: Any, a: Attention, *args: Any, **kwargs: Any)
     B, L = hidden.shape[:2]
     other = next((given[n] for n in ("key_value_states", "encoder_hidden_states") if given.get(n) is not None), None)
     keys = L if other is None or not a.layout.cross else other.shape[1]
-    cache = given.get("past_key_values")
+    # its name since, and before, transformers 5.24
+    cache = next((given[n] for n in ("cache", "past_key_values") if given.get(n) is not None), None)
     if cache is not None and not a.layout.cross:
         # The length of what was generated so far is read off the first layer's cache, so a layer without heads must keep
         # one too: a single number for each position.
