@@ -14,20 +14,26 @@ _torchvision_operators: torch.library.Library | None = None
 
 
 def _torchvision_library_loads() -> bool:
-    """True if torchvision can be imported as it is: its C++ library loads, or it is absent or imported already."""
+    """True if torchvision can be imported as it is: its C++ library loads, or it is
+    absent or imported already.
+    """
     if "torchvision" in sys.modules:
         return True
     spec = importlib.util.find_spec("torchvision")  # finds the folder, does not import it
     if spec is None or not spec.submodule_search_locations:
         return True
     names = [f"_C{suffix}" for suffix in EXTENSION_SUFFIXES]
-    for library in (Path(folder) / name for folder in spec.submodule_search_locations for name in names):
+    for library in (
+        Path(folder) / name for folder in spec.submodule_search_locations for name in names
+    ):
         if not library.is_file():
             continue
         if sys.platform == "win32":
-            os.add_dll_directory(str(library.parent))  # as torchvision does before it loads the file
+            # as torchvision does before it loads the file
+            os.add_dll_directory(str(library.parent))
         try:
-            torch.ops.load_library(library)  # torchvision loads it again: the second time costs nothing
+            # torchvision loads it again: the second time costs nothing
+            torch.ops.load_library(library)
             return True
         except OSError:
             continue
@@ -37,9 +43,11 @@ def _torchvision_library_loads() -> bool:
 def _declare_torchvision_operators() -> torch.library.Library | None:
     """Let ``import torchvision`` succeed where its C++ library does not load.
 
-    A torchvision built for CUDA beside a CPU-only torch cannot load its library, and then stops on import because two
-    operators are unknown, and with it every transformers model. Their declaration is enough: data sets, transforms and
-    models do not call them. The operators live as long as the returned Library, so the caller keeps it.
+    A torchvision built for CUDA beside a CPU-only torch cannot load its library, and
+    then stops on import because two operators are unknown, and with it every
+    transformers model. Their declaration is enough: data sets, transforms and models do
+    not call them. The operators live as long as the returned Library, so the caller
+    keeps it.
     """
     if _torchvision_library_loads() or hasattr(torch.ops.torchvision, "nms"):
         return None

@@ -1,4 +1,6 @@
-"""The course command: open the labs, build and release them, grade, look whether this machine is ready."""
+"""The course command: open the labs, build and release them, grade, look whether this
+machine is ready.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__
+)
 console = Console()
 
 
@@ -21,7 +25,8 @@ def main() -> None:
     """Run the command; what a user can mend is one sentence, not a traceback."""
     from course_lib.authoring.errors import AuthoringError
 
-    # nbformat's jsonschema would build its grammars, two seconds at every start; it does without, and no notebook needs them
+    # nbformat's jsonschema would build its grammars, two seconds at every start; it
+    # does without, and no notebook needs them
     sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
     try:
         app()
@@ -34,7 +39,9 @@ def main() -> None:
         RuntimeError,
         AuthoringError,
     ) as error:
-        Console(stderr=True).print(f"course: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        Console(stderr=True).print(
+            f"course: {error}", style="red", markup=False, highlight=False, soft_wrap=True
+        )
         sys.exit(1)
 
 
@@ -44,7 +51,8 @@ def _root() -> Path:
     root = course_root()
     if root is None:
         raise FileNotFoundError(
-            "no course here: run this inside the course's folder (the one with labs/ and pyproject.toml), or set COURSE_ROOT to it"
+            "no course here: run this inside the course's folder (the one with labs/ and"
+            " pyproject.toml), or set COURSE_ROOT to it"
         )
     return root
 
@@ -61,22 +69,39 @@ def _version(wanted: bool) -> None:
 def options(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="say which release of the course this is"),
+        typer.Option(
+            "--version",
+            callback=_version,
+            is_eager=True,
+            help="say which release of the course this is",
+        ),
     ] = False,
 ) -> None: ...
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def lab(context: typer.Context) -> None:
-    """Open JupyterLab in labs/. Without a display it prints the address; further options go to JupyterLab."""
+    """Open JupyterLab in labs/. Without a display it prints the address; further
+    options go to JupyterLab.
+    """
     import os
     import subprocess
 
-    folder = _root()  # not labs/ itself: the index and the walkthroughs link to each other and to slides
+    # not labs/ itself: the index and the walkthroughs link to each other and to slides
+    folder = _root()
     address = "--LabApp.default_url=/lab/tree/labs"
-    command = [sys.executable, "-m", "jupyter", "lab", f"--notebook-dir={folder}", address, *context.args]
+    command = [
+        sys.executable,
+        "-m",
+        "jupyter",
+        "lab",
+        f"--notebook-dir={folder}",
+        address,
+        *context.args,
+    ]
     if os.environ.get("REMOTE_CONTAINERS") or os.environ.get("CODESPACES"):
-        # the browser of a dev container is outside of it: it is told addresses, and sees no files in here
+        # the browser of a dev container is outside of it: it is told addresses, and
+        # sees no files in here
         command.append("--ServerApp.use_redirect_file=False")
     elif sys.platform.startswith("linux") and not any(
         os.environ.get(v) for v in ("DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME")
@@ -89,16 +114,29 @@ def lab(context: typer.Context) -> None:
 
 @app.command()
 def build(
-    labs: Annotated[list[str] | None, typer.Argument(help="labs to build, such as lab01; all by default")] = None,
+    labs: Annotated[
+        list[str] | None, typer.Argument(help="labs to build, such as lab01; all by default")
+    ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="write nothing; fail where notebooks differ from their sources")
+        bool,
+        typer.Option(
+            "--check", help="write nothing; fail where notebooks differ from their sources"
+        ),
     ] = False,
-    force: Annotated[bool, typer.Option(help="execute what did not change, too: after a change of tests, say")] = False,
+    force: Annotated[
+        bool, typer.Option(help="execute what did not change, too: after a change of tests, say")
+    ] = False,
     execute: Annotated[
-        bool, typer.Option("--execute/--no-execute", help="execute the walkthroughs; without, only labs/ is written")
+        bool,
+        typer.Option(
+            "--execute/--no-execute",
+            help="execute the walkthroughs; without, only labs/ is written",
+        ),
     ] = True,
 ) -> None:
-    """Make the student's notebooks and the executed walkthroughs from solutions/labNN_*.py."""
+    """Make the student's notebooks and the executed walkthroughs from
+    solutions/labNN_*.py.
+    """
     from course_lib.authoring import build as builder
 
     root = _root()
@@ -115,7 +153,8 @@ def build(
 
 
 making = typer.Typer(
-    no_args_is_help=True, help="Write the skeleton of an exercise, or of a lab. docs/new_exercise.md shows the rest."
+    no_args_is_help=True,
+    help="Write the skeleton of an exercise, or of a lab. docs/new_exercise.md shows the rest.",
 )
 app.add_typer(making, name="new")
 
@@ -126,7 +165,9 @@ def new_exercise(
     question: Annotated[str, typer.Argument(help="its number, such as 1.10")],
     name: Annotated[str, typer.Argument(help="of the function that students write")],
 ) -> None:
-    """Write the skeleton of an exercise into a lab: source, contract, claims with their table of mistakes, answers."""
+    """Write the skeleton of an exercise into a lab: source, contract, claims with their
+    table of mistakes, answers.
+    """
     from course_lib.authoring import new
 
     root = _root()
@@ -137,7 +178,9 @@ def new_exercise(
 def new_lab(
     number: Annotated[int, typer.Argument(help="such as 12")],
     title: Annotated[str, typer.Argument(help="its file is named after it")] = "A new lab",
-    name: Annotated[str, typer.Argument(help="of the first function that students write")] = "first_function",
+    name: Annotated[
+        str, typer.Argument(help="of the first function that students write")
+    ] = "first_function",
 ) -> None:
     """Write the skeleton of a lab with one exercise."""
     from course_lib.authoring import new
@@ -156,38 +199,54 @@ def release(
     folder: Annotated[Path, typer.Argument(help="a new folder, or that of an earlier release")],
     more: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
     labs: Annotated[
-        list[str] | None, typer.Option("--labs", help="these labs alone, such as --labs lab00 lab01; all by default")
+        list[str] | None,
+        typer.Option("--labs", help="these labs alone, such as --labs lab00 lab01; all by default"),
     ] = None,
 ) -> None:
-    """Write what students get, without solutions and hidden tests, as a folder and a zip; week by week with --labs."""
+    """Write what students get, without solutions and hidden tests, as a folder and a
+    zip; week by week with --labs.
+    """
     from course_lib.authoring import release as releasing
 
     if folder.name[:3] == "lab" and folder.name[3:].isdigit():
-        raise ValueError(f"{folder} is a lab: name the folder first, course release FOLDER --labs lab00 lab01")
+        raise ValueError(
+            f"{folder} is a lab: name the folder first, course release FOLDER --labs lab00 lab01"
+        )
     archive = releasing.release(_root(), folder, [*(labs or []), *(more or [])] or None)
     console.print(f"students get {folder} or, the same, {archive}", soft_wrap=True)
 
 
 @app.command()
 def update(
-    notebooks: Annotated[list[Path], typer.Argument(metavar="NOTEBOOK...", help="what you worked in")],
+    notebooks: Annotated[
+        list[Path], typer.Argument(metavar="NOTEBOOK...", help="what you worked in")
+    ],
     release: Annotated[
-        Path | None, typer.Option(help="the new release, a folder or its zip; by default the course folder round here")
+        Path | None,
+        typer.Option(
+            help="the new release, a folder or its zip; by default the course folder round here"
+        ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="file or folder to write; by default the notebook itself")
+        Path | None,
+        typer.Option("--out", help="file or folder to write; by default the notebook itself"),
     ] = None,
 ) -> None:
-    """Carry your answers into a new release of the labs: the corrected text, and all that you wrote."""
+    """Carry your answers into a new release of the labs: the corrected text, and all
+    that you wrote.
+    """
     from course_lib.authoring import update as updating
 
     if len(notebooks) > 1 and out is not None and not out.is_dir():
-        raise NotADirectoryError(f"{out} is no folder: several notebooks go into one, such as --out labs")
+        raise NotADirectoryError(
+            f"{out} is no folder: several notebooks go into one, such as --out labs"
+        )
     for notebook in notebooks:
         done = updating.update(notebook, release, out)
         if done.current:
             _say(
-                f"{notebook} is already of this release: {f'copied to {done.path}' if done.written else 'nothing to do'}"
+                f"{notebook} is already of this release:"
+                f" {f'copied to {done.path}' if done.written else 'nothing to do'}"
             )
         else:
             table = Table("what you wrote", "question", "now stands")
@@ -197,11 +256,14 @@ def update(
             _say(f"{done.path} written, without outputs: run it from the top")
         if done.guessed:
             _say(
-                f"{notebook} no longer says which handout it began as: what differs from the release counts as yours, so look "
-                "for corrections that are missing"
+                f"{notebook} no longer says which handout it began as: what differs from the"
+                " release counts as yours, so look for corrections that are missing"
             )
         if done.backup:
-            _say(f"what was there before is kept in {done.backup}; close the notebook in JupyterLab and open it again")
+            _say(
+                f"what was there before is kept in {done.backup}; close the notebook in JupyterLab"
+                " and open it again"
+            )
 
 
 class Format(StrEnum):
@@ -216,46 +278,79 @@ class Format(StrEnum):
 def grade(
     lab: Annotated[str, typer.Argument(help="such as lab01")],
     submissions: Annotated[
-        Path, typer.Argument(help="a folder of notebooks, or of one folder or zip per student; or a class's zip")
+        Path,
+        typer.Argument(
+            help="a folder of notebooks, or of one folder or zip per student; or a class's zip"
+        ),
     ],
     out: Annotated[Path, typer.Option("--out", help="the report's folder")],
-    jobs: Annotated[int | None, typer.Option(min=1, help="workers beside each other; one a core by default")] = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="workers beside each other; one a core by default")
+    ] = None,
     seed: Annotated[
         int | None,
-        typer.Option(help="inputs are drawn from it; by default the report's own, else a fresh one, recorded"),
+        typer.Option(
+            help="inputs are drawn from it; by default the report's own, else a fresh one, recorded"
+        ),
     ] = None,
     require_isolation: Annotated[
-        bool, typer.Option("--require-isolation", help="refuse to grade without a wall round each submission")
+        bool,
+        typer.Option(
+            "--require-isolation", help="refuse to grade without a wall round each submission"
+        ),
     ] = False,
-    regrade: Annotated[list[str] | None, typer.Option(metavar="ID", help="grade this submission again")] = None,
-    scheduler: Annotated[
-        str | None, typer.Option(metavar="tcp://…", help="of a Dask cluster, whose workers then do the marking")
+    regrade: Annotated[
+        list[str] | None, typer.Option(metavar="ID", help="grade this submission again")
     ] = None,
-    format: Annotated[list[Format] | None, typer.Option(help="write a table to upload there, too")] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            metavar="tcp://…", help="of a Dask cluster, whose workers then do the marking"
+        ),
+    ] = None,
+    format: Annotated[
+        list[Format] | None, typer.Option(help="write a table to upload there, too")
+    ] = None,
     roster: Annotated[
-        Path | None, typer.Option(exists=True, dir_okay=False, help="CSV that says which submission is whose")
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="CSV that says which submission is whose"),
     ] = None,
     marks: Annotated[
         Path | None,
-        typer.Option(help="CSV of marks and comments by a person: id, question, points, comment; kept for later runs"),
+        typer.Option(
+            help=(
+                "CSV of marks and comments by a person: id, question, points, comment; kept for"
+                " later runs"
+            )
+        ),
     ] = None,
     policy: Annotated[
-        Path | None, typer.Option(help="TOML with deadline, late days and extensions; kept for later runs")
+        Path | None,
+        typer.Option(help="TOML with deadline, late days and extensions; kept for later runs"),
     ] = None,
-    assignment: Annotated[str, typer.Option(help="what it is called in Canvas; by default as the roster has it")] = "",
+    assignment: Annotated[
+        str, typer.Option(help="what it is called in Canvas; by default as the roster has it")
+    ] = "",
     pending_as_zero: Annotated[
         bool,
-        typer.Option("--pending-as-zero", help="in the table to upload, count what a person has still to mark as 0"),
+        typer.Option(
+            "--pending-as-zero",
+            help="in the table to upload, count what a person has still to mark as 0",
+        ),
     ] = False,
 ) -> None:
-    """Grade a folder of submissions. The same command again grades only what is left, and what has changed."""
+    """Grade a folder of submissions. The same command again grades only what is left,
+    and what has changed.
+    """
     from rich.progress import Progress
 
     from course_lib.grading.batch import handback, report, summary, upload
     from course_lib.grading.batch import run as batch
 
     if pending_as_zero and not format:
-        raise ValueError("--pending-as-zero is about the table that --format writes: give that, too")
+        raise ValueError(
+            "--pending-as-zero is about the table that --format writes: give that, too"
+        )
     if assignment and not format:
         raise ValueError("--assignment is about the table that --format writes: give that, too")
     tests = _root() / "tests" / "labs" / lab
@@ -263,19 +358,38 @@ def grade(
         with Progress(console=console, transient=True) as bar:
             task = bar.add_task("grading", total=None)
             done = batch.grade(
-                lab, submissions, out, tests=tests, jobs=jobs, seed=seed, require_isolation=require_isolation,
-                regrade=regrade or [], scheduler=scheduler, marks=marks, policy=policy, roster=roster, say=_say,
+                lab,
+                submissions,
+                out,
+                tests=tests,
+                jobs=jobs,
+                seed=seed,
+                require_isolation=require_isolation,
+                regrade=regrade or [],
+                scheduler=scheduler,
+                marks=marks,
+                policy=policy,
+                roster=roster,
+                say=_say,
                 progress=lambda id, number, all: bar.update(
-                    task, completed=number, total=all, description=f"grading, last {escape(_plain(id))}"
+                    task,
+                    completed=number,
+                    total=all,
+                    description=f"grading, last {escape(_plain(id))}",
                 ),
-            )  # fmt: skip
+            )
     except batch.Interrupted as stopped:
         _say(str(stopped))
         raise typer.Exit(130) from None
     _summary(done.report)
-    for choice in (r["extra_data"] for r in report.results(done.report) if r["extra_data"]["choice"]):
+    for choice in (
+        r["extra_data"] for r in report.results(done.report) if r["extra_data"]["choice"]
+    ):
         _say(f"{choice['id']}: {choice['choice']}")
-    _say(f"{len(done.graded)} graded, {len(done.kept)} kept from before; report in {done.report}, seed {done.seed}")
+    _say(
+        f"{len(done.graded)} graded, {len(done.kept)} kept from before; report in {done.report},"
+        f" seed {done.seed}"
+    )
     _say(done.layer.sentence)
     for remark in done.remarks:
         _say(remark)
@@ -283,7 +397,9 @@ def grade(
     if not format:
         handback.write(done.report)
     else:
-        written = upload.write(done.report, [f.value for f in format], done.roster, assignment, pending_as_zero)
+        written = upload.write(
+            done.report, [f.value for f in format], done.roster, assignment, pending_as_zero
+        )
         _say(f"to upload: {', '.join(map(str, written.paths))}")
         for sentence in written.remarks + written.unmatched:
             _say(sentence)
@@ -296,15 +412,22 @@ def explain(
     id: Annotated[str, typer.Argument(metavar="ID", help="of the submission, as in grades.csv")],
     question: Annotated[str, typer.Argument(help="such as 1.3")],
     submissions: Annotated[
-        Path | None, typer.Option(help="where they are now; by default where they were at the last grading")
+        Path | None,
+        typer.Option(help="where they are now; by default where they were at the last grading"),
     ] = None,
 ) -> None:
-    """For appeals: run one question of one student again, and show the inputs, what came back and what was expected."""
+    """For appeals: run one question of one student again, and show the inputs, what
+    came back and what was expected.
+    """
     from course_lib.grading.batch import appeal
 
     root = _root()
     explained = appeal.again(
-        report, id, question, tests=lambda lab: root / "tests" / "labs" / lab, submissions=submissions
+        report,
+        id,
+        question,
+        tests=lambda lab: root / "tests" / "labs" / lab,
+        submissions=submissions,
     )
     for line in appeal.lines(explained):
         _say(line)
@@ -315,7 +438,9 @@ def _say(sentence: str) -> None:
 
 
 def _plain(text: str) -> str:
-    """Without what could move the cursor or not be printed: names of files are the students' own."""
+    """Without what could move the cursor or not be printed: names of files are the
+    students' own.
+    """
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
@@ -326,14 +451,22 @@ def _summary(report: Path) -> None:
         header, *rows = csv.reader(file)
     rows = [[_plain(cell[:40]) for cell in row] for row in rows]
     shown = [i for i, name in enumerate(header) if name != "feedback"]
-    # where a row has no room for all, the points of each question go first, then what can be reckoned from the rest
-    for gone in (header[1 : header.index("total")], ["handed in"], ["late days", "penalty"], ["maximum"]):
+    # where a row has no room for all, the points of each question go first, then what
+    # can be reckoned from the rest
+    for gone in (
+        header[1 : header.index("total")],
+        ["handed in"],
+        ["late days", "penalty"],
+        ["maximum"],
+    ):
         if sum(max(len(row[i]) for row in [header, *rows[:40]]) + 1 for i in shown) > console.width:
             shown = [i for i in shown if header[i] not in gone]
     table = Table(box=box.SIMPLE_HEAD, padding=0)
     for i in shown:
         left = header[i] in ("id", "status")
-        table.add_column(header[i], justify="left" if left else "right", no_wrap=True, overflow="ellipsis")
+        table.add_column(
+            header[i], justify="left" if left else "right", no_wrap=True, overflow="ellipsis"
+        )
     for row in rows[:40]:
         table.add_row(*[escape(row[i]) for i in shown])
     console.print(table)
@@ -346,39 +479,65 @@ def _summary(report: Path) -> None:
 @app.command()
 def gradescope(
     lab: Annotated[str, typer.Argument(help="such as lab01")],
-    out: Annotated[Path | None, typer.Option("--out", help="the zip; by default gradescope-lab01.zip here")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="the zip; by default gradescope-lab01.zip here")
+    ] = None,
     seed: Annotated[
         int | None,
-        typer.Option(help="inputs are drawn from it; by default that of the zip which is there, else a fresh one"),
+        typer.Option(
+            help=(
+                "inputs are drawn from it; by default that of the zip which is there, else a"
+                " fresh one"
+            )
+        ),
     ] = None,
     require_isolation: Annotated[
-        bool, typer.Option("--require-isolation", help="refuse to grade there without a wall round a submission")
+        bool,
+        typer.Option(
+            "--require-isolation", help="refuse to grade there without a wall round a submission"
+        ),
     ] = False,
 ) -> None:
-    """Write a lab's autograder for Gradescope: a zip to upload there. It holds the hidden tests: not for students."""
+    """Write a lab's autograder for Gradescope: a zip to upload there. It holds the
+    hidden tests: not for students.
+    """
     from course_lib.grading.batch import gradescope as autograder
 
     path = out or Path(f"gradescope-{lab}.zip")
     kept = autograder.seed_of(path, lab) if seed is None else None
     autograder.write(_root(), lab, path, seed=seed, require_isolation=require_isolation)
     if kept is not None:
-        _say(f"{path} was there: its seed {kept} stays, so that inputs are drawn as before; --seed sets another")
-    console.print(f"upload {path} to the programming assignment on Gradescope (Configure Autograder)", soft_wrap=True)
+        _say(
+            f"{path} was there: its seed {kept} stays, so that inputs are drawn as before; --seed"
+            " sets another"
+        )
+    console.print(
+        f"upload {path} to the programming assignment on Gradescope (Configure Autograder)",
+        soft_wrap=True,
+    )
 
 
 @app.command()
 def similarity(
     lab: Annotated[str, typer.Argument(help="such as lab01")],
-    submissions: Annotated[Path, typer.Argument(help="the folder of submissions, as for `course grade`")],
+    submissions: Annotated[
+        Path, typer.Argument(help="the folder of submissions, as for `course grade`")
+    ],
     out: Annotated[
-        Path | None, typer.Option("--out", help="the page; by default similarity-lab01.html here, its table beside it")
+        Path | None,
+        typer.Option(
+            "--out", help="the page; by default similarity-lab01.html here, its table beside it"
+        ),
     ] = None,
     pairs: Annotated[int, typer.Option(min=1, help="how many pairs to list")] = 40,
     against: Annotated[
-        list[Path] | None, typer.Option(help="submissions of an earlier term for the same lab, in the same forms")
+        list[Path] | None,
+        typer.Option(help="submissions of an earlier term for the same lab, in the same forms"),
     ] = None,
 ) -> None:
-    """Which submissions share more code than others do: a list of pairs to look at, no verdict."""
+    """Which submissions share more code than others do: a list of pairs to look at, no
+    verdict.
+    """
     from dataclasses import replace
 
     from course_lib import labs
@@ -388,16 +547,26 @@ def similarity(
     texts = comparing.course_texts(_root(), lab)
     beside = labs.load(lab).files
     collected = collect(submissions, lab, beside)
-    earlier = [replace(h, id=f"{folder.name}/{h.id}") for folder in against or [] for h in collect(folder, lab).handed]
+    earlier = [
+        replace(h, id=f"{folder.name}/{h.id}")
+        for folder in against or []
+        for h in collect(folder, lab).handed
+    ]
     found = comparing.compare(collected.handed, *texts, pairs, earlier)
     page, csv = comparing.write(found, lab, out or Path(f"similarity-{lab}.html"))
     for cluster in found.clusters[:10]:
-        _say(f"{len(cluster.names)} nearly the same: {', '.join(name[:40] for name in cluster.names[:12])}")
+        _say(
+            f"{len(cluster.names)} nearly the same:"
+            f" {', '.join(name[:40] for name in cluster.names[:12])}"
+        )
     table = Table("first", "second", "rare code in common", "usual for them", caption="no verdict")
     for pair in [*found.pairs[:10], *found.earlier[:10]]:
         usual = " and ".join(f"{100 * share:.0f} %" for share in dict.fromkeys(pair.usual))
         table.add_row(
-            escape(_plain(pair.left[:40])), escape(_plain(pair.right[:40])), f"{100 * pair.rare:.0f} %", usual
+            escape(_plain(pair.left[:40])),
+            escape(_plain(pair.right[:40])),
+            f"{100 * pair.rare:.0f} %",
+            usual,
         )
     console.print(table)
     for sentence in collected.remarks:
@@ -410,14 +579,21 @@ def similarity(
             data = dict(h.beside()).get(NAMES["cnn"])
             if isinstance(data, bytes) and (hint := suspicion.hint(data)):
                 _say(f"{_plain(h.id[:60])}: {hint}")
-    _say(f"{found.compared} submissions compared, {len(found.left_out)} could not be; {page} and {csv} written")
+    _say(
+        f"{found.compared} submissions compared, {len(found.left_out)} could not be; {page} and"
+        f" {csv} written"
+    )
 
 
 @app.command()
 def slides(
-    decks: Annotated[list[str] | None, typer.Argument(help="such as lab00; all of them by default")] = None,
+    decks: Annotated[
+        list[str] | None, typer.Argument(help="such as lab00; all of them by default")
+    ] = None,
 ) -> None:
-    """Execute the lecture decks and write slides/_build/NN.html, one file each, NN.pdf where there is Chromium, and the cheat sheet."""
+    """Execute the lecture decks and write slides/_build/NN.html, one file each, NN.pdf
+    where there is Chromium, and the cheat sheet.
+    """
     from course_lib.authoring import sheet
     from course_lib.authoring import slides as lectures
 
@@ -430,10 +606,15 @@ def slides(
 def ledger(
     remake: Annotated[
         bool,
-        typer.Option("--remake", help="execute all walkthroughs from an empty ledger; ten minutes, on a quiet machine"),
+        typer.Option(
+            "--remake",
+            help="execute all walkthroughs from an empty ledger; ten minutes, on a quiet machine",
+        ),
     ] = False,
 ) -> None:
-    """The course's one table: what every method cost and kept, with the paper's figure beside it."""
+    """The course's one table: what every method cost and kept, with the paper's figure
+    beside it.
+    """
     from course_lib.show import course_table
 
     if remake:
@@ -453,15 +634,23 @@ def ledger(
         plots.use_style()
         plots.save(course_table.picture(course_table.rows()), picture)
         _say(f"{course_table.path()} and {picture} written")
-    console.print(course_table.text(course_table.rows()), markup=False, highlight=False, soft_wrap=True)
+    console.print(
+        course_table.text(course_table.rows()), markup=False, highlight=False, soft_wrap=True
+    )
 
 
 @app.command()
 def remake(
-    name: Annotated[str | None, typer.Argument(help="a file of data/results, such as lab03_tickets_mnist")] = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="processes side by side; one a core by default")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="a file of data/results, such as lab03_tickets_mnist")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="processes side by side; one a core by default")
+    ] = None,
 ) -> None:
-    """Make a shipped result file again; the same command goes on after an interruption. Without a name: lists them."""
+    """Make a shipped result file again; the same command goes on after an interruption.
+    Without a name: lists them.
+    """
     from course_lib import experiments
     from course_lib.parallel import processes
 
@@ -474,8 +663,12 @@ def remake(
 
 
 @app.command()
-def demo(folder: Annotated[Path, typer.Argument(help="where to write")] = Path("course-demo")) -> None:
-    """In a minute: prune a model, print its ledger, draw one figure, grade three sample submissions."""
+def demo(
+    folder: Annotated[Path, typer.Argument(help="where to write")] = Path("course-demo"),
+) -> None:
+    """In a minute: prune a model, print its ledger, draw one figure, grade three sample
+    submissions.
+    """
     from course_lib import demo
 
     demo.run(folder, console)
@@ -483,7 +676,9 @@ def demo(folder: Annotated[Path, typer.Argument(help="where to write")] = Path("
 
 @app.command()
 def doctor() -> None:
-    """Is this machine ready? Versions, device, data, models, isolation; fails with the remedy where a lab could not run."""
+    """Is this machine ready? Versions, device, data, models, isolation; fails with the
+    remedy where a lab could not run.
+    """
     from course_lib import doctor
 
     if not doctor.run(console):

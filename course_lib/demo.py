@@ -1,7 +1,9 @@
-"""``course demo``: what the course does, in a minute, for someone deciding whether to adopt it.
+"""``course demo``: what the course does, in a minute, for someone deciding whether to
+adopt it.
 
-Prunes LeNet-300-100 on real handwritten digits (three seeds, random control), prints the ledger, draws one figure; then
-writes three submissions of lab 01 (good, half done, cheating) and grades them.
+Prunes LeNet-300-100 on real handwritten digits (three seeds, random control), prints
+the ledger, draws one figure; then writes three submissions of lab 01 (good, half done,
+cheating) and grades them.
 """
 
 from __future__ import annotations
@@ -53,7 +55,11 @@ def _prune(folder: Path, console: Console) -> None:
             for sparsity in SPARSITIES:
                 trained.load_state_dict(state)
                 weights = masks.prunable(trained)
-                score = scores.magnitude(weights) if method == "magnitude" else scores.random(weights, generator)
+                score = (
+                    scores.magnitude(weights)
+                    if method == "magnitude"
+                    else scores.random(weights, generator)
+                )
                 masks.apply(trained, granularity.global_masks(score, sparsity))
                 line[-1].append(evaluate(trained, data.test))
                 if method == "magnitude" and sparsity in rows:
@@ -63,25 +69,45 @@ def _prune(folder: Path, console: Console) -> None:
         weights = masks.prunable(trained)
         masks.apply(trained, granularity.global_masks(scores.magnitude(weights), sparsity))
         count = totals(model_cost(trained, example))
-        bits = sum(encodings.bitmap_bits(w.detach()) if sparsity else 32 * w.numel() for w in weights.values())
+        bits = sum(
+            encodings.bitmap_bits(w.detach()) if sparsity else 32 * w.numel()
+            for w in weights.values()
+        )
         ms = latency.measure(lambda: trained(example)).median * 1000  # noqa: B023
         with contextlib.chdir(folder):  # the ledger lies where the learner works
             method = f"magnitude {sparsity:.0%}, bitmap" if sparsity else "dense"
-            ledger.add("lenet300", method, lab="demo", bits=bits, macs=count["nonzero_macs"], ms=ms, accuracy=accuracy)
+            ledger.add(
+                "lenet300",
+                method,
+                lab="demo",
+                bits=bits,
+                macs=count["nonzero_macs"],
+                ms=ms,
+                accuracy=accuracy,
+            )
             table = str(ledger.table())
     console.print(table, markup=False, highlight=False, soft_wrap=True)
     figure = plots.method_curves(
-        SPARSITIES, {k: np.array(v) for k, v in curves.items()},
-        xlabel="weights removed", ylabel="test accuracy (%)", title="Small weights can go, random ones cannot", xaxis="sparsity", ylim=(0, 100),
-    )  # fmt: skip
+        SPARSITIES,
+        {k: np.array(v) for k, v in curves.items()},
+        xlabel="weights removed",
+        ylabel="test accuracy (%)",
+        title="Small weights can go, random ones cannot",
+        xaxis="sparsity",
+        ylim=(0, 100),
+    )
     path = folder / "pruning.png"
     plots.save(
         figure,
         path,
-        alt="Test accuracy against sparsity: magnitude pruning keeps its accuracy far longer than random pruning",
+        alt=(
+            "Test accuracy against sparsity: magnitude pruning keeps its accuracy far longer than"
+            " random pruning"
+        ),
     )
     console.print(
-        f"One-shot, no fine-tuning, three seeds: the figure is {path}. The milliseconds do not fall: zeros are not skipped by a dense kernel.",
+        f"One-shot, no fine-tuning, three seeds: the figure is {path}. The milliseconds do not"
+        " fall: zeros are not skipped by a dense kernel.",
         soft_wrap=True,
     )
 
@@ -93,7 +119,10 @@ def _grade(folder: Path, console: Console) -> None:
     root = course_root()
     source = next((root / "solutions").glob("lab01_*.py"), None) if root else None
     if root is None or source is None:
-        console.print("Grading needs a checkout of the course (the samples are made from solutions/): skipped here.")
+        console.print(
+            "Grading needs a checkout of the course (the samples are made from solutions/): skipped"
+            " here."
+        )
         return
     samples = folder / "submissions"
     samples.mkdir(exist_ok=True)
@@ -101,7 +130,9 @@ def _grade(folder: Path, console: Console) -> None:
         book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(c) for c in cells])
         nbformat.write(book, samples / f"{name}.ipynb")
     with console.status("grading three submissions of lab 01 …"):
-        done = batch.grade("lab01", samples, folder / "report", tests=root / "tests" / "labs" / "lab01")
+        done = batch.grade(
+            "lab01", samples, folder / "report", tests=root / "tests" / "labs" / "lab01"
+        )
     table = Table("submission", "points", "what the student reads first")
     for path in sorted((folder / "report" / "results").glob("*.json")):
         result = json.loads(path.read_text())
@@ -110,26 +141,36 @@ def _grade(folder: Path, console: Console) -> None:
         table.add_row(
             path.stem,
             f"{result['score']:g} / {most:g}",
-            f"{first['number']}: {first['output'].removeprefix(first['number'] + ' ')}"
-            if first
-            else "everything holds",
+            (
+                f"{first['number']}: {first['output'].removeprefix(first['number'] + ' ')}"
+                if first
+                else "everything holds"
+            ),
         )
     console.print(table)
     console.print(done.layer.sentence, soft_wrap=True)
     console.print(
-        f"The report is in {done.report}: grades.csv, results/*.json (Gradescope's form), feedback/*.html",
+        f"The report is in {done.report}: grades.csv, results/*.json (Gradescope's form),"
+        " feedback/*.html",
         soft_wrap=True,
     )
 
 
 def _samples(source: Path) -> dict[str, list[str]]:
-    """Three students: one did it all, one got to 1.2, one reaches for the library and for the grades file."""
+    """Three students: one did it all, one got to 1.2, one reaches for the library and
+    for the grades file.
+    """
     import jupytext
 
     good = [c.source for c in jupytext.read(source).cells if c.cell_type == "code"]
     handout = nbformat.read(source.parents[1] / "labs" / f"{source.stem}.ipynb", as_version=4)
     empty = [c.source for c in handout.cells if c.cell_type == "code"]
-    answers = {name: cell for cell in good for name in ("magnitude_mask", "threshold_mask") if f"def {name}(" in cell}
+    answers = {
+        name: cell
+        for cell in good
+        for name in ("magnitude_mask", "threshold_mask")
+        if f"def {name}(" in cell
+    }
     return {
         "good": good,
         "half-done": [

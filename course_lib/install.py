@@ -1,7 +1,9 @@
-"""Makes ``.venv`` and installs the course into it. Run by ``make`` before anything is installed: standard library only.
+"""Makes ``.venv`` and installs the course into it. Run by ``make`` before anything is
+installed: standard library only.
 
-PyTorch for Linux comes from PyPI with several gigabytes of CUDA. A laptop needs none of it, so PyTorch's own index of CPU
-wheels is asked first, if it answers within three seconds; else plain pip. What is installed already is left alone.
+PyTorch for Linux comes from PyPI with several gigabytes of CUDA. A laptop needs none of
+it, so PyTorch's own index of CPU wheels is asked first, if it answers within three
+seconds; else plain pip. What is installed already is left alone.
 """
 
 from __future__ import annotations
@@ -19,17 +21,24 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 OLDEST, NEWEST = (3, 11), (3, 13)
-SELDOM = r"[/\\](tests|transformers[/\\]models)[/\\]"  # a third of all code: compiled when it is imported, if ever
+# a third of all code: compiled when it is imported, if ever
+SELDOM = r"[/\\](tests|transformers[/\\]models)[/\\]"
 
 
 def main(extras: list[str]) -> None:
-    """Install the course, editable, with these optional dependencies ("test", "bench", "real")."""
+    """Install the course, editable, with these optional dependencies ("test", "bench",
+    "real").
+    """
     home = ROOT / ".venv"
     python = home / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     stamp = home / f".installed-{'-'.join(['course', *sorted(extras)])}"
     wanted = hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest()
     for other in home.glob(".installed-course*"):  # an environment that has more has this, too
-        if set(extras) <= set(other.name.split("-")[2:]) and other.read_text() == wanted and python.exists():
+        if (
+            set(extras) <= set(other.name.split("-")[2:])
+            and other.read_text() == wanted
+            and python.exists()
+        ):
             return
     if not python.exists():
         _make(home)
@@ -50,8 +59,8 @@ def _make(home: Path) -> None:
             if other and subprocess.run([other, "-c", ""], capture_output=True).returncode == 0:
                 raise SystemExit(subprocess.call([other, *sys.argv]))
         raise SystemExit(
-            f"The course needs Python {OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]}; this is {sys.version.split()[0]}. "
-            "Install one of them, then: make PYTHON=python3.12 lab"
+            f"The course needs Python {OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]}; this is"
+            f" {sys.version.split()[0]}. Install one of them, then: make PYTHON=python3.12 lab"
         )
     print(f"Making .venv with Python {sys.version.split()[0]}", flush=True)
     try:
@@ -59,13 +68,15 @@ def _make(home: Path) -> None:
     except subprocess.CalledProcessError:
         shutil.rmtree(home, ignore_errors=True)
         raise SystemExit(
-            "Python's venv module does not work here. On Debian or Ubuntu: sudo apt install python3-venv"
+            "Python's venv module does not work here. On Debian or Ubuntu: sudo apt install"
+            " python3-venv"
         ) from None
 
 
 def _has_torch(python: Path, pins: list[str]) -> bool:
     check = "import sys; from importlib.metadata import version as v; " + "; ".join(
-        f"assert v('{name}').split('+')[0] == '{number}'" for name, _, number in (p.partition("==") for p in pins)
+        f"assert v('{name}').split('+')[0] == '{number}'"
+        for name, _, number in (p.partition("==") for p in pins)
     )
     return subprocess.run([python, "-c", check], capture_output=True).returncode == 0
 
@@ -81,7 +92,8 @@ def _torch_index() -> list[str]:
             return ["--index-url", CPU_INDEX]
     except OSError:
         print(
-            "PyTorch: by plain pip, since its CPU index does not answer (this may bring the large CUDA build)",
+            "PyTorch: by plain pip, since its CPU index does not answer (this may bring the large"
+            " CUDA build)",
             flush=True,
         )
         return []
@@ -89,18 +101,33 @@ def _torch_index() -> list[str]:
 
 def _install(python: Path, what: list[str], name: str) -> None:
     print(f"Installing {name} …", flush=True)
-    command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile", *what]
+    command = [
+        str(python),
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-compile",
+        *what,
+    ]
     if subprocess.run(command, cwd=ROOT).returncode:
         raise SystemExit(
-            f"pip could not install {name}: read its message above, mend it, and run the same command again"
+            f"pip could not install {name}: read its message above, mend it, and run the same"
+            " command again"
         )
 
 
 def _compile(python: Path) -> None:
-    """What pip would do with one core, with all of them; a file that does not compile is no Python of today, and is not needed."""
+    """What pip would do with one core, with all of them; a file that does not compile
+    is no Python of today, and is not needed.
+    """
     where = [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
     folder = subprocess.run(where, capture_output=True, text=True, check=True).stdout.strip()
-    subprocess.run([str(python), "-m", "compileall", "-q", "-j", "0", "-x", SELDOM, folder], capture_output=True)
+    subprocess.run(
+        [str(python), "-m", "compileall", "-q", "-j", "0", "-x", SELDOM, folder],
+        capture_output=True,
+    )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
-"""One table through the whole course: what each method cost and kept, for the same models in every lab.
+"""One table through the whole course: what each method cost and kept, for the same
+models in every lab.
 
-The rows live in ``ledger.json`` beside the notebook (in the working folder), so that lab 05 finds what lab 01 wrote.
+The rows live in ``ledger.json`` beside the notebook (in the working folder), so that
+lab 05 finds what lab 01 wrote.
 """
 
 from __future__ import annotations
@@ -24,8 +26,11 @@ from course_lib import files
 
 FILE = "ledger.json"
 Row = dict[
-    str, Any
-]  # model, method, lab: str; bits: int; macs, ms: a number or None; accuracy: list of %, one per seed
+    str,
+    Any,
+    # model, method, lab: str; bits: int; macs, ms: a number or None; accuracy: list of
+    # %, one per seed
+]
 _TEXTS, _NUMBERS = ("model", "method", "lab"), ("bits", "macs", "ms")
 _COLUMNS = ("model", "method", "lab", "size", "MACs", "ms", "accuracy in %", "seeds")
 
@@ -40,7 +45,8 @@ def add(
     ms: float | None,
     accuracy: Iterable[float],
 ) -> None:
-    """Write a row. A row with the same lab, model and method is replaced in its place: a lab can be run again.
+    """Write a row. A row with the same lab, model and method is replaced in its place:
+    a lab can be run again.
 
     Args:
         model: the model's name, for example "convnet".
@@ -48,16 +54,25 @@ def add(
         lab: the lab that measured it, for example "01".
         bits: size of the weights as stored, in bits.
         macs: multiply-accumulates for one input.
-        ms: measured time for one forward pass, in milliseconds of the processor. None stands for "not measured", here as
-            in the two above.
+        ms: measured time for one forward pass, in milliseconds of the processor. None
+            stands for "not measured", here as in the two above.
         accuracy: test accuracy in %, one number per seed.
 
     Raises:
-        ValueError: if a number is not finite or negative, or an accuracy is no percentage.
+        ValueError: if a number is not finite or negative, or an accuracy is no
+            percentage.
         OSError: if the working folder cannot be written.
     """
     row = _checked(
-        {"model": model, "method": method, "lab": lab, "bits": bits, "macs": macs, "ms": ms, "accuracy": accuracy}
+        {
+            "model": model,
+            "method": method,
+            "lab": lab,
+            "bits": bits,
+            "macs": macs,
+            "ms": ms,
+            "accuracy": accuracy,
+        }
     )
     path = Path.cwd() / FILE
     with _lock(path):
@@ -69,7 +84,9 @@ def add(
 
 
 def rows() -> list[Row]:
-    """The rows so far, in the order in which they were first added. No file: no rows."""
+    """The rows so far, in the order in which they were first added. No file: no
+    rows.
+    """
     path = Path.cwd() / FILE
     with _lock(path):
         return _read(path)
@@ -81,7 +98,8 @@ def table() -> Table:
 
 
 def interval(values: Iterable[float]) -> tuple[float, float | None]:
-    """Mean of the values and half the width of its 95 % t-interval, which is None for a single value.
+    """Mean of the values and half the width of its 95 % t-interval, which is None for a
+    single value.
 
     With three seeds the half-width is 4.30 standard errors: few runs claim little.
     """
@@ -101,9 +119,13 @@ class Table:
     def _repr_html_(self) -> str:
         if not self.rows:
             return f"<p>{html.escape(str(self))}</p>"
-        # the first three columns are words, the others numbers, which compare best when they end at the same place
+        # the first three columns are words, the others numbers, which compare best when
+        # they end at the same place
         align = ["left" if i < 3 else "right" for i in range(len(_COLUMNS))]
-        head = "".join(f'<th scope="col" style="text-align:{a}">{c}</th>' for a, c in zip(align, _COLUMNS, strict=True))
+        head = "".join(
+            f'<th scope="col" style="text-align:{a}">{c}</th>'
+            for a, c in zip(align, _COLUMNS, strict=True)
+        )
         body = "\n".join(
             "<tr>"
             + "".join(
@@ -125,7 +147,10 @@ class Table:
         lines = [_COLUMNS, *(_cells(row) for row in self.rows)]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         return "\n".join(
-            "  ".join(c.ljust(w) if i < 3 else c.rjust(w) for i, (c, w) in enumerate(zip(line, widths, strict=True)))
+            "  ".join(
+                c.ljust(w) if i < 3 else c.rjust(w)
+                for i, (c, w) in enumerate(zip(line, widths, strict=True))
+            )
             for line in lines
         )
 
@@ -149,25 +174,44 @@ def _amount(value: float | None, units: tuple[str, ...]) -> str:
     step = 0
     while step < len(units) - 1 and value >= 999.5:
         value, step = value / 1000, step + 1
-    digits = max(0, 2 - math.floor(math.log10(value))) if value >= 1 and step else 0 if value == int(value) else 2
+    digits = (
+        max(0, 2 - math.floor(math.log10(value)))
+        if value >= 1 and step
+        else 0
+        if value == int(value)
+        else 2
+    )
     return f"{value:.{digits}f} {units[step]}".strip()
 
 
 def _checked(row: Row) -> Row:
-    """The row with every entry checked, in plain Python types (numbers may come as tensors or numpy scalars)."""
+    """The row with every entry checked, in plain Python types (numbers may come as
+    tensors or numpy scalars).
+    """
     result: Row = {key: str(row[key]) for key in _TEXTS}
     if empty := [key for key, text in result.items() if not text.strip()]:
-        raise ValueError(f"a ledger row is known by its lab, model and method, but {empty[0]} is empty")
+        raise ValueError(
+            f"a ledger row is known by its lab, model and method, but {empty[0]} is empty"
+        )
     for key in _NUMBERS:
         number = None if row[key] is None else float(row[key])
         if number is not None and (not math.isfinite(number) or number < 0):
-            raise ValueError(f"{key} is a number from 0 up, or None where it was not measured; got {row[key]}")
-        result[key] = int(number) if number is not None and key != "ms" and number == int(number) else number
+            raise ValueError(
+                f"{key} is a number from 0 up, or None where it was not measured; got {row[key]}"
+            )
+        result[key] = (
+            int(number) if number is not None and key != "ms" and number == int(number) else number
+        )
     if isinstance(row["accuracy"], int | float):
-        raise ValueError(f"accuracy is a list with one number per seed; for a single run write [{row['accuracy']}]")
+        raise ValueError(
+            "accuracy is a list with one number per seed; for a single run write"
+            f" [{row['accuracy']}]"
+        )
     seeds = [float(accuracy) for accuracy in row["accuracy"]]
     if not seeds or not all(0 <= accuracy <= 100 for accuracy in seeds):
-        raise ValueError(f"accuracy holds one number in % per seed, each from 0 to 100; got {seeds}")
+        raise ValueError(
+            f"accuracy holds one number in % per seed, each from 0 to 100; got {seeds}"
+        )
     if 0 < max(seeds) <= 1:
         raise ValueError(f"accuracy is in %, but {seeds} look like fractions: multiply them by 100")
     return {**result, "accuracy": seeds}
@@ -181,7 +225,9 @@ def _is_row(row: Any) -> bool:
 
 
 def _read(path: Path) -> list[Row]:
-    """The rows in the file. A damaged file is put aside, never overwritten, and the rows that can be read go on."""
+    """The rows in the file. A damaged file is put aside, never overwritten, and the
+    rows that can be read go on.
+    """
     try:
         text = path.read_bytes().decode(errors="replace")
     except FileNotFoundError:
@@ -204,15 +250,17 @@ def _read(path: Path) -> list[Row]:
     if good:
         _write(path, good)
     warnings.warn(
-        f"{path} was damaged (cut off, or edited by hand?). It is kept as {aside.name}, and the ledger goes on with "
-        f"what could be read: {len(good)} row{'s' * (len(good) != 1)}.",
+        f"{path} was damaged (cut off, or edited by hand?). It is kept as {aside.name}, and the"
+        f" ledger goes on with what could be read: {len(good)} row{'s' * (len(good) != 1)}.",
         stacklevel=3,
     )
     return good
 
 
 def _write(path: Path, rows: list[Row]) -> None:
-    """All or nothing: a notebook that is stopped here leaves the old ledger or the new one, never half of one."""
+    """All or nothing: a notebook that is stopped here leaves the old ledger or the new
+    one, never half of one.
+    """
     lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
     try:
         files.put(path, f"[\n{lines}\n]\n".encode(), sync=True)
@@ -225,7 +273,9 @@ def _write(path: Path, rows: list[Row]) -> None:
 
 
 def _lock(path: Path) -> FileLock:
-    """Two notebooks may add a row at the same time. The lock file lies elsewhere, to keep the learner's folder clean."""
+    """Two notebooks may add a row at the same time. The lock file lies elsewhere, to
+    keep the learner's folder clean.
+    """
     user = os.getuid() if hasattr(os, "getuid") else 0
     name = hashlib.sha256(f"{user} {path}".encode()).hexdigest()[:16]
     return FileLock(Path(tempfile.gettempdir()) / f"course-ledger-{name}.lock")

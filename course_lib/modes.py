@@ -1,6 +1,7 @@
 """Training and evaluation mode, for a while.
 
-The mode is a property of every module, not of the model: a frozen batch norm is to stay in evaluation mode.
+The mode is a property of every module, not of the model: a frozen batch norm is to stay
+in evaluation mode.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from torch import nn
 
 @contextmanager
 def modes_kept(model: nn.Module) -> Iterator[None]:
-    """After the block every module is back in the mode, training or evaluation, that it had before."""
+    """After the block every module is back in the mode, training or evaluation, that it
+    had before.
+    """
     modes = [(module, module.training) for module in model.modules()]
     try:
         yield
@@ -24,7 +27,9 @@ def modes_kept(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode, so that dropout is off and the statistics of batch norm stay; afterwards each module as it was."""
+    """Evaluation mode, so that dropout is off and the statistics of batch norm stay;
+    afterwards each module as it was.
+    """
     with modes_kept(model):
         model.eval()
         yield

@@ -1,4 +1,6 @@
-"""Many small trainings side by side: in processes or threads, usable from a notebook and from a plain script alike."""
+"""Many small trainings side by side: in processes or threads, usable from a notebook
+and from a plain script alike.
+"""
 
 from __future__ import annotations
 
@@ -17,21 +19,29 @@ from tqdm.auto import tqdm
 
 
 def processes(workers: int | None = None) -> ProcessPoolExecutor:
-    """An executor with processes in which torch uses one thread; to be closed, best by ``with``.
+    """An executor with processes in which torch uses one thread; to be closed, best by
+    ``with``.
 
-    A small network trains fastest with one thread, and two networks side by side. The processes start afresh ("spawn": a copy
-    of a process in which torch has computed can hang), and without running the caller's script or notebook again, so no
-    ``if __name__ == "__main__"`` is needed. In return, functions that are sent must be importable: those of a package, or
-    ``functools.partial`` of them, not those that a notebook defines.
+    A small network trains fastest with one thread, and two networks side by side. The
+    processes start afresh ("spawn": a copy of a process in which torch has computed can
+    hang), and without running the caller's script or notebook again, so no
+    ``if __name__ == "__main__"`` is needed. In return, functions that are sent must be
+    importable: those of a package, or ``functools.partial`` of them, not those that a
+    notebook defines.
 
     Args:
         workers: how many; None: one for each core that this process may use.
 
     Raises:
-        ValueError: if ``workers`` is below 1; by ``submit``, if what is sent was defined in the script or notebook itself.
+        ValueError: if ``workers`` is below 1; by ``submit``, if what is sent was
+            defined in the script or notebook itself.
     """
     if workers is None:
-        workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        workers = (
+            len(os.sched_getaffinity(0))
+            if hasattr(os, "sched_getaffinity")
+            else os.cpu_count() or 1
+        )
     if workers < 1:
         raise ValueError(f"workers is how many processes to start, 1 or more, got {workers}")
     return _Pool(workers, _Context(), torch.set_num_threads, (1,))
@@ -39,11 +49,12 @@ def processes(workers: int | None = None) -> ProcessPoolExecutor:
 
 class _Pool(ProcessPoolExecutor):
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        # Asked here: a process that cannot find what it was sent dies without a word about the reason.
+        # Asked here: a process that cannot find what it was sent dies without a word
+        # about the reason.
         if b"__main__" in pickle.dumps((fn, args, kwargs)):
             raise ValueError(
-                "a function or class defined in this notebook or script cannot be sent to another process: put it into a "
-                "module and import it, or work without an executor"
+                "a function or class defined in this notebook or script cannot be sent to another"
+                " process: put it into a module and import it, or work without an executor"
             )
         return super().submit(fn, *args, **kwargs)
 
@@ -68,15 +79,21 @@ class _Context(context.SpawnContext):
     Process = _Process
 
 
-def side_by_side(run: Callable[..., Any], jobs: Iterable[tuple[Any, ...]], workers: int = 2) -> list[Any]:
-    """``[run(*job) for job in jobs]``, two at a time in threads: a network this small keeps one core busy, not two.
+def side_by_side(
+    run: Callable[..., Any], jobs: Iterable[tuple[Any, ...]], workers: int = 2
+) -> list[Any]:
+    """``[run(*job) for job in jobs]``, two at a time in threads: a network this small
+    keeps one core busy, not two.
 
-    torch computes with one thread from then on; a bar shows how many runs are done, if they take their time. Unlike with
-    ``processes``, ``run`` may be a function of the notebook. But threads share torch's one random stream: a model that ``run``
-    builds from a seed may come out with other weights; build it before, and hand it over.
+    torch computes with one thread from then on; a bar shows how many runs are done, if
+    they take their time. Unlike with ``processes``, ``run`` may be a function of the
+    notebook. But threads share torch's one random stream: a model that ``run`` builds
+    from a seed may come out with other weights; build it before, and hand it over.
     """
     torch.set_num_threads(1)
     jobs = list(jobs)
     with ThreadPoolExecutor(workers) as pool:
         done = pool.map(lambda job: run(*job), jobs)
-        return list(tqdm(done, total=len(jobs), desc="side by side", unit="run", leave=False, delay=2))
+        return list(
+            tqdm(done, total=len(jobs), desc="side by side", unit="run", leave=False, delay=2)
+        )

@@ -10,16 +10,21 @@ _PACKAGE = Path(__file__).resolve().parent
 
 
 def _is_course(folder: Path) -> bool:
-    """A checkout, or a student's release folder: ``labs/`` beside a ``pyproject.toml`` that names pruning-course."""
+    """A checkout, or a student's release folder: ``labs/`` beside a ``pyproject.toml``
+    that names pruning-course.
+    """
     project = folder / "pyproject.toml"
     try:
-        return (folder / "labs").is_dir() and "pruning-course" in project.read_text(encoding="utf-8", errors="replace")
+        return (folder / "labs").is_dir() and "pruning-course" in project.read_text(
+            encoding="utf-8", errors="replace"
+        )
     except OSError:
         return False
 
 
 def course_root() -> Path | None:
-    """The course folder: ``$COURSE_ROOT``, else the nearest one at or above the working folder, else None.
+    """The course folder: ``$COURSE_ROOT``, else the nearest one at or above the working
+    folder, else None.
 
     Raises:
         ValueError: if ``$COURSE_ROOT`` is set but is not a folder.
@@ -37,10 +42,12 @@ def course_root() -> Path | None:
 
 
 def data_dir() -> Path:
-    """The course's own small data and checkpoints: ``data/`` of the course folder, else the copy inside the package.
+    """The course's own small data and checkpoints: ``data/`` of the course folder, else
+    the copy inside the package.
 
-    Outside a course folder, a package installed in editable mode uses the ``data/`` of its own checkout. The folder
-    that is returned may not exist (a release folder without data and a package without its copy).
+    Outside a course folder, a package installed in editable mode uses the ``data/`` of
+    its own checkout. The folder that is returned may not exist (a release folder
+    without data and a package without its copy).
     """
     root = course_root()
     places = [*([root / "data"] if root else []), _PACKAGE / "_data"]
@@ -50,13 +57,17 @@ def data_dir() -> Path:
 
 
 def cache_dir() -> Path:
-    """Where downloads go when nothing else is said: ``$XDG_CACHE_HOME/pruning-course``, or the same below ~/.cache."""
+    """Where downloads go when nothing else is said: ``$XDG_CACHE_HOME/pruning-course``,
+    or the same below ~/.cache.
+    """
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base).expanduser() / "pruning-course"
 
 
 def data_places() -> list[Path]:
-    """Folders in which real data sets are looked for, in this order: ``$COURSE_DATA``, the course's data/, the cache."""
+    """Folders in which real data sets are looked for, in this order: ``$COURSE_DATA``,
+    the course's data/, the cache.
+    """
     places: list[Path] = []
     if given := os.environ.get("COURSE_DATA"):
         places.append(Path(given).expanduser())
@@ -67,7 +78,9 @@ def data_places() -> list[Path]:
 
 
 def data_folder(name: str, files: Iterable[str]) -> tuple[Path | None, list[str]]:
-    """The first of :func:`data_places` with a folder of that name that holds all the files; and what was amiss with those before, a line each."""
+    """The first of :func:`data_places` with a folder of that name that holds all the
+    files; and what was amiss with those before, a line each.
+    """
     wanted = list(files)
     looked: list[str] = []
     for place in data_places():
@@ -75,5 +88,8 @@ def data_folder(name: str, files: Iterable[str]) -> tuple[Path | None, list[str]
         missing = [file for file in wanted if not (folder / file).is_file()]
         if not missing:
             return folder, looked
-        looked.append(f"  {folder}: {f'{missing[0]} is missing' if folder.is_dir() else 'there is no such folder'}")
+        looked.append(
+            f"  {folder}:"
+            f" {f'{missing[0]} is missing' if folder.is_dir() else 'there is no such folder'}"
+        )
     return None, looked

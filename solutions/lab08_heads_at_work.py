@@ -14,11 +14,15 @@
 # %% [markdown]
 # # Lab 08 · Which heads do the work, and what is their work?
 #
-# **Lab 07 removed heads and counted what was lost. It did not ask what the heads that stay are doing. Can a head have a job?**
+# **Lab 07 removed heads and counted what was lost. It did not ask what the heads that
+# stay are doing. Can a head have a job?**
 #
-# Voita et al. (2019) gave every head of a translation model a gate that it could close, and looked at those that stayed open: some look at the neighbour, some at the
-# subject of a verb, one at the rarest word. "Specialised heads do the heavy lifting, the rest can be pruned." In English nobody knows for sure what a word *needs*. Here we do: the sentences come from a grammar of ours, and
-# for every word it is known which word it depends on, and which word decides how an ambiguous one is translated.
+# Voita et al. (2019) gave every head of a translation model a gate that it could close,
+# and looked at those that stayed open: some look at the neighbour, some at the subject
+# of a verb, one at the rarest word. "Specialised heads do the heavy lifting, the rest
+# can be pruned." In English nobody knows for sure what a word *needs*. Here we do: the
+# sentences come from a grammar of ours, and for every word it is known which word it
+# depends on, and which word decides how an ambiguous one is translated.
 #
 # | part | you write | you find out |
 # |---|---|---|
@@ -28,10 +32,12 @@
 # | D · Kinds of attention | 8.6 pruning by kind | encoder, decoder, or between them: where do heads matter? |
 # | E · What was it worth? | 8.7 two short answers, 8.8 a bug hunt | the bill |
 #
-# 20 points; about three and a half hours. After each exercise `check("8.1")` tells you at once what is right. If you are stuck, write `skip("8.1")` in a cell: that question scores 0 and the rest of the lab
-# goes on with the course's version.
+# 20 points; about three and a half hours. After each exercise `check("8.1")` tells you
+# at once what is right. If you are stuck, write `skip("8.1")` in a cell: that question
+# scores 0 and the rest of the lab goes on with the course's version.
 #
-# The rules are those of lab 01: guess first; choose on validation data and look at the test data once; no claim without a random control and three seeds.
+# The rules are those of lab 01: guess first; choose on validation data and look at the
+# test data once; no claim without a random control and three seeds.
 
 # %%
 from course_lib.grading import check, choose, skip  # noqa: F401  (skip is yours to use)
@@ -63,8 +69,10 @@ STUDENT = ""  # your name or number: the letters of your questions are yours alo
 # %% [markdown]
 # ## Settings
 #
-# The models are three small Marian transformers (three encoder layers of six heads, one decoder layer) that come with the course. They translate the grammar's English into simple German. What takes minutes is
-# read from a result file (`course remake lab08_heads`).
+# The models are three small Marian transformers (three encoder layers of six heads, one
+# decoder layer) that come with the course. They translate the grammar's English into
+# simple German. What takes minutes is read from a result file
+# (`course remake lab08_heads`).
 
 # %%
 SEEDS = 3
@@ -81,28 +89,38 @@ for row in pairs.select(range(3)):
 say(f"BLEU of the three checkpoints on validation sentences: {pm(full)}.")
 
 # %% [markdown]
-# Look at the examples. The article in front of a German noun depends on the noun's gender, on its number (the piece `-s`), and on its place beside the verb; the verb's ending on a subject that may stand far away; and *bank* is
-# *Bank* or *Ufer*, as the rarest noun of the sentence has it.
+# Look at the examples. The article in front of a German noun depends on the noun's
+# gender, on its number (the piece `-s`), and on its place beside the verb; the verb's
+# ending on a subject that may stand far away; and *bank* is *Bank* or *Ufer*, as the
+# rarest noun of the sentence has it.
 #
 # ## Part A · Heads that may close
 #
 # ### 8.1 A gate that can be exactly 0, and has a gradient
 # **35 minutes · 4 points**
 #
-# We want the network itself to say which heads it can do without: a gate on each head, and a price for every gate that is not 0. The number of open gates is a count, and has no gradient. Louizos, Welling and Kingma (2018) make the gate
-# random instead. Draw $u$ between 0 and 1 and let
+# We want the network itself to say which heads it can do without: a gate on each head,
+# and a price for every gate that is not 0. The number of open gates is a count, and has
+# no gradient. Louizos, Welling and Kingma (2018) make the gate random instead. Draw $u$
+# between 0 and 1 and let
 #
 # $$s = \sigma\!\left(\frac{\ln u - \ln(1-u) + \log\alpha}{\beta}\right),\qquad g = \min\bigl(1, \max(0,\; s\,(\zeta-\gamma)+\gamma)\bigr),$$
 #
-# with $\beta = \frac23$, $\gamma = -0.1$, $\zeta = 1.1$. Because $s$ is stretched beyond both ends and then cut, $g$ is *exactly* 0 with some probability and exactly 1 with another. And that probability is a smooth function of $\log\alpha$:
+# with $\beta = \frac23$, $\gamma = -0.1$, $\zeta = 1.1$. Because $s$ is stretched
+# beyond both ends and then cut, $g$ is *exactly* 0 with some probability and exactly 1
+# with another. And that probability is a smooth function of $\log\alpha$:
 #
 # $$P(g \ne 0) = \sigma\!\left(\log\alpha - \beta \ln\frac{-\gamma}{\zeta}\right).$$
 #
-# (Why? $g > 0$ where $s > -\gamma/(\zeta-\gamma)$; solve for $\ln u - \ln(1-u)$, whose distribution function is $\sigma$.) Its sum over gates is the expected number of open ones: that has a gradient, and is the price.
+# (Why? $g > 0$ where $s > -\gamma/(\zeta-\gamma)$; solve for $\ln u - \ln(1-u)$, whose
+# distribution function is $\sigma$.) Its sum over gates is the expected number of open
+# ones: that has a gradient, and is the price.
 #
-# When training is over, the noise goes: $\hat g = \min(1, \max(0, \sigma(\log\alpha)(\zeta-\gamma)+\gamma))$, without $\beta$.
+# When training is over, the noise goes:
+# $\hat g = \min(1, \max(0, \sigma(\log\alpha)(\zeta-\gamma)+\gamma))$, without $\beta$.
 #
-# *Before you write anything:* at $\log\alpha = 0$, which share of the samples is exactly 0?
+# *Before you write anything:* at $\log\alpha = 0$, which share of the samples is
+# exactly 0?
 
 # %%
 ### BEGIN SOLUTION
@@ -111,7 +129,9 @@ prediction_8_1 = "about a sixth"
 
 
 # %%
-def sample_gate(log_alpha: Tensor, u: Tensor, beta: float = 2 / 3, gamma: float = -0.1, zeta: float = 1.1) -> Tensor:
+def sample_gate(
+    log_alpha: Tensor, u: Tensor, beta: float = 2 / 3, gamma: float = -0.1, zeta: float = 1.1
+) -> Tensor:
     """A sampled gate in [0, 1], like ``log_alpha`` (any shape), with a gradient by it.
 
     Write all three yourself: not with ``course_lib.pruning``.
@@ -129,7 +149,9 @@ def sample_gate(log_alpha: Tensor, u: Tensor, beta: float = 2 / 3, gamma: float 
     ### END SOLUTION
 
 
-def expected_l0(log_alpha: Tensor, beta: float = 2 / 3, gamma: float = -0.1, zeta: float = 1.1) -> Tensor:
+def expected_l0(
+    log_alpha: Tensor, beta: float = 2 / 3, gamma: float = -0.1, zeta: float = 1.1
+) -> Tensor:
     """P(gate ≠ 0) of each gate, like ``log_alpha``."""
     if beta <= 0 or gamma >= 0 or zeta <= 1:
         raise ValueError(f"beta > 0, gamma < 0, zeta > 1: got {beta}, {gamma}, {zeta}")
@@ -151,8 +173,11 @@ def gate_at_test(log_alpha: Tensor, gamma: float = -0.1, zeta: float = 1.1) -> T
 check("8.1")
 
 # %% [markdown]
-# <details><summary>Hint 1</summary>The formulas line by line; <code>Tensor.sigmoid()</code> and <code>Tensor.clamp(0, 1)</code> keep the gradient.</details>
-# <details><summary>Hint 2: the sign</summary>−γ/ζ is positive and below 1, its logarithm negative: P is larger than σ(log α).</details>
+# <details><summary>Hint 1</summary>The formulas line by line;
+# <code>Tensor.sigmoid()</code> and <code>Tensor.clamp(0, 1)</code> keep the
+# gradient.</details>
+# <details><summary>Hint 2: the sign</summary>−γ/ζ is positive and below 1, its
+# logarithm negative: P is larger than σ(log α).</details>
 
 # %%
 draws = torch.rand(100_000, generator=torch.Generator().manual_seed(0)).clamp(1e-6, 1 - 1e-6)
@@ -162,7 +187,8 @@ for value in (-3.0, 0.0, 2.0):
     zero, one = (gates == 0).double().mean(), (gates == 1).double().mean()
     here = torch.tensor(value)
     rows.append(
-        f"| {value:g} | {zero:.1%} | {one:.1%} | {1 - float(expected_l0(here)):.1%} | {float(gate_at_test(here)):.2f} |"
+        f"| {value:g} | {zero:.1%} | {one:.1%} | {1 - float(expected_l0(here)):.1%} |"
+        f" {float(gate_at_test(here)):.2f} |"
     )
 say("\n".join(rows) + f"\n\n{you_wrote(prediction_8_1)}")
 
@@ -170,7 +196,9 @@ say("\n".join(rows) + f"\n\n{you_wrote(prediction_8_1)}")
 # ### 8.2 Training with a price
 # **25 minutes · 3 points**
 #
-# From a model that is trained already: in every step fresh noise, the loss of the translation with the sampled gates on the heads, plus $\lambda$ for each gate that is expected to be open.
+# From a model that is trained already: in every step fresh noise, the loss of the
+# translation with the sampled gates on the heads, plus $\lambda$ for each gate that is
+# expected to be open.
 
 
 # %%
@@ -183,7 +211,8 @@ def train_with_gates(
     optimizer: torch.optim.Optimizer,
     generator: torch.Generator,
 ) -> list[float]:
-    """One step for each batch; returns for each batch the sum of ``expected_l0(log_alpha)`` *before* its step.
+    """One step for each batch; returns for each batch the sum of
+    ``expected_l0(log_alpha)`` *before* its step.
 
     Write it yourself: not with ``course_lib.pruning``.
 
@@ -192,8 +221,11 @@ def train_with_gates(
         log_alpha: a leaf; only the optimizer changes it, in place.
         loss_fn: ``loss_fn(model, batch, gates)``, a scalar.
         lam: the price λ of an open gate: λ times the *sum* is added to the loss.
-        optimizer: holds the model's parameters and log_alpha; one step a batch, from this batch's gradient alone. Nothing is clipped.
-        generator: for each batch once ``torch.rand(log_alpha.shape, generator=generator)``, clamped to [1e-6, 1 − 1e-6].
+        optimizer: holds the model's parameters and log_alpha; one step a batch, from
+            this batch's gradient alone. Nothing is clipped.
+        generator: for each batch once
+            ``torch.rand(log_alpha.shape, generator=generator)``, clamped to [1e-6,
+            1 − 1e-6].
     """
     if lam < 0:
         raise ValueError(f"lam is a price, 0 or more; got {lam}")
@@ -219,15 +251,20 @@ def train_with_gates(
 check("8.2")
 
 # %% [markdown]
-# <details><summary>Hint: the order in a step</summary>Noise, price, loss, clear old gradients, <code>backward()</code>, step.</details>
+# <details><summary>Hint: the order in a step</summary>Noise, price, loss, clear old
+# gradients, <code>backward()</code>, step.</details>
 
 # %% [markdown]
 # #### Experiment: how few heads are enough?
 #
-# The price rises in steps until at most four of the encoder's 18 heads are left (the decoder keeps all of its own). Three controls with as many heads: *random* heads with the same training, the survivors' mask put on the checkpoint *without* training, and the most important heads by
-# lab 07's $I_h$, without training (result file, three seeds; three random draws each).
+# The price rises in steps until at most four of the encoder's 18 heads are left (the
+# decoder keeps all of its own). Three controls with as many heads: *random* heads with
+# the same training, the survivors' mask put on the checkpoint *without* training, and
+# the most important heads by lab 07's $I_h$, without training (result file, three
+# seeds; three random draws each).
 #
-# *Before you look:* with four of 18 heads left, how many points of BLEU will the gated model lose, and how many the random one?
+# *Before you look:* with four of 18 heads left, how many points of BLEU will the gated
+# model lose, and how many the random one?
 
 # %%
 ### BEGIN SOLUTION
@@ -263,7 +300,9 @@ for k, s in enumerate(stored):
     )
 ax.invert_xaxis()
 ax.set(
-    xlabel="heads of the encoder left (of 18)", ylabel="BLEU (validation)", title="Heads that close, and their controls"
+    xlabel="heads of the encoder left (of 18)",
+    ylabel="BLEU (validation)",
+    title="Heads that close, and their controls",
 )
 ax.legend(loc="lower left")
 ends_of = [s["gates"]["steps"][-1] for s in stored]
@@ -272,7 +311,9 @@ at_the_end = {
     "random, same training": np.array([np.mean(s["gates"]["random"]) for s in stored]),
     "survivors' mask, untrained": np.array([e["untrained"] for e in ends_of]),
     "largest I_h, untrained": np.array([e["I_h"] for e in ends_of]),
-    "random, untrained (4 or 5 left, from 8.6)": np.array([s["kinds"]["encoder"]["random"][3] for s in stored]),
+    "random, untrained (4 or 5 left, from 8.6)": np.array(
+        [s["kinds"]["encoder"]["random"][3] for s in stored]
+    ),
 }
 plots.show(
     fig,
@@ -280,14 +321,19 @@ plots.show(
     + ", ".join(f"{n} {v.mean():.1f}" for n, v in at_the_end.items())
     + ".",
 )
-rows = ["| heads left: " + ", ".join(str(e["left"]) for e in ends_of) + " | BLEU | gates against it |", "|---|---|---|"]
+rows = [
+    "| heads left: " + ", ".join(str(e["left"]) for e in ends_of) + " | BLEU | gates against it |",
+    "|---|---|---|",
+]
 for name, values in at_the_end.items():
     rows.append(
-        f"| {name} | {pm(values)} | {'' if name == 'gates' else versus(at_the_end['gates'], values, cell=True)} |"
+        f"| {name} | {pm(values)} |"
+        f" {'' if name == 'gates' else versus(at_the_end['gates'], values, cell=True)} |"
     )
 say(
     "\n".join(rows)
-    + f"\n\nDense: {pm(full)}. (Three checkpoints; of the random heads the mean of three draws for each.) {you_wrote(prediction_8_2)}"
+    + f"\n\nDense: {pm(full)}. (Three checkpoints; of the random heads the mean of three draws for"
+    f" each.) {you_wrote(prediction_8_2)}"
 )
 
 
@@ -303,55 +349,84 @@ def gates_by_mine(seed: int, lambdas: tuple[float, ...] = (0.005, 0.02, 0.1)) ->
     rows = ["| λ | expected | open at test | BLEU |", "|---" * 4 + "|"]
     for lam in lambdas:
         expected = train_with_gates(
-            model, log_alpha, lab08.some(source, QUICK["steps"]), lab08.gated_loss, lam, optimizer, generator
+            model,
+            log_alpha,
+            lab08.some(source, QUICK["steps"]),
+            lab08.gated_loss,
+            lam,
+            optimizer,
+            generator,
         )
         gates = gate_at_test(log_alpha.detach())
         with lab08.encoder_gates(model, gates):
-            rows.append(f"| {lam:g} | {expected[-1]:.1f} | {int((gates > 0).sum())} | {lab08.bleu(model):.1f} |")
+            rows.append(
+                f"| {lam:g} | {expected[-1]:.1f} | {int((gates > 0).sum())} |"
+                f" {lab08.bleu(model):.1f} |"
+            )
     return "\n".join(rows)
 
 
 say(f"Yours, checkpoint 0, {QUICK['steps']} steps at each price:\n\n" + gates_by_mine(0))
 
 # %% [markdown]
-# A handful of heads is left, and most of the translation is still right. That is the paper's headline (there 10 of 48 encoder heads cost 0.15 BLEU), and something like it holds here: our encoder has 18 heads in all, so four are few.
+# A handful of heads is left, and most of the translation is still right. That is the
+# paper's headline (there 10 of 48 encoder heads cost 0.15 BLEU), and something like it
+# holds here: our encoder has 18 heads in all, so four are few.
 #
-# Now the controls. With *random* heads and the same training the result is worse on average, but look at the interval: three checkpoints do not show it. *Without* training it is another world: random heads leave little more than half of BLEU,
-# and there the choice matters by far (survivors and $I_h$ against random). And the survivors' own mask is worse untrained than trained in all three checkpoints, if by an interval that just touches 0. So the gates do not merely *find* the heads that do
-# the work: the training that closes them *moves* work into those that stay, and would have done so for others. Voita et al. compared with training the small model *from scratch*, which is yet another control. At the first prices, where most gates
-# are open, nothing is gained by training at all.
+# Now the controls. With *random* heads and the same training the result is worse on
+# average, but look at the interval: three checkpoints do not show it. *Without*
+# training it is another world: random heads leave little more than half of BLEU, and
+# there the choice matters by far (survivors and $I_h$ against random). And the
+# survivors' own mask is worse untrained than trained in all three checkpoints, if by an
+# interval that just touches 0. So the gates do not merely *find* the heads that do the
+# work: the training that closes them *moves* work into those that stay, and would have
+# done so for others. Voita et al. compared with training the small model *from
+# scratch*, which is yet another control. At the first prices, where most gates are
+# open, nothing is gained by training at all.
 #
-# Count the gates between 0 and 1 (at small prices there are some): such a head is neither removed nor whole.
+# Count the gates between 0 and 1 (at small prices there are some): such a head is
+# neither removed nor whole.
 #
 # ## Part B · Roles
 #
 # ### 8.3 What does a head point to?
 # **40 minutes · 4 points**
 #
-# Voita et al. read a head's role off its *largest* attention: a positional head has it on the next word in at least nine of ten cases; a syntactic head has it on the subject of a verb, say, more often than the best *fixed offset* would.
-# That baseline is the point. Subjects stand close to their verbs; a head that looks two words back finds many of them and knows nothing of grammar.
+# Voita et al. read a head's role off its *largest* attention: a positional head has it
+# on the next word in at least nine of ten cases; a syntactic head has it on the subject
+# of a verb, say, more often than the best *fixed offset* would. That baseline is the
+# point. Subjects stand close to their verbs; a head that looks two words back finds
+# many of them and knows nothing of grammar.
 
 
 # %%
 def points_to(attn: Tensor, target: Tensor, token_mask: Tensor) -> Tensor:
-    """The share of all queries with a target whose largest attention is at it, for each head.
+    """The share of all queries with a target whose largest attention is at it, for each
+    head.
 
     Write all four yourself: not with ``course_lib.pruning``.
 
     Args:
         attn: (B, M, L, L), query by key, not negative, any floating dtype.
-        target: (B, L) int64: the key that a query should look at; −1: none, the query does not count.
-        token_mask: (B, L) bool; False (padding, the end mark): not counted as a query, and *not looked at as a key*.
+        target: (B, L) int64: the key that a query should look at; −1: none, the query
+            does not count.
+        token_mask: (B, L) bool; False (padding, the end mark): not counted as a query,
+            and *not looked at as a key*.
 
     Returns:
-        (M,) float64: over all counted queries of the batch together. Of equal maxima the lowest key counts.
+        (M,) float64: over all counted queries of the batch together. Of equal maxima
+        the lowest key counts.
 
     Raises:
         ValueError: if no query counts, or the target of one is no real token.
     """
     counted = (target >= 0) & token_mask
     inside = target.clamp(0, token_mask.shape[1] - 1)
-    if not counted.any() or (target != inside)[counted].any() or not token_mask.gather(1, inside)[counted].all():
+    if (
+        not counted.any()
+        or (target != inside)[counted].any()
+        or not token_mask.gather(1, inside)[counted].all()
+    ):
         raise ValueError("some query needs a target, and targets are real tokens")
     ### BEGIN SOLUTION
     found = attn.masked_fill(~token_mask[:, None, None, :], -1.0).argmax(-1)  # (B, M, L)
@@ -374,7 +449,8 @@ def neighbour(token_mask: Tensor, offset: int) -> Tensor:
 
 
 def rarest(tokens: Tensor, counts: Tensor, token_mask: Tensor) -> Tensor:
-    """(B, L) int64: for every real query the place of the real token with the smallest ``counts[token]`` (the first of equal ones); −1 for the others.
+    """(B, L) int64: for every real query the place of the real token with the smallest
+    ``counts[token]`` (the first of equal ones); −1 for the others.
 
     Args:
         tokens: (B, L) int64. counts: (V,), ints or floats.
@@ -386,7 +462,8 @@ def rarest(tokens: Tensor, counts: Tensor, token_mask: Tensor) -> Tensor:
 
 
 def arc_baseline(target: Tensor, token_mask: Tensor) -> tuple[int, float]:
-    """The offset (target − query) other than 0 that most counted queries have, and its share of *all* counted ones.
+    """The offset (target − query) other than 0 that most counted queries have, and its
+    share of *all* counted ones.
 
     Ties: the smaller distance, then the negative one.
 
@@ -408,16 +485,23 @@ def arc_baseline(target: Tensor, token_mask: Tensor) -> tuple[int, float]:
 check("8.3")
 
 # %% [markdown]
-# <details><summary>Hint 1: the largest among real keys</summary>Attention is not negative: give other keys −1 before <code>argmax</code>.</details>
-# <details><summary>Hint 2: together</summary>Count right ones and counted ones over the whole batch, and divide once: a mean of the sentences' shares would weigh short sentences more.</details>
-# <details><summary>Hint 3: the baseline</summary><code>collections.Counter</code> of target − query; <code>min</code> with a key of three parts settles ties.</details>
+# <details><summary>Hint 1: the largest among real keys</summary>Attention is not
+# negative: give other keys −1 before <code>argmax</code>.</details>
+# <details><summary>Hint 2: together</summary>Count right ones and counted ones over the
+# whole batch, and divide once: a mean of the sentences' shares would weigh short
+# sentences more.</details>
+# <details><summary>Hint 3: the baseline</summary><code>collections.Counter</code> of
+# target − query; <code>min</code> with a key of three parts settles ties.</details>
 
 # %% [markdown]
 # #### Experiment: do heads have jobs?
 #
-# The 18 encoder heads of each checkpoint against what the grammar knows: neighbours, dependencies in both directions (from a word to its head, and back), the rarest noun. 300 validation sentences.
+# The 18 encoder heads of each checkpoint against what the grammar knows: neighbours,
+# dependencies in both directions (from a word to its head, and back), the rarest noun.
+# 300 validation sentences.
 #
-# *Before you look:* which role will be found most clearly: the previous word, the subject of the verb, or the rarest noun?
+# *Before you look:* which role will be found most clearly: the previous word, the
+# subject of the verb, or the rarest noun?
 
 # %%
 ### BEGIN SOLUTION
@@ -447,53 +531,82 @@ plots.show(
     + " ".join(f"{name}: at most {100 * float(mine[name].max()):.0f}." for name in names),
 )
 rows = [
-    "| target | best head, three checkpoints (%) | best fixed offset (%) | chance (%) | above the offset by a tenth |",
+    (
+        "| target | best head, three checkpoints (%) | best fixed offset (%) | chance (%) | above"
+        " the offset by a tenth |"
+    ),
     "|---" * 5 + "|",
 ]
 for name in names:
     found = [max(s["roles"]["rules"][name]["shares"]) for s in stored]
     offset, share = stored[0]["roles"]["rules"][name]["offset"]
-    clear = sum(f > 1.1 * s["roles"]["rules"][name]["offset"][1] for f, s in zip(found, stored, strict=True))
-    offset_text = f"{100 * share:.0f} ({offset:+d})" if ":" in name or name == "rarest" else "the rule itself"
+    clear = sum(
+        f > 1.1 * s["roles"]["rules"][name]["offset"][1] for f, s in zip(found, stored, strict=True)
+    )
+    offset_text = (
+        f"{100 * share:.0f} ({offset:+d})" if ":" in name or name == "rarest" else "the rule itself"
+    )
     rows.append(
-        f"| {name} | {', '.join(f'{100 * f:.0f}' for f in found)} | {offset_text} | {100 * stored[0]['roles']['rules'][name]['chance']:.0f} | "
+        f"| {name} | {', '.join(f'{100 * f:.0f}' for f in found)} | {offset_text} |"
+        f" {100 * stored[0]['roles']['rules'][name]['chance']:.0f} | "
         + (f"{clear} of {len(stored)} |" if ":" in name or name == "rarest" else " |")
     )
-say("\n".join(rows) + f"\n\n(The nine dependencies that stand out most in checkpoint 0.) {you_wrote(prediction_8_3)}")
+say(
+    "\n".join(rows) + "\n\n(The nine dependencies that stand out most in checkpoint 0.)"
+    f" {you_wrote(prediction_8_3)}"
+)
 
 # %% [markdown]
-# Some heads have jobs. The clearest is one that hardly any fixed offset could do: in all three checkpoints there is a head whose verb looks at the *conjunction* of its clause, wherever that stands (the German verb goes to the end behind
-# *weil*). Others are what a baseline unmasks: from an auxiliary's verb to the auxiliary is one place to the left, always; a head that does it perfectly may know no grammar at all. And the rarest noun, which decides about *bank*, is looked at two to three times as
-# often as chance would have it, and no more: one head in Voita's models did little else.
+# Some heads have jobs. The clearest is one that hardly any fixed offset could do: in
+# all three checkpoints there is a head whose verb looks at the *conjunction* of its
+# clause, wherever that stands (the German verb goes to the end behind *weil*). Others
+# are what a baseline unmasks: from an auxiliary's verb to the auxiliary is one place to
+# the left, always; a head that does it perfectly may know no grammar at all. And the
+# rarest noun, which decides about *bank*, is looked at two to three times as often as
+# chance would have it, and no more: one head in Voita's models did little else.
 #
-# **What differs.** Positional heads in Voita's sense, nine maxima of ten at one offset, are not there: the best reaches about half. Sentences here are short and their grammar is small; three layers of six heads seem to share that work.
-# A share of maxima also says nothing about what the head *hands on*.
+# **What differs.** Positional heads in Voita's sense, nine maxima of ten at one offset,
+# are not there: the best reaches about half. Sentences here are short and their grammar
+# is small; three layers of six heads seem to share that work. A share of maxima also
+# says nothing about what the head *hands on*.
 #
 # ## Part C · Patterns
 #
 # ### 8.4 Classes, disabling, change
 # **30 minutes · 3 points**
 #
-# Kovaleva et al. (2019) sorted BERT's maps into five classes by eye and a classifier. Ours are rules that can be checked. Two further ideas are theirs: to switch a head off, give every word the *same* attention instead of none (the head then hands on the mean of its values); and compare the maps before and after
-# fine-tuning by their cosine.
+# Kovaleva et al. (2019) sorted BERT's maps into five classes by eye and a classifier.
+# Ours are rules that can be checked. Two further ideas are theirs: to switch a head
+# off, give every word the *same* attention instead of none (the head then hands on the
+# mean of its values); and compare the maps before and after fine-tuning by their
+# cosine.
 
 
 # %%
-def attention_pattern(attn: Tensor, special: Tensor, segment: Tensor | None, share: float = 0.5) -> str:
-    """The class of one map, (L, L) query by key, rows sum to 1; in float64, the first rule that holds.
+def attention_pattern(
+    attn: Tensor, special: Tensor, segment: Tensor | None, share: float = 0.5
+) -> str:
+    """The class of one map, (L, L) query by key, rows sum to 1; in float64, the first
+    rule that holds.
 
     Write all three yourself: not with ``course_lib.pruning``.
 
-    V: mean over rows of the attention on special keys. D: mean over rows of that on keys i − 1 and i + 1 that are not special.
+    V: mean over rows of the attention on special keys. D: mean over rows of that on
+    keys i − 1 and i + 1 that are not special.
 
-    1. V ≥ share and D < share/2: "vertical". 2. D ≥ share and V < share/2: "diagonal". 3. V + D ≥ share: "vertical+diagonal".
-    4. ``segment`` (L,) has at least two values, and S ≥ (1 + share)/2: "block"; S is the mean over rows of the attention on keys of the row's own segment.
+    1. V ≥ share and D < share/2: "vertical". 2. D ≥ share and V < share/2: "diagonal". 3.
+       V + D ≥ share: "vertical+diagonal".
+    4. ``segment`` (L,) has at least two values, and S ≥ (1 + share)/2: "block"; S is
+       the mean over rows of the attention on keys of the row's own segment.
     5. else "heterogeneous".
     """
     ### BEGIN SOLUTION
     attn, place = attn.double(), torch.arange(len(attn))
     beside = ((place[:, None] - place).abs() == 1) & ~special
-    on_special, next_door = float((attn * special).sum(1).mean()), float((attn * beside).sum(1).mean())
+    on_special, next_door = (
+        float((attn * special).sum(1).mean()),
+        float((attn * beside).sum(1).mean()),
+    )
     if on_special >= share and next_door < share / 2:
         return "vertical"
     if next_door >= share and on_special < share / 2:
@@ -508,23 +621,28 @@ def attention_pattern(attn: Tensor, special: Tensor, segment: Tensor | None, sha
 
 
 def disable(context: Tensor, values: Tensor, token_mask: Tensor, off: Tensor) -> Tensor:
-    """The contexts of all heads, those in ``off`` as if every query attended to all real tokens alike.
+    """The contexts of all heads, those in ``off`` as if every query attended to all
+    real tokens alike.
 
     Args:
-        context, values: (B, L, M·d), heads side by side. token_mask: (B, L) bool. off: (M,) bool.
+        context, values: (B, L, M·d), heads side by side. token_mask: (B, L) bool. off:
+            (M,) bool.
 
     Returns:
-        (B, L, M·d): for a head in off, at *every* position, the mean of its own values over the sentence's real tokens; other heads as they are.
+        (B, L, M·d): for a head in off, at *every* position, the mean of its own values
+        over the sentence's real tokens; other heads as they are.
     """
     ### BEGIN SOLUTION
     real = token_mask[..., None]  # (B, L, 1)
-    mean = values.masked_fill(~real, 0).sum(1, keepdim=True) / real.sum(1, keepdim=True)  # (B, 1, M·d)
+    # (B, 1, M·d)
+    mean = values.masked_fill(~real, 0).sum(1, keepdim=True) / real.sum(1, keepdim=True)
     return torch.where(off.repeat_interleave(values.shape[-1] // len(off)), mean, context)
     ### END SOLUTION
 
 
 def attention_change(before: Tensor, after: Tensor, token_mask: Tensor) -> Tensor:
-    """(M,) float64: 1 − the mean over sentences of the cosine between a sentence's two maps, cut to its real tokens and flattened.
+    """(M,) float64: 1 − the mean over sentences of the cosine between a sentence's two
+    maps, cut to its real tokens and flattened.
 
     Args:
         before, after: (M, B, L, L). token_mask: (B, L) bool.
@@ -532,7 +650,9 @@ def attention_change(before: Tensor, after: Tensor, token_mask: Tensor) -> Tenso
     ### BEGIN SOLUTION
     cosines = []
     for b, real in enumerate(token_mask):
-        one, other = (maps[:, b][:, real][:, :, real].flatten(1).double() for maps in (before, after))
+        one, other = (
+            maps[:, b][:, real][:, :, real].flatten(1).double() for maps in (before, after)
+        )
         cosines.append(torch.cosine_similarity(one, other, dim=1))
     return 1 - torch.stack(cosines).mean(0)
     ### END SOLUTION
@@ -542,13 +662,16 @@ def attention_change(before: Tensor, after: Tensor, token_mask: Tensor) -> Tenso
 check("8.4")
 
 # %% [markdown]
-# <details><summary>Hint 1: V and D</summary>A mask over keys times the map, summed over keys, averaged over rows.</details>
-# <details><summary>Hint 2: whose features?</summary>Head h has features h·d … (h+1)·d − 1: <code>off.repeat_interleave(d)</code>.</details>
+# <details><summary>Hint 1: V and D</summary>A mask over keys times the map, summed over
+# keys, averaged over rows.</details>
+# <details><summary>Hint 2: whose features?</summary>Head h has features h·d …
+# (h+1)·d − 1: <code>off.repeat_interleave(d)</code>.</details>
 
 # %% [markdown]
 # #### Experiment: which classes, which heads are in the way, which layers change?
 #
-# *Before you look:* Kovaleva et al. found heads whose disabling *improves* BERT by up to 3 %. Will there be some here?
+# *Before you look:* Kovaleva et al. found heads whose disabling *improves* BERT by up
+# to 3 %. Will there be some here?
 
 # %%
 ### BEGIN SOLUTION
@@ -567,39 +690,65 @@ say("\n".join(rows) + "\n\n(Heads of three checkpoints each, by the class of mos
 
 by_mean = np.array([s["roles"]["ablation"]["mean"] for s in stored])
 by_zero = np.array([s["roles"]["ablation"]["zero"] for s in stored])
-change = np.array([[np.mean(layer) for layer in s["fine_tuning"]["change"]] for s in stored])  # (seeds, layers)
+# (seeds, layers)
+change = np.array([[np.mean(layer) for layer in s["fine_tuning"]["change"]] for s in stored])
 fig = plots.new_figure(4.2)
 left, right = fig.subplots(1, 2)
 left.scatter(by_zero.flatten(), by_mean.flatten(), color="C0")
 low = min(by_zero.min(), by_mean.min())
 left.plot([low, 0.2], [low, 0.2], color="0.6", ls=":")
-left.set(xlabel="context set to 0 (points)", ylabel="equal attention (points)", title="Token accuracy, one head off")
+left.set(
+    xlabel="context set to 0 (points)",
+    ylabel="equal attention (points)",
+    title="Token accuracy, one head off",
+)
 layers = np.arange(change.shape[1])
-right.errorbar(layers, change.mean(0), yerr=plots.interval(change)[1], marker="o", capsize=4, color="C1")
-right.set(xlabel="layer of the sentiment BERT", ylabel="1 − cosine", title="Change by fine-tuning", xticks=layers)
+right.errorbar(
+    layers, change.mean(0), yerr=plots.interval(change)[1], marker="o", capsize=4, color="C1"
+)
+right.set(
+    xlabel="layer of the sentiment BERT",
+    ylabel="1 − cosine",
+    title="Change by fine-tuning",
+    xticks=layers,
+)
 plots.show(
     fig,
-    alt=f"Left: change of token accuracy by disabling one head, by zero from {by_zero.min():.1f} to {by_zero.max():.2f}, by equal attention from {by_mean.min():.1f} to {by_mean.max():.2f} points. "
-    "Right: change of maps by fine-tuning in each layer: " + ", ".join(f"{c:.2f}" for c in change.mean(0)) + ".",
+    alt=(
+        f"Left: change of token accuracy by disabling one head, by zero from {by_zero.min():.1f} to"
+        f" {by_zero.max():.2f}, by equal attention from {by_mean.min():.1f} to {by_mean.max():.2f}"
+        " points. Right: change of maps by fine-tuning in each layer: "
+    )
+    + ", ".join(f"{c:.2f}" for c in change.mean(0))
+    + ".",
 )
 say(
-    f"Disabling one of 54 heads costs {-by_mean.mean():.2f} points of token accuracy on average by equal attention, {-by_zero.mean():.2f} by zero; at best it gains {by_mean.max():.2f}. "
-    f"The last layer's maps change against the first's by {versus(change[:, -1], change[:, 0], unit='')}. {you_wrote(prediction_8_4)}"
+    f"Disabling one of 54 heads costs {-by_mean.mean():.2f} points of token accuracy on average by"
+    f" equal attention, {-by_zero.mean():.2f} by zero; at best it gains {by_mean.max():.2f}. The"
+    " last layer's maps change against the first's by"
+    f" {versus(change[:, -1], change[:, 0], unit='')}. {you_wrote(prediction_8_4)}"
 )
 
 # %% [markdown]
-# **Classes.** Nearly all maps are "heterogeneous", in both models. Kovaleva's vertical and diagonal maps come from BERT-base on long texts, where much of the attention rests on [SEP]; small models on short texts have less need of a place to put it. Our thresholds are our own: hers were
-# drawn by a classifier. This part of the paper does not carry over, and the table says so.
+# **Classes.** Nearly all maps are "heterogeneous", in both models. Kovaleva's vertical
+# and diagonal maps come from BERT-base on long texts, where much of the attention rests
+# on [SEP]; small models on short texts have less need of a place to put it. Our
+# thresholds are our own: hers were drawn by a classifier. This part of the paper does
+# not carry over, and the table says so.
 #
-# **Disabling.** Equal attention and no attention cost much the same, head by head (the points lie near the line), and a few heads carry nearly all of it. No head is worth removing for its own sake: the best gain is about a tenth of a point, which is noise; the paper's gains, up to
-# 3 %, were on small tasks of GLUE.
+# **Disabling.** Equal attention and no attention cost much the same, head by head (the
+# points lie near the line), and a few heads carry nearly all of it. No head is worth
+# removing for its own sake: the best gain is about a tenth of a point, which is noise;
+# the paper's gains, up to 3 %, were on small tasks of GLUE.
 #
-# **Change.** The later the layer, the more fine-tuning changes its maps, and that is shown. It is the paper's observation: the last layers are for the task.
+# **Change.** The later the layer, the more fine-tuning changes its maps, and that is
+# shown. It is the paper's observation: the last layers are for the task.
 #
 # ### 8.5 Does attention have to be learned?
 # **25 minutes · 2 points**
 #
-# Raganato, Scherrer and Tiedemann (2020) replaced all but one head of each encoder layer by seven patterns that know the *places* of words alone.
+# Raganato, Scherrer and Tiedemann (2020) replaced all but one head of each encoder
+# layer by seven patterns that know the *places* of words alone.
 
 
 # %%
@@ -608,14 +757,19 @@ def fixed_patterns(length: int) -> Tensor:
 
     Write both yourself: not with ``course_lib.pruning``.
 
-    0: itself. 1: i − 1. 2: i + 1. 3, larger left context: keys j ≤ i − 2 with weight (j + 1)³. 4, larger right context: keys j ≥ i + 2 with weight (L − j)³.
-    5, end: all keys with weight (j + 1)³. 6, start: all keys with weight (L − j)³. Weights are divided by their sum; a row without a key attends to itself.
+    0: itself. 1: i − 1. 2: i + 1. 3, larger left context: keys j ≤ i − 2 with weight
+    (j + 1)³. 4, larger right context: keys j ≥ i + 2 with weight (L − j)³.
+    5, end: all keys with weight (j + 1)³. 6, start: all keys with weight (L − j)³.
+    Weights are divided by their sum; a row without a key attends to itself.
     """
     if length < 1:
         raise ValueError(f"a sentence has at least one word, got {length}")
     ### BEGIN SOLUTION
     i, j = torch.arange(length)[:, None], torch.arange(length)
-    rising, falling = ((j + 1) ** 3).double().expand(length, -1), ((length - j) ** 3).double().expand(length, -1)
+    rising, falling = (
+        ((j + 1) ** 3).double().expand(length, -1),
+        ((length - j) ** 3).double().expand(length, -1),
+    )
     maps = torch.stack(
         [
             (j == i).double(),
@@ -627,7 +781,9 @@ def fixed_patterns(length: int) -> Tensor:
             falling,
         ]
     )
-    maps = torch.where(maps.sum(-1, keepdim=True) == 0, torch.eye(length, dtype=torch.float64), maps)
+    maps = torch.where(
+        maps.sum(-1, keepdim=True) == 0, torch.eye(length, dtype=torch.float64), maps
+    )
     return (maps / maps.sum(-1, keepdim=True)).float()
     ### END SOLUTION
 
@@ -636,10 +792,12 @@ def frozen_attention(learned: Tensor, lengths: Tensor) -> Tensor:
     """Maps in which only the last head is the learned one, as it is.
 
     Args:
-        learned: (B, M, L, L). lengths: (B,) int64, words of each sentence; padding stands behind them.
+        learned: (B, M, L, L). lengths: (B,) int64, words of each sentence; padding
+            stands behind them.
 
     Returns:
-        like learned: head h < M − 1 of a sentence has pattern h of ``fixed_patterns(its length)`` on its words, and 0 on padded rows and columns.
+        like learned: head h < M − 1 of a sentence has pattern h of
+        ``fixed_patterns(its length)`` on its words, and 0 on padded rows and columns.
     """
     if learned.shape[1] - 1 > 7 or (lengths < 1).any() or (lengths > learned.shape[-1]).any():
         raise ValueError("there are seven patterns, and lengths are from 1 to L")
@@ -656,14 +814,18 @@ def frozen_attention(learned: Tensor, lengths: Tensor) -> Tensor:
 check("8.5")
 
 # %% [markdown]
-# <details><summary>Hint</summary>Build weights for all seven, (7, L, L); rows whose sum is 0 become rows of the identity; then divide.</details>
+# <details><summary>Hint</summary>Build weights for all seven, (7, L, L); rows whose sum
+# is 0 become rows of the identity; then divide.</details>
 
 # %% [markdown]
 # #### Experiment: patterns that know nothing but places
 #
-# All but one head of every encoder layer replaced, then 300 steps of fine-tuning, for all alike; and two controls: *equal* attention in the same heads, and these heads removed (result file; test sentences).
+# All but one head of every encoder layer replaced, then 300 steps of fine-tuning, for
+# all alike; and two controls: *equal* attention in the same heads, and these heads
+# removed (result file; test sentences).
 #
-# *Before you look:* in which order will they end: learned, fixed patterns, equal attention, removed?
+# *Before you look:* in which order will they end: learned, fixed patterns, equal
+# attention, removed?
 
 # %%
 ### BEGIN SOLUTION
@@ -671,49 +833,78 @@ prediction_8_5 = "learned, fixed, equal, removed"
 ### END SOLUTION
 
 # %%
-WAYS = {"learned": "all learned", "fixed": "fixed patterns", "uniform": "equal attention", "removed": "removed"}
-after = {label: np.array([s["fixed"][name]["after"] for s in stored]) for name, label in WAYS.items()}
-before = {label: np.array([s["fixed"][name]["before"] for s in stored]) for name, label in WAYS.items()}
+WAYS = {
+    "learned": "all learned",
+    "fixed": "fixed patterns",
+    "uniform": "equal attention",
+    "removed": "removed",
+}
+after = {
+    label: np.array([s["fixed"][name]["after"] for s in stored]) for name, label in WAYS.items()
+}
+before = {
+    label: np.array([s["fixed"][name]["before"] for s in stored]) for name, label in WAYS.items()
+}
 rows = [
-    "| five of six heads | BLEU at once (validation) | fine-tuned (test) | fixed patterns against it |",
+    (
+        "| five of six heads | BLEU at once (validation) | fine-tuned (test) | fixed patterns"
+        " against it |"
+    ),
     "|---" * 4 + "|",
 ]
 for label in WAYS.values():
     rows.append(
         f"| {label} | {pm(before[label])} | {pm(after[label])} | "
-        + ("" if label == "fixed patterns" else versus(after["fixed patterns"], after[label], cell=True))
+        + (
+            ""
+            if label == "fixed patterns"
+            else versus(after["fixed patterns"], after[label], cell=True)
+        )
         + " |"
     )
 say("\n".join(rows) + f"\n\n{you_wrote(prediction_8_5)}")
 
 # %% [markdown]
-# All ways lose something on average, after 300 steps of fine-tuning; the paper trains from scratch, with the patterns in place from the first step, and loses little or nothing. Here five of six heads were *learned* to do something else, and the rest has
-# 300 steps to make do. Among the three the order is as one would guess on average, but fixed patterns against *equal* attention is not shown: much of what five heads per layer give when they are not learned is a mean of the sentence, and a mean needs no pattern. Without that
-# control, "places are enough" would have been the headline.
+# All ways lose something on average, after 300 steps of fine-tuning; the paper trains
+# from scratch, with the patterns in place from the first step, and loses little or
+# nothing. Here five of six heads were *learned* to do something else, and the rest has
+# 300 steps to make do. Among the three the order is as one would guess on average, but
+# fixed patterns against *equal* attention is not shown: much of what five heads per
+# layer give when they are not learned is a mean of the sentence, and a mean needs no
+# pattern. Without that control, "places are enough" would have been the headline.
 #
 # ## Part D · Kinds of attention
 #
 # ### 8.6 Pruning by kind
 # **20 minutes · 2 points**
 #
-# An encoder–decoder has three kinds of attention: the encoder's own, the decoder's own, and the decoder's to the encoder. Michel et al. (2019) pruned each kind alone. Encoder–decoder attention hardly bears it.
+# An encoder–decoder has three kinds of attention: the encoder's own, the decoder's own,
+# and the decoder's to the encoder. Michel et al. (2019) pruned each kind alone.
+# Encoder–decoder attention hardly bears it.
 
 
 # %%
 def prune_by_kind(scores: dict[str, Tensor], kind: str, fraction: float) -> dict[str, Tensor]:
-    """Masks: of ``kind`` the round(fraction · n) lowest-scoring heads are gone, of all its layers together; the other kinds keep all.
+    """Masks: of ``kind`` the round(fraction · n) lowest-scoring heads are gone, of all
+    its layers together; the other kinds keep all.
 
     Write both yourself: not with ``course_lib.pruning``.
 
     Args:
-        scores: for "encoder", "decoder", "cross": (layers, heads). NaN: there is no such head; it is not counted in n, and False in the result. +inf is a score like others.
-        kind: one of these, or "all": all heads of all kinds together. Ties: in the dict's order, row by row.
+        scores: for "encoder", "decoder", "cross": (layers, heads). NaN: there is no
+            such head; it is not counted in n, and False in the result. +inf is a score
+            like others.
+        kind: one of these, or "all": all heads of all kinds together. Ties: in the
+            dict's order, row by row.
 
     Returns:
         bool (layers, heads) for each kind, True = kept.
     """
     if kind not in (*scores, "all") or not 0 <= fraction <= 1:
-        raise ValueError(f"kind is one of {list(scores)} or 'all', fraction from 0 to 1; got {kind!r}, {fraction}")
+        raise ValueError(
+            f"kind is one of {list(scores)} or 'all', fraction from 0 to 1; got {kind!r},"
+            f" {fraction}"
+        )
     ### BEGIN SOLUTION
     keep = {name: ~s.isnan() for name, s in scores.items()}
     heads = [
@@ -730,13 +921,18 @@ def prune_by_kind(scores: dict[str, Tensor], kind: str, fraction: float) -> dict
 
 
 def prunable_share(curve: list[tuple[float, float]], tolerance: float = 0.1) -> float:
-    """The largest fraction of the curve up to which *every* score is at least (1 − tolerance) · full.
+    """The largest fraction of the curve up to which *every* score is at least
+    (1 − tolerance) · full.
 
     Args:
         curve: (fraction, score); the first is (0, full), fractions rise.
     """
     fractions = [fraction for fraction, _ in curve]
-    if not curve or fractions[0] != 0 or any(b <= a for a, b in zip(fractions, fractions[1:], strict=False)):
+    if (
+        not curve
+        or fractions[0] != 0
+        or any(b <= a for a, b in zip(fractions, fractions[1:], strict=False))
+    ):
         raise ValueError(f"fractions rise and begin with 0, got {fractions}")
     ### BEGIN SOLUTION
     reached, least = 0.0, (1 - tolerance) * curve[0][1]
@@ -752,14 +948,18 @@ def prunable_share(curve: list[tuple[float, float]], tolerance: float = 0.1) -> 
 check("8.6")
 
 # %% [markdown]
-# <details><summary>Hint</summary>A list of (score, kind, place) for all heads that may go, sorted by score alone: Python's sort keeps equal ones in order.</details>
+# <details><summary>Hint</summary>A list of (score, kind, place) for all heads that may
+# go, sorted by score alone: Python's sort keeps equal ones in order.</details>
 
 # %% [markdown]
 # #### Experiment: where do heads matter, and from when on?
 #
-# Left: heads of one kind pruned by $I_h$, nothing trained (dotted: at random). Right: how much of *all* heads may go before BLEU falls by more than a tenth, at some steps of the training, by the $I_h$ of that step.
+# Left: heads of one kind pruned by $I_h$, nothing trained (dotted: at random). Right:
+# how much of *all* heads may go before BLEU falls by more than a tenth, at some steps
+# of the training, by the $I_h$ of that step.
 #
-# *Before you look:* Michel et al. found that early in training no head may go, and that 20 to 40 % may at the end. And here?
+# *Before you look:* Michel et al. found that early in training no head may go, and that
+# 20 to 40 % may at the end. And here?
 
 # %%
 ### BEGIN SOLUTION
@@ -774,10 +974,23 @@ left, right = fig.subplots(1, 2)
 for k, (kind, label) in enumerate(KINDS.items()):
     by = np.array([s["kinds"][kind]["I_h"] for s in stored])
     left.errorbar(
-        fractions, by.mean(0), yerr=plots.interval(by)[1], marker="os^"[k], capsize=3, color=f"C{k}", label=label
+        fractions,
+        by.mean(0),
+        yerr=plots.interval(by)[1],
+        marker="os^"[k],
+        capsize=3,
+        color=f"C{k}",
+        label=label,
     )
-    left.plot(fractions, np.mean([s["kinds"][kind]["random"] for s in stored], 0), ls=":", color=f"C{k}")
-left.set(xlabel="heads of this kind pruned (%)", ylabel="BLEU (validation)", title="By kind", ylim=(-8, 108))
+    left.plot(
+        fractions, np.mean([s["kinds"][kind]["random"] for s in stored], 0), ls=":", color=f"C{k}"
+    )
+left.set(
+    xlabel="heads of this kind pruned (%)",
+    ylabel="BLEU (validation)",
+    title="By kind",
+    ylim=(-8, 108),
+)
 left.legend(loc="lower left")
 steps = [int(step) for step in stored[0]["over_training"]]
 shares = np.array(
@@ -790,10 +1003,19 @@ shares = np.array(
     ]
 )
 for k, of_seed in enumerate(shares):
-    right.plot(steps, of_seed + 0.8 * (k - 1), marker="os^"[k], color=f"C{k}", label=f"checkpoint {k}")
-right.set(xlabel="steps of training", ylabel="prunable (% of all heads)", title="Over training", ylim=(-5, 68))
+    right.plot(
+        steps, of_seed + 0.8 * (k - 1), marker="os^"[k], color=f"C{k}", label=f"checkpoint {k}"
+    )
+right.set(
+    xlabel="steps of training",
+    ylabel="prunable (% of all heads)",
+    title="Over training",
+    ylim=(-5, 68),
+)
 right.legend(loc="best")
-at_all = {label: np.array([s["kinds"][kind]["I_h"][-1] for s in stored]) for kind, label in KINDS.items()}
+at_all = {
+    label: np.array([s["kinds"][kind]["I_h"][-1] for s in stored]) for kind, label in KINDS.items()
+}
 plots.show(
     fig,
     alt="Left: BLEU against heads pruned; with all heads of a kind gone: "
@@ -802,56 +1024,91 @@ plots.show(
     + ", ".join(f"{step}: {v:.0f} %" for step, v in zip(steps, shares.mean(0), strict=True))
     + ".",
 )
-rows = ["| pruned (%) | " + " | ".join(f"{f:.0f}" for f in fractions) + " |", "|---" * (len(fractions) + 1) + "|"]
+rows = [
+    "| pruned (%) | " + " | ".join(f"{f:.0f}" for f in fractions) + " |",
+    "|---" * (len(fractions) + 1) + "|",
+]
 for kind, label in KINDS.items():
     for how in ("I_h", "random"):
         values = np.array([s["kinds"][kind][how] for s in stored])
-        rows.append(f"| {label}, {how} | " + " | ".join(pm(values[:, i]) for i in range(len(fractions))) + " |")
+        rows.append(
+            f"| {label}, {how} | "
+            + " | ".join(pm(values[:, i]) for i in range(len(fractions)))
+            + " |"
+        )
 say("\n".join(rows))
 rows = ["| step | BLEU | 20 % gone | 40 % | 60 % | 40 % at random |", "|---" * 6 + "|"]
 for step in stored[0]["over_training"]:
     values = np.array([s["over_training"][step]["I_h"] for s in stored])
     chance = [s["over_training"][step]["random"][2] for s in stored]
-    rows.append(f"| {step} | " + " | ".join(pm(values[:, i]) for i in range(4)) + f" | {pm(chance)} |")
+    rows.append(
+        f"| {step} | " + " | ".join(pm(values[:, i]) for i in range(4)) + f" | {pm(chance)} |"
+    )
 say("\n".join(rows) + f"\n\n{you_wrote(prediction_8_6)}")
 
 # %% [markdown]
-# **By kind.** Without any attention to the source there is no translation: the last column of encoder–decoder is next to 0. It is also the kind that suffers first, as Michel et al. found. The encoder bears most: a quarter of its heads, by $I_h$, costs next to nothing.
-# Importance beats chance by far at half of the encoder's heads; the decoder and the attention between them have six heads each here, and there the lines lie close.
+# **By kind.** Without any attention to the source there is no translation: the last
+# column of encoder–decoder is next to 0. It is also the kind that suffers first, as
+# Michel et al. found. The encoder bears most: a quarter of its heads, by $I_h$, costs
+# next to nothing. Importance beats chance by far at half of the encoder's heads; the
+# decoder and the attention between them have six heads each here, and there the lines
+# lie close.
 #
-# **Over training** it is the other way round than in the paper. After 300 steps the model translates hardly anything, and what it does needs few heads: 40 to 60 % may go. As it learns, heads become necessary. In the paper no head could go in the first
-# epochs, and 20 to 40 % at the end; our end agrees. Two remarks. "A tenth of BLEU" of a model that has 26 is 2.6 points, so the measure is kind to bad models; and their first point, one epoch of IWSLT, is later in a model's life than our step 300.
+# **Over training** it is the other way round than in the paper. After 300 steps the
+# model translates hardly anything, and what it does needs few heads: 40 to 60 % may go.
+# As it learns, heads become necessary. In the paper no head could go in the first
+# epochs, and 20 to 40 % at the end; our end agrees. Two remarks. "A tenth of BLEU" of a
+# model that has 26 is 2.6 points, so the measure is kind to bad models; and their first
+# point, one epoch of IWSLT, is later in a model's life than our step 300.
 #
 # #### Real sentences
 #
-# The same network, half as wide again, on descriptions of photographs (Multi30k, German into English, 29,000 pairs), trained from scratch once: read it as an example, not as proof (`course remake
-# lab08_multi30k`, some fifteen minutes; it needs the files of the data set).
+# The same network, half as wide again, on descriptions of photographs (Multi30k, German
+# into English, 29,000 pairs), trained from scratch once: read it as an example, not as
+# proof (`course remake lab08_multi30k`, some fifteen minutes; it needs the files of the
+# data set).
 
 # %%
 real_run = experiments.read("lab08_multi30k")
-rows = ["| pruned (%) | " + " | ".join(f"{f:.0f}" for f in fractions) + " |", "|---" * (len(fractions) + 1) + "|"]
+rows = [
+    "| pruned (%) | " + " | ".join(f"{f:.0f}" for f in fractions) + " |",
+    "|---" * (len(fractions) + 1) + "|",
+]
 for kind, label in KINDS.items():
     for how in ("I_h", "random"):
-        rows.append(f"| {label}, {how} | " + " | ".join(f"{b:.1f}" for b in real_run["kinds"][kind][how]) + " |")
+        rows.append(
+            f"| {label}, {how} | "
+            + " | ".join(f"{b:.1f}" for b in real_run["kinds"][kind][how])
+            + " |"
+        )
 beside = {int(offset): max(shares) for offset, shares in real_run["beside"].items()}
 say(
     "\n".join(rows)
-    + f"\n\n(BLEU on 300 validation sentences, nothing trained after pruning; on the test sentences of 2016 the whole model has {real_run['test']:.1f}.)"
+    + "\n\n(BLEU on 300 validation sentences, nothing trained after pruning; on the test sentences"
+    f" of 2016 the whole model has {real_run['test']:.1f}.)"
     + "\n\nThe share of queries for which the best encoder head's largest attention is "
-    + ", ".join(f"{abs(o)} to the {'left' if o < 0 else 'right'}: {100 * v:.0f} %" for o, v in sorted(beside.items()))
+    + ", ".join(
+        f"{abs(o)} to the {'left' if o < 0 else 'right'}: {100 * v:.0f} %"
+        for o, v in sorted(beside.items())
+    )
     + "."
 )
 
 # %% [markdown]
-# The order of the kinds is the same, from encoder–decoder, which nothing replaces, to the encoder: with *no* encoder head at all, this model keeps three quarters of its BLEU. Real sentences of this sort seem to need little context. And here are
-# the positional heads that the generated grammar did not bring about: one head looks at the word before in four of five cases. Importance beats chance in most columns, not in all: six heads of a kind, drawn once.
+# The order of the kinds is the same, from encoder–decoder, which nothing replaces, to
+# the encoder: with *no* encoder head at all, this model keeps three quarters of its
+# BLEU. Real sentences of this sort seem to need little context. And here are the
+# positional heads that the generated grammar did not bring about: one head looks at the
+# word before in four of five cases. Importance beats chance in most columns, not in
+# all: six heads of a kind, drawn once.
 #
 # ## Part E · What was it worth?
 #
 # ### 8.7 The bill, and two short answers
 # **10 minutes · 1 point**
 #
-# The gated model's closed heads are really removed, and beside it stand the dense model and the one with all encoder heads gone.
+# The gated model's closed heads are really removed, and beside it stand the dense model
+# and the one with all encoder heads gone.
 
 # %%
 whole = lab08.trained(0)
@@ -865,7 +1122,9 @@ inputs = {**one, "labels": labels}
 many = one["input_ids"].repeat(64, 1)
 nets = {"dense": whole, f"{int(survivors.sum())} of 18 encoder heads": few}
 times = latency.compare(
-    {name: latency.forward(net.get_encoder(), many) for name, net in nets.items()}, repeats=9, threads=1
+    {name: latency.forward(net.get_encoder(), many) for name, net in nets.items()},
+    repeats=9,
+    threads=1,
 )
 tested = {
     "dense": [s["fixed"]["learned"]["after"] for s in stored],
@@ -883,29 +1142,35 @@ for name, net in nets.items():
         accuracy=tested[name],
     )
     rows.append(
-        f"| {name} | {sum(p.numel() for p in net.parameters()):,} | {1e3 * times[name].median:.1f} | {pm(tested[name])} |"
+        f"| {name} | {sum(p.numel() for p in net.parameters()):,} | {1e3 * times[name].median:.1f}"
+        f" | {pm(tested[name])} |"
     )
 say("\n".join(rows))
 display(ledger.table())
 
 # %% [markdown]
-# (The dense row was fine-tuned for 300 further steps, as in 8.5, so that it has had training, too; "accuracy" in the ledger is BLEU.)
+# (The dense row was fine-tuned for 300 further steps, as in 8.5, so that it has had
+# training, too; "accuracy" in the ledger is BLEU.)
 #
 # #### The two answers
 #
-# **a.** Look at the table of 8.2: gates with their training, random heads with the same training, and both without. What do the rows say together?
+# **a.** Look at the table of 8.2: gates with their training, random heads with the same
+# training, and both without. What do the rows say together?
 
 # %%
 choose(
     "8.7a",
     "The heads that closed had computed nothing.",
-    "Much of what is saved is saved by training while heads are missing; which heads stay matters most where nothing is trained.",
+    "Much of what is saved is saved by training while heads are missing; which heads stay matters"
+    " most where nothing is trained.",
     "Nothing but the choice of heads matters: training changes nothing.",
     "The encoder does not need attention.",
 )
 
 # %% [markdown]
-# **b.** BLEU that is left when *all* self-attention heads of the encoder are gone and nothing is trained, on average over the three checkpoints (from the table of 8.6; within 1 point)?
+# **b.** BLEU that is left when *all* self-attention heads of the encoder are gone and
+# nothing is trained, on average over the three checkpoints (from the table of 8.6;
+# within 1 point)?
 
 # %%
 ### BEGIN SOLUTION
@@ -927,12 +1192,16 @@ check("8.7")
 def suspicious_points_to(attn: Tensor, target: Tensor, token_mask: Tensor) -> Tensor:
     found = attn.masked_fill(~token_mask[:, None, None, :], -1.0).argmax(-1)
     counted = (target >= 0) & token_mask
-    of_sentence = ((found == target[:, None]) & counted[:, None]).sum(2) / counted.sum(1).clamp(min=1)[:, None]
+    of_sentence = ((found == target[:, None]) & counted[:, None]).sum(2) / counted.sum(1).clamp(
+        min=1
+    )[:, None]
     return of_sentence[counted.any(1)].double().mean(0)
 
 
 def naive_test(f: Callable) -> None:
-    attn = torch.tensor([[[[0.1, 0.6, 0.3], [0.5, 0.2, 0.3], [0.2, 0.2, 0.6]]]], dtype=torch.float64)
+    attn = torch.tensor(
+        [[[[0.1, 0.6, 0.3], [0.5, 0.2, 0.3], [0.2, 0.2, 0.6]]]], dtype=torch.float64
+    )
     target, mask = torch.tensor([[1, 0, 0]]), torch.ones(1, 3, dtype=torch.bool)
     assert torch.allclose(f(attn, target, mask), torch.tensor([2 / 3], dtype=torch.float64))
 
@@ -941,13 +1210,20 @@ naive_test(suspicious_points_to)
 print("suspicious_points_to passes the naive test.")
 
 # %% [markdown]
-# With one sentence the mean of sentences' shares is the share. Write `find_bug(f)`: it gets a function `f(attn, target, token_mask)`, called by position, and raises `AssertionError` if `f` breaks the contract of `points_to` (**8.3**), and returns if it does not. A point is earned only for
-# verdicts on both right and wrong versions. They take float64 `attn` with positive rows and targets that are real, with at least one counted query. Try it on something small: the versions refuse more than eight million numbers in one call, and calls that take long.
+# With one sentence the mean of sentences' shares is the share. Write `find_bug(f)`: it
+# gets a function `f(attn, target, token_mask)`, called by position, and raises
+# `AssertionError` if `f` breaks the contract of `points_to` (**8.3**), and returns if
+# it does not. A point is earned only for verdicts on both right and wrong versions.
+# They take float64 `attn` with positive rows and targets that are real, with at least
+# one counted query. Try it on something small: the versions refuse more than eight
+# million numbers in one call, and calls that take long.
 
 
 # %%
 def find_bug(f: Callable[[Tensor, Tensor, Tensor], Tensor]) -> None:
-    """Raise AssertionError if ``f(attn, target, token_mask)`` breaks the contract of ``points_to`` (8.3); else return."""
+    """Raise AssertionError if ``f(attn, target, token_mask)`` breaks the contract of
+    ``points_to`` (8.3); else return.
+    """
     ### BEGIN SOLUTION
     generator = torch.Generator().manual_seed(8)
     for trial in range(12):
@@ -971,7 +1247,9 @@ def find_bug(f: Callable[[Tensor, Tensor, Tensor], Tensor]) -> None:
                 counted += 1
                 for m in range(M):
                     real = [j for j in range(L) if mask[b, j]]
-                    right[m] += max(real, key=lambda j: (float(attn[b, m, i, j]), -j)) == int(target[b, i])
+                    right[m] += max(real, key=lambda j: (float(attn[b, m, i, j]), -j)) == int(
+                        target[b, i]
+                    )
         found = f(attn.clone(), target.clone(), mask.clone())
         assert found.shape == (M,) and torch.allclose(found.double(), right / counted), (
             f"{found} is not {right / counted}"
@@ -991,21 +1269,26 @@ for f in (points_to, suspicious_points_to):
 check("8.8")
 
 # %% [markdown]
-# <details><summary>Hint 1: several sentences</summary>With unequal numbers of queries that count.</details>
-# <details><summary>Hint 2: what is not to be looked at</summary>Padding with large attention; queries that are padding but have a target; two equal maxima.</details>
+# <details><summary>Hint 1: several sentences</summary>With unequal numbers of queries
+# that count.</details>
+# <details><summary>Hint 2: what is not to be looked at</summary>Padding with large
+# attention; queries that are padding but have a target; two equal maxima.</details>
 
 # %% [markdown]
 # ## Play
 #
 # #### What does this head look at?
 #
-# A sentence of the test data and a head of the first checkpoint: its map, and what it points to most. (Tab goes to a control, arrow keys move a slider.)
+# A sentence of the test data and a head of the first checkpoint: its map, and what it
+# points to most. (Tab goes to a control, arrow keys move a slider.)
 
 # %%
 shown = pairs.select(range(12))
 shown_batch = next(translation.batches(shown, 12, truth=True))
 shown_maps = lab08.encoder_maps(lab08.trained(0, "eager"), shown_batch)
-piece_names = translation.tokenizer().convert_ids_to_tokens(list(range(len(translation.tokenizer()))))
+piece_names = translation.tokenizer().convert_ids_to_tokens(
+    list(range(len(translation.tokenizer())))
+)
 
 
 def explore(sentence: int, layer: int, head: int) -> tuple[str, Figure]:
@@ -1016,11 +1299,19 @@ def explore(sentence: int, layer: int, head: int) -> tuple[str, Figure]:
     fig = plots.new_figure(5.0)
     ax = fig.subplots()
     ax.imshow(shown_maps[place, sentence, :n, :n].numpy(), cmap="Blues", vmin=0, vmax=1)
-    ax.set(xticks=range(n), yticks=range(n), xlabel="key", ylabel="query", title=f"layer {layer}, head {head}")
+    ax.set(
+        xticks=range(n),
+        yticks=range(n),
+        xlabel="key",
+        ylabel="query",
+        title=f"layer {layer}, head {head}",
+    )
     ax.set_xticklabels(words, rotation=90)
     ax.set_yticklabels(words)
     ax.grid(visible=False)
-    top = sorted(mine, key=lambda name: float(mine[name][place]) - offsets[name][1], reverse=True)[:2]
+    top = sorted(mine, key=lambda name: float(mine[name][place]) - offsets[name][1], reverse=True)[
+        :2
+    ]
     text = "It points most, above the best fixed offset, to: " + "; ".join(
         f"{name} ({100 * float(mine[name][place]):.0f} %)" for name in top
     )
@@ -1038,14 +1329,22 @@ widgets.explorer(
 # %% [markdown]
 # ## What you take with you
 #
-# - A gate that is exactly 0 or 1 most of the time and still has a gradient: stretch a random number beyond the ends, and cut.
-# - A role is a share of maxima *beside the best fixed offset*. Without the baseline every head is an expert.
+# - A gate that is exactly 0 or 1 most of the time and still has a gradient: stretch a
+#   random number beyond the ends, and cut.
+# - A role is a share of maxima *beside the best fixed offset*. Without the baseline
+#   every head is an expert.
 # - Patterns that know places alone need a control, too: equal attention.
-# - Which kind of attention a head belongs to says more about what it is worth than its score.
+# - Which kind of attention a head belongs to says more about what it is worth than its
+#   score.
 #
 # ## Going further
 #
-# - **A model of your own.** `course_lib.pruning.heads` gates, scores, prunes and replaces the heads of any encoder–decoder that the registry knows.
-# - **Read.** E. Voita et al., *Analyzing Multi-Head Self-Attention*, 2019. C. Louizos, M. Welling, D. Kingma, *Learning Sparse Neural Networks through L0 Regularization*, 2018. O. Kovaleva et al.,
-#   *Revealing the Dark Secrets of BERT*, 2019. A. Raganato, Y. Scherrer, J. Tiedemann, *Fixed Encoder Self-Attention Patterns in Transformer-Based Machine Translation*, 2020. P. Michel, O. Levy, G. Neubig, *Are Sixteen Heads Really Better than One?*, 2019.
+# - **A model of your own.** `course_lib.pruning.heads` gates, scores, prunes and
+#   replaces the heads of any encoder–decoder that the registry knows.
+# - **Read.** E. Voita et al., *Analyzing Multi-Head Self-Attention*, 2019. C. Louizos,
+#   M. Welling, D. Kingma, *Learning Sparse Neural Networks through L0 Regularization*, 2018.
+#   O. Kovaleva et al., *Revealing the Dark Secrets of BERT*, 2019. A. Raganato, Y.
+#   Scherrer, J. Tiedemann, *Fixed Encoder Self-Attention Patterns in Transformer-Based
+#   Machine Translation*, 2020. P. Michel, O. Levy, G. Neubig, *Are Sixteen Heads Really
+#   Better than One?*, 2019.
 # - **Next.** Lab 09: whole layers.

@@ -15,10 +15,14 @@
 # %% [markdown]
 # # Lab 11 · Capstone: your compression table
 #
-# **You are given two trained models and everything you have learned. How small, and how fast, can they become before they lose what they can do? And how would you convince somebody who was not there?**
+# **You are given two trained models and everything you have learned. How small, and how
+# fast, can they become before they lose what they can do? And how would you convince
+# somebody who was not there?**
 #
-# A convolutional net for digits that are turned, shifted and scaled a little, and a small BERT for the sentiment of reviews. Compress each with anything from this course. What you hand in are **two files and this
-# notebook**: `capstone-cnn.safetensors` and `capstone-bert.safetensors`, beside it.
+# A convolutional net for digits that are turned, shifted and scaled a little, and a
+# small BERT for the sentiment of reviews. Compress each with anything from this course.
+# What you hand in are **two files and this notebook**: `capstone-cnn.safetensors` and
+# `capstone-bert.safetensors`, beside it.
 #
 # | part | you write | you find out |
 # |---|---|---|
@@ -28,10 +32,13 @@
 # | D · The survey's table | 11.6 two short answers | where your row stands |
 # | E · The argument | 11.7 one page | what you can defend |
 #
-# 20 points; a weekend. 15 of them come from tests, 5 from your instructor, who reads 11.7. After each exercise `check("11.1")` tells you at once what is right. If you are stuck, write `skip("11.1")` in a cell: that
-# question scores 0 and the rest of the lab goes on with the course's version.
+# 20 points; a weekend. 15 of them come from tests, 5 from your instructor, who reads
+# 11.7. After each exercise `check("11.1")` tells you at once what is right. If you are
+# stuck, write `skip("11.1")` in a cell: that question scores 0 and the rest of the lab
+# goes on with the course's version.
 #
-# The rules are those of lab 01: guess first; choose on validation data and look at the test data once, at the end; no claim without a random control and three seeds.
+# The rules are those of lab 01: guess first; choose on validation data and look at the
+# test data once, at the end; no claim without a random control and three seeds.
 
 # %%
 from course_lib.grading import check, choose, skip  # noqa: F401  (skip is yours to use)
@@ -54,22 +61,30 @@ from course_lib.show import course_table, plots, widgets
 from course_lib.show.words import say, versus, you_wrote
 from course_lib.training import evaluate
 
-STUDENT = ""  # your name or number: it decides which of three trainings you are given, and your letters in 11.6
+# your name or number: it decides which of three trainings you are given, and your
+# letters in 11.6
+STUDENT = ""
 
 # %% [markdown]
 # ## Settings
 #
-# There are three trainings of each model, and your name decides which you get. Nobody's row is your row.
+# There are three trainings of each model, and your name decides which you get. Nobody's
+# row is your row.
 #
-# **A model is its file.** When it is graded nothing of your code runs: the tensors' shapes say what model it is. The convolutional net may have fewer filters than given; the BERT fewer layers, fewer heads in each, narrower feed-forward
-# parts, and a schedule of tokens to drop. Everything is float32: shorter numbers are another axis (you will meet it in 11.6).
+# **A model is its file.** When it is graded nothing of your code runs: the tensors'
+# shapes say what model it is. The convolutional net may have fewer filters than given;
+# the BERT fewer layers, fewer heads in each, narrower feed-forward parts, and a
+# schedule of tokens to drop. Everything is float32: shorter numbers are another axis
+# (you will meet it in 11.6).
 #
 # **It is measured the same way for everyone**, against the model you were given:
 #
 # - *storage*: 11.1, every tensor in its cheapest format;
-# - *products*: those with a weight that is not 0, for one image, or one text without padding (with tokens dropped, if you drop any);
+# - *products*: those with a weight that is not 0, for one image, or one text without
+#   padding (with tokens dropped, if you drop any);
 # - *speed*: the processor's time of one thread, the two models taking turns;
-# - *accuracy on hidden data*: the 400 test images, five times each, distorted by a seed that nobody knows yet; 1,500 reviews drawn by it.
+# - *accuracy on hidden data*: the 400 test images, five times each, distorted by a seed
+#   that nobody knows yet; 1,500 reviews drawn by it.
 
 # %%
 LIVE = {
@@ -82,30 +97,42 @@ plots.use_style()
 torch.set_num_threads(1)
 
 convnet, bert = given("cnn", NUMBER), given("bert", NUMBER)
-runs = experiments.read("lab11_capstone")  # runs["cnn"][number]: one row for each of the course's pipelines
-rows = ["| level: all at once | points | storage | products | times faster | accuracy lost |", "|---" * 6 + "|"]
+# runs["cnn"][number]: one row for each of the course's pipelines
+runs = experiments.read("lab11_capstone")
+rows = [
+    "| level: all at once | points | storage | products | times faster | accuracy lost |",
+    "|---" * 6 + "|",
+]
 for kind, name in (("cnn", "convolutional net"), ("bert", "BERT")):
     rows += [
-        f"| {name} {n} | {level.points:g} | ≤ {level.storage:.0%} | ≤ {level.macs:.0%} | ≥ {level.faster:g} | ≤ {level.drop:g} points |"
+        f"| {name} {n} | {level.points:g} | ≤ {level.storage:.0%} | ≤ {level.macs:.0%} | ≥"
+        f" {level.faster:g} | ≤ {level.drop:g} points |"
         for n, level in enumerate(LEVELS[kind], start=1)
     ]
 say(f"Yours are the models number {NUMBER}.\n\n" + "\n".join(rows))
 
 # %% [markdown]
-# **Where you start from**: everything that the labs before measured, on one machine in one run (`course ledger` prints it as a table, with the papers' figures). Filled: faster than its dense model, too.
+# **Where you start from**: everything that the labs before measured, on one machine in
+# one run (`course ledger` prints it as a table, with the papers' figures). Filled:
+# faster than its dense model, too.
 
 # %%
 table = [row for row in course_table.rows() if row["lab"] != "11"]
 plots.show(course_table.picture(table))
-whole = {(row["lab"], row["model"]): row["bits"] for row in table if row["method"].startswith("dense")}
+whole = {
+    (row["lab"], row["model"]): row["bits"] for row in table if row["method"].startswith("dense")
+}
 small = [
     row
     for row in table
-    if row["bits"] < 0.35 * whole.get((row["lab"], row["model"]), 0) and "random" not in row["method"]
+    if row["bits"] < 0.35 * whole.get((row["lab"], row["model"]), 0)
+    and "random" not in row["method"]
 ]
 say(
     "Below a third of the bits are: "
-    + "; ".join(f"{row['method']} (lab {row['lab']}, {np.mean(row['accuracy']):.1f} %)" for row in small)
+    + "; ".join(
+        f"{row['method']} (lab {row['lab']}, {np.mean(row['accuracy']):.1f} %)" for row in small
+    )
     + "."
 )
 
@@ -115,13 +142,19 @@ say(
 # ### 11.1 The bits of a whole model
 # **30 minutes · 2 points**
 #
-# In lab 00 you stored a matrix. A model is more: biases, the scales and statistics of norms, embeddings. All of them are numbers that somebody has to keep. And each tensor has a format of its own that suits it best: so every tensor is stored in the
-# cheapest, and two more bits say which of the four it was.
+# In lab 00 you stored a matrix. A model is more: biases, the scales and statistics of
+# norms, embeddings. All of them are numbers that somebody has to keep. And each tensor
+# has a format of its own that suits it best: so every tensor is stored in the cheapest,
+# and two more bits say which of the four it was.
 #
-# With $L$ entries, $z$ of them not zero, and $w(k) = \lceil\log_2 k\rceil$ (0 for $k \le 1$), at `bits` a value: **dense** $L\cdot\text{bits}$; a **bitmap** $z\cdot\text{bits} + L$; **COO** $z\,(\text{bits} + w(L))$; and, for a tensor with two or more
-# dimensions, seen as a matrix of its first dimension $R$ by all others $C$, **CSR** $z\,(\text{bits} + w(C)) + (R+1)\,w(z+1)$.
+# With $L$ entries, $z$ of them not zero, and $w(k) = \lceil\log_2 k\rceil$ (0 for
+# $k \le 1$), at `bits` a value: **dense** $L\cdot\text{bits}$; a **bitmap**
+# $z\cdot\text{bits} + L$; **COO** $z\,(\text{bits} + w(L))$; and, for a tensor with two
+# or more dimensions, seen as a matrix of its first dimension $R$ by all others $C$,
+# **CSR** $z\,(\text{bits} + w(C)) + (R+1)\,w(z+1)$.
 #
-# *Before you write anything:* which share of the given BERT's numbers lies outside its weight matrices and embeddings: in biases and norms?
+# *Before you write anything:* which share of the given BERT's numbers lies outside its
+# weight matrices and embeddings: in biases and norms?
 
 # %%
 ### BEGIN SOLUTION
@@ -131,12 +164,14 @@ prediction_11_1 = "1 %"
 
 # %%
 def model_bits(state: dict[str, Tensor], tied: dict[str, str] | None = None, bits: int = 32) -> int:
-    """The bits of a model, each tensor in its cheapest format, and 2 bits a tensor that say which.
+    """The bits of a model, each tensor in its cheapest format, and 2 bits a tensor that
+    say which.
 
     Write it yourself: not with ``course_lib.cost``.
 
     Args:
-        state: name -> tensor, as of ``state_dict()``. Integer and bool tensors (counters, masks) are not stored.
+        state: name -> tensor, as of ``state_dict()``. Integer and bool tensors
+            (counters, masks) are not stored.
         tied: name -> the name whose numbers it shares: not stored again.
         bits: of a value.
 
@@ -144,13 +179,15 @@ def model_bits(state: dict[str, Tensor], tied: dict[str, str] | None = None, bit
         Of all floating tensors together. −0.0 is a zero, NaN is a value.
 
     Raises:
-        ValueError: if a name in ``tied`` or the one that it points to is not in the state, or that one is tied itself.
+        ValueError: if a name in ``tied`` or the one that it points to is not in the
+            state, or that one is tied itself.
     """
     tied = tied or {}
     for name, other in tied.items():
         if name not in state or other not in state or other in tied:
             raise ValueError(
-                f"{name!r} is tied to {other!r}: both should be in the state, and the second not tied itself"
+                f"{name!r} is tied to {other!r}: both should be in the state, and the second not"
+                " tied itself"
             )
     ### BEGIN SOLUTION
 
@@ -165,7 +202,9 @@ def model_bits(state: dict[str, Tensor], tied: dict[str, str] | None = None, bit
             formats.append(there * (bits + width(columns)) + (rows + 1) * width(there + 1))
         return min(formats)
 
-    return sum(cheapest(x) + 2 for name, x in state.items() if x.is_floating_point() and name not in tied)
+    return sum(
+        cheapest(x) + 2 for name, x in state.items() if x.is_floating_point() and name not in tied
+    )
     ### END SOLUTION
 
 
@@ -173,15 +212,22 @@ def model_bits(state: dict[str, Tensor], tied: dict[str, str] | None = None, bit
 check("11.1")
 
 # %% [markdown]
-# <details><summary>Hint 1: ⌈log₂ k⌉ without rounding errors</summary><code>(k - 1).bit_length()</code> for k ≥ 1.</details>
-# <details><summary>Hint 2: what counts</summary><code>x.is_floating_point()</code>; and <code>x != 0</code> is False for −0.0 and True for NaN.</details>
-# <details><summary>Hint 3: one tensor at a time</summary>The minimum is taken for each tensor, not for the sum.</details>
+# <details><summary>Hint 1: ⌈log₂ k⌉ without rounding
+# errors</summary><code>(k - 1).bit_length()</code> for k ≥ 1.</details>
+# <details><summary>Hint 2: what counts</summary><code>x.is_floating_point()</code>; and
+# <code>x != 0</code> is False for −0.0 and True for NaN.</details>
+# <details><summary>Hint 3: one tensor at a time</summary>The minimum is taken for each
+# tensor, not for the sum.</details>
 
 # %%
 PARTS = {
     "embeddings": lambda name: "embeddings" in name and "LayerNorm" not in name,
-    "attention": lambda name: "attention" in name and name.endswith("weight") and "LayerNorm" not in name,
-    "feed-forward": lambda name: ".dense.weight" in name and "attention" not in name and "pooler" not in name,
+    "attention": (
+        lambda name: "attention" in name and name.endswith("weight") and "LayerNorm" not in name
+    ),
+    "feed-forward": (
+        lambda name: ".dense.weight" in name and "attention" not in name and "pooler" not in name
+    ),
 }
 whole = bert.state_dict()
 total = model_bits(whole)
@@ -189,24 +235,35 @@ rows = ["| part of the given BERT | numbers | share of the bits |", "|---" * 3 +
 left = dict(whole)
 for part, belongs in PARTS.items():
     mine = {name: left.pop(name) for name in list(left) if belongs(name)}
-    rows.append(f"| {part} | {sum(x.numel() for x in mine.values()):,} | {model_bits(mine) / total:.1%} |")
+    rows.append(
+        f"| {part} | {sum(x.numel() for x in mine.values()):,} | {model_bits(mine) / total:.1%} |"
+    )
 small = {name: x for name, x in left.items() if x.ndim < 2}
 for part, mine in (
     ("pooler and classifier", {name: x for name, x in left.items() if name not in small}),
     ("biases and norms", small),
 ):
-    rows.append(f"| {part} | {sum(x.numel() for x in mine.values()):,} | {model_bits(mine) / total:.1%} |")
-say("\n".join(rows) + f"\n\nAll: {total:,} bits, {total / 8e6:.2f} MB. {you_wrote(prediction_11_1)}")
+    rows.append(
+        f"| {part} | {sum(x.numel() for x in mine.values()):,} | {model_bits(mine) / total:.1%} |"
+    )
+say(
+    "\n".join(rows) + f"\n\nAll: {total:,} bits, {total / 8e6:.2f} MB. {you_wrote(prediction_11_1)}"
+)
 
 # %% [markdown]
-# Biases and norms weigh next to nothing *while the rest is large*. Prune the matrices to a tenth, and what nobody prunes is a tenth of what is left. That is why the levels speak of the whole model, and why papers that speak of "encoder weights" report smaller numbers.
+# Biases and norms weigh next to nothing *while the rest is large*. Prune the matrices
+# to a tenth, and what nobody prunes is a tenth of what is left. That is why the levels
+# speak of the whole model, and why papers that speak of "encoder weights" report
+# smaller numbers.
 #
 # ## Part B · A table without a best row
 #
 # ### 11.2 The frontier
 # **20 minutes · 2 points**
 #
-# A method is smaller, another faster, a third more accurate. Which is best? None, and that is no excuse to stop thinking: some rows are beaten by another in *everything*. What is left is the **frontier**.
+# A method is smaller, another faster, a third more accurate. Which is best? None, and
+# that is no excuse to stop thinking: some rows are beaten by another in *everything*.
+# What is left is the **frontier**.
 
 
 # %%
@@ -216,15 +273,19 @@ def frontier(rows: list[dict]) -> list[int]:
     Write it yourself: not with ``course_lib.cost``.
 
     Args:
-        rows: with ``bits``, ``macs``, ``ms`` (less is better) and ``accuracy`` (more is better); other keys do not count.
+        rows: with ``bits``, ``macs``, ``ms`` (less is better) and ``accuracy`` (more is
+            better); other keys do not count.
 
     Returns:
-        Indices, increasing. A row dominates another if it is no worse in all four and better in at least one; equal rows do not dominate each other.
+        Indices, increasing. A row dominates another if it is no worse in all four and
+        better in at least one; equal rows do not dominate each other.
     """
     ### BEGIN SOLUTION
 
     def dominates(a: dict, b: dict) -> bool:
-        pairs = [(a[key], b[key]) for key in ("bits", "macs", "ms")] + [(-a["accuracy"], -b["accuracy"])]
+        pairs = [(a[key], b[key]) for key in ("bits", "macs", "ms")] + [
+            (-a["accuracy"], -b["accuracy"])
+        ]
         return all(x <= y for x, y in pairs) and any(x < y for x, y in pairs)
 
     return [i for i, row in enumerate(rows) if not any(dominates(other, row) for other in rows)]
@@ -235,13 +296,16 @@ def frontier(rows: list[dict]) -> list[int]:
 check("11.2")
 
 # %% [markdown]
-# <details><summary>Hint</summary>Write <code>dominates(a, b)</code> first. With the sign of accuracy turned, less is better in all four.</details>
+# <details><summary>Hint</summary>Write <code>dominates(a, b)</code> first. With the
+# sign of accuracy turned, less is better in all four.</details>
 
 # %% [markdown]
 # ### 11.3 The choice
 # **20 minutes · 2 points**
 #
-# Somebody gives you a budget. Then there is a best row: of those that fit, the most accurate, *on the validation data, over all seeds*. Test data say afterwards how good it is; whoever chooses by them has used them up.
+# Somebody gives you a budget. Then there is a best row: of those that fit, the most
+# accurate, *on the validation data, over all seeds*. Test data say afterwards how good
+# it is; whoever chooses by them has used them up.
 
 
 # %%
@@ -251,24 +315,31 @@ def pick(candidates: list[dict], budget: dict) -> int | None:
     Write it yourself: not with ``course_lib.cost``.
 
     Args:
-        candidates: ``bits``, ``macs``, ``faster``, and ``validation``, a list with an accuracy for each seed; perhaps others, such as ``test``.
-        budget: any of ``bits`` and ``macs`` (at most) and ``faster`` (at least); a limit that is None or missing is none. Exactly at a limit fits.
+        candidates: ``bits``, ``macs``, ``faster``, and ``validation``, a list with an
+            accuracy for each seed; perhaps others, such as ``test``.
+        budget: any of ``bits`` and ``macs`` (at most) and ``faster`` (at least); a
+            limit that is None or missing is none. Exactly at a limit fits.
 
     Returns:
-        The index of the one that fits with the largest mean validation accuracy; equal: with fewer macs, then the first. None if nothing fits.
+        The index of the one that fits with the largest mean validation accuracy; equal:
+        with fewer macs, then the first. None if nothing fits.
     """
     ### BEGIN SOLUTION
 
     def fits(candidate: dict) -> bool:
         limits = {key: limit for key, limit in budget.items() if limit is not None}
         return all(
-            candidate[key] >= limits[key] if key == "faster" else candidate[key] <= limits[key] for key in limits
+            candidate[key] >= limits[key] if key == "faster" else candidate[key] <= limits[key]
+            for key in limits
         )
 
     fitting = [i for i in range(len(candidates)) if fits(candidates[i])]
     if not fitting:
         return None
-    return min(fitting, key=lambda i: (-sum(v := candidates[i]["validation"]) / len(v), candidates[i]["macs"]))
+    return min(
+        fitting,
+        key=lambda i: (-sum(v := candidates[i]["validation"]) / len(v), candidates[i]["macs"]),
+    )
     ### END SOLUTION
 
 
@@ -276,15 +347,19 @@ def pick(candidates: list[dict], budget: dict) -> int | None:
 check("11.3")
 
 # %% [markdown]
-# <details><summary>Hint</summary><code>min</code> with a key of two parts takes the first of equal ones by itself.</details>
+# <details><summary>Hint</summary><code>min</code> with a key of two parts takes the
+# first of equal ones by itself.</details>
 
 # %% [markdown]
 # #### Experiment: everything that the course tried, in one picture
 #
-# The course's own pipelines for both models, three trainings of each, measured as yours will be, on two draws of hidden data (result file; `course remake lab11_capstone`, a quarter of an hour). Circles: chosen by what you have learned. Crosses: as many heads, neurons or channels *at random*, with the same
-# training behind it.
+# The course's own pipelines for both models, three trainings of each, measured as yours
+# will be, on two draws of hidden data (result file; `course remake lab11_capstone`, a
+# quarter of an hour). Circles: chosen by what you have learned. Crosses: as many heads,
+# neurons or channels *at random*, with the same training behind it.
 #
-# *Before you look:* BERT, 60 % of its heads and neurons gone, trained on: how many points are between the important ones and random ones?
+# *Before you look:* BERT, 60 % of its heads and neurons gone, trained on: how many
+# points are between the important ones and random ones?
 
 # %%
 ### BEGIN SOLUTION
@@ -294,7 +369,9 @@ prediction_11_3 = 3
 
 # %%
 def of_pipelines(kind: str) -> list[dict]:
-    """A row for each pipeline: means over trainings and draws, and each training's accuracy lost."""
+    """A row for each pipeline: means over trainings and draws, and each training's
+    accuracy lost.
+    """
     found = []
     for of_training in zip(*runs[kind], strict=True):
         every = [one for row in of_training for one in row["measured"]]
@@ -303,17 +380,33 @@ def of_pipelines(kind: str) -> list[dict]:
                 "name": of_training[0]["name"],
                 "bits": float(np.mean([one["bits"] for one in every])),
                 "macs": float(np.mean([one["macs"] for one in every])),
-                "ms": float(np.mean([1 / one["faster"] for one in every])),  # in parts of the given model's
+                # in parts of the given model's
+                "ms": float(np.mean([1 / one["faster"] for one in every])),
                 "accuracy": float(np.mean([one["accuracy"] for one in every])),
-                "storage": [row["measured"][0]["bits"] / row["measured"][0]["given_bits"] for row in of_training],
-                "products": [row["measured"][0]["macs"] / row["measured"][0]["given_macs"] for row in of_training],
-                "faster": [float(np.mean([one["faster"] for one in row["measured"]])) for row in of_training],
+                "storage": [
+                    row["measured"][0]["bits"] / row["measured"][0]["given_bits"]
+                    for row in of_training
+                ],
+                "products": [
+                    row["measured"][0]["macs"] / row["measured"][0]["given_macs"]
+                    for row in of_training
+                ],
+                "faster": [
+                    float(np.mean([one["faster"] for one in row["measured"]]))
+                    for row in of_training
+                ],
                 "lost": [
-                    float(np.mean([one["given_accuracy"] - one["accuracy"] for one in row["measured"]]))
+                    float(
+                        np.mean(
+                            [one["given_accuracy"] - one["accuracy"] for one in row["measured"]]
+                        )
+                    )
                     for row in of_training
                 ],
                 "validation": [row["validation"] for row in of_training],
-                "levels": [sum(row["levels"][i] for row in of_training) for i in range(len(LEVELS[kind]))],
+                "levels": [
+                    sum(row["levels"][i] for row in of_training) for i in range(len(LEVELS[kind]))
+                ],
             }
         )
     return found
@@ -333,7 +426,9 @@ def by_size(ax: Axes, kind: str) -> None:
 
 pipelines = {kind: of_pipelines(kind) for kind in ("cnn", "bert")}
 fig = plots.new_figure(4.8)
-for ax, (kind, title) in zip(fig.subplots(1, 2), (("cnn", "convolutional net"), ("bert", "BERT")), strict=True):
+for ax, (kind, title) in zip(
+    fig.subplots(1, 2), (("cnn", "convolutional net"), ("bert", "BERT")), strict=True
+):
     best = frontier(pipelines[kind])
     for i, row in enumerate(pipelines[kind]):
         chance = "random" in row["name"]
@@ -358,25 +453,37 @@ for ax, (kind, title) in zip(fig.subplots(1, 2), (("cnn", "convolutional net"), 
     by_size(ax, kind)
 plots.show(
     fig,
-    alt="Accuracy lost against storage for the pipelines of both models, numbered as in the table below; filled: on the frontier of all four measures. "
+    alt=(
+        "Accuracy lost against storage for the pipelines of both models, numbered as in the table"
+        " below; filled: on the frontier of all four measures. "
+    )
     + " ".join(
-        f"{row['name']}: storage {np.mean(row['storage']):.0%}, {np.mean(row['lost']):.1f} points lost."
+        f"{row['name']}: storage {np.mean(row['storage']):.0%}, {np.mean(row['lost']):.1f} points"
+        " lost."
         for kind in pipelines
         for row in pipelines[kind]
     ),
 )
 for kind, title in (("cnn", "convolutional net"), ("bert", "BERT")):
     rows = [
-        f"| | {title} | storage (%) | products (%) | times faster | points lost, three trainings | levels met, of 3 |",
+        (
+            f"| | {title} | storage (%) | products (%) | times faster | points lost, three"
+            " trainings | levels met, of 3 |"
+        ),
         "|---" * 7 + "|",
     ]
     for i, row in enumerate(pipelines[kind]):
         met = " · ".join(f"{n}: {count}" for n, count in enumerate(row["levels"], start=1))
         rows.append(
-            f"| {i} | {row['name']}{' ●' if i in frontier(pipelines[kind]) else ''} | {100 * np.mean(row['storage']):.1f} | {100 * np.mean(row['products']):.1f} | "
-            f"{np.mean(row['faster']):.2f} | {', '.join(f'{v:.1f}' for v in row['lost'])} | {met} |"
+            f"| {i} | {row['name']}{' ●' if i in frontier(pipelines[kind]) else ''} |"
+            f" {100 * np.mean(row['storage']):.1f} | {100 * np.mean(row['products']):.1f} |"
+            f" {np.mean(row['faster']):.2f} | {', '.join(f'{v:.1f}' for v in row['lost'])} |"
+            f" {met} |"
         )
-    say("\n".join(rows) + "\n\n(● on the frontier. The grey lines are the levels' storage and accuracy.)")
+    say(
+        "\n".join(rows)
+        + "\n\n(● on the frontier. The grey lines are the levels' storage and accuracy.)"
+    )
 lost = {kind: {row["name"]: row["lost"] for row in pipelines[kind]} for kind in pipelines}
 pairs = [
     ("cnn", "random channels 60 %", "slimming 60 %"),
@@ -391,33 +498,55 @@ pairs = [
 say(
     "\n".join(
         ["| random loses more than chosen by | points |", "|---|---|"]
-        + [f"| {ours} | {versus(lost[kind][chance], lost[kind][ours], cell=True)} |" for kind, chance, ours in pairs]
+        + [
+            f"| {ours} | {versus(lost[kind][chance], lost[kind][ours], cell=True)} |"
+            for kind, chance, ours in pairs
+        ]
     )
     + f"\n\n(Bold: shown by three trainings.) {you_wrote(prediction_11_3)}"
 )
 
 # %% [markdown]
-# **What combines.** Structure makes both models fast, zeros make both small, and neither does the other's work: magnitude alone wins no time at all, narrowing alone stops at a tenth (of the net) or 40 % (of the BERT). Together they
-# reach 3 % and 18 %, with less than a point lost. A teacher helps: with the given model's answers and states beside the labels, 60 % of the heads and neurons cost about half of what they cost without.
-# Whole layers are the worst bargain here: the first and third keep 59 % and lose up to 15 points. (In lab 09 half the depth was nearly free, *for a model that was trained for it*.)
+# **What combines.** Structure makes both models fast, zeros make both small, and
+# neither does the other's work: magnitude alone wins no time at all, narrowing alone
+# stops at a tenth (of the net) or 40 % (of the BERT). Together they reach 3 % and 18 %,
+# with less than a point lost. A teacher helps: with the given model's answers and
+# states beside the labels, 60 % of the heads and neurons cost about half of what they
+# cost without. Whole layers are the worst bargain here: the first and third keep 59 %
+# and lose up to 15 points. (In lab 09 half the depth was nearly free, *for a model that
+# was trained for it*.)
 #
-# **What the random control says.** On the convolutional net: nothing is shown, neither at 60 % nor at 3 % of the bits. Trained as long on as many distorted digits, random channels are as good as those that slimming chose. That is Liu et al.'s finding (2019), and it means that the
-# *levels* are no proof of a good *choice*. On the BERT the choice is worth a point at the smallest size, shown; at 60 % three trainings do not show it, though on each of them chance was worse. Which is the reason why 11.7 asks for your control, with the *same* training.
+# **What the random control says.** On the convolutional net: nothing is shown, neither
+# at 60 % nor at 3 % of the bits. Trained as long on as many distorted digits, random
+# channels are as good as those that slimming chose. That is Liu et al.'s finding
+# (2019), and it means that the *levels* are no proof of a good *choice*. On the BERT
+# the choice is worth a point at the smallest size, shown; at 60 % three trainings do
+# not show it, though on each of them chance was worse. Which is the reason why 11.7
+# asks for your control, with the *same* training.
 #
-# How these levels came about: they were drawn round pipelines like these, and proved on draws of hidden data that nobody had seen. Every level is met by one of them for all three trainings.
+# How these levels came about: they were drawn round pipelines like these, and proved on
+# draws of hidden data that nobody had seen. Every level is met by one of them for all
+# three trainings.
 #
 # ## Part C · Compress
 #
 # ### 11.4 The convolutional net
 # **120 minutes · 4 points**
 #
-# Write your pipeline below. `submit` writes the file, reads it back, measures it on *validation* images and shows where it stands. Call it as often as you like; the last file counts.
+# Write your pipeline below. `submit` writes the file, reads it back, measures it on
+# *validation* images and shows where it stands. Call it as often as you like; the last
+# file counts.
 #
-# Train with the distortions, as the net that you were given was: `lab11.tuned(model, seed, epochs)` does (a second for ten epochs). On plain digits a compressed net keeps 98 % of the plain test images and loses the distorted ones.
+# Train with the distortions, as the net that you were given was:
+# `lab11.tuned(model, seed, epochs)` does (a second for ten epochs). On plain digits a
+# compressed net keeps 98 % of the plain test images and loses the distorted ones.
 #
-# What you may train on: the training images. The test images are public, and nobody can keep you from them; a net that was trained on them is told by its losses, and somebody will ask you.
+# What you may train on: the training images. The test images are public, and nobody can
+# keep you from them; a net that was trained on them is told by its losses, and somebody
+# will ask you.
 #
-# **Points**: level 1 one, level 2 one and a half, level 3 one and a half, each for all four measures at once.
+# **Points**: level 1 one, level 2 one and a half, level 3 one and a half, each for all
+# four measures at once.
 
 
 # %%
@@ -437,17 +566,24 @@ of_convnet = submit(my_convnet, "cnn", "filters, weights", STUDENT)
 check("11.4")
 
 # %% [markdown]
-# <details><summary>Hint 1: no time is won by zeros</summary>Zeros make a file smaller, and save products; faster is what has fewer filters.</details>
-# <details><summary>Hint 2: an order</summary>First what makes it narrow, then what makes it sparse: magnitude on a wide net prunes weights of filters that go anyway.</details>
-# <details><summary>Hint 3: level 3</summary>Small steps, with training behind each, and the most training at the end.</details>
+# <details><summary>Hint 1: no time is won by zeros</summary>Zeros make a file smaller,
+# and save products; faster is what has fewer filters.</details>
+# <details><summary>Hint 2: an order</summary>First what makes it narrow, then what
+# makes it sparse: magnitude on a wide net prunes weights of filters that go
+# anyway.</details>
+# <details><summary>Hint 3: level 3</summary>Small steps, with training behind each, and
+# the most training at the end.</details>
 
 # %% [markdown]
 # ### 11.5 The BERT
 # **120 minutes · 4 points**
 #
-# The same with `reviews-bert`. Here there is nothing to be had by looking at the test data: they do not exist yet. You may draw as many training texts as you like (`lab11.texts()` has 8,000).
+# The same with `reviews-bert`. Here there is nothing to be had by looking at the test
+# data: they do not exist yet. You may draw as many training texts as you like
+# (`lab11.texts()` has 8,000).
 #
-# A schedule of dropped tokens (lab 10) goes along: `submit(model, "bert", …, tokens={1: 0.5})`, layer → share kept.
+# A schedule of dropped tokens (lab 10) goes along:
+# `submit(model, "bert", …, tokens={1: 0.5})`, layer → share kept.
 
 
 # %%
@@ -467,19 +603,29 @@ of_bert = submit(my_bert, "bert", "attention heads, feed-forward neurons", STUDE
 check("11.5")
 
 # %% [markdown]
-# <details><summary>Hint 1: level 1</summary>Heads by lab 07's score, feed-forward neurons by the same idea (a gate on each: <code>course_lib.pruning.layers.ffn_importance</code>), both cut out, and some hundred steps.</details>
-# <details><summary>Hint 2: a teacher</summary>The model that you were given knows more than the labels: let the small one match its answers and its states (<code>lab11.taught</code>).</details>
-# <details><summary>Hint 3: level 3</summary>More heads and neurons, then magnitude on a slow schedule, both with the teacher (<code>lab11.faded</code>).</details>
+# <details><summary>Hint 1: level 1</summary>Heads by lab 07's score, feed-forward
+# neurons by the same idea (a gate on each:
+# <code>course_lib.pruning.layers.ffn_importance</code>), both cut out, and some hundred
+# steps.</details>
+# <details><summary>Hint 2: a teacher</summary>The model that you were given knows more
+# than the labels: let the small one match its answers and its states
+# (<code>lab11.taught</code>).</details>
+# <details><summary>Hint 3: level 3</summary>More heads and neurons, then magnitude on a
+# slow schedule, both with the teacher (<code>lab11.faded</code>).</details>
 
 # %% [markdown]
-# (The walkthrough's BERT stops at level 1, since it is made while you wait. The pipelines of the result file go on to level 3.)
+# (The walkthrough's BERT stops at level 1, since it is made while you wait. The
+# pipelines of the result file go on to level 3.)
 #
 # ## Part D · The survey's table
 #
 # ### 11.6 Two short answers
 # **10 minutes · 1 point**
 #
-# With the BERT `submit` showed the survey's rows, two of them corrected after the papers: Gordon et al. keep 60 to 70 % of the memory (30 to 40 % is what they remove), and Sanh et al. remove single weights of the encoder, not layers and heads. No row says anything about time: that is why you measured it.
+# With the BERT `submit` showed the survey's rows, two of them corrected after the
+# papers: Gordon et al. keep 60 to 70 % of the memory (30 to 40 % is what they remove),
+# and Sanh et al. remove single weights of the encoder, not layers and heads. No row
+# says anything about time: that is why you measured it.
 #
 # **a.** Q8BERT, Quant-Noise and Q-BERT have N/A in every column. Why?
 
@@ -487,13 +633,16 @@ check("11.5")
 choose(
     "11.6a",
     "Their authors give no figures.",
-    "They make numbers shorter, not fewer: another axis, to be multiplied with these rows and not ranked among them.",
+    "They make numbers shorter, not fewer: another axis, to be multiplied with these rows and not"
+    " ranked among them.",
     "They need special hardware.",
     "They were published after the survey.",
 )
 
 # %% [markdown]
-# **b.** Your row says "memory x %", the survey's rows say "BERT: 100 %". Which share of the given BERT's own numbers are its embeddings (words, positions, types), which hardly any row of the survey touches? (Between 0 and 1; within 0.01.)
+# **b.** Your row says "memory x %", the survey's rows say "BERT: 100 %". Which share of
+# the given BERT's own numbers are its embeddings (words, positions, types), which
+# hardly any row of the survey touches? (Between 0 and 1; within 0.01.)
 
 # %%
 ### BEGIN SOLUTION
@@ -512,18 +661,25 @@ check("11.6")
 #
 # (From your instructor, who reads it.)
 #
-# Write a page (Markdown, returned by the function below; figures in cells of your own behind it) that somebody can check who has not taken this course:
+# Write a page (Markdown, returned by the function below; figures in cells of your own
+# behind it) that somebody can check who has not taken this course:
 #
-# 1. **The frontier**: your candidates in one table or figure, and the choice made on validation data. *1 point*
-# 2. **Evidence**: a random control with the same training, at least three seeds, an interval. *1 point*
-# 3. **What broke**: the largest loss on the way, and its cause, *shown* by an experiment that separates it from others. *1 point*
+# 1. **The frontier**: your candidates in one table or figure, and the choice made on
+#    validation data. *1 point*
+# 2. **Evidence**: a random control with the same training, at least three seeds, an
+#    interval. *1 point*
+# 3. **What broke**: the largest loss on the way, and its cause, *shown* by an
+#    experiment that separates it from others. *1 point*
 # 4. **The order**: why these steps in this order, argued from a measurement. *1 point*
-# 5. **The row**: your line in the survey's table, and which of its rows it may be compared with and which not. *1 point*
+# 5. **The row**: your line in the survey's table, and which of its rows it may be
+#    compared with and which not. *1 point*
 
 
 # %%
 def argument() -> str:
-    """Your page, as Markdown. Figures go into cells of your own, behind it; numbers are computed here, or above."""
+    """Your page, as Markdown. Figures go into cells of your own, behind it; numbers are
+    computed here, or above.
+    """
     ### BEGIN SOLUTION
     narrow = lab11.slimmed(convnet, (0.6, 0.7, 0.7, 0.7), seed=0, epochs=LIVE["narrow"])
     images = lab11.digits()
@@ -537,7 +693,12 @@ def argument() -> str:
     candidates = [{**row, "faster": float(np.mean(row["faster"]))} for row in pipelines["cnn"]]
     dense, level = candidates[0], LEVELS["cnn"][2]
     chosen = pick(
-        candidates, {"bits": level.storage * dense["bits"], "macs": level.macs * dense["macs"], "faster": level.faster}
+        candidates,
+        {
+            "bits": level.storage * dense["bits"],
+            "macs": level.macs * dense["macs"],
+            "faster": level.faster,
+        },
     )
     return f"""
 **What was done.** The net was narrowed by network slimming (60 to 70 % of the channels of each layer), then thinned by magnitude in five steps to 78 %, with training on distorted digits behind each. It keeps
@@ -568,7 +729,8 @@ display(ledger.table())
 #
 # #### A budget, and what to take
 #
-# Move the limits: the picture shows what fits, and your `pick` says which pipeline it takes. (Tab goes to a slider, arrow keys move it.)
+# Move the limits: the picture shows what fits, and your `pick` says which pipeline it
+# takes. (Tab goes to a slider, arrow keys move it.)
 
 
 # %%
@@ -601,12 +763,16 @@ def explore(kind: str, storage: int, faster: float) -> tuple[str, Figure]:
         ax.annotate(str(i), (row["bits"], row["lost"]), xytext=(8, 6), textcoords="offset points")
     ax.axvline(storage, color="0.6", lw=1)
     ax.set(
-        xlabel="storage (% of the given model)", ylabel="accuracy lost (points)", title="filled: fits; square: picked"
+        xlabel="storage (% of the given model)",
+        ylabel="accuracy lost (points)",
+        title="filled: fits; square: picked",
     )
     by_size(ax, kind)
     text = "Nothing fits." if taken is None else f"Picked: {taken}, {rows[taken]['name']}."
     plots.alt(
-        fig, f"Accuracy lost against storage; storage at most {storage} %, at least {faster:g} times faster. {text}"
+        fig,
+        f"Accuracy lost against storage; storage at most {storage} %, at least {faster:g} times"
+        f" faster. {text}",
     )
     return text, fig
 
@@ -622,12 +788,18 @@ widgets.explorer(
 # ## What you take with you
 #
 # - A model is its file, and its size is all of it, with the places of its zeros.
-# - Four measures, no best row: a frontier, and a choice for a budget, made before test data are seen.
-# - Structure makes it fast, zeros make it small, training makes it good; and a random control says which of the three you owe your result to.
+# - Four measures, no best row: a frontier, and a choice for a budget, made before test
+#   data are seen.
+# - Structure makes it fast, zeros make it small, training makes it good; and a random
+#   control says which of the three you owe your result to.
 # - What can be argued is what was measured: with a control, an interval, and a cause.
 #
 # ## Going further
 #
-# - **A model of your own.** Everything here is in `course_lib`; `docs/own_models.md` has a how-to for each method.
+# - **A model of your own.** Everything here is in `course_lib`; `docs/own_models.md`
+#   has a how-to for each method.
 # - **The other axis.** Quantise what you have pruned, and multiply.
-# - **Read.** G. Hinton, O. Vinyals, J. Dean, *Distilling the Knowledge in a Neural Network*, 2015. X. Jiao et al., *TinyBERT*, 2020. D. Blalock et al., *What is the State of Neural Network Pruning?*, 2020. Z. Liu et al., *Rethinking the Value of Network Pruning*, 2019.
+# - **Read.** G. Hinton, O. Vinyals, J. Dean, *Distilling the Knowledge in a Neural
+#   Network*, 2015. X. Jiao et al., *TinyBERT*, 2020. D. Blalock et al., *What is the
+#   State of Neural Network Pruning?*, 2020. Z. Liu et al., *Rethinking the Value of
+#   Network Pruning*, 2019.

@@ -1,10 +1,14 @@
-"""The tests, in two lengths. ``make test``: in minutes, some of everything. ``make prove``: everything, each test once.
+"""The tests, in two lengths. ``make test``: in minutes, some of everything.
+``make prove``: everything, each test once.
 
-``make test PARTS="unit labs"`` runs some parts, ``make test LAB=07`` what concerns one lab. ``make rest`` runs what ``make test``
-leaves out, ``make test PARTS=walkthroughs`` every cell of every walkthrough in full, as ``course build`` does.
+``make test PARTS="unit labs"`` runs some parts, ``make test LAB=07`` what concerns one
+lab. ``make rest`` runs what ``make test`` leaves out, ``make test PARTS=walkthroughs``
+every cell of every walkthrough in full, as ``course build`` does.
 
-How a part is cut: tests that take long are marked ``long``; of the wrong answers a fixed sample is taken, of the attacks some of each
-kind; of what a browser opens, and of the walkthroughs, the first. What is the same for all labs does not grow with their number.
+How a part is cut: tests that take long are marked ``long``; of the wrong answers a
+fixed sample is taken, of the attacks some of each kind; of what a browser opens, and of
+the walkthroughs, the first. What is the same for all labs does not grow with their
+number.
 """
 
 from __future__ import annotations
@@ -40,9 +44,12 @@ class Run:
 def grading() -> list[str]:
     """Its files, the longest first."""
     longest = [
-        f"tests/grading/test_{name}.py" for name in ("resume", "judge", "isolation", "cluster", "nbgrader", "worker")
+        f"tests/grading/test_{name}.py"
+        for name in ("resume", "judge", "isolation", "cluster", "nbgrader", "worker")
     ]
-    there = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "tests" / "grading").glob("test_*.py"))
+    there = sorted(
+        path.relative_to(ROOT).as_posix() for path in (ROOT / "tests" / "grading").glob("test_*.py")
+    )
     return [*longest, *(path for path in there if path not in longest)]
 
 
@@ -58,7 +65,11 @@ TEST: dict[str, list[Run]] = {
     # a batch on both cores. Nothing beside it: what is late by seconds loses points
     "attacks": [Run((*PYTEST, "tests/attacks/test_attacks.py"), {"ATTACKS": "sample"})],
     "grading": [Run((*PYTEST, *TWO, *BY_FILE, *SHORT, *grading()), {"FRAMES": "1000"})],
-    "notebooks": [Run((*PYTEST, "tests/notebooks")), Run((*SHORTENED, FIRST)), Run((*NBVAL, "build/walkthroughs"))],
+    "notebooks": [
+        Run((*PYTEST, "tests/notebooks")),
+        Run((*SHORTENED, FIRST)),
+        Run((*NBVAL, "build/walkthroughs")),
+    ],
     "browser": [Run((*BROWSER, "-k", f"{FIRST} or student"))],
 }
 REST: dict[str, list[Run]] = {
@@ -66,9 +77,14 @@ REST: dict[str, list[Run]] = {
     "labs": [Run((*PYTEST, *TWO, "tests/labs/test_answers.py"), {"ANSWERS": "rest"})],
     "attacks": [Run((*PYTEST, "tests/attacks/test_attacks.py"), {"ATTACKS": "rest"})],
     "class": [Run((*PYTEST, "tests/attacks/test_three_hundred.py"))],
-    "grading": [Run((*PYTEST, *TWO, *BY_FILE, *LONG, "--durations=10", *grading()), {"FRAMES": "20000"})],
+    "grading": [
+        Run((*PYTEST, *TWO, *BY_FILE, *LONG, "--durations=10", *grading()), {"FRAMES": "20000"})
+    ],
     # those that were executed with another code than there is now
-    "notebooks": [Run((*SHORTENED, "stale", f"not-{FIRST}")), Run((*NBVAL, "--durations=10", "build/walkthroughs"))],
+    "notebooks": [
+        Run((*SHORTENED, "stale", f"not-{FIRST}")),
+        Run((*NBVAL, "--durations=10", "build/walkthroughs")),
+    ],
     "browser": [Run((*BROWSER, "--durations=10", "-k", f"not {FIRST} and not student"))],
 }
 LEFT_OUT = {
@@ -96,10 +112,14 @@ def of_lab(lab: str) -> dict[str, list[Run]]:
 
 
 def run(parts: dict[str, list[Run]], seconds: dict[str, float]) -> list[str]:
-    """Run parts one after the other, and say how long each took; the names of those in which something failed."""
-    # one thread a process: two processes of tests share two cores better than four threads do
+    """Run parts one after the other, and say how long each took; the names of those in
+    which something failed.
+    """
+    # one thread a process: two processes of tests share two cores better than four
+    # threads do
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "MPLBACKEND": "Agg"}
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of processes would each compile the course
+    # hundreds of processes would each compile the course
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     failed = []
     for name, runs in parts.items():
         begin = time.monotonic()
@@ -113,7 +133,10 @@ def run(parts: dict[str, list[Run]], seconds: dict[str, float]) -> list[str]:
                 ):
                     print("every walkthrough is as it was executed last")
                     continue
-            if subprocess.run(one.command, cwd=ROOT, env=settings).returncode and name not in failed:
+            if (
+                subprocess.run(one.command, cwd=ROOT, env=settings).returncode
+                and name not in failed
+            ):
                 failed.append(name)
         seconds[name] = seconds.get(name, 0) + time.monotonic() - begin
     return failed
@@ -123,14 +146,18 @@ def main(arguments: list[str] | None = None) -> int:
     """0 if everything passed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("length", choices=["test", "rest", "prove"])
-    parser.add_argument("parts", nargs="*", help=f"of {', '.join([*TEST, 'class', 'walkthroughs'])}")
+    parser.add_argument(
+        "parts", nargs="*", help=f"of {', '.join([*TEST, 'class', 'walkthroughs'])}"
+    )
     parser.add_argument("--lab", default="", help="07")
     asked = parser.parse_args(arguments)
     lengths = {"test": [TEST], "rest": [REST], "prove": [TEST, REST]}[asked.length]
     if asked.lab:
         lengths = [of_lab(f"lab{int(asked.lab.removeprefix('lab')):02d}")]
     unknown = [
-        name for name in asked.parts if name != "walkthroughs" and not any(name in length for length in (TEST, REST))
+        name
+        for name in asked.parts
+        if name != "walkthroughs" and not any(name in length for length in (TEST, REST))
     ]
     if unknown:
         print(f"no part {unknown[0]!r}: there are {', '.join([*TEST, 'class', 'walkthroughs'])}")
@@ -138,7 +165,10 @@ def main(arguments: list[str] | None = None) -> int:
     seconds: dict[str, float] = {}
     failed: list[str] = []
     for length in lengths:
-        failed += run({name: runs for name, runs in length.items() if not asked.parts or name in asked.parts}, seconds)
+        failed += run(
+            {name: runs for name, runs in length.items() if not asked.parts or name in asked.parts},
+            seconds,
+        )
     if "walkthroughs" in asked.parts:
         failed += run({"walkthroughs": WALKTHROUGHS}, seconds)
     took = ", ".join(f"{name} {s:.0f}" for name, s in seconds.items())

@@ -1,7 +1,8 @@
-"""Walkthroughs with less to learn from: that their cells run, and that explorers move, is the question in tests.
+"""Walkthroughs with less to learn from: that their cells run, and that explorers move,
+is the question in tests.
 
-Run as a script, it writes them into ``build/walkthroughs``, where nbval runs every cell. What they measure in full, ``course build``
-has measured, and keeps.
+Run as a script, it writes them into ``build/walkthroughs``, where nbval runs every
+cell. What they measure in full, ``course build`` has measured, and keeps.
 """
 
 from __future__ import annotations
@@ -20,11 +21,14 @@ from course_lib.worker.cells import parse
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "build" / "walkthroughs"
-# images, epochs, texts; not fewer than three seeds, which the course's own figures refuse
+# images, epochs, texts; not fewer than three seeds, which the course's own figures
+# refuse
 EVERY_CELL: dict[str, dict[str, Any]] = {
     "lab00": {"SEEDS": (0, 1, 2), "EPOCHS": 4},
     "lab01": {"SETTINGS": {"train": 300, "dense_epochs": 20, "budget": 6}},
-    "lab02": {"SETTINGS": {"images": 1097, "epochs": 6, "samples": 64, "retrain": 1, "l1_epochs": 10}},
+    "lab02": {
+        "SETTINGS": {"images": 1097, "epochs": 6, "samples": 64, "retrain": 1, "l1_epochs": 10}
+    },
     "lab03": {"SETTINGS": {"rounds": 13, "epochs": 6, "every": 4}},
     "lab04": {"SETTINGS": {"train": 300, "epochs": 20, "finetune": 5, "lam": 2e-2}},
     "lab05": {"SETTINGS": {"images": 400, "epochs": 6, "finetune": 1, "gates": 1}},
@@ -35,13 +39,16 @@ EVERY_CELL: dict[str, dict[str, Any]] = {
     "lab10": {"TEXTS": 400},
     "lab11": {"LIVE": {"narrow": 2, "thin": (1, 1, 1, 1, 2), "steps": 6}},
 }
-# what these checks measure is what was trained, and trained for less it may miss its level, on one machine and not on the next
+# what these checks measure is what was trained, and trained for less it may miss its
+# level, on one machine and not on the next
 MEASURED = {"lab11": ("11.4", "11.5")}
 # for explorers any number of seeds must do, but where an interval is drawn
 EXPLORERS: dict[str, dict[str, Any]] = {
     "lab00": {},
     "lab01": {"SEEDS": 1, **EVERY_CELL["lab01"]},
-    "lab02": {"SETTINGS": {"images": 1097, "epochs": 2, "samples": 32, "retrain": 1, "l1_epochs": 5}},
+    "lab02": {
+        "SETTINGS": {"images": 1097, "epochs": 2, "samples": 32, "retrain": 1, "l1_epochs": 5}
+    },
     "lab03": {"SETTINGS": {"rounds": 13, "epochs": 2, "every": 4}},
     "lab04": {"SEEDS": 1, **EVERY_CELL["lab04"]},
     "lab05": {"SEEDS": 1, **EVERY_CELL["lab05"]},
@@ -54,24 +61,34 @@ EXPLORERS: dict[str, dict[str, Any]] = {
 }
 
 
-def shortened(notebook: nbformat.NotebookNode, settings: Mapping[str, Any]) -> nbformat.NotebookNode:
-    """The notebook, with ``settings`` in place of what it sets these names to. ValueError where it does not set one of them."""
+def shortened(
+    notebook: nbformat.NotebookNode, settings: Mapping[str, Any]
+) -> nbformat.NotebookNode:
+    """The notebook, with ``settings`` in place of what it sets these names to.
+    ValueError where it does not set one of them.
+    """
     left = set(settings)
     for cell in notebook.cells:
         for statement in parse([cell.source] if cell.cell_type == "code" else [], []):
             targets = statement.node.targets if isinstance(statement.node, ast.Assign) else []
             for name in [ast.unparse(target).strip("()") for target in targets]:
                 if name in settings:
-                    cell.source = cell.source.replace(statement.source, f"{name} = {settings[name]!r}")
+                    cell.source = cell.source.replace(
+                        statement.source, f"{name} = {settings[name]!r}"
+                    )
                     left.discard(name)
     if left:
-        raise ValueError(f"nothing sets {' or '.join(sorted(left))}: change that in {Path(__file__).name}")
+        raise ValueError(
+            f"nothing sets {' or '.join(sorted(left))}: change that in {Path(__file__).name}"
+        )
     return notebook
 
 
 def main(which: Sequence[str]) -> None:
-    """Write walkthroughs: those of the labs named, all where none is; ``stale``: of these, what was executed with another code
-    than there is now; ``not-lab00``: but not that one."""
+    """Write walkthroughs: those of the labs named, all where none is; ``stale``: of
+    these, what was executed with another code than there is now; ``not-lab00``: but not
+    that one.
+    """
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
     paths = sorted((ROOT / "solutions").glob("*.ipynb"))

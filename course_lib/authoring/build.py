@@ -1,4 +1,6 @@
-"""Write the two notebooks of every lab, and check that they are what their sources say."""
+"""Write the two notebooks of every lab, and check that they are what their sources
+say.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from course_lib import files
-from course_lib.authoring import claims, contract, handout, index, source, student
+from course_lib.authoring import claims, contract, handout, index, source, stamp, student
 from course_lib.authoring.errors import AuthoringError, Problems, error, shown
 from course_lib.authoring.execute import run
 from course_lib.authoring.source import Cell, Lab
-from course_lib.authoring.stamp import stamp
 
 CELL_TIMEOUT = 600.0  # seconds one cell may take; a lab's own aim is 90 s for all of them
 # of the whole lab, in the text at its top: "20 points; three hours"
@@ -36,10 +37,13 @@ def build(
     force: bool = False,
     timeout: float = CELL_TIMEOUT,
 ) -> list[Path]:
-    """Write ``labs/*.ipynb`` (no answers, no outputs) and ``solutions/*.ipynb`` (executed) from ``solutions/*.py``.
+    """Write ``labs/*.ipynb`` (no answers, no outputs) and ``solutions/*.ipynb``
+    (executed) from ``solutions/*.py``.
 
-    Nothing is written before every source has been found right. A solution is executed only if its code changed, or that of the
-    library which it runs: where only text did, the outputs stay. A notebook in ``labs/`` that someone worked in is kept beside the new one.
+    Nothing is written before every source has been found right. A solution is executed
+    only if its code changed, or that of the library which it runs: where only text did,
+    the outputs stay. A notebook in ``labs/`` that someone worked in is kept beside the
+    new one.
 
     Args:
         root: the course folder.
@@ -75,7 +79,12 @@ def build(
             echo(f"{shown(path, root)} written")
         path = root / "solutions" / f"{lab.slug}.ipynb"
         new, old = solution_notebook(lab, cells, root), _load(path)
-        if old is not None and not force and not _differs(old, new, outputs=True) and _course(old) == _course(new):
+        if (
+            old is not None
+            and not force
+            and not _differs(old, new, outputs=True)
+            and _course(old) == _course(new)
+        ):
             echo(f"{shown(path, root)} is up to date")
             continue
         if old is not None and not force and _same_code(old, new) and is_current(old, new):
@@ -102,14 +111,16 @@ def build(
 
 
 def _index(root: Path) -> Any | None:
-    """The notebook of the index, without outputs: it has no figures. None where there is no such page."""
+    """The notebook of the index, without outputs: it has no figures. None where there
+    is no such page.
+    """
     cells = index.cells(root)
     return _notebook(cells, _ids("index", cells)) if cells else None
 
 
 def check(root: Path) -> list[str]:
-    """What is wrong with the sources, where the notebooks differ from them (cells and hashes, not outputs), and which questions no
-    wrong or no right answer tries.
+    """What is wrong with the sources, where the notebooks differ from them (cells and
+    hashes, not outputs), and which questions no wrong or no right answer tries.
 
     Returns:
         Problems as ``file:line: what to do``; an empty list if all is well.
@@ -129,25 +140,34 @@ def check(root: Path) -> list[str]:
                 problems += _untried(source.read(path, root), root)
             continue
         problems += _untried(lab, root)
-        for folder, new in (("labs", student_notebook(lab, cells)), ("solutions", solution_notebook(lab, cells, root))):
+        for folder, new in (
+            ("labs", student_notebook(lab, cells)),
+            ("solutions", solution_notebook(lab, cells, root)),
+        ):
             there = root / folder / f"{lab.slug}.ipynb"
             if wrong := out_of_step(there, new, folder == "solutions"):
                 problems.append(f"{shown(there, root)}:1: {wrong}: run `course build {lab.name}`")
     page = _index(root)
-    if page is not None and (not (root / index.NAME).is_file() or (root / index.NAME).read_bytes() != as_bytes(page)):
+    if page is not None and (
+        not (root / index.NAME).is_file() or (root / index.NAME).read_bytes() != as_bytes(page)
+    ):
         problems.append(f"{index.NAME}:1: it is not what {index.SOURCE} says: run `course build`")
     slugs = {path.stem for path in paths} | ({index.NAME.stem} if page is not None else set())
     for folder in ("labs", "solutions"):
         for there in sorted((root / folder).glob("*.ipynb")):
-            if there.stem not in slugs and not any(kept in there.name for kept in (".edited-", ".before-update")):
+            if there.stem not in slugs and not any(
+                kept in there.name for kept in (".edited-", ".before-update")
+            ):
                 problems.append(
-                    f"{shown(there, root)}:1: there is no solutions/{there.stem}.py: delete this, or add its source"
+                    f"{shown(there, root)}:1: there is no solutions/{there.stem}.py: delete this,"
+                    " or add its source"
                 )
     return problems
 
 
 def load(path: Path, root: Path) -> tuple[Lab, list[Cell]]:
-    """A lab and the cells of its student notebook, everything checked, its tests and its contract too.
+    """A lab and the cells of its student notebook, everything checked, its tests and
+    its contract too.
 
     Raises:
         AuthoringError: with everything that is wrong.
@@ -155,7 +175,11 @@ def load(path: Path, root: Path) -> tuple[Lab, list[Cell]]:
     lab = source.read(path, root)
     problems: list[str] = []
     cells: list[Cell] = []
-    steps = (lambda: cells.extend(student.strip(lab)), lambda: _agree(lab, root), lambda: _answered(lab, cells, root))
+    steps = (
+        lambda: cells.extend(student.strip(lab)),
+        lambda: _agree(lab, root),
+        lambda: _answered(lab, cells, root),
+    )
     for step in steps:
         try:
             step()
@@ -163,13 +187,17 @@ def load(path: Path, root: Path) -> tuple[Lab, list[Cell]]:
             problems += str(caught).splitlines()
     if problems:
         raise AuthoringError("\n".join(problems))
-    return lab, student.for_nbgrader(lab, cells, claims.read_claims(claims.claims_of(lab.name, root), root))
+    return lab, student.for_nbgrader(
+        lab, cells, claims.read_claims(claims.claims_of(lab.name, root), root)
+    )
 
 
 def student_notebook(lab: Lab, cells: list[Cell]) -> Any:
-    """The notebook that students open. Its version changes with its cells: it tells one hand-out from another.
+    """The notebook that students open. Its version changes with its cells: it tells one
+    hand-out from another.
 
-    ``handout`` is the copy of the cells by which `course update` tells a student's text from the handout's.
+    ``handout`` is the copy of the cells by which `course update` tells a student's text
+    from the handout's.
     """
     notebook = _notebook(cells, _ids(lab.name, cells))
     copied = handout.packed((cell.kind, cell.source) for cell in cells)
@@ -178,22 +206,29 @@ def student_notebook(lab: Lab, cells: list[Cell]) -> Any:
 
 
 def solution_notebook(lab: Lab, cells: list[Cell], root: Path) -> Any:
-    """The notebook with the answers, not executed. Cells have the same ids as in the student notebook.
+    """The notebook with the answers, not executed. Cells have the same ids as in the
+    student notebook.
 
     Its ``stamp`` says with which code it is executed.
     """
     notebook = _notebook(lab.cells, _ids(lab.name, cells))
-    code = stamp((cell.source for cell in lab.cells if cell.kind == "code"), root)
-    notebook.metadata["course"] = {"lab": lab.name, "source_hash": "sha256:" + _hash(lab.text), "stamp": code}
+    code = stamp.stamp((cell.source for cell in lab.cells if cell.kind == "code"), root)
+    notebook.metadata["course"] = {
+        "lab": lab.name,
+        "source_hash": "sha256:" + _hash(lab.text),
+        "stamp": code,
+    }
     for cell in notebook.cells:
         if cell.cell_type == "code" and cell.source.startswith("check("):
-            # the same on every machine, unlike times and figures: nbval compares these outputs
+            # the same on every machine, unlike times and figures: nbval compares these
+            # outputs
             cell.metadata.setdefault("tags", []).append("nbval-check-output")
     return notebook
 
 
 def chosen(paths: list[Path], labs: Iterable[str] | None, root: Path) -> list[Path]:
-    """The sources of ``labs`` (``"lab01"``, ``"1"`` or a whole slug) among ``paths``; all of them where it is None.
+    """The sources of ``labs`` (``"lab01"``, ``"1"`` or a whole slug) among ``paths``;
+    all of them where it is None.
 
     Raises:
         AuthoringError: if there is no such lab; says which there are.
@@ -207,13 +242,19 @@ def chosen(paths: list[Path], labs: Iterable[str] | None, root: Path) -> list[Pa
         match = [path for path in paths if name in (path.stem, path.stem[:5])]
         if not match:
             there = ", ".join(path.stem[:5] for path in paths)
-            raise error(shown(root / "solutions", root), 1, f"there is no lab {wanted!r}: choose among {there}")
+            raise error(
+                shown(root / "solutions", root),
+                1,
+                f"there is no lab {wanted!r}: choose among {there}",
+            )
         found += match
     return sorted(set(found))
 
 
 def _agree(lab: Lab, root: Path) -> None:
-    """Questions, tests, points and ``check("N.k")`` fit together; raises AuthoringError where they do not."""
+    """Questions, tests, points and ``check("N.k")`` fit together; raises AuthoringError
+    where they do not.
+    """
     problems = Problems()
     asked = {question.id: question for question in lab.questions}
     path = claims.claims_of(lab.name, root)
@@ -225,7 +266,11 @@ def _agree(lab: Lab, root: Path) -> None:
             message = f"{called} names no question: the headings have {', '.join(asked) or 'none'}"
             problems.add(lab.shown, line, message)
         elif {claim.visible for claim in found if claim.question == node.args[0].value} == {False}:
-            problems.add(lab.shown, line, f"{called} has nothing to run: move a claim about it into {tests}/visible.py")
+            problems.add(
+                lab.shown,
+                line,
+                f"{called} has nothing to run: move a claim about it into {tests}/visible.py",
+            )
     if not path.is_dir() and lab.questions:
         message = f"this question has no claim, as there is no {tests}: write {tests}/visible.py"
         problems.add(lab.shown, lab.questions[0].line, message)
@@ -238,33 +283,46 @@ def _agree(lab: Lab, root: Path) -> None:
         by_a_person = by_hand.get(question.id, 0.0)
         total = sum(claim.points for claim in mine) + by_a_person
         if not mine and not by_a_person:
-            message = f'question {question.id} has no claim: write one in {tests} under @question("{question.id}", …)'
+            message = (
+                f"question {question.id} has no claim: write one in {tests} under"
+                f' @question("{question.id}", …)'
+            )
             problems.add(lab.shown, question.line, message)
         elif abs(total - question.points) > 1e-9:
             message = (
-                f"question {question.id} announces {question.points:g} points, its claims in {tests} give {total:g}: "
-                "make them agree"
+                f"question {question.id} announces {question.points:g} points, its claims in"
+                f" {tests} give {total:g}: make them agree"
             )
             problems.add(lab.shown, question.line, message)
     problems.extend(_announced(lab))
     for claim in found:
         if claim.question not in asked:
-            message = f"{claim.test} tests question {claim.question}, which {lab.shown} does not ask: add `### {claim.question} Title`"
+            message = (
+                f"{claim.test} tests question {claim.question}, which {lab.shown} does not ask: add"
+                f" `### {claim.question} Title`"
+            )
             problems.add(claim.file, claim.line, f"{message} there, or correct the number")
     problems.stop()
 
 
 def _announced(lab: Lab) -> Problems:
-    """Where the text before the first question says how many points the lab has, it has them."""
+    """Where the text before the first question says how many points the lab has, it has
+    them.
+    """
     problems = Problems()
     total = sum(question.points for question in lab.questions)
     for cell in lab.cells:
-        for number, line in enumerate(cell.source.split("\n") if cell.kind == "markdown" else (), start=1):
+        for number, line in enumerate(
+            cell.source.split("\n") if cell.kind == "markdown" else (), start=1
+        ):
             if any(question.line <= cell.line(number) for question in lab.questions):
                 return problems
             for said in _POINTS.findall(line):
                 if abs(float(said) - total) > 1e-9:
-                    message = f"the lab announces {said} points, its questions {total:g} together: make them agree"
+                    message = (
+                        f"the lab announces {said} points, its questions {total:g} together: make"
+                        " them agree"
+                    )
                     problems.add(lab.shown, cell.line(number), message)
     return problems
 
@@ -278,28 +336,48 @@ def _answered(lab: Lab, cells: list[Cell], root: Path) -> None:
     asks = {name for cell in cells if cell.kind == "code" for name in handout.asked(cell.source)}
     for question in lab.questions:
         if question.id not in known.names:
-            message = f'question {question.id} is not in {known.file}: write there what it asks for, under `@lab.asks("{question.id}")`'
+            message = (
+                f"question {question.id} is not in {known.file}: write there what it asks for,"
+                f' under `@lab.asks("{question.id}")`'
+            )
             problems.add(lab.shown, question.line, message)
     for id, names in known.names.items():
         if id not in [question.id for question in lab.questions]:
-            message = f"{lab.shown} does not ask question {id}: delete it here, or add `### {id} Title` there"
+            message = (
+                f"{lab.shown} does not ask question {id}: delete it here, or add `### {id} Title`"
+                " there"
+            )
             problems.add(known.file, known.line(id), message)
             continue
         for name in names:
             if name not in asks and cells:
-                message = f"question {id} grades `{name}`, which {lab.shown} does not ask for: correct the name"
+                message = (
+                    f"question {id} grades `{name}`, which {lab.shown} does not ask for: correct"
+                    " the name"
+                )
                 problems.add(known.file, known.line(name), message)
     problems.stop()
 
 
 def _functions(lab: Lab) -> set[str]:
     """The functions and classes at the top of a lab's cells."""
-    nodes = [node for cell in lab.cells if cell.kind == "code" for node in source.parsed(cell.source).body]
-    return {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)}
+    nodes = [
+        node
+        for cell in lab.cells
+        if cell.kind == "code"
+        for node in source.parsed(cell.source).body
+    ]
+    return {
+        node.name
+        for node in nodes
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+    }
 
 
 def _untried(lab: Lab, root: Path) -> list[str]:
-    """Questions whose tests no wrong or no right answer tries, and answers to questions that the lab does not ask."""
+    """Questions whose tests no wrong or no right answer tries, and answers to questions
+    that the lab does not ask.
+    """
     problems = Problems()
     functions = _functions(lab)
     known = contract.read(lab.name, root).names if lab.questions else {}
@@ -312,7 +390,10 @@ def _untried(lab: Lab, root: Path) -> list[str]:
                 problems.add(lab.shown, question.line, message)
     for id, _, file, line in found:
         if id not in [question.id for question in lab.questions]:
-            message = f"an answer to {id}, which {lab.shown} does not ask: delete it, or correct the number"
+            message = (
+                f"an answer to {id}, which {lab.shown} does not ask: delete it, or correct the"
+                " number"
+            )
             problems.add(file, line, message)
     return problems.lines()
 
@@ -328,9 +409,12 @@ def _calls(lab: Lab) -> Iterator[tuple[Any, int]]:
 
 def _orphan_tests(root: Path) -> list[str]:
     names = {path.stem[:5] for path in (root / "solutions").glob("lab*.py")}
-    folders = sorted(path for path in (root / "tests" / "labs").glob("lab[0-9][0-9]") if path.is_dir())
+    folders = sorted(
+        path for path in (root / "tests" / "labs").glob("lab[0-9][0-9]") if path.is_dir()
+    )
     return [
-        f"{shown(path, root)}:1: claims of a lab that is not there: write solutions/{path.name}_slug.py, or delete this"
+        f"{shown(path, root)}:1: claims of a lab that is not there: write"
+        f" solutions/{path.name}_slug.py, or delete this"
         for path in folders
         if path.name not in names
     ]
@@ -348,7 +432,8 @@ def version(notebook: Any) -> str:
 def _ids(name: str, cells: list[Cell]) -> list[str]:
     """An id per cell, from what it says: it stays when others come and go.
 
-    It comes from the student's text in both notebooks: made from a short answer, it would let a student check a guess.
+    It comes from the student's text in both notebooks: made from a short answer, it
+    would let a student check a guess.
     """
     return handout.ids(name, ((cell.kind, cell.source) for cell in cells))
 
@@ -361,7 +446,9 @@ def _notebook(cells: Iterable[Cell], ids: list[str]) -> Any:
         make[cell.kind](cell.source, id=id, metadata=copy.deepcopy(cell.metadata))
         for cell, id in zip(cells, ids, strict=True)
     ]
-    return v4.new_notebook(cells=made, metadata={"kernelspec": dict(_KERNEL), "language_info": dict(_LANGUAGE)})
+    return v4.new_notebook(
+        cells=made, metadata={"kernelspec": dict(_KERNEL), "language_info": dict(_LANGUAGE)}
+    )
 
 
 def _course(notebook: Any) -> Any:
@@ -374,7 +461,12 @@ def _load(path: Path) -> Any:
 
     try:
         return nbformat.read(path, as_version=4)
-    except (OSError, ValueError, nbformat.validator.NotebookValidationError, nbformat.reader.NotJSONError):
+    except (
+        OSError,
+        ValueError,
+        nbformat.validator.NotebookValidationError,
+        nbformat.reader.NotJSONError,
+    ):
         return None
 
 
@@ -388,7 +480,9 @@ def as_bytes(notebook: Any) -> bytes:
 
 
 def _write(path: Path, notebook: Any) -> bool:
-    """Write a notebook whole or not at all; False if the file is already so, byte for byte."""
+    """Write a notebook whole or not at all; False if the file is already so, byte for
+    byte.
+    """
     content = as_bytes(notebook)
     if path.is_file() and path.read_bytes() == content:
         return False
@@ -415,18 +509,28 @@ def _differs(old: Any, new: Any, outputs: bool) -> int:
     """The number (from 1) of the first cell that is another one, 0 if none is.
 
     Args:
-        outputs: whether the old notebook's cells must have been executed (else: must not).
+        outputs: whether the old notebook's cells must have been executed (else: must
+            not).
     """
     for i, (a, b) in enumerate(zip(old.cells, new.cells, strict=False), start=1):
-        if (a.cell_type, a.get("id"), a.source, _tags(a)) != (b.cell_type, b.id, b.source, _tags(b)):
+        if (a.cell_type, a.get("id"), a.source, _tags(a)) != (
+            b.cell_type,
+            b.id,
+            b.source,
+            _tags(b),
+        ):
             return i
-        if a.cell_type == "code" and bool(a.execution_count or a.outputs) != (outputs and bool(a.source.strip())):
+        if a.cell_type == "code" and bool(a.execution_count or a.outputs) != (
+            outputs and bool(a.source.strip())
+        ):
             return i
     return 0 if len(old.cells) == len(new.cells) else min(len(old.cells), len(new.cells)) + 1
 
 
 def _tags(cell: Any) -> Any:
-    """The metadata that comes from the source: Jupyter adds what is folded or scrolled."""
+    """The metadata that comes from the source: Jupyter adds what is folded or
+    scrolled.
+    """
     return {
         k: v
         for k, v in cell.metadata.items()
@@ -444,7 +548,9 @@ def is_current(old: Any, new: Any) -> bool:
 
 
 def stale(root: Path) -> list[Path]:
-    """The walkthroughs that were executed with another code than there is now, their own or the library's."""
+    """The walkthroughs that were executed with another code than there is now, their
+    own or the library's.
+    """
     found = []
     for path in source.sources(root):
         lab, cells = load(path, root)
@@ -460,7 +566,8 @@ def _same_code(old: Any, new: Any) -> bool:
     before, after = _code(old), _code(new)
     return (
         bool((_course(old) or {}).get("source_hash"))
-        and [(cell.source, _tags(cell)) for cell in before] == [(cell.source, _tags(cell)) for cell in after]
+        and [_tags(cell) for cell in before] == [_tags(cell) for cell in after]
+        and all(stamp.same(a.source, b.source) for a, b in zip(before, after, strict=True))
         and all(cell.execution_count for cell in before if cell.source.strip())
     )
 
@@ -482,9 +589,12 @@ def out_of_step(path: Path, new: Any, executed: bool) -> str:
             mine, right = old.cells[at - 1], new.cells[at - 1]
             if mine.source == right.source and mine.cell_type == right.cell_type == "code":
                 if bool(mine.outputs or mine.execution_count) != executed:
-                    return f"cell {at} has not been executed" if executed else f"cell {at} has outputs"
+                    return (
+                        f"cell {at} has not been executed" if executed else f"cell {at} has outputs"
+                    )
         return f"cell {at} is not as in the source"
-    said, right = ({**(_course(book) or {}), "stamp": ""} for book in (old, new))  # of that: see stale()
+    # of that: see stale()
+    said, right = ({**(_course(book) or {}), "stamp": ""} for book in (old, new))
     if said != right:
         return "its hash is not that of the source"
     if any(

@@ -1,7 +1,9 @@
-"""A lab's claims, read without importing them: what each one says, about which question, and for how many points.
+"""A lab's claims, read without importing them: what each one says, about which
+question, and for how many points.
 
-A claim is a function at the top of ``tests/labs/labNN/visible.py`` (which students have, too) or ``hidden.py``, decorated with
-``@question("1.4", points=1, claim="…")``; the arguments are literals.
+A claim is a function at the top of ``tests/labs/labNN/visible.py`` (which students
+have, too) or ``hidden.py``, decorated with ``@question("1.4", points=1, claim="…")``;
+the arguments are literals.
 """
 
 from __future__ import annotations
@@ -39,7 +41,8 @@ def read_claims(folder: Path, root: Path) -> list[Claim]:
     """What a lab claims, in its files' order; nothing where there are none.
 
     Raises:
-        AuthoringError: if a file does not parse, or a test's decorator is not as this module says.
+        AuthoringError: if a file does not parse, or a test's decorator is not as this
+            module says.
     """
     problems = Problems()
     claims: list[Claim] = []
@@ -62,15 +65,22 @@ def _read(path: Path, file: str, problems: Problems) -> list[Claim]:
             continue
         if id(node) not in top:
             problems.add(
-                file, marks[0].lineno, f"{node.name}: a test of a question stands at the top of the file, not inside"
+                file,
+                marks[0].lineno,
+                f"{node.name}: a test of a question stands at the top of the file, not inside",
             )
         elif len(marks) > 1:
             problems.add(
-                file, marks[1].lineno, f"{node.name}: one test is one claim about one question, so one @question"
+                file,
+                marks[1].lineno,
+                f"{node.name}: one test is one claim about one question, so one @question",
             )
         elif other := next((c for c in claims if c.test == node.name), None):
             problems.add(
-                file, node.lineno, f"{node.name} is defined on line {other.line} too, and would replace it: rename one"
+                file,
+                node.lineno,
+                f"{node.name} is defined on line {other.line} too, and would replace it:"
+                " rename one",
             )
         elif claim := _claim(node, marks[0], path.name == FILES[0], file, problems):
             claims.append(claim)
@@ -81,7 +91,9 @@ def _parse(text: str, file: str) -> ast.Module:
     try:
         return ast.parse(text)
     except SyntaxError as caught:
-        raise error(file, caught.lineno or 1, f"this does not parse ({caught.msg}): correct it") from caught
+        raise error(
+            file, caught.lineno or 1, f"this does not parse ({caught.msg}): correct it"
+        ) from caught
 
 
 def _marks(node: Function) -> list[ast.expr]:
@@ -94,7 +106,9 @@ def _marks(node: Function) -> list[ast.expr]:
     return [mark for mark in node.decorator_list if named(mark) == "question"]
 
 
-def _claim(node: Function, mark: ast.expr, visible: bool, file: str, problems: Problems) -> Claim | None:
+def _claim(
+    node: Function, mark: ast.expr, visible: bool, file: str, problems: Problems
+) -> Claim | None:
     given: dict[str, object] = {}
     if isinstance(mark, ast.Call):
         pairs = [("id", mark.args[0])] if mark.args else []
@@ -105,15 +119,25 @@ def _claim(node: Function, mark: ast.expr, visible: bool, file: str, problems: P
                     given[name] = ast.literal_eval(value)
                 except ValueError:
                     problems.add(
-                        file, value.lineno, f"{node.name}: `{name}` is read without running this file: write it out"
+                        file,
+                        value.lineno,
+                        f"{node.name}: `{name}` is read without running this file: write it out",
                     )
                     return None
     kinds = {"id": str, "points": int | float, "claim": str}
     wrong = [
-        n for n, kind in kinds.items() if not isinstance(given.get(n), kind) or (n == "points" and given[n] is True)
+        n
+        for n, kind in kinds.items()
+        if not isinstance(given.get(n), kind) or (n == "points" and given[n] is True)
     ]
     if wrong:
-        problems.add(file, mark.lineno, f"{node.name}: {', '.join(wrong)} missing or of a wrong kind: write {_FORM}")
+        problems.add(
+            file,
+            mark.lineno,
+            f"{node.name}: {', '.join(wrong)} missing or of a wrong kind: write {_FORM}",
+        )
         return None
     points = float(given["points"])  # type: ignore[arg-type]
-    return Claim(node.name, str(given["id"]), points, visible, str(given["claim"]), file, mark.lineno)
+    return Claim(
+        node.name, str(given["id"]), points, visible, str(given["claim"]), file, mark.lineno
+    )

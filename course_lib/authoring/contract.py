@@ -1,5 +1,5 @@
-"""What else of the course knows a lab's questions: its contract with the library's answers, and the wrong and right answers with
-which its claims are tried.
+"""What else of the course knows a lab's questions: its contract with the library's
+answers, and the wrong and right answers with which its claims are tried.
 
 Read from the course that is built, whichever is installed.
 """
@@ -45,12 +45,18 @@ class Contract:
         """Where a question or a name stands first."""
         lines = self.text.splitlines()
         return next(
-            (number for number, line in enumerate(lines, start=1) if re.search(rf"\b{re.escape(what)}\b", line)), 1
+            (
+                number
+                for number, line in enumerate(lines, start=1)
+                if re.search(rf"\b{re.escape(what)}\b", line)
+            ),
+            1,
         )
 
     @cached_property
     def own(self) -> dict[str, int]:
-        """The graded names whose answer is written out in this file, with their lines: they call nothing of the library.
+        """The graded names whose answer is written out in this file, with their lines:
+        they call nothing of the library.
 
         What goes through another question's answer does not count as the library's.
         """
@@ -61,9 +67,16 @@ class Contract:
         roots = {name: set(_roots(node)) for node in tree.body for name in binds[id(node)]}
         own = {}
         for node in tree.body:
-            for name in binds[id(node)] & graded - library if isinstance(node, ast.FunctionDef | ast.ClassDef) else ():
+            for name in (
+                binds[id(node)] & graded - library
+                if isinstance(node, ast.FunctionDef | ast.ClassDef)
+                else ()
+            ):
                 reached = set(roots[name])
-                while more := {n for helper in reached & roots.keys() - graded for n in roots[helper]} - reached:
+                while (
+                    more := {n for helper in reached & roots.keys() - graded for n in roots[helper]}
+                    - reached
+                ):
                     reached |= more
                 if not reached & library:
                     own[name] = node.lineno
@@ -79,31 +92,57 @@ def read(lab: str, root: Path) -> Contract:
     path = contract_of(lab, root)
     file = shown(path, root)
     if not path.is_file():
-        raise error(file, 1, f"{lab} has no contract and no answers of the library: write this file, with `{_FORM}`")
+        raise error(
+            file,
+            1,
+            f"{lab} has no contract and no answers of the library: write this file, with `{_FORM}`",
+        )
     spec = importlib.util.spec_from_file_location(f"course_contract_{lab}", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
     except Exception as caught:
-        frames = [frame for frame in traceback.extract_tb(caught.__traceback__) if frame.filename == str(path)]
-        line = caught.lineno if isinstance(caught, SyntaxError) else frames[-1].lineno if frames else 1
+        frames = [
+            frame
+            for frame in traceback.extract_tb(caught.__traceback__)
+            if frame.filename == str(path)
+        ]
+        line = (
+            caught.lineno if isinstance(caught, SyntaxError) else frames[-1].lineno if frames else 1
+        )
         raise error(
-            file, line or 1, f"this cannot be imported ({type(caught).__name__}: {caught}): correct it"
+            file,
+            line or 1,
+            f"this cannot be imported ({type(caught).__name__}: {caught}): correct it",
         ) from caught
     asked = getattr(module, "lab", None)
     if not isinstance(asked, Asked) or not asked.questions:
-        raise error(file, 1, f'this asks for nothing: write `lab = Contract("{lab}")`, and `{_FORM}` above each answer')
+        raise error(
+            file,
+            1,
+            f'this asks for nothing: write `lab = Contract("{lab}")`, and `{_FORM}` above each'
+            " answer",
+        )
     return Contract(file, path.read_text(encoding="utf-8"), asked)
 
 
 def answers(lab: str, root: Path) -> list[tuple[str, str, str, int]]:
-    """The answers with which the claims of ``lab01`` are tried: the question of each, "wrong" or "right", its file and line."""
+    """The answers with which the claims of ``lab01`` are tried: the question of each,
+    "wrong" or "right", its file and line.
+    """
     found = []
     for path in sorted((root / "tests" / "labs" / lab / "answers").glob("*.txt")):
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
             if said := re.match(r"(loses|keeps) \S", line):
-                found.append((path.stem, "wrong" if said[1] == "loses" else "right", shown(path, root), number))
+                found.append(
+                    (
+                        path.stem,
+                        "wrong" if said[1] == "loses" else "right",
+                        shown(path, root),
+                        number,
+                    )
+                )
     return found
 
 
@@ -118,7 +157,9 @@ def _of_the_library(node: ast.stmt) -> bool:
 
 
 def _roots(node: ast.AST) -> Iterator[str]:
-    """What a function calls, what a class is made of: the names that ``a`` in ``a.b(…)`` stands for."""
+    """What a function calls, what a class is made of: the names that ``a`` in
+    ``a.b(…)`` stands for.
+    """
     values: list[ast.AST] = [inner.func for inner in ast.walk(node) if isinstance(inner, ast.Call)]
     values += getattr(node, "bases", [])
     for value in values:

@@ -1,4 +1,6 @@
-"""The one error of this package: what is wrong in which file, on which line, and what to do."""
+"""The one error of this package: what is wrong in which file, on which line, and what
+to do.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +9,15 @@ from pathlib import Path
 
 
 class AuthoringError(Exception):
-    """A lab, a test file or a release folder that cannot be used as it is. Its text is lines of ``file:line: what to do``."""
+    """A lab, a test file or a release folder that cannot be used as it is. Its text is
+    lines of ``file:line: what to do``.
+    """
 
 
 def shown(path: Path, root: Path) -> str:
-    """``path`` as messages name it: relative to the course folder where it lies in it."""
+    """``path`` as messages name it: relative to the course folder where it lies in
+    it.
+    """
     return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
 
 
@@ -49,4 +55,6 @@ def error(file: str, line: int, message: str) -> AuthoringError:
 def listed(names: Iterable[str]) -> str:
     """``a, b and c``."""
     names = list(names)
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else ""
+    return (
+        names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else ""
+    )

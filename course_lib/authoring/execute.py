@@ -1,4 +1,6 @@
-"""Run a notebook as its reader would, and keep of its outputs only what is the same on every machine."""
+"""Run a notebook as its reader would, and keep of its outputs only what is the same on
+every machine.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ from course_lib.authoring.errors import error
 LARGEST_FIGURE = 300_000  # bytes of PNG
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _WIDGET = "application/vnd.jupyter.widget-view+json"
-_DRAWINGS = ("image/svg+xml", "application/pdf", "image/jpeg")  # dropped where the same figure is there as PNG
+# dropped where the same figure is there as PNG
+_DRAWINGS = ("image/svg+xml", "application/pdf", "image/jpeg")
 _PROGRESS = re.compile(r"\d+%\||\d+it \[|[\d.?]+(it|s)/(s|it)\b")  # tqdm
 
 
@@ -31,23 +34,27 @@ def run(
     timeout: float,
     env: Mapping[str, str] | None = None,
 ) -> list[str]:
-    """Execute ``notebook`` in place with the kernel of this Python, and clean its outputs.
+    """Execute ``notebook`` in place with the kernel of this Python, and clean its
+    outputs.
 
     Args:
         notebook: an nbformat notebook.
-        where: for each cell the file it comes from and, for each of its lines, the line there.
+        where: for each cell the file it comes from and, for each of its lines, the line
+            there.
         lab: the lab's name for messages.
         cwd: the folder it runs in.
-        root: the course folder ($COURSE_ROOT of the kernel); the rest of the environment passes through.
+        root: the course folder ($COURSE_ROOT of the kernel); the rest of the
+            environment passes through.
         timeout: seconds that one cell may take.
         env: more of the kernel's environment.
 
     Returns:
-        What went to stderr beside progress bars, one line ``file:line: text`` a cell: it is kept in no notebook.
+        What went to stderr beside progress bars, one line ``file:line: text`` a cell:
+        it is kept in no notebook.
 
     Raises:
-        AuthoringError: if a cell raises, takes too long or ends the kernel: the source line, the lab, the cell and the last
-            line of the traceback.
+        AuthoringError: if a cell raises, takes too long or ends the kernel: the source
+            line, the lab, the cell and the last line of the traceback.
     """
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
@@ -70,11 +77,17 @@ def run(
             on_cell_start=started,
             extra_arguments=["--log-level=ERROR"],
         )
-        # The kernel named python3 may belong to another Python (a user's own kernelspec goes before ours).
+        # The kernel named python3 may belong to another Python (a user's own kernelspec
+        # goes before ours).
         manager = client.create_kernel_manager()
         if manager.kernel_spec is not None and "ipykernel_launcher" in manager.kernel_spec.argv:
             manager.kernel_spec.argv[0] = sys.executable
-        around = os.environ | {"COURSE_ROOT": str(root), "IPYTHONDIR": scratch, "TQDM_DISABLE": "1", **(env or {})}
+        around = os.environ | {
+            "COURSE_ROOT": str(root),
+            "IPYTHONDIR": scratch,
+            "TQDM_DISABLE": "1",
+            **(env or {}),
+        }
         try:
             client.execute(env=around)
         except CellExecutionError as caught:
@@ -82,17 +95,24 @@ def run(
             raise error(file, line, f"{lab}, cell {running[0] + 1} stopped: {what}") from None
         except CellTimeoutError:
             file, lines = where[running[0]]
-            message = f"{lab}, cell {running[0] + 1} took more than {timeout:g} s: give it less to do"
+            message = (
+                f"{lab}, cell {running[0] + 1} took more than {timeout:g} s: give it less to do"
+            )
             raise error(file, lines[0], message) from None
         except DeadKernelError:
             file, lines = where[running[0]]
-            message = f"{lab}, cell {running[0] + 1} ended the kernel: did it call exit, or take all the memory?"
+            message = (
+                f"{lab}, cell {running[0] + 1} ended the kernel: did it call exit, or take all the"
+                " memory?"
+            )
             raise error(file, lines[0], message) from None
     return clean(notebook, where, root)
 
 
 def clean(notebook: Any, where: list[tuple[str, list[int]]], root: Path) -> list[str]:
-    """Keep of a run only what does not depend on the machine; see :func:`run` for arguments and result."""
+    """Keep of a run only what does not depend on the machine; see :func:`run` for
+    arguments and result.
+    """
     said: list[str] = []
     for cell, (file, lines) in zip(notebook.cells, where, strict=True):
         if cell.cell_type != "code":
@@ -105,7 +125,10 @@ def clean(notebook: Any, where: list[tuple[str, list[int]]], root: Path) -> list
                     line for line in _plain(output.text).splitlines() if not _PROGRESS.search(line)
                 ).strip()
                 if text:
-                    said.append(f"{file}:{lines[0]}: wrote to stderr, which no notebook keeps: {_anywhere(text, root)}")
+                    said.append(
+                        f"{file}:{lines[0]}: wrote to stderr, which no notebook keeps:"
+                        f" {_anywhere(text, root)}"
+                    )
                 continue
             if output.output_type == "stream":
                 output.text = _anywhere(_plain(output.text), root)
@@ -121,7 +144,9 @@ def clean(notebook: Any, where: list[tuple[str, list[int]]], root: Path) -> list
 
 
 def _keep_data(output: Any, root: Path) -> bool:
-    """Clean one display; False if nothing is left that a reader without a kernel could see."""
+    """Clean one display; False if nothing is left that a reader without a kernel could
+    see.
+    """
     data = output.data
     if data.pop(_WIDGET, None) is not None and set(data) <= {"text/plain"}:
         return False
@@ -143,7 +168,9 @@ def _keep_data(output: Any, root: Path) -> bool:
 
 
 def _small_enough(picture: str) -> str:
-    """A PNG in base64 with at most LARGEST_FIGURE bytes: first fewer colours, then fewer pixels."""
+    """A PNG in base64 with at most LARGEST_FIGURE bytes: first fewer colours, then
+    fewer pixels.
+    """
     raw = base64.b64decode(picture)
     if len(raw) <= LARGEST_FIGURE:
         return picture
@@ -161,14 +188,19 @@ def _small_enough(picture: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Without colours, and of a line that was written over (a progress bar) only what stood there at the end."""
+    """Without colours, and of a line that was written over (a progress bar) only what
+    stood there at the end.
+    """
     lines = _ANSI.sub("", text).replace("\r\n", "\n").split("\n")
-    return "\n".join(next((part for part in reversed(line.split("\r")) if part), "") for line in lines)
+    return "\n".join(
+        next((part for part in reversed(line.split("\r")) if part), "") for line in lines
+    )
 
 
 def _anywhere(text: str, root: Path) -> str:
     """``text`` without the places and addresses of this machine."""
-    # only from where a word begins: tried at every letter of a picture's base64 it took minutes
+    # only from where a word begins: tried at every letter of a picture's base64 it took
+    # minutes
     text = re.sub(r"(?<![^\s\"'(<])[^\s\"'(<]*ipykernel_\d+[/\\]\d+\.py", "[cell]", text)
     for place, name in _places(root):
         text = re.sub(r"(?<![\w.-])" + re.escape(place) + r"(?![\w.-])", name, text)
@@ -187,22 +219,37 @@ def _places(root: Path) -> list[tuple[str, str]]:
     both = places | {str(Path(place).resolve()): name for place, name in places.items()}
     # A folder as short as "/" or "/usr" is part of too many texts that are no places.
     return sorted(
-        ((p, n) for p, n in both.items() if len(Path(p).parts) > 2 or n == "~" and len(p) > 1), key=lambda x: -len(x[0])
+        ((p, n) for p, n in both.items() if len(Path(p).parts) > 2 or n == "~" and len(p) > 1),
+        key=lambda x: -len(x[0]),
     )
 
 
-def _failure(notebook: Any, where: list[tuple[str, list[int]]], cell: int, caught: Any) -> tuple[str, int, str]:
-    """File, line and last line of a traceback: the line deepest down that is in the lab itself."""
-    texts = [_plain(line) for o in notebook.cells[cell].outputs if o.output_type == "error" for line in o.traceback]
+def _failure(
+    notebook: Any, where: list[tuple[str, list[int]]], cell: int, caught: Any
+) -> tuple[str, int, str]:
+    """File, line and last line of a traceback: the line deepest down that is in the lab
+    itself.
+    """
+    texts = [
+        _plain(line)
+        for o in notebook.cells[cell].outputs
+        if o.output_type == "error"
+        for line in o.traceback
+    ]
     text = "\n".join(texts) or _plain(str(caught))
     counts = {
-        str(c.execution_count): i for i, c in enumerate(notebook.cells) if c.cell_type == "code" and c.execution_count
+        str(c.execution_count): i
+        for i, c in enumerate(notebook.cells)
+        if c.cell_type == "code" and c.execution_count
     }
     counts.setdefault(str(len(counts) + 1), cell)
     frames = re.findall(r"Cell In\[(\d+)\], line (\d+)", text)
-    at, line = next(((counts[n], int(line)) for n, line in reversed(frames) if n in counts), (cell, 1))
+    at, line = next(
+        ((counts[n], int(line)) for n, line in reversed(frames) if n in counts), (cell, 1)
+    )
     file, lines = where[at]
     last = next(
-        (part.strip() for part in reversed(text.splitlines()) if part.strip()), f"{caught.ename}: {caught.evalue}"
+        (part.strip() for part in reversed(text.splitlines()) if part.strip()),
+        f"{caught.ename}: {caught.evalue}",
     )
     return file, lines[min(line, len(lines)) - 1], last

@@ -1,6 +1,8 @@
-"""What of a notebook is the handout's: its cells' ids, what they ask for, and the copy of it that a student notebook carries.
+"""What of a notebook is the handout's: its cells' ids, what they ask for, and the copy
+of it that a student notebook carries.
 
-From the copy, `course update` tells what the student wrote, without the folder that was once handed out.
+From the copy, `course update` tells what the student wrote, without the folder that was
+once handed out.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ _ASKS = "write this"  # in the message of a handout's NotImplementedError
 
 
 def ids(lab: str, cells: Iterable[tuple[str, str]]) -> list[str]:
-    """An id per cell, a hash of what it says and of how many cells up to it say the same: it stays when others come and go.
+    """An id per cell, a hash of what it says and of how many cells up to it say the
+    same: it stays when others come and go.
 
     Args:
         cells: (kind, source) of each.
@@ -29,7 +32,9 @@ def ids(lab: str, cells: Iterable[tuple[str, str]]) -> list[str]:
     found = []
     for cell in cells:
         times[cell] = times.get(cell, 0) + 1
-        found.append(hashlib.sha256(f"{lab} {cell[0]} {cell[1]} {times[cell]}".encode()).hexdigest()[:16])
+        found.append(
+            hashlib.sha256(f"{lab} {cell[0]} {cell[1]} {times[cell]}".encode()).hexdigest()[:16]
+        )
     return found
 
 
@@ -49,7 +54,9 @@ def unpacked(text: object) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class Placeholder:
-    """A statement that asks for an answer: the names it binds, its first and last line."""
+    """A statement that asks for an answer: the names it binds, its first and last
+    line.
+    """
 
     names: frozenset[str]
     first: int
@@ -61,10 +68,14 @@ def placeholders(source: str) -> tuple[Placeholder, ...]:
     """What a code cell of a handout asks for, in its order."""
     nodes = [(statement.node, statement.binds) for statement in parse([source], [])]
     return tuple(
-        Placeholder(frozenset(names), min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))]), node.end_lineno or 0)
+        Placeholder(
+            frozenset(names),
+            min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))]),
+            node.end_lineno or 0,
+        )
         for node, names in nodes
         if names and asking(node)
-    )  # fmt: skip
+    )
 
 
 def asked(source: str) -> frozenset[str]:
@@ -76,12 +87,17 @@ def asked(source: str) -> frozenset[str]:
 def answered(source: str) -> frozenset[str]:
     """The names that a code cell binds other than as a handout's placeholder."""
     return frozenset(
-        name for statement in parse([source], []) if not asking(statement.node) for name in statement.binds
+        name
+        for statement in parse([source], [])
+        if not asking(statement.node)
+        for name in statement.binds
     )
 
 
 def asking(node: ast.stmt) -> bool:
-    """Does the handout ask for something here: ``raise NotImplementedError("1.4 f: write this function")``, or ``name = ...``?"""
+    """Does the handout ask for something here:
+    ``raise NotImplementedError("1.4 f: write this function")``, or ``name = ...``?
+    """
     if isinstance(node, ast.Assign | ast.AnnAssign):
         return isinstance(node.value, ast.Constant) and node.value.value is ...
     return any(

@@ -1,4 +1,6 @@
-"""``solutions/index.ipynb``, the page that leads a reader through the course, from ``solutions/index.md``."""
+"""``solutions/index.ipynb``, the page that leads a reader through the course, from
+``solutions/index.md``.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,10 @@
-"""``course new``: the skeletons of an exercise and of a lab, in all the places where one is known.
+"""``course new``: the skeletons of an exercise and of a lab, in all the places where
+one is known.
 
-What they write is whole (a build takes it, the claims can be imported) and right in nothing: every ``TODO`` is an author's. Text is
-added, none that is there is changed; imports that the skeleton needs stand below those of the file, for ``ruff check --fix`` to sort.
+What they write is whole (a build takes it, the claims can be imported) and right in
+nothing: every ``TODO`` is an author's. Text is added, none that is there is changed;
+imports that the skeleton needs stand below those of the file, for ``ruff check --fix``
+to sort.
 """
 
 from __future__ import annotations
@@ -39,8 +42,9 @@ _HEADER = """\
 #
 # **TODO: the one question that this lab answers by an experiment.**
 #
-# 1 point; TODO hours. After each exercise `check("{number}.1")` tells you at once what is right. If you are stuck, write
-# `skip("{number}.1")` in a cell: that question scores 0 and the rest of the lab goes on with the course's version.
+# 1 point; TODO hours. After each exercise `check("{number}.1")` tells you at once what is
+# right. If you are stuck, write `skip("{number}.1")` in a cell: that question scores 0 and
+# the rest of the lab goes on with the course's version.
 
 # %%
 from course_lib.grading import check, skip  # noqa: F401  (skip is yours to use)
@@ -153,7 +157,8 @@ _OF_VISIBLE = [
 
 
 def exercise(root: Path, lab: str, question: str, name: str) -> list[Path]:
-    """Write the skeleton of an exercise into a lab: source, contract, claims with their table, answers.
+    """Write the skeleton of an exercise into a lab: source, contract, claims with their
+    table, answers.
 
     It stands behind the exercise with the next lower number, before the next heading.
 
@@ -165,8 +170,10 @@ def exercise(root: Path, lab: str, question: str, name: str) -> list[Path]:
         The files, the answers' new, the others with more in them.
 
     Raises:
-        AuthoringError: if there is no such lab, or it cannot be read. ValueError: if the number or the name cannot be had.
-        FileExistsError: if there are answers to this question already. Nothing is written then.
+        AuthoringError: if there is no such lab, or it cannot be read. ValueError: if
+            the number or the name cannot be had.
+        FileExistsError: if there are answers to this question already. Nothing is
+            written then.
     """
     (path,) = build.chosen(source.sources(root), [lab], root)
     read = source.read(path, root)
@@ -177,62 +184,85 @@ def exercise(root: Path, lab: str, question: str, name: str) -> list[Path]:
     answers = folder / "answers" / f"{question}.txt"
     for needed in (asked, visible, hidden):
         if not needed.is_file():
-            raise error(shown(needed, root), 1, f"{read.name} has no such file: see what `course new lab` writes")
+            raise error(
+                shown(needed, root),
+                1,
+                f"{read.name} has no such file: see what `course new lab` writes",
+            )
     if answers.exists():
         raise FileExistsError(
-            f"{shown(answers, root)} is there already: give the exercise another number, or remove it"
+            f"{shown(answers, root)} is there already: give the exercise another number, or"
+            " remove it"
         )
     for file in (path, asked, visible):
         if (line := _bound(file.read_text(encoding="utf-8")).get(name)) is not None:
-            raise ValueError(f"{shown(file, root)}, line {line}, has a {name} already: choose another name")
+            raise ValueError(
+                f"{shown(file, root)}, line {line}, has a {name} already: choose another name"
+            )
     about = {"question": question, "name": name}
     written = {
         path: _into_source(read, question, _cells(about)),
         asked: _joined(asked.read_text(encoding="utf-8"), _ANSWER.format(**about)),
-        **_claimed(read.name, visible.read_text(encoding="utf-8"), hidden.read_text(encoding="utf-8"), folder, about),
+        **_claimed(
+            read.name,
+            visible.read_text(encoding="utf-8"),
+            hidden.read_text(encoding="utf-8"),
+            folder,
+            about,
+        ),
         answers: _ANSWERS.format(**about),
     }
     return _put(written)
 
 
 def lab(root: Path, number: int, title: str, name: str) -> list[Path]:
-    """Write the skeleton of a lab with one exercise: source, contract, claims with their table, answers.
+    """Write the skeleton of a lab with one exercise: source, contract, claims with
+    their table, answers.
 
     Args:
-        root: the course folder. number: 12. title: "Token merging"; the file's name is made of it.
+        root: the course folder. number: 12. title: "Token merging"; the file's name is
+            made of it.
         name: of the first function that is graded.
 
     Returns:
         The new files.
 
     Raises:
-        ValueError: if the number, the title or the name cannot be had. FileExistsError: if there is something of a lab of that
-            number already. Nothing is written then.
+        ValueError: if the number, the title or the name cannot be had. FileExistsError:
+            if there is something of a lab of that number already. Nothing is written
+            then.
     """
     if not 0 <= number <= 99:
         raise ValueError(f"a lab has a number from 0 to 99, got {number}")
     slug = re.sub(r"[^a-z0-9]+", "_", title.lower()).strip("_")
     if not slug:
-        raise ValueError(f"the file is named after the title, and {title!r} has no letter from a to z: give another")
+        raise ValueError(
+            f"the file is named after the title, and {title!r} has no letter from a to z: give"
+            " another"
+        )
     _check_name(name)
     short = f"lab{number:02d}"
     asked, folder = contract.contract_of(short, root), claims.claims_of(short, root)
     for there in (*sorted((root / "solutions").glob(f"{short}_*.py")), asked, folder):
         if there.exists():
             raise FileExistsError(
-                f"{shown(there, root)} is there already: add to it by `course new exercise {short} {number}.1 my_function`, "
-                "or give the lab another number"
+                f"{shown(there, root)} is there already: add to it by `course new exercise {short}"
+                f" {number}.1 my_function`, or give the lab another number"
             )
     question = f"{number}.1"
     about = {"question": question, "name": name}
     said = {"number": number, "title": title}
     empty = (
-        _CLAIMS.format(**said, what="what is claimed of each answer, and what its likely mistakes look like."),
+        _CLAIMS.format(
+            **said, what="what is claimed of each answer, and what its likely mistakes look like."
+        ),
         _CLAIMS.format(**said, what="the claims that only the grader sees."),
     )
     return _put(
         {
-            root / "solutions" / f"{short}_{slug}.py": (_HEADER.format(**said) + _cells(about)).rstrip() + "\n",
+            root / "solutions" / f"{short}_{slug}.py": (
+                (_HEADER.format(**said) + _cells(about)).rstrip() + "\n"
+            ),
             asked: _joined(_CONTRACT.format(**said), _ANSWER.format(**about)),
             **_claimed(short, *empty, folder, about),
             folder / "answers" / f"{question}.txt": _ANSWERS.format(**about),
@@ -244,14 +274,22 @@ def _cells(about: dict[str, str]) -> str:
     return _CELLS.format(**about, begin=source.BEGIN, end=source.END)
 
 
-def _claimed(lab: str, visible: str, hidden: str, folder: Path, about: dict[str, str]) -> dict[Path, str]:
+def _claimed(
+    lab: str, visible: str, hidden: str, folder: Path, about: dict[str, str]
+) -> dict[Path, str]:
     """The two files of claims with those of the exercise."""
-    rule = _RULE.format(**about, line="-" * max(3, 110 - len(about["question"]) - len(about["name"])))
+    rule = _RULE.format(
+        **about, line="-" * max(3, 110 - len(about["question"]) - len(about["name"]))
+    )
     answer = [("course_lib.labs", lab, "reference")]
-    seen = _importing(visible, [*_OF_VISIBLE, *answer], "" if "WRONG" in _bound(visible) else _TABLES)
+    seen = _importing(
+        visible, [*_OF_VISIBLE, *answer], "" if "WRONG" in _bound(visible) else _TABLES
+    )
     return {
         folder / claims.FILES[0]: _joined(seen, rule + (_TABLE + _VISIBLE).format(**about)),
-        folder / claims.FILES[1]: _joined(_importing(hidden, [*_SAME, *answer]), rule + _HIDDEN.format(**about)),
+        folder / claims.FILES[1]: _joined(
+            _importing(hidden, [*_SAME, *answer]), rule + _HIDDEN.format(**about)
+        ),
     }
 
 
@@ -260,18 +298,25 @@ def _check_number(lab: source.Lab, question: str) -> None:
     last = max((order(id)[1] for id in there), default=0)
     free = f"the next free one is {lab.number}.{last + 1}"
     if not re.fullmatch(r"\d+\.[1-9]\d*", question) or int(question.split(".")[0]) != lab.number:
-        raise ValueError(f"an exercise of {lab.name} is numbered {lab.number}.k, got {question!r}: {free}")
+        raise ValueError(
+            f"an exercise of {lab.name} is numbered {lab.number}.k, got {question!r}: {free}"
+        )
     if question in there:
         raise ValueError(f"{lab.name} has a question {question} already: {free}")
 
 
 def _check_name(name: str) -> None:
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
-        raise ValueError(f"a graded function has a name like my_function, in small letters, digits and _; got {name!r}")
+        raise ValueError(
+            "a graded function has a name like my_function, in small letters, digits and _; got"
+            f" {name!r}"
+        )
 
 
 def _bound(text: str) -> dict[str, int]:
-    """What the top of a file binds, with its first line. In a lab's source cells are text to Python, and magics none."""
+    """What the top of a file binds, with its first line. In a lab's source cells are
+    text to Python, and magics none.
+    """
     found: dict[str, int] = {}
     for node in ast.parse(source.python(text)).body:
         for name in scope(node)[0]:
@@ -297,13 +342,17 @@ def _into_source(lab: source.Lab, question: str, cells: str) -> str:
 def _headings(lab: source.Lab) -> Iterable[int]:
     """The lines of the headings that end an exercise."""
     for cell in lab.cells:
-        for number, line in enumerate(cell.source.split("\n") if cell.kind == "markdown" else (), start=1):
+        for number, line in enumerate(
+            cell.source.split("\n") if cell.kind == "markdown" else (), start=1
+        ):
             if (found := source.HEADING.match(line)) and len(found[1]) <= 3:
                 yield cell.line(number)
 
 
 def _importing(text: str, needed: Iterable[Import], more: str = "") -> str:
-    """The text with the imports that it lacks, and what else is to stand there, below those it has."""
+    """The text with the imports that it lacks, and what else is to stand there, below
+    those it has.
+    """
     there = _bound(text)
     lines = [
         f"from {module} import {name}" + (f" as {here}" if here != name else "") + "\n"
@@ -311,7 +360,9 @@ def _importing(text: str, needed: Iterable[Import], more: str = "") -> str:
         if here not in there
     ]
     body = ast.parse(text).body
-    imports = [node.end_lineno or 0 for node in body if isinstance(node, ast.Import | ast.ImportFrom)]
+    imports = [
+        node.end_lineno or 0 for node in body if isinstance(node, ast.Import | ast.ImportFrom)
+    ]
     at = max(imports, default=0)
     whole = text.splitlines(keepends=True)
     return "".join([*whole[:at], *lines, more, *whole[at:]])

@@ -1,4 +1,6 @@
-"""What students get: a folder and a zip with the labs, the library and the visible tests."""
+"""What students get: a folder and a zip with the labs, the library and the visible
+tests.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +20,15 @@ from course_lib.authoring.errors import AuthoringError, Problems, error, listed,
 from course_lib.authoring.source import Lab
 from course_lib.files import put
 
-MANIFEST = ".course-release.json"  # in the release: its files with their hashes, so that the next one knows its own
+# in the release: its files with their hashes, so that the next one knows its own
+MANIFEST = ".course-release.json"
 _WHOLE = ("course_lib", "data")  # folders that are handed out as they are
 _NEEDED = ("course_lib/__init__.py", "pyproject.toml", "Makefile")
 _NEVER = {"__pycache__", ".ipynb_checkpoints", ".DS_Store", "ledger.json", "Thumbs.db"}
 
 _LINK = re.compile(r"(?<!\\)\[[^\]]*\]\(<?([^)>\s]+)[^)]*\)|(?:href|src)=\"([^\"]+)\"")
-_CODE = re.compile(r"```.*?```|`[^`\n]*`|\$[^$\n]*\$", re.DOTALL)  # and formulas: where brackets are no links
+# and formulas: where brackets are no links
+_CODE = re.compile(r"```.*?```|`[^`\n]*`|\$[^$\n]*\$", re.DOTALL)
 _NOTEBOOK = re.compile(rb"labs/lab\w+\.ipynb")  # which an example of data/ may name
 _SOLUTION = re.compile(
     rf"[\s\"]*{source.BEGIN}(\\n)?[\s\",]*"
@@ -34,37 +38,45 @@ _SOLUTION = re.compile(
 def release(root: Path, dest: Path, labs: Iterable[str] | None = None) -> Path:
     """Write the folder ``dest`` for students, and ``dest.zip`` with the same files.
 
-    In it: ``labs/``, ``course_lib/``, ``data/``, the visible tests, ``pyproject.toml``, ``Makefile``, licences and a README.
-    Where a release is in ``dest`` already it is brought up to date, as long as nobody changed its files; files that are not
-    its own (an environment, a student's notes) stay. The zip is the same, byte for byte, for the same course.
+    In it: ``labs/``, ``course_lib/``, ``data/``, the visible tests, ``pyproject.toml``,
+    ``Makefile``, licences and a README. Where a release is in ``dest`` already it is
+    brought up to date, as long as nobody changed its files; files that are not its own
+    (an environment, a student's notes) stay. The zip is the same, byte for byte, for
+    the same course.
 
     Args:
-        labs: ``"lab01"``, ``"1"`` or a whole slug; None: all. What is handed out then leads to no other lab.
+        labs: ``"lab01"``, ``"1"`` or a whole slug; None: all. What is handed out then
+            leads to no other lab.
 
     Returns:
         The zip.
 
     Raises:
-        AuthoringError: if notebooks in labs/ are not what their sources say, something needed is missing, what is handed out
-            leads to what is not, or a file would be lost. Nothing has been written then.
+        AuthoringError: if notebooks in labs/ are not what their sources say, something
+            needed is missing, what is handed out leads to what is not, or a file would
+            be lost. Nothing has been written then.
     """
     root, dest = Path(root).resolve(), Path(dest).absolute()
     inside = [
-        folder for folder in (*_WHOLE, "labs", "solutions", "tests") if dest.resolve().is_relative_to(root / folder)
+        folder
+        for folder in (*_WHOLE, "labs", "solutions", "tests")
+        if dest.resolve().is_relative_to(root / folder)
     ]
     if inside or dest.resolve() == root:
         raise error(str(dest), 1, "this is a folder of the course itself: choose another one")
     files = contents(root, labs)
     hashes = {name: hashlib.sha256(data).hexdigest() for name, (data, _) in files.items()}
     files[MANIFEST] = (
-        json.dumps({"course": "pruning-course", "files": hashes}, indent=1, sort_keys=True).encode() + b"\n",
+        json.dumps({"course": "pruning-course", "files": hashes}, indent=1, sort_keys=True).encode()
+        + b"\n",
         False,
     )
     archive = dest.with_name(dest.name + ".zip")
     old = _previous(dest)
     _refuse_losses(dest, files, old)
     _refuse_foreign_zip(archive)
-    # Interrupted, a first release is known as one; a later one still knows the files that it has not come to.
+    # Interrupted, a first release is known as one; a later one still knows the files
+    # that it has not come to.
     for name in [*files] if old else [MANIFEST, *(files.keys() - {MANIFEST})]:
         data, executable = files[name]
         path = dest / name
@@ -87,7 +99,11 @@ def contents(root: Path, labs: Iterable[str] | None = None) -> dict[str, tuple[b
     Raises:
         AuthoringError: see :func:`release`.
     """
-    problems = [f"{name}:1: a release needs this file: add it" for name in _NEEDED if not (root / name).is_file()]
+    problems = [
+        f"{name}:1: a release needs this file: add it"
+        for name in _NEEDED
+        if not (root / name).is_file()
+    ]
     files: dict[str, tuple[bytes, bool]] = {}
     read: list[Lab] = []
     for path in build.chosen(source.sources(root), labs, root):
@@ -100,14 +116,20 @@ def contents(root: Path, labs: Iterable[str] | None = None) -> dict[str, tuple[b
         notebook = root / "labs" / f"{lab.slug}.ipynb"
         new = build.student_notebook(lab, cells)
         if wrong := build.out_of_step(notebook, new, executed=False):
-            problems.append(f"{shown(notebook, root)}:1: {wrong}: run `course build {lab.name}` before a release")
+            problems.append(
+                f"{shown(notebook, root)}:1: {wrong}: run `course build {lab.name}` before a"
+                " release"
+            )
         files[f"labs/{lab.slug}.ipynb"] = (build.as_bytes(new), False)
         read.append(lab)
     if problems:
         raise AuthoringError("\n".join(problems))
     for path in [root / "pyproject.toml", root / "Makefile", *sorted(root.glob("LICENSE*"))]:
         files[path.name] = (path.read_bytes(), False)
-    files["README.md"] = (_readme([(f"labs/{lab.slug}.ipynb", lab.title) for lab in read]).encode(), False)
+    files["README.md"] = (
+        _readme([(f"labs/{lab.slug}.ipynb", lab.title) for lab in read]).encode(),
+        False,
+    )
     contracts = contract.contract_of("lab[0-9][0-9]", root)
     for path in _handed_out(root):
         data, example = path.read_bytes(), path.is_relative_to(root / "data" / "examples")
@@ -120,17 +142,21 @@ def contents(root: Path, labs: Iterable[str] | None = None) -> dict[str, tuple[b
             for number, line in enumerate(data.decode(errors="replace").splitlines(), start=1):
                 if _SOLUTION.fullmatch(line):
                     raise error(
-                        name, number, "this holds a solution and would be handed out: move it out of this folder"
+                        name,
+                        number,
+                        "this holds a solution and would be handed out: move it out of this folder",
                     )
     _lead_nowhere_else(read, files)
     return files
 
 
 def _of_lab(lab: Lab, root: Path) -> dict[str, tuple[bytes, bool]]:
-    """What a lab has beside its notebook: the claims that students may see, and the contract with the library's answers.
+    """What a lab has beside its notebook: the claims that students may see, and the
+    contract with the library's answers.
 
     Raises:
-        AuthoringError: if an answer is written out in the contract, where the library has none.
+        AuthoringError: if an answer is written out in the contract, where the library
+            has none.
     """
     if not lab.questions:
         return {}
@@ -138,8 +164,9 @@ def _of_lab(lab: Lab, root: Path) -> dict[str, tuple[bytes, bool]]:
     problems = Problems()
     for name, line in known.own.items():
         message = (
-            f"`{name}` is written out here and calls nothing of the library, and this file is handed out: move the answer into "
-            f"tests/labs/{lab.name}/hidden.py, or into the library, which students may read"
+            f"`{name}` is written out here and calls nothing of the library, and this file is"
+            f" handed out: move the answer into tests/labs/{lab.name}/hidden.py, or into the"
+            " library, which students may read"
         )
         problems.add(known.file, line, message)
     problems.stop()
@@ -149,38 +176,61 @@ def _of_lab(lab: Lab, root: Path) -> dict[str, tuple[bytes, bool]]:
 
 
 def _lead_nowhere_else(labs: list[Lab], files: dict[str, tuple[bytes, bool]]) -> None:
-    """Stop where a link, or a question that another one needs, is not in the release."""
+    """Stop where a link, or a question that another one needs, is not in the
+    release.
+    """
     problems = Problems()
     questions = {question.id for lab in labs for question in lab.questions}
     texts = [
-        (lab.shown, "labs", cell.line(1), cell.source) for lab in labs for cell in lab.cells if cell.kind == "markdown"
+        (lab.shown, "labs", cell.line(1), cell.source)
+        for lab in labs
+        for cell in lab.cells
+        if cell.kind == "markdown"
     ]
     texts += [
-        (name, str(PurePosixPath(name).parent), 1, files[name][0].decode()) for name in files if name.endswith(".md")
+        (name, str(PurePosixPath(name).parent), 1, files[name][0].decode())
+        for name in files
+        if name.endswith(".md")
     ]
     for file, folder, first, text in texts:
-        for number, line in enumerate(_CODE.sub(lambda m: "\n" * m[0].count("\n"), text).split("\n")):
+        for number, line in enumerate(
+            _CODE.sub(lambda m: "\n" * m[0].count("\n"), text).split("\n")
+        ):
             for found in _LINK.finditer(line):
                 where = urlsplit(found[1] or found[2])
                 target = posixpath.normpath(posixpath.join(folder, unquote(where.path)))
-                if where.scheme or not where.path or any(f"{name}/".startswith(f"{target}/") for name in files):
+                if (
+                    where.scheme
+                    or not where.path
+                    or any(f"{name}/".startswith(f"{target}/") for name in files)
+                ):
                     continue
-                message = f"this link leads to {target}, which is not handed out: name its lab in --labs, or take the link away"
+                message = (
+                    f"this link leads to {target}, which is not handed out: name its lab in --labs,"
+                    " or take the link away"
+                )
                 problems.add(file, first + number, message)
     for lab in labs:
         for question in lab.questions:
             for need in question.needs:
                 if need not in questions:
-                    message = f"{question.id} needs {need}, which is not handed out: name its lab in --labs, too"
+                    message = (
+                        f"{question.id} needs {need}, which is not handed out: name its lab in"
+                        " --labs, too"
+                    )
                     problems.add(lab.shown, question.line, message)
     problems.stop()
 
 
 def _handed_out(root: Path) -> list[Path]:
-    """The files of the folders that go out whole: what git tracks or would track, else everything but caches."""
+    """The files of the folders that go out whole: what git tracks or would track, else
+    everything but caches.
+    """
     top = _git(root, "rev-parse", "--show-toplevel")
     if top and Path(top.strip()).resolve() == root:
-        listing = _git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *_WHOLE)
+        listing = _git(
+            root, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *_WHOLE
+        )
         found = [root / name for name in (listing or "").split("\0") if name]
     else:
         found = [path for folder in _WHOLE for path in (root / folder).rglob("*")]
@@ -188,14 +238,19 @@ def _handed_out(root: Path) -> list[Path]:
         path
         for path in set(found)
         if path.is_file()
-        and not any(part in _NEVER or part.startswith("ledger.broken-") for part in path.relative_to(root).parts)
+        and not any(
+            part in _NEVER or part.startswith("ledger.broken-")
+            for part in path.relative_to(root).parts
+        )
         and path.suffix not in (".pyc", ".pyo")
     )
 
 
 def _git(root: Path, *arguments: str) -> str | None:
     try:
-        return subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True).stdout
+        return subprocess.run(
+            ["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True
+        ).stdout
     except (OSError, subprocess.CalledProcessError):
         return None
 
@@ -206,16 +261,22 @@ def _readme(titles: list[tuple[str, str]]) -> str:
 
 
 def _previous(dest: Path) -> dict[str, str]:
-    """The files of the release that is in ``dest``, with their hashes; {} if the folder is new or empty."""
+    """The files of the release that is in ``dest``, with their hashes; {} if the folder
+    is new or empty.
+    """
     if not dest.exists() or (dest.is_dir() and not any(dest.iterdir())):
         return {}
     try:
         files = json.loads((dest / MANIFEST).read_text(encoding="utf-8"))["files"]
-        if all(isinstance(n, str) and isinstance(h, str) and _stays_inside(n) for n, h in files.items()):
+        if all(
+            isinstance(n, str) and isinstance(h, str) and _stays_inside(n) for n, h in files.items()
+        ):
             return files
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         pass  # no manifest, or none of ours
-    raise error(str(dest), 1, "this folder is not empty and is no release: choose a new or an empty one")
+    raise error(
+        str(dest), 1, "this folder is not empty and is no release: choose a new or an empty one"
+    )
 
 
 def _stays_inside(name: str) -> bool:
@@ -224,20 +285,35 @@ def _stays_inside(name: str) -> bool:
 
 
 def _refuse_losses(dest: Path, files: dict[str, tuple[bytes, bool]], old: dict[str, str]) -> None:
-    """Stop where a file that is not as the last release left it would be overwritten or deleted."""
+    """Stop where a file that is not as the last release left it would be overwritten or
+    deleted.
+    """
     changed = []
     for name in sorted({*files, *old} - {MANIFEST}):
         path = dest / name
-        parents = [dest.joinpath(*PurePosixPath(name).parts[:i]) for i in range(1, len(PurePosixPath(name).parts))]
-        if any(parent.is_symlink() or parent.is_file() for parent in parents) or path.is_symlink() or path.is_dir():
+        parents = [
+            dest.joinpath(*PurePosixPath(name).parts[:i])
+            for i in range(1, len(PurePosixPath(name).parts))
+        ]
+        if (
+            any(parent.is_symlink() or parent.is_file() for parent in parents)
+            or path.is_symlink()
+            or path.is_dir()
+        ):
             changed.append(name)
         elif path.is_file():
             data = path.read_bytes()
-            if hashlib.sha256(data).hexdigest() != old.get(name) and data != files.get(name, (None, False))[0]:
+            if (
+                hashlib.sha256(data).hexdigest() != old.get(name)
+                and data != files.get(name, (None, False))[0]
+            ):
                 changed.append(name)
     if changed:
         some = listed(changed[:5]) + (f" and {len(changed) - 5} more" if len(changed) > 5 else "")
-        message = f"{some} changed since the last release and would be lost: move them away, or choose another folder"
+        message = (
+            f"{some} changed since the last release and would be lost: move them away, or choose"
+            " another folder"
+        )
         raise error(str(dest / changed[0]), 1, message)
 
 
@@ -251,17 +327,22 @@ def _refuse_foreign_zip(archive: Path) -> None:
         ours = False
     if not ours:
         raise error(
-            str(archive), 1, "this file is no release and would be lost: move it away, or choose another folder"
+            str(archive),
+            1,
+            "this file is no release and would be lost: move it away, or choose another folder",
         )
 
 
 def write_zip(archive: Path, files: dict[str, tuple[bytes, bool]]) -> None:
-    """Write a zip, whole or not at all: {name in it: (content, may it be run?)}. The same files give the same bytes."""
+    """Write a zip, whole or not at all: {name in it: (content, may it be run?)}. The
+    same files give the same bytes.
+    """
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w") as out:
         for name in sorted(files):
             data, executable = files[name]
-            info = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))  # the earliest a zip can say
+            # the earliest a zip can say
+            info = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
             info.create_system = 3  # Unix, so that modes are kept
             info.external_attr = (0o100755 if executable else 0o100644) << 16
             out.writestr(info, data, zipfile.ZIP_DEFLATED, compresslevel=9)

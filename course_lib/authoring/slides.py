@@ -1,16 +1,19 @@
-"""Lecture decks: ``slides/labNN_*.py`` (percent source) executed, and written as one HTML file each that needs no network.
+"""Lecture decks: ``slides/labNN_*.py`` (percent source) executed, and written as one
+HTML file each that needs no network.
 
-A cell begins a slide, a step of one, or its notes, by its metadata: ``slideshow={"slide_type": "slide"}``, ``"fragment"``,
-``"notes"``; ``"skip"`` is run and not shown, and a cell without goes on where the last one was. Of code cells only the
+A cell begins a slide, a step of one, or its notes, by its metadata:
+``slideshow={"slide_type": "slide"}``, ``"fragment"``, ``"notes"``; ``"skip"`` is run
+and not shown, and a cell without goes on where the last one was. Of code cells only the
 output is shown, but with ``tags=["code"]`` the source, too.
 
-How a slide is laid out follows from what is on it. Its heading stands above; a figure that is drawn narrow (see
-:func:`course_lib.show.output.show`) stands to the right of the rest; all else stands one below the other. Type is as
-large as the room allows, and never smaller than what can be read from the last row: a slide that holds too much fails the
-browser's test.
+How a slide is laid out follows from what is on it. Its heading stands above; a figure
+that is drawn narrow (see :func:`course_lib.show.output.show`) stands to the right of
+the rest; all else stands one below the other. Type is as large as the room allows, and
+never smaller than what can be read from the last row: a slide that holds too much fails
+the browser's test.
 
-reveal.js, KaTeX and the typeface come from npm when decks are built, and go into each file; nothing of them is kept in
-the course.
+reveal.js, KaTeX and the typeface come from npm when decks are built, and go into each
+file; nothing of them is kept in the course.
 """
 
 from __future__ import annotations
@@ -69,9 +72,13 @@ def sources(root: Path) -> list[Path]:
 
 
 def build(
-    root: Path, names: Iterable[str] | None = None, echo: Callable[[str], Any] = print, timeout: float = CELL_TIMEOUT
+    root: Path,
+    names: Iterable[str] | None = None,
+    echo: Callable[[str], Any] = print,
+    timeout: float = CELL_TIMEOUT,
 ) -> list[Path]:
-    """Execute the decks and write ``slides/_build/NN.html``; with Chromium on this machine, ``NN.pdf`` beside it.
+    """Execute the decks and write ``slides/_build/NN.html``; with Chromium on this
+    machine, ``NN.pdf`` beside it.
 
     Args:
         root: the course folder.
@@ -83,7 +90,8 @@ def build(
         The files written.
 
     Raises:
-        AuthoringError: where a source is wrong or a cell fails, naming file and line; where npm is missing.
+        AuthoringError: where a source is wrong or a cell fails, naming file and line;
+            where npm is missing.
     """
     root = Path(root).resolve()
     chosen = _chosen(sources(root), names)
@@ -101,7 +109,9 @@ def build(
 
 def _chosen(paths: list[Path], names: Iterable[str] | None) -> list[Path]:
     if not paths:
-        raise AuthoringError("slides: there is no deck here: they are in slides/ of the course's own folder")
+        raise AuthoringError(
+            "slides: there is no deck here: they are in slides/ of the course's own folder"
+        )
     if names is None:
         return paths
     by_number = {path.stem[3:5]: path for path in paths}
@@ -118,7 +128,9 @@ def _chosen(paths: list[Path], names: Iterable[str] | None) -> list[Path]:
 def _executed(
     path: Path, root: Path, typeface: Path, echo: Callable[[str], Any], timeout: float
 ) -> tuple[Any, list[str]]:
-    """The notebook with outputs, its figures with letters of ``typeface``, and for each cell where it begins in the source."""
+    """The notebook with outputs, its figures with letters of ``typeface``, and for each
+    cell where it begins in the source.
+    """
     import jupytext
 
     text = path.read_text(encoding="utf-8")
@@ -136,7 +148,11 @@ def _executed(
 
 def _title(notebook: Any, where: list[str]) -> str:
     for cell in notebook.cells:
-        if found := re.search(r"^# (.+)$", cell.source, re.MULTILINE) if cell.cell_type == "markdown" else None:
+        if found := (
+            re.search(r"^# (.+)$", cell.source, re.MULTILINE)
+            if cell.cell_type == "markdown"
+            else None
+        ):
             return found[1]
     file, line = where[0].rsplit(":", 1)
     raise error(file, int(line), "a deck begins with a slide with a title: # Counting cost")
@@ -154,7 +170,9 @@ def slides(notebook: Any, where: list[str]) -> list[Slide]:
         said = cell.metadata.get("slideshow", {}).get("slide_type", "-")
         file, line = at.rsplit(":", 1)
         if said not in _TYPES:
-            raise error(file, int(line), f"a cell is one of {', '.join(sorted(_TYPES))}, not {said!r}")
+            raise error(
+                file, int(line), f"a cell is one of {', '.join(sorted(_TYPES))}, not {said!r}"
+            )
         kind = said if said != "-" else "slide" if kind == "skip" else kind
         if kind == "skip":
             continue
@@ -162,7 +180,9 @@ def slides(notebook: Any, where: list[str]) -> list[Slide]:
             found.append(Slide(at))
         if not found:
             raise error(
-                file, int(line), 'the first cell that is shown begins a slide: slideshow={"slide_type": "slide"}'
+                file,
+                int(line),
+                'the first cell that is shown begins a slide: slideshow={"slide_type": "slide"}',
             )
         slide, pieces = found[-1], _pieces(cell)
         if kind == "notes":
@@ -192,15 +212,22 @@ def _pieces(cell: Any) -> list[tuple[str, bool]]:
         return [(_unbroken(markdown2html_mistune(cell.source)), False)]
     if cell.cell_type != "code":
         return []
-    pieces = [(_unbroken(_output(output)), output.get("metadata", {}).get("beside", False)) for output in cell.outputs]
+    pieces = [
+        (_unbroken(_output(output)), output.get("metadata", {}).get("beside", False))
+        for output in cell.outputs
+    ]
     if "code" in cell.metadata.get("tags", []):
-        pieces.insert(0, (f"<pre class='source'><code>{_highlighted(cell.source)}</code></pre>", False))
+        pieces.insert(
+            0, (f"<pre class='source'><code>{_highlighted(cell.source)}</code></pre>", False)
+        )
     return [piece for piece in pieces if piece[0]]
 
 
 def _unbroken(shown: str) -> str:
     """With no line ending between a number and what it belongs to: 90 %, 3 × 3."""
-    return re.sub(r"(?<=\d) ([×±]) (?=\d)", "\u00a0\\1\u00a0", re.sub(r"(?<=\d) (?=%)", "\u00a0", shown))
+    return re.sub(
+        r"(?<=\d) ([×±]) (?=\d)", "\u00a0\\1\u00a0", re.sub(r"(?<=\d) (?=%)", "\u00a0", shown)
+    )
 
 
 def _highlighted(source: str) -> str:

@@ -1,6 +1,8 @@
-"""What a walkthrough was executed with: its code, and the code of the library that it runs. Where that changes, it is executed anew.
+"""What a walkthrough was executed with: its code, and the code of the library that it
+runs. Where that changes, it is executed anew.
 
-Comments, docstrings and the layout of lines do not matter; nor does the grader, which no figure comes from.
+Comments, docstrings and the layout of lines do not matter; nor does the grader, which
+no figure comes from.
 """
 
 from __future__ import annotations
@@ -12,11 +14,14 @@ from pathlib import Path
 
 from course_lib.authoring import source
 
-_APART = ("authoring", "cli", "demo", "doctor", "grading", "install", "labs", "worker")  # rooms of course_lib
+# rooms of course_lib
+_APART = ("authoring", "cli", "demo", "doctor", "grading", "install", "labs", "worker")
 
 
 def stamp(cells: Iterable[str], root: Path) -> str:
-    """A short hash of the code of these cells and of the modules of ``course_lib`` that they import, directly or through others."""
+    """A short hash of the code of these cells and of the modules of ``course_lib`` that
+    they import, directly or through others.
+    """
     package = root / "course_lib"
     trees = [source.parsed(cell) for cell in cells]
     waiting = {path for tree in trees for path in _imported(tree, package)}
@@ -27,8 +32,15 @@ def stamp(cells: Iterable[str], root: Path) -> str:
             modules[path] = ast.parse(path.read_text(encoding="utf-8"))
             waiting |= _imported(modules[path], package)
     parts = [_code(tree) for tree in trees]
-    parts += [f"{path.relative_to(package).as_posix()} {_code(modules[path])}" for path in sorted(modules)]
+    parts += [
+        f"{path.relative_to(package).as_posix()} {_code(modules[path])}" for path in sorted(modules)
+    ]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def same(cell: str, other: str) -> bool:
+    """Whether two cells run the same code."""
+    return cell == other or _code(source.parsed(cell)) == _code(source.parsed(other))
 
 
 def _imported(tree: ast.Module, package: Path) -> set[Path]:
@@ -44,7 +56,10 @@ def _imported(tree: ast.Module, package: Path) -> set[Path]:
         first, *parts = name.split(".")
         if first != package.name or not parts or parts[0] in _APART:
             continue
-        for path in (package.joinpath(*parts).with_suffix(".py"), package.joinpath(*parts, "__init__.py")):
+        for path in (
+            package.joinpath(*parts).with_suffix(".py"),
+            package.joinpath(*parts, "__init__.py"),
+        ):
             if path.is_file():
                 found.add(path)
     return found

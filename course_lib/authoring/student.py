@@ -1,4 +1,6 @@
-"""What a student opens: the lab without its answers, and the checks that no answer is left in it."""
+"""What a student opens: the lab without its answers, and the checks that no answer is
+left in it.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +15,19 @@ from course_lib.authoring.claims import Claim
 from course_lib.authoring.errors import Problems
 from course_lib.authoring.source import Cell, Lab, Region, parsed, syntax_error
 
-SHOWN = "# shown elsewhere"  # at the end of a solution's line that the notebook gives away on purpose
+# at the end of a solution's line that the notebook gives away on purpose
+SHOWN = "# shown elsewhere"
 _LONG = 12  # shorter statements (`return mask`) are in every notebook
 _Plain = ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Return | ast.Expr
 
 
 def strip(lab: Lab) -> list[Cell]:
-    """The cells of the student notebook: in the place of each solution, what asks for one.
+    """The cells of the student notebook: in the place of each solution, what asks for
+    one.
 
-    Inside a function that is ``raise NotImplementedError("1.4 global_masks: write this function")``; elsewhere every name
-    assigned there becomes ``name = ...``.
+    Inside a function that is
+    ``raise NotImplementedError("1.4 global_masks: write this function")``; elsewhere
+    every name assigned there becomes ``name = ...``.
 
     Raises:
         AuthoringError: if a cell does not parse then, or an answer stays visible.
@@ -39,7 +44,10 @@ def strip(lab: Lab) -> list[Cell]:
             if wrong := syntax_error(cell.source):
                 where = cell.line(wrong.lineno or 1)
                 problems.add(
-                    lab.shown, where, f"without its solution this cell does not parse ({wrong.msg}): move the markers"
+                    lab.shown,
+                    where,
+                    f"without its solution this cell does not parse ({wrong.msg}): move the"
+                    " markers",
                 )
         cells.append(cell)
     problems.stop()
@@ -50,23 +58,30 @@ def strip(lab: Lab) -> list[Cell]:
 
 
 def for_nbgrader(lab: Lab, cells: list[Cell], found: Iterable[Claim]) -> list[Cell]:
-    """The cells of a student notebook with nbgrader's metadata (schema 3), of which JupyterLab shows nothing.
+    """The cells of a student notebook with nbgrader's metadata (schema 3), of which
+    JupyterLab shows nothing.
 
-    A cell with an answer is a solution cell; ``check("1.4")`` is an autograder test, worth the points of the question's
-    *visible* tests, since it runs no others.
+    A cell with an answer is a solution cell; ``check("1.4")`` is an autograder test,
+    worth the points of the question's *visible* tests, since it runs no others.
     """
     points: dict[str, float] = {}
     for claim in found:
         points[claim.question] = points.get(claim.question, 0.0) + claim.points * claim.visible
     answers = {region.cell: region.question for region in lab.regions}
-    checks = {question: at for at, cell in enumerate(cells) if (question := _checked(cell)) in points}  # the last one
+    # the last one
+    checks = {
+        question: at for at, cell in enumerate(cells) if (question := _checked(cell)) in points
+    }
     used: set[str] = set()
     made: list[Cell] = []
     for at, cell in enumerate(cells):
         question = answers.get(at, "") or _checked(cell)
         if at in answers or checks.get(question) == at:
             name = _first_name(cell) if at in answers else "check"
-            same = (f"{question.replace('.', '-')}-{name}{end}" for end in ("", *(f"-{i}" for i in range(2, 1000))))
+            same = (
+                f"{question.replace('.', '-')}-{name}{end}"
+                for end in ("", *(f"-{i}" for i in range(2, 1000)))
+            )
             id = next(id for id in same if id not in used)
             used.add(id)
             mine: dict[str, object] = {"schema_version": 3, "grade_id": id, "task": False}
@@ -92,8 +107,14 @@ def _checked(cell: Cell) -> str:
 
 
 def _first_name(cell: Cell) -> str:
-    """The first name that a cell asks for; nbgrader takes letters, digits, - and _ alone."""
-    asked = (name for placeholder in handout.placeholders(cell.source) for name in sorted(placeholder.names))
+    """The first name that a cell asks for; nbgrader takes letters, digits, - and _
+    alone.
+    """
+    asked = (
+        name
+        for placeholder in handout.placeholders(cell.source)
+        for name in sorted(placeholder.names)
+    )
     return re.sub(r"[^A-Za-z0-9_]", "", next(asked, "")) or "answer"
 
 
@@ -111,7 +132,9 @@ def _without(lab: Lab, cell: Cell, regions: list[Region], problems: Problems) ->
         scopes = _scopes(tree, first)
         if any(_crosses(node, region) for node in ast.walk(tree)):
             problems.add(
-                lab.shown, cell.line(region.begin), "put the markers round whole statements, not inside of one"
+                lab.shown,
+                cell.line(region.begin),
+                "put the markers round whole statements, not inside of one",
             )
             continue
         if scopes and not isinstance(scopes[-1], ast.ClassDef):
@@ -119,13 +142,19 @@ def _without(lab: Lab, cell: Cell, regions: list[Region], problems: Problems) ->
             if last > (scopes[-1].end_lineno or last):
                 message = f"this solution goes on beyond the end of {scopes[-1].name}: end it there"
                 problems.add(lab.shown, cell.line(region.begin), message)
-            kind = "method" if len(scopes) > 1 and isinstance(scopes[-2], ast.ClassDef) else "function"
+            kind = (
+                "method" if len(scopes) > 1 and isinstance(scopes[-2], ast.ClassDef) else "function"
+            )
             name = ".".join(scope.name for scope in scopes)
             new = [f'raise NotImplementedError("{region.question} {name}: write this {kind}")']
         else:
-            new = [f"{name} = ..." for name in _assigned(tree, region)] or [f"...  # {region.question}: write this"]
+            new = [f"{name} = ..." for name in _assigned(tree, region)] or [
+                f"...  # {region.question}: write this"
+            ]
         lines += source[done : region.begin - 1] + [indent + text for text in new]
-        numbers += [cell.line(i) for i in range(done + 1, region.begin)] + [cell.line(region.begin)] * len(new)
+        numbers += [cell.line(i) for i in range(done + 1, region.begin)] + [
+            cell.line(region.begin)
+        ] * len(new)
         done = region.end
     lines += source[done:]
     numbers += [cell.line(i) for i in range(done + 1, len(source) + 1)]
@@ -136,17 +165,28 @@ Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 def _scopes(tree: ast.AST, line: int) -> list[Scope]:
-    """The classes and functions round a line of code, the outermost first; one that begins on it does not count."""
+    """The classes and functions round a line of code, the outermost first; one that
+    begins on it does not count.
+    """
     for node in ast.walk(tree):
         if isinstance(node, Scope) and node.lineno < line <= (node.end_lineno or 0):
-            return [node, *(scope for child in ast.iter_child_nodes(node) for scope in _scopes(child, line))]
+            return [
+                node,
+                *(scope for child in ast.iter_child_nodes(node) for scope in _scopes(child, line)),
+            ]
     return []
 
 
 def _within(tree: ast.AST, region: Region) -> Iterator[ast.stmt]:
-    """The statements between the markers, the inner ones of compound statements too, but not those of functions."""
+    """The statements between the markers, the inner ones of compound statements too,
+    but not those of functions.
+    """
     for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.stmt) and region.begin < node.lineno and (node.end_lineno or 0) < region.end:
+        if (
+            isinstance(node, ast.stmt)
+            and region.begin < node.lineno
+            and (node.end_lineno or 0) < region.end
+        ):
             yield node
             if isinstance(node, Scope):
                 continue
@@ -157,11 +197,15 @@ def _crosses(node: ast.AST, region: Region) -> bool:
     """Does a marker stand inside of a statement that has no body?"""
     if not isinstance(node, ast.stmt) or hasattr(node, "body") or hasattr(node, "cases"):
         return False
-    return any(node.lineno <= marker <= (node.end_lineno or 0) for marker in (region.begin, region.end))
+    return any(
+        node.lineno <= marker <= (node.end_lineno or 0) for marker in (region.begin, region.end)
+    )
 
 
 def _assigned(tree: ast.AST, region: Region) -> list[str]:
-    """The names a region binds for the rest of the notebook, in their order: helpers (_name), imports and loop variables apart."""
+    """The names a region binds for the rest of the notebook, in their order: helpers
+    (_name), imports and loop variables apart.
+    """
     names: dict[str, None] = {}
     for node in _within(tree, region):
         if isinstance(node, Scope):
@@ -172,13 +216,19 @@ def _assigned(tree: ast.AST, region: Region) -> list[str]:
         elif isinstance(node, ast.AnnAssign | ast.AugAssign):
             targets = [node.target]
         for target in targets:
-            stored = [n for n in ast.walk(target) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+            stored = [
+                n
+                for n in ast.walk(target)
+                if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+            ]
             names |= {n.id: None for n in stored}
     return list(names)
 
 
 def _dropped(cell: Cell, region: Region) -> set[str]:
-    """Names that only the solution binds, at the top of the notebook, and that get no `name = ...` in its place."""
+    """Names that only the solution binds, at the top of the notebook, and that get no
+    `name = ...` in its place.
+    """
     tree = parsed(cell.source)
     names: set[str] = set()
     for node in _within(tree, region):
@@ -189,11 +239,17 @@ def _dropped(cell: Cell, region: Region) -> set[str]:
         elif isinstance(node, Scope):
             names.add(node.name)
         else:
-            names |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+            names |= {
+                n.id
+                for n in ast.walk(node)
+                if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+            }
     return names - set(_assigned(tree, region))
 
 
-def _missing_names(lab: Lab, cells: list[Cell], dropped: dict[str, Region], problems: Problems) -> None:
+def _missing_names(
+    lab: Lab, cells: list[Cell], dropped: dict[str, Region], problems: Problems
+) -> None:
     trees = [(cell, parsed(cell.source)) for cell in cells if cell.kind == "code"]
     for _, tree in trees:
         for node in ast.walk(tree):
@@ -210,12 +266,17 @@ def _missing_names(lab: Lab, cells: list[Cell], dropped: dict[str, Region], prob
         for node in ast.walk(tree):
             if isinstance(node, ast.Name) and node.id in dropped:
                 where = lab.cells[dropped[node.id].cell].line(dropped[node.id].begin)
-                message = f"`{node.id}` comes only from the solution on line {where}: define it outside of the markers"
+                message = (
+                    f"`{node.id}` comes only from the solution on line {where}: define it outside"
+                    " of the markers"
+                )
                 problems.add(lab.shown, cell.line(node.lineno), message)
 
 
 def _leaks(lab: Lab, cells: list[Cell], problems: Problems) -> None:
-    """An answer is visible where half of its statements, by length, stand elsewhere in the student's notebook."""
+    """An answer is visible where half of its statements, by length, stand elsewhere in
+    the student's notebook.
+    """
     pages = [_Page(cell) for cell in cells]
     for region in lab.regions:
         cell = lab.cells[region.cell]
@@ -227,30 +288,45 @@ def _leaks(lab: Lab, cells: list[Cell], problems: Problems) -> None:
             if not forms or any(SHOWN in text for text in lines[node.lineno - 1 : node.end_lineno]):
                 continue
             whole += len(forms[0])
-            if where := next((line for page in pages for form in forms if (line := page.find(form))), None):
+            if where := next(
+                (line for page in pages for form in forms if (line := page.find(form))), None
+            ):
                 seen += len(forms[0])
                 places[where] = None
         if whole and 2 * seen >= whole:
             begin = cell.line(region.begin)
             at = ", ".join(str(line) for line in places)
-            what = f"the answer to {region.question} (line {begin}) can be read here (its lines also stand on {at})"
+            what = (
+                f"the answer to {region.question} (line {begin}) can be read here (its lines also"
+                f" stand on {at})"
+            )
             remedy = f"say it otherwise, or end the solution's line with `{SHOWN}` if that is meant"
             problems.add(lab.shown, next(iter(places)), f"{what}: {remedy}")
 
 
 def _all_within(tree: ast.AST, region: Region) -> Iterator[ast.stmt]:
     for node in ast.walk(tree):
-        if isinstance(node, ast.stmt) and region.begin < node.lineno and (node.end_lineno or 0) < region.end:
+        if (
+            isinstance(node, ast.stmt)
+            and region.begin < node.lineno
+            and (node.end_lineno or 0) < region.end
+        ):
             yield node
 
 
 def _forms(node: ast.stmt) -> list[str]:
-    """How a statement might be shown elsewhere: as it is and, where that says enough, the value alone. [] if it says little."""
-    if not isinstance(node, _Plain) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
+    """How a statement might be shown elsewhere: as it is and, where that says enough,
+    the value alone. [] if it says little.
+    """
+    if not isinstance(node, _Plain) or (
+        isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    ):
         return []
     whole = _squeeze(ast.unparse(node))
     value = node.value
-    if isinstance(node, ast.Return) and (value is None or isinstance(value, ast.Constant | ast.Name)):
+    if isinstance(node, ast.Return) and (
+        value is None or isinstance(value, ast.Constant | ast.Name)
+    ):
         return []
     if (
         value is None
@@ -263,7 +339,9 @@ def _forms(node: ast.stmt) -> list[str]:
 
 
 def _literal(value: ast.expr) -> bool:
-    """Is it data (an answer to choose, a list of names), which proves nothing without the name it is given to?"""
+    """Is it data (an answer to choose, a list of names), which proves nothing without
+    the name it is given to?
+    """
     try:
         ast.literal_eval(value)
     except ValueError:
@@ -276,7 +354,9 @@ def _squeeze(text: str) -> str:
 
 
 class _Page:
-    """A cell of the student notebook as text without spaces, and its statements as Python prints them."""
+    """A cell of the student notebook as text without spaces, and its statements as
+    Python prints them.
+    """
 
     def __init__(self, cell: Cell) -> None:
         self.cell = cell
@@ -289,7 +369,9 @@ class _Page:
         if cell.kind == "code":
             for node in ast.walk(parsed(cell.source)):
                 if isinstance(node, ast.stmt):
-                    self.statements |= {form: node.lineno for form in _forms(node) if form not in self.statements}
+                    self.statements |= {
+                        form: node.lineno for form in _forms(node) if form not in self.statements
+                    }
 
     def find(self, form: str) -> int | None:
         """The line of the source file on which the statement can be read."""

@@ -1,4 +1,6 @@
-"""One HTML file with everything in it, and its PDF: scripts, styles and fonts from npm when it is built, none of them kept in the course."""
+"""One HTML file with everything in it, and its PDF: scripts, styles and fonts from npm
+when it is built, none of them kept in the course.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +23,13 @@ from course_lib.paths import cache_dir
 PACKAGES = {
     "reveal.js": "6.0.2",
     "katex": "0.19.1",
-    # with its own typeface a slide has the same lines on every machine: what fits where it is tested fits everywhere
+    # with its own typeface a slide has the same lines on every machine: what fits where
+    # it is tested fits everywhere
     "@fontsource/source-sans-3": "5.3.1",
     "@fontsource/source-code-pro": "5.3.1",
 }
-# of a Chromium that nobody sits before, and that asks the network for nothing of its own
+# of a Chromium that nobody sits before, and that asks the network for nothing of its
+# own
 FLAGS = (
     "--headless",
     "--no-sandbox",
@@ -49,17 +53,30 @@ def assets(echo: Callable[[str], Any] = print) -> Path:
     npm = shutil.which("npm")
     if npm is None:
         raise AuthoringError(
-            "slides: reveal.js, KaTeX and the typeface are fetched by npm, which is not on this machine: install Node.js (nodejs.org; Debian, Ubuntu: apt install npm)"
+            "slides: reveal.js, KaTeX and the typeface are fetched by npm, which is not on this"
+            " machine: install Node.js (nodejs.org; Debian, Ubuntu: apt install npm)"
         )
     place.mkdir(parents=True, exist_ok=True)
     wanted = [f"{name}@{version}" for name, version in PACKAGES.items()]
-    with FileLock(place / ".lock"):  # of two builds beside each other the second waits, and finds it done
+    # of two builds beside each other the second waits, and finds it done
+    with FileLock(place / ".lock"):
         if not _there(modules):
             echo(f"fetching {', '.join(wanted)} …")
-            command = [npm, "install", "--prefix", str(place), "--no-audit", "--no-fund", "--ignore-scripts", *wanted]
+            command = [
+                npm,
+                "install",
+                "--prefix",
+                str(place),
+                "--no-audit",
+                "--no-fund",
+                "--ignore-scripts",
+                *wanted,
+            ]
             done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
             if done.returncode:
-                raise AuthoringError(f"slides: npm could not fetch {', '.join(wanted)}: {done.stderr.strip()[-500:]}")
+                raise AuthoringError(
+                    f"slides: npm could not fetch {', '.join(wanted)}: {done.stderr.strip()[-500:]}"
+                )
     return modules
 
 
@@ -78,7 +95,9 @@ def template(path: Path) -> Any:
     """A page's Jinja template; what it does not know is an error."""
     import jinja2
 
-    loader = jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=False, trim_blocks=True)
+    loader = jinja2.Environment(
+        undefined=jinja2.StrictUndefined, autoescape=False, trim_blocks=True
+    )
     return loader.from_string(path.read_text(encoding="utf-8"))
 
 
@@ -89,7 +108,8 @@ def text(path: Path) -> str:
 
 def script(path: Path) -> str:
     """A script, to stand inside a page."""
-    return text(path).replace("</script", "<\\/script")  # as a string inside a script, it would end it
+    # as a string inside a script, it would end it
+    return text(path).replace("</script", "<\\/script")
 
 
 def formula_style(modules: Path) -> str:
@@ -99,9 +119,14 @@ def formula_style(modules: Path) -> str:
 
 
 def type_style(modules: Path) -> str:
-    """The typeface of slides, with its fonts: Source Sans 3, and Source Code Pro for code."""
+    """The typeface of slides, with its fonts: Source Sans 3, and Source Code Pro for
+    code.
+    """
     sheets = [
-        *(modules / "@fontsource" / "source-sans-3" / f"{cut}.css" for cut in ("400", "400-italic", "700")),
+        *(
+            modules / "@fontsource" / "source-sans-3" / f"{cut}.css"
+            for cut in ("400", "400-italic", "700")
+        ),
         modules / "@fontsource" / "source-code-pro" / "400.css",
     ]
     faces = []
@@ -113,7 +138,9 @@ def type_style(modules: Path) -> str:
 
 
 def typeface(modules: Path) -> Path:
-    """A folder with the slides' typeface as TrueType, for figures: matplotlib cannot read the fonts of web pages."""
+    """A folder with the slides' typeface as TrueType, for figures: matplotlib cannot
+    read the fonts of web pages.
+    """
     from fontTools.ttLib import TTFont  # comes with matplotlib
 
     place = modules.parent / f"typeface-{PACKAGES['@fontsource/source-sans-3']}"
@@ -124,7 +151,8 @@ def typeface(modules: Path) -> Path:
                 name = f"source-sans-3-latin-{cut}"
                 font = TTFont(modules / "@fontsource" / "source-sans-3" / "files" / f"{name}.woff")
                 font.flavor = None
-                # less air above and below each line than a page wants: figures set labels line by line
+                # less air above and below each line than a page wants: figures set
+                # labels line by line
                 font["hhea"].ascent, font["hhea"].descent = 860, -240
                 font.save(made / f"{name}.ttf")
             made.rename(place)
@@ -138,7 +166,9 @@ def formula_scripts(modules: Path) -> list[str]:
 
 
 def _with_fonts(css: str, folder: Path) -> str:
-    """A style sheet with its woff2 fonts inside; the older formats beside them are left out."""
+    """A style sheet with its woff2 fonts inside; the older formats beside them are left
+    out.
+    """
 
     def inside(found: re.Match[str]) -> str:
         data = base64.b64encode((folder / found[1]).read_bytes()).decode()
@@ -155,9 +185,16 @@ def chromium() -> str | None:
 
 
 def publish(
-    page: Path, content: str, pages: int, root: Path, query: str = "", echo: Callable[[str], Any] = print
+    page: Path,
+    content: str,
+    pages: int,
+    root: Path,
+    query: str = "",
+    echo: Callable[[str], Any] = print,
 ) -> list[Path]:
-    """Write a page and, with Chromium on this machine, its PDF; the files written. Arguments and errors as of :func:`to_pdf`."""
+    """Write a page and, with Chromium on this machine, its PDF; the files written.
+    Arguments and errors as of :func:`to_pdf`.
+    """
     page.parent.mkdir(parents=True, exist_ok=True)
     files.put(page, content.encode())
     paper = to_pdf(page, query, pages, echo)
@@ -167,7 +204,8 @@ def publish(
 
 
 def to_pdf(page: Path, query: str, pages: int, echo: Callable[[str], Any] = print) -> Path | None:
-    """Print a page that lies on disk; None, and a sentence why, where this machine has no Chromium.
+    """Print a page that lies on disk; None, and a sentence why, where this machine has
+    no Chromium.
 
     Args:
         query: goes behind the page's address.
@@ -179,13 +217,23 @@ def to_pdf(page: Path, query: str, pages: int, echo: Callable[[str], Any] = prin
     browser = chromium()
     if browser is None:
         echo(
-            f"{page.stem}.pdf was not made: there is no Chromium on this machine (Debian, Ubuntu: apt install chromium)"
+            f"{page.stem}.pdf was not made: there is no Chromium on this machine (Debian, Ubuntu:"
+            " apt install chromium)"
         )
         return None
     path = page.with_suffix(".pdf")
     path.unlink(missing_ok=True)
-    waits = "--virtual-time-budget=20000"  # ms, for what a page does when its fonts have come; it ends as soon as nothing is left
-    command = [browser, *FLAGS, waits, "--no-pdf-header-footer", f"--print-to-pdf={path}", f"{page.as_uri()}{query}"]
+    # ms, for what a page does when its fonts have come; it ends as soon as nothing is
+    # left
+    waits = "--virtual-time-budget=20000"
+    command = [
+        browser,
+        *FLAGS,
+        waits,
+        "--no-pdf-header-footer",
+        f"--print-to-pdf={path}",
+        f"{page.as_uri()}{query}",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
     printed = len(re.findall(rb"/Type /Page\b", path.read_bytes())) if path.exists() else 0
     if done.returncode or printed != pages:

@@ -1,4 +1,6 @@
-"""A model as a safetensors file: written, and read with every way to be wrong refused in a sentence."""
+"""A model as a safetensors file: written, and read with every way to be wrong refused
+in a sentence.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ class Saved:
     """What a file holds.
 
     Attributes:
-        state: name -> float32 tensor (counters are left out). tokens: layer -> share of the tokens that are kept behind it.
+        state: name -> float32 tensor (counters are left out). tokens: layer -> share of
+            the tokens that are kept behind it.
     """
 
     state: dict[str, Tensor]
@@ -37,21 +40,32 @@ class Saved:
 
 
 def write(model: nn.Module, path: Path, tokens: Mapping[int, float] | None = None) -> None:
-    """The model as a file; one that is there is overwritten when the new one is whole."""
+    """The model as a file; one that is there is overwritten when the new one is
+    whole.
+    """
     files.put(path, to_bytes(model, tokens))
 
 
 def to_bytes(model: nn.Module, tokens: Mapping[int, float] | None = None) -> bytes:
-    """The model's floating tensors, and its schedule of tokens, as such a file holds them."""
-    state = {n: v.detach().float().contiguous().clone() for n, v in model.state_dict().items() if v.is_floating_point()}
-    return save(state, {"tokens": json.dumps({str(k): float(v) for k, v in (tokens or {}).items()})})
+    """The model's floating tensors, and its schedule of tokens, as such a file holds
+    them.
+    """
+    state = {
+        n: v.detach().float().contiguous().clone()
+        for n, v in model.state_dict().items()
+        if v.is_floating_point()
+    }
+    return save(
+        state, {"tokens": json.dumps({str(k): float(v) for k, v in (tokens or {}).items()})}
+    )
 
 
 def read(path: Path) -> Saved:
     """What the file holds.
 
     Raises:
-        Refused: if it is no safetensors file, is larger than 8 MB, or holds what no model of ours does.
+        Refused: if it is no safetensors file, is larger than 8 MB, or holds what no
+            model of ours does.
     """
     try:
         size = path.stat().st_size
@@ -74,7 +88,10 @@ def of_bytes(data: bytes, name: str) -> Saved:
 
 def _refuse_size(size: int, name: str) -> None:
     if size > MOST_BYTES:
-        raise Refused(f"{name} has {size:,} bytes, and {MOST_BYTES:,} are enough for the model as it was given")
+        raise Refused(
+            f"{name} has {size:,} bytes, and {MOST_BYTES:,} are enough for the model as it was"
+            " given"
+        )
 
 
 def _read(path: Path, shown: str) -> Saved:
@@ -82,22 +99,37 @@ def _read(path: Path, shown: str) -> Saved:
         with safe_open(path, framework="pt") as file:
             names = list(file.keys())
             if len(names) > MOST_TENSORS:
-                raise Refused(f"{shown} has {len(names)} tensors, and {MOST_TENSORS} are more than enough")
+                raise Refused(
+                    f"{shown} has {len(names)} tensors, and {MOST_TENSORS} are more than enough"
+                )
             state = {}
             for name in names:
                 kind = file.get_slice(name).get_dtype()
-                if kind in ("I64", "I32") and name.endswith(("num_batches_tracked", "position_ids", "token_type_ids")):
+                if kind in ("I64", "I32") and name.endswith(
+                    ("num_batches_tracked", "position_ids", "token_type_ids")
+                ):
                     continue  # counters and tables of places, which no model stores
                 if kind != "F32":
                     raise Refused(
-                        f"{name!r} is {kind}, and numbers are float32 here (F32): model.float() before it is written"
+                        f"{name!r} is {kind}, and numbers are float32 here (F32): model.float()"
+                        " before it is written"
                     )
                 state[name] = file.get_tensor(name).clone()
             metadata = file.metadata() or {}
     except Refused:
         raise
-    except (SafetensorError, OSError, ValueError, RuntimeError, OverflowError, TypeError, KeyError) as error:
-        raise Refused(f"{shown} is no safetensors file that can be read ({_short(error)})") from None
+    except (
+        SafetensorError,
+        OSError,
+        ValueError,
+        RuntimeError,
+        OverflowError,
+        TypeError,
+        KeyError,
+    ) as error:
+        raise Refused(
+            f"{shown} is no safetensors file that can be read ({_short(error)})"
+        ) from None
     for name, value in state.items():
         if not bool(torch.isfinite(value).all()):
             raise Refused(f"{name!r} holds numbers that are not finite")
@@ -111,10 +143,15 @@ def _tokens(text: str) -> dict[int, float]:
         given = json.loads(text)
         found = {int(layer): float(share) for layer, share in dict(given).items()}
     except (ValueError, TypeError, RecursionError, OverflowError, AttributeError):
-        raise Refused(f'tokens are a JSON object, layer -> share, such as {{"1": 0.5}}; got {text[:60]!r}') from None
+        raise Refused(
+            f'tokens are a JSON object, layer -> share, such as {{"1": 0.5}}; got {text[:60]!r}'
+        ) from None
     for layer, share in found.items():
         if not 0 <= layer < 12 or not math.isfinite(share) or not 0 < share <= 1:
-            raise Refused(f"tokens: a share is above 0 and at most 1, of a layer that is there; got {layer}: {share}")
+            raise Refused(
+                f"tokens: a share is above 0 and at most 1, of a layer that is there; got {layer}:"
+                f" {share}"
+            )
     return found
 
 

@@ -1,4 +1,6 @@
-"""What a student calls: write a model's file, measure it as it will be measured, and say where it stands."""
+"""What a student calls: write a model's file, measure it as it will be measured, and
+say where it stands.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ NAMES = {"cnn": "capstone-cnn.safetensors", "bert": "capstone-bert.safetensors"}
 
 
 def number_of(student: str) -> int:
-    """Which of the three given models of each kind is this student's: 0, 1 or 2, by the name in ``STUDENT``."""
+    """Which of the three given models of each kind is this student's: 0, 1 or 2, by the
+    name in ``STUDENT``.
+    """
     return zlib.crc32(student.strip().encode("utf-8", "surrogatepass")) % 3
 
 
@@ -33,14 +37,18 @@ def submit(
     folder: Path = Path(),
     seed: int | None = None,
 ) -> Measured:
-    """Measure the model as its file will be, write the file, and show the levels and, of a BERT, the survey's row; the ledger gets one, too.
+    """Measure the model as its file will be, write the file, and show the levels and,
+    of a BERT, the survey's row; the ledger gets one, too.
 
-    The accuracy is that on *validation* images, or on texts drawn anew; graded are test images and other texts.
+    The accuracy is that on *validation* images, or on texts drawn anew; graded are test
+    images and other texts.
 
     Args:
         model: compressed; its tensors alone are written. kind: "cnn" or "bert".
-        component: what went, for the table: "filters, weights". student: as in the notebook's first cell.
-        tokens: a schedule of token dropping, layer -> share kept (BERT). folder: beside the notebook.
+        component: what went, for the table: "filters, weights". student: as in the
+            notebook's first cell.
+        tokens: a schedule of token dropping, layer -> share kept (BERT). folder: beside
+            the notebook.
         seed: of what it is measured on; by default another each time.
 
     Raises:
@@ -59,8 +67,9 @@ def submit(
     for number, level in enumerate(LEVELS[kind], start=1):
         lines.append(f"| {number} | {level.points:g} | {'; '.join(met(level, found)) or 'met'} |")
     say(
-        f"**{NAMES[kind]}**: storage {found.storage:.1%}, products {found.macs_share:.1%} of the given model's, {found.faster:.2f} times faster, accuracy "
-        f"{found.accuracy:.1f} % against {found.given_accuracy:.1f} % of the given one.\n\n" + "\n".join(lines)
+        f"**{NAMES[kind]}**: storage {found.storage:.1%}, products {found.macs_share:.1%} of the"
+        f" given model's, {found.faster:.2f} times faster, accuracy {found.accuracy:.1f} % against"
+        f" {found.given_accuracy:.1f} % of the given one.\n\n" + "\n".join(lines)
     )
     name = {"cnn": "convnet, distorted digits", "bert": "reviews-bert"}[kind]
     ledger.add(

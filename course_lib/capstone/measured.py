@@ -1,7 +1,9 @@
-"""Storage, products, speed and accuracy of a handed-in model, against the one that was given, the same way for everyone.
+"""Storage, products, speed and accuracy of a handed-in model, against the one that was
+given, the same way for everyone.
 
-Speed is the processor's time of one thread, the two models taking turns, medians: wall time of short calls on a busy machine is off by factors. Hidden data are
-drawn by a seed of the grader's, after the model was handed in.
+Speed is the processor's time of one thread, the two models taking turns, medians: wall
+time of short calls on a busy machine is off by factors. Hidden data are drawn by a seed
+of the grader's, after the model was handed in.
 """
 
 from __future__ import annotations
@@ -31,14 +33,17 @@ from course_lib.models import checkpoints
 from course_lib.pruning import tokens as dropping
 from course_lib.training import Batch
 
-COPIES, TEXTS, COUNTED = 5, 1500, 40  # of each test image; hidden texts; texts whose products are counted
+# of each test image; hidden texts; texts whose products are counted
+COPIES, TEXTS, COUNTED = 5, 1500, 40
 REPEATS = 25
 CLOSE = 0.9  # a speed counts as reached from this share of the budget on: clocks are not exact
 
 
 @dataclass(frozen=True)
 class Level:
-    """What a model must reach, all at once: shares of the given model's storage and products, times its speed, points of accuracy lost."""
+    """What a model must reach, all at once: shares of the given model's storage and
+    products, times its speed, points of accuracy lost.
+    """
 
     points: float
     storage: float
@@ -48,8 +53,16 @@ class Level:
 
 
 LEVELS = {
-    "cnn": (Level(1, 0.25, 0.25, 1.5, 1.0), Level(1.5, 0.05, 0.05, 1.5, 1.0), Level(1.5, 0.03, 0.03, 2.0, 1.0)),
-    "bert": (Level(1, 0.60, 0.60, 1.5, 2.0), Level(1.5, 0.30, 0.25, 1.5, 2.0), Level(1.5, 0.20, 0.15, 2.0, 2.0)),
+    "cnn": (
+        Level(1, 0.25, 0.25, 1.5, 1.0),
+        Level(1.5, 0.05, 0.05, 1.5, 1.0),
+        Level(1.5, 0.03, 0.03, 2.0, 1.0),
+    ),
+    "bert": (
+        Level(1, 0.60, 0.60, 1.5, 2.0),
+        Level(1.5, 0.30, 0.25, 1.5, 2.0),
+        Level(1.5, 0.20, 0.15, 2.0, 2.0),
+    ),
 }
 
 
@@ -58,7 +71,8 @@ class Measured:
     """One model beside the given one.
 
     Attributes:
-        bits, macs: of storage, and products of one input. ms: processor time of a batch (64 images, 32 texts). faster: times faster.
+        bits, macs: of storage, and products of one input. ms: processor time of a batch
+            (64 images, 32 texts). faster: times faster.
         right: of each hidden input, was it classified right?
     """
 
@@ -94,7 +108,9 @@ class Measured:
 
 
 def met(level: Level, found: Measured) -> list[str]:
-    """What the level asks for and the model does not reach; nothing, where it is met."""
+    """What the level asks for and the model does not reach; nothing, where it is
+    met.
+    """
     missed = []
     if found.storage > level.storage:
         missed.append(f"storage {found.storage:.1%}, at most {level.storage:.0%}")
@@ -121,10 +137,12 @@ def given_file(number: int) -> Path:
 
 
 def measure(kind: str, saved: Saved, number: int, seed: int, split: str = "test") -> Measured:
-    """A model that was read, against the given one of that number, on the data of a seed.
+    """A model that was read, against the given one of that number, on the data of a
+    seed.
 
     Args:
-        split: of the images that are distorted: "validation" while you choose, "test" when it is graded. (Texts are drawn anew by every seed.)
+        split: of the images that are distorted: "validation" while you choose, "test"
+            when it is graded. (Texts are drawn anew by every seed.)
 
     Raises:
         Refused: if the tensors are no such model.
@@ -161,7 +179,8 @@ def measure(kind: str, saved: Saved, number: int, seed: int, split: str = "test"
 
 
 def _speed(work: dict[str, Callable[[], object]], enough: float) -> tuple[float, float]:
-    """Milliseconds of the model, and times faster than the given one: the best of three tries, fewer where it is fast enough at once.
+    """Milliseconds of the model, and times faster than the given one: the best of three
+    tries, fewer where it is fast enough at once.
 
     One process of this machine at a time: two timings disturb each other.
     """
@@ -182,7 +201,8 @@ class _Hidden:
     """What a model is measured on.
 
     Attributes:
-        batches: inputs and labels. counted: inputs whose products are counted, one by one. timed: one batch of inputs.
+        batches: inputs and labels. counted: inputs whose products are counted, one by
+            one. timed: one batch of inputs.
         logits: a model's, of inputs.
     """
 
@@ -194,7 +214,9 @@ class _Hidden:
     @torch.no_grad()
     def right(self, model: nn.Module) -> tuple[bool, ...]:
         """Of each input, is it classified right?"""
-        return tuple(hit for x, y in self.batches for hit in (self.logits(model, x).argmax(1) == y).tolist())
+        return tuple(
+            hit for x, y in self.batches for hit in (self.logits(model, x).argmax(1) == y).tolist()
+        )
 
     def products(self, model: nn.Module) -> float:
         """Of one input, the mean."""

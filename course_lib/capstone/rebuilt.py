@@ -1,4 +1,6 @@
-"""The model that a file is, by the shapes of its tensors: narrower or shallower than the one given, never more."""
+"""The model that a file is, by the shapes of its tensors: narrower or shallower than
+the one given, never more.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ def convnet(saved: Saved) -> nn.Module:
     """A :class:`SmallConvNet` of at most the given widths, in evaluation mode.
 
     Raises:
-        Refused: if tensors are missing or too many, or a layer is wider than the one given.
+        Refused: if tensors are missing or too many, or a layer is wider than the one
+            given.
     """
     if saved.tokens:
         raise Refused("a convolutional net has no tokens to drop")
@@ -35,18 +38,30 @@ def convnet(saved: Saved) -> nn.Module:
 
 
 def bert(saved: Saved) -> nn.Module:
-    """A ``BertForSequenceClassification`` with at most the given layers, heads and feed-forward widths, in evaluation mode.
+    """A ``BertForSequenceClassification`` with at most the given layers, heads and
+    feed-forward widths, in evaluation mode.
 
     Raises:
-        Refused: if tensors are missing or too many, or there is more of something than the given model has.
+        Refused: if tensors are missing or too many, or there is more of something than
+            the given model has.
     """
     numbers = sorted(
-        {int(found[1]) for name in saved.state if (found := re.match(r"bert\.encoder\.layer\.(\d{1,3})\.", name))}
+        {
+            int(found[1])
+            for name in saved.state
+            if (found := re.match(r"bert\.encoder\.layer\.(\d{1,3})\.", name))
+        }
     )
     if not numbers or numbers != list(range(len(numbers))) or len(numbers) > LAYERS:
-        raise Refused(f"layers are numbered 0, 1, … without gaps, 1 to {LAYERS} of them; the file has {numbers[:8]}")
+        raise Refused(
+            f"layers are numbered 0, 1, … without gaps, 1 to {LAYERS} of them; the file has"
+            f" {numbers[:8]}"
+        )
     if any(layer >= len(numbers) for layer in saved.tokens):
-        raise Refused(f"tokens are dropped behind a layer that is not there: {sorted(saved.tokens)} of {len(numbers)}")
+        raise Refused(
+            f"tokens are dropped behind a layer that is not there: {sorted(saved.tokens)} of"
+            f" {len(numbers)}"
+        )
     words = _shape(saved, "bert.embeddings.word_embeddings.weight", 2)[0]
     model: Any = _fresh_bert(words, len(numbers))
     for number in numbers:
@@ -54,9 +69,13 @@ def bert(saved: Saved) -> nn.Module:
         rows = _shape(saved, f"{path}.attention.self.query.weight", 2)[0]
         wide = _shape(saved, f"{path}.intermediate.dense.weight", 2)[0]
         if rows % HEAD or not 1 <= rows // HEAD <= HEADS:
-            raise Refused(f"layer {number}: query has {rows} rows, and a head has {HEAD}: 1 to {HEADS} heads")
+            raise Refused(
+                f"layer {number}: query has {rows} rows, and a head has {HEAD}: 1 to {HEADS} heads"
+            )
         if not 1 <= wide <= FFN:
-            raise Refused(f"layer {number}: the feed-forward part is {wide} wide, and should be 1 to {FFN}")
+            raise Refused(
+                f"layer {number}: the feed-forward part is {wide} wide, and should be 1 to {FFN}"
+            )
         _resize(model.get_submodule(path), rows // HEAD, wide)
     return _filled(model, saved.state)
 
@@ -66,7 +85,10 @@ def _fresh_bert(words: int, layers: int) -> Any:
 
     given = given_vocabulary()
     if words != given:
-        raise Refused(f"the word embeddings have {words} rows, and the vocabulary {given}: it stays as it is given")
+        raise Refused(
+            f"the word embeddings have {words} rows, and the vocabulary {given}: it stays as it is"
+            " given"
+        )
     return small_bert(given, layers=layers, positions=160)
 
 
@@ -106,7 +128,8 @@ def _filled(model: nn.Module, state: dict[str, Tensor]) -> nn.Module:
     for name, value in own.items():
         if state[name].shape != value.shape:
             raise Refused(
-                f"{name!r} is {tuple(state[name].shape)}, and beside the other tensors it should be {tuple(value.shape)}"
+                f"{name!r} is {tuple(state[name].shape)}, and beside the other tensors it should be"
+                f" {tuple(value.shape)}"
             )
         if name.endswith("running_var") and bool((state[name] < 0).any()):
             raise Refused(f"{name!r} holds a variance below 0")

@@ -1,6 +1,8 @@
-"""The survey's table of weight pruning for BERT, as corrected, and a row of one's own beside it.
+"""The survey's table of weight pruning for BERT, as corrected, and a row of one's own
+beside it.
 
-Source: the table at the end of the survey "BERT Weight Pruning" that the course reads; the rows of Gordon et al. (memory is what *remains*: 60 to 70 %) and of Sanh et al.
+Source: the table at the end of the survey "BERT Weight Pruning" that the course reads;
+the rows of Gordon et al. (memory is what *remains*: 60 to 70 %) and of Sanh et al.
 (single encoder weights go, not layers and heads) are corrected after the papers.
 """
 
@@ -27,16 +29,22 @@ ROWS: tuple[tuple[str, ...], ...] = (
 
 
 def performance(right: Sequence[bool], given: Sequence[bool]) -> str:
-    """The survey has no rule for its last column; this is ours, for two models' answers to the same inputs.
+    """The survey has no rule for its last column; this is ours, for two models' answers
+    to the same inputs.
 
     Returns:
-        "same" if the 95 % interval of the difference (paired) holds 0; else "better", or by the points lost "similar" (up to 1), "slightly worse" (up to 3) and "worse".
+        "same" if the 95 % interval of the difference (paired) holds 0; else "better",
+        or by the points lost "similar" (up to 1), "slightly worse" (up to 3) and
+        "worse".
 
     Raises:
         ValueError: if there are not as many of both, or fewer than two.
     """
     if len(right) != len(given) or len(right) < 2:
-        raise ValueError(f"answers of two models to the same inputs, two or more; got {len(right)} and {len(given)}")
+        raise ValueError(
+            f"answers of two models to the same inputs, two or more; got {len(right)} and"
+            f" {len(given)}"
+        )
     differences = [100.0 * (a - b) for a, b in zip(map(int, right), map(int, given), strict=True)]
     mean, half = interval(differences)
     if half is None or abs(mean) <= half:
@@ -47,7 +55,9 @@ def performance(right: Sequence[bool], given: Sequence[bool]) -> str:
 
 
 def row(found: Measured, component: str, name: str = "You") -> tuple[str, ...]:
-    """Your row: memory and speed as measured (the survey has no speed for anybody: that is why we measure)."""
+    """Your row: memory and speed as measured (the survey has no speed for anybody: that
+    is why we measure).
+    """
     inference = f"{found.faster:.1f} times faster (CPU)"
     return (
         name,

@@ -1,19 +1,23 @@
-"""What a model costs: multiply-accumulates, bits and seconds, each counted or measured, none guessed.
+"""What a model costs: multiply-accumulates, bits and seconds, each counted or measured,
+none guessed.
 
 ::
 
     from course_lib.cost import encodings, latency, model_cost, totals
 
-    rows = model_cost(model, batch)                      # one per layer: MACs, non-zero MACs, weights
+    rows = model_cost(model, batch)  # one per layer: MACs, non-zero MACs, weights
     print(totals(rows)["macs"], "multiply-accumulates")
     print(encodings.storage_bits(weight)["csr"], "bits") # of a sparse weight, in each format
     print(latency.measure(latency.forward(model, batch)))
 
-- :mod:`.count`: a whole model while it runs; :mod:`.formulas`: one layer, from its sizes (:mod:`.taps`: which inputs a
-  weight of a convolution meets); :mod:`.tokens`: a transformer whose sequences get shorter.
-- :mod:`.encodings`: bitmap, run lengths, COO, CSR and CSC; :mod:`.block_formats`: n of every m neighbours, stored and multiplied.
-- :mod:`.storage`: a whole model, each tensor in its cheapest format; :mod:`.decisions`: which rows of a table no other beats, and
-  which to take for a budget. :mod:`.latency`: the clock, with warm-up and spread.
+- :mod:`.count`: a whole model while it runs; :mod:`.formulas`: one layer, from its
+  sizes (:mod:`.taps`: which inputs a weight of a convolution meets); :mod:`.tokens`: a
+  transformer whose sequences get shorter.
+- :mod:`.encodings`: bitmap, run lengths, COO, CSR and CSC; :mod:`.block_formats`: n of
+  every m neighbours, stored and multiplied.
+- :mod:`.storage`: a whole model, each tensor in its cheapest format; :mod:`.decisions`:
+  which rows of a table no other beats, and which to take for a budget. :mod:`.latency`:
+  the clock, with warm-up and spread.
 """
 
 from course_lib.cost.count import LayerCost, model_cost, peak_activation_bits, totals

@@ -1,7 +1,9 @@
-"""N:M sparsity stored and multiplied: n values of every block of m, and for each its place in the block.
+"""N:M sparsity stored and multiplied: n values of every block of m, and for each its
+place in the block.
 
-The size depends on the shape alone, and every block begins where arithmetic says: no row pointers, no search. As everywhere in
-:mod:`course_lib.cost.encodings` −0.0 is a zero, and NaN and the infinities are values.
+The size depends on the shape alone, and every block begins where arithmetic says: no
+row pointers, no search. As everywhere in :mod:`course_lib.cost.encodings` −0.0 is a
+zero, and NaN and the infinities are values.
 
 Source: Mishra et al. 2021, "Accelerating Sparse Deep Neural Networks", section 3.1.
 """
@@ -16,22 +18,27 @@ from course_lib.pruning.weights.nm import check_pattern
 
 
 def nm_compress(weight: Tensor, n: int, m: int) -> tuple[Tensor, Tensor]:
-    """Store a matrix of which every block of m neighbours in a row has at most n non-zeros.
+    """Store a matrix of which every block of m neighbours in a row has at most n
+    non-zeros.
 
     Args:
         weight: (R, C), C a multiple of m.
 
     Returns:
-        ``values`` (R, C·n/m) with the matrix's dtype, and ``index`` of the same shape, int64: the place of each *in its block*,
-        0 … m − 1, rising in a block. A block with fewer non-zeros is filled up with the lowest of its other places and their zeros.
+        ``values`` (R, C·n/m) with the matrix's dtype, and ``index`` of the same shape,
+        int64: the place of each *in its block*, 0 … m − 1, rising in a block. A block
+        with fewer non-zeros is filled up with the lowest of its other places and their
+        zeros.
 
     Raises:
-        ValueError: if it is no matrix, m does not divide C, n is not in 1 … m, or a block has more than n non-zeros.
+        ValueError: if it is no matrix, m does not divide C, n is not in 1 … m, or a
+            block has more than n non-zeros.
     """
     check_pattern(n, m)
     if weight.ndim != 2:
         raise ValueError(
-            f"a matrix (R, C) is stored, got the shape {tuple(weight.shape)}: reshape a convolution's weight first"
+            f"a matrix (R, C) is stored, got the shape {tuple(weight.shape)}: reshape a"
+            " convolution's weight first"
         )
     rows, columns = weight.shape
     if columns % m:
@@ -40,7 +47,9 @@ def nm_compress(weight: Tensor, n: int, m: int) -> tuple[Tensor, Tensor]:
     present = blocks != 0  # NaN, too
     most = int(present.sum(-1).max()) if present.numel() else 0
     if most > n:
-        raise ValueError(f"a block of {m} has {most} non-zeros, and {n}:{m} stores {n}: prune it first (nm_mask)")
+        raise ValueError(
+            f"a block of {m} has {most} non-zeros, and {n}:{m} stores {n}: prune it first (nm_mask)"
+        )
     # non-zeros first, then zeros, each by place; of these the first n, by place again
     index = (~present).to(torch.int8).argsort(dim=-1, stable=True)[..., :n].sort(dim=-1).values
     values = blocks.gather(-1, index)
@@ -51,7 +60,8 @@ def nm_decompress(values: Tensor, index: Tensor, n: int, m: int) -> Tensor:
     """The matrix (R, C) again; its zeros are +0.0 where nothing is stored.
 
     Raises:
-        ValueError: if the shapes differ, are not whole blocks, or a place is not in 0 … m − 1.
+        ValueError: if the shapes differ, are not whole blocks, or a place is not in 0 …
+            m − 1.
     """
     columns = _columns(values, index, n, m)
     stored = len(values), columns // m, n
@@ -72,13 +82,16 @@ def nm_bits(rows: int, columns: int, n: int, m: int, bits: int = 32) -> int:
 
 
 def nm_linear(x: Tensor, values: Tensor, index: Tensor, n: int, m: int) -> Tensor:
-    """x·Wᵀ from the compressed form, without the matrix: K = C·n/m products an output, whatever the weights.
+    """x·Wᵀ from the compressed form, without the matrix: K = C·n/m products an output,
+    whatever the weights.
 
-    For output r only those entries of x are read at which row r stores something. (On a CPU the gathering costs far more than the
-    products that it saves: it takes a unit made for it.)
+    For output r only those entries of x are read at which row r stores something. (On a
+    CPU the gathering costs far more than the products that it saves: it takes a unit
+    made for it.)
 
     Args:
-        x: (…, C). values, index: (R, K) as :func:`nm_compress` gives them, places in a block in any order.
+        x: (…, C). values, index: (R, K) as :func:`nm_compress` gives them, places in a
+            block in any order.
 
     Returns:
         (…, R).
@@ -89,7 +102,8 @@ def nm_linear(x: Tensor, values: Tensor, index: Tensor, n: int, m: int) -> Tenso
     columns = _columns(values, index, n, m)
     if x.shape[-1] != columns:
         raise ValueError(
-            f"x has {x.shape[-1]} entries a row, {n}:{m} with {values.shape[1]} values a row stands for {columns}"
+            f"x has {x.shape[-1]} entries a row, {n}:{m} with {values.shape[1]} values a row stands"
+            f" for {columns}"
         )
     start = (
         torch.arange(values.shape[1], device=index.device).div(n, rounding_mode="floor") * m
@@ -111,11 +125,15 @@ def joint_products(x: Tensor, weight: Tensor) -> int:
 def _columns(values: Tensor, index: Tensor, n: int, m: int) -> int:
     check_pattern(n, m)
     if values.shape != index.shape or values.ndim != 2:
-        raise ValueError(f"values {tuple(values.shape)} and index {tuple(index.shape)}: one place a value, both (R, K)")
+        raise ValueError(
+            f"values {tuple(values.shape)} and index {tuple(index.shape)}: one place a value, both"
+            " (R, K)"
+        )
     if values.shape[1] % n:
         raise ValueError(f"{values.shape[1]} values a row are no whole blocks of n = {n}")
     if index.numel() and not bool(((index >= 0) & (index < m)).all()):
         raise ValueError(
-            f"a place in a block of {m} is 0 … {m - 1}; index holds {int(index.min())} … {int(index.max())}"
+            f"a place in a block of {m} is 0 … {m - 1}; index holds {int(index.min())} …"
+            f" {int(index.max())}"
         )
     return values.shape[1] // n * m

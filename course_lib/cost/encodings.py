@@ -1,16 +1,20 @@
-"""Five ways to store a tensor that is mostly zeros: bitmap, run lengths, COO, CSR and CSC.
+"""Five ways to store a tensor that is mostly zeros: bitmap, run lengths, COO, CSR and
+CSC.
 
-Each format is a pair of plain functions, ``*_encode`` and ``*_decode``, that work on tensors of any dtype, with the number
-of bits that the format takes (``*_bits``, for the zeros that are there). ``formula_bits`` is what the lecture's formulas
-predict from the sparsity alone.
+Each format is a pair of plain functions, ``*_encode`` and ``*_decode``, that work on
+tensors of any dtype, with the number of bits that the format takes (``*_bits``, for the
+zeros that are there). ``formula_bits`` is what the lecture's formulas predict from the
+sparsity alone.
 
-All formats agree on what a zero is: whatever compares equal to zero. So -0.0 is a zero and comes back as +0.0, while NaN
-and the infinities are values and come back bit for bit. Elements are visited in row-major order (CSC: column by column),
-indices and runs are int64, values keep the dtype. An encoding is for storage, so it lives on the CPU: a tensor from an
-accelerator is brought over, and a graph is left behind.
+All formats agree on what a zero is: whatever compares equal to zero. So -0.0 is a zero
+and comes back as +0.0, while NaN and the infinities are values and come back bit for
+bit. Elements are visited in row-major order (CSC: column by column), indices and runs
+are int64, values keep the dtype. An encoding is for storage, so it lives on the CPU: a
+tensor from an accelerator is brought over, and a graph is left behind.
 
-Source: the lecture on pruning, "Sparse Matrices Encodings"; Sze, Chen, Yang and Emer 2020, "Efficient Processing of Deep
-Neural Networks", chapter 8. CSR and CSC: Saad 2003, "Iterative Methods for Sparse Linear Systems", section 3.4.
+Source: the lecture on pruning, "Sparse Matrices Encodings"; Sze, Chen, Yang and Emer
+2020, "Efficient Processing of Deep Neural Networks", chapter 8. CSR and CSC: Saad 2003,
+"Iterative Methods for Sparse Linear Systems", section 3.4.
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ Shape = tuple[int, ...]
 FORMATS = ("dense", "bitmap", "rle", "coo", "csr", "csc")
 
 
-# ------------------------------------------------------------------------------------------------------------- bitmap
+# ------------------------------------------------------------------------------- bitmap
 def bitmap_encode(x: Tensor) -> tuple[Tensor, Tensor]:
     """One bit an element that says whether it is there, and the elements that are.
 
@@ -36,7 +40,8 @@ def bitmap_encode(x: Tensor) -> tuple[Tensor, Tensor]:
         x: any shape (also a scalar), any dtype.
 
     Returns:
-        ``bitmap``, bool with the shape of ``x``, and ``values`` (nnz,), the non-zeros in row-major order.
+        ``bitmap``, bool with the shape of ``x``, and ``values`` (nnz,), the non-zeros
+        in row-major order.
 
     Source: the lecture on pruning, "Bitmap Encoding".
     """
@@ -56,7 +61,10 @@ def bitmap_decode(bitmap: Tensor, values: Tensor) -> Tensor:
         raise ValueError(f"a bitmap is a bool tensor, got {bitmap.dtype}")
     index = _tensor(np.flatnonzero(_flat(bitmap).numpy()))
     if values.shape != index.shape:
-        raise ValueError(f"the bitmap marks {len(index)} elements, but the values have the shape {tuple(values.shape)}")
+        raise ValueError(
+            f"the bitmap marks {len(index)} elements, but the values have the shape"
+            f" {tuple(values.shape)}"
+        )
     return _place(index, values, tuple(bitmap.shape))
 
 
@@ -65,24 +73,28 @@ def bitmap_bits(x: Tensor, n: int = 32) -> int:
     return _count(x) * n + x.numel()
 
 
-# -------------------------------------------------------------------------------------------------------- run lengths
+# -------------------------------------------------------------------------- run lengths
 def rle_encode(x: Tensor, run_bits: int = 2) -> tuple[Tensor, Tensor, Shape]:
-    """Pairs (r, v): r zeros, then the value v. A run has a field of k bits, so r is at most 2^k - 1.
+    """Pairs (r, v): r zeros, then the value v. A run has a field of k bits, so r is at
+    most 2^k - 1.
 
-    A longer run begins with filler pairs (2^k - 1, 0), each of which stands for 2^k zeros: the run, and the zero that is
-    its value. So do the r > 0 zeros left at the end when no value follows: they become (r - 1, 0).
+    A longer run begins with filler pairs (2^k - 1, 0), each of which stands for 2^k
+    zeros: the run, and the zero that is its value. So do the r > 0 zeros left at the
+    end when no value follows: they become (r - 1, 0).
 
     Args:
         x: any shape (also a scalar), any dtype, read in row-major order.
         run_bits: k, the width of the run field in bits, 1 to 62.
 
     Returns:
-        ``runs`` (pairs,) int64, ``values`` (pairs,) with the dtype of ``x``, and the shape of ``x``.
+        ``runs`` (pairs,) int64, ``values`` (pairs,) with the dtype of ``x``, and the
+        shape of ``x``.
 
     Raises:
         ValueError: if ``run_bits`` is out of range.
 
-    Source: the lecture on pruning, "Run Length Encoding"; with fillers as in Chen et al. 2016, "Eyeriss", section V-E.
+    Source: the lecture on pruning, "Run Length Encoding"; with fillers as in Chen et
+    al. 2016, "Eyeriss", section V-E.
     """
     longest = _longest_run(run_bits)
     flat = _flat(x)
@@ -95,7 +107,8 @@ def rle_encode(x: Tensor, run_bits: int = 2) -> tuple[Tensor, Tensor, Shape]:
     tail = 1 if left[-1] else 0
     # The i-th value stands behind the i values before it and all fillers up to its own.
     place = np.arange(len(index)) + np.cumsum(fillers[:-1])  # (nnz,)
-    runs = np.full(len(index) + int(fillers.sum()) + tail, longest)  # (pairs,) a filler until told otherwise
+    # (pairs,) a filler until told otherwise
+    runs = np.full(len(index) + int(fillers.sum()) + tail, longest)
     runs[place] = left[:-1]
     if tail:
         runs[-1] = left[-1] - 1
@@ -104,31 +117,40 @@ def rle_encode(x: Tensor, run_bits: int = 2) -> tuple[Tensor, Tensor, Shape]:
 
 
 def rle_decode(runs: Tensor, values: Tensor, shape: Sequence[int]) -> Tensor:
-    """Undo ``rle_encode``: every pair covers its run and one element more, so a running sum says where each value goes.
+    """Undo ``rle_encode``: every pair covers its run and one element more, so a running
+    sum says where each value goes.
 
     Needs no run width: fillers are pairs like any other.
 
     Raises:
-        ValueError: if runs and values differ in length, a run is negative, or the pairs do not fill ``shape`` exactly.
+        ValueError: if runs and values differ in length, a run is negative, or the pairs
+            do not fill ``shape`` exactly.
     """
     _check_integers("runs", runs)
     if runs.shape != values.shape or runs.ndim != 1:
-        raise ValueError(f"one run for every value: got shapes {tuple(runs.shape)} and {tuple(values.shape)}")
+        raise ValueError(
+            f"one run for every value: got shapes {tuple(runs.shape)} and {tuple(values.shape)}"
+        )
     if len(runs) and int(runs.min()) < 0:
         raise ValueError(f"a run of zeros cannot be shorter than 0, got {int(runs.min())}")
-    ends = torch.cumsum(runs.cpu() + 1, 0)  # (pairs,) elements covered up to and including each pair
+    # (pairs,) elements covered up to and including each pair
+    ends = torch.cumsum(runs.cpu() + 1, 0)
     covered = int(ends[-1]) if len(ends) else 0
     if covered != math.prod(shape):
-        raise ValueError(f"the pairs cover {covered} elements, the shape {tuple(shape)} has {math.prod(shape)}")
+        raise ValueError(
+            f"the pairs cover {covered} elements, the shape {tuple(shape)} has {math.prod(shape)}"
+        )
     return _place(ends - 1, values, tuple(shape))
 
 
 def rle_bits(x: Tensor, n: int = 32, run_bits: int = 2) -> int:
-    """Bits of ``x`` in run lengths with ``n``-bit values: pairs·(n + k), fillers and the pair of trailing zeros included."""
+    """Bits of ``x`` in run lengths with ``n``-bit values: pairs·(n + k), fillers and
+    the pair of trailing zeros included.
+    """
     return len(rle_encode(x, run_bits)[0]) * (n + run_bits)
 
 
-# --------------------------------------------------------------------------------------------------------- coordinates
+# -------------------------------------------------------------------------- coordinates
 def coo_encode(x: Tensor) -> tuple[Tensor, Tensor, Shape]:
     """The non-zeros, each with its position in the flattened tensor.
 
@@ -136,7 +158,8 @@ def coo_encode(x: Tensor) -> tuple[Tensor, Tensor, Shape]:
         x: any shape (also a scalar), any dtype.
 
     Returns:
-        ``index`` (nnz,) int64, increasing; ``values`` (nnz,) with the dtype of ``x``; and the shape of ``x``.
+        ``index`` (nnz,) int64, increasing; ``values`` (nnz,) with the dtype of ``x``;
+        and the shape of ``x``.
 
     Source: the lecture on pruning, "Coordinate Format".
     """
@@ -145,23 +168,29 @@ def coo_encode(x: Tensor) -> tuple[Tensor, Tensor, Shape]:
 
 
 def coo_decode(index: Tensor, values: Tensor, shape: Sequence[int]) -> Tensor:
-    """Put each value at its flat index; undoes ``coo_encode``. The indices may come in any order, each once.
+    """Put each value at its flat index; undoes ``coo_encode``. The indices may come in
+    any order, each once.
 
     Raises:
-        ValueError: if index and values differ in length, or an index lies outside ``shape``.
+        ValueError: if index and values differ in length, or an index lies outside
+            ``shape``.
     """
     _check_integers("index", index)
     if index.shape != values.shape or index.ndim != 1:
-        raise ValueError(f"one index for every value: got shapes {tuple(index.shape)} and {tuple(values.shape)}")
+        raise ValueError(
+            f"one index for every value: got shapes {tuple(index.shape)} and {tuple(values.shape)}"
+        )
     return _place(index.cpu(), values, tuple(shape))
 
 
 def coo_bits(x: Tensor, n: int = 32) -> int:
-    """Bits of ``x`` as coordinates with ``n``-bit values: nnz·(n + ⌈log₂ L⌉). The only index of a scalar takes 0 bits."""
+    """Bits of ``x`` as coordinates with ``n``-bit values: nnz·(n + ⌈log₂ L⌉). The only
+    index of a scalar takes 0 bits.
+    """
     return _count(x) * (n + index_width(x.numel()))
 
 
-# ------------------------------------------------------------------------------------------- compressed rows, columns
+# ------------------------------------------------------------- compressed rows, columns
 def csr_encode(x2d: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The non-zeros row by row, the column of each, and where each row begins.
 
@@ -169,8 +198,9 @@ def csr_encode(x2d: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         x2d: (R, C), any dtype.
 
     Returns:
-        ``v`` (nnz,), ``COL_INDEX`` (nnz,) int64 and ``ROW_INDEX`` (R + 1,) int64: row r is ``v[ROW_INDEX[r]:ROW_INDEX[r+1]]``,
-        so the last entry is nnz, and an empty row repeats its neighbour's.
+        ``v`` (nnz,), ``COL_INDEX`` (nnz,) int64 and ``ROW_INDEX`` (R + 1,) int64: row r
+        is ``v[ROW_INDEX[r]:ROW_INDEX[r+1]]``, so the last entry is nnz, and an empty
+        row repeats its neighbour's.
 
     Raises:
         ValueError: if ``x2d`` is not a matrix.
@@ -182,9 +212,11 @@ def csr_encode(x2d: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     positions, values = _nonzeros(flat, _present(flat))
     index = positions.numpy()
     begins = np.arange(rows + 1) * columns  # flat index of the first element of each row
-    # A binary search for R + 1 numbers among the sorted indices costs next to nothing; a count per row would read them all.
+    # A binary search for R + 1 numbers among the sorted indices costs next to nothing;
+    # a count per row would read them all.
     pointer = np.searchsorted(index, begins)
-    # The column is index mod C. Subtracting each row's begin gives the same, and a 64-bit division is slow.
+    # The column is index mod C. Subtracting each row's begin gives the same, and a
+    # 64-bit division is slow.
     column = index - np.repeat(begins[:-1], np.diff(pointer))
     return values, _tensor(column), _tensor(pointer)
 
@@ -201,20 +233,24 @@ def csr_decode(v: Tensor, COL_INDEX: Tensor, ROW_INDEX: Tensor, shape: Sequence[
 
 
 def csr_bits(x2d: Tensor, n: int = 32) -> int:
-    """Bits of a matrix (R, C) in CSR with ``n``-bit values: nnz·(n + ⌈log₂ C⌉) + (R+1)·⌈log₂(nnz+1)⌉."""
+    """Bits of a matrix (R, C) in CSR with ``n``-bit values: nnz·(n + ⌈log₂
+    C⌉) + (R+1)·⌈log₂(nnz+1)⌉.
+    """
     rows, columns = _matrix_shape(x2d.shape)
     nnz = _count(x2d)
     return nnz * (n + index_width(columns)) + (rows + 1) * index_width(nnz + 1)
 
 
 def csc_encode(x2d: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The non-zeros column by column, the row of each, and where each column begins: CSR of the transpose.
+    """The non-zeros column by column, the row of each, and where each column begins:
+    CSR of the transpose.
 
     Args:
         x2d: (R, C), any dtype.
 
     Returns:
-        ``v`` (nnz,) in column order, ``ROW_INDEX`` (nnz,) int64 and ``COL_POINTER`` (C + 1,) int64, cumulative.
+        ``v`` (nnz,) in column order, ``ROW_INDEX`` (nnz,) int64 and ``COL_POINTER``
+        (C + 1,) int64, cumulative.
 
     Raises:
         ValueError: if ``x2d`` is not a matrix.
@@ -235,14 +271,18 @@ def csc_decode(v: Tensor, ROW_INDEX: Tensor, COL_POINTER: Tensor, shape: Sequenc
 
 
 def csc_bits(x2d: Tensor, n: int = 32) -> int:
-    """Bits of a matrix (R, C) in CSC with ``n``-bit values: nnz·(n + ⌈log₂ R⌉) + (C+1)·⌈log₂(nnz+1)⌉."""
+    """Bits of a matrix (R, C) in CSC with ``n``-bit values: nnz·(n + ⌈log₂
+    R⌉) + (C+1)·⌈log₂(nnz+1)⌉.
+    """
     _matrix_shape(x2d.shape)
     return csr_bits(x2d.t(), n)
 
 
-# ------------------------------------------------------------------------------------------------------- counting bits
+# ------------------------------------------------------------------------ counting bits
 def index_width(count: int) -> int:
-    """Bits that tell ``count`` things apart: ⌈log₂ count⌉, and 0 where there is nothing to tell (count 0 or 1)."""
+    """Bits that tell ``count`` things apart: ⌈log₂ count⌉, and 0 where there is nothing
+    to tell (count 0 or 1).
+    """
     return max(count - 1, 0).bit_length()
 
 
@@ -250,7 +290,8 @@ def storage_bits(x: Tensor, n: int | None = None, run_bits: int = 2) -> dict[str
     """Measured bits of one tensor in every format of ``FORMATS``.
 
     Args:
-        x: any shape; CSR and CSC see it as a matrix with one row per entry of the first axis (one filter a row).
+        x: any shape; CSR and CSC see it as a matrix with one row per entry of the first
+            axis (one filter a row).
         n: bits a value (the dtype's own width if None).
         run_bits: width of the run field of RLE.
     """
@@ -267,7 +308,8 @@ def storage_bits(x: Tensor, n: int | None = None, run_bits: int = 2) -> dict[str
 
 
 def cheapest_bits(x: Tensor, n: int = 32, run_bits: int = 4) -> int:
-    """Bits to store ``x``: as it is, or as a bitmap, run lengths or coordinates, whichever is smallest.
+    """Bits to store ``x``: as it is, or as a bitmap, run lengths or coordinates,
+    whichever is smallest.
 
     Args:
         x: any shape.
@@ -277,14 +319,22 @@ def cheapest_bits(x: Tensor, n: int = 32, run_bits: int = 4) -> int:
 
 
 def formula_bits(
-    format: str, L: int, p: float, n: int = 32, *, run_bits: int = 2, shape: Sequence[int] | None = None
+    format: str,
+    L: int,
+    p: float,
+    n: int = 32,
+    *,
+    run_bits: int = 2,
+    shape: Sequence[int] | None = None,
 ) -> float:
     """Bits that a format is expected to take, from the sparsity alone.
 
-    For bitmap, COO, CSR and CSC this is exact for every tensor with (1-p)·L non-zeros, wherever they lie. For RLE the order
-    matters: the formula is the expectation for independent zeros in a long tensor. A run that goes on for ever would begin
-    with a value with probability 1-p, and needs a pair more whenever it has 2^k zeros: a geometric series, so there are
-    (1-p)/(1-p^(2^k)) pairs an element. (The lecture calls this "hard to formulate"; it takes only the independence.)
+    For bitmap, COO, CSR and CSC this is exact for every tensor with (1-p)·L non-zeros,
+    wherever they lie. For RLE the order matters: the formula is the expectation for
+    independent zeros in a long tensor. A run that goes on for ever would begin with a
+    value with probability 1-p, and needs a pair more whenever it has 2^k zeros: a
+    geometric series, so there are (1-p)/(1-p^(2^k)) pairs an element. (The lecture
+    calls this "hard to formulate"; it takes only the independence.)
 
     Args:
         format: one of ``FORMATS``.
@@ -295,7 +345,8 @@ def formula_bits(
         shape: (R, C), needed for CSR and CSC.
 
     Raises:
-        ValueError: on an unknown format, p outside [0, 1], or a shape that is missing or does not hold L elements.
+        ValueError: on an unknown format, p outside [0, 1], or a shape that is missing
+            or does not hold L elements.
     """
     if not 0 <= p <= 1:
         raise ValueError(f"p is the fraction of zeros, between 0 and 1, got {p}")
@@ -316,9 +367,12 @@ def formula_bits(
             raise ValueError(f"{format} needs shape=(rows, columns)")
         rows, columns = _matrix_shape(shape)
         if rows * columns != L:
-            raise ValueError(f"a matrix of shape {tuple(shape)} has {rows * columns} elements, not L = {L}")
+            raise ValueError(
+                f"a matrix of shape {tuple(shape)} has {rows * columns} elements, not L = {L}"
+            )
         major, minor = (rows, columns) if format == "csr" else (columns, rows)
-        # Rounded first: (1 - 0.9) * 1000 is a little under 100, and the width must not jump on a rounding error.
+        # Rounded first: (1 - 0.9) * 1000 is a little under 100, and the width must not
+        # jump on a rounding error.
         largest = math.ceil(round(nonzeros, 6))
         return nonzeros * (n + index_width(minor)) + (major + 1) * index_width(largest + 1)
     raise ValueError(f"unknown format {format!r}: one of {', '.join(FORMATS)}")
@@ -331,18 +385,22 @@ def _pairs_per_element(p: float, span: int) -> float:
     return (1 - p) / (1 - p**span)
 
 
-# ------------------------------------------------------------------------------------------- what all formats stand on
-# Values are only moved, never computed with. So they travel as integers of the same width: that serves every dtype, also
-# those numpy lacks (bfloat16, float8), and keeps the payload of a NaN.
+# ------------------------------------------------------------ what all formats stand on
+# Values are only moved, never computed with. So they travel as integers of the same
+# width: that serves every dtype, also those numpy lacks (bfloat16, float8), and keeps
+# the payload of a NaN.
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def _raw(flat: Tensor) -> Tensor:
-    return flat.view(_INTEGERS.get(flat.element_size(), flat.dtype))  # complex128 has no integer of its width: stays
+    # complex128 has no integer of its width: stays
+    return flat.view(_INTEGERS.get(flat.element_size(), flat.dtype))
 
 
 def _tensor(array: np.ndarray) -> Tensor:
-    """The array as a tensor on the same memory, an empty one with the usual stride (numpy says 0: views would fail)."""
+    """The array as a tensor on the same memory, an empty one with the usual stride
+    (numpy says 0: views would fail).
+    """
     tensor = torch.from_numpy(array)
     return tensor if array.size else tensor.new_empty(array.shape)
 
@@ -354,7 +412,8 @@ def _flat(x: Tensor) -> Tensor:
 
 def _present(flat: Tensor) -> Tensor:
     """True where an element is not zero: NaN and the infinities are, -0.0 is not."""
-    # .bool() says the same as != 0 and is four times as fast. A bool tensor would come back as itself, not as a copy.
+    # .bool() says the same as != 0 and is four times as fast. A bool tensor would come
+    # back as itself, not as a copy.
     return flat.clone() if flat.dtype == torch.bool else flat.bool()
 
 
@@ -365,18 +424,22 @@ def _count(x: Tensor) -> int:
 
 def _nonzeros(flat: Tensor, present: Tensor) -> tuple[Tensor, Tensor]:
     """(nnz,) int64 positions and (nnz,) values of the non-zeros."""
-    # numpy finds the True entries of a bool array about four times as fast as torch.nonzero does on one thread, and seven
-    # times as fast as either library finds non-zeros in floats; hence the detour by the bool array.
+    # numpy finds the True entries of a bool array about four times as fast as
+    # torch.nonzero does on one thread, and seven times as fast as either library finds
+    # non-zeros in floats; hence the detour by the bool array.
     index = np.flatnonzero(present.numpy())
     values = _raw(flat).numpy().take(index)
     return _tensor(index), _tensor(values).view(flat.dtype)
 
 
 def _place(index: Tensor, values: Tensor, shape: Shape) -> Tensor:
-    """A tensor of zeros of ``shape`` with ``values`` at the flat positions ``index``."""
+    """A tensor of zeros of ``shape`` with ``values`` at the flat positions
+    ``index``.
+    """
     raw = _raw(_flat(values))
-    # numpy's zeros are pages that the system clears when they are first written, a moment before the value goes into them.
-    # torch.zeros would clear the whole tensor first, and by then the beginning has left the cache.
+    # numpy's zeros are pages that the system clears when they are first written, a
+    # moment before the value goes into them. torch.zeros would clear the whole tensor
+    # first, and by then the beginning has left the cache.
     out = _tensor(np.zeros(math.prod(shape), raw.numpy().dtype))
     try:
         out.scatter_(0, index.long(), raw)  # checks every index on its way
@@ -386,12 +449,21 @@ def _place(index: Tensor, values: Tensor, shape: Shape) -> Tensor:
 
 
 def _compressed_to_dense(
-    kind: type[csr_array] | type[csc_array], values: Tensor, index: np.ndarray, pointer: np.ndarray, shape: Shape
+    kind: type[csr_array] | type[csc_array],
+    values: Tensor,
+    index: np.ndarray,
+    pointer: np.ndarray,
+    shape: Shape,
 ) -> Tensor:
-    """scipy's own loop, which reads each row's end once; on the bits of the values, because it adds them to zeros."""
-    if values.dtype == torch.complex128:  # no integer is as wide, and adding makes +0.0 of a part that is -0.0
+    """scipy's own loop, which reads each row's end once; on the bits of the values,
+    because it adds them to zeros.
+    """
+    # no integer is as wide, and adding makes +0.0 of a part that is -0.0
+    if values.dtype == torch.complex128:
         parts = torch.view_as_real(_flat(values)).unbind(-1)
-        return torch.complex(*(_compressed_to_dense(kind, part, index, pointer, shape) for part in parts))
+        return torch.complex(
+            *(_compressed_to_dense(kind, part, index, pointer, shape) for part in parts)
+        )
     dense = kind((_raw(_flat(values)).numpy(), index, pointer), shape).toarray(order="C")
     return _tensor(dense).view(values.dtype).view(shape)
 
@@ -404,7 +476,10 @@ def _longest_run(run_bits: int) -> int:
 
 def _matrix_shape(shape: Sequence[int]) -> tuple[int, int]:
     if len(shape) != 2:
-        raise ValueError(f"CSR and CSC store matrices; got the shape {tuple(shape)}: flatten a filter into a row first")
+        raise ValueError(
+            f"CSR and CSC store matrices; got the shape {tuple(shape)}: flatten a filter into a row"
+            " first"
+        )
     return int(shape[0]), int(shape[1])
 
 
@@ -416,22 +491,26 @@ def _check_integers(what: str, tensor: Tensor) -> None:
 def _compressed(
     what: str, v: Tensor, minor_index: Tensor, major_pointer: Tensor, major: int, minor: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Index and pointer as arrays; ValueError unless they and the values can belong to one matrix."""
+    """Index and pointer as arrays; ValueError unless they and the values can belong to
+    one matrix.
+    """
     _check_integers(f"the {what} index", minor_index)
     _check_integers("the pointer", major_pointer)
     if v.ndim != 1 or minor_index.shape != v.shape:
         raise ValueError(
-            f"one {what} index for every value: got shapes {tuple(minor_index.shape)} and {tuple(v.shape)}"
+            f"one {what} index for every value: got shapes {tuple(minor_index.shape)} and"
+            f" {tuple(v.shape)}"
         )
     if major_pointer.shape != (major + 1,):
         raise ValueError(
-            f"the pointer needs {major + 1} entries, the last one included: got {tuple(major_pointer.shape)}"
+            f"the pointer needs {major + 1} entries, the last one included: got"
+            f" {tuple(major_pointer.shape)}"
         )
     index, pointer = minor_index.cpu().contiguous().numpy(), major_pointer.cpu().numpy()
     if pointer[0] != 0 or pointer[-1] != len(v) or (np.diff(pointer) < 0).any():
         raise ValueError(f"the pointer must grow from 0 to the number of values, {len(v)}")
-    # A column that is too large would land in the next row without an error. Read as unsigned, a negative index is a huge
-    # one: one pass instead of two.
+    # A column that is too large would land in the next row without an error. Read as
+    # unsigned, a negative index is a huge one: one pass instead of two.
     if len(index) and index.view(f"u{index.itemsize}").max() >= minor:
         raise ValueError(f"a {what} index lies outside 0..{minor - 1}")
     return index, pointer

@@ -1,14 +1,17 @@
-"""How many multiply-accumulates (MACs) a layer needs, by its formula: dense, when zeros are skipped, with fewer heads.
+"""How many multiply-accumulates (MACs) a layer needs, by its formula: dense, when zeros
+are skipped, with fewer heads.
 
-Here are the formulas of the lecture for one layer, then the exact count of the products whose two factors are both
-non-zero, for weights and inputs as they are, and what (1-p)(1-q) says about it. :mod:`course_lib.cost.count` counts a
-whole ``nn.Module`` while it runs on an example: what these formulas must come to.
+Here are the formulas of the lecture for one layer, then the exact count of the products
+whose two factors are both non-zero, for weights and inputs as they are, and what
+(1-p)(1-q) says about it. :mod:`course_lib.cost.count` counts a whole ``nn.Module``
+while it runs on an example: what these formulas must come to.
 
-All counts are Python ints from integer arithmetic: a count kept in float32 stops being exact at 2^24, which one 3x3 layer
-of ResNet-50 passes seven times over with a single image.
+All counts are Python ints from integer arithmetic: a count kept in float32 stops being
+exact at 2^24, which one 3x3 layer of ResNet-50 passes seven times over with a single
+image.
 
-Source: the lecture on pruning, "Computational Cost"; Sze, Chen, Yang and Emer 2020, "Efficient Processing of Deep Neural
-Networks", chapters 2 and 8.
+Source: the lecture on pruning, "Computational Cost"; Sze, Chen, Yang and Emer 2020,
+"Efficient Processing of Deep Neural Networks", chapters 2 and 8.
 """
 
 from __future__ import annotations
@@ -21,26 +24,37 @@ from torch import Tensor
 from course_lib.cost.taps import conv_taps, hits, nonzeros, sum_at_taps, sum_of_products
 
 
-# ------------------------------------------------------------------------------------------ one layer, by its formula
+# ------------------------------------------------------------ one layer, by its formula
 def conv_cost(
-    M: int, C: int, R: int, S: int, H: int, W: int, stride: int = 1, padding: int = 0, bits: int = 32
+    M: int,
+    C: int,
+    R: int,
+    S: int,
+    H: int,
+    W: int,
+    stride: int = 1,
+    padding: int = 0,
+    bits: int = 32,
 ) -> dict[str, int]:
     """Cost of a 2-D convolution of one image, without bias.
 
     Args:
         M, C: output and input channels.
         R, S: height and width of the kernel.
-        H, W: height and width of the input; the output is E x F with E = (H + 2·padding - R) // stride + 1, F alike.
+        H, W: height and width of the input; the output is E x F with
+            E = (H + 2·padding - R) // stride + 1, F alike.
         stride, padding: the same in both directions.
         bits: width of a weight and of an activation.
 
     Returns:
-        ``macs`` = M·C·R·S·E·F (products with padding included, as in the lecture), and the storage in bits:
-        ``weight_bits`` of MCRS, ``input_bits`` of CHW and ``output_bits`` of MEF numbers. Weights stay; activations are
-        transient, so what a network needs at once is the maximum over its layers, not the sum.
+        ``macs`` = M·C·R·S·E·F (products with padding included, as in the lecture), and
+        the storage in bits: ``weight_bits`` of MCRS, ``input_bits`` of CHW and
+        ``output_bits`` of MEF numbers. Weights stay; activations are transient, so what
+        a network needs at once is the maximum over its layers, not the sum.
 
     Raises:
-        ValueError: if a size is not positive, or the kernel is larger than the padded input.
+        ValueError: if a size is not positive, or the kernel is larger than the padded
+            input.
 
     Source: the lecture on pruning, "Computational Cost of Convolution".
     """
@@ -72,15 +86,18 @@ def linear_cost(batch: int, d_in: int, d_out: int, bits: int = 32) -> dict[str, 
 
 
 def transformer_macs(B: int, L: int, E: int, heads: int = 1) -> dict[str, int]:
-    """MACs of one transformer layer: self-attention, and a feed-forward block of width 4E.
+    """MACs of one transformer layer: self-attention, and a feed-forward block of width
+    4E.
 
     Args:
         B, L, E: batch, sequence length, embedding width.
-        heads: attention heads, each E / heads wide. They change no MAC, only the number of attention scores.
+        heads: attention heads, each E / heads wide. They change no MAC, only the number
+            of attention scores.
 
     Returns:
-        ``projections`` 4BLE² (query, key, value, output), ``attention`` 2BL²E (Q·Kᵀ and A·V), ``ffn`` 8BLE², their
-        ``total``, and ``scores`` = B·heads·L², the numbers that the softmax reads and writes.
+        ``projections`` 4BLE² (query, key, value, output), ``attention`` 2BL²E (Q·Kᵀ and
+        A·V), ``ffn`` 8BLE², their ``total``, and ``scores`` = B·heads·L², the numbers
+        that the softmax reads and writes.
 
     Raises:
         ValueError: if a size is not positive or ``heads`` does not divide E.
@@ -89,7 +106,9 @@ def transformer_macs(B: int, L: int, E: int, heads: int = 1) -> dict[str, int]:
     """
     _check_positive(B=B, L=L, E=E, heads=heads)
     if E % heads:
-        raise ValueError(f"heads must divide the embedding: {heads} heads do not share {E} dimensions evenly")
+        raise ValueError(
+            f"heads must divide the embedding: {heads} heads do not share {E} dimensions evenly"
+        )
     projections, attention, ffn = 4 * B * L * E**2, 2 * B * L**2 * E, 8 * B * L * E**2
     return {
         "projections": projections,
@@ -101,29 +120,39 @@ def transformer_macs(B: int, L: int, E: int, heads: int = 1) -> dict[str, int]:
 
 
 def pruned_transformer_macs(
-    B: int, L: int, E: int, heads: Sequence[int], head_size: int, ffn: int | None = None, S: int | None = None
+    B: int,
+    L: int,
+    E: int,
+    heads: Sequence[int],
+    head_size: int,
+    ffn: int | None = None,
+    S: int | None = None,
 ) -> dict[str, int]:
-    """MACs and weights of transformer layers of which the l-th has ``heads[l]`` heads left.
+    """MACs and weights of transformer layers of which the l-th has ``heads[l]`` heads
+    left.
 
-    A layer with h heads of d features each has projections of width h·d where they were E wide, and nothing else changes.
-    So half of the heads are half of the attention's products, but a sixth of the layer's: the feed-forward block keeps
-    its 8BLE².
+    A layer with h heads of d features each has projections of width h·d where they were
+    E wide, and nothing else changes. So half of the heads are half of the attention's
+    products, but a sixth of the layer's: the feed-forward block keeps its 8BLE².
 
     Args:
         B, L, E: batch, sequence length, embedding width.
         heads: heads of each layer; 0 where all are gone.
         head_size: features of a head, E / heads of the full model.
-        ffn: inner width of the feed-forward block, 4E unless given; 0 for layers without one.
+        ffn: inner width of the feed-forward block, 4E unless given; 0 for layers
+            without one.
         S: length of the sequence that is attended to, L unless given (cross-attention).
 
     Returns:
-        The keys of ``transformer_macs``: ``projections`` Σ 2BE·hd·(L+S), ``attention`` Σ 2BLS·hd, ``ffn`` 2BLE·ffn for each
-        layer, their ``total``, and ``scores`` Σ BhLS; and ``weights``, Σ (4E·hd + 2E·ffn), biases not counted.
+        The keys of ``transformer_macs``: ``projections`` Σ 2BE·hd·(L+S), ``attention``
+        Σ 2BLS·hd, ``ffn`` 2BLE·ffn for each layer, their ``total``, and ``scores`` Σ
+        BhLS; and ``weights``, Σ (4E·hd + 2E·ffn), biases not counted.
 
     Raises:
         ValueError: if a size is negative, or B, L, E, S or ``head_size`` is 0.
 
-    Source: Michel et al. 2019, "Are Sixteen Heads Really Better than One?", section 4.3.
+    Source: Michel et al. 2019, "Are Sixteen Heads Really Better than One?", section
+    4.3.
     """
     S = L if S is None else S
     ffn = 4 * E if ffn is None else ffn
@@ -131,7 +160,10 @@ def pruned_transformer_macs(
         if size < 1:
             raise ValueError(f"{name} must be at least 1, got {size}")
     if ffn < 0 or min(heads, default=0) < 0:
-        raise ValueError(f"a width or a number of heads cannot be negative, got ffn {ffn} and heads {list(heads)}")
+        raise ValueError(
+            f"a width or a number of heads cannot be negative, got ffn {ffn} and heads"
+            f" {list(heads)}"
+        )
     kept = sum(heads)
     projections = 2 * B * E * kept * head_size * (L + S)
     attention = 2 * B * L * S * kept * head_size
@@ -146,9 +178,12 @@ def pruned_transformer_macs(
     }
 
 
-# ---------------------------------------------------------------------------------- one layer, with the zeros it has
-def products(weight_shape: Sequence[int], x_shape: Sequence[int], stride: int = 1, padding: int = 0) -> int:
-    """Products of a weight and an input that a layer computes, without those that touch padding.
+# ----------------------------------------------------- one layer, with the zeros it has
+def products(
+    weight_shape: Sequence[int], x_shape: Sequence[int], stride: int = 1, padding: int = 0
+) -> int:
+    """Products of a weight and an input that a layer computes, without those that touch
+    padding.
 
     Args:
         weight_shape: (M, C, R, S), or (d_out, d_in) for a linear layer.
@@ -159,9 +194,11 @@ def products(weight_shape: Sequence[int], x_shape: Sequence[int], stride: int = 
         ValueError: if the shapes do not fit together.
     """
     taps = _check_layer(weight_shape, x_shape, stride, padding)
-    # How many outputs use tap (r, s) is a product over the axes, so its sum over the taps is a product of sums.
+    # How many outputs use tap (r, s) is a product over the axes, so its sum over the
+    # taps is a product of sums.
     per_axis = [
-        sum(len(range(*tap.indices(size))) for tap in axis) for axis, size in zip(taps, x_shape[2:], strict=True)
+        sum(len(range(*tap.indices(size))) for tap in axis)
+        for axis, size in zip(taps, x_shape[2:], strict=True)
     ]
     return x_shape[0] * weight_shape[0] * weight_shape[1] * math.prod(per_axis)
 
@@ -169,9 +206,10 @@ def products(weight_shape: Sequence[int], x_shape: Sequence[int], stride: int = 
 def nonzero_macs(weight: Tensor, x: Tensor, stride: int = 1, padding: int = 0) -> int:
     """Exact number of products whose weight and input are both non-zero.
 
-    Every weight at channel c and tap (r, s) meets the same inputs, whichever filter it belongs to. So it is enough to
-    count, for each (c, r, s), the non-zero weights over the filters and the non-zero inputs over all positions, and to
-    add up the products of the two counts: no convolution is computed.
+    Every weight at channel c and tap (r, s) meets the same inputs, whichever filter it
+    belongs to. So it is enough to count, for each (c, r, s), the non-zero weights over
+    the filters and the non-zero inputs over all positions, and to add up the products
+    of the two counts: no convolution is computed.
 
     Args:
         weight: (M, C, R, S), or (d_out, d_in) for a linear layer.
@@ -191,11 +229,13 @@ def nonzero_macs(weight: Tensor, x: Tensor, stride: int = 1, padding: int = 0) -
 
 
 def expected_nonzero_macs(weight: Tensor, x: Tensor, stride: int = 1, padding: int = 0) -> float:
-    """What ``nonzero_macs`` is on average when the zeros lie at random: (1-p)(1-q) x the products that miss the padding.
+    """What ``nonzero_macs`` is on average when the zeros lie at random: (1-p)(1-q) x
+    the products that miss the padding.
 
-    p and q are the fractions of zeros in ``weight`` and ``x``. It is the mean over all ways to place these zeros, and no
-    bound: a single layer may need more or fewer. (A linear layer with one output and one input vector may need anything
-    from max(0, 1-p-q) to min(1-p, 1-q) of its products.)
+    p and q are the fractions of zeros in ``weight`` and ``x``. It is the mean over all
+    ways to place these zeros, and no bound: a single layer may need more or fewer. (A
+    linear layer with one output and one input vector may need anything from max(0,
+    1-p-q) to min(1-p, 1-q) of its products.)
 
     Args and raises as in ``nonzero_macs``.
     """
@@ -205,7 +245,7 @@ def expected_nonzero_macs(weight: Tensor, x: Tensor, stride: int = 1, padding: i
     return count * nonzeros(weight) / weight.numel() * nonzeros(x) / x.numel()
 
 
-# --------------------------------------------------------------------------------------------------- checks of arguments
+# ------------------------------------------------------------------ checks of arguments
 def _check_positive(**sizes: int) -> None:
     for name, size in sizes.items():
         if size < 1:
@@ -216,19 +256,28 @@ def _output_size(size: int, kernel: int, stride: int, padding: int) -> int:
     if padding < 0:
         raise ValueError(f"padding must be at least 0, got {padding}")
     if size + 2 * padding < kernel:
-        raise ValueError(f"the kernel ({kernel}) is larger than the padded input ({size} + 2·{padding})")
+        raise ValueError(
+            f"the kernel ({kernel}) is larger than the padded input ({size} + 2·{padding})"
+        )
     return (size + 2 * padding - kernel) // stride + 1
 
 
-def _check_layer(weight: Sequence[int], x: Sequence[int], stride: int, padding: int) -> list[list[slice]]:
-    """Raise ValueError unless the shapes make a linear layer or a 2-D convolution; the taps of the latter."""
+def _check_layer(
+    weight: Sequence[int], x: Sequence[int], stride: int, padding: int
+) -> list[list[slice]]:
+    """Raise ValueError unless the shapes make a linear layer or a 2-D convolution; the
+    taps of the latter.
+    """
     _check_positive(stride=stride)
     if len(weight) != len(x) or len(weight) not in (2, 4):
         raise ValueError(
-            f"a weight (d_out, d_in) needs x (B, d_in), a weight (M, C, R, S) needs x (B, C, H, W); "
-            f"got {tuple(weight)} and {tuple(x)}"
+            "a weight (d_out, d_in) needs x (B, d_in), a weight (M, C, R, S) needs x (B, C, H, W);"
+            f" got {tuple(weight)} and {tuple(x)}"
         )
     if weight[1] != x[1]:
         raise ValueError(f"the weight reads {weight[1]} channels or features, x has {x[1]}")
-    outputs = [_output_size(size, kernel, stride, padding) for size, kernel in zip(x[2:], weight[2:], strict=True)]
+    outputs = [
+        _output_size(size, kernel, stride, padding)
+        for size, kernel in zip(x[2:], weight[2:], strict=True)
+    ]
     return conv_taps(x[2:], weight[2:], outputs, stride, padding, 1)

@@ -1,7 +1,9 @@
-"""Which inputs each weight of a convolution meets, and how many of those products have two non-zero factors.
+"""Which inputs each weight of a convolution meets, and how many of those products have
+two non-zero factors.
 
-A tap is one position of the kernel. Every weight at one tap meets the same inputs, those that a slice of the input picks
-out. So a product of sums counts the products: the non-zero weights at the tap, times the non-zero inputs in its slice.
+A tap is one position of the kernel. Every weight at one tap meets the same inputs,
+those that a slice of the input picks out. So a product of sums counts the products: the
+non-zero weights at the tap, times the non-zero inputs in its slice.
 
 Source: Dumoulin and Visin 2016, "A guide to convolution arithmetic for deep learning".
 """
@@ -24,17 +26,21 @@ def conv_taps(
     left: PerAxis = 0,
     dilation: PerAxis = 1,
 ) -> list[list[slice]]:
-    """For each axis and each tap of the kernel: the inputs that this tap is multiplied with, as a slice.
+    """For each axis and each tap of the kernel: the inputs that this tap is multiplied
+    with, as a slice.
 
-    Tap k of a convolution reads input e·stride + k·dilation - left for output e; what lies outside the input is padding.
-    ``left`` is the padding before the first element; the padding at the end shows in ``outputs``.
+    Tap k of a convolution reads input e·stride + k·dilation - left for output e; what
+    lies outside the input is padding. ``left`` is the padding before the first element;
+    the padding at the end shows in ``outputs``.
     """
     taps = []
     for axis, (size, k, out) in enumerate(zip(sizes, kernel, outputs, strict=True)):
         step = _along(stride, axis)
         offsets = [tap * _along(dilation, axis) - _along(left, axis) for tap in range(k)]
         reads = [(offset, _inside(offset, step, out, size)) for offset in offsets]
-        taps.append([slice(e.start * step + offset, e.stop * step + offset, step) for offset, e in reads])
+        taps.append(
+            [slice(e.start * step + offset, e.stop * step + offset, step) for offset, e in reads]
+        )
     return taps
 
 
@@ -46,7 +52,9 @@ def transposed_taps(
     padding: PerAxis = 0,
     dilation: PerAxis = 1,
 ) -> list[list[slice]]:
-    """As ``conv_taps`` for a transposed convolution, where input h adds to output h·stride + k·dilation - padding."""
+    """As ``conv_taps`` for a transposed convolution, where input h adds to output
+    h·stride + k·dilation - padding.
+    """
     taps = []
     for axis, (size, k, out) in enumerate(zip(sizes, kernel, outputs, strict=True)):
         offsets = [tap * _along(dilation, axis) - _along(padding, axis) for tap in range(k)]
@@ -55,7 +63,9 @@ def transposed_taps(
 
 
 def left_padding(padding: PerAxis | str, kernel: Sequence[int], dilation: PerAxis) -> PerAxis:
-    """Padding before the first element of each axis, also where it is given as "same" or "valid"."""
+    """Padding before the first element of each axis, also where it is given as "same"
+    or "valid".
+    """
     if padding == "same":  # an odd one goes to the end
         return [_along(dilation, axis) * (k - 1) // 2 for axis, k in enumerate(kernel)]
     return 0 if isinstance(padding, str) else padding
@@ -85,7 +95,9 @@ def sum_at_taps(counts: Tensor, taps: list[list[slice]]) -> Tensor:
 
 
 def hits(x: Tensor, *axes: int) -> Tensor:
-    """How many elements are not zero, summed over ``axes`` (over none if none are given), int64."""
+    """How many elements are not zero, summed over ``axes`` (over none if none are
+    given), int64.
+    """
     present = x.detach() != 0
     return present.sum(axes) if axes else present.long()
 

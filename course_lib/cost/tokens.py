@@ -1,16 +1,19 @@
-"""MACs of an encoder whose sequences get shorter from layer to layer, and whose layers may have lost heads.
+"""MACs of an encoder whose sequences get shorter from layer to layer, and whose layers
+may have lost heads.
 
-A layer on l tokens of width E multiplies 4·l·E·W for its four projections, W = heads · head size, 2·l²·W for Q·Kᵀ and A·V,
-and 2·l·E·F for a feed-forward block (FFN) of width F. With all heads (W = E) and F = 4E that is 12·l·E² + 2·l²·E. Where
-tokens are dropped between attention and FFN, the FFN has its own, smaller l. (``transformer_macs`` in
-``course_lib.cost.formulas`` is the same sum for one layer and one length.)
+A layer on l tokens of width E multiplies 4·l·E·W for its four projections,
+W = heads · head size, 2·l²·W for Q·Kᵀ and A·V, and 2·l·E·F for a feed-forward block
+(FFN) of width F. With all heads (W = E) and F = 4E that is 12·l·E² + 2·l²·E. Where
+tokens are dropped between attention and FFN, the FFN has its own, smaller l.
+(``transformer_macs`` in ``course_lib.cost.formulas`` is the same sum for one layer and
+one length.)
 
-A text costs what its real tokens cost: padding is another question, and so is time, which
-``course_lib.cost.latency`` measures. Scoring by the row of [CLS] adds l·W in a layer that is scored: 1 product in 12·E or
-more.
+A text costs what its real tokens cost: padding is another question, and so is time,
+which ``course_lib.cost.latency`` measures. Scoring by the row of [CLS] adds l·W in a
+layer that is scored: 1 product in 12·E or more.
 
-Source: the lecture on pruning, "Computational Cost of Transformer"; Kim et al. 2022, "Learned Token Pruning for
-Transformers", section 4.1, counts the same way.
+Source: the lecture on pruning, "Computational Cost of Transformer"; Kim et al. 2022,
+"Learned Token Pruning for Transformers", section 4.1, counts the same way.
 """
 
 from __future__ import annotations
@@ -38,13 +41,15 @@ def token_macs(
         E: width of the rows.
         ffn_lengths: tokens that each layer's FFN works on, where that differs.
         ffn_width: F, width of the FFN; 4·E where None.
-        attention_width: W, heads that are left times their size, for all layers or for each; E where None. May be 0.
+        attention_width: W, heads that are left times their size, for all layers or for
+            each; E where None. May be 0.
 
     Returns:
         An exact int. Embeddings, norms and the classifier are not counted.
 
     Raises:
-        ValueError: if a number is negative, a width is 0 (but W), or there are not equally many lengths.
+        ValueError: if a number is negative, a width is 0 (but W), or there are not
+            equally many lengths.
     """
     layers = [int(l) for l in lengths_per_layer]  # noqa: E741
     ffn = layers if ffn_lengths is None else [int(l) for l in ffn_lengths]  # noqa: E741
@@ -54,37 +59,55 @@ def token_macs(
     else:
         widths = [int(w) for w in attention_width]
     _check(len(layers), len(ffn), len(widths), E, F, min([*layers, *ffn, *widths], default=0))
-    return sum(4 * l * E * W + 2 * l * l * W + 2 * f * E * F for l, f, W in zip(layers, ffn, widths, strict=True))  # noqa: E741
+    return sum(
+        4 * l * E * W + 2 * l * l * W + 2 * f * E * F
+        for l, f, W in zip(layers, ffn, widths, strict=True)  # noqa: E741
+    )
 
 
 def texts_macs(
-    attention: Tensor, ffn: Tensor, E: int, *, ffn_width: int | None = None, attention_width: Width | None = None
+    attention: Tensor,
+    ffn: Tensor,
+    E: int,
+    *,
+    ffn_width: int | None = None,
+    attention_width: Width | None = None,
 ) -> Tensor:
-    """:func:`token_macs` of many texts at once, from recorded lengths: ``texts_macs(*drop.lengths(), E)``.
+    """:func:`token_macs` of many texts at once, from recorded lengths:
+    ``texts_macs(*drop.lengths(), E)``.
 
     Args:
-        attention, ffn: int64 (layers, N), tokens that each layer's attention and FFN worked on, text by text.
+        attention, ffn: int64 (layers, N), tokens that each layer's attention and FFN
+            worked on, text by text.
         E, ffn_width: as in :func:`token_macs`.
         attention_width: as there; or (layers, N), where texts keep different heads.
 
     Returns:
-        int64 (N,). The mean over texts, beside that of the full lengths, says what dropping saves.
+        int64 (N,). The mean over texts, beside that of the full lengths, says what
+        dropping saves.
 
     Raises:
         ValueError: as :func:`token_macs` does, or if the lengths are no whole numbers.
     """
-    if attention.ndim != 2 or attention.shape != ffn.shape or attention.is_floating_point() or ffn.is_floating_point():
+    if (
+        attention.ndim != 2
+        or attention.shape != ffn.shape
+        or attention.is_floating_point()
+        or ffn.is_floating_point()
+    ):
         raise ValueError(
-            f"attention and ffn should be whole numbers (layers, N), got {attention.dtype} {tuple(attention.shape)} and "
-            f"{ffn.dtype} {tuple(ffn.shape)}"
+            f"attention and ffn should be whole numbers (layers, N), got {attention.dtype}"
+            f" {tuple(attention.shape)} and {ffn.dtype} {tuple(ffn.shape)}"
         )
     l, f = attention.long(), ffn.long()  # noqa: E741
     F = 4 * E if ffn_width is None else ffn_width
     W = torch.as_tensor(E if attention_width is None else attention_width, device=l.device).long()
     W = W[:, None] if W.ndim == 1 else W  # (), (layers, 1) or (layers, N)
     if W.ndim == 2 and (W.shape[0] != len(l) or W.shape[1] not in (1, l.shape[1])):
-        raise ValueError(f"attention_width is one number, one for each of {len(l)} layers, or (layers, N), got "
-                         f"{tuple(W.shape)}")  # fmt: skip
+        raise ValueError(
+            f"attention_width is one number, one for each of {len(l)} layers, or (layers, N), got "
+            f"{tuple(W.shape)}"
+        )
     least = min((int(t.min()) for t in (l, f, W) if t.numel()), default=0)
     _check(len(l), len(f), len(l), E, F, least)
     return (4 * l * E * W + 2 * l * l * W + 2 * f * E * F).sum(0)
@@ -92,6 +115,12 @@ def texts_macs(
 
 def _check(layers: int, ffns: int, widths: int, E: int, F: int, least: int) -> None:
     if not layers == ffns == widths:
-        raise ValueError(f"one number for each layer: got {layers} lengths, {ffns} for the FFN and {widths} widths")
+        raise ValueError(
+            f"one number for each layer: got {layers} lengths, {ffns} for the FFN and {widths}"
+            " widths"
+        )
     if E < 1 or F < 1 or least < 0:
-        raise ValueError(f"widths are above 0 and lengths not below, got E = {E}, F = {F} and {least} among the others")
+        raise ValueError(
+            f"widths are above 0 and lengths not below, got E = {E}, F = {F} and {least} among the"
+            " others"
+        )

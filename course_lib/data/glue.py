@@ -1,8 +1,10 @@
 """Tasks of the GLUE benchmark by name, as train, validation and test.
 
-They are read from ``$COURSE_DATA``, the course's ``data/`` or the cache (a folder ``glue`` with the published files), and
-downloaded by ``datasets`` when they are in none of them. GLUE keeps the labels of its test files back, so its development
-set is *test* here: it is touched once, at the end. *validation* is cut from the training part by a fixed seed.
+They are read from ``$COURSE_DATA``, the course's ``data/`` or the cache (a folder
+``glue`` with the published files), and downloaded by ``datasets`` when they are in none
+of them. GLUE keeps the labels of its test files back, so its development set is *test*
+here: it is touched once, at the end. *validation* is cut from the training part by a
+fixed seed.
 """
 
 from __future__ import annotations
@@ -45,50 +47,92 @@ class Task:
 _ENTAILS = ("entailment", "not_entailment")
 TASKS = {
     "sst2": Task(
-        "SST-2", "is the sentence of a film review good?", ("sentence",), ("sentence",), "label", ("negative", "positive")
+        "SST-2",
+        "is the sentence of a film review good?",
+        ("sentence",),
+        ("sentence",),
+        "label",
+        ("negative", "positive"),
     ),
     "cola": Task(
-        *("CoLA", "is it an English sentence?", ("sentence",), ("sentence",), "label", ("unacceptable", "acceptable")),
+        *(
+            "CoLA",
+            "is it an English sentence?",
+            ("sentence",),
+            ("sentence",),
+            "label",
+            ("unacceptable", "acceptable"),
+        ),
         header=("source", "label", "mark", "sentence"),
         metric="matthews",
     ),
     "mrpc": Task(
-        *("MRPC", "do two sentences say the same?", ("#1 String", "#2 String"), ("sentence1", "sentence2"), "Quality"),
+        *(
+            "MRPC",
+            "do two sentences say the same?",
+            ("#1 String", "#2 String"),
+            ("sentence1", "sentence2"),
+            "Quality",
+        ),
         ("different", "equivalent"),
         metric="f1",
     ),
     "rte": Task(
-        *("RTE", "does the second text follow from the first?", ("sentence1", "sentence2"), ("sentence1", "sentence2")),
+        *(
+            "RTE",
+            "does the second text follow from the first?",
+            ("sentence1", "sentence2"),
+            ("sentence1", "sentence2"),
+        ),
         "label",
         _ENTAILS,
         words=True,
     ),
     "stsb": Task(
-        *("STS-B", "how similar are two sentences, from 0 to 5?", ("sentence1", "sentence2"), ("sentence1", "sentence2")),
+        *(
+            "STS-B",
+            "how similar are two sentences, from 0 to 5?",
+            ("sentence1", "sentence2"),
+            ("sentence1", "sentence2"),
+        ),
         "score",
         (),
         metric="pearson",
     ),
     "wnli": Task(
-        *("WNLI", "does the pronoun mean that?", ("sentence1", "sentence2"), ("sentence1", "sentence2"), "label"),
+        *(
+            "WNLI",
+            "does the pronoun mean that?",
+            ("sentence1", "sentence2"),
+            ("sentence1", "sentence2"),
+            "label",
+        ),
         ("not_entailment", "entailment"),
     ),
     "mnli": Task(
-        *("MNLI", "does the second text follow from the first?", ("premise", "hypothesis"), ("premise", "hypothesis")),
+        *(
+            "MNLI",
+            "does the second text follow from the first?",
+            ("premise", "hypothesis"),
+            ("premise", "hypothesis"),
+        ),
         "label",
         ("entailment", "neutral", "contradiction"),
         words=True,
     ),
-}  # fmt: skip
+}
 
 
 def load(name: str, *, download: bool = True) -> DatasetDict:
-    """A task by name as a ``datasets.DatasetDict`` with train, validation and test, the same split for everyone.
+    """A task by name as a ``datasets.DatasetDict`` with train, validation and test, the
+    same split for everyone.
 
-    Columns: ``text``, for pairs ``text_pair``, and ``label`` (an index into ``TASKS[name].labels``; for "stsb" a number from
-    0 to 5). Texts of the training part that are in validation or test too, word for word, are left out of train.
-    Of MNLI only the matched development set is read, as test. Many training rows of SST-2 are phrases of the same
-    sentences, so its validation accuracy is higher than its test accuracy; it ranks models all the same.
+    Columns: ``text``, for pairs ``text_pair``, and ``label`` (an index into
+    ``TASKS[name].labels``; for "stsb" a number from 0 to 5). Texts of the training part
+    that are in validation or test too, word for word, are left out of train. Of MNLI
+    only the matched development set is read, as test. Many training rows of SST-2 are
+    phrases of the same sentences, so its validation accuracy is higher than its test
+    accuracy; it ranks models all the same.
 
     Args:
         name: one of ``TASKS``; case, "-" and "_" do not matter ("SST-2").
@@ -106,12 +150,15 @@ def load(name: str, *, download: bool = True) -> DatasetDict:
     if folder is not None:
         return _split(key, {part: _read(folder / file, task) for part, file in _parts(key)})
     if not download:
-        raise DataMissing(_message(key, looked, "It was not downloaded, because download=False was asked for."))
+        raise DataMissing(
+            _message(key, looked, "It was not downloaded, because download=False was asked for.")
+        )
     return _split(key, _download(key, looked))
 
 
 def score(name: str, predictions: Sequence[float], labels: Sequence[float]) -> float:
-    """The task's own measure, times 100: accuracy, Matthews correlation (CoLA), F1 (MRPC), Pearson's r (STS-B).
+    """The task's own measure, times 100: accuracy, Matthews correlation (CoLA), F1
+    (MRPC), Pearson's r (STS-B).
 
     Raises:
         ValueError: if there is no such task, or the lengths differ.
@@ -121,15 +168,23 @@ def score(name: str, predictions: Sequence[float], labels: Sequence[float]) -> f
     if name not in TASKS:
         raise ValueError(f"there is no GLUE task {name!r} here: choose one of {', '.join(TASKS)}")
     if len(predictions) != len(labels):
-        raise ValueError(f"{len(predictions)} predictions for {len(labels)} labels, expected one for each")
+        raise ValueError(
+            f"{len(predictions)} predictions for {len(labels)} labels, expected one for each"
+        )
     if TASKS[name].metric == "pearson":
         return 100 * float(np.corrcoef(np.asarray(predictions), np.asarray(labels))[0, 1])
-    measure = {"accuracy": accuracy_score, "f1": f1_score, "matthews": matthews_corrcoef}[TASKS[name].metric]
+    measure = {"accuracy": accuracy_score, "f1": f1_score, "matthews": matthews_corrcoef}[
+        TASKS[name].metric
+    ]
     return 100 * float(measure(labels, predictions))
 
 
 def _parts(key: str) -> list[tuple[str, str]]:
-    return [("test", "dev_matched.jsonl")] if key == "mnli" else [("train", "train.tsv"), ("test", "dev.tsv")]
+    return (
+        [("test", "dev_matched.jsonl")]
+        if key == "mnli"
+        else [("train", "train.tsv"), ("test", "dev.tsv")]
+    )
 
 
 def _files(key: str) -> list[str]:
@@ -140,7 +195,8 @@ def _read(file: Path, task: Task) -> list[tuple[Any, ...]]:
     """The rows of a file as (text, …, label)."""
     try:
         rows = [
-            (*(row[name].strip() for name in task.texts), _label(row[task.label], task)) for row in _rows(file, task)
+            (*(row[name].strip() for name in task.texts), _label(row[task.label], task))
+            for row in _rows(file, task)
         ]
     except (OSError, KeyError, ValueError, TypeError, AttributeError, csv.Error) as error:
         raise DataMissing(
@@ -148,7 +204,9 @@ def _read(file: Path, task: Task) -> list[tuple[Any, ...]]:
             "What to do: delete that folder and load it again, or copy a whole one there."
         ) from None
     if not rows:
-        raise DataMissing(f"{file} is empty: delete it and load {task.folder} again, or copy a whole one there.")
+        raise DataMissing(
+            f"{file} is empty: delete it and load {task.folder} again, or copy a whole one there."
+        )
     return rows
 
 
@@ -158,7 +216,9 @@ def _rows(file: Path, task: Task) -> Iterator[dict[str, Any]]:
             yield from map(json.loads, lines)
         else:  # several files hold unbalanced quotation marks
             names = list(task.header) or None
-            yield from csv.DictReader(lines, fieldnames=names, delimiter="\t", quoting=csv.QUOTE_NONE)
+            yield from csv.DictReader(
+                lines, fieldnames=names, delimiter="\t", quoting=csv.QUOTE_NONE
+            )
 
 
 def _label(value: Any, task: Task) -> float:
@@ -174,7 +234,11 @@ def _download(key: str, looked: list[str]) -> dict[str, list[tuple[Any, ...]]]:
     from datasets import load_dataset
 
     task = TASKS[key]
-    parts = {"test": "validation_matched"} if key == "mnli" else {"train": "train", "test": "validation"}
+    parts = (
+        {"test": "validation_matched"}
+        if key == "mnli"
+        else {"train": "train", "test": "validation"}
+    )
     try:
         raw = {part: load_dataset(HUB, key, split=split) for part, split in parts.items()}
     except Exception as error:  # whatever the network, the proxy or the hub make of it
@@ -195,13 +259,16 @@ def _split(key: str, parts: dict[str, list[tuple[Any, ...]]]) -> DatasetDict:
     if "train" not in parts:
         return DatasetDict(test=_dataset(parts["test"], task))
     rows = parts["train"]
-    order = np.random.RandomState(SPLIT_SEED).permutation(len(rows))  # its stream is promised never to change
+    # its stream is promised never to change
+    order = np.random.RandomState(SPLIT_SEED).permutation(len(rows))
     cut = len(rows) - min(VALIDATION, max(1, len(rows) // 10))
     validation = [rows[i] for i in order[cut:]]
     held_back = {row[:-1] for row in (*validation, *parts["test"])}
     train = [rows[i] for i in order[:cut] if rows[i][:-1] not in held_back]
     return DatasetDict(
-        train=_dataset(train, task), validation=_dataset(validation, task), test=_dataset(parts["test"], task)
+        train=_dataset(train, task),
+        validation=_dataset(validation, task),
+        test=_dataset(parts["test"], task),
     )
 
 
@@ -213,7 +280,8 @@ def _dataset(rows: list[tuple[Any, ...]], task: Task) -> Dataset:
     features["label"] = ClassLabel(names=list(task.labels)) if task.labels else Value("float32")
     columns = zip(*rows, strict=True)
     return Dataset.from_dict(
-        {name: list(column) for name, column in zip((*names, "label"), columns, strict=True)}, features=features
+        {name: list(column) for name, column in zip((*names, "label"), columns, strict=True)},
+        features=features,
     )
 
 
@@ -223,8 +291,8 @@ def _message(key: str, looked: list[str], why: str) -> str:
     return (
         f"The GLUE task {task.folder} is not on this machine. {why}\n"
         f"Looked in:\n{listed}\n"
-        f"What to do, one of:\n"
-        f"  - run this once with a network: `datasets` downloads it;\n"
+        "What to do, one of:\n"
+        "  - run this once with a network: `datasets` downloads it;\n"
         f"  - set COURSE_DATA to a folder that holds glue/{task.folder} with {files};\n"
-        f"  - work with the generated reviews (course_lib.data.reviews), which need no download."
+        "  - work with the generated reviews (course_lib.data.reviews), which need no download."
     )

@@ -1,8 +1,9 @@
 """Images by name, always as train, validation and test.
 
-"digits" (1,797 real handwritten digits of 8x8 pixels) comes with scikit-learn and needs no network. "mnist",
-"fashion_mnist" and "cifar10" are read by torchvision from ``$COURSE_DATA``, the course's ``data/`` or the cache, and
-downloaded by torchvision when they are in none of them.
+"digits" (1,797 real handwritten digits of 8x8 pixels) comes with scikit-learn and needs
+no network. "mnist", "fashion_mnist" and "cifar10" are read by torchvision from
+``$COURSE_DATA``, the course's ``data/`` or the cache, and downloaded by torchvision
+when they are in none of them.
 """
 
 from __future__ import annotations
@@ -29,12 +30,17 @@ from course_lib import paths
 
 SPLIT_SEED = 0  # one split for everyone, so that results can be compared
 DIGITS_SIZES = (1097, 300, 400)  # train, validation, test
-VALIDATION = 5000  # images cut from the training part of the real sets (of a tenth, where that is less)
-NETWORK_TIMEOUT = 15.0  # seconds without an answer; a classroom's firewall otherwise hangs a notebook for minutes
+# images cut from the training part of the real sets (of a tenth, where that is less)
+VALIDATION = 5000
+# seconds without an answer; a classroom's firewall otherwise hangs a notebook for
+# minutes
+NETWORK_TIMEOUT = 15.0
 
 
 class DataMissing(FileNotFoundError):
-    """A data set is not there or cannot be read. The message says where it was looked for and how to get it."""
+    """A data set is not there or cannot be read. The message says where it was looked
+    for and how to get it.
+    """
 
 
 class Split(NamedTuple):
@@ -49,7 +55,9 @@ class Split(NamedTuple):
 
 @dataclass(frozen=True)
 class ImageData:
-    """A data set in three parts: train on the first, choose on ``validation``, report once on ``test``."""
+    """A data set in three parts: train on the first, choose on ``validation``, report
+    once on ``test``.
+    """
 
     name: str
     train: Split
@@ -64,7 +72,8 @@ class ImageData:
         return channels, height, width
 
     def subset(self, train: int, seed: int = 0) -> ImageData:
-        """The same data with ``train`` training images, drawn by ``seed``: for a laptop. The other parts stay whole.
+        """The same data with ``train`` training images, drawn by ``seed``: for a
+        laptop. The other parts stay whole.
 
         Raises:
             ValueError: if there are not that many, or ``train`` is below 1.
@@ -72,14 +81,17 @@ class ImageData:
         have = len(self.train.labels)
         if not 1 <= train <= have:
             raise ValueError(
-                f"{self.name} has {have} training images: train must lie between 1 and {have}, got {train}"
+                f"{self.name} has {have} training images: train must lie between 1 and {have}, got"
+                f" {train}"
             )
         keep = torch.from_numpy(np.random.RandomState(seed).permutation(have)[:train])
         return replace(self, train=Split(self.train.images[keep], self.train.labels[keep]))
 
 
 class _Source(NamedTuple):
-    """A set that torchvision reads: its class there, the files it needs and the archives they come from."""
+    """A set that torchvision reads: its class there, the files it needs and the
+    archives they come from.
+    """
 
     reader: str
     files: tuple[str, ...]  # below a data folder, which is torchvision's `root`
@@ -88,7 +100,9 @@ class _Source(NamedTuple):
 
 def _mnist_like(folder: str) -> _Source:
     names = [
-        f"{folder}/raw/{part}-{kind}-ubyte" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")
+        f"{folder}/raw/{part}-{kind}-ubyte"
+        for part in ("train", "t10k")
+        for kind in ("images-idx3", "labels-idx1")
     ]
     return _Source(folder, tuple(names), tuple(f"{name}.gz" for name in names))
 
@@ -97,7 +111,11 @@ _CIFAR_FILES = (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch", "batche
 SOURCES = {
     "mnist": _mnist_like("MNIST"),
     "fashion_mnist": _mnist_like("FashionMNIST"),
-    "cifar10": _Source("CIFAR10", tuple(f"cifar-10-batches-py/{f}" for f in _CIFAR_FILES), ("cifar-10-python.tar.gz",)),
+    "cifar10": _Source(
+        "CIFAR10",
+        tuple(f"cifar-10-batches-py/{f}" for f in _CIFAR_FILES),
+        ("cifar-10-python.tar.gz",),
+    ),
 }
 NAMES = ("digits", *SOURCES)
 
@@ -106,8 +124,9 @@ def load(name: str, *, download: bool = True) -> ImageData:
     """A data set by name, with the same split for everyone.
 
     Args:
-        name: "digits" (1097/300/400 images), "mnist", "fashion_mnist" (55,000/5,000/10,000) or "cifar10"
-            (45,000/5,000/10,000). Validation images are cut from the training part by a fixed seed.
+        name: "digits" (1097/300/400 images), "mnist", "fashion_mnist"
+            (55,000/5,000/10,000) or "cifar10" (45,000/5,000/10,000). Validation images
+            are cut from the training part by a fixed seed.
         download: whether a set that is not on this machine may be downloaded.
 
     Raises:
@@ -127,21 +146,28 @@ def load(name: str, *, download: bool = True) -> ImageData:
             return _read(key, source, place)
         looked.append(f"{place}: {_state(source, place, missing)}")
     if not download and _archives(source) is None:
-        raise DataMissing(_message(key, source, looked, "It was not downloaded, because download=False was asked for."))
+        raise DataMissing(
+            _message(
+                key, source, looked, "It was not downloaded, because download=False was asked for."
+            )
+        )
     return _read(key, source, _install(key, source, looked))
 
 
 def distorted(split: Split, generator: torch.Generator, copies: int = 1) -> Split:
-    """Images turned (up to 8 degrees), shifted (up to a tenth of half the width) and scaled (up to 5 %) a little, each another way.
+    """Images turned (up to 8 degrees), shifted (up to a tenth of half the width) and
+    scaled (up to 5 %) a little, each another way.
 
     Args:
-        split: images (N, C, H, W). generator: draws. copies: of each image, one after the other.
+        split: images (N, C, H, W). generator: draws. copies: of each image, one after
+            the other.
 
     Returns:
         (copies · N, C, H, W) and their labels. What comes in from outside is 0.
     """
     count = copies * len(split.labels)
-    turn, right, down, larger = (2 * torch.rand(4, count, generator=generator) - 1).unbind()  # each from -1 to 1
+    # each from -1 to 1
+    turn, right, down, larger = (2 * torch.rand(4, count, generator=generator) - 1).unbind()
     angle, scale = turn * math.radians(8), 1 + 0.05 * larger
     cos, sin = angle.cos() / scale, angle.sin() / scale
     rows = torch.stack([cos, -sin, 0.1 * right, sin, cos, 0.1 * down], 1).view(count, 2, 3)
@@ -151,10 +177,14 @@ def distorted(split: Split, generator: torch.Generator, copies: int = 1) -> Spli
 
 
 def available() -> dict[str, str]:
-    """Where each set lies on this machine: name -> folder, or "" if it would have to be downloaded."""
+    """Where each set lies on this machine: name -> folder, or "" if it would have to be
+    downloaded.
+    """
     found = {"digits": "scikit-learn"}
     for key, source in SOURCES.items():
-        found[key] = next((str(place) for place in paths.data_places() if not _missing(source, place)), "")
+        found[key] = next(
+            (str(place) for place in paths.data_places() if not _missing(source, place)), ""
+        )
     return found
 
 
@@ -162,16 +192,23 @@ def _digits() -> ImageData:
     try:
         from sklearn.datasets import load_digits
     except ImportError:
-        raise DataMissing("digits come with scikit-learn, which is not installed: pip install scikit-learn") from None
-    pixels, target = (np.asarray(part) for part in load_digits(return_X_y=True))  # (1797, 64) from 0 to 16, (1797,)
+        raise DataMissing(
+            "digits come with scikit-learn, which is not installed: pip install scikit-learn"
+        ) from None
+    # (1797, 64) from 0 to 16, (1797,)
+    pixels, target = (np.asarray(part) for part in load_digits(return_X_y=True))
     images = torch.from_numpy(pixels).float().view(-1, 1, 8, 8) / 16
     labels = torch.from_numpy(target).long()
-    train, validation, test = (Split(images[i], labels[i]) for i in _order(len(labels)).split(DIGITS_SIZES))
+    train, validation, test = (
+        Split(images[i], labels[i]) for i in _order(len(labels)).split(DIGITS_SIZES)
+    )
     return ImageData("digits", train, validation, test, classes=10)
 
 
 def _order(n: int) -> Tensor:
-    """A fixed shuffle of n images. RandomState, since its stream is promised never to change; torch's is not."""
+    """A fixed shuffle of n images. RandomState, since its stream is promised never to
+    change; torch's is not.
+    """
     return torch.from_numpy(np.random.RandomState(SPLIT_SEED).permutation(n))
 
 
@@ -204,9 +241,12 @@ def _read(key: str, source: _Source, place: Path) -> ImageData:
 
 
 def _tensors(raw: Any) -> tuple[Tensor, Tensor]:
-    """One part of a torchvision set as uint8 images (N, C, H, W) and int64 labels (N,)."""
+    """One part of a torchvision set as uint8 images (N, C, H, W) and int64 labels
+    (N,).
+    """
     images, labels = torch.as_tensor(raw.data), torch.as_tensor(raw.targets, dtype=torch.int64)
-    images = images.unsqueeze(1) if images.ndim == 3 else images.permute(0, 3, 1, 2)  # grey (N,H,W); colour (N,H,W,C)
+    # grey (N,H,W); colour (N,H,W,C)
+    images = images.unsqueeze(1) if images.ndim == 3 else images.permute(0, 3, 1, 2)
     if len(images) != len(labels) or len(labels) < 2:
         raise ValueError(f"{len(images)} images for {len(labels)} labels")
     if labels.min() < 0 or labels.max() > 9:
@@ -223,9 +263,9 @@ def _reader(key: str, source: _Source) -> Any:
         from torchvision import datasets
     except Exception as error:  # a broken installation raises what it likes
         raise DataMissing(
-            f"{key} is read by torchvision, which cannot be imported here ({_cause(error)}).\n"
-            "What to do: pip install torchvision in the version that belongs to this torch, and import course_lib "
-            'before torchvision; or work with "digits", which needs no torchvision.'
+            f"{key} is read by torchvision, which cannot be imported here ({_cause(error)}).\nWhat"
+            " to do: pip install torchvision in the version that belongs to this torch, and import"
+            ' course_lib before torchvision; or work with "digits", which needs no torchvision.'
         ) from None
     return getattr(datasets, source.reader)
 
@@ -237,7 +277,9 @@ def _missing(source: _Source, place: Path) -> list[str]:
 def _state(source: _Source, place: Path, missing: list[str]) -> str:
     if not place.is_dir():
         return "there is no such folder"
-    return "not there" if len(missing) == len(source.files) else f"incomplete, {missing[0]} is missing"
+    return (
+        "not there" if len(missing) == len(source.files) else f"incomplete, {missing[0]} is missing"
+    )
 
 
 def _is_file(path: Path) -> bool:
@@ -248,7 +290,9 @@ def _is_file(path: Path) -> bool:
 
 
 def _archives(source: _Source) -> Path | None:
-    """The place where all archives of the set lie, not unpacked (as a browser saves them), or None."""
+    """The place where all archives of the set lie, not unpacked (as a browser saves
+    them), or None.
+    """
     for place in paths.data_places():
         if all(_is_file(place / archive) for archive in source.archives):
             return place
@@ -256,10 +300,11 @@ def _archives(source: _Source) -> Path | None:
 
 
 def _install(key: str, source: _Source, looked: list[str]) -> Path:
-    """Download the set, or unpack archives that are here already, and return the folder that holds it then.
+    """Download the set, or unpack archives that are here already, and return the folder
+    that holds it then.
 
-    torchvision works in a folder of its own, from which whole files are moved to their place: an interrupted
-    download leaves nothing behind that looks like data.
+    torchvision works in a folder of its own, from which whole files are moved to their
+    place: an interrupted download leaves nothing behind that looks like data.
     """
     reader, saved = _reader(key, source), _archives(source)
     if saved is not None:
@@ -268,46 +313,61 @@ def _install(key: str, source: _Source, looked: list[str]) -> Path:
     if place is None:
         raise DataMissing(_message(key, source, looked, f"It could not be downloaded: {refused}."))
     try:
-        with tempfile.TemporaryDirectory(dir=place, prefix=".unfinished-") as work, _network_timeout():
+        with (
+            tempfile.TemporaryDirectory(dir=place, prefix=".unfinished-") as work,
+            _network_timeout(),
+        ):
             if saved is not None:
                 for archive in source.archives:
                     (Path(work) / archive).parent.mkdir(parents=True, exist_ok=True)
                     shutil.copyfile(saved / archive, Path(work) / archive)
-            reader(work, download=True)  # finds the archives and unpacks them, or downloads them first
+            # finds the archives and unpacks them, or downloads them first
+            reader(work, download=True)
             for file in source.files:
                 (place / file).parent.mkdir(parents=True, exist_ok=True)
                 os.replace(Path(work) / file, place / file)
     except Exception as error:
         did = f"Unpacking {saved} to" if saved else "The download to"
-        raise DataMissing(_message(key, source, looked, f"{did} {place} failed: {_cause(error)}.")) from None
+        raise DataMissing(
+            _message(key, source, looked, f"{did} {place} failed: {_cause(error)}.")
+        ) from None
     return place
 
 
 def _check_archives(key: str, source: _Source, reader: Any, place: Path) -> None:
-    """Refuse saved archives that are not the published ones: torchvision would go to the network without a word."""
+    """Refuse saved archives that are not the published ones: torchvision would go to
+    the network without a word.
+    """
     from torchvision.datasets.utils import check_integrity
 
-    published = dict(reader.resources) if hasattr(reader, "resources") else {reader.filename: reader.tgz_md5}
+    published = (
+        dict(reader.resources)
+        if hasattr(reader, "resources")
+        else {reader.filename: reader.tgz_md5}
+    )
     for archive in source.archives:
         if not check_integrity(str(place / archive), published[Path(archive).name]):
             raise DataMissing(
-                f"{place / archive} is not the published archive of {key} (its checksum is another): "
-                "delete it, or save it again."
+                f"{place / archive} is not the published archive of {key} (its checksum is"
+                " another): delete it, or save it again."
             )
 
 
 def _writable() -> tuple[Path | None, str]:
-    """The folder for downloads: ``$COURSE_DATA`` if it is a folder that can be written, else the cache.
+    """The folder for downloads: ``$COURSE_DATA`` if it is a folder that can be written,
+    else the cache.
 
     None, and why not, where neither can be written.
     """
     candidates, refused = [paths.cache_dir()], []
-    if os.environ.get("COURSE_DATA") and paths.data_places()[0].is_dir():  # not made here: it may be mistyped
+    # not made here: it may be mistyped
+    if os.environ.get("COURSE_DATA") and paths.data_places()[0].is_dir():
         candidates.insert(0, paths.data_places()[0])
     for place in candidates:
         try:
             place.mkdir(parents=True, exist_ok=True)
-            if not place.stat().st_mode & 0o222:  # root could write here all the same, but it is marked read-only
+            # root could write here all the same, but it is marked read-only
+            if not place.stat().st_mode & 0o222:
                 raise PermissionError(errno.EACCES, "it is read-only")
             with tempfile.TemporaryFile(dir=place):
                 return place, ""
@@ -356,7 +416,8 @@ def _message(key: str, source: _Source, looked: list[str], why: str) -> str:
         f"Looked for the folder {folder} in{hint}:\n{places}\n"
         f"What to do, one of:\n"
         f"  - run this once with a network: torchvision downloads it;\n"
-        f"  - copy the folder {top} from a machine that has it, and set COURSE_DATA to the folder it is in;\n"
+        f"  - copy the folder {top} from a machine that has it, and set COURSE_DATA to the folder"
+        " it is in;\n"
         f"  - save the published archives ({paths.data_places()[0] / first}{more}): "
         f"the next call unpacks them;\n"
         f'  - work with "digits", which needs no download.'

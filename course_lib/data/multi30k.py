@@ -1,7 +1,9 @@
-"""Multi30k: descriptions of photographs in English and German, 29,000 pairs to train on (Elliott et al. 2016).
+"""Multi30k: descriptions of photographs in English and German, 29,000 pairs to train on
+(Elliott et al. 2016).
 
-The files of the data set's repository, gzipped lines, are read from ``multi30k`` in ``$COURSE_DATA``, the course's ``data/`` or the cache; where they are in none of them the message says
-where to get them. Test is that of 2016.
+The files of the data set's repository, gzipped lines, are read from ``multi30k`` in
+``$COURSE_DATA``, the course's ``data/`` or the cache; where they are in none of them
+the message says where to get them. Test is that of 2016.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ SOURCE = "https://github.com/multi30k/dataset (data/task1/raw)"
 
 
 def load(source: str = "de", target: str = "en") -> DatasetDict:
-    """A ``datasets.DatasetDict`` with train, validation and test, columns ``source`` and ``target``.
+    """A ``datasets.DatasetDict`` with train, validation and test, columns ``source``
+    and ``target``.
 
     Args:
         source, target: "de" and "en", in either order.
@@ -39,7 +42,10 @@ def load(source: str = "de", target: str = "en") -> DatasetDict:
     for split, stem in SPLITS.items():
         one, other = (_lines(place / f"{stem}.{language}.gz") for language in (source, target))
         if len(one) != len(other):
-            raise DataMissing(f"{place}: {stem} has {len(one)} and {len(other)} lines, and should have as many in both")
+            raise DataMissing(
+                f"{place}: {stem} has {len(one)} and {len(other)} lines, and should have as many in"
+                " both"
+            )
         found[split] = Dataset.from_dict({"source": one, "target": other})
     return DatasetDict(found)
 
@@ -50,8 +56,8 @@ def _place() -> Path:
     if folder is not None:
         return folder
     raise DataMissing(
-        f"Multi30k is not on this machine. Put its files *.de.gz and *.en.gz from {SOURCE} into one of these folders:\n"
-        + "\n".join(looked)
+        f"Multi30k is not on this machine. Put its files *.de.gz and *.en.gz from {SOURCE} into one"
+        " of these folders:\n" + "\n".join(looked)
     )
 
 

@@ -1,10 +1,13 @@
-"""A grammar that writes reviews and knows, for each word, what a reader would have to find out.
+"""A grammar that writes reviews and knows, for each word, what a reader would have to
+find out.
 
-A review is one deciding sentence among sentences that decide nothing (fillers). The deciding sentence judges an aspect of
-a restaurant, a film or a phone: "the food was superb". The verdict can be negated ("nobody would call the food superb",
-where a negator inside "the food that nobody mentions" has no say), and it can stand in contrast to another ("although the
-service was slow, the food was superb"): then the main clause decides, and the other one mostly says the opposite. Fillers
-can mislead: the weather was awful, or somebody else had called the food awful.
+A review is one deciding sentence among sentences that decide nothing (fillers). The
+deciding sentence judges an aspect of a restaurant, a film or a phone: "the food was
+superb". The verdict can be negated ("nobody would call the food superb", where a
+negator inside "the food that nobody mentions" has no say), and it can stand in contrast
+to another ("although the service was slow, the food was superb"): then the main clause
+decides, and the other one mostly says the opposite. Fillers can mislead: the weather
+was awful, or somebody else had called the food awful.
 """
 
 from __future__ import annotations
@@ -21,14 +24,17 @@ from typing import NamedTuple, TypeVar
 from course_lib.data import review_words as words
 
 _T = TypeVar("_T")
-EVIDENCE = ("none", "polar word", "negator", "contrast word")  # what a word contributes to the verdict
+# what a word contributes to the verdict
+EVIDENCE = ("none", "polar word", "negator", "contrast word")
 NONE, POLAR, NEGATOR, CONTRAST = range(4)
 ROOT = -1  # the head of a sentence's main word
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How reviews are mixed. All shares are probabilities, independent of the verdict."""
+    """How reviews are mixed. All shares are probabilities, independent of the
+    verdict.
+    """
 
     negated: float = 0.25  # main clauses with a negator
     contrast: float = 0.55  # deciding sentences with a second clause
@@ -47,14 +53,17 @@ RECIPES = {
 
 @dataclass
 class Review:
-    """One review with the truth about it; the lists have an entry for each word (commas and full stops count)."""
+    """One review with the truth about it; the lists have an entry for each word (commas
+    and full stops count).
+    """
 
     sentiment: int  # 1 = positive
     domain: int  # index into review_words.DOMAINS
     negated: bool  # whether the main clause is
     contrast: bool  # whether there is a second clause
     words: list[str] = field(default_factory=list)
-    head: list[int] = field(default_factory=list)  # index of the word that this one depends on, ROOT for a main word
+    # index of the word that this one depends on, ROOT for a main word
+    head: list[int] = field(default_factory=list)
     evidence: list[int] = field(default_factory=list)  # index into EVIDENCE
 
     @property
@@ -63,7 +72,9 @@ class Review:
 
 
 class _Phrase(NamedTuple):
-    """A head word, or the name of a slot where ``slot``, with the phrases that depend on it, in order."""
+    """A head word, or the name of a slot where ``slot``, with the phrases that depend
+    on it, in order.
+    """
 
     head: str
     slot: bool
@@ -72,7 +83,9 @@ class _Phrase(NamedTuple):
 
 
 class _Bound(NamedTuple):
-    """What a slot becomes: a phrase, the meaning of the slots inside it, and what its own words are evidence of."""
+    """What a slot becomes: a phrase, the meaning of the slots inside it, and what its
+    own words are evidence of.
+    """
 
     phrase: _Phrase
     slots: dict[str, _Bound | None]
@@ -80,7 +93,9 @@ class _Bound(NamedTuple):
 
 
 def write(recipe: Recipe, domain: int, rng: random.Random) -> Review:
-    """One review of a domain. Of ``rng`` only ``random()`` is used, whose stream Python promises not to change."""
+    """One review of a domain. Of ``rng`` only ``random()`` is used, whose stream Python
+    promises not to change.
+    """
     sentiment, negated = int(rng.random() < 0.5), rng.random() < recipe.negated
     contrast = rng.random() < recipe.contrast
     review = Review(sentiment, domain, negated, contrast)
@@ -95,7 +110,10 @@ def write(recipe: Recipe, domain: int, rng: random.Random) -> Review:
         deciding = _Bound(_parse(_any(words.CONTRASTS, rng)), slots)
 
     fewest, most = recipe.fillers
-    sentences = [_filler(recipe, domain, rng) for _ in range(fewest + int(rng.random() * (most - fewest + 1)))]
+    sentences = [
+        _filler(recipe, domain, rng)
+        for _ in range(fewest + int(rng.random() * (most - fewest + 1)))
+    ]
     sentences.insert(int(rng.random() * (len(sentences) + 1)), deciding)
     for sentence in sentences:
         root = _emit(sentence.phrase, sentence.slots, NONE, review, rng)
@@ -105,7 +123,9 @@ def write(recipe: Recipe, domain: int, rng: random.Random) -> Review:
     return review
 
 
-def _clause(sentiment: int, negated: bool, domain: int, rng: random.Random, deciding: bool = False) -> _Bound:
+def _clause(
+    sentiment: int, negated: bool, domain: int, rng: random.Random, deciding: bool = False
+) -> _Bound:
     """A verdict on an aspect that comes out as ``sentiment``, its negator included."""
     pattern = _any(words.CLAUSES, rng)[negated]
     return _Bound(_parse(pattern), _slots(sentiment ^ negated, domain, rng, deciding))
@@ -115,7 +135,9 @@ def _filler(recipe: Recipe, domain: int, rng: random.Random) -> _Bound:
     if rng.random() < recipe.misleading:
         pattern = _any(words.MISLEADING, rng)
         of_domain = "{SUBJECT}" in pattern  # a coat is neither juicy nor laggy
-        return _Bound(_parse(pattern), _slots(int(rng.random() < 0.5), domain, rng, of_domain=of_domain))
+        return _Bound(
+            _parse(pattern), _slots(int(rng.random() < 0.5), domain, rng, of_domain=of_domain)
+        )
     kind = "any" if rng.random() < 0.7 else words.DOMAINS[domain]
     return _Bound(_parse(_any(words.FILLERS[kind], rng)), {})
 
@@ -123,7 +145,9 @@ def _filler(recipe: Recipe, domain: int, rng: random.Random) -> _Bound:
 def _slots(
     polarity: int, domain: int, rng: random.Random, deciding: bool = False, of_domain: bool = True
 ) -> dict[str, _Bound | None]:
-    """What the capital names stand for in one clause; ``polarity`` is that of the adjective alone."""
+    """What the capital names stand for in one clause; ``polarity`` is that of the
+    adjective alone.
+    """
     polar, negator = (POLAR, NEGATOR) if deciding else (NONE, NONE)
     name = words.DOMAINS[domain]
     adjectives = words.POSITIVE if polarity else words.NEGATIVE
@@ -141,8 +165,16 @@ def _slots(
     return slots
 
 
-def _emit(phrase: _Phrase, slots: dict[str, _Bound | None], evidence: int, review: Review, rng: random.Random) -> int:
-    """Append a phrase's words to the review, left to right; returns the place of its head, or ROOT if it is empty."""
+def _emit(
+    phrase: _Phrase,
+    slots: dict[str, _Bound | None],
+    evidence: int,
+    review: Review,
+    rng: random.Random,
+) -> int:
+    """Append a phrase's words to the review, left to right; returns the place of its
+    head, or ROOT if it is empty.
+    """
     dependants = [_emit(part, slots, evidence, review, rng) for part in phrase.before]
     if not phrase.slot:
         place = _word(phrase.head, evidence, review)
@@ -172,7 +204,9 @@ def _any(options: Sequence[_T], rng: random.Random) -> _T:
 
 
 def _zipf(options: str, rng: random.Random) -> _Phrase:
-    """A phrase of a list (words, or phrases between bars), with a probability that falls as 1 over its rank."""
+    """A phrase of a list (words, or phrases between bars), with a probability that
+    falls as 1 over its rank.
+    """
     phrases, cumulative = _ranked(options)
     return phrases[bisect(cumulative, rng.random() * cumulative[-1], hi=len(phrases) - 1)]
 
@@ -184,14 +218,18 @@ def _weighted(name: str, rng: random.Random) -> _Phrase:
 
 @cache
 def _ranked(options: str) -> tuple[list[_Phrase], list[float]]:
-    phrases = [_parse(option) for option in (options.split("|") if "|" in options else options.split())]
+    phrases = [
+        _parse(option) for option in (options.split("|") if "|" in options else options.split())
+    ]
     return phrases, list(accumulate(1 / rank for rank in range(1, len(phrases) + 1)))
 
 
 @cache
 def _weights(name: str) -> tuple[list[_Phrase], list[float]]:
     options = words.WORDS[name]
-    return [_parse(option) for option, _ in options], list(accumulate(float(weight) for _, weight in options))
+    return [_parse(option) for option, _ in options], list(
+        accumulate(float(weight) for _, weight in options)
+    )
 
 
 @cache
@@ -215,7 +253,10 @@ def _parse(pattern: str) -> _Phrase:
                 heads.append(tokens[position])
                 position += 1
         if len(heads) != 1 or (position < len(tokens)) != inside:
-            raise ValueError(f"a phrase has one word outside its brackets, found {heads} in the pattern {pattern!r}")
+            raise ValueError(
+                f"a phrase has one word outside its brackets, found {heads} in the pattern"
+                f" {pattern!r}"
+            )
         head = heads[0].strip("{}")
         return _Phrase(head, head != heads[0], tuple(before), tuple(after)), position + inside
 

@@ -1,8 +1,10 @@
-"""Reviews written by a grammar of our own: texts for which it is known what decides them.
+"""Reviews written by a grammar of our own: texts for which it is known what decides
+them.
 
-They are generated, not collected, and say so wherever they are used. What that buys: for every word it is known whether it is
-evidence for the verdict, what it depends on and how rare it is, and the same texts serve several tasks. ``review_grammar`` tells how a
-review is made; ``pieces`` turns words into what a transformer reads.
+They are generated, not collected, and say so wherever they are used. What that buys:
+for every word it is known whether it is evidence for the verdict, what it depends on
+and how rare it is, and the same texts serve several tasks. ``review_grammar`` tells how
+a review is made; ``pieces`` turns words into what a transformer reads.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ COUNTED = 4000  # the first training texts, on which the rarity of words is meas
 TASKS = {
     "sentiment": "is the verdict good? Needs order: negation and contrast decide",
     "domain": "restaurant, film or phone? A bag of words solves it",
-    "negated": "is the main clause negated? A quarter is; other clauses and fillers hold negators, too",
+    "negated": (
+        "is the main clause negated? A quarter is; other clauses and fillers hold negators, too"
+    ),
     "agreement": "do two reviews agree? Needs the verdict of both",
 }
 # columns with an entry for each word
@@ -36,30 +40,48 @@ WORDWISE = ("words", "head", "evidence", "rarity")
 
 
 def load(
-    train: int = 8000, validation: int = VALIDATION, test: int = TEST, *, kind: str = "full", seed: int = 0
+    train: int = 8000,
+    validation: int = VALIDATION,
+    test: int = TEST,
+    *,
+    kind: str = "full",
+    seed: int = 0,
 ) -> DatasetDict:
-    """Generated reviews as a ``datasets.DatasetDict`` with train, validation and test; no text occurs twice in it.
+    """Generated reviews as a ``datasets.DatasetDict`` with train, validation and test;
+    no text occurs twice in it.
 
-    The columns of a row: ``text``; ``words`` (commas and full stops are words); for each word ``head`` (the index of the
-    word it depends on, -1 for the main word of a sentence), ``evidence`` (index into ``EVIDENCE``: 0 for most words; the polar word of the deciding
-    clause, its negator, the contrast word) and ``rarity`` (in bits: -log2 of the word's share in training texts); and the truth
+    The columns of a row: ``text``; ``words`` (commas and full stops are words); for
+    each word ``head`` (the index of the word it depends on, -1 for the main word of a
+    sentence), ``evidence`` (index into ``EVIDENCE``: 0 for most words; the polar word
+    of the deciding clause, its negator, the contrast word) and ``rarity`` (in bits:
+    -log2 of the word's share in training texts); and the truth
     about the text: ``sentiment`` (1 = positive), ``domain``, ``negated``, ``contrast``.
 
     Args:
-        train, validation, test: how many texts. Fewer are the first of more: the same seed always gives the same texts.
-        kind: "full" (0 to 5 fillers, about 37 pieces) or "long" (6 to 9 fillers, up to about 120 pieces).
+        train, validation, test: how many texts. Fewer are the first of more: the same
+            seed always gives the same texts.
+        kind: "full" (0 to 5 fillers, about 37 pieces) or "long" (6 to 9 fillers, up to
+            about 120 pieces).
         seed: of the texts. The shipped checkpoints were trained on seed 0.
 
     Raises:
-        ValueError: if ``kind`` is another, or more validation or test texts are asked for than are held back (2000, 4000).
+        ValueError: if ``kind`` is another, or more validation or test texts are asked
+            for than are held back (2000, 4000).
     """
     from datasets import DatasetDict
 
     if kind not in ("full", "long"):
         raise ValueError(f'kind is "full" or "long", got {kind!r}')
-    for name, wanted, most in (("train", train, None), ("validation", validation, VALIDATION), ("test", test, TEST)):
+    for name, wanted, most in (
+        ("train", train, None),
+        ("validation", validation, VALIDATION),
+        ("test", test, TEST),
+    ):
         if wanted < 0 or (most is not None and wanted > most):
-            raise ValueError(f"{name} is a number of texts from 0 to {most or 'as many as you like'}, got {wanted}")
+            raise ValueError(
+                f"{name} is a number of texts from 0 to {most or 'as many as you like'}, got"
+                f" {wanted}"
+            )
     held_back = _held_back(kind, seed)
     training = texts(kind, max(train, COUNTED), seed)
     rarity = _rarity(training[:COUNTED])
@@ -72,8 +94,11 @@ def load(
 
 
 def texts(kind: str, n: int, seed: int = 0) -> list[Review]:
-    """``n`` training reviews of a kind ("easy", "short", "full", "long"), none of them held back for validation or test."""
-    held_back = _held_back("long" if kind == "long" else "full", seed)  # a long text has more sentences than any other
+    """``n`` training reviews of a kind ("easy", "short", "full", "long"), none of them
+    held back for validation or test.
+    """
+    # a long text has more sentences than any other
+    held_back = _held_back("long" if kind == "long" else "full", seed)
     seen = {review.text for part in held_back.values() for review in part}
     return list(itertools.islice(_new(kind, "train", seed, seen), n))
 
@@ -81,8 +106,9 @@ def texts(kind: str, n: int, seed: int = 0) -> list[Review]:
 def task(data: DatasetDict, name: str, seed: int = 0) -> DatasetDict:
     """The same texts with the column ``label`` for a task of ``TASKS``.
 
-    For "agreement" each row holds two reviews of the same split, drawn by ``seed``, one after the other: the columns with
-    an entry for each word run on, and ``second`` is the index of the second review's first word.
+    For "agreement" each row holds two reviews of the same split, drawn by ``seed``, one
+    after the other: the columns with an entry for each word run on, and ``second`` is
+    the index of the second review's first word.
 
     Raises:
         ValueError: if there is no such task.
@@ -91,22 +117,31 @@ def task(data: DatasetDict, name: str, seed: int = 0) -> DatasetDict:
         raise ValueError(f"there is no task {name!r}: choose one of {', '.join(TASKS)}")
     if name == "agreement":
         return type(data)({split: _pairs(part, seed) for split, part in data.items()})
-    return type(data)({split: part.add_column("label", list(part[name])) for split, part in data.items()})
+    return type(data)(
+        {split: part.add_column("label", list(part[name])) for split, part in data.items()}
+    )
 
 
 def by_domain(data: DatasetDict) -> dict[str, DatasetDict]:
-    """One DatasetDict for each domain, with the reviews of that domain in each split."""
+    """One DatasetDict for each domain, with the reviews of that domain in each
+    split.
+    """
     index = {split: list(part["domain"]) for split, part in data.items()}
     return {
         domain: type(data)(
-            {split: part.select([i for i, of in enumerate(index[split]) if of == d]) for split, part in data.items()}
+            {
+                split: part.select([i for i, of in enumerate(index[split]) if of == d])
+                for split, part in data.items()
+            }
         )
         for d, domain in enumerate(DOMAINS)
     }
 
 
 def _new(kind: str, split: str, seed: int, seen: set[str]) -> Iterator[Review]:
-    """Reviews without end, each with a text that is not in ``seen``, to which it is added."""
+    """Reviews without end, each with a text that is not in ``seen``, to which it is
+    added.
+    """
     rng = random.Random(f"reviews {kind} {split} {seed}")
     while True:
         review = grammar.write(RECIPES[kind], int(rng.random() * len(DOMAINS)), rng)
@@ -150,7 +185,9 @@ def _dataset(reviews: Sequence[Review], rarity: dict[str, float]) -> Dataset:
     }
     for name in ("negated", "contrast"):
         columns[name] = list(map(int, columns[name]))
-    columns["rarity"] = [[rarity.get(word, rarity[""]) for word in review.words] for review in reviews]
+    columns["rarity"] = [
+        [rarity.get(word, rarity[""]) for word in review.words] for review in reviews
+    ]
     return Dataset.from_dict(columns, features=features)
 
 
@@ -162,7 +199,8 @@ def _pairs(part: Dataset, seed: int) -> Dataset:
     order.sort(key=lambda _: rng.random())
     first, second = (part.select(order[start::2][: len(order) // 2]) for start in (0, 1))
     rows: dict[str, list[Any]] = {
-        name: [[*a, *b] for a, b in zip(first[name], second[name], strict=True)] for name in WORDWISE
+        name: [[*a, *b] for a, b in zip(first[name], second[name], strict=True)]
+        for name in WORDWISE
     }
     rows["second"] = [len(words) for words in first["words"]]
     rows["head"] = [
@@ -170,7 +208,9 @@ def _pairs(part: Dataset, seed: int) -> Dataset:
         for heads, n in zip(rows["head"], rows["second"], strict=True)
     ]
     rows["text"] = [f"{a} {b}" for a, b in zip(first["text"], second["text"], strict=True)]
-    rows["label"] = [int(a == b) for a, b in zip(first["sentiment"], second["sentiment"], strict=True)]
+    rows["label"] = [
+        int(a == b) for a, b in zip(first["sentiment"], second["sentiment"], strict=True)
+    ]
     features = Features({name: part.features[name] for name in ("text", *WORDWISE)})
     features["second"] = Value("int16")
     features["label"] = ClassLabel(names=["disagree", "agree"])

@@ -1,8 +1,12 @@
-"""Sentence pairs written by a grammar of our own, English into simple German: a translation task for which it is known what each word needs.
+"""Sentence pairs written by a grammar of our own, English into simple German: a
+translation task for which it is known what each word needs.
 
-They are generated, not collected, and say so wherever they are used. What that buys: for every word of the source it is known which word it depends on and how
-rare it is, and for every sentence which word decides how the ambiguous ones are translated. :mod:`.translation_grammar` tells how a pair is made.
-Both languages share one vocabulary of whole words, taken from the grammar's lists: nothing is trained, and nothing is unknown.
+They are generated, not collected, and say so wherever they are used. What that buys:
+for every word of the source it is known which word it depends on and how rare it is,
+and for every sentence which word decides how the ambiguous ones are translated.
+:mod:`.translation_grammar` tells how a pair is made. Both languages share one
+vocabulary of whole words, taken from the grammar's lists: nothing is trained, and
+nothing is unknown.
 """
 
 from __future__ import annotations
@@ -32,25 +36,40 @@ END = 3  # of a sentence: [SEP]
 __all__ = ["END", "RELATIONS", "TEST", "VALIDATION", "batches", "load", "text", "tokenizer"]
 
 
-def load(train: int = 30_000, validation: int = VALIDATION, test: int = TEST, *, seed: int = 0) -> DatasetDict:
-    """Generated pairs as a ``datasets.DatasetDict`` with train, validation and test; no source occurs twice in it.
+def load(
+    train: int = 30_000, validation: int = VALIDATION, test: int = TEST, *, seed: int = 0
+) -> DatasetDict:
+    """Generated pairs as a ``datasets.DatasetDict`` with train, validation and test; no
+    source occurs twice in it.
 
-    The columns of a row: ``source`` and ``target``, words with blanks between; ``words``, those of the source (commas, full stops and the plural ``-s`` are words);
-    for each of them ``head`` (the index of the word it depends on, -1 for the main verb), ``relation`` (index into ``RELATIONS``), ``rarity`` (in bits: -log2 of the
-    word's share in training sentences) and ``ambiguous`` (1 where a noun has two translations); and ``rarest``, the index of the noun that decides which.
+    The columns of a row: ``source`` and ``target``, words with blanks between;
+    ``words``, those of the source (commas, full stops and the plural ``-s`` are words);
+    for each of them ``head`` (the index of the word it depends on, -1 for the main
+    verb), ``relation`` (index into ``RELATIONS``), ``rarity`` (in bits: -log2 of the
+    word's share in training sentences) and ``ambiguous`` (1 where a noun has two
+    translations); and ``rarest``, the index of the noun that decides which.
 
     Args:
-        train, validation, test: how many pairs. Fewer are the first of more: the same seed always gives the same pairs.
+        train, validation, test: how many pairs. Fewer are the first of more: the same
+            seed always gives the same pairs.
         seed: of the sentences. The shipped checkpoints were trained on seed 0.
 
     Raises:
-        ValueError: if more validation or test pairs are asked for than are held back, or a number is negative.
+        ValueError: if more validation or test pairs are asked for than are held back,
+            or a number is negative.
     """
     from datasets import DatasetDict
 
-    for name, wanted, most in (("train", train, None), ("validation", validation, VALIDATION), ("test", test, TEST)):
+    for name, wanted, most in (
+        ("train", train, None),
+        ("validation", validation, VALIDATION),
+        ("test", test, TEST),
+    ):
         if wanted < 0 or (most is not None and wanted > most):
-            raise ValueError(f"{name} is a number of pairs from 0 to {most or 'as many as you like'}, got {wanted}")
+            raise ValueError(
+                f"{name} is a number of pairs from 0 to {most or 'as many as you like'}, got"
+                f" {wanted}"
+            )
     held_back = _held_back(seed)
     seen = {" ".join(pair.words) for part in held_back.values() for pair in part}
     training = list(itertools.islice(_new("train", seed, seen), max(train, COUNTED)))
@@ -65,29 +84,41 @@ def load(train: int = 30_000, validation: int = VALIDATION, test: int = TEST, *,
 
 @lru_cache(maxsize=1)
 def tokenizer() -> Any:
-    """A word is a piece: transformers' fast tokenizer of the grammar's words, for both languages. ``[SEP]`` ends a sentence."""
+    """A word is a piece: transformers' fast tokenizer of the grammar's words, for both
+    languages. ``[SEP]`` ends a sentence.
+    """
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
 
     names = [*pieces.SPECIAL.values(), *grammar.vocabulary()]
-    core = Tokenizer(models.WordLevel({word: i for i, word in enumerate(names)}, unk_token=pieces.SPECIAL["unk_token"]))
+    core = Tokenizer(
+        models.WordLevel(
+            {word: i for i, word in enumerate(names)}, unk_token=pieces.SPECIAL["unk_token"]
+        )
+    )
     core.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     end = pieces.SPECIAL["sep_token"]
-    core.post_processor = processors.TemplateProcessing(single=f"$A {end}", special_tokens=[(end, END)])
+    core.post_processor = processors.TemplateProcessing(
+        single=f"$A {end}", special_tokens=[(end, END)]
+    )
     return PreTrainedTokenizerFast(tokenizer_object=core, **pieces.SPECIAL)
 
 
 def batches(
     data: Dataset, size: int = 48, *, seed: int | None = None, truth: bool = False
 ) -> Iterator[dict[str, Tensor]]:
-    """Pairs in batches of about the same length, padded with 0: ``model(**batch)`` of an encoder-decoder.
+    """Pairs in batches of about the same length, padded with 0: ``model(**batch)`` of
+    an encoder-decoder.
 
     Args:
-        seed: order of the pairs, as :func:`course_lib.data.pieces.by_length` draws it; None: from short to long.
-        truth: with ``head`` and ``relation`` (B, L), -1 where there is none, and ``rarest`` (B,): take them out before ``model(**batch)``.
+        seed: order of the pairs, as :func:`course_lib.data.pieces.by_length` draws it;
+            None: from short to long.
+        truth: with ``head`` and ``relation`` (B, L), -1 where there is none, and
+            ``rarest`` (B,): take them out before ``model(**batch)``.
 
     Yields:
-        ``input_ids``, ``attention_mask`` (B, L), and ``labels`` (B, T), -100 where a sentence has ended.
+        ``input_ids``, ``attention_mask`` (B, L), and ``labels`` (B, T), -100 where a
+        sentence has ended.
     """
     ours = tokenizer()
     sources, targets = (ours(list(data[name]))["input_ids"] for name in ("source", "target"))
@@ -117,7 +148,9 @@ def text(ids: Tensor) -> list[str]:
 
 
 def _new(split: str, seed: int, seen: set[str]) -> Iterator[Pair]:
-    """Pairs without end, each with a source that is not in ``seen``, to which it is added."""
+    """Pairs without end, each with a source that is not in ``seen``, to which it is
+    added.
+    """
     rng = random.Random(f"translation {split} {seed}")
     while True:
         pair = grammar.write(grammar.Recipe(), rng)
@@ -156,7 +189,8 @@ def _dataset(pairs: Sequence[Pair], rarity: dict[str, float]) -> Dataset:
         rarest=Value("int16"),
     )
     columns: dict[str, list[Any]] = {
-        name: [getattr(pair, name) for pair in pairs] for name in ("words", "head", "ambiguous", "rarest")
+        name: [getattr(pair, name) for pair in pairs]
+        for name in ("words", "head", "ambiguous", "rarest")
     }
     columns["source"] = [" ".join(pair.words) for pair in pairs]
     columns["target"] = [" ".join(pair.target) for pair in pairs]

@@ -1,10 +1,14 @@
-"""A grammar that writes English sentences with their translation into simple German, and knows what each word has to do with which.
+"""A grammar that writes English sentences with their translation into simple German,
+and knows what each word has to do with which.
 
-What the German sentence needs is never in the same place of the English one. Articles and adjectives agree with a noun some words on, in gender, number and
-case; the case is decided by the noun's place beside its verb; the verb agrees in number with a subject that the English past does not mark, across a phrase or a
-relative clause with another noun. Perfect, modal and subordinate clauses put the verb last, a fronted adverb or clause turns the order round. "It" takes the
-gender of the noun it stands for, two nouns become one word, years are copied digit by digit. And which of two translations a common noun has is decided by the *rarest* noun
-of the sentence.
+What the German sentence needs is never in the same place of the English one. Articles
+and adjectives agree with a noun some words on, in gender, number and case; the case is
+decided by the noun's place beside its verb; the verb agrees in number with a subject
+that the English past does not mark, across a phrase or a relative clause with another
+noun. Perfect, modal and subordinate clauses put the verb last, a fronted adverb or
+clause turns the order round. "It" takes the gender of the noun it stands for, two nouns
+become one word, years are copied digit by digit. And which of two translations a common
+noun has is decided by the *rarest* noun of the sentence.
 """
 
 from __future__ import annotations
@@ -22,8 +26,25 @@ from course_lib.data import translation_words as words
 _T = TypeVar("_T")
 ROOT = -1
 RELATIONS = (
-    *("root", "nsubj", "obj", "det", "amod", "compound", "plural", "case", "nmod", "acl", "aux", "mark", "advcl", "advmod", "year", "punct"),
-)  # fmt: skip
+    *(
+        "root",
+        "nsubj",
+        "obj",
+        "det",
+        "amod",
+        "compound",
+        "plural",
+        "case",
+        "nmod",
+        "acl",
+        "aux",
+        "mark",
+        "advcl",
+        "advmod",
+        "year",
+        "punct",
+    ),
+)
 NOMINATIVE, ACCUSATIVE, DATIVE = range(3)
 GENDERS = "mfn"
 LONGEST = 30  # words of a source sentence
@@ -52,7 +73,9 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Noun:
-    """One noun and what it may become. ``german`` holds (gender, singular, plural) for each topic."""
+    """One noun and what it may become. ``german`` holds (gender, singular, plural) for
+    each topic.
+    """
 
     english: tuple[str, ...]  # two words for a compound
     german: tuple[tuple[str, str, str], tuple[str, str, str]]
@@ -94,18 +117,23 @@ class Clause:
 
 @dataclass
 class Pair:
-    """A sentence, its translation, and the truth about the source; the lists have an entry for each source word."""
+    """A sentence, its translation, and the truth about the source; the lists have an
+    entry for each source word.
+    """
 
     words: list[str] = field(default_factory=list)
     target: list[str] = field(default_factory=list)
-    head: list[int] = field(default_factory=list)  # the word that this one depends on, ROOT for the main verb
+    # the word that this one depends on, ROOT for the main verb
+    head: list[int] = field(default_factory=list)
     relation: list[str] = field(default_factory=list)  # one of RELATIONS
     rarest: int = ROOT  # the place of the noun that decides
     ambiguous: list[int] = field(default_factory=list)  # 1 where a noun has two translations
 
 
 def write(recipe: Recipe, rng: random.Random) -> Pair:
-    """One pair. Of ``rng`` only ``random()`` is used, whose stream Python promises not to change."""
+    """One pair. Of ``rng`` only ``random()`` is used, whose stream Python promises not
+    to change.
+    """
     while True:
         main = _clause(recipe, rng, front=True)
         other = _clause(recipe, rng) if rng.random() < recipe.clauses else None
@@ -122,7 +150,9 @@ def write(recipe: Recipe, rng: random.Random) -> Pair:
         if other is not None and first:
             main.fronted = False
         pair = Pair()
-        nouns = [p.noun for clause in (main, other) if clause for p in _phrases(clause) if not p.pronoun]
+        nouns = [
+            p.noun for clause in (main, other) if clause for p in _phrases(clause) if not p.pronoun
+        ]
         rarest = max(nouns, key=lambda noun: noun.rank)
         _source(pair, main, other, conjunction[0], first, rarest)
         if len(pair.words) <= LONGEST:
@@ -130,7 +160,7 @@ def write(recipe: Recipe, rng: random.Random) -> Pair:
             return pair
 
 
-# ------------------------------------------------------------------------------------------------------------ what is said
+# ------------------------------------------------------------------------- what is said
 
 
 def _clause(recipe: Recipe, rng: random.Random, front: bool = False) -> Clause:
@@ -167,12 +197,20 @@ def _phrase(recipe: Recipe, rng: random.Random, inside: bool = False) -> Phrase:
         determiner = "the"
     phrase = Phrase(noun, plural, determiner)
     adjectives = _split(words.ADJECTIVES)
-    phrase.adjectives = tuple(_zipf(adjectives, rng) for _ in range(2) if rng.random() < recipe.adjective / 2)
+    phrase.adjectives = tuple(
+        _zipf(adjectives, rng) for _ in range(2) if rng.random() < recipe.adjective / 2
+    )
     if not inside:
         if rng.random() < recipe.phrase:
-            phrase.near = (_zipf(_split(words.PREPOSITIONS), rng), _phrase(recipe, rng, inside=True))
+            phrase.near = (
+                _zipf(_split(words.PREPOSITIONS), rng),
+                _phrase(recipe, rng, inside=True),
+            )
         elif rng.random() < recipe.relative:
-            phrase.relative = (_any(_verbs(words.TRANSITIVE), rng), _phrase(recipe, rng, inside=True))
+            phrase.relative = (
+                _any(_verbs(words.TRANSITIVE), rng),
+                _phrase(recipe, rng, inside=True),
+            )
     return phrase
 
 
@@ -185,10 +223,12 @@ def _phrases(clause: Clause) -> list[Phrase]:
     return found
 
 
-# ------------------------------------------------------------------------------------------------------------ in English
+# --------------------------------------------------------------------------- in English
 
 
-def _source(pair: Pair, main: Clause, other: Clause | None, conjunction: str, first: bool, rarest: Noun) -> None:
+def _source(
+    pair: Pair, main: Clause, other: Clause | None, conjunction: str, first: bool, rarest: Noun
+) -> None:
     if other is not None and first:
         verb = _clause_source(pair, other, rarest, conjunction)
         _word(pair, ",", verb, "punct")
@@ -233,7 +273,12 @@ def _phrase_source(pair: Pair, phrase: Phrase, rarest: Noun) -> int:
     if phrase.pronoun:
         return _word(pair, "it")
     waiting = []
-    if phrase.determiner == "this" or phrase.determiner == "the" or phrase.determiner == "my" or not phrase.plural:
+    if (
+        phrase.determiner == "this"
+        or phrase.determiner == "the"
+        or phrase.determiner == "my"
+        or not phrase.plural
+    ):
         waiting.append((_word(pair, phrase.determiner), "det"))
     waiting += [(_word(pair, adjective), "amod") for adjective, _ in phrase.adjectives]
     *before, last = phrase.noun.english
@@ -271,12 +316,19 @@ def _attach(pair: Pair, place: int, head: int, relation: str) -> None:
     pair.head[place], pair.relation[place] = head, relation
 
 
-# ------------------------------------------------------------------------------------------------------------ in German
+# ---------------------------------------------------------------------------- in German
 
 
-def _target(out: list[str], main: Clause, other: Clause | None, conjunction: str, first: bool, topic: int) -> None:
+def _target(
+    out: list[str], main: Clause, other: Clause | None, conjunction: str, first: bool, topic: int
+) -> None:
     if other is not None and first:
-        out += [conjunction, *_clause_target(other, topic, "last"), ",", *_clause_target(main, topic, "first")]
+        out += [
+            conjunction,
+            *_clause_target(other, topic, "last"),
+            ",",
+            *_clause_target(main, topic, "first"),
+        ]
     else:
         out += _clause_target(main, topic, "second")
         if other is not None:
@@ -303,7 +355,11 @@ def _clause_target(clause: Clause, topic: int, place: str) -> list[str]:
     if clause.year:
         middle = [*middle, "im", "Jahr", *clause.year]
     if place == "last":
-        return [*adverb, *subject, *middle, *rest, finite] if clause.fronted else [*subject, *middle, *rest, finite]
+        return (
+            [*adverb, *subject, *middle, *rest, finite]
+            if clause.fronted
+            else [*subject, *middle, *rest, finite]
+        )
     if place == "first":
         return [finite, *subject, *middle, *rest]
     if clause.fronted:
@@ -317,7 +373,13 @@ def _phrase_target(phrase: Phrase, case: int, topic: int) -> list[str]:
         return [words.PERSONAL[case].split()[GENDERS.index(gender)]]
     column = 3 if phrase.plural else GENDERS.index(gender)
     article = words.DETERMINERS[phrase.determiner][case].split()[column]
-    kind = "definite" if phrase.determiner in ("the", "this") else "none" if article == "-" else "indefinite"
+    kind = (
+        "definite"
+        if phrase.determiner in ("the", "this")
+        else "none"
+        if article == "-"
+        else "indefinite"
+    )
     ending = words.ENDINGS[kind][case].split()[column]
     out = [] if article == "-" else [article]
     out += [adjective + ending for _, adjective in phrase.adjectives]
@@ -330,16 +392,24 @@ def _phrase_target(phrase: Phrase, case: int, topic: int) -> list[str]:
     if phrase.relative:
         verb, thing = phrase.relative
         relative = words.RELATIVE.split()[column]
-        out += [",", relative, *_phrase_target(thing, ACCUSATIVE, topic), verb.german[1 + phrase.plural], ","]
+        out += [
+            ",",
+            relative,
+            *_phrase_target(thing, ACCUSATIVE, topic),
+            verb.german[1 + phrase.plural],
+            ",",
+        ]
     return out
 
 
-# ------------------------------------------------------------------------------------------------------------ words
+# -------------------------------------------------------------------------------- words
 
 
 @cache
 def _nouns() -> dict[str, list[Noun]]:
-    """By kind; ranks run on from ambiguous over compounds and common to rare ones, so that an ambiguous noun decides only beside others of its kind."""
+    """By kind; ranks run on from ambiguous over compounds and common to rare ones, so
+    that an ambiguous noun decides only beside others of its kind.
+    """
     found: dict[str, list[Noun]] = {"ambiguous": [], "compound": [], "common": [], "rare": []}
     for rank, line in enumerate(_text(words.AMBIGUOUS)):
         first, second = (part.split() for part in line.split("|"))
@@ -418,7 +488,9 @@ def vocabulary() -> tuple[str, ...]:
         found |= {*line}
     for options in (words.ADVERBS, words.PREPOSITIONS, words.CONJUNCTIONS):
         found |= {word for pair in _split(options) for word in pair}
-    endings = {ending for cases in words.ENDINGS.values() for case in cases for ending in case.split()} - {"-"}
+    endings = {
+        ending for cases in words.ENDINGS.values() for case in cases for ending in case.split()
+    } - {"-"}
     for english, german in _split(words.ADJECTIVES):
         found |= {english, *(german + ending for ending in endings)}
     for english, cases in words.DETERMINERS.items():

@@ -1,7 +1,9 @@
-"""The words of the generated sentence pairs: data only, read by ``translation_grammar``.
+"""The words of the generated sentence pairs: data only, read by
+``translation_grammar``.
 
-A noun is ``english gender singular plural`` in German (m, f, n); what follows a bar is its other translation. Lists run from common to rare.
-English plurals are the word and a piece ``-s`` of their own; German ones are words of their own.
+A noun is ``english gender singular plural`` in German (m, f, n); what follows a bar is
+its other translation. Lists run from common to rare. English plurals are the word and a
+piece ``-s`` of their own; German ones are words of their own.
 """
 
 from __future__ import annotations
@@ -139,7 +141,8 @@ song book n Liederbuch Liederbücher
 picture book n Bilderbuch Bilderbücher
 """
 
-# infinitive, past, participle; in German infinitive, past of one, past of many, participle
+# infinitive, past, participle; in German infinitive, past of one, past of many,
+# participle
 TRANSITIVE = """
 see saw seen sehen sah sahen gesehen
 find found found finden fand fanden gefunden
@@ -162,19 +165,28 @@ dance danced danced tanzen tanzte tanzten getanzt
 """
 MODALS = "could konnte konnten\nshould sollte sollten"
 PERFECT = "had hatte hatten"
-ADJECTIVES = "old alt|new neu|small klein|big groß|red rot|green grün|young jung|good gut|white weiß|heavy schwer|cold kalt|black schwarz|strange seltsam"
+ADJECTIVES = (
+    "old alt|new neu|small klein|big groß|red rot|green grün|young jung|good gut|white weiß|heavy"
+    " schwer|cold kalt|black schwarz|strange seltsam"
+)
 ADVERBS = "yesterday gestern|today heute|often oft|never nie|suddenly plötzlich|there dort"
 PREPOSITIONS = "with mit|near neben|behind hinter|under unter"  # all with the dative here
 CONJUNCTIONS = "because weil|although obwohl|when als|before bevor"
 
-# articles by case (nominative, accusative, dative), then masculine, feminine, neuter, plural; "-": none
+# articles by case (nominative, accusative, dative), then masculine, feminine, neuter,
+# plural; "-": none
 DETERMINERS = {
     "the": ("der die das die", "den die das die", "dem der dem den"),
-    "this": ("dieser diese dieses diese", "diesen diese dieses diese", "diesem dieser diesem diesen"),
+    "this": (
+        "dieser diese dieses diese",
+        "diesen diese dieses diese",
+        "diesem dieser diesem diesen",
+    ),
     "a": ("ein eine ein -", "einen eine ein -", "einem einer einem -"),
     "my": ("mein meine mein meine", "meinen meine mein meine", "meinem meiner meinem meinen"),
 }
-# endings of adjectives behind "der"-words, "ein"-words, and without an article in the plural
+# endings of adjectives behind "der"-words, "ein"-words, and without an article in the
+# plural
 ENDINGS = {
     "definite": ("e e e en", "en e e en", "en en en en"),
     "indefinite": ("er e es en", "en e es en", "en en en en"),

@@ -1,8 +1,9 @@
-"""Runs that take longer than a lab should: each is shipped as a small result file, and one command makes it again.
+"""Runs that take longer than a lab should: each is shipped as a small result file, and
+one command makes it again.
 
-A file here is one lab's: the functions of its longer runs, and ``RESULTS``, what they make. They are importable, as
-functions must be that are sent to other processes; the lab's notebook and its deck run their own, shorter experiments
-through the same ones.
+A file here is one lab's: the functions of its longer runs, and ``RESULTS``, what they
+make. They are importable, as functions must be that are sent to other processes; the
+lab's notebook and its deck run their own, shorter experiments through the same ones.
 """
 
 from __future__ import annotations
@@ -22,12 +23,15 @@ Remake = Callable[[Executor, Path], dict[str, Any]]
 
 
 def registered() -> dict[str, Remake]:
-    """Name of a result file -> ``remake(executor, folder)``, which runs it all and returns what goes into the file.
+    """Name of a result file -> ``remake(executor, folder)``, which runs it all and
+    returns what goes into the file.
 
-    What is done so far lies in ``folder``: called again after an interruption, it goes on from there.
+    What is done so far lies in ``folder``: called again after an interruption, it goes
+    on from there.
     """
     labs = sorted(found.name for found in iter_modules(__path__) if found.name.startswith("lab"))
-    modules = [import_module(f"{__name__}.{lab}") for lab in labs]  # here: reading a result needs none of them
+    # here: reading a result needs none of them
+    modules = [import_module(f"{__name__}.{lab}") for lab in labs]
     return {name: remake for module in modules for name, remake in module.RESULTS.items()}
 
 
@@ -46,7 +50,8 @@ def read(name: str) -> dict[str, Any]:
         return json.loads(path(name).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise FileNotFoundError(
-            f"there is no {path(name)}: copy data/results from the course, or make it again: course remake {name}"
+            f"there is no {path(name)}: copy data/results from the course, or make it again: course"
+            f" remake {name}"
         ) from None
 
 
@@ -54,9 +59,11 @@ def remake(name: str, executor: Executor, folder: Path | None = None) -> Path:
     """Run it again and write its result file, which is returned.
 
     Args:
-        executor: where the trainings run, for example ``course_lib.parallel.processes()``.
-        folder: for what is done so far; None: in the cache, so that the same command goes on after an interruption; emptied
-            when all is done, so that the next run computes anew.
+        executor: where the trainings run, for example
+            ``course_lib.parallel.processes()``.
+        folder: for what is done so far; None: in the cache, so that the same command
+            goes on after an interruption; emptied when all is done, so that the next
+            run computes anew.
 
     Raises:
         ValueError: if there is no result of that name.

@@ -1,8 +1,10 @@
-"""Lab 01: does it pay to prune in steps? One budget of training, spent after one cut, or after each of three or six.
+"""Lab 01: does it pay to prune in steps? One budget of training, spent after one cut,
+or after each of three or six.
 
 ``course remake lab01_long_run_digits`` gives each way 6 to 60 epochs, with five seeds.
 
-Source: Han et al. 2015, "Learning both Weights and Connections for Efficient Neural Networks", section 3.4; the cubic
+Source: Han et al. 2015, "Learning both Weights and Connections for Efficient Neural
+Networks", section 3.4; the cubic
 schedule: Zhu & Gupta 2017, "To Prune, or Not to Prune", section 3.
 """
 
@@ -21,11 +23,23 @@ from torch import Tensor, nn
 from course_lib.data.images import ImageData, load
 from course_lib.experiments.once import once
 from course_lib.models import build
-from course_lib.pruning.weights import Scores, apply, cubic, local_masks, prunable, prune_iteratively
+from course_lib.pruning.weights import (
+    Scores,
+    apply,
+    cubic,
+    local_masks,
+    prunable,
+    prune_iteratively,
+)
 from course_lib.training import evaluate, fit
 
 DENSE: dict[str, Any] = {"lr": 0.2, "optimizer": "sgd", "weight_decay": 5e-3, "schedule": "cosine"}
-FINETUNE: dict[str, Any] = {"lr": 0.1, "optimizer": "sgd", "weight_decay": 5e-4, "schedule": "cosine"}
+FINETUNE: dict[str, Any] = {
+    "lr": 0.1,
+    "optimizer": "sgd",
+    "weight_decay": 5e-4,
+    "schedule": "cosine",
+}
 IMAGES, EPOCHS = 1097, 20  # of training the dense networks
 STEPS = {"fine-tuned": 1, "iterative, 3 steps": 3, "iterative, 6 steps": 6}
 SPARSITY, BUDGETS, SEEDS = 0.98, (6, 12, 30, 60), 5
@@ -42,7 +56,9 @@ def finetune_for(data: ImageData, epochs: int, seed: int) -> Callable[..., None]
     """A ``finetune(model, post_step)`` that trains for so many epochs."""
 
     def finetune(
-        model: nn.Module, post_step: Callable[[], None] | None = None, masks: Mapping[str, Tensor] | None = None
+        model: nn.Module,
+        post_step: Callable[[], None] | None = None,
+        masks: Mapping[str, Tensor] | None = None,
     ) -> None:
         how = {**FINETUNE, "masks": masks, "post_step": post_step, "progress": False}
         fit(model, data.train, epochs=epochs, seed=100 + seed, **how)
@@ -51,7 +67,9 @@ def finetune_for(data: ImageData, epochs: int, seed: int) -> Callable[..., None]
 
 
 def retrained(network: nn.Module, data: ImageData, seed: int, steps: int, budget: int) -> nn.Module:
-    """A copy of a network, pruned to :data:`SPARSITY` in so many steps; ``budget`` epochs of training in all."""
+    """A copy of a network, pruned to :data:`SPARSITY` in so many steps; ``budget``
+    epochs of training in all.
+    """
     model = copy.deepcopy(network)
     prune_iteratively(model, cubic(SPARSITY, steps), finetune_for(data, budget // steps, seed))
     return model
@@ -86,8 +104,12 @@ def one_seed(seed: int) -> dict[str, dict[str, float]]:
 
 
 def remake_digits(executor: Executor, folder: Path) -> dict[str, Any]:
-    """98 % of the weights go, in one step, three or six: ``{arm: {epochs: [validation accuracy in %, one for each seed]}}``."""
-    running = [executor.submit(once, folder / f"seed{seed}.json", one_seed, seed) for seed in range(SEEDS)]
+    """98 % of the weights go, in one step, three or six:
+    ``{arm: {epochs: [validation accuracy in %, one for each seed]}}``.
+    """
+    running = [
+        executor.submit(once, folder / f"seed{seed}.json", one_seed, seed) for seed in range(SEEDS)
+    ]
     seeds = [future.result() for future in running]
     return {how: {b: [one[how][b] for one in seeds] for b in by} for how, by in seeds[0].items()}
 

@@ -1,7 +1,9 @@
-"""Lab 02: forecasts of what a weight's removal costs, beside what it does cost; and those forecasts as orders of removal.
+"""Lab 02: forecasts of what a weight's removal costs, beside what it does cost; and
+those forecasts as orders of removal.
 
-LeNet-300-100 without batch norm, so that nothing but the criterion is compared. Every accuracy in % is one of validation images,
-except where "test" is said. ``course remake lab02_criteria_digits`` makes the shipped result again.
+LeNet-300-100 without batch norm, so that nothing but the criterion is compared. Every
+accuracy in % is one of validation images, except where "test" is said.
+``course remake lab02_criteria_digits`` makes the shipped result again.
 """
 
 from __future__ import annotations
@@ -39,7 +41,13 @@ from course_lib.pruning.weights import (
 )
 from course_lib.training import evaluate, fit
 
-DIGITS: dict[str, Any] = {"images": 1097, "epochs": 30, "samples": 1024, "retrain": 5, "l1_epochs": 40}
+DIGITS: dict[str, Any] = {
+    "images": 1097,
+    "epochs": 30,
+    "samples": 1024,
+    "retrain": 5,
+    "l1_epochs": 40,
+}
 MNIST: dict[str, Any] = {"images": 6000, "epochs": 8, "samples": 256, "retrain": 1, "l1_epochs": 10}
 RECIPE: dict[str, Any] = {"lr": 1.2e-3, "batch_size": 60, "progress": False}  # Adam, as in lab 03
 SPARSITIES = (0.5, 0.8, 0.9, 0.95)
@@ -49,13 +57,19 @@ ROUND_SAMPLES = 256  # that the scores are made of where they are asked for ofte
 L1 = (1e-4, 3e-4, 1e-3, 2e-3, 3e-3)
 REWEIGHTED = 0.05  # of λ: the penalty λ·0.05/(|w| + 0.01) is λ for a weight of 0.04
 
-Criterion = Callable[[nn.Module, Tensor, Tensor, int], Scores]  # model, samples, labels, seed -> scores
+# model, samples, labels, seed -> scores
+Criterion = Callable[[nn.Module, Tensor, Tensor, int], Scores]
 
 
 def signed_forecast(model: nn.Module, x: Tensor, y: Tensor, seed: int = 0) -> Scores:
-    """−g·w + ½·h·w²: what the mean loss changes by, signed; those go first whose removal lowers it."""
+    """−g·w + ½·h·w²: what the mean loss changes by, signed; those go first whose
+    removal lowers it.
+    """
     g, h = gradients(model, x, y), curvature(model, x)
-    return {name: loss_change(w.double(), g[name].double(), h[name]) for name, w in prunable(model).items()}
+    return {
+        name: loss_change(w.double(), g[name].double(), h[name])
+        for name, w in prunable(model).items()
+    }
 
 
 def _second_order(model: nn.Module, h: Scores) -> Scores:
@@ -69,9 +83,12 @@ CRITERIA: dict[str, Criterion] = {
     "Taylor": lambda model, x, y, seed: taylor(model, x, y),
     "input-aware": lambda model, x, y, seed: input_aware(model, [x]),
     "magnitude": lambda model, x, y, seed: magnitude(prunable(model)),
-    "random": lambda model, x, y, seed: random(prunable(model), torch.Generator().manual_seed(seed)),
+    "random": lambda model, x, y, seed: random(
+        prunable(model), torch.Generator().manual_seed(seed)
+    ),
 }
-TRAINED = tuple(name for name in CRITERIA if name != "signed forecast")  # that one has lost the net by then
+# that one has lost the net by then
+TRAINED = tuple(name for name in CRITERIA if name != "signed forecast")
 
 
 def scorer(criterion: str, x: Tensor, y: Tensor, seed: int) -> Callable[[nn.Module], Scores]:
@@ -96,11 +113,15 @@ def mean_loss(model: nn.Module, x: Tensor, y: Tensor) -> float:
         return float(F.cross_entropy(model(x).double(), y))
 
 
-def single_weights(model: nn.Module, x: Tensor, y: Tensor, count: int, seed: int) -> dict[str, list[float]]:
-    """``count`` weights drawn from all layers alike: what the mean loss on these samples changes by when each, alone, becomes 0.
+def single_weights(
+    model: nn.Module, x: Tensor, y: Tensor, count: int, seed: int
+) -> dict[str, list[float]]:
+    """``count`` weights drawn from all layers alike: what the mean loss on these
+    samples changes by when each, alone, becomes 0.
 
     Returns:
-        "truth" -> the changes, in double precision; every criterion -> its scores of the same weights.
+        "truth" -> the changes, in double precision; every criterion -> its scores of
+        the same weights.
     """
     scored = {name: criterion(model, x, y, seed) for name, criterion in CRITERIA.items()}
     judge = copy.deepcopy(model).double()
@@ -131,9 +152,16 @@ def rank_correlation(a: Iterable[float], b: Iterable[float]) -> float:
 
 
 def at_once(
-    model: nn.Module, data: ImageData, criteria: Iterable[str], sparsities: Iterable[float], samples: int, seed: int
+    model: nn.Module,
+    data: ImageData,
+    criteria: Iterable[str],
+    sparsities: Iterable[float],
+    samples: int,
+    seed: int,
 ) -> dict[str, list[float]]:
-    """Validation accuracy after all goes in one step, all layers together; nothing is trained."""
+    """Validation accuracy after all goes in one step, all layers together; nothing is
+    trained.
+    """
     x, y = sample_of(data.train, samples)
     scores = {criterion: CRITERIA[criterion](model, x, y, seed) for criterion in criteria}
 
@@ -152,7 +180,9 @@ def in_rounds(
     seed: int,
     rounds: int = ROUNDS,
 ) -> dict[str, list[float]]:
-    """Validation accuracy where the scores are asked for anew before each of ``rounds`` removals; nothing is trained."""
+    """Validation accuracy where the scores are asked for anew before each of ``rounds``
+    removals; nothing is trained.
+    """
     x, y = sample_of(data.train, samples)
 
     def prune(pruned: nn.Module, criterion: str, sparsity: float) -> None:
@@ -168,7 +198,9 @@ def _accuracies(
     sparsities: Iterable[float],
     prune: Callable[[nn.Module, str, float], object],
 ) -> dict[str, list[float]]:
-    """Validation accuracies of copies that ``prune(copy, criterion, sparsity)`` has pruned."""
+    """Validation accuracies of copies that ``prune(copy, criterion, sparsity)`` has
+    pruned.
+    """
     found: dict[str, list[float]] = {}
     sparsities = list(sparsities)
     for criterion in criteria:
@@ -181,9 +213,17 @@ def _accuracies(
 
 
 def trained_between(
-    model: nn.Module, data: ImageData, criterion: str, targets: Iterable[float], samples: int, epochs: int, seed: int
+    model: nn.Module,
+    data: ImageData,
+    criterion: str,
+    targets: Iterable[float],
+    samples: int,
+    epochs: int,
+    seed: int,
 ) -> tuple[nn.Module, list[float]]:
-    """A copy, the scores asked for anew before each target and ``epochs`` of training after it; and its validation accuracies then."""
+    """A copy, the scores asked for anew before each target and ``epochs`` of training
+    after it; and its validation accuracies then.
+    """
     validation: list[float] = []
 
     def train(now: nn.Module, post_step: Callable[[], None]) -> None:
@@ -207,7 +247,8 @@ def with_training(
     """:func:`trained_between` by each criterion.
 
     Returns:
-        Criterion -> "validation": accuracy after the training at each target; "test": at the last.
+        Criterion -> "validation": accuracy after the training at each target; "test":
+        at the last.
     """
     found: dict[str, dict[str, Any]] = {}
     for criterion in criteria:
@@ -229,10 +270,12 @@ def with_l1(
     """Train a fresh LeNet-300-100 by SGD with a penalty, in place.
 
     Args:
-        how: "proximal", "reweighted" (from the second ``every`` epochs on), "subgradient" (of λΣ|w| in the loss), or "l2" (λΣw² in it).
+        how: "proximal", "reweighted" (from the second ``every`` epochs on),
+            "subgradient" (of λΣ|w| in the loss), or "l2" (λΣw² in it).
 
     Returns:
-        "zeros": exact ones, "small": below 0.001 in size, both in % of the weights; "validation": accuracy.
+        "zeros": exact ones, "small": below 0.001 in size, both in % of the weights;
+        "validation": accuracy.
     """
     parameters = list(prunable(model).values())
     proximal = Proximal(parameters, lam) if how in ("proximal", "reweighted") else None
@@ -251,7 +294,12 @@ def with_l1(
             proximal.reweight(eps, lam * REWEIGHTED)
         some = min(every, epochs - start)
         loss = None if proximal else penalty
-        options: dict[str, Any] = {"optimizer": maker, "batch_size": 60, "penalty": loss, "progress": False}
+        options: dict[str, Any] = {
+            "optimizer": maker,
+            "batch_size": 60,
+            "penalty": loss,
+            "progress": False,
+        }
         fit(model, data.train, epochs=some, seed=1000 * seed + start, lr=0.1, **options)
     w = torch.cat([p.detach().flatten().abs() for p in parameters])
     return {
@@ -265,8 +313,9 @@ def one_seed(name: str, seed: int, settings: Mapping[str, Any]) -> dict[str, Any
     """Everything of the lab with one seed.
 
     Returns:
-        "dense": validation and test accuracy; "rank correlation": criterion -> [with the signed change, with its size];
-        "at once", "in rounds": as the functions of that name; "with training"; "l1": how -> a list over :data:`L1`.
+        "dense": validation and test accuracy; "rank correlation": criterion -> [with
+        the signed change, with its size]; "at once", "in rounds": as the functions of
+        that name; "with training"; "l1": how -> a list over :data:`L1`.
     """
     data = load(name).subset(settings["images"])
     samples = settings["samples"]
@@ -283,10 +332,15 @@ def one_seed(name: str, seed: int, settings: Mapping[str, Any]) -> dict[str, Any
         },
         "at once": at_once(model, data, CRITERIA, SPARSITIES, samples, seed),
         "in rounds": in_rounds(model, data, CRITERIA, SPARSITIES, few, seed),
-        "with training": with_training(model, data, TRAINED, TARGETS, few, settings["retrain"], seed),
+        "with training": with_training(
+            model, data, TRAINED, TARGETS, few, settings["retrain"], seed
+        ),
         "l1": {
             how: [
-                with_l1(build("lenet300", data, seed=seed), data, seed, how, lam, settings["l1_epochs"]) for lam in L1
+                with_l1(
+                    build("lenet300", data, seed=seed), data, seed, how, lam, settings["l1_epochs"]
+                )
+                for lam in L1
             ]
             for how in ("proximal", "reweighted", "subgradient", "l2")
         },
@@ -294,9 +348,12 @@ def one_seed(name: str, seed: int, settings: Mapping[str, Any]) -> dict[str, Any
 
 
 def remake_digits(executor: Executor, folder: Path) -> dict[str, Any]:
-    """Six seeds on the digits: ``settings``, and ``seeds``, one of :func:`one_seed` each."""
+    """Six seeds on the digits: ``settings``, and ``seeds``, one of :func:`one_seed`
+    each.
+    """
     running = [
-        executor.submit(once, folder / f"seed{seed}.json", one_seed, "digits", seed, DIGITS) for seed in range(6)
+        executor.submit(once, folder / f"seed{seed}.json", one_seed, "digits", seed, DIGITS)
+        for seed in range(6)
     ]
     return {"settings": DIGITS, "seeds": [future.result() for future in running]}
 

@@ -1,10 +1,11 @@
-"""Lab 04: network slimming, taken apart column by column: what the famous collapse is made of, with more seeds, and more images, than
-a lab has time for.
+"""Lab 04: network slimming, taken apart column by column: what the famous collapse is
+made of, with more seeds, and more images, than a lab has time for.
 
-``course remake lab04_slimming_digits`` (six seeds) and ``course remake lab04_slimming_mnist`` (three) make the shipped results again.
+``course remake lab04_slimming_digits`` (six seeds) and
+``course remake lab04_slimming_mnist`` (three) make the shipped results again.
 
-Source: Liu et al. 2017, "Learning Efficient Convolutional Networks through Network Slimming"; the last column: Liu et al. 2019,
-"Rethinking the Value of Network Pruning".
+Source: Liu et al. 2017, "Learning Efficient Convolutional Networks through Network
+Slimming"; the last column: Liu et al. 2019, "Rethinking the Value of Network Pruning".
 """
 
 from __future__ import annotations
@@ -36,13 +37,18 @@ COLUMNS = (
     "fine-tuned",
     "same architecture from scratch",
 )
-RECIPE: dict[str, Any] = {"optimizer": "sgd", "weight_decay": 1e-4, "schedule": "cosine"}  # of every training
+# of every training
+RECIPE: dict[str, Any] = {"optimizer": "sgd", "weight_decay": 1e-4, "schedule": "cosine"}
 DIGITS: dict[str, Any] = {"images": 1097, "epochs": 20, "finetune": 5, "lam": 2e-2, "fraction": 0.7}
 MNIST: dict[str, Any] = {"images": 6000, "epochs": 8, "finetune": 3, "lam": 1e-2, "fraction": 0.7}
 
 
-def train(model: nn.Module, data: ImageData, seed: int, *, epochs: int, lr: float = 0.2, lam: float = 0.0) -> nn.Module:
-    """Train in place on ``data.train``, with λΣ|α| in the loss where ``lam`` is not zero."""
+def train(
+    model: nn.Module, data: ImageData, seed: int, *, epochs: int, lr: float = 0.2, lam: float = 0.0
+) -> nn.Module:
+    """Train in place on ``data.train``, with λΣ|α| in the loss where ``lam`` is not
+    zero.
+    """
     how = {**RECIPE, "penalty": (lambda: penalty(model, lam)) if lam else None, "progress": False}
     fit(model, data.train, epochs=epochs, lr=lr, seed=seed, **how)
     return model
@@ -54,16 +60,17 @@ def slimming_table(
     """One seed of the slimming table, with its controls.
 
     Args:
-        data: trained on ``data.train``, measured on ``data.validation``; the test images are looked at for the first, the
-            last two and the controls, once.
+        data: trained on ``data.train``, measured on ``data.validation``; the test
+            images are looked at for the first, the last two and the controls, once.
         seed: of the first weights, the order of the images, and the random channels.
         epochs: of each training from scratch; finetune: of each fine-tuning.
         lam: weight of the L1 penalty on the scales.
         fraction: of all channels, to be removed.
 
     Returns:
-        ``validation`` and ``test``: accuracies in % by :data:`COLUMNS`, and by "random, …" and "filter L1, …" where as many
-        channels of each layer are taken at random, or by the L1 norm of their filters; ``widths`` that were left; MACs and
+        ``validation`` and ``test``: accuracies in % by :data:`COLUMNS`, and by "random,
+        …" and "filter L1, …" where as many channels of each layer are taken at random,
+        or by the L1 norm of their filters; ``widths`` that were left; MACs and
         parameters before and after.
     """
     validation: dict[str, float] = {}
@@ -100,8 +107,14 @@ def slimming_table(
 
     generator = torch.Generator().manual_seed(seed)
     controls = {
-        "random": {name: kept[torch.randperm(len(kept), generator=generator)] for name, kept in keep.items()},
-        "filter L1": {name: _largest(norm, int(keep[name].sum())) for name, norm in filter_norms(sparse).items()},
+        "random": {
+            name: kept[torch.randperm(len(kept), generator=generator)]
+            for name, kept in keep.items()
+        },
+        "filter L1": {
+            name: _largest(norm, int(keep[name].sum()))
+            for name, norm in filter_norms(sparse).items()
+        },
     }
     for how, other in controls.items():
         model, _ = remove_filters(sparse, other, example)
@@ -125,24 +138,40 @@ def _largest(score: Tensor, count: int) -> Tensor:
     return kept
 
 
-def one_seed(name: str, seed: int, folder: Path, images: int, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """:func:`slimming_table` on ``images`` training images of the set ``name``; read from ``folder`` if it is there."""
-    return once(folder / f"seed{seed}.json", lambda: slimming_table(load(name).subset(images), seed, **settings))
+def one_seed(
+    name: str, seed: int, folder: Path, images: int, settings: Mapping[str, Any]
+) -> dict[str, Any]:
+    """:func:`slimming_table` on ``images`` training images of the set ``name``; read
+    from ``folder`` if it is there.
+    """
+    return once(
+        folder / f"seed{seed}.json",
+        lambda: slimming_table(load(name).subset(images), seed, **settings),
+    )
 
 
 def remake_digits(executor: Executor, folder: Path) -> dict[str, Any]:
-    """The table on the digits, six seeds: ``settings``, and ``seeds``, one of :func:`slimming_table` each."""
+    """The table on the digits, six seeds: ``settings``, and ``seeds``, one of
+    :func:`slimming_table` each.
+    """
     return _remake("digits", 6, DIGITS, executor, folder)
 
 
 def remake_mnist(executor: Executor, folder: Path) -> dict[str, Any]:
-    """The table on MNIST, three seeds: ``settings``, and ``seeds``, one of :func:`slimming_table` each."""
+    """The table on MNIST, three seeds: ``settings``, and ``seeds``, one of
+    :func:`slimming_table` each.
+    """
     return _remake("mnist", 3, MNIST, executor, folder)
 
 
-def _remake(name: str, seeds: int, settings: dict[str, Any], executor: Executor, folder: Path) -> dict[str, Any]:
+def _remake(
+    name: str, seeds: int, settings: dict[str, Any], executor: Executor, folder: Path
+) -> dict[str, Any]:
     options = {key: value for key, value in settings.items() if key != "images"}
-    running = [executor.submit(one_seed, name, seed, folder, settings["images"], options) for seed in range(seeds)]
+    running = [
+        executor.submit(one_seed, name, seed, folder, settings["images"], options)
+        for seed in range(seeds)
+    ]
     return {"settings": settings, "seeds": [future.result() for future in running]}
 
 

@@ -1,10 +1,15 @@
-"""Lab 06's runs: BERT's weights, pruned before and while it is fine-tuned to a task that it was not trained for.
+"""Lab 06's runs: BERT's weights, pruned before and while it is fine-tuned to a task
+that it was not trained for.
 
-The pre-trained models are the shipped sentiment checkpoints; the task after pruning is "negated" (is the main clause negated?) with few texts.
-Accuracies are % of validation texts, except where "test" is said. ``course remake lab06_weights`` makes the shipped result again.
+The pre-trained models are the shipped sentiment checkpoints; the task after pruning is
+"negated" (is the main clause negated?) with few texts. Accuracies are % of validation
+texts, except where "test" is said. ``course remake lab06_weights`` makes the shipped
+result again.
 
-Source: Gordon, Duh & Andrews 2020, "Compressing BERT"; Sanh, Wolf & Rush 2020, "Movement Pruning"; Guo et al. 2019, "Reweighted Proximal Pruning
-for Large-Scale Language Representation"; Wang, Wohlwend & Lei 2020, "Structured Pruning of Large Language Models".
+Source: Gordon, Duh & Andrews 2020, "Compressing BERT"; Sanh, Wolf & Rush 2020,
+"Movement Pruning"; Guo et al. 2019, "Reweighted Proximal Pruning for Large-Scale
+Language Representation"; Wang, Wohlwend & Lei 2020, "Structured Pruning of Large
+Language Models".
 """
 
 from __future__ import annotations
@@ -51,14 +56,17 @@ KEPT = (0.1, 0.03)  # of the encoder's weights, by movement
 SCORES_LR = 1e-2
 RANK_SHARES = (0.65, 0.35, 0.15, 0.1, 0.05)  # of the encoder's weights
 TARGET = 0.1
-# of the L1 penalty. In the loss Adam divides λ by the size of the gradient; after the step nobody does
+# of the L1 penalty. In the loss Adam divides λ by the size of the gradient; after the
+# step nobody does
 LAMBDAS = {"loss": (1e-4, 3e-4, 1e-3), "proximal": (0.3, 1.0, 2.0), "reweighted": (1.0, 3.0, 5.0)}
 EPS = 0.01
 
 
 @cache
 def texts(tokenizer_of: str = "reviews-bert-0") -> dict[str, Any]:
-    """The encoded texts, "train", "validation" and "test"; all checkpoints share one tokenizer."""
+    """The encoded texts, "train", "validation" and "test"; all checkpoints share one
+    tokenizer.
+    """
     tokenizer = checkpoints.load(tokenizer_of).tokenizer
     return dict(pieces.encode(reviews.load(**TEXTS), tokenizer, aligned=()))
 
@@ -95,7 +103,9 @@ def finetune(
     groups: Callable[[nn.Module], list[dict[str, Any]]] | None = None,
     penalty: Callable[[], Tensor] | None = None,
 ) -> list[float]:
-    """AdamW, warm-up and linear decay; the training loss every 100 steps. ``penalty`` is added to the loss."""
+    """AdamW, warm-up and linear decay; the training loss every 100 steps. ``penalty``
+    is added to the loss.
+    """
 
     def loss(net: nn.Module, batch: Batch) -> Tensor:
         value: Tensor = net(**batch).loss
@@ -129,13 +139,18 @@ def by_size(model: nn.Module, sparsity: float) -> Masks:
 
 def at_random(model: nn.Module, sparsity: float, seed: int) -> Masks:
     """The control."""
-    return local_masks(random(encoder_weights(model), torch.Generator().manual_seed(seed)), sparsity)
+    return local_masks(
+        random(encoder_weights(model), torch.Generator().manual_seed(seed)), sparsity
+    )
 
 
-# ------------------------------------------------------------------------------------------------------------ Gordon's regimes
+# --------------------------------------------------------------------- Gordon's regimes
 def starts(seed: int) -> dict[str, float]:
     """What pre-training gives: fine-tuned from the checkpoint, and from scratch."""
-    tuned, scratch = pretrained(seed), small_bert(len(checkpoints.load(checkpoint_name(seed)).tokenizer), seed=seed)
+    tuned, scratch = (
+        pretrained(seed),
+        small_bert(len(checkpoints.load(checkpoint_name(seed)).tokenizer), seed=seed),
+    )
     for model in (tuned, scratch):
         finetune(model, seed=seed)
     majority = torch.cat([b["labels"] for b in batches("validation")]).double().mean()
@@ -150,7 +165,9 @@ def starts(seed: int) -> dict[str, float]:
 def transfer(
     seed: int, sparsity: float, hold: bool, masks: str = "size", how: Mapping[str, Any] = FULL
 ) -> dict[str, float]:
-    """Pruned, then fine-tuned: the old task right after pruning, the new one after, its last training loss, and the new one on test texts."""
+    """Pruned, then fine-tuned: the old task right after pruning, the new one after, its
+    last training loss, and the new one on test texts.
+    """
     model = pretrained(seed, head=False)
     chosen = by_size(model, sparsity) if masks == "size" else at_random(model, sparsity, seed)
     old = copy.deepcopy(model)
@@ -162,12 +179,18 @@ def transfer(
         losses.extend(finetune(net, post_step, seed=seed, how=how))
 
     prune_then_finetune(model, chosen, run, hold)
-    found = {"old task": measured(old, "sentiment"), "accuracy": measured(model), "loss": losses[-1]}
+    found = {
+        "old task": measured(old, "sentiment"),
+        "accuracy": measured(model),
+        "loss": losses[-1],
+    }
     return found if not hold else {**found, "test": measured(model, test=True)}
 
 
 def regimes(seed: int) -> dict[str, Any]:
-    """For each of :data:`SPARSITIES`: zeros held, zeros at the start alone, and (held) at random."""
+    """For each of :data:`SPARSITIES`: zeros held, zeros at the start alone, and (held)
+    at random.
+    """
     return {
         "held": [transfer(seed, s, True) for s in SPARSITIES],
         "deleted": [transfer(seed, s, False) for s in SPARSITIES],
@@ -175,7 +198,7 @@ def regimes(seed: int) -> dict[str, Any]:
     }
 
 
-# ------------------------------------------------------------------------------------------------------------ movement
+# ----------------------------------------------------------------------------- movement
 def kept_at(step: int, steps: int, keep: float) -> float:
     """Sanh's cubic: all for the first tenth, ``keep`` from seven tenths on."""
     way = min(1.0, max(0.0, (step / steps - 0.1) / 0.6))
@@ -183,9 +206,15 @@ def kept_at(step: int, steps: int, keep: float) -> float:
 
 
 def learned(
-    seed: int, keep: float, method: str, how: Mapping[str, Any] = CAREFUL, scores_lr: float = SCORES_LR
+    seed: int,
+    keep: float,
+    method: str,
+    how: Mapping[str, Any] = CAREFUL,
+    scores_lr: float = SCORES_LR,
 ) -> dict[str, Any]:
-    """Pruned on the way to ``keep``, one threshold for the whole encoder, by "movement", "magnitude" or "random"."""
+    """Pruned on the way to ``keep``, one threshold for the whole encoder, by
+    "movement", "magnitude" or "random".
+    """
     model = pretrained(seed)
     names = list(encoder_weights(model))
     before = {name: w.detach().clone() for name, w in encoder_weights(model).items()}
@@ -196,7 +225,13 @@ def learned(
             def fewer() -> None:
                 scores.keep = kept_at(next(done), steps, keep)
 
-            finetune(model, fewer, seed=seed, how=how, groups=lambda net: scores.groups(net, how["lr"], scores_lr))
+            finetune(
+                model,
+                fewer,
+                seed=seed,
+                how=how,
+                groups=lambda net: scores.groups(net, how["lr"], scores_lr),
+            )
             masks = scores.masks()
     else:
         chance = random(encoder_weights(model), torch.Generator().manual_seed(seed))
@@ -222,7 +257,9 @@ def learned(
 
 
 def _spread(weights: Mapping[str, Tensor], masks: Masks) -> float:
-    """The median size of the kept weights before training, in parts of the median of all."""
+    """The median size of the kept weights before training, in parts of the median of
+    all.
+    """
     kept = torch.cat([w[masks[n]].abs() for n, w in weights.items()])
     return float(kept.median() / torch.cat([w.abs().flatten() for w in weights.values()]).median())
 
@@ -238,9 +275,11 @@ def movements(seed: int) -> dict[str, Any]:
     }
 
 
-# ------------------------------------------------------------------------------------------------------------ L1
+# ----------------------------------------------------------------------------------- L1
 def with_l1(seed: int, how: str, lam: float, recipe: Mapping[str, Any] = FULL) -> dict[str, float]:
-    """An L1 penalty of λ on the encoder under Adam: "loss" (in the loss), "proximal" (after each step) or "reweighted" every 20 steps."""
+    """An L1 penalty of λ on the encoder under Adam: "loss" (in the loss), "proximal"
+    (after each step) or "reweighted" every 20 steps.
+    """
     model = pretrained(seed)
     weights = list(encoder_weights(model).values())
     penalty: Callable[[], Tensor] | None = None
@@ -272,16 +311,20 @@ def penalties(seed: int) -> dict[str, Any]:
     return {how: [with_l1(seed, how, lam) for lam in lambdas] for how, lambdas in LAMBDAS.items()}
 
 
-# ------------------------------------------------------------------------------------------------------------ low rank
+# ----------------------------------------------------------------------------- low rank
 def ranks_for(model: nn.Module, share: float) -> dict[str, int]:
     """The same share of every encoder matrix's weights."""
-    return {name: round(share * w.numel() / sum(w.shape)) for name, w in encoder_weights(model).items()}
+    return {
+        name: round(share * w.numel() / sum(w.shape)) for name, w in encoder_weights(model).items()
+    }
 
 
 def random_components(model: nn.Module, ranks: Mapping[str, int], seed: int) -> nn.Module:
     """The control: as many of the singular components of each matrix, drawn."""
     generator = torch.Generator().manual_seed(seed)
-    full = components.truncate(model, {name: min(w.shape) for name, w in encoder_weights(model).items()})
+    full = components.truncate(
+        model, {name: min(w.shape) for name, w in encoder_weights(model).items()}
+    )
     for name, rank in ranks.items():
         layer: Any = full.get_submodule(name.removesuffix(".weight"))
         kept = torch.randperm(layer[0].out_features, generator=generator)[:rank].sort().values
@@ -292,18 +335,28 @@ def random_components(model: nn.Module, ranks: Mapping[str, int], seed: int) -> 
 
 
 def untrained_ranks(seed: int) -> dict[str, list[float]]:
-    """The old task with nothing trained: the largest singular values, or random ones, at :data:`RANK_SHARES`."""
+    """The old task with nothing trained: the largest singular values, or random ones,
+    at :data:`RANK_SHARES`.
+    """
     model = pretrained(seed, head=False)
     return {
-        "largest": [measured(components.truncate(model, ranks_for(model, s)), "sentiment") for s in RANK_SHARES],
-        "random": [measured(random_components(model, ranks_for(model, s), seed), "sentiment") for s in RANK_SHARES],
+        "largest": [
+            measured(components.truncate(model, ranks_for(model, s)), "sentiment")
+            for s in RANK_SHARES
+        ],
+        "random": [
+            measured(random_components(model, ranks_for(model, s), seed), "sentiment")
+            for s in RANK_SHARES
+        ],
     }
 
 
 def flop(
     seed: int, target: float = TARGET, how: Mapping[str, Any] = FULL, gates_lr: float = 0.1
 ) -> tuple[nn.Module, dict[str, Any]]:
-    """Gated components, a target met by its multipliers; compacted, and its expected size on the way."""
+    """Gated components, a target met by its multipliers; compacted, and its expected
+    size on the way.
+    """
     model = components.gate_components(pretrained(seed), encoder_weights(pretrained(seed)))
     to_target, done, sizes = components.Lagrangian(1.0), itertools.count(1), list[float]()
 
@@ -317,11 +370,17 @@ def flop(
         gates = [layer.gates.log_alpha for layer in components.gated_layers(net).values()]
         mine = {id(g) for g in gates}
         own = [p for p in net.parameters() if id(p) not in mine]
-        return [{"params": own, "lr": how["lr"]}, {"params": gates, "lr": gates_lr, "weight_decay": 0.0}]
+        return [
+            {"params": own, "lr": how["lr"]},
+            {"params": gates, "lr": gates_lr, "weight_decay": 0.0},
+        ]
 
     finetune(model, seed=seed, how=how, groups=groups, penalty=penalty)
     small = components.compact_components(model)
-    ranks = {path: int((layer.gates.eval()() != 0).sum()) for path, layer in components.gated_layers(model).items()}
+    ranks = {
+        path: int((layer.gates.eval()() != 0).sum())
+        for path, layer in components.gated_layers(model).items()
+    }
     return small, {"sizes": sizes[::5], "ranks": ranks}
 
 
@@ -331,13 +390,20 @@ def encoder_size(model: nn.Module, dense: int) -> float:
 
 
 def components_by_gates(seed: int) -> dict[str, Any]:
-    """To :data:`TARGET`: gates that learn, against the same share of each matrix by singular values, or at random, trained as long."""
+    """To :data:`TARGET`: gates that learn, against the same share of each matrix by
+    singular values, or at random, trained as long.
+    """
     dense = pretrained(seed)
     total = sum(w.numel() for w in encoder_weights(dense).values())
     small, about = flop(seed)
     share = encoder_size(small, total)
     found: dict[str, Any] = {
-        "gates": {"accuracy": measured(small), "test": measured(small, test=True), "share": share, **about}
+        "gates": {
+            "accuracy": measured(small),
+            "test": measured(small, test=True),
+            "share": share,
+            **about,
+        }
     }
     ranks = ranks_for(dense, share)
     for name, net in (
@@ -369,11 +435,15 @@ def _part(name: str, seed: int, folder: Path) -> Any:
 
 def remake_weights(executor: Executor, folder: Path) -> dict[str, Any]:
     """The three checkpoints: ``seeds``, each with the parts of :data:`PARTS`."""
-    running = {(name, seed): executor.submit(_part, name, seed, folder) for name in PARTS for seed in range(3)}
+    running = {
+        (name, seed): executor.submit(_part, name, seed, folder)
+        for name in PARTS
+        for seed in range(3)
+    }
     return {"seeds": [{name: running[name, seed].result() for name in PARTS} for seed in range(3)]}
 
 
-# ------------------------------------------------------------------------------------------------------------ real sentences
+# ----------------------------------------------------------------------- real sentences
 SST2: dict[str, Any] = {
     "sentences": 4000,
     "batch": 32,
@@ -384,7 +454,9 @@ SST2: dict[str, Any] = {
 
 
 def sst2(sparsity: float, hold: bool, masks: str = "size") -> float:
-    """A real encoder, pruned and then fine-tuned on sentences of SST-2: accuracy in % on GLUE's development set, which serves as test."""
+    """A real encoder, pruned and then fine-tuned on sentences of SST-2: accuracy in %
+    on GLUE's development set, which serves as test.
+    """
     from course_lib.models.pretrained import load_classifier
     from course_lib.recipes import sst2 as recipe
 
@@ -395,7 +467,9 @@ def sst2(sparsity: float, hold: bool, masks: str = "size") -> float:
     def run(net: nn.Module, post_step: Callable[[], None]) -> None:
         stream = pieces.batches(data["train"], batch_size=SST2["batch"], seed=0)
         rate = warm_up_then_decay(steps // 10)
-        fit_batches(net, stream, steps, lr=SST2["lr"], rate=rate, post_step=post_step, progress=False)
+        fit_batches(
+            net, stream, steps, lr=SST2["lr"], rate=rate, post_step=post_step, progress=False
+        )
 
     chosen = by_size(model, sparsity) if masks == "size" else at_random(model, sparsity, 0)
     prune_then_finetune(model, chosen, run, hold)
@@ -404,17 +478,25 @@ def sst2(sparsity: float, hold: bool, masks: str = "size") -> float:
 
 
 def remake_sst2(executor: Executor, folder: Path) -> dict[str, Any]:
-    """SST-2 with a real encoder, one seed: zeros "held", "deleted", and held at "random", and the settings."""
+    """SST-2 with a real encoder, one seed: zeros "held", "deleted", and held at
+    "random", and the settings.
+    """
     arms = {
         "held": (SST2["held"], True, "size"),
         "deleted": (SST2["deleted"], False, "size"),
         "random": ((0.7,), True, "random"),
     }
     running = {
-        arm: [executor.submit(once, folder / f"{arm}{s}.json", sst2, s, hold, masks) for s in sparsities]
+        arm: [
+            executor.submit(once, folder / f"{arm}{s}.json", sst2, s, hold, masks)
+            for s in sparsities
+        ]
         for arm, (sparsities, hold, masks) in arms.items()
     }
-    return {"settings": SST2, **{arm: [future.result() for future in row] for arm, row in running.items()}}
+    return {
+        "settings": SST2,
+        **{arm: [future.result() for future in row] for arm, row in running.items()},
+    }
 
 
 RESULTS = {"lab06_weights": remake_weights, "lab06_sst2": remake_sst2}

@@ -1,9 +1,12 @@
-"""Lab 08's runs: heads of a small translation model, gated, pruned by kind, replaced by fixed patterns, and followed through training.
+"""Lab 08's runs: heads of a small translation model, gated, pruned by kind, replaced by
+fixed patterns, and followed through training.
 
-Importance and choices go by one half of the validation sentences, curves by the other; test sentences are for the final rows. BLEU is in points, accuracies in %.
+Importance and choices go by one half of the validation sentences, curves by the other;
+test sentences are for the final rows. BLEU is in points, accuracies in %.
 ``course remake lab08_heads`` makes the shipped result again.
 
-Source: Voita et al. 2019; Michel et al. 2019, sections 5 and 6; Kovaleva et al. 2019; Raganato et al. 2020.
+Source: Voita et al. 2019; Michel et al. 2019, sections 5 and 6; Kovaleva et al. 2019;
+Raganato et al. 2020.
 """
 
 from __future__ import annotations
@@ -47,7 +50,8 @@ LAYERS, HEADS = 3, 6  # of the encoder
 KINDS = ("encoder", "decoder", "cross")
 FRACTIONS = (0.0, 0.25, 0.5, 0.75, 1.0)
 LAMBDAS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
-GATES: dict[str, Any] = {"steps": 50, "start": 2.0, "gates_lr": 0.1, "lr": 3e-4, "until": 4}  # steps for each lambda
+# steps for each lambda
+GATES: dict[str, Any] = {"steps": 50, "start": 2.0, "gates_lr": 0.1, "lr": 3e-4, "until": 4}
 DRAWS = 3  # random controls for each seed
 FIXED: dict[str, Any] = {"steps": 300, "lr": 5e-4}
 SENTENCES = {"train": 10_000, "validation": 600, "test": 1000}
@@ -56,7 +60,9 @@ RELATIONS = ("nsubj", "obj", "det", "amod", "plural", "case", "nmod", "aux", "ma
 
 @cache
 def data() -> Any:
-    """Training, validation and test pairs; "scores" and "curves" are the two halves of validation."""
+    """Training, validation and test pairs; "scores" and "curves" are the two halves of
+    validation.
+    """
     found = dict(translation.load(**SENTENCES))
     half = SENTENCES["validation"] // 2
     found["scores"] = found["validation"].select(range(half))
@@ -87,7 +93,9 @@ def bleu(model: nn.Module, split: str = "curves") -> float:
 def word_losses(model: nn.Module, batch: Batch) -> Tensor:
     """(B, T): the cross-entropy of each word, 0 behind the end."""
     inputs = {name: batch[name] for name in ("input_ids", "attention_mask", "labels")}
-    return F.cross_entropy(model(**inputs).logits.transpose(1, 2), batch["labels"], reduction="none")
+    return F.cross_entropy(
+        model(**inputs).logits.transpose(1, 2), batch["labels"], reduction="none"
+    )
 
 
 def losses(model: nn.Module, batch: Batch) -> Tensor:
@@ -100,11 +108,15 @@ def loss(model: nn.Module, batch: Batch) -> Tensor:
     return word_losses(model, batch).sum() / (batch["labels"] >= 0).sum()
 
 
-# ------------------------------------------------------------------------------------------------------------ by kind
+# ------------------------------------------------------------------------------ by kind
 
 
-def importance_by_kind(model: nn.Module, scored: Iterable[Batch] | None = None) -> dict[str, Tensor]:
-    """I_h of the encoder, the decoder's own attention and its attention to the encoder: (layers, heads) each; of the texts for it."""
+def importance_by_kind(
+    model: nn.Module, scored: Iterable[Batch] | None = None
+) -> dict[str, Tensor]:
+    """I_h of the encoder, the decoder's own attention and its attention to the encoder:
+    (layers, heads) each; of the texts for it.
+    """
     found = find_attention(model)
     scores = head_importance(model, batches("scores") if scored is None else scored, losses)
     return {kind: scores[[i for i, a in enumerate(found) if a.kind == kind]] for kind in KINDS}
@@ -117,7 +129,9 @@ def masked(model: nn.Module, keep: Mapping[str, Tensor]) -> Any:
 
 
 def kinds(seed: int, fractions: Sequence[float] = FRACTIONS) -> dict[str, Any]:
-    """BLEU without a share of the heads of one kind, the lowest by I_h, or at random (the mean of some draws); nothing trained."""
+    """BLEU without a share of the heads of one kind, the lowest by I_h, or at random
+    (the mean of some draws); nothing trained.
+    """
     model = trained(seed)
     scores = importance_by_kind(model)
     generator = torch.Generator().manual_seed(seed)
@@ -129,7 +143,9 @@ def kinds(seed: int, fractions: Sequence[float] = FRACTIONS) -> dict[str, Any]:
                 rows["I_h"].append(bleu(model))
             drawn = []
             for _ in range(DRAWS if 0 < fraction < 1 else 1):
-                noise = {name: torch.rand(s.shape, generator=generator) for name, s in scores.items()}
+                noise = {
+                    name: torch.rand(s.shape, generator=generator) for name, s in scores.items()
+                }
                 with masked(model, prune_by_kind(noise, kind, fraction)):
                     drawn.append(bleu(model))
             rows["random"].append(sum(drawn) / len(drawn))
@@ -137,7 +153,7 @@ def kinds(seed: int, fractions: Sequence[float] = FRACTIONS) -> dict[str, Any]:
     return found
 
 
-# ------------------------------------------------------------------------------------------------------------ L0 gates
+# ----------------------------------------------------------------------------- L0 gates
 
 
 @contextmanager
@@ -156,7 +172,10 @@ def gated_loss(model: nn.Module, batch: Batch, gates: Tensor) -> Tensor:
 def optimizer_of(model: nn.Module, log_alpha: Tensor) -> torch.optim.Optimizer:
     """Adam, with a rate of its own for the gates."""
     return torch.optim.Adam(
-        [{"params": list(model.parameters()), "lr": GATES["lr"]}, {"params": [log_alpha], "lr": GATES["gates_lr"]}]
+        [
+            {"params": list(model.parameters()), "lr": GATES["lr"]},
+            {"params": [log_alpha], "lr": GATES["gates_lr"]},
+        ]
     )
 
 
@@ -167,14 +186,21 @@ def some(source: Iterator[Batch], steps: int) -> Iterator[Batch]:
 
 
 def gate_path(seed: int, lambdas: Sequence[float] = LAMBDAS) -> dict[str, Any]:
-    """Gates closed by a price that rises, until few heads are left: after each λ ("steps") their number and BLEU; with controls for as many heads.
+    """Gates closed by a price that rises, until few heads are left: after each λ
+    ("steps") their number and BLEU; with controls for as many heads.
 
-    "random": as many heads as at the end drawn, with the same training, some draws; "untrained": the survivors' mask on the checkpoint; "I_h": the most important ones on it.
+    "random": as many heads as at the end drawn, with the same training, some draws;
+    "untrained": the survivors' mask on the checkpoint; "I_h": the most important ones
+    on it.
     """
     model = trained(seed)
     scores = importance_by_kind(model)["encoder"]
     log_alpha = torch.full((LAYERS, HEADS), GATES["start"], requires_grad=True)
-    optimizer, generator, source = optimizer_of(model, log_alpha), torch.Generator().manual_seed(seed), stream(seed)
+    optimizer, generator, source = (
+        optimizer_of(model, log_alpha),
+        torch.Generator().manual_seed(seed),
+        stream(seed),
+    )
     steps, alone = [], trained(seed)
     for done, lam in enumerate(lambdas, start=1):
         expected = train_with_gates(
@@ -206,7 +232,9 @@ def gate_path(seed: int, lambdas: Sequence[float] = LAMBDAS) -> dict[str, Any]:
                 test = bleu(model, "test")
             break
     last = steps[-1]
-    random = [random_with_training(seed, last["left"], last["steps"], draw) for draw in range(DRAWS)]
+    random = [
+        random_with_training(seed, last["left"], last["steps"], draw) for draw in range(DRAWS)
+    ]
     return {"steps": steps, "random": random, "test": test}
 
 
@@ -221,7 +249,9 @@ def random_with_training(seed: int, left: int, steps: int, draw: int) -> float:
     """The control: so many heads drawn, all others off, and the same training."""
     model = trained(seed)
     generator = torch.Generator().manual_seed(1000 * draw + seed)
-    keep = lowest_heads(torch.rand(LAYERS, HEADS, generator=generator), LAYERS * HEADS - left).float()
+    keep = lowest_heads(
+        torch.rand(LAYERS, HEADS, generator=generator), LAYERS * HEADS - left
+    ).float()
     optimizer = torch.optim.Adam(model.parameters(), lr=GATES["lr"])
     model.train()
     for batch in some(stream(seed), steps):
@@ -233,7 +263,7 @@ def random_with_training(seed: int, left: int, steps: int, draw: int) -> float:
         return bleu(model)
 
 
-# ------------------------------------------------------------------------------------------------------------ roles
+# -------------------------------------------------------------------------------- roles
 
 
 @torch.no_grad()
@@ -246,7 +276,9 @@ def encoder_maps(model: nn.Module, batch: Batch) -> Tensor:
 
 
 def targets(batch: Batch) -> tuple[dict[str, Tensor], Tensor]:
-    """Of each rule the key that a query should look at, (B, L), and which tokens are real (the end mark is not)."""
+    """Of each rule the key that a query should look at, (B, L), and which tokens are
+    real (the end mark is not).
+    """
     real = (batch["attention_mask"] > 0) & (batch["input_ids"] != translation.END)
     head, relation = batch["head"], batch["relation"]
     found = {"previous": neighbour(real, -1), "next": neighbour(real, 1)}
@@ -262,7 +294,9 @@ def targets(batch: Batch) -> tuple[dict[str, Tensor], Tensor]:
 
 
 def roles(seed: int) -> dict[str, Any]:
-    """Of each rule how often each encoder head's largest attention is at its target ("shares", layers · heads), the best fixed offset's share, and each head's ablation."""
+    """Of each rule how often each encoder head's largest attention is at its target
+    ("shares", layers · heads), the best fixed offset's share, and each head's ablation.
+    """
     model = trained(seed, "eager")
     every = list(translation.batches(data()["scores"], 300, truth=True))
     (batch,) = every
@@ -281,7 +315,9 @@ def roles(seed: int) -> dict[str, Any]:
 
 
 def ablations(model: nn.Module) -> dict[str, list[float]]:
-    """Change of token accuracy, in points, without one encoder head: its context 0, or that of equal attention to all words."""
+    """Change of token accuracy, in points, without one encoder head: its context 0, or
+    that of equal attention to all words.
+    """
     every = batches("scores", 100)
     full = recipe.token_accuracy(model, every)
     zero, mean = [], []
@@ -320,11 +356,13 @@ def running_mask(model: nn.Module) -> Iterator[Callable[[], Tensor]]:
         handle.remove()
 
 
-# ------------------------------------------------------------------------------------------------------------ patterns
+# ----------------------------------------------------------------------------- patterns
 
 
 def fixed(seed: int) -> dict[str, Any]:
-    """Test BLEU with all but one head of each encoder layer replaced by fixed patterns, by equal attention, or removed; each fine-tuned alike; and nothing replaced."""
+    """Test BLEU with all but one head of each encoder layer replaced by fixed patterns,
+    by equal attention, or removed; each fine-tuned alike; and nothing replaced.
+    """
     off = torch.ones(LAYERS, HEADS, dtype=torch.bool)
     off[:, -1] = False
     found = {}
@@ -356,12 +394,18 @@ def fixed(seed: int) -> dict[str, Any]:
 def sentiment_maps(model: nn.Module, batch: Batch) -> Tensor:
     """(layers, heads, B, L, L), of a BERT with eager attention."""
     with torch.no_grad():
-        out = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], output_attentions=True)
+        out = model(
+            input_ids=batch["input_ids"],
+            attention_mask=batch["attention_mask"],
+            output_attentions=True,
+        )
     return torch.stack(out.attentions).transpose(1, 2)
 
 
 def fine_tuning(seed: int) -> dict[str, Any]:
-    """A sentiment BERT of the course: classes of its maps, and how much each head's maps change when it is fine-tuned to another task."""
+    """A sentiment BERT of the course: classes of its maps, and how much each head's
+    maps change when it is fine-tuned to another task.
+    """
     model = checkpoints.load(f"reviews-bert-{seed}", attention="eager").model
     batch = lab09.batches("validation", "negated", 100)[0]
     before = sentiment_maps(model, batch)
@@ -370,7 +414,10 @@ def fine_tuning(seed: int) -> dict[str, Any]:
     classes = []
     for layer in before:
         for head in layer:
-            names = [attention_pattern(m[r][:, r], s[r]) for m, r, s in zip(head[:20], real, marks, strict=False)]
+            names = [
+                attention_pattern(m[r][:, r], s[r])
+                for m, r, s in zip(head[:20], real, marks, strict=False)
+            ]
             classes.append(max(set(names), key=names.count))
     tuned = copy.deepcopy(model)
     lab09.tune(tuned, "negated", seed)
@@ -387,16 +434,20 @@ def translation_classes(seed: int) -> list[str]:
     marks = batch["input_ids"] == translation.END
     found = []
     for head in encoder_maps(model, batch):
-        names = [attention_pattern(m[r][:, r], s[r]) for m, r, s in zip(head, real, marks, strict=True)]
+        names = [
+            attention_pattern(m[r][:, r], s[r]) for m, r, s in zip(head, real, marks, strict=True)
+        ]
         found.append(max(set(names), key=names.count))
     return found
 
 
-# ------------------------------------------------------------------------------------------------------------ over training
+# ------------------------------------------------------------------------ over training
 
 
 def over_training(seed: int) -> dict[str, Any]:
-    """At some steps of the training: BLEU, and BLEU with a share of *all* heads gone, by that step's own I_h and at random."""
+    """At some steps of the training: BLEU, and BLEU with a share of *all* heads gone,
+    by that step's own I_h and at random.
+    """
     found: dict[str, Any] = {}
     for step in (*recipe.KEPT, recipe.STEPS):
         model = recipe.at_step(seed, step) if step in recipe.KEPT else trained(seed)
@@ -432,19 +483,27 @@ def part(name: str, seed: int) -> Any:
 def remake_heads(executor: Executor, folder: Path) -> dict[str, Any]:
     """Three seeds, each one of PARTS; about fifteen minutes on two cores."""
     running = [
-        {name: executor.submit(once, folder / f"{name}{seed}.json", part, name, seed) for name in PARTS}
+        {
+            name: executor.submit(once, folder / f"{name}{seed}.json", part, name, seed)
+            for name in PARTS
+        }
         for seed in recipe.SEEDS
     ]
     return {"seeds": [{name: future.result() for name, future in row.items()} for row in running]}
 
 
 def real() -> dict[str, Any]:
-    """Multi30k, German into English, one model: BLEU, by kind without heads, and how much the encoder's heads look beside themselves."""
+    """Multi30k, German into English, one model: BLEU, by kind without heads, and how
+    much the encoder's heads look beside themselves.
+    """
     from course_lib.recipes import multi30k
 
     model = multi30k.train(progress=False)
     data = multi30k.data()
-    scored, curves = data["validation"].select(range(400)), data["validation"].select(range(400, 700))
+    scored, curves = (
+        data["validation"].select(range(400)),
+        data["validation"].select(range(400, 700)),
+    )
     scores = importance_by_kind(model, multi30k.batches(scored, 50))
     generator = torch.Generator().manual_seed(0)
     rows: dict[str, dict[str, list[float]]] = {}
@@ -459,8 +518,16 @@ def real() -> dict[str, Any]:
     batch = next(multi30k.batches(scored, 200))
     maps = encoder_maps(model, batch).transpose(0, 1)
     real_words = (batch["attention_mask"] > 0) & (batch["input_ids"] != translation.END)
-    beside = {str(o): points_to(maps, neighbour(real_words, o), real_words).tolist() for o in (-2, -1, 1, 2)}
-    return {"settings": multi30k.SETTINGS, "test": multi30k.bleu(model, data["test"]), "kinds": rows, "beside": beside}
+    beside = {
+        str(o): points_to(maps, neighbour(real_words, o), real_words).tolist()
+        for o in (-2, -1, 1, 2)
+    }
+    return {
+        "settings": multi30k.SETTINGS,
+        "test": multi30k.bleu(model, data["test"]),
+        "kinds": rows,
+        "beside": beside,
+    }
 
 
 def remake_multi30k(executor: Executor, folder: Path) -> dict[str, Any]:

@@ -1,10 +1,13 @@
-"""Lab 09's runs: depth on demand, and subnetworks of heads and feed-forward parts, on the shipped sentiment checkpoints.
+"""Lab 09's runs: depth on demand, and subnetworks of heads and feed-forward parts, on
+the shipped sentiment checkpoints.
 
-Importance, and what is chosen, go by validation texts; accuracies are % of test texts. ``course remake lab09_depth`` and ``course remake
-lab09_subnetworks`` make the shipped results again.
+Importance, and what is chosen, go by validation texts; accuracies are % of test texts.
+``course remake lab09_depth`` and ``course remake lab09_subnetworks`` make the shipped
+results again.
 
-Source: Fan, Grave & Joulin 2020, "Reducing Transformer Depth on Demand with Structured Dropout"; Prasanna, Rogers & Rumshisky 2020, "When BERT Plays
-the Lottery, All Tickets Are Winning".
+Source: Fan, Grave & Joulin 2020, "Reducing Transformer Depth on Demand with Structured
+Dropout"; Prasanna, Rogers & Rumshisky 2020, "When BERT Plays the Lottery, All Tickets
+Are Winning".
 """
 
 from __future__ import annotations
@@ -41,11 +44,13 @@ from course_lib.training import Batch, accuracy, fit_batches, warm_up_then_decay
 
 LAYERS, HEADS = 4, 8
 PATH = "bert.encoder.layer"
-RATE: dict[str, Any] = {"steps": 300, "lr": 3e-4}  # of further training, on reviews with at most one filler
+# of further training, on reviews with at most one filler
+RATE: dict[str, Any] = {"steps": 300, "lr": 3e-4}
 DROPS = (0.2, 0.5)  # p of LayerDrop
 TASKS = ("sentiment", "negated", "contrast", "domain")
 TUNE: dict[str, Any] = {"texts": 2000, "batch": 32, "steps": 250, "lr": 3e-4}
-LONGER: dict[str, Any] = {"domain": {**TUNE, "steps": 800, "lr": 5e-4}}  # TUNE leaves it at chance, and 1e-3 jumps
+# TUNE leaves it at chance, and 1e-3 jumps
+LONGER: dict[str, Any] = {"domain": {**TUNE, "steps": 800, "lr": 5e-4}}
 MEASURED = {"validation": 300, "test": 1000}
 
 
@@ -69,15 +74,19 @@ def batches(split: str, task: str, size: int = 50) -> list[Batch]:
     return list(pieces.batches(texts()[split], task, size))
 
 
-# ------------------------------------------------------------------------------------------------------------ depth
+# -------------------------------------------------------------------------------- depth
 def pretrained(seed: int) -> nn.Module:
     """A shipped checkpoint."""
     model: nn.Module = checkpoints.load(checkpoint_name(seed)).model
     return model
 
 
-def trained_on(model: nn.Module, seed: int, p: float = 0.0, how: Mapping[str, Any] = RATE) -> nn.Module:
-    """Trained further on short reviews, each layer skipped with probability ``p``; in place."""
+def trained_on(
+    model: nn.Module, seed: int, p: float = 0.0, how: Mapping[str, Any] = RATE
+) -> nn.Module:
+    """Trained further on short reviews, each layer skipped with probability ``p``; in
+    place.
+    """
     tokenizer = checkpoints.load(checkpoint_name(seed)).tokenizer
     training, _, _ = short_reviews(32 * RATE["steps"], 1000)
     stream = batches_of(training, tokenizer, seed)
@@ -111,7 +120,9 @@ def first_layers(model: nn.Module, depth: int) -> nn.Module:
 
 
 def depths(seed: int) -> dict[str, Any]:
-    """Accuracy at every depth, "validation" and "test": trained plainly, with LayerDrop, each cut evenly and to its first layers; and trained at that depth."""
+    """Accuracy at every depth, "validation" and "test": trained plainly, with
+    LayerDrop, each cut evenly and to its first layers; and trained at that depth.
+    """
     found: dict[str, Any] = {}
     for name, p in (("plain", 0.0), *((f"LayerDrop {p:g}", p) for p in DROPS)):
         model = trained_on(pretrained(seed), seed, p)
@@ -119,14 +130,19 @@ def depths(seed: int) -> dict[str, Any]:
             found.setdefault(name, {})[split] = [
                 on_short(take_layers(model, PATH, d), seed, split) for d in range(1, LAYERS + 1)
             ]
-        found[f"{name}, first"] = {"test": [on_short(first_layers(model, d), seed) for d in range(1, LAYERS + 1)]}
+        found[f"{name}, first"] = {
+            "test": [on_short(first_layers(model, d), seed) for d in range(1, LAYERS + 1)]
+        }
     found["trained at that depth"] = {
-        "test": [on_short(trained_on(take_layers(pretrained(seed), PATH, d), seed), seed) for d in range(1, LAYERS + 1)]
+        "test": [
+            on_short(trained_on(take_layers(pretrained(seed), PATH, d), seed), seed)
+            for d in range(1, LAYERS + 1)
+        ]
     }
     return found
 
 
-# ------------------------------------------------------------------------------------------------------------ subnetworks
+# -------------------------------------------------------------------------- subnetworks
 def endless(task: str, seed: int) -> Iterator[Batch]:
     """Training batches, epoch after epoch."""
     for epoch in itertools.count():
@@ -139,7 +155,9 @@ def classes(task: str) -> int:
 
 
 def start(task: str, seed: int) -> nn.Module:
-    """The first checkpoint with a fresh classifier, drawn by ``seed``: the start of all fine-tunings."""
+    """The first checkpoint with a fresh classifier, drawn by ``seed``: the start of all
+    fine-tunings.
+    """
     model: Any = pretrained(0)
     generator = torch.Generator().manual_seed(seed)
     fresh = nn.Linear(model.config.hidden_size, classes(task))
@@ -167,7 +185,9 @@ def tune(model: nn.Module, task: str, seed: int, how: Mapping[str, Any] | None =
 
 
 def search(model: nn.Module, task: str) -> tuple[list[Any], tuple[Tensor, Tensor]]:
-    """Rounds of :func:`prune_while` on validation texts, and the importance of the full model."""
+    """Rounds of :func:`prune_while` on validation texts, and the importance of the full
+    model.
+    """
     validation = batches("validation", task)
 
     def score(xi: Tensor, nu: Tensor) -> float:
@@ -183,13 +203,19 @@ def search(model: nn.Module, task: str) -> tuple[list[Any], tuple[Tensor, Tensor
 
 
 def one_task(task: str, seed: int) -> dict[str, Any]:
-    """Fine-tuned, pruned while 90 % are left, and good, random and bad subnetworks, as they are and retrained.
+    """Fine-tuned, pruned while 90 % are left, and good, random and bad subnetworks, as
+    they are and retrained.
 
     Returns:
-        "full" and the accuracy of each subnetwork ("pruned", "retrained"), test %; "rounds": heads, parts, validation %; the masks "xi", "nu".
+        "full" and the accuracy of each subnetwork ("pruned", "retrained"), test %;
+        "rounds": heads, parts, validation %; the masks "xi", "nu".
     """
     model = start(task, seed)
-    before = {name: p.detach().clone() for name, p in model.named_parameters() if name.startswith("bert.encoder")}
+    before = {
+        name: p.detach().clone()
+        for name, p in model.named_parameters()
+        if name.startswith("bert.encoder")
+    }
     tune(model, task, seed)
     test = batches("test", task)
     steps, (of_heads, of_mlps) = search(model, task)
@@ -215,14 +241,21 @@ def one_task(task: str, seed: int) -> dict[str, Any]:
 
 def remake_depth(executor: Executor, folder: Path) -> dict[str, Any]:
     """The three checkpoints: ``seeds``, one of :func:`depths` each. Some minutes."""
-    running = [executor.submit(once, folder / f"seed{seed}.json", depths, seed) for seed in range(3)]
+    running = [
+        executor.submit(once, folder / f"seed{seed}.json", depths, seed) for seed in range(3)
+    ]
     return {"drops": DROPS, "seeds": [future.result() for future in running]}
 
 
 def remake_subnetworks(executor: Executor, folder: Path) -> dict[str, Any]:
-    """Three seeds by four tasks: ``runs``, seeds of tasks, one of :func:`one_task` each. About ten minutes on two cores."""
+    """Three seeds by four tasks: ``runs``, seeds of tasks, one of :func:`one_task`
+    each. About ten minutes on two cores.
+    """
     running = [
-        [executor.submit(once, folder / f"{task}{seed}.json", one_task, task, seed) for task in TASKS]
+        [
+            executor.submit(once, folder / f"{task}{seed}.json", one_task, task, seed)
+            for task in TASKS
+        ]
         for seed in range(3)
     ]
     return {"tasks": TASKS, "runs": [[future.result() for future in row] for row in running]}

@@ -1,9 +1,11 @@
-"""Lab 10: tokens dropped from small BERTs on reviews and from a real encoder on SST-2: how it is measured, and the longer runs of lab 10.
+"""Lab 10: tokens dropped from small BERTs on reviews and from a real encoder on SST-2:
+how it is measured, and the longer runs of lab 10.
 
-``course remake lab10_reviews`` (fine-tuning with tokens dropped, and learned thresholds) and ``course remake lab10_sst2`` make
-the shipped results again.
+``course remake lab10_reviews`` (fine-tuning with tokens dropped, and learned
+thresholds) and ``course remake lab10_sst2`` make the shipped results again.
 
-Source: Goyal et al. 2020, "PoWER-BERT"; Kim et al. 2022, "Learned Token Pruning for Transformers".
+Source: Goyal et al. 2020, "PoWER-BERT"; Kim et al. 2022, "Learned Token Pruning for
+Transformers".
 """
 
 from __future__ import annotations
@@ -26,7 +28,14 @@ from course_lib.experiments.once import once
 from course_lib.models import checkpoints
 from course_lib.models.pretrained import load_classifier
 from course_lib.modes import evaluating
-from course_lib.pruning.tokens import Cascading, Dropping, Moment, SoftThreshold, dropping, kept_count
+from course_lib.pruning.tokens import (
+    Cascading,
+    Dropping,
+    Moment,
+    SoftThreshold,
+    dropping,
+    kept_count,
+)
 from course_lib.pruning.tokens.dropping import Score
 from course_lib.recipes import sst2
 from course_lib.recipes.reviews import BATCH, SEEDS, batches_of
@@ -57,7 +66,7 @@ ARMS = ("dense", "informed", "random")
 THRESHOLD_ARMS = ("hard phase", "soft to the end")
 
 
-# ------------------------------------------------------------------------------------------------------------- measuring
+# ---------------------------------------------------------------------------- measuring
 def measure(
     model: nn.Module,
     batches: Iterable[Batch],
@@ -68,21 +77,26 @@ def measure(
     open_block: Callable[[], Any] | None = None,
     **options: Any,
 ) -> dict[str, float]:
-    """A classifier measured while tokens are dropped: how often it is right, what that costs, and which words it kept.
+    """A classifier measured while tokens are dropped: how often it is right, what that
+    costs, and which words it kept.
 
     Args:
         model: a BERT-type classifier of transformers.
-        batches: of ``pieces.batches``, with labels; where they have the column ``piece_evidence``, recall is measured.
+        batches: of ``pieces.batches``, with labels; where they have the column
+            ``piece_evidence``, recall is measured.
         keep: what stays after which layer, see ``dropping``; None: everything.
-        score: as in ``dropping``, or "evidence": all words that decide stay, and of the others random ones.
+        score: as in ``dropping``, or "evidence": all words that decide stay, and of the
+            others random ones.
         seed: of random scores.
-        open_block: a function that opens another block to measure in, in place of ``dropping``: a ``cascading``.
+        open_block: a function that opens another block to measure in, in place of
+            ``dropping``: a ``cascading``.
         options: of ``dropping``.
 
     Returns:
-        ``accuracy`` in %; ``macs`` of the encoder for one text, mean over texts, and ``dense_macs``, those of whole texts;
-        ``recall``, the share of the polar words' pieces that are there at the end, and ``chance``, what it would be if as
-        many tokens had been kept at random. The last two are NaN without evidence.
+        ``accuracy`` in %; ``macs`` of the encoder for one text, mean over texts, and
+        ``dense_macs``, those of whole texts; ``recall``, the share of the polar words'
+        pieces that are there at the end, and ``chance``, what it would be if as many
+        tokens had been kept at random. The last two are NaN without evidence.
     """
     generator = torch.Generator().manual_seed(seed)
     now: Batch = {}
@@ -105,7 +119,9 @@ def measure(
     with evaluating(model), torch.inference_mode(), block as opened:
         for batch in batches:
             now = batch
-            inputs = {name: column for name, column in batch.items() if name not in ("labels", EVIDENCE)}
+            inputs = {
+                name: column for name, column in batch.items() if name not in ("labels", EVIDENCE)
+            }
             right += (model(**inputs).logits.argmax(1) == batch["labels"]).sum().item()
             texts += len(batch["labels"])
             drop: Dropping = opened.tokens if isinstance(opened, Cascading) else opened
@@ -141,25 +157,38 @@ def measure(
 
 
 def batch_macs(config: Any, lengths: Tensor, shares: Mapping[int, float] | None = None) -> Tensor:
-    """MACs of the whole encoder for texts of these lengths (B,), where the shares of a schedule go on: int64 (B,)."""
+    """MACs of the whole encoder for texts of these lengths (B,), where the shares of a
+    schedule go on: int64 (B,).
+    """
     attention, ffn, left = [], [], lengths
     for layer in range(config.num_hidden_layers):
         attention.append(left)
         if shares and layer in shares:
             left = torch.minimum(left, kept_count(lengths, shares[layer]))
         ffn.append(left)
-    return texts_macs(torch.stack(attention), torch.stack(ffn), config.hidden_size, ffn_width=config.intermediate_size)
+    return texts_macs(
+        torch.stack(attention),
+        torch.stack(ffn),
+        config.hidden_size,
+        ffn_width=config.intermediate_size,
+    )
 
 
 def ratio(config: Any, lengths: Tensor, shares: Mapping[int, float]) -> float:
-    """How many times fewer MACs a schedule needs: mean over texts of the whole ones over mean of the shortened ones."""
+    """How many times fewer MACs a schedule needs: mean over texts of the whole ones
+    over mean of the shortened ones.
+    """
     whole, shortened = batch_macs(config, lengths), batch_macs(config, lengths, shares)
     return whole.double().mean().item() / shortened.double().mean().item()
 
 
-# ---------------------------------------------------------------------------------------------------- reviews, fine-tuned
-def validation_batches(tokenizer: Any, texts: int, part: str = "validation", kind: str = "full") -> list[Batch]:
-    """Reviews of a held-back part in batches of 100, from short to long, with their evidence."""
+# ------------------------------------------------------------------ reviews, fine-tuned
+def validation_batches(
+    tokenizer: Any, texts: int, part: str = "validation", kind: str = "full"
+) -> list[Batch]:
+    """Reviews of a held-back part in batches of 100, from short to long, with their
+    evidence.
+    """
     data = pieces.encode(_held_back(kind, part, texts), tokenizer, aligned=("evidence",))
     return list(pieces.batches(data, "sentiment", 100, extra=(EVIDENCE,)))
 
@@ -170,19 +199,26 @@ def _held_back(kind: str, part: str, texts: int) -> Any:
 
 
 def training_batches(tokenizer: Any, steps: int, seed: int) -> Iterator[Batch]:
-    """New batches of training reviews, as large as those that the checkpoints were trained on; no text comes twice."""
+    """New batches of training reviews, as large as those that the checkpoints were
+    trained on; no text comes twice.
+    """
     return batches_of(reviews.texts("full", BATCH * steps), tokenizer, seed)
 
 
 def schedules(layers: int, target: float) -> Iterator[Schedule]:
-    """Schedules whose MACs are about ``target`` times fewer on paper: shares that fall, from a coarse grid, solved for the last.
+    """Schedules whose MACs are about ``target`` times fewer on paper: shares that fall,
+    from a coarse grid, solved for the last.
 
-    Layers are counted from 0. Nothing but [CLS] goes on from the last layer's attention, since only its row is read there
-    (a share so small that one token is left), which is exact.
+    Layers are counted from 0. Nothing but [CLS] goes on from the last layer's
+    attention, since only its row is read there (a share so small that one token is
+    left), which is exact.
     """
-    # shares of all drops but the last, added up: each layer costs half before its drop, half after
+    # shares of all drops but the last, added up: each layer costs half before its drop,
+    # half after
     budget = layers / target - 0.5
-    for head in itertools.product((1.0, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2), repeat=layers - 2):
+    for head in itertools.product(
+        (1.0, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2), repeat=layers - 2
+    ):
         last = budget - sum(head)
         falls = [*head, last]
         if last >= 0.04 and all(a >= b for a, b in itertools.pairwise(falls)):
@@ -191,7 +227,9 @@ def schedules(layers: int, target: float) -> Iterator[Schedule]:
 
 
 def best_schedule(model: nn.Module, batches: Sequence[Batch], target: float) -> Schedule:
-    """The schedule of that cost that does best on these validation texts before any fine-tuning; of equal ones the first."""
+    """The schedule of that cost that does best on these validation texts before any
+    fine-tuning; of equal ones the first.
+    """
     config: Any = model.config
     lengths = torch.cat([batch["attention_mask"].sum(1) for batch in batches])
     fitting = [
@@ -202,18 +240,24 @@ def best_schedule(model: nn.Module, batches: Sequence[Batch], target: float) -> 
     return max(fitting, key=lambda shares: measure(model, batches, shares)["accuracy"])
 
 
-def fine_tuned(seed: int, arm: str, shares: Schedule, *, steps: int, lr: float, **_: Any) -> dict[str, Any]:
-    """A checkpoint trained on for some steps with its tokens dropped, and measured on validation and test reviews.
+def fine_tuned(
+    seed: int, arm: str, shares: Schedule, *, steps: int, lr: float, **_: Any
+) -> dict[str, Any]:
+    """A checkpoint trained on for some steps with its tokens dropped, and measured on
+    validation and test reviews.
 
     Args:
-        arm: "informed", by the attention of [CLS]; "random"; or "dense", trained as long with all tokens: the fair
-            comparison, since more training may help by itself.
+        arm: "informed", by the attention of [CLS]; "random"; or "dense", trained as
+            long with all tokens: the fair comparison, since more training may help by
+            itself.
         shares: the schedule.
     """
     loaded = checkpoints.load(checkpoint_name(seed))
     model, tokenizer = loaded.model, loaded.tokenizer
     generator = torch.Generator().manual_seed(seed)
-    options: dict[str, Any] = {"score": "random", "generator": generator} if arm == "random" else {"score": "cls"}
+    options: dict[str, Any] = (
+        {"score": "random", "generator": generator} if arm == "random" else {"score": "cls"}
+    )
     block = nullcontext() if arm == "dense" else dropping(model, shares, **options)
     with block:
         fit_batches(
@@ -233,7 +277,7 @@ def fine_tuned(seed: int, arm: str, shares: Schedule, *, steps: int, lr: float, 
     }
 
 
-# -------------------------------------------------------------------------------------------------- learned thresholds
+# ------------------------------------------------------------------- learned thresholds
 def learn_thresholds(
     model: nn.Module,
     threshold: SoftThreshold,
@@ -248,13 +292,17 @@ def learn_thresholds(
     hard: float,
     seed: int = 0,
 ) -> list[list[float]]:
-    """Train model and thresholds together, in place: loss + ``sparsity`` · share of the tokens that goes on.
+    """Train model and thresholds together, in place: loss + ``sparsity`` · share of the
+    tokens that goes on.
 
     Args:
         threshold: ends in evaluation mode, that is as a step.
-        lr, lr_theta: learning rates of AdamW for the weights and for the thresholds, which are of size 1.
-        hot, cold: the temperature falls from the one to the other, by the same factor from step to step.
-        hard: share of the steps at the end in which thresholds are fixed steps, rows are dropped and the weights train on.
+        lr, lr_theta: learning rates of AdamW for the weights and for the thresholds,
+            which are of size 1.
+        hot, cold: the temperature falls from the one to the other, by the same factor
+            from step to step.
+        hard: share of the steps at the end in which thresholds are fixed steps, rows
+            are dropped and the weights train on.
 
     Returns:
         The thresholds after each step, (steps, layers).
@@ -299,7 +347,9 @@ def learn_thresholds(
 
 
 def thresholds(seed: int, arm: str, **settings: Any) -> dict[str, Any]:
-    """A checkpoint with learned thresholds, measured with hard ones; ``arm``: "hard phase", or "soft to the end"."""
+    """A checkpoint with learned thresholds, measured with hard ones; ``arm``: "hard
+    phase", or "soft to the end".
+    """
     loaded = checkpoints.load(checkpoint_name(seed))
     model, tokenizer = loaded.model, loaded.tokenizer
     steps = settings.pop("steps")
@@ -307,7 +357,12 @@ def thresholds(seed: int, arm: str, **settings: Any) -> dict[str, Any]:
         settings["hard"] = 0.0
     threshold = SoftThreshold(model.config.num_hidden_layers - 1, settings["hot"])
     followed = learn_thresholds(
-        model, threshold, training_batches(tokenizer, steps, seed=200 + seed), steps, seed=seed, **settings
+        model,
+        threshold,
+        training_batches(tokenizer, steps, seed=200 + seed),
+        steps,
+        seed=seed,
+        **settings,
     )
     measured: dict[str, Any] = {
         part: measure(model, validation_batches(tokenizer, MEASURED, part), threshold)
@@ -316,32 +371,45 @@ def thresholds(seed: int, arm: str, **settings: Any) -> dict[str, Any]:
     if arm == "soft to the end":  # as it was trained: every token there, but counting less
         batches = validation_batches(tokenizer, MEASURED)
         measured["as trained"] = soft_accuracy(model, threshold, batches)
-    return {**measured, "theta": [[round(t, 3) for t in row] for row in followed[:: max(1, steps // 50)]]}
+    return {
+        **measured,
+        "theta": [[round(t, 3) for t in row] for row in followed[:: max(1, steps // 50)]],
+    }
 
 
 def soft_accuracy(model: nn.Module, threshold: SoftThreshold, batches: Iterable[Batch]) -> float:
-    """Accuracy in % while tokens only count less, as in soft training: nothing is dropped."""
+    """Accuracy in % while tokens only count less, as in soft training: nothing is
+    dropped.
+    """
     threshold.train()
     with dropping(model, threshold):
-        inputs = [{name: column for name, column in batch.items() if name != EVIDENCE} for batch in batches]
+        inputs = [
+            {name: column for name, column in batch.items() if name != EVIDENCE}
+            for batch in batches
+        ]
         right = accuracy(model, inputs)
     threshold.eval()
     return right
 
 
-# ----------------------------------------------------------------------------------------------------------------- SST-2
-def on_sst2(seed: int, *, sentences: int, draws: int, schedules: Mapping[str, Schedule]) -> dict[str, Any]:
-    """The packaged encoder fine-tuned on SST-2, and then measured with tokens dropped and no further training.
+# -------------------------------------------------------------------------------- SST-2
+def on_sst2(
+    seed: int, *, sentences: int, draws: int, schedules: Mapping[str, Schedule]
+) -> dict[str, Any]:
+    """The packaged encoder fine-tuned on SST-2, and then measured with tokens dropped
+    and no further training.
 
     Returns:
-        ``dense`` and, for each schedule, ``cls``, ``received`` and ``random`` (a list of draws): what :func:`measure` says on
-        GLUE's development set, which is test here; and ``sink``, for each layer how much of [CLS]'s attention its
-        favourite token gets, mean over sentences.
+        ``dense`` and, for each schedule, ``cls``, ``received`` and ``random`` (a list
+        of draws): what :func:`measure` says on GLUE's development set, which is test
+        here; and ``sink``, for each layer how much of [CLS]'s attention its favourite
+        token gets, mean over sentences.
     """
 
     def told(keep: Schedule | None = None, score: Score = "cls", draw: int = 0) -> dict[str, float]:
         found = measure(model, batches, keep, score=score, seed=draw)
-        return {name: found[name] for name in ("accuracy", "macs", "dense_macs")}  # real words have no known evidence
+        # real words have no known evidence
+        return {name: found[name] for name in ("accuracy", "macs", "dense_macs")}
 
     model, tokenizer = load_classifier(seed=seed)
     data = sst2.prepared(sentences, tokenizer=tokenizer)
@@ -364,23 +432,39 @@ def on_sst2(seed: int, *, sentences: int, draws: int, schedules: Mapping[str, Sc
 
 
 def favourite(model: nn.Module, batches: Iterable[Batch]) -> list[float]:
-    """For each layer the largest entry of [CLS]'s attention row (mean over heads), mean over texts."""
+    """For each layer the largest entry of [CLS]'s attention row (mean over heads), mean
+    over texts.
+    """
     config: Any = model.config
     layers = config.num_hidden_layers
     found = []
-    with evaluating(model), torch.inference_mode(), dropping(model, dict.fromkeys(range(layers), 1.0)) as drop:
+    with (
+        evaluating(model),
+        torch.inference_mode(),
+        dropping(model, dict.fromkeys(range(layers), 1.0)) as drop,
+    ):
         for batch in batches:
-            model(**{name: column for name, column in batch.items() if name not in ("labels", EVIDENCE)})
+            model(
+                **{
+                    name: column
+                    for name, column in batch.items()
+                    if name not in ("labels", EVIDENCE)
+                }
+            )
             assert drop.last is not None
             found.append(torch.stack([drop.last.scores[layer].amax(1) for layer in range(layers)]))
     return torch.cat(found, 1).mean(1).tolist()
 
 
-# --------------------------------------------------------------------------------------------------------------- shipped
+# ------------------------------------------------------------------------------ shipped
 def before_training(seed: int) -> dict[str, Any]:
-    """The schedule that suits a checkpoint, chosen on validation texts, and what it costs before any fine-tuning."""
+    """The schedule that suits a checkpoint, chosen on validation texts, and what it
+    costs before any fine-tuning.
+    """
     loaded = checkpoints.load(checkpoint_name(seed))
-    shares = best_schedule(loaded.model, validation_batches(loaded.tokenizer, FINE_TUNE["texts"]), FINE_TUNE["target"])
+    shares = best_schedule(
+        loaded.model, validation_batches(loaded.tokenizer, FINE_TUNE["texts"]), FINE_TUNE["target"]
+    )
     measured = {}
     for part in ("validation", "test"):
         batches = validation_batches(loaded.tokenizer, MEASURED, part)
@@ -392,10 +476,16 @@ def before_training(seed: int) -> dict[str, Any]:
 
 
 def remake_reviews(executor: Executor, folder: Path) -> dict[str, Any]:
-    """Fine-tuning with tokens dropped, and learned thresholds, for the three checkpoints: about half an hour on two cores."""
-    started = [executor.submit(once, folder / f"before{seed}.json", before_training, seed) for seed in SEEDS]
+    """Fine-tuning with tokens dropped, and learned thresholds, for the three
+    checkpoints: about half an hour on two cores.
+    """
+    started = [
+        executor.submit(once, folder / f"before{seed}.json", before_training, seed)
+        for seed in SEEDS
+    ]
     seeds = [future.result() for future in started]
-    trained: dict[str, list[Any]] = {}  # arm -> one future a seed; all of them wait for a free process at once
+    # arm -> one future a seed; all of them wait for a free process at once
+    trained: dict[str, list[Any]] = {}
     for arm in ARMS:
         trained[arm] = [
             executor.submit(
@@ -411,7 +501,14 @@ def remake_reviews(executor: Executor, folder: Path) -> dict[str, Any]:
         ]
     learned = {
         arm: [
-            executor.submit(once, folder / f"{arm.replace(' ', '_')}{seed}.json", thresholds, seed, arm, **THRESHOLDS)
+            executor.submit(
+                once,
+                folder / f"{arm.replace(' ', '_')}{seed}.json",
+                thresholds,
+                seed,
+                arm,
+                **THRESHOLDS,
+            )
             for seed in SEEDS
         ]
         for arm in THRESHOLD_ARMS
@@ -423,8 +520,13 @@ def remake_reviews(executor: Executor, folder: Path) -> dict[str, Any]:
 
 
 def remake_sst2(executor: Executor, folder: Path) -> dict[str, Any]:
-    """Lab 10: tokens dropped from a real encoder on SST-2, fine-tuned three times: about ten minutes on two cores."""
-    running = [executor.submit(once, folder / f"seed{seed}.json", on_sst2, seed, **SST2) for seed in SST2_SEEDS]
+    """Lab 10: tokens dropped from a real encoder on SST-2, fine-tuned three times:
+    about ten minutes on two cores.
+    """
+    running = [
+        executor.submit(once, folder / f"seed{seed}.json", on_sst2, seed, **SST2)
+        for seed in SST2_SEEDS
+    ]
     seeds = [future.result() for future in running]
     return {
         "settings": {

@@ -1,7 +1,10 @@
-"""Lab 11's runs: reference pipelines that compress the two given models, with random controls, measured as the grader measures.
+"""Lab 11's runs: reference pipelines that compress the two given models, with random
+controls, measured as the grader measures.
 
-What is decided (shares, steps, rates) was decided on validation images and texts; the figures are of hidden data drawn by seeds that were not looked at before.
-``course remake lab11_capstone`` makes the shipped result again, and proves the levels of :data:`course_lib.capstone.LEVELS`.
+What is decided (shares, steps, rates) was decided on validation images and texts; the
+figures are of hidden data drawn by seeds that were not looked at before.
+``course remake lab11_capstone`` makes the shipped result again, and proves the levels
+of :data:`course_lib.capstone.LEVELS`.
 """
 
 from __future__ import annotations
@@ -37,13 +40,19 @@ CNN: dict[str, Any] = {"lr": 2e-3, "batch_size": 64, "lam": 1e-2}
 BERT: dict[str, Any] = {"texts": 8000, "batch": 32, "lr": 5e-4, "scores": 300}
 
 
-# ------------------------------------------------------------------------------------------------------------ the convolutional net
+# ---------------------------------------------------------------- the convolutional net
 
 
 def tuned(
-    model: nn.Module, seed: int, epochs: int, lam: float = 0.0, masks: Mapping[str, Tensor] | None = None
+    model: nn.Module,
+    seed: int,
+    epochs: int,
+    lam: float = 0.0,
+    masks: Mapping[str, Tensor] | None = None,
 ) -> nn.Module:
-    """Train on digits that are distorted in another way in every epoch, in place; in evaluation mode."""
+    """Train on digits that are distorted in another way in every epoch, in place; in
+    evaluation mode.
+    """
     split = images.distorted(digits().train, torch.Generator().manual_seed(1000 + seed), epochs)
     fit(
         model,
@@ -68,7 +77,8 @@ def slimmed(
     epochs: int = 24,
     at_random: bool = False,
 ) -> nn.Module:
-    """Network slimming (lab 04) of a trained net: L1 on the scales, then in each layer this share of the channels goes, then training.
+    """Network slimming (lab 04) of a trained net: L1 on the scales, then in each layer
+    this share of the channels goes, then training.
 
     Args:
         at_random: as many of each layer are drawn instead, of the net as it came.
@@ -88,8 +98,12 @@ def slimmed(
     return tuned(smaller, seed, epochs)
 
 
-def thinned(model: nn.Module, targets: Sequence[float], epochs: Sequence[int], seed: int) -> nn.Module:
-    """Magnitude pruning of all layers together, to each target in turn, with training behind each."""
+def thinned(
+    model: nn.Module, targets: Sequence[float], epochs: Sequence[int], seed: int
+) -> nn.Module:
+    """Magnitude pruning of all layers together, to each target in turn, with training
+    behind each.
+    """
     model = copy.deepcopy(model)
     for target, some in zip(targets, epochs, strict=True):
         masks = weights.global_masks(weights.magnitude(weights.prunable(model)), target)
@@ -110,17 +124,22 @@ def cnn_pipelines(number: int) -> Iterator[tuple[str, nn.Module]]:
     steps, epochs = (0.4, 0.6, 0.7, 0.75, 0.78), (32, 32, 32, 32, 128)
     yield "slimming 70 % + magnitude 60 %", thinned(narrow, steps[:2], (32, 64), seed)
     yield "slimming 70 % + magnitude 78 %", thinned(narrow, steps, epochs, seed)
-    yield "slimming 70 % + magnitude 78 %, in one step", thinned(narrow, steps[-1:], (sum(epochs),), seed)
+    yield (
+        "slimming 70 % + magnitude 78 %, in one step",
+        thinned(narrow, steps[-1:], (sum(epochs),), seed),
+    )
     chance = slimmed(dense, (0.6, 0.7, 0.7, 0.7), seed, epochs=96, at_random=True)
     yield "random channels 70 % + magnitude 78 %", thinned(chance, steps, epochs, seed)
 
 
-# ------------------------------------------------------------------------------------------------------------ BERT
+# --------------------------------------------------------------------------------- BERT
 
 
 @cache
 def texts(seed: int = 50) -> Any:
-    """Reviews of a draw of our own, "train" and "validation": as many as one likes may be drawn."""
+    """Reviews of a draw of our own, "train" and "validation": as many as one likes may
+    be drawn.
+    """
     tokenizer = checkpoints.load("reviews-bert-0").tokenizer
     return pieces.encode(reviews.load(BERT["texts"], 500, 10, seed=seed), tokenizer, aligned=())
 
@@ -128,14 +147,18 @@ def texts(seed: int = 50) -> Any:
 def stream(seed: int) -> Iterator[Batch]:
     epoch = 0
     while True:
-        yield from pieces.batches(texts()["train"], "sentiment", BERT["batch"], seed=1000 * seed + epoch)
+        yield from pieces.batches(
+            texts()["train"], "sentiment", BERT["batch"], seed=1000 * seed + epoch
+        )
         epoch += 1
 
 
 def taught(teacher: nn.Module, temperature: float = 2.0) -> Callable[[nn.Module, Batch], Tensor]:
-    """A loss by which a narrower model learns from the given one: its softened answers, its states behind every layer, and the labels.
+    """A loss by which a narrower model learns from the given one: its softened answers,
+    its states behind every layer, and the labels.
 
-    Source: Hinton, Vinyals & Dean 2015, "Distilling the Knowledge in a Neural Network"; states: Jiao et al. 2020, "TinyBERT", equation 8.
+    Source: Hinton, Vinyals & Dean 2015, "Distilling the Knowledge in a Neural Network";
+    states: Jiao et al. 2020, "TinyBERT", equation 8.
     """
     teacher = copy.deepcopy(teacher).eval()
 
@@ -145,7 +168,9 @@ def taught(teacher: nn.Module, temperature: float = 2.0) -> Callable[[nn.Module,
             right = teacher(**inputs, output_hidden_states=True)
         found = model(**inputs, output_hidden_states=True)
         soft = F.kl_div(
-            (found.logits / temperature).log_softmax(1), (right.logits / temperature).softmax(1), reduction="batchmean"
+            (found.logits / temperature).log_softmax(1),
+            (right.logits / temperature).softmax(1),
+            reduction="batchmean",
         )
         real = batch["attention_mask"][..., None].to(found.logits.dtype)  # (B, L, 1)
         apart: Tensor = sum(
@@ -181,7 +206,8 @@ def trained(
 
 
 def narrowed(model: nn.Module, heads: float, neurons: float, seed: int | None = None) -> nn.Module:
-    """Without this share of the heads and of the feed-forward neurons, the lowest by the loss's gradient by a gate; or at random.
+    """Without this share of the heads and of the feed-forward neurons, the lowest by
+    the loss's gradient by a gate; or at random.
 
     Args:
         seed: draws them; None: by importance.
@@ -206,12 +232,19 @@ def narrowed(model: nn.Module, heads: float, neurons: float, seed: int | None = 
 
 
 def faded(
-    model: nn.Module, target: float, steps: int, seed: int, loss: Callable[[nn.Module, Batch], Tensor] | None = None
+    model: nn.Module,
+    target: float,
+    steps: int,
+    seed: int,
+    loss: Callable[[nn.Module, Batch], Tensor] | None = None,
 ) -> nn.Module:
-    """Magnitude pruning of all matrices and the word embeddings together on Zhu and Gupta's cubic, while a copy is trained."""
+    """Magnitude pruning of all matrices and the word embeddings together on Zhu and
+    Gupta's cubic, while a copy is trained.
+    """
     model = copy.deepcopy(model)
     large = {name: p for name, p in weights.prunable(model).items() if p.numel() > 2000}
-    shares = weights.cubic(target, max(1, round(0.07 * steps)))  # every tenth step, for the first 70 %
+    # every tenth step, for the first 70 %
+    shares = weights.cubic(target, max(1, round(0.07 * steps)))
     masks: dict[str, Tensor] = {}
     done = 0
 
@@ -239,18 +272,26 @@ def bert_pipelines(number: int) -> Iterator[tuple[str, nn.Module]]:
     yield "heads and neurons 60 % + magnitude 50 %, taught", faded(small, 0.5, 400, seed, teacher)
     smaller = trained(narrowed(dense, 0.7, 0.8), 600, seed, teacher)
     yield "heads 70 %, neurons 80 %, taught", smaller
-    yield "heads 70 %, neurons 80 % + magnitude 60 %, taught", faded(smaller, 0.6, 800, seed, teacher)
+    yield (
+        "heads 70 %, neurons 80 % + magnitude 60 %, taught",
+        faded(smaller, 0.6, 800, seed, teacher),
+    )
     chance = trained(narrowed(dense, 0.7, 0.8, seed), 600, seed, teacher)
-    yield "random heads 70 %, neurons 80 % + magnitude 60 %, taught", faded(chance, 0.6, 800, seed, teacher)
+    yield (
+        "random heads 70 %, neurons 80 % + magnitude 60 %, taught",
+        faded(chance, 0.6, 800, seed, teacher),
+    )
 
 
-# ------------------------------------------------------------------------------------------------------------ the result
+# --------------------------------------------------------------------------- the result
 
 PIPELINES = {"cnn": cnn_pipelines, "bert": bert_pipelines}
 
 
 def proved(kind: str, number: int, folder: Path) -> list[dict[str, Any]]:
-    """Every pipeline from one given model: its measurements for each of :data:`SEEDS`, levels met by all of them, its file in ``folder``."""
+    """Every pipeline from one given model: its measurements for each of :data:`SEEDS`,
+    levels met by all of them, its file in ``folder``.
+    """
     rows: list[dict[str, Any]] = []
     for name, model in PIPELINES[kind](number):
         file = folder / f"{kind}-{number}-{len(rows)}.safetensors"
@@ -280,12 +321,16 @@ def levels(kind: str, found: Sequence[Measured]) -> list[bool]:
 
 
 def remake_capstone(executor: Executor, folder: Path) -> dict[str, Any]:
-    """Both given models of three trainings, every pipeline; some ten minutes on two cores. The models lie beside it afterwards."""
+    """Both given models of three trainings, every pipeline; some ten minutes on two
+    cores. The models lie beside it afterwards.
+    """
     files = folder / "files"
     files.mkdir(parents=True, exist_ok=True)
     jobs = [(kind, number) for kind in ("bert", "cnn") for number in range(3)]
     running = {
-        (kind, number): executor.submit(once, folder / f"{kind}-{number}.json", proved, kind, number, files)
+        (kind, number): executor.submit(
+            once, folder / f"{kind}-{number}.json", proved, kind, number, files
+        )
         for kind, number in jobs
     }
     return {kind: [running[kind, number].result() for number in range(3)] for kind in PIPELINES}

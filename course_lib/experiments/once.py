@@ -11,7 +11,9 @@ from course_lib import files
 
 
 def once(path: Path, run: Callable[..., Any], *args: Any, **options: Any) -> Any:
-    """``run(*args, **options)``, plain data, as JSON gives it back: computed once, and read from ``path`` from then on."""
+    """``run(*args, **options)``, plain data, as JSON gives it back: computed once, and
+    read from ``path`` from then on.
+    """
     if not path.exists():
         result = run(*args, **options)
         path.parent.mkdir(parents=True, exist_ok=True)

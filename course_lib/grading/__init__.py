@@ -1,6 +1,7 @@
 """Self-check in the notebook, and isolated grading of submissions.
 
-Labs use :func:`check` and :func:`skip`; test modules use :func:`question`, :func:`fail` and the ``expect_…`` helpers.
+Labs use :func:`check` and :func:`skip`; test modules use :func:`question`, :func:`fail`
+and the ``expect_…`` helpers.
 """
 
 from course_lib.grading.claims.draw import Draw

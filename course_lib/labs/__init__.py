@@ -1,4 +1,6 @@
-"""The labs: what each asks for, answered by the library. One module a lab; see :mod:`course_lib.labs.contract`."""
+"""The labs: what each asks for, answered by the library. One module a lab; see
+:mod:`course_lib.labs.contract`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""What a lab asks for, and the library's answers: what ``skip`` binds, and what claims compare with.
+"""What a lab asks for, and the library's answers: what ``skip`` binds, and what claims
+compare with.
 
-A contract is written where the answers are, an answer and what is asked about it together::
+A contract is written where the answers are, an answer and what is asked about it
+together::
 
     lab = Contract("lab01")
 
@@ -10,8 +12,9 @@ A contract is written where the answers are, an answer and what is asked about i
 
     lab.asks("1.8", "answer_1_8a", "answer_1_8b")    # nothing that the library could answer
 
-Students get these files whole: an answer is an adapter to what the library has, never a solution written out. Where the library
-has none, the answer that claims compare with stands beside the hidden claims, in ``tests/labs/labNN/hidden.py``.
+Students get these files whole: an answer is an adapter to what the library has, never a
+solution written out. Where the library has none, the answer that claims compare with
+stands beside the hidden claims, in ``tests/labs/labNN/hidden.py``.
 """
 
 from __future__ import annotations
@@ -29,12 +32,16 @@ class Exercise:
 
     Attributes:
         names: the functions, classes or values that are graded.
-        forbidden: functions and modules that do the job (beside ``course_lib`` itself). Their calls are noticed, as a courtesy: the
-            check runs beside the student's code (:mod:`course_lib.worker.watch`), and similarity stands behind it.
-        plain: do only plain data go in and out, so that the grader can answer in its place?
-        in_place: do its functions change the module that is their first argument, and nothing else? Then, too, the grader can
-            answer: with the state that the module is to have.
-        by_hand: points that a person gives (``marks.csv``); until then the question is pending.
+        forbidden: functions and modules that do the job (beside ``course_lib`` itself).
+            Their calls are noticed, as a courtesy: the check runs beside the student's
+            code (:mod:`course_lib.worker.watch`), and similarity stands behind it.
+        plain: do only plain data go in and out, so that the grader can answer in its
+            place?
+        in_place: do its functions change the module that is their first argument, and
+            nothing else? Then, too, the grader can answer: with the state that the
+            module is to have.
+        by_hand: points that a person gives (``marks.csv``); until then the question is
+            pending.
         files: names of files that are handed in beside the notebook, and judged.
     """
 
@@ -47,8 +54,8 @@ class Exercise:
 
 
 class Contract:
-    """A lab: its questions, the library's answer for each graded name, and modules that a submission needs and that take long to
-    import."""
+    """A lab: its questions, the library's answer for each graded name, and modules that
+    a submission needs and that take long to import."""
 
     def __init__(self, lab: str, imports: tuple[str, ...] = ()) -> None:
         self.lab = lab
@@ -66,9 +73,11 @@ class Contract:
         by_hand: float = 0.0,
         files: tuple[str, ...] = (),
     ) -> Callable[[T], T]:
-        """Ask for the names given; or, as a decorator, for the function or class under it, which is the library's answer.
+        """Ask for the names given; or, as a decorator, for the function or class under
+        it, which is the library's answer.
 
-        A question may ask for several: what is said of it is said once, or each time the same.
+        A question may ask for several: what is said of it is said once, or each time
+        the same.
 
         Raises:
             ValueError: if different things are said of one question.
@@ -77,7 +86,8 @@ class Contract:
         before = self._exercises.get(question, said)
         if replace(before, names=()) != said:
             raise ValueError(
-                f"{self.lab}, {question}: what is forbidden or handed over is said twice, and not the same"
+                f"{self.lab}, {question}: what is forbidden or handed over is said twice, and not"
+                " the same"
             )
         self._exercises[question] = replace(before, names=(*before.names, *names))
 
@@ -93,7 +103,10 @@ class Contract:
     @property
     def questions(self) -> dict[str, Exercise]:
         """The exercises by question, in order."""
-        return {q: self._exercises[q] for q in sorted(self._exercises, key=lambda q: [int(n) for n in q.split(".")])}
+        return {
+            q: self._exercises[q]
+            for q in sorted(self._exercises, key=lambda q: [int(n) for n in q.split(".")])
+        }
 
     def exercise(self, question: str) -> Exercise:
         """What ``question`` asks.
@@ -102,7 +115,9 @@ class Contract:
             KeyError: if the lab has no such question; the message lists those it has.
         """
         if question not in self._exercises:
-            raise KeyError(f"{self.lab} has no question {question}: it has {', '.join(self.questions)}")
+            raise KeyError(
+                f"{self.lab} has no question {question}: it has {', '.join(self.questions)}"
+            )
         return self._exercises[question]
 
     @property

@@ -1,4 +1,6 @@
-"""Lab 00, counting cost: its contracts answered by the library, which has them under the same names."""
+"""Lab 00, counting cost: its contracts answered by the library, which has them under
+the same names.
+"""
 
 from __future__ import annotations
 

@@ -34,18 +34,24 @@ def threshold_mask(weight: Tensor, a: float) -> Tensor:
 def grouped_mask(weight: Tensor, sparsity: float, granularity: str) -> Tensor:
     """1.3: whole rows, kernels or filters go, by L1 norm."""
     if weight.ndim not in (2, 4):
-        raise ValueError(f"weight should be (M, C, R, S) or (out, in), got {weight.ndim} dimensions")
+        raise ValueError(
+            f"weight should be (M, C, R, S) or (out, in), got {weight.ndim} dimensions"
+        )
     return library.local_masks(library.magnitude({"w": weight}), sparsity, granularity)["w"]
 
 
 @lab.asks("1.4", forbidden=_PRUNE)
 def global_masks(weights: dict[str, Tensor], sparsity: float) -> dict[str, Tensor]:
     """1.4: one threshold over all layers with two or more dimensions."""
-    return library.global_masks(library.magnitude({k: w for k, w in weights.items() if w.ndim >= 2}), sparsity)
+    return library.global_masks(
+        library.magnitude({k: w for k, w in weights.items() if w.ndim >= 2}), sparsity
+    )
 
 
 @lab.asks("1.6", forbidden=_PRUNE, plain=False)
-def sensitivity(model: nn.Module, evaluate: Callable[..., float], sparsities: list[float]) -> dict[str, list[float]]:
+def sensitivity(
+    model: nn.Module, evaluate: Callable[..., float], sparsities: list[float]
+) -> dict[str, list[float]]:
     """1.6: one layer at a time."""
     return library.sensitivity(model, evaluate, sparsities)
 
@@ -57,7 +63,9 @@ def cubic_schedule(final: float, steps: int) -> list[float]:
 
 
 @lab.asks("1.7", forbidden=_PRUNE, plain=False)
-def iterative_prune(model: nn.Module, targets: list[float], finetune: Callable[..., Any]) -> library.Masks:
+def iterative_prune(
+    model: nn.Module, targets: list[float], finetune: Callable[..., Any]
+) -> library.Masks:
     """1.7: prune to each target, fine-tune, prune on."""
     return library.prune_iteratively(model, targets, finetune)
 

@@ -1,6 +1,7 @@
 """Lab 02, what the loss says: its contracts answered by the library.
 
-Modules come as plain data (:class:`course_lib.worker.wire.Model`) where the grader answers a call of the student's code.
+Modules come as plain data (:class:`course_lib.worker.wire.Model`) where the grader
+answers a call of the student's code.
 """
 
 from __future__ import annotations
@@ -16,7 +17,11 @@ from course_lib.worker.wire import built
 
 lab = Contract("lab02")
 _PRUNE = ("torch.nn.utils.prune",)
-_SHRINK = ("torch.nn.functional.softshrink", "torch.nn.Softshrink", "torch.nn.functional.hardshrink")
+_SHRINK = (
+    "torch.nn.functional.softshrink",
+    "torch.nn.Softshrink",
+    "torch.nn.functional.hardshrink",
+)
 
 
 def _of(scores: dict[str, Tensor], names: list[str]) -> dict[str, Tensor]:
@@ -69,7 +74,9 @@ def soft_threshold(w: Tensor, t: float | Tensor) -> Tensor:
 
 
 @lab.asks("2.6", forbidden=_SHRINK)
-def proximal_step(weights: dict[str, Tensor], gradients: dict[str, Tensor], lr: float, lam: float) -> dict[str, Tensor]:
+def proximal_step(
+    weights: dict[str, Tensor], gradients: dict[str, Tensor], lr: float, lam: float
+) -> dict[str, Tensor]:
     """2.6: a gradient step, and the proximal step behind it."""
     return {name: _step(w, gradients[name], lr, lam) for name, w in weights.items()}
 
@@ -85,7 +92,9 @@ def reweighted_step(
     weights: dict[str, Tensor], gradients: dict[str, Tensor], lr: float, lam: float, eps: float
 ) -> dict[str, Tensor]:
     """2.7: each weight with the penalty of its value before the step."""
-    return {name: _step(w, gradients[name], lr, reweighted(w, lam, eps)) for name, w in weights.items()}
+    return {
+        name: _step(w, gradients[name], lr, reweighted(w, lam, eps)) for name, w in weights.items()
+    }
 
 
 def _step(w: Tensor, gradient: Tensor, lr: float, lam: float | Tensor) -> Tensor:

@@ -18,8 +18,12 @@ Masks = masks.Masks
 
 
 @lab.asks("3.1", forbidden=_PRUNE)
-def shrink(weights: dict[str, Tensor], masks: Masks, rate: float, output_rate: float | None = None) -> Masks:
-    """3.1: in every layer, exactly round(rate · survivors) of the smallest survivors go."""
+def shrink(
+    weights: dict[str, Tensor], masks: Masks, rate: float, output_rate: float | None = None
+) -> Masks:
+    """3.1: in every layer, exactly round(rate · survivors) of the smallest survivors
+    go.
+    """
     return lottery.shrink(weights, masks, rate, output_rate)
 
 
@@ -60,7 +64,9 @@ def early_stop(losses: list[float], every: int = 1) -> int:
 
 
 @lab.asks("3.6", forbidden=_PRUNE)
-def drop_and_grow(weight: Tensor, dense_grad: Tensor, mask: Tensor, fraction: float) -> tuple[Tensor, Tensor]:
+def drop_and_grow(
+    weight: Tensor, dense_grad: Tensor, mask: Tensor, fraction: float
+) -> tuple[Tensor, Tensor]:
     """3.6: the smallest weights go, the largest gradients say what comes."""
     return sparse_training.drop_and_grow(weight, dense_grad, mask, fraction)
 

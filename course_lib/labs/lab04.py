@@ -1,6 +1,7 @@
 """Lab 04, structure: its contracts answered by the library.
 
-Where the grader answers a call of the student's code, modules come as plain data (:class:`course_lib.worker.wire.Model`).
+Where the grader answers a call of the student's code, modules come as plain data
+(:class:`course_lib.worker.wire.Model`).
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ def remove_filters(
 
 
 @lab.asks("4.4", forbidden=_CUT, plain=False)
-def absorb_removed(conv: nn.Conv2d, bn: nn.BatchNorm2d, next_conv: nn.Conv2d, keep: list[int]) -> Tensor:
+def absorb_removed(
+    conv: nn.Conv2d, bn: nn.BatchNorm2d, next_conv: nn.Conv2d, keep: list[int]
+) -> Tensor:
     """4.4: what the next bias gains."""
     if len(keep) == 0:
         raise ValueError("keep names no channel: at least one has to stay")
@@ -65,8 +68,12 @@ def select_channels(model: nn.Module, fraction: float) -> dict[str, Tensor]:
 
 
 @lab.asks("4.6", forbidden=_CUT)
-def cascade(keep: Tensor, next_weight: Tensor, constant: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """4.6: which weights of the next layer are of use, and what the others give together."""
+def cascade(
+    keep: Tensor, next_weight: Tensor, constant: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """4.6: which weights of the next layer are of use, and what the others give
+    together.
+    """
     return slimming.cascade(keep, next_weight, constant)
 
 

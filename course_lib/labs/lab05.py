@@ -1,4 +1,6 @@
-"""Lab 05, between single weights and whole filters: its contracts answered by the library."""
+"""Lab 05, between single weights and whole filters: its contracts answered by the
+library.
+"""
 
 from __future__ import annotations
 
@@ -83,8 +85,13 @@ def gated_macs(gates_: list[Tensor], dense: list[float]) -> Tensor:
 @lab.asks("5.8", forbidden=_PRUNE)
 def joint_nm(x: Tensor, weight: Tensor, n_x: int, n_w: int, m: int) -> tuple[Tensor, int]:
     """5.8: weights and activations by N:M, and the products that are left."""
-    sparse_x, sparse_w = selection.nm_activation(x, n_x, m, 1), weight.masked_fill(~nm.nm_mask(weight, n_w, m, 1), 0)
-    return torch.nn.functional.linear(sparse_x, sparse_w), block_formats.joint_products(sparse_x, sparse_w)
+    sparse_x, sparse_w = (
+        selection.nm_activation(x, n_x, m, 1),
+        weight.masked_fill(~nm.nm_mask(weight, n_w, m, 1), 0),
+    )
+    return torch.nn.functional.linear(sparse_x, sparse_w), block_formats.joint_products(
+        sparse_x, sparse_w
+    )
 
 
 lab.asks("5.9", "answer_5_9a", "answer_5_9b")

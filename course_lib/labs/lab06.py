@@ -20,7 +20,10 @@ _PRUNE = ("torch.nn.utils.prune",)
 
 @lab.asks("6.1", forbidden=_PRUNE, plain=False)
 def prune_then_finetune(
-    model: nn.Module, masks: dict[str, Tensor], finetune: Callable[[nn.Module, Callable[[], None]], None], hold: bool
+    model: nn.Module,
+    masks: dict[str, Tensor],
+    finetune: Callable[[nn.Module, Callable[[], None]], None],
+    hold: bool,
 ) -> None:
     """6.1: prune, then fine-tune, with zeros held or not."""
     library.prune_then_finetune(model, masks, finetune, hold)
@@ -102,7 +105,9 @@ def lagrangian(size: Tensor, target: float, lam1: float, lam2: float) -> Tensor:
 
 
 @lab.asks("6.8", plain=False)
-def dual_step(size: float, target: float, lam1: float, lam2: float, lr: float) -> tuple[float, float]:
+def dual_step(
+    size: float, target: float, lam1: float, lam2: float, lr: float
+) -> tuple[float, float]:
     """6.8: one step of ascent."""
     return targets.dual_step(size, target, lam1, lam2, lr)
 

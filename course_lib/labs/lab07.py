@@ -12,23 +12,36 @@ from torch.func import functional_call
 from course_lib.labs.contract import Contract
 from course_lib.pruning import heads as library
 
-lab = Contract("lab07", imports=("transformers.models.bert.modeling_bert",))  # of which a model is handed in
-_ATTENTION = ("torch.nn.functional.multi_head_attention_forward", "torch._native_multi_head_attention")
+# of which a model is handed in
+lab = Contract("lab07", imports=("transformers.models.bert.modeling_bert",))
+_ATTENTION = (
+    "torch.nn.functional.multi_head_attention_forward",
+    "torch._native_multi_head_attention",
+)
 _CUT = ("torch.nn.utils.prune", "transformers.pytorch_utils.prune_linear_layer")
 
 
 @lab.asks("7.1", forbidden=_ATTENTION)
-def attention_as_sum(x: Tensor, Wq: Tensor, Wk: Tensor, Wv: Tensor, Wo: Tensor, heads: int) -> Tensor:
-    """7.1: (M, B, L, E), for each head the output of multi-head attention with the gates of all others shut."""
+def attention_as_sum(
+    x: Tensor, Wq: Tensor, Wk: Tensor, Wv: Tensor, Wo: Tensor, heads: int
+) -> Tensor:
+    """7.1: (M, B, L, E), for each head the output of multi-head attention with the
+    gates of all others shut.
+    """
     E = x.shape[-1]
     if heads < 1 or E % heads:
         raise ValueError(f"{E} features cannot be shared out among {heads} heads")
-    attention = library.ExplicitAttention(nn.MultiheadAttention(E, heads, bias=False, batch_first=True, device="meta"))
-    weights = {f"{name}_proj.weight": W for name, W in (("q", Wq), ("k", Wk), ("v", Wv), ("out", Wo))}
+    attention = library.ExplicitAttention(
+        nn.MultiheadAttention(E, heads, bias=False, batch_first=True, device="meta")
+    )
+    weights = {
+        f"{name}_proj.weight": W for name, W in (("q", Wq), ("k", Wk), ("v", Wv), ("out", Wo))
+    }
     parts = []
     for gate in torch.eye(heads, dtype=x.dtype, device=x.device):
         with library.gated(attention, gate[None]):
-            parts.append(functional_call(attention, weights, (x, x, x), {"need_weights": False})[0])  # (B, L, E)
+            # (B, L, E)
+            parts.append(functional_call(attention, weights, (x, x, x), {"need_weights": False})[0])
     return torch.stack(parts)
 
 
@@ -40,7 +53,9 @@ def gated(model: nn.Module, xi: Tensor) -> AbstractContextManager[None]:
 
 @lab.asks("7.3", plain=False)
 def head_importance(
-    model: nn.Module, batches: Iterable[dict[str, Tensor]], loss_fn: Callable[[nn.Module, dict[str, Tensor]], Tensor]
+    model: nn.Module,
+    batches: Iterable[dict[str, Tensor]],
+    loss_fn: Callable[[nn.Module, dict[str, Tensor]], Tensor],
 ) -> Tensor:
     """7.3: the mean over samples of |∂L/∂ξ|."""
     return library.head_importance(model, batches, loss_fn)
@@ -54,7 +69,10 @@ def ablate_each(evaluate: Callable[[Tensor], float], layers: int, heads: int) ->
 
 @lab.asks("7.4", plain=False)
 def all_but_one(
-    eval_val: Callable[[Tensor], float], eval_test: Callable[[Tensor], float], layers: int, heads: int
+    eval_val: Callable[[Tensor], float],
+    eval_test: Callable[[Tensor], float],
+    layers: int,
+    heads: int,
 ) -> list[tuple[int, float]]:
     """7.4: each layer's best single head by validation, and its change on test."""
     return library.all_but_one(eval_val, eval_test, layers, heads)
@@ -62,7 +80,12 @@ def all_but_one(
 
 @lab.asks("7.5", plain=False)
 def choose_heads(
-    layers: int, heads: int, count: int, rule: str, generator: torch.Generator, min_per_layer: int = 0
+    layers: int,
+    heads: int,
+    count: int,
+    rule: str,
+    generator: torch.Generator,
+    min_per_layer: int = 0,
 ) -> Tensor:
     """7.5: heads removed by their place."""
     return library.choose_heads(layers, heads, count, rule, generator, min_per_layer)

@@ -16,13 +16,17 @@ lab = Contract("lab08")
 
 
 @lab.asks("8.1")
-def sample_gate(log_alpha: Tensor, u: Tensor, beta: float = 2 / 3, gamma: float = -0.1, zeta: float = 1.1) -> Tensor:
+def sample_gate(
+    log_alpha: Tensor, u: Tensor, beta: float = 2 / 3, gamma: float = -0.1, zeta: float = 1.1
+) -> Tensor:
     """8.1: a gate in [0, 1], with mass at both ends and a gradient."""
     return hard_concrete(log_alpha, u, beta, gamma, zeta)
 
 
 @lab.asks("8.1")
-def expected_l0(log_alpha: Tensor, beta: float = 2 / 3, gamma: float = -0.1, zeta: float = 1.1) -> Tensor:
+def expected_l0(
+    log_alpha: Tensor, beta: float = 2 / 3, gamma: float = -0.1, zeta: float = 1.1
+) -> Tensor:
     """8.1: P(gate ≠ 0)."""
     return open_probability(log_alpha, beta, gamma, zeta)
 
@@ -72,7 +76,9 @@ def arc_baseline(target: Tensor, token_mask: Tensor) -> tuple[int, float]:
 
 
 @lab.asks("8.4")
-def attention_pattern(attn: Tensor, special: Tensor, segment: Tensor | None, share: float = 0.5) -> str:
+def attention_pattern(
+    attn: Tensor, special: Tensor, segment: Tensor | None, share: float = 0.5
+) -> str:
     """8.4: one of five classes."""
     return library.attention_pattern(attn, special, segment, share)
 

@@ -12,11 +12,14 @@ from torch import Tensor, nn
 from course_lib.labs.contract import Contract
 from course_lib.pruning import layers as library
 
-lab = Contract("lab09", imports=("transformers.models.bert.modeling_bert",))  # of which a model is handed in
+# of which a model is handed in
+lab = Contract("lab09", imports=("transformers.models.bert.modeling_bert",))
 
 
 @lab.asks("9.1", plain=False)
-def layerdrop(layers: nn.ModuleList, p: float, generator: torch.Generator) -> AbstractContextManager[None]:
+def layerdrop(
+    layers: nn.ModuleList, p: float, generator: torch.Generator
+) -> AbstractContextManager[None]:
     """9.1: each call of a training layer is skipped with probability p."""
     return library.layerdrop(layers, p, generator)
 
@@ -70,7 +73,11 @@ def subnetworks(
 
 @lab.asks("9.5", plain=False)
 def retrain(
-    model: nn.Module, pretrained: dict[str, Tensor], xi: Tensor, nu: Tensor, train: Callable[[nn.Module], Any]
+    model: nn.Module,
+    pretrained: dict[str, Tensor],
+    xi: Tensor,
+    nu: Tensor,
+    train: Callable[[nn.Module], Any],
 ) -> None:
     """9.5: from the pre-trained weights again, with only the subnetwork switched on."""
     library.retrain(model, pretrained, xi, nu, train)

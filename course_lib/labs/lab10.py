@@ -9,7 +9,8 @@ from course_lib.labs.contract import Contract
 from course_lib.pruning import tokens
 from course_lib.pruning.tokens import SoftThreshold
 
-lab = Contract("lab10", imports=("datasets", "transformers.utils.logging"))  # by the handout's first cell
+# by the handout's first cell
+lab = Contract("lab10", imports=("datasets", "transformers.utils.logging"))
 
 
 @lab.asks("10.1")
@@ -19,8 +20,12 @@ def attention_received(attn: Tensor, token_mask: Tensor) -> Tensor:
 
 
 @lab.asks("10.2")
-def keep_tokens(hidden: Tensor, token_mask: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor]:
-    """10.2: the best k rows in their order, where the library lets padding come last."""
+def keep_tokens(
+    hidden: Tensor, token_mask: Tensor, scores: Tensor, k: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """10.2: the best k rows in their order, where the library lets padding come
+    last.
+    """
     rows, mask, index = tokens.keep_tokens(hidden, token_mask, scores, k)
     index, order = index.sort(dim=1)  # (B, k')
     return rows.gather(1, order[:, :, None].expand_as(rows)), mask.gather(1, order), index
@@ -40,10 +45,17 @@ def threshold_policy(scores: Tensor, theta: float, token_mask: Tensor) -> Tensor
 
 @lab.asks("10.5")
 def cascade_step(
-    token_scores: Tensor, head_scores: Tensor, alive_tokens: Tensor, alive_heads: Tensor, n_tokens: int, n_heads: int
+    token_scores: Tensor,
+    head_scores: Tensor,
+    alive_tokens: Tensor,
+    alive_heads: Tensor,
+    n_tokens: int,
+    n_heads: int,
 ) -> tuple[Tensor, Tensor]:
     """10.5: the best of those that are alive."""
-    return tokens.cascade_step(token_scores, head_scores, alive_tokens, alive_heads, n_tokens, n_heads)
+    return tokens.cascade_step(
+        token_scores, head_scores, alive_tokens, alive_heads, n_tokens, n_heads
+    )
 
 
 @lab.asks("10.6")

@@ -1,4 +1,6 @@
-"""Lab 11, the capstone: its contracts answered by the library, the files that are handed in, and what a person marks."""
+"""Lab 11, the capstone: its contracts answered by the library, the files that are
+handed in, and what a person marks.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ lab.asks("11.7", by_hand=5)
 
 
 @lab.asks("11.1")
-def model_bits(state: Mapping[str, Tensor], tied: Mapping[str, str] | None = None, bits: int = 32) -> int:
+def model_bits(
+    state: Mapping[str, Tensor], tied: Mapping[str, str] | None = None, bits: int = 32
+) -> int:
     """11.1: every tensor in its cheapest format."""
     return storage.model_bits(state, tied, bits)
 

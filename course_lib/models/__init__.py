@@ -1,4 +1,6 @@
-"""Small models to prune. They know nothing of data sets or masks: plain modules that take images and return logits."""
+"""Small models to prune. They know nothing of data sets or masks: plain modules that
+take images and return logits.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ __all__ = ["LeNet300", "SmallConvNet", "build"]
 
 
 class ImageShaped(Protocol):
-    """What ``build`` has to know of a data set: its classes, and the (C, H, W) of an image."""
+    """What ``build`` has to know of a data set: its classes, and the (C, H, W) of an
+    image.
+    """
 
     @property
     def classes(self) -> int: ...
@@ -24,11 +28,13 @@ class ImageShaped(Protocol):
 
 
 def build(name: str, data: ImageShaped, seed: int = 0) -> nn.Module:
-    """A fresh model for ``data`` on the CPU, initialised from ``seed``; the global random state stays as it was.
+    """A fresh model for ``data`` on the CPU, initialised from ``seed``; the global
+    random state stays as it was.
 
     Args:
         name: "lenet300" (LeNet-300-100) or "convnet" (SmallConvNet).
-        data: anything with ``shape`` (C, H, W) and ``classes``, such as what ``course_lib.data.images.load`` returns.
+        data: anything with ``shape`` (C, H, W) and ``classes``, such as what
+            ``course_lib.data.images.load`` returns.
         seed: the same seed gives the same weights.
 
     Raises:

@@ -1,8 +1,10 @@
-"""Modules as plain data: which classes may travel between processes, by which settings, and within which bounds.
+"""Modules as plain data: which classes may travel between processes, by which settings,
+and within which bounds.
 
-Nothing that came from elsewhere is called but what stands here, with numbers, texts and tuples of such, none of them above
-its bound: a setting costs time and memory to build, whatever the state dict holds. A new kind of model that is to travel is
-one more :func:`register`.
+Nothing that came from elsewhere is called but what stands here, with numbers, texts and
+tuples of such, none of them above its bound: a setting costs time and memory to build,
+whatever the state dict holds. A new kind of model that is to travel is one more
+:func:`register`.
 """
 
 from __future__ import annotations
@@ -42,7 +44,8 @@ def register(name: str, builder: Builder) -> None:
     """Let modules of a class travel.
 
     Args:
-        name: of the class: its own for a layer of torch.nn, "module.Class" for any other.
+        name: of the class: its own for a layer of torch.nn, "module.Class" for any
+            other.
     """
     _BUILDERS[name] = builder
 
@@ -50,11 +53,17 @@ def register(name: str, builder: Builder) -> None:
 def name_of(module: nn.Module) -> str:
     """The name under which a module's class is, or would be, registered."""
     kind = type(module)
-    return kind.__name__ if getattr(nn, kind.__name__, None) is kind else f"{kind.__module__}.{kind.__qualname__}"
+    return (
+        kind.__name__
+        if getattr(nn, kind.__name__, None) is kind
+        else f"{kind.__module__}.{kind.__qualname__}"
+    )
 
 
 def settings_of(module: nn.Module) -> Settings:
-    """What to build a module of this class from; nothing for one that is not registered."""
+    """What to build a module of this class from; nothing for one that is not
+    registered.
+    """
     builder = _BUILDERS.get(name_of(module))
     return builder.read(module) if builder is not None else {}
 
@@ -63,7 +72,8 @@ def build(name: str, settings: Settings) -> nn.Module:
     """A module of a registered class, on whatever device is the default.
 
     Raises:
-        KeyError: if the class is not registered. ValueError: if a setting is no plain value or above its bound.
+        KeyError: if the class is not registered. ValueError: if a setting is no plain
+            value or above its bound.
     """
     if name not in _BUILDERS:
         raise KeyError(f"no builder for a module of type {name}")
@@ -83,18 +93,24 @@ def _check(key: str, value: Any) -> None:
             raise ValueError(f"{key} cannot be {value[:40]!r}")
     elif not isinstance(value, int | float):
         raise ValueError(f"{key} is a {type(value).__name__}, not a number")
-    elif not abs(value) <= (MAX_DEPTH if key in ("layers", "depth", "num_hidden_layers") else MAX_WIDTH):
+    elif not abs(value) <= (
+        MAX_DEPTH if key in ("layers", "depth", "num_hidden_layers") else MAX_WIDTH
+    ):
         raise ValueError(f"{key} is {value}, above what is built")
 
 
-# --- layers and models whose classes keep their settings under the names of their arguments ------------------------
+# --- classes that keep their settings under the names of their arguments ---------------
 
 
 def _by_attributes(find: Callable[[], type[nn.Module]]) -> Builder:
     def read(module: nn.Module) -> Settings:
         asked = inspect.signature(type(module)).parameters
         kept = {key: module.__dict__.get(key) for key in asked}
-        settings = {key: value for key, value in kept.items() if isinstance(value, int | float | str | tuple)}
+        settings = {
+            key: value
+            for key, value in kept.items()
+            if isinstance(value, int | float | str | tuple)
+        }
         if "bias" in asked and "bias" in module._parameters:
             settings["bias"] = module._parameters["bias"] is not None
         return settings
@@ -115,47 +131,72 @@ def _class(name: str) -> Callable[[], type[nn.Module]]:
 
 
 for _name in (
-    "AdaptiveAvgPool2d", "AvgPool2d", "BatchNorm1d", "BatchNorm2d", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d",
-    "ConvTranspose2d", "Dropout", "Embedding", "Flatten", "GELU", "GroupNorm", "Identity", "LayerNorm", "Linear", "MaxPool2d",
-    "ModuleList", "ReLU", "Sequential", "Sigmoid", "Tanh",
+    "AdaptiveAvgPool2d", "AvgPool2d", "BatchNorm1d", "BatchNorm2d", "Conv1d", "Conv2d", "Conv3d",
+    "ConvTranspose1d", "ConvTranspose2d", "Dropout", "Embedding", "Flatten", "GELU", "GroupNorm",
+    "Identity", "LayerNorm", "Linear", "MaxPool2d", "ModuleList", "ReLU", "Sequential", "Sigmoid",
+    "Tanh",
 ):  # fmt: skip
     register(_name, _by_attributes(_class(_name)))
 
 
 def _lenet(module: nn.Module) -> Settings:
     fc1, fc2, fc3 = (module.get_submodule(name) for name in ("fc1", "fc2", "fc3"))
-    return {"in_features": fc1.in_features, "classes": fc3.out_features, "hidden": (fc1.out_features, fc2.out_features)}
+    return {
+        "in_features": fc1.in_features,
+        "classes": fc3.out_features,
+        "hidden": (fc1.out_features, fc2.out_features),
+    }
 
 
 def _convnet(module: nn.Module) -> Settings:
     convs = [m for m in module.children() if isinstance(m, nn.Conv2d)]
     widths = tuple(conv.out_channels for conv in convs)
-    return {"in_channels": convs[0].in_channels, "classes": module.get_submodule("fc").out_features, "widths": widths}
+    return {
+        "in_channels": convs[0].in_channels,
+        "classes": module.get_submodule("fc").out_features,
+        "widths": widths,
+    }
 
 
 register("course_lib.models.lenet.LeNet300", Builder(_lenet, lambda settings: LeNet300(**settings)))
-register("course_lib.models.convnet.SmallConvNet", Builder(_convnet, lambda settings: SmallConvNet(**settings)))
+register(
+    "course_lib.models.convnet.SmallConvNet",
+    Builder(_convnet, lambda settings: SmallConvNet(**settings)),
+)
 
 
-# --- transformers: numbers of a configuration -----------------------------------------------------------------------
+# --- transformers: numbers of a configuration -----------------------------------------
 
 
-def _by_config(model: str, config: str, numbers: Mapping[str, type], most: Mapping[str, int]) -> Builder:
-    """Of a configuration's many settings only these ``numbers`` travel, and nothing else is listened to."""
+def _by_config(
+    model: str, config: str, numbers: Mapping[str, type], most: Mapping[str, int]
+) -> Builder:
+    """Of a configuration's many settings only these ``numbers`` travel, and nothing
+    else is listened to.
+    """
 
     def read(module: nn.Module) -> Settings:
         said = getattr(module.__dict__.get("config"), "__dict__", {})
         said = {**said, "num_labels": module.__dict__.get("num_labels")}
-        return {key: kind(said[key]) for key, kind in numbers.items() if isinstance(said.get(key), int | float)}
+        return {
+            key: kind(said[key])
+            for key, kind in numbers.items()
+            if isinstance(said.get(key), int | float)
+        }
 
     def make(settings: Settings) -> nn.Module:
         for key, kind in numbers.items():
             if type(settings.get(key)) is not kind or settings[key] < 0:
-                raise ValueError(f"a {model.rpartition('.')[2]} has a {key}, got {settings.get(key)!r}")
+                raise ValueError(
+                    f"a {model.rpartition('.')[2]} has a {key}, got {settings.get(key)!r}"
+                )
         for key, highest in most.items():
             if settings[key] > highest:
-                raise ValueError(f"a {model.rpartition('.')[2]} whose {key} is above {highest} does not travel")
-        # not from transformers itself, which looks names up when asked, and fails two threads that ask at once
+                raise ValueError(
+                    f"a {model.rpartition('.')[2]} whose {key} is above {highest} does not travel"
+                )
+        # not from transformers itself, which looks names up when asked, and fails two
+        # threads that ask at once
         made = _class(config)()(**{key: settings[key] for key in numbers if key != "num_labels"})
         made.num_labels = settings["num_labels"]
         return _class(model)()(made)

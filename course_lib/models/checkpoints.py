@@ -1,8 +1,11 @@
-"""The small trained models that come with the course: a folder each, in ``data/checkpoints``.
+"""The small trained models that come with the course: a folder each, in
+``data/checkpoints``.
 
-A folder holds what transformers' ``from_pretrained`` reads (config.json, model.safetensors and, for texts, the tokenizer
-that the model was trained with), and ``record.json``: how it was trained, how well it does, the command that retrains
-it, and the SHA-256 of its weights and of its tokenizer. A model is of no use with another tokenizer, so ``load`` compares.
+A folder holds what transformers' ``from_pretrained`` reads (config.json,
+model.safetensors and, for texts, the tokenizer that the model was trained with), and
+``record.json``: how it was trained, how well it does, the command that retrains it, and
+the SHA-256 of its weights and of its tokenizer. A model is of no use with another
+tokenizer, so ``load`` compares.
 """
 
 from __future__ import annotations
@@ -21,7 +24,9 @@ RECORD = "record.json"
 
 
 class CheckpointMissing(FileNotFoundError):
-    """A checkpoint is not there, or is not whole. The message says how to make it again."""
+    """A checkpoint is not there, or is not whole. The message says how to make it
+    again.
+    """
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,8 @@ def names() -> list[str]:
 
 
 def record(name: str) -> dict[str, Any]:
-    """What is known of a checkpoint, without its weights: figures, command, fingerprints.
+    """What is known of a checkpoint, without its weights: figures, command,
+    fingerprints.
 
     Raises:
         CheckpointMissing: if it is not there.
@@ -56,11 +62,13 @@ def record(name: str) -> dict[str, Any]:
     except FileNotFoundError:
         have = ", ".join(names()) or "none"
         raise CheckpointMissing(
-            f"there is no checkpoint {name!r} in {folder()}: here are {have}. The course's data/ holds them; "
-            "python -m course_lib.recipes lists those that can be trained again"
+            f"there is no checkpoint {name!r} in {folder()}: here are {have}. The course's data/"
+            " holds them; python -m course_lib.recipes lists those that can be trained again"
         ) from None
     except ValueError as error:
-        raise CheckpointMissing(f"{file} cannot be read ({error}): take it from the course again") from None
+        raise CheckpointMissing(
+            f"{file} cannot be read ({error}): take it from the course again"
+        ) from None
 
 
 @contextmanager
@@ -82,10 +90,12 @@ def load(name: str, *, attention: str = "sdpa") -> Checkpoint:
 
     Args:
         name: one of ``names()``, for example "reviews-bert-0".
-        attention: "sdpa", the fast one, or "eager", which can show its attention (``output_attentions=True``).
+        attention: "sdpa", the fast one, or "eager", which can show its attention
+            (``output_attentions=True``).
 
     Raises:
-        CheckpointMissing: if it is not there, is damaged, or weights or tokenizer are not the ones it was saved with.
+        CheckpointMissing: if it is not there, is damaged, or weights or tokenizer are
+            not the ones it was saved with.
         ValueError: if ``attention`` is another.
     """
     import transformers
@@ -102,12 +112,15 @@ def load(name: str, *, attention: str = "sdpa") -> Checkpoint:
         tokenizer = transformers.AutoTokenizer.from_pretrained(place, local_files_only=True)
     kind = json.loads((place / "config.json").read_text(encoding="utf-8"))["architectures"][0]
     with _without_bars():  # they would fill a notebook that loads a dozen
-        model = getattr(transformers, kind).from_pretrained(place, local_files_only=True, attn_implementation=attention)
+        model = getattr(transformers, kind).from_pretrained(
+            place, local_files_only=True, attn_implementation=attention
+        )
     return Checkpoint(name, model.eval(), tokenizer, known)
 
 
 def save(name: str, model: Any, tokenizer: Any, about: dict[str, Any]) -> Path:
-    """Write a checkpoint and its record; returns its folder. What was there under that name is overwritten.
+    """Write a checkpoint and its record; returns its folder. What was there under that
+    name is overwritten.
 
     Args:
         about: plain data for the record; the fingerprints are added.
@@ -127,7 +140,9 @@ def _compare(file: Path, wanted: str | None, remedy: str) -> None:
     if not file.is_file():
         raise CheckpointMissing(f"{file} is missing: {remedy}")
     if wanted != _sha256(file):
-        raise CheckpointMissing(f"{file} is not the one that this checkpoint was saved with: {remedy}")
+        raise CheckpointMissing(
+            f"{file} is not the one that this checkpoint was saved with: {remedy}"
+        )
 
 
 def _sha256(file: Path) -> str:

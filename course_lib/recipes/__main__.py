@@ -1,4 +1,6 @@
-"""``python -m course_lib.recipes``: train the checkpoints that come with the course again, or measure what they are compared with."""
+"""``python -m course_lib.recipes``: train the checkpoints that come with the course
+again, or measure what they are compared with.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def reviews(seed: Seed = 0) -> None:
 
 @app.command()
 def digits(
-    seed: Seed = 0, patch: int = 2, plain: Annotated[bool, typer.Option(help="without patch dropout")] = False
+    seed: Seed = 0,
+    patch: int = 2,
+    plain: Annotated[bool, typer.Option(help="without patch dropout")] = False,
 ) -> None:
     """The small ViT on digits: about a minute for patches of 2x2 pixels."""
     from course_lib.recipes.digits import name, remake
@@ -56,7 +60,9 @@ def translation(seed: Seed = 0) -> None:
 
 
 @app.command()
-def ngrams(train: int = 64_000, seed: Annotated[int, typer.Option(help="of the texts")] = 0) -> None:
+def ngrams(
+    train: int = 64_000, seed: Annotated[int, typer.Option(help="of the texts")] = 0
+) -> None:
     """Uni-, bi- and trigram classifiers on the reviews, in % of the test texts."""
     from course_lib.recipes.reviews import ngrams as measure
 

@@ -1,7 +1,9 @@
-"""How the vision checkpoints were trained: small ViTs on scikit-learn's handwritten digits.
+"""How the vision checkpoints were trained: small ViTs on scikit-learn's handwritten
+digits.
 
-"digits-vit-…" was trained plainly, "digits-vit-dropout-…" with random patches left out of every batch. The two do about
-equally well on whole digits; on digits of which tokens are dropped they do not.
+"digits-vit-…" was trained plainly, "digits-vit-dropout-…" with random patches left out
+of every batch. The two do about equally well on whole digits; on digits of which tokens
+are dropped they do not.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ LEAST = 0.25  # the smallest share of patches that is left in a batch
 
 
 class Logits(nn.Module):
-    """A transformers model for images as the course's training wants it: images (B, C, H, W) in, logits out."""
+    """A transformers model for images as the course's training wants it: images (B, C,
+    H, W) in, logits out.
+    """
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -43,11 +47,19 @@ def name(seed: int, dropout: bool, patch: int = 2) -> str:
     return f"digits-vit-{'dropout-' if dropout else ''}p{patch}-{seed}"
 
 
-def train(seed: int, dropout: bool, patch: int = 2, epochs: int = EPOCHS, progress: bool = True) -> Any:
-    """A trained ViT in evaluation mode; ``dropout``: with random patches left out (``patch_dropout``)."""
+def train(
+    seed: int, dropout: bool, patch: int = 2, epochs: int = EPOCHS, progress: bool = True
+) -> Any:
+    """A trained ViT in evaluation mode; ``dropout``: with random patches left out
+    (``patch_dropout``).
+    """
     data = images.load("digits")
     model = small_vit(patch=patch, seed=seed)
-    left_out = patch_dropout(model, LEAST, torch.Generator().manual_seed(seed)) if dropout else nullcontext()
+    left_out = (
+        patch_dropout(model, LEAST, torch.Generator().manual_seed(seed))
+        if dropout
+        else nullcontext()
+    )
     with left_out:
         fit(
             Logits(model),
@@ -65,7 +77,9 @@ def train(seed: int, dropout: bool, patch: int = 2, epochs: int = EPOCHS, progre
 
 
 def remake(seed: int, dropout: bool, patch: int = 2, progress: bool = True) -> dict[str, Any]:
-    """Train a checkpoint, measure it, save it in the course's ``data/``; returns its record."""
+    """Train a checkpoint, measure it, save it in the course's ``data/``; returns its
+    record.
+    """
     started = time.process_time()
     model = train(seed, dropout, patch, progress=progress)
     seconds = time.process_time() - started
@@ -73,10 +87,16 @@ def remake(seed: int, dropout: bool, patch: int = 2, progress: bool = True) -> d
     about = {
         "task": "scikit-learn's handwritten digits (course_lib.data.images)",
         "seed": seed,
-        "accuracy": {part: round(evaluate(Logits(model), getattr(data, part)), 3) for part in ("validation", "test")},
+        "accuracy": {
+            part: round(evaluate(Logits(model), getattr(data, part)), 3)
+            for part in ("validation", "test")
+        },
         "patch_dropout": LEAST if dropout else None,
         "cpu_seconds": round(seconds),
-        "command": f"python -m course_lib.recipes digits --seed {seed} --patch {patch}{'' if dropout else ' --plain'}",
+        "command": (
+            f"python -m course_lib.recipes digits --seed {seed} --patch"
+            f" {patch}{'' if dropout else ' --plain'}"
+        ),
     }
     checkpoints.save(name(seed, dropout, patch), model, None, about)
     return about
@@ -86,7 +106,9 @@ CONVNET_EPOCHS = 24
 
 
 def train_convnet(seed: int, epochs: int = CONVNET_EPOCHS, progress: bool = True) -> nn.Module:
-    """The small convolutional net on digits that are turned, shifted and scaled a little, others in every epoch; in evaluation mode."""
+    """The small convolutional net on digits that are turned, shifted and scaled a
+    little, others in every epoch; in evaluation mode.
+    """
     data, generator = images.load("digits"), torch.Generator().manual_seed(seed)
     with weights_from(seed):
         model = SmallConvNet()
@@ -104,7 +126,9 @@ def train_convnet(seed: int, epochs: int = CONVNET_EPOCHS, progress: bool = True
 
 
 def remake_convnet(seed: int, progress: bool = True) -> dict[str, Any]:
-    """Train the capstone's convolutional net, measure it, save it in the course's ``data/``; returns its record. Half a minute."""
+    """Train the capstone's convolutional net, measure it, save it in the course's
+    ``data/``; returns its record. Half a minute.
+    """
     started = time.process_time()
     model = train_convnet(seed, progress=progress)
     data = images.load("digits")

@@ -1,4 +1,6 @@
-"""A small Marian on Multi30k, German into English, for the real variant of lab 08: trained from scratch, as the generated task's is."""
+"""A small Marian on Multi30k, German into English, for the real variant of lab 08:
+trained from scratch, as the generated task's is.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,13 @@ SHAPE: dict[str, Any] = {
     "std": 0.06,
     "dropout": 0.15,
 }
-SETTINGS: dict[str, Any] = {"vocabulary": 4000, "steps": 5000, "batch": 64, "lr": 1.5e-3, "longest": 60}
+SETTINGS: dict[str, Any] = {
+    "vocabulary": 4000,
+    "steps": 5000,
+    "batch": 64,
+    "lr": 1.5e-3,
+    "longest": 60,
+}
 
 
 @cache
@@ -39,7 +47,9 @@ def tokenizer() -> Any:
 
 
 def numbers(sentences: Iterable[str]) -> list[list[int]]:
-    """The pieces of each sentence, without the mark in front; of long ones the first."""
+    """The pieces of each sentence, without the mark in front; of long ones the
+    first.
+    """
     return [row[1:][: SETTINGS["longest"]] for row in tokenizer()(list(sentences))["input_ids"]]
 
 
@@ -98,5 +108,7 @@ def bleu(model: nn.Module, split: Any) -> float:
             do_sample=False,
         )
         found += ours.batch_decode(out, skip_special_tokens=True)
-        right += [ours.decode(ours(target)["input_ids"], skip_special_tokens=True) for _, target in part]
+        right += [
+            ours.decode(ours(target)["input_ids"], skip_special_tokens=True) for _, target in part
+        ]
     return float(sacrebleu.corpus_bleu(found, [right]).score)

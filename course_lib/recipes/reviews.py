@@ -1,8 +1,10 @@
-"""How the checkpoints "reviews-bert-0", "-1" and "-2" were trained: a small BERT on the sentiment of generated reviews.
+"""How the checkpoints "reviews-bert-0", "-1" and "-2" were trained: a small BERT on the
+sentiment of generated reviews.
 
-Two things decide whether it learns at all. Its positions start from sinusoids, and texts come in four phases: single
-clauses, then negation and contrast with at most one filler, then full texts, and in the last phase long ones among them
-while the learning rate falls. Without them it stays near the n-grams.
+Two things decide whether it learns at all. Its positions start from sinusoids, and
+texts come in four phases: single clauses, then negation and contrast with at most one
+filler, then full texts, and in the last phase long ones among them while the learning
+rate falls. Without them it stays near the n-grams.
 """
 
 from __future__ import annotations
@@ -26,7 +28,12 @@ SEEDS = (0, 1, 2)
 VOCABULARY = 600
 BATCH = 32
 # (kind, number of texts) of each phase
-PHASES = ((("easy", 8000),), (("short", 20_000),), (("full", 30_000),), (("full", 50_000), ("long", 12_000)))
+PHASES = (
+    (("easy", 8000),),
+    (("short", 20_000),),
+    (("full", 30_000),),
+    (("full", 50_000), ("long", 12_000)),
+)
 
 
 def name(seed: int) -> str:
@@ -34,24 +41,37 @@ def name(seed: int) -> str:
 
 
 def phases() -> list[list[Review]]:
-    """The training texts of the four phases; all seeds see the same, in an order of their own."""
+    """The training texts of the four phases; all seeds see the same, in an order of
+    their own.
+    """
     wanted: dict[str, int] = {}
     for kind, n in itertools.chain(*PHASES):
         wanted[kind] = wanted.get(kind, 0) + n
     streams = {kind: iter(reviews.texts(kind, n)) for kind, n in wanted.items()}
-    return [[review for kind, n in phase for review in itertools.islice(streams[kind], n)] for phase in PHASES]
+    return [
+        [review for kind, n in phase for review in itertools.islice(streams[kind], n)]
+        for phase in PHASES
+    ]
 
 
 def tokenizer() -> Any:
-    """The tokenizer of the shipped checkpoints; where there is none yet, a new one trained on full texts."""
+    """The tokenizer of the shipped checkpoints; where there is none yet, a new one
+    trained on full texts.
+    """
     for seed in SEEDS:
         if name(seed) in checkpoints.names():
             return checkpoints.load(name(seed)).tokenizer
-    return pieces.train_tokenizer([review.text for review in reviews.texts("full", 20_000)], VOCABULARY)
+    return pieces.train_tokenizer(
+        [review.text for review in reviews.texts("full", 20_000)], VOCABULARY
+    )
 
 
-def train(seed: int, tokenizer: Any, texts: Sequence[Sequence[Review]], progress: bool = True) -> tuple[Any, Any]:
-    """A trained model, in evaluation mode, and its history; ``seed`` decides initial weights and order of the texts."""
+def train(
+    seed: int, tokenizer: Any, texts: Sequence[Sequence[Review]], progress: bool = True
+) -> tuple[Any, Any]:
+    """A trained model, in evaluation mode, and its history; ``seed`` decides initial
+    weights and order of the texts.
+    """
     model = small_bert(len(tokenizer), seed=seed)
     lengths = [math.ceil(len(phase) / BATCH) for phase in texts]
     history = fit_batches(
@@ -75,7 +95,9 @@ def _batches(texts: Sequence[Sequence[Review]], tokenizer: Any, seed: int) -> It
 
 
 def batches_of(texts: Sequence[Review], tokenizer: Any, seed: int) -> Iterator[Batch]:
-    """The sentiment of reviews in batches of :data:`BATCH` texts of about the same length; ``seed`` decides their order."""
+    """The sentiment of reviews in batches of :data:`BATCH` texts of about the same
+    length; ``seed`` decides their order.
+    """
     rows = tokenizer([review.text for review in texts])["input_ids"]
     labels = torch.tensor([review.sentiment for review in texts])
     for index in pieces.by_length([len(row) for row in rows], BATCH, seed=seed):
@@ -83,14 +105,19 @@ def batches_of(texts: Sequence[Review], tokenizer: Any, seed: int) -> Iterator[B
 
 
 def padded(rows: Sequence[Sequence[int]]) -> dict[str, Tensor]:
-    return {"input_ids": pieces.pad(rows), "attention_mask": pieces.pad([[1] * len(row) for row in rows])}
+    return {
+        "input_ids": pieces.pad(rows),
+        "attention_mask": pieces.pad([[1] * len(row) for row in rows]),
+    }
 
 
 def remake(seed: int, progress: bool = True) -> dict[str, Any]:
-    """Train the checkpoint of a seed, measure it, save it in the course's ``data/``; returns its record.
+    """Train the checkpoint of a seed, measure it, save it in the course's ``data/``;
+    returns its record.
 
-    About 7 minutes on one core. On another machine, or with another number of threads, sums are rounded in another order: the
-    weights will differ, the accuracy by some tenths of a percent.
+    About 7 minutes on one core. On another machine, or with another number of threads,
+    sums are rounded in another order: the weights will differ, the accuracy by some
+    tenths of a percent.
     """
     ours, texts = tokenizer(), phases()
     model, history = train(seed, ours, texts, progress)
@@ -98,7 +125,9 @@ def remake(seed: int, progress: bool = True) -> dict[str, Any]:
     for kind, suffix in (("full", ""), ("long", " on long texts")):
         data = pieces.encode(reviews.load(train=0, kind=kind), ours, aligned=())
         for split in ("validation", "test"):
-            measured[split + suffix] = accuracy(model, pieces.batches(data[split], "sentiment", 100))
+            measured[split + suffix] = accuracy(
+                model, pieces.batches(data[split], "sentiment", 100)
+            )
     about = {
         "task": "sentiment of generated reviews (course_lib.data.reviews, seed 0)",
         "seed": seed,
@@ -112,7 +141,12 @@ def remake(seed: int, progress: bool = True) -> dict[str, Any]:
 
 
 def ngrams(train: int = 64_000, seed: int = 0) -> dict[int, float]:
-    """Test accuracy, in %, of uni-, bi- and trigram classifiers on the same reviews, trained on ``train`` full texts."""
+    """Test accuracy, in %, of uni-, bi- and trigram classifiers on the same reviews,
+    trained on ``train`` full texts.
+    """
     data = reviews.load(train, seed=seed)
-    parts = [(list(data[split]["text"]), list(data[split]["sentiment"])) for split in ("train", "validation", "test")]
+    parts = [
+        (list(data[split]["text"]), list(data[split]["sentiment"]))
+        for split in ("train", "validation", "test")
+    ]
     return {n: ngram_accuracy(n, *parts) for n in (1, 2, 3)}

@@ -1,4 +1,6 @@
-"""A real encoder fine-tuned on real sentences: SST-2, as lab 07, 09 and 10 use it in their real variants."""
+"""A real encoder fine-tuned on real sentences: SST-2, as lab 07, 09 and 10 use it in
+their real variants.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,11 @@ from course_lib.training import History, accuracy, fit_batches, warm_up_then_dec
 LONGEST = 64  # pieces; SST-2's longest sentence has 66
 
 
-def prepared(sentences: int = 12_000, longest: int = LONGEST, tokenizer: Any = None, name: str = "sst2") -> Any:
-    """A GLUE task as pieces, for ``pieces.batches``: the first ``sentences`` training rows, all of validation and test.
+def prepared(
+    sentences: int = 12_000, longest: int = LONGEST, tokenizer: Any = None, name: str = "sst2"
+) -> Any:
+    """A GLUE task as pieces, for ``pieces.batches``: the first ``sentences`` training
+    rows, all of validation and test.
 
     Raises:
         DataMissing: if the task is not here and cannot be downloaded.
@@ -39,13 +44,15 @@ def fine_tune(
     seed: int = 0,
     progress: bool = True,
 ) -> History:
-    """Fine-tune a classifier in place on ``data["train"]``: AdamW, warm-up over a tenth of the steps, then linear decay.
+    """Fine-tune a classifier in place on ``data["train"]``: AdamW, warm-up over a tenth
+    of the steps, then linear decay.
 
     Args:
         model: from ``load_classifier``.
         data: from ``prepared``.
 
-    Source: Devlin et al. 2019, "BERT", section 4.1, with the larger rate that a small encoder likes.
+    Source: Devlin et al. 2019, "BERT", section 4.1, with the larger rate that a small
+    encoder likes.
     """
     per_epoch = -(-len(data["train"]) // batch_size)
     stream = (
@@ -68,16 +75,27 @@ def fine_tune(
 
 
 def measure(
-    sentences: int = 12_000, epochs: int = 1, lr: float = 1e-4, seeds: Sequence[int] = (0,), progress: bool = True
+    sentences: int = 12_000,
+    epochs: int = 1,
+    lr: float = 1e-4,
+    seeds: Sequence[int] = (0,),
+    progress: bool = True,
 ) -> list[dict[str, float]]:
-    """Validation and test accuracy (GLUE's development set) of the packaged encoder after the recipe, for each seed."""
+    """Validation and test accuracy (GLUE's development set) of the packaged encoder
+    after the recipe, for each seed.
+    """
     results = []
     for seed in seeds:
         model, tokenizer = load_classifier(seed=seed)
         data = prepared(sentences, tokenizer=tokenizer)
         history = fine_tune(model, data, epochs=epochs, lr=lr, seed=seed, progress=progress)
-        scores = {part: accuracy(model, pieces.batches(data[part], batch_size=64)) for part in ("validation", "test")}
-        results.append({"seed": seed, **scores, "cpu_seconds": history.cpu_seconds, "wall": history.seconds})
+        scores = {
+            part: accuracy(model, pieces.batches(data[part], batch_size=64))
+            for part in ("validation", "test")
+        }
+        results.append(
+            {"seed": seed, **scores, "cpu_seconds": history.cpu_seconds, "wall": history.seconds}
+        )
     return results
 
 

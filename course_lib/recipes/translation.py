@@ -1,7 +1,9 @@
-"""How the checkpoints "translation-marian-0", "-1" and "-2" were trained: a small encoder-decoder on the generated sentence pairs.
+"""How the checkpoints "translation-marian-0", "-1" and "-2" were trained: a small
+encoder-decoder on the generated sentence pairs.
 
-Three encoder layers and one decoder layer: with more, the decoder does the work, and nothing can be learned from the encoder's heads. On the way the weights are kept at
-some steps, in 16 bits, for what changes while a network learns.
+Three encoder layers and one decoder layer: with more, the decoder does the work, and
+nothing can be learned from the encoder's heads. On the way the weights are kept at some
+steps, in 16 bits, for what changes while a network learns.
 """
 
 from __future__ import annotations
@@ -54,7 +56,9 @@ def stream(data: Any, seed: int) -> Iterable[Batch]:
 def train(
     seed: int, data: Any, steps: int = STEPS, progress: bool = True
 ) -> tuple[Any, Any, dict[int, dict[str, Tensor]]]:
-    """A trained model in evaluation mode, its history, and the weights kept on the way."""
+    """A trained model in evaluation mode, its history, and the weights kept on the
+    way.
+    """
     model, kept, done = fresh(seed), dict[int, dict[str, Tensor]](), 0
 
     def keep() -> None:
@@ -85,9 +89,15 @@ def translate(model: nn.Module, data: Any, size: int = 100) -> list[str]:
     found = [""] * len(sources)
     for start in range(0, len(order), size):
         index = order[start : start + size]
-        batch = ours([sources[i] for i in index], padding=True, return_tensors="pt", return_token_type_ids=False)
+        batch = ours(
+            [sources[i] for i in index],
+            padding=True,
+            return_tensors="pt",
+            return_token_type_ids=False,
+        )
         out = model.generate(**batch, max_length=MOST, num_beams=1, do_sample=False)  # type: ignore[operator]
-        for i, sentence in zip(index, translation.text(out[:, 1:]), strict=True):  # the first is the start
+        # the first is the start
+        for i, sentence in zip(index, translation.text(out[:, 1:]), strict=True):
             found[i] = sentence
     return found
 
@@ -102,13 +112,16 @@ def bleu(found: list[str], right: list[str]) -> float:
 
     if not found or len(found) != len(right):
         raise ValueError(
-            f"BLEU needs as many translations as references, at least one; got {len(found)} and {len(right)}"
+            f"BLEU needs as many translations as references, at least one; got {len(found)} and"
+            f" {len(right)}"
         )
     return float(sacrebleu.corpus_bleu(found, [right], tokenize="none", force=True).score)
 
 
 def bleu_interval(found: list[str], right: list[str], samples: int = 300) -> tuple[float, float]:
-    """BLEU's mean and half of its 95 % interval, by resampling sentences (Koehn 2004)."""
+    """BLEU's mean and half of its 95 % interval, by resampling sentences (Koehn
+    2004).
+    """
     from sacrebleu.metrics import BLEU
 
     score: Any = BLEU(tokenize="none", force=True).corpus_score(found, [right], n_bootstrap=samples)
@@ -143,7 +156,8 @@ def at_step(seed: int, step: int) -> Any:
     file = _kept(seed, step)
     if not file.is_file():
         raise checkpoints.CheckpointMissing(
-            f"{file} is missing: weights were kept after steps {KEPT}; python -m course_lib.recipes translation --seed {seed}"
+            f"{file} is missing: weights were kept after steps {KEPT}; python -m course_lib.recipes"
+            f" translation --seed {seed}"
         )
     model = checkpoints.load(name(seed)).model
     state = {n: p.float() for n, p in load_file(file).items()}
@@ -156,17 +170,21 @@ def _kept(seed: int, step: int) -> Path:
 
 
 def remake(seed: int, progress: bool = True) -> dict[str, Any]:
-    """Train the checkpoint of a seed, measure it, save it with the steps kept in the course's ``data/``; returns its record.
+    """Train the checkpoint of a seed, measure it, save it with the steps kept in the
+    course's ``data/``; returns its record.
 
-    About 3 minutes on one core. On another machine, or with another number of threads, sums are rounded in another order: the weights
-    will differ, BLEU by some tenths.
+    About 3 minutes on one core. On another machine, or with another number of threads,
+    sums are rounded in another order: the weights will differ, BLEU by some tenths.
     """
     data = translation.load(PAIRS)
     model, history, kept = train(seed, data["train"], progress=progress)
     measured = {}
     for split in ("validation", "test"):
         found, right = translate(model, data[split]), list(data[split]["target"])
-        measured[split] = {"bleu": round(bleu(found, right), 3), "exact": round(exact(found, right), 3)}
+        measured[split] = {
+            "bleu": round(bleu(found, right), 3),
+            "exact": round(exact(found, right), 3),
+        }
     about = {
         "task": "translation of generated sentences (course_lib.data.translation, seed 0)",
         "seed": seed,

@@ -1,4 +1,6 @@
-"""Figures with an interval, a random control and a text alternative; explorers with sliders and switches."""
+"""Figures with an interval, a random control and a text alternative; explorers with
+sliders and switches.
+"""
 
 from course_lib.show.plots import (
     COLOURS,
@@ -21,7 +23,25 @@ from course_lib.show.plots import (
 from course_lib.show.widgets import Explorer, choice, explorer, slider, switches
 
 __all__ = [
-    "COLOURS", "LOOKS", "Explorer", "Look", "alt", "bars", "choice", "curves", "explorer", "grid", "heat_map",
-    "histogram_before_after", "interval", "method_curves", "remaining_axis", "save", "show", "slider", "sparsity_axis",
-    "switches", "use_style",
-]  # fmt: skip
+    "COLOURS",
+    "LOOKS",
+    "Explorer",
+    "Look",
+    "alt",
+    "bars",
+    "choice",
+    "curves",
+    "explorer",
+    "grid",
+    "heat_map",
+    "histogram_before_after",
+    "interval",
+    "method_curves",
+    "remaining_axis",
+    "save",
+    "show",
+    "slider",
+    "sparsity_axis",
+    "switches",
+    "use_style",
+]

@@ -1,6 +1,8 @@
-"""The course's one table: every row that the twelve walkthroughs wrote, in one run on one machine, and the picture of it.
+"""The course's one table: every row that the twelve walkthroughs wrote, in one run on
+one machine, and the picture of it.
 
-``course ledger`` prints it, ``course ledger --remake`` makes it again: it executes all walkthroughs in order, from an empty ledger.
+``course ledger`` prints it, ``course ledger --remake`` makes it again: it executes all
+walkthroughs in order, from an empty ledger.
 """
 
 from __future__ import annotations
@@ -21,7 +23,10 @@ from course_lib.show import plots
 PAPERS: dict[tuple[str, str], str] = {
     ("01", "iterative"): "Han 2015: AlexNet 9, VGG-16 13 times fewer weights, no loss",
     ("01", "filters"): "Li 2017: VGG-16 on CIFAR-10, a third of the MACs less, no loss",
-    ("02", "Fisher"): "LeCun 1990 (second derivatives): a digit reader to a quarter of its parameters",
+    (
+        "02",
+        "Fisher",
+    ): "LeCun 1990 (second derivatives): a digit reader to a quarter of its parameters",
     ("03", "ticket"): "Frankle 2019: LeNet-300-100 back at the dense accuracy with 3.6 %",
     ("04", "slimming"): "Liu 2017: VGG on CIFAR-10 without 70 % of its channels 93.8, dense 93.8",
     ("05", "2:4"): "Mishra 2021: large networks keep their accuracy",
@@ -46,17 +51,22 @@ def rows() -> list[Row]:
     """The rows as shipped.
 
     Raises:
-        FileNotFoundError: if they are not there: ``course ledger --remake`` writes them.
+        FileNotFoundError: if they are not there: ``course ledger --remake`` writes
+            them.
     """
     try:
         found: list[Row] = json.loads(path().read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise FileNotFoundError(f"{path()} is not there: `course ledger --remake` makes it, in some minutes") from None
+        raise FileNotFoundError(
+            f"{path()} is not there: `course ledger --remake` makes it, in some minutes"
+        ) from None
     return found
 
 
 def paper(row: Row) -> str:
-    """What the paper found; "" where the course compares with none, and for dense models."""
+    """What the paper found; "" where the course compares with none, and for dense
+    models.
+    """
     if str(row["method"]).startswith("dense"):
         return ""
     for (lab, start), said in PAPERS.items():
@@ -66,26 +76,39 @@ def paper(row: Row) -> str:
 
 
 def text(found: Sequence[Row]) -> str:
-    """The table, model by model, with the papers' figures beside it, as aligned text."""
+    """The table, model by model, with the papers' figures beside it, as aligned
+    text.
+    """
     parts = []
     for model in dict.fromkeys(row["model"] for row in found):
         mine = [row for row in found if row["model"] == model]
         lines = str(Table(list(mine))).split("\n")
         parts.append(
             "\n".join(
-                [lines[0], *(f"{line}  {paper(row)}".rstrip() for line, row in zip(lines[1:], mine, strict=True))]
+                [
+                    lines[0],
+                    *(
+                        f"{line}  {paper(row)}".rstrip()
+                        for line, row in zip(lines[1:], mine, strict=True)
+                    ),
+                ]
             )
         )
     return "\n\n".join(parts)
 
 
-# ------------------------------------------------------------------------------------------------------------ the picture
+# -------------------------------------------------------------------------- the picture
 
-PANELS = (("networks for digits", ("convnet", "lenet300")), ("small transformers", ("bert-small", "marian-small")))
+PANELS = (
+    ("networks for digits", ("convnet", "lenet300")),
+    ("small transformers", ("bert-small", "marian-small")),
+)
 
 
 def picture(found: Sequence[Row]) -> Figure:
-    """Points of accuracy lost against size, for every method learned, with the number of its lab; random controls as crosses."""
+    """Points of accuracy lost against size, for every method learned, with the number
+    of its lab; random controls as crosses.
+    """
     fig = plots.new_figure(5.4)
     drawn: list[str] = []
     for ax, (title, models) in zip(fig.subplots(1, 2), PANELS, strict=True):
@@ -93,8 +116,8 @@ def picture(found: Sequence[Row]) -> Figure:
     fig.legend(*_key(fig.axes[0]), loc="outside lower center", ncols=3, frameon=False)
     plots.alt(
         fig,
-        "Points of accuracy lost against size in per cent of the dense model, for every method of the course; random controls are crosses. "
-        + " ".join(drawn),
+        "Points of accuracy lost against size in per cent of the dense model, for every method of"
+        " the course; random controls are crosses. " + " ".join(drawn),
     )
     return fig
 
@@ -121,7 +144,14 @@ def _panel(ax: Axes, title: str, found: Sequence[Row], drawn: list[str]) -> None
             color="C1" if chance else "C0",
             mfc=("C1" if chance else "C0") if faster else "white",
         )
-        ax.annotate(row["lab"], (size, lost), xytext=(6, 5), textcoords="offset points", fontsize=9, color="0.3")
+        ax.annotate(
+            row["lab"],
+            (size, lost),
+            xytext=(6, 5),
+            textcoords="offset points",
+            fontsize=9,
+            color="0.3",
+        )
         drawn.append(f"{row['model']}, {row['method']}: {size:.0f} %, {lost:.1f} points.")
     ax.set(xlabel="size (% of the dense model's bits)", title=title)
     ax.set_ylabel("accuracy lost (points)")

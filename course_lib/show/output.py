@@ -1,4 +1,6 @@
-"""How a figure gets onto a page: never without a sentence for readers who cannot see it, never left open behind."""
+"""How a figure gets onto a page: never without a sentence for readers who cannot see
+it, never left open behind.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,8 @@ _MAX_BYTES = 300_000
 
 
 def alt(fig: Figure, text: str) -> Figure:
-    """Give a figure its text alternative: a sentence that says what is to be seen. Returns the same figure.
+    """Give a figure its text alternative: a sentence that says what is to be seen.
+    Returns the same figure.
 
     Raises:
         ValueError: if ``text`` is no sentence (fewer than three words).
@@ -49,18 +52,23 @@ def alt_of(fig: Figure, text: str | None = None) -> str:
 
 
 def checked(text: str | None) -> str:
-    """The text alternative on one line; raises ValueError, saying what to write, where it is none."""
+    """The text alternative on one line; raises ValueError, saying what to write, where
+    it is none.
+    """
     if not isinstance(text, str) or len(text.split()) < 3:
         raise ValueError(
-            "this figure needs a text alternative for readers who cannot see it: pass alt= a sentence that says what "
-            "is plotted and what is to be seen, such as alt='Accuracy against sparsity: magnitude stays at 97 % up to "
-            f"80 % sparsity, random pruning falls from 50 % on.' (got {text!r})"
+            "this figure needs a text alternative for readers who cannot see it: pass alt= a"
+            " sentence that says what is plotted and what is to be seen, such as alt='Accuracy"
+            " against sparsity: magnitude stays at 97 % up to 80 % sparsity, random pruning falls"
+            f" from 50 % on.' (got {text!r})"
         )
     return " ".join(text.split())
 
 
 def new_figure(height: float) -> Figure:
-    """An empty figure in the course's style and width, ``height`` inches high, that pyplot does not know about."""
+    """An empty figure in the course's style and width, ``height`` inches high, that
+    pyplot does not know about.
+    """
     height = min(height, SLIDE_HEIGHT) if for_slides() else height
     fig = Figure(figsize=(INCHES, height), layout="constrained", facecolor="white")
     fig.course_style = True  # type: ignore[attr-defined]
@@ -68,17 +76,22 @@ def new_figure(height: float) -> Figure:
 
 
 def _style_of(fig: Figure) -> AbstractContextManager[Any]:
-    # matplotlib reads some settings only when it draws. A figure of the reader's own keeps the reader's.
+    # matplotlib reads some settings only when it draws. A figure of the reader's own
+    # keeps the reader's.
     return mpl.rc_context(style()) if getattr(fig, "course_style", False) else nullcontext()
 
 
 def png(fig: Figure) -> bytes:
-    """The figure as a PNG of at most 300 kB, 1.5 pixels per CSS pixel, in 256 colours (a plot has few)."""
+    """The figure as a PNG of at most 300 kB, 1.5 pixels per CSS pixel, in 256 colours
+    (a plot has few).
+    """
     dpi = _DPI
     while True:
         buffer = io.BytesIO()
         with _style_of(fig):
-            fig.savefig(buffer, format="png", dpi=dpi, facecolor="white", pil_kwargs={"compress_level": 1})
+            fig.savefig(
+                buffer, format="png", dpi=dpi, facecolor="white", pil_kwargs={"compress_level": 1}
+            )
         data = _fewer_colours(buffer)
         if len(data) <= _MAX_BYTES or dpi <= 40:
             return data
@@ -93,19 +106,28 @@ def svg(fig: Figure, text: str) -> bytes:
 
 
 def _write_vector(fig: Figure, to: Any, kind: str, text: str) -> None:
-    """As "svg" or "pdf", with the text alternative inside and without a date: the same figure is then the same file."""
-    said = {"Description": text, "Date": None} if kind == "svg" else {"Subject": text, "CreationDate": None}
+    """As "svg" or "pdf", with the text alternative inside and without a date: the same
+    figure is then the same file.
+    """
+    said = (
+        {"Description": text, "Date": None}
+        if kind == "svg"
+        else {"Subject": text, "CreationDate": None}
+    )
     with _style_of(fig), mpl.rc_context({"svg.hashsalt": "course"}):
         fig.savefig(to, format=kind, metadata=said)
 
 
 def _fewer_colours(buffer: io.BytesIO) -> bytes:
-    """The picture in 256 colours: a quarter of the bytes. Not packed as tightly as can be: an explorer's reader waits for it."""
+    """The picture in 256 colours: a quarter of the bytes. Not packed as tightly as can
+    be: an explorer's reader waits for it.
+    """
     from PIL import Image  # comes with matplotlib
 
     image = Image.open(buffer).convert("RGB")
-    # Maximum coverage keeps white white and colour ramps smooth: no channel of our plots is off by more than 12 of 255,
-    # where median cut reaches 60. But it takes seconds for a picture with as many colours as a photograph.
+    # Maximum coverage keeps white white and colour ramps smooth: no channel of our
+    # plots is off by more than 12 of 255, where median cut reaches 60. But it takes
+    # seconds for a picture with as many colours as a photograph.
     plot = image.getcolors(20_000) is not None
     method = Image.Quantize.MAXCOVERAGE if plot else Image.Quantize.FASTOCTREE
     small = io.BytesIO()
@@ -113,21 +135,26 @@ def _fewer_colours(buffer: io.BytesIO) -> bytes:
     return small.getvalue()
 
 
-def mimebundle(fig: Figure, text: str, css_class: str = "course-plot") -> tuple[dict[str, Any], dict[str, Any]]:
-    """The figure as a notebook output: (data, metadata), with ``text`` as the alternative in each form.
+def mimebundle(
+    fig: Figure, text: str, css_class: str = "course-plot"
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The figure as a notebook output: (data, metadata), with ``text`` as the
+    alternative in each form.
 
-    Three forms, because no single one is enough: JupyterLab 4 and nbconvert write no alt attribute for image/png, so
-    they are given text/html; a code host that does not show a picture inside HTML has image/png; a terminal has
-    text/plain.
+    Three forms, because no single one is enough: JupyterLab 4 and nbconvert write no
+    alt attribute for image/png, so they are given text/html; a code host that does not
+    show a picture inside HTML has image/png; a terminal has text/plain.
     """
     kind, raw = ("svg+xml", svg(fig, text)) if for_slides() else ("png", png(fig))
     encoded = base64.b64encode(raw).decode()
     pixels = SLIDE_INCH if for_slides() else _CSS_PIXELS
     width, height = (round(inches * pixels) for inches in fig.get_size_inches())
-    # width and height hold the place while an explorer swaps pictures; decoding="sync" keeps it from flashing white.
+    # width and height hold the place while an explorer swaps pictures; decoding="sync"
+    # keeps it from flashing white.
     tag = (
-        f'<img class="{css_class}" alt="{html.escape(text)}" width="{width}" height="{height}" decoding="sync" '
-        f'style="max-width: 100%; height: auto; background: white" src="data:image/{kind};base64,{encoded}">'
+        f'<img class="{css_class}" alt="{html.escape(text)}" width="{width}" height="{height}"'
+        ' decoding="sync" style="max-width: 100%; height: auto; background: white"'
+        f' src="data:image/{kind};base64,{encoded}">'
     )
     data = {"text/html": tag, "text/plain": text}
     if for_slides():  # shown by their HTML alone
@@ -137,9 +164,13 @@ def mimebundle(fig: Figure, text: str, css_class: str = "course-plot") -> tuple[
 
 
 def _can_be_read(fig: Figure) -> None:
-    """Raises ValueError where the figure of a slide holds letters that cannot be read from the last row."""
+    """Raises ValueError where the figure of a slide holds letters that cannot be read
+    from the last row.
+    """
     if fig.get_size_inches()[0] > INCHES:
-        raise ValueError(f"a slide is {INCHES:g} inches wide, this figure {fig.get_size_inches()[0]:g}")
+        raise ValueError(
+            f"a slide is {INCHES:g} inches wide, this figure {fig.get_size_inches()[0]:g}"
+        )
     for text in fig.findobj(Text):
         size = float(text.get_fontsize())
         if text.get_visible() and text.get_text().strip() and size < SLIDE_TEXT:
@@ -150,13 +181,17 @@ def _can_be_read(fig: Figure) -> None:
 
 
 def close(fig: Figure) -> None:
-    """Let pyplot forget the figure, if it knows it: left open, the notebook would show it once more, without alt."""
+    """Let pyplot forget the figure, if it knows it: left open, the notebook would show
+    it once more, without alt.
+    """
     if "matplotlib.pyplot" in sys.modules:
         sys.modules["matplotlib.pyplot"].close(fig)
 
 
 def display_bundle(data: dict[str, Any], metadata: dict[str, Any] | None = None) -> None:
-    """Display a MIME bundle where there is a notebook; in plain Python print its text."""
+    """Display a MIME bundle where there is a notebook; in plain Python print its
+    text.
+    """
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if shell is None:
         print(data["text/plain"])
@@ -167,19 +202,22 @@ def display_bundle(data: dict[str, Any], metadata: dict[str, Any] | None = None)
 
 
 def show(fig: Figure, alt: str | None = None, *, inches: tuple[float, float] | None = None) -> None:
-    """Display a figure in the notebook, with ``alt`` as the picture's HTML alt attribute, and close it.
+    """Display a figure in the notebook, with ``alt`` as the picture's HTML alt
+    attribute, and close it.
 
     Run as a plain Python script, it prints the text alternative.
 
     Args:
         fig: any matplotlib figure, from ``plots`` or your own.
-        alt: a sentence that says what is to be seen; not needed if ``alt(fig, text)`` was called before.
-        inches: width and height, where the figure is to have others than it has. A slide has room for 8 × 4 without
-            text; what is at most 6 wide stands beside the text there.
+        alt: a sentence that says what is to be seen; not needed if ``alt(fig, text)``
+            was called before.
+        inches: width and height, where the figure is to have others than it has. A
+            slide has room for 8 × 4 without text; what is at most 6 wide stands beside
+            the text there.
 
     Raises:
-        ValueError: if there is no text alternative; the message says what to write. On a slide also if letters are too
-            small for the last row.
+        ValueError: if there is no text alternative; the message says what to write. On
+            a slide also if letters are too small for the last row.
     """
     text = alt_of(fig, alt)
     if inches is not None:
@@ -192,10 +230,12 @@ def show(fig: Figure, alt: str | None = None, *, inches: tuple[float, float] | N
 
 
 def save(fig: Figure, path: str | Path, alt: str | None = None) -> Path:
-    """Write a figure to a file (PNG, or SVG or PDF by its ending) with the text alternative inside, and close it.
+    """Write a figure to a file (PNG, or SVG or PDF by its ending) with the text
+    alternative inside, and close it.
 
     Args:
-        alt: as for ``show``; a PNG and an SVG hold it as their description, a PDF as its subject.
+        alt: as for ``show``; a PNG and an SVG hold it as their description, a PDF as
+            its subject.
 
     Raises:
         ValueError: if there is no text alternative, or the ending is none of these.
@@ -213,6 +253,8 @@ def save(fig: Figure, path: str | Path, alt: str | None = None) -> Path:
     elif kind in (".svg", ".pdf"):
         _write_vector(fig, path, kind[1:], text)
     else:
-        raise ValueError(f"cannot save a figure as {path.name!r}: the name should end in .png, .svg or .pdf")
+        raise ValueError(
+            f"cannot save a figure as {path.name!r}: the name should end in .png, .svg or .pdf"
+        )
     close(fig)
     return path

@@ -1,4 +1,6 @@
-"""The look of every figure: colours that the colour-blind can tell apart, one per method for the whole term."""
+"""The look of every figure: colours that the colour-blind can tell apart, one per
+method for the whole term.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +17,19 @@ from cycler import cycler
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.font_manager import fontManager
 
-# Okabe & Ito 2008, "Color Universal Design": told apart with every common form of colour blindness. Their yellow is
-# left out: on white it is nearly invisible.
+# Okabe & Ito 2008, "Color Universal Design": told apart with every common form of
+# colour blindness. Their yellow is left out: on white it is nearly invisible.
 BLACK, BLUE, VERMILLION, GREEN = "#000000", "#0072B2", "#D55E00", "#009E73"
 ORANGE, PURPLE, SKY = "#E69F00", "#CC79A7", "#56B4E9"
 GREY = "#7F7F7F"
 INK = "#222222"  # text
 
-INCHES = 8.0  # a figure's width; on the page 800 CSS pixels, so that 1 pt of text is 100/72 px there
+# a figure's width; on the page 800 CSS pixels, so that 1 pt of text is 100/72 px there
+INCHES = 8.0
 
-STYLE: Any = {  # matplotlib types the keys of its settings one by one; which they are differs between its releases
+# matplotlib types the keys of its settings one by one; which they are differs between
+# its releases
+STYLE: Any = {
     "figure.figsize": (INCHES, 4.6),
     "figure.dpi": 100,
     "savefig.dpi": 150,
@@ -60,8 +65,9 @@ STYLE: Any = {  # matplotlib types the keys of its settings one by one; which th
     "image.cmap": "cividis",
 }
 
-# On a slide of 1280 × 720 CSS pixels a figure is shown as large as it was drawn: INCHES are as wide as the slide's text,
-# and all letters have the size of that text, which can be read from the last row.
+# On a slide of 1280 × 720 CSS pixels a figure is shown as large as it was drawn: INCHES
+# are as wide as the slide's text, and all letters have the size of that text, which can
+# be read from the last row.
 SLIDE_INCH = 149  # CSS pixels: 8 inches are 1192
 SLIDE_HEIGHT = 4.05  # inches: what the slide's heading leaves
 SLIDE_TEXT = 17.4  # pt: 36 CSS pixels, a 20th of the slide's height
@@ -69,18 +75,29 @@ BESIDE = 6.0  # inches: a figure that is no wider stands beside the text
 
 
 def for_slides() -> bool:
-    """Are figures drawn for a deck? Its build says so by ``COURSE_SLIDES``, the folder of the deck's typeface."""
+    """Are figures drawn for a deck? Its build says so by ``COURSE_SLIDES``, the folder
+    of the deck's typeface.
+    """
     return bool(os.environ.get("COURSE_SLIDES"))
 
 
 @cache
 def _slide_style(typeface: Path) -> Any:
-    """STYLE with the letters and lines of slides; of the typeface's folder all TrueType fonts are made known."""
+    """STYLE with the letters and lines of slides; of the typeface's folder all TrueType
+    fonts are made known.
+    """
     families = []
     for path in sorted(typeface.glob("*.ttf")):
         fontManager.addfont(path)
         families.append(fontManager.ttflist[-1].name)
-    text = ("font.size", "axes.titlesize", "axes.labelsize", "xtick.labelsize", "ytick.labelsize", "legend.fontsize")
+    text = (
+        "font.size",
+        "axes.titlesize",
+        "axes.labelsize",
+        "xtick.labelsize",
+        "ytick.labelsize",
+        "legend.fontsize",
+    )
     return STYLE | {
         "figure.figsize": (INCHES, SLIDE_HEIGHT),
         # a sign that the deck's typeface lacks is taken from the last one
@@ -105,7 +122,9 @@ def _slide_style(typeface: Path) -> Any:
 
 
 def style() -> Any:
-    """The settings of matplotlib that the course draws with: larger letters and lines on slides."""
+    """The settings of matplotlib that the course draws with: larger letters and lines
+    on slides.
+    """
     return _slide_style(Path(os.environ["COURSE_SLIDES"])) if for_slides() else STYLE
 
 
@@ -115,21 +134,26 @@ def pt(size: float) -> float:
 
 
 def use_style() -> None:
-    """Set the course's matplotlib style for figures of your own; the functions of ``plots`` use it by themselves."""
+    """Set the course's matplotlib style for figures of your own; the functions of
+    ``plots`` use it by themselves.
+    """
     mpl.rcParams.update(style())
 
 
 @dataclass(frozen=True)
 class Look:
-    """How one method is drawn: a colour, and a marker and a dash so that colour is never the only sign."""
+    """How one method is drawn: a colour, and a marker and a dash so that colour is
+    never the only sign.
+    """
 
     colour: str
     marker: str = "o"
     dash: str = "-"
 
 
-# Names of one lab differ from each other; the same name is the same line in every lab. A name that is not listed gets
-# the next combination that its figure does not use yet; a later lab adds its own here.
+# Names of one lab differ from each other; the same name is the same line in every lab.
+# A name that is not listed gets the next combination that its figure does not use yet;
+# a later lab adds its own here.
 LOOKS: dict[str, Look] = {
     # in almost every figure
     "dense": Look(BLACK, "", "-"),
@@ -194,12 +218,15 @@ _SPARE = [Look(colour, marker, dash) for dash in ("-", ":", "-.") for colour, ma
 
 
 def looks(names: Sequence[str]) -> dict[str, Look]:
-    """A look for each name of one figure: the fixed one, or a spare one where there is none or it is taken.
+    """A look for each name of one figure: the fixed one, or a spare one where there is
+    none or it is taken.
 
-    Two names may share a fixed look if they belong to different labs; in one figure they would be one line to the eye.
+    Two names may share a fixed look if they belong to different labs; in one figure
+    they would be one line to the eye.
     """
     chosen: dict[str, Look] = {}
-    for name in sorted(names, key=lambda n: n not in LOOKS):  # fixed looks first, so that spare ones avoid them
+    # fixed looks first, so that spare ones avoid them
+    for name in sorted(names, key=lambda n: n not in LOOKS):
         taken = {(look.colour, look.dash) for look in chosen.values()}
         wanted = LOOKS.get(name)
         if wanted is None or (wanted.colour, wanted.dash) in taken:
@@ -210,7 +237,9 @@ def looks(names: Sequence[str]) -> dict[str, Look]:
 
 
 def contrast(colour: Any, other: Any = "white") -> float:
-    """How far two colours (any that matplotlib knows) stand apart in brightness, 1 to 21: the contrast ratio of WCAG 2.2."""
+    """How far two colours (any that matplotlib knows) stand apart in brightness, 1 to
+    21: the contrast ratio of WCAG 2.2.
+    """
 
     def luminance(c: Any) -> float:
         rgb = np.array(to_rgb(c))
@@ -222,7 +251,9 @@ def contrast(colour: Any, other: Any = "white") -> float:
 
 
 def readable(colour: str) -> str:
-    """The colour, darkened until text in it can be read on white (4.5 to 1, WCAG level AA)."""
+    """The colour, darkened until text in it can be read on white (4.5 to 1, WCAG level
+    AA).
+    """
     while contrast(colour) < 4.5:
         red, green, blue = to_rgb(colour)
         colour = to_hex((red * 0.95, green * 0.95, blue * 0.95))

@@ -1,6 +1,8 @@
-"""Explorers: sliders, choices and switches, all for the keyboard, above a number and a figure that follow them.
+"""Explorers: sliders, choices and switches, all for the keyboard, above a number and a
+figure that follow them.
 
-Where no kernel runs (a web page, a notebook just opened) a picture of the first state stands in their place.
+Where no kernel runs (a web page, a notebook just opened) a picture of the first state
+stands in their place.
 """
 
 from __future__ import annotations
@@ -20,13 +22,17 @@ from course_lib.show.style import VERMILLION
 
 
 def slider(min: float, max: float, step: float, value: float, label: str) -> ipywidgets.Widget:
-    """A slider from ``min`` to ``max``; the arrow keys move it by ``step``. Whole numbers if all four are ints.
+    """A slider from ``min`` to ``max``; the arrow keys move it by ``step``. Whole
+    numbers if all four are ints.
 
     Raises:
-        ValueError: if the value is outside the range, the step is not positive, or there is no label.
+        ValueError: if the value is outside the range, the step is not positive, or
+            there is no label.
     """
     if not min <= value <= max:
-        raise ValueError(f"slider {label!r}: it starts at {value}, outside its range from {min} to {max}")
+        raise ValueError(
+            f"slider {label!r}: it starts at {value}, outside its range from {min} to {max}"
+        )
     if step <= 0:
         raise ValueError(f"slider {label!r}: the step is {step}; it should be positive")
     if not label.strip():
@@ -35,7 +41,9 @@ def slider(min: float, max: float, step: float, value: float, label: str) -> ipy
         control = ipywidgets.IntSlider(value, min, max, step)
     else:
         decimals = len(f"{step:.9f}".rstrip("0").split(".")[1])
-        control = ipywidgets.FloatSlider(value, min=min, max=max, step=step, readout_format=f".{decimals}f")
+        control = ipywidgets.FloatSlider(
+            value, min=min, max=max, step=step, readout_format=f".{decimals}f"
+        )
     control.description = label
     return control
 
@@ -43,8 +51,9 @@ def slider(min: float, max: float, step: float, value: float, label: str) -> ipy
 class Choice(ipywidgets.HBox, ipywidgets.ValueWidget):
     """A row of buttons of which one is pressed; made by :func:`choice`.
 
-    Buttons, since in JupyterLab the arrow keys and the space bar never reach a drop-down list or radio buttons: its
-    notebook takes them for itself. Tab goes from button to button, the space bar presses one.
+    Buttons, since in JupyterLab the arrow keys and the space bar never reach a
+    drop-down list or radio buttons: its notebook takes them for itself. Tab goes from
+    button to button, the space bar presses one.
 
     Attributes:
         value: of the option chosen; setting it moves the buttons.
@@ -58,7 +67,8 @@ class Choice(ipywidgets.HBox, ipywidgets.ValueWidget):
     def __init__(self, options: Sequence[tuple[str, Any]], value: Any, description: str) -> None:
         self.options = tuple(options)
         self.buttons = [
-            ipywidgets.ToggleButton(layout=ipywidgets.Layout(width="auto", margin="1px")) for _ in self.options
+            ipywidgets.ToggleButton(layout=ipywidgets.Layout(width="auto", margin="1px"))
+            for _ in self.options
         ]
         self.name = ipywidgets.Label(description)
         row = ipywidgets.Box(self.buttons, layout=ipywidgets.Layout(flex_flow="row wrap"))
@@ -94,7 +104,9 @@ class Choice(ipywidgets.HBox, ipywidgets.ValueWidget):
             button.tooltip = f"{self.description}: {shown}"
 
 
-def choice(options: Sequence[Any] | Mapping[str, Any], value: Any = None, label: str = "") -> Choice:
+def choice(
+    options: Sequence[Any] | Mapping[str, Any], value: Any = None, label: str = ""
+) -> Choice:
     """A row of buttons, one for each option.
 
     Args:
@@ -105,7 +117,11 @@ def choice(options: Sequence[Any] | Mapping[str, Any], value: Any = None, label:
     Raises:
         ValueError: if there are no options, or ``value`` is none of them.
     """
-    pairs = list(options.items()) if isinstance(options, Mapping) else [(str(option), option) for option in options]
+    pairs = (
+        list(options.items())
+        if isinstance(options, Mapping)
+        else [(str(option), option) for option in options]
+    )
     values = [option for _, option in pairs]
     if not pairs:
         raise ValueError(f"choice {label!r} has no options")
@@ -118,24 +134,31 @@ class Switches(ipywidgets.VBox, ipywidgets.ValueWidget):
     """A grid of buttons, each on or off; made by :func:`switches`.
 
     Attributes:
-        value: a tuple of rows, each a tuple of bools, True = on; setting it moves the buttons.
+        value: a tuple of rows, each a tuple of bools, True = on; setting it moves the
+            buttons.
         buttons: the buttons, row by row.
     """
 
     value = traitlets.Tuple()
     description = traitlets.Unicode()
 
-    def __init__(self, names: Sequence[Sequence[str]], value: Sequence[Sequence[bool]], label: str) -> None:
+    def __init__(
+        self, names: Sequence[Sequence[str]], value: Sequence[Sequence[bool]], label: str
+    ) -> None:
         self._moving = False
         self.buttons = [
             [
-                ipywidgets.ToggleButton(bool(on), tooltip=name, layout=ipywidgets.Layout(width="3.4em", margin="1px"))
+                ipywidgets.ToggleButton(
+                    bool(on), tooltip=name, layout=ipywidgets.Layout(width="3.4em", margin="1px")
+                )
                 for name, on in zip(row, row_value, strict=True)
             ]
             for row, row_value in zip(names, value, strict=True)
         ]
         rows = [
-            ipywidgets.HBox([ipywidgets.Label(f"{i + 1}", layout=ipywidgets.Layout(width="1.5em")), *row])
+            ipywidgets.HBox(
+                [ipywidgets.Label(f"{i + 1}", layout=ipywidgets.Layout(width="1.5em")), *row]
+            )
             for i, row in enumerate(self.buttons)
         ]
         super().__init__(
@@ -154,7 +177,9 @@ class Switches(ipywidgets.VBox, ipywidgets.ValueWidget):
             self.value = tuple(tuple(button.value for button in row) for row in self.buttons)
 
     def _set(self, _: Any) -> None:
-        self._moving = True  # or each button moved would tell of a grid that is neither the old one nor the new
+        # or each button moved would tell of a grid that is neither the old one nor the
+        # new
+        self._moving = True
         try:
             for row, values in zip(self.buttons, self.value, strict=True):
                 for button, on in zip(row, values, strict=True):
@@ -166,14 +191,19 @@ class Switches(ipywidgets.VBox, ipywidgets.ValueWidget):
     def _mark(self) -> None:
         for row in self.buttons:
             for j, button in enumerate(row):
-                button.description = f"{'✓' if button.value else '✗'} {j + 1}"  # colour is never the only sign
+                # colour is never the only sign
+                button.description = f"{'✓' if button.value else '✗'} {j + 1}"
 
 
-def switches(names: Sequence[Sequence[str]], label: str, value: Sequence[Sequence[bool]] | None = None) -> Switches:
-    """A grid of buttons to switch things on and off: the value is a tuple of rows of bools, True = on.
+def switches(
+    names: Sequence[Sequence[str]], label: str, value: Sequence[Sequence[bool]] | None = None
+) -> Switches:
+    """A grid of buttons to switch things on and off: the value is a tuple of rows of
+    bools, True = on.
 
     Args:
-        names: what each button stands for, row by row, for those who hear or hover over it; a button shows its number.
+        names: what each button stands for, row by row, for those who hear or hover over
+            it; a button shows its number.
         label: what is switched.
         value: which are on at first; default: all.
 
@@ -184,12 +214,16 @@ def switches(names: Sequence[Sequence[str]], label: str, value: Sequence[Sequenc
         raise ValueError(f"switches need names and a label, got {names!r} and {label!r}")
     value = [[True] * len(row) for row in names] if value is None else value
     if [len(row) for row in value] != [len(row) for row in names]:
-        raise ValueError(f"switches {label!r}: value should have a row of bools for each row of names, got {value!r}")
+        raise ValueError(
+            f"switches {label!r}: value should have a row of bools for each row of names, got"
+            f" {value!r}"
+        )
     return Switches(names, value, label)
 
 
 class Explorer:
-    """What ``explorer`` returns; a notebook shows it where it is the last thing in a cell.
+    """What ``explorer`` returns; a notebook shows it where it is the last thing in a
+    cell.
 
     Attributes:
         controls: the sliders and choices by name; setting ``.value`` moves one.
@@ -209,13 +243,13 @@ class Explorer:
         for name, control in self.controls.items():
             if not isinstance(control, ipywidgets.ValueWidget):
                 raise TypeError(
-                    f"explorer: {name} should be slider(min, max, step, value, label), choice([...]) or switches([[...]], "
-                    f"label), got {control!r}"
+                    f"explorer: {name} should be slider(min, max, step, value, label),"
+                    f" choice([...]) or switches([[...]], label), got {control!r}"
                 )
             control.description = control.description or name.replace("_", " ")
         self.number, self.figure = ipywidgets.HTML(), ipywidgets.HTML()
-        # The first call's errors are the caller's: raised here, so that a lab that is not finished says so and a
-        # broken one does not pass for a running one.
+        # The first call's errors are the caller's: raised here, so that a lab that is
+        # not finished says so and a broken one does not pass for a running one.
         self._first = self._draw()
         self._lay_out()
         for control in self.controls.values():
@@ -231,15 +265,24 @@ class Explorer:
 
     def _draw(self) -> tuple[str, dict[str, Any], dict[str, Any]]:
         returned = self.update(**self.values)
-        if not (isinstance(returned, tuple) and len(returned) == 2 and isinstance(returned[1], Figure)):
-            raise TypeError(f"update should return (text with the number, matplotlib figure), got {type(returned)}")
+        if not (
+            isinstance(returned, tuple) and len(returned) == 2 and isinstance(returned[1], Figure)
+        ):
+            raise TypeError(
+                "update should return (text with the number, matplotlib figure), got"
+                f" {type(returned)}"
+            )
         number, fig = str(returned[0]), returned[1]
         try:
-            described = getattr(fig, "course_alt", None) or (f"{self.alt} {number}" if self.alt else None)
+            described = getattr(fig, "course_alt", None) or (
+                f"{self.alt} {number}" if self.alt else None
+            )
             data, metadata = output.mimebundle(fig, output.checked(described), "course-picture")
         finally:
             output.close(fig)
-        self.number.value = f'<div role="status" style="font-size: 1.25em">{html.escape(number)}</div>'
+        self.number.value = (
+            f'<div role="status" style="font-size: 1.25em">{html.escape(number)}</div>'
+        )
         self.figure.value = data["text/html"]
         return number, data, metadata
 
@@ -253,9 +296,10 @@ class Explorer:
             told = f"With {state} there is no figure: {type(error).__name__}: {error}"
             trace = "".join(traceback.format_exception(error))
             self.number.value = (
-                f'<div role="alert" class="course-error" style="border-left: 4px solid {VERMILLION}; padding-left: 0.6em">'
-                f"{html.escape(told)}</div>"
-                f"<details><summary>Where it happened</summary><pre>{html.escape(trace)}</pre></details>"
+                '<div role="alert" class="course-error" style="border-left: 4px solid'
+                f" {VERMILLION}; padding-left:"
+                f' 0.6em">{html.escape(told)}</div><details><summary>Where it'
+                f" happened</summary><pre>{html.escape(trace)}</pre></details>"
             )
             self.figure.value = ""
 
@@ -273,14 +317,21 @@ class Explorer:
             control.style.description_width = width
             control.layout.width = "min(42em, 98%)"
         _, data, _ = self._first
-        # The picture for pages without a kernel is an output of its own, beside the controls. This class is its
-        # picture's fingerprint, so that an unchanged notebook executed again is the same file; the style sheet that
-        # hides it is a widget, so it is there exactly where the controls are.
-        self._fallback = "course-fallback-" + hashlib.sha256(data["text/html"].encode()).hexdigest()[:12]
+        # The picture for pages without a kernel is an output of its own, beside the
+        # controls. This class is its picture's fingerprint, so that an unchanged
+        # notebook executed again is the same file; the style sheet that hides it is a
+        # widget, so it is there exactly where the controls are.
+        self._fallback = (
+            "course-fallback-" + hashlib.sha256(data["text/html"].encode()).hexdigest()[:12]
+        )
         hide = ipywidgets.HTML(f"<style>.{self._fallback} {{ display: none }}</style>")
         hide.layout.display = "none"
         self.box = ipywidgets.VBox([*self.controls.values(), self.number, self.figure, hide])
-        for widget, name in ((self.box, "explorer"), (self.number, "number"), (self.figure, "figure")):
+        for widget, name in (
+            (self.box, "explorer"),
+            (self.number, "number"),
+            (self.figure, "figure"),
+        ):
             widget.add_class(f"course-{name}")
 
     def _ipython_display_(self) -> None:
@@ -291,29 +342,43 @@ class Explorer:
         output.display_bundle(*self.fallback())
 
     def fallback(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The first state as a picture with its number: (data, metadata) of a notebook output."""
+        """The first state as a picture with its number: (data, metadata) of a notebook
+        output.
+        """
         number, data, metadata = self._first
         text = f"{number}\n{data['text/plain']}"
-        page = f'<div class="course-fallback {self._fallback}"><p>{html.escape(number)}</p>{data["text/html"]}</div>'
+        page = (
+            '<div class="course-fallback'
+            f' {self._fallback}"><p>{html.escape(number)}</p>{data["text/html"]}</div>'
+        )
         return {**data, "text/html": page, "text/plain": text}, metadata
 
 
 def explorer(
-    update: Callable[..., tuple[str, Figure]], /, *, alt: str | None = None, **controls: ipywidgets.Widget
+    update: Callable[..., tuple[str, Figure]],
+    /,
+    *,
+    alt: str | None = None,
+    **controls: ipywidgets.Widget,
 ) -> Explorer:
-    """Controls above a number and a figure that follow them; a picture of the first state where no kernel runs.
+    """Controls above a number and a figure that follow them; a picture of the first
+    state where no kernel runs.
 
-    An error while a control is moved is told in the place of the number, with its traceback folded away.
+    An error while a control is moved is told in the place of the number, with its
+    traceback folded away.
 
     Args:
-        update: is called with the values of the controls by name; returns the number as a short text, and the figure.
-        alt: what the figures show; the number is added to it. Not needed where ``update`` returns
-            ``alt(fig, "...")``.
-        controls: ``slider(...)``, ``choice(...)`` and ``switches(...)`` under the names of ``update``'s arguments.
+        update: is called with the values of the controls by name; returns the number as
+            a short text, and the figure.
+        alt: what the figures show; the number is added to it. Not needed where
+            ``update`` returns ``alt(fig, "...")``.
+        controls: ``slider(...)``, ``choice(...)`` and ``switches(...)`` under the names
+            of ``update``'s arguments.
 
     Raises:
         ValueError: if the first figure has no text alternative.
-        TypeError: if a control is no widget, or ``update`` does not return (text, figure).
+        TypeError: if a control is no widget, or ``update`` does not return (text,
+            figure).
         Exception: whatever ``update`` raises in its first call.
     """
     return Explorer(update, controls, alt)

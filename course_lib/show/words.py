@@ -1,4 +1,6 @@
-"""Sentences whose numbers come from a run: means with intervals, differences that are shown or not, predictions beside results."""
+"""Sentences whose numbers come from a run: means with intervals, differences that are
+shown or not, predictions beside results.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,11 @@ def say(text: str) -> None:
 
 def you_wrote(prediction: object) -> str:
     """A prediction, to stand beside what came out; ``...`` where there is none."""
-    return "You had written nothing: a guess costs nothing." if prediction is ... else f"You had written: {prediction}."
+    return (
+        "You had written nothing: a guess costs nothing."
+        if prediction is ...
+        else f"You had written: {prediction}."
+    )
 
 
 def pm(values: ArrayLike, digits: int = 1) -> str:
@@ -26,7 +32,9 @@ def pm(values: ArrayLike, digits: int = 1) -> str:
     return f"{mean:z.{digits}f} ± {half:.{digits}f}"
 
 
-def versus(ours: ArrayLike, theirs: ArrayLike, unit: str = "points", digits: int = 1, *, cell: bool = False) -> str:
+def versus(
+    ours: ArrayLike, theirs: ArrayLike, unit: str = "points", digits: int = 1, *, cell: bool = False
+) -> str:
     """The difference of two methods, paired by seed, and whether the seeds can show it.
 
     Args:

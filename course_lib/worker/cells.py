@@ -1,7 +1,9 @@
-"""From the cells of a notebook to the names a grader can call: run what defines, leave out what experiments.
+"""From the cells of a notebook to the names a grader can call: run what defines, leave
+out what experiments.
 
-Run, in the notebook's order: imports, functions, classes, assignments of literals, and any other top-level statement that
-a graded name depends on. Not run: training loops, plots, ``check(...)``. Magics are dropped.
+Run, in the notebook's order: imports, functions, classes, assignments of literals, and
+any other top-level statement that a graded name depends on. Not run: training loops,
+plots, ``check(...)``. Magics are dropped.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ _BODY_MAGICS = {"time", "timeit", "capture", "prun"}  # cell magics whose body i
 
 @dataclass
 class Statement:
-    """One top-level statement: its text, what it binds, what it reads, where it stands."""
+    """One top-level statement: its text, what it binds, what it reads, where it
+    stands.
+    """
 
     node: ast.stmt
     file: str
@@ -41,8 +45,12 @@ class Statement:
 
     @cached_property
     def always(self) -> bool:
-        """Is it a definition, or does it give a question up? Then it is run whether or not something needs it."""
-        return _always(self.node) or ("skip" in self.source and not self.defines and "skip" in self.reads)
+        """Is it a definition, or does it give a question up? Then it is run whether or
+        not something needs it.
+        """
+        return _always(self.node) or (
+            "skip" in self.source and not self.defines and "skip" in self.reads
+        )
 
     @property
     def defines(self) -> bool:
@@ -52,7 +60,9 @@ class Statement:
 
 @dataclass
 class Definitions:
-    """The names that came out of a notebook, what went wrong on the way, and the questions it gives up."""
+    """The names that came out of a notebook, what went wrong on the way, and the
+    questions it gives up.
+    """
 
     namespace: dict[str, Any]
     problems: list[str] = field(default_factory=list)
@@ -67,9 +77,12 @@ def parse(cells: Iterable[str], problems: list[str]) -> list[Statement]:
         try:
             code, tree = _python(source, file)
         except (SyntaxError, ValueError, RecursionError, MemoryError, IndentationError) as error:
-            line = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
+            line = (
+                f", line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
+            )
             problems.append(
-                f"cell {number}{line} is no Python that can be read ({type(error).__name__}: {_short(error)}): it was left out"
+                f"cell {number}{line} is no Python that can be read ({type(error).__name__}:"
+                f" {_short(error)}): it was left out"
             )
             continue
         linecache.cache[file] = (len(code), None, code.splitlines(keepends=True), file)
@@ -79,13 +92,16 @@ def parse(cells: Iterable[str], problems: list[str]) -> list[Statement]:
                 statements.extend(_statements(node, file, lines))
             except (SyntaxError, RecursionError, ValueError) as error:
                 problems.append(
-                    f"cell {number}, line {node.lineno} was left out ({type(error).__name__}: {_short(error)})"
+                    f"cell {number}, line {node.lineno} was left out ({type(error).__name__}:"
+                    f" {_short(error)})"
                 )
     return statements
 
 
 def _python(source: str, file: str) -> tuple[str, ast.Module]:
-    """A cell as Python, its magics turned into calls; what is Python already has none, and is not searched for them."""
+    """A cell as Python, its magics turned into calls; what is Python already has none,
+    and is not searched for them.
+    """
     try:
         return source, ast.parse(source, file)
     except SyntaxError:
@@ -104,7 +120,9 @@ def _statements(node: ast.stmt, file: str, lines: list[str]) -> list[Statement]:
             return []
         try:
             inside = _lines(body)
-            return [s for inner in ast.parse(body, file).body for s in _statements(inner, file, inside)]
+            return [
+                s for inner in ast.parse(body, file).body for s in _statements(inner, file, inside)
+            ]
         except SyntaxError:
             return []
     return [Statement(node, file, source)]
@@ -116,7 +134,9 @@ def _lines(code: str) -> list[str]:
 
 
 def _text(node: ast.stmt, lines: list[str]) -> str:
-    """A statement as it is written: its decorators too, and not what stands beside it on its lines."""
+    """A statement as it is written: its decorators too, and not what stands beside it
+    on its lines.
+    """
     first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
     text = lines[first - 1 : node.end_lineno]
     text[-1] = text[-1].encode()[: node.end_col_offset].decode()  # Python counts bytes
@@ -126,10 +146,15 @@ def _text(node: ast.stmt, lines: list[str]) -> str:
 
 
 def _magic(node: ast.stmt) -> tuple[str, str | None] | None:
-    """(name, body) where the statement is what IPython makes of a magic line or cell."""
+    """(name, body) where the statement is what IPython makes of a magic line or
+    cell.
+    """
     for inner in ast.walk(node) if isinstance(node, ast.Expr | ast.Assign) else ():
         if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
-            if isinstance(inner.func.value, ast.Call) and getattr(inner.func.value.func, "id", "") == "get_ipython":
+            if (
+                isinstance(inner.func.value, ast.Call)
+                and getattr(inner.func.value.func, "id", "") == "get_ipython"
+            ):
                 values = [a.value if isinstance(a, ast.Constant) else None for a in inner.args]
                 if inner.func.attr == "run_cell_magic" and len(values) == 3:
                     return str(values[0]), values[2] if isinstance(values[2], str) else None
@@ -138,7 +163,9 @@ def _magic(node: ast.stmt) -> tuple[str, str | None] | None:
 
 
 def _always(node: ast.stmt) -> bool:
-    if isinstance(node, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+    if isinstance(
+        node, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    ):
         return True
     if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
@@ -155,14 +182,17 @@ def _literal(node: ast.expr) -> bool:
 
 
 def scope(node: ast.stmt) -> tuple[set[str], set[str]]:
-    """The global names that a top-level statement binds, and those it reads; a function's own variables are neither."""
+    """The global names that a top-level statement binds, and those it reads; a
+    function's own variables are neither.
+    """
     return _bound(node), _read(ast.unparse(node))
 
 
 def _read(source: str) -> set[str]:
     try:
         return set(_globals_read(symtable.symtable(source, "<statement>", "exec")))
-    except (SyntaxError, RecursionError, MemoryError, ValueError):  # running it will say so, and leave it out
+    # running it will say so, and leave it out
+    except (SyntaxError, RecursionError, MemoryError, ValueError):
         return set()
 
 
@@ -175,8 +205,11 @@ def _globals_read(table: symtable.SymbolTable) -> Iterator[str]:
 
 
 def _bound(statement: ast.stmt) -> set[str]:
-    """Names assigned, imported or defined, and those whose attributes or items are set (``f.k = 7`` changes f)."""
-    # by the tree, not by the symbol table: from Python 3.12 on that counts a comprehension's variable as the module's
+    """Names assigned, imported or defined, and those whose attributes or items are set
+    (``f.k = 7`` changes f).
+    """
+    # by the tree, not by the symbol table: from Python 3.12 on that counts a
+    # comprehension's variable as the module's
     found: set[str | None] = set()
     waiting: list[ast.AST] = [statement]
     while waiting:
@@ -195,7 +228,9 @@ def _bound(statement: ast.stmt) -> set[str]:
                 found.add(node.name)
                 continue
             case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
-                named = [inner.target for inner in ast.walk(node) if isinstance(inner, ast.NamedExpr)]
+                named = [
+                    inner.target for inner in ast.walk(node) if isinstance(inner, ast.NamedExpr)
+                ]
                 found |= {target.id for target in named}
                 continue
             case ast.Import() | ast.ImportFrom():
@@ -209,14 +244,18 @@ def _bound(statement: ast.stmt) -> set[str]:
 
 
 def _root(target: ast.expr) -> str | None:
-    """The name that ``f.a[0].b`` begins with; None where it is something else, a call's result."""
+    """The name that ``f.a[0].b`` begins with; None where it is something else, a call's
+    result.
+    """
     while isinstance(target, ast.Attribute | ast.Subscript):
         target = target.value
     return target.id if isinstance(target, ast.Name) else None
 
 
 def unwritten(node: ast.stmt) -> bool:
-    """Is this the handout's own placeholder: a body of nothing but a docstring and ``raise NotImplementedError("N.k …")``?"""
+    """Is this the handout's own placeholder: a body of nothing but a docstring and
+    ``raise NotImplementedError("N.k …")``?
+    """
     if isinstance(node, ast.ClassDef):
         methods = [m for m in node.body if isinstance(m, ast.FunctionDef)]
         return bool(methods) and any(unwritten(m) for m in methods)
@@ -229,16 +268,23 @@ def unwritten(node: ast.stmt) -> bool:
         and getattr(last.exc.func, "id", "") == PLACEHOLDER
     ):
         return False
-    return all(isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant) for s in node.body[:-1])
+    return all(
+        isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant) for s in node.body[:-1]
+    )
 
 
 def _placeholder_value(node: ast.stmt) -> bool:
     value = getattr(node, "value", None)
-    return isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(value, ast.Constant) and value.value is ...
+    return (
+        isinstance(node, ast.Assign | ast.AnnAssign)
+        and isinstance(value, ast.Constant)
+        and value.value is ...
+    )
 
 
 def select(statements: list[Statement], graded: Iterable[str]) -> list[Statement]:
-    """What to run: the definitions, and what the graded names need beside them, in the notebook's order.
+    """What to run: the definitions, and what the graded names need beside them, in the
+    notebook's order.
 
     A copy of the handout's placeholder never replaces an answer: cells get copied.
     """
@@ -251,8 +297,10 @@ def select(statements: list[Statement], graded: Iterable[str]) -> list[Statement
     kept = [
         s
         for s in statements
-        if not ((unwritten(s.node) or _placeholder_value(s.node)) and s.binds and s.binds <= answered)
-    ]  # fmt: skip
+        if not (
+            (unwritten(s.node) or _placeholder_value(s.node)) and s.binds and s.binds <= answered
+        )
+    ]
     needed = set(graded)
     chosen = {id(s) for s in kept if s.always}
     while True:
@@ -265,12 +313,16 @@ def select(statements: list[Statement], graded: Iterable[str]) -> list[Statement
             return [s for s in kept if id(s) in chosen]
 
 
-def run(cells: Iterable[str], graded: Iterable[str], names: Mapping[str, Iterable[str]] | None = None) -> Definitions:
-    """Run the definitions of a notebook in a fresh namespace; what fails is said and left out.
+def run(
+    cells: Iterable[str], graded: Iterable[str], names: Mapping[str, Iterable[str]] | None = None
+) -> Definitions:
+    """Run the definitions of a notebook in a fresh namespace; what fails is said and
+    left out.
 
     Args:
-        names: of each question, what it asks for. A question is given up if ``skip`` was called for it and what it asks for
-            was not defined after that: as in the notebook, where the last definition counts.
+        names: of each question, what it asks for. A question is given up if ``skip``
+            was called for it and what it asks for was not defined after that: as in the
+            notebook, where the last definition counts.
     """
     result = Definitions({"__name__": "__main__", "__builtins__": __builtins__})
     stubs.skip.names, stubs.skip.namespace = dict(names or {}), result.namespace
@@ -278,7 +330,8 @@ def run(cells: Iterable[str], graded: Iterable[str], names: Mapping[str, Iterabl
         try:
             code = compile(ast.Module([statement.node], []), statement.file, "exec")
             exec(code, result.namespace)
-        except BaseException as error:  # SystemExit and KeyboardInterrupt too: a cell may not end the rest
+        # SystemExit and KeyboardInterrupt too: a cell may not end the rest
+        except BaseException as error:
             where = f"{statement.file.strip('<>')}, line {statement.node.lineno}"
             result.problems.append(f"{where} raised {type(error).__name__}: {_short(error)}")
     result.skipped = {v.question for v in result.namespace.values() if type(v) is stubs.Skipped}

@@ -1,7 +1,9 @@
-"""Drives a student's names: call, put, differentiate, enter a context. Runs what it is given and says what came out.
+"""Drives a student's names: call, put, differentiate, enter a context. Runs what it is
+given and says what came out.
 
-The same harness serves the notebook (in the student's own process) and the isolated worker (behind a socket): a request is a
-dict and blobs, so is the reply, and every value on the way is plain data (:mod:`course_lib.worker.wire`).
+The same harness serves the notebook (in the student's own process) and the isolated
+worker (behind a socket): a request is a dict and blobs, so is the reply, and every
+value on the way is plain data (:mod:`course_lib.worker.wire`).
 """
 
 from __future__ import annotations
@@ -45,19 +47,31 @@ class Harness:
         self.forbidden: tuple[str, ...] = ()
         self.replaced: dict[str, Any] = {}
 
-    def handle(self, header: dict[str, Any], blobs: list[bytes]) -> tuple[dict[str, Any], list[bytes]]:
-        """One request, one reply; whatever the student's code raises becomes part of the reply."""
+    def handle(
+        self, header: dict[str, Any], blobs: list[bytes]
+    ) -> tuple[dict[str, Any], list[bytes]]:
+        """One request, one reply; whatever the student's code raises becomes part of
+        the reply.
+        """
         packer = Packer()
         try:
             unpack = Unpacker(blobs, self._resolve, build=True).unpack
-            result = getattr(self, "_" + str(header.pop("op")))(**{k: unpack(v) for k, v in header.items()})
+            result = getattr(self, "_" + str(header.pop("op")))(
+                **{k: unpack(v) for k, v in header.items()}
+            )
             try:
                 return {"value": packer.pack(result)}, packer.blobs
             except WireError as error:
                 return {"error": _failure("result", error)}, []
         except LibraryUsed as error:
             return {
-                "error": {"kind": "library", "type": "LibraryUsed", "bases": [], "message": error.what, "where": ""}
+                "error": {
+                    "kind": "library",
+                    "type": "LibraryUsed",
+                    "bases": [],
+                    "message": error.what,
+                    "where": "",
+                }
             }, []
         except KeyboardInterrupt:
             raise
@@ -65,19 +79,29 @@ class Harness:
             kind = "missing" if isinstance(error, Missing) else "raised"
             return {"error": _failure(kind, error)}, []
 
-    # --- what can be asked -----------------------------------------------------------------------------------------
+    # --- what can be asked ------------------------------------------------------------
 
     def _begin(self, seed: int, forbidden: list[str]) -> None:
-        """A new test: everything kept is let go, replaced names come back, chance starts anew."""
+        """A new test: everything kept is let go, replaced names come back, chance
+        starts anew.
+        """
         self.restore()
         self.kept.clear()
         self.forbidden = tuple(forbidden)
         start_chance(seed)
 
     def _call(
-        self, path: str, args: tuple, kwargs: dict, on: Any = _MISSING, keep: bool = False, returning: tuple = ()
+        self,
+        path: str,
+        args: tuple,
+        kwargs: dict,
+        on: Any = _MISSING,
+        keep: bool = False,
+        returning: tuple = (),
     ) -> Any:
-        """Call a student's function; ``returning`` names argument positions to send back as they are afterwards."""
+        """Call a student's function; ``returning`` names argument positions to send
+        back as they are afterwards.
+        """
         function = self._find(path, on)
         if not callable(function):
             raise Missing(f"{path} is no function but a {type(function).__name__}")
@@ -115,7 +139,9 @@ class Harness:
             return self._keep(on.__enter__())
 
     def _exit(self, on: Any, raising: bool = False) -> bool:
-        """Leave a context, as at its end or as when an exception passes through; is the exception swallowed?"""
+        """Leave a context, as at its end or as when an exception passes through; is the
+        exception swallowed?
+        """
         with watched(self.forbidden):
             if not raising:
                 return bool(on.__exit__(None, None, None))
@@ -131,12 +157,15 @@ class Harness:
         on.train(mode)
 
     def _uses(self, name: str, among: list[str]) -> list[str]:
-        """Which of ``among`` the function reaches through the student's own functions."""
+        """Which of ``among`` the function reaches through the student's own
+        functions.
+        """
         seen: set[str] = set()
         open_names = [name]
         while open_names:
             for used in _names_in(self.namespace.get(open_names.pop())):
-                # a name that is not there may be one that got lost: a cell that is no Python, a function with another name
+                # a name that is not there may be one that got lost: a cell that is no
+                # Python, a function with another name
                 if used not in seen and (used in self.namespace or used in among):
                     seen.add(used)
                     open_names.append(used)
@@ -160,7 +189,7 @@ class Harness:
                 self.namespace[name] = value
         self.replaced.clear()
 
-    # --- inside ----------------------------------------------------------------------------------------------------
+    # --- inside -----------------------------------------------------------------------
 
     def _keep(self, value: Any) -> Ref:
         ref = Ref(len(self.kept) + 1)
@@ -172,9 +201,12 @@ class Harness:
             return _walk(on, path)
         name, _, rest = path.partition(".")
         if name not in self.namespace:
-            near = get_close_matches(name, [n for n, v in self.namespace.items() if callable(v)], 1, 0.75)
+            near = get_close_matches(
+                name, [n for n, v in self.namespace.items() if callable(v)], 1, 0.75
+            )
             raise Missing(
-                f"{name} is not defined" + (f", but {near[0]} is: is that it, under another name?" if near else "")
+                f"{name} is not defined"
+                + (f", but {near[0]} is: is that it, under another name?" if near else "")
             )
         return _walk(self.namespace[name], rest)
 
@@ -185,7 +217,11 @@ class Harness:
 
         def proxy(*args: Any, **kwargs: Any) -> Any:
             answer = self.ask(number, args, kwargs)
-            return _take(next(iter((*args, *kwargs.values()))), answer) if data.get("in_place") else answer
+            return (
+                _take(next(iter((*args, *kwargs.values()))), answer)
+                if data.get("in_place")
+                else answer
+            )
 
         proxy.__name__ = str(data.get("name", "function"))
         return unwatched(proxy)
@@ -206,7 +242,9 @@ def _take(module: nn.Module, state: dict[str, Tensor]) -> None:
 
 
 def start_chance(seed: int) -> None:
-    """Whatever the code draws without a seed of its own, it draws the same in every run."""
+    """Whatever the code draws without a seed of its own, it draws the same in every
+    run.
+    """
     random.seed(seed)
     np.random.seed(seed % 2**32)
     torch.manual_seed(seed)
@@ -215,11 +253,15 @@ def start_chance(seed: int) -> None:
 def _names_in(value: Any) -> set[str]:
     """The global names a function or class mentions, inner functions included."""
     if isinstance(value, type):
-        return {n for part in vars(value).values() for n in _names_in(getattr(part, "__func__", part))}
+        return {
+            n for part in vars(value).values() for n in _names_in(getattr(part, "__func__", part))
+        }
     code = getattr(value, "__code__", value)
     if not isinstance(code, types.CodeType):
         return set()
-    return set(code.co_names).union(*(_names_in(c) for c in code.co_consts if isinstance(c, types.CodeType)))
+    return set(code.co_names).union(
+        *(_names_in(c) for c in code.co_consts if isinstance(c, types.CodeType))
+    )
 
 
 def _failure(kind: str, error: BaseException) -> dict[str, Any]:
@@ -230,8 +272,14 @@ def _failure(kind: str, error: BaseException) -> dict[str, Any]:
             and "course_lib" not in frame.filename
             and "/lib/python" not in frame.filename
         ):
-            text = (linecache.getline(frame.filename, frame.lineno or 0) or frame.line or "").strip()[:200]
-            where = f"line {frame.lineno} of {frame.name}" if frame.name != "<module>" else f"line {frame.lineno}"
+            text = (
+                linecache.getline(frame.filename, frame.lineno or 0) or frame.line or ""
+            ).strip()[:200]
+            where = (
+                f"line {frame.lineno} of {frame.name}"
+                if frame.name != "<module>"
+                else f"line {frame.lineno}"
+            )
             break
     try:
         message = str(error)[:500]

@@ -1,6 +1,8 @@
-"""Functions a question hands to the student's code that must run beside it, because they change the student's model.
+"""Functions a question hands to the student's code that must run beside it, because
+they change the student's model.
 
-They hold no answer: they do what they are told and note what they saw; the grader recomputes every mark from the notes.
+They hold no answer: they do what they are told and note what they saw; the grader
+recomputes every mark from the notes.
 """
 
 from __future__ import annotations
@@ -21,19 +23,23 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
 
 
 class FineTune:
-    """``finetune(model, post_step)``: a few optimizer steps, ``post_step()`` after each.
+    """``finetune(model, post_step)``: a few optimizer steps, ``post_step()`` after
+    each.
 
-    The optimizer is made once, before the student's code runs, over the parameters that the model has then: a student who
-    binds a new ``nn.Parameter`` leaves the optimizer with the old one, as in real training.
+    The optimizer is made once, before the student's code runs, over the parameters that
+    the model has then: a student who binds a new ``nn.Parameter`` leaves the optimizer
+    with the old one, as in real training.
 
     Args:
         model: the module the optimizer belongs to.
         x, y: one batch, inputs and labels.
-        poison: a parameter whose pruned entries' gradients become NaN (as they do when a loss blows up), or None.
+        poison: a parameter whose pruned entries' gradients become NaN (as they do when
+            a loss blows up), or None.
         more: a last optimizer step, behind which no ``post_step()`` comes.
 
-    The log has one entry a call: the parameters before, and after every ``post_step()``; "replaced": the names of those that
-    are no longer the optimizer's when it ends.
+    The log has one entry a call: the parameters before, and after every
+    ``post_step()``; "replaced": the names of those that are no longer the optimizer's
+    when it ends.
     """
 
     def __init__(
@@ -52,7 +58,11 @@ class FineTune:
         self.log: list[dict[str, Any]] = []
 
     def __call__(self, model: nn.Module, post_step: Callable[[], Any] | None = None) -> None:
-        entry: dict[str, Any] = {"before": _copy(model), "after": [], "post_step": callable(post_step)}
+        entry: dict[str, Any] = {
+            "before": _copy(model),
+            "after": [],
+            "post_step": callable(post_step),
+        }
         self.log.append(entry)
         for _ in range(self.steps):
             self._step(model)
@@ -75,7 +85,9 @@ class FineTune:
 
 
 class Build:
-    """``build()``: an untrained model, the same at every call. ``calls`` says how many there were."""
+    """``build()``: an untrained model, the same at every call. ``calls`` says how many
+    there were.
+    """
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model
@@ -87,37 +99,48 @@ class Build:
 
 
 class Train:
-    """``train(model, masks, start, stop)``: steps ``start`` to ``stop`` of a training, pruned weights held at zero.
+    """``train(model, masks, start, stop)``: steps ``start`` to ``stop`` of a training,
+    pruned weights held at zero.
 
-    A step goes by the sign of the gradients' running mean, which is begun anew in every call (written out here: torch.optim
-    takes seconds to import, and a self-check should take none). The last gradients stay in the model, as they do in training.
+    A step goes by the sign of the gradients' running mean, which is begun anew in every
+    call (written out here: torch.optim takes seconds to import, and a self-check should
+    take none). The last gradients stay in the model, as they do in training.
 
     Args:
-        x, y: one batch for each step of the whole training, (steps, batch, …), and its labels (steps, batch). Where ``stop``
-            is None, training goes on to the last of them.
+        x, y: one batch for each step of the whole training, (steps, batch, …), and its
+            labels (steps, batch). Where ``stop`` is None, training goes on to the last
+            of them.
         lr: how far a weight goes in a step; one without a gradient stays where it is.
 
-    The log has one entry a call: start, stop, the masks, the state dict before (as it came) and after, the modules' modes, and
-    the result. What it says can be tried again: :meth:`repeated`.
+    The log has one entry a call: start, stop, the masks, the state dict before (as it
+    came) and after, the modules' modes, and the result. What it says can be tried
+    again: :meth:`repeated`.
     """
 
     def __init__(self, x: Tensor, y: Tensor, lr: float) -> None:
         self.x, self.y, self.lr = x, y, lr
         self.log: list[dict[str, Any]] = []
 
-    def __call__(self, model: nn.Module, masks: Mapping[str, Tensor], start: int, stop: int | None) -> dict[str, int]:
+    def __call__(
+        self, model: nn.Module, masks: Mapping[str, Tensor], start: int, stop: int | None
+    ) -> dict[str, int]:
         parameters = dict(model.named_parameters())
         for name, mask in masks.items():
             if name not in parameters:
-                raise KeyError(f"train(model, masks, start, stop) got a mask for {name!r}, no parameter of the model")
+                raise KeyError(
+                    f"train(model, masks, start, stop) got a mask for {name!r}, no parameter of the"
+                    " model"
+                )
             if mask.dtype != torch.bool or mask.shape != parameters[name].shape:
                 raise ValueError(
-                    f"train(model, masks, start, stop) takes bool masks of the parameters' shapes, but that of {name!r} is "
-                    f"{mask.dtype} of shape {tuple(mask.shape)}"
+                    "train(model, masks, start, stop) takes bool masks of the parameters' shapes,"
+                    f" but that of {name!r} is {mask.dtype} of shape {tuple(mask.shape)}"
                 )
         end = len(self.x) if stop is None else stop
         if not 0 <= start <= end <= len(self.x):
-            raise ValueError(f"training has steps 0 to {len(self.x)}, and cannot go from {start} to {stop}")
+            raise ValueError(
+                f"training has steps 0 to {len(self.x)}, and cannot go from {start} to {stop}"
+            )
         before, modes = _copies(model.state_dict()), [module.training for module in model.modules()]
         pruned = [(parameters[name], ~mask) for name, mask in masks.items()]
         _zero(pruned)
@@ -132,19 +155,29 @@ class Train:
             _zero(pruned)
         result = {"call": len(self.log) + 1, "steps": end - start}
         after = _copies(model.state_dict())
-        said = {"start": start, "stop": stop, "masks": _copies(masks), "before": before, "after": after, "modes": modes}
+        said = {
+            "start": start,
+            "stop": stop,
+            "masks": _copies(masks),
+            "before": before,
+            "after": after,
+            "modes": modes,
+        }
         self.log.append({**said, "result": dict(result)})
         return result
 
 
 def repeated(entry: Mapping[str, Any], model: nn.Module, x: Tensor, y: Tensor, lr: float) -> bool:
-    """Does a training from the state before, on a model like this, give the state after, as an entry of a log says?
+    """Does a training from the state before, on a model like this, give the state
+    after, as an entry of a log says?
 
-    Of every tensor with two or more dimensions nine of ten numbers must agree, not all: a step goes by a gradient's sign, which
-    the last bit of a sum may turn where it is next to nothing (for a bias before a batch norm it is nothing but that).
+    Of every tensor with two or more dimensions nine of ten numbers must agree, not all:
+    a step goes by a gradient's sign, which the last bit of a sum may turn where it is
+    next to nothing (for a bias before a batch norm it is nothing but that).
 
     Raises:
-        KeyError, TypeError, ValueError or RuntimeError: if the entry is none that :class:`Train` wrote of such a model.
+        KeyError, TypeError, ValueError or RuntimeError: if the entry is none that
+        :class:`Train` wrote of such a model.
     """
     model = copy.deepcopy(model)
     model.load_state_dict(entry["before"])
@@ -156,18 +189,24 @@ def repeated(entry: Mapping[str, Any], model: nn.Module, x: Tensor, y: Tensor, l
     if right.keys() != said.keys() or any(right[name].shape != said[name].shape for name in right):
         return False
     weights = [name for name, value in right.items() if value.ndim >= 2]
-    close = (torch.isclose(said[name].double(), right[name].double(), atol=lr / 100) for name in weights)
+    close = (
+        torch.isclose(said[name].double(), right[name].double(), atol=lr / 100) for name in weights
+    )
     return all(bool(each.double().mean() >= 0.9) for each in close)
 
 
 def sample_losses(model: nn.Module, batch: Mapping[str, Tensor]) -> Tensor:
-    """The cross-entropy of each sample, (B,), of a text classifier on {"input_ids", "attention_mask", "labels"}."""
+    """The cross-entropy of each sample, (B,), of a text classifier on {"input_ids",
+    "attention_mask", "labels"}.
+    """
     logits = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits
     return F.cross_entropy(logits, batch["labels"], reduction="none")
 
 
 class Losses:
-    """``loss_fn(model, batch)``: :func:`sample_losses`. The log has one entry a call: how many samples, and was dropout on?"""
+    """``loss_fn(model, batch)``: :func:`sample_losses`. The log has one entry a call:
+    how many samples, and was dropout on?
+    """
 
     def __init__(self) -> None:
         self.log: list[dict[str, Any]] = []
@@ -179,7 +218,8 @@ class Losses:
 
 
 class Formula:
-    """``f(x)`` or ``f(x, y)``: tanh(a·x + b·y), with gradients: stands for a student's function where another one that calls it is looked at.
+    """``f(x)`` or ``f(x, y)``: tanh(a·x + b·y), with gradients: stands for a student's
+    function where another one that calls it is looked at.
 
     ``count``: how often it was called.
     """
@@ -193,7 +233,8 @@ class Formula:
 
 
 class GateLosses:
-    """``loss_fn(model, batch, gates)``: a squared error of what the model says times one plus a sum of gates. Notes gates and mode at each call.
+    """``loss_fn(model, batch, gates)``: a squared error of what the model says times
+    one plus a sum of gates. Notes gates and mode at each call.
 
     Args:
         weights: of the gates in that sum, of their shape.
@@ -204,22 +245,29 @@ class GateLosses:
         self.log: list[dict[str, Any]] = []
 
     def __call__(self, model: nn.Module, batch: Mapping[str, Tensor], gates: Tensor) -> Tensor:
-        self.log.append({"gates": gates.detach().clone(), "training": all(m.training for m in model.modules())})
+        self.log.append(
+            {"gates": gates.detach().clone(), "training": all(m.training for m in model.modules())}
+        )
         said = model(batch["x"]) * (1 + (self.weights * gates).sum())
         return (said - batch["y"]).square().mean()
 
 
 def optimizer(model: nn.Module, tensor: Tensor, rates: list[float]) -> torch.optim.Optimizer:
     """SGD with momentum over a model's parameters and a tensor, each with its rate."""
-    groups = [{"params": list(model.parameters()), "lr": rates[0]}, {"params": [tensor], "lr": rates[1]}]
+    groups = [
+        {"params": list(model.parameters()), "lr": rates[0]},
+        {"params": [tensor], "lr": rates[1]},
+    ]
     return torch.optim.SGD(groups, momentum=0.5)
 
 
 class Retrain:
-    """``train(model)``: notes the parameters and what the model says in evaluation mode; then moves every parameter, or raises.
+    """``train(model)``: notes the parameters and what the model says in evaluation
+    mode; then moves every parameter, or raises.
 
     Args:
-        batch: keyword arguments of the model's forward. amount: is added to every parameter.
+        batch: keyword arguments of the model's forward. amount: is added to every
+            parameter.
         raising: raise RuntimeError in place of that.
     """
 
@@ -243,7 +291,9 @@ class Retrain:
 
 
 class Hooks:
-    """``count``: how many hooks of whatever kind the modules of a model have now, or a ``forward`` put in place of their own."""
+    """``count``: how many hooks of whatever kind the modules of a model have now, or a
+    ``forward`` put in place of their own.
+    """
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model
@@ -251,9 +301,18 @@ class Hooks:
     @property
     def count(self) -> int:
         kinds = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
-        hooks = sum(len(module.__dict__.get(kind) or ()) for module in self.model.modules() for kind in kinds)
-        own = [(module.__dict__.get("forward"), type(module).forward) for module in self.model.modules()]
-        return hooks + sum(mine is not None and getattr(mine, "__func__", mine) is not right for mine, right in own)
+        hooks = sum(
+            len(module.__dict__.get(kind) or ())
+            for module in self.model.modules()
+            for kind in kinds
+        )
+        own = [
+            (module.__dict__.get("forward"), type(module).forward)
+            for module in self.model.modules()
+        ]
+        return hooks + sum(
+            mine is not None and getattr(mine, "__func__", mine) is not right for mine, right in own
+        )
 
 
 class Chance:
@@ -270,7 +329,9 @@ def generator(seed: int) -> torch.Generator:
 
 
 def stream(values: list[Any]) -> Iterator[Any]:
-    """The values one after the other, once: as data come from a loader, without a length."""
+    """The values one after the other, once: as data come from a loader, without a
+    length.
+    """
     return iter(values)
 
 

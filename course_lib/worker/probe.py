@@ -1,8 +1,11 @@
-"""Tries to get out: what ``course doctor`` runs behind each wall, with harmless means. Standard library only.
+"""Tries to get out: what ``course doctor`` runs behind each wall, with harmless means.
+Standard library only.
 
-Started as ``import probe, walls; probe.main(walls)`` from this folder, so that no package of the course is loaded: a try takes
-a tenth of a second. Reads one JSON object from standard input, writes one to standard output: what it could reach that it
-should not (``breaches``), and what the walls themselves say is weaker than it could be (``weaker``).
+Started as ``import probe, walls; probe.main(walls)`` from this folder, so that no
+package of the course is loaded: a try takes a tenth of a second. Reads one JSON object
+from standard input, writes one to standard output: what it could reach that it should
+not (``breaches``), and what the walls themselves say is weaker than it could be
+(``weaker``).
 """
 
 from __future__ import annotations
@@ -21,7 +24,9 @@ _KEY = 0x70726F62  # of a System V memory block left for others to find
 
 
 def main(walls: ModuleType) -> None:
-    """Put up the walls, leave one child waiting, let another try to reach it and everything else."""
+    """Put up the walls, leave one child waiting, let another try to reach it and
+    everything else.
+    """
     asked = json.load(sys.stdin)
     said: dict[str, Any] = {"problem": "", "breaches": [], "weaker": []}
     try:
@@ -49,9 +54,17 @@ def _behind(around: Any, asked: dict[str, Any]) -> list[str]:
     if child == 0:
         asked["hidden"].append(os.path.join(left, "sibling"))
         asked["locked"].append(left if around.layer == "landlock" else "/scratch/..")
-        pids = {"the warm process": os.getppid(), "the grader": asked["grader"], "another submission": sibling}
+        pids = {
+            "the warm process": os.getppid(),
+            "the grader": asked["grader"],
+            "another submission": sibling,
+        }
         try:
-            found = list(_breaches(asked, {name: pid for name, pid in pids.items() if pid not in (0, os.getpid())}))
+            found = list(
+                _breaches(
+                    asked, {name: pid for name, pid in pids.items() if pid not in (0, os.getpid())}
+                )
+            )
         except BaseException as error:
             found = [f"the probe itself failed: {error!r}"]
         os.write(tell, json.dumps(found).encode())
@@ -62,7 +75,11 @@ def _behind(around: Any, asked: dict[str, Any]) -> list[str]:
     for pid in (child, sibling):
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
-    return json.loads(answer) if answer else ["a child behind the wall ended before it could say anything"]
+    return (
+        json.loads(answer)
+        if answer
+        else ["a child behind the wall ended before it could say anything"]
+    )
 
 
 def _breaches(asked: dict[str, Any], pids: dict[str, int]) -> Iterator[str]:
@@ -71,7 +88,8 @@ def _breaches(asked: dict[str, Any], pids: dict[str, int]) -> Iterator[str]:
             file.write("x")
     except OSError as error:
         yield f"its own folder cannot be written ({error})"
-    # a jail without namespaces inside: one submission at a time, so whoever is met in it is no other submission
+    # a jail without namespaces inside: one submission at a time, so whoever is met in
+    # it is no other submission
     sibling = pids.get("another submission", 0)
     alone = asked["layer"] == "jail" and sibling and _allowed(os.kill, sibling, 0)
     for path in asked["hidden"]:
@@ -116,12 +134,17 @@ def _read(path: str) -> None:
 
 
 def _attach(pid: int) -> None:
-    if ctypes.CDLL(None, use_errno=True).ptrace(ctypes.c_long(16), ctypes.c_long(pid), None, None) < 0:
+    if (
+        ctypes.CDLL(None, use_errno=True).ptrace(ctypes.c_long(16), ctypes.c_long(pid), None, None)
+        < 0
+    ):
         raise OSError(ctypes.get_errno(), "ptrace")
 
 
 def _shared_memory(create: bool) -> bool:
-    """Make a block of System V memory under a known key, or look for it; the kernel removes it when nobody uses it."""
+    """Make a block of System V memory under a known key, or look for it; the kernel
+    removes it when nobody uses it.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
     block = libc.shmget(_KEY, 4096, 0o1600 if create else 0o600)
     if block >= 0 and create:

@@ -1,10 +1,13 @@
 """What a submission finds in place of ``course_lib``'s modules while it is graded.
 
-- ``data``, ``models`` and what trains and runs (:data:`REAL`) are what they are in the notebook.
-- ``course_lib.pruning`` and ``course_lib.cost`` import, but whatever is called there raises :class:`LibraryUsed`. What a lab gives
-  its students to call is handed through from where it may be seen (:data:`GIVEN`).
-- All else (``grading``, ``show``, the experiments, the ledger …) imports too and is idle, so that a notebook's first cells run: it
-  may be called, and what it gives stands for nothing. Only :data:`skip` says something, by whether it is called.
+- ``data``, ``models`` and what trains and runs (:data:`REAL`) are what they are in the
+  notebook.
+- ``course_lib.pruning`` and ``course_lib.cost`` import, but whatever is called there
+  raises :class:`LibraryUsed`. What a lab gives its students to call is handed through
+  from where it may be seen (:data:`GIVEN`).
+- All else (``grading``, ``show``, the experiments, the ledger …) imports too and is
+  idle, so that a notebook's first cells run: it may be called, and what it gives stands
+  for nothing. Only :data:`skip` says something, by whether it is called.
 """
 
 from __future__ import annotations
@@ -19,8 +22,10 @@ from typing import Any
 
 from course_lib.worker.watch import LIBRARY, LibraryUsed
 
-REAL = ("worker", "data", "models", "training", "parallel", "paths", "files", "modes")  # of course_lib
-# of what is refused, what labs give: it says where a model has its heads, and nothing of how to prune them
+# of course_lib
+REAL = ("worker", "data", "models", "training", "parallel", "paths", "files", "modes")
+# of what is refused, what labs give: it says where a model has its heads, and nothing
+# of how to prune them
 GIVEN = {
     f"course_lib.pruning.heads.{name}": "course_lib.models.attention"
     for name in ("Attention", "find_attention", "output_projections")
@@ -49,7 +54,9 @@ skip = _Skip()
 
 
 class _Refuses:
-    """Stands for anything of the library. It may be imported, named, passed on; not called."""
+    """Stands for anything of the library. It may be imported, named, passed on; not
+    called.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -67,7 +74,9 @@ class _Refuses:
 
 
 class _Idle:
-    """Stands for plots, widgets, checks, experiments: callable, usable as a decorator or a context manager, without effect."""
+    """Stands for plots, widgets, checks, experiments: callable, usable as a decorator
+    or a context manager, without effect.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -116,7 +125,9 @@ def _within(name: str, places: tuple[str, ...]) -> bool:
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
+    def find_spec(
+        self, name: str, path: Any = None, target: Any = None
+    ) -> importlib.machinery.ModuleSpec | None:
         package, _, rest = name.partition(".")
         if package == "course_lib" and rest and rest.partition(".")[0] not in REAL:
             return importlib.machinery.ModuleSpec(name, self, is_package=True)
@@ -130,5 +141,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def install() -> None:
-    """Put the stand-ins in place, before anything of ``course_lib`` beside the worker is imported."""
+    """Put the stand-ins in place, before anything of ``course_lib`` beside the worker
+    is imported.
+    """
     sys.meta_path.insert(0, _Finder())

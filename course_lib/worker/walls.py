@@ -1,19 +1,25 @@
-"""The walls that are ours: what the warm process puts round each child before a line of a student's code runs in it.
+"""The walls that are ours: what the warm process puts round each child before a line of
+a student's code runs in it.
 
 Three ways, best first; :mod:`course_lib.grading.wall.layers` chooses one and says it.
 
-- ``jail``: this process is inside a bubblewrap jail already and has kept the right to make namespaces. Each child gets its own
-  processes, mounts, System V objects, network and host name, and a fresh small folder in memory; then it gives up every right.
-- ``landlock``: no namespaces. The kernel's Landlock lets the child read the interpreter and write one fresh folder; a filter of
-  system calls takes what Landlock does not cover: sockets, signals to others, System V objects, changing modes and owners.
+- ``jail``: this process is inside a bubblewrap jail already and has kept the right to
+  make namespaces. Each child gets its own processes, mounts, System V objects, network
+  and host name, and a fresh small folder in memory; then it gives up every right.
+- ``landlock``: no namespaces. The kernel's Landlock lets the child read the interpreter
+  and write one fresh folder; a filter of system calls takes what Landlock does not
+  cover: sockets, signals to others, System V objects, changing modes and owners.
 - ``plain``: a fresh folder, nothing else.
 
-In the first two the child also loses every capability, can gain none by running a program (no_new_privs), and is refused the
-system calls that reach into other processes or deep into the kernel. The filter is written by the system's libseccomp; the
-calls that neither Python nor a maintained binding offers are made here by number. Standard library only: the probe of
-``course doctor`` runs this file without the course's packages. A wall that cannot be put up ends the child, never opens it.
+In the first two the child also loses every capability, can gain none by running a
+program (no_new_privs), and is refused the system calls that reach into other processes
+or deep into the kernel. The filter is written by the system's libseccomp; the calls
+that neither Python nor a maintained binding offers are made here by number. Standard
+library only: the probe of ``course doctor`` runs this file without the course's
+packages. A wall that cannot be put up ends the child, never opens it.
 
-Source: man pages namespaces(7), capabilities(7), landlock(7), seccomp(2), seccomp_rule_add(3).
+Source: man pages namespaces(7), capabilities(7), landlock(7), seccomp(2),
+seccomp_rule_add(3).
 """
 
 from __future__ import annotations
@@ -28,7 +34,8 @@ from collections.abc import Iterable, Sequence
 
 LINUX = sys.platform.startswith("linux")
 FOLDER_BYTES = 64 << 20  # of the child's own folder in memory
-_libc = ctypes.CDLL(None, use_errno=True) if os.name == "posix" else None  # the C library this interpreter runs on
+# the C library this interpreter runs on
+_libc = ctypes.CDLL(None, use_errno=True) if os.name == "posix" else None
 
 
 def _call(name: str, *args: int | bytes | ctypes.Array[ctypes.c_char] | None) -> int:
@@ -37,7 +44,9 @@ def _call(name: str, *args: int | bytes | ctypes.Array[ctypes.c_char] | None) ->
     Raises:
         OSError: with the kernel's reason, if it returns a negative number.
     """
-    result = int(getattr(_libc, name)(*(ctypes.c_long(a) if isinstance(a, int) else a for a in args)))
+    result = int(
+        getattr(_libc, name)(*(ctypes.c_long(a) if isinstance(a, int) else a for a in args))
+    )
     if result < 0:
         raise OSError(ctypes.get_errno(), f"{name}: {os.strerror(ctypes.get_errno())}")
     return result
@@ -58,17 +67,22 @@ class Walls:
 
     Args:
         layer: "jail", "landlock" or "plain".
-        folder: in the jail, where each child's folder in memory is mounted; else where each child's folder is made.
+        folder: in the jail, where each child's folder in memory is mounted; else where
+            each child's folder is made.
         readable: for "landlock", the files and folders a child may read; may be long.
-        roots: for "landlock", a few folders that hold all of ``readable``, and no folder of a child.
+        roots: for "landlock", a few folders that hold all of ``readable``, and no
+            folder of a child.
 
-    ``weaker`` lists in words what this machine refused although the layer as a whole stands.
+    ``weaker`` lists in words what this machine refused although the layer as a whole
+    stands.
 
     Raises:
         OSError: if the layer cannot be had here at all.
     """
 
-    def __init__(self, layer: str, folder: str, readable: Sequence[str] = (), roots: Sequence[str] = ()) -> None:
+    def __init__(
+        self, layer: str, folder: str, readable: Sequence[str] = (), roots: Sequence[str] = ()
+    ) -> None:
         self.layer = layer
         self.folder = folder
         self.weaker: list[str] = []
@@ -78,21 +92,28 @@ class Walls:
         if layer == "plain":
             return
         try:
-            self._filter = SystemCalls(REFUSED + (REFUSED_WITHOUT_NAMESPACES if layer == "landlock" else ()))
+            self._filter = SystemCalls(
+                REFUSED + (REFUSED_WITHOUT_NAMESPACES if layer == "landlock" else ())
+            )
         except OSError as error:
             if layer == "landlock":  # alone it covers files only
                 raise
             self.weaker.append(f"no system call is refused inside: {error.strerror}")
         if layer == "landlock":
-            # two sets of rules, of which both must allow: a long one made once, and a short one with each child's folder
-            self._shared = landlock_rules([*((path, READ) for path in readable), *DEVICES, (folder, READ | WRITE)])
+            # two sets of rules, of which both must allow: a long one made once, and a
+            # short one with each child's folder
+            self._shared = landlock_rules(
+                [*((path, READ) for path in readable), *DEVICES, (folder, READ | WRITE)]
+            )
             self._rules = [*((path, READ) for path in roots), *DEVICES]
         else:
             self._home = os.pidfd_open(os.getpid())
             self._try_namespaces()
 
     def _try_namespaces(self) -> None:
-        """Have one child go all the way: what the kernel refuses is known before a submission comes."""
+        """Have one child go all the way: what the kernel refuses is known before a
+        submission comes.
+        """
         self.own_namespaces = True
         try:
             pid = self.fork()
@@ -106,12 +127,16 @@ class Walls:
             drop_capabilities()  # of no use now
 
     def fork(self) -> int:
-        """As ``os.fork``, but the child returns behind the walls, in an empty folder of its own.
+        """As ``os.fork``, but the child returns behind the walls, in an empty folder of
+        its own.
 
         Raises:
-            OSError: if there can be no child, or no wall round it; no such child is left.
+            OSError: if there can be no child, or no wall round it; no such child is
+                left.
         """
-        folder = self.folder if self.layer == "jail" else tempfile.mkdtemp(prefix="s", dir=self.folder)
+        folder = (
+            self.folder if self.layer == "jail" else tempfile.mkdtemp(prefix="s", dir=self.folder)
+        )
         heard, tell = os.pipe()
         try:
             pid = self._fork()
@@ -140,7 +165,8 @@ class Walls:
     def _fork(self) -> int:
         if not self.own_namespaces:
             return os.fork()
-        _call("unshare", NEWPID)  # for the next child only: it is process 1 there, and all it starts ends with it
+        # for the next child only: it is process 1 there, and all it starts ends with it
+        _call("unshare", NEWPID)
         try:
             pid = os.fork()
         except OSError:
@@ -158,14 +184,29 @@ class Walls:
             _call("unshare", NEWNS | NEWIPC | NEWNET | NEWUTS)
             _call("mount", b"none", b"/", None, MS_REC | MS_PRIVATE, None)
             options = f"size={FOLDER_BYTES},nr_inodes=4096,mode=0700".encode()
-            _call("mount", b"tmpfs", folder.encode(), b"tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, options)
+            _call(
+                "mount",
+                b"tmpfs",
+                folder.encode(),
+                b"tmpfs",
+                MS_NOSUID | MS_NODEV | MS_NOEXEC,
+                options,
+            )
             if os.path.isdir("/dev/shm"):
-                _call("mount", b"tmpfs", b"/dev/shm", b"tmpfs", MS_RDONLY | MS_NOSUID | MS_NODEV, b"size=4k")
+                _call(
+                    "mount",
+                    b"tmpfs",
+                    b"/dev/shm",
+                    b"tmpfs",
+                    MS_RDONLY | MS_NOSUID | MS_NODEV,
+                    b"size=4k",
+                )
         os.chdir(folder)
         for name in ("HOME", "TMPDIR", "MPLCONFIGDIR"):
             os.environ[name] = folder
         tempfile.tempdir = None
-        prctl(PR_SET_DUMPABLE, 1)  # the watch from outside reads how much memory is used, and which files are open
+        # the watch from outside reads how much memory is used, and which files are open
+        prctl(PR_SET_DUMPABLE, 1)
         if self.layer == "plain":
             return
         drop_capabilities()
@@ -177,12 +218,15 @@ class Walls:
             self._filter.load(only_own=self.layer == "landlock")
 
     def forget(self, pid: int) -> str:
-        """The folder of a child that has ended, for the caller to remove or empty; "" where it went with the child."""
+        """The folder of a child that has ended, for the caller to remove or empty; ""
+        where it went with the child.
+        """
         folder = self._folders.pop(pid, "")
         return "" if self.own_namespaces else folder
 
 
-# -- namespaces and capabilities ---------------------------------------------------------------------------------------
+# -- namespaces and capabilities
+# ---------------------------------------------------------------------------------------
 
 NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET = (
     0x20000, 0x2000000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000,
@@ -191,29 +235,41 @@ MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REC, MS_PRIVATE = 1, 2, 4, 8, 0x40
 
 
 def drop_capabilities() -> None:
-    """Give up every capability, for good: also those that running a program of root's could bring back."""
+    """Give up every capability, for good: also those that running a program of root's
+    could bring back.
+    """
     for capability in range(64):
         try:
             prctl(PR_CAPBSET_DROP, capability)
-        except OSError:  # no such capability; or no right to change the set: then no_new_privs leaves nothing to gain
+        # no such capability; or no right to change the set: then no_new_privs leaves
+        # nothing to gain
+        except OSError:
             continue
     header = struct.pack("Ii", 0x20080522, 0)  # version 3, this process
     _call("capset", header, bytes(24))
 
 
-# -- Landlock ----------------------------------------------------------------------------------------------------------
+# -- Landlock
+# --------------------------------------------------------------------------------------
 
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1, 2, 4, 8
 TRUNCATE = 1 << 14
 READ = EXECUTE | READ_FILE | READ_DIR
-WRITE = sum(1 << bit for bit in range(16)) & ~READ  # also make, remove, link, rename, truncate, control devices
+# also make, remove, link, rename, truncate, control devices
+WRITE = sum(1 << bit for bit in range(16)) & ~READ
 _RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}  # bits that each version of Landlock knows
-DEVICES = [(f"/dev/{name}", READ_FILE | WRITE_FILE) for name in ("null", "zero", "full", "random", "urandom")]
-_ON_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE  # the rights a rule for a single file may give
+DEVICES = [
+    (f"/dev/{name}", READ_FILE | WRITE_FILE)
+    for name in ("null", "zero", "full", "random", "urandom")
+]
+# the rights a rule for a single file may give
+_ON_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE
 
 
 def landlock_version(needed: bool = False) -> int:
-    """Of the kernel's Landlock; 0 where there is none, or an OSError where it is needed."""
+    """Of the kernel's Landlock; 0 where there is none, or an OSError where it is
+    needed.
+    """
     try:
         return _call("syscall", 444, None, 0, 1) if LINUX else 0
     except OSError:
@@ -225,13 +281,17 @@ def landlock_version(needed: bool = False) -> int:
 
 
 def landlock_rules(rules: Iterable[tuple[str, int]]) -> int:
-    """A descriptor for :func:`landlock`, which leaves only those rights to files that a rule (path, rights) gives.
+    """A descriptor for :func:`landlock`, which leaves only those rights to files that a
+    rule (path, rights) gives.
 
-    From version 4 on TCP goes too; from version 6 on signals and abstract unix sockets to processes outside.
+    From version 4 on TCP goes too; from version 6 on signals and abstract unix sockets
+    to processes outside.
     """
     version = landlock_version(needed=True)
     handled = (READ | WRITE) & (1 << _RIGHTS.get(version, 16)) - 1
-    attributes = struct.pack("QQQ", handled, 3, 3)[: 8 if version < 4 else 16 if version < 6 else 24]
+    attributes = struct.pack("QQQ", handled, 3, 3)[
+        : 8 if version < 4 else 16 if version < 6 else 24
+    ]
     ruleset = _call("syscall", 444, attributes, len(attributes), 0)
     for path, rights in rules:
         try:
@@ -252,77 +312,137 @@ def landlock(ruleset: int) -> None:
     os.close(ruleset)
 
 
-# -- system calls ------------------------------------------------------------------------------------------------------
+# -- system calls
+# --------------------------------------------------------------------------------------
 
 Condition = tuple[int, str, int, int]  # which argument, "masked" or "differs", mask, value
 Refusal = tuple[str, int, tuple[Condition, ...]]  # name, errno, conditions that all hold
 EPERM, ENOSYS = 1, 38
-_LOW = 0xFFFFFFFF  # an int argument: the kernel does not look at the upper half of the register, so nor may the test
+# an int argument: the kernel does not look at the upper half of the register, so nor
+# may the test
+_LOW = 0xFFFFFFFF
 
 
 def _refuse(names: str, errno: int = EPERM, *conditions: Condition) -> tuple[Refusal, ...]:
     return tuple((name, errno, conditions) for name in names.split())
 
 
-# to no process that only computes: other processes' memory, namespaces and mounts, the kernel itself, keys, the network
+# to no process that only computes: other processes' memory, namespaces and mounts, the
+# kernel itself, keys, the network
 REFUSED = (
-    *_refuse("ptrace process_vm_readv process_vm_writev process_madvise process_mrelease kcmp pidfd_open pidfd_getfd"),
-    *_refuse("unshare setns mount umount2 pivot_root chroot fsopen fsconfig fsmount fspick move_mount open_tree"),
-    *_refuse("mount_setattr statmount listmount name_to_handle_at open_by_handle_at fanotify_init fanotify_mark"),
-    *_refuse("kexec_load kexec_file_load init_module finit_module delete_module reboot swapon swapoff acct quotactl"),
-    *_refuse("quotactl_fd syslog settimeofday clock_settime clock_adjtime adjtimex iopl ioperm vhangup lookup_dcookie"),
-    *_refuse("bpf perf_event_open userfaultfd keyctl add_key request_key migrate_pages move_pages socket"),
-    # programs have another way where these are missing; clone3's arguments and io_uring's work cannot be looked at
-    *_refuse("clone3 io_uring_setup io_uring_enter io_uring_register memfd_create memfd_secret", ENOSYS),
-    *(_refuse("clone", EPERM, (0, "masked", flag, flag))[0]
-      for flag in (NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET)),
-    # a connected pair is all that is left of sockets; a datagram pair could still send to any address
+    *_refuse(
+        "ptrace process_vm_readv process_vm_writev process_madvise process_mrelease kcmp pidfd_open"
+        " pidfd_getfd"
+    ),
+    *_refuse(
+        "unshare setns mount umount2 pivot_root chroot fsopen fsconfig fsmount fspick move_mount"
+        " open_tree"
+    ),
+    *_refuse(
+        "mount_setattr statmount listmount name_to_handle_at open_by_handle_at fanotify_init"
+        " fanotify_mark"
+    ),
+    *_refuse(
+        "kexec_load kexec_file_load init_module finit_module delete_module reboot swapon swapoff"
+        " acct quotactl"
+    ),
+    *_refuse(
+        "quotactl_fd syslog settimeofday clock_settime clock_adjtime adjtimex iopl ioperm vhangup"
+        " lookup_dcookie"
+    ),
+    *_refuse(
+        "bpf perf_event_open userfaultfd keyctl add_key request_key migrate_pages move_pages socket"
+    ),
+    # programs have another way where these are missing; clone3's arguments and
+    # io_uring's work cannot be looked at
+    *_refuse(
+        "clone3 io_uring_setup io_uring_enter io_uring_register memfd_create memfd_secret", ENOSYS
+    ),
+    *(
+        _refuse("clone", EPERM, (0, "masked", flag, flag))[0]
+        for flag in (NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET)
+    ),
+    # a connected pair is all that is left of sockets; a datagram pair could still send
+    # to any address
     *_refuse("socketpair", EPERM, (0, "differs", 0, 1)),
     *(_refuse("socketpair", EPERM, (1, "masked", 0xF, kind))[0] for kind in range(16) if kind != 1),
     *_refuse("ioctl", EPERM, (1, "masked", _LOW, 0x5412)),  # typing into a terminal
     *_refuse("ioctl", EPERM, (1, "masked", _LOW, 0x541C)),
-    *_refuse("prctl", EPERM, (0, "masked", _LOW, PR_SET_DUMPABLE)),  # what the watch from outside needs
-    # locks, leases and notes on a file that another submission may read, too, would carry bits between them
+    # what the watch from outside needs
+    *_refuse("prctl", EPERM, (0, "masked", _LOW, PR_SET_DUMPABLE)),
+    # locks, leases and notes on a file that another submission may read, too, would
+    # carry bits between them
     *_refuse("flock inotify_init inotify_init1 inotify_add_watch"),
-    *(_refuse("fcntl", EPERM, (1, "masked", _LOW, command))[0] for command in (5, 6, 7, 36, 37, 38, 1024, 1025, 1026)),
+    *(
+        _refuse("fcntl", EPERM, (1, "masked", _LOW, command))[0]
+        for command in (5, 6, 7, 36, 37, 38, 1024, 1025, 1026)
+    ),
     # a handle on the process at the other end of a socket
     *_refuse("getsockopt", EPERM, (1, "masked", _LOW, 1), (2, "masked", _LOW, 77)),
     *_refuse("setsockopt", EPERM, (1, "masked", _LOW, 1), (2, "masked", _LOW, 76)),
     *_refuse("ioctl", EPERM, (1, "masked", _LOW, 0x894C)),
-)  # fmt: skip
+)
 
 # what a namespace of its own would have kept apart
 REFUSED_WITHOUT_NAMESPACES = (
     *_refuse("connect bind listen accept accept4"),
-    *_refuse("shmget shmat shmctl semget semop semtimedop semctl msgget msgsnd msgrcv msgctl mq_open mq_unlink"),
-    # Landlock does not cover these: of the same user's files, what may be read cannot be, but modes could be changed
-    *_refuse("chmod fchmod fchmodat fchmodat2 chown lchown fchown fchownat utime utimes futimesat utimensat"),
-    *_refuse("setxattr lsetxattr fsetxattr setxattrat removexattr lremovexattr fremovexattr removexattrat"),
+    *_refuse(
+        "shmget shmat shmctl semget semop semtimedop semctl msgget msgsnd msgrcv msgctl mq_open"
+        " mq_unlink"
+    ),
+    # Landlock does not cover these: of the same user's files, what may be read cannot
+    # be, but modes could be changed
+    *_refuse(
+        "chmod fchmod fchmodat fchmodat2 chown lchown fchown fchownat utime utimes futimesat"
+        " utimensat"
+    ),
+    *_refuse(
+        "setxattr lsetxattr fsetxattr setxattrat removexattr lremovexattr fremovexattr"
+        " removexattrat"
+    ),
     *_refuse("file_setattr truncate"),
-    # signals and settings of other processes of the same user; those to oneself are let through when the filter is loaded
+    # signals and settings of other processes of the same user; those to oneself are let
+    # through when the filter is loaded
     *_refuse("pidfd_send_signal rt_sigqueueinfo rt_tgsigqueueinfo tkill sched_setattr ioprio_set"),
-    *_refuse("prlimit64 sched_setaffinity sched_setscheduler sched_setparam setpriority", EPERM, (0, "differs", 0, 0)),
+    *_refuse(
+        "prlimit64 sched_setaffinity sched_setscheduler sched_setparam setpriority",
+        EPERM,
+        (0, "differs", 0, 0),
+    ),
     *_refuse("setpriority", EPERM, (1, "differs", 0, 0)),
-    *(_refuse("fcntl", EPERM, (1, "masked", _LOW, command))[0] for command in (8, 15)),  # whom a descriptor signals
+    # whom a descriptor signals
+    *(_refuse("fcntl", EPERM, (1, "masked", _LOW, command))[0] for command in (8, 15)),
     *(_refuse("ioctl", EPERM, (1, "masked", _LOW, request))[0] for request in (0x8901, 0x8902)),
-)  # fmt: skip
+)
 
-# numbers of calls younger than some libseccomp in use; from 424 on they are the same on every processor
+# numbers of calls younger than some libseccomp in use; from 424 on they are the same on
+# every processor
 _YOUNG = {
-    "process_mrelease": 448, "fchmodat2": 452, "statmount": 457, "listmount": 458, "setxattrat": 463, "removexattrat": 466,
+    "process_mrelease": 448,
+    "fchmodat2": 452,
+    "statmount": 457,
+    "listmount": 458,
+    "setxattrat": 463,
+    "removexattrat": 466,
     "file_setattr": 469,
-}  # fmt: skip
-_FIRST_UNKNOWN = 470  # calls from here on are younger than this list: they do not exist, programs have another way
+}
+# calls from here on are younger than this list: they do not exist, programs have
+# another way
+_FIRST_UNKNOWN = 470
 
 
 class _Condition(ctypes.Structure):  # struct scmp_arg_cmp
     _fields_ = (
-        ("argument", ctypes.c_uint), ("test", ctypes.c_int), ("first", ctypes.c_uint64), ("second", ctypes.c_uint64),
-    )  # fmt: skip
+        ("argument", ctypes.c_uint),
+        ("test", ctypes.c_int),
+        ("first", ctypes.c_uint64),
+        ("second", ctypes.c_uint64),
+    )
 
 
 class SystemCalls:
-    """A filter that refuses the calls listed, made by libseccomp; :meth:`load` puts it on this process for good.
+    """A filter that refuses the calls listed, made by libseccomp; :meth:`load` puts it
+    on this process for good.
 
     Raises:
         OSError: if libseccomp is not there, or cannot make the filter.
@@ -335,7 +455,8 @@ class SystemCalls:
             how = "Debian, Ubuntu: apt install libseccomp2; Fedora: dnf install libseccomp"
             raise OSError(2, f"libseccomp is not installed ({how})") from None
         self._library.seccomp_init.restype = ctypes.c_void_p
-        self._context = ctypes.c_void_p(self._library.seccomp_init(0x7FFF0000))  # whatever is not listed is allowed
+        # whatever is not listed is allowed
+        self._context = ctypes.c_void_p(self._library.seccomp_init(0x7FFF0000))
         for refusal in refused:
             self._add(*refusal)
 
@@ -349,7 +470,10 @@ class SystemCalls:
               for a, test, mask, value in conditions)
         )  # fmt: skip
         self._check(
-            self._library.seccomp_rule_add_array(self._context, 0x50000 | errno, number, len(conditions), tests), name
+            self._library.seccomp_rule_add_array(
+                self._context, 0x50000 | errno, number, len(conditions), tests
+            ),
+            name,
         )
 
     def load(self, only_own: bool) -> None:
@@ -362,11 +486,21 @@ class SystemCalls:
             for name in ("kill", "tgkill"):
                 self._add(name, EPERM, ((0, "differs", 0, os.getpid()),))
         self._check(self._library.seccomp_load(self._context), "load")
-        # a second, tiny one, as libseccomp knows no "greater than": number >= first unknown ? ENOSYS : allow
+        # a second, tiny one, as libseccomp knows no "greater than": number >= first
+        # unknown ? ENOSYS : allow
         load, if_unknown = (0x20, 0, 0, 0), (0x35, 0, 1, _FIRST_UNKNOWN)
         program = [load, if_unknown, (0x06, 0, 0, 0x50000 | ENOSYS), (0x06, 0, 0, 0x7FFF0000)]
-        lines = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in program))
-        _call("prctl", PR_SET_SECCOMP, 2, struct.pack("HxxxxxxQ", len(program), ctypes.addressof(lines)), 0, 0)
+        lines = ctypes.create_string_buffer(
+            b"".join(struct.pack("HBBI", *line) for line in program)
+        )
+        _call(
+            "prctl",
+            PR_SET_SECCOMP,
+            2,
+            struct.pack("HxxxxxxQ", len(program), ctypes.addressof(lines)),
+            0,
+            0,
+        )
 
     def _check(self, result: int, what: str) -> None:
         if result < 0:

@@ -1,7 +1,9 @@
-"""Plain data over a socket: the only thing that ever passes between the grader and a student's code.
+"""Plain data over a socket: the only thing that ever passes between the grader and a
+student's code.
 
-A frame is a JSON header of at most 1 MB followed by raw blobs (tensor bytes). There is no pickle in either direction: what
-arrives is built here from an allow-list of types, so a hostile sender can at most send a wrong answer.
+A frame is a JSON header of at most 1 MB followed by raw blobs (tensor bytes). There is
+no pickle in either direction: what arrives is built here from an allow-list of types,
+so a hostile sender can at most send a wrong answer.
 """
 
 from __future__ import annotations
@@ -34,14 +36,26 @@ MAX_EMPTY = 1 << 20  # rows of a tensor without a number in it, which as lists a
 DTYPES = {
     str(dtype).removeprefix("torch."): dtype
     for dtype in (
-        torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
-        torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128,
+        torch.bool,
+        torch.uint8,
+        torch.int8,
+        torch.int16,
+        torch.int32,
+        torch.int64,
+        torch.float16,
+        torch.bfloat16,
+        torch.float32,
+        torch.float64,
+        torch.complex64,
+        torch.complex128,
     )
-}  # fmt: skip
+}
 
 
 class WireError(Exception):
-    """A frame that breaks the rules: too large, not JSON, an unknown type, a length that does not fit."""
+    """A frame that breaks the rules: too large, not JSON, an unknown type, a length
+    that does not fit.
+    """
 
 
 class Closed(WireError):
@@ -72,7 +86,9 @@ class Foreign:
 
 @dataclass
 class Layer:
-    """One module of a model as it travels: the name of its class, its settings, its children."""
+    """One module of a model as it travels: the name of its class, its settings, its
+    children.
+    """
 
     type: str
     settings: dict[str, Any] = field(default_factory=dict)
@@ -82,31 +98,48 @@ class Layer:
 
 @dataclass
 class Model:
-    """A module as plain data: its layers and its state dict, with the buffers that a state dict leaves out."""
+    """A module as plain data: its layers and its state dict, with the buffers that a
+    state dict leaves out.
+    """
 
     layer: Layer
     state: dict[str, Tensor]
 
     def build(self) -> nn.Module:
-        """The same module, from classes on the allow-list only (layers of torch.nn, models of course_lib).
+        """The same module, from classes on the allow-list only (layers of torch.nn,
+        models of course_lib).
 
         Raises:
-            WireError: if a layer is of another class (one of the student's own), or state and settings do not fit.
+            WireError: if a layer is of another class (one of the student's own), or
+                state and settings do not fit.
         """
         try:
-            with torch.device("meta"):  # settings from elsewhere allocate nothing: the state brings the memory
+            # settings from elsewhere allocate nothing: the state brings the memory
+            with torch.device("meta"):
                 module = _build(self.layer)
             left_out = _left_out(module)
-            module.load_state_dict({k: v for k, v in self.state.items() if k not in left_out}, assign=True)
+            module.load_state_dict(
+                {k: v for k, v in self.state.items() if k not in left_out}, assign=True
+            )
             for name, buffer in left_out.items():
                 if self.state[name].shape != buffer.shape:
-                    raise ValueError(f"{name} has shape {tuple(self.state[name].shape)}, not {tuple(buffer.shape)}")
+                    raise ValueError(
+                        f"{name} has shape {tuple(self.state[name].shape)}, not"
+                        f" {tuple(buffer.shape)}"
+                    )
                 owner, _, last = name.rpartition(".")
                 module.get_submodule(owner)._buffers[last] = self.state[name]
             for parameter in module.parameters():
                 parameter.requires_grad_(parameter.is_floating_point())
             _set_modes(module, self.layer)
-        except (TypeError, ValueError, ArithmeticError, RuntimeError, KeyError, AttributeError) as error:
+        except (
+            TypeError,
+            ValueError,
+            ArithmeticError,
+            RuntimeError,
+            KeyError,
+            AttributeError,
+        ) as error:
             raise WireError(f"a {self.layer.type} that cannot be built: {error}"[:500]) from None
         return module
 
@@ -124,7 +157,9 @@ def describe(module: nn.Module) -> Model:
 
 
 def _left_out(module: nn.Module) -> dict[str, Tensor]:
-    """The buffers that are not in the state dict, such as the positions of a BERT, by name."""
+    """The buffers that are not in the state dict, such as the positions of a BERT, by
+    name.
+    """
     return {
         f"{path}.{name}" if path else name: buffer
         for path, owner in module.named_modules()
@@ -136,8 +171,14 @@ def _left_out(module: nn.Module) -> dict[str, Tensor]:
 def _describe(module: nn.Module, depth: int = 0) -> Layer:
     if depth > MAX_DEPTH:
         raise WireError("a module nested too deeply")
-    children = {key: _describe(child, depth + 1) for key, child in module._modules.items() if child is not None}
-    return Layer(builders.name_of(module), builders.settings_of(module), children, bool(module.training))
+    children = {
+        key: _describe(child, depth + 1)
+        for key, child in module._modules.items()
+        if child is not None
+    }
+    return Layer(
+        builders.name_of(module), builders.settings_of(module), children, bool(module.training)
+    )
 
 
 def _build(layer: Layer) -> nn.Module:
@@ -154,15 +195,16 @@ def _set_modes(module: nn.Module, layer: Layer) -> None:
         _set_modes(module.get_submodule(name), child)
 
 
-# --- values <-> JSON and blobs -------------------------------------------------------------------------------------
+# --- values <-> JSON and blobs --------------------------------------------------------
 
 
 class Packer:
     """Turns values into JSON data and a list of blobs.
 
     Args:
-        export: called for what is no plain data (a function, a module to be kept by reference); returns JSON data, or
-            None to let the value travel as :class:`Foreign`.
+        export: called for what is no plain data (a function, a module to be kept by
+            reference); returns JSON data, or None to let the value travel as
+            :class:`Foreign`.
     """
 
     def __init__(self, export: Callable[[Any], Any] | None = None) -> None:
@@ -182,7 +224,11 @@ class Packer:
         if kind is float:
             return value if math.isfinite(value) else {"float": repr(value)}
         if kind is str:
-            return value if len(value) <= MAX_TEXT else {"foreign": "str", "note": f"{len(value)} characters"}
+            return (
+                value
+                if len(value) <= MAX_TEXT
+                else {"foreign": "str", "note": f"{len(value)} characters"}
+            )
         if depth > MAX_DEPTH:
             raise WireError("a value nested too deeply (does it contain itself?)")
         if isinstance(value, Tensor):
@@ -202,7 +248,11 @@ class Packer:
             return {"list": self._list(value, depth)}
         if isinstance(value, Mapping):
             self._count(len(value))
-            return {"dict": [[self.pack(k, depth + 1), self.pack(v, depth + 1)] for k, v in value.items()]}
+            return {
+                "dict": [
+                    [self.pack(k, depth + 1), self.pack(v, depth + 1)] for k, v in value.items()
+                ]
+            }
         if isinstance(value, Ref):
             return {"ref": value.id}
         if isinstance(value, Foreign):
@@ -246,12 +296,18 @@ class Packer:
         if self.size > MAX_BLOBS:
             raise WireError(f"more than {MAX_BLOBS >> 20} MB of tensors")
         data = value.detach().cpu().resolve_conj().resolve_neg()
-        # a transposed tensor arrives transposed: code that takes the order in memory for the order of rows is found out
+        # a transposed tensor arrives transposed: code that takes the order in memory
+        # for the order of rows is found out
         order = sorted(range(data.ndim), key=lambda d: -data.stride()[d])
         turned = not data.is_contiguous() and data.permute(order).is_contiguous()
-        # a clone: a tensor of one element counts as contiguous whatever its stride, and could not be viewed as bytes
-        data = (data.permute(order) if turned else data).clone(memory_format=torch.contiguous_format)
-        flat = data.flatten().view(torch.uint8) if data.numel() else torch.empty(0, dtype=torch.uint8)
+        # a clone: a tensor of one element counts as contiguous whatever its stride, and
+        # could not be viewed as bytes
+        data = (data.permute(order) if turned else data).clone(
+            memory_format=torch.contiguous_format
+        )
+        flat = (
+            data.flatten().view(torch.uint8) if data.numel() else torch.empty(0, dtype=torch.uint8)
+        )
         self.blobs.append(flat.numpy().tobytes())
         said = {"tensor": name, "shape": list(data.shape), "blob": len(self.blobs) - 1}
         return {**said, "order": order} if turned else said
@@ -261,18 +317,24 @@ class Unpacker:
     """Builds values from JSON data and blobs, believing nothing.
 
     Args:
-        build: turn a :class:`Model` into a module at once (where the sender is the grader).
-        resolve: what to make of ``{"ref": id}`` and ``{"proxy": id}``; the default gives a :class:`Ref`.
+        build: turn a :class:`Model` into a module at once (where the sender is the
+            grader).
+        resolve: what to make of ``{"ref": id}`` and ``{"proxy": id}``; the default
+            gives a :class:`Ref`.
     """
 
     def __init__(
-        self, blobs: list[bytes], resolve: Callable[[dict[str, Any]], Any] | None = None, build: bool = False
+        self,
+        blobs: list[bytes],
+        resolve: Callable[[dict[str, Any]], Any] | None = None,
+        build: bool = False,
     ) -> None:
         self.blobs = blobs
         self.resolve = resolve
         self.build = build
         self.items = 0
-        self.taken: set[int] = set()  # blobs: each is one tensor, or a small frame could fill the memory with copies
+        # blobs: each is one tensor, or a small frame could fill the memory with copies
+        self.taken: set[int] = set()
 
     def unpack(self, data: Any) -> Any:
         """The value that ``data`` stand for.
@@ -283,7 +345,9 @@ class Unpacker:
         try:
             return self._value(data)
         except (TypeError, ValueError, ArithmeticError, LookupError, RuntimeError) as error:
-            raise WireError(f"data that stand for no value ({type(error).__name__}: {error})"[:300]) from None
+            raise WireError(
+                f"data that stand for no value ({type(error).__name__}: {error})"[:300]
+            ) from None
 
     def _value(self, data: Any, depth: int = 0) -> Any:
         self.items += 1
@@ -327,7 +391,9 @@ class Unpacker:
             return Foreign(str(data["foreign"])[:200], str(data.get("note", ""))[:200])
         if "model" in data:
             state = self._value(data["state"], depth + 1)
-            if not isinstance(state, dict) or not all(isinstance(v, Tensor) for v in state.values()):
+            if not isinstance(state, dict) or not all(
+                isinstance(v, Tensor) for v in state.values()
+            ):
                 raise WireError("a state dict holds tensors by name")
             model = Model(self._layer(data["model"]), state)
             return model.build() if self.build else model
@@ -353,13 +419,22 @@ class Unpacker:
         if depth > MAX_DEPTH or not isinstance(data, dict):
             raise WireError("not a layer")
         settings = self._value(data.get("settings", {"dict": []}))
-        children = {str(name): self._layer(child, depth + 1) for name, child in _a(data.get("children", []), list)}
-        return Layer(str(data.get("type", ""))[:200], _a(settings, dict), children, bool(data.get("training", True)))
+        children = {
+            str(name): self._layer(child, depth + 1)
+            for name, child in _a(data.get("children", []), list)
+        }
+        return Layer(
+            str(data.get("type", ""))[:200],
+            _a(settings, dict),
+            children,
+            bool(data.get("training", True)),
+        )
 
     def _tensor(self, data: dict[str, Any]) -> Tensor:
         dtype = DTYPES.get(data.get("tensor", ""))
         shape, index = data.get("shape"), data.get("blob")
-        # how many before how large: a product of a thousand large numbers takes Python minutes
+        # how many before how large: a product of a thousand large numbers takes Python
+        # minutes
         if dtype is None or not isinstance(shape, list) or len(shape) > MAX_DIMENSIONS:
             raise WireError("not a tensor")
         if not all(type(n) is int and 0 <= n < 1 << 40 for n in shape):
@@ -371,7 +446,9 @@ class Unpacker:
         if math.prod(shape) * dtype.itemsize != len(blob):
             raise WireError("a tensor whose bytes do not fit its shape")
         if not blob and math.prod(n for n in shape if n) > MAX_EMPTY:
-            raise WireError("a tensor without a number in it, and larger than what can be looked at")
+            raise WireError(
+                "a tensor without a number in it, and larger than what can be looked at"
+            )
         order = data.get("order", list(range(len(shape))))
         if (
             not isinstance(order, list)
@@ -394,7 +471,7 @@ def _a(value: Any, kind: type) -> Any:
     return value
 
 
-# --- frames over a socket ------------------------------------------------------------------------------------------
+# --- frames over a socket -------------------------------------------------------------
 
 _HEAD = struct.Struct("!II")  # bytes of header, bytes of all blobs together
 
@@ -409,7 +486,10 @@ def until(seconds: float) -> Left:
 
 
 def send(
-    sock: socket.socket, header: dict[str, Any], blobs: list[bytes] | None = None, left: Left | None = None
+    sock: socket.socket,
+    header: dict[str, Any],
+    blobs: list[bytes] | None = None,
+    left: Left | None = None,
 ) -> None:
     """Send one frame, whole, before no time is ``left``."""
     blobs = blobs or []
@@ -446,7 +526,8 @@ def receive(sock: socket.socket, left: Left | None = None) -> tuple[dict[str, An
     """Receive one frame, whole, before no time is ``left``.
 
     Raises:
-        Closed: if the other side has gone. TooLate: if it took too long. WireError: if the frame breaks the rules.
+        Closed: if the other side has gone. TooLate: if it took too long. WireError: if
+            the frame breaks the rules.
     """
     size, rest = _HEAD.unpack(_exactly(sock, _HEAD.size, left))
     if size > MAX_HEADER or rest > MAX_BLOBS:
@@ -470,7 +551,9 @@ def decode(text: bytes, body: bytes) -> tuple[dict[str, Any], list[bytes]]:
     lengths = header.pop("lengths", [])
     if not isinstance(lengths, list) or len(lengths) > MAX_ITEMS:
         raise WireError("lengths of blobs that do not fit")
-    if not all(type(n) is int and 0 <= n <= len(body) for n in lengths) or sum(lengths) != len(body):
+    if not all(type(n) is int and 0 <= n <= len(body) for n in lengths) or sum(lengths) != len(
+        body
+    ):
         raise WireError("lengths of blobs that do not fit")
     ends = list(itertools.accumulate(lengths, initial=0))
     return header, [body[start:end] for start, end in itertools.pairwise(ends)]

@@ -1,8 +1,11 @@
-"""The warm process: imports once what the labs need, then forks one child a submission. Run as ``python -m course_lib.worker.zygote FD``.
+"""The warm process: imports once what the labs need, then forks one child a submission.
+Run as ``python -m course_lib.worker.zygote FD``.
 
-Two sockets, never shared: the *control* socket between the grader and this process, and for each submission a fresh one,
-made by the grader and handed on here, that only the child holds. So nothing a child writes can reach another submission's
-conversation, and when the grader dies the control socket closes and this process ends with everything it started.
+Two sockets, never shared: the *control* socket between the grader and this process, and
+for each submission a fresh one, made by the grader and handed on here, that only the
+child holds. So nothing a child writes can reach another submission's conversation, and
+when the grader dies the control socket closes and this process ends with everything it
+started.
 """
 
 from __future__ import annotations
@@ -36,7 +39,9 @@ WARM = (
     "course_lib.worker.cells",
     "course_lib.worker.harness",
 )
-SESSION = 3  # the only descriptor a child has beside the three standard ones: its conversation with the grader
+# the only descriptor a child has beside the three standard ones: its conversation with
+# the grader
+SESSION = 3
 
 
 def main() -> None:
@@ -48,9 +53,12 @@ def main() -> None:
     from course_lib.worker import stubs, wire
 
     stubs.install()
-    gc.disable()  # until all is imported: of a thousand modules nothing is garbage, and looking takes a quarter of the time
+    # until all is imported: of a thousand modules nothing is garbage, and looking takes
+    # a quarter of the time
+    gc.disable()
     try:
-        start, _ = wire.receive(control)  # over the socket, not the command line: a submission could read that
+        # over the socket, not the command line: a submission could read that
+        start, _ = wire.receive(control)
     except wire.WireError:
         return
     import_all()
@@ -58,8 +66,10 @@ def main() -> None:
 
     torch.set_num_threads(1)
     _warm_up()
-    walls.prctl(walls.PR_SET_DUMPABLE, 0)  # a child of the same user may not trace or read this process
-    walls.prctl(walls.PR_SET_CHILD_SUBREAPER, 1)  # what a child leaves behind comes to us, and is ended
+    # a child of the same user may not trace or read this process
+    walls.prctl(walls.PR_SET_DUMPABLE, 0)
+    # what a child leaves behind comes to us, and is ended
+    walls.prctl(walls.PR_SET_CHILD_SUBREAPER, 1)
     around = walls.Walls(**start)
     del start
     _settle(around)
@@ -87,7 +97,9 @@ def main() -> None:
             os.close(fds[0])
         elif order.get("op") == "end":
             ended = _end(order["pid"], around)
-            wire.send(control, {"ended": ended, "clean": _clean(around.forget(order["pid"]), around)})
+            wire.send(
+                control, {"ended": ended, "clean": _clean(around.forget(order["pid"]), around)}
+            )
     if around.layer != "jail":  # a jail ends with this process, all of it
         _end_all(around)
         _clean(around.folder, around)
@@ -101,7 +113,9 @@ def import_all() -> None:
 
 
 def _import_for(names: list[str], around: walls.Walls) -> None:
-    """What a lab needs beside :data:`WARM`, once: it would take seconds in every child."""
+    """What a lab needs beside :data:`WARM`, once: it would take seconds in every
+    child.
+    """
     missing = [name for name in names if name not in sys.modules]
     for name in missing:
         importlib.import_module(name)
@@ -119,24 +133,31 @@ def _settle(around: walls.Walls) -> None:
 
 
 def _warm_up() -> None:
-    """One step of training, so that what torch makes at its first use is made here and not in every child.
+    """One step of training, so that what torch makes at its first use is made here and
+    not in every child.
 
     With one thread: a child that computes hangs if its parent had a pool of them.
     """
     import torch
     from torch import nn
 
-    model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU(), nn.Flatten(), nn.Linear(8, 2))
+    model = nn.Sequential(
+        nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU(), nn.Flatten(), nn.Linear(8, 2)
+    )
     for fused in (False, True):
         optimizer = torch.optim.Adam(model.parameters(), fused=fused)
-        nn.functional.cross_entropy(model(torch.zeros(2, 1, 4, 4)), torch.zeros(2, dtype=torch.int64)).backward()
+        nn.functional.cross_entropy(
+            model(torch.zeros(2, 1, 4, 4)), torch.zeros(2, dtype=torch.int64)
+        ).backward()
         optimizer.step()
     torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9).step()
     model.zero_grad()
 
 
 def _child(fd: int, order: dict[str, Any]) -> None:
-    """In the forked child, behind the walls: take the limits on, then answer requests until the socket closes."""
+    """In the forked child, behind the walls: take the limits on, then answer requests
+    until the socket closes.
+    """
     devnull = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(devnull, standard)
@@ -168,11 +189,17 @@ def serve(sock: socket.socket) -> None:
     """Read the cells, run the definitions, then answer requests one by one."""
     from course_lib.worker import cells, harness, wire
 
-    request = ""  # the one being answered: its number goes back with everything that is said about it
+    # the one being answered: its number goes back with everything that is said about it
+    request = ""
 
     def ask(number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         packer = wire.Packer()
-        asked = {"ask": number, "args": packer.pack(args), "kwargs": packer.pack(kwargs), "request": request}
+        asked = {
+            "ask": number,
+            "args": packer.pack(args),
+            "kwargs": packer.pack(kwargs),
+            "request": request,
+        }
         wire.send(sock, asked, packer.blobs)
         header, blobs = wire.receive(sock)
         if "refused" in header:
@@ -180,11 +207,20 @@ def serve(sock: socket.socket) -> None:
         return wire.Unpacker(blobs).unpack(header["answer"])
 
     header, _ = wire.receive(sock)
-    harness.start_chance(0)  # Python's own starts anew in every forked child: definitions draw the same each time
+    # Python's own starts anew in every forked child: definitions draw the same each
+    # time
+    harness.start_chance(0)
     definitions = cells.run(header["cells"], header["graded"], header["names"])
     worker = harness.Harness(definitions.namespace, ask)
     problems = [problem[:500] for problem in definitions.problems][:50]
-    wire.send(sock, {"problems": problems, "skipped": sorted(definitions.skipped), "request": header["request"]})
+    wire.send(
+        sock,
+        {
+            "problems": problems,
+            "skipped": sorted(definitions.skipped),
+            "request": header["request"],
+        },
+    )
     while True:
         try:
             header, blobs = wire.receive(sock)
@@ -197,19 +233,30 @@ def serve(sock: socket.socket) -> None:
         except wire.Closed:
             return
         except wire.WireError as error:
-            failure = {"kind": "result", "type": "WireError", "bases": [], "message": str(error), "where": ""}
+            failure = {
+                "kind": "result",
+                "type": "WireError",
+                "bases": [],
+                "message": str(error),
+                "where": "",
+            }
             wire.send(sock, {"error": failure, "request": request})
 
 
 def _refusal(text: str) -> BaseException:
-    """What a proxy raises in the student's code: an error of the type that the grader names."""
+    """What a proxy raises in the student's code: an error of the type that the grader
+    names.
+    """
     name, _, message = text.partition(": ")
-    return {"ValueError": ValueError, "AssertionError": AssertionError}.get(name, RuntimeError)(message)
+    return {"ValueError": ValueError, "AssertionError": AssertionError}.get(name, RuntimeError)(
+        message
+    )
 
 
 def _end(pid: int, around: walls.Walls) -> bool:
     """End the child and all it started; True when nothing is left."""
-    if around.own_namespaces:  # it is process 1 of its namespace: the kernel ends the others before it lets it go
+    # it is process 1 of its namespace: the kernel ends the others before it lets it go
+    if around.own_namespaces:
         try:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
@@ -224,11 +271,14 @@ def _end(pid: int, around: walls.Walls) -> bool:
 
 
 def _end_all(around: walls.Walls) -> bool:
-    """End every child, and every child's child as it becomes ours; True when nothing is left."""
+    """End every child, and every child's child as it becomes ours; True when nothing is
+    left.
+    """
     for _ in range(500):
         if around.layer == "jail" and not around.own_namespaces:
             try:
-                os.kill(-1, signal.SIGKILL)  # in the jail's process namespace: everyone but us and its init
+                # in the jail's process namespace: everyone but us and its init
+                os.kill(-1, signal.SIGKILL)
             except ProcessLookupError:
                 pass
         for child in _children():
@@ -246,7 +296,9 @@ def _end_all(around: walls.Walls) -> bool:
 
 
 def _children() -> list[int]:
-    """Our children now, orphans of the submission among them (Linux: we adopt them); elsewhere none are seen."""
+    """Our children now, orphans of the submission among them (Linux: we adopt them);
+    elsewhere none are seen.
+    """
     try:
         with open(f"/proc/self/task/{os.getpid()}/children") as file:
             return [int(pid) for pid in file.read().split()]
@@ -265,16 +317,25 @@ def _children() -> list[int]:
 
 
 def _clean(folder: str, around: walls.Walls) -> bool:
-    """Remove the folder of a submission that has ended; in a shared jail, empty it. True when nothing is left."""
+    """Remove the folder of a submission that has ended; in a shared jail, empty it.
+    True when nothing is left.
+    """
     if not folder:
         return True
     shared = around.layer == "jail"
     for place in [entry.path for entry in os.scandir(folder)] if shared else [folder]:
         try:
-            shutil.rmtree(place) if os.path.isdir(place) and not os.path.islink(place) else os.unlink(place)
-        except (OSError, RecursionError):  # locked on purpose, or nested deeper than Python can follow
+            (
+                shutil.rmtree(place)
+                if os.path.isdir(place) and not os.path.islink(place)
+                else os.unlink(place)
+            )
+        # locked on purpose, or nested deeper than Python can follow
+        except (OSError, RecursionError):
             for command in (["chmod", "-R", "u+rwX", place], ["rm", "-rf", place]):
-                subprocess.run(command, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                subprocess.run(
+                    command, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+                )
         if os.path.lexists(place):
             return False
     return True

@@ -1,7 +1,8 @@
-"""The battle: every attack handed in among honest submissions, graded in one batch a lab, once behind each layer that works here.
+"""The battle: every attack handed in among honest submissions, graded in one batch a
+lab, once behind each layer that works here.
 
-What is looked at before and after is everything a submission could have changed: files, processes, shared memory, the grader's own
-process. The tests then only compare.
+What is looked at before and after is everything a submission could have changed: files,
+processes, shared memory, the grader's own process. The tests then only compare.
 """
 
 from __future__ import annotations
@@ -36,13 +37,15 @@ from course_lib.grading.marking.judge import Limits
 from course_lib.grading.wall import layers as isolation
 from course_lib.grading.wall.workers import Seconds
 
-WHICH = os.environ.get("ATTACKS", "all")  # "sample": some of each kind in one class; "rest": all others
+# "sample": some of each kind in one class; "rest": all others
+WHICH = os.environ.get("ATTACKS", "all")
 LABS = ("lab00", "lab01", "lab03", "lab07", "lab10") if WHICH != "sample" else ("lab01",)
 LAYERS = [name for name in isolation.LAYERS if not isolation.works(isolation.Layer(name))]
 BEST = LAYERS[0]
 LAYERS = LAYERS if WHICH != "sample" else [BEST]
 SEED = 1
-# shorter than in earnest: an attack that hangs hangs as well for less than half of the time
+# shorter than in earnest: an attack that hangs hangs as well for less than half of the
+# time
 LIMITS = Limits(Seconds(reply=4.0, define=8.0))
 HONEST: dict[str, Callable[[str], list[str]]] = {
     "solution": hostile.solution,
@@ -56,8 +59,10 @@ class Battle:
     """What came of one batch.
 
     Attributes:
-        results: by id, as in the report. copies: ids of the honest submissions, by kind.
-        before, after: the grader and the machine. calls: attacks that reached the listener, or sent the grader a signal.
+        results: by id, as in the report. copies: ids of the honest submissions, by
+            kind.
+        before, after: the grader and the machine. calls: attacks that reached the
+            listener, or sent the grader a signal.
     """
 
     lab: str
@@ -76,7 +81,9 @@ class Battle:
 
 
 def chosen(lab: str, layer: str) -> list[hostile.Attack]:
-    """The attacks of a lab that are graded behind a layer: all behind the best, elsewhere what the layer makes a difference for."""
+    """The attacks of a lab that are graded behind a layer: all behind the best,
+    elsewhere what the layer makes a difference for.
+    """
     wall = isolation.Layer(layer).name != "plain"
     of_lab = [a for a in hostile.attacks() if a.lab == lab and (wall or not a.wall)]
     if layer != BEST:
@@ -125,14 +132,28 @@ def fight(lab: str, layer: str, folder: Path) -> Battle:
         f"{lab}, {layer}: {len(results)} submissions in {seconds:.0f} s, the grader grew by {megabytes:.0f} MB at most"
     )
     return Battle(
-        lab, layer, report, submissions, mark, results, copies, expected, before, after, calls, seconds, megabytes
+        lab,
+        layer,
+        report,
+        submissions,
+        mark,
+        results,
+        copies,
+        expected,
+        before,
+        after,
+        calls,
+        seconds,
+        megabytes,
     )
 
 
 def _hand_in(
     lab: str, layer: str, folder: Path, known: dict[str, Any]
 ) -> tuple[dict[str, list[str]], dict[str, hostile.Expected]]:
-    """The folder of submissions: honest ones first, last, and after every few attacks."""
+    """The folder of submissions: honest ones first, last, and after every few
+    attacks.
+    """
     right = hostile.solution(lab)
     copies: dict[str, list[str]] = {kind: [] for kind in HONEST}
 
@@ -143,7 +164,9 @@ def _hand_in(
     place = "\n".join(f"{name} = {value!r}" for name, value in known.items())
     for number, attack in enumerate(chosen(lab, layer)):
         for id in attack.ids:
-            (folder / f"{id}.ipynb").write_text(hostile.notebook([place, *right, attack.path.read_text()]))
+            (folder / f"{id}.ipynb").write_text(
+                hostile.notebook([place, *right, attack.path.read_text()])
+            )
         if number % 8 == 0:  # graded right after the attack: its id follows
             honest(("solution", "solution", "half")[number // 8 % 3], f"{attack.path.stem}-honest")
     for kind in HONEST:
@@ -156,7 +179,7 @@ def _hand_in(
     return copies, expected
 
 
-# --- what is looked at ---------------------------------------------------------------------------------------------
+# --- what is looked at ----------------------------------------------------------------
 
 
 def _grader() -> dict[str, Any]:
@@ -209,7 +232,9 @@ def _machine(mark: str, submissions: Path, temporary: Path) -> dict[str, Any]:
 
 
 def _below() -> list[str]:
-    """The processes below this one, which adopts those that lost their parent. The dead count as gone."""
+    """The processes below this one, which adopts those that lost their parent. The dead
+    count as gone.
+    """
     found = []
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -257,12 +282,14 @@ def _peak() -> float:
     return most / (1 << 20 if sys.platform == "darwin" else 1 << 10)
 
 
-# --- what is set up ------------------------------------------------------------------------------------------------
+# --- what is set up -------------------------------------------------------------------
 
 
 @contextlib.contextmanager
 def _listening(mark: str, calls: list[str]) -> Iterator[int]:
-    """A listener on this machine, by port and by a name in no file; who calls is noted. Gives the port."""
+    """A listener on this machine, by port and by a name in no file; who calls is noted.
+    Gives the port.
+    """
     listeners = {"TCP": socket.create_server(("127.0.0.1", 0))}
     if sys.platform.startswith("linux"):
         listeners["a named socket"] = socket.socket(socket.AF_UNIX)
@@ -290,7 +317,9 @@ def _counting_signals(calls: list[str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _adopting_orphans() -> Iterator[None]:
-    """Linux: whoever loses its parent becomes a child of this process, so that no process of the batch can hide."""
+    """Linux: whoever loses its parent becomes a child of this process, so that no
+    process of the batch can hide.
+    """
     if not sys.platform.startswith("linux"):
         yield
         return

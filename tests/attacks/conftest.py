@@ -37,7 +37,9 @@ def battles(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Ba
 
 @pytest.fixture(scope="session")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, dict[str, Any]]]:
-    """From a lab to the results of its honest submissions with nobody else in the batch."""
+    """From a lab to the results of its honest submissions with nobody else in the
+    batch.
+    """
 
     @functools.cache
     def once(lab: str) -> dict[str, dict[str, Any]]:

@@ -1,14 +1,18 @@
-"""The attacks: what each hands in and what it may get. One file each in ``labNN/``; those that are no Python are made here.
+"""The attacks: what each hands in and what it may get. One file each in ``labNN/``;
+those that are no Python are made here.
 
-An attack in Python is handed in behind the lab's solution, whose functions it takes the place of. It knows where things are: ahead of
-it stands a cell with ``COURSE``, ``SUBMISSIONS`` and ``REPORT`` (folders), ``GRADER`` (its process), ``PORT`` (a listener on this
-machine) and ``MARK`` (a word for the names of the files that it leaves). Its first lines say what must come of it:
+An attack in Python is handed in behind the lab's solution, whose functions it takes the
+place of. It knows where things are: ahead of it stands a cell with ``COURSE``,
+``SUBMISSIONS`` and ``REPORT`` (folders), ``GRADER`` (its process), ``PORT`` (a listener
+on this machine) and ``MARK`` (a word for the names of the files that it leaves). Its
+first lines say what must come of it:
 
-``# earns 0 of 1.1 · status graded · message: "ended its process"``
-    exactly so many points of 1.1, and those of every other question; a failure of 1.1 has the words in it. ``nothing`` stands for 0 of
-    every question, ``all`` for full marks: an attack on others, whose own answers are right.
-``# needs a wall · on every layer · handed in 4 times``
-    left out where only a wall could stop it and there is none; graded behind the weaker layers, too; so many copies.
+``# earns 0 of 1.1 · status graded · message: "ended its process"`` exactly so many
+    points of 1.1, and those of every other question; a failure of 1.1 has the words in
+    it. ``nothing`` stands for 0 of every question, ``all`` for full marks: an attack on
+    others, whose own answers are right.
+``# needs a wall · on every layer · handed in 4 times`` left out where only a wall could
+    stop it and there is none; graded behind the weaker layers, too; so many copies.
 
 An attack on a wall gives the right answer where it got through: points tell.
 """
@@ -63,14 +67,19 @@ class Attack:
     @property
     def ids(self) -> list[str]:
         """What its copies are handed in as."""
-        return [f"{self.path.stem}-{n}" for n in range(self.times)] if self.times > 1 else [self.path.stem]
+        return (
+            [f"{self.path.stem}-{n}" for n in range(self.times)]
+            if self.times > 1
+            else [self.path.stem]
+        )
 
 
 def attacks() -> list[Attack]:
     """All of them, by lab and name.
 
     Raises:
-        ValueError: if a header does not say what must come of the attack, or no sentence says what it tries.
+        ValueError: if a header does not say what must come of the attack, or no
+            sentence says what it tries.
     """
     return [_read(path) for path in sorted(HERE.glob("lab*/*.py"))]
 
@@ -79,12 +88,16 @@ def _read(path: Path) -> Attack:
     first, *lines = path.read_text().splitlines()
     match = HEADER.match(first)
     if not match or not (match["all"] or match["status"]):
-        raise ValueError(f"{path.name} begins with {first!r}: it should say what it earns, its status and message")
+        raise ValueError(
+            f"{path.name} begins with {first!r}: it should say what it earns, its status and message"
+        )
     flags = lines[0].removeprefix("# ").split(" · ")
     known = {"needs a wall", "on every layer"}
     said = [f for f in flags if f in known or re.fullmatch(r"handed in \d+ times", f)]
     if said and said != flags:
-        raise ValueError(f"{path.name}, line 2: {set(flags) - set(said)} is none of {known}, 'handed in N times'")
+        raise ValueError(
+            f"{path.name}, line 2: {set(flags) - set(said)} is none of {known}, 'handed in N times'"
+        )
     if not lines[bool(said)].startswith("# "):
         raise ValueError(f"{path.name} should say in a comment what it tries")
     points = None if match["all"] else float(match["points"] or 0)
@@ -95,7 +108,7 @@ def _read(path: Path) -> Attack:
     )  # fmt: skip
 
 
-# --- honest submissions --------------------------------------------------------------------------------------------
+# --- honest submissions ---------------------------------------------------------------
 
 
 def solution(lab: str) -> list[str]:
@@ -111,28 +124,38 @@ def handout(lab: str) -> list[str]:
 
 
 def half(lab: str) -> list[str]:
-    """The handout with what the solution writes in its first half: the questions up to N.4."""
+    """The handout with what the solution writes in its first half: the questions up to
+    N.4.
+    """
     from course_lib.labs import load
 
     questions = list(load(lab).questions.items())[:4]
     names = {name for _, asked in questions for name in asked.names}
-    answered = [c for c in solution(lab) if names & set(re.findall(r"^(?:def|class) (\w+)", c, re.MULTILINE))]
+    answered = [
+        c
+        for c in solution(lab)
+        if names & set(re.findall(r"^(?:def|class) (\w+)", c, re.MULTILINE))
+    ]
     return [*handout(lab), *answered]
 
 
 def notebook(cells: Iterable[str]) -> str:
     """The text of a notebook with these code cells."""
-    return nbformat.writes(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(c) for c in cells]))
+    return nbformat.writes(
+        nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(c) for c in cells])
+    )
 
 
-# --- submissions that are no Python --------------------------------------------------------------------------------
+# --- submissions that are no Python ---------------------------------------------------
 
 LAB = "lab00"  # which these are handed in for
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What must come of a submission: full marks or none, its status, words in what the student is told."""
+    """What must come of a submission: full marks or none, its status, words in what the
+    student is told.
+    """
 
     full: bool
     status: str = "graded"
@@ -182,7 +205,9 @@ def links_in_a_zip(folder: Path, right: list[str]) -> dict[str, Expected]:
 
 @_maker
 def zip_bombs(folder: Path, right: list[str]) -> dict[str, Expected]:
-    """Small zips of what is large when unpacked; and one that says it is smaller than it is."""
+    """Small zips of what is large when unpacked; and one that says it is smaller than
+    it is.
+    """
     bomb = zipfile.ZipFile(folder / "zip-bomb.zip", "w", zipfile.ZIP_DEFLATED, compresslevel=1)
     with bomb, bomb.open("lab00.ipynb", "w", force_zip64=True) as file:
         for _ in range(220):
@@ -214,10 +239,16 @@ def zip_bombs(folder: Path, right: list[str]) -> dict[str, Expected]:
 
 @_maker
 def large_notebooks(folder: Path, right: list[str]) -> dict[str, Expected]:
-    """Outputs of fifty megabytes, a file of two hundred and more, a hundred thousand cells."""
+    """Outputs of fifty megabytes, a file of two hundred and more, a hundred thousand
+    cells.
+    """
     book = json.loads(notebook(right))
     image = {"output_type": "display_data", "metadata": {}, "data": {"image/png": "A" * (50 << 20)}}
-    text = {"output_type": "stream", "name": "stdout", "text": ["<script>alert(1)</script>\n"] * 100_000}
+    text = {
+        "output_type": "stream",
+        "name": "stdout",
+        "text": ["<script>alert(1)</script>\n"] * 100_000,
+    }
     book["cells"][0]["outputs"] = [image, text]
     (folder / "large-outputs.ipynb").write_text(json.dumps(book))
     with open(folder / "large-file.ipynb", "wb") as file:
@@ -237,7 +268,9 @@ def large_notebooks(folder: Path, right: list[str]) -> dict[str, Expected]:
 
 @_maker
 def hostile_names(folder: Path, right: list[str]) -> dict[str, Expected]:
-    """File names for the spreadsheet, the web page, the terminal and the file system."""
+    """File names for the spreadsheet, the web page, the terminal and the file
+    system.
+    """
     names = [
         "=cmd|' ⁄C calc'!A0", "+1+1", "-2+3", "@SUM(1)", "\t=1", "\r=1", "two\nlines,\"quoted\";x", "=HYPERLINK(\"x\")",
         "<script>alert(1)<⁄script>", '"><img src=x onerror=alert(1)>', "{{ 7 * 7 }}{% include 'x' %}", "&lt;b&gt;",
@@ -247,7 +280,9 @@ def hostile_names(folder: Path, right: list[str]) -> dict[str, Expected]:
         (folder / f"{name}.ipynb").write_text(notebook(right))
     raw = b"not-utf8-\xff\xfe.ipynb"
     try:
-        Path(os.path.join(os.fsencode(folder), raw).decode("utf-8", "surrogateescape")).write_text(notebook(right))
+        Path(os.path.join(os.fsencode(folder), raw).decode("utf-8", "surrogateescape")).write_text(
+            notebook(right)
+        )
         names.append("not-utf8-\\xff\\xfe")
     except OSError:  # macOS keeps no such names
         pass
@@ -256,7 +291,9 @@ def hostile_names(folder: Path, right: list[str]) -> dict[str, Expected]:
 
 @_maker
 def odd_files(folder: Path, right: list[str]) -> dict[str, Expected]:
-    """What is no file, or another's: pipes, devices, links. The grader neither waits for them nor follows them."""
+    """What is no file, or another's: pipes, devices, links. The grader neither waits
+    for them nor follows them.
+    """
     made = {}
     for name in ("pipe.ipynb", "pipe.zip", "pipe-inside/lab00.ipynb"):
         (folder / name).parent.mkdir(exist_ok=True)
@@ -291,7 +328,9 @@ def odd_files(folder: Path, right: list[str]) -> dict[str, Expected]:
 
 @_maker
 def odd_json(folder: Path, right: list[str]) -> dict[str, Expected]:
-    """Text that is no JSON, JSON that is no notebook, and notebooks as nobody writes them."""
+    """Text that is no JSON, JSON that is no notebook, and notebooks as nobody writes
+    them.
+    """
     book = json.loads(notebook(right))
     cells = book["cells"]
     texts: dict[str, tuple[bytes, Expected]] = {
@@ -326,7 +365,13 @@ def _with(book: dict[str, Any], **fields: Any) -> bytes:
 
 
 def _code(source: str) -> dict[str, Any]:
-    return {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None, "source": source}
+    return {
+        "cell_type": "code",
+        "metadata": {},
+        "outputs": [],
+        "execution_count": None,
+        "source": source,
+    }
 
 
 def _nested(depth: int) -> Any:
@@ -337,5 +382,10 @@ def _nested(depth: int) -> Any:
 
 
 def _version_3(right: list[str]) -> bytes:
-    cells = [{"cell_type": "code", "language": "python", "input": c, "outputs": [], "metadata": {}} for c in right]
-    return _with({"nbformat_minor": 0, "metadata": {}, "worksheets": [{"cells": cells}]}, nbformat=3)
+    cells = [
+        {"cell_type": "code", "language": "python", "input": c, "outputs": [], "metadata": {}}
+        for c in right
+    ]
+    return _with(
+        {"nbformat_minor": 0, "metadata": {}, "worksheets": [{"cells": cells}]}, nbformat=3
+    )

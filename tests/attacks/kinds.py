@@ -1,4 +1,6 @@
-"""What attacks go for, and which of them stand for each: those are tried by ``make test``, all by ``make prove``."""
+"""What attacks go for, and which of them stand for each: those are tried by
+``make test``, all by ``make prove``.
+"""
 
 from __future__ import annotations
 

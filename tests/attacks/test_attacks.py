@@ -1,6 +1,8 @@
-"""Nothing to gain by cheating, nothing lost to those who do: every attack among honest submissions, behind every layer of isolation.
+"""Nothing to gain by cheating, nothing lost to those who do: every attack among honest
+submissions, behind every layer of isolation.
 
-What an attack is and what it may earn stands in its file (:mod:`hostile`); how the batches are graded and watched in :mod:`battle`.
+What an attack is and what it may earn stands in its file (:mod:`hostile`); how the
+batches are graded and watched in :mod:`battle`.
 """
 
 from __future__ import annotations
@@ -43,12 +45,18 @@ def most(result: dict[str, Any]) -> dict[str, float]:
 
 def said(result: dict[str, Any], question: str = "") -> list[str]:
     """What the student is told about a question, or about all and the submission."""
-    told = [t["output"] for t in result["tests"] if t["status"] == "failed" and t["number"].startswith(question)]
+    told = [
+        t["output"]
+        for t in result["tests"]
+        if t["status"] == "failed" and t["number"].startswith(question)
+    ]
     return told if question else [*told, result["output"]]
 
 
 @pytest.mark.parametrize(
-    ("layer", "attack"), ATTACKS, ids=lambda p: p if isinstance(p, str) else f"{p.lab}-{p.path.stem}"
+    ("layer", "attack"),
+    ATTACKS,
+    ids=lambda p: p if isinstance(p, str) else f"{p.lab}-{p.path.stem}",
 )
 def test_what_an_attack_earns(layer: str, attack: Attack, battles: Battles) -> None:
     if attack.wall and not isolation.Layer(layer).wall:
@@ -63,7 +71,9 @@ def test_what_an_attack_earns(layer: str, attack: Attack, battles: Battles) -> N
         assert result["score"] == sum(expected.values())
         assert result["extra_data"]["status"] == attack.status
         if attack.points is not None:
-            assert any(attack.message in text for text in said(result, attack.question)), said(result, attack.question)
+            assert any(attack.message in text for text in said(result, attack.question)), said(
+                result, attack.question
+            )
 
 
 @pytest.mark.parametrize(("lab", "layer"), BATTLES)
@@ -85,7 +95,9 @@ def test_the_sample_of_attacks_is_there() -> None:
     assert {a.path.stem for a in attacks() if a.lab == "lab01"} >= SAMPLE
 
 
-@pytest.mark.skipif(LAB not in LABS, reason="only some of the attacks are tried: make prove tries all")
+@pytest.mark.skipif(
+    LAB not in LABS, reason="only some of the attacks are tried: make prove tries all"
+)
 def test_files_that_are_no_honest_notebooks(battles: Battles) -> None:
     battle = battles(LAB, BEST)
     assert battle.expected.keys() <= battle.results.keys()
@@ -94,7 +106,9 @@ def test_files_that_are_no_honest_notebooks(battles: Battles) -> None:
         result = battle.results[id]
         score, status = result["score"], result["extra_data"]["status"]
         told = any(expected.message in text for text in said(result))
-        if (score, status) != (20 if expected.full else 0, expected.status) or (not expected.full and not told):
+        if (score, status) != (20 if expected.full else 0, expected.status) or (
+            not expected.full and not told
+        ):
             wrong[id] = (score, status, said(result)[-1], expected)
     assert not wrong
 
@@ -201,10 +215,21 @@ def test_pages_are_harmless(lab: str, layer: str, battles: Battles) -> None:
     for page in pages:
         assert page.tags <= allowed
         assert page.attributes <= plain.attributes
-    if layer == BEST and (lab == LAB or any(a.path.stem == "raises_hostile_text" for a in chosen(lab, layer))):
+    if layer == BEST and (
+        lab == LAB or any(a.path.stem == "raises_hostile_text" for a in chosen(lab, layer))
+    ):
         text = "".join(page.text for page in pages)
-        of_files = ("<script>alert(1)", '"><img src=x onerror=alert(1)>', "{{ 7 * 7 }}", "&lt;b&gt;")
-        of_code = ("</table><script>alert(1)</script>", "<img src=x onerror=alert(1)>", "{{ 7 * 7 }}")
+        of_files = (
+            "<script>alert(1)",
+            '"><img src=x onerror=alert(1)>',
+            "{{ 7 * 7 }}",
+            "&lt;b&gt;",
+        )
+        of_code = (
+            "</table><script>alert(1)</script>",
+            "<img src=x onerror=alert(1)>",
+            "{{ 7 * 7 }}",
+        )
         for hostile_text in of_files if lab == LAB else of_code:
             assert hostile_text in text, "it should be there, as text"
 
@@ -227,4 +252,6 @@ def test_tables_hold_no_formulas(lab: str, layer: str, battles: Battles) -> None
         with open(path, newline="", encoding="utf-8") as file:
             rows = list(csv.reader(file))
         assert len({len(row) for row in rows}) == 1
-        assert not [cell for row in rows for cell in row if cell[:1] in ("=", "+", "-", "@", "\t", "\r")]
+        assert not [
+            cell for row in rows for cell in row if cell[:1] in ("=", "+", "-", "@", "\t", "\r")
+        ]

@@ -1,7 +1,9 @@
-"""A class of three hundred, shuffled: right answers and other right ones, wrong, half-done, broken and hostile, each several times.
+"""A class of three hundred, shuffled: right answers and other right ones, wrong,
+half-done, broken and hostile, each several times.
 
-What each must get is known: full marks, none, what a header says. And whatever it is, it gets the same claim by claim, word by word,
-whether three hundred are graded in any order on all cores, or each kind once, in another order, one after the other.
+What each must get is known: full marks, none, what a header says. And whatever it is,
+it gets the same claim by claim, word by word, whether three hundred are graded in any
+order on all cores, or each kind once, in another order, one after the other.
 """
 
 from __future__ import annotations
@@ -39,7 +41,9 @@ def kinds() -> dict[str, bytes]:
     }
     texts |= {f"variant-{a.name}": hostile.notebook([*right, a.code]) for a in variants}
     texts |= {f"mutant-{a.name}": hostile.notebook([*right, a.code]) for a in mutants}
-    texts |= {f"hostile-{a.path.stem}": hostile.notebook([*right, a.path.read_text()]) for a in HOSTILE}
+    texts |= {
+        f"hostile-{a.path.stem}": hostile.notebook([*right, a.path.read_text()]) for a in HOSTILE
+    }
     return {name: text.encode() for name, text in texts.items()}
 
 
@@ -56,8 +60,11 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], di
     random.Random(0).shuffle(seats)
     for number, name in enumerate(seats):
         (folder / "class" / f"{number:03}.ipynb").write_bytes(made[name])
-    with ThreadPoolExecutor(1) as beside:  # a second batch, which leaves the first no core to itself
-        one_by_one = beside.submit(grade, LAB, BEST, folder / "alone", folder / "report alone", jobs=1)
+    # a second batch, which leaves the first no core to itself
+    with ThreadPoolExecutor(1) as beside:
+        one_by_one = beside.submit(
+            grade, LAB, BEST, folder / "alone", folder / "report alone", jobs=1
+        )
         together = results_of(grade(LAB, BEST, folder / "class", folder / "report class"))
         alone = results_of(one_by_one.result())
     assert len(together) == CLASS

@@ -1,7 +1,10 @@
-"""What pruning a BERT's weights costs and gains: ``python tests/benchmarks/bench_bert_weights.py``.
+"""What pruning a BERT's weights costs and gains:
+``python tests/benchmarks/bench_bert_weights.py``.
 
-A training step with movement pruning beside a plain one, both of AdamW on the same batch; and the latency of a BERT-base's encoder with low-rank layers
-beside the dense one, at the share of its weights that is left. Ratios of processor time, medians of turns.
+A training step with movement pruning beside a plain one, both of AdamW on the same
+batch; and the latency of a BERT-base's encoder with low-rank layers beside the dense
+one, at the share of its weights that is left. Ratios of processor time, medians of
+turns.
 """
 
 from __future__ import annotations
@@ -39,7 +42,8 @@ def training() -> None:
         "labels": torch.randint(2, (32,), generator=generator),
     }
     with moving(moved, list(encoder_weights(moved))) as scores:
-        assert torch.allclose(moved(**batch).logits, plain(**batch).logits, atol=1e-4)  # all kept: the same numbers
+        # all kept: the same numbers
+        assert torch.allclose(moved(**batch).logits, plain(**batch).logits, atol=1e-4)
         scores.keep = 0.1
         contest = {
             "plain": step_of(plain, [{"params": list(plain.parameters())}], batch),
@@ -59,7 +63,9 @@ def low_rank() -> None:
     inputs = torch.randint(1000, (4, 64))
     contest = {"dense": forward(dense, inputs)}
     for share in SHARES:
-        ranks = {n: round(share * w.numel() / sum(w.shape)) for n, w in encoder_weights(dense).items()}
+        ranks = {
+            n: round(share * w.numel() / sum(w.shape)) for n, w in encoder_weights(dense).items()
+        }
         contest[f"{share:.0%}"] = forward(components.truncate(dense, ranks), inputs)
     times = compare(contest, repeats=5, threads=1)
     for share in SHARES:

@@ -1,8 +1,11 @@
-"""What the loss and the input say of weights, beside BackPACK and plain loops: ``python tests/benchmarks/bench_criteria.py``.
+"""What the loss and the input say of weights, beside BackPACK and plain loops:
+``python tests/benchmarks/bench_criteria.py``.
 
-Diagonals of the empirical Fisher and of the Gauss–Newton matrix for LeNet-300-100 and the small conv net, beside BackPACK's ``SumGradSquared`` and
-``DiagGGNExact`` (``pip install backpack-for-pytorch``; without it beside a backward pass a sample), and Wanda's score of a BERT-base beside its formula.
-The same numbers first. Each ratio is theirs / ours: above 1, ours is faster.
+Diagonals of the empirical Fisher and of the Gauss–Newton matrix for LeNet-300-100 and
+the small conv net, beside BackPACK's ``SumGradSquared`` and ``DiagGGNExact``
+(``pip install backpack-for-pytorch``; without it beside a backward pass a sample), and
+Wanda's score of a BERT-base beside its formula. The same numbers first. Each ratio is
+theirs / ours: above 1, ours is faster.
 """
 
 from __future__ import annotations
@@ -31,7 +34,10 @@ def backpack_diagonal(model: nn.Module, x: Tensor, y: Tensor, fisher: bool) -> S
     model.zero_grad()
     with backpack(SumGradSquared() if fisher else DiagGGNExact()):
         loss(model(x), y).backward()
-    found = {n: (p.sum_grad_squared / len(x)) if fisher else p.diag_ggn_exact for n, p in model.named_parameters()}
+    found = {
+        n: (p.sum_grad_squared / len(x)) if fisher else p.diag_ggn_exact
+        for n, p in model.named_parameters()
+    }
     return {name: value.detach().clone() for name, value in found.items()}
 
 
@@ -44,7 +50,10 @@ def loop(model: nn.Module, x: Tensor, y: Tensor, fisher: bool) -> Scores:
             terms = [(1.0, F.cross_entropy(logits, label[None]))]
         else:
             terms = [
-                (float(p), log) for p, log in zip(logits.detach().softmax(1)[0], logits.log_softmax(1)[0], strict=True)
+                (float(p), log)
+                for p, log in zip(
+                    logits.detach().softmax(1)[0], logits.log_softmax(1)[0], strict=True
+                )
             ]
         for weight, term in terms:
             gradients = torch.autograd.grad(term, list(model.parameters()), retain_graph=True)
@@ -54,7 +63,9 @@ def loop(model: nn.Module, x: Tensor, y: Tensor, fisher: bool) -> Scores:
 
 
 def sequential(model: nn.Module) -> nn.Module:
-    """What BackPACK can extend: modules in a row. LeNet-300-100 is that; the conv net's form is kept in ours alone."""
+    """What BackPACK can extend: modules in a row. LeNet-300-100 is that; the conv net's
+    form is kept in ours alone.
+    """
     layers = [m for m in model.modules() if isinstance(m, nn.Linear)]
     return nn.Sequential(nn.Flatten(), layers[0], nn.ReLU(), layers[1], nn.ReLU(), layers[2])
 
@@ -101,7 +112,10 @@ def wanda() -> None:
             model(input_ids=ids)
         for h in hooks:
             h.remove()
-        return {f"{n}.weight": model.get_submodule(n).weight.detach().abs() * squares[n].sqrt() for n in linear}
+        return {
+            f"{n}.weight": model.get_submodule(n).weight.detach().abs() * squares[n].sqrt()
+            for n in linear
+        }
 
     def ours() -> Scores:
         return input_aware(model, [{"input_ids": ids}], names)
@@ -109,7 +123,9 @@ def wanda() -> None:
     theirs = formula()
     for name, score in ours().items():
         torch.testing.assert_close(score.float(), theirs[name], rtol=1e-4, atol=1e-5)
-    print(f"BERT-base, 8 texts of 128, Wanda's score: plain formula / ours = {_ratio(ours, formula, 2):.2f}")
+    print(
+        f"BERT-base, 8 texts of 128, Wanda's score: plain formula / ours = {_ratio(ours, formula, 2):.2f}"
+    )
 
 
 def _ratio(ours: Callable[[], object], theirs: Callable[[], object], repeats: int = 5) -> float:

@@ -1,7 +1,9 @@
-"""Sparse encodings beside scipy.sparse, torch.sparse and numpy: ``python tests/benchmarks/bench_encodings.py``.
+"""Sparse encodings beside scipy.sparse, torch.sparse and numpy:
+``python tests/benchmarks/bench_encodings.py``.
 
-Every contestant does what its own documentation says. Results are compared before times are. All take turns in one run, and
-each ratio is the median over rounds of (theirs / ours): above 1, ours is faster. Peers keep int32 indices where they like
+Every contestant does what its own documentation says. Results are compared before times
+are. All take turns in one run, and each ratio is the median over rounds of
+(theirs / ours): above 1, ours is faster. Peers keep int32 indices where they like
 (scipy does); ours are int64, as the course's contract says.
 """
 
@@ -80,13 +82,17 @@ def decoders(encoded: dict[str, dict[str, object]], x: torch.Tensor) -> dict[str
         },
         "CSR": {
             "ours": lambda: encodings.csr_decode(*csr["ours"], shape),
-            "scipy": lambda: csr["scipy"].toarray(),  # from its own object, checked before, with int32 indices
-            "scipy from our arrays": lambda: scipy.sparse.csr_array((data, indices, pointer), shape).toarray(),
+            # from its own object, checked before, with int32 indices
+            "scipy": lambda: csr["scipy"].toarray(),
+            "scipy from our arrays": lambda: scipy.sparse.csr_array(
+                (data, indices, pointer), shape
+            ).toarray(),
             "torch": lambda: csr["torch"].to_dense(),
         },
         "CSC": {
             "ours": lambda: encodings.csc_decode(*csc["ours"], shape),
-            "scipy": lambda: csc["scipy"].toarray(order="C"),  # a row-major result, as from the others
+            # a row-major result, as from the others
+            "scipy": lambda: csc["scipy"].toarray(order="C"),
             "torch": lambda: csc["torch"].to_dense(),
             "scipy, column-major": lambda: csc["scipy"].toarray(),
         },
@@ -104,8 +110,13 @@ def pieces(format: str, name: str, encoded) -> list[np.ndarray]:
         row, column = encoded.coalesce().indices()
         return [(row * encoded.shape[1] + column).numpy(), encoded.coalesce().values().numpy()]
     if name == "torch" and format in ("CSR", "CSC"):
-        indices, pointer = ("col_indices", "crow_indices") if format == "CSR" else ("row_indices", "ccol_indices")
-        return [t.numpy() for t in (encoded.values(), getattr(encoded, indices)(), getattr(encoded, pointer)())]
+        indices, pointer = (
+            ("col_indices", "crow_indices") if format == "CSR" else ("row_indices", "ccol_indices")
+        )
+        return [
+            t.numpy()
+            for t in (encoded.values(), getattr(encoded, indices)(), getattr(encoded, pointer)())
+        ]
     return [np.asarray(part) for part in encoded[:3] if not isinstance(part, tuple)]
 
 
@@ -126,7 +137,8 @@ def report(what: str, contest: Contest, rounds: int, threads: int) -> None:
     times = compare(contest, repeats=rounds, threads=threads, wall=True)
     ours = times.pop("ours")
     line = "   ".join(
-        f"{name} {1e3 * time.median:6.2f} ms ({time.times_slower_than(ours):5.2f}x)" for name, time in times.items()
+        f"{name} {1e3 * time.median:6.2f} ms ({time.times_slower_than(ours):5.2f}x)"
+        for name, time in times.items()
     )
     print(f"{what:14s} ours {1e3 * ours.median:6.2f} ms   {line}")
 
@@ -147,7 +159,9 @@ def main() -> None:
     X = x.numpy()
 
     encode = encoders(x)
-    encoded = {format: {name: fn() for name, fn in contest.items()} for format, contest in encode.items()}
+    encoded = {
+        format: {name: fn() for name, fn in contest.items()} for format, contest in encode.items()
+    }
     for format, results in encoded.items():
         ours = pieces(format, "ours", results["ours"])
         for name, result in results.items():
@@ -161,7 +175,9 @@ def main() -> None:
             assert np.array_equal(np.asarray(fn()), X), f"{name} decodes {format} wrongly"
     small = x[:128, :128].contiguous()
     runs, values, _ = encodings.rle_encode(small)
-    assert (runs.tolist(), values.tolist()) == rle_by_loop(small.flatten().tolist(), 2), "the two RLE differ"
+    assert (runs.tolist(), values.tolist()) == rle_by_loop(small.flatten().tolist(), 2), (
+        "the two RLE differ"
+    )
 
     print(
         f"{options.size}x{options.size} float32, {options.sparsity:.0%} zeros; median of {options.rounds} rounds in turns"

@@ -1,13 +1,15 @@
 """Filter removal beside Torch-Pruning: ``python tests/benchmarks/bench_filters.py``.
 
-Both remove the same filters, those with the smallest L1 norms, from every group of torchvision's ResNet-50 (random
-weights), each as its own docs say: ours is one call of ``remove_filters``; theirs builds the dependency graph and prunes
-one group after the other. Theirs works in place, so it gets a copy, made before the clock starts; ours makes its own, and
-its time is counted. The two results are compared, weight by weight, before any time is looked at. Then their latency is
-measured beside that of the dense model, all three taking turns.
+Both remove the same filters, those with the smallest L1 norms, from every group of
+torchvision's ResNet-50 (random weights), each as its own docs say: ours is one call of
+``remove_filters``; theirs builds the dependency graph and prunes one group after the
+other. Theirs works in place, so it gets a copy, made before the clock starts; ours
+makes its own, and its time is counted. The two results are compared, weight by weight,
+before any time is looked at. Then their latency is measured beside that of the dense
+model, all three taking turns.
 
-Both get one thread unless told otherwise: on a machine with other work, it would be measured how long several threads
-wait for each other.
+Both get one thread unless told otherwise: on a machine with other work, it would be
+measured how long several threads wait for each other.
 """
 
 import argparse
@@ -38,7 +40,9 @@ def ours(model: nn.Module, keep: dict[str, Tensor], images: Tensor, absorb: bool
     return remove_filters(model, keep, images, absorb=absorb)[0]
 
 
-def theirs(model: nn.Module, groups: list[Group], masks: dict[str, Tensor], images: Tensor) -> nn.Module:
+def theirs(
+    model: nn.Module, groups: list[Group], masks: dict[str, Tensor], images: Tensor
+) -> nn.Module:
     graph = tp.DependencyGraph().build_dependency(model, example_inputs=images)
     for group in groups:
         name = group.producers[0]
@@ -50,11 +54,20 @@ def theirs(model: nn.Module, groups: list[Group], masks: dict[str, Tensor], imag
 def compare(
     model: nn.Module, sparsity: float, images: Tensor, runs: int
 ) -> tuple[dict[str, list[float]], nn.Module, nn.Module]:
-    """Seconds per run of both, in turns, and the two smaller models, which are equal."""
+    """Seconds per run of both, in turns, and the two smaller models, which are
+    equal.
+    """
     groups = [group for group in channel_groups(model, images) if group.pinned is None]
     masks = local_masks(l1_filters(model, groups), sparsity)
-    keep = {name: mask for group in groups for name, mask in group.masks(masks[group.producers[0]]).items()}
-    mine, other = ours(model, keep, images, False), theirs(copy.deepcopy(model), groups, masks, images)
+    keep = {
+        name: mask
+        for group in groups
+        for name, mask in group.masks(masks[group.producers[0]]).items()
+    }
+    mine, other = (
+        ours(model, keep, images, False),
+        theirs(copy.deepcopy(model), groups, masks, images),
+    )
     check_equal(mine, other)  # and both are warm now
     seconds: dict[str, list[float]] = {"ours": [], "ours, absorbing": [], "theirs": []}
     for i in range(runs):
@@ -71,7 +84,9 @@ def compare(
 
 def check_equal(a: nn.Module, b: nn.Module) -> None:
     one, other = a.state_dict(), b.state_dict()
-    assert {k: v.shape for k, v in one.items()} == {k: v.shape for k, v in other.items()}, "shapes differ"
+    assert {k: v.shape for k, v in one.items()} == {k: v.shape for k, v in other.items()}, (
+        "shapes differ"
+    )
     assert all(torch.equal(v, other[k]) for k, v in one.items()), "weights differ"
 
 
@@ -97,7 +112,11 @@ def main() -> None:
         )
         with torch.inference_mode():
             times = latency.compare(
-                {"dense": lambda: model(images), "ours": lambda m=mine: m(images), "theirs": lambda m=other: m(images)},
+                {
+                    "dense": lambda: model(images),
+                    "ours": lambda m=mine: m(images),
+                    "theirs": lambda m=other: m(images),
+                },
                 repeats=max(3, 2 * arguments.runs),
                 wall=True,
             )

@@ -1,12 +1,16 @@
 """Folding batch norm beside torch's own: ``python tests/benchmarks/bench_folding.py``.
 
-Both fold every batch norm of torchvision's ResNet-50 (random weights and statistics) into the convolution before it, in
-a copy, in evaluation mode. Ours is one call of ``fold_model``, which finds the pairs by itself. For torch there are two:
-``fuse``, its pass over a torch.fx graph, which finds them too; and ``torch.nn.utils.fuse_conv_bn_eval`` on a deepcopy, by
-a list of pairs that is made beforehand. They take turns. The outputs of the three and of
-the unfolded model are compared before any time is looked at, and so is how far each is from the same model in float64.
+Both fold every batch norm of torchvision's ResNet-50 (random weights and statistics)
+into the convolution before it, in a copy, in evaluation mode. Ours is one call of
+``fold_model``, which finds the pairs by itself. For torch there are two: ``fuse``, its
+pass over a torch.fx graph, which finds them too; and
+``torch.nn.utils.fuse_conv_bn_eval`` on a deepcopy, by a list of pairs that is made
+beforehand. They take turns. The outputs of the three and of the unfolded model are
+compared before any time is looked at, and so is how far each is from the same model in
+float64.
 
-Then the folded and the unfolded model run a batch of images: what folding saves in the end.
+Then the folded and the unfolded model run a batch of images: what folding saves in the
+end.
 """
 
 import argparse
@@ -25,7 +29,9 @@ from course_lib.pruning.channels.folding import TOLERANCE, fold_model
 
 
 def resnet50() -> nn.Module:
-    """Random weights, and statistics and scales as if it had been trained: nothing is downloaded."""
+    """Random weights, and statistics and scales as if it had been trained: nothing is
+    downloaded.
+    """
     from torchvision.models import resnet50 as build
 
     torch.manual_seed(0)
@@ -52,14 +58,19 @@ def pairwise(model: nn.Module, pairs: dict[str, str]) -> nn.Module:
 
 @torch.no_grad()
 def check(ways: dict[str, Callable[[], nn.Module]], model: nn.Module, x: Tensor) -> None:
-    """All give the output of the unfolded model; prints the distance to float64 of each."""
+    """All give the output of the unfolded model; prints the distance to float64 of
+    each.
+    """
     exact = copy.deepcopy(model).double()(x.double())  # (B, 1000)
     errors = {}
     outputs = {"unfolded": model(x), **{name: way()(x) for name, way in ways.items()}}
     for name, y in outputs.items():
         errors[name] = ((y - exact).abs().max() / exact.abs().max()).item()
         assert errors[name] < TOLERANCE[torch.float32], f"{name} gives something else"
-    print("largest error beside float64   " + "   ".join(f"{name} {error:.1e}" for name, error in errors.items()))
+    print(
+        "largest error beside float64   "
+        + "   ".join(f"{name} {error:.1e}" for name, error in errors.items())
+    )
 
 
 def main() -> None:
@@ -91,19 +102,29 @@ def main() -> None:
     fused = fuse(model)
     with torch.no_grad():
         seconds = compare(
-            {"unfolded": lambda: model(x), "folded": lambda: folded(x), "torch.fx fuse": lambda: fused(x)},
+            {
+                "unfolded": lambda: model(x),
+                "folded": lambda: folded(x),
+                "torch.fx fuse": lambda: fused(x),
+            },
             warmup=2,
             repeats=2 * arguments.runs,
             wall=True,
         )
     medians = "   ".join(f"{name} {1000 * taken.median:.0f} ms" for name, taken in seconds.items())
-    print(f"running it, {arguments.batch} images of {arguments.size}x{arguments.size}, median   {medians}")
-    print(f"    folded is {ratio(seconds['unfolded'], seconds['folded'])} faster than unfolded ({where})")
+    print(
+        f"running it, {arguments.batch} images of {arguments.size}x{arguments.size}, median   {medians}"
+    )
+    print(
+        f"    folded is {ratio(seconds['unfolded'], seconds['folded'])} faster than unfolded ({where})"
+    )
 
 
 def ratio(slow: Latency, fast: Latency) -> str:
     """The median of the ratios round by round, and between which quartiles they lie."""
-    low, middle, high = statistics.quantiles([s / f for s, f in zip(slow.samples, fast.samples, strict=True)], n=4)
+    low, middle, high = statistics.quantiles(
+        [s / f for s, f in zip(slow.samples, fast.samples, strict=True)], n=4
+    )
     return f"{middle:.2f}x ({low:.2f} to {high:.2f})"
 
 

@@ -1,9 +1,11 @@
-"""Grading throughput beside nbgrader's and otter's, on the same notebooks, in one run, taking turns.
+"""Grading throughput beside nbgrader's and otter's, on the same notebooks, in one run,
+taking turns.
 
-By default the notebooks hold definitions and no experiments: nbgrader and otter execute a notebook from top to bottom,
-experiments too, and this grader does not; with experiments in them the ratio says how long the lab is rather than how fast the
-grader is. ``--whole`` measures that as well, with one whole lab. ``--curve 10 100 500`` measures ours alone on growing
-classes, with the memory of the grader.
+By default the notebooks hold definitions and no experiments: nbgrader and otter execute
+a notebook from top to bottom, experiments too, and this grader does not; with
+experiments in them the ratio says how long the lab is rather than how fast the grader
+is. ``--whole`` measures that as well, with one whole lab. ``--curve 10 100 500``
+measures ours alone on growing classes, with the memory of the grader.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ ROOT = Path(__file__).parents[2]
 TESTS = ROOT / "tests" / "labs" / "lab01"
 KERNEL = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
 POINTS = {"magnitude_mask": 3, "threshold_mask": 1, "grouped_mask": 4, "global_masks": 2}
-# what an instructor would put into the peers' test cells: the same library answers, random inputs
+# what an instructor would put into the peers' test cells: the same library answers,
+# random inputs
 CHECKS = {
     "magnitude_mask": "for s in (0.0, 0.3, 0.5, 1.0):\n    w = torch.randn(7, 9)\n    assert torch.equal(magnitude_mask(w, s), reference.magnitude_mask(w, s))",
     "threshold_mask": "w = torch.randint(-3, 4, (50,)).float()\nassert torch.equal(threshold_mask(w, 2.0), reference.threshold_mask(w, 2.0))",
@@ -43,22 +46,34 @@ REFERENCE = "from course_lib.labs import lab01 as reference"
 
 
 def solution() -> list[str]:
-    """The code cells of lab 01's solution; without the marks around answers, which nbgrader would take for its own."""
+    """The code cells of lab 01's solution; without the marks around answers, which
+    nbgrader would take for its own.
+    """
     cells = jupytext.read(next((ROOT / "solutions").glob("lab01_*.py"))).cells
     sources = [c.source for c in cells if c.cell_type == "code"]
-    return ["\n".join(line for line in s.splitlines() if not line.strip().startswith("###")) for s in sources]
+    return [
+        "\n".join(line for line in s.splitlines() if not line.strip().startswith("###"))
+        for s in sources
+    ]
 
 
 def definitions() -> list[str]:
     """The cells of lab 01's solution that define something, nothing that trains."""
     graded = [
-        c for c in solution() if any(f"def {name}(" in c for name in load("lab01").graded) or "class PrunedLinear" in c
+        c
+        for c in solution()
+        if any(f"def {name}(" in c for name in load("lab01").graded) or "class PrunedLinear" in c
     ]
-    return ["import torch\nfrom torch import Tensor, nn\nfrom collections.abc import Callable", *graded]
+    return [
+        "import torch\nfrom torch import Tensor, nn\nfrom collections.abc import Callable",
+        *graded,
+    ]
 
 
 class Ours:
-    """``course grade``'s own code: every test of the lab, visible and hidden; workers started anew each time."""
+    """``course grade``'s own code: every test of the lab, visible and hidden; workers
+    started anew each time.
+    """
 
     def __init__(self, place: Path, cells: list[str], students: int) -> None:
         self.place, self.students, self.turn, self.layer = place / "ours", students, 0, ""
@@ -99,10 +114,23 @@ class Nbgrader:
 
     def run(self, *arguments: str) -> None:
         timeout = "--ExecutePreprocessor.timeout=1200"
-        command = [sys.executable, "-m", "nbgrader", *arguments, f"--course-dir={self.course}", timeout]
-        # nbgrader calls a program of its own environment by name, which is found where that is activated
-        path = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
-        done = subprocess.run(command, cwd=self.course, check=False, capture_output=True, text=True, env=path)
+        command = [
+            sys.executable,
+            "-m",
+            "nbgrader",
+            *arguments,
+            f"--course-dir={self.course}",
+            timeout,
+        ]
+        # nbgrader calls a program of its own environment by name, which is found where
+        # that is activated
+        path = {
+            **os.environ,
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
+        }
+        done = subprocess.run(
+            command, cwd=self.course, check=False, capture_output=True, text=True, env=path
+        )
         assert done.returncode == 0, done.stderr[-2000:]
 
     def grade(self) -> None:
@@ -110,21 +138,34 @@ class Nbgrader:
 
 
 class Otter:
-    """``otter run`` on each notebook: four tests, in this process' environment, without its containers."""
+    """``otter run`` on each notebook: four tests, in this process' environment, without
+    its containers.
+    """
 
     def __init__(self, place: Path, cells: list[str], students: int) -> None:
         self.place, self.students = place / "otter", students
         (self.place / "tests").mkdir(parents=True)
         for name, check in CHECKS.items():
             lines = [f">>> {REFERENCE}"]
-            lines += [f"{'... ' if line.startswith(' ') else '>>> '}{line}" for line in check.splitlines()]
+            lines += [
+                f"{'... ' if line.startswith(' ') else '>>> '}{line}" for line in check.splitlines()
+            ]
             case = {"code": "\n".join(lines), "hidden": False, "locked": False}
-            suite = {"scored": True, "setup": "", "teardown": "", "type": "doctest", "cases": [case]}
+            suite = {
+                "scored": True,
+                "setup": "",
+                "teardown": "",
+                "type": "doctest",
+                "cases": [case],
+            }
             test = {"name": name, "points": POINTS[name], "suites": [suite]}
             (self.place / "tests" / f"{name}.py").write_text(f"OK_FORMAT = True\ntest = {test!r}\n")
-        self.run("generate", "-t", "tests", "-o", "lab01.zip", "--no-environment", "--no-requirements")
+        self.run(
+            "generate", "-t", "tests", "-o", "lab01.zip", "--no-environment", "--no-requirements"
+        )
         nbformat.write(
-            new_notebook(cells=[new_code_cell(c) for c in cells], metadata=KERNEL), self.place / "student.ipynb"
+            new_notebook(cells=[new_code_cell(c) for c in cells], metadata=KERNEL),
+            self.place / "student.ipynb",
         )
 
     def run(self, *arguments: str) -> None:
@@ -135,13 +176,19 @@ class Otter:
     def grade(self) -> None:
         for _ in range(self.students):
             self.run("run", "-a", "lab01.zip", "student.ipynb", "-o", ".")
-            earned = sum(t.get("score") or 0 for t in json.loads((self.place / "results.json").read_text())["tests"])
+            earned = sum(
+                t.get("score") or 0
+                for t in json.loads((self.place / "results.json").read_text())["tests"]
+            )
             assert earned == sum(POINTS.values()), f"otter gave {earned}"
 
 
 def available(names: list[str]) -> list[Callable[[Path, list[str], int], Nbgrader | Otter]]:
     """The peers that are installed; who is missing is said."""
-    peers: dict[str, Callable[[Path, list[str], int], Nbgrader | Otter]] = {"nbgrader": Nbgrader, "otter": Otter}
+    peers: dict[str, Callable[[Path, list[str], int], Nbgrader | Otter]] = {
+        "nbgrader": Nbgrader,
+        "otter": Otter,
+    }
     found = []
     for name in names:
         try:
@@ -153,7 +200,9 @@ def available(names: list[str]) -> list[Callable[[Path, list[str], int], Nbgrade
 
 
 def beside(cells: list[str], students: int, turns: int, names: list[str]) -> None:
-    """Print submissions per minute of all graders on the same notebooks, and ours as a multiple of theirs."""
+    """Print submissions per minute of all graders on the same notebooks, and ours as a
+    multiple of theirs.
+    """
     with tempfile.TemporaryDirectory() as place:
         makers = [Ours, *available(names)]
         graders = [make(Path(place), cells, students) for make in makers]
@@ -165,12 +214,18 @@ def beside(cells: list[str], students: int, turns: int, names: list[str]) -> Non
                 seconds[type(grader).__name__].append(time.perf_counter() - begin)
     rates = {name: students * 60 / statistics.median(times) for name, times in seconds.items()}
     ours = rates.pop("Ours")
-    peers = "".join(f"   {name.lower()} {rate:.2g} ({ours / rate:.0f}x)" for name, rate in rates.items())
-    print(f"  submissions a minute: course grade {ours:.0f} ({graders[0].layer}){peers}", flush=True)
+    peers = "".join(
+        f"   {name.lower()} {rate:.2g} ({ours / rate:.0f}x)" for name, rate in rates.items()
+    )
+    print(
+        f"  submissions a minute: course grade {ours:.0f} ({graders[0].layer}){peers}", flush=True
+    )
 
 
 def curve(sizes: list[int]) -> None:
-    """Print submissions per minute and the grader's memory for classes of these sizes."""
+    """Print submissions per minute and the grader's memory for classes of these
+    sizes.
+    """
     me = psutil.Process()
     for students in sizes:
         with tempfile.TemporaryDirectory() as place:
@@ -189,8 +244,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--students", type=int, default=8)
     parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--whole", action="store_true", help="one whole lab too, experiments included: minutes")
-    parser.add_argument("--curve", type=int, nargs="+", default=[], help="classes of these sizes, ours alone")
+    parser.add_argument(
+        "--whole", action="store_true", help="one whole lab too, experiments included: minutes"
+    )
+    parser.add_argument(
+        "--curve", type=int, nargs="+", default=[], help="classes of these sizes, ours alone"
+    )
     options = parser.parse_args()
     print(
         f"{options.students} notebooks of lab 01's definitions, no experiments; {os.cpu_count()} cores, median of {options.turns} "
@@ -199,7 +258,9 @@ def main() -> None:
     )
     beside(definitions(), options.students, options.turns, ["nbgrader", "otter"])
     if options.whole:
-        print("one whole notebook of lab 01: nbgrader executes its experiments, course grade does not; one turn")
+        print(
+            "one whole notebook of lab 01: nbgrader executes its experiments, course grade does not; one turn"
+        )
         beside(solution(), 1, 1, ["nbgrader"])
     if options.curve:
         print("lab 01's definitions, ours alone")

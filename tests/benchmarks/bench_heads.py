@@ -1,15 +1,20 @@
-"""Heads of BERT-base: what gates, importance and removal cost and save: ``python tests/benchmarks/bench_heads.py``.
+"""Heads of BERT-base: what gates, importance and removal cost and save:
+``python tests/benchmarks/bench_heads.py``.
 
-Three figures, each beside what it is to be measured by, in one run and taking turns (random weights: time does not care):
+Three figures, each beside what it is to be measured by, in one run and taking turns
+(random weights: time does not care):
 
 - gates on all 144 heads beside the same forward pass without;
-- the importance of all heads in one backward pass for each batch beside switching each head off in turn;
-- the same half of the heads removed beside the best there can be: the same layers with freshly built Linear(768, 384) for
-  query, key and value and Linear(384, 768) for the output. (BertConfig(num_attention_heads=6, head_dim=64) would not do: it
-  still builds 768 x 768.) A heads' worth of gates at zero is checked to give the same outputs before any time is looked at.
+- the importance of all heads in one backward pass for each batch beside switching each
+  head off in turn;
+- the same half of the heads removed beside the best there can be: the same layers with
+  freshly built Linear(768, 384) for query, key and value and Linear(384, 768) for the
+  output. (BertConfig(num_attention_heads=6, head_dim=64) would not do: it still builds
+  768 x 768.) A heads' worth of gates at zero is checked to give the same outputs before
+  any time is looked at.
 
-Everything gets one thread unless told otherwise: on a machine with other work, it would be measured how long several threads
-wait for each other.
+Everything gets one thread unless told otherwise: on a machine with other work, it would
+be measured how long several threads wait for each other.
 """
 
 import argparse
@@ -22,7 +27,14 @@ from torch import Tensor, nn
 import course_lib  # noqa: F401  before transformers
 from course_lib.cost import latency, model_cost, totals
 from course_lib.cost.latency import Latency
-from course_lib.pruning.heads import ablate_each, choose_heads, find_attention, gate_evaluator, gated, head_importance
+from course_lib.pruning.heads import (
+    ablate_each,
+    choose_heads,
+    find_attention,
+    gate_evaluator,
+    gated,
+    head_importance,
+)
 from course_lib.pruning.heads.removal import remove_heads
 
 Batch = dict[str, Tensor]
@@ -37,7 +49,10 @@ def bert_base(layers: int) -> nn.Module:
 
 def batch_of(size: int, length: int) -> Batch:
     g = torch.Generator().manual_seed(0)
-    return {"input_ids": torch.randint(1000, 30000, (size, length), generator=g), "labels": torch.arange(size) % 2}
+    return {
+        "input_ids": torch.randint(1000, 30000, (size, length), generator=g),
+        "labels": torch.arange(size) % 2,
+    }
 
 
 def run(model: nn.Module, batch: Batch) -> Tensor:
@@ -82,14 +97,19 @@ def bench_gates(model: nn.Module, batch: Batch, runs: int) -> None:
             repeats=runs,
             wall=True,
         )
-    extra = [seconds[name].times_slower_than(seconds["plain"]) - 1 for name in ("gates", "for each sample")]
+    extra = [
+        seconds[name].times_slower_than(seconds["plain"]) - 1
+        for name in ("gates", "for each sample")
+    ]
     print(
         f"  forward pass {seconds['plain']}   with gates {extra[0]:+.1%}   with gates for each sample {extra[1]:+.1%}"
     )
 
 
 def bench_importance(model: nn.Module, batch: Batch, runs: int) -> None:
-    """Ablation is timed on a few heads and multiplied, since each costs the same forward pass."""
+    """Ablation is timed on a few heads and multiplied, since each costs the same
+    forward pass.
+    """
     found = find_attention(model)
     heads = sum(a.heads for a in found)
     keep = torch.ones(len(found), 12)
@@ -101,7 +121,10 @@ def bench_importance(model: nn.Module, batch: Batch, runs: int) -> None:
             losses(model, batch)
 
     seconds = latency.compare(
-        {"importance": lambda: head_importance(model, [batch], losses, found), "ablation": one_ablation},
+        {
+            "importance": lambda: head_importance(model, [batch], losses, found),
+            "ablation": one_ablation,
+        },
         repeats=runs,
         wall=True,
     )
@@ -114,7 +137,9 @@ def bench_importance(model: nn.Module, batch: Batch, runs: int) -> None:
 
 
 def check_ablation(layers: int = 2) -> None:
-    """To first order a head's ablation changes the loss by its slope: the two agree in sign and order on small gates."""
+    """To first order a head's ablation changes the loss by its slope: the two agree in
+    sign and order on small gates.
+    """
     model, batch = bert_base(layers).double(), batch_of(2, 16)
     one = {name: x[:1] for name, x in batch.items()}
     step = 1e-4
@@ -131,13 +156,17 @@ def check_ablation(layers: int = 2) -> None:
 def bench_removal(model: nn.Module, batches: list[Batch], runs: int) -> None:
     layers = len(find_attention(model))
     rng = torch.Generator().manual_seed(0)
-    keep = torch.cat([choose_heads(1, 12, 6, "random", rng) for _ in range(layers)])  # six of each layer
+    # six of each layer
+    keep = torch.cat([choose_heads(1, 12, 6, "random", rng) for _ in range(layers)])
     smaller, ideal = remove_heads(model, keep), fresh_half(model)
     with torch.inference_mode(), gated(model, keep):
         expected = run(model, batches[0])
     with torch.inference_mode():
         torch.testing.assert_close(run(smaller, batches[0]), expected, rtol=0, atol=1e-5)
-    macs = [totals(model_cost(m, {"input_ids": batches[0]["input_ids"][:1]}))["macs"] for m in (model, smaller, ideal)]
+    macs = [
+        totals(model_cost(m, {"input_ids": batches[0]["input_ids"][:1]}))["macs"]
+        for m in (model, smaller, ideal)
+    ]
     assert macs[1] == macs[2], "the ideal is another model"
     print(f"  {macs[0] / macs[1]:.2f}x fewer MACs")
     for batch in batches:

@@ -1,12 +1,15 @@
-"""Global magnitude masks beside torch's own: ``python tests/benchmarks/bench_masks.py``.
+"""Global magnitude masks beside torch's own:
+``python tests/benchmarks/bench_masks.py``.
 
-Both prune the convolutions and the linear layer of torchvision's ResNet-50 (random weights) to one global sparsity,
-each as its own docs say: from the weights to a model whose pruned weights are zero. Ours is scores, masks and apply;
-torch's is one call of ``prune.global_unstructured``. In every round both start from the same dense weights and take
-turns in going first. Their masks are compared before any time is looked at.
+Both prune the convolutions and the linear layer of torchvision's ResNet-50 (random
+weights) to one global sparsity, each as its own docs say: from the weights to a model
+whose pruned weights are zero. Ours is scores, masks and apply; torch's is one call of
+``prune.global_unstructured``. In every round both start from the same dense weights and
+take turns in going first. Their masks are compared before any time is looked at.
 
-Both get one thread unless told otherwise: on a machine with other work, it would be measured how long several threads
-wait for each other (and the faster of the two contestants suffers most from that).
+Both get one thread unless told otherwise: on a machine with other work, it would be
+measured how long several threads wait for each other (and the faster of the two
+contestants suffers most from that).
 """
 
 import argparse
@@ -77,14 +80,22 @@ def compare(model: nn.Module, sparsity: float, runs: int) -> dict[str, list[floa
     return seconds
 
 
-def check_equal(a: list[torch.Tensor], b: list[torch.Tensor], weights: list[torch.Tensor], sparsity: float) -> None:
-    """The same counts, and the same masks but for ties: torch leaves open which of two equal weights goes."""
+def check_equal(
+    a: list[torch.Tensor], b: list[torch.Tensor], weights: list[torch.Tensor], sparsity: float
+) -> None:
+    """The same counts, and the same masks but for ties: torch leaves open which of two
+    equal weights goes.
+    """
     n = sum(w.numel() for w in weights)
     for masks in (a, b):
         assert sum(int((~m).sum()) for m in masks) == round(sparsity * n), "a count is not exact"
-    size_of_last_pruned = max(w[~m].abs().max() for w, m in zip(weights, a, strict=True) if not m.all())
+    size_of_last_pruned = max(
+        w[~m].abs().max() for w, m in zip(weights, a, strict=True) if not m.all()
+    )
     for w, ours, other in zip(weights, a, b, strict=True):
-        assert (w[ours != other].abs() == size_of_last_pruned).all(), "masks differ by more than ties"
+        assert (w[ours != other].abs() == size_of_last_pruned).all(), (
+            "masks differ by more than ties"
+        )
 
 
 def main() -> None:

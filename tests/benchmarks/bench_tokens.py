@@ -1,12 +1,15 @@
-"""What dropping tokens saves on the clock, beside what it saves in MACs: ``python tests/benchmarks/bench_tokens.py``.
+"""What dropping tokens saves on the clock, beside what it saves in MACs:
+``python tests/benchmarks/bench_tokens.py``.
 
-A BERT of six layers and width 256 (random weights: nothing is downloaded) reads texts of 128 tokens, one at a time and 32
-at once. After its second layer 50 or 15 % of the tokens go on. The score is the attention row of [CLS], computed alone
-beside SDPA's fused kernel; or attention received from all tokens, which SDPA does not have and a second Q·Kᵀ must make, and
-which eager attention has anyway. Random scores cost nothing: they show what is left to gain.
+A BERT of six layers and width 256 (random weights: nothing is downloaded) reads texts
+of 128 tokens, one at a time and 32 at once. After its second layer 50 or 15 % of the
+tokens go on. The score is the attention row of [CLS], computed alone beside SDPA's
+fused kernel; or attention received from all tokens, which SDPA does not have and a
+second Q·Kᵀ must make, and which eager attention has anyway. Random scores cost nothing:
+they show what is left to gain.
 
-All take turns in one run. Before any time is looked at, the outputs are compared with those of the slow way, in which the
-same tokens are masked and stay.
+All take turns in one run. Before any time is looked at, the outputs are compared with
+those of the slow way, in which the same tokens are masked and stay.
 """
 
 import argparse
@@ -26,7 +29,13 @@ from course_lib.cost.latency import Latency, compare
 from course_lib.pruning.tokens import dropping
 
 LAYER, SHARES = 1, (0.5, 0.15)
-WAYS = [("sdpa", "cls"), ("sdpa", "received"), ("sdpa", "random"), ("eager", "cls"), ("eager", "received")]
+WAYS = [
+    ("sdpa", "cls"),
+    ("sdpa", "received"),
+    ("sdpa", "random"),
+    ("eager", "cls"),
+    ("eager", "received"),
+]
 
 
 def bert(layers: int, width: int, attention: str) -> nn.Module:
@@ -46,7 +55,9 @@ def bert(layers: int, width: int, attention: str) -> nn.Module:
 
 
 def masked_logits(model: nn.Module, ids: Tensor, alive: Tensor) -> Tensor:
-    """The slow way: nobody behind the layer looks at tokens that are not ``alive`` (B, L), but all stay."""
+    """The slow way: nobody behind the layer looks at tokens that are not ``alive`` (B,
+    L), but all stay.
+    """
     mask = alive[:, None, None, :]  # (B, 1, 1, L)
     if model.config._attn_implementation == "eager":
         mask = torch.zeros(mask.shape).masked_fill(~mask, torch.finfo(torch.float32).min)
@@ -65,23 +76,35 @@ def at_batch(batch: int, models: dict[str, nn.Module], length: int, runs: int) -
     ids = torch.randint(5, 1000, (batch, length), generator=torch.Generator().manual_seed(1))
     config = models["sdpa"].config
     full = token_macs([length] * config.num_hidden_layers, config.hidden_size)
-    ways: dict[str, Callable[[], object]] = {f"{name} full": partial(m, ids) for name, m in models.items()}
+    ways: dict[str, Callable[[], object]] = {
+        f"{name} full": partial(m, ids) for name, m in models.items()
+    }
     ratios = {}
     with ExitStack() as blocks:
         for share, (attention, score) in product(SHARES, WAYS):
             name = f"{attention} {score} {share}"
-            model = copy.deepcopy(models[attention])  # each way has a block of its own, open while the clock runs
+            # each way has a block of its own, open while the clock runs
+            model = copy.deepcopy(models[attention])
             drop = blocks.enter_context(
-                dropping(model, {LAYER: share}, score=score, generator=torch.Generator().manual_seed(0))
+                dropping(
+                    model, {LAYER: share}, score=score, generator=torch.Generator().manual_seed(0)
+                )
             )
             got = model(ids).logits
             assert drop.last is not None
             expected = masked_logits(models[attention], ids, drop.last.alive(LAYER))
-            assert torch.allclose(got, expected, atol=1e-4), f"{name} gives something else than masking"
-            ratios[name] = full / texts_macs(*drop.lengths(), config.hidden_size).double().mean().item()
+            assert torch.allclose(got, expected, atol=1e-4), (
+                f"{name} gives something else than masking"
+            )
+            ratios[name] = (
+                full / texts_macs(*drop.lengths(), config.hidden_size).double().mean().item()
+            )
             ways[name] = partial(model, ids)
         seconds = compare(ways, warmup=2, repeats=runs, wall=True)
-    print(f"\nbatch {batch}, nothing dropped: " + ", ".join(f"{n} {seconds[f'{n} full']}" for n in models))
+    print(
+        f"\nbatch {batch}, nothing dropped: "
+        + ", ".join(f"{n} {seconds[f'{n} full']}" for n in models)
+    )
     for name, macs in ratios.items():
         attention, score, share = name.split()
         taken = seconds[name]
@@ -103,7 +126,10 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1, help="of torch, for all")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    models = {attention: bert(arguments.layers, arguments.width, attention) for attention in ("sdpa", "eager")}
+    models = {
+        attention: bert(arguments.layers, arguments.width, attention)
+        for attention in ("sdpa", "eager")
+    }
     print(
         f"BERT, {arguments.layers} layers x {arguments.width}, texts of {arguments.length} tokens, dropped after the second "
         f"layer's attention; {arguments.runs} turns, median (quartiles); torch {torch.__version__}, "
@@ -115,7 +141,9 @@ def main() -> None:
 
 def ratio(slow: Latency, fast: Latency) -> str:
     """The median of the ratios round by round, and between which quartiles they lie."""
-    low, middle, high = statistics.quantiles([s / f for s, f in zip(slow.samples, fast.samples, strict=True)], n=4)
+    low, middle, high = statistics.quantiles(
+        [s / f for s, f in zip(slow.samples, fast.samples, strict=True)], n=4
+    )
     return f"{middle:.2f}x ({low:.2f} to {high:.2f})"
 
 

@@ -1,4 +1,6 @@
-"""``make bench``: ours beside the best known peer, in one run, taking turns; results are compared before times are."""
+"""``make bench``: ours beside the best known peer, in one run, taking turns; results
+are compared before times are.
+"""
 
 from __future__ import annotations
 

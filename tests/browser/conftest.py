@@ -35,7 +35,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def course(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What students get, and beside it of each walkthrough what its explorers need; made once for all processes of tests."""
+    """What students get, and beside it of each walkthrough what its explorers need;
+    made once for all processes of tests.
+    """
     own = tmp_path_factory.getbasetemp()
     folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "course" / "handout"
     folder.parent.mkdir(exist_ok=True)
@@ -56,7 +58,9 @@ def _hand_out(folder: Path) -> None:
     release(ROOT, folder)
     (folder / "explorers").mkdir()
     for notebook in (ROOT / "solutions").glob("lab*.ipynb"):
-        quick = explorers_alone(shortened(nbformat.read(notebook, 4), EXPLORERS.get(notebook.stem[:5], {})))
+        quick = explorers_alone(
+            shortened(nbformat.read(notebook, 4), EXPLORERS.get(notebook.stem[:5], {}))
+        )
         nbformat.write(quick, folder / "explorers" / notebook.name)
 
 
@@ -65,9 +69,13 @@ def jupyter(course: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """The address of a running JupyterLab."""
     settings = tmp_path_factory.mktemp("settings")
     for plugin, values in {
-        # every cell in the page, so that a test can find it; no news, no recovery dialogs
+        # every cell in the page, so that a test can find it; no news, no recovery
+        # dialogs
         "@jupyterlab/notebook-extension/tracker": {"windowingMode": "none", "recordTiming": False},
-        "@jupyterlab/apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
+        "@jupyterlab/apputils-extension/notification": {
+            "fetchNews": "false",
+            "checkForUpdates": False,
+        },
         "@jupyterlab/docmanager-extension/plugin": {"autosave": False},
     }.items():
         path = settings / f"{plugin}.jupyterlab-settings"
@@ -91,9 +99,19 @@ def jupyter(course: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         "--allow-root",
         "--expose-app-in-browser",  # tests follow what page and kernel tell each other
     ]
-    command = [sys.executable, "-m", "jupyter", "lab", f"--notebook-dir={course}", "--LabApp.news_url=", *options]
+    command = [
+        sys.executable,
+        "-m",
+        "jupyter",
+        "lab",
+        f"--notebook-dir={course}",
+        "--LabApp.news_url=",
+        *options,
+    ]
     with open(home / "log", "w") as log:
-        server = subprocess.Popen(command, cwd=course, env=environment, stdout=log, stderr=subprocess.STDOUT)
+        server = subprocess.Popen(
+            command, cwd=course, env=environment, stdout=log, stderr=subprocess.STDOUT
+        )
     said = home / "runtime" / f"jpserver-{server.pid}.json"  # where it says which port it took
     try:
         deadline = time.monotonic() + 60
@@ -127,13 +145,17 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def window(browser: Any) -> Any:
-    """Where notebooks are opened, all in one: what it has loaded of JupyterLab, it need not load again."""
+    """Where notebooks are opened, all in one: what it has loaded of JupyterLab, it need
+    not load again.
+    """
     return browser.new_context(viewport={"width": 1280, "height": 720})
 
 
 @pytest.fixture
 def notebook(jupyter: str, window: Any, tmp_path: Path) -> Iterator[Notebook]:
-    """Opens notebooks in the browser; a picture of the page is kept when a test fails."""
+    """Opens notebooks in the browser; a picture of the page is kept when a test
+    fails.
+    """
     page = window.new_page()
     opened = Notebook(page, jupyter, complaints(page))
     yield opened
@@ -152,7 +174,8 @@ class Notebook:
         """Open a notebook and wait for its kernel."""
         self.page.goto(f"{self.url}/lab/tree/{path}?token={TOKEN}&reset")
         self.page.locator(".jp-NotebookPanel .jp-Notebook").wait_for(timeout=60_000)
-        # a notebook without a kernel yet looks idle, and would ask for one when it is told to run
+        # a notebook without a kernel yet looks idle, and would ask for one when it is
+        # told to run
         ready = """async (token) => (await (await fetch(`/api/kernels?token=${token}`)).json())
             .some((k) => k.connections > 0 && k.execution_state === 'idle')"""
         deadline = time.monotonic() + 60
@@ -164,13 +187,17 @@ class Notebook:
 
     def idle(self, seconds: float) -> None:
         """Wait until the kernel has nothing to do."""
-        self.page.locator('.jp-NotebookPanel .jp-Notebook-ExecutionIndicator[data-status="idle"]').wait_for(
-            timeout=seconds * 1000
-        )
+        self.page.locator(
+            '.jp-NotebookPanel .jp-Notebook-ExecutionIndicator[data-status="idle"]'
+        ).wait_for(timeout=seconds * 1000)
 
     def cell(self, text: str):
         """The code cell whose source holds ``text``."""
-        return self.page.locator(".jp-CodeCell").filter(has=self.page.locator(".cm-content", has_text=text)).first
+        return (
+            self.page.locator(".jp-CodeCell")
+            .filter(has=self.page.locator(".cm-content", has_text=text))
+            .first
+        )
 
     def write(self, cell, source: str) -> None:
         """Replace a cell's source as one would by pasting."""
@@ -181,7 +208,9 @@ class Notebook:
         self.page.keyboard.insert_text(source)
 
     def run(self, cell, seconds: float = 60) -> None:
-        """Run one cell and wait until it has run; a key pressed before the notebook listens is pressed again."""
+        """Run one cell and wait until it has run; a key pressed before the notebook
+        listens is pressed again.
+        """
         prompt = cell.locator(".jp-InputPrompt").first
         before = prompt.inner_text()
         for _ in range(5):
@@ -201,7 +230,9 @@ class Notebook:
         self.page.wait_for_timeout(200)
 
     def run_all(self, seconds: float) -> None:
-        """Run every cell, by the menu, and wait until none is waiting (between two cells the kernel is idle, too)."""
+        """Run every cell, by the menu, and wait until none is waiting (between two
+        cells the kernel is idle, too).
+        """
         waiting = self.page.locator(".jp-CodeCell .jp-InputPrompt", has_text="*")
         for _ in range(5):  # a click before the notebook listens is lost
             self.page.locator("#jp-MainMenu .lm-MenuBar-item", has_text="Run").first.click()
@@ -217,7 +248,9 @@ class Notebook:
         while waiting.count():
             assert time.monotonic() < deadline, f"the notebook did not run within {seconds} s"
             self.page.wait_for_timeout(250)
-        failed = self.page.locator(".jp-OutputArea-output", has_text="Traceback (most recent call last)")
+        failed = self.page.locator(
+            ".jp-OutputArea-output", has_text="Traceback (most recent call last)"
+        )
         assert failed.count() == 0, failed.first.inner_text()
         self.page.wait_for_timeout(1000)
 

@@ -1,4 +1,6 @@
-"""An explorer in the page, driven by the keyboard alone through the whole range of its controls."""
+"""An explorer in the page, driven by the keyboard alone through the whole range of its
+controls.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,8 @@ class Explorer:
         controls[0].focus()
         met = 1
         for control in controls[1:]:
-            for _ in range(3):  # a slider's value in figures, which can be typed over, lies in between
+            # a slider's value in figures, which can be typed over, lies in between
+            for _ in range(3):
                 self.page.keyboard.press("Tab")
                 if control.evaluate("element => element === document.activeElement"):
                     met += 1
@@ -67,10 +70,16 @@ class Explorer:
         error = self.box.locator(".course-error")
         assert error.count() == 0, error.first.inner_text()
         number, figure = self.box.locator(".course-number"), self.box.locator(".course-figure img")
-        return State(number.inner_text(), figure.get_attribute("src") or "", figure.get_attribute("alt") or "")
+        return State(
+            number.inner_text(),
+            figure.get_attribute("src") or "",
+            figure.get_attribute("alt") or "",
+        )
 
     def settled(self, seconds: float = 60) -> State:
-        """What is shown once the kernel has dealt with everything that the controls told it."""
+        """What is shown once the kernel has dealt with everything that the controls
+        told it.
+        """
         script = """async ([box, seconds]) => {
             const turn = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 0)));
             const end = performance.now() + seconds * 1000;
@@ -83,7 +92,9 @@ class Explorer:
             await turn();
             return true;
         }"""
-        assert self.page.evaluate(script, [self.box.element_handle(), seconds]), f"it did not settle in {seconds} s"
+        assert self.page.evaluate(script, [self.box.element_handle(), seconds]), (
+            f"it did not settle in {seconds} s"
+        )
         return self.state()
 
     def photograph(self, name: str) -> None:
@@ -93,12 +104,16 @@ class Explorer:
         self.page.screenshot(path=PICTURES / f"{name}.png")
 
     def drive(self, control: Any) -> Iterator[tuple[str, State]]:
-        """Move a control through its whole range and back to where it was: (what it says, what is shown) at each stop."""
+        """Move a control through its whole range and back to where it was: (what it
+        says, what is shown) at each stop.
+        """
         button = control.evaluate("element => element.tagName === 'BUTTON'")
         yield from self._press(control) if button else self._slide(control)
 
     def _slide(self, handle: Any) -> Iterator[tuple[str, State]]:
-        figures = handle.locator("xpath=ancestor::*[contains(@class, 'widget-slider')]").locator(".widget-readout")
+        figures = handle.locator("xpath=ancestor::*[contains(@class, 'widget-slider')]").locator(
+            ".widget-readout"
+        )
 
         def at() -> float:
             return float(figures.inner_text().replace("\u2212", "-"))
@@ -138,7 +153,9 @@ class Explorer:
         self.press("Space")
 
     def throw(self, switches: list[Any]) -> Iterator[State]:
-        """Throw these switches, one after the other, with a look at every eighth and after the last."""
+        """Throw these switches, one after the other, with a look at every eighth and
+        after the last.
+        """
         for number, switch in enumerate(switches, start=1):
             before = switch.inner_text()
             switch.focus()

@@ -1,6 +1,8 @@
-"""Every explorer of every lab: driven by keyboard through the whole range of each control, and pictures kept.
+"""Every explorer of every lab: driven by keyboard through the whole range of each
+control, and pictures kept.
 
-``build/browser/lab07-1-….png`` are the pages as a laptop of 1280 × 720 shows them: look at them after a change.
+``build/browser/lab07-1-….png`` are the pages as a laptop of 1280 × 720 shows them: look
+at them after a change.
 """
 
 from __future__ import annotations
@@ -11,7 +13,10 @@ import pytest
 from driving import Explorer
 
 ROOT = Path(__file__).parents[2]
-LABS = sorted((path.stem for path in (ROOT / "solutions").glob("lab[0-9][0-9]_*.ipynb")), reverse=True)  # longest first
+# longest first
+LABS = sorted(
+    (path.stem for path in (ROOT / "solutions").glob("lab[0-9][0-9]_*.ipynb")), reverse=True
+)
 NARROWEST = 480  # CSS pixels in which a figure's labels can be read
 
 
@@ -31,7 +36,9 @@ def drive(explorer: Explorer, name: str) -> None:
     explorer.photograph(f"{name}-first")
     assert explorer.tabs() == len(explorer.controls()), "the Tab key comes by every control"
     seen = {begin}
-    switches = [control for control in explorer.controls() if control.inner_text()[:1] in ("✓", "✗")]
+    switches = [
+        control for control in explorer.controls() if control.inner_text()[:1] in ("✓", "✗")
+    ]
     for number, control in enumerate(explorer.controls()[len(switches) :], start=1):
         states = []
         for said, state in explorer.drive(control):
@@ -40,12 +47,16 @@ def drive(explorer: Explorer, name: str) -> None:
             states.append(state)
             if len(states) == 1:
                 explorer.photograph(f"{name}-control{number}-{said.strip('● ')}")
-        assert len({*states, begin}) > 1 or control.inner_text().startswith("●"), f"control {number} moves nothing"
+        assert len({*states, begin}) > 1 or control.inner_text().startswith("●"), (
+            f"control {number} moves nothing"
+        )
         assert explorer.settled() == begin, "back where it was, it shows what it showed"
         seen |= set(states)
     if switches:
         thrown = list(explorer.throw(switches))
-        assert len({begin, *thrown}) == 1 + len(thrown), "eight switches more, and nothing has moved"
+        assert len({begin, *thrown}) == 1 + len(thrown), (
+            "eight switches more, and nothing has moved"
+        )
         *_, back = explorer.throw(switches)
         assert back == begin, "with all switches back it shows what it showed"
         seen |= set(thrown)
@@ -57,7 +68,9 @@ def drive(explorer: Explorer, name: str) -> None:
 def fits(explorer: Explorer) -> None:
     """The figure is as wide as can be read, and nothing sticks out of the page."""
     width = explorer.page.viewport_size["width"]
-    for part in explorer.box.locator(".course-number, .course-figure img, .noUi-target, button").all():
+    for part in explorer.box.locator(
+        ".course-number, .course-figure img, .noUi-target, button"
+    ).all():
         box = part.bounding_box()
         assert box is not None
         assert box["x"] >= 0

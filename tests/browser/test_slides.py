@@ -30,7 +30,9 @@ TYPE = "[...document.querySelectorAll('.room')].map((room) => room.style.fontSiz
 
 @contextmanager
 def offline(browser: Any, path: Path, query: str = "") -> Iterator[Any]:
-    """The page from disk with every request blocked; ``asked`` and ``said`` are what it asked for and complained of."""
+    """The page from disk with every request blocked; ``asked`` and ``said`` are what it
+    asked for and complained of.
+    """
     opened = browser.new_page(viewport={"width": FRAME[0], "height": FRAME[1]})
     opened.asked, opened.said = [], complaints(opened)
 
@@ -49,12 +51,15 @@ def offline(browser: Any, path: Path, query: str = "") -> Iterator[Any]:
 
 LEGIBLE = Path(__file__).with_name("legible.js").read_text()
 LAST_ROW = FRAME[1] / 22  # CSS pixels: letters that are smaller cannot be read from there
-LEFT_OVER = 0.2  # of the height below the heading, where a figure is: it should have been drawn larger
+# of the height below the heading, where a figure is: it should have been drawn larger
+LEFT_OVER = 0.2
 
 
 @pytest.mark.parametrize("name", DECKS)
 def test_a_deck(browser: Any, name: str) -> None:
-    """Built, opened, looked through, printed: in one test, since building it takes most of the time."""
+    """Built, opened, looked through, printed: in one test, since building it takes most
+    of the time.
+    """
     deck = ROOT / slides.BUILT / f"{name[3:5]}.html"
     assert deck in slides.build(ROOT, [name])
     with offline(browser, deck) as page:
@@ -70,16 +75,20 @@ def test_a_deck(browser: Any, name: str) -> None:
 
 
 def every_slide_can_be_read(page, pictures: Path) -> None:
-    """From the last row: text and letters in figures are large, nothing sticks out; a picture of each slide is kept.
+    """From the last row: text and letters in figures are large, nothing sticks out; a
+    picture of each slide is kept.
 
-    Exempt are the slide's number, indices and exponents in formulas, and what stands above or below their signs.
+    Exempt are the slide's number, indices and exponents in formulas, and what stands
+    above or below their signs.
     """
     from PIL import Image
 
     assert page.evaluate("document.querySelectorAll('.katex').length") > 0, "formulas are set"
     assert page.evaluate("document.querySelectorAll('.katex-error').length") == 0
     count = page.evaluate("Reveal.getTotalSlides()")
-    assert 20 <= count <= 34, "for 75 minutes: a slide holds less than a page, and two minutes are enough for it"
+    assert 20 <= count <= 34, (
+        "for 75 minutes: a slide holds less than a page, and two minutes are enough for it"
+    )
     pictures.mkdir(exist_ok=True)
     for old in pictures.glob("*.png"):
         old.unlink()
@@ -105,7 +114,9 @@ def what_is_wrong(seen: dict[str, Any]) -> list[str]:
     said = list(seen["troubles"])
     (text, words), (label, drawn) = seen["text"], seen["label"]
     if text < LAST_ROW:
-        said.append(f"{words!r} has {text:.1f} px, and less than {LAST_ROW:.1f} cannot be read from the last row")
+        said.append(
+            f"{words!r} has {text:.1f} px, and less than {LAST_ROW:.1f} cannot be read from the last row"
+        )
     if label < max(LAST_ROW, seen["body"] - 0.1):
         said.append(f"{drawn!r} in a figure has {label:.1f} px, the text has {seen['body']:.1f}")
     if seen["figures"] and seen["left"] > LEFT_OVER:
@@ -116,7 +127,9 @@ def what_is_wrong(seen: dict[str, Any]) -> list[str]:
 def notes_and_questions(page) -> None:
     notes = page.evaluate("document.querySelectorAll('aside.notes').length")
     assert notes >= 5
-    titles = page.evaluate("[...document.querySelectorAll('.slides h2')].map((title) => title.innerText)")
+    titles = page.evaluate(
+        "[...document.querySelectorAll('.slides h2')].map((title) => title.innerText)"
+    )
     questions = [i for i, title in enumerate(titles) if title.startswith("Two minutes")]
     assert len(questions) >= 2, "a two-minute question about every ten slides"
 
@@ -129,10 +142,10 @@ def test_the_cheat_sheet_is_one_page_and_sets_its_formulas(browser: Any) -> None
         assert opened.evaluate("document.querySelectorAll('.katex-error').length") == 0
         text = opened.locator("main").evaluate("element => element.innerText")
         assert "$" not in text, "a formula that was not set"
-        wide = (
-            "[...document.querySelectorAll('p, li, td, th')].filter((part) => part.scrollWidth > part.clientWidth + 1)"
+        wide = "[...document.querySelectorAll('p, li, td, th')].filter((part) => part.scrollWidth > part.clientWidth + 1)"
+        assert opened.evaluate(f"{wide}.map((part) => part.innerText)") == [], (
+            "what is wider than its column"
         )
-        assert opened.evaluate(f"{wide}.map((part) => part.innerText)") == [], "what is wider than its column"
         opened.screenshot(path=written[0].with_suffix(".png"), full_page=True)
         assert opened.asked == []
         assert opened.said == []

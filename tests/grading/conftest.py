@@ -1,4 +1,6 @@
-"""Warm workers, which take seconds to start: one behind every wall of this machine, and judges that batches take over from each other."""
+"""Warm workers, which take seconds to start: one behind every wall of this machine, and
+judges that batches take over from each other.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def run(worker: Worker) -> Iterator[Callable[..., Submission]]:
     """Opens a submission from the text of its cells."""
     sessions = []
 
-    def open(*cells: str, graded: list[str] | None = None, imports: Sequence[str] = ()) -> Submission:
+    def open(
+        *cells: str, graded: list[str] | None = None, imports: Sequence[str] = ()
+    ) -> Submission:
         session = worker.open(list(cells), graded or [], imports)
         sessions.append(session)
         return Submission(session)
@@ -41,7 +45,9 @@ def run(worker: Worker) -> Iterator[Callable[..., Submission]]:
 
 
 @pytest.fixture(scope="session")
-def idle(starter: ThreadPoolExecutor) -> Iterator[dict[tuple[isolation.Layer, Limits], list[Judge]]]:
+def idle(
+    starter: ThreadPoolExecutor,
+) -> Iterator[dict[tuple[isolation.Layer, Limits], list[Judge]]]:
     """By what they are made of, the judges that no batch has just now."""
     judges: dict[tuple[isolation.Layer, Limits], list[Judge]] = defaultdict(list)
     yield judges
@@ -52,7 +58,9 @@ def idle(starter: ThreadPoolExecutor) -> Iterator[dict[tuple[isolation.Layer, Li
 
 @pytest.fixture(scope="session")
 def starter() -> Iterator[ThreadPoolExecutor]:
-    """Threads that outlive every batch: a judge ends with the thread that started it."""
+    """Threads that outlive every batch: a judge ends with the thread that started
+    it.
+    """
     with ThreadPoolExecutor() as threads:
         yield threads
 
@@ -63,7 +71,9 @@ def warm(
     starter: ThreadPoolExecutor,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Batches that this process grades take over the judges of those before them, and do not end them."""
+    """Batches that this process grades take over the judges of those before them, and
+    do not end them.
+    """
 
     class Lent(Judge):
         def __new__(cls, layer: isolation.Layer, limits: Limits) -> Lent:

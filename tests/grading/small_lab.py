@@ -1,4 +1,6 @@
-"""A lab of two questions and what is handed in for it: small, for what is tested is the batch around them."""
+"""A lab of two questions and what is handed in for it: small, for what is tested is the
+batch around them.
+"""
 
 from __future__ import annotations
 

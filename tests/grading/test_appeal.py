@@ -1,4 +1,6 @@
-"""An appeal: one question of one student again, with what went in, what came and what was expected."""
+"""An appeal: one question of one student again, with what went in, what came and what
+was expected.
+"""
 
 from __future__ import annotations
 
@@ -30,11 +32,15 @@ def global_masks(weights, sparsity):
 
 @pytest.fixture
 def graded(tmp_path: Path) -> Path:
-    """A report on three: all right, 1.1 upside down (on which 1.4 rests), 1.1 that raises."""
+    """A report on three: all right, 1.1 upside down (on which 1.4 rests), 1.1 that
+    raises.
+    """
     folder = tmp_path / "submissions"
     folder.mkdir()
     hand_in(folder, "ann", RIGHT, GLOBAL)
-    hand_in(folder, "bob", RIGHT.replace("False", "True").replace("torch.ones", "torch.zeros"), GLOBAL)
+    hand_in(
+        folder, "bob", RIGHT.replace("False", "True").replace("torch.ones", "torch.zeros"), GLOBAL
+    )
     hand_in(folder, "eve", RIGHT.replace("kept = torch.ones", "kept = torch.oness"), GLOBAL)
     (folder / "bad.ipynb").write_text("{")
     batch.grade("lab01", folder, tmp_path / "report", tests=claim(tmp_path, TESTS + USES), seed=5)
@@ -51,15 +57,27 @@ def test_what_came_stands_beside_what_was_expected(graded: Path) -> None:
     assert (found.before, sum(o.earned for o in found.outcomes)) == (0, 0)
     (run,) = found.runs
     (call,) = run.calls
-    assert call.asked[0] == "magnitude_mask" and call.asked[1].startswith("a float32 tensor of shape (4, 6)\n[[")
+    assert call.asked[0] == "magnitude_mask" and call.asked[1].startswith(
+        "a float32 tensor of shape (4, 6)\n[["
+    )
     assert call.asked[2].startswith("0.5")
-    assert not call.alike and call.apart == "what came is wrong at 24 of 24 places, first at index (0, 0): " + (
-        "True instead of False" if call.came.split("[[")[1].strip().startswith("T") else "False instead of True"
+    assert (
+        not call.alike
+        and call.apart
+        == "what came is wrong at 24 of 24 places, first at index (0, 0): "
+        + (
+            "True instead of False"
+            if call.came.split("[[")[1].strip().startswith("T")
+            else "False instead of True"
+        )
     )
     flipped = call.expected.replace("True", "?").replace("False", "True").replace("?", "False")
     assert call.came.replace(" ", "") == flipped.replace(" ", "")  # numpy aligns them
     said = "\n".join(appeal.lines(found))
-    assert "the tests gave 0 of 2, now 0" in said and "DOES NOT HOLD: exactly the smaller half goes" in said
+    assert (
+        "the tests gave 0 of 2, now 0" in said
+        and "DOES NOT HOLD: exactly the smaller half goes" in said
+    )
     assert "given" in said and "came" in said and "expected" in said
     assert contents(graded) == before  # nothing in the report changes
 
@@ -67,7 +85,8 @@ def test_what_came_stands_beside_what_was_expected(graded: Path) -> None:
 def test_the_inputs_are_those_of_the_marking(graded: Path) -> None:
     first, second = (again(graded, id, "1.1").runs[0].calls[0] for id in ("ann", "bob"))
     assert first.asked == second.asked and first.alike
-    assert "".join(appeal.lines(again(graded, "ann", "1.1"))).count("expected") == 0  # a claim that holds is one line
+    # a claim that holds is one line
+    assert "".join(appeal.lines(again(graded, "ann", "1.1"))).count("expected") == 0
 
 
 def test_an_answer_that_rests_on_a_wrong_one_is_shown_with_the_librarys(graded: Path) -> None:
@@ -91,7 +110,11 @@ def test_refused(submission, draw):
 """,
     )
     (graded.parent / "submissions" / "zoe.ipynb").write_text(
-        notebook(RIGHT.replace("    kept =", "    if sparsity > 1: raise ValueError('no')\n    kept =", 1))
+        notebook(
+            RIGHT.replace(
+                "    kept =", "    if sparsity > 1: raise ValueError('no')\n    kept =", 1
+            )
+        )
     )
     batch.grade("lab01", graded.parent / "submissions", graded, tests=graded.parent / "lab01")
     (call,) = again(graded, "zoe", "1.1").runs[0].calls
@@ -123,7 +146,9 @@ def test_it_is_the_code_that_was_marked_or_nothing(graded: Path, tmp_path: Path)
     with pytest.raises(ValueError, match="bob handed in has changed since"):
         again(graded, "bob", "1.1")
     (tmp_path / "submissions").rename(tmp_path / "elsewhere")
-    with pytest.raises(FileNotFoundError, match="was at the last grading: name it with --submissions"):
+    with pytest.raises(
+        FileNotFoundError, match="was at the last grading: name it with --submissions"
+    ):
         again(graded, "eve", "1.1")
     assert again(graded, "eve", "1.1", submissions=tmp_path / "elsewhere").before == 0
     with pytest.raises(FileNotFoundError, match="holds no report"):
@@ -137,9 +162,13 @@ def test_claims_that_have_changed_are_named(graded: Path, tmp_path: Path) -> Non
     ]
 
 
-def test_the_command_prints_it(graded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_prints_it(
+    graded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "tests" / "labs").mkdir(parents=True)
     (tmp_path / "lab01").rename(tmp_path / "tests" / "labs" / "lab01")
     monkeypatch.setenv("COURSE_ROOT", str(tmp_path))
     said = CliRunner().invoke(app, ["explain", str(graded), "bob", "1.1"])
-    assert said.exit_code == 0 and "DOES NOT HOLD" in said.output and "magnitude_mask" in said.output
+    assert (
+        said.exit_code == 0 and "DOES NOT HOLD" in said.output and "magnitude_mask" in said.output
+    )

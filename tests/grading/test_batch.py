@@ -1,4 +1,6 @@
-"""A batch: found, marked, on disk at once, resumed; nobody's submission costs anyone else."""
+"""A batch: found, marked, on disk at once, resumed; nobody's submission costs anyone
+else.
+"""
 
 from __future__ import annotations
 
@@ -50,18 +52,24 @@ def test_a_mixed_batch(folder: Path, tests: Path, tmp_path: Path) -> None:
     (folder / "truncated.ipynb").write_text(notebook(RIGHT)[:200])
     (folder / "no notebook.ipynb").write_text("[1, 2]")
     (folder / "empty.ipynb").write_text(notebook())
-    (folder / "loop.ipynb").write_text(notebook(RIGHT, "def magnitude_mask(w, s):\n    while True: pass"))
+    (folder / "loop.ipynb").write_text(
+        notebook(RIGHT, "def magnitude_mask(w, s):\n    while True: pass")
+    )
     (folder / "exit.ipynb").write_text(
         notebook(RIGHT, "import sys\nsys.exit(0)", "def magnitude_mask(w, s): sys.exit(0)")
     )
-    (folder / "hard exit.ipynb").write_text(notebook("import os\nclass A(os._exit(0)): pass", RIGHT))
+    (folder / "hard exit.ipynb").write_text(
+        notebook("import os\nclass A(os._exit(0)): pass", RIGHT)
+    )
     equal = "class Equal(torch.Tensor):\n    def __eq__(self, o): return True\n    def __torch_function__(self, *a, **k): return self"
     always = f"{equal}\ndef magnitude_mask(w, s): return torch.zeros(4, 6, dtype=torch.bool).as_subclass(Equal)"
     (folder / "equal.ipynb").write_text(notebook(RIGHT, always))
     (folder / "gigabyte.ipynb").write_text(
         notebook(RIGHT, "def threshold_mask(w, a):\n    while True: print('x' * 10**7)")
     )
-    (folder / "skipped.ipynb").write_text(notebook("from course_lib.grading import skip", RIGHT, 'skip("1.1")'))
+    (folder / "skipped.ipynb").write_text(
+        notebook("from course_lib.grading import skip", RIGHT, 'skip("1.1")')
+    )
     (folder / "=cmd()\n.ipynb").write_text(notebook(RIGHT))
     (folder / "in a folder" / "deep").mkdir(parents=True)
     (folder / "in a folder" / "deep" / "lab01 final (2).ipynb").write_text(notebook(RIGHT))
@@ -90,7 +98,9 @@ def test_a_mixed_batch(folder: Path, tests: Path, tmp_path: Path) -> None:
     assert len(list((done.report / "feedback").glob("*.html"))) == len(want)
 
 
-def test_the_same_command_again_grades_only_what_is_left(folder: Path, tests: Path, tmp_path: Path) -> None:
+def test_the_same_command_again_grades_only_what_is_left(
+    folder: Path, tests: Path, tmp_path: Path
+) -> None:
     (folder / "a.ipynb").write_text(notebook(RIGHT))
     first = batch.grade("lab01", folder, tmp_path / "report", tests=tests)
     text = (first.report / "grades.csv").read_bytes()
@@ -107,7 +117,9 @@ def test_the_same_command_again_grades_only_what_is_left(folder: Path, tests: Pa
     assert batch.grade("lab01", folder, tmp_path / "report", tests=tests).graded == ["a", "b"]
 
 
-def test_what_is_no_submission_is_said_before_and_after(folder: Path, tests: Path, tmp_path: Path) -> None:
+def test_what_is_no_submission_is_said_before_and_after(
+    folder: Path, tests: Path, tmp_path: Path
+) -> None:
     (folder / "Section A").mkdir()
     (folder / "Section A" / "amy.ipynb").write_text(notebook(RIGHT))
     for name in ("bob.ipynb.txt", "cy <b>.7z"):
@@ -122,7 +134,11 @@ def test_what_is_no_submission_is_said_before_and_after(folder: Path, tests: Pat
         "cy <b>.7z is not taken for a submission: packed in a way that is not read: unpack it, or pack it as a zip",
     ]
     page = summary.write(done.report).read_text(encoding="utf-8")
-    assert "Not taken for submissions" in page and "bob.ipynb.txt" in page and "cy &lt;b&gt;.7z" in page
+    assert (
+        "Not taken for submissions" in page
+        and "bob.ipynb.txt" in page
+        and "cy &lt;b&gt;.7z" in page
+    )
     for i in range(30):
         (folder / f"{i}.html").write_text("x")
     said.clear()
@@ -152,11 +168,17 @@ def test_another_lab_or_release_is_named(folder: Path, tests: Path, tmp_path: Pa
     )
     (folder / "carried over.ipynb").write_text(of_a_lab("lab03", [RIGHT]))
     (folder / "old.ipynb").write_text(
-        of_a_lab("lab01", [RIGHT.replace("def threshold_mask", "def my_threshold_mask")], "0123456789ab")
+        of_a_lab(
+            "lab01", [RIGHT.replace("def threshold_mask", "def my_threshold_mask")], "0123456789ab"
+        )
     )
-    (folder / "new.ipynb").write_text(of_a_lab("lab01", ["import pandas_of_mine\n" + RIGHT, RIGHT], now))
+    (folder / "new.ipynb").write_text(
+        of_a_lab("lab01", ["import pandas_of_mine\n" + RIGHT, RIGHT], now)
+    )
     (folder / "nothing.ipynb").write_text(of_a_lab("lab01", [""], now))
-    (folder / "hostile.ipynb").write_text(of_a_lab("<b>", [RIGHT]).replace('"version": ""', '"version": {"a": [1]}'))
+    (folder / "hostile.ipynb").write_text(
+        of_a_lab("<b>", [RIGHT]).replace('"version": ""', '"version": {"a": [1]}')
+    )
     done = batch.grade("lab01", folder, tmp_path / "report", tests=tests)
     table = rows(done.report)
     assert {id: (row["total"], row["status"]) for id, row in table.items()} == {
@@ -165,14 +187,19 @@ def test_another_lab_or_release_is_named(folder: Path, tests: Path, tmp_path: Pa
     }  # fmt: skip
 
     def page(id: str) -> str:
-        return (done.report / "feedback" / f"{submissions.Handed(id).file_name}.html").read_text(encoding="utf-8")
+        return (done.report / "feedback" / f"{submissions.Handed(id).file_name}.html").read_text(
+            encoding="utf-8"
+        )
 
-    assert "this is a notebook of lab03 (release aaaaaaaaaaaa) and holds nothing that lab01 asks for" in page(
-        "wrong lab"
+    assert (
+        "this is a notebook of lab03 (release aaaaaaaaaaaa) and holds nothing that lab01 asks for"
+        in page("wrong lab")
     )
     assert "not defined" not in page("wrong lab")
     assert "this is a notebook of lab10 and holds" in page("by its names")
-    assert "by its metadata this is a notebook of lab03, but it answers questions of lab01" in page("carried over")
+    assert "by its metadata this is a notebook of lab03, but it answers questions of lab01" in page(
+        "carried over"
+    )
     assert f"is of release 0123456789ab of lab01, and the course now has {now}" in page("old")
     for id in ("new", "nothing", "hostile"):
         assert "release" not in page(id)
@@ -197,7 +224,9 @@ def test_what_changes_beside_the_marks_needs_no_marking(
     assert contents(first.report) == before
 
 
-def test_an_interrupted_batch_keeps_what_was_finished(folder: Path, tests: Path, tmp_path: Path) -> None:
+def test_an_interrupted_batch_keeps_what_was_finished(
+    folder: Path, tests: Path, tmp_path: Path
+) -> None:
     for name in "abcd":
         (folder / f"{name}.ipynb").write_text(notebook(RIGHT))
 
@@ -216,7 +245,10 @@ def test_an_interrupted_batch_keeps_what_was_finished(folder: Path, tests: Path,
 
 
 def test_the_seed_decides_the_inputs(folder: Path, tests: Path, tmp_path: Path) -> None:
-    claim(tmp_path, TESTS.replace("expect_equal(", "fail(str(w.sum().item())) if 1 else expect_equal("))
+    claim(
+        tmp_path,
+        TESTS.replace("expect_equal(", "fail(str(w.sum().item())) if 1 else expect_equal("),
+    )
     (folder / "a.ipynb").write_text(notebook(RIGHT))
 
     def said(seed: int, out: str) -> str:
@@ -233,10 +265,14 @@ def test_no_submissions_is_said(wrong: str, tests: Path, tmp_path: Path) -> None
         batch.grade("lab01", tmp_path / wrong, tmp_path / "report", tests=tests)
 
 
-def test_a_lab_that_is_not_there_is_said_with_those_that_are(folder: Path, tests: Path, tmp_path: Path) -> None:
+def test_a_lab_that_is_not_there_is_said_with_those_that_are(
+    folder: Path, tests: Path, tmp_path: Path
+) -> None:
     with pytest.raises(FileNotFoundError, match="lab09 has no claims in .*: there are lab01$"):
         batch.grade("lab09", folder, tmp_path / "report", tests=tests.with_name("lab09"))
-    with pytest.raises(FileNotFoundError, match="work inside the course's folder, or set COURSE_ROOT"):
+    with pytest.raises(
+        FileNotFoundError, match="work inside the course's folder, or set COURSE_ROOT"
+    ):
         batch.grade("lab01", folder, tmp_path / "report", tests=tmp_path / "elsewhere" / "lab01")
     assert not (tmp_path / "report").exists()
 
@@ -251,14 +287,17 @@ def test_another_labs_report_is_not_overwritten(folder: Path, tests: Path, tmp_p
 def test_a_question_that_rests_on_a_wrong_earlier_one_is_tried_with_a_right_one(
     folder: Path, tests: Path, tmp_path: Path
 ) -> None:
-    uses = (
-        '\n@question("1.4", points=2, claim="uses 1.1")\ndef test_uses(submission, draw):\n    w = draw.normal(4, 6)\n'
-    )
+    uses = '\n@question("1.4", points=2, claim="uses 1.1")\ndef test_uses(submission, draw):\n    w = draw.normal(4, 6)\n'
     uses += '    expect_equal(int(submission.global_masks({"a": w}, 0.5)["a"].sum()), 12)\n'
     claim(tmp_path, TESTS + uses)
-    wrong = RIGHT.replace("round(sparsity * weight.numel())", "round(sparsity * weight.numel()) + 1")
+    wrong = RIGHT.replace(
+        "round(sparsity * weight.numel())", "round(sparsity * weight.numel()) + 1"
+    )
     (folder / "a.ipynb").write_text(
-        notebook(wrong, "def global_masks(ws, s): return {k: magnitude_mask(w, s) for k, w in ws.items()}")
+        notebook(
+            wrong,
+            "def global_masks(ws, s): return {k: magnitude_mask(w, s) for k, w in ws.items()}",
+        )
     )
     done = batch.grade("lab01", folder, tmp_path / "report", tests=tests)
     row = rows(done.report)["a"]
@@ -269,17 +308,25 @@ def test_a_question_that_rests_on_a_wrong_earlier_one_is_tried_with_a_right_one(
 
 def test_plain_limits_mark_the_same(folder: Path, tests: Path, tmp_path: Path) -> None:
     (folder / "a.ipynb").write_text(notebook(RIGHT))
-    done = batch.grade("lab01", folder, tmp_path / "report", tests=tests, layer=isolation.Layer("plain"))
+    done = batch.grade(
+        "lab01", folder, tmp_path / "report", tests=tests, layer=isolation.Layer("plain")
+    )
     assert rows(done.report)["a"]["total"] == "3"
-    assert "WITHOUT a wall" in json.loads((done.report / "results" / "a.json").read_text())["extra_data"]["isolation"]
+    assert (
+        "WITHOUT a wall"
+        in json.loads((done.report / "results" / "a.json").read_text())["extra_data"]["isolation"]
+    )
 
 
 def test_names_of_files_are_safe_and_distinct() -> None:
     names = [
-        submissions.Handed(id).file_name for id in ("a b", "a_b", "../../x", "a\nb", "é" * 300, ".hidden", "ok-1.2")
+        submissions.Handed(id).file_name
+        for id in ("a b", "a_b", "../../x", "a\nb", "é" * 300, ".hidden", "ok-1.2")
     ]
     assert len(set(names)) == len(names)
-    assert all("/" not in n and "\n" not in n and len(n) < 120 and not n.startswith(".") for n in names)
+    assert all(
+        "/" not in n and "\n" not in n and len(n) < 120 and not n.startswith(".") for n in names
+    )
     assert names[-1] == "ok-1.2"
 
 
@@ -289,17 +336,34 @@ def test_old_notebooks_and_odd_ones_are_read() -> None:
         "nbformat_minor": 0,
         "metadata": {},
         "worksheets": [
-            {"cells": [{"cell_type": "code", "language": "python", "input": ["x = 1"], "outputs": [], "metadata": {}}]}
+            {
+                "cells": [
+                    {
+                        "cell_type": "code",
+                        "language": "python",
+                        "input": ["x = 1"],
+                        "outputs": [],
+                        "metadata": {},
+                    }
+                ]
+            }
         ],
     }
     assert submissions.handed("a", "a.ipynb", json.dumps(v3).encode()).cells == ["x = 1"]
     bare = {
-        "cells": [{"cell_type": "code", "source": ["a = 1\n", "b = 2"]}, {"cell_type": "markdown", "source": "text"}]
+        "cells": [
+            {"cell_type": "code", "source": ["a = 1\n", "b = 2"]},
+            {"cell_type": "markdown", "source": "text"},
+        ]
     }
-    assert submissions.handed("a", "a.ipynb", b"\xef\xbb\xbf" + json.dumps(bare).encode()).cells == ["a = 1\nb = 2"]
+    assert submissions.handed(
+        "a", "a.ipynb", b"\xef\xbb\xbf" + json.dumps(bare).encode()
+    ).cells == ["a = 1\nb = 2"]
 
 
-@pytest.mark.parametrize("data", [b"", b"null", b"3", b'{"cells": 3}', b'{"cells": [3]}', b"[" * 100000, b"\xff\xfe"])
+@pytest.mark.parametrize(
+    "data", [b"", b"null", b"3", b'{"cells": 3}', b'{"cells": [3]}', b"[" * 100000, b"\xff\xfe"]
+)
 def test_no_file_stops_the_reader(data: bytes) -> None:
     assert submissions.handed("a", "a.ipynb", data).problem
 
@@ -314,7 +378,7 @@ def test_a_zip_with_more_than_a_notebook(tmp_path: Path) -> None:
     assert submissions.find(tmp_path, "lab01")[0].notebook == "work/lab01_magnitude.ipynb"
 
 
-# --- fair ------------------------------------------------------------------------------------------------------------
+# --- fair -----------------------------------------------------------------------------
 
 # everything that usually differs from run to run, in what is defined, returned and said
 CHANCE = """
@@ -350,14 +414,18 @@ def outcomes_of(report: Path) -> dict[str, list[dict]]:
     return {result["extra_data"]["id"]: result["tests"] for result in found}
 
 
-def test_the_same_submission_gets_the_same_twenty_times(folder: Path, tests: Path, tmp_path: Path) -> None:
+def test_the_same_submission_gets_the_same_twenty_times(
+    folder: Path, tests: Path, tmp_path: Path
+) -> None:
     wrong = RIGHT.replace("False", "True")
     for i in range(20):
         (folder / f"chance {i}.ipynb").write_text(notebook(CHANCE))
         (folder / f"wrong {i}.ipynb").write_text(notebook(wrong))
     said: dict[str, set[str]] = {"chance": set(), "wrong": set()}
     for jobs in (1, 2):
-        done = batch.grade("lab01", folder, tmp_path / f"report {jobs}", tests=tests, seed=5, jobs=jobs)
+        done = batch.grade(
+            "lab01", folder, tmp_path / f"report {jobs}", tests=tests, seed=5, jobs=jobs
+        )
         for id, outcomes in outcomes_of(done.report).items():
             said[id.split()[0]].add(json.dumps(outcomes, ensure_ascii=False))
     assert {name: len(different) for name, different in said.items()} == {"chance": 1, "wrong": 1}
@@ -383,7 +451,18 @@ def test_the_table_in_the_terminal_can_be_read(
     with open(tmp_path / "grades.csv", "w", newline="") as file:
         csv.writer(file).writerows(
             [["id", *questions, "total", "maximum", "status", *late, "feedback"]]
-            + [[f"doejane_1234{i}", *["1.5"] * 11, "16.5", "20", "graded", *told, "feedback/x.html"] for i in range(3)]
+            + [
+                [
+                    f"doejane_1234{i}",
+                    *["1.5"] * 11,
+                    "16.5",
+                    "20",
+                    "graded",
+                    *told,
+                    "feedback/x.html",
+                ]
+                for i in range(3)
+            ]
         )
     said = io.StringIO()
     monkeypatch.setattr(cli, "console", Console(file=said, width=columns))
@@ -397,7 +476,7 @@ def test_the_table_in_the_terminal_can_be_read(
     assert ("all columns: grades.csv" in lines) is (columns == 80)
 
 
-# --- graded again ----------------------------------------------------------------------------------------------------
+# --- graded again ---------------------------------------------------------------------
 
 COUNTED = """
 from pathlib import Path
@@ -450,11 +529,14 @@ def test_only_what_is_named_or_changed_is_graded_again(
     assert counted(folder, changed) == ["1.1", "1.2"]
 
 
-def test_a_claim_that_changes_leaves_the_marks_of_the_others(folder: Path, tests: Path, tmp_path: Path) -> None:
+def test_a_claim_that_changes_leaves_the_marks_of_the_others(
+    folder: Path, tests: Path, tmp_path: Path
+) -> None:
     (folder / "a.ipynb").write_text(notebook(RIGHT))
     batch.grade("lab01", folder, tmp_path / "report", tests=tests, seed=1, jobs=1)
     harder = TESTS.replace(
-        "torch.tensor([1.0]), 1.0).tolist() != [True]", "torch.tensor([0.5]), 1.0).tolist() != [True]"
+        "torch.tensor([1.0]), 1.0).tolist() != [True]",
+        "torch.tensor([0.5]), 1.0).tolist() != [True]",
     )
     claim(tmp_path, harder.replace('claim="a stays"', 'claim="half of a stays"'))
     done = batch.grade("lab01", folder, tmp_path / "report", tests=tests, jobs=1)
@@ -477,7 +559,12 @@ def test_a_claim_that_changes_leaves_the_marks_of_the_others(folder: Path, tests
     ],
 )
 def test_what_does_not_exist_is_said_before_anything_is_graded(
-    settings: dict[str, Any], message: str, folder: Path, tests: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    settings: dict[str, Any],
+    message: str,
+    folder: Path,
+    tests: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("course_lib.grading.batch.cluster.CONNECT_SECONDS", 1.0)
     for name in ("ann", "bob"):
@@ -501,8 +588,12 @@ def test_tests_that_do_not_load_are_said(folder: Path, tests: Path, tmp_path: Pa
         batch.grade("lab01", folder, tmp_path / "report", tests=tests)
 
 
-def test_a_message_that_no_file_can_hold_costs_nobody_anything(folder: Path, tests: Path, tmp_path: Path) -> None:
-    (folder / "a.ipynb").write_text(notebook(RIGHT, "def threshold_mask(w, a): raise ValueError(chr(0xD800) + chr(0))"))
+def test_a_message_that_no_file_can_hold_costs_nobody_anything(
+    folder: Path, tests: Path, tmp_path: Path
+) -> None:
+    (folder / "a.ipynb").write_text(
+        notebook(RIGHT, "def threshold_mask(w, a): raise ValueError(chr(0xD800) + chr(0))")
+    )
     (folder / "b.ipynb").write_text(notebook(RIGHT))
     done = batch.grade("lab01", folder, tmp_path / "report", tests=tests)
     assert {id: row["total"] for id, row in rows(done.report).items()} == {"a": "2", "b": "3"}
@@ -523,9 +614,13 @@ def test_a_fault_of_the_graders_own_is_graded_again(
 
 
 @pytest.mark.skipif(not isolation.best().wall, reason="this machine has no wall to require")
-def test_required_isolation_grades_again_what_had_none(folder: Path, tests: Path, tmp_path: Path) -> None:
+def test_required_isolation_grades_again_what_had_none(
+    folder: Path, tests: Path, tmp_path: Path
+) -> None:
     (folder / "a.ipynb").write_text(notebook(RIGHT))
-    first = batch.grade("lab01", folder, tmp_path / "report", tests=tests, layer=isolation.Layer("plain"))
+    first = batch.grade(
+        "lab01", folder, tmp_path / "report", tests=tests, layer=isolation.Layer("plain")
+    )
     kept = batch.grade("lab01", folder, tmp_path / "report", tests=tests)
     assert kept.kept == ["a"]
     assert kept.remarks == [
@@ -533,4 +628,7 @@ def test_required_isolation_grades_again_what_had_none(folder: Path, tests: Path
     ]
     walled = batch.grade("lab01", folder, tmp_path / "report", tests=tests, require_isolation=True)
     assert (walled.graded, walled.remarks) == (["a"], [])
-    assert json.loads((first.report / "results" / "a.json").read_text())["extra_data"]["layer"] == walled.layer.name
+    assert (
+        json.loads((first.report / "results" / "a.json").read_text())["extra_data"]["layer"]
+        == walled.layer.name
+    )

@@ -1,4 +1,6 @@
-"""Marks by a person: what they change, what survives, and what is said of a table that cannot be right."""
+"""Marks by a person: what they change, what survives, and what is said of a table that
+cannot be right.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ WRONG = RIGHT.replace(">=", ">")  # loses 1.2
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """A folder with the tests of a small lab and three submissions: 3, 2 and 3 points of 3."""
+    """A folder with the tests of a small lab and three submissions: 3, 2 and 3 points
+    of 3.
+    """
     (tmp_path / "submissions").mkdir()
     claim(tmp_path)
     for name, answer in (("amy", RIGHT), ("bob", WRONG), ("=cy", RIGHT)):
@@ -33,7 +37,9 @@ def place(tmp_path: Path) -> Path:
 
 def grade(place: Path, **settings: Any) -> batch.Batch:
     tests = place / "lab01"
-    return batch.grade("lab01", place / "submissions", place / "report", tests=tests, seed=1, jobs=1, **settings)
+    return batch.grade(
+        "lab01", place / "submissions", place / "report", tests=tests, seed=1, jobs=1, **settings
+    )
 
 
 def rows(place: Path, table: str = "grades.csv") -> dict[str, dict[str, str]]:
@@ -67,11 +73,19 @@ def test_points_are_added_or_replaced_and_survive(place: Path) -> None:
     assert (done.graded, sorted(done.kept)) == ([], ["=cy", "amy", "bob"])
     assert said == [f"{path}, rows: 2 added to the tests' points, 1 in their place, 1 remarks"]
     table = rows(place)
-    assert (table["bob"]["1.2"], table["bob"]["total"], table["bob"]["maximum"]) == ("0.5", "2.5", "3")
+    assert (table["bob"]["1.2"], table["bob"]["total"], table["bob"]["maximum"]) == (
+        "0.5",
+        "2.5",
+        "3",
+    )
     assert (table["amy"]["1.1"], table["amy"]["1.2"], table["amy"]["total"]) == ("1.5", "1", "2.5")
     assert table["'=cy"]["total"] == "2.5"
-    assert "nearly: you meant &gt;=, see the lecture" in page(place, "bob") and "+0.5" in page(place, "bob")
-    assert "&lt;b&gt;copied from the book&lt;/b&gt;" in page(place, "amy") and "well done" in page(place, "amy")
+    assert "nearly: you meant &gt;=, see the lecture" in page(place, "bob") and "+0.5" in page(
+        place, "bob"
+    )
+    assert "&lt;b&gt;copied from the book&lt;/b&gt;" in page(place, "amy") and "well done" in page(
+        place, "amy"
+    )
     text = summary.write(place / "report").read_text(encoding="utf-8")
     assert "2.5 of 3" in text and "by a person" not in text.split("To look at")[0]
     lms.write(place / "report", ["moodle", "gradescope", "canvas"])
@@ -80,7 +94,11 @@ def test_points_are_added_or_replaced_and_survive(place: Path) -> None:
     claim(place, TESTS.replace("draw.normal(4, 6)", "draw.normal(6, 4)"))
     for again in ({}, {"regrade": ["amy"]}, {"regrade": ["bob"]}):
         grade(place, **again)  # type: ignore[arg-type]
-        assert {id: row["total"] for id, row in rows(place).items()} == {"amy": "2.5", "bob": "2.5", "'=cy": "2.5"}
+        assert {id: row["total"] for id, row in rows(place).items()} == {
+            "amy": "2.5",
+            "bob": "2.5",
+            "'=cy": "2.5",
+        }
     claim(place)
     hand_in(place / "submissions", "bob", WRONG)
     marks(place)  # no row: all as it was
@@ -90,7 +108,9 @@ def test_points_are_added_or_replaced_and_survive(place: Path) -> None:
         name: data for name, data in before.items() if name != "batch.json"
     }
     path.unlink()
-    with pytest.raises(FileNotFoundError, match=r"marks.csv is not there, and was at the last grading: put it back"):
+    with pytest.raises(
+        FileNotFoundError, match=r"marks.csv is not there, and was at the last grading: put it back"
+    ):
         grade(place)
 
 
@@ -119,15 +139,26 @@ def test_the_table_in_the_reports_folder_is_taken(place: Path) -> None:
         ("amy,1.1,2.5,", "line 2: 2.5 points, but 1.1 has 2: write at most 2"),
         ("amy,1.1,+2.5,", r"line 2: \+2.5 points, but 1.1 has 2"),
         ("amy,1.1,-2.5,", "line 2: -2.5 points, but 1.1 has 2"),
-        ("amy,1.1,1,\namy,1.1,+1,", "line 3: amy has a row for 1.1 in line 2 already: make one of the two"),
+        (
+            "amy,1.1,1,\namy,1.1,+1,",
+            "line 3: amy has a row for 1.1 in line 2 already: make one of the two",
+        ),
         ("amy,1.1,two,", "line 2: 'two' are no points: write 2, \\+1 or -0.5"),
         ("amy,1.1,nan,", "line 2: 'nan' are no points"),
         ("amy,1.1,,", "line 2: neither points nor a comment"),
-        ("amy,1.1,1,well, well", "line 2: 5 cells, but the heading has 4: put a comment with a comma in quotes"),
-        ("amie,1.1,1,\namy,1.1,3,\n,1.1,1,", "(?s)line 2: .*\n.*line 3: .*\n.*line 4: there is no submission ''"),
+        (
+            "amy,1.1,1,well, well",
+            "line 2: 5 cells, but the heading has 4: put a comment with a comma in quotes",
+        ),
+        (
+            "amie,1.1,1,\namy,1.1,3,\n,1.1,1,",
+            "(?s)line 2: .*\n.*line 3: .*\n.*line 4: there is no submission ''",
+        ),
     ],
 )
-def test_a_table_that_cannot_be_right_is_refused_before_anything_is_graded(place: Path, line: str, said: str) -> None:
+def test_a_table_that_cannot_be_right_is_refused_before_anything_is_graded(
+    place: Path, line: str, said: str
+) -> None:
     with pytest.raises(ValueError, match=said):
         grade(place, marks=marks(place, line))
     assert not list((place / "report").glob("results/*"))
@@ -137,7 +168,10 @@ def test_a_table_without_its_heading_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "marks.csv"
     for text in ("", "amy,1.1,2,\n", "id,question,point\n", "id,question,points,points\n"):
         path.write_text(text)
-        with pytest.raises(ValueError, match="line 1: the heading is .*; expected are id, question, points, comment"):
+        with pytest.raises(
+            ValueError,
+            match="line 1: the heading is .*; expected are id, question, points, comment",
+        ):
             byhand.read(path)
     path.write_text("ID;Question;Points\namy;1.10;2\n\n")  # as Excel writes it
     assert byhand.read(path) == [byhand.Mark("amy", "1.10", 2.0, False, "", 2)]
@@ -149,35 +183,57 @@ def test_a_question_that_only_a_person_marks(place: Path, monkeypatch: pytest.Mo
     monkeypatch.setitem(lab01.lab._exercises, "1.12", Exercise((), by_hand=5))
     who = [{"canvas id": "1", "name": "amy", "moodle id": "7", "email": "amy@x.edu"}]
     done = grade(place, marks=marks(place, "bob,1.12,,read it with pleasure"))
-    for path in (done.report / "results").glob("*.json"):  # whose they are, as from a system's names
+    # whose they are, as from a system's names
+    for path in (done.report / "results").glob("*.json"):
         result = json.loads(path.read_text())
         result["extra_data"]["submitters"] = who if result["extra_data"]["id"] == "amy" else []
         path.write_text(json.dumps(result))
     table = rows(place)
-    assert {row["1.12"] for row in table.values()} == {row["status"] for row in table.values()} == {"pending"}
+    assert (
+        {row["1.12"] for row in table.values()}
+        == {row["status"] for row in table.values()}
+        == {"pending"}
+    )
     assert (table["amy"]["total"], table["amy"]["maximum"]) == ("3", "8")
-    assert "1.12 is still to be marked by a person" in page(place, "amy") and "pending / 5" in page(place, "amy")
+    assert "1.12 is still to be marked by a person" in page(place, "amy") and "pending / 5" in page(
+        place, "amy"
+    )
     assert "read it with pleasure" in page(place, "bob")
     text = summary.write(done.report).read_text(encoding="utf-8")
     assert "<b>1.12</b> is a person's to mark, and 3 submissions wait for it" in text
     assert "1.12</b> (" not in text.split("Nobody has")[-1].split("</p>")[0]
     written = lms.write(done.report, lms.FORMATS)
-    assert sum("1.12 is pending: a person marks it, in marks.csv" in line for line in written.unmatched) == 3
+    assert (
+        sum(
+            "1.12 is pending: a person marks it, in marks.csv" in line for line in written.unmatched
+        )
+        == 3
+    )
     assert len(rows(place, "grades-canvas.csv")) == 1  # the maximum; nobody has a grade yet
     moodle = rows(place, "grades-moodle.csv")["Participant 7"]
     assert (moodle["Grade"], "1.12: pending of 5" in moodle["Feedback comments"]) == ("", True)
     gradescope = rows(place, "grades-gradescope.csv")[""]  # who has one name has no first one
-    assert (gradescope["Status"], gradescope["Total Score"], gradescope["1.12 (5 pts)"]) == ("Pending", "", "pending")
+    assert (gradescope["Status"], gradescope["Total Score"], gradescope["1.12 (5 pts)"]) == (
+        "Pending",
+        "",
+        "pending",
+    )
     lms.write(done.report, ["moodle", "gradescope"], pending_as_zero=True)
     moodle = rows(place, "grades-moodle.csv")["Participant 7"]
     assert (moodle["Grade"], "1.12: 0 of 5" in moodle["Feedback comments"]) == ("3", True)
     gradescope = rows(place, "grades-gradescope.csv")[""]
-    assert (gradescope["Status"], gradescope["Total Score"], gradescope["1.12 (5 pts)"]) == ("Graded", "3", "0")
+    assert (gradescope["Status"], gradescope["Total Score"], gradescope["1.12 (5 pts)"]) == (
+        "Graded",
+        "3",
+        "0",
+    )
     grade(place, marks=marks(place, "amy,1.12,4,", "bob,1.12,+2.5,", "=cy,1.12,0,empty"))
     table = rows(place)
     assert [table[id]["1.12"] for id in ("amy", "bob", "'=cy")] == ["4", "2.5", "0"]
     assert [table[id]["total"] for id in ("amy", "bob", "'=cy")] == ["7", "4.5", "3"]
-    assert {row["status"] for row in table.values()} == {"graded"} and "pending" not in page(place, "amy")
+    assert {row["status"] for row in table.values()} == {"graded"} and "pending" not in page(
+        place, "amy"
+    )
     with pytest.raises(ValueError, match="6 points, but 1.12 has 5"):
         grade(place, marks=marks(place, "amy,1.12,6,"))
 
@@ -191,7 +247,13 @@ def test_a_question_keeps_between_nothing_and_its_maximum(
     passed: list[bool], waiting: float, given: float | None, adds: bool
 ) -> None:
     tests = [
-        {"number": "1.1", "score": float(p), "max_score": 1.0, "status": "passed" if p else "failed"} for p in passed
+        {
+            "number": "1.1",
+            "score": float(p),
+            "max_score": 1.0,
+            "status": "passed" if p else "failed",
+        }
+        for p in passed
     ]
     mark = byhand.Mark("amy", "1.1", given, adds, "well", 2)
     asked = {"1.1": waiting} if waiting else {}

@@ -35,7 +35,10 @@ def test_an_attribute_set_on_a_needed_name_runs() -> None:
 
 def test_magics_are_dropped_and_their_bodies_kept() -> None:
     got = names(
-        "%matplotlib inline\n!echo hi\nx = !ls\nN = 1", "%%time\ndef f(): return 5", "%%bash\nrm -rf nothing", "f?"
+        "%matplotlib inline\n!echo hi\nx = !ls\nN = 1",
+        "%%time\ndef f(): return 5",
+        "%%bash\nrm -rf nothing",
+        "f?",
     )
     assert got["f"]() == 5
     assert got["N"] == 1
@@ -49,7 +52,13 @@ def test_a_cell_that_does_not_parse_costs_only_itself() -> None:
 
 def test_a_statement_that_raises_costs_only_itself() -> None:
     done = cells.run(
-        ["import nothing_of_this_name\nimport math", "class A(1): pass", "raise SystemExit", "def g(): return 1"], []
+        [
+            "import nothing_of_this_name\nimport math",
+            "class A(1): pass",
+            "raise SystemExit",
+            "def g(): return 1",
+        ],
+        [],
     )
     assert done.namespace["g"]() == 1
     assert "math" in done.namespace
@@ -57,7 +66,9 @@ def test_a_statement_that_raises_costs_only_itself() -> None:
 
 
 def test_a_copied_placeholder_does_not_replace_the_answer() -> None:
-    placeholder = 'def f():\n    """Doc."""\n    raise NotImplementedError("1.1 f: write this function")'
+    placeholder = (
+        'def f():\n    """Doc."""\n    raise NotImplementedError("1.1 f: write this function")'
+    )
     assert names("def f(): return 1", placeholder)["f"]() == 1
     assert names(placeholder, "def f(): return 1")["f"]() == 1
     assert names("answer = 'b'", "answer = ...")["answer"] == "b"
@@ -79,7 +90,10 @@ def test_a_source_too_deep_to_parse_costs_only_its_cell() -> None:
 
 def test_a_functions_own_variables_are_no_dependence() -> None:
     got = names(
-        "def f():\n    rows = [i for i in range(3)]\n    return rows", "rows = int('7')", "i = int('7')", graded=("f",)
+        "def f():\n    rows = [i for i in range(3)]\n    return rows",
+        "rows = int('7')",
+        "i = int('7')",
+        graded=("f",),
     )
     assert not {"rows", "i"} & got.keys()
 
@@ -109,7 +123,9 @@ def test_a_statement_too_deep_to_compile_costs_only_itself() -> None:
 
 
 def test_what_a_statement_reads_is_read_from_its_own_text() -> None:
-    """Decorators, a neighbour on the same line, letters of several bytes, strings of several lines."""
+    """Decorators, a neighbour on the same line, letters of several bytes, strings of
+    several lines.
+    """
     source = (
         "é = 'ü'; a = b; c = int(é)\r\n@d\n@e(f)\ndef g(): return h\nclass K(\n    L,\n): m = n\n"
         'o = f"""{p}\r\n{q!r}"""; r = s\n%time t = u\n'

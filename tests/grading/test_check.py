@@ -109,7 +109,11 @@ def test_a_question_that_rests_on_another(capsys) -> None:
 
 
 @pytest.mark.parametrize(
-    "body", ["while True: pass", "while True:\n        try: sum(range(1000))\n        except Exception: pass"]
+    "body",
+    [
+        "while True: pass",
+        "while True:\n        try: sum(range(1000))\n        except Exception: pass",
+    ],
 )
 def test_an_endless_loop_ends(body: str, capsys, monkeypatch) -> None:
     monkeypatch.setattr("course_lib.grading.claims.student.CHECK_SECONDS", 0.5)
@@ -124,7 +128,8 @@ def test_an_endless_loop_ends(body: str, capsys, monkeypatch) -> None:
 def test_an_alarm_that_rings_all_the_time_rings_inside_only(monkeypatch) -> None:
     """Wherever it rings, at the end of the code and while it is switched off, too."""
     monkeypatch.setattr("course_lib.grading.wall.alarm.AGAIN", 5e-4)
-    # where it rings in a collector's callback (hypothesis has one), Python reports it and goes on, as it should
+    # where it rings in a collector's callback (hypothesis has one), Python reports it
+    # and goes on, as it should
     monkeypatch.setattr("sys.unraisablehook", lambda _: None)
 
     def grows() -> None:
@@ -140,7 +145,8 @@ def test_an_alarm_that_rings_all_the_time_rings_inside_only(monkeypatch) -> None
 
 def test_skip_binds_the_library_and_scores_nothing(capsys) -> None:
     said = run(
-        'skip("1.1")\ncheck("1.1")\nimport torch\nprint(magnitude_mask(torch.arange(4.0), 0.5).tolist())', capsys
+        'skip("1.1")\ncheck("1.1")\nimport torch\nprint(magnitude_mask(torch.arange(4.0), 0.5).tolist())',
+        capsys,
     )
     assert "[False, False, True, True]" in said
     assert "0 / 2" in said
@@ -148,14 +154,14 @@ def test_skip_binds_the_library_and_scores_nothing(capsys) -> None:
 
 
 def test_a_later_question_may_use_what_was_skipped(capsys) -> None:
-    source = (
-        'skip("1.1")\ndef global_masks(ws, s): return {k: magnitude_mask(w, s) for k, w in ws.items()}\ncheck("1.4")'
-    )
+    source = 'skip("1.1")\ndef global_masks(ws, s): return {k: magnitude_mask(w, s) for k, w in ws.items()}\ncheck("1.4")'
     assert "✓ uses 1.1" in run(source, capsys)
 
 
 def test_progress(capsys) -> None:
-    said = run(RIGHT + "prediction_1_1 = ...\nprediction_1_4 = 'less'\nanswer_1_8a = 'b'\ncheck()", capsys)
+    said = run(
+        RIGHT + "prediction_1_1 = ...\nprediction_1_4 = 'less'\nanswer_1_8a = 'b'\ncheck()", capsys
+    )
     assert "lab01: 5 of 6 visible points" in said
     assert "✗ 1.2 threshold_mask" in said
     assert "– prediction_1_1" in said
@@ -185,11 +191,15 @@ def test_the_notebooks_table_is_html_and_escapes(capsys) -> None:
 
 
 @pytest.mark.parametrize("running", ["validate", "autograde"])
-def test_nbgrader_is_told_by_an_exception_after_the_table(running: str, capsys, monkeypatch) -> None:
+def test_nbgrader_is_told_by_an_exception_after_the_table(
+    running: str, capsys, monkeypatch
+) -> None:
     monkeypatch.setenv("NBGRADER_EXECUTION", running)
     said = run(RIGHT + 'check("1.1")', capsys)  # nothing raised: hidden claims are not tried
     assert "2 / 2" in said
-    with pytest.raises(AssertionError, match="1.1 the smaller half goes: not written yet|is not defined"):
+    with pytest.raises(
+        AssertionError, match="1.1 the smaller half goes: not written yet|is not defined"
+    ):
         run('check("1.1")', capsys)
     assert "✗ the smaller half goes" in capsys.readouterr().out
     with pytest.raises(AssertionError, match=r"1\.2 a stays: .*\n1\.8 answered: not answered yet"):
@@ -198,7 +208,9 @@ def test_nbgrader_is_told_by_an_exception_after_the_table(running: str, capsys, 
 
 
 def test_under_nbgrader_a_warning_is_no_failure(capsys, monkeypatch) -> None:
-    warns = RIGHT.replace("    kept = ", "    import sys\n    print('slow', file=sys.stderr)\n    kept = ")
+    warns = RIGHT.replace(
+        "    kept = ", "    import sys\n    print('slow', file=sys.stderr)\n    kept = "
+    )
     namespace = {"check": notebook.check, "__name__": "__main__"}
     exec(warns + 'check("1.1")', namespace)
     assert "slow" in capsys.readouterr().err  # where a person reads it, it stays what it is
@@ -210,7 +222,9 @@ def test_under_nbgrader_a_warning_is_no_failure(capsys, monkeypatch) -> None:
 
 
 def test_a_check_leaves_the_notebook_as_it_was(capsys: pytest.CaptureFixture[str]) -> None:
-    """1.1 is wrong, and the grader answers for it in 1.4: what is left of that must not pass for the student's own."""
+    """1.1 is wrong, and the grader answers for it in 1.4: what is left of that must not
+    pass for the student's own.
+    """
     wrong = RIGHT.replace("weight.numel())]] = False", "weight.numel()) - 1]] = False")
     namespace = {"check": notebook.check, "skip": notebook.skip, "__name__": "__main__"}
     exec(wrong, namespace)
@@ -222,7 +236,11 @@ def test_a_check_leaves_the_notebook_as_it_was(capsys: pytest.CaptureFixture[str
     exec('check("1.4")', namespace)
     assert "passes with a right magnitude_mask" in capsys.readouterr().out
     assert {name: namespace[name] for name in own} == own
-    assert (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()) == before
+    assert (
+        random.getstate(),
+        np.random.get_state()[1].tolist(),
+        torch.get_rng_state().tolist(),
+    ) == before
     exec('check("1.1")', namespace)
     assert "✗ the smaller half goes" in capsys.readouterr().out
 
@@ -255,10 +273,17 @@ OPTIONS = '"the first", "the second", "the third <b>one</b>", "the fourth"'
 
 def test_everybody_has_letters_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
     lines = "from course_lib.grading import choose\nSTUDENT = {!r}\nchoose('1.8a', " + OPTIONS + ")"
-    seen = {name: run(lines.format(name), capsys) for name in ("", "amy", " Amy ", "bob", "cy", "dee")}
+    seen = {
+        name: run(lines.format(name), capsys) for name in ("", "amy", " Amy ", "bob", "cy", "dee")
+    }
     assert seen["amy"] == seen[" Amy "]
     assert len({seen[name] for name in ("amy", "bob", "cy", "dee")}) >= 3
-    assert [line.split()[-1] for line in seen[""].splitlines()[:4]] == ["first", "second", "<b>one</b>", "fourth"]
+    assert [line.split()[-1] for line in seen[""].splitlines()[:4]] == [
+        "first",
+        "second",
+        "<b>one</b>",
+        "fourth",
+    ]
     assert "Write your name" in seen[""] and "Write your name" not in seen["amy"]
     assert "&lt;b&gt;" in notebook.Choice("1.8a", [("A", "the third <b>one</b>")], "")._repr_html_()
 
@@ -266,7 +291,12 @@ def test_everybody_has_letters_of_their_own(capsys: pytest.CaptureFixture[str]) 
 def test_a_letter_is_read_as_its_student_saw_it() -> None:
     def told(namespace: dict[str, object]) -> str:
         try:
-            expect_choice(Submission(InProcess(dict(namespace))), "answer_1_8a", 4, {0: "no", 1: "no", 3: "no"})
+            expect_choice(
+                Submission(InProcess(dict(namespace))),
+                "answer_1_8a",
+                4,
+                {0: "no", 1: "no", 3: "no"},
+            )
         except Mistake as mistake:
             return str(mistake)
         return ""

@@ -14,10 +14,16 @@ class OwnNet(nn.Linear):
     """A class that is on nobody's list."""
 
 
-@pytest.mark.parametrize(("module", "name"), [(nn.Linear(30, 20), "Linear"), (OwnNet(3, 2), "OwnNet")])
-def test_a_module_is_described_by_its_class_not_by_its_numbers(module: nn.Module, name: str) -> None:
+@pytest.mark.parametrize(
+    ("module", "name"), [(nn.Linear(30, 20), "Linear"), (OwnNet(3, 2), "OwnNet")]
+)
+def test_a_module_is_described_by_its_class_not_by_its_numbers(
+    module: nn.Module, name: str
+) -> None:
     assert describe(wire.describe(module)) == f"a module ({name})"
-    with pytest.raises(Mistake, match=rf"^the mask should be a torch tensor, it is a module \({name}\)$"):
+    with pytest.raises(
+        Mistake, match=rf"^the mask should be a torch tensor, it is a module \({name}\)$"
+    ):
         expect_tensor(wire.describe(module), what="the mask")
 
 

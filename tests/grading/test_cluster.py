@@ -1,4 +1,6 @@
-"""The same batch on a Dask cluster: the same marks, though a worker dies; and what cannot be used is said before anything is graded."""
+"""The same batch on a Dask cluster: the same marks, though a worker dies; and what
+cannot be used is said before anything is graded.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,11 @@ STUDENTS = [*ANSWERS, RIGHT + "import os\ndef threshold_mask(weight, a): os._exi
 def local() -> Iterator[Any]:
     """A scheduler and two workers, each a process, one thread each."""
     with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs="CRITICAL"
+        n_workers=2,
+        threads_per_worker=1,
+        processes=True,
+        dashboard_address=":0",
+        silence_logs="CRITICAL",
     ) as cluster:
         yield cluster
 
@@ -65,7 +71,9 @@ def test_a_worker_killed_midway_costs_nobody_anything(local: Any, place: Path) -
     assert psutil.wait_procs(started, timeout=60)[1] == [], "its processes outlived it"
     assert sorted(finished) == sorted(there.graded) == sorted({*there.graded})
     assert len(finished) == 21
-    here = batch.grade("lab01", place / "submissions", place / "here", tests=place / "lab01", seed=7)
+    here = batch.grade(
+        "lab01", place / "submissions", place / "here", tests=place / "lab01", seed=7
+    )
     assert here.layer == there.layer
     assert contents(there.report) == contents(here.report)
     again = batch.grade(
@@ -78,9 +86,13 @@ def test_a_worker_killed_midway_costs_nobody_anything(local: Any, place: Path) -
     assert (len(again.kept), again.graded) == (21, [])
 
 
-def test_workers_with_other_software_are_refused(local: Any, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_with_other_software_are_refused(
+    local: Any, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(cluster, "software", lambda: "course_lib of tomorrow")
-    with pytest.raises(RuntimeError, match="other software: course_lib .* instead of course_lib of tomorrow"):
+    with pytest.raises(
+        RuntimeError, match="other software: course_lib .* instead of course_lib of tomorrow"
+    ):
         batch.grade(
             "lab01",
             place / "submissions",
@@ -91,10 +103,16 @@ def test_workers_with_other_software_are_refused(local: Any, place: Path, monkey
     assert contents(place / "report") == {}
 
 
-def test_a_cluster_that_goes_leaves_what_is_finished(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_that_goes_leaves_what_is_finished(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(cluster, "PATIENCE", 1.0)
     with distributed.LocalCluster(
-        n_workers=1, threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs="CRITICAL"
+        n_workers=1,
+        threads_per_worker=1,
+        processes=True,
+        dashboard_address=":0",
+        silence_logs="CRITICAL",
     ) as going:
 
         def progress(id: str, done: int, all: int) -> None:
@@ -102,7 +120,8 @@ def test_a_cluster_that_goes_leaves_what_is_finished(place: Path, monkeypatch: p
                 going.scale(0)
 
         with pytest.raises(
-            RuntimeError, match="all workers of .* have gone: start some, and give the same command again"
+            RuntimeError,
+            match="all workers of .* have gone: start some, and give the same command again",
         ):
             batch.grade(
                 "lab01", place / "submissions", place / "report", tests=place / "lab01", seed=7,
@@ -115,14 +134,21 @@ def test_a_cluster_that_goes_leaves_what_is_finished(place: Path, monkeypatch: p
 
 def test_a_scheduler_that_goes_is_said(place: Path) -> None:
     going = distributed.LocalCluster(
-        n_workers=1, threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs="CRITICAL"
+        n_workers=1,
+        threads_per_worker=1,
+        processes=True,
+        dashboard_address=":0",
+        silence_logs="CRITICAL",
     )
 
     def progress(id: str, done: int, all: int) -> None:
         if done == 3:
             going.close()
 
-    with pytest.raises(RuntimeError, match="the scheduler .* has gone .*: start it, and give the same command again"):
+    with pytest.raises(
+        RuntimeError,
+        match="the scheduler .* has gone .*: start it, and give the same command again",
+    ):
         batch.grade(
             "lab01", place / "submissions", place / "report", tests=place / "lab01", seed=7,
             scheduler=going.scheduler_address, progress=progress,

@@ -1,4 +1,6 @@
-"""Files that a lab asks for beside the notebook: found in every layout, judged by the claims, and graded again when they change."""
+"""Files that a lab asks for beside the notebook: found in every layout, judged by the
+claims, and graded again when they change.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,11 @@ def test_files_lie_in_the_students_folder_or_zip(tmp_path: Path) -> None:
         archive.writestr("other.safetensors", "nothing")
     put(tmp_path / "cy.ipynb", "c = 1")
     found = beside(tmp_path)
-    assert found == {"ann": {CNN: b"anns net", BERT: b"anns bert"}, "bob": {CNN: b"bobs net"}, "cy": {}}
+    assert found == {
+        "ann": {CNN: b"anns net", BERT: b"anns bert"},
+        "bob": {CNN: b"bobs net"},
+        "cy": {},
+    }
 
 
 def test_of_several_submissions_the_files_of_the_one_that_counts(tmp_path: Path) -> None:
@@ -57,7 +63,10 @@ def test_canvas_moodle_and_nbgrader(tmp_path: Path) -> None:
     put(tmp_path / "canvas" / "doejane_12345_95_capstone-cnn-1.safetensors", "new")
     put(tmp_path / "canvas" / f"roejohn_12346_96_{CNN}", "his")
     put(tmp_path / "canvas" / "roejohn_12346_97_lab11.ipynb", "b = 1")
-    assert beside(tmp_path / "canvas") == {"doejane_12345": {CNN: b"new"}, "roejohn_12346": {CNN: b"his"}}
+    assert beside(tmp_path / "canvas") == {
+        "doejane_12345": {CNN: b"new"},
+        "roejohn_12346": {CNN: b"his"},
+    }
     put(tmp_path / "moodle" / "Jane Doe_7_assignsubmission_file_" / "lab11.ipynb", "a = 1")
     put(tmp_path / "moodle" / "Jane Doe_7_assignsubmission_file_" / "models" / BERT, "hers")
     assert beside(tmp_path / "moodle") == {"Jane Doe_7": {BERT: b"hers"}}
@@ -105,7 +114,12 @@ def test_a_file_is_judged_and_judged_again_when_it_changes(tmp_path: Path) -> No
 
     def grade() -> batch.Batch:
         return batch.grade(
-            "lab11", tmp_path / "submissions", tmp_path / "report", tests=tmp_path / "lab11", seed=1, jobs=1
+            "lab11",
+            tmp_path / "submissions",
+            tmp_path / "report",
+            tests=tmp_path / "lab11",
+            seed=1,
+            jobs=1,
         )
 
     def told(id: str) -> tuple[float, str]:

@@ -1,4 +1,6 @@
-"""The autograder for Gradescope, run as Gradescope does; and the example for GitHub, run as its runners do."""
+"""The autograder for Gradescope, run as Gradescope does; and the example for GitHub,
+run as its runners do.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ def autograder(archive: Path, tmp_path: Path) -> Path:
     """Gradescope's folder, as its container has it when a submission arrives."""
     for folder in ("source", "submission", "results"):
         (tmp_path / folder).mkdir()
-    subprocess.run([sys.executable, "-m", "zipfile", "-e", str(archive), str(tmp_path / "source")], check=True)
+    subprocess.run(
+        [sys.executable, "-m", "zipfile", "-e", str(archive), str(tmp_path / "source")], check=True
+    )
     shutil.copy(tmp_path / "source" / "run_autograder", tmp_path / "run_autograder")
     (tmp_path / "run_autograder").chmod(0o755)
     return tmp_path
@@ -60,12 +64,16 @@ def autograder(archive: Path, tmp_path: Path) -> Path:
 def hand_in(autograder: Path, name: str) -> None:
     assert SOURCE is not None
     cells = [nbformat.v4.new_code_cell(c) for c in demo._samples(SOURCE)[name]]
-    nbformat.write(nbformat.v4.new_notebook(cells=cells), autograder / "submission" / "lab01 (1).ipynb")
+    nbformat.write(
+        nbformat.v4.new_notebook(cells=cells), autograder / "submission" / "lab01 (1).ipynb"
+    )
 
 
 def run(autograder: Path, script: str = "run_autograder") -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "AUTOGRADER": str(autograder), "COURSE_PYTHON": sys.executable}
-    return subprocess.run([autograder / script], cwd=autograder, env=env, capture_output=True, text=True, timeout=300)
+    return subprocess.run(
+        [autograder / script], cwd=autograder, env=env, capture_output=True, text=True, timeout=300
+    )
 
 
 def check_form(results: dict[str, Any]) -> None:
@@ -87,16 +95,29 @@ def test_the_zip_holds_what_is_needed_and_no_solution(archive: Path, tmp_path: P
         names = opened.namelist()
         modes = {i.filename: i.external_attr >> 16 for i in opened.infolist()}
         text = {
-            n: opened.read(n).decode("utf-8", "replace") for n in names if n.endswith((".py", ".sh", ".ipynb", ".toml"))
+            n: opened.read(n).decode("utf-8", "replace")
+            for n in names
+            if n.endswith((".py", ".sh", ".ipynb", ".toml"))
         }
-    assert {"setup.sh", "run_autograder", "pyproject.toml", "README.md", "tests/labs/lab01/hidden.py"} <= set(names)
+    assert {
+        "setup.sh",
+        "run_autograder",
+        "pyproject.toml",
+        "README.md",
+        "tests/labs/lab01/hidden.py",
+    } <= set(names)
     assert modes["setup.sh"] & 0o111 and modes["run_autograder"] & 0o111
     assert {n for n in names if n.startswith(("labs/", "tests/"))} == {
         f"labs/{SOURCE.stem}.ipynb", "tests/labs/lab01/visible.py", "tests/labs/lab01/hidden.py",  # type: ignore[union-attr]
     }  # fmt: skip
-    assert text["tests/labs/lab01/hidden.py"] == (ROOT / "tests/labs/lab01/hidden.py").read_text()  # hidden tests, too
+    # hidden tests, too
+    assert text["tests/labs/lab01/hidden.py"] == (ROOT / "tests/labs/lab01/hidden.py").read_text()
     assert not [n for n in names if n.startswith("solutions")]
-    assert not [n for n, t in text.items() if any(line.strip() == "### BEGIN SOLUTION" for line in t.splitlines())]
+    assert not [
+        n
+        for n, t in text.items()
+        if any(line.strip() == "### BEGIN SOLUTION" for line in t.splitlines())
+    ]
     again = gradescope.write(ROOT, "lab01", tmp_path / "again.zip", seed=5)
     assert again.read_bytes() == archive.read_bytes()
 
@@ -124,7 +145,9 @@ def test_half_done_and_broken_submissions(autograder: Path) -> None:
     hand_in(autograder, "half-done")
     half = gradescope.run("lab01", autograder, seed=5)
     check_form(half)
-    right = {t["number"] for t in half["tests"]} - {t["number"] for t in half["tests"] if t["status"] == "failed"}
+    right = {t["number"] for t in half["tests"]} - {
+        t["number"] for t in half["tests"] if t["status"] == "failed"
+    }
     assert {"1.1", "1.2"} <= right and 0 < half["score"] < 20
     assert "not written yet" in {t["output"] for t in half["tests"]}
     (autograder / "submission" / "lab01 (1).ipynb").write_text('{"cells": [')
@@ -138,7 +161,9 @@ def test_half_done_and_broken_submissions(autograder: Path) -> None:
     assert "no notebook (essay.pdf)" in gradescope.run("lab01", autograder, seed=5)["output"]
 
 
-def test_a_fault_of_the_graders_is_no_zero(autograder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+def test_a_fault_of_the_graders_is_no_zero(
+    autograder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
     hand_in(autograder, "half-done")
     old = autograder / "results" / "results.json"
     old.write_text('{"score": 20}')
@@ -161,10 +186,14 @@ def test_isolation_can_be_asked_for_and_other_files_are_kept(tmp_path: Path) -> 
     path = gradescope.write(ROOT, "lab00", tmp_path / "y.zip", require_isolation=True)
     with zipfile.ZipFile(path) as opened:
         script = opened.read("run_autograder").decode()
-    assert "course_lib.grading.batch.gradescope lab00 " in script and script.rstrip().endswith("--require-isolation")
+    assert "course_lib.grading.batch.gradescope lab00 " in script and script.rstrip().endswith(
+        "--require-isolation"
+    )
 
 
-def test_an_autograder_written_again_keeps_its_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_autograder_written_again_keeps_its_seed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COURSE_ROOT", str(ROOT))
     monkeypatch.chdir(tmp_path)
     call = CliRunner().invoke
@@ -175,17 +204,21 @@ def test_an_autograder_written_again_keeps_its_seed(tmp_path: Path, monkeypatch:
     assert f"its seed {first} stays" in " ".join(again.output.split()) and path.read_bytes() == data
     assert "stays" not in call(cli.app, ["gradescope", "lab01", "--seed", "7"]).output
     assert gradescope.seed_of(path, "lab01") == 7
-    with pytest.raises(FileExistsError, match="is the autograder of lab01: choose another name for that of lab00"):
+    with pytest.raises(
+        FileExistsError, match="is the autograder of lab01: choose another name for that of lab00"
+    ):
         gradescope.write(ROOT, "lab00", path)
 
 
-# --- GitHub ------------------------------------------------------------------------------------------------------------
+# --- GitHub ---------------------------------------------------------------------------
 
 EXAMPLE = ROOT / "data" / "examples" / "github-classroom.yml"
 
 
 def steps() -> list[dict[str, Any]]:
-    return yaml.safe_load(EXAMPLE.read_text(encoding="utf-8"))["jobs"]["run-autograding-tests"]["steps"]
+    return yaml.safe_load(EXAMPLE.read_text(encoding="utf-8"))["jobs"]["run-autograding-tests"][
+        "steps"
+    ]
 
 
 def test_the_workflow_is_one_and_names_files_that_are_handed_out() -> None:
@@ -208,7 +241,10 @@ def test_the_workflow_names_commands_that_exist() -> None:
     for name, *arguments in calls:
         given = [a.strip('"') for a in arguments]
         with commands[name].make_context(name, given, resilient_parsing=True) as context:
-            assert context.params["lab"] == "$LAB" and str(context.params["out"]) == "$RUNNER_TEMP/report"
+            assert (
+                context.params["lab"] == "$LAB"
+                and str(context.params["out"]) == "$RUNNER_TEMP/report"
+            )
 
 
 def test_the_workflow_shows_the_points(tmp_path: Path) -> None:
@@ -217,16 +253,26 @@ def test_the_workflow_shows_the_points(tmp_path: Path) -> None:
     (tmp_path / "report" / "results").mkdir(parents=True)
     tests = [
         {"name": "1.1 a", "score": 2.0, "max_score": 2.0, "status": "passed", "output": ""},
-        {"name": "1.2 b", "score": 0.0, "max_score": 1.0, "status": "failed", "output": "a | b\n<img src=x> `c`"},
+        {
+            "name": "1.2 b",
+            "score": 0.0,
+            "max_score": 1.0,
+            "status": "failed",
+            "output": "a | b\n<img src=x> `c`",
+        },
     ]
     result = {"score": 2.0, "output": "", "tests": tests}
     (tmp_path / "report" / "results" / "lab01.json").write_text(json.dumps(result))
     page = tmp_path / "page.md"
     env = {**os.environ, "RUNNER_TEMP": str(tmp_path), "GITHUB_STEP_SUMMARY": str(page)}
     script = next(step["run"] for step in steps() if step.get("name") == "Show the points")
-    done = subprocess.run(["bash", "-ec", script], cwd=tmp_path, env=env, capture_output=True, text=True)
+    done = subprocess.run(
+        ["bash", "-ec", script], cwd=tmp_path, env=env, capture_output=True, text=True
+    )
     assert done.returncode == 1, done.stderr  # a red check: not all points
-    assert '::notice title=Autograding report::{"totalPoints": 2.0, "maxPoints": 3.0}' in done.stdout
+    assert (
+        '::notice title=Autograding report::{"totalPoints": 2.0, "maxPoints": 3.0}' in done.stdout
+    )
     shown = page.read_text(encoding="utf-8")
     assert "## 2 of 3 visible points" in shown and "| ✓ | 1.1 a | 2 / 2 |" in shown
     assert "a \\| b \\<img src=x\\> \\`c\\`" in shown
@@ -237,7 +283,9 @@ def test_every_upload_is_marked_on_inputs_of_its_own(tmp_path: Path) -> None:
     metadata = tmp_path / "submission_metadata.json"
     seeds = {}
     for upload in (1, 2):
-        metadata.write_text(json.dumps({"id": 7, "created_at": f"2026-10-0{upload}T10:00:00.000000-07:00"}))
+        metadata.write_text(
+            json.dumps({"id": 7, "created_at": f"2026-10-0{upload}T10:00:00.000000-07:00"})
+        )
         seeds[upload] = gradescope._seed(5, metadata)
         assert gradescope._seed(5, metadata) == seeds[upload] != gradescope._seed(6, metadata)
     assert seeds[1] != seeds[2]

@@ -1,4 +1,6 @@
-"""Pages go back to their students: named as each system takes them, and for people to read where none does."""
+"""Pages go back to their students: named as each system takes them, and for people to
+read where none does.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,10 @@ CANVAS = [
     "anon_7xQ2b_67890_lab01.ipynb",
     "roejohn_12346_81_torn.zip",
 ]
-MOODLE = ["Zoë D'Arc_7_assignsubmission_file_/lab01.ipynb", "Bo_Ng_8_assignsubmission_file_lab01.ipynb"]
+MOODLE = [
+    "Zoë D'Arc_7_assignsubmission_file_/lab01.ipynb",
+    "Bo_Ng_8_assignsubmission_file_lab01.ipynb",
+]
 OTHERS = ["amy lee.ipynb", "b?d.ipynb", "學生.ipynb", "AMY LEE.ipynb"]
 
 
@@ -34,7 +39,9 @@ def report(tmp_path: Path) -> Path:
         path = tmp_path / "submissions" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("torn" if "torn" in name else notebook(RIGHT))
-    return batch.grade("lab01", tmp_path / "submissions", tmp_path / "report", tests=claim(tmp_path)).report
+    return batch.grade(
+        "lab01", tmp_path / "submissions", tmp_path / "report", tests=claim(tmp_path)
+    ).report
 
 
 def pages(archive: Path) -> dict[str, str]:
@@ -43,7 +50,9 @@ def pages(archive: Path) -> dict[str, str]:
 
 
 def canvas_reads(name: str) -> tuple[str, str]:
-    """User and attachment, as Canvas finds them: ``infer_comment_context_from_filename``."""
+    """User and attachment, as Canvas finds them:
+    ``infer_comment_context_from_filename``.
+    """
     parts = [part for part in name.split("_") if part != "LATE"]
     if parts[0] == "anon":
         return parts[1], parts[2]
@@ -61,7 +70,9 @@ def test_every_page_goes_to_its_student(report: Path) -> None:
     found = pages(handback.write(report))
     ids = {name: re.search(r"<h1>lab01: <bdi>(.*)</bdi>", page)[1] for name, page in found.items()}  # type: ignore[index]
     assert len(found) == len(list((report / "feedback").glob("*.html"))) == 9
-    canvas = {ids[name]: canvas_reads(name) for name in found if re.match(r"doejane|anon|roejohn", name)}
+    canvas = {
+        ids[name]: canvas_reads(name) for name in found if re.match(r"doejane|anon|roejohn", name)
+    }
     assert canvas == {
         "doejane_12345": ("12345", "900"),
         "anon_7xQ2b": ("7xQ2b", "67890"),
@@ -70,13 +81,21 @@ def test_every_page_goes_to_its_student(report: Path) -> None:
     moodle = {ids[name]: moodle_reads(name) for name in found if "/" in name}
     assert moodle == {"Zoë D&#39;Arc_7": "7", "Bo_Ng_8": "8"}
     others = {name for name in found if ids[name] in ("amy lee", "AMY LEE", "b?d", "學生")}
-    assert {name.lower() for name in others} == {"amy lee.html", "amy lee (2).html", "b_d.html", "學生.html"}
+    assert {name.lower() for name in others} == {
+        "amy lee.html",
+        "amy lee (2).html",
+        "b_d.html",
+        "學生.html",
+    }
     assert "doejane_LATE_12345_900_lab01 feedback.html" in found
     assert "Zoë D'Arc_7_assignsubmission_file_/lab01 feedback.html" in found
     assert "no readable JSON" not in found["doejane_LATE_12345_900_lab01 feedback.html"]
     for name in found:  # what we write, we read as the same student's
         if "/" in name or names.read(name, "").known:
-            assert names.read(name.split("/")[0], "").id.replace("'", "&#39;").replace(" Ng", "_Ng") == ids[name]
+            assert (
+                names.read(name.split("/")[0], "").id.replace("'", "&#39;").replace(" Ng", "_Ng")
+                == ids[name]
+            )
     data = (report / "feedback.zip").read_bytes()
     handback.write(report)
     assert (report / "feedback.zip").read_bytes() == data
@@ -98,23 +117,35 @@ def test_a_roster_tells_moodle_who_is_who(report: Path, tmp_path: Path) -> None:
         "Participant 5,Amy Lee-Roe,amy@x,b?d\nParticipant 7,Zoë D'Arc,z@x,\n"
     )
     lms.write(report, ["moodle"], roster)
-    assert "Amy Lee-Roe_5_assignsubmission_file_/lab01 feedback.html" in pages(report / "feedback.zip")
+    assert "Amy Lee-Roe_5_assignsubmission_file_/lab01 feedback.html" in pages(
+        report / "feedback.zip"
+    )
 
 
 def test_nobody_gets_anothers_page(tmp_path: Path) -> None:
-    for name in ("Jane_7_assignsubmission_file_lab01.ipynb", "x_7_assignsubmission_file_lab01.ipynb"):
+    for name in (
+        "Jane_7_assignsubmission_file_lab01.ipynb",
+        "x_7_assignsubmission_file_lab01.ipynb",
+    ):
         (tmp_path / "submissions").mkdir(exist_ok=True)
         (tmp_path / "submissions" / name).write_text(notebook(RIGHT))
     claim(tmp_path)
-    out = batch.grade("lab01", tmp_path / "submissions", tmp_path / "report", tests=tmp_path / "lab01").report
+    out = batch.grade(
+        "lab01", tmp_path / "submissions", tmp_path / "report", tests=tmp_path / "lab01"
+    ).report
     assert sorted(pages(handback.write(out))) == ["Jane_7.html", "x_7.html"]  # a person has to look
 
 
-def test_the_command_writes_it(report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_writes_it(
+    report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "tests" / "labs").mkdir(parents=True)
     claim(tmp_path / "tests" / "labs")
     monkeypatch.setenv("COURSE_ROOT", str(tmp_path))
-    said = CliRunner().invoke(cli.app, ["grade", "lab01", str(tmp_path / "submissions"), "--out", str(report)])
+    said = CliRunner().invoke(
+        cli.app, ["grade", "lab01", str(tmp_path / "submissions"), "--out", str(report)]
+    )
     assert said.exit_code == 0, said.output
     assert "feedback.zip" in said.output and (report / "feedback.zip").is_file()
-    assert submissions.find(tmp_path / "submissions", "lab01")[0].id  # and the zip lies in the report, not among them
+    # and the zip lies in the report, not among them
+    assert submissions.find(tmp_path / "submissions", "lab01")[0].id

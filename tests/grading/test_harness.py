@@ -30,7 +30,9 @@ def test_arguments_are_copies() -> None:
 
 
 def test_a_proxy_is_called_with_plain_data() -> None:
-    s = submission("def f(model, evaluate):\n    return [evaluate(model, 'validation'), evaluate(model, split='test')]")
+    s = submission(
+        "def f(model, evaluate):\n    return [evaluate(model, 'validation'), evaluate(model, split='test')]"
+    )
     seen = []
 
     def evaluate(model, split):
@@ -42,7 +44,9 @@ def test_a_proxy_is_called_with_plain_data() -> None:
 
 
 def test_a_proxys_refusal_is_the_students_exception() -> None:
-    s = submission("def f(g):\n    try:\n        g(1)\n    except ValueError as e:\n        return str(e)")
+    s = submission(
+        "def f(g):\n    try:\n        g(1)\n    except ValueError as e:\n        return str(e)"
+    )
 
     def refuse(x):
         raise ValueError("no")
@@ -172,7 +176,10 @@ def test_a_function_of_the_graders_refuses_too_much() -> None:
 
 
 def test_the_rest_of_torch_is_free() -> None:
-    s = submission("def f(x): return torch.sort(x, stable=True).indices", ("torch.Tensor.to_sparse", "scipy.sparse"))
+    s = submission(
+        "def f(x): return torch.sort(x, stable=True).indices",
+        ("torch.Tensor.to_sparse", "scipy.sparse"),
+    )
     assert s.f(torch.tensor([2.0, 1.0])).tolist() == [1, 0]
 
 
@@ -193,7 +200,11 @@ def test_replaced_names_are_restored() -> None:
 
 def net_and_batches() -> tuple[nn.Module, dict]:
     draw = Draw("net")
-    return draw.mlp((6, 5, 3)), {"x": draw.normal(4, 8, 6), "y": draw.labels(32, 3).view(4, 8), "lr": 0.1}
+    return draw.mlp((6, 5, 3)), {
+        "x": draw.normal(4, 8, 6),
+        "y": draw.labels(32, 3).view(4, 8),
+        "lr": 0.1,
+    }
 
 
 def test_training_is_noted_and_begins_anew_in_every_call() -> None:
@@ -220,7 +231,8 @@ def test_training_is_noted_and_begins_anew_in_every_call() -> None:
         assert all(torch.equal(entry["before"][name], value) for name, value in start.items())
         assert not entry["after"]["0.weight"][~mask].any()
         assert all(
-            bool((entry["after"][name] != start[name]).any()) for name in ("0.bias", "3.weight", "1.running_mean")
+            bool((entry["after"][name] != start[name]).any())
+            for name in ("0.bias", "3.weight", "1.running_mean")
         )
     assert all(torch.equal(first["after"][name], second["after"][name]) for name in start)
     assert not torch.equal(first["after"]["3.weight"], third["after"]["3.weight"])
@@ -265,7 +277,9 @@ def test_losses_are_each_samples_own_and_noted() -> None:
             for i, one in enumerate(loss):
                 length = int(batch["attention_mask"][i].sum())
                 logits = model(batch["input_ids"][i : i + 1, :length]).logits
-                assert torch.allclose(one, nn.functional.cross_entropy(logits, batch["labels"][i : i + 1]), atol=1e-5)
+                assert torch.allclose(
+                    one, nn.functional.cross_entropy(logits, batch["labels"][i : i + 1]), atol=1e-5
+                )
 
 
 @pytest.mark.parametrize(
@@ -337,12 +351,20 @@ def test_modules_go_in_and_come_out() -> None:
     assert training is False
     assert made.layer.type == "Conv2d" and made.layer.settings["padding"] == (0, 1)
     assert not made.layer.settings["bias"] and list(made.state) == ["weight"]
-    assert torch.equal(made.build().weight, conv.weight[::2] * torch.tensor([2.0, 4]).view(-1, 1, 1, 1))
-    assert fresh.layer.type == "BatchNorm2d" and fresh.layer.settings["eps"] == 0.25 and fresh.build().training
+    assert torch.equal(
+        made.build().weight, conv.weight[::2] * torch.tensor([2.0, 4]).view(-1, 1, 1, 1)
+    )
+    assert (
+        fresh.layer.type == "BatchNorm2d"
+        and fresh.layer.settings["eps"] == 0.25
+        and fresh.build().training
+    )
 
 
 def test_the_grader_can_answer_where_a_module_goes_in() -> None:
-    s = submission("def line(bn): return None\ndef fold(bn):\n    p, q = line(bn)\n    return p * 2 + q")
+    s = submission(
+        "def line(bn): return None\ndef fold(bn):\n    p, q = line(bn)\n    return p * 2 + q"
+    )
     bn = nn.BatchNorm2d(2).eval()
     s.replace({"line": load("lab04").function("bn_scale_shift")})
     assert s.fold(bn).tolist() == pytest.approx([2, 2], abs=1e-4)

@@ -1,4 +1,6 @@
-"""Bug hunts: what is made of a find_bug, and that it sees right and wrong versions in no order it could count on."""
+"""Bug hunts: what is made of a find_bug, and that it sees right and wrong versions in
+no order it could count on.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,10 @@ def test_a_good_test_passes_and_cannot_count_the_calls() -> None:
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ("assert False, 'so there'", "accused a right version .*so there.*more than 0.0 promises of whole numbers"),
+        (
+            "assert False, 'so there'",
+            "accused a right version .*so there.*more than 0.0 promises of whole numbers",
+        ),
         ("assert f('text') is None", "accused a right version"),
         ("assert [][f(1)]", "stumbled .*IndexError.* over a right version"),
         ("pass", "let a wrong version pass, one that squares"),

@@ -1,4 +1,6 @@
-"""Notebooks that nobody has checked: whatever their bytes are, reading them takes time and memory like any other of their size."""
+"""Notebooks that nobody has checked: whatever their bytes are, reading them takes time
+and memory like any other of their size.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,9 @@ from hypothesis import strategies as st
 
 from course_lib.grading.batch import ipynb
 
-# Reads texts of one size, in a process that may take a few hundred megabytes more than it has; says how long each took beside a
-# notebook with one long output, the best of three, and what was said of it.
+# Reads texts of one size, in a process that may take a few hundred megabytes more than
+# it has; says how long each took beside a notebook with one long output, the best of
+# three, and what was said of it.
 CHILD = r"""
 import json, resource, sys, time
 from pathlib import Path
@@ -112,7 +115,10 @@ def test_any_text_takes_time_and_memory_as_a_plain_one_of_its_size(tmp_path: Pat
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(st.sampled_from('a\\"[]{},:\n\u20ac')),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(st.sampled_from('a"\\{'), max_size=3), inner),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text(st.sampled_from('a"\\{'), max_size=3), inner)
+    ),
     max_leaves=30,
 )
 
@@ -130,11 +136,15 @@ def counted(value: object) -> tuple[int, int]:
 def test_what_is_measured_is_what_is_built(value: object, ascii: bool, indent: int | None) -> None:
     most, depth = ipynb.measure(json.dumps(value, ensure_ascii=ascii, indent=indent).encode())
     assert depth == counted(value)[1]
-    assert counted(value)[0] <= most <= 2 * counted(value)[0]  # an empty list counts as its first value, too
+    # an empty list counts as its first value, too
+    assert counted(value)[0] <= most <= 2 * counted(value)[0]
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(st.sampled_from([b'"', b"\\", b"\\\\", b"[", b"{", b"]", b",", b"a"]), max_size=40), st.integers(1, 7))
+@given(
+    st.lists(st.sampled_from([b'"', b"\\", b"\\\\", b"[", b"{", b"]", b",", b"a"]), max_size=40),
+    st.integers(1, 7),
+)
 def test_pieces_do_not_matter(marks: list[bytes], piece: int) -> None:
     data = b"".join(marks)
     whole = ipynb.measure(data)
@@ -145,7 +155,12 @@ def test_pieces_do_not_matter(marks: list[bytes], piece: int) -> None:
 
 def test_as_much_as_a_real_notebook_holds_is_read() -> None:
     drawing = {"data": {"x": [0.5] * 200_000, "y": [[i, i] for i in range(100_000)]}}
-    cell = {"cell_type": "code", "source": ["x = 1\n", "y"], "metadata": {}, "outputs": [{"data": drawing}]}
+    cell = {
+        "cell_type": "code",
+        "source": ["x = 1\n", "y"],
+        "metadata": {},
+        "outputs": [{"data": drawing}],
+    }
     assert ipynb.code(ipynb.read(json.dumps({"cells": [cell]}).encode())) == ["x = 1\ny"]
 
 

@@ -1,4 +1,6 @@
-"""Every wall that this machine has, attacked from inside by a submission; and what is left of it afterwards."""
+"""Every wall that this machine has, attacked from inside by a submission; and what is
+left of it afterwards.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,8 @@ def walled(worker: Worker) -> Iterator[None]:
 behind_a_wall = pytest.mark.usefixtures("walled")
 
 
-# -- files -------------------------------------------------------------------------------------------------------------
+# -- files
+# -------------------------------------------------------------------------------------------------------------
 
 
 @behind_a_wall
@@ -75,12 +78,18 @@ def test_the_course_cannot_be_read(run: Run) -> None:
         "def list_(paths, ways): return [p for p in paths if allowed(lambda: os.listdir(p)) and set(os.listdir(p)) - set(ways)]"
     )
     assert s.read([str(COURSE / name) for name in hidden]) == []
-    # on the way to what may be seen: the visible modules, and the interpreter where it lies in the course's folder
-    assert s.list_([str(COURSE / name) for name in folders], ["course_lib", Path(sys.prefix).name]) == []
+    # on the way to what may be seen: the visible modules, and the interpreter where it
+    # lies in the course's folder
+    assert (
+        s.list_([str(COURSE / name) for name in folders], ["course_lib", Path(sys.prefix).name])
+        == []
+    )
 
 
 @behind_a_wall
-def test_what_else_lies_on_the_machine_can_be_neither_read_nor_changed(run: Run, tmp_path: Path) -> None:
+def test_what_else_lies_on_the_machine_can_be_neither_read_nor_changed(
+    run: Run, tmp_path: Path
+) -> None:
     secret = tmp_path / "report.json"
     secret.write_text("{}")
     before = secret.stat()
@@ -165,7 +174,8 @@ def test_a_disk_cannot_be_filled(run: Run, worker: Worker) -> None:
     assert "No space left" in said or "64 MB into files" in said
 
 
-# -- processes ---------------------------------------------------------------------------------------------------------
+# -- processes
+# ---------------------------------------------------------------------------------------------------------
 
 
 @behind_a_wall
@@ -189,14 +199,19 @@ def test_the_environment_and_the_descriptors_tell_nothing(run: Run) -> None:
         "HF_HUB_OFFLINE", "HOME", "LANG", "LC_CTYPE", "MKL_NUM_THREADS", "MPLBACKEND", "MPLCONFIGDIR", "OMP_NUM_THREADS",
         "OPENBLAS_NUM_THREADS", "PATH", "PWD", "PYTHONDONTWRITEBYTECODE", "PYTHONHASHSEED", "PYTHONPATH", "TMPDIR", "OLDPWD", "SHLVL", "_",
     ) and not k.startswith(("KMP", "TORCH"))]  # fmt: skip
-    assert descriptors == [0, 1, 2, 3], "the three standard ones, all nowhere, and its own conversation"
+    assert descriptors == [0, 1, 2, 3], (
+        "the three standard ones, all nowhere, and its own conversation"
+    )
 
 
 @behind_a_wall
 def test_no_other_process_can_be_signalled_or_changed(run: Run, worker: Worker) -> None:
     sibling = worker.open(["def g(): return 7"], ["g"])
     with subprocess.Popen(["sleep", "60"]) as victim:
-        priority, cores = os.getpriority(os.PRIO_PROCESS, victim.pid), os.sched_getaffinity(victim.pid)
+        priority, cores = (
+            os.getpriority(os.PRIO_PROCESS, victim.pid),
+            os.sched_getaffinity(victim.pid),
+        )
         source = (
             "import resource, signal\n"
             "def f(pids):\n"
@@ -211,7 +226,9 @@ def test_no_other_process_can_be_signalled_or_changed(run: Run, worker: Worker) 
         )
         attacker = worker.open([TRY + source], ["f"])
         below = [p.pid for p in watch.descendants(worker.warm)]
-        pids = sorted({victim.pid, worker.warm, *below, *range(2, 30), os.getpid()} - {_pid_inside(attacker)})
+        pids = sorted(
+            {victim.pid, worker.warm, *below, *range(2, 30), os.getpid()} - {_pid_inside(attacker)}
+        )
         assert Submission(attacker).f(pids) == 1
         assert victim.poll() is None
         assert os.getpriority(os.PRIO_PROCESS, victim.pid) == priority
@@ -245,7 +262,12 @@ def test_no_other_process_can_be_traced(run: Run, worker: Worker) -> None:
         "    return found"
     )
     attacker = worker.open([source], ["f"])
-    pids = [worker.warm, os.getpid(), *(p.pid for p in watch.descendants(worker.warm)), *range(2, 30)]
+    pids = [
+        worker.warm,
+        os.getpid(),
+        *(p.pid for p in watch.descendants(worker.warm)),
+        *range(2, 30),
+    ]
     assert Submission(attacker).f(pids) == []
     assert Submission(sibling).g() == 7
     attacker.close()
@@ -261,7 +283,8 @@ def test_no_right_is_left_and_none_can_be_had(run: Run) -> None:
         "    header = (ctypes.c_uint32 * 2)(0x20080522, 0)\n"
         "    rights = (ctypes.c_uint32 * 6)()\n"
         "    libc.capget(header, rights)\n"
-        "    may = [libc.prctl(23, n, 0, 0, 0) for n in range(41)]\n"  # which rights a program that it runs could get
+        # which rights a program that it runs could get
+        "    may = [libc.prctl(23, n, 0, 0, 0) for n in range(41)]\n"
         "    made = [flag for flag in (0x10000000, 0x20000, 0x20000000, 0x40000000) if libc.unshare(flag) == 0]\n"
         "    mounted = libc.mount(b'tmpfs', b'.', b'tmpfs', 0, None) == 0\n"
         "    return [sum(rights), sum(m > 0 for m in may), libc.prctl(39, 0, 0, 0, 0), made, mounted]"
@@ -299,7 +322,8 @@ def test_nothing_that_was_started_survives(run: Run, worker: Worker) -> None:
     assert list(watch.descendants(worker.warm)) == []
 
 
-# -- the network, and objects of the system ------------------------------------------------------------------------------
+# -- the network, and objects of the system
+# ------------------------------------------------------------------------------
 
 
 @behind_a_wall
@@ -363,7 +387,9 @@ def test_nothing_of_the_systems_objects_is_left_for_the_next(run: Run, worker: W
     if worker.layer.name == "jail":
         assert {"shm", "msg", "sem"} <= set(Submission(first).found()), "its own namespace has them"
     libc = ctypes.CDLL(None)
-    assert libc.shmget(0x6C656674, 0, 0) < 0 and libc.msgget(0x6C656674, 0) < 0, "made outside the wall"
+    assert libc.shmget(0x6C656674, 0, 0) < 0 and libc.msgget(0x6C656674, 0) < 0, (
+        "made outside the wall"
+    )
     first.close()
     assert run(_OBJECTS, graded=["found"]).found() == []
 
@@ -402,10 +428,14 @@ def test_the_conversation_gives_no_handle_on_the_process_at_its_other_end(run: R
 def test_the_host_is_not_named_where_namespaces_are_had(run: Run, worker: Worker) -> None:
     if worker.layer.name != "jail":
         pytest.skip("Landlock has no host name of its own")
-    assert run("import os, socket\ndef f(): return [os.uname().nodename, socket.gethostname()]").f() == ["worker"] * 2
+    assert (
+        run("import os, socket\ndef f(): return [os.uname().nodename, socket.gethostname()]").f()
+        == ["worker"] * 2
+    )
 
 
-# -- limits ------------------------------------------------------------------------------------------------------------
+# -- limits
+# ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("patient")
@@ -434,7 +464,9 @@ def test_one_that_is_closed_leaves_its_neighbour_watched(worker: Worker) -> None
 
 
 @pytest.mark.usefixtures("patient")
-def test_memory_is_counted_over_all_processes(run: Run, worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_counted_over_all_processes(
+    run: Run, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(isolation, "WORK_BYTES", 400 << 20)
     source = (
         "import os, time\n"
@@ -450,7 +482,9 @@ def test_memory_is_counted_over_all_processes(run: Run, worker: Worker, monkeypa
 
 
 @pytest.mark.usefixtures("patient")
-def test_processor_time_is_counted_over_all_processes(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processor_time_is_counted_over_all_processes(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(isolation, "CPU_SECONDS", 1)
     source = "import os\ndef f():\n    os.fork(); os.fork()\n    while True: pass"
     with pytest.raises(WorkerLost, match="1 seconds of processor time"):
@@ -458,13 +492,19 @@ def test_processor_time_is_counted_over_all_processes(run: Run, monkeypatch: pyt
 
 
 @pytest.mark.usefixtures("patient")
-def test_one_process_is_ended_by_the_kernel_when_its_time_is_up(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(isolation.LIMITS, "CPU", 1)  # process 1 of a namespace ignores the polite signal
+def test_one_process_is_ended_by_the_kernel_when_its_time_is_up(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # process 1 of a namespace ignores the polite signal
+    monkeypatch.setitem(isolation.LIMITS, "CPU", 1)
     with pytest.raises(WorkerLost, match="ended its process"):
-        run("import signal\ndef f():\n    signal.signal(signal.SIGXCPU, signal.SIG_IGN)\n    while True: pass").f()
+        run(
+            "import signal\ndef f():\n    signal.signal(signal.SIGXCPU, signal.SIG_IGN)\n    while True: pass"
+        ).f()
 
 
-# -- the grader --------------------------------------------------------------------------------------------------------
+# -- the grader
+# --------------------------------------------------------------------------------------------------------
 
 _GRADER = """
 import json, os, sys, time
@@ -486,7 +526,9 @@ time.sleep(600)
 """
 
 
-@pytest.mark.skipif(not walls.LINUX, reason="elsewhere nobody adopts a process that lost its parent")
+@pytest.mark.skipif(
+    not walls.LINUX, reason="elsewhere nobody adopts a process that lost its parent"
+)
 def test_a_killed_grader_leaves_nothing_running() -> None:
     busy = (
         "import os, time, threading\n"
@@ -502,11 +544,18 @@ def test_a_killed_grader_leaves_nothing_running() -> None:
         "    time.sleep(0.2)\n"
     )
     layers = [name for name in isolation.LAYERS if not isolation.works(isolation.Layer(name))]
-    grader = subprocess.Popen([sys.executable, "-c", _GRADER, busy, *layers], stdout=subprocess.PIPE, text=True)
+    grader = subprocess.Popen(
+        [sys.executable, "-c", _GRADER, busy, *layers], stdout=subprocess.PIPE, text=True
+    )
     try:
         assert grader.stdout is not None
         started = json.loads(grader.stdout.readline())
-        running = [psutil.Process(pid) for _, pids in started for pid in set(pids) if psutil.pid_exists(pid)]
+        running = [
+            psutil.Process(pid)
+            for _, pids in started
+            for pid in set(pids)
+            if psutil.pid_exists(pid)
+        ]
         assert len(started) == len(layers) and len(running) >= 3 * len(layers)
     finally:
         grader.send_signal(signal.SIGKILL)
@@ -526,13 +575,19 @@ def test_a_warm_process_that_has_gone_costs_nobody_anything(worker: Worker) -> N
     session.close()
 
 
-def test_a_control_group_goes_with_its_worker_and_after_a_killed_grader_with_the_next(tmp_path: Path) -> None:
+def test_a_control_group_goes_with_its_worker_and_after_a_killed_grader_with_the_next(
+    tmp_path: Path,
+) -> None:
     group = cgroup.make(5)
     if group is None:
-        pytest.skip("this user cannot make control groups: RLIMIT_NPROC counts an ordinary user's processes")
+        pytest.skip(
+            "this user cannot make control groups: RLIMIT_NPROC counts an ordinary user's processes"
+        )
     try:
         held = f"echo $$ >{group}/cgroup.procs; for n in 1 2 3 4 5 6 7 8; do sleep 0.5 & done; wait"
-        said = subprocess.run(["/bin/sh", "-c", held], check=False, capture_output=True, text=True).stderr
+        said = subprocess.run(
+            ["/bin/sh", "-c", held], check=False, capture_output=True, text=True
+        ).stderr
         assert "fork" in said.lower(), "the ninth process was allowed"
     finally:
         cgroup.remove(group)
@@ -545,7 +600,8 @@ def test_a_control_group_goes_with_its_worker_and_after_a_killed_grader_with_the
     assert not left.exists()
 
 
-# -- choosing ----------------------------------------------------------------------------------------------------------
+# -- choosing
+# ----------------------------------------------------------------------------------------------------------
 
 
 def _here(name: str) -> None:
@@ -564,13 +620,17 @@ def test_the_probe_notices_a_jail_that_shows_too_much(monkeypatch: pytest.Monkey
 def test_the_probe_notices_a_jail_with_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
     _here("jail")
     jail = [
-        a for a in isolation._bwrap(namespaces=False) if a not in ("--unshare-net", "--unshare-pid", "--unshare-ipc")
+        a
+        for a in isolation._bwrap(namespaces=False)
+        if a not in ("--unshare-net", "--unshare-pid", "--unshare-ipc")
     ]
     found = isolation._probe(jail, "jail")
     assert "could signal the grader" in found.problem
 
 
-def test_the_probe_notices_landlock_rules_that_show_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_probe_notices_landlock_rules_that_show_too_much(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     _here("landlock")
     monkeypatch.setattr(isolation, "readable", lambda: ["/"])
     monkeypatch.setattr(isolation, "_shown", lambda: ["/"])
@@ -578,20 +638,29 @@ def test_the_probe_notices_landlock_rules_that_show_too_much(monkeypatch: pytest
     assert "could read" in found.problem and "/proc" in found.problem
 
 
-def test_landlock_shows_no_copy_of_the_package_inside_the_interpreters_folder(tmp_path: Path) -> None:
+def test_landlock_shows_no_copy_of_the_package_inside_the_interpreters_folder(
+    tmp_path: Path,
+) -> None:
     for name in ("lib/a/one.py", "lib/a/hidden/x.py", "lib/b.py", "bin/python"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    shown = {str(p.relative_to(tmp_path)) for p in isolation._without(tmp_path, [tmp_path / "lib/a/hidden"])}
+    shown = {
+        str(p.relative_to(tmp_path))
+        for p in isolation._without(tmp_path, [tmp_path / "lib/a/hidden"])
+    }
     assert shown == {"bin", "lib/b.py", "lib/a/one.py"}
     assert list(isolation._without(tmp_path / "lib/a/hidden", [tmp_path / "lib/a/hidden"])) == []
 
 
-def test_a_jail_without_namespaces_inside_still_grades_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_jail_without_namespaces_inside_still_grades_and_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     _here("jail")
     real = isolation.tried
     monkeypatch.setattr(
-        isolation, "tried", lambda name: isolation.Tried(refused=True) if name == "jail" else real(name)
+        isolation,
+        "tried",
+        lambda name: isolation.Tried(refused=True) if name == "jail" else real(name),
     )
     worker = Worker(isolation.Layer("jail"))
     worker.start()
@@ -599,7 +668,10 @@ def test_a_jail_without_namespaces_inside_still_grades_and_says_so(monkeypatch: 
         assert any("share one jail" in weaker for weaker in worker.weaker)
         for _ in range(2):
             session = worker.open(
-                ["import os\ndef f():\n    n = os.listdir('.')\n    open('left', 'w')\n    return n"], ["f"]
+                [
+                    "import os\ndef f():\n    n = os.listdir('.')\n    open('left', 'w')\n    return n"
+                ],
+                ["f"],
             )
             assert Submission(session).f() == []
             session.close()
@@ -608,7 +680,9 @@ def test_a_jail_without_namespaces_inside_still_grades_and_says_so(monkeypatch: 
         worker.stop()
 
 
-def test_without_libseccomp_the_jail_says_so_and_landlock_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_libseccomp_the_jail_says_so_and_landlock_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def missing(name: str | None, **more: bool) -> ctypes.CDLL:
         raise OSError(name)
 
@@ -617,12 +691,19 @@ def test_without_libseccomp_the_jail_says_so_and_landlock_is_refused(monkeypatch
         walls.Walls("landlock", "/nowhere")
 
 
-def test_where_no_wall_stands_the_best_is_plain_and_asking_for_more_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    problems = {"jail": "bubblewrap is not installed", "landlock": "this kernel has no Landlock", "plain": ""}
+def test_where_no_wall_stands_the_best_is_plain_and_asking_for_more_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    problems = {
+        "jail": "bubblewrap is not installed",
+        "landlock": "this kernel has no Landlock",
+        "plain": "",
+    }
     monkeypatch.setattr(isolation, "tried", lambda name: isolation.Tried(problems[name]))
     assert isolation.best() == isolation.Layer("plain")
     with pytest.raises(
-        RuntimeError, match=r"(?s)jail: bubblewrap is not installed.*landlock: this kernel has no Landlock"
+        RuntimeError,
+        match=r"(?s)jail: bubblewrap is not installed.*landlock: this kernel has no Landlock",
     ):
         isolation.required()
     problems["landlock"] = ""
@@ -634,7 +715,9 @@ def test_doctor_shows_every_layer_with_reason_and_remedy(monkeypatch: pytest.Mon
     from course_lib import doctor
 
     tried = {
-        "jail": isolation.Tried("bubblewrap is not installed (Debian, Ubuntu: apt install bubblewrap)"),
+        "jail": isolation.Tried(
+            "bubblewrap is not installed (Debian, Ubuntu: apt install bubblewrap)"
+        ),
         "landlock": isolation.Tried(weaker=("no abstract sockets",)),
         "plain": isolation.Tried(),
     }
@@ -645,8 +728,12 @@ def test_doctor_shows_every_layer_with_reason_and_remedy(monkeypatch: pytest.Mon
     assert found["grading here"][0].startswith("landlock: a wall")
 
 
-def test_every_layer_that_works_says_what_it_is(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_layer_that_works_says_what_it_is(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert isolation.tried(worker.layer.name).problem == ""
     assert worker.layer.sentence
-    monkeypatch.setattr(isolation, "_probe", lambda *_: pytest.fail("tried once in the life of a process"))
+    monkeypatch.setattr(
+        isolation, "_probe", lambda *_: pytest.fail("tried once in the life of a process")
+    )
     assert isolation.works(worker.layer) == ""

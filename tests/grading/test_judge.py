@@ -1,4 +1,6 @@
-"""Judges: whatever a submission makes the process do that judges it, it costs one row; and what is right is told nothing."""
+"""Judges: whatever a submission makes the process do that judges it, it costs one row;
+and what is right is told nothing.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,9 @@ def code(value: int) -> str:
 
 
 def notebook(*cells: str) -> str:
-    return nbformat.writes(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(c) for c in cells]))
+    return nbformat.writes(
+        nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(c) for c in cells])
+    )
 
 
 @pytest.fixture
@@ -77,13 +81,23 @@ def graded(tmp_path: Path, tests: Path, values: dict[str, int], limits: Limits) 
     folder.mkdir()
     for name, value in values.items():
         (folder / f"{name}.ipynb").write_text(notebook(code(value)))
-    done = batch.grade("lab01", folder, tmp_path / "report", tests=tests, jobs=1, seed=1, limits=limits)
+    done = batch.grade(
+        "lab01", folder, tmp_path / "report", tests=tests, jobs=1, seed=1, limits=limits
+    )
     results = (json.loads(path.read_text()) for path in (done.report / "results").glob("*.json"))
     return {result["extra_data"]["id"]: result for result in results}
 
 
 def test_a_submission_that_ends_its_judge_costs_one_row(tests: Path, tmp_path: Path) -> None:
-    values = {"a-spins": 666, "b-right": 1, "c-crashes": 667, "d-right": 1, "e-huge": 668, "f-long": 669, "g-right": 1}
+    values = {
+        "a-spins": 666,
+        "b-right": 1,
+        "c-crashes": 667,
+        "d-right": 1,
+        "e-huge": 668,
+        "f-long": 669,
+        "g-right": 1,
+    }
     results = graded(tmp_path, tests, values, Limits(cpu=3))
     status = {id: result["extra_data"]["status"] for id, result in results.items()}
     assert status == {id: "set aside" if id[0] in "ac" else "graded" for id in values}
@@ -97,12 +111,19 @@ def test_a_submission_that_ends_its_judge_costs_one_row(tests: Path, tmp_path: P
     assert all(len(t["output"]) < 2000 for result in results.values() for t in result["tests"])
 
 
-def test_what_was_set_aside_is_tried_again_only_if_somebody_asks(tests: Path, tmp_path: Path) -> None:
+def test_what_was_set_aside_is_tried_again_only_if_somebody_asks(
+    tests: Path, tmp_path: Path
+) -> None:
     graded(tmp_path, tests, {"a-crashes": 667, "b-right": 1}, Limits(cpu=3))
     again = batch.grade("lab01", tmp_path / "submissions", tmp_path / "report", tests=tests, jobs=1)
     assert again.graded == []
     again = batch.grade(
-        "lab01", tmp_path / "submissions", tmp_path / "report", tests=tests, jobs=1, regrade=["a-crashes"]
+        "lab01",
+        tmp_path / "submissions",
+        tmp_path / "report",
+        tests=tests,
+        jobs=1,
+        regrade=["a-crashes"],
     )
     assert again.graded == ["a-crashes"]
 
@@ -117,7 +138,11 @@ def test_a_judge_that_ends_leaves_nothing_behind(tests: Path) -> None:
     assert judge.mark(lab.source, Task("x", (code(1),))).status == "graded"
     judge.rest()
     for _ in range(50):
-        left = {p.pid for p in psutil.Process().children(recursive=True) if p.status() != psutil.STATUS_ZOMBIE} - before
+        left = {
+            p.pid
+            for p in psutil.Process().children(recursive=True)
+            if p.status() != psutil.STATUS_ZOMBIE
+        } - before
         if not left:
             break
         time.sleep(0.1)
@@ -126,12 +151,16 @@ def test_a_judge_that_ends_leaves_nothing_behind(tests: Path) -> None:
 
 def test_one_submission_alone_is_set_aside_too(tests: Path) -> None:
     judges = Judges(isolation.best(), Limits(cpu=2))
-    marked = judges.mark_or_set_aside(Lab(Source("lab01", texts_in(tests), str(tests), 1)), Task("x", (code(667),)))
+    marked = judges.mark_or_set_aside(
+        Lab(Source("lab01", texts_in(tests), str(tests), 1)), Task("x", (code(667),))
+    )
     judges.stop()
     assert marked.status == "set aside"
 
 
-def test_the_time_for_a_submission_ends_inside_a_test(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_time_for_a_submission_ends_inside_a_test(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(worker, "seconds", Seconds(reply=2.0, submission=3.0))
     allowance = Allowance(3.0)
     session = worker.open(["import time\ndef f(): time.sleep(1.2)"], ["f"], allowance=allowance)
@@ -144,15 +173,22 @@ def test_the_time_for_a_submission_ends_inside_a_test(worker: Worker, monkeypatc
     assert allowance.left <= 0.1
 
 
-def test_a_full_core_is_not_the_codes_fault(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Six busy processes beside it: a second of work takes four or more by the wall's clock."""
+def test_a_full_core_is_not_the_codes_fault(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Six busy processes beside it: a second of work takes four or more by the wall's
+    clock.
+    """
     if not os.path.exists(f"/proc/{os.getpid()}/schedstat"):
         pytest.skip("this system does not tell how long a process waited for a core")
     monkeypatch.setattr(worker, "seconds", Seconds(reply=2.0))
     work = "import time\ndef f(seconds):\n    end = time.process_time() + seconds\n    while time.process_time() < end: pass\n    return 1"
     session = worker.open([work], ["f"])
     ask = {"op": "call", "path": "f", "args": {"tuple": [1.0]}, "kwargs": {"dict": []}}
-    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(3 * (os.cpu_count() or 1))]
+    busy = [
+        subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        for _ in range(3 * (os.cpu_count() or 1))
+    ]
     try:
         reply, _ = session.ask(ask, [], {})
     finally:
@@ -169,7 +205,8 @@ def test_ctrl_c_ends_a_judge_that_computes(tests: Path, tmp_path: Path) -> None:
     (folder / "a.ipynb").write_text(notebook(code(666)))
     source = (
         "import signal, sys\nfrom pathlib import Path\nfrom course_lib.grading.batch import run\n"
-        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell's background ignores it
+        # a shell's background ignores it
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "run.grade('lab01', Path(sys.argv[1]), Path(sys.argv[2]), tests=Path(sys.argv[3]), jobs=1, seed=1)"
     )
     command = [sys.executable, "-c", source, str(folder), str(tmp_path / "report"), str(tests)]
@@ -177,7 +214,11 @@ def test_ctrl_c_ends_a_judge_that_computes(tests: Path, tmp_path: Path) -> None:
 
     def computing() -> list[psutil.Process]:
         below = psutil.Process(grader.pid).children(recursive=True)
-        return [p for p in below if "course_lib.grading.marking.judge" in p.cmdline() and p.cpu_times().user > 6]
+        return [
+            p
+            for p in below
+            if "course_lib.grading.marking.judge" in p.cmdline() and p.cpu_times().user > 6
+        ]
 
     for _ in range(900):
         if computing() or grader.poll() is not None:
@@ -196,7 +237,9 @@ def test_ctrl_c_ends_a_judge_that_computes(tests: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("lab", labs.available())
 def test_a_perfect_submission_is_told_nothing(lab: str, perfect: Worker) -> None:
-    """Its first cells import what they need, plots and experiments too, behind the wall as in the notebook."""
+    """Its first cells import what they need, plots and experiments too, behind the wall
+    as in the notebook.
+    """
     tests = ROOT / "tests" / "labs" / lab
     source = next((ROOT / "solutions").glob(f"{lab}_*.py"))
     cells = tuple(c.source for c in jupytext.read(source).cells if c.cell_type == "code")
@@ -209,14 +252,18 @@ def test_a_perfect_submission_is_told_nothing(lab: str, perfect: Worker) -> None
 
 
 @pytest.mark.parametrize("lab", labs.available())
-def test_one_seed_sends_the_same_bytes_twice(lab: str, perfect: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_seed_sends_the_same_bytes_twice(
+    lab: str, perfect: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tests = ROOT / "tests" / "labs" / lab
     source = next((ROOT / "solutions").glob(f"{lab}_*.py"))
     cells = tuple(c.source for c in jupytext.read(source).cells if c.cell_type == "code")
     sent: list[str] = []
     converse = Session.converse
 
-    def noted(self: Session, header: dict, blobs: list[bytes], *rest: object, **more: object) -> object:
+    def noted(
+        self: Session, header: dict, blobs: list[bytes], *rest: object, **more: object
+    ) -> object:
         sent.append(hashlib.sha256(repr((header, blobs)).encode()).hexdigest())
         return converse(self, header, blobs, *rest, **more)
 

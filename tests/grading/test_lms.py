@@ -1,4 +1,6 @@
-"""Marks in the LMSs' own forms: who gets which, what is nobody's, and what a roster may look like."""
+"""Marks in the LMSs' own forms: who gets which, what is nobody's, and what a roster may
+look like.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from course_lib.grading.batch.collect import Handed
 
 
 def report(folder: Path, *submissions: dict[str, Any]) -> Path:
-    """A report with these submissions; each earns "marks" of 3 and 2 points in two questions."""
+    """A report with these submissions; each earns "marks" of 3 and 2 points in two
+    questions.
+    """
     (folder / "results").mkdir(parents=True)
     files = []
     for s in submissions:
@@ -53,7 +57,9 @@ CANVAS = {"id": "doejane_12", "who": [{"canvas id": "12", "name": "doejane"}], "
 
 
 def test_canvas_form(tmp_path: Path) -> None:
-    out = report(tmp_path / "r", CANVAS, {"id": "zöe_13", "who": [{"canvas id": "13", "name": "zöe"}]})
+    out = report(
+        tmp_path / "r", CANVAS, {"id": "zöe_13", "who": [{"canvas id": "13", "name": "zöe"}]}
+    )
     people = roster(
         tmp_path,
         "name;canvas id;SIS Login ID;section\nJane Doe;12;jdoe;A\nZöe;13;zoe;B\nNo Work;14;nw;A\n",
@@ -67,7 +73,12 @@ def test_canvas_form(tmp_path: Path) -> None:
     assert rows == [["Doe, Jane", "12", "", "jdoe", "A", "3.5"], ["Zöe", "13", "", "zoe", "B", "5"]]
     assert written.unmatched == ["roster No Work (line 4 of the roster): no submission"]
     assert written.listed == out / "grades-unmatched.csv"
-    assert table(written.listed)[1] == ["roster", "No Work (line 4 of the roster)", "", "no submission"]
+    assert table(written.listed)[1] == [
+        "roster",
+        "No Work (line 4 of the roster)",
+        "",
+        "no submission",
+    ]
 
 
 def test_moodle_form_keeps_the_identifier_in_the_folders_name(tmp_path: Path) -> None:
@@ -77,15 +88,20 @@ def test_moodle_form_keeps_the_identifier_in_the_folders_name(tmp_path: Path) ->
         {"id": "al", "notebook": "al.ipynb"},
     )
     people = roster(
-        tmp_path, "Identifier,Full name,Email address\nParticipant 77,Jane Doe,j@x.edu\nTeilnehmer/in 78,Bo,b@x.edu\n"
+        tmp_path,
+        "Identifier,Full name,Email address\nParticipant 77,Jane Doe,j@x.edu\nTeilnehmer/in 78,Bo,b@x.edu\n",
     )
     written = lms.write(out, ["moodle"], people)
     header, *rows = table(out / "grades-moodle.csv")
-    assert {"Identifier", "Full name", "Email address", "Grade", "Last modified (grade)"} <= set(header)
+    assert {"Identifier", "Full name", "Email address", "Grade", "Last modified (grade)"} <= set(
+        header
+    )
     assert rows[0][:5] == ["Participant 77", "Jane Doe", "j@x.edu", "Submitted for grading", "5"]
     assert rows[1][:5] == ["Participant 78", "Bo", "b@x.edu", "No submission", ""]
     assert rows[0][header.index("Last modified (grade)")] == "-"
-    assert rows[0][header.index("Feedback comments")] == "5 of 5.5 points (1.1: 3 of 3, 1.2: 2 of 2.5)"
+    assert (
+        rows[0][header.index("Feedback comments")] == "5 of 5.5 points (1.1: 3 of 3, 1.2: 2 of 2.5)"
+    )
     assert [line.split(":")[0] for line in written.unmatched] == [
         "submission al, 5 points",
         "roster Bo (line 3 of the roster)",
@@ -101,16 +117,24 @@ GERMAN = (
 
 
 def test_moodles_own_worksheet_is_filled_in_whatever_its_language(tmp_path: Path) -> None:
-    out = report(tmp_path / "r", {"id": "Jane Doe_77", "who": [{"moodle id": "77", "name": "Jane Doe"}]})
+    out = report(
+        tmp_path / "r", {"id": "Jane Doe_77", "who": [{"moodle id": "77", "name": "Jane Doe"}]}
+    )
     written = lms.write(out, ["moodle", "canvas"], roster(tmp_path, GERMAN, "utf-8-sig"))
     theirs = list(csv.reader(GERMAN.splitlines()))
     header, jane, bo = table(out / "grades-moodle.csv")
     assert header == theirs[0] and bo == theirs[2]
-    assert jane == [*theirs[1][:4], "5", *theirs[1][5:9], "5 of 5.5 points (1.1: 3 of 3, 1.2: 2 of 2.5)"]
+    assert jane == [
+        *theirs[1][:4],
+        "5",
+        *theirs[1][5:9],
+        "5 of 5.5 points (1.1: 3 of 3, 1.2: 2 of 2.5)",
+    ]
     assert written.unmatched == ["roster Bo Ng (line 3 of the roster): no submission"]
     assert not [remark for remark in written.remarks if remark.startswith("moodle")]
     hundred = roster(
-        tmp_path, GERMAN.replace("5,50", "100,00").replace(",Feedback als Kommentar", "").replace(",alt", "")
+        tmp_path,
+        GERMAN.replace("5,50", "100,00").replace(",Feedback als Kommentar", "").replace(",alt", ""),
     )
     written = lms.write(out, ["moodle"], hundred)
     assert table(out / "grades-moodle.csv")[1][4] == "5"
@@ -134,14 +158,20 @@ def test_canvas_column_is_the_assignments(tmp_path: Path) -> None:
         written = lms.write(out, ["canvas"], people, **settings)
         return table(out / "grades-canvas.csv")[0][5], written.remarks
 
-    alone = CANVAS_EXPORT.replace(",Essay on lab 1 (99)", "").replace("5,5,5", "5,5").replace("A,,,,", "A,,,")
+    alone = (
+        CANVAS_EXPORT.replace(",Essay on lab 1 (99)", "")
+        .replace("5,5,5", "5,5")
+        .replace("A,,,,", "A,,,")
+    )
     assert heading(alone) == ("Lab 1: magnitude (98)", [])
     assert heading(CANVAS_EXPORT, assignment="lab 1: Magnitude") == ("Lab 1: magnitude (98)", [])
     assert heading(CANVAS_EXPORT, assignment="Essay on lab 1 (99)") == ("Essay on lab 1 (99)", [])
     assert heading(None, assignment="Lab 1 (98)") == ("Lab 1 (98)", [])
     title, (said,) = heading(CANVAS_EXPORT)
     assert (
-        "Magnitude pruning" in title and "--assignment" in said and "Lab 1: magnitude (98), Essay on lab 1 (99)" in said
+        "Magnitude pruning" in title
+        and "--assignment" in said
+        and "Lab 1: magnitude (98), Essay on lab 1 (99)" in said
     )
     title, (said,) = heading(None)
     assert "Magnitude pruning" in title and "would make a new assignment" in said
@@ -164,14 +194,31 @@ def test_gradescope_form_with_group_work(tmp_path: Path) -> None:
         {"name": "Bo", "sid": "8", "gradescope id": "9"},
     ]
     out = report(tmp_path / "r", {"id": "submission_9", "who": who})
-    people = roster(tmp_path, "First Name,Last Name,SID,Email\nAl,Lee,7,al@x.edu\nBo,,8,bo@x.edu\nCy,Fox,9,cy@x.edu\n")
+    people = roster(
+        tmp_path,
+        "First Name,Last Name,SID,Email\nAl,Lee,7,al@x.edu\nBo,,8,bo@x.edu\nCy,Fox,9,cy@x.edu\n",
+    )
     lms.write(out, ["gradescope"], people)
     header, *rows = table(out / "grades-gradescope.csv")
     assert header == [
         "First Name", "Last Name", "SID", "Email", "Sections", "Total Score", "Max Points", "Status", "Submission ID",
         "Submission Time", "Lateness (H:M:S)", "1.1 (3 pts)", "1.2 (2.5 pts)",
     ]  # fmt: skip
-    assert rows[0] == ["Al", "Lee", "7", "al@x.edu", "", "5", "5.5", "Graded", "9", "", "", "3", "2"]
+    assert rows[0] == [
+        "Al",
+        "Lee",
+        "7",
+        "al@x.edu",
+        "",
+        "5",
+        "5.5",
+        "Graded",
+        "9",
+        "",
+        "",
+        "3",
+        "2",
+    ]
     assert rows[1][:3] == ["Bo", "", "8"]
     assert rows[2][:8] == ["Cy", "Fox", "9", "cy@x.edu", "", "", "5.5", "Missing"]
 
@@ -181,8 +228,13 @@ def test_without_a_roster_the_names_of_submissions_do(tmp_path: Path) -> None:
     written = lms.write(out, lms.FORMATS)
     assert table(out / "grades-canvas.csv")[2][:2] == ["doejane", "12"]
     assert [p.name for p in written.paths] == [f"grades-{f}.csv" for f in lms.FORMATS]
-    assert any(line.startswith("submission alice, 5 points: its name says nothing") for line in written.unmatched)
-    assert any(line.startswith("moodle doejane") and "no moodle id" in line for line in written.unmatched)
+    assert any(
+        line.startswith("submission alice, 5 points: its name says nothing")
+        for line in written.unmatched
+    )
+    assert any(
+        line.startswith("moodle doejane") and "no moodle id" in line for line in written.unmatched
+    )
 
 
 @pytest.mark.parametrize(
@@ -235,13 +287,18 @@ def test_two_submissions_of_one_student_are_not_chosen_by_chance(tmp_path: Path)
 
 def test_a_group_named_in_the_roster_shares_its_marks(tmp_path: Path) -> None:
     out = report(tmp_path / "r", {"id": "team 4"})
-    people = roster(tmp_path, "submission\tname\temail\nteam 4\tA B\ta@x\nteam 4\tC D\tc@x\n", "utf-16")
+    people = roster(
+        tmp_path, "submission\tname\temail\nteam 4\tA B\ta@x\nteam 4\tC D\tc@x\n", "utf-16"
+    )
     assert lms.write(out, ["canvas"], people).unmatched == []
     assert [row[0] for row in table(out / "grades-canvas.csv")[2:]] == ["B, A", "D, C"]
 
 
 def test_cells_that_look_like_formulas_are_quoted(tmp_path: Path) -> None:
-    who = [{"name": '=HYPERLINK("http://x")', "canvas id": "1"}, {"name": "@SUM(A1)\n", "canvas id": "2"}]
+    who = [
+        {"name": '=HYPERLINK("http://x")', "canvas id": "1"},
+        {"name": "@SUM(A1)\n", "canvas id": "2"},
+    ]
     out = report(tmp_path / "r", {"id": "a", "who": who}, {"id": "-2+3"})
     lms.write(out, lms.FORMATS)
     for path in out.glob("grades-*.csv"):
@@ -261,9 +318,13 @@ def test_canvas_own_export_is_a_roster(tmp_path: Path) -> None:
 
 
 def test_gradescopes_own_table_is_a_roster(tmp_path: Path) -> None:
-    out = report(tmp_path / "r", {"id": "submission_9", "who": [{"email": "al@x.edu", "gradescope id": "9"}]})
+    out = report(
+        tmp_path / "r", {"id": "submission_9", "who": [{"email": "al@x.edu", "gradescope id": "9"}]}
+    )
     lms.write(
-        out, ["gradescope"], roster(tmp_path, "First Name,Last Name,SID,Email\nAl,Lee,7,al@x.edu\nBo,,8,bo@x.edu\n")
+        out,
+        ["gradescope"],
+        roster(tmp_path, "First Name,Last Name,SID,Email\nAl,Lee,7,al@x.edu\nBo,,8,bo@x.edu\n"),
     )
     again = lms.write(out, ["gradescope"], out / "grades-gradescope.csv")
     assert again.unmatched == ["roster Bo (line 3 of the roster): no submission"]
@@ -279,8 +340,14 @@ def test_gradescopes_own_table_is_a_roster(tmp_path: Path) -> None:
         ("name,ID,canvas id\nJane,1,2\n", "two columns are 'canvas id'"),
         ("name,email\n", "no students"),
         ("name,email\nJane,a@b\nJohn,nobody\n", "line 3, column email: no email address: 'nobody'"),
-        ("name,canvas id\nJane,12\nJohn,x7\n", "line 3, column canvas id: a number is expected, got 'x7'"),
-        ("name,canvas_id\nJane,12\n\nJohn,12\n", "line 4, column canvas id: '12' is in line 2, too"),
+        (
+            "name,canvas id\nJane,12\nJohn,x7\n",
+            "line 3, column canvas id: a number is expected, got 'x7'",
+        ),
+        (
+            "name,canvas_id\nJane,12\n\nJohn,12\n",
+            "line 4, column canvas id: '12' is in line 2, too",
+        ),
         ("name,sid\n,12\n", "line 2, column name: empty"),
         ("name,sid\nDoe, Jane,12\n", "line 2: 3 cells, but the heading has 2"),
         ('name,sid\n"Jane,12\n', "line 2: unexpected end of data"),
@@ -301,7 +368,8 @@ def test_text_of_another_encoding_is_said_with_its_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["sep=;\nname;sid\nJane;1\n", "name;sid;\r\nJane;1;\r\n;;\r\n", '"name","sid"\n"Jane","1"']
+    "text",
+    ["sep=;\nname;sid\nJane;1\n", "name;sid;\r\nJane;1;\r\n;;\r\n", '"name","sid"\n"Jane","1"'],
 )
 def test_as_excel_writes_tables(tmp_path: Path, text: str) -> None:
     people = lms.read_roster(roster(tmp_path, text, "utf-8-sig"))
@@ -311,7 +379,9 @@ def test_as_excel_writes_tables(tmp_path: Path, text: str) -> None:
 
 def test_unknown_forms_and_missing_files_are_said(tmp_path: Path) -> None:
     out = report(tmp_path / "r", CANVAS)
-    with pytest.raises(ValueError, match="no form 'blackboard': choose from canvas, moodle, gradescope"):
+    with pytest.raises(
+        ValueError, match="no form 'blackboard': choose from canvas, moodle, gradescope"
+    ):
         lms.write(out, ["blackboard"])
     with pytest.raises(FileNotFoundError, match="no roster at"):
         lms.write(out, ["canvas"], tmp_path / "none.csv")

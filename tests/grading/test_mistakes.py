@@ -1,4 +1,6 @@
-"""A case is drawn that tells every mistake from the right answer, or all but the fewest."""
+"""A case is drawn that tells every mistake from the right answer, or all but the
+fewest.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from course_lib.grading.claims.mistakes import Case, telling
 
 
 def drawing(cases: list[list[int]], drawn: list[int]) -> Callable[[], Case]:
-    """A function that draws these in turn, the last again and again; a case is the right answer and what mistakes give."""
+    """A function that draws these in turn, the last again and again; a case is the
+    right answer and what mistakes give.
+    """
 
     def case() -> Case:
         number = min(len(drawn), len(cases) - 1)
@@ -38,7 +42,8 @@ def test_where_none_does_the_case_is_to_be_mended() -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_or_the_first_with_the_fewest_alike(seed: int) -> None:
     generator = random.Random(seed)
-    cases = [[generator.randrange(6) for _ in range(8)] for _ in range(30)]  # eight answers of six: some are alike
+    # eight answers of six: some are alike
+    cases = [[generator.randrange(6) for _ in range(8)] for _ in range(30)]
 
     def pairs(answers: list[int]) -> int:
         return sum(one == other for i, one in enumerate(answers) for other in answers[:i])

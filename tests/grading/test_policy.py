@@ -1,4 +1,6 @@
-"""Deadlines: what is late by how much, what it costs beside the points, and which policies are refused."""
+"""Deadlines: what is late by how much, what it costs beside the points, and which
+policies are refused.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ def handed(id: str, after: timedelta | None, **more: Any) -> Handed:
         (timedelta(days=40), 40, 1, 100),
     ],
 )
-def test_days_late_days_and_penalty(tmp_path: Path, after: timedelta, days: int, free: int, penalty: float) -> None:
+def test_days_late_days_and_penalty(
+    tmp_path: Path, after: timedelta, days: int, free: int, penalty: float
+) -> None:
     rules = policy.read(write(tmp_path))
     others = [handed("kim", None), handed("x", None, submitters=[{"email": "lee@x.edu"}])]
     case = policy.cases(rules, [handed("amy", after), *others])["amy"]
@@ -70,21 +74,42 @@ def test_extensions_by_time_and_by_days(tmp_path: Path) -> None:
     rules = policy.read(write(tmp_path))
     lee = [{"name": "Lee", "email": "lee@X.edu"}]
     found = policy.cases(
-        rules, [handed("Kim", timedelta(days=2)), handed("s 9", timedelta(days=2, hours=1), submitters=lee)]
+        rules,
+        [
+            handed("Kim", timedelta(days=2)),
+            handed("s 9", timedelta(days=2, hours=1), submitters=lee),
+        ],
     )
     assert (found["Kim"].days, found["s 9"].days) == (0, 1)
     assert found["s 9"].due == DUE + timedelta(days=2)
-    earlier = policy.read(write(tmp_path, GOOD.replace("2026-10-15", "2026-10-01")))  # never shortens
-    assert policy.cases(earlier, [handed("kim", timedelta(0)), handed("s", None, submitters=lee)])["kim"].days == 0
+    # never shortens
+    earlier = policy.read(write(tmp_path, GOOD.replace("2026-10-15", "2026-10-01")))
+    assert (
+        policy.cases(earlier, [handed("kim", timedelta(0)), handed("s", None, submitters=lee)])[
+            "kim"
+        ].days
+        == 0
+    )
 
 
 def test_what_is_not_known_is_said_and_costs_nothing(tmp_path: Path) -> None:
     rules = policy.read(write(tmp_path, "deadline = 2026-10-12T23:59:00+02:00\npenalty = 10\n"))
     found = policy.cases(
-        rules, [handed("late", None, late=True), handed("in time", None, late=False), handed("who knows", None)]
+        rules,
+        [
+            handed("late", None, late=True),
+            handed("in time", None, late=False),
+            handed("who knows", None),
+        ],
     )
-    assert {id: case.days for id, case in found.items()} == {"late": None, "in time": 0, "who knows": None}
-    assert "late by the system's word, which does not say by how much" in found["late"].told(5)["said"]
+    assert {id: case.days for id, case in found.items()} == {
+        "late": None,
+        "in time": 0,
+        "who knows": None,
+    }
+    assert (
+        "late by the system's word, which does not say by how much" in found["late"].told(5)["said"]
+    )
     assert "whether it is late is not known" in found["who knows"].told(5)["said"]
     assert policy.cells(found["late"].told(5)) == ["", "?", "?", "?", "?"]
     times = '[times]\nlate = 2026-10-13T12:00:00+02:00\n"who knows" = "2026-10-12 10:00 +0200"\n'
@@ -140,14 +165,18 @@ def test_times_as_systems_write_them(text: str, expected: datetime | None) -> No
     assert policy.moment(text, UTC) == expected
 
 
-# --- in a report -------------------------------------------------------------------------------------------------------
+# --- in a report ----------------------------------------------------------------------
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     (tmp_path / "submissions").mkdir()
     claim(tmp_path)
-    for name, when in (("amy", "2026-10-12T20-00-00"), ("bob", "2026-10-14T08-00-00"), ("cy", "2026-10-20T08-00-00")):
+    for name, when in (
+        ("amy", "2026-10-12T20-00-00"),
+        ("bob", "2026-10-14T08-00-00"),
+        ("cy", "2026-10-20T08-00-00"),
+    ):
         folder = tmp_path / "submissions" / name / when
         folder.mkdir(parents=True)
         hand_in(folder, "lab01", RIGHT)
@@ -158,7 +187,9 @@ def place(tmp_path: Path) -> Path:
 
 def grade(place: Path, **settings: Any) -> batch.Batch:
     tests = place / "lab01"
-    return batch.grade("lab01", place / "submissions", place / "report", tests=tests, seed=1, jobs=1, **settings)
+    return batch.grade(
+        "lab01", place / "submissions", place / "report", tests=tests, seed=1, jobs=1, **settings
+    )
 
 
 def rows(place: Path) -> dict[str, dict[str, str]]:
@@ -190,7 +221,10 @@ def test_a_policy_stands_beside_the_points(place: Path) -> None:
     }
     assert table["bob"]["handed in"] == "2026-10-14 10:00 +0200"
     page = (place / "report" / "feedback" / "bob.html").read_text(encoding="utf-8")
-    assert "2 days late (due 2026-10-12 23:59 +0200); 1 late day used; after a penalty of 10 % 2.7 points" in page
+    assert (
+        "2 days late (due 2026-10-12 23:59 +0200); 1 late day used; after a penalty of 10 % 2.7 points"
+        in page
+    )
     assert "<b>3</b> of 3 points" in page
     text = summary.write(place / "report").read_text(encoding="utf-8")
     late = text[text.index("<h3>Late</h3>") :].split("</table>")[0]
@@ -206,7 +240,11 @@ def test_a_policy_stands_beside_the_points(place: Path) -> None:
     lms.write(place / "report", ["gradescope"], roster)
     with open(place / "report" / "grades-gradescope.csv", newline="", encoding="utf-8") as file:
         bob = next(row for row in csv.DictReader(file) if row["Email"] == "b@x.edu")
-    assert (bob["Total Score"], bob["Lateness (H:M:S)"], bob["Submission Time"][:10]) == ("3", "34:01:00", "2026-10-14")
+    assert (bob["Total Score"], bob["Lateness (H:M:S)"], bob["Submission Time"][:10]) == (
+        "3",
+        "34:01:00",
+        "2026-10-14",
+    )
     # again without naming it; and when marks change, what is after the penalty does
     (place / "report" / "marks.csv").write_text("id,question,points\nbob,1.1,1\n")
     assert grade(place).graded == []
@@ -224,7 +262,9 @@ def test_a_policy_stands_beside_the_points(place: Path) -> None:
 
 @pytest.mark.usefixtures("warm")
 def test_late_days_are_those_of_a_term(place: Path) -> None:
-    grade(place, policy=write(place, GOOD.split("[ext")[0].replace("late_days = 1", "late_days = 3")))
+    grade(
+        place, policy=write(place, GOOD.split("[ext")[0].replace("late_days = 1", "late_days = 3"))
+    )
     assert [rows(place)[id]["late days"] for id in ("amy", "bob", "cy")] == ["0", "2", "3"]
     (place / "report").rename(place / "report01")
     again = GOOD.split("[ext")[0].replace("late_days = 1", 'late_days = 3\nearlier = ["report01"]')
@@ -235,7 +275,9 @@ def test_late_days_are_those_of_a_term(place: Path) -> None:
 
 @pytest.mark.usefixtures("warm")
 def test_times_and_students_of_a_roster(place: Path) -> None:
-    rules = write(place, "deadline = 2026-10-12T23:59:00Z\n[extensions]\n'nobody@x.edu' = 3\n'JJ@x.edu' = 1\n")
+    rules = write(
+        place, "deadline = 2026-10-12T23:59:00Z\n[extensions]\n'nobody@x.edu' = 3\n'JJ@x.edu' = 1\n"
+    )
     with pytest.raises(ValueError, match="there is nobody 'nobody@x.edu'"):
         grade(place, policy=rules)
     assert not list((place / "report" / "results").iterdir())  # before anything is graded

@@ -1,4 +1,6 @@
-"""Nothing is lost: a grader that is killed at any moment, interrupted, or started twice leaves a report that can be gone on with."""
+"""Nothing is lost: a grader that is killed at any moment, interrupted, or started twice
+leaves a report that can be gone on with.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,9 @@ from small_lab import ANSWERS, RIGHT, claim, contents, hand_in
 from course_lib.grading.batch import run as batch
 from course_lib.grading.wall import layers as isolation
 
-# Imports once, then forks a grader for every line "jobs seconds signal" it reads, and signals it so many seconds after its next
-# result is on disk (negative: after its start; "inf": never). Says how it ended, and whether anything it started outlived it.
+# Imports once, then forks a grader for every line "jobs seconds signal" it reads, and
+# signals it so many seconds after its next result is on disk (negative: after its
+# start; "inf": never). Says how it ended, and whether anything it started outlived it.
 NURSERY = """
 import ctypes, json, math, os, signal, sys, time
 from pathlib import Path
@@ -87,9 +90,13 @@ class Nursery:
 
     def __init__(self, place: Path) -> None:
         command = [sys.executable, "-c", NURSERY, str(place)]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
 
-    def grade(self, jobs: int, seconds: float = float("inf"), signum: int = signal.SIGKILL) -> tuple[int, str]:
+    def grade(
+        self, jobs: int, seconds: float = float("inf"), signum: int = signal.SIGKILL
+    ) -> tuple[int, str]:
         """Exit status of a grader (-9: killed), and what it said."""
         assert self.process.stdin is not None and self.process.stdout is not None
         self.process.stdin.write(f"{jobs} {seconds} {int(signum)}\n")
@@ -122,20 +129,27 @@ def test_a_grader_killed_at_any_moment_loses_nothing(place: Path) -> None:
             killed += code == -signal.SIGKILL
             for path in (place / "report" / "results").glob("[!.]*.json"):
                 stamp = (path.stat().st_ino, path.stat().st_mtime_ns)
-                assert finished.setdefault(path, stamp) == stamp, f"{path.name} was finished and is written again"
+                assert finished.setdefault(path, stamp) == stamp, (
+                    f"{path.name} was finished and is written again"
+                )
         assert killed >= 10, "the batch was too small for so many kills"
         assert len(finished) >= killed - 4
         assert nursery.grade(1)[0] == 0
     for path, stamp in finished.items():
-        assert (path.stat().st_ino, path.stat().st_mtime_ns) == stamp, f"{path.name} was finished and is written again"
-    whole = batch.grade("lab01", place / "submissions", place / "whole", tests=place / "lab01", seed=7)
+        assert (path.stat().st_ino, path.stat().st_mtime_ns) == stamp, (
+            f"{path.name} was finished and is written again"
+        )
+    whole = batch.grade(
+        "lab01", place / "submissions", place / "whole", tests=place / "lab01", seed=7
+    )
     assert contents(place / "report") == contents(
         whole.report
     )  # the table, every result and page; and nothing half written
     assert len((place / "report" / "grades.csv").read_text().splitlines()) == 49
 
 
-# Forks a grader that dies before or after the N-th file it puts in place; submissions that need no worker, so that all can be tried.
+# Forks a grader that dies before or after the N-th file it puts in place; submissions
+# that need no worker, so that all can be tried.
 STEPS = """
 import os, signal, sys
 from pathlib import Path
@@ -176,7 +190,9 @@ print(step)
 def test_a_grader_killed_at_any_step_of_writing_loses_nothing(place: Path) -> None:
     for name in ("a", "b", "c"):
         (place / "submissions" / f"{name}.ipynb").write_text("torn")
-    done = subprocess.run([sys.executable, "-c", STEPS, str(place)], capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", STEPS, str(place)], capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 8  # what is running, the batch, three pages, three results, the table
     reports = sorted(place.glob("report *"))
@@ -189,11 +205,18 @@ def test_a_grader_killed_at_any_step_of_writing_loses_nothing(place: Path) -> No
 def test_ctrl_c_keeps_what_is_finished_and_ends_the_rest_at_once(place: Path) -> None:
     hand_in(place / "submissions", "a", RIGHT)
     for name in "bcd":
-        hand_in(place / "submissions", name, "def magnitude_mask(weight, sparsity):\n    while True: pass")
+        hand_in(
+            place / "submissions",
+            name,
+            "def magnitude_mask(weight, sparsity):\n    while True: pass",
+        )
     with Nursery(place) as nursery:
         code, said = nursery.grade(2, 1.0, signal.SIGINT)
     assert code == 0
-    assert said == "said stopped: 1 of 4 submissions are graded and stay; the same command goes on from there\n"
+    assert (
+        said
+        == "said stopped: 1 of 4 submissions are graded and stay; the same command goes on from there\n"
+    )
     assert [p.name for p in (place / "report" / "results").iterdir()] == ["a.json"]
     assert len((place / "report" / "grades.csv").read_text().splitlines()) == 2
 
@@ -235,10 +258,21 @@ def test_a_second_grader_on_the_same_report_is_refused(place: Path) -> None:
 def test_what_a_killed_grader_says_of_itself_stops_nobody(place: Path) -> None:
     (place / "submissions" / "a.ipynb").write_text("torn")
     (place / "report" / "results").mkdir(parents=True)
-    (place / "report" / "running.json").write_text('{"process": 1, "machine": "x", "since": "then"}')
+    (place / "report" / "running.json").write_text(
+        '{"process": 1, "machine": "x", "since": "then"}'
+    )
     (place / "report" / ".lock").write_text("")
     (place / "report" / "results" / ".a.json.x.part").write_text("half")
     done = batch.grade(
-        "lab01", place / "submissions", place / "report", tests=place / "lab01", layer=isolation.Layer("plain")
+        "lab01",
+        place / "submissions",
+        place / "report",
+        tests=place / "lab01",
+        layer=isolation.Layer("plain"),
     )
-    assert contents(done.report).keys() == {"batch.json", "grades.csv", "feedback/a.html", "results/a.json"}
+    assert contents(done.report).keys() == {
+        "batch.json",
+        "grades.csv",
+        "feedback/a.html",
+        "results/a.json",
+    }

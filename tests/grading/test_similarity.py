@@ -1,4 +1,6 @@
-"""Similarity: what was copied comes first however it was renamed, what everybody writes does not, and nobody is judged."""
+"""Similarity: what was copied comes first however it was renamed, what everybody writes
+does not, and nobody is judged.
+"""
 
 from __future__ import annotations
 
@@ -38,16 +40,27 @@ def program(seed: int, functions: int = 8) -> list[str]:
     """Cells that nobody else would write, of a length as in a lab."""
     rng = random.Random(seed)
     names = ["x", "y", "scores", "kept", "mask", "n"]
-    calls = ["abs", "sum", "mean", "flatten", "sort", "argsort", "max", "clone", "cumsum", "topk", "nonzero", "view"]
+    calls = [
+        "abs",
+        "sum",
+        "mean",
+        "flatten",
+        "sort",
+        "argsort",
+        "max",
+        "clone",
+        "cumsum",
+        "topk",
+        "nonzero",
+        "view",
+    ]
 
     def value() -> str:
         kind = rng.randrange(5)
         if kind == 0:
             return f"{rng.choice(names)}.{rng.choice(calls)}({rng.choice(names)})"
         if kind == 1:
-            return (
-                f"{rng.choice(names)} {rng.choice(['+', '-', '*', '/', '@', '//', '%', '<', '&'])} {rng.randrange(9)}"
-            )
+            return f"{rng.choice(names)} {rng.choice(['+', '-', '*', '/', '@', '//', '%', '<', '&'])} {rng.randrange(9)}"
         if kind == 2:
             return f"[{rng.choice(names)} for i in range({rng.randrange(9)})]"
         if kind == 3:
@@ -59,7 +72,12 @@ def program(seed: int, functions: int = 8) -> list[str]:
         lines = [f"def f{number}({', '.join(rng.sample(names, 2))}):"]
         for _ in range(rng.randrange(4, 9)):
             head = rng.choice(
-                ["", "", f"if {rng.choice(names)} > {rng.randrange(5)}: ", f"for k in {rng.choice(names)}: "]
+                [
+                    "",
+                    "",
+                    f"if {rng.choice(names)} > {rng.randrange(5)}: ",
+                    f"for k in {rng.choice(names)}: ",
+                ]
             )
             lines.append(f"    {head}{rng.choice(names)} = {value()}")
         cells.append("\n".join([*lines, f"    return {value()}"]))
@@ -68,8 +86,14 @@ def program(seed: int, functions: int = 8) -> list[str]:
 
 def disguised(cells: list[str]) -> list[str]:
     """A copy with other names, comments, layout, strings and order."""
-    cells = [re.sub(r"\b(x|y|scores|kept|mask|n|k|f\d)\b", lambda found: f"my_{found[1]}_2", cell) for cell in cells]
-    cells = [re.sub(r"\n", "  # I thought hard about this\n\n", cell).replace(", ", " ,") for cell in cells]
+    cells = [
+        re.sub(r"\b(x|y|scores|kept|mask|n|k|f\d)\b", lambda found: f"my_{found[1]}_2", cell)
+        for cell in cells
+    ]
+    cells = [
+        re.sub(r"\n", "  # I thought hard about this\n\n", cell).replace(", ", " ,")
+        for cell in cells
+    ]
     return cells[::-1]
 
 
@@ -79,7 +103,9 @@ def handed(cells: dict[str, list[str]]) -> list[Handed]:
 
 @pytest.fixture(scope="module")
 def classroom() -> dict[str, list[str]]:
-    """Forty students; all have one short answer alike, one has copied from another, one from the library."""
+    """Forty students; all have one short answer alike, one has copied from another, one
+    from the library.
+    """
     cells = {f"s{i:02}": [COMMON, *program(i)] for i in range(40)}
     cells["copy"] = [COMMON, *disguised(program(7))]
     cells["library"] = [COMMON, *program(90), disguised([LIBRARY["course_lib/a.py"]])[0]]
@@ -98,13 +124,18 @@ def test_a_disguised_copy_comes_first(classroom) -> None:
     assert len(found.shares) == found.compared * (found.compared - 1) / 2
     # the same copy without any disguise
     plain = compare(handed(classroom | {"copy": classroom["s07"]}), HANDOUT, LIBRARY).pairs[0]
-    assert {plain.left, plain.right} == {"s07", "copy"} and plain.exact == plain.alike == plain.rare == 1
+    assert {plain.left, plain.right} == {
+        "s07",
+        "copy",
+    } and plain.exact == plain.alike == plain.rare == 1
 
 
 def test_many_copies_are_one_cluster_and_leave_room_for_others(classroom) -> None:
     cells = dict(classroom)
     for i in range(12):  # 78 pairs
-        cells[f"of s07, {i:02}"] = [COMMON, *disguised(program(7))] if i % 2 else [*classroom["s07"], f"x = {i}"]
+        cells[f"of s07, {i:02}"] = (
+            [COMMON, *disguised(program(7))] if i % 2 else [*classroom["s07"], f"x = {i}"]
+        )
     for i in range(3):
         cells[f"of s09, {i}"] = classroom["s09"]
     found = compare(handed(cells), HANDOUT, LIBRARY, 20)
@@ -113,18 +144,21 @@ def test_many_copies_are_one_cluster_and_leave_room_for_others(classroom) -> Non
     ]  # fmt: skip
     assert all(0.8 < c.least <= c.most <= 1 for c in found.clusters)
     inside = [
-        next((i for i, c in enumerate(found.clusters) if {p.left, p.right} <= set(c.names)), None) for p in found.pairs
+        next((i for i, c in enumerate(found.clusters) if {p.left, p.right} <= set(c.names)), None)
+        for p in found.pairs
     ]
     assert sorted(inside[:2]) == [0, 1] and inside[2:] == [None] * 18  # then pairs of others
     ends = [
         frozenset(
-            next((i for i, c in enumerate(found.clusters) if name in c.names), name) for name in (p.left, p.right)
+            next((i for i, c in enumerate(found.clusters) if name in c.names), name)
+            for name in (p.left, p.right)
         )
         for p in found.pairs
     ]
     assert len(set(ends)) == len(ends)
     assert len(found.shares) == found.compared * (found.compared - 1) / 2
-    assert compare(handed(classroom), HANDOUT, LIBRARY).clusters == []  # two that are alike are a pair
+    # two that are alike are a pair
+    assert compare(handed(classroom), HANDOUT, LIBRARY).clusters == []
 
 
 def test_beside_an_earlier_term(classroom) -> None:
@@ -138,22 +172,37 @@ def test_beside_an_earlier_term(classroom) -> None:
     found = compare(handed(now), HANDOUT, LIBRARY, against=before)
     assert found.against == len(old) and found.compared == len(now)
     first, second = found.earlier[:2]
-    assert (first.left, first.right, first.rank) == ("s03", "last year/it", 1) and first.rare > 0.9 > second.rare * 1.5
+    assert (first.left, first.right, first.rank) == (
+        "s03",
+        "last year/it",
+        1,
+    ) and first.rare > 0.9 > second.rare * 1.5
     assert first.exact < 0.2 and first.usual[0] < 0.3
     assert len({pair.left for pair in found.earlier}) == len(found.earlier)  # each once
-    assert any("my_f0_2" in line for passage in first.passages for line, matching in passage.right if matching)
-    assert not {"twin", "last year/it"} & {name for pair in found.pairs for name in (pair.left, pair.right)}
+    assert any(
+        "my_f0_2" in line
+        for passage in first.passages
+        for line, matching in passage.right
+        if matching
+    )
+    assert not {"twin", "last year/it"} & {
+        name for pair in found.pairs for name in (pair.left, pair.right)
+    }
     assert ("last year/torn", "torn") in found.left_out
     alone = compare(handed(now), HANDOUT, LIBRARY)
     assert np.allclose(alone.shares, found.shares) and alone.earlier == [] and alone.against == 0
-    assert compare(handed(now), HANDOUT, LIBRARY, against=[Handed("torn", problem="x")]).earlier == []
+    assert (
+        compare(handed(now), HANDOUT, LIBRARY, against=[Handed("torn", problem="x")]).earlier == []
+    )
 
 
 def test_part_of_a_submission_that_was_copied_is_found(classroom) -> None:
     partly = [COMMON, *program(91)[:5], *disguised(program(7)[:3])]
     first = compare(handed(classroom | {"copy": partly}), HANDOUT, LIBRARY).pairs[0]
     assert {first.left, first.right} == {"s07", "copy"}
-    shown = "\n".join(line for passage in first.passages[:3] for line, matching in passage.right if matching)
+    shown = "\n".join(
+        line for passage in first.passages[:3] for line, matching in passage.right if matching
+    )
     assert "my_f0_2" in shown and "my_f2_2" in shown
 
 
@@ -165,20 +214,30 @@ def test_what_everybody_writes_is_no_finding(classroom) -> None:
     for pair in found.pairs:  # passages that are in the whole class come last
         others = [passage.others for passage in pair.passages]
         assert others == sorted(others)
-        everybody += [p.others for p in pair.passages if any("x.numel() == 0" in line for line, _ in p.left)]
+        everybody += [
+            p.others for p in pair.passages if any("x.numel() == 0" in line for line, _ in p.left)
+        ]
     assert everybody and set(everybody) == {found.compared - 2}
 
 
 def test_passages_stand_side_by_side(classroom) -> None:
-    (pair,) = compare(handed({"a": program(7), "b": disguised(program(7)), "c": program(8)}), HANDOUT, LIBRARY, 1).pairs
+    (pair,) = compare(
+        handed({"a": program(7), "b": disguised(program(7)), "c": program(8)}), HANDOUT, LIBRARY, 1
+    ).pairs
     assert {pair.left, pair.right} == {"a", "b"}
     assert len(pair.passages) >= 8
     for passage in pair.passages:
         mine = [re.sub(r"\W|my_|_2", "", line) for line, matching in passage.left if matching]
-        theirs = [re.sub(r"\W|my_|_2", "", line.partition("#")[0]) for line, matching in passage.right if matching]
+        theirs = [
+            re.sub(r"\W|my_|_2", "", line.partition("#")[0])
+            for line, matching in passage.right
+            if matching
+        ]
         assert mine == theirs
         cell, line = re.fullmatch(r"cell (\d+), line (\d+)", passage.left_at).groups()
-        assert [*HANDOUT, *program(7)][int(cell) - 1].split("\n")[int(line) - 1] == passage.left[0][0]
+        assert [*HANDOUT, *program(7)][int(cell) - 1].split("\n")[int(line) - 1] == passage.left[0][
+            0
+        ]
 
 
 def test_the_library_is_one_of_the_texts(classroom) -> None:
@@ -251,7 +310,8 @@ def test_tokens() -> None:
     assert lines == ["1"] * 8 + ["2"] + ["3"] * 9 + ["4"] * 3 + ["5"] * 7
     other = 'def g(x, y): # no comment here\n    z = x.sum() + 0x1F\n    return f"{z} {z}" "" if z else len(y)'
     assert [n for n in read(other)[1] if n] == [n for n in plain if n]
-    assert [n for n in read(source.replace("sum", "max"))[1] if n] != [n for n in plain if n]  # what is called counts
+    # what is called counts
+    assert [n for n in read(source.replace("sum", "max"))[1] if n] != [n for n in plain if n]
     exact = tokens([source], {""}).exact.tolist()
     assert exact != tokens([source.replace("# why", "# how")], {""}).exact.tolist()
 
@@ -279,19 +339,28 @@ def test_no_fingerprint_reaches_over_the_end_of_a_cell() -> None:
 def test_the_page_and_its_table(classroom, tmp_path: Path) -> None:
     cells = dict(classroom)
     hostile = "=cmd|' /C calc'!A0<script>alert(1)</script>\n"
-    cells[hostile] = [*disguised(program(3)), "x = '<img src=x onerror=alert(1)>'\ny = '</pre><script>'\n" * 9]
+    cells[hostile] = [
+        *disguised(program(3)),
+        "x = '<img src=x onerror=alert(1)>'\ny = '</pre><script>'\n" * 9,
+    ]
     cells["s03"] = [*cells["s03"], "x = '<img src=x onerror=alert(1)>'\ny = '</pre><script>'\n" * 9]
-    found = compare([*handed(cells), Handed("<b>torn", problem="<i>unreadable")], HANDOUT, LIBRARY, 5)
+    found = compare(
+        [*handed(cells), Handed("<b>torn", problem="<i>unreadable")], HANDOUT, LIBRARY, 5
+    )
     page, table = similarity.write(found, "lab01", tmp_path / "page.html")
     text = page.read_text()
     assert "no verdict" in text and "s07" in text and "my_f0_2" in text
-    assert not re.search(r"<script|<img|<i>|<b>torn|https?://|src=(?!x onerror)", text.replace("&lt;", ""))
+    assert not re.search(
+        r"<script|<img|<i>|<b>torn|https?://|src=(?!x onerror)", text.replace("&lt;", "")
+    )
     assert "default-src 'none'" in text  # nothing is fetched, nothing runs
     with open(table, newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == len(found.pairs) + len(found.library) == 5 + len(found.library)
     assert {"s07", "copy"} in [{row["first"], row["second"]} for row in rows[:2]]
-    assert all(not value.startswith("=") and "\n" not in value for row in rows for value in row.values())
+    assert all(
+        not value.startswith("=") and "\n" not in value for row in rows for value in row.values()
+    )
     again = tmp_path / "again.html"
     similarity.write(found, "lab01", again)
     assert again.read_bytes() == page.read_bytes()
@@ -301,7 +370,9 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, classroom)
     folder = tmp_path / "submissions"
     folder.mkdir()
     for id, own in list(classroom.items())[-12:] + [("s07", classroom["s07"])]:
-        nbformat.write(new_notebook(cells=[new_code_cell(cell) for cell in own]), folder / f"{id}.ipynb")
+        nbformat.write(
+            new_notebook(cells=[new_code_cell(cell) for cell in own]), folder / f"{id}.ipynb"
+        )
     (folder / "torn.ipynb").write_text("{")
     (tmp_path / "course" / "labs").mkdir(parents=True)
     (tmp_path / "course" / "labs" / "lab01_x.ipynb").write_text(
@@ -314,11 +385,15 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, classroom)
     assert said.exit_code == 0, said.output
     assert "copy" in said.output.split("s07")[0].splitlines()[-1]
     assert "13 submissions compared, 1 could not be" in said.output
-    assert (tmp_path / "similarity-lab01.html").is_file() and (tmp_path / "similarity-lab01.csv").is_file()
+    assert (tmp_path / "similarity-lab01.html").is_file() and (
+        tmp_path / "similarity-lab01.csv"
+    ).is_file()
     (tmp_path / "2025").mkdir()
     cells = [new_code_cell(cell) for cell in disguised(classroom["s07"])]
     nbformat.write(new_notebook(cells=cells), tmp_path / "2025" / "zed.ipynb")
-    said = CliRunner().invoke(app, ["similarity", "lab01", str(folder), "--against", str(tmp_path / "2025")])
+    said = CliRunner().invoke(
+        app, ["similarity", "lab01", str(folder), "--against", str(tmp_path / "2025")]
+    )
     assert said.exit_code == 0 and "2025/zed" in said.output
     assert "Beside earlier terms" in (tmp_path / "similarity-lab01.html").read_text()
     with pytest.raises(FileNotFoundError, match="has no lab09"):

@@ -1,4 +1,6 @@
-"""What is handed in: whose it is, which of several counts, and what no file can do to the reader."""
+"""What is handed in: whose it is, which of several counts, and what no file can do to
+the reader.
+"""
 
 from __future__ import annotations
 
@@ -41,26 +43,51 @@ def found(folder: Path, lab: str = "lab01") -> dict[str, Handed]:
     return {h.id: h for h in find(folder, lab)}
 
 
-# --- names -----------------------------------------------------------------------------------------------------------
+# --- names ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "name, key, id, file",
     [
         ("doejane_12345_67890_lab01.ipynb", ("canvas", "12345"), "doejane_12345", "lab01.ipynb"),
-        ("doejane_late_12345_67890_lab_01_2.ipynb", ("canvas", "12345"), "doejane_12345", "lab_01_2.ipynb"),
-        ("doejane_LATE_12345_67890_lab01-1.ipynb", ("canvas", "12345"), "doejane_12345", "lab01-1.ipynb"),
+        (
+            "doejane_late_12345_67890_lab_01_2.ipynb",
+            ("canvas", "12345"),
+            "doejane_12345",
+            "lab_01_2.ipynb",
+        ),
+        (
+            "doejane_LATE_12345_67890_lab01-1.ipynb",
+            ("canvas", "12345"),
+            "doejane_12345",
+            "lab01-1.ipynb",
+        ),
         ("ørstedäöå_1_2_x.zip", ("canvas", "1"), "ørstedäöå_1", "x.zip"),
         ("anon_7xQ2b_67890_lab01.ipynb", ("canvas", "anon_7xq2b"), "anon_7xQ2b", "lab01.ipynb"),
-        ("LATE_anon_7xQ2b_67890_lab01.ipynb", ("canvas", "anon_7xq2b"), "anon_7xQ2b", "lab01.ipynb"),
-        ("projectgroup1_LATE_12345_67890_x.ipynb", ("canvas", "12345"), "projectgroup1_12345", "x.ipynb"),
+        (
+            "LATE_anon_7xQ2b_67890_lab01.ipynb",
+            ("canvas", "anon_7xq2b"),
+            "anon_7xQ2b",
+            "lab01.ipynb",
+        ),
+        (
+            "projectgroup1_LATE_12345_67890_x.ipynb",
+            ("canvas", "12345"),
+            "projectgroup1_12345",
+            "x.ipynb",
+        ),
         ("Jane Doe_1234567_assignsubmission_file_", ("moodle", "1234567"), "Jane Doe_1234567", ""),
         ("Jane Doe_1234567_assignsubmission_file", ("moodle", "1234567"), "Jane Doe_1234567", ""),
         ("A_1_B_99_assignsubmission_onlinetext_", ("moodle", "99"), "A_1_B_99", ""),
         ("J D_12_assignsubmission_file_lab01.ipynb", ("moodle", "12"), "J D_12", "lab01.ipynb"),
         ("jdoe+lab01+2024-05-01 10:11:12 UTC", ("nbgrader", "jdoe"), "jdoe", ""),
         ("smith-2.ipynb", ("name", "smith-2.ipynb"), "smith-2", "smith-2.ipynb"),
-        ("hw_2024_17_final.ipynb", ("name", "hw_2024_17_final.ipynb"), "hw_2024_17_final", "hw_2024_17_final.ipynb"),
+        (
+            "hw_2024_17_final.ipynb",
+            ("name", "hw_2024_17_final.ipynb"),
+            "hw_2024_17_final",
+            "hw_2024_17_final.ipynb",
+        ),
         ("lab01_2_3_x.ipynb", ("name", "lab01_2_3_x.ipynb"), "lab01_2_3_x", "lab01_2_3_x.ipynb"),
     ],
 )
@@ -93,15 +120,19 @@ def test_what_cannot_be_printed_is_spelt_out() -> None:
     assert names.shown("a\nb\u202egp.exe\x1b[31m\x00é 學") == "a\\nb\\u202egp.exe\\x1b[31m\\x00é 學"
 
 
-# --- which of several counts -----------------------------------------------------------------------------------------
+# --- which of several counts ----------------------------------------------------------
 
 
 def test_the_latest_upload_to_canvas_counts(tmp_path: Path) -> None:
-    put(tmp_path / "doejane_late_12345_900_lab01-1.ipynb", "new", when=1_600_000_000)  # unzipped with an older time
+    # unzipped with an older time
+    put(tmp_path / "doejane_late_12345_900_lab01-1.ipynb", "new", when=1_600_000_000)
     put(tmp_path / "doejane_12345_80_lab01.ipynb", "old")
     put(tmp_path / "roejohn_12346_81_lab01.ipynb", "his")
     there = found(tmp_path)
-    assert {id: h.cells for id, h in there.items()} == {"doejane_12345": ["new"], "roejohn_12346": ["his"]}
+    assert {id: h.cells for id, h in there.items()} == {
+        "doejane_12345": ["new"],
+        "roejohn_12346": ["his"],
+    }
     assert "doejane_late_12345_900_lab01-1.ipynb counts" in there["doejane_12345"].choice
     assert "Not counted: doejane_12345_80_lab01.ipynb" in there["doejane_12345"].choice
     assert there["roejohn_12346"].choice == ""
@@ -151,7 +182,11 @@ def test_moodles_folders(tmp_path: Path) -> None:
     with zipfile.ZipFile(zipped, "w") as archive:
         archive.writestr("lab01.ipynb", book("zipped"))
     there = found(tmp_path)
-    assert {id: h.cells for id, h in there.items()} == {"Jane Doe_7": ["hers"], "Al O_8": [], "Bo_9": ["zipped"]}
+    assert {id: h.cells for id, h in there.items()} == {
+        "Jane Doe_7": ["hers"],
+        "Al O_8": [],
+        "Bo_9": ["zipped"],
+    }
     assert "no notebook (lab01.pdf)" in there["Al O_8"].problem
     assert there["Jane Doe_7"].submitters == [{"moodle id": "7", "name": "Jane Doe"}]
 
@@ -189,7 +224,10 @@ def test_gradescopes_export_with_group_work(tmp_path: Path) -> None:
         "submission_103": ["103"],  # Jane's later one
         "submission_104": ["104"],
     }
-    assert [p["email"] for p in there["submission_102"].submitters] == ["al@example.edu", "bo@example.edu"]
+    assert [p["email"] for p in there["submission_102"].submitters] == [
+        "al@example.edu",
+        "bo@example.edu",
+    ]
     assert there["submission_103"].submitters[0]["sid"] == "0042"
     assert there["submission_103"].submitters[0]["gradescope id"] == "103"  # of the one that counts
     assert there["submission_103"].time == 1714644000.0 and there["submission_104"].time is None
@@ -247,7 +285,9 @@ def nbgrader(folder: Path) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("layout", [canvas, moodle, gradescope, nbgrader])
-def test_a_class_is_read_from_its_zip_as_from_its_folder(tmp_path: Path, layout: Callable[[Path], Any]) -> None:
+def test_a_class_is_read_from_its_zip_as_from_its_folder(
+    tmp_path: Path, layout: Callable[[Path], Any]
+) -> None:
     (tmp_path / "folder").mkdir()
     expected = layout(tmp_path / "folder")
     (tmp_path / "downloads").mkdir()
@@ -257,7 +297,9 @@ def test_a_class_is_read_from_its_zip_as_from_its_folder(tmp_path: Path, layout:
     for place in (tmp_path / "folder", archive, tmp_path / "downloads"):
         there = found(place)
         assert {id: h.cells for id, h in there.items()} == expected
-        said.append([(h.file_name, h.digest, h.choice, h.problem, h.submitters) for h in there.values()])
+        said.append(
+            [(h.file_name, h.digest, h.choice, h.problem, h.submitters) for h in there.values()]
+        )
     assert said[0] == said[1] == said[2]
     assert sorted(tmp_path.rglob("*")) == before  # nothing was unpacked
 
@@ -310,18 +352,22 @@ def test_what_is_no_submission_is_named_with_why(tmp_path: Path) -> None:
         "h.IPYNB.json",
         "roster.csv",
     ]
-    assert "rename it so that it ends in .ipynb" in left["bob.ipynb.txt"] and "in .ipynb" in left["h.IPYNB.json"]
+    assert (
+        "rename it so that it ends in .ipynb" in left["bob.ipynb.txt"]
+        and "in .ipynb" in left["h.IPYNB.json"]
+    )
     assert "not the notebook itself" in left["cy.html"] and "unpack it" in left["dan.7z"]
     assert "a script" in left["eve.py"] and "hidden" in left[".fay.ipynb"]
     (tmp_path / "amy.ipynb").unlink()
     (tmp_path / "empty").rmdir()
     with pytest.raises(
-        FileNotFoundError, match=r"one of these per student is expected; .*bob.ipynb.txt: its name ends in .txt"
+        FileNotFoundError,
+        match=r"one of these per student is expected; .*bob.ipynb.txt: its name ends in .txt",
     ):
         find(tmp_path, "lab01")
 
 
-# --- sections ------------------------------------------------------------------------------------------------------------
+# --- sections -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -352,7 +398,9 @@ def test_what_is_no_submission_is_named_with_why(tmp_path: Path) -> None:
         (["mal/doejane_12345_99_x.ipynb", "doejane_12345_80_lab01.ipynb"], ["doejane_12345", "mal"], []),
     ],
 )  # fmt: skip
-def test_a_section_is_no_student(tmp_path: Path, files: list[str], ids: list[str], sections: list[str]) -> None:
+def test_a_section_is_no_student(
+    tmp_path: Path, files: list[str], ids: list[str], sections: list[str]
+) -> None:
     for name in files:
         if name.endswith(".zip"):
             (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -384,13 +432,21 @@ def test_no_name_makes_a_submission_disappear(tmp_path: Path) -> None:
     )
 
 
-# --- whose is it -----------------------------------------------------------------------------------------------------
+# --- whose is it ----------------------------------------------------------------------
 
 
 def test_a_students_own_file_name_does_not_speak_for_moodle(tmp_path: Path) -> None:
     put(tmp_path / "Jane Doe_1000001_assignsubmission_file_lab00.ipynb", "hers", when=1_600_000_000)
-    put(tmp_path / "John Roe_1000002_assignsubmission_file_x_1000001_assignsubmission_file_lab00.ipynb", "his")
-    put(tmp_path / "Al O_1000003_assignsubmission_file_Jane Doe_1000001_assignsubmission_file_lab00.ipynb", "Al's")
+    put(
+        tmp_path
+        / "John Roe_1000002_assignsubmission_file_x_1000001_assignsubmission_file_lab00.ipynb",
+        "his",
+    )
+    put(
+        tmp_path
+        / "Al O_1000003_assignsubmission_file_Jane Doe_1000001_assignsubmission_file_lab00.ipynb",
+        "Al's",
+    )
     there = found(tmp_path, "lab00")
     assert {id: h.cells for id, h in there.items()} == {
         "Jane Doe_1000001": ["hers"], "John Roe_1000002": ["his"], "Al O_1000003": ["Al's"],
@@ -420,7 +476,9 @@ def test_nor_for_the_other_systems(tmp_path: Path) -> None:
         ("doejane_12345_80_lab01.ipynb", "x_12345_81_lab01.ipynb"),
     ],
 )
-def test_two_that_claim_one_person_are_both_refused_by_name(tmp_path: Path, first: str, second: str) -> None:
+def test_two_that_claim_one_person_are_both_refused_by_name(
+    tmp_path: Path, first: str, second: str
+) -> None:
     put(tmp_path / first, "hers")
     put(tmp_path / second, "whose?")
     put(tmp_path / "bob.ipynb", "his")
@@ -440,19 +498,29 @@ def test_the_same_person_packed_twice_is_one(tmp_path: Path) -> None:
 
 
 def test_a_name_in_canvas_that_poses_as_another_users_files(tmp_path: Path) -> None:
-    """Canvas takes ``_12_`` out of names, but out of ``__12__`` only the outer lines."""
+    """Canvas takes ``_12_`` out of names, but out of ``__12__`` only the outer
+    lines.
+    """
     put(tmp_path / "doejane_12345_80_lab01.ipynb", "hers")
-    put(tmp_path / "doejane_12345_999_x_12346_81_lab01.ipynb", "his, who calls himself doejane__12345__999__x")
+    put(
+        tmp_path / "doejane_12345_999_x_12346_81_lab01.ipynb",
+        "his, who calls himself doejane__12345__999__x",
+    )
     put(tmp_path / "aldoe_12347_82_lab01.ipynb", "Al's first", when=1_600_000_000)
     put(tmp_path / "aldoe_12347_83_lab01_2024_17_final_20240501_101112_3.ipynb", "Al's last")
     there = found(tmp_path)
     assert there["doejane_12345"].cells == ["hers"] and there["aldoe_12347"].cells == ["Al's last"]
     (odd,) = (h for h in there.values() if h.problem)
-    assert odd.id == "doejane_12345_999_x_12346_81_lab01.ipynb" and "can be read as Canvas's 12345's" in odd.problem
+    assert (
+        odd.id == "doejane_12345_999_x_12346_81_lab01.ipynb"
+        and "can be read as Canvas's 12345's" in odd.problem
+    )
     assert odd.submitters == []  # so that no table gives it to anybody
 
 
-def test_people_of_one_name_in_gradescope_are_two_and_a_group_takes_nobody_in(tmp_path: Path) -> None:
+def test_people_of_one_name_in_gradescope_are_two_and_a_group_takes_nobody_in(
+    tmp_path: Path,
+) -> None:
     for number in (1, 2, 3, 4):
         put(tmp_path / f"submission_{number}" / "lab01.ipynb", str(number))
     (tmp_path / "submission_metadata.yml").write_text(
@@ -462,13 +530,16 @@ def test_people_of_one_name_in_gradescope_are_two_and_a_group_takes_nobody_in(tm
         "submission_4:\n  :submitters: [{':name': Mal, ':email': m@x.edu}, {':name': Jane, ':email': j@x.edu}]\n"
     )
     there = found(tmp_path)
-    assert {id: h.cells for id, h in there.items() if not h.problem} == {"submission_1": ["1"], "submission_2": ["2"]}
+    assert {id: h.cells for id, h in there.items() if not h.problem} == {
+        "submission_1": ["1"],
+        "submission_2": ["2"],
+    }
     for id in ("submission_3", "submission_4"):
         assert "'submission_3'" in there[id].problem and "'submission_4'" in there[id].problem
         assert "of j@x.edu" in there[id].problem
 
 
-# --- hostile files -----------------------------------------------------------------------------------------------------
+# --- hostile files --------------------------------------------------------------------
 
 unix = pytest.mark.skipif(os.name == "nt", reason="links and pipes of Unix")
 
@@ -503,7 +574,8 @@ def test_pipes_and_devices_are_not_opened(tmp_path: Path) -> None:
     (tmp_path / "in a folder").mkdir()
     os.mkfifo(tmp_path / "in a folder" / "lab01.ipynb")
     os.mkfifo(tmp_path / "zipped.zip")
-    assert ["pipe" in h.problem for h in find(tmp_path, "lab01")] == [True] * 3  # an opened one would wait for ever
+    # an opened one would wait for ever
+    assert ["pipe" in h.problem for h in find(tmp_path, "lab01")] == [True] * 3
 
 
 def zipped(path: Path, packed: int = zipfile.ZIP_DEFLATED, size: int = 0) -> None:
@@ -512,11 +584,14 @@ def zipped(path: Path, packed: int = zipfile.ZIP_DEFLATED, size: int = 0) -> Non
             file.write(b" " * (1 << 20))
 
 
-def test_a_zip_that_unpacks_to_more_than_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_zip_that_unpacks_to_more_than_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(entries, "MAX_BYTES", 4 << 20)
     zipped(tmp_path / "a.zip", size=64 << 20)
     data = bytearray((tmp_path / "a.zip").read_bytes())
-    for mark, offset in ((b"PK\x01\x02", 24), (b"PK\x03\x04", 22)):  # both headers now say: 10 bytes
+    # both headers now say: 10 bytes
+    for mark, offset in ((b"PK\x01\x02", 24), (b"PK\x03\x04", 22)):
         at = data.index(mark) + offset
         data[at : at + 4] = (10).to_bytes(4, "little")
     (tmp_path / "b.zip").write_bytes(data)
@@ -537,7 +612,9 @@ def test_a_zip_with_a_million_names(tmp_path: Path) -> None:
     assert "too many files" in found(tmp_path)["a"].problem
 
 
-@pytest.mark.parametrize("data", [b"", b"PK", b"PK\x05\x06" + b"\xff" * 18, b"PK\x05\x06" + b"\0" * 18])
+@pytest.mark.parametrize(
+    "data", [b"", b"PK", b"PK\x05\x06" + b"\xff" * 18, b"PK\x05\x06" + b"\0" * 18]
+)
 def test_broken_zips(data: bytes, tmp_path: Path) -> None:
     (tmp_path / "a.zip").write_bytes(data)
     assert found(tmp_path)["a"].problem
@@ -558,8 +635,12 @@ def test_a_hundred_thousand_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_more_code_than_goes_to_the_worker_in_one_piece_is_refused() -> None:
-    for text, size in (("x" * 1_200_000, "1.2"), ("\u20ac" * 200_000, "1.2")):  # JSON spends six bytes on a euro
-        assert f"holds {size} MB of code" in submissions.handed("a", "a.ipynb", book(text).encode()).problem
+    # JSON spends six bytes on a euro
+    for text, size in (("x" * 1_200_000, "1.2"), ("\u20ac" * 200_000, "1.2")):
+        assert (
+            f"holds {size} MB of code"
+            in submissions.handed("a", "a.ipynb", book(text).encode()).problem
+        )
     most = submissions.handed("a", "a.ipynb", book("x" * (ipynb.MAX_CODE - 4)).encode())
     assert not most.problem
     ours, theirs = socket.socketpair()
@@ -610,9 +691,12 @@ TWINS = (0x1216F, 0x20D83)
 @settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_no_two_results_have_one_file_name(data: st.DataObject) -> None:
-    names = st.sampled_from(["Ann", "ann", "ANN", "Ann.", "Ann-1", "CON", "x" * 81, "x" * 82]) | st.text(max_size=8)
+    names = st.sampled_from(
+        ["Ann", "ann", "ANN", "Ann.", "Ann-1", "CON", "x" * 81, "x" * 82]
+    ) | st.text(max_size=8)
     handed = [Handed(id) for id in data.draw(st.lists(names, max_size=6, unique=True))]
-    for _ in range(data.draw(st.integers(0, 3))):  # names as our own tags make them, of what is there so far
+    # names as our own tags make them, of what is there so far
+    for _ in range(data.draw(st.integers(0, 3))):
         submissions._mark_clashes(handed)
         files = {h.file_name for h in handed} | {h.file_name.swapcase() for h in handed}
         files |= {Handed(h.id, tag=digits).file_name for h in handed for digits in (8, 64)}

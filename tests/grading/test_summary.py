@@ -1,4 +1,6 @@
-"""The class's page and a student's: what they say, that nothing in them runs, and that they need no network."""
+"""The class's page and a student's: what they say, that nothing in them runs, and that
+they need no network.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,8 @@ def submission(
     """One that passes the tests named in ``right``."""
     h = Handed(id, choice=extra.get("choice", ""))
     outcomes = [
-        outcome(t, t.name in right, "" if t.name in right else messages.format(i=i)) for i, t in enumerate(TESTS)
+        outcome(t, t.name in right, "" if t.name in right else messages.format(i=i))
+        for i, t in enumerate(TESTS)
     ]
     return h, outcomes, extra.get("status", "graded")
 
@@ -74,7 +77,12 @@ def test_the_page_says_how_the_class_did(tmp_path: Path) -> None:
         tmp_path,
         submission(ALL[:3], "ann"),
         submission(ALL[:1], "bob", "wrong at {i}: 0.5 instead of 1"),
-        submission(ALL[:1], "cem", "wrong at 17: 0.25 instead of 1", choice="2 notebooks were handed in; b counts."),
+        submission(
+            ALL[:1],
+            "cem",
+            "wrong at 17: 0.25 instead of 1",
+            choice="2 notebooks were handed in; b counts.",
+        ),
         submission([], "dan", "not written yet"),
         submission([], "eve", "it ended early", status="stopped"),
     )
@@ -83,8 +91,11 @@ def test_the_page_says_how_the_class_did(tmp_path: Path) -> None:
     assert "5 submissions 2 of 5 median 1.6 mean 4 graded 1 stopped" in page.text
     assert "Nobody has all points of 1.10 ." in page.text.replace("1.10.", "1.10 .")
     assert "1.1 magnitude_mask 1 2 2 1.40 of 3" in page.text
-    assert page.text.index("1.2 threshold_mask 1 0 4") < page.text.index("1.10 0 0 5")  # in the order of questions
-    failed = "ties: the first <one> goes hidden 3 wrong at 1: 0.5 instead of 1 2 × not written yet 1 ×"
+    # in the order of questions
+    assert page.text.index("1.2 threshold_mask 1 0 4") < page.text.index("1.10 0 0 5")
+    failed = (
+        "ties: the first <one> goes hidden 3 wrong at 1: 0.5 instead of 1 2 × not written yet 1 ×"
+    )
     assert failed in page.text and "Of the 4 submissions that ran" in page.text
     assert "eve stopped 0 it ended <b>early</b>" in page.text
     assert "bob 30.2 s 2 ann 1.5 s 4" in page.text and "The median is 15.9 s" in page.text
@@ -101,13 +112,21 @@ def test_any_number_of_submissions(tmp_path: Path, count: int) -> None:
     path = summary.write(out)
     page = Page(path.read_text(encoding="utf-8"))
     assert len(page.all("img")) == (2 if count else 0)
-    assert len({a["href"] for a in page.all("a")} - {"#points", "#questions", "#claims", "#look", "#all"}) == count
+    assert (
+        len(
+            {a["href"] for a in page.all("a")}
+            - {"#points", "#questions", "#claims", "#look", "#all"}
+        )
+        == count
+    )
     assert path.stat().st_size < 600_000
     assert "No times were recorded" in page.text
 
 
 def test_links_lead_to_pages_that_are_there(tmp_path: Path) -> None:
-    out = write(tmp_path, *(submission([], id) for id in ("Ann Doe", HOSTILE, "a#b?c%d&e", "..", "é")))
+    out = write(
+        tmp_path, *(submission([], id) for id in ("Ann Doe", HOSTILE, "a#b?c%d&e", "..", "é"))
+    )
     page = Page(summary.write(out).read_text(encoding="utf-8"))
     links = {a["href"] for a in page.all("a") if not a["href"].startswith("#")}
     assert len(links) == 5
@@ -116,24 +135,38 @@ def test_links_lead_to_pages_that_are_there(tmp_path: Path) -> None:
 
 
 def test_nothing_on_the_pages_runs_or_is_fetched(tmp_path: Path) -> None:
-    h, outcomes, status = submission([], HOSTILE, f"{HOSTILE} <img src=http://x>", choice=HOSTILE, status="stopped")
+    h, outcomes, status = submission(
+        [], HOSTILE, f"{HOSTILE} <img src=http://x>", choice=HOSTILE, status="stopped"
+    )
     out = write(tmp_path, (h, outcomes, status))
     for path in (summary.write(out), out / "feedback" / f"{h.file_name}.html"):
         text = path.read_text(encoding="utf-8")
         page = Page(text)
         assert "alert(1)" in page.text  # shown, as text
-        assert not {tag for tag, _ in page.tags} & {"script", "iframe", "link", "object", "form", "input"}
+        assert not {tag for tag, _ in page.tags} & {
+            "script",
+            "iframe",
+            "link",
+            "object",
+            "form",
+            "input",
+        }
         assert all(image["src"].startswith("data:image/png;base64,") for image in page.all("img"))
         assert not [k for _, attributes in page.tags for k in attributes if k.startswith("on")]
         assert not re.search(r"(src|href)=.?https?:", text) or "&lt;img src=http://x&gt;" in text
         assert not re.search(r"url\(|@import", text)
-        assert "default-src 'none'" in next(m["content"] for m in page.all("meta") if "http-equiv" in m)
+        assert "default-src 'none'" in next(
+            m["content"] for m in page.all("meta") if "http-equiv" in m
+        )
     assert "\u202e" not in (out / "summary.html").read_text(encoding="utf-8")
 
 
 def test_a_students_page_has_every_claim_message_and_the_choice(tmp_path: Path) -> None:
     out = write(
-        tmp_path, submission(ALL[:2], "ann", "wrong by {i}", choice="2 notebooks were handed in; b counts (…).")
+        tmp_path,
+        submission(
+            ALL[:2], "ann", "wrong by {i}", choice="2 notebooks were handed in; b counts (…)."
+        ),
     )
     page = Page((out / "feedback" / "ann.html").read_text(encoding="utf-8"))
     assert "3 of 5 points 2 notebooks were handed in; b counts (…)." in page.text
@@ -148,7 +181,9 @@ def test_a_students_page_has_every_claim_message_and_the_choice(tmp_path: Path) 
 def test_what_is_wrong_with_the_whole_submission_is_said_once(tmp_path: Path) -> None:
     note = "it ended <b>early</b>"
     write(tmp_path, submission([], "eve", note, status="stopped"))
-    assert Page((tmp_path / "feedback" / "eve.html").read_text(encoding="utf-8")).text.count(note) == 1
+    assert (
+        Page((tmp_path / "feedback" / "eve.html").read_text(encoding="utf-8")).text.count(note) == 1
+    )
 
 
 def test_the_same_results_give_the_same_page(tmp_path: Path) -> None:
@@ -161,7 +196,11 @@ def test_results_of_submissions_that_are_gone_do_not_count(tmp_path: Path) -> No
     out = write(tmp_path, submission(ALL, "ann"), submission([], "left the course"))
     (out / "batch.json").write_text(json.dumps({"lab": "lab01", "seed": 7, "files": ["ann"]}))
     text = Page(summary.write(out).read_text(encoding="utf-8")).text
-    assert "1 submission 5 of 5 median" in text and "No claim failed" in text and "left the" not in text
+    assert (
+        "1 submission 5 of 5 median" in text
+        and "No claim failed" in text
+        and "left the" not in text
+    )
 
 
 def test_no_report_is_said(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""The whole course as a term sees it: released, every lab done as its solution does it, handed in and graded: 20 of 20, twelve times."""
+"""The whole course as a term sees it: released, every lab done as its solution does it,
+handed in and graded: 20 of 20, twelve times.
+"""
 
 from __future__ import annotations
 
@@ -38,16 +40,34 @@ def test_a_lab_is_released_done_handed_in_and_graded_with_all_its_points(
     nbformat.write(notebook, amy / Path(name).name)
     tests = ROOT / "tests" / "labs" / lab
     for file in labs.load(lab).files:
-        assert not any(Path(given).name == file for given in released), "students get no model that is to be handed in"
+        assert not any(Path(given).name == file for given in released), (
+            "students get no model that is to be handed in"
+        )
         shutil.copy(tests / "files" / file, amy)
-    marked = [(id, asked.by_hand) for id, asked in labs.load(lab).questions.items() if asked.by_hand]
+    marked = [
+        (id, asked.by_hand) for id, asked in labs.load(lab).questions.items() if asked.by_hand
+    ]
     with open(tmp_path / "marks.csv", "w", newline="", encoding="utf-8") as table:
-        csv.writer(table).writerows([("id", "question", "points", "comment"), *(("amy", *mark, "") for mark in marked)])
+        csv.writer(table).writerows(
+            [("id", "question", "points", "comment"), *(("amy", *mark, "") for mark in marked)]
+        )
     marks = tmp_path / "marks.csv" if marked else None
-    batch.grade(lab, tmp_path / "submissions", tmp_path / "report", tests=tests, seed=20, jobs=1, marks=marks)
+    batch.grade(
+        lab,
+        tmp_path / "submissions",
+        tmp_path / "report",
+        tests=tests,
+        seed=20,
+        jobs=1,
+        marks=marks,
+    )
     result = report.read(tmp_path / "report", "amy")
     assert result is not None and result["extra_data"]["status"] == "graded", result
-    lost = [(test["name"], test["output"]) for test in result["tests"] if test["score"] != test["max_score"]]
+    lost = [
+        (test["name"], test["output"])
+        for test in result["tests"]
+        if test["score"] != test["max_score"]
+    ]
     assert not lost
     assert sum(test["score"] for test in result["tests"]) == 20
     with open(tmp_path / "report" / "grades.csv", newline="", encoding="utf-8") as table:

@@ -20,7 +20,9 @@ from course_lib.worker import wire
 plain = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=20),
     lambda inner: (
-        st.lists(inner, max_size=4) | st.tuples(inner, inner) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+        st.lists(inner, max_size=4)
+        | st.tuples(inner, inner)
+        | st.dictionaries(st.text(max_size=5), inner, max_size=3)
     ),
     max_leaves=12,
 )
@@ -113,7 +115,10 @@ def test_an_expanded_tensor_is_measured_before_it_is_copied() -> None:
 
 def test_modules_come_back_with_their_settings_and_values() -> None:
     model = nn.Sequential(
-        nn.Conv2d(4, 6, 3, stride=2, padding=1, groups=2, bias=False), nn.BatchNorm2d(6), nn.Flatten(), nn.Linear(24, 3)
+        nn.Conv2d(4, 6, 3, stride=2, padding=1, groups=2, bias=False),
+        nn.BatchNorm2d(6),
+        nn.Flatten(),
+        nn.Linear(24, 3),
     )
     model[1].eval()
     back = there_and_back(model, build=True)
@@ -163,7 +168,9 @@ def test_a_huge_layer_without_its_weights_allocates_nothing() -> None:
         wire.Model(layer, {}).build()
 
 
-@pytest.mark.parametrize("kind", ["os.system", "course_lib.models.build", "torch.nn.Linear", "course_lib.models.os"])
+@pytest.mark.parametrize(
+    "kind", ["os.system", "course_lib.models.build", "torch.nn.Linear", "course_lib.models.os"]
+)
 def test_only_listed_classes_are_built(kind: str) -> None:
     with pytest.raises(wire.WireError):
         wire.Model(wire.Layer(kind, {}), {}).build()
@@ -190,7 +197,8 @@ def test_only_listed_classes_are_built(kind: str) -> None:
         {"model": 3, "state": {"dict": []}},
         {"model": {}, "state": {"dict": [["a", 1]]}},
         {"ref": "x"},
-        {"list": [{"tensor": "uint8", "shape": [8], "blob": 0}] * 2},  # one block of bytes, two tensors
+        # one block of bytes, two tensors
+        {"list": [{"tensor": "uint8", "shape": [8], "blob": 0}] * 2},
         {"tensor": ["float32"], "shape": [2], "blob": 0},
         {"tensor": "float32", "shape": [0, 1 << 39, 1 << 39], "blob": 1},
         {"scalar": "int64", "value": 1 << 70},

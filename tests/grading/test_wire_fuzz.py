@@ -1,6 +1,8 @@
-"""Frames that nobody would write: whatever a hostile process sends is decoded or refused, at once, and fills no memory.
+"""Frames that nobody would write: whatever a hostile process sends is decoded or
+refused, at once, and fills no memory.
 
-Real frames are changed at random, in their bytes and in what they mean. ``FRAMES`` (an environment variable) says how many.
+Real frames are changed at random, in their bytes and in what they mean. ``FRAMES`` (an
+environment variable) says how many.
 """
 
 from __future__ import annotations
@@ -54,8 +56,19 @@ def frames() -> Iterator[tuple[Any, list[bytes]]]:
     values = [
         {"value": [1, 2.5, float("nan"), "text", None, (True, {"a": 1, 2: "b"})]},
         {"value": draw.normal(3, 4), "request": "ab"},
-        {"value": (draw.normal(2, 3).T, draw.mask(5), torch.empty(0, 3), torch.arange(6).to(torch.int16))},
-        {"ask": 3, "args": (draw.normal(4), {"x": [1, 2, 3]}), "kwargs": {"k": np.arange(4.0), "n": np.int64(3)}},
+        {
+            "value": (
+                draw.normal(2, 3).T,
+                draw.mask(5),
+                torch.empty(0, 3),
+                torch.arange(6).to(torch.int16),
+            )
+        },
+        {
+            "ask": 3,
+            "args": (draw.normal(4), {"x": [1, 2, 3]}),
+            "kwargs": {"k": np.arange(4.0), "n": np.int64(3)},
+        },
         {"value": model},
         {
             "error": {
@@ -72,7 +85,8 @@ def frames() -> Iterator[tuple[Any, list[bytes]]]:
     for fields in values:
         packer = wire.Packer()
         header = {
-            key: packer.pack(value) if key in ("value", "args", "kwargs") else value for key, value in fields.items()
+            key: packer.pack(value) if key in ("value", "args", "kwargs") else value
+            for key, value in fields.items()
         }
         yield header, packer.blobs
 
@@ -113,7 +127,11 @@ def change(data: Any, chance: random.Random) -> None:
             place[key] = [chance.choice(HUGE if many < 1000 else HUGE[:8])] * many
         case 4:
             for _ in range(chance.choice([1, 5, 30, 100])):
-                place[key] = {chance.choice(["list", "tuple", "dict", "numpy", "model", "scalar"]): [place[key]]}
+                place[key] = {
+                    chance.choice(["list", "tuple", "dict", "numpy", "model", "scalar"]): [
+                        place[key]
+                    ]
+                }
         case 5:
             place[key] = {
                 "tensor": "uint8",
@@ -125,7 +143,8 @@ def change(data: Any, chance: random.Random) -> None:
 
 
 def mutated(chance: random.Random, some: list[tuple[Any, list[bytes]]]) -> tuple[bytes, bytes]:
-    header, blobs = some[-1] if chance.random() < 0.02 else chance.choice(some[:-1])  # a BERT takes long to read
+    # a BERT takes long to read
+    header, blobs = some[-1] if chance.random() < 0.02 else chance.choice(some[:-1])
     header = copied(header)
     for _ in range(chance.choice([1, 1, 2, 5])):
         change(header, chance)
@@ -143,7 +162,9 @@ def mutated(chance: random.Random, some: list[tuple[Any, list[bytes]]]) -> tuple
 
 
 def looked_at(text: bytes, body: bytes) -> None:
-    """What the grader does with a frame before a test sees it, and with a value that a test puts into a message."""
+    """What the grader does with a frame before a test sees it, and with a value that a
+    test puts into a message.
+    """
     try:
         header, blobs = wire.decode(text, body)
         unpacker = wire.Unpacker(blobs)
@@ -160,7 +181,9 @@ def looked_at(text: bytes, body: bytes) -> None:
 def test_a_frame_is_decoded_or_refused_at_once() -> None:
     chance, some = random.Random(0), list(frames())
     for text, blobs in some:  # whatever is made once is made before
-        looked_at(json.dumps({**text, "lengths": [len(b) for b in blobs]}).encode(), b"".join(blobs))
+        looked_at(
+            json.dumps({**text, "lengths": [len(b) for b in blobs]}).encode(), b"".join(blobs)
+        )
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for number in range(FRAMES):
         text, body = mutated(chance, some)

@@ -24,10 +24,15 @@ def test_functions_are_called_with_tensors(run: Run) -> None:
 
 
 def test_every_dtype_can_be_computed_with(run: Run) -> None:
-    source = (
-        "import torch\ndef f(x): return torch.zeros_like(x).scatter_(0, torch.arange(3), torch.ones(3, dtype=x.dtype))"
-    )
-    for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int8, torch.bool):
+    source = "import torch\ndef f(x): return torch.zeros_like(x).scatter_(0, torch.arange(3), torch.ones(3, dtype=x.dtype))"
+    for dtype in (
+        torch.float16,
+        torch.bfloat16,
+        torch.float32,
+        torch.float64,
+        torch.int8,
+        torch.bool,
+    ):
         assert run(source).f(torch.zeros(24, dtype=dtype)).sum() == 3
 
 
@@ -57,7 +62,9 @@ def test_what_a_lab_needs_is_imported_before_its_submissions(run: Run, worker: W
         assert run(source, graded=["f"], imports=["wave"]).f() is True
     with pytest.raises(RuntimeError, match="no_such_module"):
         worker.open([source], ["f"], ["no_such_module"])
-    assert run(source, graded=["f"]).f() is True, "the worker is still there, and what it has imported, too"
+    assert run(source, graded=["f"]).f() is True, (
+        "the worker is still there, and what it has imported, too"
+    )
 
 
 @pytest.mark.parametrize("place", ["course_lib.pruning.heads", "course_lib.models.attention"])
@@ -91,7 +98,9 @@ def test_code_that_ends_its_process_costs_only_its_reply(run: Run, source: str, 
     assert run("def g(): return 1").g() == 1
 
 
-@pytest.mark.parametrize("source", ["def f():\n    while True: pass", "import time\ndef f(): time.sleep(100)"])
+@pytest.mark.parametrize(
+    "source", ["def f():\n    while True: pass", "import time\ndef f(): time.sleep(100)"]
+)
 def test_code_that_hangs_its_process_costs_only_its_reply(
     run: Run, worker: Worker, source: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,7 +111,9 @@ def test_code_that_hangs_its_process_costs_only_its_reply(
     assert run("def g(): return 1").g() == 1
 
 
-def test_the_graders_own_time_is_not_the_codes(run: Run, worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_graders_own_time_is_not_the_codes(
+    run: Run, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def slow() -> int:
         time.sleep(0.35)
         return 1
@@ -160,11 +171,15 @@ def test_processes_do_not_outlive_the_submission(run: Run, worker: Worker) -> No
     session = worker.open([source], ["f"])
     assert Submission(session).f() == 1
     session.close()
-    assert list(watch.descendants(worker.warm)) == [], "something of the submission is still running"
+    assert list(watch.descendants(worker.warm)) == [], (
+        "something of the submission is still running"
+    )
 
 
 def test_a_fork_bomb_is_over_when_its_submission_is(run: Run, worker: Worker) -> None:
-    source = "import os\ndef f():\n    while True:\n        try: os.fork()\n        except OSError: pass"
+    source = (
+        "import os\ndef f():\n    while True:\n        try: os.fork()\n        except OSError: pass"
+    )
     with pytest.raises(WorkerLost):
         run(source).f()
     assert run("def g(): return 1").g() == 1
@@ -205,7 +220,12 @@ NAMES = {"1.1": ["f"], "1.2": ["g", "h"]}
         (['for q in ("1.1", "1.2"):\n    skip(q)'], "1.1 1.2"),
         (["if True:\n    skip('1.2')"], "1.2"),
         (['skip("1.1")', "def f(): return 1"], ""),  # written after all
-        (['def f():\n    """A hint: skip("1.1") gives it up.\n\n    skip("1.1")\n    """\n    return 1'], ""),
+        (
+            [
+                'def f():\n    """A hint: skip("1.1") gives it up.\n\n    skip("1.1")\n    """\n    return 1'
+            ],
+            "",
+        ),
         (["if False:\n    skip('1.1')", "def f(): return 1"], ""),
         (["text = '''\nskip('1.1')\n'''", "def f(): return 1"], ""),
         (["def never_called():\n    skip('1.1')", "def f(): return 1"], ""),
@@ -214,7 +234,9 @@ NAMES = {"1.1": ["f"], "1.2": ["g", "h"]}
     ],
     ids=str,
 )
-def test_a_question_is_given_up_by_a_call_that_runs(worker: Worker, cells: list[str], skipped: str) -> None:
+def test_a_question_is_given_up_by_a_call_that_runs(
+    worker: Worker, cells: list[str], skipped: str
+) -> None:
     session = worker.open([SKIP, *cells], ["f", "g", "h"], names=NAMES)
     session.close()
     assert session.skipped == set(skipped.split())

@@ -1,18 +1,23 @@
-"""Wrong answers that somebody believes in, and right ones in other styles: what each must lose or keep, and what it is told.
+"""Wrong answers that somebody believes in, and right ones in other styles: what each
+must lose or keep, and what it is told.
 
-They stand in ``labNN/answers/N.k.txt``, one file a question. An answer begins with a line that says what must happen::
+They stand in ``labNN/answers/N.k.txt``, one file a question. An answer begins with a
+line that says what must happen::
 
     loses counts_weights · single weights went
     loses no_zeros_kept · the last row · also 1.4
     keeps by_sorting
 
-A wrong answer loses points of its question and of those named with ``also`` (which rest on it), and nothing else; some claim of its
-question that fails says the words. A right one keeps all. Below it stands the code, or, after ``· from NAME``, what it changes in
-another answer of the file or in the ``solution``: lines that go begin with ``-``, lines that come with ``+``, those that only say
-where with a blank; ``...`` parts two places. ``· in a worker`` sends it through a process of its own: it would end this one.
+A wrong answer loses points of its question and of those named with ``also`` (which rest
+on it), and nothing else; some claim of its question that fails says the words. A right
+one keeps all. Below it stands the code, or, after ``· from NAME``, what it changes in
+another answer of the file or in the ``solution``: lines that go begin with ``-``, lines
+that come with ``+``, those that only say where with a blank; ``...`` parts two places.
+``· in a worker`` sends it through a process of its own: it would end this one.
 
-Wrong *functions* that the claims themselves know by name (``WRONG`` in ``visible.py`` and ``hidden.py``: graded name -> sentence ->
-function) are answers, too: each must lose its question with that sentence.
+Wrong *functions* that the claims themselves know by name (``WRONG`` in ``visible.py``
+and ``hidden.py``: graded name -> sentence -> function) are answers, too: each must lose
+its question with that sentence.
 """
 
 from __future__ import annotations
@@ -40,8 +45,10 @@ class Answer:
 
     Attributes:
         question: what it answers. says: words of the message; None for a right answer.
-        also: questions that may lose points with it. code: what is handed in behind the solution, or
-        functions: what takes the place of graded names, where the claims have it as a function.
+        also: questions that may lose points with it. code: what is handed in behind the
+            solution, or
+        functions: what takes the place of graded names, where the claims have it as a
+            function.
     """
 
     lab: str
@@ -60,11 +67,15 @@ class Answer:
 @functools.cache
 def answers(lab: str) -> list[Answer]:
     """All of a lab, those from files first."""
-    return [a for path in sorted((HERE / lab / "answers").glob("*.txt")) for a in _read(path)] + _of_tables(lab)
+    return [
+        a for path in sorted((HERE / lab / "answers").glob("*.txt")) for a in _read(path)
+    ] + _of_tables(lab)
 
 
 def _read(path: Path) -> list[Answer]:
-    """Raises ValueError where an answer does not begin as it should, or its change does not fit what it changes."""
+    """Raises ValueError where an answer does not begin as it should, or its change does
+    not fit what it changes.
+    """
     lab, question = path.parents[1].name, path.stem
     entries: list[tuple[re.Match[str], list[str]]] = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
@@ -84,13 +95,21 @@ def _read(path: Path) -> list[Answer]:
         if head["name"] in codes:
             raise ValueError(f"{path.name}: {head['name']} stands there twice")
         if head["base"]:
-            base = codes.get(head["base"]) if head["base"] != "solution" else _solution(lab, question)
+            base = (
+                codes.get(head["base"]) if head["base"] != "solution" else _solution(lab, question)
+            )
             if base is None:
-                raise ValueError(f"{path.name}: {head['name']} is from {head['base']}, which is not above it")
+                raise ValueError(
+                    f"{path.name}: {head['name']} is from {head['base']}, which is not above it"
+                )
             body = changed(base, body, f"{path.name}, {head['name']}")
         codes[head["name"]] = body
         also = frozenset(re.findall(r"\d+\.\d+", head["also"] or ""))
-        found.append(Answer(lab, question, head["name"], head["says"], also, body, worker=bool(head["worker"])))
+        found.append(
+            Answer(
+                lab, question, head["name"], head["says"], also, body, worker=bool(head["worker"])
+            )
+        )
     return found
 
 
@@ -99,7 +118,9 @@ def _solution(lab: str, question: str) -> str:
 
 
 def changed(base: str, change: str, where: str) -> str:
-    """``base`` with the lines changed; ValueError where a place is not there, or there twice."""
+    """``base`` with the lines changed; ValueError where a place is not there, or there
+    twice.
+    """
     lines = base.split("\n")
     places: list[tuple[int, list[str], list[str]]] = []
     for place in re.split(r"^\.\.\.$", change, flags=re.MULTILINE):
@@ -110,9 +131,12 @@ def changed(base: str, change: str, where: str) -> str:
         new = [line[1:] for line in some if line[:1] != "-"]
         at = [i for i in range(len(lines) - len(old) + 1) if lines[i : i + len(old)] == old]
         if len(at) != 1:
-            raise ValueError(f"{where}: {old} stands {len(at)} times in what it changes, and should once")
+            raise ValueError(
+                f"{where}: {old} stands {len(at)} times in what it changes, and should once"
+            )
         places.append((at[0], old, new))
-    for start, old, new in sorted(places, reverse=True):  # from below, so that places above stay where they are
+    # from below, so that places above stay where they are
+    for start, old, new in sorted(places, reverse=True):
         lines[start : start + len(old)] = new
     return "\n".join(lines)
 
@@ -127,12 +151,16 @@ def _of_tables(lab: str) -> list[Answer]:
         for name, table in tables.items():
             for number, (sentence, function) in enumerate(table.items()):
                 label = f"{name}_{module}_{number}"
-                found.append(Answer(lab, question[name], label, sentence, functions=((name, function),)))
+                found.append(
+                    Answer(lab, question[name], label, sentence, functions=((name, function),))
+                )
     return found
 
 
 def sample(lab: str, each: int = 2) -> list[Answer]:
-    """The same few of every question: as many wrong ones from files and from tables, and one right one."""
+    """The same few of every question: as many wrong ones from files and from tables,
+    and one right one.
+    """
     chosen = []
     for question in solved(lab).lab.known.questions:
         mine = [a for a in answers(lab) if a.question == question]

@@ -21,7 +21,8 @@ class Solved:
     """One lab.
 
     Attributes:
-        lab: claims and contract. cells: the code of the solution. needs: of each question, the earlier ones that its heading names.
+        lab: claims and contract. cells: the code of the solution. needs: of each
+            question, the earlier ones that its heading names.
     """
 
     def __init__(self, name: str) -> None:
@@ -33,14 +34,18 @@ class Solved:
         self.needs = {q.id: set(q.needs) for q in read(source, ROOT).questions}
 
     def definition(self, names: set[str]) -> str:
-        """The functions and classes of these names as the solution has them, without the marks round the answers."""
+        """The functions and classes of these names as the solution has them, without
+        the marks round the answers.
+        """
         found = []
         for cell in self.cells:
             for node in ast.parse(cell).body if any(name in cell for name in names) else ():
                 if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name in names:
                     first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
                     lines = cell.splitlines()[first - 1 : node.end_lineno]
-                    found.append("\n".join(line for line in lines if not line.strip().startswith("### ")))
+                    found.append(
+                        "\n".join(line for line in lines if not line.strip().startswith("### "))
+                    )
         return "\n\n\n".join(found)
 
 

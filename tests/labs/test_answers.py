@@ -1,7 +1,9 @@
-"""The autograder is software under test: wrong answers lose their question and are told why, right ones in other styles do not.
+"""The autograder is software under test: wrong answers lose their question and are told
+why, right ones in other styles do not.
 
-All are marked in this process, on the questions that their code can reach; two of each question once more as ``course grade`` marks
-them, in a warm worker and on everything. ``ANSWERS=sample`` takes the same few of each question, ``ANSWERS=rest`` all others.
+All are marked in this process, on the questions that their code can reach; two of each
+question once more as ``course grade`` marks them, in a warm worker and on everything.
+``ANSWERS=sample`` takes the same few of each question, ``ANSWERS=rest`` all others.
 """
 
 from __future__ import annotations
@@ -30,12 +32,18 @@ from solutions import ROOT, solved
 WHICH = os.environ.get("ANSWERS", "all")
 
 
-def chosen(every: Callable[[str], Iterable[Answer]], some: Callable[[str], Iterable[Answer]]) -> list[Answer]:
+def chosen(
+    every: Callable[[str], Iterable[Answer]], some: Callable[[str], Iterable[Answer]]
+) -> list[Answer]:
     """Of every lab: all, the sample, or all but that."""
     found = []
     for lab in LABS:
         sampled = list(some(lab))
-        found += sampled if WHICH == "sample" else [a for a in every(lab) if WHICH == "all" or a not in sampled]
+        found += (
+            sampled
+            if WHICH == "sample"
+            else [a for a in every(lab) if WHICH == "all" or a not in sampled]
+        )
     return found
 
 
@@ -63,9 +71,11 @@ def bound(sources: list[str]) -> dict[str, set[str]]:
 
 
 def reached(answer: Answer) -> set[str]:
-    """The questions whose answers in the solution use a name that this one binds, directly or through others, or that need one
-    of these by their heading."""
-    reach = {name for s in parse([answer.code], []) for name in s.binds} | {name for name, _ in answer.functions}
+    """The questions whose answers in the solution use a name that this one binds,
+    directly or through others, or that need one of these by their heading."""
+    reach = {name for s in parse([answer.code], []) for name in s.binds} | {
+        name for name, _ in answer.functions
+    }
     while more := {name for name, used in uses(answer.lab).items() if used & reach} - reach:
         reach |= more
     known = solved(answer.lab).lab.known
@@ -81,7 +91,9 @@ def marked(answer: Answer) -> list[Outcome]:
     names |= {name: unwatched(function) for name, function in answer.functions}
     questions = reached(answer)
     with InProcess(names) as transport:
-        marker = Marker(lambda: Submission(transport, solved(answer.lab).files), lab.known, lab.source.seed)
+        marker = Marker(
+            lambda: Submission(transport, solved(answer.lab).files), lab.known, lab.source.seed
+        )
         return marker.mark([t for t in lab.tests if t.question in questions])
 
 
@@ -124,17 +136,26 @@ def test_an_answer_in_a_worker(answer: Answer, worker: Worker) -> None:
 @pytest.mark.parametrize("lab", LABS)
 def test_the_solution_has_full_marks_and_the_handout_none(lab: str, worker: Worker) -> None:
     solution = solved(lab)
-    outcomes = solution.lab.mark(Task("x", tuple(solution.cells), files=tuple(solution.files.items())), worker).outcomes
+    outcomes = solution.lab.mark(
+        Task("x", tuple(solution.cells), files=tuple(solution.files.items())), worker
+    ).outcomes
     assert sum(o.earned for o in outcomes) == sum(t.points for t in solution.lab.tests)
     handout = one(next((ROOT / "labs").glob(f"{lab}_*.ipynb")), lab)
-    assert sum(o.earned for o in solution.lab.mark(Task("x", tuple(handout.cells)), worker).outcomes) == 0
+    assert (
+        sum(o.earned for o in solution.lab.mark(Task("x", tuple(handout.cells)), worker).outcomes)
+        == 0
+    )
 
 
 @pytest.mark.parametrize("lab", LABS)
 def test_every_exercise_has_wrong_answers_and_two_other_right_ones(lab: str) -> None:
     known = solved(lab).lab.known
-    functions = {q for q, exercise in known.questions.items() if solved(lab).definition(set(exercise.names))}
+    functions = {
+        q for q, exercise in known.questions.items() if solved(lab).definition(set(exercise.names))
+    }
     for question in functions:
         kinds = [a.says is None for a in answers(lab) if a.question == question]
         assert kinds.count(False) >= 1, f"{question} has no wrong answer"
-        assert kinds.count(True) >= 2, f"{question} has {kinds.count(True)} right answers in another style"
+        assert kinds.count(True) >= 2, (
+            f"{question} has {kinds.count(True)} right answers in another style"
+        )

@@ -25,8 +25,12 @@ def names() -> dict[str, dict[str, Any]]:
     return {lab: d.namespace for lab, d in defined.items()}
 
 
-@pytest.mark.parametrize(("lab", "test"), CLAIMS, ids=lambda p: p if isinstance(p, str) else f"{p.question}-{p.name}")
-def test_a_claim_holds_of_the_solution(lab: str, test: Test, names: dict[str, dict[str, Any]]) -> None:
+@pytest.mark.parametrize(
+    ("lab", "test"), CLAIMS, ids=lambda p: p if isinstance(p, str) else f"{p.question}-{p.name}"
+)
+def test_a_claim_holds_of_the_solution(
+    lab: str, test: Test, names: dict[str, dict[str, Any]]
+) -> None:
     with InProcess(names[lab]) as transport:
         submission = Submission(transport, solved(lab).files)
         draw = Draw("pytest", test.name)
@@ -36,8 +40,13 @@ def test_a_claim_holds_of_the_solution(lab: str, test: Test, names: dict[str, di
 
 @pytest.mark.parametrize("lab", LABS)
 def test_a_build_reads_the_claims_that_the_grader_imports(lab: str) -> None:
-    read = {(c.test, c.question, c.points, c.visible, c.claim) for c in read_claims(claims_of(lab, ROOT), ROOT)}
-    assert read == {(t.name, t.question, t.points, t.visible, t.claim) for t in solved(lab).lab.tests}
+    read = {
+        (c.test, c.question, c.points, c.visible, c.claim)
+        for c in read_claims(claims_of(lab, ROOT), ROOT)
+    }
+    assert read == {
+        (t.name, t.question, t.points, t.visible, t.claim) for t in solved(lab).lab.tests
+    }
 
 
 @pytest.mark.parametrize("lab", LABS)

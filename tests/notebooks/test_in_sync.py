@@ -1,4 +1,6 @@
-"""The notebooks in labs/ and solutions/ are what their sources say, and what students open can be opened."""
+"""The notebooks in labs/ and solutions/ are what their sources say, and what students
+open can be opened.
+"""
 
 from __future__ import annotations
 

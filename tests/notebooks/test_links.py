@@ -1,4 +1,6 @@
-"""Every link of README, notebooks, slides and cheat sheet leads somewhere; those into the world are addresses one can open."""
+"""Every link of README, notebooks, slides and cheat sheet leads somewhere; those into
+the world are addresses one can open.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,14 @@ import pytest
 from course_lib.authoring import sheet, slides
 
 ROOT = Path(__file__).parents[2]
-LINK = re.compile(r"(?<!\\)\[[^\]]*\]\((?P<md><[^>]+>|[^)\s]+)[^)]*\)|(?:href|src)=\"(?P<html>[^\"]+)\"")
+LINK = re.compile(
+    r"(?<!\\)\[[^\]]*\]\((?P<md><[^>]+>|[^)\s]+)[^)]*\)|(?:href|src)=\"(?P<html>[^\"]+)\""
+)
 BARE = re.compile(r"https?://[^\s)>\]`\"']+")
-BUILT = {ROOT / sheet.PAGE, *(ROOT / slides.BUILT / f"{path.stem[3:5]}.html" for path in slides.sources(ROOT))}
+BUILT = {
+    ROOT / sheet.PAGE,
+    *(ROOT / slides.BUILT / f"{path.stem[3:5]}.html" for path in slides.sources(ROOT)),
+}
 FILES = sorted(
     [
         *ROOT.glob("*.md"),
@@ -53,7 +60,9 @@ def anchors(path: Path) -> set[str]:
     """Headings as code hosts name them."""
     found = set()
     for text in texts(path):
-        for heading in re.findall(r"^#+\s+(.*\S)\s*$", re.sub(r"```.*?```", "", text, flags=re.DOTALL), re.MULTILINE):
+        for heading in re.findall(
+            r"^#+\s+(.*\S)\s*$", re.sub(r"```.*?```", "", text, flags=re.DOTALL), re.MULTILINE
+        ):
             found.add(re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-"))
     return found
 
@@ -80,13 +89,19 @@ def test_addresses_are_ones_that_can_be_opened(path: Path) -> None:
         for address in BARE.findall(text):
             where = urlsplit(address.rstrip(".,;:"))
             assert where.scheme == "https" or where.hostname in MADE_UP, f"{address}: https"
-            assert where.hostname in MADE_UP or re.fullmatch(r"([a-z0-9-]+\.)+[a-z]{2,}", where.hostname or ""), address
+            assert where.hostname in MADE_UP or re.fullmatch(
+                r"([a-z0-9-]+\.)+[a-z]{2,}", where.hostname or ""
+            ), address
 
 
 def test_the_index_leads_through_all_of_it() -> None:
     page = "".join(texts(ROOT / "solutions" / "index.ipynb"))
     for source in sorted((ROOT / "solutions").glob("lab*.py")):
-        deck = [f"../slides/_build/{source.stem[3:5]}.html"] if (ROOT / "slides" / source.name).exists() else []
+        deck = (
+            [f"../slides/_build/{source.stem[3:5]}.html"]
+            if (ROOT / "slides" / source.name).exists()
+            else []
+        )
         for link in (f"../labs/{source.stem}.ipynb", f"({source.stem}.ipynb)", *deck):
             assert link in page, f"{link} is not in the index"
         assert f"labs/{source.stem}.ipynb" in (ROOT / "README.md").read_text(encoding="utf-8")

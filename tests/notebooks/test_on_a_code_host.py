@@ -1,4 +1,6 @@
-"""Walkthroughs as a code host shows them, where no kernel runs: outputs there, pictures light and described, no widget alone."""
+"""Walkthroughs as a code host shows them, where no kernel runs: outputs there, pictures
+light and described, no widget alone.
+"""
 
 from __future__ import annotations
 
@@ -41,13 +43,19 @@ def test_every_picture_is_light_and_described(path: Path) -> None:
             data = output.get("data", {})
             for kind in PICTURES & data.keys():
                 count += 1
-                size = len(base64.b64decode(data[kind])) if kind != "image/svg+xml" else len(data[kind])
+                size = (
+                    len(base64.b64decode(data[kind]))
+                    if kind != "image/svg+xml"
+                    else len(data[kind])
+                )
                 assert size <= HEAVIEST, f"cell {number}: a picture of {size:,} bytes"
                 alts = re.findall(r'<img[^>]*\balt="([^"]*)"', data.get("text/html", ""))
                 assert alts and all(len(alt) > 15 for alt in alts), (
                     f"cell {number}: a picture without a text alternative"
                 )
-                assert data["text/plain"].strip() and "<Figure" not in data["text/plain"], f"cell {number}"
+                assert data["text/plain"].strip() and "<Figure" not in data["text/plain"], (
+                    f"cell {number}"
+                )
     assert count >= 3
 
 
@@ -58,13 +66,19 @@ def test_every_explorer_stands_there_as_a_picture(path: Path) -> None:
         widgets = [output for output in found if WIDGET in output.get("data", {})]
         explorers += "widgets.explorer(" in source
         if widgets:
-            fallback = [output for output in found if "course-fallback" in output.get("data", {}).get("text/html", "")]
+            fallback = [
+                output
+                for output in found
+                if "course-fallback" in output.get("data", {}).get("text/html", "")
+            ]
             assert len(fallback) == len(widgets), f"cell {number}: a widget, and nothing beside it"
             assert "image/png" in fallback[0].data, f"cell {number}"
     assert explorers >= 1
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "labs").glob("lab*.ipynb")), ids=lambda path: path.stem[:5])
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "labs").glob("lab*.ipynb")), ids=lambda path: path.stem[:5]
+)
 def test_pictures_in_texts_are_described(path: Path) -> None:
     for number, cell in enumerate(nbformat.read(path, as_version=4).cells, start=1):
         if cell.cell_type == "markdown":

@@ -1,4 +1,6 @@
-"""Small, randomly initialised models of every family whose attention the library knows, with inputs. Nothing is downloaded."""
+"""Small, randomly initialised models of every family whose attention the library knows,
+with inputs. Nothing is downloaded.
+"""
 
 import copy
 import functools
@@ -24,11 +26,31 @@ _TEXT = {
     "max_position_embeddings": 40,
     "pad_token_id": 0,
 }
-_IMAGE = {"hidden_size": E, "num_hidden_layers": 3, "num_attention_heads": HEADS, "intermediate_size": 48}
+_IMAGE = {
+    "hidden_size": E,
+    "num_hidden_layers": 3,
+    "num_attention_heads": HEADS,
+    "intermediate_size": 48,
+}
 _IMAGE |= {"image_size": 8, "patch_size": 4, "num_channels": 1}
-_BOTH = {"d_model": E, "encoder_layers": 2, "decoder_layers": 2, "encoder_ffn_dim": 48, "decoder_ffn_dim": 48}
-_BOTH |= {"encoder_attention_heads": HEADS, "decoder_attention_heads": HEADS, "vocab_size": VOCABULARY}
-_BOTH |= {"max_position_embeddings": 40, "pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 2}
+_BOTH = {
+    "d_model": E,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_ffn_dim": 48,
+    "decoder_ffn_dim": 48,
+}
+_BOTH |= {
+    "encoder_attention_heads": HEADS,
+    "decoder_attention_heads": HEADS,
+    "vocab_size": VOCABULARY,
+}
+_BOTH |= {
+    "max_position_embeddings": 40,
+    "pad_token_id": 0,
+    "eos_token_id": 1,
+    "decoder_start_token_id": 2,
+}
 _BOTH |= {"bos_token_id": 3, "forced_eos_token_id": None}
 _GPT2 = {"n_embd": E, "n_layer": 3, "n_head": HEADS, "vocab_size": VOCABULARY, "n_positions": 40}
 _GPT2 |= {"bos_token_id": 1, "eos_token_id": 1, "pad_token_id": 0}
@@ -40,12 +62,21 @@ def _builders():
 
     return {
         "bert": lambda: t.BertForSequenceClassification(t.BertConfig(**_TEXT)),
-        "bert decoder": lambda: t.BertLMHeadModel(t.BertConfig(**_TEXT, is_decoder=True, add_cross_attention=True)),
+        "bert decoder": lambda: t.BertLMHeadModel(
+            t.BertConfig(**_TEXT, is_decoder=True, add_cross_attention=True)
+        ),
         "roberta": lambda: t.RobertaForSequenceClassification(t.RobertaConfig(**_TEXT)),
-        "electra": lambda: t.ElectraForSequenceClassification(t.ElectraConfig(**_TEXT, embedding_size=16)),
+        "electra": lambda: t.ElectraForSequenceClassification(
+            t.ElectraConfig(**_TEXT, embedding_size=16)
+        ),
         "distilbert": lambda: t.DistilBertForSequenceClassification(
             t.DistilBertConfig(
-                dim=E, n_layers=3, n_heads=HEADS, hidden_dim=48, vocab_size=VOCABULARY, max_position_embeddings=40
+                dim=E,
+                n_layers=3,
+                n_heads=HEADS,
+                hidden_dim=48,
+                vocab_size=VOCABULARY,
+                max_position_embeddings=40,
             )
         ),
         "vit": lambda: t.ViTForImageClassification(t.ViTConfig(**_IMAGE)),
@@ -66,13 +97,27 @@ def _builders():
             )
         ),
         "gpt2": lambda: t.GPT2LMHeadModel(t.GPT2Config(**_GPT2)),
-        "gpt2 with cross-attention": lambda: t.GPT2LMHeadModel(t.GPT2Config(**_GPT2, add_cross_attention=True)),
+        "gpt2 with cross-attention": lambda: t.GPT2LMHeadModel(
+            t.GPT2Config(**_GPT2, add_cross_attention=True)
+        ),
         "torchvision vit": lambda: VisionTransformer(8, 4, 3, HEADS, E, 48, num_classes=5),
     }
 
 
 TRANSFORMERS = [
-    *("bert", "bert decoder", "roberta", "electra", "distilbert", "vit", "deit", "bart", "marian", "t5", "gpt2"),
+    *(
+        "bert",
+        "bert decoder",
+        "roberta",
+        "electra",
+        "distilbert",
+        "vit",
+        "deit",
+        "bart",
+        "marian",
+        "t5",
+        "gpt2",
+    ),
     "gpt2 with cross-attention",
 ]
 FAMILIES = [*TRANSFORMERS, "torchvision vit"]
@@ -107,7 +152,9 @@ def _built(family: str, seed: int) -> nn.Module:
     return model.eval()
 
 
-def model_of(family: str, attention: str = "sdpa", dtype: torch.dtype = torch.float64, seed: int = 0) -> nn.Module:
+def model_of(
+    family: str, attention: str = "sdpa", dtype: torch.dtype = torch.float64, seed: int = 0
+) -> nn.Module:
     """A model of this family in evaluation mode, its own copy."""
     model = copy.deepcopy(_built(family, seed)).to(dtype)
     if hasattr(model, "set_attn_implementation"):
@@ -116,21 +163,27 @@ def model_of(family: str, attention: str = "sdpa", dtype: torch.dtype = torch.fl
 
 
 def gateable(family: str, attention: str = "sdpa", dtype: torch.dtype = torch.float64) -> nn.Module:
-    """The same, with every attention of torch's own replaced by one whose heads can be gated."""
+    """The same, with every attention of torch's own replaced by one whose heads can be
+    gated.
+    """
     return explicit_attention(model_of(family, attention, dtype))
 
 
 def inputs_of(
     family: str, batch: int = B, dtype: torch.dtype = torch.float64, seed: int = 0
 ) -> dict[str, torch.Tensor]:
-    """Keyword arguments for a model of this family; samples differ, also in how long they are."""
+    """Keyword arguments for a model of this family; samples differ, also in how long
+    they are.
+    """
     g = torch.Generator().manual_seed(seed)
     if family in ("vit", "deit"):
         return {"pixel_values": torch.randn(batch, 1, 8, 8, generator=g, dtype=dtype)}
     if family == "torchvision vit":
         return {"x": torch.randn(batch, 3, 8, 8, generator=g, dtype=dtype)}
     inputs = {"input_ids": torch.randint(5, VOCABULARY, (batch, L), generator=g)}
-    inputs["attention_mask"] = (torch.arange(L) < torch.randint(4, L + 1, (batch, 1), generator=g)).long()
+    inputs["attention_mask"] = (
+        torch.arange(L) < torch.randint(4, L + 1, (batch, 1), generator=g)
+    ).long()
     if family in ("bart", "marian", "t5"):
         inputs["decoder_input_ids"] = torch.randint(5, VOCABULARY, (batch, 5), generator=g)
     if family in ("bert decoder", "gpt2 with cross-attention"):
@@ -146,7 +199,9 @@ def outputs(model: nn.Module, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
 
 
 def some_heads(layers: int, seed: int = 1) -> torch.Tensor:
-    """Bool (layers, heads): the first layer loses all its heads, the last all but one, the others some."""
+    """Bool (layers, heads): the first layer loses all its heads, the last all but one,
+    the others some.
+    """
     keep = torch.rand(layers, HEADS, generator=torch.Generator().manual_seed(seed)) > 0.4
     keep[0] = False
     keep[-1] = torch.arange(HEADS) == 2
@@ -162,7 +217,9 @@ def hooks_of(model: nn.Module) -> int:
 
 
 def loss_of(family):
-    """One loss a sample: cross-entropy over classes or over the tokens of each text, against fixed labels."""
+    """One loss a sample: cross-entropy over classes or over the tokens of each text,
+    against fixed labels.
+    """
 
     def loss(model, batch):
         made = model(**{name: x for name, x in batch.items() if name != "labels"})

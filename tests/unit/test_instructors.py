@@ -1,4 +1,6 @@
-"""What the instructors' page shows can be typed: commands have these options, the tables are read."""
+"""What the instructors' page shows can be typed: commands have these options, the
+tables are read.
+"""
 
 from __future__ import annotations
 
@@ -40,5 +42,9 @@ def test_the_marks_and_the_policy_are_read(tmp_path: Path) -> None:
     marks = byhand.read(tmp_path / "marks.csv")
     assert [(m.points, m.adds) for m in marks] == [(0.5, True), (2.0, False), (None, False)]
     read = policy.read(tmp_path / "policy.toml")
-    handed = [Handed("doejane_12345"), Handed("roejohn_12346"), Handed("x", submitters=[{"email": "al@example.edu"}])]
+    handed = [
+        Handed("doejane_12345"),
+        Handed("roejohn_12346"),
+        Handed("x", submitters=[{"email": "al@example.edu"}]),
+    ]
     assert policy.cases(read, handed)["roejohn_12346"].days == 1

@@ -89,7 +89,9 @@ def test_numbers_may_come_from_torch_and_numpy() -> None:
         ({"lab": " "}, "lab is empty"),
     ],
 )
-def test_a_bad_row_is_refused_and_nothing_written(here: Path, change: dict[str, Any], words: str) -> None:
+def test_a_bad_row_is_refused_and_nothing_written(
+    here: Path, change: dict[str, Any], words: str
+) -> None:
     with pytest.raises(ValueError, match=words):
         ledger.add("convnet", "dense", **{**DENSE, **change})
     assert list(here.iterdir()) == []
@@ -100,7 +102,9 @@ def test_the_interval_is_the_t_interval(values: list[float]) -> None:
     mean, half = ledger.interval(values)
     assert mean == pytest.approx(np.mean(values)) and half is not None
     if half:
-        low, high = stats.t.interval(0.95, len(values) - 1, loc=np.mean(values), scale=stats.sem(values))
+        low, high = stats.t.interval(
+            0.95, len(values) - 1, loc=np.mean(values), scale=stats.sem(values)
+        )
         assert (mean - half, mean + half) == pytest.approx((low, high))
 
 
@@ -148,7 +152,9 @@ def test_a_file_cut_off_is_kept_and_its_whole_rows_go_on(here: Path) -> None:
         assert len(ledger.rows()) == 1
 
 
-@pytest.mark.parametrize("text", [b"not json", b"\xff\xfe\x00", b"{}", b'"x"', b"[1, 2]", b'[{"model": "m"}]', b"null"])
+@pytest.mark.parametrize(
+    "text", [b"not json", b"\xff\xfe\x00", b"{}", b'"x"', b"[1, 2]", b'[{"model": "m"}]', b"null"]
+)
 def test_whatever_is_in_the_file_is_never_lost(here: Path, text: bytes) -> None:
     for number in (1, 2):
         Path("ledger.json").write_bytes(text)
@@ -164,7 +170,9 @@ def test_an_empty_file_holds_no_rows_and_nothing_to_lose(here: Path) -> None:
     assert [file.name for file in here.iterdir()] == ["ledger.json"]
 
 
-def test_a_crash_while_writing_leaves_the_old_ledger(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crash_while_writing_leaves_the_old_ledger(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ledger.add("convnet", "dense", **DENSE)
 
     def crash(*_: Any) -> None:
@@ -177,16 +185,22 @@ def test_a_crash_while_writing_leaves_the_old_ledger(here: Path, monkeypatch: py
     assert [file.name for file in here.iterdir()] == ["ledger.json"]
 
 
-def test_a_folder_that_cannot_be_written_is_named(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_written_is_named(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: Any, **__: Any) -> None:
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(ledger.files, "open", refuse, raising=False)
-    with pytest.raises(OSError, match=r"working folder, which cannot be written \(Permission denied\)"):
+    with pytest.raises(
+        OSError, match=r"working folder, which cannot be written \(Permission denied\)"
+    ):
         ledger.add("convnet", "dense", **DENSE)
 
 
 def test_rows_written_at_the_same_time_are_all_there() -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda i: ledger.add("convnet", f"method {i}", **DENSE), range(24)))
-    assert sorted(row["method"] for row in ledger.rows()) == sorted(f"method {i}" for i in range(24))
+    assert sorted(row["method"] for row in ledger.rows()) == sorted(
+        f"method {i}" for i in range(24)
+    )

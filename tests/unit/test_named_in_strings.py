@@ -1,7 +1,8 @@
-"""Files and modules that are named in strings exist: what is moved must be renamed there too, and no import would say so.
+"""Files and modules that are named in strings exist: what is moved must be renamed
+there too, and no import would say so.
 
-A canary that is gone is never found, and a wall that leaks passes for ever; a name that is handed through or let pass by its
-old name is suddenly refused.
+A canary that is gone is never found, and a wall that leaks passes for ever; a name that
+is handed through or let pass by its old name is suddenly refused.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ SLASHED = re.compile(r"\b(?:course_lib|tests/unit)/[\w/.]*\w")
 
 
 def strings(path: Path) -> Iterator[str]:
-    """All that stands in quotes in a module, docstrings too; of other files all there is."""
+    """All that stands in quotes in a module, docstrings too; of other files all there
+    is.
+    """
     if path.is_relative_to(PACKAGE):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -55,7 +58,9 @@ def resolves(name: str) -> bool:
     return False
 
 
-@pytest.mark.parametrize("path", [*SOURCES, *PAGES], ids=lambda path: path.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize(
+    "path", [*SOURCES, *PAGES], ids=lambda path: path.relative_to(ROOT).as_posix()
+)
 def test_what_is_named_is_there(path: Path) -> None:
     said = list(strings(path))
     names = {name for text in said for name in DOTTED.findall(text)}
@@ -77,18 +82,27 @@ def imported(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("folder", ["attacks", "benchmarks", "../slides"])
 def test_what_is_imported_is_there(folder: str) -> None:
-    """Stand-ins take any name, and nobody runs decks and benchmarks often: a borrowed answer would be none."""
+    """Stand-ins take any name, and nobody runs decks and benchmarks often: a borrowed
+    answer would be none.
+    """
     files = sorted((ROOT / "tests" / folder).resolve().rglob("*.py"))
-    names = {name: path for path in files if "course_lib" in path.read_text() for name in imported(path)}
+    names = {
+        name: path for path in files if "course_lib" in path.read_text() for name in imported(path)
+    }
     assert names
     assert {name: path for name, path in names.items() if not resolves(name)} == {}
 
 
 def test_names_that_are_not_there_are_noticed() -> None:
     assert resolves("course_lib.models.attention.Attention") and resolves("course_lib.pruning")
-    assert not resolves("course_lib.models.attentions") and not resolves("course_lib.models.attention.Attentions")
+    assert not resolves("course_lib.models.attentions") and not resolves(
+        "course_lib.models.attention.Attentions"
+    )
     assert DOTTED.findall("see :mod:`course_lib.a.b` and course_lib.") == ["course_lib.a.b"]
-    assert SLASHED.findall("open `course_lib/a/b.py`, and course_lib/c.") == ["course_lib/a/b.py", "course_lib/c"]
+    assert SLASHED.findall("open `course_lib/a/b.py`, and course_lib/c.") == [
+        "course_lib/a/b.py",
+        "course_lib/c",
+    ]
 
 
 def test_what_a_submission_may_see_is_there() -> None:
@@ -101,14 +115,22 @@ def test_what_a_wall_is_tried_with_is_there_and_hidden() -> None:
         assert name.split("/")[0] not in isolation.VISIBLE
     inside = {name.split("/")[0] for name in isolation.CANARIES}
     assert {"grading", "pruning"} <= inside  # the grader itself, and the library's answers
-    assert {path.name for path in isolation._course_files()} == {"tests", "solutions", "pyproject.toml"}
+    assert {path.name for path in isolation._course_files()} == {
+        "tests",
+        "solutions",
+        "pyproject.toml",
+    }
 
 
 def test_what_is_given_is_in_the_library_and_may_be_seen() -> None:
-    """By the name under which labs import it, and the same thing as where submissions find it."""
+    """By the name under which labs import it, and the same thing as where submissions
+    find it.
+    """
     for name, visible in stubs.GIVEN.items():
         place, _, what = name.rpartition(".")
-        assert getattr(importlib.import_module(place), what) is getattr(importlib.import_module(visible), what)
+        assert getattr(importlib.import_module(place), what) is getattr(
+            importlib.import_module(visible), what
+        )
         assert any(visible.split(".")[1] == Path(seen).stem for seen in isolation.VISIBLE)
 
 

@@ -1,4 +1,6 @@
-"""The Python of the pages on a new method and a new model family runs as it stands there, tests and figures too."""
+"""The Python of the pages on a new method and a new model family runs as it stands
+there, tests and figures too.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def test_a_new_method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert names["results"].keys() == {"magnitude", "LAMP", "random"}
 
 
-def test_a_new_model_family(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_new_model_family(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(attention, "_REGISTRY", dict(attention._REGISTRY))
     monkeypatch.setattr(builders, "_BUILDERS", dict(builders._BUILDERS))
     first, *others = blocks("new_model.md")

@@ -1,4 +1,6 @@
-"""Processes: one thread each, from a script without a guard, and a clear word on what cannot be sent."""
+"""Processes: one thread each, from a script without a guard, and a clear word on what
+cannot be sent.
+"""
 
 import os
 import subprocess

@@ -17,11 +17,15 @@ def clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def course(tmp_path: Path) -> Path:
     root = tmp_path / "my course"
     (root / "labs").mkdir(parents=True)
-    (root / "pyproject.toml").write_text('[project]\nname = "my-labs"\ndependencies = ["pruning-course==0.1.0"]\n')
+    (root / "pyproject.toml").write_text(
+        '[project]\nname = "my-labs"\ndependencies = ["pruning-course==0.1.0"]\n'
+    )
     return root
 
 
-def test_the_course_is_found_from_any_folder_inside_it(course: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_course_is_found_from_any_folder_inside_it(
+    course: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for inside in (course, course / "labs"):
         monkeypatch.chdir(inside)
         assert paths.course_root() == course
@@ -83,7 +87,9 @@ def test_an_editable_package_outside_the_course_uses_its_checkout(
     assert paths.data_dir() == course / "data"
 
 
-def test_places_for_real_data_in_order(course: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_places_for_real_data_in_order(
+    course: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cache = tmp_path / "cache" / "pruning-course"
     assert paths.data_places() == [cache]
     monkeypatch.chdir(course)

@@ -1,4 +1,6 @@
-"""What code hosts read of the project: it names the version, the Pythons and the commands that there are."""
+"""What code hosts read of the project: it names the version, the Pythons and the
+commands that there are.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from course_lib import cli
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-MAKE = set(re.findall(r"^(\w[\w ]*):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+MAKE = set(
+    re.findall(r"^(\w[\w ]*):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+)
 TARGETS = {target for line in MAKE for target in line.split()}
 
 
@@ -59,7 +63,8 @@ def test_the_container_sets_the_course_up_and_opens_it() -> None:
     image = re.search(r":(3\.\d+)", container["image"])
     assert (
         image is not None
-        and image[1] in read(".github/workflows/test.yml")["jobs"]["test"]["strategy"]["matrix"]["python"]
+        and image[1]
+        in read(".github/workflows/test.yml")["jobs"]["test"]["strategy"]["matrix"]["python"]
     )
 
 
@@ -74,7 +79,13 @@ def test_the_container_sets_the_course_up_and_opens_it() -> None:
 def test_the_lab_opens_where_there_is_a_browser(
     set: dict[str, str], has: str, lacks: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("REMOTE_CONTAINERS", "CODESPACES", "DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME"):
+    for name in (
+        "REMOTE_CONTAINERS",
+        "CODESPACES",
+        "DISPLAY",
+        "WAYLAND_DISPLAY",
+        "WSL_DISTRO_NAME",
+    ):
         monkeypatch.delenv(name, raising=False)
     for name, value in set.items():
         monkeypatch.setenv(name, value)
@@ -85,7 +96,11 @@ def test_the_lab_opens_where_there_is_a_browser(
 
 
 @pytest.mark.parametrize(
-    "page", [".github/CONTRIBUTING.md", *(f"docs/new_{what}.md" for what in ("exercise", "lab", "method", "model"))]
+    "page",
+    [
+        ".github/CONTRIBUTING.md",
+        *(f"docs/new_{what}.md" for what in ("exercise", "lab", "method", "model")),
+    ],
 )
 def test_commands_of_the_pages_are_some(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")

@@ -1,4 +1,6 @@
-"""The Python of README and of the page on own models runs as it stands there, from top to bottom."""
+"""The Python of README and of the page on own models runs as it stands there, from top
+to bottom.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +29,13 @@ def test_what_the_readme_shows_runs(
     assert len(BLOCKS) == len(said) == 8
     assert said[1].startswith("80% of the weights are 0") and float(said[1].split()[-2]) > 50
     assert (
-        float(said[2].split()[0]) > 50 and said[2].endswith("conv3 in 53% of its bits") and said[5].startswith("50% of")
+        float(said[2].split()[0]) > 50
+        and said[2].endswith("conv3 in 53% of its bits")
+        and said[5].startswith("50% of")
     )
-    assert said[4].startswith("without half of the encoder") and 3 < float(said[4].split()[-1]) < 100
+    assert (
+        said[4].startswith("without half of the encoder") and 3 < float(said[4].split()[-1]) < 100
+    )
     assert "parameters at half the depth" in said[6]
     before, after = names["ours"].model, names["again"]  # type: ignore[attr-defined]
     assert after.num_parameters() < before.num_parameters()  # type: ignore[attr-defined]

@@ -1,4 +1,6 @@
-"""What a room shows at its door runs as it stands there, and everything that it names is there."""
+"""What a room shows at its door runs as it stands there, and everything that it names
+is there.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,9 @@ def test_components() -> None:
 
     names = run("pruning.components", model=model, names=["0.weight", "2.weight"], train=train)
     assert names["smaller"](torch.randn(3, 20)).shape == (3, 10)
-    assert sum(p.numel() for p in names["smaller"].parameters()) < sum(p.numel() for p in model.parameters())
+    assert sum(p.numel() for p in names["smaller"].parameters()) < sum(
+        p.numel() for p in model.parameters()
+    )
 
 
 def test_heads() -> None:
@@ -101,10 +105,19 @@ def test_layers() -> None:
         net.eval()
 
     def losses(net: nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tensor:
-        return F.cross_entropy(net(**batch).logits, torch.zeros(3, dtype=torch.int64), reduction="none")
+        return F.cross_entropy(
+            net(**batch).logits, torch.zeros(3, dtype=torch.int64), reduction="none"
+        )
 
     generator = torch.Generator().manual_seed(0)
-    names = run("pruning.layers", model=model, train=train, batches=[inputs], losses=losses, generator=generator)
+    names = run(
+        "pruning.layers",
+        model=model,
+        train=train,
+        batches=[inputs],
+        losses=losses,
+        generator=generator,
+    )
     assert len(names["half"].bert.encoder.layer) == 2
     assert names["smaller"].num_parameters() < model.num_parameters()  # type: ignore[operator]
 
@@ -119,7 +132,9 @@ def test_cost(capsys: pytest.CaptureFixture[str]) -> None:
     model, batch = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2)), torch.randn(5, 4)
     run("cost", model=model, batch=batch, weight=torch.eye(4))
     said = capsys.readouterr().out
-    assert f"{5 * (12 + 6)} multiply-accumulates" in said and f"{4 * 32 + 4 * 2 + 5 * 3} bits" in said
+    assert (
+        f"{5 * (12 + 6)} multiply-accumulates" in said and f"{4 * 32 + 4 * 2 + 5 * 3} bits" in said
+    )
 
 
 @pytest.mark.parametrize("room", [*ROOMS, "cost"])
@@ -132,4 +147,7 @@ def test_what_it_names_is_there(room: str) -> None:
 
 
 def test_the_rooms_of_pruning_are_listed() -> None:
-    assert re.findall(r":mod:`~course_lib\.(pruning\.\w+)`", pruning.__doc__ or "") == ["pruning.weights", *ROOMS[:-1]]
+    assert re.findall(r":mod:`~course_lib\.(pruning\.\w+)`", pruning.__doc__ or "") == [
+        "pruning.weights",
+        *ROOMS[:-1],
+    ]

@@ -1,4 +1,5 @@
-"""torchvision can be imported after course_lib, whether or not its C++ library fits this torch.
+"""torchvision can be imported after course_lib, whether or not its C++ library fits
+this torch.
 
 Each case runs in a fresh interpreter: what is declared to torch cannot be taken back.
 """
@@ -18,7 +19,8 @@ import course_lib
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# what the real package does on import, in short: load the library if that works, then describe its operators to torch
+# what the real package does on import, in short: load the library if that works, then
+# describe its operators to torch
 PACKAGE = """
 import importlib.util, torch
 from pathlib import Path
@@ -34,7 +36,11 @@ if not HAS_OPS:
 
 
 def assert_runs(code: str, *path: Path, isolated: bool = False) -> None:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, [*path, ROOT])), "OMP_NUM_THREADS": "1"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(map(str, [*path, ROOT])),
+        "OMP_NUM_THREADS": "1",
+    }
     options = ["-S"] if isolated else []  # -S: without site-packages
     command = [sys.executable, *options, "-c", code]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
@@ -64,7 +70,9 @@ def test_the_torchvision_of_this_machine_imports_and_transforms() -> None:
     )
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="the stand-in library is named as on Linux and macOS")
+@pytest.mark.skipif(
+    sys.platform == "win32", reason="the stand-in library is named as on Linux and macOS"
+)
 def test_a_library_that_does_not_load_is_stood_in_for(fake: Path) -> None:
     (fake / "_C.so").write_bytes(b"built for another machine")
     assert_runs(
@@ -82,7 +90,9 @@ def test_a_library_that_does_not_load_is_stood_in_for(fake: Path) -> None:
     )
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="the stand-in library is named as on Linux and macOS")
+@pytest.mark.skipif(
+    sys.platform == "win32", reason="the stand-in library is named as on Linux and macOS"
+)
 def test_nothing_is_declared_where_the_library_loads(fake: Path) -> None:
     shutil.copyfile(torch._C.__file__, fake / "_C.so")  # any library that loads beside torch
     assert_runs(
@@ -100,8 +110,12 @@ def test_nothing_is_declared_once_torchvision_is_imported(monkeypatch: pytest.Mo
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs symbolic links")
 def test_without_torchvision_the_digits_still_load(tmp_path: Path) -> None:
-    for entry in Path(torch.__file__).parents[1].iterdir():  # the site-packages of this Python, but for torchvision
-        if not entry.name.startswith(("torchvision", "pruning_course", "_pruning_course")) and entry.suffix != ".pth":
+    # the site-packages of this Python, but for torchvision
+    for entry in Path(torch.__file__).parents[1].iterdir():
+        if (
+            not entry.name.startswith(("torchvision", "pruning_course", "_pruning_course"))
+            and entry.suffix != ".pth"
+        ):
             (tmp_path / entry.name).symlink_to(entry)
     assert_runs(
         "import importlib.util, course_lib\n"

@@ -29,7 +29,10 @@ def quick(model: nn.Module, **options: Any) -> training.History:
 
 
 def states_equal(a: nn.Module, b: nn.Module) -> bool:
-    return all(torch.equal(x, y) for x, y in zip(a.state_dict().values(), b.state_dict().values(), strict=True))
+    return all(
+        torch.equal(x, y)
+        for x, y in zip(a.state_dict().values(), b.state_dict().values(), strict=True)
+    )
 
 
 def global_draws() -> tuple[float, float, float]:
@@ -42,7 +45,9 @@ def global_draws() -> tuple[float, float, float]:
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_lenet_learns_the_digits(seed: int) -> None:
     model = lenet(seed)
-    history = fit(model, DIGITS.train, epochs=15, seed=seed, validation=DIGITS.validation, progress=False)
+    history = fit(
+        model, DIGITS.train, epochs=15, seed=seed, validation=DIGITS.validation, progress=False
+    )
     assert evaluate(model, DIGITS.test) > 93
     assert history.validation[-1] == evaluate(model, DIGITS.validation) > 90
     assert len(history.loss) == len(history.validation) == 15
@@ -172,7 +177,9 @@ def test_seeds_may_be_large(seed: int) -> None:
 def test_pruned_weights_stay_zero_at_every_step(optimizer: str) -> None:
     model = lenet()
     with seeded(0):
-        masks = {name: torch.rand_like(p) > 0.5 for name, p in model.named_parameters() if p.ndim == 2}
+        masks = {
+            name: torch.rand_like(p) > 0.5 for name, p in model.named_parameters() if p.ndim == 2
+        }
     parameters, before = dict(model.named_parameters()), copy.deepcopy(model)
     steps = []
 
@@ -182,7 +189,9 @@ def test_pruned_weights_stay_zero_at_every_step(optimizer: str) -> None:
     quick(model, epochs=4, optimizer=optimizer, masks=masks, post_step=look, weight_decay=0.01)
     assert steps == [True] * 12
     kept = masks["fc2.weight"]
-    assert not torch.equal(model.get_parameter("fc2.weight")[kept], before.get_parameter("fc2.weight")[kept])
+    assert not torch.equal(
+        model.get_parameter("fc2.weight")[kept], before.get_parameter("fc2.weight")[kept]
+    )
     quick(model, epochs=1)  # and only there: without masks they may grow again
     assert (model.get_parameter("fc2.weight")[~kept] != 0).any()
 
@@ -286,13 +295,20 @@ def test_schedules(schedule: str, last: float) -> None:
         made.append(torch.optim.SGD(parameters, lr=0.5))
         return made[0]
 
-    quick(lenet(), optimizer=make, schedule=schedule, post_step=lambda: rates.append(made[0].param_groups[0]["lr"]))
+    quick(
+        lenet(),
+        optimizer=make,
+        schedule=schedule,
+        post_step=lambda: rates.append(made[0].param_groups[0]["lr"]),
+    )
     assert len(rates) == 6 and rates[0] == 0.5 and rates[-1] == pytest.approx(last)
     assert rates == sorted(rates, reverse=True)
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-def test_a_penalty_is_added_to_the_loss_of_every_step_but_not_to_the_history(optimizer: str) -> None:
+def test_a_penalty_is_added_to_the_loss_of_every_step_but_not_to_the_history(
+    optimizer: str,
+) -> None:
     """Half the sum of squares times c is what an L2 term in the gradient comes from."""
     one, other = lenet(), lenet()
     calls: list[Tensor] = []
@@ -309,7 +325,9 @@ def test_a_penalty_is_added_to_the_loss_of_every_step_but_not_to_the_history(opt
         torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4)
     without = lenet()
     quick(without, optimizer=optimizer, lr=1e-2)
-    assert one.get_parameter("fc1.weight").norm() < 0.99 * without.get_parameter("fc1.weight").norm()
+    assert (
+        one.get_parameter("fc1.weight").norm() < 0.99 * without.get_parameter("fc1.weight").norm()
+    )
 
 
 def test_a_penalty_without_a_gradient_is_refused() -> None:
@@ -349,7 +367,9 @@ def test_bad_options_are_named(options: dict[str, Any], words: str) -> None:
 
 
 def test_a_whole_data_set_is_not_a_split() -> None:
-    with pytest.raises(TypeError, match=r"split is one part of a data set.*data\.train; got ImageData"):
+    with pytest.raises(
+        TypeError, match=r"split is one part of a data set.*data\.train; got ImageData"
+    ):
         fit(lenet(), DIGITS, epochs=1)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="validation is one part"):
         quick(lenet(), validation=DIGITS)
@@ -357,7 +377,9 @@ def test_a_whole_data_set_is_not_a_split() -> None:
         evaluate(lenet(), DIGITS)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("split", [Split(SMALL.images[:0], SMALL.labels[:0]), Split(SMALL.images, SMALL.labels[:5])])
+@pytest.mark.parametrize(
+    "split", [Split(SMALL.images[:0], SMALL.labels[:0]), Split(SMALL.images, SMALL.labels[:5])]
+)
 def test_empty_and_uneven_splits_are_refused(split: Split) -> None:
     with pytest.raises(ValueError, match="images for"):
         evaluate(lenet(), split)
@@ -415,7 +437,12 @@ def test_device_is_one_that_works() -> None:
 def test_the_models_device_is_used() -> None:
     where = training.device()
     model = lenet().to(where)
-    history = quick(model, epochs=8, masks={"fc1.weight": torch.zeros(300, 64, dtype=torch.bool)}, validation=SMALL)
+    history = quick(
+        model,
+        epochs=8,
+        masks={"fc1.weight": torch.zeros(300, 64, dtype=torch.bool)},
+        validation=SMALL,
+    )
     assert model.get_parameter("fc2.weight").device.type == where.type
     assert (model.get_parameter("fc1.weight") == 0).all() and len(history.validation) == 8
     state = torch.get_device_module(where.type).get_rng_state()
@@ -452,7 +479,9 @@ def test_a_run_in_two_parts_sees_the_images_and_rates_of_the_whole() -> None:
         return batches, rates, [p.detach().clone() for p in model.parameters()]
 
     whole, parts = seen([(0, None)]), seen([(0, 4), (4, 4), (4, 7), (7, None)])
-    assert len(whole[0]) == 9 and all(torch.equal(a, b) for a, b in zip(whole[0], parts[0], strict=True))
+    assert len(whole[0]) == 9 and all(
+        torch.equal(a, b) for a, b in zip(whole[0], parts[0], strict=True)
+    )
     assert whole[1] == parts[1]
     assert all(
         torch.equal(a, b) for a, b in zip(whole[2], parts[2], strict=True)
@@ -491,7 +520,11 @@ def test_the_validation_loss_is_the_mean_cross_entropy_after_that_step() -> None
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [({"start": -1}, "start is 0 or more"), ({"start": 3, "stop": 2}, "stop not before"), ({"every": 0}, "1 or more")],
+    [
+        ({"start": -1}, "start is 0 or more"),
+        ({"start": 3, "stop": 2}, "stop not before"),
+        ({"every": 0}, "1 or more"),
+    ],
 )
 def test_impossible_parts_are_refused(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):

@@ -1,4 +1,6 @@
-"""The training loop for texts, on a task that a network of one layer learns in a second."""
+"""The training loop for texts, on a task that a network of one layer learns in a
+second.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +13,9 @@ from course_lib.training import accuracy, fit_batches, optimise, warm_up_then_de
 
 
 def tiny(seed: int = 0, **options: Any) -> Any:
-    return small_bert(20, 2, layers=1, width=16, heads=2, ffn=32, positions=10, seed=seed, **options)
+    return small_bert(
+        20, 2, layers=1, width=16, heads=2, ffn=32, positions=10, seed=seed, **options
+    )
 
 
 def batches(n: int, seed: int = 0, size: int = 16) -> Iterator[dict[str, torch.Tensor]]:
@@ -32,7 +36,9 @@ def test_it_learns_and_tells_what_happened() -> None:
         looks.append(accuracy(model, batches(4, seed=1)))
         return looks[-1]
 
-    history = fit_batches(model, batches(250), 250, lr=3e-3, validate=validate, every=100, progress=False)
+    history = fit_batches(
+        model, batches(250), 250, lr=3e-3, validate=validate, every=100, progress=False
+    )
     assert history.done == 250 and len(history.loss) == 3
     assert history.loss[-1] < 0.2 < history.loss[0]
     assert history.steps == [100, 200] and history.validation == looks
@@ -81,7 +87,9 @@ def test_post_step_keeps_pruned_weights_at_zero() -> None:
 
 
 def test_the_gradient_is_clipped_and_the_rate_followed() -> None:
-    """With a clip of zero, and with a rate of zero, only weight decay is left: without it nothing moves."""
+    """With a clip of zero, and with a rate of zero, only weight decay is left: without
+    it nothing moves.
+    """
     for options in ({"clip": 0.0}, {"rate": lambda step, steps: 0.0}):
         model = tiny()
         before = [p.detach().clone() for p in model.parameters()]
@@ -91,7 +99,9 @@ def test_the_gradient_is_clipped_and_the_rate_followed() -> None:
 
 def test_the_rate_rises_stays_and_falls() -> None:
     rate = warm_up_then_decay(4, decay_from=10)
-    assert [rate(step, 20) for step in (0, 1, 3, 4, 10, 15, 19)] == pytest.approx([0.25, 0.5, 1, 1, 1, 0.5, 0.1])
+    assert [rate(step, 20) for step in (0, 1, 3, 4, 10, 15, 19)] == pytest.approx(
+        [0.25, 0.5, 1, 1, 1, 0.5, 0.1]
+    )
     assert warm_up_then_decay(0)(0, 10) == 1
     assert warm_up_then_decay(0, decay_from=10)(3, 10) == 1  # never falls
 
@@ -116,20 +126,30 @@ def test_accuracy_counts_every_text_once_in_batches_of_any_size() -> None:
 
 
 def test_a_loss_and_parameter_groups_of_ones_own() -> None:
-    """A second model's parameter is trained along, at a rate of its own; the head of the first is left alone."""
+    """A second model's parameter is trained along, at a rate of its own; the head of
+    the first is left alone.
+    """
     model, threshold = tiny(), torch.nn.Parameter(torch.zeros(2))
     groups = [
         {"params": list(model.bert.parameters())},
         {"params": [threshold], "lr": 0.25, "weight_decay": 0.0},
     ]
-    head, body = model.classifier.weight.detach().clone(), model.bert.pooler.dense.weight.detach().clone()
+    head, body = (
+        model.classifier.weight.detach().clone(),
+        model.bert.pooler.dense.weight.detach().clone(),
+    )
 
     def loss(model: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
         return model(**batch).loss - threshold.sum()
 
-    history = fit_batches(model, batches(4), 4, loss=loss, groups=groups, betas=(0.0, 0.0), progress=False)
-    assert torch.equal(model.classifier.weight, head) and not torch.equal(model.bert.pooler.dense.weight, body)
-    assert threshold.tolist() == pytest.approx([1.0, 1.0])  # Adam's steps are of the size of the rate
+    history = fit_batches(
+        model, batches(4), 4, loss=loss, groups=groups, betas=(0.0, 0.0), progress=False
+    )
+    assert torch.equal(model.classifier.weight, head) and not torch.equal(
+        model.bert.pooler.dense.weight, body
+    )
+    # Adam's steps are of the size of the rate
+    assert threshold.tolist() == pytest.approx([1.0, 1.0])
     assert history.done == 4 and history.loss[0] < 0.5
 
 
@@ -138,7 +158,10 @@ def test_the_loop_is_that_of_torch() -> None:
     ours, theirs = tiny(), tiny()
     halves = [list(model.parameters()) for model in (ours, theirs)]
     rates = (warm_up_then_decay(2, 3), lambda step, steps: 1 - step / steps)
-    updates = [torch.optim.SGD([{"params": h[:5]}, {"params": h[5:], "lr": 0.3}], lr=0.1, momentum=0.9) for h in halves]
+    updates = [
+        torch.optim.SGD([{"params": h[:5]}, {"params": h[5:], "lr": 0.3}], lr=0.1, momentum=0.9)
+        for h in halves
+    ]
     seen = []
     for part in ((0, 4), (4, None)):
         optimise(

@@ -1,7 +1,9 @@
-"""``course explain``: one question of one submission run again, on the inputs of its marking, with what went in, what came back and
-what the library answers. For appeals: nothing in the report changes.
+"""``course explain``: one question of one submission run again, on the inputs of its
+marking, with what went in, what came back and what the library answers. For appeals:
+nothing in the report changes.
 
-The student's code runs behind the wall, as in grading; what comes back is read and compared in this process.
+The student's code runs behind the wall, as in grading; what comes back is read and
+compared in this process.
 """
 
 from __future__ import annotations
@@ -31,8 +33,9 @@ class Explained:
     """One question of one submission, marked once more.
 
     Attributes:
-        outcomes: of its claims, now. runs: of them, in order; a claim that failed is run again with the library in the place of
-            earlier answers. before: the points that the tests gave in the report. remarks: what to know beside that.
+        outcomes: of its claims, now. runs: of them, in order; a claim that failed is
+            run again with the library in the place of earlier answers. before: the
+            points that the tests gave in the report. remarks: what to know beside that.
     """
 
     id: str
@@ -54,7 +57,8 @@ def again(
     submissions: Path | None = None,
     layer: layers.Layer | None = None,
 ) -> Explained:
-    """Mark one question of one submission once more, and write down what passed between claims and code.
+    """Mark one question of one submission once more, and write down what passed between
+    claims and code.
 
     Args:
         report: the folder of a report. id: of the submission there.
@@ -63,8 +67,10 @@ def again(
         layer: behind which to run; by default the strongest that works here.
 
     Raises:
-        FileNotFoundError: if there is no report, or the submissions are not where they were.
-        ValueError: if there is no such submission or question; if it could not be read, has not been graded, or has changed since.
+        FileNotFoundError: if there is no report, or the submissions are not where they
+            were.
+        ValueError: if there is no such submission or question; if it could not be read,
+            has not been graded, or has changed since.
     """
     about = _about(report)
     lab, seed = str(about["lab"]), int(about["seed"])
@@ -77,11 +83,15 @@ def again(
         raise ValueError(f"{lab} has no claims about {question!r}: there are {there}")
     result = reports.read(report, handed.file_name)
     if result is None:
-        raise ValueError(f"{id} has not been graded: `course grade {lab} … --out {report}` does that")
+        raise ValueError(
+            f"{id} has not been graded: `course grade {lab} … --out {report}` does that"
+        )
     if handed.problem:
         raise ValueError(f"there is no code of {id} to run: {handed.problem}")
     if result["extra_data"]["digest"] != handed.digest:
-        raise ValueError(f"what {id} handed in has changed since it was graded: grade it again, then ask")
+        raise ValueError(
+            f"what {id} handed in has changed since it was graded: grade it again, then ask"
+        )
     remarks = [] if result["extra_data"].get("version") == marking.version else [
         "the claims have changed since this was graded: this is what those of today say"
     ]  # fmt: skip
@@ -96,12 +106,16 @@ def again(
             lambda session, files: Witness(session, marking.known, runs, files),
         )
         outcomes = marker.question(question, watched(mine))
-        remarks += [f"the definitions: {problem}" for session in opened[:1] for problem in session.problems]
+        remarks += [
+            f"the definitions: {problem}" for session in opened[:1] for problem in session.problems
+        ]
     finally:
         for session in opened:
             session.close()
         worker.stop()
-    earned = sum(t["score"] for t in result["tests"] if t["number"] == question and not t.get("by_hand"))
+    earned = sum(
+        t["score"] for t in result["tests"] if t["number"] == question and not t.get("by_hand")
+    )
     return Explained(id, question, lab, seed, outcomes, runs, earned, remarks)
 
 
@@ -109,7 +123,9 @@ def _about(report: Path) -> dict[str, Any]:
     try:
         about: dict[str, Any] = json.loads((report / "batch.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise FileNotFoundError(f"{report} holds no report: `course grade … --out {report}` makes one") from None
+        raise FileNotFoundError(
+            f"{report} holds no report: `course grade … --out {report}` makes one"
+        ) from None
     return about
 
 
@@ -117,12 +133,14 @@ def _handed(report: Path, about: dict[str, Any], id: str, submissions: Path | No
     if submissions is None:
         if "submissions" not in about:
             raise FileNotFoundError(
-                f"{report} does not say where its submissions are: name the folder with --submissions"
+                f"{report} does not say where its submissions are: name the folder with"
+                " --submissions"
             )
         submissions = report / str(about["submissions"])
         if not submissions.exists():
             raise FileNotFoundError(
-                f"{submissions} is not there, and was at the last grading: name it with --submissions"
+                f"{submissions} is not there, and was at the last grading: name it with"
+                " --submissions"
             )
     lab = str(about["lab"])
     handed = {h.id: h for h in collect(submissions, lab, labs.load(lab).files).handed}
@@ -133,25 +151,39 @@ def _handed(report: Path, about: dict[str, Any], id: str, submissions: Path | No
 def lines(e: Explained) -> Iterator[str]:
     """What was found, to be read by a person."""
     now, most = total(e.outcomes), sum(o.points for o in e.outcomes)
-    yield f"{e.question} of {e.id}, {e.lab}, inputs from seed {e.seed}: the tests gave {e.before:g} of {most:g}, now {now:g}"
+    yield (
+        f"{e.question} of {e.id}, {e.lab}, inputs from seed {e.seed}: the tests gave {e.before:g}"
+        f" of {most:g}, now {now:g}"
+    )
     yield from e.remarks
     for o in e.outcomes:
         yield ""
         seen = "students see it" if o.visible else "hidden"
-        yield f"{'holds' if o.passed else 'DOES NOT HOLD'}: {o.claim} ({o.earned:g} of {o.points:g}, {seen}, {o.test})"
+        yield (
+            f"{'holds' if o.passed else 'DOES NOT HOLD'}: {o.claim} ({o.earned:g} of {o.points:g},"
+            f" {seen}, {o.test})"
+        )
         if o.message:
             yield f"  told: {o.message}"
         shown: list[Call] = []
         for run in [run for run in e.runs if run.test == o.test]:
-            given = f"with the library's {', '.join(run.given)} in place of theirs" if run.given else "as handed in"
+            given = (
+                f"with the library's {', '.join(run.given)} in place of theirs"
+                if run.given
+                else "as handed in"
+            )
             before, shown = shown, _telling(run.calls) if not o.passed or run.given else []
-            yield f"  {given}, calls: {len(run.calls)}" + (", the same" if shown and shown == before else "")
+            yield f"  {given}, calls: {len(run.calls)}" + (
+                ", the same" if shown and shown == before else ""
+            )
             for call in shown if shown != before else []:
                 yield from (f"    {line}" for line in _call(call))
 
 
 def _telling(calls: list[Call]) -> list[Call]:
-    """The calls whose answer is not the library's; where none can be compared, the last: there the claim stopped."""
+    """The calls whose answer is not the library's; where none can be compared, the
+    last: there the claim stopped.
+    """
     unlike = [call for call in calls if call.expected and not call.alike]
     return unlike[:MOST_CALLS] or calls[-MOST_CALLS:]
 

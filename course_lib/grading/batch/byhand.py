@@ -1,11 +1,13 @@
 """``marks.csv``: marks and comments by a person, beside those that the tests give.
 
-A table with the columns ``id`` (as in ``grades.csv``), ``question``, ``points`` and ``comment``. Points with a sign, "+1" or "-0.5",
-are added to what the tests gave; without one, "2", they replace it; where the cell is empty, there is only the comment. Either way a
-question keeps between nothing and its maximum. The file is read at every grading and changes nothing of what the tests said, so
-taking a row out undoes it.
+A table with the columns ``id`` (as in ``grades.csv``), ``question``, ``points`` and
+``comment``. Points with a sign, "+1" or "-0.5", are added to what the tests gave;
+without one, "2", they replace it; where the cell is empty, there is only the comment.
+Either way a question keeps between nothing and its maximum. The file is read at every
+grading and changes nothing of what the tests said, so taking a row out undoes it.
 
-A question of which the lab's contract says that a person marks it (``Asked.by_hand``) is "pending" until it has a row with points.
+A question of which the lab's contract says that a person marks it (``Asked.by_hand``)
+is "pending" until it has a row with points.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ MARKED = "marked"  # a person has
 
 @dataclass(frozen=True)
 class Mark:
-    """One row: who, which question, how many points (None: only a comment), whether they add to the tests', where it stands."""
+    """One row: who, which question, how many points (None: only a comment), whether
+    they add to the tests', where it stands.
+    """
 
     id: str
     question: str
@@ -42,16 +46,20 @@ def read(path: Path) -> list[Mark]:
     """The rows of a table of marks.
 
     Raises:
-        FileNotFoundError: if it is not there. ValueError: if a column is missing or a cell cannot be read; lines are named.
+        FileNotFoundError: if it is not there. ValueError: if a column is missing or a
+            cell cannot be read; lines are named.
     """
     if not path.is_file():
         raise FileNotFoundError(f"there is no table of marks at {path}")
     rows = list(cells_of(path))
     header = [heading.strip().lower() for heading in rows[0][1]] if rows else []
-    wrong = [name for name in COLUMNS[:3] if name not in header] + [h for h in header if h and h not in COLUMNS]
+    wrong = [name for name in COLUMNS[:3] if name not in header] + [
+        h for h in header if h and h not in COLUMNS
+    ]
     if wrong or len(set(header)) < len(header):
         raise ValueError(
-            f"{path}, line 1: the heading is {', '.join(header) or 'empty'}; expected are {', '.join(COLUMNS)}"
+            f"{path}, line 1: the heading is {', '.join(header) or 'empty'}; expected are"
+            f" {', '.join(COLUMNS)}"
         )
     marks, problems = [], []
     for line, row in rows[1:]:
@@ -59,7 +67,8 @@ def read(path: Path) -> list[Mark]:
             continue
         if any(cell.strip() for cell in row[len(header) :]):
             problems.append(
-                f"line {line}: {len(row)} cells, but the heading has {len(header)}: put a comment with a comma in quotes"
+                f"line {line}: {len(row)} cells, but the heading has {len(header)}: put a comment"
+                " with a comma in quotes"
             )
             continue
         cells = dict(zip(header, [cell.strip() for cell in row], strict=False))
@@ -68,26 +77,39 @@ def read(path: Path) -> list[Mark]:
         if text and points is None:
             problems.append(f"line {line}: {text!r} are no points: write 2, +1 or -0.5")
         elif not text and not cells.get("comment"):
-            problems.append(f"line {line}: neither points nor a comment: write one, or take the line out")
+            problems.append(
+                f"line {line}: neither points nor a comment: write one, or take the line out"
+            )
         question = cells.get("question", "").lstrip("'qQ")
         marks.append(
-            Mark(cells.get("id", ""), question, points, text[:1] in ("+", "-"), cells.get("comment", ""), line)
+            Mark(
+                cells.get("id", ""),
+                question,
+                points,
+                text[:1] in ("+", "-"),
+                cells.get("comment", ""),
+                line,
+            )
         )
     _raise(path, problems)
     return marks
 
 
-def check(path: Path, marks: Sequence[Mark], ids: Iterable[str], most: Mapping[str, float]) -> dict[str, list[Mark]]:
+def check(
+    path: Path, marks: Sequence[Mark], ids: Iterable[str], most: Mapping[str, float]
+) -> dict[str, list[Mark]]:
     """The marks by submission.
 
     Args:
         ids: of the submissions. most: each question's maximum.
 
     Raises:
-        ValueError: for whom or what there is not, points above the maximum, two rows for one; a sentence each, with what to do.
+        ValueError: for whom or what there is not, points above the maximum, two rows
+            for one; a sentence each, with what to do.
     """
     known = {id: id for id in ids}
-    known |= {f"'{id}": id for id in known if id[:1] in "=+-@"}  # as grades.csv has it, for spreadsheets
+    # as grades.csv has it, for spreadsheets
+    known |= {f"'{id}": id for id in known if id[:1] in "=+-@"}
     found: dict[str, list[Mark]] = {}
     taken: dict[tuple[str, str], int] = {}
     problems = []
@@ -102,16 +124,21 @@ def check(path: Path, marks: Sequence[Mark], ids: Iterable[str], most: Mapping[s
             )
             problems.append(f"line {m.line}: there is no submission {shown(m.id)!r}: {remedy}")
         if m.question not in most:
-            problems.append(f"line {m.line}: there is no question {m.question!r}: there are {', '.join(most)}")
-        elif m.points is not None and not -most[m.question] * m.adds <= m.points <= most[m.question]:
             problems.append(
-                f"line {m.line}: {m.points:{'+' if m.adds else ''}g} points, but {m.question} has {most[m.question]:g}: "
-                f"write at most {most[m.question]:g}"
+                f"line {m.line}: there is no question {m.question!r}: there are {', '.join(most)}"
+            )
+        elif (
+            m.points is not None and not -most[m.question] * m.adds <= m.points <= most[m.question]
+        ):
+            problems.append(
+                f"line {m.line}: {m.points:{'+' if m.adds else ''}g} points, but {m.question} has"
+                f" {most[m.question]:g}: write at most {most[m.question]:g}"
             )
         first = taken.setdefault((id or m.id, m.question), m.line)
         if first != m.line:
             problems.append(
-                f"line {m.line}: {shown(m.id)} has a row for {m.question} in line {first} already: make one of the two"
+                f"line {m.line}: {shown(m.id)} has a row for {m.question} in line {first} already:"
+                " make one of the two"
             )
         if id is not None:
             found.setdefault(id, []).append(m)
@@ -127,7 +154,8 @@ def _raise(path: Path, problems: list[str]) -> None:
 def joined(
     tests: Iterable[dict[str, Any]], marks: Iterable[Mark], waiting: Mapping[str, float]
 ) -> list[dict[str, Any]]:
-    """The entries of a result: those of the tests, and behind them those of a person, question by question.
+    """The entries of a result: those of the tests, and behind them those of a person,
+    question by question.
 
     Args:
         tests: entries of a result; those of a person among them are made anew.
@@ -146,7 +174,10 @@ def joined(
         marked = mark is not None and mark.points is not None
         comment = mark.comment if mark is not None else ""
         if kept != points:
-            comment += f"{' ' * bool(comment)}({points:g} points would be {'more' if kept < points else 'less'} than there are)"
+            comment += (
+                f"{' ' * bool(comment)}({points:g} points would be"
+                f" {'more' if kept < points else 'less'} than there are)"
+            )
         entries.append(
             {
                 "number": question,

@@ -1,8 +1,11 @@
-"""The same batch on an existing Dask cluster: its workers mark, this process writes. Extra ``[cluster]``.
+"""The same batch on an existing Dask cluster: its workers mark, this process writes.
+Extra ``[cluster]``.
 
-Each task marks one submission, by a judge that the Dask worker keeps from task to task, behind the best wall of *that*
-machine. No disk is shared: tests and submissions travel as text, marks come back as plain data. A task whose Dask worker dies runs
-again elsewhere; only what this process writes counts, and it writes one result for each submission.
+Each task marks one submission, by a judge that the Dask worker keeps from task to task,
+behind the best wall of *that* machine. No disk is shared: tests and submissions travel
+as text, marks come back as plain data. A task whose Dask worker dies runs again
+elsewhere; only what this process writes counts, and it writes one result for each
+submission.
 """
 
 from __future__ import annotations
@@ -36,28 +39,32 @@ class Cluster:
 
     Args:
         address: of its scheduler, "tcp://host:8786".
-        require_isolation: do without the workers that have no wall, which means: refuse.
+        require_isolation: do without the workers that have no wall, which means:
+            refuse.
 
     Attributes:
         layer: the weakest of the workers' layers.
 
     Raises:
-        RuntimeError: if dask.distributed is not installed, no scheduler answers, it has no workers, or one of them has another
-            ``course_lib`` or torch, or no wall where one is required. The message says which, and what to do.
+        RuntimeError: if dask.distributed is not installed, no scheduler answers, it has
+            no workers, or one of them has another ``course_lib`` or torch, or no wall
+            where one is required. The message says which, and what to do.
     """
 
     def __init__(self, address: str, require_isolation: bool = False) -> None:
         try:
             import distributed
         except ImportError:
-            raise RuntimeError('--scheduler needs dask.distributed: pip install "pruning-course[cluster]"') from None
+            raise RuntimeError(
+                '--scheduler needs dask.distributed: pip install "pruning-course[cluster]"'
+            ) from None
         self.address, self.required = address, require_isolation
         try:
             self.client = distributed.Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
         except (OSError, ValueError) as error:
             raise RuntimeError(
-                f"no Dask scheduler answers at {address} ({type(error).__name__}): start one with `dask scheduler`, and workers "
-                f"with `dask worker {address}`"
+                f"no Dask scheduler answers at {address} ({type(error).__name__}): start one with"
+                f" `dask scheduler`, and workers with `dask worker {address}`"
             ) from None
         try:
             self.layer = self._weakest()
@@ -69,7 +76,10 @@ class Cluster:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
     ) -> None:
         self.client.close()
 
@@ -78,22 +88,28 @@ class Cluster:
         try:
             self.client.wait_for_workers(1, timeout=CONNECT_SECONDS)
         except TimeoutError:
-            raise RuntimeError(f"the scheduler {self.address} has no workers: `dask worker {self.address}`") from None
+            raise RuntimeError(
+                f"the scheduler {self.address} has no workers: `dask worker {self.address}`"
+            ) from None
         said = self.client.run(_introduce, self.required, on_error="return")
         for worker, one in sorted(said.items()):
             if isinstance(one, ImportError):
-                raise RuntimeError(f"the Dask worker {worker} has no course_lib ({one}): install the course there")
+                raise RuntimeError(
+                    f"the Dask worker {worker} has no course_lib ({one}): install the course there"
+                )
             if isinstance(one, BaseException):
                 raise RuntimeError(f"the Dask worker {worker} cannot grade: {one}")
             if one["software"] != software():
                 raise RuntimeError(
-                    f"the Dask worker {worker} has other software: {one['software']} instead of {software()}: install the same there"
+                    f"the Dask worker {worker} has other software: {one['software']} instead of"
+                    f" {software()}: install the same there"
                 )
         layers = [isolation.Layer(one["layer"]) for one in said.values()]
         return min(layers, key=lambda layer: layer.wall)
 
     def mark(self, lab: Lab, tasks: Iterable[Task]) -> Generator[tuple[Task, Marked], None, None]:
-        """Mark all tasks, two for every thread of the cluster under way at a time; in the order they end.
+        """Mark all tasks, two for every thread of the cluster under way at a time; in
+        the order they end.
 
         Raises:
             RuntimeError: if the scheduler, or for two minutes every worker, has gone.
@@ -112,7 +128,9 @@ class Cluster:
                     if task is None:
                         more = False
                         break
-                    work = self.client.submit(_mark, lab.source, task, self.required, software(), pure=False)
+                    work = self.client.submit(
+                        _mark, lab.source, task, self.required, software(), pure=False
+                    )
                     waiting[work] = task
                 if not waiting:
                     break
@@ -124,24 +142,28 @@ class Cluster:
                 seen = time.monotonic() if threads else seen
                 if time.monotonic() - seen > PATIENCE:
                     raise RuntimeError(
-                        f"all workers of {self.address} have gone: start some, and give the same command again"
+                        f"all workers of {self.address} have gone: start some, and give the same"
+                        " command again"
                     )
                 for work in done:
-                    if work.status in ("pending", "lost"):  # its worker took the result along: it is computed again
+                    # its worker took the result along: it is computed again
+                    if work.status in ("pending", "lost"):
                         continue
                     task = waiting.pop(work)
                     yield task, self._marked(work, lab)
                     work.release()
         except (OSError, CancelledError) as error:
             raise RuntimeError(
-                f"the scheduler {self.address} has gone ({type(error).__name__}): start it, and give the same command again"
+                f"the scheduler {self.address} has gone ({type(error).__name__}): start it, and"
+                " give the same command again"
             ) from None
         finally:
             with suppress(Exception):  # the scheduler may have gone
                 self.client.cancel(list(waiting))
 
     def _marked(self, work: Any, lab: Lab) -> Marked:
-        if work.status == "error":  # the wall of a new worker, or one submission on which worker after worker died
+        # the wall of a new worker, or one submission on which worker after worker died
+        if work.status == "error":
             return lab.failed(work.exception(), self.layer.name)
         if work.status == "cancelled":
             raise CancelledError
@@ -149,7 +171,7 @@ class Cluster:
         return marked
 
 
-# --- on the Dask workers -------------------------------------------------------------------------------------------
+# --- on the Dask workers --------------------------------------------------------------
 
 
 @functools.cache
@@ -158,9 +180,14 @@ def software() -> str:
     package = Path(course_lib.__file__).parent
     digest = hashlib.sha256()
     for file in sorted(package.rglob("*.py")):
-        digest.update(file.relative_to(package).as_posix().encode() + b"\0" + file.read_bytes() + b"\0")
+        digest.update(
+            file.relative_to(package).as_posix().encode() + b"\0" + file.read_bytes() + b"\0"
+        )
     python = ".".join(platform.python_version_tuple()[:2])
-    return f"course_lib {digest.hexdigest()[:10]}, torch {torch.__version__.partition('+')[0]}, Python {python}"
+    return (
+        f"course_lib {digest.hexdigest()[:10]}, torch {torch.__version__.partition('+')[0]}, Python"
+        f" {python}"
+    )
 
 
 def _introduce(required: bool) -> dict[str, str]:

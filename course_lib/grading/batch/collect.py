@@ -1,12 +1,16 @@
-"""Finds the submissions in a folder, or in a class's zip. Reads text only; runs and unpacks nothing.
+"""Finds the submissions in a folder, or in a class's zip. Reads text only; runs and
+unpacks nothing.
 
-What is handed in may be hostile: whatever is wrong with one student's files is that student's problem, in a sentence.
+What is handed in may be hostile: whatever is wrong with one student's files is that
+student's problem, in a sentence.
 
-Of several notebooks of one student one counts. Those that name another lab are left out; of what is left, the newest
-*submission* (a folder ``2024-05-01T10-11-12``, "attempt 2", nbgrader's or Gradescope's time); in it the notebook that
-names this lab; then the newest by the number that Canvas or an upload of the same name adds, else by the file's time.
-:attr:`Handed.choice` says which and why. Files are one student's only where a learning management system's name or the
-student's own folder says so (:mod:`course_lib.grading.batch.names`).
+Of several notebooks of one student one counts. Those that name another lab are left
+out; of what is left, the newest *submission* (a folder ``2024-05-01T10-11-12``,
+"attempt 2", nbgrader's or Gradescope's time); in it the notebook that names this lab;
+then the newest by the number that Canvas or an upload of the same name adds, else by
+the file's time. :attr:`Handed.choice` says which and why. Files are one student's only
+where a learning management system's name or the student's own folder says so
+(:mod:`course_lib.grading.batch.names`).
 """
 
 from __future__ import annotations
@@ -26,9 +30,12 @@ from course_lib.grading.batch.ipynb import Unreadable
 from course_lib.grading.batch.origin import Origin, another, of, released, remark
 
 ATTEMPTS = 1e8  # a smaller stamp is an attempt's number, and no time
-SAID = 10  # of the files that are no submissions, how many are named one by one where there are more
+# of the files that are no submissions, how many are named one by one where there are
+# more
+SAID = 10
 _TAGGED = re.compile(r".*-(?:[0-9a-f]{8}|[0-9a-f]{64})", re.IGNORECASE)
-_RESERVED = {"con", "prn", "aux", "nul", *(f"{p}{i}" for p in ("com", "lpt") for i in range(1, 10))}  # on Windows
+# on Windows
+_RESERVED = {"con", "prn", "aux", "nul", *(f"{p}{i}" for p in ("com", "lpt") for i in range(1, 10))}
 
 
 @dataclass
@@ -36,17 +43,24 @@ class Handed:
     """One student's submission.
 
     Attributes:
-        id: the name of the file or folder (of an LMS's: the student's part of it), unique in the batch.
+        id: the name of the file or folder (of an LMS's: the student's part of it),
+            unique in the batch.
         cells: the source of the code cells; empty where the notebook could not be read.
         problem: why it could not be read, in a sentence; "" where it could.
-        notebook: which file was taken. digest: of its code, so that a changed submission is graded again.
-        choice: of several notebooks, which one counts and why, in a sentence; "" where there was one.
-        submitters: what the names say of the student (several for group work), by the columns of a roster.
-        time: when it was handed in, as the system or a folder's name says (seconds since 1970), or None. late: does the
-            system say that it came late, or in time? None where it says neither.
+        notebook: which file was taken. digest: of its code, so that a changed
+            submission is graded again.
+        choice: of several notebooks, which one counts and why, in a sentence; "" where
+            there was one.
+        submitters: what the names say of the student (several for group work), by the
+            columns of a roster.
+        time: when it was handed in, as the system or a folder's name says (seconds
+            since 1970), or None. late: does the system say that it came late, or in
+            time? None where it says neither.
         start: by which Canvas takes a file back for it, "" elsewhere.
-        origin: the lab and release that its metadata name. remark: what is odd about that, in a sentence, or "".
-        tag: how many digits of a hash its file name must have, for without them it is another's, too.
+        origin: the lab and release that its metadata name. remark: what is odd about
+            that, in a sentence, or "".
+        tag: how many digits of a hash its file name must have, for without them it is
+            another's, too.
         files: what else the lab asks for and was handed in with this notebook, by name.
     """
 
@@ -71,7 +85,9 @@ class Handed:
 
     @property
     def file_name(self) -> str:
-        """The id as a safe file name, still unique, also where upper and lower case are one."""
+        """The id as a safe file name, still unique, also where upper and lower case are
+        one.
+        """
         safe = re.sub(r"[^A-Za-z0-9._-]", "_", self.id).lstrip(".")[:80]
         odd = safe != self.id or safe.endswith(".") or safe.partition(".")[0].lower() in _RESERVED
         digits = self.tag or (8 if odd or _TAGGED.fullmatch(safe) else 0)
@@ -87,7 +103,8 @@ class Collected:
 
     Attributes:
         handed: the submissions, one a student, sorted by id.
-        left: whatever else lies there and was not taken for one: its name, and why in a sentence.
+        left: whatever else lies there and was not taken for one: its name, and why in a
+            sentence.
         sections: the folders that were read as holding several students' submissions.
     """
 
@@ -102,7 +119,10 @@ class Collected:
             f"{names.shown(name)[:80]} is read as a section: what lies in it is one student's each"
             for name in self.sections
         ]
-        said += [f"{names.shown(name)[:80]} is not taken for a submission: {why}" for name, why in self.left[:SAID]]
+        said += [
+            f"{names.shown(name)[:80]} is not taken for a submission: {why}"
+            for name, why in self.left[:SAID]
+        ]
         if len(self.left) > SAID:
             said.append(f"{len(self.left) - SAID} others are not taken for submissions either")
         return said
@@ -114,7 +134,8 @@ def find(folder: Path, lab: str) -> list[Handed]:
 
 
 def collect(folder: Path, lab: str, beside: Iterable[str] = ()) -> Collected:
-    """All submissions in a folder, or in a class's zip as a system gives it; and what else is there.
+    """All submissions in a folder, or in a class's zip as a system gives it; and what
+    else is there.
 
     Args:
         beside: names of files that the lab asks for beside the notebook.
@@ -124,7 +145,9 @@ def collect(folder: Path, lab: str, beside: Iterable[str] = ()) -> Collected:
         ValueError: if Gradescope's metadata cannot be read.
     """
     if not folder.exists():
-        raise FileNotFoundError(f"{folder} does not exist: give the folder that holds the submissions")
+        raise FileNotFoundError(
+            f"{folder} does not exist: give the folder that holds the submissions"
+        )
     folder = folder.resolve()
     there, sections, metadata = layout.students(layout.top(folder))
     left: list[tuple[str, str]] = []
@@ -132,7 +155,12 @@ def collect(folder: Path, lab: str, beside: Iterable[str] = ()) -> Collected:
     for place, entry in there:
         name = layout.name(entry, metadata)
         if name.known or layout.may_be_one(entry):
-            items.append((entry, name if name.known else replace(name, key=("name", f"{place}/{entry.name}"))))
+            items.append(
+                (
+                    entry,
+                    name if name.known else replace(name, key=("name", f"{place}/{entry.name}")),
+                )
+            )
         else:
             left.append((f"{place}/{entry.name}" if place else entry.name, layout.why_not(entry)))
     groups = _groups(items)
@@ -150,7 +178,8 @@ def collect(folder: Path, lab: str, beside: Iterable[str] = ()) -> Collected:
     if not found:
         listed = "".join(f"; {names.shown(name)[:80]}: {why}" for name, why in left[:3])
         raise FileNotFoundError(
-            f"{folder} holds no notebook, folder or zip: one of these per student is expected{listed}"
+            f"{folder} holds no notebook, folder or zip: one of these per student is"
+            f" expected{listed}"
         )
     _mark_clashes(list(found.values()))
     return Collected([found[id] for id in sorted(found)], left, sections)
@@ -158,7 +187,9 @@ def collect(folder: Path, lab: str, beside: Iterable[str] = ()) -> Collected:
 
 @dataclass(frozen=True)
 class _Group:
-    """The files and folders that are one student's by their names. problem: why that cannot be relied on, in a sentence."""
+    """The files and folders that are one student's by their names. problem: why that
+    cannot be relied on, in a sentence.
+    """
 
     items: list[tuple[Entry, names.Name]]
     problem: str = ""
@@ -173,7 +204,9 @@ class _Group:
 
 
 def _groups(items: list[tuple[Entry, names.Name]]) -> list[_Group]:
-    """Whose is what. Nobody's file stands in for another's: two that claim one person, and not alike, are both refused."""
+    """Whose is what. Nobody's file stands in for another's: two that claim one person,
+    and not alike, are both refused.
+    """
     together: dict[tuple[object, ...], _Group] = {}
     for entry, name in items:
         group = together.setdefault((name.key, name.prefix), _Group([]))
@@ -199,25 +232,30 @@ def _groups(items: list[tuple[Entry, names.Name]]) -> list[_Group]:
 
 
 _CLAIMED = (
-    "{mine} and {theirs} both say by their names that they are of {claim}, and differ in the rest of what the system writes: "
-    "neither is graded until one of them is taken away or renamed"
+    "{mine} and {theirs} both say by their names that they are of {claim}, and differ in the rest"
+    " of what the system writes: neither is graded until one of them is taken away or renamed"
 )
 _UNSURE = (
-    "its name can be read as {claim}'s or, further on, as another's, and {claim} has handed in something else, too: it is not "
-    "graded until it is renamed"
+    "its name can be read as {claim}'s or, further on, as another's, and {claim} has handed in"
+    " something else, too: it is not graded until it is renamed"
 )
 
 
 def one(folder: Path, lab: str, id: str = "submission", beside: Iterable[str] = ()) -> Handed:
-    """The submission of the one student whose files are in ``folder`` (or who handed in that file)."""
-    return _read(id, _Group([(on_disk(folder), names.Name(("name", id), id, folder.name))]), lab, beside)
+    """The submission of the one student whose files are in ``folder`` (or who handed in
+    that file).
+    """
+    return _read(
+        id, _Group([(on_disk(folder), names.Name(("name", id), id, folder.name))]), lab, beside
+    )
 
 
 def _mark_clashes(all: list[Handed]) -> None:
-    """Make all file names differ: ``Ann.json`` and ``ann.json`` are one file on macOS and Windows.
+    """Make all file names differ: ``Ann.json`` and ``ann.json`` are one file on macOS
+    and Windows.
 
-    A name that needs no tag never looks like one that has one. So after the first round only tagged names can be alike, after
-    the second, with the whole hash, none.
+    A name that needs no tag never looks like one that has one. So after the first round
+    only tagged names can be alike, after the second, with the whole hash, none.
     """
     for digits in (8, 64):
         taken: dict[str, list[Handed]] = {}
@@ -229,7 +267,7 @@ def _mark_clashes(all: list[Handed]) -> None:
                     h.tag = digits
 
 
-# --- which notebook counts -----------------------------------------------------------------------------------------
+# --- which notebook counts ------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -237,8 +275,10 @@ class _Notebook:
     """A notebook, or a zip that may hold one.
 
     Attributes:
-        name: of the entry that it came in, as read. file: it; ``shown`` tells it from the student's others.
-        stamp: when it was handed in, or its attempt's number, as its folder says or the system.
+        name: of the entry that it came in, as read. file: it; ``shown`` tells it from
+            the student's others.
+        stamp: when it was handed in, or its attempt's number, as its folder says or the
+            system.
     """
 
     name: names.Name
@@ -260,7 +300,9 @@ def _read(id: str, group: _Group, lab: str, beside: Iterable[str] = ()) -> Hande
     if group.problem:  # whose it is, is not sure
         (_, name), *_ = group.items
         return Handed(
-            id, problem=group.problem, submitters=[] if name.unsure else [dict(person) for person in name.who]
+            id,
+            problem=group.problem,
+            submitters=[] if name.unsure else [dict(person) for person in name.who],
         )
     name, stamp = group.last[1], None
     packed: list[File] = []
@@ -274,7 +316,9 @@ def _read(id: str, group: _Group, lab: str, beside: Iterable[str] = ()) -> Hande
             if not name.known:
                 _refuse_a_class(packed)
             inside = replace(name, file="", number=None)  # which are the zip's
-            chosen, within = _choose([_notebook(inside, f) for f in packed if f.suffix == ".ipynb"], lab)
+            chosen, within = _choose(
+                [_notebook(inside, f) for f in packed if f.suffix == ".ipynb"], lab
+            )
             if chosen is None:
                 raise Unreadable("the zip holds no notebook")
             choice = " ".join(part for part in (choice, within) if part)
@@ -288,14 +332,20 @@ def _read(id: str, group: _Group, lab: str, beside: Iterable[str] = ()) -> Hande
         result.remark = "" if result.problem else remark(lab, result.origin, released(lab))
         if not result.problem:
             inside = replace(name, file="", number=None)
-            places = [_notebook(inside, f) for f in packed] or [f for f in _all(group) if f.file.suffix != ".zip"]
-            result.files = {wanted: file for wanted in beside if (file := _nearest(places, chosen, wanted))}
+            places = [_notebook(inside, f) for f in packed] or [
+                f for f in _all(group) if f.file.suffix != ".zip"
+            ]
+            result.files = {
+                wanted: file for wanted in beside if (file := _nearest(places, chosen, wanted))
+            }
             if result.files:
                 result.digest = _with_files(result.digest, result.beside())
     except Unreadable as error:
         result = Handed(id, problem=str(error))
     except (OSError, zlib.error) as error:
-        result = Handed(id, problem=f"the file cannot be read ({getattr(error, 'strerror', None) or error})")
+        result = Handed(
+            id, problem=f"the file cannot be read ({getattr(error, 'strerror', None) or error})"
+        )
     time = stamp if stamp is not None and stamp > ATTEMPTS else name.stamp
     who = [dict(person) for person in name.who]
     return replace(result, submitters=who, time=time, late=name.late, start=name.start)
@@ -306,7 +356,9 @@ def _kind(group: _Group) -> str:
 
 
 def _notebooks(group: _Group) -> tuple[list[_Notebook], list[str]]:
-    """The notebooks (of an entry without one: the zips) of a student, and the names of what else is there."""
+    """The notebooks (of an entry without one: the zips) of a student, and the names of
+    what else is there.
+    """
     found: list[_Notebook] = []
     others: list[str] = []
     for entry in group.items:
@@ -332,13 +384,24 @@ def _of(group: _Group, entry: Entry, name: names.Name) -> list[_Notebook]:
 
 
 def _nearest(files: list[_Notebook], notebook: _Notebook, wanted: str) -> File | None:
-    """Of the files of that name the one that was handed in with the notebook: of the same time, in the same folder; else the newest."""
+    """Of the files of that name the one that was handed in with the notebook: of the
+    same time, in the same folder; else the newest.
+    """
     stem, _, suffix = wanted.rpartition(".")
-    same = [f for f in files if f.file.suffix == f".{suffix}" and names.again(f.own)[0].lower() == stem]
+    same = [
+        f for f in files if f.file.suffix == f".{suffix}" and names.again(f.own)[0].lower() == stem
+    ]
 
     def near(f: _Notebook) -> tuple[object, ...]:
         own = f.file.shown.rpartition("/")[0] == notebook.file.shown.rpartition("/")[0]
-        return f.stamp == notebook.stamp, own, f.name.number or 0, names.again(f.own)[1], f.file.time, f.file.shown
+        return (
+            f.stamp == notebook.stamp,
+            own,
+            f.name.number or 0,
+            names.again(f.own)[1],
+            f.file.time,
+            f.file.shown,
+        )
 
     return max(same, key=near).file if same else None
 
@@ -350,9 +413,15 @@ def _contents(file: File) -> bytes | str:
     try:
         data = file.data()
     except (Unreadable, OSError, zlib.error) as error:
-        return f"{file.own[:80]} cannot be read ({str(getattr(error, 'strerror', None) or error)[:200]})"
+        return (
+            f"{file.own[:80]} cannot be read"
+            f" ({str(getattr(error, 'strerror', None) or error)[:200]})"
+        )
     if len(data) > MOST_BESIDE:
-        return f"{file.own[:80]} has {len(data):,} bytes: no file that this lab asks for is nearly as large"
+        return (
+            f"{file.own[:80]} has {len(data):,} bytes: no file that this lab asks for is nearly as"
+            " large"
+        )
     return data
 
 
@@ -362,7 +431,9 @@ def _with_files(digest: str, files: Iterable[tuple[str, bytes | str]]) -> str:
     for name, data in files:
         whole.update(name.encode())
         whole.update(
-            hashlib.sha256(data if isinstance(data, bytes) else data.encode("utf-8", "surrogatepass")).digest()
+            hashlib.sha256(
+                data if isinstance(data, bytes) else data.encode("utf-8", "surrogatepass")
+            ).digest()
         )
     return whole.hexdigest()
 
@@ -373,11 +444,14 @@ def _notebook(name: names.Name, file: File) -> _Notebook:
 
 
 def _refuse_a_class(files: list[File]) -> None:
-    """Is this zip one student's? That of a class is read where it is given itself, for anybody can make one."""
+    """Is this zip one student's? That of a class is read where it is given itself, for
+    anybody can make one.
+    """
     read = [names.read(f.shown.split("/")[0], f.shown) for f in files]
     if len({name.key for name in read if name.known}) > 1:
         raise Unreadable(
-            "the zip holds the submissions of several students: unzip it, or give it in place of the folder"
+            "the zip holds the submissions of several students: unzip it, or give it in place of"
+            " the folder"
         )
 
 
@@ -405,22 +479,35 @@ def _choose(files: list[_Notebook], lab: str) -> tuple[_Notebook | None, str]:
     )
     return (
         chosen,
-        f"{len(files)} notebooks were handed in; {names.shown(chosen.shown)[:80]} counts ({why}). Not counted: {listed}.",
+        (
+            f"{len(files)} notebooks were handed in; {names.shown(chosen.shown)[:80]} counts"
+            f" ({why}). Not counted: {listed}."
+        ),
     )
 
 
 def _labs(file: _Notebook) -> set[int]:
-    """The labs that a file's name speaks of; where it speaks of none, those of its folders."""
+    """The labs that a file's name speaks of; where it speaks of none, those of its
+    folders.
+    """
     return names.labs_in(file.own) or names.labs_in(file.shown.rpartition("/")[0])
 
 
 def _newest(files: list[_Notebook]) -> tuple[list[_Notebook], str]:
     """The files, the newest last, and how that is known."""
-    if all(f.name.number is not None for f in files) and len({f.name.number for f in files}) == len(files):
-        return sorted(files, key=lambda f: f.name.number or 0), "the latest upload by the number in its name"
+    if all(f.name.number is not None for f in files) and len({f.name.number for f in files}) == len(
+        files
+    ):
+        return (
+            sorted(files, key=lambda f: f.name.number or 0),
+            "the latest upload by the number in its name",
+        )
     copies = [names.again(f.own) for f in files]
     if len({stem for stem, _ in copies}) == 1 and len({n for _, n in copies}) == len(files):
-        return sorted(files, key=lambda f: names.again(f.own)[1]), "the latest upload by the number in its name"
+        return (
+            sorted(files, key=lambda f: names.again(f.own)[1]),
+            "the latest upload by the number in its name",
+        )
     files = sorted(files, key=lambda f: (f.file.time, f.shown))
     when = datetime.fromtimestamp(files[-1].file.time, UTC).strftime("%Y-%m-%d %H:%M UTC")
     return files, f"the newest by the file's own time, {when}"

@@ -1,7 +1,8 @@
-"""What lies in a folder, or in a class's zip as a system gives it: names, and bytes that nobody has checked.
+"""What lies in a folder, or in a class's zip as a system gives it: names, and bytes
+that nobody has checked.
 
-Nothing is unpacked to disk. Links, pipes and devices are refused without being opened; sizes are believed only as far as bytes
-have been read, whatever a zip's headers say.
+Nothing is unpacked to disk. Links, pipes and devices are refused without being opened;
+sizes are believed only as far as bytes have been read, whatever a zip's headers say.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ class File:
     """A file of a submission.
 
     Attributes:
-        shown: its path in the submission. time: the file's own, seconds since 1970. data: reads it.
+        shown: its path in the submission. time: the file's own, seconds since 1970.
+            data: reads it.
     """
 
     shown: str
@@ -58,8 +60,8 @@ class Entry:
     """A file or folder at the top, on disk or in a zip.
 
     Attributes:
-        name: of it, with its suffix. folder: is it one? children: what lies in it. file: itself, where it is a file; both may
-            raise :class:`Unreadable`.
+        name: of it, with its suffix. folder: is it one? children: what lies in it.
+            file: itself, where it is a file; both may raise :class:`Unreadable`.
     """
 
     name: str
@@ -99,11 +101,15 @@ class Entry:
             yield File(path + self.name, file.time, file.data)
             return
         if depth > MAX_DEPTH:
-            raise Unreadable(f"the folders lie more than {MAX_DEPTH} deep: hand in the notebook alone")
+            raise Unreadable(
+                f"the folders lie more than {MAX_DEPTH} deep: hand in the notebook alone"
+            )
         for child in self.children():
             seen[0] += 1
             if seen[0] > MAX_FILES:
-                raise Unreadable(f"there are more than {MAX_FILES} files: hand in the notebook alone")
+                raise Unreadable(
+                    f"there are more than {MAX_FILES} files: hand in the notebook alone"
+                )
             if not child.hidden:
                 yield from child._files(f"{path}{self.name}/" if depth else "", depth + 1, seen)
 
@@ -112,15 +118,19 @@ def _none() -> list[Entry]:
     return []
 
 
-# --- on disk -------------------------------------------------------------------------------------------------------
+# --- on disk --------------------------------------------------------------------------
 
 
 def on_disk(path: Path) -> Entry:
-    """A file or folder. A link to a folder is one, too: it is refused later, in a sentence."""
+    """A file or folder. A link to a folder is one, too: it is refused later, in a
+    sentence.
+    """
 
     def children() -> list[Entry]:
         if path.is_symlink():
-            raise Unreadable("it is a link to another place: only files and folders themselves are read")
+            raise Unreadable(
+                "it is a link to another place: only files and folders themselves are read"
+            )
         with os.scandir(path) as scan:
             inside = []
             for found in scan:
@@ -137,13 +147,17 @@ def on_disk(path: Path) -> Entry:
 
 
 def _below(path: Path, folder: bool) -> Entry:
-    """What lies in a student's folder: a link there is no folder, for it is not followed."""
+    """What lies in a student's folder: a link there is no folder, for it is not
+    followed.
+    """
     entry = on_disk(path)
     return entry if entry.folder == folder else Entry(entry.name, folder, _none, entry.file)
 
 
 def _file(path: Path) -> File:
-    return File(text(os.fsencode(path.name)), path.lstat().st_mtime, lambda: read(path, *_kind(path.name)))
+    return File(
+        text(os.fsencode(path.name)), path.lstat().st_mtime, lambda: read(path, *_kind(path.name))
+    )
 
 
 def _kind(name: str) -> tuple[str, int]:
@@ -170,7 +184,12 @@ def read(path: Path, what: str, limit: int) -> bytes:
         raise Unreadable(f"{what} is a link to another file")
     if not stat.S_ISREG(mode):
         raise Unreadable(f"{what} is no regular file, but a pipe, a device or a socket")
-    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    flags = (
+        os.O_RDONLY
+        | getattr(os, "O_NOFOLLOW", 0)
+        | getattr(os, "O_NONBLOCK", 0)
+        | getattr(os, "O_BINARY", 0)
+    )
     with open(os.open(path, flags), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):  # exchanged since we looked
             raise Unreadable(f"{what} is no regular file")
@@ -180,13 +199,22 @@ def read(path: Path, what: str, limit: int) -> bytes:
     return data
 
 
-# --- in a zip ------------------------------------------------------------------------------------------------------
+# --- in a zip -------------------------------------------------------------------------
 
-_ZIP_ERRORS = (zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError, ValueError, OverflowError, zlib.error)
+_ZIP_ERRORS = (
+    zipfile.BadZipFile,
+    RuntimeError,
+    NotImplementedError,
+    EOFError,
+    ValueError,
+    OverflowError,
+    zlib.error,
+)
 
 
 def of_a_class(path: Path) -> list[Entry]:
-    """What lies at the top of a class's zip. It is read where it lies, however large it is.
+    """What lies at the top of a class's zip. It is read where it lies, however large it
+    is.
 
     Raises:
         Unreadable: if it is no zip, or its list of contents is too long.
@@ -211,9 +239,11 @@ def of_a_student(file: File) -> list[File]:
         data = file.data()
         _refuse_a_long_listing(data, MAX_FILES * 200, alone=True)
         found = []
-        for archive, info in _infos(io.BytesIO(data)):  # not too many: the listing has been measured
+        # not too many: the listing has been measured
+        for archive, info in _infos(io.BytesIO(data)):
             hidden = any(
-                p.startswith(".") and p not in (".", "..") or p == "__MACOSX" for p in info.filename.split("/")
+                p.startswith(".") and p not in (".", "..") or p == "__MACOSX"
+                for p in info.filename.split("/")
             )
             if not hidden and not info.is_dir():
                 found.append(_in_zip(archive, info))
@@ -240,7 +270,9 @@ def _level(inside: Sequence[tuple[list[str], File]]) -> list[Entry]:
             folders.setdefault(parts[0], []).append((parts[1:], file))
         elif parts:
             entries.append(_leaf(parts[0], file))
-    entries += [_branch(name, [item for item in below if item[0]]) for name, below in folders.items()]
+    entries += [
+        _branch(name, [item for item in below if item[0]]) for name, below in folders.items()
+    ]
     return sorted(entries, key=lambda entry: entry.name)
 
 
@@ -263,7 +295,9 @@ def _in_zip(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> File:
             raise Unreadable(f"{what} is a link to another file")
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             # the others are unpacked without a limit: a few bytes could fill the memory
-            raise Unreadable("the zip is packed in an unusual way: pack it again with your system's own zip")
+            raise Unreadable(
+                "the zip is packed in an unusual way: pack it again with your system's own zip"
+            )
         read = bytearray()
         try:
             with archive.open(info) as file:
@@ -282,21 +316,27 @@ def _in_zip(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> File:
     return File(text(info.filename), time, data)
 
 
-_END = 22 + 65535 + 76  # bytes: the record at a zip's end, the longest remark, and the records of a huge zip before it
+# bytes: the record at a zip's end, the longest remark, and the records of a huge zip
+# before it
+_END = 22 + 65535 + 76
 
 
 def _refuse_a_long_listing(data: bytes, limit: int, alone: bool) -> None:
-    """A zip's list of contents is read whole by ``zipfile``: look at its size first, wherever its record may be.
+    """A zip's list of contents is read whole by ``zipfile``: look at its size first,
+    wherever its record may be.
 
     Args:
-        data: the zip, or its end. limit: of bytes. alone: is it one student's? Those have no use for the form for huge zips.
+        data: the zip, or its end. limit: of bytes. alone: is it one student's? Those
+            have no use for the form for huge zips.
     """
     tail = data[-_END:]
     at = tail.find(b"PK\x05\x06")
     while at >= 0:
         size = int.from_bytes(tail[at + 12 : at + 16], "little")
         if at >= 20 and tail[at - 20 : at - 16] == b"PK\x06\x07":
-            size = limit + 1 if alone or at < 76 else int.from_bytes(tail[at - 36 : at - 28], "little")
+            size = (
+                limit + 1 if alone or at < 76 else int.from_bytes(tail[at - 36 : at - 28], "little")
+            )
         if size > limit:
             raise Unreadable("the zip holds too many files: hand in the notebook alone")
         at = tail.find(b"PK\x05\x06", at + 1)

@@ -1,13 +1,17 @@
-"""``course gradescope lab01``: an autograder for Gradescope, with the isolated grader inside.
+"""``course gradescope lab01``: an autograder for Gradescope, with the isolated grader
+inside.
 
-The zip holds what students get (:mod:`course_lib.authoring.release`: library, data, no solutions) with all tests of the lab in
-place of the visible ones, ``setup.sh`` and ``run_autograder``. Gradescope builds a container from it once, and runs
-``run_autograder`` for each submission: the student's files are in ``submission``, the marks go to ``results/results.json``.
-Students see visible claims at once and the hidden ones when the instructor publishes the grades.
+The zip holds what students get (:mod:`course_lib.authoring.release`: library, data, no
+solutions) with all tests of the lab in place of the visible ones, ``setup.sh`` and
+``run_autograder``. Gradescope builds a container from it once, and runs
+``run_autograder`` for each submission: the student's files are in ``submission``, the
+marks go to ``results/results.json``. Students see visible claims at once and the hidden
+ones when the instructor publishes the grades.
 
-The form is that of https://gradescope-autograders.readthedocs.io/en/latest/specs/. Gradescope's containers refuse the jail
-(user namespaces) as a rule; the grader takes the strongest layer that works there and prints its name where only instructors
-see it. ``--require-isolation`` makes it refuse to grade behind mere limits.
+The form is that of https://gradescope-autograders.readthedocs.io/en/latest/specs/.
+Gradescope's containers refuse the jail (user namespaces) as a rule; the grader takes
+the strongest layer that works there and prints its name where only instructors see it.
+``--require-isolation`` makes it refuse to grade behind mere limits.
 """
 
 from __future__ import annotations
@@ -32,11 +36,13 @@ from course_lib.grading.marking.pool import Judges
 from course_lib.grading.wall import layers
 
 SETUP = """#!/usr/bin/env bash
-# Gradescope runs this once, as root, when it builds the autograder. Choose the newest Ubuntu as the base image.
+# Gradescope runs this once, as root, when it builds the autograder.
+# Choose the newest Ubuntu as the base image.
 set -euo pipefail
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -qq
-# the walls round a submission; where the container refuses the first, the second is tried, then limits alone
+# the walls round a submission; where the container refuses the first, the second is tried,
+# then limits alone
 apt-get install -y -qq --no-install-recommends bubblewrap libseccomp2
 # the course needs Python 3.11 to 3.13: the first that is here or can be had
 for version in 3.12 3.11 3.13; do
@@ -62,16 +68,21 @@ exec "$python" -m course_lib.grading.batch.gradescope {lab} "$autograder" --seed
 """
 
 
-def write(root: Path, lab: str, out: Path, *, seed: int | None = None, require_isolation: bool = False) -> Path:
+def write(
+    root: Path, lab: str, out: Path, *, seed: int | None = None, require_isolation: bool = False
+) -> Path:
     """Write the autograder of a lab as a zip.
 
     Args:
         root: the course. lab: "lab01". out: the zip.
-        seed: from which all submissions' inputs are drawn; by default that of the autograder which is there, or a fresh one.
-        require_isolation: should it refuse to grade where no wall can be put round a submission?
+        seed: from which all submissions' inputs are drawn; by default that of the
+            autograder which is there, or a fresh one.
+        require_isolation: should it refuse to grade where no wall can be put round a
+            submission?
 
     Raises:
-        FileNotFoundError: if the lab has no tests. FileExistsError: if ``out`` is there and no autograder of this lab.
+        FileNotFoundError: if the lab has no tests. FileExistsError: if ``out`` is there
+            and no autograder of this lab.
         AuthoringError: if the labs cannot be released as they are.
     """
     tests = root / "tests" / "labs" / lab
@@ -83,9 +94,12 @@ def write(root: Path, lab: str, out: Path, *, seed: int | None = None, require_i
     files = {
         name: content
         for name, content in release.contents(root).items()
-        if not name.startswith(("labs/", "tests/")) or name.startswith((f"labs/{lab}_", f"tests/labs/{lab}/"))
+        if not name.startswith(("labs/", "tests/"))
+        or name.startswith((f"labs/{lab}_", f"tests/labs/{lab}/"))
     }
-    files |= {(tests / name).relative_to(root).as_posix(): (text.encode(), False) for name, text in texts}
+    files |= {
+        (tests / name).relative_to(root).as_posix(): (text.encode(), False) for name, text in texts
+    }
     files["setup.sh"] = (SETUP.encode(), True)
     files["run_autograder"] = (RUN.format(lab=lab, seed=seed, more=more).encode(), True)
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -103,33 +117,46 @@ def seed_of(out: Path, lab: str) -> int | None:
         return None
     try:
         with zipfile.ZipFile(out) as old:
-            script = old.read("run_autograder").decode("utf-8", "replace") if "setup.sh" in old.namelist() else ""
+            script = (
+                old.read("run_autograder").decode("utf-8", "replace")
+                if "setup.sh" in old.namelist()
+                else ""
+            )
     except (OSError, KeyError, zipfile.BadZipFile):
         script = ""
     found = re.search(r" -m course_lib\.grading\.batch\.gradescope (\S+) .*--seed (\d+)", script)
     if found is None:
-        raise FileExistsError(f"{out} is there and is no autograder: move it away, or choose another name")
+        raise FileExistsError(
+            f"{out} is there and is no autograder: move it away, or choose another name"
+        )
     if found[1] != lab:
-        raise FileExistsError(f"{out} is the autograder of {found[1]}: choose another name for that of {lab}")
+        raise FileExistsError(
+            f"{out} is the autograder of {found[1]}: choose another name for that of {lab}"
+        )
     return int(found[2])
 
 
-# --- inside Gradescope's container ---------------------------------------------------------------------------------
+# --- inside Gradescope's container ----------------------------------------------------
 
 
-def run(lab: str, autograder: Path, *, seed: int, require_isolation: bool = False) -> dict[str, Any]:
-    """Mark the one submission in ``autograder/submission`` and write ``autograder/results/results.json``.
+def run(
+    lab: str, autograder: Path, *, seed: int, require_isolation: bool = False
+) -> dict[str, Any]:
+    """Mark the one submission in ``autograder/submission`` and write
+    ``autograder/results/results.json``.
 
     Args:
-        seed: the autograder's. Every upload is marked on inputs of its own: a student who hands in ten times learns nothing of
-            the next ones from the messages of the last.
+        seed: the autograder's. Every upload is marked on inputs of its own: a student
+            who hands in ten times learns nothing of the next ones from the messages of
+            the last.
 
     Returns:
         The results.
 
     Raises:
-        RuntimeError: if isolation is required and there is none, or the grader itself fails. Then there are no results, and
-            Gradescope says that the autograder failed, to be run again; a student is not given a zero for it.
+        RuntimeError: if isolation is required and there is none, or the grader itself
+            fails. Then there are no results, and Gradescope says that the autograder
+            failed, to be run again; a student is not given a zero for it.
     """
     target = autograder / "results" / "results.json"
     target.unlink(missing_ok=True)
@@ -148,7 +175,9 @@ def run(lab: str, autograder: Path, *, seed: int, require_isolation: bool = Fals
         judges.stop()
     if marked.status == "grader failed":
         raise RuntimeError("; ".join(marked.notes))
-    results = _results(handed, [report.entry(o) for o in marked.outcomes], marked.status, marked.notes)
+    results = _results(
+        handed, [report.entry(o) for o in marked.outcomes], marked.status, marked.notes
+    )
     results["extra_data"]["seed"] = drawn  # instructors see it: with it a grading can be repeated
     target.parent.mkdir(parents=True, exist_ok=True)
     report.put(target, json.dumps(results, indent=1) + "\n")
@@ -165,7 +194,9 @@ def _seed(seed: int, metadata: Path) -> int:
     return int.from_bytes(hashlib.sha256(f"{seed}·{upload}".encode()).digest()[:7], "big")
 
 
-def _results(handed: Handed, tests: list[dict[str, Any]], status: str, notes: Sequence[str]) -> dict[str, Any]:
+def _results(
+    handed: Handed, tests: list[dict[str, Any]], status: str, notes: Sequence[str]
+) -> dict[str, Any]:
     sentences = [*notes, *filter(None, [handed.remark, handed.choice])]
     return {
         "score": sum(t["score"] for t in tests),
@@ -181,12 +212,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """What ``run_autograder`` calls."""
     parser = argparse.ArgumentParser(description="Grade the submission in Gradescope's container.")
     parser.add_argument("lab")
-    parser.add_argument("autograder", type=Path, help="Gradescope's folder, with source, submission and results in it")
+    parser.add_argument(
+        "autograder",
+        type=Path,
+        help="Gradescope's folder, with source, submission and results in it",
+    )
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--require-isolation", action="store_true")
     asked = parser.parse_args(arguments)
     try:
-        results = run(asked.lab, asked.autograder, seed=asked.seed, require_isolation=asked.require_isolation)
+        results = run(
+            asked.lab, asked.autograder, seed=asked.seed, require_isolation=asked.require_isolation
+        )
     except (RuntimeError, OSError, ValueError) as error:
         print(f"not graded: {error}", file=sys.stderr)
         return 1

@@ -1,10 +1,13 @@
 """``feedback.zip``: every student's page, named as the systems take files back in bulk.
 
-- Canvas ("Upload Submissions" beside the downloaded ones) knows a student by the numbers of user and attachment, which stay in
-  front: ``doejane_12345_67890_lab01 feedback.html``. See ``infer_comment_context_from_filename`` in
+- Canvas ("Upload Submissions" beside the downloaded ones) knows a student by the
+  numbers of user and attachment, which stay in front:
+  ``doejane_12345_67890_lab01 feedback.html``. See
+  ``infer_comment_context_from_filename`` in
   https://github.com/instructure/canvas-lms/blob/master/app/models/abstract_assignment.rb.
-- Moodle ("Upload multiple feedback files in a zip") by the folder: ``Jane Doe_1234567_assignsubmission_file_/lab01 feedback.html``.
-  See https://github.com/moodle/moodle/blob/main/mod/assign/feedback/file/importziplib.php.
+- Moodle ("Upload multiple feedback files in a zip") by the folder:
+  ``Jane Doe_1234567_assignsubmission_file_/lab01 feedback.html``. See
+  https://github.com/moodle/moodle/blob/main/mod/assign/feedback/file/importziplib.php.
 - All others are called by their id, for a person to hand on.
 """
 
@@ -27,7 +30,8 @@ def write(report: Path, moodle: Mapping[str, list[tuple[str, str]]] | None = Non
     """Write ``feedback.zip`` into a report's folder.
 
     Args:
-        moodle: by submission, the name and number of each student whom Moodle knows, where a roster says so.
+        moodle: by submission, the name and number of each student whom Moodle knows,
+            where a roster says so.
 
     Raises:
         FileNotFoundError: if the folder holds no report.
@@ -54,7 +58,10 @@ def _paths(about: dict[str, Any], moodle: list[tuple[str, str]]) -> list[str]:
     """Where a submission's page goes: to each of its students."""
     file = f"{about['lab']} feedback.html"
     if moodle:  # what follows the first underscore is read as the number
-        return [MOODLE.format(name=_safe(name).replace("_", " "), id=id, file=file) for name, id in moodle]
+        return [
+            MOODLE.format(name=_safe(name).replace("_", " "), id=id, file=file)
+            for name, id in moodle
+        ]
     return [_safe(about["start"]) + file if about.get("start") else f"{_safe(about['id'])}.html"]
 
 
@@ -64,7 +71,9 @@ def _safe(text: str) -> str:
 
 
 def _free(path: str, taken: Mapping[str, Any]) -> str:
-    """The path, or the first of "… (2).html" that is not taken; upper and lower case are one on some systems."""
+    """The path, or the first of "… (2).html" that is not taken; upper and lower case
+    are one on some systems.
+    """
     stem, names, number = path.removesuffix(".html"), {name.lower() for name in taken}, 1
     while path.lower() in names:
         number += 1

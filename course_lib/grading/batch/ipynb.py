@@ -1,8 +1,10 @@
-"""Reads the code out of a notebook that nobody has checked, in time and memory that its length bounds.
+"""Reads the code out of a notebook that nobody has checked, in time and memory that its
+length bounds.
 
-What Python builds from JSON can be a hundred times larger than the text, and is built before anybody can look at it. So the
-text is measured first: how many values it has, and how deep they lie. Only what stands outside of strings counts, for a printed
-output may hold any number of brackets.
+What Python builds from JSON can be a hundred times larger than the text, and is built
+before anybody can look at it. So the text is measured first: how many values it has,
+and how deep they lie. Only what stands outside of strings counts, for a printed output
+may hold any number of brackets.
 """
 
 from __future__ import annotations
@@ -12,9 +14,12 @@ from typing import Any
 
 import numpy as np
 
-MAX_VALUES = 2_000_000  # in one notebook, outputs included; a drawing of a hundred thousand points has 200,000
+# in one notebook, outputs included; a drawing of a hundred thousand points has 200,000
+MAX_VALUES = 2_000_000
 MAX_DEPTH = 200  # of values in values; a widget's state has about ten
-MAX_CODE = 1_000_000  # bytes of code in one notebook, as JSON: what goes to the worker in one piece (wire.MAX_HEADER)
+# bytes of code in one notebook, as JSON: what goes to the worker in one piece
+# (wire.MAX_HEADER)
+MAX_CODE = 1_000_000
 _STEP = np.zeros(256, np.int8)
 _STEP[list(b"[{")], _STEP[list(b"]}")] = 1, -1
 _OTHERS = bytes(set(range(256)) - set(b'"[]{},'))
@@ -22,7 +27,9 @@ _PIECE = 1 << 20
 
 
 class Unreadable(Exception):
-    """Why a file cannot be read as a notebook, in a sentence for the one who handed it in."""
+    """Why a file cannot be read as a notebook, in a sentence for the one who handed it
+    in.
+    """
 
 
 def read(data: bytes) -> dict[str, Any]:
@@ -34,14 +41,20 @@ def read(data: bytes) -> dict[str, Any]:
     values, depth = measure(data)
     if values > MAX_VALUES:
         raise Unreadable(
-            f"the notebook's JSON holds {values / 1e6:.1f} millions of values: clear its outputs and hand it in again"
+            f"the notebook's JSON holds {values / 1e6:.1f} millions of values: clear its outputs"
+            " and hand it in again"
         )
     if depth > MAX_DEPTH:
-        raise Unreadable(f"the notebook's JSON is nested {depth} deep: was it made by a program? Save it in JupyterLab")
+        raise Unreadable(
+            f"the notebook's JSON is nested {depth} deep: was it made by a program? Save it in"
+            " JupyterLab"
+        )
     try:
         raw = json.loads(data.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
-        raise Unreadable(f"the notebook is no readable JSON ({str(error)[:120]}): was the upload cut off?") from None
+        raise Unreadable(
+            f"the notebook is no readable JSON ({str(error)[:120]}): was the upload cut off?"
+        ) from None
     if not isinstance(raw, dict):
         raise Unreadable(f"the file is JSON but no notebook: it holds a {type(raw).__name__}")
     return raw
@@ -50,17 +63,21 @@ def read(data: bytes) -> dict[str, Any]:
 def measure(data: bytes) -> tuple[int, int]:
     """How many values JSON holds at most, and how deep they lie, without building any.
 
-    As far as the text is JSON the two are right, and where it ceases to be, the parser stops: so they bound what it builds.
-    A streaming parser (ijson 3.6 on yajl) takes a hundred times as long for one long string, and stops being linear there.
+    As far as the text is JSON the two are right, and where it ceases to be, the parser
+    stops: so they bound what it builds. A streaming parser (ijson 3.6 on yajl) takes a
+    hundred times as long for one long string, and stops being linear there.
     """
-    # In a row of backslashes each first one makes the next a plain sign; one that is left does so to a quote.
+    # In a row of backslashes each first one makes the next a plain sign; one that is
+    # left does so to a quote.
     plain = data.replace(rb"\\", b"").replace(rb"\"", b"")
-    marks = plain.translate(None, _OTHERS)  # of an output of fifty megabytes next to nothing is left
+    # of an output of fifty megabytes next to nothing is left
+    marks = plain.translate(None, _OTHERS)
     values = depth = deepest = inside = 0
     for at in range(0, len(marks), _PIECE):
         piece = np.frombuffer(marks, np.uint8, min(_PIECE, len(marks) - at), at)
         quote = piece == ord('"')
-        odd = (np.cumsum(quote, dtype=np.int32) + inside) & 1  # in a string, or at the quote that begins it
+        # in a string, or at the quote that begins it
+        odd = (np.cumsum(quote, dtype=np.int32) + inside) & 1
         inside = int(odd[-1])
         piece = piece[(odd == 0) & ~quote]
         level = np.cumsum(_STEP[piece], dtype=np.int32) + depth
@@ -77,18 +94,30 @@ def code(notebook: dict[str, Any]) -> list[str]:
         Unreadable: if it has no cells, or more code than goes to the worker.
     """
     if not isinstance(notebook.get("nbformat", 4), int):
-        raise Unreadable("the file is JSON but no notebook: the version in it, nbformat, is no whole number")
+        raise Unreadable(
+            "the file is JSON but no notebook: the version in it, nbformat, is no whole number"
+        )
     try:
         sheets = notebook.get("worksheets", [notebook])
-        cells = [_source(cell) for sheet in sheets for cell in sheet["cells"] if cell.get("cell_type") == "code"]
+        cells = [
+            _source(cell)
+            for sheet in sheets
+            for cell in sheet["cells"]
+            if cell.get("cell_type") == "code"
+        ]
     except (KeyError, TypeError, AttributeError) as error:
         raise Unreadable(f"the file is JSON but no notebook ({type(error).__name__})") from None
     size = sum(map(len, cells))
     if size <= MAX_CODE:  # else it is too much however it is written
         size = len(json.dumps(cells))
     if size > MAX_CODE:
-        why = f"the notebook holds {size / 1e6:.1f} MB of code: a lab's is well below {MAX_CODE / 1e6:.0f} MB"
-        raise Unreadable(f"{why}. Was data pasted into a cell? Take it out and hand the notebook in again")
+        why = (
+            f"the notebook holds {size / 1e6:.1f} MB of code: a lab's is well below"
+            f" {MAX_CODE / 1e6:.0f} MB"
+        )
+        raise Unreadable(
+            f"{why}. Was data pasted into a cell? Take it out and hand the notebook in again"
+        )
     return cells
 
 
@@ -98,7 +127,9 @@ def _source(cell: dict[str, Any]) -> str:
 
 
 def text(name: str | bytes) -> str:
-    """Text that can be written as UTF-8, whatever bytes a file's name or a string in JSON was made of."""
+    """Text that can be written as UTF-8, whatever bytes a file's name or a string in
+    JSON was made of.
+    """
     if isinstance(name, bytes):
         return name.decode("utf-8", "backslashreplace")
     return name.encode("utf-8", "replace").decode()

@@ -1,7 +1,9 @@
-"""How a class's submissions lie: which entries are a student's, which folders are sections, and what is neither.
+"""How a class's submissions lie: which entries are a student's, which folders are
+sections, and what is neither.
 
-Students decide on names inside their own folders. So a folder is read as a section, with the students in it, only where its own
-name says so, or where everything beside it is one, too.
+Students decide on names inside their own folders. So a folder is read as a section,
+with the students in it, only where its own name says so, or where everything beside it
+is one, too.
 """
 
 from __future__ import annotations
@@ -20,14 +22,20 @@ from course_lib.grading.batch.ipynb import Unreadable
 METADATA = "submission_metadata.yml"  # of Gradescope's export
 Placed = tuple[str, Entry]  # the section's name, or ""; what lies in it
 _SECTION = re.compile(
-    r"(?<![^\W\d_])(?:section|sec|tutorial|recitation|class|seminar|course|cohort)(?![^\W\d_])", re.IGNORECASE
+    r"(?<![^\W\d_])(?:section|sec|tutorial|recitation|class|seminar|course|cohort)(?![^\W\d_])",
+    re.IGNORECASE,
 )
 _WHY = {
-    ".html": "a page made of a notebook, or a text typed into the system, and not the notebook itself",
+    ".html": (
+        "a page made of a notebook, or a text typed into the system, and not the notebook itself"
+    ),
     ".pdf": "a page made of a notebook, and not the notebook itself",
     ".py": "a script, and not a notebook",
-    **dict.fromkeys((".7z", ".rar", ".tar", ".gz", ".tgz", ".bz2", ".xz"), "packed in a way that is not read: unpack it, or pack it as a zip"),
-}  # fmt: skip
+    **dict.fromkeys(
+        (".7z", ".rar", ".tar", ".gz", ".tgz", ".bz2", ".xz"),
+        "packed in a way that is not read: unpack it, or pack it as a zip",
+    ),
+}
 
 
 def top(path: Path) -> list[Entry]:
@@ -35,7 +43,9 @@ def top(path: Path) -> list[Entry]:
 
     Wrapping is taken off: a folder, or a class's zip, with nothing beside it.
     """
-    inside = [on_disk(found) for found in sorted(path.iterdir())] if path.is_dir() else [on_disk(path)]
+    inside = (
+        [on_disk(found) for found in sorted(path.iterdir())] if path.is_dir() else [on_disk(path)]
+    )
     return _unwrapped(inside, path if path.is_dir() else path.parent)
 
 
@@ -67,7 +77,9 @@ def name(entry: Entry, metadata: dict[str, Any] | None) -> names.Name:
 
 def may_be_one(entry: Entry) -> bool:
     """May this be a submission, whatever its name?"""
-    return entry.folder and not entry.hidden or entry.suffix in (".ipynb", ".zip") and not entry.hidden
+    return (
+        entry.folder and not entry.hidden or entry.suffix in (".ipynb", ".zip") and not entry.hidden
+    )
 
 
 def why_not(entry: Entry) -> str:
@@ -75,22 +87,36 @@ def why_not(entry: Entry) -> str:
     if entry.hidden:
         return "hidden, for its name begins with a dot"
     if ".ipynb" in entry.name.lower():
-        return f"its name ends in {entry.suffix or 'something else'}: if it is a notebook, rename it so that it ends in .ipynb"
+        return (
+            f"its name ends in {entry.suffix or 'something else'}: if it is a notebook, rename it"
+            " so that it ends in .ipynb"
+        )
     return _WHY.get(entry.suffix, "no notebook (.ipynb), folder or zip")
 
 
 def students(entries: Sequence[Entry]) -> tuple[list[Placed], list[str], dict[str, Any] | None]:
-    """The entries that may be a student's, those in sections among them; the sections' names; Gradescope's list, if there is one.
+    """The entries that may be a student's, those in sections among them; the sections'
+    names; Gradescope's list, if there is one.
 
     Raises:
         ValueError: if Gradescope's list cannot be read.
     """
-    metadata = next((_metadata(entry) for entry in entries if entry.name == METADATA and not entry.folder), None)
+    metadata = next(
+        (_metadata(entry) for entry in entries if entry.name == METADATA and not entry.folder), None
+    )
     sections = [] if metadata is not None else _sections(entries)
     placed: list[Placed] = []
     for entry in entries:
-        inside = [(entry.name, child) for child in entry.children()] if entry in sections else [("", entry)]
-        placed += [(place, e) for place, e in inside if not e.rubbish and (e.name != METADATA or metadata is None)]
+        inside = (
+            [(entry.name, child) for child in entry.children()]
+            if entry in sections
+            else [("", entry)]
+        )
+        placed += [
+            (place, e)
+            for place, e in inside
+            if not e.rubbish and (e.name != METADATA or metadata is None)
+        ]
     return placed, [entry.name for entry in sections], metadata
 
 
@@ -104,24 +130,39 @@ def _sections(entries: Sequence[Entry]) -> list[Entry]:
     children = [child for entry in candidates for child in inside[id(entry)]]
     if all(name(child, None).known for child in children):
         return candidates
-    # As instructors make them by hand: folders in folders, and nobody is in two. Who hands in two folders calls them alike.
-    apart = len({names.squashed(child.stem) for child in children}) == len(children) and len(candidates) > 1
+    # As instructors make them by hand: folders in folders, and nobody is in two. Who
+    # hands in two folders calls them alike.
+    apart = (
+        len({names.squashed(child.stem) for child in children}) == len(children)
+        and len(candidates) > 1
+    )
     folders = all(
-        len(inside[id(entry)]) > 1 and all(child.folder for child in inside[id(entry)]) for entry in candidates
+        len(inside[id(entry)]) > 1 and all(child.folder for child in inside[id(entry)])
+        for entry in candidates
     )
     return candidates if apart and folders else named
 
 
 def _students_in(entry: Entry) -> list[Entry]:
-    """What in a folder may be students' submissions; nothing where some of it cannot be."""
+    """What in a folder may be students' submissions; nothing where some of it cannot
+    be.
+    """
     if not entry.folder:
         return []
     try:
-        inside = [child for child in entry.children() if may_be_one(child) or name(child, None).known]
-        if any(names.stamp(child.stem) is not None or _of_a_lab(child.stem) for child in inside if child.folder):
+        inside = [
+            child for child in entry.children() if may_be_one(child) or name(child, None).known
+        ]
+        if any(
+            names.stamp(child.stem) is not None or _of_a_lab(child.stem)
+            for child in inside
+            if child.folder
+        ):
             return []  # one student's, by date or by lab
         if not any(
-            child.folder and any(f.suffix in (".ipynb", ".zip") for f in child.files()) or not child.folder
+            child.folder
+            and any(f.suffix in (".ipynb", ".zip") for f in child.files())
+            or not child.folder
             for child in inside
         ):
             return []
@@ -135,11 +176,13 @@ def _of_a_lab(text: str) -> bool:
     return bool(names.labs_in(text)) and len(names.squashed(text)) <= 6
 
 
-# --- Gradescope's list ---------------------------------------------------------------------------------------------
+# --- Gradescope's list ----------------------------------------------------------------
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """YAML as Gradescope writes it: Ruby's symbols are strings, its objects what they hold."""
+    """YAML as Gradescope writes it: Ruby's symbols are strings, its objects what they
+    hold.
+    """
 
 
 def _ruby(loader: Any, suffix: str, node: yaml.Node) -> Any:
@@ -157,7 +200,7 @@ def _metadata(entry: Entry) -> dict[str, Any]:
         read = yaml.load(entry.file().data(), Loader=_Loader)
     except (yaml.YAMLError, Unreadable, OSError, ValueError, RecursionError) as error:
         raise ValueError(
-            f"{entry.name} cannot be read ({' '.join(str(error).split())[:200]}): download Gradescope's export again, or delete this "
-            "file to grade without the students' names"
+            f"{entry.name} cannot be read ({' '.join(str(error).split())[:200]}): download"
+            " Gradescope's export again, or delete this file to grade without the students' names"
         ) from None
     return read if isinstance(read, dict) else {}

@@ -1,19 +1,26 @@
-"""What the name of a handed-in file or folder says: whose it is, and which of several is the newest.
+"""What the name of a handed-in file or folder says: whose it is, and which of several
+is the newest.
 
-Only names that a learning management system or a collecting tool wrote are believed; two files that merely look alike
-(``smith.ipynb`` and ``smith-2.ipynb``) may be two people's, and stay two submissions.
+Only names that a learning management system or a collecting tool wrote are believed;
+two files that merely look alike (``smith.ipynb`` and ``smith-2.ipynb``) may be two
+people's, and stay two submissions.
 
 Sources of the patterns:
 
-- Canvas, ``doejane_LATE_12345_67890_lab01-1.ipynb`` (name, LATE, user, attachment, the student's own name; Canvas adds -1, -2
-  when a file is handed in again; ``doejane_12345_text.html`` is what was typed in), ``anon_a1B2c_67890_lab01.ipynb`` where grading is anonymous: ``get_filename`` and
-  ``add_upload_submission`` in https://github.com/instructure/canvas-lms/blob/master/lib/content_zipper.rb. Names may hold
-  underscores there, and who is called ``a__12__34__b`` gets the start ``a_12_34_b_``: such a name has two readings.
-- Moodle, ``Jane Doe_1234567_assignsubmission_file_`` (a folder, or the start of a file's name; the name's own underscores are
-  blanks there, so the first number is Moodle's and what follows is the student's): ``get_student_prefix`` in
+- Canvas, ``doejane_LATE_12345_67890_lab01-1.ipynb`` (name, LATE, user, attachment, the
+  student's own name; Canvas adds -1, -2 when a file is handed in again;
+  ``doejane_12345_text.html`` is what was typed in), ``anon_a1B2c_67890_lab01.ipynb``
+  where grading is anonymous: ``get_filename`` and ``add_upload_submission`` in
+  https://github.com/instructure/canvas-lms/blob/master/lib/content_zipper.rb. Names may
+  hold underscores there, and who is called ``a__12__34__b`` gets the start
+  ``a_12_34_b_``: such a name has two readings.
+- Moodle, ``Jane Doe_1234567_assignsubmission_file_`` (a folder, or the start of a
+  file's name; the name's own underscores are blanks there, so the first number is
+  Moodle's and what follows is the student's): ``get_student_prefix`` in
   https://github.com/moodle/moodle/blob/main/mod/assign/classes/downloader.php
-- Gradescope, ``submission_123456789`` folders beside a ``submission_metadata.yml`` with ``:submitters:`` and
-  ``:created_at:``: its "Export Submissions"; Gradescope describes the file nowhere, the keys are those that public tools read
+- Gradescope, ``submission_123456789`` folders beside a ``submission_metadata.yml`` with
+  ``:submitters:`` and ``:created_at:``: its "Export Submissions"; Gradescope describes
+  the file nowhere, the keys are those that public tools read
 - nbgrader, ``jdoe+lab01+2024-05-01 10:11:12 UTC``:
   https://github.com/jupyter/nbgrader/blob/main/nbgrader/exchange/default/submit.py
 """
@@ -26,8 +33,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-# A class's own scheme, "hw_2024_17_final.ipynb" or "lab01_12_3_x.ipynb", must not be taken for one student's many files: the
-# user is no year, and where the name has digits (a group's has) Canvas's numbers are long.
+# A class's own scheme, "hw_2024_17_final.ipynb" or "lab01_12_3_x.ipynb", must not be
+# taken for one student's many files: the user is no year, and where the name has digits
+# (a group's has) Canvas's numbers are long.
 _CANVAS = re.compile(
     r"(?P<name>(?:(?=[\w]+?_(?:late_)?\d{4,}_\d{5,}_)(?=\d*[^\W\d_])[^\W_]+|[^\W\d_]+))(?P<late>_late)?"
     r"_(?!(?:19|20)\d\d_)(?P<user>\d+)_(?:(?P<number>\d+)_(?P<file>.+)|(?P<typed>(?:text|link)\.html))",
@@ -38,16 +46,22 @@ _ANON = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _CANVAS_NUMBERS = re.compile(r"(?=_(?!(?:19|20)\d\d_)([1-9]\d*)_([1-9]\d*)_)")
-_MOODLE = re.compile(r"(?P<name>.+?)_(?P<id>\d+)_assignsubmission_(?:file|onlinetext)(?:_(?P<file>.*))?", re.DOTALL)
+_MOODLE = re.compile(
+    r"(?P<name>.+?)_(?P<id>\d+)_assignsubmission_(?:file|onlinetext)(?:_(?P<file>.*))?", re.DOTALL
+)
 _GRADESCOPE = re.compile(r"submission_(?P<id>\d+)")
-_NBGRADER = re.compile(r"(?P<student>[^+]+)\+(?P<lab>[^+]+)\+(?P<time>\d{4}-\d\d-\d\d[^+]*)(?:\+.*)?")
+_NBGRADER = re.compile(
+    r"(?P<student>[^+]+)\+(?P<lab>[^+]+)\+(?P<time>\d{4}-\d\d-\d\d[^+]*)(?:\+.*)?"
+)
 _STAMP = re.compile(
-    r"(20\d\d)[-_.]?(\d\d)[-_.]?(\d\d)(?:[-_ T]+(\d\d)[-_.:h]?(\d\d)(?:[-_.:m]?(\d\d)(?:[.,]\d+)?)?)?(?:\s*(?:Z|UTC|[+-]\d\d:?\d\d))?s?"
+    r"(20\d\d)[-_.]?(\d\d)[-_.]?(\d\d)(?:[-_"
+    r" T]+(\d\d)[-_.:h]?(\d\d)(?:[-_.:m]?(\d\d)(?:[.,]\d+)?)?)?(?:\s*(?:Z|UTC|[+-]\d\d:?\d\d))?s?"
 )
 _ATTEMPT = re.compile(r"(?:attempt|try|version|v)[-_ ]*(\d{1,6})", re.IGNORECASE)
 _LAB = re.compile(r"(?<![^\W\d_])lab[-_ ]*0*(\d+)(?!\d)", re.IGNORECASE)
 _AGAIN = re.compile(
-    r"(?P<stem>.+?)(?:-(?P<n>\d{1,4})| ?\((?P<m>\d{1,4})\))?\.(?:ipynb|zip|safetensors)", re.IGNORECASE | re.DOTALL
+    r"(?P<stem>.+?)(?:-(?P<n>\d{1,4})| ?\((?P<m>\d{1,4})\))?\.(?:ipynb|zip|safetensors)",
+    re.IGNORECASE | re.DOTALL,
 )
 
 
@@ -56,14 +70,21 @@ class Name:
     """One name, read.
 
     Attributes:
-        key: the same for everything of one student. id: how that student's submission is called in tables.
-        prefix: what the system wrote beside the key, the student's name say. Where it differs, so may the students.
-        claims: the people that it says it is of. unsure: could the student's own part have posed as the system's?
-        start: what Canvas wrote before the student's file name, with the numbers by which it takes files back.
-        late: does the system say that it came late, or in time? None where it says neither.
-        file: the student's own file name. number: of the upload, larger = later; None where the name has none.
-        stamp: when it was handed in (seconds since 1970, UTC), or None. who: what is known of the student, by the
-        column names of a roster ("canvas id", "moodle id", "name", "email", "sid").
+        key: the same for everything of one student. id: how that student's submission
+            is called in tables.
+        prefix: what the system wrote beside the key, the student's name say. Where it
+            differs, so may the students.
+        claims: the people that it says it is of. unsure: could the student's own part
+            have posed as the system's?
+        start: what Canvas wrote before the student's file name, with the numbers by
+            which it takes files back.
+        late: does the system say that it came late, or in time? None where it says
+            neither.
+        file: the student's own file name. number: of the upload, larger = later; None
+            where the name has none.
+        stamp: when it was handed in (seconds since 1970, UTC), or None. who: what is
+        known of the student, by the column names of a roster ("canvas id", "moodle id",
+        "name", "email", "sid").
     """
 
     key: tuple[str, str]
@@ -85,24 +106,33 @@ class Name:
 
 
 def read(name: str, id: str, metadata: dict[str, Any] | None = None, folder: bool = True) -> Name:
-    """Read the name of a file or folder: from the left, for there the system's part begins.
+    """Read the name of a file or folder: from the left, for there the system's part
+    begins.
 
     Args:
-        name: with its suffix. id: what to call the submission where the name says nothing.
+        name: with its suffix. id: what to call the submission where the name says
+            nothing.
         metadata: Gradescope's ``submission_metadata.yml``, where there is one.
-        folder: is it a folder? Those of nbgrader and Gradescope are; a file of such a name is a student's own idea.
+        folder: is it a folder? Those of nbgrader and Gradescope are; a file of such a
+            name is a student's own idea.
     """
     if match := _ANON.fullmatch(name):
         return _canvas(match, match["name"].lower(), match["name"], "", ())
     if match := _CANVAS.fullmatch(name):
         who = {"canvas id": match["user"], "name": match["name"]}
-        return _canvas(match, match["user"], f"{match['name']}_{match['user']}", _same(match["name"]), (who,))
+        return _canvas(
+            match, match["user"], f"{match['name']}_{match['user']}", _same(match["name"]), (who,)
+        )
     if match := _MOODLE.fullmatch(name):
         who = {"moodle id": match["id"], "name": match["name"]}
         return Name(
-            ("moodle", match["id"]), f"{match['name']}_{match['id']}", match["file"] or "", who=(who,),
-            prefix=_same(match["name"]), claims=(f"Moodle's {match['id']}",),
-        )  # fmt: skip
+            ("moodle", match["id"]),
+            f"{match['name']}_{match['id']}",
+            match["file"] or "",
+            who=(who,),
+            prefix=_same(match["name"]),
+            claims=(f"Moodle's {match['id']}",),
+        )
     if (match := _NBGRADER.fullmatch(name)) and folder:
         return Name(("nbgrader", match["student"]), match["student"], stamp=stamp(match["time"]))
     if (match := _GRADESCOPE.fullmatch(name)) and folder and metadata is not None:
@@ -110,22 +140,35 @@ def read(name: str, id: str, metadata: dict[str, Any] | None = None, folder: boo
     return Name(("name", name), id, name)
 
 
-def _canvas(match: re.Match[str], user: str, id: str, prefix: str, who: tuple[dict[str, str], ...]) -> Name:
+def _canvas(
+    match: re.Match[str], user: str, id: str, prefix: str, who: tuple[dict[str, str], ...]
+) -> Name:
     file = match["file"] or match["typed"]
-    # Could numbers further on be the real ones? Not those much shorter than this user's, nor a day and a time.
+    # Could numbers further on be the real ones? Not those much shorter than this
+    # user's, nor a day and a time.
     unsure = any(
         len(later) > len(user) - 3 and stamp(f"{later}_{attachment}") is None
         for later, attachment in _CANVAS_NUMBERS.findall("_" + file)
     )
     number = int(match["number"][:18]) if match["number"] else None
     return Name(
-        ("canvas", user), id, file, number, who=who, prefix=prefix, claims=(f"Canvas's {user}",), unsure=unsure,
-        late=bool(match["late"]), start=match.string.removesuffix(file) if match["number"] else "",
-    )  # fmt: skip
+        ("canvas", user),
+        id,
+        file,
+        number,
+        who=who,
+        prefix=prefix,
+        claims=(f"Canvas's {user}",),
+        unsure=unsure,
+        late=bool(match["late"]),
+        start=match.string.removesuffix(file) if match["number"] else "",
+    )
 
 
 def _gradescope(name: str, number: str, entry: Any) -> Name:
-    """A folder of Gradescope's export: several people may have handed it in together."""
+    """A folder of Gradescope's export: several people may have handed it in
+    together.
+    """
     entry = entry if isinstance(entry, dict) else {}
     people = entry.get(":submitters") or []
     who = tuple(
@@ -147,18 +190,27 @@ def _gradescope(name: str, number: str, entry: Any) -> Name:
     claims = tuple(sorted({(p.get("email") or p.get("sid") or "").casefold() for p in who}))
     key = "\n".join(claims) if all(claims) and claims else number
     return Name(
-        ("gradescope", key), name, "", int(number[:18]), seconds, who or ({"gradescope id": number},),
+        ("gradescope", key),
+        name,
+        "",
+        int(number[:18]),
+        seconds,
+        who or ({"gradescope id": number},),
         claims=tuple(claim for claim in claims if claim),
-    )  # fmt: skip
+    )
 
 
 def _same(name: str) -> str:
-    """Equal for one person's name however it was packed and unpacked (accents in one sign or two, blanks)."""
+    """Equal for one person's name however it was packed and unpacked (accents in one
+    sign or two, blanks).
+    """
     return squashed(name) or name
 
 
 def stamp(text: str) -> float | None:
-    """Seconds since 1970 of "2024-05-01T10-11-12", "20240501_1011", "attempt 2" (its number) or a Unix time; else None."""
+    """Seconds since 1970 of "2024-05-01T10-11-12", "20240501_1011", "attempt 2" (its
+    number) or a Unix time; else None.
+    """
     text = text.strip()
     if match := _STAMP.fullmatch(text):
         parts = [int(part or 0) for part in match.groups()]
@@ -181,7 +233,9 @@ def labs_in(text: str) -> set[int]:
 
 
 def again(file: str) -> tuple[str, int]:
-    """A file's name without what an upload of the same name adds, and that number: "a-2.ipynb", "a (2).ipynb" -> ("a", 2)."""
+    """A file's name without what an upload of the same name adds, and that number:
+    "a-2.ipynb", "a (2).ipynb" -> ("a", 2).
+    """
     match = _AGAIN.fullmatch(file)
     if match is None:
         return file, 0
@@ -189,16 +243,22 @@ def again(file: str) -> tuple[str, int]:
 
 
 def squashed(name: str) -> str:
-    """Letters and digits of a name, lower case and without accents, as Canvas squeezes it into a file name."""
+    """Letters and digits of a name, lower case and without accents, as Canvas squeezes
+    it into a file name.
+    """
     plain = unicodedata.normalize("NFKD", name)
     return "".join(c for c in plain.casefold() if c.isalnum())
 
 
 def shown(text: str) -> str:
-    """The text with what cannot be printed (line breaks, controls, marks that turn the direction of writing) spelt out."""
+    """The text with what cannot be printed (line breaks, controls, marks that turn the
+    direction of writing) spelt out.
+    """
     return "".join(
-        c
-        if unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Zl", "Zp", "Cn", "Co")
-        else c.encode("unicode-escape").decode()
+        (
+            c
+            if unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Zl", "Zp", "Cn", "Co")
+            else c.encode("unicode-escape").decode()
+        )
         for c in text
     )

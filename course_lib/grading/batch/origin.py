@@ -1,4 +1,6 @@
-"""Of which lab a notebook is, and of which release: it says so itself, or the names do that it defines."""
+"""Of which lab a notebook is, and of which release: it says so itself, or the names do
+that it defines.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +16,21 @@ from typing import Any
 from course_lib import labs
 from course_lib.paths import course_root
 
-# A name that a line defines, "def f(", "class C", "x = 1", "x: int = 1": one look a line, whatever the rest of it is. The text is
-# not parsed here, but in the process that may be ended.
+# A name that a line defines, "def f(", "class C", "x = 1", "x: int = 1": one look a
+# line, whatever the rest of it is. The text is not parsed here, but in the process that
+# may be ended.
 _DEFINED = re.compile(
-    r"^[ \t]{0,40}(?:(?:async )?def |class )[ ]?(\w{1,99})|^(\w{1,99}) ?(?:=(?!=)|: ?[\w.]{1,40} ?=)", re.MULTILINE
+    r"^[ \t]{0,40}(?:(?:async )?def |class )[ ]?(\w{1,99})|^(\w{1,99}) ?(?:=(?!=)|:"
+    r" ?[\w.]{1,40} ?=)",
+    re.MULTILINE,
 )
 
 
 @dataclass(frozen=True)
 class Origin:
-    """What a notebook's metadata say: "lab01", and the hash that ``course build`` gives a hand-out; "" where they say nothing."""
+    """What a notebook's metadata say: "lab01", and the hash that ``course build`` gives
+    a hand-out; "" where they say nothing.
+    """
 
     lab: str = ""
     release: str = ""
@@ -40,7 +47,8 @@ def of(notebook: dict[str, Any]) -> Origin:
         return Origin()
     lab, release = str(course.get("lab", "")), str(course.get("version", ""))
     return Origin(
-        lab if re.fullmatch(r"lab\d\d", lab) else "", release if re.fullmatch(r"[0-9a-f]{6,64}", release) else ""
+        lab if re.fullmatch(r"lab\d\d", lab) else "",
+        release if re.fullmatch(r"[0-9a-f]{6,64}", release) else "",
     )
 
 
@@ -52,7 +60,8 @@ def defined(cells: Sequence[str]) -> set[str]:
 def another(lab: str, cells: Sequence[str], origin: Origin) -> str:
     """Why this is no submission of ``lab``, in a sentence; "" where it may be one.
 
-    Only where nothing is defined that the lab asks for: who carried right answers into the notebook of another lab has answered.
+    Only where nothing is defined that the lab asks for: who carried right answers into
+    the notebook of another lab has answered.
     """
     names = defined(cells)
     graded = _graded()
@@ -63,11 +72,15 @@ def another(lab: str, cells: Sequence[str], origin: Origin) -> str:
     if origin.lab in ("", lab) and count < 2:
         return ""
     it = origin if origin.lab not in ("", lab) else Origin(best)
-    return f"this is a notebook of {it} and holds nothing that {lab} asks for: hand in the one of {lab}"
+    return (
+        f"this is a notebook of {it} and holds nothing that {lab} asks for: hand in the one of"
+        f" {lab}"
+    )
 
 
 def remark(lab: str, origin: Origin, released: str) -> str:
-    """What is odd about where the notebook comes from, in a sentence; "" where nothing is.
+    """What is odd about where the notebook comes from, in a sentence; "" where nothing
+    is.
 
     Args:
         released: the release that the course has now, "" where that is not known.
@@ -76,8 +89,8 @@ def remark(lab: str, origin: Origin, released: str) -> str:
         return f"by its metadata this is a notebook of {origin}, but it answers questions of {lab}"
     if origin.lab and origin.release and released and origin.release != released:
         return (
-            f"this notebook is of release {origin.release} of {lab}, and the course now has {released}: `course update` carries "
-            "the answers over"
+            f"this notebook is of release {origin.release} of {lab}, and the course now has"
+            f" {released}: `course update` carries the answers over"
         )
     return ""
 
@@ -86,7 +99,9 @@ def released(lab: str) -> str:
     """The release of a lab's notebook that the course has now; "" outside a course."""
     root = course_root()
     paths = sorted((root / "labs").glob(f"{lab}_*.ipynb")) if root else []
-    return next((found for path in paths if (found := _release_in(path, path.stat().st_mtime_ns))), "")
+    return next(
+        (found for path in paths if (found := _release_in(path, path.stat().st_mtime_ns))), ""
+    )
 
 
 @lru_cache(maxsize=64)

@@ -1,4 +1,6 @@
-"""What of a report is out of date, submission by submission; and what is written when it was marked."""
+"""What of a report is out of date, submission by submission; and what is written when
+it was marked.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +18,19 @@ from course_lib.grading.wall import layers
 
 
 class Plan:
-    """The work on one report: looks at what is there, gives out what is to be marked, writes what came of it.
+    """The work on one report: looks at what is there, gives out what is to be marked,
+    writes what came of it.
 
     Args:
         out: the report's folder. lab: the tests, as they are now.
         handed: the submissions. Their text is let go as soon as it is no longer needed.
         regrade: ids to mark again though nothing has changed.
-        walled: mark again what was marked without a wall. marks: a person's, by submission. cases: what a policy says of each
-            submission; None without one.
+        walled: mark again what was marked without a wall. marks: a person's, by
+            submission. cases: what a policy says of each submission; None without one.
 
     Attributes:
-        todo: the ids to mark, in order. files: all submissions' names in the report, in the order of their ids.
+        todo: the ids to mark, in order. files: all submissions' names in the report, in
+            the order of their ids.
         grades: the table of what is marked so far.
     """
 
@@ -43,10 +47,14 @@ class Plan:
         self.out, self.lab, self.handed = out, lab, {h.id: h for h in handed}
         self.regrade, self.walled = set(regrade), walled
         self.marks, self.cases = marks or {}, cases
-        self.waiting = {id: asked.by_hand for id, asked in lab.known.questions.items() if asked.by_hand}
+        self.waiting = {
+            id: asked.by_hand for id, asked in lab.known.questions.items() if asked.by_hand
+        }
         self.todo: list[str] = []
         late = (policy.COLUMNS, lambda result: policy.cells(result["extra_data"].get("lateness")))
-        self.grades = report.Grades(out, lab.known.questions, *([late] if cases is not None else []))
+        self.grades = report.Grades(
+            out, lab.known.questions, *([late] if cases is not None else [])
+        )
         self.files = [h.file_name for h in handed]
         self.seconds = _seconds(out / "times.json")
         self._version = lab.version
@@ -87,12 +95,19 @@ class Plan:
     def write(self, task: Task, marked: Marked) -> None:
         """Put the marks of one submission on disk."""
         h = self.handed[task.id]
-        extra = {"version": self._version, "digest": h.digest, "lab": self.lab.source.lab, "layer": marked.layer}
+        extra = {
+            "version": self._version,
+            "digest": h.digest,
+            "lab": self.lab.source.lab,
+            "layer": marked.layer,
+        }
         self._keep(h, report.result(h, marked.outcomes, marked.status, marked.notes, extra))
         self.seconds[task.id] = round(marked.seconds, 2)
 
     def refresh(self) -> None:
-        """Bring what is kept up to date where something beside its marks has changed: a person's marks, which file counts."""
+        """Bring what is kept up to date where something beside its marks has changed: a
+        person's marks, which file counts.
+        """
         for h in self.handed.values():
             before = report.read(self.out, h.file_name)
             if before is not None and h.id not in self.todo:
@@ -106,22 +121,34 @@ class Plan:
         self.grades.add(h.file_name, dressed)
 
     def write_tables(self) -> None:
-        """Write ``grades.csv``, and how long each submission took: apart from the results, which say the same in every run."""
+        """Write ``grades.csv``, and how long each submission took: apart from the
+        results, which say the same in every run.
+        """
         self.grades.write(self.files)
         seconds = {id: self.seconds[id] for id in self.handed if id in self.seconds}
         report.put(self.out / "times.json", json.dumps(seconds, indent=1) + "\n")
 
     def remarks(self, layer: layers.Layer) -> list[str]:
-        """What an instructor should know of the marks that were kept, and of hand-in times."""
+        """What an instructor should know of the marks that were kept, and of hand-in
+        times.
+        """
         return self._late() + self._weak(layer)
 
     def _late(self) -> list[str]:
         cases = (self.cases or {}).values()
-        late, unknown = sum(bool(case.days) for case in cases), sum(case.days is None for case in cases)
-        said = [f"{late} came late by the policy: the columns behind the points say what follows"] if late else []
+        late, unknown = (
+            sum(bool(case.days) for case in cases),
+            sum(case.days is None for case in cases),
+        )
+        said = (
+            [f"{late} came late by the policy: the columns behind the points say what follows"]
+            if late
+            else []
+        )
         if unknown:
             said.append(
-                f"of {unknown} nothing says when they were handed in: write it under [times] of the policy, or give a roster that has it"
+                f"of {unknown} nothing says when they were handed in: write it under [times] of the"
+                " policy, or give a roster that has it"
             )
         return said
 
@@ -129,12 +156,20 @@ class Plan:
         weak = sum(count for name, count in self._layers.items() if not layers.Layer(name).wall)
         if not weak or not layer.wall:
             return []
-        return [f"{weak} kept from before were graded without a wall; --require-isolation grades them again behind one"]
+        return [
+            f"{weak} kept from before were graded without a wall; --require-isolation grades them"
+            " again behind one"
+        ]
 
 
 def _seconds(path: Path) -> dict[str, float]:
-    """Of earlier runs; none where the file is missing or damaged, for nothing rests on it."""
+    """Of earlier runs; none where the file is missing or damaged, for nothing rests on
+    it.
+    """
     try:
-        return {str(id): float(seconds) for id, seconds in json.loads(path.read_text(encoding="utf-8")).items()}
+        return {
+            str(id): float(seconds)
+            for id, seconds in json.loads(path.read_text(encoding="utf-8")).items()
+        }
     except (OSError, ValueError, TypeError, AttributeError):
         return {}

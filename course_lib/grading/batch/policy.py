@@ -1,24 +1,26 @@
-"""``policy.toml``: deadline, grace, penalty, late days and extensions. What follows from it stands beside the points, never in their place.
+"""``policy.toml``: deadline, grace, penalty, late days and extensions. What follows
+from it stands beside the points, never in their place.
 
 ::
 
     deadline = 2026-10-12T23:59:00
-    timezone = "Europe/Berlin"          # of times that name none
-    grace = 15                          # minutes after the deadline that do not count
-    penalty = 10                        # per cent of the points, for each day begun after the deadline
-    late_days = 3                       # days, of each student, that cost nothing
-    earlier = ["../report-lab00"]       # reports in which some of these days were used up
+    timezone = "Europe/Berlin"     # of times that name none
+    grace = 15                     # minutes after the deadline that do not count
+    penalty = 10                   # per cent of the points, for each day begun after the deadline
+    late_days = 3                  # days, of each student, that cost nothing
+    earlier = ["../report-lab00"]  # reports in which some of these days were used up
 
-    [extensions]                        # by id, email address or number: a new deadline, or a number of days
+    [extensions]  # by id, email address or number: a new deadline, or a number of days
     doejane_12345 = 2026-10-16T23:59:00
     "al@example.edu" = 2
 
     [times]                             # when somebody handed in, where no system says so
     roejohn_12346 = 2026-10-13T08:00:00
 
-When something was handed in is what a system's names and lists say, a folder named by its time, Moodle's worksheet or a column
-``handed in`` of the roster. A file's own time says when it was packed or copied, and is not believed. Canvas's names only say
-whether it was late.
+When something was handed in is what a system's names and lists say, a folder named by
+its time, Moodle's worksheet or a column ``handed in`` of the roster. A file's own time
+says when it was packed or copied, and is not believed. Canvas's names only say whether
+it was late.
 """
 
 from __future__ import annotations
@@ -48,7 +50,8 @@ class Policy:
     """A policy as its file has it; times are aware of their zone.
 
     Attributes:
-        extensions: by what names the student, the new deadline, or the days more. times: when they handed in.
+        extensions: by what names the student, the new deadline, or the days more.
+            times: when they handed in.
     """
 
     path: Path
@@ -67,8 +70,10 @@ class Case:
     """One submission under a policy.
 
     Attributes:
-        due: its deadline. time: when it was handed in, None where that is not known. days: how many it is late, None where that
-            is not known. late: the system's word. late_days: how many of them cost nothing. penalty: per cent of the points for the others.
+        due: its deadline. time: when it was handed in, None where that is not known.
+            days: how many it is late, None where that is not known. late: the system's
+            word. late_days: how many of them cost nothing. penalty: per cent of the
+            points for the others.
     """
 
     policy: Policy
@@ -80,10 +85,16 @@ class Case:
     penalty: float = 0.0
 
     def told(self, points: float) -> dict[str, Any]:
-        """What a result and its page say of it, for a submission with so many points."""
+        """What a result and its page say of it, for a submission with so many
+        points.
+        """
         after = points * (1 - self.penalty / 100)
         due = f"due {self._shown(self.due)}"
-        when = f"handed in {self._shown(self.time)}" if self.time else "handed in at a time that is not known"
+        when = (
+            f"handed in {self._shown(self.time)}"
+            if self.time
+            else "handed in at a time that is not known"
+        )
         if self.days is None and self.late:
             said = f"{when}, late by the system's word, which does not say by how much ({due})"
         elif self.days is None:
@@ -101,7 +112,11 @@ class Case:
         return {
             "due": self._shown(self.due),
             "handed in": self._shown(self.time) if self.time else "",
-            "late": "" if late is None else f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}",
+            "late": (
+                ""
+                if late is None
+                else f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+            ),
             "days": self.days,
             "late days": self.late_days,
             "penalty": self.penalty,
@@ -130,7 +145,8 @@ def read(path: Path) -> Policy:
     """The policy of a file.
 
     Raises:
-        FileNotFoundError: if it is not there. ValueError: if it is no TOML, has no deadline, or something in it cannot be.
+        FileNotFoundError: if it is not there. ValueError: if it is no TOML, has no
+            deadline, or something in it cannot be.
     """
     if not path.is_file():
         raise FileNotFoundError(f"there is no policy at {path}")
@@ -144,28 +160,40 @@ def read(path: Path) -> Policy:
             remedy = f"did you mean {near[0]}?" if near else f"there are {', '.join(KEYS)}"
             raise ValueError(f"{path}: there is no key {key!r}: {remedy}")
     if "deadline" not in said:
-        raise ValueError(f"{path}: there is no deadline: write one, such as deadline = 2026-10-12T23:59:00")
+        raise ValueError(
+            f"{path}: there is no deadline: write one, such as deadline = 2026-10-12T23:59:00"
+        )
     zone: tzinfo | None = None
     if "timezone" in said:
         try:
             zone = ZoneInfo(str(said["timezone"]))
         except (ZoneInfoNotFoundError, ValueError, OSError):
             raise ValueError(
-                f'{path}: there is no timezone {said["timezone"]!r}: write one as "Europe/Berlin" or "America/New_York"'
+                f'{path}: there is no timezone {said["timezone"]!r}: write one as "Europe/Berlin"'
+                ' or "America/New_York"'
             ) from None
     deadline = _time(path, "deadline", said["deadline"], zone)
     return Policy(
-        path, deadline, zone or deadline.tzinfo or UTC,
+        path,
+        deadline,
+        zone or deadline.tzinfo or UTC,
         timedelta(minutes=_number(path, "grace", said.get("grace", 0), "minutes", 7 * 24 * 60)),
         _number(path, "penalty", said.get("penalty", 0), "per cent a day", 100),
-        int(_number(path, "late_days", said.get("late_days", 0), "days", 366, whole=True)), _reports(path, said.get("earlier", [])),
+        int(_number(path, "late_days", said.get("late_days", 0), "days", 366, whole=True)),
+        _reports(path, said.get("earlier", [])),
         {
-            who: int(_number(path, f"extensions, {who}", value, "days", 366, whole=True))
-            if isinstance(value, int | float) else _time(path, f"extensions, {who}", value, zone)
+            who: (
+                int(_number(path, f"extensions, {who}", value, "days", 366, whole=True))
+                if isinstance(value, int | float)
+                else _time(path, f"extensions, {who}", value, zone)
+            )
             for who, value in _table(path, "extensions", said.get("extensions", {})).items()
         },
-        {who: _time(path, f"times, {who}", value, zone) for who, value in _table(path, "times", said.get("times", {})).items()},
-    )  # fmt: skip
+        {
+            who: _time(path, f"times, {who}", value, zone)
+            for who, value in _table(path, "times", said.get("times", {})).items()
+        },
+    )
 
 
 def _time(path: Path, what: str, value: Any, zone: tzinfo | None) -> datetime:
@@ -177,15 +205,23 @@ def _time(path: Path, what: str, value: Any, zone: tzinfo | None) -> datetime:
         raise ValueError(f"{path}: {what} is no time: write one as 2026-10-12T23:59:00")
     if value.tzinfo is None and zone is None:
         raise ValueError(
-            f'{path}: {what} has no time zone: write timezone = "Europe/Berlin", say, or {value.isoformat()}+02:00'
+            f'{path}: {what} has no time zone: write timezone = "Europe/Berlin", say, or'
+            f" {value.isoformat()}+02:00"
         )
     return value if value.tzinfo else value.replace(tzinfo=zone)
 
 
 def moment(text: str, zone: tzinfo | None) -> datetime | None:
-    """A time as people, Gradescope or Moodle (in English) write it; None where it is none."""
+    """A time as people, Gradescope or Moodle (in English) write it; None where it is
+    none.
+    """
     text = " ".join(text.split())
-    for form in ("%A, %d %B %Y, %I:%M %p", "%d %B %Y, %I:%M %p", "%Y-%m-%d %H:%M:%S %z", "%Y-%m-%d %H:%M %z"):
+    for form in (
+        "%A, %d %B %Y, %I:%M %p",
+        "%d %B %Y, %I:%M %p",
+        "%Y-%m-%d %H:%M:%S %z",
+        "%Y-%m-%d %H:%M %z",
+    ):
         try:
             found = datetime.strptime(text, form)
             break
@@ -201,42 +237,58 @@ def moment(text: str, zone: tzinfo | None) -> datetime | None:
 
 def _number(path: Path, what: str, value: Any, unit: str, most: int, whole: bool = False) -> float:
     good = (
-        isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and 0 <= value <= most
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and math.isfinite(value)
+        and 0 <= value <= most
     )
     if not good or (whole and value != int(value)):
         kind = "a whole number" if whole else "a number"
-        raise ValueError(f"{path}: {what} is {value!r}: {kind} of {unit} is expected, from 0 to {most}")
+        raise ValueError(
+            f"{path}: {what} is {value!r}: {kind} of {unit} is expected, from 0 to {most}"
+        )
     return float(value)
 
 
 def _table(path: Path, what: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ValueError(f"{path}: {what} is {value!r}: a table is expected, [{what}] and a line for each student")
+        raise ValueError(
+            f"{path}: {what} is {value!r}: a table is expected, [{what}] and a line for each"
+            " student"
+        )
     return value
 
 
 def _reports(path: Path, value: Any) -> tuple[Path, ...]:
     if not (isinstance(value, list) and all(isinstance(place, str) for place in value)):
-        raise ValueError(f'{path}: earlier is {value!r}: a list of reports is expected, such as ["../report-lab00"]')
+        raise ValueError(
+            f"{path}: earlier is {value!r}: a list of reports is expected, such as"
+            ' ["../report-lab00"]'
+        )
     for place in value:
         if not (path.parent / place / "batch.json").is_file():
             raise ValueError(
-                f"{path}: earlier names {place}, where no report is: write its folder as seen from the policy's"
+                f"{path}: earlier names {place}, where no report is: write its folder as seen from"
+                " the policy's"
             )
     return tuple(path.parent / place for place in value)
 
 
-# --- whose is what -------------------------------------------------------------------------------------------------
+# --- whose is what --------------------------------------------------------------------
 
 
-def cases(policy: Policy, handed: Iterable[Handed], people: Iterable[Person] = ()) -> dict[str, Case]:
+def cases(
+    policy: Policy, handed: Iterable[Handed], people: Iterable[Person] = ()
+) -> dict[str, Case]:
     """What the policy says of each submission, by id.
 
     Args:
-        people: of a roster: it may say when they handed in, and by what else than their submission's name they are known.
+        people: of a roster: it may say when they handed in, and by what else than their
+            submission's name they are known.
 
     Raises:
-        ValueError: if ``extensions`` or ``times`` name somebody who is neither among the submissions nor in the roster.
+        ValueError: if ``extensions`` or ``times`` name somebody who is neither among
+            the submissions nor in the roster.
     """
     people = list(people)
     index = Index(people)
@@ -244,7 +296,15 @@ def cases(policy: Policy, handed: Iterable[Handed], people: Iterable[Person] = (
     of: dict[str, list[Person]] = {}
     for h in handed:
         of[h.id] = [person for person, _ in index.of(h)[0]] if people else []
-        theirs = {h.id, *(w[c] for w in [*h.submitters, *(p.values for p in of[h.id])] for c in IDENTITIES if w.get(c))}
+        theirs = {
+            h.id,
+            *(
+                w[c]
+                for w in [*h.submitters, *(p.values for p in of[h.id])]
+                for c in IDENTITIES
+                if w.get(c)
+            ),
+        }
         known[h.id] = ({name.casefold() for name in theirs}, h)
     _refuse_unknown(policy, {name for names, _ in known.values() for name in names}, people)
     used = _used(policy)
@@ -253,7 +313,12 @@ def cases(policy: Policy, handed: Iterable[Handed], people: Iterable[Person] = (
     found = {}
     for id, (names, h) in known.items():
         given = [extensions[name] for name in names if name in extensions]
-        due = max([policy.deadline, *(policy.deadline + g * DAY if isinstance(g, int) else g for g in given)])
+        due = max(
+            [
+                policy.deadline,
+                *(policy.deadline + g * DAY if isinstance(g, int) else g for g in given),
+            ]
+        )
         typed = [times[name] for name in names if name in times]
         said = [m for p in of[id] if (m := moment(p["handed in"], policy.zone)) is not None]
         recorded = [datetime.fromtimestamp(h.time, UTC)] if h.time is not None else []
@@ -263,7 +328,9 @@ def cases(policy: Policy, handed: Iterable[Handed], people: Iterable[Person] = (
     return found
 
 
-def _case(policy: Policy, due: datetime, time: datetime | None, late: bool | None, left: int) -> Case:
+def _case(
+    policy: Policy, due: datetime, time: datetime | None, late: bool | None, left: int
+) -> Case:
     if time is None:
         return Case(policy, due, None, 0 if late is False else None, late)
     over = time - due
@@ -279,7 +346,15 @@ def _used(policy: Policy) -> dict[str, int]:
         for result in reports.results(report):
             extra = result["extra_data"]
             days = (extra.get("lateness") or {}).get("late days") or 0
-            names = {extra["id"], *(who[c] for who in extra.get("submitters") or [] for c in IDENTITIES if who.get(c))}
+            names = {
+                extra["id"],
+                *(
+                    who[c]
+                    for who in extra.get("submitters") or []
+                    for c in IDENTITIES
+                    if who.get(c)
+                ),
+            }
             for name in {name.casefold() for name in names}:
                 used[name] = used.get(name, 0) + int(days)
     return used
@@ -293,6 +368,7 @@ def _refuse_unknown(policy: Policy, names: set[str], people: list[Person]) -> No
                 near = get_close_matches(who.casefold(), names, 1)
                 remedy = f"did you mean {shown(near[0])!r}? " if near else ""
                 raise ValueError(
-                    f"{policy.path}, {table}: there is nobody {shown(who)!r}: {remedy}Write the id as grades.csv has it, an email "
-                    "address or a number; who has handed in nothing yet must be in the roster (--roster)"
+                    f"{policy.path}, {table}: there is nobody {shown(who)!r}: {remedy}Write the id"
+                    " as grades.csv has it, an email address or a number; who has handed in"
+                    " nothing yet must be in the roster (--roster)"
                 )

@@ -3,14 +3,16 @@
 It may have any of these columns:
 
 - ``name`` (or ``first name`` and ``last name``) and ``email``;
-- ``canvas id``, ``sis user id``, ``sis login id``, ``section``: Canvas's; ``moodle id``: the number in Moodle's folder names
-  and worksheets ("Participant 1234567"); ``sid``: the student number that Gradescope has;
+- ``canvas id``, ``sis user id``, ``sis login id``, ``section``: Canvas's;
+  ``moodle id``: the number in Moodle's folder names and worksheets ("Participant
+  1234567"); ``sid``: the student number that Gradescope has;
 - ``handed in``: when, as 2026-10-12 23:59, for a policy;
-- ``submission``: the id of the submission in ``grades.csv``, for what nothing else tells. Two rows with the same one handed in
-  together.
+- ``submission``: the id of the submission in ``grades.csv``, for what nothing else
+  tells. Two rows with the same one handed in together.
 
-The tables that the systems export themselves are rosters as they are: their headings are known (:data:`HEADINGS`), and Moodle's
-worksheet is known in any language by what its cells hold.
+The tables that the systems export themselves are rosters as they are: their headings
+are known (:data:`HEADINGS`), and Moodle's worksheet is known in any language by what
+its cells hold.
 """
 
 from __future__ import annotations
@@ -27,14 +29,37 @@ from typing import Protocol
 from course_lib.grading.batch import names
 
 COLUMNS = (
-    "submission", "name", "first name", "last name", "email", "canvas id", "sis user id", "sis login id", "section", "moodle id", "sid", "handed in",
-)  # fmt: skip
+    "submission",
+    "name",
+    "first name",
+    "last name",
+    "email",
+    "canvas id",
+    "sis user id",
+    "sis login id",
+    "section",
+    "moodle id",
+    "sid",
+    "handed in",
+)
 HEADINGS = {  # what Canvas, Moodle and Gradescope call them
-    "student": "name", "full name": "name", "fullname": "name", "firstname": "first name", "lastname": "last name",
-    "surname": "last name", "email address": "email", "id": "canvas id", "sections": "section", "identifier": "moodle id",
-    "id number": "sid", "student id": "sid", "submission time": "handed in", "last modified (submission)": "handed in",
-}  # fmt: skip
-IDENTITIES = ("canvas id", "moodle id", "email", "sid", "sis user id", "sis login id")  # one of these tells who it is
+    "student": "name",
+    "full name": "name",
+    "fullname": "name",
+    "firstname": "first name",
+    "lastname": "last name",
+    "surname": "last name",
+    "email address": "email",
+    "id": "canvas id",
+    "sections": "section",
+    "identifier": "moodle id",
+    "id number": "sid",
+    "student id": "sid",
+    "submission time": "handed in",
+    "last modified (submission)": "handed in",
+}
+# one of these tells who it is
+IDENTITIES = ("canvas id", "moodle id", "email", "sid", "sis user id", "sis login id")
 _OTHERS = ("submission id", "username")  # in their exports; like ours, but not ours
 _NUMBERS = ("canvas id", "moodle id")
 
@@ -59,7 +84,9 @@ class Person:
 
     @property
     def first_and_last(self) -> tuple[str, str]:
-        """Given where the roster has them, else split: at a comma ("Doe, Jane"), or before the last word."""
+        """Given where the roster has them, else split: at a comma ("Doe, Jane"), or
+        before the last word.
+        """
         if self["first name"] or self["last name"]:
             return self["first name"], self["last name"]
         last, comma, first = self["name"].partition(",")
@@ -87,10 +114,12 @@ class Person:
 
 @dataclass(frozen=True)
 class Worksheet:
-    """Where Moodle's grading worksheet has what it takes back: columns, from 0. Its headings are in the user's language.
+    """Where Moodle's grading worksheet has what it takes back: columns, from 0. Its
+    headings are in the user's language.
 
     Attributes:
-        grade: the mark. most: the assignment's maximum. feedback: the comment, where the assignment has one.
+        grade: the mark. most: the assignment's maximum. feedback: the comment, where
+            the assignment has one.
     """
 
     grade: int
@@ -103,7 +132,8 @@ class Roster:
     """A table of students.
 
     Attributes:
-        path: of it. people: its rows. header: its headings, as they stand. rows: its cells, by line.
+        path: of it. people: its rows. header: its headings, as they stand. rows: its
+            cells, by line.
         worksheet: is it Moodle's grading worksheet? Then it can be filled in.
     """
 
@@ -120,10 +150,12 @@ def read_roster(path: Path) -> list[Person]:
 
 
 def read(path: Path) -> Roster:
-    """A roster; separated by commas, semicolons or tabs, in UTF-8 (with or without Excel's mark) or UTF-16.
+    """A roster; separated by commas, semicolons or tabs, in UTF-8 (with or without
+    Excel's mark) or UTF-16.
 
     Raises:
-        FileNotFoundError: if it is not there. ValueError: if a heading or a cell cannot be used; line and column are named.
+        FileNotFoundError: if it is not there. ValueError: if a heading or a cell cannot
+            be used; line and column are named.
     """
     if not path.is_file():
         raise FileNotFoundError(f"there is no roster at {path}")
@@ -131,7 +163,9 @@ def read(path: Path) -> Roster:
     number, header = rows[0] if rows else (1, list[str]())
     body = {number: [cell.strip() for cell in row] for number, row in rows[1:]}
     # the second line of Canvas's export is no student
-    body = {n: row for n, row in body.items() if any(row) and "points possible" not in row[0].lower()}
+    body = {
+        n: row for n, row in body.items() if any(row) and "points possible" not in row[0].lower()
+    }
     identifiers = _identifiers(header, list(body.values()))
     columns = _columns(path, number, header, list(body.values()) if identifiers else [])
     people: list[Person] = []
@@ -139,19 +173,28 @@ def read(path: Path) -> Roster:
     for number, cells in body.items():
         if any(cells[len(header) :]):
             raise ValueError(
-                f"{path}, line {number}: {len(cells)} cells, but the heading has {len(header)}: is a separator in a cell not quoted?"
+                f"{path}, line {number}: {len(cells)} cells, but the heading has {len(header)}: is"
+                " a separator in a cell not quoted?"
             )
         values = {column: cells[i] for i, column in columns.items() if i < len(cells) and cells[i]}
         person = Person(
-            {c: _value(path, number, header[i], c, values[c]) for i, c in columns.items() if c in values}, number
+            {
+                c: _value(path, number, header[i], c, values[c])
+                for i, c in columns.items()
+                if c in values
+            },
+            number,
         )
         if not person.name and not person["email"]:
-            raise ValueError(f"{path}, line {number}, column name: empty; give a name or an email address")
+            raise ValueError(
+                f"{path}, line {number}, column name: empty; give a name or an email address"
+            )
         for column in IDENTITIES:
             key = (column, person[column].casefold())
             if person[column] and taken.setdefault(key, number) != number:
                 raise ValueError(
-                    f"{path}, line {number}, column {column}: {person[column]!r} is in line {taken[key]}, too"
+                    f"{path}, line {number}, column {column}: {person[column]!r} is in line"
+                    f" {taken[key]}, too"
                 )
         people.append(person)
     if not people:
@@ -173,7 +216,8 @@ def cells_of(path: Path) -> Iterator[tuple[int, list[str]]]:
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
         raise ValueError(
-            f'{path}, line {line}: no UTF-8 text; in Excel, save it as "CSV UTF-8 (comma delimited)"'
+            f'{path}, line {line}: no UTF-8 text; in Excel, save it as "CSV UTF-8 (comma'
+            ' delimited)"'
         ) from None
     first, _, rest = text.partition("\n")
     skipped = 0
@@ -194,7 +238,9 @@ def cells_of(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _identifiers(header: list[str], rows: list[list[str]]) -> bool:
-    """Are the first cells those of Moodle's worksheet, "Participant 1234567", in any language? The word is the same in all of them."""
+    """Are the first cells those of Moodle's worksheet, "Participant 1234567", in any
+    language? The word is the same in all of them.
+    """
     plain = header[0].strip().lower() if header else ""
     if HEADINGS.get(plain, plain) in COLUMNS and plain not in ("identifier", "id"):
         return False
@@ -203,9 +249,11 @@ def _identifiers(header: list[str], rows: list[list[str]]) -> bool:
 
 
 def _worksheet(header: list[str], rows: list[list[str]]) -> Worksheet | None:
-    """Where Moodle's worksheet has what, by what stands there: after the grade comes the maximum, the same number in each row.
+    """Where Moodle's worksheet has what, by what stands there: after the grade comes
+    the maximum, the same number in each row.
 
-    The columns are those of ``assign_grading_table`` in https://github.com/moodle/moodle/blob/main/mod/assign/gradingtable.php.
+    The columns are those of ``assign_grading_table`` in
+    https://github.com/moodle/moodle/blob/main/mod/assign/gradingtable.php.
     """
     plain = [" ".join(heading.lower().split()) for heading in header]
     columns = list(zip(*(row + [""] * (len(header) - len(row)) for row in rows), strict=False))
@@ -214,7 +262,9 @@ def _worksheet(header: list[str], rows: list[list[str]]) -> Worksheet | None:
         for i, cells in enumerate(columns)
         if i > 2 and len(set(cells)) == 1 and re.fullmatch(r"\d+([.,]\d+)?", cells[0])
     ]
-    most = plain.index("maximum grade") if "maximum grade" in plain else numbers[0] if numbers else 0
+    most = (
+        plain.index("maximum grade") if "maximum grade" in plain else numbers[0] if numbers else 0
+    )
     if not most:
         return None
     last = len(header) - 1
@@ -222,19 +272,29 @@ def _worksheet(header: list[str], rows: list[list[str]]) -> Worksheet | None:
     return Worksheet(most - 1, most, last if said and last > most + 1 else None)
 
 
-def _columns(path: Path, line: int, header: list[str], worksheet: list[list[str]]) -> dict[int, str]:
+def _columns(
+    path: Path, line: int, header: list[str], worksheet: list[list[str]]
+) -> dict[int, str]:
     """Which of our columns each cell of the heading is; the others are let be.
 
     Args:
-        worksheet: the rows of Moodle's, whose headings may be of any language: first the identifier, then the name.
+        worksheet: the rows of Moodle's, whose headings may be of any language: first
+            the identifier, then the name.
     """
     found: dict[int, str] = {}
     if worksheet:
         found[0] = "moodle id"
         if len(header) > 1 and HEADINGS.get(header[1].strip().lower(), "name") == "name":
             found[1] = "name"
-        cells = {i: [row[i] for row in worksheet if i < len(row) and row[i]] for i in range(2, len(header))}
-        emails = [i for i, column in cells.items() if column and all(cell.count("@") == 1 for cell in column)]
+        cells = {
+            i: [row[i] for row in worksheet if i < len(row) and row[i]]
+            for i in range(2, len(header))
+        }
+        emails = [
+            i
+            for i, column in cells.items()
+            if column and all(cell.count("@") == 1 for cell in column)
+        ]
         found |= dict.fromkeys(emails[:1], "email")
     for i, heading in enumerate(header):
         if i in found:
@@ -242,7 +302,10 @@ def _columns(path: Path, line: int, header: list[str], worksheet: list[list[str]
         plain = " ".join(heading.lower().replace("_", " ").split())
         column = HEADINGS.get(plain, plain)
         if column in found.values():
-            raise ValueError(f"{path}, line {line}: two columns are {column!r} ({heading.strip()!r} is the second)")
+            raise ValueError(
+                f"{path}, line {line}: two columns are {column!r} ({heading.strip()!r} is the"
+                " second)"
+            )
         if column in COLUMNS:
             found[i] = column
         elif (
@@ -250,34 +313,47 @@ def _columns(path: Path, line: int, header: list[str], worksheet: list[list[str]
             and plain not in _OTHERS
             and (close := get_close_matches(plain, [*COLUMNS, *HEADINGS], 1, 0.8))
         ):
-            raise ValueError(f"{path}, line {line}, column {heading.strip()!r}: did you mean {close[0]!r}?")
+            raise ValueError(
+                f"{path}, line {line}, column {heading.strip()!r}: did you mean {close[0]!r}?"
+            )
     there = set(found.values())
     if not there & {"name", "email", "last name"}:
         raise ValueError(
-            f"{path}, line {line}: no column name or email; the heading is {', '.join(header) or 'empty'}. Known: {', '.join(COLUMNS)}"
+            f"{path}, line {line}: no column name or email; the heading is"
+            f" {', '.join(header) or 'empty'}. Known: {', '.join(COLUMNS)}"
         )
     if not there & {"submission", *IDENTITIES}:
         raise ValueError(
-            f"{path}, line {line}: no column tells students apart; one of these is needed: submission, {', '.join(IDENTITIES)}"
+            f"{path}, line {line}: no column tells students apart; one of these is needed:"
+            f" submission, {', '.join(IDENTITIES)}"
         )
     return found
 
 
 def _value(path: Path, line: int, heading: str, column: str, text: str) -> str:
     if column == "moodle id":
-        text = text[len(text.rstrip("0123456789")) :] or text  # "Participant 1234567", in whatever language
+        # "Participant 1234567", in whatever language
+        text = text[len(text.rstrip("0123456789")) :] or text
     if column in _NUMBERS and not (text.isascii() and text.isdigit()):
-        raise ValueError(f"{path}, line {line}, column {heading.strip()}: a number is expected, got {text!r}")
-    if column == "email" and not (text.count("@") == 1 and text.strip("@") == text and " " not in text):
-        raise ValueError(f"{path}, line {line}, column {heading.strip()}: no email address: {text!r}")
+        raise ValueError(
+            f"{path}, line {line}, column {heading.strip()}: a number is expected, got {text!r}"
+        )
+    if column == "email" and not (
+        text.count("@") == 1 and text.strip("@") == text and " " not in text
+    ):
+        raise ValueError(
+            f"{path}, line {line}, column {heading.strip()}: no email address: {text!r}"
+        )
     return text
 
 
-# --- whose is it ---------------------------------------------------------------------------------------------------
+# --- whose is it ----------------------------------------------------------------------
 
 
 class _Submission(Protocol):
-    """What the index looks at: its id, its notebook's name, what the names say of its people."""
+    """What the index looks at: its id, its notebook's name, what the names say of its
+    people.
+    """
 
     @property
     def id(self) -> str: ...
@@ -298,21 +374,29 @@ class Index:
                 if person[column]:
                     self.by.setdefault((column, person[column].casefold()), []).append(person)
             if person["email"]:
-                self.by.setdefault(("local part", person["email"].partition("@")[0].casefold()), []).append(person)
+                self.by.setdefault(
+                    ("local part", person["email"].partition("@")[0].casefold()), []
+                ).append(person)
             for squashed in person.squashed:
                 self.by.setdefault(("name", squashed), []).append(person)
 
     def of(self, submission: _Submission) -> tuple[list[tuple[Person, bool]], list[str]]:
-        """The students (and whether the roster names the submission itself), and sentences on whom was not found."""
+        """The students (and whether the roster names the submission itself), and
+        sentences on whom was not found.
+        """
         own = submission.notebook.rpartition("/")[2]
         for called in (submission.id, submission.notebook, own, own.rpartition(".")[0]):
             if called and (said := self.by.get(("submission", called.casefold()))):
-                who = submission.submitters[0] if len(submission.submitters) == len(said) == 1 else {}
+                who = (
+                    submission.submitters[0] if len(submission.submitters) == len(said) == 1 else {}
+                )
                 return [(_with(person, who), True) for person in said], []
         if submission.submitters:
             pairs = [(who, *self._one(self._asked(who))) for who in submission.submitters]
         else:
-            pairs = [({}, *self._one([(c, submission.id) for c in (*IDENTITIES, "local part", "name")]))]
+            pairs = [
+                ({}, *self._one([(c, submission.id) for c in (*IDENTITIES, "local part", "name")]))
+            ]
         whose = [(_with(person, who), False) for who, person, _ in pairs if person is not None]
         return whose, [why for _, person, why in pairs if person is None]
 
@@ -329,13 +413,24 @@ class Index:
             if found:
                 return (
                     None,
-                    f"{len(found)} rows of the roster fit its {column} {names.shown(value)!r}: name it in the column submission",
+                    (
+                        f"{len(found)} rows of the roster fit its {column} {names.shown(value)!r}:"
+                        " name it in the column submission"
+                    ),
                 )
-        said = ", ".join(f"{column} {names.shown(value)!r}" for column, value in asked if column != "local part")
-        return None, f"no row of the roster fits ({said})" if len(asked) < 4 else "no row of the roster fits its name"
+        said = ", ".join(
+            f"{column} {names.shown(value)!r}" for column, value in asked if column != "local part"
+        )
+        return None, (
+            f"no row of the roster fits ({said})"
+            if len(asked) < 4
+            else "no row of the roster fits its name"
+        )
 
 
 def _with(person: Person, who: dict[str, str]) -> Person:
-    """The roster's word first, then what the submission's name says (Moodle's number, say)."""
+    """The roster's word first, then what the submission's name says (Moodle's number,
+    say).
+    """
     extra = {c: v for c, v in who.items() if c != "name" or not person.name}
     return Person({**extra, **person.values}, person.line)

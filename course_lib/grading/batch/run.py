@@ -1,4 +1,6 @@
-"""``course grade``: marks a folder of submissions. What is done is on disk at once; the same command again does what is left."""
+"""``course grade``: marks a folder of submissions. What is done is on disk at once; the
+same command again does what is left.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ from course_lib.grading.marking.lab import Lab, Marked, Source, Task
 from course_lib.grading.marking.pool import mark_here
 from course_lib.grading.wall import layers
 
-DEFAULTS = {"marks": "marks.csv", "policy": "policy.toml", "roster": "roster.csv"}  # in the report's folder
+# in the report's folder
+DEFAULTS = {"marks": "marks.csv", "policy": "policy.toml", "roster": "roster.csv"}
 TABLE_SECONDS = 1.0  # while grading, grades.csv is written at most this often
 
 
@@ -34,7 +37,8 @@ class Batch:
 
     Attributes:
         report: its folder.
-        graded: ids of the submissions that were marked; kept: of those whose marks were there already.
+        graded: ids of the submissions that were marked; kept: of those whose marks were
+            there already.
         layer: behind which they ran; on several machines, the weakest of theirs.
         seed: from which the inputs were drawn.
         remarks: sentences for the instructor. roster: the one that was used, if any.
@@ -72,33 +76,42 @@ def grade(
     progress: Callable[[str, int, int], None] = lambda id, done, all: None,
     say: Callable[[str], None] = lambda sentence: None,
 ) -> Batch:
-    """Mark every submission of a folder that is not marked yet, or whose code, claims or seed have changed since.
+    """Mark every submission of a folder that is not marked yet, or whose code, claims
+    or seed have changed since.
 
     Args:
         lab: "lab01".
         submissions: notebooks, or one folder or zip per student.
-        out: the report's folder. The marks that are there are kept where the submission, the claims and the seed are the same.
+        out: the report's folder. The marks that are there are kept where the
+            submission, the claims and the seed are the same.
         tests: the folder of the lab's claims, ``tests/labs/lab01``.
-        jobs: workers beside each other, by default one a core; a ``scheduler`` has its own.
-        seed: from which the inputs are drawn; by default the report's own, or a fresh one. Another than the report's own
-            grades everything again.
+        jobs: workers beside each other, by default one a core; a ``scheduler`` has its
+            own.
+        seed: from which the inputs are drawn; by default the report's own, or a fresh
+            one. Another than the report's own grades everything again.
         layer: how to separate submissions; by default the strongest that works here.
-        require_isolation: nothing runs without a wall around it, and what was marked without one is marked again.
+        require_isolation: nothing runs without a wall around it, and what was marked
+            without one is marked again.
         regrade: ids of submissions to mark again though nothing has changed.
-        scheduler: address of a Dask scheduler ("tcp://…"): its workers mark, this process writes.
+        scheduler: address of a Dask scheduler ("tcp://…"): its workers mark, this
+            process writes.
         limits: of time and memory for one submission, where it is marked here.
-        marks: a person's, see :mod:`course_lib.grading.batch.byhand`; by default those of the last run, else ``marks.csv`` in ``out``.
-        policy: deadline and extensions, see :mod:`course_lib.grading.batch.policy`; roster: of the class, for it. Both by default those of
-            the last run, else ``policy.toml`` and ``roster.csv`` in ``out``.
+        marks: a person's, see :mod:`course_lib.grading.batch.byhand`; by default those
+            of the last run, else ``marks.csv`` in ``out``.
+        policy: deadline and extensions, see :mod:`course_lib.grading.batch.policy`;
+            roster: of the class, for it. Both by default those of the last run, else
+            ``policy.toml`` and ``roster.csv`` in ``out``.
         progress: called with (id, number done, number of all) after each submission.
-        say: called with what an instructor should know before the work begins, in sentences.
+        say: called with what an instructor should know before the work begins, in
+            sentences.
 
     Raises:
         FileNotFoundError: without submissions or tests.
-        ValueError: if the lab or an id does not exist, ``out`` holds a report of another lab or lies among the
-            submissions.
-        RuntimeError: if the tests cannot be imported, isolation is required and there is none, another process is grading
-            into ``out``, or the scheduler cannot be used. Like those above, before anything is graded.
+        ValueError: if the lab or an id does not exist, ``out`` holds a report of
+            another lab or lies among the submissions.
+        RuntimeError: if the tests cannot be imported, isolation is required and there
+            is none, another process is grading into ``out``, or the scheduler cannot be
+            used. Like those above, before anything is graded.
         Interrupted: at Ctrl-C. What is finished stays.
     """
     texts = texts_in(tests)
@@ -106,10 +119,13 @@ def grade(
         Source(lab, texts, str(tests), 0)
     ).known.files  # what is wrong with the lab or its tests is said before a folder is made
     if not submissions.exists():
-        raise FileNotFoundError(f"{submissions} does not exist: give the folder that holds the submissions")
+        raise FileNotFoundError(
+            f"{submissions} does not exist: give the folder that holds the submissions"
+        )
     if submissions.resolve() in (out.resolve(), *out.resolve().parents):
         raise ValueError(
-            f"the report {out} lies among the submissions, and would be taken for one: give another folder"
+            f"the report {out} lies among the submissions, and would be taken for one: give another"
+            " folder"
         )
     with ExitStack() as held:
         held.enter_context(report.only_grader(out))
@@ -120,8 +136,15 @@ def grade(
         marking = Lab(Source(lab, texts, str(tests), chosen))
         check_ids(regrade, [h.id for h in handed])
         by_hand = _beside("marks", marks, recorded, out)
-        given = byhand.check(by_hand, byhand.read(by_hand), [h.id for h in handed], _most(marking)) if by_hand else {}
-        rules, people = _beside("policy", policy, recorded, out), _beside("roster", roster, recorded, out)
+        given = (
+            byhand.check(by_hand, byhand.read(by_hand), [h.id for h in handed], _most(marking))
+            if by_hand
+            else {}
+        )
+        rules, people = (
+            _beside("policy", policy, recorded, out),
+            _beside("roster", roster, recorded, out),
+        )
         listed = rosters.read(people).people if people else []
         cases = policies.cases(policies.read(rules), handed, listed) if rules else None
         cluster = None
@@ -136,7 +159,8 @@ def grade(
             say(sentence)
         if recorded.get("seed", chosen) != chosen:
             say(
-                f"seed {chosen} instead of the report's {recorded['seed']}: everything is graded again, on other inputs"
+                f"seed {chosen} instead of the report's {recorded['seed']}: everything is graded"
+                " again, on other inputs"
             )
         about = {"lab": lab, "seed": chosen, "files": plan.files, "left": collected.left}
         about["submissions"] = _shown_from(out, submissions)  # where `course explain` finds them
@@ -144,25 +168,35 @@ def grade(
         about |= {what: _shown_from(out, path) for what, path in tables.items() if path is not None}
         if given:
             rows = [m for some in given.values() for m in some]
-            adds, replaces = sum(m.adds for m in rows), sum(m.points is not None and not m.adds for m in rows)
+            adds, replaces = (
+                sum(m.adds for m in rows),
+                sum(m.points is not None and not m.adds for m in rows),
+            )
             say(
-                f"{by_hand}, rows: {adds} added to the tests' points, {replaces} in their place, {len(rows) - adds - replaces} remarks"
+                f"{by_hand}, rows: {adds} added to the tests' points, {replaces} in their place,"
+                f" {len(rows) - adds - replaces} remarks"
             )
         report.put(out / "batch.json", json.dumps(about, indent=1) + "\n")
         plan.refresh()
         if cluster is not None:
             results = cluster.mark(marking, plan.tasks())
         else:
-            results = mark_here(marking, plan.tasks(), layer, max(1, jobs or os.cpu_count() or 1), limits)
+            results = mark_here(
+                marking, plan.tasks(), layer, max(1, jobs or os.cpu_count() or 1), limits
+            )
         _collect(results, plan, progress)
     graded, kept = ([h.id for h in handed if (h.id in plan.todo) is new] for new in (True, False))
     return Batch(out, graded, kept, layer, chosen, plan.remarks(layer), people)
 
 
 def _collect(
-    marks: Generator[tuple[Task, Marked], None, None], plan: Plan, progress: Callable[[str, int, int], None]
+    marks: Generator[tuple[Task, Marked], None, None],
+    plan: Plan,
+    progress: Callable[[str, int, int], None],
 ) -> None:
-    """Write the marks of every submission as they come, and the table now and then and at the end."""
+    """Write the marks of every submission as they come, and the table now and then and
+    at the end.
+    """
     done, all = 0, len(plan.todo)
     written = float("-inf")
     with closing(marks):
@@ -176,7 +210,8 @@ def _collect(
                 progress(task.id, done, all)
         except KeyboardInterrupt:
             raise Interrupted(
-                f"stopped: {done} of {all} submissions are graded and stay; the same command goes on from there"
+                f"stopped: {done} of {all} submissions are graded and stay; the same command goes"
+                " on from there"
             ) from None
         finally:
             plan.write_tables()
@@ -187,7 +222,8 @@ def _layer(layer: layers.Layer | None, required: bool) -> layers.Layer:
         return layers.required() if required else layers.best()
     if required and not layer.wall:
         raise RuntimeError(
-            f"isolation is required, and the layer {layer.name!r} is no wall: leave it out, or choose another"
+            f"isolation is required, and the layer {layer.name!r} is no wall: leave it out, or"
+            " choose another"
         )
     return layer
 
@@ -200,22 +236,29 @@ def _recorded(path: Path, lab: str) -> dict[str, Any]:
         return {}
     except ValueError:
         raise ValueError(
-            f"{path} is damaged: give another folder, or remove it (then everything is graded again)"
+            f"{path} is damaged: give another folder, or remove it (then everything is graded"
+            " again)"
         ) from None
     if recorded.get("lab") != lab:
-        raise ValueError(f"{path.parent} holds the report of {recorded.get('lab')}: give another folder for {lab}")
+        raise ValueError(
+            f"{path.parent} holds the report of {recorded.get('lab')}: give another folder for"
+            f" {lab}"
+        )
     return recorded
 
 
 def _beside(what: str, given: Path | None, recorded: dict[str, Any], out: Path) -> Path | None:
-    """The table that stands beside the tests' marks: as given, as in the last run, or in the report's folder."""
+    """The table that stands beside the tests' marks: as given, as in the last run, or
+    in the report's folder.
+    """
     if given is not None:
         return given
     if what in recorded:
         path = out / str(recorded[what])
         if not path.is_file():
             raise FileNotFoundError(
-                f"{path} is not there, and was at the last grading: put it back, or name another with --{what}"
+                f"{path} is not there, and was at the last grading: put it back, or name another"
+                f" with --{what}"
             )
         return path
     path = out / DEFAULTS[what]

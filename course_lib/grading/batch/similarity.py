@@ -1,12 +1,16 @@
-"""Which submissions of a class share more code than others do: pairs to look at, with no verdict.
+"""Which submissions of a class share more code than others do: pairs to look at, with
+no verdict.
 
-Code is read as Python tokens, twice: as written, and with names and strings replaced, so that renaming hides nothing. Lines
-that the handout has are left out. Of every run of ``GRAM`` tokens a hash is taken, and of every ``WINDOW`` neighbouring hashes
-the smallest is kept as a fingerprint: any ``GRAM + WINDOW - 1`` equal tokens leave a common one (Schleimer, Wilkerson & Aiken
-2003, "Winnowing: Local Algorithms for Document Fingerprinting", section 3).
+Code is read as Python tokens, twice: as written, and with names and strings replaced,
+so that renaming hides nothing. Lines that the handout has are left out. Of every run of
+``GRAM`` tokens a hash is taken, and of every ``WINDOW`` neighbouring hashes
+the smallest is kept as a fingerprint: any ``GRAM + WINDOW - 1`` equal tokens leave a
+common one (Schleimer, Wilkerson & Aiken 2003, "Winnowing: Local Algorithms for Document
+Fingerprinting", section 3).
 
-Short functions have few honest forms. So fingerprints weigh as much as they are rare in this class (log of class size over
-submissions that have it), and every figure stands beside those of all other pairs.
+Short functions have few honest forms. So fingerprints weigh as much as they are rare in
+this class (log of class size over submissions that have it), and every figure stands
+beside those of all other pairs.
 """
 
 from __future__ import annotations
@@ -46,7 +50,8 @@ LIBRARY = "course_lib"
 
 _TOKEN = re.compile(
     r"""(?P<comment>\#[^\n]*)
-    | (?P<string>(?i:\b[rbuft]{1,2}|)(?:\"\"\"(?:\\.|[^\\])*?(?:\"\"\"|\Z) | '''(?:\\.|[^\\])*?(?:'''|\Z)
+    | (?P<string>(?i:\b[rbuft]{1,2}|)
+        (?:\"\"\"(?:\\.|[^\\])*?(?:\"\"\"|\Z) | '''(?:\\.|[^\\])*?(?:'''|\Z)
         | "(?:\\.|[^"\\\n])*"? | '(?:\\.|[^'\\\n])*'?))
     | (?P<name>[^\W\d]\w*) | (?P<number>\.?\d[\w.]*)
     | (?P<operator>\*\*=? | //=? | >>=? | <<=? | -> | := | [-+*/%&|^@=<>!]=? | \S)""",
@@ -57,7 +62,8 @@ _KEPT = {*keyword.kwlist, *dir(builtins)}  # names that stay when the others are
 
 @dataclass(frozen=True)
 class Tokens:
-    """Some code as tokens: their hashes as written and with names replaced, each with its cell and line (from 1).
+    """Some code as tokens: their hashes as written and with names replaced, each with
+    its cell and line (from 1).
 
     Comments count as written, and are nothing in the other form.
     """
@@ -112,10 +118,12 @@ class Text:
 
 @dataclass(frozen=True)
 class Passage:
-    """Matching lines of two texts: for each its place, and its lines with whether they match.
+    """Matching lines of two texts: for each its place, and its lines with whether they
+    match.
 
     Attributes:
-        tokens: how many match. others: in how many further submissions it is found, at most.
+        tokens: how many match. others: in how many further submissions it is found, at
+            most.
     """
 
     left_at: str
@@ -131,9 +139,12 @@ class Pair:
     """Two texts. Shares are in [0, 1], of the one that has less.
 
     Attributes:
-        rare: share of matching fingerprints, weighted by their rarity; pairs are sorted by it. alike: not weighted.
-        exact: as written, names and comments included. matching: how many fingerprints match.
-        rank: its place among all pairs (of its kind), 1 for the most alike. usual: median of ``rare`` of either with the whole class.
+        rare: share of matching fingerprints, weighted by their rarity; pairs are sorted
+            by it. alike: not weighted.
+        exact: as written, names and comments included. matching: how many fingerprints
+            match.
+        rank: its place among all pairs (of its kind), 1 for the most alike. usual:
+            median of ``rare`` of either with the whole class.
     """
 
     left: str
@@ -149,10 +160,12 @@ class Pair:
 
 @dataclass(frozen=True)
 class Cluster:
-    """Three or more submissions, each nearly the same as another of them: copies, and copies of copies.
+    """Three or more submissions, each nearly the same as another of them: copies, and
+    copies of copies.
 
     Attributes:
-        names: theirs. least, most: ``rare`` of the least and the most alike pair of them.
+        names: theirs. least, most: ``rare`` of the least and the most alike pair of
+            them.
     """
 
     names: list[str]
@@ -162,11 +175,15 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Similarity:
-    """What :func:`compare` found: pairs of submissions, and submissions beside the library, the most alike first.
+    """What :func:`compare` found: pairs of submissions, and submissions beside the
+    library, the most alike first.
 
     Attributes:
-        clusters: the largest first. pairs: of those inside a cluster, and of those between the same two, the first alone.
-        earlier: submissions beside those of earlier terms, ``against`` how many. compared: how many submissions. shares: ``rare`` of every pair. left_out: submissions not compared, with the reason.
+        clusters: the largest first. pairs: of those inside a cluster, and of those
+            between the same two, the first alone.
+        earlier: submissions beside those of earlier terms, ``against`` how many.
+            compared: how many submissions. shares: ``rare`` of every pair. left_out:
+            submissions not compared, with the reason.
     """
 
     compared: int
@@ -186,13 +203,15 @@ def compare(
     most: int = 40,
     against: Iterable[Handed] = (),
 ) -> Similarity:
-    """Compare every submission with every other, with the library, and with those of earlier terms.
+    """Compare every submission with every other, with the library, and with those of
+    earlier terms.
 
     Args:
         handout: the code cells that everybody got.
         library: source by file name.
         most: how many pairs to list.
-        against: what was handed in for the same lab in earlier terms; it is not compared with itself.
+        against: what was handed in for the same lab in earlier terms; it is not
+            compared with itself.
     """
     known = {line.strip() for cell in handout for line in cell.split("\n")}
     left_out: list[tuple[str, str]] = []
@@ -213,35 +232,61 @@ def compare(
     common = Counter(int(value) for text in texts for value in text.plain)
     cluster, clusters = _clusters(texts, rare)
     order = np.lexsort((-matching[upper], -shares))
-    between = np.sort(np.stack([cluster[upper[0]], cluster[upper[1]]]), axis=0)[:, order]  # (2, pairs)
+    # (2, pairs)
+    between = np.sort(np.stack([cluster[upper[0]], cluster[upper[1]]]), axis=0)[:, order]
     order = order[np.sort(np.unique(between, axis=1, return_index=True)[1])][:most]
     pairs = [
         Pair(
-            texts[i].name, texts[j].name, float(rare[i, j]), float(alike[i, j]), float(exact[i, j]), int(matching[i, j]),
-            1 + int((shares > rare[i, j]).sum()), (float(usual[i]), float(usual[j])), passages(texts[i], texts[j], common, 2),
+            texts[i].name,
+            texts[j].name,
+            float(rare[i, j]),
+            float(alike[i, j]),
+            float(exact[i, j]),
+            int(matching[i, j]),
+            1 + int((shares > rare[i, j]).sum()),
+            (float(usual[i]), float(usual[j])),
+            passages(texts[i], texts[j], common, 2),
         )
         for i, j in ((upper[0][k], upper[1][k]) for k in order if shares[k] > 0)
-    ]  # fmt: skip
+    ]
     taken, both = (m.ravel() for m in _shares(students, ours_too, weight))
     plain = _shares(students, ours_too, np.ones_like(weight))[0].ravel()
     beside = [
         Pair(
-            texts[i].name, LIBRARY, float(taken[i]), float(plain[i]), float(np.isin(texts[i].exact, ours.exact).mean()),
-            int(both[i]), 1 + int((taken > taken[i]).sum()), (float(np.median(taken)),) * 2, passages(texts[i], ours, common, 1),
+            texts[i].name,
+            LIBRARY,
+            float(taken[i]),
+            float(plain[i]),
+            float(np.isin(texts[i].exact, ours.exact).mean()),
+            int(both[i]),
+            1 + int((taken > taken[i]).sum()),
+            (float(np.median(taken)),) * 2,
+            passages(texts[i], ours, common, 1),
         )
-        for i in np.argsort(-taken, kind="stable")[: max(1, most // 4)] if taken[i] > 0
-    ]  # fmt: skip
+        for i in np.argsort(-taken, kind="stable")[: max(1, most // 4)]
+        if taken[i] > 0
+    ]
     again = _earlier(
-        texts, earlier, _shares(students, before, weight), _shares(students, before, np.ones_like(weight))[0], common
+        texts,
+        earlier,
+        _shares(students, before, weight),
+        _shares(students, before, np.ones_like(weight))[0],
+        common,
     )
-    return Similarity(len(texts), clusters, pairs, beside, np.sort(shares), left_out, again[:most], len(earlier))
+    return Similarity(
+        len(texts), clusters, pairs, beside, np.sort(shares), left_out, again[:most], len(earlier)
+    )
 
 
-def _texts(submissions: Iterable[Handed], known: set[str], left_out: list[tuple[str, str]]) -> list[Text]:
+def _texts(
+    submissions: Iterable[Handed], known: set[str], left_out: list[tuple[str, str]]
+) -> list[Text]:
     """The submissions that can be compared; the others go to ``left_out``."""
     texts = []
     for handed in submissions:
-        text = _text(handed.id, handed.cells, [f"cell {i}" for i in range(1, len(handed.cells) + 1)], known)
+        text = _text(
+            handed.id, handed.cells, [f"cell {i}" for i in range(1, len(handed.cells) + 1)], known
+        )
         if handed.problem:
             left_out.append((handed.id, handed.problem))
         elif not len(text.plain):
@@ -252,10 +297,15 @@ def _texts(submissions: Iterable[Handed], known: set[str], left_out: list[tuple[
 
 
 def _earlier(
-    texts: Sequence[Text], earlier: Sequence[Text], rare_and_matching: tuple[np.ndarray, np.ndarray], alike: np.ndarray,
+    texts: Sequence[Text],
+    earlier: Sequence[Text],
+    rare_and_matching: tuple[np.ndarray, np.ndarray],
+    alike: np.ndarray,
     common: Counter[int],
-) -> list[Pair]:  # fmt: skip
-    """Each submission beside the one of earlier terms that it has most in common with, the most alike first."""
+) -> list[Pair]:
+    """Each submission beside the one of earlier terms that it has most in common with,
+    the most alike first.
+    """
     rare, matching = rare_and_matching  # (texts, earlier)
     if not rare.size:
         return []
@@ -270,16 +320,27 @@ def _earlier(
             )
             pairs.append(
                 Pair(
-                    texts[i].name, earlier[j].name, float(rare[i, j]), float(alike[i, j]), float(exact), int(matching[i, j]),
-                    1 + int((rare > rare[i, j]).sum()), (float(usual[i]),) * 2, passages(texts[i], earlier[j], common, 1),
+                    texts[i].name,
+                    earlier[j].name,
+                    float(rare[i, j]),
+                    float(alike[i, j]),
+                    float(exact),
+                    int(matching[i, j]),
+                    1 + int((rare > rare[i, j]).sum()),
+                    (float(usual[i]),) * 2,
+                    passages(texts[i], earlier[j], common, 1),
                 )
-            )  # fmt: skip
+            )
     return pairs
 
 
 def _clusters(texts: Sequence[Text], rare: np.ndarray) -> tuple[np.ndarray, list[Cluster]]:
-    """For each text the number of its cluster (most are alone in one), and those of three and more."""
-    number = connected_components(sparse.csr_matrix(np.nan_to_num(rare) >= CLUSTER), directed=False)[1]
+    """For each text the number of its cluster (most are alone in one), and those of
+    three and more.
+    """
+    number = connected_components(
+        sparse.csr_matrix(np.nan_to_num(rare) >= CLUSTER), directed=False
+    )[1]
     found = []
     for members in (np.flatnonzero(number == n) for n in range(number.max(initial=-1) + 1)):
         if len(members) > 2:
@@ -320,7 +381,9 @@ def tokens(cells: Sequence[str], known: set[str]) -> Tokens:
         if len(exact) == MAX_TOKENS:
             break
     cell, first, end = np.array(places, dtype=np.int64).reshape(-1, 3).T
-    return Tokens(np.array(exact, dtype=np.uint64), np.array(plain, dtype=np.uint64), cell, first, end)
+    return Tokens(
+        np.array(exact, dtype=np.uint64), np.array(plain, dtype=np.uint64), cell, first, end
+    )
 
 
 def fingerprints(codes: np.ndarray, cell: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -334,7 +397,8 @@ def fingerprints(codes: np.ndarray, cell: np.ndarray) -> tuple[np.ndarray, np.nd
         return np.empty(0, np.uint64), np.empty(0, np.int64)
     grams = np.lib.stride_tricks.sliding_window_view(codes, GRAM)  # (n - GRAM + 1, GRAM)
     hashes = np.zeros(len(grams), np.uint64)
-    for column in grams.T:  # a polynomial modulo 2^64, mixed so that the smallest is any of them (splitmix64)
+    # a polynomial modulo 2^64, mixed so that the smallest is any of them (splitmix64)
+    for column in grams.T:
         hashes = hashes * np.uint64(0x100000001B3) + column
     hashes = (hashes ^ (hashes >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     hashes = (hashes ^ (hashes >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -344,7 +408,13 @@ def fingerprints(codes: np.ndarray, cell: np.ndarray) -> tuple[np.ndarray, np.nd
     for run in np.split(inside, np.flatnonzero(np.diff(inside) > 1) + 1):  # one cell each
         if len(run):
             windows = np.lib.stride_tricks.sliding_window_view(hashes[run], min(WINDOW, len(run)))
-            chosen.append(run[np.unique(np.arange(len(windows)) + windows.shape[1] - 1 - windows[:, ::-1].argmin(1))])
+            chosen.append(
+                run[
+                    np.unique(
+                        np.arange(len(windows)) + windows.shape[1] - 1 - windows[:, ::-1].argmin(1)
+                    )
+                ]
+            )
     where = np.concatenate(chosen) if chosen else np.empty(0, np.int64)
     return hashes[where], where
 
@@ -361,11 +431,14 @@ def _matrix(texts: Sequence[Text], prints: Callable[[Text], np.ndarray]) -> spar
     return sparse.csr_matrix((np.ones(len(column)), column, starts), shape=(len(rows), len(values)))
 
 
-def _shares(a: sparse.csr_matrix, b: sparse.csr_matrix, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Weight in common of every row of ``a`` with every row of ``b``, as a share; and how many fingerprints are in common.
+def _shares(
+    a: sparse.csr_matrix, b: sparse.csr_matrix, weight: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Weight in common of every row of ``a`` with every row of ``b``, as a share; and
+    how many fingerprints are in common.
 
-    The share is of the row that has less, but of no less than half of a usual row of ``a``: who has handed in one short
-    function is not alike to everybody.
+    The share is of the row that has less, but of no less than half of a usual row of
+    ``a``: who has handed in one short function is not alike to everybody.
     """
     own, other = a @ weight, b @ weight
     usual = float(np.median(own)) / 2 if len(own) else 0.0
@@ -378,12 +451,15 @@ def passages(left: Text, right: Text, having: dict[int, int], own: int) -> list[
     """What two texts have in common, the rarest and longest first.
 
     Args:
-        having: in how many submissions each fingerprint is. own: how many of them are these two.
+        having: in how many submissions each fingerprint is. own: how many of them are
+            these two.
     """
     a, b = left.tokens.plain[left.code], right.tokens.plain[right.code]
     cell_a, cell_b = left.tokens.cell[left.code], right.tokens.cell[right.code]
-    runs: dict[tuple[int, int], tuple[int, int]] = {}  # where a run begins in both -> its tokens, its rarity
-    found: dict[int, tuple[int, int]] = {}  # by how far the places are apart: the last such run, and where it ends
+    # where a run begins in both -> its tokens, its rarity
+    runs: dict[tuple[int, int], tuple[int, int]] = {}
+    # by how far the places are apart: the last such run, and where it ends
+    found: dict[int, tuple[int, int]] = {}
     seeds = [
         (x, y, max(0, having.get(value, own) - own))
         for value in np.intersect1d(left.plain, right.plain, assume_unique=True).tolist()
@@ -404,8 +480,12 @@ def passages(left: Text, right: Text, having: dict[int, int], own: int) -> list[
     return sorted(merged, key=lambda passage: (passage.others, -passage.tokens))[:PASSAGES]
 
 
-def _tiles(runs: dict[tuple[int, int], tuple[int, int]], n: int, m: int) -> dict[tuple[int, int], tuple[int, int]]:
-    """The runs without those that lie, by half or more, in longer ones: the same code is shown once."""
+def _tiles(
+    runs: dict[tuple[int, int], tuple[int, int]], n: int, m: int
+) -> dict[tuple[int, int], tuple[int, int]]:
+    """The runs without those that lie, by half or more, in longer ones: the same code
+    is shown once.
+    """
     kept: dict[tuple[int, int], tuple[int, int]] = {}
     covered, covered_too = np.zeros(n, bool), np.zeros(m, bool)
     for (x, y), (length, others) in sorted(runs.items(), key=lambda item: (-item[1][0], item[0])):
@@ -416,8 +496,12 @@ def _tiles(runs: dict[tuple[int, int], tuple[int, int]], n: int, m: int) -> dict
     return kept
 
 
-def _same(a: np.ndarray, b: np.ndarray, cell_a: np.ndarray, cell_b: np.ndarray, x: int, y: int, step: int) -> bool:
-    """Do two texts go on alike, ``step`` tokens from where they are, in the same cells?"""
+def _same(
+    a: np.ndarray, b: np.ndarray, cell_a: np.ndarray, cell_b: np.ndarray, x: int, y: int, step: int
+) -> bool:
+    """Do two texts go on alike, ``step`` tokens from where they are, in the same
+    cells?
+    """
     i, j = x + step, y + step
     if not (0 <= i < len(a) and 0 <= j < len(b)):
         return False
@@ -425,15 +509,23 @@ def _same(a: np.ndarray, b: np.ndarray, cell_a: np.ndarray, cell_b: np.ndarray, 
 
 
 def _merged(left: Text, right: Text, runs: dict[tuple[int, int], tuple[int, int]]) -> list[Passage]:
-    """Runs as passages; runs that follow each other closely in both texts become one."""
+    """Runs as passages; runs that follow each other closely in both texts become
+    one.
+    """
     found: list[dict[str, Any]] = []
     for (x, y), (length, others) in sorted(runs.items()):
         mine, theirs = left.code[x : x + length], right.code[y : y + length]
         here = {
             "cells": (left.tokens.cell[mine[0]], right.tokens.cell[theirs[0]]),
-            "left": _lines(left, mine), "right": _lines(right, theirs), "tokens": length, "others": others,
-        }  # fmt: skip
-        near = next((p for p in reversed(found[-8:]) if p["cells"] == here["cells"] and _follows(p, here)), None)
+            "left": _lines(left, mine),
+            "right": _lines(right, theirs),
+            "tokens": length,
+            "others": others,
+        }
+        near = next(
+            (p for p in reversed(found[-8:]) if p["cells"] == here["cells"] and _follows(p, here)),
+            None,
+        )
         if near is None:
             found.append(here)
         else:
@@ -442,9 +534,14 @@ def _merged(left: Text, right: Text, runs: dict[tuple[int, int], tuple[int, int]
             near["tokens"] += length
             near["others"] = min(near["others"], others)
     return [
-        Passage(*_shown(left, p["cells"][0], p["left"]), *_shown(right, p["cells"][1], p["right"]), p["tokens"], p["others"])
+        Passage(
+            *_shown(left, p["cells"][0], p["left"]),
+            *_shown(right, p["cells"][1], p["right"]),
+            p["tokens"],
+            p["others"],
+        )
         for p in found
-    ]  # fmt: skip
+    ]
 
 
 def _lines(text: Text, where: np.ndarray) -> set[int]:
@@ -457,7 +554,10 @@ def _lines(text: Text, where: np.ndarray) -> set[int]:
 
 
 def _follows(before: dict[str, Any], after: dict[str, Any]) -> bool:
-    return all(max(before[side]) - 1 <= min(after[side]) <= max(before[side]) + GAP for side in ("left", "right"))
+    return all(
+        max(before[side]) - 1 <= min(after[side]) <= max(before[side]) + GAP
+        for side in ("left", "right")
+    )
 
 
 def _shown(text: Text, cell: int, matching: set[int]) -> tuple[str, list[tuple[str, bool]]]:
@@ -470,23 +570,41 @@ def _shown(text: Text, cell: int, matching: set[int]) -> tuple[str, list[tuple[s
 
 # The page and the table
 
-_HEADER = ["first", "second", "rare", "alike", "exact", "matching", "rank", "usual_first", "usual_second", "cluster"]
+_HEADER = [
+    "first",
+    "second",
+    "rare",
+    "alike",
+    "exact",
+    "matching",
+    "rank",
+    "usual_first",
+    "usual_second",
+    "cluster",
+]
 
 
 def write(found: Similarity, lab: str, out: Path) -> tuple[Path, Path]:
     """The page ``out`` and a table beside it (``.csv``), both whole or not at all."""
     counts, edges = np.histogram(found.shares, bins=40, range=(0, 1))
     page = report.pages.get_template("similarity.html").render(
-        lab=lab, found=found, counts=counts.tolist(), highest=max(1, int(counts.max())), edges=edges.tolist(),
+        lab=lab,
+        found=found,
+        counts=counts.tolist(),
+        highest=max(1, int(counts.max())),
+        edges=edges.tolist(),
         middle=float(np.median(found.shares)) if len(found.shares) else 0.0,
-        high=float(np.quantile(found.shares, 0.99)) if len(found.shares) else 0.0, library=LIBRARY,
-    )  # fmt: skip
+        high=float(np.quantile(found.shares, 0.99)) if len(found.shares) else 0.0,
+        library=LIBRARY,
+    )
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\r\n")
     rows.writerow(_HEADER)
     for pair in [*found.pairs, *found.earlier, *found.library]:
         figures = (pair.rare, pair.alike, pair.exact, pair.matching, pair.rank, *pair.usual)
-        both = next((c.names for c in found.clusters if pair.left in c.names and pair.right in c.names), [])
+        both = next(
+            (c.names for c in found.clusters if pair.left in c.names and pair.right in c.names), []
+        )
         rows.writerow(
             [
                 report.cell(shown(pair.left)),
@@ -511,8 +629,16 @@ def course_texts(root: Path, lab: str) -> tuple[list[str], dict[str, str]]:
 
     notebooks = sorted((root / "labs").glob(f"{lab}_*.ipynb"))
     if not notebooks:
-        raise FileNotFoundError(f"{root / 'labs'} has no {lab}: name a lab as lab01, and run `course build` first")
-    handout = [cell.source for cell in nbformat.read(notebooks[0], as_version=4).cells if cell.cell_type == "code"]
+        raise FileNotFoundError(
+            f"{root / 'labs'} has no {lab}: name a lab as lab01, and run `course build` first"
+        )
+    handout = [
+        cell.source
+        for cell in nbformat.read(notebooks[0], as_version=4).cells
+        if cell.cell_type == "code"
+    ]
     package = Path(__file__).parents[2]
     sources = sorted(package.rglob("*.py"))
-    return handout, {str(p.relative_to(package.parent)): p.read_text(encoding="utf-8") for p in sources}
+    return handout, {
+        str(p.relative_to(package.parent)): p.read_text(encoding="utf-8") for p in sources
+    }

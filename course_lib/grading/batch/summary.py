@@ -1,7 +1,9 @@
-"""``summary.html``: how a class did, on one page without a network. Made from the results on disk, and made again at will.
+"""``summary.html``: how a class did, on one page without a network. Made from the
+results on disk, and made again at will.
 
-It answers, in this order: how many points did they get; which questions cost them; what was wrong, in the words they read;
-which submissions need a look (broken, slow, several handed in); and where each one's page is.
+It answers, in this order: how many points did they get; which questions cost them; what
+was wrong, in the words they read; which submissions need a look (broken, slow, several
+handed in); and where each one's page is.
 """
 
 from __future__ import annotations
@@ -58,26 +60,38 @@ class Entry:
 
     @property
     def odd(self) -> list[str]:
-        """What else a person should look at: names that are not there, packages that are missing here, another lab or release."""
+        """What else a person should look at: names that are not there, packages that
+        are missing here, another lab or release.
+        """
         said = dict.fromkeys([self.remark] if self.remark else [])
         missing = (
-            [found for t in self.tests if (found := _UNDEFINED.match(t["output"]))] if self.status == "graded" else []
+            [found for t in self.tests if (found := _UNDEFINED.match(t["output"]))]
+            if self.status == "graded"
+            else []
         )
         renamed = {found[1]: found[2] for found in missing}
         if renamed:
-            listed = ", ".join(f"{name} (but {near} is)" if near else name for name, near in renamed.items())
+            listed = ", ".join(
+                f"{name} (but {near} is)" if near else name for name, near in renamed.items()
+            )
             said[f"not defined: {listed}"] = None
         packages = {
-            name for text in [self.notes, *(t["output"] for t in self.tests)] for name in _PACKAGE.findall(text)
+            name
+            for text in [self.notes, *(t["output"] for t in self.tests)]
+            for name in _PACKAGE.findall(text)
         }
         if packages:
-            said[f"not here: the package{'s' * (len(packages) > 1)} {', '.join(sorted(packages))}"] = None
+            said[
+                f"not here: the package{'s' * (len(packages) > 1)} {', '.join(sorted(packages))}"
+            ] = None
         return list(said)
 
 
 @dataclass
 class Claim:
-    """A claim that did not hold for ``count`` submissions, and what most of those were told."""
+    """A claim that did not hold for ``count`` submissions, and what most of those were
+    told.
+    """
 
     question: str
     text: str
@@ -133,7 +147,8 @@ def write(report: Path) -> Path:
     """Write ``summary.html`` into a report's folder.
 
     Args:
-        report: what ``course grade --out`` made. ``times.json`` in it, {id: seconds}, is used if it is there.
+        report: what ``course grade --out`` made. ``times.json`` in it, {id: seconds},
+            is used if it is there.
 
     Returns:
         The page.
@@ -142,24 +157,39 @@ def write(report: Path) -> Path:
         FileNotFoundError: if the folder holds no report.
     """
     if not (report / "batch.json").is_file():
-        raise FileNotFoundError(f"{report} holds no report: `course grade … --out {report}` makes one")
+        raise FileNotFoundError(
+            f"{report} holds no report: `course grade … --out {report}` makes one"
+        )
     batch = json.loads((report / "batch.json").read_text(encoding="utf-8"))
     entries, isolation = _entries(report, batch.get("files", []))
     questions = _questions(entries, batch["lab"])
     timed = sorted((e for e in entries if e.seconds is not None), key=lambda e: -(e.seconds or 0))
     full = {q.id: q.counts[0] for q in questions}
     text = reports.pages.get_template("summary.html").render(
-        lab=batch["lab"], seed=batch.get("seed"), entries=entries, questions=questions, isolation=isolation,
-        middle=median(e.total for e in entries) if entries else 0, average=mean(e.total for e in entries) if entries else 0,
-        most=max((e.most for e in entries), default=0), statuses=Counter(e.status for e in entries).most_common(),
-        tried=sum(e.status == "graded" for e in entries), claims=_claims(entries)[:CLAIMS], more_claims=max(0, len(_claims(entries)) - CLAIMS),
-        broken=[e for e in entries if e.status != "graded"], choices=[e for e in entries if e.choice],
-        slowest=timed[:SLOWEST], middle_seconds=median(e.seconds or 0 for e in timed) if timed else 0,
-        late=[e for e in entries if e.lateness], odd=_odd(entries), left=batch.get("left", []),
-        unsolved=[q for q in questions if q.earned and not full[q.id]], waiting=[q for q in questions if q.pending],
+        lab=batch["lab"],
+        seed=batch.get("seed"),
+        entries=entries,
+        questions=questions,
+        isolation=isolation,
+        middle=median(e.total for e in entries) if entries else 0,
+        average=mean(e.total for e in entries) if entries else 0,
+        most=max((e.most for e in entries), default=0),
+        statuses=Counter(e.status for e in entries).most_common(),
+        tried=sum(e.status == "graded" for e in entries),
+        claims=_claims(entries)[:CLAIMS],
+        more_claims=max(0, len(_claims(entries)) - CLAIMS),
+        broken=[e for e in entries if e.status != "graded"],
+        choices=[e for e in entries if e.choice],
+        slowest=timed[:SLOWEST],
+        middle_seconds=median(e.seconds or 0 for e in timed) if timed else 0,
+        late=[e for e in entries if e.lateness],
+        odd=_odd(entries),
+        left=batch.get("left", []),
+        unsolved=[q for q in questions if q.earned and not full[q.id]],
+        waiting=[q for q in questions if q.pending],
         totals=_picture(_totals(entries)) if entries else "",
         shares=_picture(_shares(marked)) if (marked := [q for q in questions if q.earned]) else "",
-    )  # fmt: skip
+    )
     reports.put(report / "summary.html", text)
     return report / "summary.html"
 
@@ -181,12 +211,19 @@ def _entries(report: Path, files: Sequence[str]) -> tuple[list[Entry], list[str]
         seconds = times.get(extra["id"])
         entries.append(
             Entry(
-                extra["id"], f"feedback/{name}.html", result["score"], sum(t["max_score"] for t in result["tests"]),
-                extra.get("status", "graded"), result.get("output", ""), extra.get("choice", ""), result["tests"],
-                float(seconds) if isinstance(seconds, int | float) else None, extra.get("remark", ""),
+                extra["id"],
+                f"feedback/{name}.html",
+                result["score"],
+                sum(t["max_score"] for t in result["tests"]),
+                extra.get("status", "graded"),
+                result.get("output", ""),
+                extra.get("choice", ""),
+                result["tests"],
+                float(seconds) if isinstance(seconds, int | float) else None,
+                extra.get("remark", ""),
                 _late(extra.get("lateness")),
             )
-        )  # fmt: skip
+        )
     return entries, [s for s in sentences if s]
 
 
@@ -218,23 +255,29 @@ def _questions(entries: list[Entry], lab: str) -> list[Question]:
 
 
 def _claims(entries: list[Entry]) -> list[Claim]:
-    """What did not hold, the commonest first; submissions that were not tried at all are listed elsewhere."""
+    """What did not hold, the commonest first; submissions that were not tried at all
+    are listed elsewhere.
+    """
     found: dict[tuple[str, str], Claim] = {}
     for entry in entries:
         for test in entry.tests if entry.status == "graded" else ():
             if test["status"] != "passed" and not test.get("by_hand"):
                 key = (test["number"], test["name"])
                 text = test["name"].removeprefix(test["number"]).strip()
-                claim = found.setdefault(key, Claim(test["number"], text, test["visibility"] != "visible"))
+                claim = found.setdefault(
+                    key, Claim(test["number"], text, test["visibility"] != "visible")
+                )
                 claim.add(test["output"] or "(no message)")
     return sorted(found.values(), key=lambda c: (-c.count, order(c.question), c.text))
 
 
-# --- the two figures -----------------------------------------------------------------------------------------------
+# --- the two figures ------------------------------------------------------------------
 
 
 def _picture(drawn: tuple[Figure, str]) -> Markup:
-    """An <img> that holds its picture, with the sentence for those who cannot see it."""
+    """An <img> that holds its picture, with the sentence for those who cannot see
+    it.
+    """
     figure, sentence = drawn
     return Markup(mimebundle(figure, sentence)[0]["text/html"])
 
@@ -250,13 +293,25 @@ def _totals(entries: list[Entry]) -> tuple[Figure, str]:
     with mpl.rc_context(STYLE):
         figure = new_figure(3.4)
         axes = figure.subplots()
-        axes.bar(edges[:-1] + step / 2, counts, step * 0.9, color=SKY, edgecolor=BLUE, linewidth=0.8, zorder=3)
+        axes.bar(
+            edges[:-1] + step / 2,
+            counts,
+            step * 0.9,
+            color=SKY,
+            edgecolor=BLUE,
+            linewidth=0.8,
+            zorder=3,
+        )
         axes.axvline(middle, color=INK, linewidth=1.6, linestyle="--", zorder=4)
         left = middle > most / 2
         axes.annotate(
-            f"median {middle:g}", (middle, max(counts) * 1.12), xytext=(-6 if left else 6, 0), textcoords="offset points",
-            ha="right" if left else "left", va="center",
-        )  # fmt: skip
+            f"median {middle:g}",
+            (middle, max(counts) * 1.12),
+            xytext=(-6 if left else 6, 0),
+            textcoords="offset points",
+            ha="right" if left else "left",
+            va="center",
+        )
         axes.set_xlim(-step * 0.7, most + step * 0.7)
         axes.set_ylim(0, max(counts) * 1.25)
         axes.yaxis.set_major_locator(MaxNLocator(integer=True))
@@ -268,14 +323,17 @@ def _totals(entries: list[Entry]) -> tuple[Figure, str]:
         set_title(axes, half if len(totals) > 1 else f"{middle:g} of {most:g} points")
     peak = int(np.argmax(counts))
     sentence = (
-        f"Histogram of the totals of {len(totals)} submissions: median {middle:g} of {most:g} points, from {min(totals):g} to "
-        f"{max(totals):g}; the most submissions, {counts[peak]}, have about {edges[peak] + step / 2:g} points."
+        f"Histogram of the totals of {len(totals)} submissions: median {middle:g} of {most:g}"
+        f" points, from {min(totals):g} to {max(totals):g}; the most submissions, {counts[peak]},"
+        f" have about {edges[peak] + step / 2:g} points."
     )
     return figure, sentence
 
 
 def _shares(questions: list[Question]) -> tuple[Figure, str]:
-    """For each question the share of submissions with all, some and none of its points."""
+    """For each question the share of submissions with all, some and none of its
+    points.
+    """
     hardest = min(questions, key=lambda q: (q.share, -q.most))
     with mpl.rc_context(STYLE):
         figure = new_figure(1.8 + 0.36 * len(questions))
@@ -303,9 +361,16 @@ def _shares(questions: list[Question]) -> tuple[Figure, str]:
                 if width >= 5:
                     box = {"facecolor": colour, "edgecolor": "none", "pad": 1.2} if hatch else None
                     axes.text(
-                        start + width / 2, row, f"{count}", ha="center", va="center", fontsize=9.5, zorder=5, bbox=box,
+                        start + width / 2,
+                        row,
+                        f"{count}",
+                        ha="center",
+                        va="center",
+                        fontsize=9.5,
+                        zorder=5,
+                        bbox=box,
                         color="white" if colour == BLUE else INK,
-                    )  # fmt: skip
+                    )
             before += widths
         axes.set_yticks(rows, [f"{q.id} ({q.most:g})" for q in questions])
         axes.set_ylabel("question (points)")
@@ -316,7 +381,8 @@ def _shares(questions: list[Question]) -> tuple[Figure, str]:
         figure.legend(loc="outside lower right", ncols=3, frameon=False)
         lost = f"{hardest.id} cost the most: {hardest.share:.0%} of its points were earned"
         set_title(axes, lost if hardest.share < 1 else "All have all points of every question")
-    sentence = "For each question, how many submissions have all, some and none of its points: " + "; ".join(
-        f"{q.id}: {q.counts[0]}, {q.counts[1]}, {q.counts[2]}" for q in questions
+    sentence = (
+        "For each question, how many submissions have all, some and none of its points: "
+        + "; ".join(f"{q.id}: {q.counts[0]}, {q.counts[1]}, {q.counts[2]}" for q in questions)
     )
     return figure, sentence + "."

@@ -1,24 +1,32 @@
-"""The marks as a learning management system takes them: ``grades-canvas.csv``, ``grades-moodle.csv``, ``grades-gradescope.csv``.
+"""The marks as a learning management system takes them: ``grades-canvas.csv``,
+``grades-moodle.csv``, ``grades-gradescope.csv``.
 
-A roster (:mod:`course_lib.grading.batch.roster`) says which submission is whose. Without one, what the names of the submissions say is
-used (:mod:`course_lib.grading.batch.names`).
+A roster (:mod:`course_lib.grading.batch.roster`) says which submission is whose.
+Without one, what the names of the submissions say is used
+(:mod:`course_lib.grading.batch.names`).
 
-Nothing is dropped without a word: submissions that are nobody's, rows of the roster without a submission and students whom a
-system could not tell apart are in :attr:`Written.unmatched` and in ``grades-unmatched.csv``.
+Nothing is dropped without a word: submissions that are nobody's, rows of the roster
+without a submission and students whom a system could not tell apart are in
+:attr:`Written.unmatched` and in ``grades-unmatched.csv``.
 
 Sources of the forms:
 
-- Canvas: the columns, and how a row finds its student (ID, else the SIS ids, else the name), are those of
-  https://github.com/instructure/canvas-lms/blob/master/lib/gradebook_importer.rb and ``gradebook_exporter.rb`` beside it. The
-  last column's heading must be the assignment's, "Lab 1 (98765)", or Canvas offers to make a new one: it is taken from Canvas's
-  own export. Who is not in the file keeps the grade there is, an empty cell takes it away: so who has no submission is left out.
-- Moodle: the assignment's "offline grading worksheet"; its headings are compared in the user's language
-  (https://github.com/moodle/moodle/blob/main/mod/assign/feedback/offline/importgradeslib.php). So where the roster is that
-  worksheet, it is filled in and stays as it is otherwise. An empty grade changes nothing there; to replace an earlier grade, tick
-  "Allow updating records that have been modified more recently in Moodle".
-- Gradescope: the columns of an assignment's "Download Grades", for what reads that table, such as
-  https://github.com/matthigger/gradescope_mean. Gradescope publishes no form and imports none: it takes marks from an
-  autograder only (``course gradescope``).
+- Canvas: the columns, and how a row finds its student (ID, else the SIS ids, else the
+  name), are those of
+  https://github.com/instructure/canvas-lms/blob/master/lib/gradebook_importer.rb and
+  ``gradebook_exporter.rb`` beside it. The last column's heading must be the
+  assignment's, "Lab 1 (98765)", or Canvas offers to make a new one: it is taken from
+  Canvas's own export. Who is not in the file keeps the grade there is, an empty cell
+  takes it away: so who has no submission is left out.
+- Moodle: the assignment's "offline grading worksheet"; its headings are compared in the
+  user's language
+  (https://github.com/moodle/moodle/blob/main/mod/assign/feedback/offline/importgradeslib.php).
+  So where the roster is that worksheet, it is filled in and stays as it is otherwise.
+  An empty grade changes nothing there; to replace an earlier grade, tick "Allow
+  updating records that have been modified more recently in Moodle".
+- Gradescope: the columns of an assignment's "Download Grades", for what reads that
+  table, such as https://github.com/matthigger/gradescope_mean. Gradescope publishes no
+  form and imports none: it takes marks from an autograder only (``course gradescope``).
 """
 
 from __future__ import annotations
@@ -48,8 +56,10 @@ class Written:
     """What was written.
 
     Attributes:
-        paths: the files to upload. unmatched: a sentence for each submission, row and student that is missing in one of them.
-        listed: the table ``grades-unmatched.csv`` with the same. remarks: what to know before uploading, in sentences.
+        paths: the files to upload. unmatched: a sentence for each submission, row and
+            student that is missing in one of them.
+        listed: the table ``grades-unmatched.csv`` with the same. remarks: what to know
+            before uploading, in sentences.
         feedback: the zip with everybody's page.
     """
 
@@ -65,7 +75,8 @@ class _Class:
     """What the forms are filled from.
 
     Attributes:
-        lab: "lab01". matched: who gets which marks. without: who handed in nothing. assignment: its heading in Canvas, if named.
+        lab: "lab01". matched: who gets which marks. without: who handed in nothing.
+            assignment: its heading in Canvas, if named.
         missing: takes what is in no form. remarks: takes what to know before uploading.
     """
 
@@ -82,9 +93,14 @@ class _Class:
         return max((m.most for _, m in self.matched), default=0.0)
 
     def waits(self, form: str, person: Person, marks: _Marks) -> bool:
-        """Has a person still to mark something of it? Then it has no grade yet, and that is said."""
+        """Has a person still to mark something of it? Then it has no grade yet, and
+        that is said.
+        """
         if marks.pending:
-            why = f"{', '.join(marks.pending)} {'is' if len(marks.pending) == 1 else 'are'} pending: a person marks it, in marks.csv"
+            why = (
+                f"{', '.join(marks.pending)} {'is' if len(marks.pending) == 1 else 'are'} pending:"
+                " a person marks it, in marks.csv"
+            )
             self.missing.append((form, str(person), f"{marks.total:g}", why))
         return bool(marks.pending)
 
@@ -99,13 +115,16 @@ def write(
     """Write the marks in these forms into the report's folder.
 
     Args:
-        report: what ``course grade --out`` made. formats: some of :data:`FORMATS`. roster: a table of students.
+        report: what ``course grade --out`` made. formats: some of :data:`FORMATS`.
+            roster: a table of students.
         assignment: what it is called in Canvas, by default as the roster has it.
-        pending_as_zero: what a person has still to mark counts as 0, instead of holding the total back.
+        pending_as_zero: what a person has still to mark counts as 0, instead of holding
+            the total back.
 
     Raises:
-        FileNotFoundError: without a report or the roster. ValueError: for an unknown form, or a roster that cannot be used;
-        the message names the line and the column. Nothing has been written then.
+        FileNotFoundError: without a report or the roster. ValueError: for an unknown
+        form, or a roster that cannot be used; the message names the line and the
+        column. Nothing has been written then.
     """
     unknown = [f for f in formats if f not in FORMATS]
     if unknown:
@@ -118,7 +137,9 @@ def write(
     written = Written(report / "grades-unmatched.csv")
     missing: Missing = []
     matched = _match(results, table.people if table else None, missing)
-    without = [p for p in (table.people if table else []) if not any(p.line == q.line for q, _ in matched)]
+    without = [
+        p for p in (table.people if table else []) if not any(p.line == q.line for q, _ in matched)
+    ]
     missing += [("roster", str(p), "", "no submission") for p in without]
     students = _Class(lab, matched, without, table, assignment, missing, written.remarks)
     forms = {name: _FORMS[name](students) for name in dict.fromkeys(formats)}
@@ -138,7 +159,7 @@ def write(
     return written
 
 
-# --- whose is it ---------------------------------------------------------------------------------------------------
+# --- whose is it ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -162,7 +183,11 @@ class _Marks:
             f"{q}: {PENDING if q in self.pending else f'{earned:g}'} of {of:g}"
             for q, (earned, of) in self.points.items()
         )
-        late = f"; {self.lateness['said']}" if self.lateness.get("days") or self.lateness.get("days", 0) is None else ""
+        late = (
+            f"; {self.lateness['said']}"
+            if self.lateness.get("days") or self.lateness.get("days", 0) is None
+            else ""
+        )
         return f"{self.total:g} of {self.most:g} points ({each}){late}"
 
     @classmethod
@@ -174,10 +199,16 @@ class _Marks:
             points[test["number"]] = (earned + test["score"], of + test["max_score"])
         people = extra.get("submitters") or []
         return cls(
-            extra["id"], extra.get("notebook", ""), tuple(people), points, result["score"], sum(of for _, of in points.values()),
-            extra.get("handed in"), tuple(pending(result["tests"])),
+            extra["id"],
+            extra.get("notebook", ""),
+            tuple(people),
+            points,
+            result["score"],
+            sum(of for _, of in points.values()),
+            extra.get("handed in"),
+            tuple(pending(result["tests"])),
             extra.get("lateness") or {},
-        )  # fmt: skip
+        )
 
 
 Matched = list[tuple[Person, _Marks]]
@@ -189,7 +220,12 @@ def _match(results: list[_Marks], people: list[Person] | None, missing: Missing)
     if people is None:
         found = [(Person(dict(who)), m, False) for m in results for who in m.submitters]
         missing += [
-            ("submission", m.id, f"{m.total:g}", "its name says nothing of the student: give a roster")
+            (
+                "submission",
+                m.id,
+                f"{m.total:g}",
+                "its name says nothing of the student: give a roster",
+            )
             for m in results
             if not m.submitters
         ]
@@ -207,23 +243,35 @@ def _match(results: list[_Marks], people: list[Person] | None, missing: Missing)
             if not any(s for _, s in same) or said:
                 others = ", ".join(names.shown(m.id) for m, _ in same if m is not marks)
                 why = (
-                    f"it is {person}'s, and so is {others}: name the one that counts in the roster's column submission"
+                    f"it is {person}'s, and so is {others}: name the one that counts in the"
+                    " roster's column submission"
                 )
                 missing.append(("submission", marks.id, f"{marks.total:g}", why))
             else:
                 missing.append(
-                    ("submission", marks.id, f"{marks.total:g}", f"the roster names another one for {person}")
+                    (
+                        "submission",
+                        marks.id,
+                        f"{marks.total:g}",
+                        f"the roster names another one for {person}",
+                    )
                 )
             continue
         matched.append((person, marks))
-    return sorted(matched, key=lambda pair: (pair[0].line, names.squashed(pair[0].sortable), pair[1].id))
+    return sorted(
+        matched, key=lambda pair: (pair[0].line, names.squashed(pair[0].sortable), pair[1].id)
+    )
 
 
 def _same(a: Person, b: Person) -> bool:
-    return a.line == b.line if a.line else any(a[c] and a[c].casefold() == b[c].casefold() for c in IDENTITIES)
+    return (
+        a.line == b.line
+        if a.line
+        else any(a[c] and a[c].casefold() == b[c].casefold() for c in IDENTITIES)
+    )
 
 
-# --- the forms -----------------------------------------------------------------------------------------------------
+# --- the forms ------------------------------------------------------------------------
 
 
 def _canvas(all: _Class) -> list[list[str]]:
@@ -232,7 +280,16 @@ def _canvas(all: _Class) -> list[list[str]]:
     for p, m in all.matched:
         if all.waits("canvas", p, m):  # an empty cell would take away a grade that is there
             continue
-        rows.append([p.sortable, p["canvas id"], p["sis user id"], p["sis login id"], p["section"], f"{m.total:g}"])
+        rows.append(
+            [
+                p.sortable,
+                p["canvas id"],
+                p["sis user id"],
+                p["sis login id"],
+                p["section"],
+                f"{m.total:g}",
+            ]
+        )
         if not (p["canvas id"] or p["sis user id"] or p["sis login id"] or p.line):
             why = "no canvas id, sis user id or sis login id: Canvas goes by the name alone"
             all.missing.append(("canvas", str(p), f"{m.total:g}", why))
@@ -240,12 +297,18 @@ def _canvas(all: _Class) -> list[list[str]]:
 
 
 def _heading(all: _Class) -> str:
-    """What Canvas calls the assignment, so that it knows it: as its export has it, title and number."""
+    """What Canvas calls the assignment, so that it knows it: as its export has it,
+    title and number.
+    """
     offered = [h.strip() for h in all.roster.header] if all.roster else []
     offered = [heading for heading in offered if re.fullmatch(r".+ \(\d+\)", heading)]
     title = all.assignment.strip()
     if title:
-        same = [h for h in offered if title.casefold() in (h.casefold(), h.rpartition(" (")[0].casefold())]
+        same = [
+            h
+            for h in offered
+            if title.casefold() in (h.casefold(), h.rpartition(" (")[0].casefold())
+        ]
         if len(same) == 1 or not offered:
             return same[0] if same else title
         why = f"{len(same)} columns" if same else "no column"
@@ -253,10 +316,15 @@ def _heading(all: _Class) -> str:
     same = [heading for heading in offered if names.labs_in(heading) == names.labs_in(all.lab)]
     if len(same) == 1:
         return same[0]
-    remedy = f"one of {', '.join(offered)}" if offered else "as Canvas's own export has it, or give that as the roster"
+    remedy = (
+        f"one of {', '.join(offered)}"
+        if offered
+        else "as Canvas's own export has it, or give that as the roster"
+    )
     title = _title(all.lab)
     all.remarks.append(
-        f"canvas: the column is headed {title!r}, and Canvas would make a new assignment of it: name yours with --assignment, {remedy}"
+        f"canvas: the column is headed {title!r}, and Canvas would make a new assignment of it:"
+        f" name yours with --assignment, {remedy}"
     )
     return title
 
@@ -266,10 +334,17 @@ def _moodle(all: _Class) -> list[list[str]]:
         return _filled_in(all, all.roster, all.roster.worksheet)
     rows = [
         [
-            "Identifier", "Full name", "Email address", "Status", "Grade", "Maximum grade", "Grade can be changed",
-            "Last modified (grade)", "Feedback comments",
+            "Identifier",
+            "Full name",
+            "Email address",
+            "Status",
+            "Grade",
+            "Maximum grade",
+            "Grade can be changed",
+            "Last modified (grade)",
+            "Feedback comments",
         ]
-    ]  # fmt: skip
+    ]
     given = [
         (p, "Submitted for grading", "" if all.waits("moodle", p, m) else f"{m.total:g}", m.told)
         for p, m in all.matched
@@ -279,19 +354,27 @@ def _moodle(all: _Class) -> list[list[str]]:
             about = [f"Participant {p['moodle id']}", p.name, p["email"], status]
             rows.append([*about, grade, f"{all.most:g}", "Yes", "-", told])
         else:
-            why = "no moodle id, so it cannot be in Moodle's worksheet: take Moodle's own worksheet as the roster"
+            why = (
+                "no moodle id, so it cannot be in Moodle's worksheet: take Moodle's own worksheet"
+                " as the roster"
+            )
             all.missing.append(("moodle", str(p), grade, why))
     return rows
 
 
 def _filled_in(all: _Class, roster: Roster, where: Worksheet) -> list[list[str]]:
-    """Moodle's own worksheet with the marks in it: its headings and words are of the language that it reads."""
+    """Moodle's own worksheet with the marks in it: its headings and words are of the
+    language that it reads.
+    """
     marks = {p.line: m for p, m in all.matched if not all.waits("moodle", p, m)}
-    theirs = {row[where.most].replace(",", ".") for row in roster.rows.values() if where.most < len(row)}
+    theirs = {
+        row[where.most].replace(",", ".") for row in roster.rows.values() if where.most < len(row)
+    }
     if (maximum := {float(m) for m in theirs if m}) and maximum != {all.most}:
         given = " and ".join(f"{m:g}" for m in sorted(maximum))
         all.remarks.append(
-            f"moodle: the assignment's maximum is {given}, the lab has {all.most:g} points: make them the same"
+            f"moodle: the assignment's maximum is {given}, the lab has {all.most:g} points: make"
+            " them the same"
         )
     rows = [list(roster.header)]
     for line, cells in roster.rows.items():
@@ -303,7 +386,8 @@ def _filled_in(all: _Class, roster: Roster, where: Worksheet) -> list[list[str]]
         rows.append(row)
     if where.feedback is None:
         all.remarks.append(
-            "moodle: the worksheet has no column for comments: turn on 'Feedback comments' in the assignment for one"
+            "moodle: the worksheet has no column for comments: turn on 'Feedback comments' in the"
+            " assignment for one"
         )
     return rows
 
@@ -311,21 +395,53 @@ def _filled_in(all: _Class, roster: Roster, where: Worksheet) -> list[list[str]]
 def _gradescope(all: _Class) -> list[list[str]]:
     questions = {q: of for _, m in all.matched for q, (_, of) in m.points.items()}
     header = [
-        "First Name", "Last Name", "SID", "Email", "Sections", "Total Score", "Max Points", "Status", "Submission ID",
-        "Submission Time", "Lateness (H:M:S)", *(f"{q} ({of:g} pts)" for q, of in questions.items()),
-    ]  # fmt: skip
+        "First Name",
+        "Last Name",
+        "SID",
+        "Email",
+        "Sections",
+        "Total Score",
+        "Max Points",
+        "Status",
+        "Submission ID",
+        "Submission Time",
+        "Lateness (H:M:S)",
+        *(f"{q} ({of:g} pts)" for q, of in questions.items()),
+    ]
     rows = [header]
     for p, m in all.matched:
         waits = all.waits("gradescope", p, m)
-        about = [*p.first_and_last, p["sid"], p["email"], p["section"], "" if waits else f"{m.total:g}", f"{m.most:g}"]
+        about = [
+            *p.first_and_last,
+            p["sid"],
+            p["email"],
+            p["section"],
+            "" if waits else f"{m.total:g}",
+            f"{m.most:g}",
+        ]
         about.append("Pending" if waits else "Graded")
-        when = datetime.fromtimestamp(m.time, UTC).strftime("%Y-%m-%d %H:%M:%S %z") if m.time is not None else ""
-        points = [PENDING if q in m.pending else f"{m.points[q][0]:g}" if q in m.points else "" for q in questions]
+        when = (
+            datetime.fromtimestamp(m.time, UTC).strftime("%Y-%m-%d %H:%M:%S %z")
+            if m.time is not None
+            else ""
+        )
+        points = [
+            PENDING if q in m.pending else f"{m.points[q][0]:g}" if q in m.points else ""
+            for q in questions
+        ]
         rows.append([*about, p["gradescope id"] or m.id, when, m.lateness.get("late", ""), *points])
         if not (p["sid"] or p["email"]):
             all.missing.append(("gradescope", str(p), f"{m.total:g}", "neither sid nor email"))
     for p in all.without:
-        about = [*p.first_and_last, p["sid"], p["email"], p["section"], "", f"{all.most:g}", "Missing"]
+        about = [
+            *p.first_and_last,
+            p["sid"],
+            p["email"],
+            p["section"],
+            "",
+            f"{all.most:g}",
+            "Missing",
+        ]
         rows.append(about + [""] * (len(header) - len(about)))
     return rows
 
@@ -347,7 +463,9 @@ def _csv(rows: Iterable[Sequence[str]]) -> str:
 
 
 def _title(lab: str) -> str:
-    """The lab's title, as its notebook has it: "Lab 01: Magnitude pruning"; outside a course its name."""
+    """The lab's title, as its notebook has it: "Lab 01: Magnitude pruning"; outside a
+    course its name.
+    """
     root = course_root()
     for path in sorted((root / "labs").glob(f"{lab}_*.ipynb")) if root else []:
         try:

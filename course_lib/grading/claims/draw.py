@@ -1,4 +1,6 @@
-"""Random inputs for the tests, drawn so that the usual mistakes show: odd sizes, ties, different scales, zeros, NaN."""
+"""Random inputs for the tests, drawn so that the usual mistakes show: odd sizes, ties,
+different scales, zeros, NaN.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,14 @@ class Draw:
     """Draws from a seed; the same seed draws the same.
 
     Attributes:
-        seed: this draw's own. common: the same for all draws whose seed begins alike: of all claims of one grading.
+        seed: this draw's own. common: the same for all draws whose seed begins alike:
+            of all claims of one grading.
     """
 
     def __init__(self, *seed: Any) -> None:
-        self.common = int.from_bytes(hashlib.sha256(repr(seed[:1]).encode()).digest()[:4], "big") >> 1
+        self.common = (
+            int.from_bytes(hashlib.sha256(repr(seed[:1]).encode()).digest()[:4], "big") >> 1
+        )
         digest = hashlib.sha256(repr(seed).encode()).digest()
         self.seed = int.from_bytes(digest[:4], "big") >> 1
         self.rng = np.random.default_rng(self.seed)
@@ -48,7 +53,9 @@ class Draw:
         """Gaussian numbers; no two have the same size (but for chance)."""
         return (torch.randn(shape, generator=self.generator, dtype=torch.float64) * scale).to(dtype)
 
-    def sparse(self, *shape: int, sparsity: float = 0.7, dtype: torch.dtype = torch.float32) -> Tensor:
+    def sparse(
+        self, *shape: int, sparsity: float = 0.7, dtype: torch.dtype = torch.float32
+    ) -> Tensor:
         """Gaussian numbers with exactly round(sparsity · n) zeros at random places."""
         values = self.normal(*shape, dtype=dtype)
         values[values == 0] = 1
@@ -84,7 +91,9 @@ class Draw:
         return (math.log(low) + share * math.log(high / low)).exp()
 
     def conv(self, c: int, m: int, kernel: tuple[int, int], **settings: Any) -> nn.Conv2d:
-        """A convolution in evaluation mode, from c channels to m; ``settings`` as of nn.Conv2d."""
+        """A convolution in evaluation mode, from c channels to m; ``settings`` as of
+        nn.Conv2d.
+        """
         layer = torch.nn.utils.skip_init(nn.Conv2d, c, m, kernel, **settings)
         with torch.no_grad():
             for p in layer.parameters():
@@ -92,11 +101,17 @@ class Draw:
         return layer.eval()
 
     def batch_norm(self, channels: int, **settings: Any) -> nn.BatchNorm2d:
-        """A batch norm in evaluation mode that has seen data: α, β and μ of both signs, σ² from far below 1 to far above it,
-        and one as small as ε, which is not the usual one; ``settings`` as of nn.BatchNorm2d."""
+        """A batch norm in evaluation mode that has seen data: α, β and μ of both signs,
+        σ² from far below 1 to far above it, and one as small as ε, which is not the
+        usual one; ``settings`` as of nn.BatchNorm2d.
+        """
         settings = {"eps": self.number(1e-3, 5e-3), "momentum": self.number(0.2, 0.4), **settings}
         bn = torch.nn.utils.skip_init(nn.BatchNorm2d, channels, **settings)
-        assert bn.running_mean is not None and bn.running_var is not None and bn.num_batches_tracked is not None
+        assert (
+            bn.running_mean is not None
+            and bn.running_var is not None
+            and bn.num_batches_tracked is not None
+        )
         with torch.no_grad():
             bn.weight.copy_(self.sizes(channels, 0.3, 2) * self.signs(channels))
             bn.bias.copy_(self.sizes(channels, 0.3, 2) * self.signs(channels))
@@ -107,9 +122,18 @@ class Draw:
         return bn.eval()
 
     def bert(
-        self, layers: int, heads: int, head_size: int = 3, *, classes: int = 3, words: int = 12, positions: int = 9
+        self,
+        layers: int,
+        heads: int,
+        head_size: int = 3,
+        *,
+        classes: int = 3,
+        words: int = 12,
+        positions: int = 9,
     ) -> Any:
-        """A BERT text classifier in evaluation mode, whose heads all matter, and matter unequally, and which has dropout."""
+        """A BERT text classifier in evaluation mode, whose heads all matter, and matter
+        unequally, and which has dropout.
+        """
         model = small_bert(
             words,
             classes,
@@ -122,13 +146,19 @@ class Draw:
         )
         with torch.no_grad():
             for name, p in model.named_parameters():
-                p.copy_(self.normal(*p.shape, scale=0.2 if p.ndim < 2 else 1.5 / p.shape[-1] ** 0.5))
+                p.copy_(
+                    self.normal(*p.shape, scale=0.2 if p.ndim < 2 else 1.5 / p.shape[-1] ** 0.5)
+                )
                 if "LayerNorm.weight" in name:
                     p.add_(1)
         return model
 
-    def texts(self, count: int, length: int, *, classes: int = 3, words: int = 12) -> dict[str, Tensor]:
-        """A batch of random texts with labels, all but the first with some padding at the end."""
+    def texts(
+        self, count: int, length: int, *, classes: int = 3, words: int = 12
+    ) -> dict[str, Tensor]:
+        """A batch of random texts with labels, all but the first with some padding at
+        the end.
+        """
         lengths = torch.tensor([length, *(self.integer(2, length) for _ in range(count - 1))])
         return {
             "input_ids": torch.randint(words, (count, length), generator=self.generator),
@@ -136,8 +166,12 @@ class Draw:
             "labels": self.labels(count, classes),
         }
 
-    def mlp(self, sizes: Sequence[int] = (6, 9, 7, 4), scales: Sequence[float] | None = None) -> nn.Sequential:
-        """A small net of linear layers, ReLU and one batch norm, with layers of different scale."""
+    def mlp(
+        self, sizes: Sequence[int] = (6, 9, 7, 4), scales: Sequence[float] | None = None
+    ) -> nn.Sequential:
+        """A small net of linear layers, ReLU and one batch norm, with layers of
+        different scale.
+        """
         layers: list[nn.Module] = []
         for i, (d_in, d_out) in enumerate(zip(sizes, sizes[1:], strict=False)):
             layers.append(nn.Linear(d_in, d_out))
@@ -148,7 +182,9 @@ class Draw:
         return self._fill(nn.Sequential(*layers), scales)
 
     def convnet(self, channels: Sequence[int] = (2, 5, 3), classes: int = 4) -> nn.Sequential:
-        """A small net of convolutions with batch norm, and a linear layer, for images of any size."""
+        """A small net of convolutions with batch norm, and a linear layer, for images
+        of any size.
+        """
         layers: list[nn.Module] = []
         for c, m in zip(channels, channels[1:], strict=False):
             layers += [nn.Conv2d(c, m, 3, padding=1, bias=False), nn.BatchNorm2d(m), nn.ReLU()]
@@ -163,5 +199,8 @@ class Draw:
                 weight.copy_(self.normal(*weight.shape, scale=scale))
             for name, p in model.named_parameters():
                 if p.ndim < 2:
-                    p.copy_(self.normal(*p.shape, scale=0.01) + (1.0 if name.endswith("weight") else 0.0))
+                    p.copy_(
+                        self.normal(*p.shape, scale=0.01)
+                        + (1.0 if name.endswith("weight") else 0.0)
+                    )
         return model.train()

@@ -1,4 +1,6 @@
-"""Saying what is wrong: what a value should be, and a sentence for the student where it is not."""
+"""Saying what is wrong: what a value should be, and a sentence for the student where it
+is not.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,15 @@ class Mistake(AssertionError):
 
 
 class Fault(Exception):
-    """The grader's own failure while it tried a claim: no mark follows from it, and the submission is graded again."""
+    """The grader's own failure while it tried a claim: no mark follows from it, and the
+    submission is graded again.
+    """
 
 
 def fail(message: str) -> NoReturn:
-    """The claim does not hold: say what the code did, in the student's terms, and the next thought."""
+    """The claim does not hold: say what the code did, in the student's terms, and the
+    next thought.
+    """
     raise Mistake(shortened(message, MAX_MESSAGE))
 
 
@@ -47,7 +53,11 @@ def _described(value: Any) -> str:
         kind = str(value.dtype).removeprefix("torch.")
         kind = f"an {kind} tensor" if kind.startswith("int") else f"a {kind} tensor"
         if 0 < value.numel() <= 8 or shape == (0,):
-            return f"{kind} {value.tolist()}" if value.ndim != 1 else f"{kind} {value.tolist()} of shape {shape}"
+            return (
+                f"{kind} {value.tolist()}"
+                if value.ndim != 1
+                else f"{kind} {value.tolist()} of shape {shape}"
+            )
         return f"{kind} of shape {shape}"
     if isinstance(value, np.ndarray):
         return f"a numpy array of shape {value.shape}"
@@ -64,15 +74,22 @@ def _described(value: Any) -> str:
 def _holds_large(value: Any) -> bool:
     items: Iterable[Any] = value.values() if isinstance(value, dict) else value
     return any(
-        isinstance(v, Tensor | np.ndarray | Model) or (isinstance(v, tuple | list | dict) and _holds_large(v))
+        isinstance(v, Tensor | np.ndarray | Model)
+        or (isinstance(v, tuple | list | dict) and _holds_large(v))
         for v in items
     )
 
 
 def expect_tensor(
-    value: Any, *, shape: Sequence[int] | None = None, dtype: torch.dtype | None = None, what: str = "the result"
+    value: Any,
+    *,
+    shape: Sequence[int] | None = None,
+    dtype: torch.dtype | None = None,
+    what: str = "the result",
 ) -> Tensor:
-    """The value, if it is a tensor of this shape and dtype; else a failure that says what came instead."""
+    """The value, if it is a tensor of this shape and dtype; else a failure that says
+    what came instead.
+    """
     if not isinstance(value, Tensor):
         hint = ": did the function forget to return?" if value is None else ""
         fail(f"{what} should be a torch tensor, it is {describe(value)}{hint}")
@@ -86,13 +103,17 @@ def expect_tensor(
 def expect_int(value: Any, what: str = "the result") -> int:
     """The value, if it is a whole number (Python's or numpy's)."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        hint = ": int(...) makes one of it" if isinstance(value, float | Tensor | np.floating) else ""
+        hint = (
+            ": int(...) makes one of it" if isinstance(value, float | Tensor | np.floating) else ""
+        )
         fail(f"{what} should be an int, it is {describe(value)}{hint}")
     return int(value)
 
 
 def expect_number(value: Any, what: str = "the result") -> float:
-    """The value as a float, if it is a number (Python's, numpy's, or a tensor of one element)."""
+    """The value as a float, if it is a number (Python's, numpy's, or a tensor of one
+    element).
+    """
     if isinstance(value, Tensor) and value.numel() == 1:
         value = value.item()
     if isinstance(value, bool) or not isinstance(value, int | float | np.number):
@@ -101,13 +122,17 @@ def expect_number(value: Any, what: str = "the result") -> float:
 
 
 def expect_equal(value: Any, expected: Any, what: str = "the result", message: str = "") -> None:
-    """Exactly equal, all the way down: type of container, shapes, dtypes, values; NaN equals NaN."""
+    """Exactly equal, all the way down: type of container, shapes, dtypes, values; NaN
+    equals NaN.
+    """
     if isinstance(expected, Tensor):
         expect_tensor(value, shape=expected.shape, dtype=expected.dtype, what=what)
         same = (value == expected) | ((value != value) & (expected != expected))
         if not bool(same.all()):
             fail(
-                message or f"{what} is wrong at {_places(~same)}: {_at(value, ~same)} instead of {_at(expected, ~same)}"
+                message
+                or f"{what} is wrong at {_places(~same)}:"
+                f" {_at(value, ~same)} instead of {_at(expected, ~same)}"
             )
     elif isinstance(expected, dict):
         expect_keys(value, expected, what)
@@ -130,7 +155,9 @@ def expect_equal(value: Any, expected: Any, what: str = "the result", message: s
 def expect_close(
     value: Any, expected: Any, what: str = "the result", message: str = "", tolerance: float = 1e-5
 ) -> None:
-    """Equal up to ``tolerance``, relative to the largest expected value (at least 1); dtypes are not compared."""
+    """Equal up to ``tolerance``, relative to the largest expected value (at least 1);
+    dtypes are not compared.
+    """
     if isinstance(expected, Tensor):
         expect_tensor(value, shape=expected.shape, what=what)
         mine, other = value.double(), expected.double()
@@ -141,7 +168,9 @@ def expect_close(
         wrong &= ~(mine == other)  # inf - inf is NaN
         if bool(wrong.any()):
             fail(
-                message or f"{what} is wrong at {_places(wrong)}: {_at(value, wrong)} instead of {_at(expected, wrong)}"
+                message
+                or f"{what} is wrong at {_places(wrong)}:"
+                f" {_at(value, wrong)} instead of {_at(expected, wrong)}"
             )
     elif isinstance(expected, dict):
         expect_keys(value, expected, what)
@@ -153,7 +182,9 @@ def expect_close(
             expect_close(mine, other, f"{what}[{i}]", message, tolerance)
     else:
         number = expect_number(value, what)
-        if number != expected and not math.isclose(number, expected, rel_tol=tolerance, abs_tol=tolerance):
+        if number != expected and not math.isclose(
+            number, expected, rel_tol=tolerance, abs_tol=tolerance
+        ):
             fail(message or f"{what} should be {expected:.6g}, it is {number:.6g}")
 
 
@@ -161,14 +192,19 @@ def expect_keys(value: Any, expected: Iterable[Any], what: str = "the result") -
     """A dict with exactly these keys, in any order."""
     if not isinstance(value, dict):
         fail(f"{what} should be a dict, it is {describe(value)}")
-    missing, extra = [k for k in expected if k not in value], [k for k in value if k not in list(expected)]
+    missing, extra = (
+        [k for k in expected if k not in value],
+        [k for k in value if k not in list(expected)],
+    )
     if missing:
         fail(f"{what} lacks the key {missing[0]!r}")
     if extra:
         fail(f"{what} has a key {extra[0]!r} that does not belong there")
 
 
-def expect_length(value: Any, length: int, what: str = "the result", kind: type | None = None) -> None:
+def expect_length(
+    value: Any, length: int, what: str = "the result", kind: type | None = None
+) -> None:
     """A list or tuple of this many items."""
     if not isinstance(value, list | tuple) or (kind is not None and not isinstance(value, kind)):
         fail(f"{what} should be a {(kind or list).__name__} of {length}, it is {describe(value)}")
@@ -184,7 +220,9 @@ def expect_raises(kind: type[Exception], call: Callable[[], Any], when: str) -> 
         if error.kind != "raised" or error.unwritten:
             raise
         if kind.__name__ not in error.bases:
-            fail(f"{when} should raise a {kind.__name__}, it raised a {error.type}: {error.message}")
+            fail(
+                f"{when} should raise a {kind.__name__}, it raised a {error.type}: {error.message}"
+            )
         return
     fail(f"{when} should raise a {kind.__name__}, it returned {describe(result)}")
 
@@ -192,14 +230,18 @@ def expect_raises(kind: type[Exception], call: Callable[[], Any], when: str) -> 
 def expect_refused(
     function: Callable[..., Any], good: Sequence[Any], right: Any, bad: Mapping[str, Sequence[Any]]
 ) -> None:
-    """The student's function is right for ``good`` arguments, and raises ValueError for each of ``bad``: when -> arguments."""
+    """The student's function is right for ``good`` arguments, and raises ValueError for
+    each of ``bad``: when -> arguments.
+    """
     expect_equal(function(*good), right, "the result for arguments that are fine")
     for when, arguments in bad.items():
         expect_raises(ValueError, partial(function, *arguments), when)
 
 
 def ask(call: Callable[[], Any], when: str, thought: str) -> Any:
-    """The result of a call that is easily forgotten; if it raises, say when, and the next thought."""
+    """The result of a call that is easily forgotten; if it raises, say when, and the
+    next thought.
+    """
     try:
         return call()
     except StudentError as error:
@@ -220,7 +262,13 @@ def unchanged(before: Any, after: Any, what: str = "the argument") -> None:
 def _places(wrong: Tensor) -> str:
     index = wrong.nonzero()[0].tolist()
     count = int(wrong.sum())
-    place = f"index {index[0]}" if len(index) == 1 else f"index {tuple(index)}" if index else "its value"
+    place = (
+        f"index {index[0]}"
+        if len(index) == 1
+        else f"index {tuple(index)}"
+        if index
+        else "its value"
+    )
     return place if count == 1 else f"{count} of {wrong.numel()} places, first at {place}"
 
 

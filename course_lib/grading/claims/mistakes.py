@@ -1,8 +1,10 @@
-"""Knowing a mistake by its result: inputs in which right and wrong answers differ, and the sentence for what came out.
+"""Knowing a mistake by its result: inputs in which right and wrong answers differ, and
+the sentence for what came out.
 
-A mistake is what the student should think of next -> what a code that makes it returns. A lab writes it once, as a wrong
-function: ``WRONG`` in its claims, graded name -> sentence -> function. Claims compare with what these return (:func:`made`), a bug
-hunt shows them as versions, and the tests hand them in as answers.
+A mistake is what the student should think of next -> what a code that makes it returns.
+A lab writes it once, as a wrong function: ``WRONG`` in its claims, graded
+name -> sentence -> function. Claims compare with what these return (:func:`made`), a
+bug hunt shows them as versions, and the tests hand them in as answers.
 """
 
 from __future__ import annotations
@@ -30,15 +32,21 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def near(one: Any, other: Any, tolerance: float = 1e-5, least: float = 1.0, relative: bool = True) -> bool:
-    """Tensors of the same shape, equal up to rounding (bool ones: equal), or dicts of such.
+def near(
+    one: Any, other: Any, tolerance: float = 1e-5, least: float = 1.0, relative: bool = True
+) -> bool:
+    """Tensors of the same shape, equal up to rounding (bool ones: equal), or dicts of
+    such.
 
     Args:
-        tolerance: how far apart two numbers may be, in units of the largest size in ``other``, which counts ``least`` at least;
-            with ``relative`` False, as it is.
+        tolerance: how far apart two numbers may be, in units of the largest size in
+            ``other``, which counts ``least`` at least; with ``relative`` False, as it
+            is.
     """
     if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(near(one[k], other[k], tolerance, least, relative) for k in one)
+        return one.keys() == other.keys() and all(
+            near(one[k], other[k], tolerance, least, relative) for k in one
+        )
     if not isinstance(one, Tensor) or not isinstance(other, Tensor) or one.shape != other.shape:
         return False
     if torch.bool in (one.dtype, other.dtype):
@@ -53,8 +61,12 @@ def made(wrong: Mapping[str, Callable[..., Any]], *arguments: Any) -> dict[str, 
     return {sentence: function(*arguments) for sentence, function in wrong.items()}
 
 
-def recognise(value: Any, right: Any, mistakes: Mistakes, said: str = "", alike: Alike = same) -> None:
-    """Fail with the sentence of the mistake whose result this is, ``said`` before it; return if it is none of them."""
+def recognise(
+    value: Any, right: Any, mistakes: Mistakes, said: str = "", alike: Alike = same
+) -> None:
+    """Fail with the sentence of the mistake whose result this is, ``said`` before it;
+    return if it is none of them.
+    """
     if not alike(value, right):
         for sentence, wrong in mistakes.items():
             if alike(value, wrong):
@@ -62,16 +74,19 @@ def recognise(value: Any, right: Any, mistakes: Mistakes, said: str = "", alike:
 
 
 def telling(case: Callable[[], Case], alike: Alike = same, fewest: bool = False) -> Case:
-    """A drawn case in which no two of its answers, right or wrong, happen to be the same.
+    """A drawn case in which no two of its answers, right or wrong, happen to be the
+    same.
 
     Args:
         case: draws one.
         alike: when two answers are the same.
-        fewest: where so many mistakes lead to numbers that hardly any draw tells them all apart: if none of 500 does, take the
-            one with the fewest answers alike, which is as good for a right answer.
+        fewest: where so many mistakes lead to numbers that hardly any draw tells them
+            all apart: if none of 500 does, take the one with the fewest answers alike,
+            which is as good for a right answer.
 
     Raises:
-        RuntimeError: if none of 500 does, otherwise: the case is to be mended, not the student.
+        RuntimeError: if none of 500 does, otherwise: the case is to be mended, not the
+            student.
     """
     best: tuple[int, Case] | None = None
     enough = None if fewest else 1  # pairs that are counted of a draw: it is taken for less only

@@ -1,7 +1,10 @@
-"""The tests' vocabulary: a test is a claim about one question, worth points; a failure names the likely mistake.
+"""The tests' vocabulary: a test is a claim about one question, worth points; a failure
+names the likely mistake.
 
-A lab's claims (``tests/labs/labNN/visible.py`` and ``hidden.py``) are functions ``test_…(submission, draw)`` under :func:`question`.
-pytest runs them against the solution; ``check`` and ``course grade`` run the same functions against a student's names.
+A lab's claims (``tests/labs/labNN/visible.py`` and ``hidden.py``) are functions
+``test_…(submission, draw)`` under :func:`question`. pytest runs them against the
+solution; ``check`` and ``course grade`` run the same functions against a student's
+names.
 """
 
 from __future__ import annotations
@@ -31,7 +34,9 @@ class Test:
     __test__ = False  # not a test class for pytest
 
 
-def question(id: str, *, points: float, claim: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def question(
+    id: str, *, points: float, claim: str
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Mark a test function: which question it belongs to, its points, what it claims.
 
     Args:
@@ -41,7 +46,9 @@ def question(id: str, *, points: float, claim: str) -> Callable[[Callable[..., N
 
     def mark(function: Callable[..., None]) -> Callable[..., None]:
         visible = not function.__module__.endswith(".hidden")  # the file says it
-        function.__dict__["course_test"] = Test(id, points, visible, claim, function, function.__name__)
+        function.__dict__["course_test"] = Test(
+            id, points, visible, claim, function, function.__name__
+        )
         return function
 
     return mark
@@ -60,16 +67,25 @@ Texts = tuple[tuple[str, str], ...]  # of these files: name, text
 
 
 def texts_in(folder: Path) -> Texts:
-    """The texts of a lab's claims, ``tests/labs/lab01``; in a student's folder only the visible ones.
+    """The texts of a lab's claims, ``tests/labs/lab01``; in a student's folder only the
+    visible ones.
 
     Raises:
         FileNotFoundError: if there are none; says which labs have some.
     """
-    found = tuple((name, (folder / name).read_text(encoding="utf-8")) for name in FILES if (folder / name).is_file())
+    found = tuple(
+        (name, (folder / name).read_text(encoding="utf-8"))
+        for name in FILES
+        if (folder / name).is_file()
+    )
     if found:
         return found
     there = sorted(path.parent.name for path in folder.parent.glob(f"lab*/{FILES[0]}"))
-    remedy = f"there are {', '.join(there)}" if there else "work inside the course's folder, or set COURSE_ROOT to it"
+    remedy = (
+        f"there are {', '.join(there)}"
+        if there
+        else "work inside the course's folder, or set COURSE_ROOT to it"
+    )
     raise FileNotFoundError(f"{folder.name} has no claims in {folder}: {remedy}")
 
 
@@ -94,6 +110,10 @@ def tests_in(texts: Texts, folder: str) -> list[Test]:
             module.__package__ = package.__name__
             sys.modules[module.__name__] = module
             exec(compile(text, module.__file__, "exec", dont_inherit=True), module.__dict__)
-            own = (value for value in vars(module).values() if getattr(value, "__module__", "") == module.__name__)
+            own = (
+                value
+                for value in vars(module).values()
+                if getattr(value, "__module__", "") == module.__name__
+            )
             found += [value.course_test for value in own if hasattr(value, "course_test")]
     return sorted(found, key=lambda t: order(t.question))

@@ -1,7 +1,9 @@
-"""A submission as the tests see it: call ``submission.magnitude_mask(w, 0.5)`` and get plain data back.
+"""A submission as the tests see it: call ``submission.magnitude_mask(w, 0.5)`` and get
+plain data back.
 
-The same object stands for the names of a notebook (self-check, in the student's own process) and for a worker that holds
-them (batch grading): only the transport differs. Arguments are copied on the way in either case.
+The same object stands for the names of a notebook (self-check, in the student's own
+process) and for a worker that holds them (batch grading): only the transport differs.
+Arguments are copied on the way in either case.
 """
 
 from __future__ import annotations
@@ -23,15 +25,18 @@ from course_lib.worker.wire import Model, Ref
 
 MAX_NUMBERS = 1 << 23  # in the arguments of one call of the grader's by the student's code
 MAX_CALLS_OF_THAT_SIZE = 8  # within one test
-CHECK_SECONDS = 30.0  # for one call of a student's function in the notebook; the grader gives it less
+# for one call of a student's function in the notebook; the grader gives it less
+CHECK_SECONDS = 30.0
 
 
 class StudentError(Exception):
     """The student's code raised.
 
     Attributes:
-        kind: "raised", "missing" (not defined), "library" (called what it should write), "result" (no plain data).
-        type, bases: the exception's class name and those of its bases. message, where, text: what, on which line.
+        kind: "raised", "missing" (not defined), "library" (called what it should
+            write), "result" (no plain data).
+        type, bases: the exception's class name and those of its bases. message, where,
+            text: what, on which line.
     """
 
     def __init__(self, failure: dict[str, Any]) -> None:
@@ -51,7 +56,9 @@ class StudentError(Exception):
 
 
 class Proxy:
-    """A function of the grader's that the student's code may call; plain data (and modules, as :class:`Model`) go in and out."""
+    """A function of the grader's that the student's code may call; plain data (and
+    modules, as :class:`Model`) go in and out.
+    """
 
     def __init__(self, function: Callable[..., Any], name: str = "") -> None:
         self.function = function
@@ -59,40 +66,54 @@ class Proxy:
 
 
 class InPlace:
-    """A function that changes the module given first, as one of plain data: it returns the state that module is to have."""
+    """A function that changes the module given first, as one of plain data: it returns
+    the state that module is to have.
+    """
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
 
     def __call__(self, model: Model, *args: Any, **kwargs: Any) -> dict[str, Tensor]:
         if not isinstance(model, Model):
-            raise TypeError(f"the first argument is the module to change, not a {type(model).__name__}")
+            raise TypeError(
+                f"the first argument is the module to change, not a {type(model).__name__}"
+            )
         module = model.build()
         self.function(module, *args, **kwargs)
         return module.state_dict()
 
 
 def _within_reason(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function`` as it answers the student's code: it refuses what would keep the grader busy or fill its memory."""
+    """``function`` as it answers the student's code: it refuses what would keep the
+    grader busy or fill its memory.
+    """
     left = MAX_NUMBERS * MAX_CALLS_OF_THAT_SIZE
 
     def answer(*args: Any, **kwargs: Any) -> Any:
         nonlocal left
-        size = sum(map(numbers, (*args, *(value for name, value in kwargs.items() if name != "seed"))))
+        size = sum(
+            map(numbers, (*args, *(value for name, value in kwargs.items() if name != "seed")))
+        )
         if size > min(MAX_NUMBERS, left):
-            raise ValueError(f"called with more than {MAX_NUMBERS:,} numbers: try it on something small")
+            raise ValueError(
+                f"called with more than {MAX_NUMBERS:,} numbers: try it on something small"
+            )
         left -= size
         result = function(*args, **kwargs)
         if numbers(result) > MAX_NUMBERS:
-            raise ValueError(f"that would be more than {MAX_NUMBERS:,} numbers: try it on something small")
+            raise ValueError(
+                f"that would be more than {MAX_NUMBERS:,} numbers: try it on something small"
+            )
         return result
 
     return answer
 
 
 def numbers(value: Any) -> int:
-    """How many numbers a value holds or stands for: a whole number may say how many of something there are to be, and whole
-    numbers together may be a shape. Counts no further than is needed to know that there are too many."""
+    """How many numbers a value holds or stands for: a whole number may say how many of
+    something there are to be, and whole numbers together may be a shape. Counts no
+    further than is needed to know that there are too many.
+    """
     if isinstance(value, Tensor):
         return value.numel()
     if isinstance(value, np.ndarray):
@@ -126,8 +147,8 @@ class Transport(Protocol):
 
 
 class InProcess:
-    """The notebook's own names, driven in this process. A context manager: afterwards names, chance and torch's default type
-    are as they were."""
+    """The notebook's own names, driven in this process. A context manager: afterwards
+    names, chance and torch's default type are as they were."""
 
     def __init__(self, namespace: dict[str, Any]) -> None:
         self.skipped: set[str] = set()
@@ -135,7 +156,12 @@ class InProcess:
         self.harness = Harness(namespace, self._ask)
 
     def __enter__(self) -> InProcess:
-        self._before = random.getstate(), np.random.get_state(), torch.get_rng_state(), torch.get_default_dtype()
+        self._before = (
+            random.getstate(),
+            np.random.get_state(),
+            torch.get_rng_state(),
+            torch.get_default_dtype(),
+        )
         torch.set_default_dtype(torch.float32)  # as the grader draws
         return self
 
@@ -150,7 +176,9 @@ class InProcess:
     def ask(
         self, header: dict[str, Any], blobs: list[bytes], proxies: dict[int, Callable[..., Any]]
     ) -> tuple[dict[str, Any], list[bytes]]:
-        """Raises WorkerLost, as a worker does, where the code takes longer than ``CHECK_SECONDS``."""
+        """Raises WorkerLost, as a worker does, where the code takes longer than
+        ``CHECK_SECONDS``.
+        """
         self.proxies = proxies
         answer, rung = limited(CHECK_SECONDS, lambda: self.harness.handle(header, blobs))
         reply, blobs = answer or ({}, [])
@@ -173,13 +201,17 @@ class InProcess:
 
 
 class Submission:
-    """A student's names behind a transport. Any other attribute is one of the student's functions.
+    """A student's names behind a transport. Any other attribute is one of the student's
+    functions.
 
     Attributes:
-        handed_in: by name, what was handed in beside the notebook: bytes, or a sentence that says why there are none.
+        handed_in: by name, what was handed in beside the notebook: bytes, or a sentence
+            that says why there are none.
     """
 
-    def __init__(self, transport: Transport, handed_in: Mapping[str, bytes | str] | None = None) -> None:
+    def __init__(
+        self, transport: Transport, handed_in: Mapping[str, bytes | str] | None = None
+    ) -> None:
         self._transport = transport
         self.handed_in: Mapping[str, bytes | str] = handed_in or {}
         self._proxies: dict[int, Callable[..., Any]] = {}
@@ -212,20 +244,32 @@ class Submission:
 
         Args:
             keep: leave the result in the worker and return a :class:`Ref`.
-            returning: positions of arguments to send back too, as they are after the call: ``(result, [arguments])``.
+            returning: positions of arguments to send back too, as they are after the
+                call: ``(result, [arguments])``.
 
         Raises:
-            StudentError: if the code raised, is not there, or returned what is no plain data.
+            StudentError: if the code raised, is not there, or returned what is no plain
+                data.
         """
         extra: dict[str, Any] = {} if on is None else {"on": on}
-        return self._ask("call", path=path, args=args, kwargs=kwargs, keep=keep, returning=tuple(returning), **extra)
+        return self._ask(
+            "call",
+            path=path,
+            args=args,
+            kwargs=kwargs,
+            keep=keep,
+            returning=tuple(returning),
+            **extra,
+        )
 
     def put(self, value: Any, requires_grad: bool = False) -> Ref:
         """Make a tensor, or a module, in the worker."""
         return self._ask("put", value=value, requires_grad=requires_grad)
 
     def helper(self, name: str, **settings: Any) -> Ref:
-        """Make one of :data:`course_lib.worker.helpers.HELPERS` in the worker; read its notes by ``get(ref, "log")``."""
+        """Make one of :data:`course_lib.worker.helpers.HELPERS` in the worker; read its
+        notes by ``get(ref, "log")``.
+        """
         return self._ask("helper", name=name, settings=settings)
 
     def get(self, on: Ref, path: str = "") -> Any:
@@ -233,7 +277,9 @@ class Submission:
         return self._ask("get", on=on, path=path)
 
     def value(self, name: str) -> Any:
-        """A value that the student typed in; ``...`` where it is still the handout's."""
+        """A value that the student typed in; ``...`` where it is still the
+        handout's.
+        """
         answer = self._ask("value", name=name)
         return answer.get("answer", ...) if isinstance(answer, dict) else ...
 
@@ -247,12 +293,16 @@ class Submission:
 
     @contextmanager
     def within(self, context: Ref, raising: bool = False) -> Iterator[Ref]:
-        """Enter a kept context manager; leave it as at its end, or as when an exception passes through."""
+        """Enter a kept context manager; leave it as at its end, or as when an exception
+        passes through.
+        """
         yield self._ask("enter", on=context)
         self.leave(context, raising)
 
     def leave(self, context: Ref, raising: bool = False) -> bool:
-        """Leave a kept context manager that was entered: as in :meth:`within`. Did it swallow the exception?"""
+        """Leave a kept context manager that was entered: as in :meth:`within`. Did it
+        swallow the exception?
+        """
         return self._ask("exit", on=context, raising=raising) is True
 
     def train(self, on: Ref, mode: bool = True) -> None:
@@ -263,11 +313,15 @@ class Submission:
         """Which of ``among`` the function ``name`` reaches."""
         found = self._ask("uses", name=name, among=among)
         return (
-            [n for n in among if any(isinstance(f, str) and f == n for f in found)] if isinstance(found, list) else []
+            [n for n in among if any(isinstance(f, str) and f == n for f in found)]
+            if isinstance(found, list)
+            else []
         )
 
     def replace(self, functions: Mapping[str, Callable[..., Any] | Ref]) -> None:
-        """Answer the given names from here on by the grader's own functions, or by helpers that are kept, until :meth:`restore`."""
+        """Answer the given names from here on by the grader's own functions, or by
+        helpers that are kept, until :meth:`restore`.
+        """
         given = {name: f if isinstance(f, Ref) else Proxy(f, name) for name, f in functions.items()}
         self._ask("replace", functions=given)
 
@@ -281,26 +335,40 @@ class Submission:
         reply, blobs = self._transport.ask({**header, "op": op}, packer.blobs, self._proxies)
         if "error" in reply:
             failure = reply["error"]
-            raise StudentError(failure if isinstance(failure, dict) else {"kind": "result", "message": "no exception"})
+            raise StudentError(
+                failure
+                if isinstance(failure, dict)
+                else {"kind": "result", "message": "no exception"}
+            )
         try:
             return wire.Unpacker(blobs).unpack(reply.get("value"))
         except wire.WireError as error:
-            raise StudentError({"kind": "result", "type": "WireError", "message": str(error)}) from None
+            raise StudentError(
+                {"kind": "result", "type": "WireError", "message": str(error)}
+            ) from None
 
     def _export(self, value: Any) -> Any:
         if isinstance(value, Proxy):
             number = len(self._proxies) + 1
             self._proxies[number] = _within_reason(value.function)
-            return {"proxy": number, "name": value.name, "in_place": isinstance(value.function, InPlace)}
+            return {
+                "proxy": number,
+                "name": value.name,
+                "in_place": isinstance(value.function, InPlace),
+            }
         if isinstance(value, nn.Module | Model):
             return None
         if callable(value):
-            raise TypeError(f"{value!r} cannot travel to the student's code: wrap it as Proxy(function)")
+            raise TypeError(
+                f"{value!r} cannot travel to the student's code: wrap it as Proxy(function)"
+            )
         return None
 
 
 class Function:
-    """One of the student's functions, or an attribute of one: ``submission.PrunedLinear.apply``."""
+    """One of the student's functions, or an attribute of one:
+    ``submission.PrunedLinear.apply``.
+    """
 
     def __init__(self, submission: Submission, path: str) -> None:
         self._submission, self._path = submission, path

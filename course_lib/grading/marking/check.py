@@ -1,7 +1,8 @@
 """Self-check in the notebook: ``check("1.3")``, ``check()``, ``skip("1.3")``.
 
-The tests are those of the grader, run in the student's own process against the names in the notebook. They teach; the mark
-is made elsewhere (:mod:`course_lib.grading.batch.run`), where the student's process has no say in it.
+The tests are those of the grader, run in the student's own process against the names in
+the notebook. They teach; the mark is made elsewhere
+(:mod:`course_lib.grading.batch.run`), where the student's process has no say in it.
 """
 
 from __future__ import annotations
@@ -32,22 +33,30 @@ class Card:
     def _repr_html_(self) -> str:
         colours = {"✓": "#00724d", "✗": "#b3400a", "–": "#666666"}
         cells = "".join(
-            f'<tr><td style="color:{colours[mark]};font-weight:bold;text-align:center" title="{_SAID[mark]}">{mark}</td>'
-            f'<td style="text-align:left">{html.escape(claim)}</td><td style="text-align:right">{html.escape(points)}</td>'
-            f'<td style="text-align:left;white-space:normal;max-width:46em">{html.escape(message)}</td></tr>'
+            f'<tr><td style="color:{colours[mark]};font-weight:bold;text-align:center"'
+            f' title="{_SAID[mark]}">{mark}</td>'
+            f'<td style="text-align:left">{html.escape(claim)}</td>'
+            f'<td style="text-align:right">{html.escape(points)}</td>'
+            f'<td style="text-align:left;white-space:normal;max-width:46em">'
+            f"{html.escape(message)}</td></tr>"
             for mark, claim, points, message in self.rows
         )
-        head = "<tr><th></th><th style='text-align:left'>claim</th><th>points</th><th style='text-align:left'>what to look at</th></tr>"
+        head = (
+            "<tr><th></th><th style='text-align:left'>claim</th><th>points</th><th"
+            " style='text-align:left'>what to look at</th></tr>"
+        )
         foot = f"<p style='margin:.3em 0'>{html.escape(self.foot)}</p>" if self.foot else ""
         return (
-            f'<div class="course-check"><p style="margin:.3em 0"><b>{html.escape(self.title)}</b></p>'
+            '<div class="course-check"><p style="margin:.3em'
+            f' 0"><b>{html.escape(self.title)}</b></p>'
             f"<table><thead>{head}</thead><tbody>{cells}</tbody></table>{foot}</div>"
         )
 
     def __repr__(self) -> str:
         width = max([len(claim) for _, claim, _, _ in self.rows], default=0)
         lines = [
-            f"  {mark} {claim:<{width}}  {points:>7}  {message}".rstrip() for mark, claim, points, message in self.rows
+            f"  {mark} {claim:<{width}}  {points:>7}  {message}".rstrip()
+            for mark, claim, points, message in self.rows
         ]
         return "\n".join([self.title, *lines, *([self.foot] if self.foot else [])])
 
@@ -56,14 +65,16 @@ _SAID = {"✓": "holds", "✗": "does not hold yet", "–": "not tried"}
 
 
 def check(question: str | None = None) -> None:
-    """Run a question's visible tests against the names in this notebook and show what holds.
+    """Run a question's visible tests against the names in this notebook and show what
+    holds.
 
     Args:
         question: "1.3"; without it, the progress of the whole lab.
 
     Raises:
-        AssertionError: under nbgrader (``NBGRADER_EXECUTION`` is set), after the table, if a claim does not hold: that is how
-            nbgrader knows. It also takes whatever a cell says on stderr for a failure, so warnings go to stdout there.
+        AssertionError: under nbgrader (``NBGRADER_EXECUTION`` is set), after the table,
+            if a claim does not hold: that is how nbgrader knows. It also takes whatever
+            a cell says on stderr for a failure, so warnings go to stdout there.
     """
     namespace = _caller()
     nbgrader = bool(os.environ.get("NBGRADER_EXECUTION"))
@@ -72,16 +83,21 @@ def check(question: str | None = None) -> None:
         with InProcess(namespace) as transport:
             known = labs.load(lab)
             beside = {name: Path(name).read_bytes() for name in known.files if Path(name).is_file()}
-            marker = Marker(lambda: Submission(transport, beside), known, skipped=_skipped(lab, namespace))
+            marker = Marker(
+                lambda: Submission(transport, beside), known, skipped=_skipped(lab, namespace)
+            )
             outcomes = marker.mark(_visible(lab) if tests is None else tests)
-        _show(_progress(lab, namespace, outcomes) if question is None else _card(question, outcomes))
+        _show(
+            _progress(lab, namespace, outcomes) if question is None else _card(question, outcomes)
+        )
     wrong = [f"{o.question} {o.claim}: {o.message}" for o in outcomes if not o.passed]
     if nbgrader and wrong:
         raise AssertionError("\n".join(wrong))
 
 
 def skip(question: str) -> None:
-    """Give a question up: bind the library's implementation, score 0, and let the rest of the lab run.
+    """Give a question up: bind the library's implementation, score 0, and let the rest
+    of the lab run.
 
     Raises:
         ValueError: if the question asks for values.
@@ -90,29 +106,39 @@ def skip(question: str) -> None:
     lab, _ = _tests(question)
     contract = labs.load(lab)
     names = [
-        name for name in contract.exercise(question).names if contract.function(name) or callable(namespace.get(name))
+        name
+        for name in contract.exercise(question).names
+        if contract.function(name) or callable(namespace.get(name))
     ]
     if not names:
         asked = ", ".join(contract.exercise(question).names)
         raise ValueError(
-            f"{question} asks for your own answer ({asked}): there is nothing to bind. Leave it, it costs only its own points."
+            f"{question} asks for your own answer ({asked}): there is nothing to bind. Leave it, it"
+            " costs only its own points."
         )
     for name in names:
         given = contract.function(name) or _nothing
         given = type(name, (given,), {}) if isinstance(given, type) else unwatched(given)
         given.skipped_question = question  # type: ignore[attr-defined]
         namespace[name] = given
-    where = "come from the library" if all(map(contract.function, names)) else "do nothing: the library has no answer"
+    where = (
+        "come from the library"
+        if all(map(contract.function, names))
+        else "do nothing: the library has no answer"
+    )
     print(
-        f"{question} skipped: {', '.join(names)} now {where}; the question scores 0. Remove this line to win its points back."
+        f"{question} skipped: {', '.join(names)} now {where}; the question scores 0. Remove this"
+        " line to win its points back."
     )
 
 
 def choose(question: str, *options: str) -> None:
-    """Show a question's options, each with a letter: in an order of its own for everybody who has written a name as ``STUDENT``.
+    """Show a question's options, each with a letter: in an order of its own for
+    everybody who has written a name as ``STUDENT``.
 
     Args:
-        question: "1.8a". options: in the order of the lab's source, by which the grader knows them.
+        question: "1.8a". options: in the order of the lab's source, by which the grader
+            knows them.
     """
     student = _caller().get(STUDENT, "")
     order = order_for(student, question, len(options))
@@ -121,7 +147,10 @@ def choose(question: str, *options: str) -> None:
     hint = (
         ""
         if named
-        else f'(Write your name into {STUDENT} = "…" in the first cell and run both again: the letters are then yours alone.)'
+        else (
+            f'(Write your name into {STUDENT} = "…" in the first cell and run both again: the'
+            " letters are then yours alone.)"
+        )
     )
     _show(Choice(question, listed, hint))
 
@@ -134,14 +163,22 @@ class Choice:
 
     def _repr_html_(self) -> str:
         items = "".join(
-            f"<p style='margin:.3em 0'><b>{letter}</b>&ensp;{html.escape(text)}</p>" for letter, text in self.listed
+            f"<p style='margin:.3em 0'><b>{letter}</b>&ensp;{html.escape(text)}</p>"
+            for letter, text in self.listed
         )
-        hint = f"<p style='margin:.3em 0;color:#666666'>{html.escape(self.hint)}</p>" if self.hint else ""
+        hint = (
+            f"<p style='margin:.3em 0;color:#666666'>{html.escape(self.hint)}</p>"
+            if self.hint
+            else ""
+        )
         return f'<div class="course-choice">{items}{hint}</div>'
 
     def __repr__(self) -> str:
         return "\n".join(
-            [*(f"  {letter}  {text}" for letter, text in self.listed), *([self.hint] if self.hint else [])]
+            [
+                *(f"  {letter}  {text}" for letter, text in self.listed),
+                *([self.hint] if self.hint else []),
+            ]
         )
 
 
@@ -150,12 +187,16 @@ def _nothing(*args: Any, **kwargs: Any) -> None:
 
 
 def _caller() -> dict[str, Any]:
-    """The names of whoever called ``check`` or ``skip``: the notebook's, or a script's."""
+    """The names of whoever called ``check`` or ``skip``: the notebook's, or a
+    script's.
+    """
     return sys._getframe(2).f_globals
 
 
 def _asked_wrong(sentence: str) -> ValueError:
-    """For a question that does not exist: a notebook shows the sentence and no traceback."""
+    """For a question that does not exist: a notebook shows the sentence and no
+    traceback.
+    """
     from IPython.core.error import UsageError  # a tenth of a second, which only a mistake need take
 
     return type("AskedWrong", (ValueError, UsageError), {})(sentence)
@@ -180,7 +221,8 @@ def _visible(lab: str) -> list[Test]:
     root = course_root()
     if root is None:
         raise FileNotFoundError(
-            "check needs the course's folder: start the notebook inside it, or set COURSE_ROOT to it"
+            "check needs the course's folder: start the notebook inside it, or set COURSE_ROOT"
+            " to it"
         )
     labs.load(lab)
     folder = root / "tests" / "labs" / lab
@@ -190,7 +232,9 @@ def _visible(lab: str) -> list[Test]:
 def _skipped(lab: str, namespace: dict[str, Any]) -> set[str]:
     """The questions whose answers are still what ``skip`` bound."""
     questions = labs.load(lab).questions.items()
-    return {q for q, asked in questions if any(q == _given(namespace.get(name)) for name in asked.names)}
+    return {
+        q for q, asked in questions if any(q == _given(namespace.get(name)) for name in asked.names)
+    }
 
 
 def _given(value: Any) -> Any:
@@ -202,11 +246,18 @@ def _given(value: Any) -> Any:
 
 
 def _card(question: str, outcomes: list[Outcome]) -> Card:
-    rows = [("✓" if o.passed else "✗", o.claim, f"{o.earned:g} / {o.points:g}", o.message) for o in outcomes]
+    rows = [
+        ("✓" if o.passed else "✗", o.claim, f"{o.earned:g} / {o.points:g}", o.message)
+        for o in outcomes
+    ]
     whole = total(outcomes)
     most = sum(o.points for o in outcomes)
     right = all(o.passed for o in outcomes)
-    foot = "All visible claims hold. The grader tries more inputs and some further claims." if right else ""
+    foot = (
+        "All visible claims hold. The grader tries more inputs and some further claims."
+        if right
+        else ""
+    )
     title = (
         f"{whole:g} of {most:g} visible points"
         if most
@@ -225,8 +276,17 @@ def _progress(lab: str, namespace: dict[str, Any], outcomes: list[Outcome]) -> C
         rows.append(("✓" if not first else "✗", f"{id} {names}", points, first))
     for name in sorted(n for n in namespace if n.startswith("prediction_")):
         written = namespace[name] is not ...
-        rows.append(("✓" if written else "–", name, "", "" if written else "write your guess down before you measure"))
-    return Card(f"{lab}: {total(outcomes):g} of {sum(o.points for o in outcomes):g} visible points", rows)
+        rows.append(
+            (
+                "✓" if written else "–",
+                name,
+                "",
+                "" if written else "write your guess down before you measure",
+            )
+        )
+    return Card(
+        f"{lab}: {total(outcomes):g} of {sum(o.points for o in outcomes):g} visible points", rows
+    )
 
 
 def _lab_of(namespace: dict[str, Any]) -> str:
@@ -235,7 +295,8 @@ def _lab_of(namespace: dict[str, Any]) -> str:
     best = max(count, key=lambda lab: count[lab])
     if not count[best]:
         raise ValueError(
-            'no graded function is defined here yet: run the lab\'s cells first, or name a question: check("1.1")'
+            "no graded function is defined here yet: run the lab's cells first, or name a"
+            ' question: check("1.1")'
         )
     return best
 

@@ -1,10 +1,12 @@
 """Judges: processes that mark, one submission at a time each, and can be ended.
 
-A judge holds the tests, the library's answers and a warm worker; what a submission sends is unpacked, compared and described here,
-and nowhere else. Its time and its memory are limited: whatever a submission makes the judge do, the grader goes on, with another
-judge, and nobody else's marks are touched.
+A judge holds the tests, the library's answers and a warm worker; what a submission
+sends is unpacked, compared and described here, and nowhere else. Its time and its
+memory are limited: whatever a submission makes the judge do, the grader goes on, with
+another judge, and nobody else's marks are touched.
 
-``python -m course_lib.grading.marking.judge FD`` is the inside. Between grader and judge go tasks and marks, data of ours.
+``python -m course_lib.grading.marking.judge FD`` is the inside. Between grader and
+judge go tasks and marks, data of ours.
 """
 
 from __future__ import annotations
@@ -32,9 +34,11 @@ class Limits:
     """What judging one submission may take.
 
     Attributes:
-        seconds: of the submission's own time. cpu: seconds of the judge's processor time, for everything of one submission.
-        memory: bytes that the judge may take beside what it has when it begins. models: as many more where files are handed in and
-            measured: of address space, which the libraries that run them take a lot of.
+        seconds: of the submission's own time. cpu: seconds of the judge's processor
+            time, for everything of one submission.
+        memory: bytes that the judge may take beside what it has when it begins. models:
+            as many more where files are handed in and measured: of address space, which
+            the libraries that run them take a lot of.
     """
 
     seconds: Seconds = Seconds()  # noqa: RUF009 (it is frozen)
@@ -65,7 +69,8 @@ class Judge:
         """The marks of one submission.
 
         Raises:
-            JudgeLost: if the judge ended meanwhile. RuntimeError: if it cannot judge at all.
+            JudgeLost: if the judge ended meanwhile. RuntimeError: if it cannot judge at
+                all.
         """
         try:
             if self._process is None:
@@ -93,7 +98,9 @@ class Judge:
                 [sys.executable, "-m", "course_lib.grading.marking.judge", str(theirs.fileno())],
                 env={
                     **os.environ,
-                    "PYTHONPATH": os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH")))),
+                    "PYTHONPATH": os.pathsep.join(
+                        filter(None, (str(_ROOT), os.environ.get("PYTHONPATH")))
+                    ),
                 },
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -112,13 +119,17 @@ class Judge:
         return f"it ended by itself (exit {code}{': ' if words else ''}{words})"
 
     def end(self) -> None:
-        """End it at once, for another thread than the one that waits for it, which then sees it lost."""
+        """End it at once, for another thread than the one that waits for it, which then
+        sees it lost.
+        """
         process = self._process
         if process is not None:
             process.kill()
 
     def stop(self) -> None:
-        """End it, and whatever it had under way: its worker sees the conversation end and ends with all it started."""
+        """End it, and whatever it had under way: its worker sees the conversation end
+        and ends with all it started.
+        """
         process, self._process = self._process, None
         if process is not None:
             process.kill()
@@ -143,7 +154,7 @@ class Judge:
 _ROOT = Path(course_lib.__file__).resolve().parent.parent
 
 
-# --- inside --------------------------------------------------------------------------------------------------------
+# --- inside ---------------------------------------------------------------------------
 
 
 def main() -> None:

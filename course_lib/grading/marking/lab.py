@@ -1,4 +1,6 @@
-"""Marks one submission in a warm worker. The same in a judge, in a test and on another machine: task and marks are plain data."""
+"""Marks one submission in a warm worker. The same in a judge, in a test and on another
+machine: task and marks are plain data.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,10 @@ class Task:
     """One submission to mark.
 
     Attributes:
-        id: the submission's. cells: its code. problem: why it could not be read; then it is not tried.
-        files: beside the notebook, those that the lab asks for: name, and bytes or why there are none.
+        id: the submission's. cells: its code. problem: why it could not be read; then
+            it is not tried.
+        files: beside the notebook, those that the lab asks for: name, and bytes or why
+            there are none.
     """
 
     id: str
@@ -38,8 +42,9 @@ class Marked:
 
     Attributes:
         outcomes: of all tests.
-        status: "graded", "stopped" (the definitions ended or hung their process), "unreadable", "set aside" (judging it ended the
-            judge twice), "grader failed".
+        status: "graded", "stopped" (the definitions ended or hung their process),
+            "unreadable", "set aside" (judging it ended the judge twice), "grader
+            failed".
         notes: sentences for the student. layer: the isolation it ran behind.
         seconds: that marking took.
     """
@@ -53,10 +58,12 @@ class Marked:
 
 @dataclass(frozen=True)
 class Source:
-    """What decides the marks beside the submission, as text: so it can be sent to another machine.
+    """What decides the marks beside the submission, as text: so it can be sent to
+    another machine.
 
     Attributes:
-        lab: "lab01". claims: the texts of its claims. folder: names them in tracebacks, and need not exist where they are read.
+        lab: "lab01". claims: the texts of its claims. folder: names them in tracebacks,
+            and need not exist where they are read.
         seed: of the batch; inputs are drawn from it.
     """
 
@@ -70,7 +77,8 @@ class Lab:
     """A lab's contract and tests, ready to mark.
 
     Raises:
-        ValueError: if there is no such lab. RuntimeError: if its claims cannot be imported.
+        ValueError: if there is no such lab. RuntimeError: if its claims cannot be
+            imported.
     """
 
     def __init__(self, source: Source) -> None:
@@ -80,21 +88,34 @@ class Lab:
             self.tests: list[Test] = tests_in(source.claims, source.folder)
         except Exception as error:
             what = f"{type(error).__name__}: {error}"
-            raise RuntimeError(f"the claims in {source.folder} cannot be imported ({what}): mend them first") from error
+            raise RuntimeError(
+                f"the claims in {source.folder} cannot be imported ({what}): mend them first"
+            ) from error
 
     @property
     def version(self) -> str:
-        """A short hash of what the marks rest on beside the submission: claims, contract, seed.
+        """A short hash of what the marks rest on beside the submission: claims,
+        contract, seed.
 
-        The rest of ``course_lib`` is not in it: after an update of the course that changes marks, grade into a new folder.
+        The rest of ``course_lib`` is not in it: after an update of the course that
+        changes marks, grade into a new folder.
         """
-        contract = Path(str(import_module(f"course_lib.labs.{self.source.lab}").__file__)).read_bytes()
-        return hashlib.sha256(repr((self.source.claims, contract, self.source.seed)).encode()).hexdigest()[:16]
+        contract = Path(
+            str(import_module(f"course_lib.labs.{self.source.lab}").__file__)
+        ).read_bytes()
+        return hashlib.sha256(
+            repr((self.source.claims, contract, self.source.seed)).encode()
+        ).hexdigest()[:16]
 
     def failed(self, error: BaseException, layer: str) -> Marked:
-        """A fault of the grader's own: it costs one row, which the next run grades again."""
+        """A fault of the grader's own: it costs one row, which the next run grades
+        again.
+        """
         what = f"{type(error).__name__}: {error}"[:500]
-        why = f"the grader itself failed on this submission ({what}): grade it again, and look at its code"
+        why = (
+            f"the grader itself failed on this submission ({what}): grade it again, and look at its"
+            " code"
+        )
         return self._nothing("grader failed", why, layer)
 
     def unread(self, task: Task, layer: str) -> Marked:
@@ -102,10 +123,13 @@ class Lab:
         return self._nothing("unreadable", task.problem, layer)
 
     def set_aside(self, why: str, layer: str) -> Marked:
-        """A submission on which two judges ended: it is not tried again unless somebody asks for it."""
+        """A submission on which two judges ended: it is not tried again unless somebody
+        asks for it.
+        """
         return self._nothing(
             "set aside",
-            f"set aside without marks: what this code sent ended the process that judges it, twice ({why}). Somebody has to look at it",
+            "set aside without marks: what this code sent ended the process that judges it, twice"
+            f" ({why}). Somebody has to look at it",
             layer,
         )
 
@@ -146,13 +170,17 @@ class Lab:
         opened: list[Session],
         seen_as: Callable[[Session, dict[str, bytes | str]], Submission] = Submission,
     ) -> Marker:
-        """What marks this submission, all of it or a question. The sessions that it opens are added to ``opened``: close them."""
+        """What marks this submission, all of it or a question. The sessions that it
+        opens are added to ``opened``: close them.
+        """
         known = self.known
         names = {q: exercise.names for q, exercise in known.questions.items()}
         allowance = Allowance(worker.seconds.submission)
 
         def open() -> Submission:
-            opened.append(worker.open(list(task.cells), known.graded, known.imports, names, allowance))
+            opened.append(
+                worker.open(list(task.cells), known.graded, known.imports, names, allowance)
+            )
             return seen_as(opened[-1], dict(task.files))
 
         return Marker(open, known, self.source.seed, allowance=allowance)

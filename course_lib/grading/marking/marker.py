@@ -1,4 +1,6 @@
-"""Runs the tests of a lab against a submission and says what each is worth. Serves ``check`` and ``course grade`` alike."""
+"""Runs the tests of a lab against a submission and says what each is worth. Serves
+``check`` and ``course grade`` alike.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from course_lib.grading.wall.workers import Allowance, WorkerLost
 from course_lib.labs import Contract, Exercise
 from course_lib.worker.harness import start_chance
 
-MAX_LOSSES = 2  # tests of one question that may end or hang their process before the rest is not tried
+# tests of one question that may end or hang their process before the rest is not tried
+MAX_LOSSES = 2
 
 
 @dataclass(frozen=True)
@@ -39,18 +42,23 @@ class Outcome:
 
 
 class Borrowed(Exception):
-    """The code called the library, or the function that does the job, for what the question asks to write."""
+    """The code called the library, or the function that does the job, for what the
+    question asks to write.
+    """
 
 
 class Marker:
     """Marks one submission, question by question.
 
     Args:
-        open: gives the submission to test; called again after the code has ended its process.
+        open: gives the submission to test; called again after the code has ended its
+            process.
         contract: what the lab asks for, answered by the library.
         seed: from which the inputs are drawn (together with the name of the test).
-        skipped: questions the student gave up, where the submission does not know (:attr:`Submission.skipped`).
-        allowance: of time for everything; what is not reached by then earns nothing and is said.
+        skipped: questions the student gave up, where the submission does not know
+            (:attr:`Submission.skipped`).
+        allowance: of time for everything; what is not reached by then earns nothing and
+            is said.
     """
 
     def __init__(
@@ -78,11 +86,21 @@ class Marker:
         return outcomes
 
     def question(self, id: str, tests: list[Test]) -> list[Outcome]:
-        """One question: once as it is; if points were lost, once more with the earlier questions answered by the grader."""
+        """One question: once as it is; if points were lost, once more with the earlier
+        questions answered by the grader.
+        """
         if id in self._skipped():
-            return [outcome(t, False, f'skipped: you called skip("{id}"), so this question scores 0') for t in tests]
-        if self.lost and (known := self._earlier(id)) and any(self._question_of(name) in self.lost for name in known):
-            # it would only wait again for a function that is known to hang: the grader answers for that one at once
+            return [
+                outcome(t, False, f'skipped: you called skip("{id}"), so this question scores 0')
+                for t in tests
+            ]
+        if (
+            self.lost
+            and (known := self._earlier(id))
+            and any(self._question_of(name) in self.lost for name in known)
+        ):
+            # it would only wait again for a function that is known to hang: the grader
+            # answers for that one at once
             return self._with(id, tests, known)
         first = self._run(id, tests, {})
         failed = [t for t, o in zip(tests, first, strict=True) if not o.passed]
@@ -103,21 +121,33 @@ class Marker:
         except WorkerLost:
             return self.skipped
 
-    def _with(self, id: str, tests: list[Test], given: dict[str, Callable[..., Any]]) -> list[Outcome]:
-        """Run a question with the grader answering for ``given``, and say so of the tests that pass."""
+    def _with(
+        self, id: str, tests: list[Test], given: dict[str, Callable[..., Any]]
+    ) -> list[Outcome]:
+        """Run a question with the grader answering for ``given``, and say so of the
+        tests that pass.
+        """
         message = f"passes with a right {', '.join(given)} in place of yours: mend that one first"
         return [replace(o, message=message) if o.passed else o for o in self._run(id, tests, given)]
 
     def _question_of(self, name: str) -> str:
-        return next((id for id, asked in self.contract.questions.items() if name in asked.names), "")
+        return next(
+            (id for id, asked in self.contract.questions.items() if name in asked.names), ""
+        )
 
-    def _run(self, id: str, tests: list[Test], given: dict[str, Callable[..., Any]]) -> list[Outcome]:
+    def _run(
+        self, id: str, tests: list[Test], given: dict[str, Callable[..., Any]]
+    ) -> list[Outcome]:
         asked = self.contract.exercise(id)
         outcomes: list[Outcome] = []
         losses = 0
         for test in tests:
             if losses >= MAX_LOSSES:
-                outcomes.append(outcome(test, False, "not tried: the tests before ended or hung your code's process"))
+                outcomes.append(
+                    outcome(
+                        test, False, "not tried: the tests before ended or hung your code's process"
+                    )
+                )
                 continue
             if self.unopened:
                 outcomes.append(outcome(test, False, self.unopened))
@@ -143,8 +173,11 @@ class Marker:
         draw = Draw(self.seed, test.question, test.name)
         start_chance(draw.seed)  # of what a test makes without a draw, too: a layer's first weights
         try:
-            # a chance of its own: from the draw's seed the code could draw what it is not to know
-            submission.begin(Draw("the worker's", self.seed, test.question, test.name).seed, asked.forbidden)
+            # a chance of its own: from the draw's seed the code could draw what it is
+            # not to know
+            submission.begin(
+                Draw("the worker's", self.seed, test.question, test.name).seed, asked.forbidden
+            )
             submission.replace(given)
             test.run(submission, draw)
             return ""
@@ -161,7 +194,8 @@ class Marker:
             return f"what your code returned does not have the form the question asks for ({what})"
 
     def _opened(self) -> Submission:
-        if self.unopened:  # once is enough: definitions that hang would be waited for at every question
+        # once is enough: definitions that hang would be waited for at every question
+        if self.unopened:
             raise WorkerLost(self.unopened)
         if self._submission is None:
             try:
@@ -172,7 +206,9 @@ class Marker:
         return self._submission
 
     def _earlier(self, id: str) -> dict[str, Callable[..., Any]]:
-        """The functions of earlier questions that this one's code uses, as the library has them."""
+        """The functions of earlier questions that this one's code uses, as the library
+        has them.
+        """
         plain = {
             name: function
             for other, asked in self.contract.questions.items()
@@ -180,16 +216,27 @@ class Marker:
             for name in asked.names
             if (function := self.contract.function(name)) is not None
         }
-        changing = {name for asked in self.contract.questions.values() if asked.in_place for name in asked.names}
+        changing = {
+            name
+            for asked in self.contract.questions.values()
+            if asked.in_place
+            for name in asked.names
+        }
         try:
             submission = self._opened()
-            used = [n for name in self.contract.exercise(id).names for n in submission.uses(name, list(plain))]
+            used = [
+                n
+                for name in self.contract.exercise(id).names
+                for n in submission.uses(name, list(plain))
+            ]
         except StudentError:
             return {}
         except WorkerLost:
             self._submission = None
             return {}
-        return {name: InPlace(f) if name in changing else f for name, f in plain.items() if name in used}
+        return {
+            name: InPlace(f) if name in changing else f for name, f in plain.items() if name in used
+        }
 
 
 def explain(error: StudentError, question: str) -> str:
@@ -199,7 +246,10 @@ def explain(error: StudentError, question: str) -> str:
     if error.kind == "missing":
         return f"{error.message}: keep the name that the question gives"
     if error.kind == "library":
-        return f"{question} asks you to write this yourself: your code called {error.message}, so the question scores 0"
+        return (
+            f"{question} asks you to write this yourself: your code called {error.message}, so the"
+            " question scores 0"
+        )
     if error.kind == "result":
         return f"your code returned {error.message}, which cannot be a result"
     where = f" ({error.where}: {error.text})" if error.where else ""
@@ -208,7 +258,9 @@ def explain(error: StudentError, question: str) -> str:
 
 def outcome(test: Test, passed: bool, message: str, borrowed: bool = False) -> Outcome:
     message = shortened(message, MAX_MESSAGE)
-    return Outcome(test.question, test.claim, test.points, passed, message, test.visible, test.name, borrowed)
+    return Outcome(
+        test.question, test.claim, test.points, passed, message, test.visible, test.name, borrowed
+    )
 
 
 def total(outcomes: Iterable[Outcome]) -> float:

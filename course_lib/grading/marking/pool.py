@@ -1,4 +1,6 @@
-"""Many submissions, several judges: who marks what, and what becomes of a submission that ends its judge."""
+"""Many submissions, several judges: who marks what, and what becomes of a submission
+that ends its judge.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ class Judges:
             return lab.failed(error, self.layer.name)
 
     def mark_or_set_aside(self, lab: Lab, task: Task) -> Marked:
-        """As :meth:`mark`, for who has one submission: a judge that is lost is replaced once."""
+        """As :meth:`mark`, for who has one submission: a judge that is lost is replaced
+        once.
+        """
         for _ in range(2):
             try:
                 return self.mark(lab, task)
@@ -54,13 +58,17 @@ class Judges:
         return lab.set_aside(why, self.layer.name)
 
     def interrupt(self) -> None:
-        """Let whatever is under way fail at once, and nothing be begun: for another thread than theirs, which still use them."""
+        """Let whatever is under way fail at once, and nothing be begun: for another
+        thread than theirs, which still use them.
+        """
         self._closed = True
         for judge in list(self._all):
             judge.end()
 
     def stop(self) -> None:
-        """End all judges; none is started again. Their threads must have ended, or be at rest."""
+        """End all judges; none is started again. Their threads must have ended, or be
+        at rest.
+        """
         self._closed = True
         for judge in self._all:
             judge.rest()
@@ -69,9 +77,11 @@ class Judges:
 def mark_here(
     lab: Lab, tasks: Iterable[Task], layer: layers.Layer, jobs: int, limits: Limits | None = None
 ) -> Generator[tuple[Task, Marked], None, None]:
-    """Mark with ``jobs`` judges, in the order the marks come. A submission that ends its judge is tried once more, after all others.
+    """Mark with ``jobs`` judges, in the order the marks come. A submission that ends
+    its judge is tried once more, after all others.
 
-    Closing the iterator ends what is under way, and its processes, without waiting for it.
+    Closing the iterator ends what is under way, and its processes, without waiting for
+    it.
     """
     judges = Judges(layer, limits)
     pool = ThreadPoolExecutor(jobs, thread_name_prefix="grader")

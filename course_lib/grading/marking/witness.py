@@ -1,4 +1,6 @@
-"""What passes between the claims and a student's functions, written down: what was asked, what came, what the library answers."""
+"""What passes between the claims and a student's functions, written down: what was
+asked, what came, what the library answers.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ from course_lib.worker.wire import Ref
 
 VALUES = 64  # numbers of a tensor that are shown; of larger ones the corners
 MAX_SHOWN = 4000  # characters of one value
-_ASKED = ("call", "value", "get", "grad", "enter", "exit", "backward")  # what the student's code can be wrong in
+# what the student's code can be wrong in
+_ASKED = ("call", "value", "get", "grad", "enter", "exit", "backward")
 
 
 @dataclass
@@ -29,8 +32,10 @@ class Call:
     """One request to the student's code, in words.
 
     Attributes:
-        asked: what was called, with which arguments, a line each. came: what came back, or how it failed.
-        expected: what the library answers to the same; "" where it cannot be asked. apart: in what way that is not what came.
+        asked: what was called, with which arguments, a line each. came: what came back,
+            or how it failed.
+        expected: what the library answers to the same; "" where it cannot be asked.
+            apart: in what way that is not what came.
     """
 
     asked: list[str]
@@ -49,7 +54,8 @@ class Run:
     """One test, run once.
 
     Attributes:
-        test: its name. given: the functions that the library answered in the student's place.
+        test: its name. given: the functions that the library answered in the student's
+            place.
     """
 
     test: str
@@ -58,7 +64,9 @@ class Run:
 
 
 class Witness(Submission):
-    """A submission that writes down what is asked of it while tests are run that are :func:`watched`."""
+    """A submission that writes down what is asked of it while tests are run that are
+    :func:`watched`.
+    """
 
     def __init__(
         self,
@@ -78,7 +86,11 @@ class Witness(Submission):
             self._given = list(fields["functions"])
         if op not in _ASKED or not self._runs:
             return super()._ask(op, **fields)
-        calls, asked, reference = self._runs[-1].calls, _asked(op, fields), self._reference(op, fields)
+        calls, asked, reference = (
+            self._runs[-1].calls,
+            _asked(op, fields),
+            self._reference(op, fields),
+        )
         try:
             came = super()._ask(op, **fields)
         except StudentError as error:
@@ -91,16 +103,29 @@ class Witness(Submission):
         return came
 
     def _reference(self, op: str, fields: dict[str, Any]) -> Callable[[], Any] | None:
-        """The library's answer to the same call; None where it has none, or arguments are no plain data."""
-        function = self._contract.function(fields.get("path", "")) if op == "call" and "on" not in fields else None
-        if function is None or fields["returning"] or not _plain([fields["args"], fields["kwargs"]]):
+        """The library's answer to the same call; None where it has none, or arguments
+        are no plain data.
+        """
+        function = (
+            self._contract.function(fields.get("path", ""))
+            if op == "call" and "on" not in fields
+            else None
+        )
+        if (
+            function is None
+            or fields["returning"]
+            or not _plain([fields["args"], fields["kwargs"]])
+        ):
             return None
-        args, kwargs = copy.deepcopy((fields["args"], fields["kwargs"]))  # the student's code may change them
+        # the student's code may change them
+        args, kwargs = copy.deepcopy((fields["args"], fields["kwargs"]))
         return lambda: function(*args, **kwargs)
 
 
 def watched(tests: Iterable[Test]) -> list[Test]:
-    """The same tests: each time that one is run against a witness, this begins a :class:`Run`."""
+    """The same tests: each time that one is run against a witness, this begins a
+    :class:`Run`.
+    """
     return [replace(test, run=_beginning(test)) for test in tests]
 
 
@@ -114,7 +139,9 @@ def _beginning(test: Test) -> Callable[[Submission, Any], None]:
 
 
 def _answer(reference: Callable[[], Any] | None, came: Any = ...) -> tuple[str, str]:
-    """What the library answers, in words, and in what way it is another than what came, if anything did."""
+    """What the library answers, in words, and in what way it is another than what came,
+    if anything did.
+    """
     if reference is None:
         return "", ""
     with torch.random.fork_rng(devices=[]):  # claims may draw from it next
@@ -144,9 +171,15 @@ def _plain(value: Any) -> bool:
 def _asked(op: str, fields: dict[str, Any]) -> list[str]:
     on = f"{value(fields['on'])} . " if "on" in fields else ""
     if op == "call":
-        arguments = [value(a) for a in fields["args"]] + [f"{k} = {value(a)}" for k, a in fields["kwargs"].items()]
+        arguments = [value(a) for a in fields["args"]] + [
+            f"{k} = {value(a)}" for k, a in fields["kwargs"].items()
+        ]
         return [f"{on}{fields['path']}", *arguments]
-    others = [f"{k} = {value(a)}" for k, a in fields.items() if k != "on" and not (a is None or isinstance(a, str))]
+    others = [
+        f"{k} = {value(a)}"
+        for k, a in fields.items()
+        if k != "on" and not (a is None or isinstance(a, str))
+    ]
     return [f"{on}{fields.get('path') or fields.get('name') or op}", *others]
 
 
@@ -159,12 +192,21 @@ def _value(what: Any) -> str:
     if isinstance(what, Tensor):
         numbers = what.detach()
         array = (numbers.float() if numbers.dtype == torch.bfloat16 else numbers).cpu().numpy()
-        text = np.array2string(array, threshold=VALUES, edgeitems=2, max_line_width=100, separator=", ")
+        text = np.array2string(
+            array, threshold=VALUES, edgeitems=2, max_line_width=100, separator=", "
+        )
         text = "\n".join(line for line in text.splitlines() if line.strip())
-        return f"{describe(what).partition(' of shape')[0].partition(' [')[0]} of shape {tuple(what.shape)}\n{text}"
+        return (
+            f"{describe(what).partition(' of shape')[0].partition(' [')[0]} of shape"
+            f" {tuple(what.shape)}\n{text}"
+        )
     if isinstance(what, dict) and len(what) <= 20:
         return "a dict\n" + "\n".join(f"{key!r}: {_value(item)}" for key, item in what.items())
-    if isinstance(what, list | tuple) and len(what) <= 20 and any(isinstance(item, Tensor) for item in what):
+    if (
+        isinstance(what, list | tuple)
+        and len(what) <= 20
+        and any(isinstance(item, Tensor) for item in what)
+    ):
         return f"a {type(what).__name__}\n" + "\n".join(_value(item) for item in what)
     if isinstance(what, Ref):
         return f"‹kept {what.id}›"

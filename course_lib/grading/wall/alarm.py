@@ -1,4 +1,6 @@
-"""Ends what runs too long in the notebook's own process, where there is no worker to end."""
+"""Ends what runs too long in the notebook's own process, where there is no worker to
+end.
+"""
 
 from __future__ import annotations
 
@@ -13,20 +15,27 @@ AGAIN = 0.25  # seconds
 
 
 class TookTooLong(BaseException):
-    """Raised wherever the code is; no ``except Exception`` of a student's holds it up."""
+    """Raised wherever the code is; no ``except Exception`` of a student's holds it
+    up.
+    """
 
 
 def limited(seconds: float, function: Callable[[], T]) -> tuple[T | None, bool]:
-    """``function()``, in which :class:`TookTooLong` is raised after ``seconds``, and again and again until it ends.
+    """``function()``, in which :class:`TookTooLong` is raised after ``seconds``, and
+    again and again until it ends.
 
-    Code that catches everything is left as soon as one of them meets it outside its ``try``. It is no context manager: what a
-    block leaves behind may take long to be freed, and the alarm would ring where the block is over and its end has not begun.
+    Code that catches everything is left as soon as one of them meets it outside its
+    ``try``. It is no context manager: what a block leaves behind may take long to be
+    freed, and the alarm would ring where the block is over and its end has not begun.
 
     Returns:
-        What it returned, None where it was ended; and whether it rang. It never does where a process has no alarm (Windows) or
-        outside the main thread.
+        What it returned, None where it was ended; and whether it rang. It never does
+        where a process has no alarm (Windows) or outside the main thread.
     """
-    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+    if (
+        not hasattr(signal, "setitimer")
+        or threading.current_thread() is not threading.main_thread()
+    ):
         return function(), False
     rung, over = False, False
 

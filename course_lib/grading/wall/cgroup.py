@@ -1,7 +1,9 @@
-"""A control group round one worker, where this user may make one: the kernel then counts its processes, and at once.
+"""A control group round one worker, where this user may make one: the kernel then
+counts its processes, and at once.
 
-An ordinary user's processes are counted by ``RLIMIT_NPROC``. Root's never are, whatever the limit says; but root may make control
-groups (version 1 or 2). Where neither holds (root in a container), :mod:`course_lib.grading.wall.usage` is all there is, and a fork
+An ordinary user's processes are counted by ``RLIMIT_NPROC``. Root's never are, whatever
+the limit says; but root may make control groups (version 1 or 2). Where neither holds
+(root in a container), :mod:`course_lib.grading.wall.usage` is all there is, and a fork
 bomb gets some hundred processes far before it is seen.
 """
 
@@ -13,11 +15,14 @@ import secrets
 import time
 from pathlib import Path
 
-_PLACES = ("/sys/fs/cgroup/pids", "/sys/fs/cgroup")  # where the controller of processes is: version 1, version 2
+# where the controller of processes is: version 1, version 2
+_PLACES = ("/sys/fs/cgroup/pids", "/sys/fs/cgroup")
 
 
 def make(processes: int) -> Path | None:
-    """A fresh group with room for so many processes and threads; None where there can be none."""
+    """A fresh group with room for so many processes and threads; None where there can
+    be none.
+    """
     if os.name != "posix" or os.geteuid() != 0:
         return None
     for place in map(Path, _PLACES):

@@ -1,15 +1,21 @@
-"""Which wall stands between a submission and everything else on this machine, and the command that starts the warm process behind it.
+"""Which wall stands between a submission and everything else on this machine, and the
+command that starts the warm process behind it.
 
 Layers, best first:
 
-- ``jail``: a bubblewrap jail. Own user, process, network, mount, ipc and host-name namespaces; visible are the interpreter, its
-  packages and the four modules of ``course_lib`` that a lab may use, all read-only. Inside, every submission has namespaces of
-  its own once more, and a 64 MB folder in memory, the only place it can write to.
-- ``landlock``: where namespaces are refused (Ubuntu 24.04 by default, many containers). Linux's Landlock with a filter of system
-  calls through libseccomp: the same files, one writable folder, no sockets, no signals to others. What remains visible is *that*
-  a file or a process exists, the host's name, and the size and time of a file whose path is known.
-- ``plain``: a child process with limits on memory, processor time, processes and files, its own session, an empty environment.
-  Files, network and other processes of the same user stay reachable: the report says so.
+- ``jail``: a bubblewrap jail. Own user, process, network, mount, ipc and host-name
+  namespaces; visible are the interpreter, its packages and the four modules of
+  ``course_lib`` that a lab may use, all read-only. Inside, every submission has
+  namespaces of its own once more, and a 64 MB folder in memory, the only place it can
+  write to.
+- ``landlock``: where namespaces are refused (Ubuntu 24.04 by default, many containers).
+  Linux's Landlock with a filter of system calls through libseccomp: the same files, one
+  writable folder, no sockets, no signals to others. What remains visible is *that* a
+  file or a process exists, the host's name, and the size and time of a file whose path
+  is known.
+- ``plain``: a child process with limits on memory, processor time, processes and files,
+  its own session, an empty environment. Files, network and other processes of the same
+  user stay reachable: the report says so.
 
 What happens inside, child by child, is in :mod:`course_lib.worker.walls`.
 """
@@ -43,16 +49,22 @@ _PACKAGE = Path(course_lib.__file__).resolve().parent
 LAYERS = ("jail", "landlock", "plain")
 SCRATCH = "/scratch"  # the only writable place inside the jail
 SCRATCH_BYTES = 64 << 20
-# what of course_lib a submission may see; the implementing modules, the grader and the tests are not there at all
-VISIBLE = ("__init__.py", *(name if (_PACKAGE / name).is_dir() else f"{name}.py" for name in stubs.REAL))
-# and of what is not there, what a wall is tried with: the grader, and the library's answers
+# what of course_lib a submission may see; the implementing modules, the grader and the
+# tests are not there at all
+VISIBLE = (
+    "__init__.py",
+    *(name if (_PACKAGE / name).is_dir() else f"{name}.py" for name in stubs.REAL),
+)
+# and of what is not there, what a wall is tried with: the grader, and the library's
+# answers
 CANARIES = ("grading", "pruning/weights/masks.py")
 SYSTEM = ("/usr", "/lib", "/lib64", "/lib32", "/bin", "/sbin")
 SYSTEM_FILES = (
     "/etc/ld.so.cache",
     "/etc/ld.so.conf",
     "/etc/alternatives",
-    # torch asks which instructions the processor has before some of its kernels run; nothing else of /proc and /sys is there
+    # torch asks which instructions the processor has before some of its kernels run;
+    # nothing else of /proc and /sys is there
     "/proc/cpuinfo",
     "/sys/devices/system/cpu/possible",
     "/sys/devices/system/cpu/present",
@@ -63,11 +75,19 @@ OWN_PROCESSES = 16  # of the jail and the warm process, at most
 CPU_SECONDS = 60  # for one submission
 LIMITS = {"CPU": CPU_SECONDS, "FSIZE": SCRATCH_BYTES, "NOFILE": 64, "CORE": 0, "MSGQUEUE": 0}
 SENTENCES = {
-    "jail": "Submissions ran in a bubblewrap jail: no network, no files but the interpreter's, no other processes.",
-    "landlock": "Submissions ran behind Landlock and a filter of system calls: no network, no files but the interpreter's, "
-    "no reach to other processes.",
-    "plain": "Submissions ran as limited processes WITHOUT a wall around files, network and other processes of this user: "
-    "look at suspicious submissions by hand, or see `course doctor` for a stronger layer and grade again.",
+    "jail": (
+        "Submissions ran in a bubblewrap jail: no network, no files but the interpreter's, no other"
+        " processes."
+    ),
+    "landlock": (
+        "Submissions ran behind Landlock and a filter of system calls: no network, no files but the"
+        " interpreter's, no reach to other processes."
+    ),
+    "plain": (
+        "Submissions ran as limited processes WITHOUT a wall around files, network and other"
+        " processes of this user: look at suspicious submissions by hand, or see `course doctor`"
+        " for a stronger layer and grade again."
+    ),
 }
 
 
@@ -83,26 +103,37 @@ class Layer:
 
     @property
     def wall(self) -> bool:
-        """Is there a boundary round files, network and other processes, or only limits?"""
+        """Is there a boundary round files, network and other processes, or only
+        limits?
+        """
         return self.name != "plain"
 
 
-# -- limits ------------------------------------------------------------------------------------------------------------
+# -- limits
+# --------------------------------------------------------------------------------------
 
 
 def limits(layer: Layer) -> dict[str, int]:
-    """What each process of a submission may use at most, by the names of :mod:`resource`.
+    """What each process of a submission may use at most, by the names of
+    :mod:`resource`.
 
-    Memory is limited as address space, of which torch's CUDA build takes gigabytes before anything is computed: as much
-    as this process, which has imported the same, is added. The number of processes is counted per user: where the submission
-    has no user namespace of its own, as many as this user has now are added (:func:`share` counts exactly).
+    Memory is limited as address space, of which torch's CUDA build takes gigabytes
+    before anything is computed: as much as this process, which has imported the same,
+    is added. The number of processes is counted per user: where the submission has no
+    user namespace of its own, as many as this user has now are added (:func:`share`
+    counts exactly).
     """
     some = {
         **LIMITS,
-        "NPROC": PROCESSES + (0 if layer.name == "jail" else _threads_of_user(int(time.monotonic() / 30))),
+        "NPROC": (
+            PROCESSES
+            + (0 if layer.name == "jail" else _threads_of_user(int(time.monotonic() / 30)))
+        ),
     }
     try:
-        libraries = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+        libraries = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf(
+            "SC_PAGE_SIZE"
+        )
     except (OSError, ValueError):
         return some
     return {"AS": libraries + WORK_BYTES, **some}
@@ -115,7 +146,9 @@ def share() -> Share:
 
 @functools.lru_cache(maxsize=1)
 def _threads_of_user(_moment: int) -> int:
-    """Threads that this user has, and room for as many again to come while a submission runs."""
+    """Threads that this user has, and room for as many again to come while a submission
+    runs.
+    """
     me, count = os.getuid(), 0
     for process in psutil.process_iter(["uids", "num_threads"]):
         uids = process.info["uids"]
@@ -123,7 +156,8 @@ def _threads_of_user(_moment: int) -> int:
     return 2 * count
 
 
-# -- the command that starts the warm process ----------------------------------------------------------------------------
+# -- the command that starts the warm process
+# ----------------------------------------------------------------------------
 
 
 def command(layer: Layer, control: int, group: Path | None = None) -> list[str]:
@@ -136,7 +170,8 @@ def command(layer: Layer, control: int, group: Path | None = None) -> list[str]:
     run = [sys.executable, "-P", "-s", "-m", "course_lib.worker.zygote", str(control)]
     run = wrapped(layer, run)
     if sys.platform.startswith("linux"):  # if memory runs out, these processes go before any other
-        first = "ulimit -S -v unlimited; ulimit -S -t unlimited; "  # the limits of the process that judges are its own
+        # the limits of the process that judges are its own
+        first = "ulimit -S -v unlimited; ulimit -S -t unlimited; "
         first += "echo 1000 2>/dev/null >/proc/self/oom_score_adj; "
         first += f"echo $$ >{shlex.quote(str(group))}/cgroup.procs; " if group is not None else ""
         run = ["/bin/sh", "-c", first + 'exec "$@"', "sh", *run]
@@ -175,10 +210,20 @@ def orders(layer: Layer, scratch: str) -> dict[str, object]:
 
 
 def readable() -> list[str]:
-    """The files and folders a submission may read where nothing can be hidden inside what is shown."""
+    """The files and folders a submission may read where nothing can be hidden inside
+    what is shown.
+    """
     hidden, shown = _hidden(), _shown()
     seen = {str(_PACKAGE / name) for name in VISIBLE}
-    return [*seen, *(str(path) for folder in shown if folder not in seen for path in _without(Path(folder), hidden))]
+    return [
+        *seen,
+        *(
+            str(path)
+            for folder in shown
+            if folder not in seen
+            for path in _without(Path(folder), hidden)
+        ),
+    ]
 
 
 def _shown() -> list[str]:
@@ -186,11 +231,17 @@ def _shown() -> list[str]:
 
 
 def _hidden() -> list[Path]:
-    """The course's folder, its package, and a copy of the package that pip installed: it holds everything."""
+    """The course's folder, its package, and a copy of the package that pip installed:
+    it holds everything.
+    """
     package = _PACKAGE
     copies = {Path(sysconfig.get_path(kind)) / "course_lib" for kind in ("purelib", "platlib")}
     checkout = package.parent if (package.parent / "pyproject.toml").is_file() else None
-    places = {package, *(c for c in copies if c.is_dir()), *(r for r in (checkout, course_root()) if r is not None)}
+    places = {
+        package,
+        *(c for c in copies if c.is_dir()),
+        *(r for r in (checkout, course_root()) if r is not None),
+    }
     return sorted({place.resolve() for place in places})
 
 
@@ -206,15 +257,45 @@ def _without(folder: Path, hidden: list[Path]) -> Iterator[Path]:
 
 
 def _bwrap(namespaces: bool) -> list[str]:
-    """The jail. With ``namespaces`` the warm process keeps the right to make more of them for its children."""
+    """The jail. With ``namespaces`` the warm process keeps the right to make more of
+    them for its children.
+    """
     package = _PACKAGE
-    args = ["bwrap", "--unshare-user", "--uid", "65534", "--gid", "65534", "--unshare-pid", "--unshare-net"]
-    args += ["--unshare-ipc", "--unshare-uts", "--hostname", "worker", "--unshare-cgroup-try", "--die-with-parent"]
+    args = [
+        "bwrap",
+        "--unshare-user",
+        "--uid",
+        "65534",
+        "--gid",
+        "65534",
+        "--unshare-pid",
+        "--unshare-net",
+    ]
+    args += [
+        "--unshare-ipc",
+        "--unshare-uts",
+        "--hostname",
+        "worker",
+        "--unshare-cgroup-try",
+        "--die-with-parent",
+    ]
     args += ["--new-session", "--cap-drop", "ALL"]
     if namespaces:  # rights inside the jail's own user namespace only; its children give them up
         args += ["--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_SETPCAP"]
-    # not --dev: bubblewrap would put a second user namespace round it, from which no child could be given namespaces
-    args += ["--tmpfs", "/tmp", "--tmpfs", "/dev", "--dir", "/proc", "--size", str(SCRATCH_BYTES), "--tmpfs", SCRATCH]
+    # not --dev: bubblewrap would put a second user namespace round it, from which no
+    # child could be given namespaces
+    args += [
+        "--tmpfs",
+        "/tmp",
+        "--tmpfs",
+        "/dev",
+        "--dir",
+        "/proc",
+        "--size",
+        str(SCRATCH_BYTES),
+        "--tmpfs",
+        SCRATCH,
+    ]
     for device in ("null", "zero", "full", "random", "urandom"):
         args += ["--dev-bind", f"/dev/{device}", f"/dev/{device}"]
     shown = [*(f for f in SYSTEM_FILES if os.path.exists(f)), *_prefixes()]
@@ -225,8 +306,12 @@ def _bwrap(namespaces: bool) -> list[str]:
             shown.append(folder)
     shown += [str(package / name) for name in VISIBLE if (package / name).exists()]
     hidden = sorted({str(package), *map(str, _hidden())})
-    mounts = {**{path: ["--ro-bind", path, path] for path in shown}, **{path: ["--tmpfs", path] for path in hidden}}
-    for path in sorted(mounts, key=lambda path: Path(path).parts):  # what is inside another comes after it
+    mounts = {
+        **{path: ["--ro-bind", path, path] for path in shown},
+        **{path: ["--tmpfs", path] for path in hidden},
+    }
+    # what is inside another comes after it
+    for path in sorted(mounts, key=lambda path: Path(path).parts):
         args += mounts[path]
     for place in ("/tmp", "/dev", *hidden, "/"):
         args += ["--remount-ro", place]
@@ -234,22 +319,30 @@ def _bwrap(namespaces: bool) -> list[str]:
 
 
 def _prefixes() -> list[str]:
-    """The folders that hold the interpreter and its packages, where they are not under /usr."""
+    """The folders that hold the interpreter and its packages, where they are not under
+    /usr.
+    """
     found = {os.path.realpath(p) for p in (sys.prefix, sys.base_prefix, sys.exec_prefix)} | {
         sys.prefix,
         sys.base_prefix,
     }
-    found |= {str(Path(sys.executable).resolve().parent.parent), str(Path(sys.executable).parent.parent)}
+    found |= {
+        str(Path(sys.executable).resolve().parent.parent),
+        str(Path(sys.executable).parent.parent),
+    }
     outside = sorted(p for p in found if not p.startswith("/usr/") and p not in ("/", "/usr"))
     return [p for p in outside if not any(p != q and p.startswith(q + "/") for q in outside)]
 
 
-# -- trying ------------------------------------------------------------------------------------------------------------
+# -- trying
+# --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Tried:
-    """What came of trying a layer here: ``problem`` is "" where it stands, else why not and what to do about it."""
+    """What came of trying a layer here: ``problem`` is "" where it stands, else why not
+    and what to do about it.
+    """
 
     problem: str = ""
     weaker: tuple[str, ...] = ()  # what this machine refused although the layer stands
@@ -257,7 +350,9 @@ class Tried:
 
 
 def works(layer: Layer) -> str:
-    """Try the layer in a child that tries to get out; "" where it works, else the reason why not and the remedy."""
+    """Try the layer in a child that tries to get out; "" where it works, else the
+    reason why not and the remedy.
+    """
     return tried(layer.name).problem
 
 
@@ -268,8 +363,9 @@ def tried(name: str) -> Tried:
         if hasattr(os, "fork"):
             return Tried()
         return Tried(
-            "Windows cannot make a copy of a running process, which grading needs: grade in WSL (wsl --install), "
-            "under Linux or macOS; students' notebooks and check() work on Windows as they are"
+            "Windows cannot make a copy of a running process, which grading needs: grade in WSL"
+            " (wsl --install), under Linux or macOS; students' notebooks and check() work on"
+            " Windows as they are"
         )
     if not sys.platform.startswith("linux"):
         return Tried("exists on Linux only")
@@ -277,7 +373,8 @@ def tried(name: str) -> Tried:
         return _probe([], name)
     if shutil.which("bwrap") is None:
         return Tried(
-            "bubblewrap is not installed (Debian, Ubuntu: apt install bubblewrap; Fedora: dnf install bubblewrap)"
+            "bubblewrap is not installed (Debian, Ubuntu: apt install bubblewrap; Fedora: dnf"
+            " install bubblewrap)"
         )
     full = _probe(_bwrap(namespaces=True), name)
     if not full.problem:
@@ -287,10 +384,14 @@ def tried(name: str) -> Tried:
 
 
 def _probe(prefix: list[str], name: str) -> Tried:
-    """Run the probe behind the layer, with something to find outside: canaries, listeners, this process."""
+    """Run the probe behind the layer, with something to find outside: canaries,
+    listeners, this process.
+    """
     worker = _PACKAGE / "worker"
     run = [sys.executable, "-I", "-S", "-B", "-c"]
-    run += [f"import sys; sys.path.insert(0, {str(worker)!r}); import probe, walls; probe.main(walls)"]
+    run += [
+        f"import sys; sys.path.insert(0, {str(worker)!r}); import probe, walls; probe.main(walls)"
+    ]
     layer = Layer(name)
     with (
         tempfile.TemporaryDirectory(prefix="course-probe-") as folder,
@@ -305,19 +406,41 @@ def _probe(prefix: list[str], name: str) -> Tried:
         (Path(folder) / "answers").write_text("42")
         asked = {
             **orders(layer, str(inside)),
-            "hidden": [str(Path(folder, "answers")), *(str(_PACKAGE / name) for name in CANARIES),
-                       *(str(p) for p in _course_files()), "/etc/hostname", "/etc/passwd", f"/proc/{os.getpid()}/environ"],
-            "locked": [folder, "/", "/tmp", "/usr", "/dev/shm", str(_PACKAGE / "worker"), str(Path.home()), sysconfig.get_path("purelib")],
+            "hidden": [
+                str(Path(folder, "answers")),
+                *(str(_PACKAGE / name) for name in CANARIES),
+                *(str(p) for p in _course_files()),
+                "/etc/hostname",
+                "/etc/passwd",
+                f"/proc/{os.getpid()}/environ",
+            ],
+            "locked": [
+                folder,
+                "/",
+                "/tmp",
+                "/usr",
+                "/dev/shm",
+                str(_PACKAGE / "worker"),
+                str(Path.home()),
+                sysconfig.get_path("purelib"),
+            ],
             "grader": os.getpid(),
             "port": tcp.getsockname()[1],
             "unix": abstract,
             "hostname": socket.gethostname(),
-        }  # fmt: skip
+        }
         try:
             done = subprocess.run(
-                [*prefix, *run], check=False, input=json.dumps(asked), env=environment(layer, str(inside)), cwd=folder,
-                capture_output=True, text=True, timeout=60, start_new_session=True,
-            )  # fmt: skip
+                [*prefix, *run],
+                check=False,
+                input=json.dumps(asked),
+                env=environment(layer, str(inside)),
+                cwd=folder,
+                capture_output=True,
+                text=True,
+                timeout=60,
+                start_new_session=True,
+            )
             said = json.loads(done.stdout or "null")
         except (OSError, ValueError, subprocess.TimeoutExpired) as error:
             return Tried(f"does not start: {error}")
@@ -333,7 +456,11 @@ def _probe(prefix: list[str], name: str) -> Tried:
 def _course_files() -> list[Path]:
     root = course_root()
     return (
-        [] if root is None else [p for p in (root / "tests", root / "solutions", root / "pyproject.toml") if p.exists()]
+        []
+        if root is None
+        else [
+            p for p in (root / "tests", root / "solutions", root / "pyproject.toml") if p.exists()
+        ]
     )
 
 
@@ -341,21 +468,36 @@ def _reason(said: str, name: str) -> str:
     """Why a jail did not start, and the remedy, as far as the system tells."""
     remedies = {
         "/proc/sys/kernel/apparmor_restrict_unprivileged_userns": (
-            "1", "Ubuntu lets no ordinary program make a jail; the administrator can allow bubblewrap to: "
-            "apt install apparmor-profiles, then copy /usr/share/apparmor/extra-profiles/bwrap-userns-restrict to "
-            "/etc/apparmor.d and apparmor_parser -r it"),
+            "1",
+            (
+                "Ubuntu lets no ordinary program make a jail; the administrator can allow"
+                " bubblewrap to: apt install apparmor-profiles, then copy"
+                " /usr/share/apparmor/extra-profiles/bwrap-userns-restrict to /etc/apparmor.d and"
+                " apparmor_parser -r it"
+            ),
+        ),
         "/proc/sys/kernel/unprivileged_userns_clone": (
-            "0", "the administrator can allow user namespaces: sysctl kernel.unprivileged_userns_clone=1"),
+            "0",
+            (
+                "the administrator can allow user namespaces: sysctl"
+                " kernel.unprivileged_userns_clone=1"
+            ),
+        ),
         "/proc/sys/user/max_user_namespaces": (
-            "0", "the administrator can allow user namespaces: sysctl user.max_user_namespaces=15000"),
-    }  # fmt: skip
+            "0",
+            "the administrator can allow user namespaces: sysctl user.max_user_namespaces=15000",
+        ),
+    }
     for place, (value, remedy) in remedies.items():
         try:
             if Path(place).read_text().strip() == value:
                 return f"{said}. {remedy}"
         except OSError:
             continue
-    return f"{said}. In a container, user namespaces must be allowed from outside (Docker: --security-opt seccomp=unconfined)"
+    return (
+        f"{said}. In a container, user namespaces must be allowed from outside (Docker:"
+        " --security-opt seccomp=unconfined)"
+    )
 
 
 def best() -> Layer:
@@ -374,11 +516,15 @@ def required() -> Layer:
     """The strongest layer that works here and is a real boundary.
 
     Raises:
-        RuntimeError: where there is none; says what was tried, why each failed, and the remedy.
+        RuntimeError: where there is none; says what was tried, why each failed, and the
+            remedy.
     """
     layers = [Layer(name) for name in LAYERS]
     for layer in layers:
         if layer.wall and not works(layer):
             return layer
     why = "".join(f"\n- {layer.name}: {works(layer)}" for layer in layers if layer.wall)
-    raise RuntimeError(f"there is no wall here round files, network and processes, and one was asked for. Tried:{why}")
+    raise RuntimeError(
+        "there is no wall here round files, network and processes, and one was asked for."
+        f" Tried:{why}"
+    )

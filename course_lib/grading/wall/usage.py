@@ -1,7 +1,9 @@
-"""Looks at running submissions from outside, and ends one that takes more than its share over all its processes together.
+"""Looks at running submissions from outside, and ends one that takes more than its
+share over all its processes together.
 
-The kernel's own limits count one process at a time: sixteen that take a little less each would take the machine. One thread
-looks at every submission that is running in this grader, some times a second.
+The kernel's own limits count one process at a time: sixteen that take a little less
+each would take the machine. One thread looks at every submission that is running in
+this grader, some times a second.
 """
 
 from __future__ import annotations
@@ -58,7 +60,9 @@ def begin(watched: Watched) -> None:
 
 
 def finish(watched: Watched) -> None:
-    """No longer; whatever was seen of it and still runs is ended (where its warm process could not find it)."""
+    """No longer; whatever was seen of it and still runs is ended (where its warm
+    process could not find it).
+    """
     with _change:
         if watched in _running:
             _running.remove(watched)
@@ -74,10 +78,12 @@ def _look() -> None:
         with _change:
             now = list(_running)
         for watched in now:
-            with contextlib.suppress(Exception):  # a process that ended under our eyes, one that may not be read
+            # a process that ended under our eyes, one that may not be read
+            with contextlib.suppress(Exception):
                 reason = watched.reason or _excess(watched)
                 with _change:
-                    if reason and watched in _running:  # else it has finished, and what was seen may be the next one's
+                    # else it has finished, and what was seen may be the next one's
+                    if reason and watched in _running:
                         watched.reason = reason
                         end(watched.seen.values())
 
@@ -106,16 +112,24 @@ def _excess(watched: Watched) -> str:
     if threads > share.processes:
         return _TOO_MANY.format(share.processes)
     if seconds > share.seconds:
-        return f"your code took more than {share.seconds:.0f} seconds of processor time over all its processes"
+        return (
+            f"your code took more than {share.seconds:.0f} seconds of processor time over all its"
+            " processes"
+        )
     if resident > share.memory and _proportional(watched, shared) > share.memory:
-        return f"your code took more than {share.memory / 2**30:.1f} GB of memory over all its processes"
+        return (
+            f"your code took more than {share.memory / 2**30:.1f} GB of memory over all its"
+            " processes"
+        )
     if watched.folder and _size(watched, share.files) > share.files:
         return f"your code wrote more than {share.files >> 20} MB into files"
     return ""
 
 
 def _proportional(watched: Watched, shared: int) -> int:
-    """Bytes of memory, what several processes share counted once; where that cannot be read, only what each took itself."""
+    """Bytes of memory, what several processes share counted once; where that cannot be
+    read, only what each took itself.
+    """
     total = 0
     for process in list(watched.seen.values()):
         try:
@@ -127,7 +141,9 @@ def _proportional(watched: Watched, shared: int) -> int:
 
 
 def _size(watched: Watched, enough: int) -> int:
-    """Bytes below the folder, and in files that are open but removed; counts no further than is needed."""
+    """Bytes below the folder, and in files that are open but removed; counts no further
+    than is needed.
+    """
     total = 0
     folders = [watched.folder]
     while folders and total <= enough:
@@ -155,7 +171,9 @@ def descendants(root: int) -> Iterator[psutil.Process]:
         with contextlib.suppress(psutil.Error):
             yield from psutil.Process(root).children(recursive=True)
         return
-    waiting = [root]  # Linux tells each process's children: no need to read about every process of the machine
+    # Linux tells each process's children: no need to read about every process of the
+    # machine
+    waiting = [root]
     while waiting:
         pid = waiting.pop()
         for thread in _numbers(f"/proc/{pid}/task"):
@@ -173,7 +191,9 @@ def child_of(warm: int) -> int:
 
 
 def waited_for_a_core(pid: int) -> float:
-    """Seconds that a process's main thread has waited, ready to run, while others ran; 0 where the system does not tell."""
+    """Seconds that a process's main thread has waited, ready to run, while others ran;
+    0 where the system does not tell.
+    """
     try:
         with open(f"/proc/{pid}/schedstat") as file:
             return int(file.read().split()[1]) / 1e9
@@ -199,5 +219,6 @@ def end(processes: Iterable[psutil.Process]) -> None:
     for process in list(processes):
         with contextlib.suppress(psutil.Error, OSError):
             if process.is_running() and os.getpgid(process.pid) == process.pid:
-                os.killpg(process.pid, signal.SIGKILL)  # at once: what forks in between would escape
+                # at once: what forks in between would escape
+                os.killpg(process.pid, signal.SIGKILL)
             process.kill()

@@ -1,7 +1,8 @@
 """Warm worker processes, and the conversation with one submission's code inside one.
 
-The grader never runs a line of the student's: it sends requests, waits until a deadline, and believes only plain data. What
-the code prints goes nowhere; what it starts ends with it.
+The grader never runs a line of the student's: it sends requests, waits until a
+deadline, and believes only plain data. What the code prints goes nowhere; what it
+starts ends with it.
 """
 
 from __future__ import annotations
@@ -30,12 +31,14 @@ STOP_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class Seconds:
-    """How long code may take: of its own time, while the grader waits for it and a core is free for it.
+    """How long code may take: of its own time, while the grader waits for it and a core
+    is free for it.
 
     Attributes:
-        reply: for one call of a student's function; the grader's answers to what that function asks may take
-            twice as long.
-        define: for running the definitions of a notebook. submission: for everything of one submission.
+        reply: for one call of a student's function; the grader's answers to what that
+            function asks may take twice as long.
+        define: for running the definitions of a notebook. submission: for everything of
+            one submission.
     """
 
     reply: float = 10.0
@@ -44,11 +47,15 @@ class Seconds:
 
 
 class WorkerLost(Exception):
-    """The student's code ended or hung its process; ``str()`` says which, for the student."""
+    """The student's code ended or hung its process; ``str()`` says which, for the
+    student.
+    """
 
 
 class Worker:
-    """One warm process behind a wall; forks a child for every submission, one at a time."""
+    """One warm process behind a wall; forks a child for every submission, one at a
+    time.
+    """
 
     def __init__(self, layer: layers.Layer, seconds: Seconds = Seconds()) -> None:  # noqa: B008 (it is frozen)
         self.layer = layer
@@ -87,7 +94,8 @@ class Worker:
             self.stop()
             raise RuntimeError(f"the grading worker did not start ({error}). {said}") from None
         self.weaker = ready["weaker"]
-        # the jail's own processes stand between us and the warm one, which has no children yet
+        # the jail's own processes stand between us and the warm one, which has no
+        # children yet
         self.warm = [self.process.pid, *(p.pid for p in usage.descendants(self.process.pid))][-1]
 
     def _last_words(self) -> str:
@@ -104,32 +112,43 @@ class Worker:
         names: Mapping[str, Sequence[str]] | None = None,
         allowance: Allowance | None = None,
     ) -> Session:
-        """A child that has run the definitions of these cells, forked when the warm process has these ``imports``.
+        """A child that has run the definitions of these cells, forked when the warm
+        process has these ``imports``.
 
         Args:
             graded: what is asked for: run whatever that needs.
-            names: of each question, which of that it asks for; so that ``skip`` can give it up.
+            names: of each question, which of that it asks for; so that ``skip`` can
+                give it up.
             allowance: of the submission, where it has several sessions.
 
         Raises:
             WorkerLost: if running the definitions ended or hung the process.
-            RuntimeError: if the wall could not be put up this time, or there is no such import.
+            RuntimeError: if the wall could not be put up this time, or there is no such
+                import.
         """
         ours, pid = self._fork(imports)
         watched = usage.Watched(self.warm, layers.share(), self.folder)
         session = Session(self, ours, pid, watched, allowance or Allowance(self.seconds.submission))
-        told = {"cells": cells, "graded": list(graded), "names": {q: list(of) for q, of in (names or {}).items()}}
+        told = {
+            "cells": cells,
+            "graded": list(graded),
+            "names": {q: list(of) for q, of in (names or {}).items()},
+        }
         header, _ = session.converse(told, [], "the notebook's definitions", self.seconds.define)
         problems, skipped = header.get("problems", []), header.get("skipped", [])
-        session.problems = [str(p)[:500] for p in problems][:50] if isinstance(problems, list) else []
+        session.problems = (
+            [str(p)[:500] for p in problems][:50] if isinstance(problems, list) else []
+        )
         session.skipped = {str(q) for q in skipped} if isinstance(skipped, list) else set()
         return session
 
     def _fork(self, imports: Sequence[str]) -> tuple[socket.socket, int]:
-        """A child and its end of a fresh conversation. Where the warm process has gone meanwhile, from another one.
+        """A child and its end of a fresh conversation. Where the warm process has gone
+        meanwhile, from another one.
 
         Raises:
-            RuntimeError: if that fails, too, or the wall cannot be put up: no fault of the submission, which has not run.
+            RuntimeError: if that fails, too, or the wall cannot be put up: no fault of
+                the submission, which has not run.
         """
         for _ in range(2):
             if self.process is None or self.process.poll() is not None or self.control is None:
@@ -139,7 +158,11 @@ class Worker:
             ours, theirs = socket.socketpair()
             with theirs:
                 try:
-                    order = {"op": "fork", "limits": layers.limits(self.layer), "imports": list(imports)}
+                    order = {
+                        "op": "fork",
+                        "limits": layers.limits(self.layer),
+                        "imports": list(imports),
+                    }
                     wire.send(self.control, order, left=left)
                     socket.send_fds(self.control, [b"x"], [theirs.fileno()])
                     reply, _ = wire.receive(self.control, left)
@@ -154,7 +177,9 @@ class Worker:
         raise RuntimeError("the grading worker ended twice before a submission could start")
 
     def end(self, pid: int) -> None:
-        """End the child ``pid`` and whatever it started; a worker that cannot do so is replaced."""
+        """End the child ``pid`` and whatever it started; a worker that cannot do so is
+        replaced.
+        """
         if self.control is None:
             return
         try:
@@ -205,8 +230,9 @@ class Allowance:
 class Clock:
     """Runs while the code has the word, and a core.
 
-    On a busy machine a process waits for its turn; Linux tells how long its main thread did. That is not counted, up to twice
-    the time it is given: code that asks for turns in a hundred threads is late in the end.
+    On a busy machine a process waits for its turn; Linux tells how long its main thread
+    did. That is not counted, up to twice the time it is given: code that asks for turns
+    in a hundred threads is late in the end.
     """
 
     PATIENCE = 3.0
@@ -223,7 +249,9 @@ class Clock:
         wall = time.monotonic() - self.begin - self.stopped
         if wall < self.seconds:
             return wall
-        return max(wall / self.PATIENCE, wall - max(0.0, usage.waited_for_a_core(self.pid) - self.before))
+        return max(
+            wall / self.PATIENCE, wall - max(0.0, usage.waited_for_a_core(self.pid) - self.before)
+        )
 
     def left(self) -> float:
         """Seconds from now."""
@@ -240,14 +268,21 @@ class Clock:
 
 
 class Session:
-    """One child with one submission's names: the transport behind :class:`course_lib.grading.claims.student.Submission`.
+    """One child with one submission's names: the transport behind
+    :class:`course_lib.grading.claims.student.Submission`.
 
     Attributes:
-        problems: what went wrong with the definitions, in sentences. skipped: the questions given up.
+        problems: what went wrong with the definitions, in sentences. skipped: the
+            questions given up.
     """
 
     def __init__(
-        self, worker: Worker, sock: socket.socket, pid: int, watched: usage.Watched, allowance: Allowance
+        self,
+        worker: Worker,
+        sock: socket.socket,
+        pid: int,
+        watched: usage.Watched,
+        allowance: Allowance,
     ) -> None:
         self.worker = worker
         self.sock = sock
@@ -266,7 +301,8 @@ class Session:
         """Send one request, answer the calls of proxies meanwhile, return the reply.
 
         Raises:
-            WorkerLost: if the process ended, hung, or broke the rules of the conversation.
+            WorkerLost: if the process ended, hung, or broke the rules of the
+                conversation.
         """
         return self.converse(header, blobs, "your code", self.worker.seconds.reply, proxies)
 
@@ -278,7 +314,9 @@ class Session:
         seconds: float,
         proxies: dict[int, Callable[..., Any]] | None = None,
     ) -> tuple[dict[str, Any], list[bytes]]:
-        """As :meth:`ask`; ``whose`` and ``seconds`` are what takes the time, and how much it may."""
+        """As :meth:`ask`; ``whose`` and ``seconds`` are what takes the time, and how
+        much it may.
+        """
         clock = Clock(min(seconds, self.allowance.left), self.main)
         answers = 2 * seconds  # that the grader's answers may take
         number = secrets.token_hex(8)
@@ -286,7 +324,8 @@ class Session:
             wire.send(self.sock, {**header, "request": number}, blobs, clock.left)
             while True:
                 reply, blobs = wire.receive(self.sock, clock.left)
-                if reply.pop("request", None) != number:  # written by something else than the harness, or too late
+                # written by something else than the harness, or too late
+                if reply.pop("request", None) != number:
                     raise wire.WireError("a reply to no request")
                 if "ask" not in reply:
                     return reply, blobs
@@ -313,7 +352,10 @@ class Session:
 
 
 def _answer(
-    request: dict[str, Any], blobs: list[bytes], proxies: dict[int, Callable[..., Any]], seconds: float
+    request: dict[str, Any],
+    blobs: list[bytes],
+    proxies: dict[int, Callable[..., Any]],
+    seconds: float,
 ) -> tuple[dict[str, Any], list[bytes]]:
     unpack = wire.Unpacker(blobs).unpack
     function = proxies.get(request["ask"]) if isinstance(request["ask"], int) else None
@@ -322,13 +364,17 @@ def _answer(
         raise wire.WireError("a call of something that was not handed out")
     packer = wire.Packer()
     late = {
-        "refused": "ValueError: the grader's functions took too long on what they were called with: try them on something small"
+        "refused": (
+            "ValueError: the grader's functions took too long on what they were called with: try"
+            " them on something small"
+        )
     }
     if seconds <= 0:
         return late, []
     try:
         answer, rung = limited(seconds, lambda: packer.pack(function(*args, **kwargs)))
-    except Exception as error:  # whatever the student passed in: unanswered, the conversation would be out of step
+    # whatever the student passed in: unanswered, the conversation would be out of step
+    except Exception as error:
         return {"refused": f"{type(error).__name__}: {error}"[:500]}, []
     return (late, []) if rung else ({"answer": answer}, packer.blobs)
 

@@ -1,9 +1,12 @@
-"""Channels that open and close by image: a small layer looks at what comes in and decides which of a layer's channels are computed.
+"""Channels that open and close by image: a small layer looks at what comes in and
+decides which of a layer's channels are computed.
 
-The decision is hard, 0 or 1, in training too; backwards it passes the gradient of σ(score) on (straight through, Bengio, Léonard &
-Courville 2013, "Estimating or Propagating Gradients Through Stochastic Neurons for Conditional Computation").
+The decision is hard, 0 or 1, in training too; backwards it passes the gradient of
+σ(score) on (straight through, Bengio, Léonard & Courville 2013, "Estimating or
+Propagating Gradients Through Stochastic Neurons for Conditional Computation").
 
-Source: the lecture on pruning, "Static vs Dynamic Pruning"; Gao et al. 2019, "Dynamic Channel Pruning: Feature Boosting and Suppression".
+Source: the lecture on pruning, "Static vs Dynamic Pruning"; Gao et al. 2019, "Dynamic
+Channel Pruning: Feature Boosting and Suppression".
 """
 
 from __future__ import annotations
@@ -17,11 +20,13 @@ from torch import Tensor, nn
 
 
 class ChannelGate(nn.Module):
-    """Which of the next layer's channels are open, image by image: score(mean of each map) > 0.
+    """Which of the next layer's channels are open, image by image: score(mean of each
+    map) > 0.
 
     Args:
-        channels_in: C of the maps it looks at. channels_out: M of the channels it opens. Its parameters are those of ``score``, a linear
-            layer; it begins with all channels open (bias 1).
+        channels_in: C of the maps it looks at. channels_out: M of the channels it
+            opens. Its parameters are those of ``score``, a linear layer; it begins with
+            all channels open (bias 1).
     """
 
     def __init__(self, channels_in: int, channels_out: int) -> None:
@@ -30,26 +35,33 @@ class ChannelGate(nn.Module):
         nn.init.constant_(self.score.bias, 1.0)
 
     def forward(self, x: Tensor) -> Tensor:
-        """x (B, C, H, W) -> (B, M), 1 open and 0 closed, in x's dtype; a score of exactly 0 is closed."""
+        """x (B, C, H, W) -> (B, M), 1 open and 0 closed, in x's dtype; a score of
+        exactly 0 is closed.
+        """
         soft = self.score(x.mean((2, 3))).sigmoid()  # (B, M)
         hard = (soft > 0.5).to(soft.dtype)
         return hard + (soft - soft.detach())  # exactly hard forwards
 
 
 def gated_macs(gates: Sequence[Tensor], dense: Sequence[float]) -> Tensor:
-    """Multiply-accumulates of each image: Σ_l dense[l] · open share of layer l · open share of layer l − 1 (1 before the first).
+    """Multiply-accumulates of each image: Σ_l dense[l] · open share of layer l · open
+    share of layer l − 1 (1 before the first).
 
     Args:
-        gates: (B, M_l) for each gated layer, in order. dense: the layers' MACs with everything open.
+        gates: (B, M_l) for each gated layer, in order. dense: the layers' MACs with
+            everything open.
 
     Returns:
-        (B,), differentiable. The mean over a batch of these is not the product of mean shares.
+        (B,), differentiable. The mean over a batch of these is not the product of mean
+        shares.
 
     Raises:
         ValueError: if there is no layer, or there are not as many gates as numbers.
     """
     if not gates or len(gates) != len(dense):
-        raise ValueError(f"{len(gates)} gates and {len(dense)} layers' MACs: one gate a layer, and at least one")
+        raise ValueError(
+            f"{len(gates)} gates and {len(dense)} layers' MACs: one gate a layer, and at least one"
+        )
     total, before = torch.zeros_like(gates[0][:, 0]), torch.ones_like(gates[0][:, 0])
     for gate, macs in zip(gates, dense, strict=True):
         share = gate.mean(1)
@@ -58,20 +70,26 @@ def gated_macs(gates: Sequence[Tensor], dense: Sequence[float]) -> Tensor:
 
 
 def target_penalty(macs: Tensor, dense: float, target: float) -> Tensor:
-    """(mean MACs / dense / target − 1)²: pulls the mean of a batch to the share ``target`` from both sides."""
+    """(mean MACs / dense / target − 1)²: pulls the mean of a batch to the share
+    ``target`` from both sides.
+    """
     return (macs.mean() / dense / target - 1).square()
 
 
 @contextmanager
 def gating(model: nn.Module, gates: Mapping[str, ChannelGate]) -> Iterator[list[Tensor]]:
-    """Inside the block the output of each module named is multiplied by its gate, which looks at the input of the layer before it.
+    """Inside the block the output of each module named is multiplied by its gate, which
+    looks at the input of the layer before it.
 
     Args:
-        model: any; its own code stays as it is. gates: "conv2 → bn2": by the names of two modules, the layer whose input the gate looks at
-            and the one whose output it multiplies, joined by "->". A batch norm with ReLU behind it is the place: relu(g·z) = g·relu(z).
+        model: any; its own code stays as it is. gates: "conv2 → bn2": by the names of
+            two modules, the layer whose input the gate looks at and the one whose
+            output it multiplies, joined by "->". A batch norm with ReLU behind it is
+            the place: relu(g·z) = g·relu(z).
 
     Yields:
-        The gates' decisions of the latest forward pass, (B, M) in the order of ``gates``.
+        The gates' decisions of the latest forward pass, (B, M) in the order of
+        ``gates``.
 
     Raises:
         ValueError: if a name is no module of the model.
@@ -96,7 +114,8 @@ def gating(model: nn.Module, gates: Mapping[str, ChannelGate]) -> Iterator[list[
             first, _, second = key.partition("->")
             if unknown := [name for name in (first, second) if not name or name not in modules]:
                 raise ValueError(
-                    f"{', '.join(map(repr, unknown))}: no module of the model; a gate's key is like 'conv2->bn2'"
+                    f"{', '.join(map(repr, unknown))}: no module of the model; a gate's key is like"
+                    " 'conv2->bn2'"
                 )
             hooks.append(modules[first].register_forward_pre_hook(look(key, gate)))
             hooks.append(modules[second].register_forward_hook(multiply(key)))

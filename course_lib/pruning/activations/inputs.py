@@ -10,10 +10,14 @@ from torch import Tensor, nn
 
 
 @contextmanager
-def pruned_inputs(model: nn.Module, rule: Callable[[Tensor], Tensor], names: Iterable[str]) -> Iterator[None]:
-    """Inside the block every layer named sees ``rule(x)`` in place of its first input; also while training, since gradients flow through.
+def pruned_inputs(
+    model: nn.Module, rule: Callable[[Tensor], Tensor], names: Iterable[str]
+) -> Iterator[None]:
+    """Inside the block every layer named sees ``rule(x)`` in place of its first input;
+    also while training, since gradients flow through.
 
-    By forward pre-hooks: the model's code stays as it is, and they are gone after the block, also after an exception.
+    By forward pre-hooks: the model's code stays as it is, and they are gone after the
+    block, also after an exception.
 
     Raises:
         ValueError: if a name is no module of the model.
@@ -21,7 +25,10 @@ def pruned_inputs(model: nn.Module, rule: Callable[[Tensor], Tensor], names: Ite
     modules = dict(model.named_modules())
     names = list(names)
     if unknown := [name for name in names if name not in modules]:
-        raise ValueError(f"{', '.join(unknown)}: no module of the model; there are {', '.join(filter(None, modules))}")
+        raise ValueError(
+            f"{', '.join(unknown)}: no module of the model; there are"
+            f" {', '.join(filter(None, modules))}"
+        )
 
     def before(module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         return (rule(inputs[0]), *inputs[1:])

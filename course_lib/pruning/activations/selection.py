@@ -1,4 +1,5 @@
-"""Which activations stay: by size, in all of a sample or in every block; at random as the control.
+"""Which activations stay: by size, in all of a sample or in every block; at random as
+the control.
 
 A product with a mask, so the gradient is 1 where kept and 0 elsewhere, as that of ReLU.
 """
@@ -15,7 +16,8 @@ def topk_activation(x: Tensor, k: int) -> Tensor:
     """Of each sample the k largest |x|, all its entries together; the others become 0.
 
     Args:
-        x: (B, …). k: how many stay; at least all: all. Of equal |x| that with the lower index goes first.
+        x: (B, …). k: how many stay; at least all: all. Of equal |x| that with the lower
+            index goes first.
 
     Raises:
         ValueError: if k is negative.
@@ -29,7 +31,8 @@ def topk_activation(x: Tensor, k: int) -> Tensor:
 
 
 def nm_activation(x: Tensor, n: int, m: int, dim: int = 1) -> Tensor:
-    """Of every m neighbours along ``dim`` the n largest |x|; see :func:`course_lib.pruning.weights.nm.nm_mask` for order and errors.
+    """Of every m neighbours along ``dim`` the n largest |x|; see
+    :func:`course_lib.pruning.weights.nm.nm_mask` for order and errors.
 
     Source: Zhang et al. 2024, "JointNF"; the lecture on pruning, "Activation pruning".
     """

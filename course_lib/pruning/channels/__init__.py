@@ -1,24 +1,40 @@
-"""Channels that go for good: a smaller model, and what becomes of the batch norms and constants around them.
+"""Channels that go for good: a smaller model, and what becomes of the batch norms and
+constants around them.
 
 ::
 
     from course_lib.pruning import channels
 
-    keep = channels.select_channels(model, 0.3)                     # batch norm -> bool, True = kept
+    keep = channels.select_channels(model, 0.3)                     # bool by norm, True = kept
     smaller, report = channels.remove_filters(model, keep, images)  # and all that belongs to them
     channels.recalibrate(smaller, images)                           # batch norms measure afresh
 
-- :mod:`.trace`: what a model does with its tensors; :mod:`.groups`: whose channels are added, and so go together.
-- :mod:`.removal`: filters, with all that belongs to them, cut out; :mod:`.constants`: what they leave behind.
-- :mod:`.folding`: a batch norm becomes part of the layer before it; :mod:`.recalibration`: its statistics anew.
-- :mod:`.slimming`: network slimming, where training itself chooses (``slimming.penalty``, ``slimming.scales``).
+- :mod:`.trace`: what a model does with its tensors; :mod:`.groups`: whose channels are
+  added, and so go together.
+- :mod:`.removal`: filters, with all that belongs to them, cut out; :mod:`.constants`:
+  what they leave behind.
+- :mod:`.folding`: a batch norm becomes part of the layer before it;
+  :mod:`.recalibration`: its statistics anew.
+- :mod:`.slimming`: network slimming, where training itself chooses
+  (``slimming.penalty``, ``slimming.scales``).
 """
 
 from course_lib.pruning.channels.folding import FoldReport, fold_bn, fold_model, scale_shift
 from course_lib.pruning.channels.groups import Group, channel_groups
 from course_lib.pruning.channels.recalibration import recalibrate
-from course_lib.pruning.channels.removal import Report, filter_masks, l1_filters, remove_filters, slice_pair
-from course_lib.pruning.channels.slimming import absorb_removed, cascade, filter_norms, select_channels
+from course_lib.pruning.channels.removal import (
+    Report,
+    filter_masks,
+    l1_filters,
+    remove_filters,
+    slice_pair,
+)
+from course_lib.pruning.channels.slimming import (
+    absorb_removed,
+    cascade,
+    filter_norms,
+    select_channels,
+)
 
 __all__ = [
     "FoldReport",

@@ -1,7 +1,9 @@
-"""What a removed channel still says: without its weights it is a constant, and the next layer was used to hearing it.
+"""What a removed channel still says: without its weights it is a constant, and the next
+layer was used to hearing it.
 
-A filter of zeros gives its bias everywhere, and a batch norm with scale α = 0 gives its shift β, not zero; after ReLU it
-is relu(β). This constant is followed through the model to the layers that read it, where it can move into a bias.
+A filter of zeros gives its bias everywhere, and a batch norm with scale α = 0 gives its
+shift β, not zero; after ReLU it is relu(β). This constant is followed through the model
+to the layers that read it, where it can move into a bias.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ from course_lib.pruning.channels.groups import (
 
 
 class Constants:
-    """The constants of the removed channels, wherever they go: NaN for channels that stay, or that are no constant.
+    """The constants of the removed channels, wherever they go: NaN for channels that
+    stay, or that are no constant.
 
     Args:
         channels: as the model is before anything is removed.
@@ -50,7 +53,9 @@ class Constants:
                     self.state[node.all_input_nodes[0]] = self.state[node]
 
     def at(self, node: fx.Node, dim: int, size: int) -> Tensor:
-        """The constants (C,) of the channels of the tensor that ``node`` gives, along ``dim``."""
+        """The constants (C,) of the channels of the tensor that ``node`` gives, along
+        ``dim``.
+        """
         return self.state[node].flatten().expand(size)
 
     def _follow(self, node: fx.Node, module: nn.Module | None) -> Any:
@@ -62,7 +67,9 @@ class Constants:
                 moved = move(node, module, self.state)
                 return tuple(cut_like(m, part) for m, part in zip(moved, labels, strict=True))
             if isinstance(labels, list):
-                return [None if part is None else torch.full_like(part, torch.nan) for part in labels]
+                return [
+                    None if part is None else torch.full_like(part, torch.nan) for part in labels
+                ]
             return None
         if not labels.any():
             return torch.full_like(labels, torch.nan)
@@ -87,32 +94,55 @@ class Constants:
             x = self.state[node.all_input_nodes[0]]
             slope = real.weight.double().cpu().view([-1 if d == 1 else 1 for d in range(x.ndim)])
             return torch.where(x < 0, slope * x, x)
-        if call.kind == "norm" and real.weight is None and isinstance(real, _BatchNorm) and real.track_running_stats:
-            x = self.state[node.all_input_nodes[0]]  # no α that could be 0: it normalises the constant
+        if (
+            call.kind == "norm"
+            and real.weight is None
+            and isinstance(real, _BatchNorm)
+            and real.track_running_stats
+        ):
+            # no α that could be 0: it normalises the constant
+            x = self.state[node.all_input_nodes[0]]
             assert real.running_mean is not None and real.running_var is not None
             mean, variance = (
-                t.double().cpu().view([-1] + [1] * (x.ndim - 2)) for t in (real.running_mean, real.running_var)
+                t.double().cpu().view([-1] + [1] * (x.ndim - 2))
+                for t in (real.running_mean, real.running_var)
             )
             return cut_like((x - mean) / (variance + real.eps).sqrt(), labels)
-        shift = real.bias.double().cpu() if real.bias is not None else torch.zeros(len(call.outputs)).double()
+        shift = (
+            real.bias.double().cpu()
+            if real.bias is not None
+            else torch.zeros(len(call.outputs)).double()
+        )
         shift = torch.where(self.removed[call.outputs], shift, torch.nan)  # (M,)
-        return shift.view(labels.shape) if shift.numel() == labels.numel() else shift[:1].view(labels.shape)
+        return (
+            shift.view(labels.shape)
+            if shift.numel() == labels.numel()
+            else shift[:1].view(labels.shape)
+        )
 
     def _pointwise(self, node: fx.Node, module: nn.Module | None) -> Tensor:
         parts = [self.state[n] for n in node.all_input_nodes]
         if isinstance(module, nn.PReLU):
             result = F.prelu(parts[0], self.real[str(node.target)].weight.double().cpu())
         else:
-            result = run(node, module, lambda n: self.state[n].clone())  # cloned, for it may work in place
+            # cloned, for it may work in place
+            result = run(node, module, lambda n: self.state[n].clone())
         if function_name(node) in ("mul", "multiply", "imul"):
             for part in parts:
-                result = torch.where(part == 0, 0.0, result)  # zero times anything, NaN here stands for "varies"
+                # zero times anything, NaN here stands for "varies"
+                result = torch.where(part == 0, 0.0, result)
         return result
 
     def _spatial(self, node: fx.Node, module: nn.Module | None) -> Tensor:
-        """Pooling and resizing leave a constant as it is, unless zeros are put round it and averaged in."""
+        """Pooling and resizing leave a constant as it is, unless zeros are put round it
+        and averaged in.
+        """
         (x,) = node.all_input_nodes
-        name = type(module).__name__.lower() if module is not None else function_name(node).replace("_", "")
+        name = (
+            type(module).__name__.lower()
+            if module is not None
+            else function_name(node).replace("_", "")
+        )
         if name.startswith("avgpool"):
             padding: Any
             counted: Any
@@ -120,7 +150,9 @@ class Constants:
                 padding, counted = module.padding, getattr(module, "count_include_pad", True)
             else:
                 padding = node.kwargs.get("padding", node.args[3] if len(node.args) > 3 else 0)
-                counted = node.kwargs.get("count_include_pad", node.args[5] if len(node.args) > 5 else True)
+                counted = node.kwargs.get(
+                    "count_include_pad", node.args[5] if len(node.args) > 5 else True
+                )
             if counted and padding not in (0, (0,), (0, 0), (0, 0, 0), [0], [0, 0], [0, 0, 0]):
                 self._mark(x, describe(node, module), 0.0)
         return self.state[x]
@@ -132,7 +164,11 @@ class Constants:
             return cut_like(move(node, module, self.state), self.channels.state[node])
         if module is not None:
             mode = type(module).__name__
-            value = float(getattr(module, "value", 0.0)) if mode.startswith(("Zero", "Constant")) else None
+            value = (
+                float(getattr(module, "value", 0.0))
+                if mode.startswith(("Zero", "Constant"))
+                else None
+            )
         else:
             mode = str(node.kwargs.get("mode", node.args[2] if len(node.args) > 2 else "constant"))
             given: Any = node.kwargs.get("value", node.args[3] if len(node.args) > 3 else None)
@@ -152,7 +188,8 @@ class Constants:
 
 
 def shift_of(weight: Tensor, constants: Tensor, groups: int = 1) -> Tensor:
-    """What the constants add to every output of a convolution or linear layer: (M,), float64.
+    """What the constants add to every output of a convolution or linear layer: (M,),
+    float64.
 
     Args:
         weight: (M, C // groups, ...).
@@ -165,7 +202,8 @@ def shift_of(weight: Tensor, constants: Tensor, groups: int = 1) -> Tensor:
     # (M, C/G, R, S) -> (M, C/G)
     maps = weight.flatten(2).sum(2, dtype=torch.float64) if weight.ndim > 2 else weight.double()
     per_group = constants.view(groups, 1, -1)  # (G, 1, C/G)
-    return (maps.view(groups, len(maps) // groups, -1) * per_group).sum(2).flatten()  # (G, M/G, C/G) -> (M,)
+    # (G, M/G, C/G) -> (M,)
+    return (maps.view(groups, len(maps) // groups, -1) * per_group).sum(2).flatten()
 
 
 def taps_hit_padding(module: nn.Module) -> bool:

@@ -1,13 +1,17 @@
-"""Which channels of a model belong together: found by following every channel through the operations of the model.
+"""Which channels of a model belong together: found by following every channel through
+the operations of the model.
 
-Each filter of a convolution and each unit of a linear layer makes one channel. It gets a label, and the label is carried
-along: batch norm and ReLU hand it on, flatten repeats it H·W times, concatenation puts labels side by side, and where
-two tensors are added, the labels at the same place are *tied*: neither channel can go without the other. What reads a
-label in a way that is not known *pins* it. Labels that are tied, directly or through others, are one channel of the
-network as far as removal is concerned; layers that make the same ones are a :class:`Group`.
+Each filter of a convolution and each unit of a linear layer makes one channel. It gets
+a label, and the label is carried along: batch norm and ReLU hand it on, flatten repeats
+it H·W times, concatenation puts labels side by side, and where two tensors are added,
+the labels at the same place are *tied*: neither channel can go without the other. What
+reads a label in a way that is not known *pins* it. Labels that are tied, directly or
+through others, are one channel of the network as far as removal is concerned; layers
+that make the same ones are a :class:`Group`.
 
-Source: Fang et al. 2023, "DepGraph: Towards Any Structural Pruning", which finds the same groups from autograd's graph;
-here they come from the model's code, so that a refusal can name the operation.
+Source: Fang et al. 2023, "DepGraph: Towards Any Structural Pruning", which finds the
+same groups from autograd's graph; here they come from the model's code, so that a
+refusal can name the operation.
 """
 
 from __future__ import annotations
@@ -31,10 +35,12 @@ from course_lib.pruning.channels.trace import _item, skeleton, trace
 class Group:
     """Channels that come and go together, and the layers they run through.
 
-    ``channels`` of them; each of the ``producers`` (convolutions, linear layers) makes them all, or some of them: its
-    channel c is channel ``index[producer][c]`` of the group. ``followers`` have something for each channel as well and
-    are cut along (batch norms, depthwise convolutions); ``consumers`` read them (their input channels are cut).
-    ``pinned`` says why the channels cannot be removed, and is None where they can.
+    ``channels`` of them; each of the ``producers`` (convolutions, linear layers) makes
+    them all, or some of them: its channel c is channel ``index[producer][c]`` of the
+    group. ``followers`` have something for each channel as well and are cut along
+    (batch norms, depthwise convolutions); ``consumers`` read them (their input channels
+    are cut). ``pinned`` says why the channels cannot be removed, and is None where they
+    can.
     """
 
     channels: int
@@ -45,7 +51,8 @@ class Group:
     index: Mapping[str, Tensor] = field(default_factory=dict, repr=False, compare=False)
 
     def masks(self, keep: Tensor) -> dict[str, Tensor]:
-        """One mask for the group as masks for each of its producers, as ``remove_filters`` takes them.
+        """One mask for the group as masks for each of its producers, as
+        ``remove_filters`` takes them.
 
         Args:
             keep: bool (channels,), True = kept.
@@ -53,26 +60,37 @@ class Group:
         Raises:
             ValueError: if it has another shape or type.
         """
-        if not isinstance(keep, Tensor) or keep.dtype != torch.bool or keep.shape != (self.channels,):
-            got = f"{keep.dtype} {tuple(keep.shape)}" if isinstance(keep, Tensor) else type(keep).__name__
+        if (
+            not isinstance(keep, Tensor)
+            or keep.dtype != torch.bool
+            or keep.shape != (self.channels,)
+        ):
+            got = (
+                f"{keep.dtype} {tuple(keep.shape)}"
+                if isinstance(keep, Tensor)
+                else type(keep).__name__
+            )
             raise ValueError(
-                f"the group of {', '.join(self.producers)} needs one bool for each of its {self.channels} channels, "
-                f"True = kept; got {got}"
+                f"the group of {', '.join(self.producers)} needs one bool for each of its"
+                f" {self.channels} channels, True = kept; got {got}"
             )
         return {name: keep[index.to(keep.device)] for name, index in self.index.items()}
 
 
 def channel_groups(model: nn.Module, example: Tensor) -> list[Group]:
-    """Which layers' channels are tied together, in the order in which the model makes them.
+    """Which layers' channels are tied together, in the order in which the model makes
+    them.
 
     Args:
-        model: any module that torch.fx can follow. Not changed, and nothing is computed with its weights.
+        model: any module that torch.fx can follow. Not changed, and nothing is computed
+            with its weights.
         example: a batch as the model takes it; only its shape and dtype matter.
 
     Returns:
-        One group for every set of layers that make the same channels: a single convolution in a plain chain, all that
-        end in one stream of additions in a residual network. Groups that cannot be removed (the logits, for one) are
-        there too and say why in ``pinned``.
+        One group for every set of layers that make the same channels: a single
+        convolution in a plain chain, all that end in one stream of additions in a
+        residual network. Groups that cannot be removed (the logits, for one) are there
+        too and say why in ``pinned``.
 
     Raises:
         ValueError: if the model cannot be followed, naming the place.
@@ -80,16 +98,44 @@ def channel_groups(model: nn.Module, example: Tensor) -> list[Group]:
     return Channels(skeleton(model), example).groups()
 
 
-# --------------------------------------------------------------------------------------------- what an operation does
+# --------------------------------------------------------------- what an operation does
 def _words(names: str) -> frozenset[str]:
     return frozenset(names.split())
 
 
 MAKERS = ("conv", "grouped", "linear")  # kinds of layers that make new channels
-_IDENTITY_MODULES = (nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout)
+_IDENTITY_MODULES = (
+    nn.Identity,
+    nn.Dropout,
+    nn.Dropout1d,
+    nn.Dropout2d,
+    nn.Dropout3d,
+    nn.AlphaDropout,
+)
 _POINTWISE_MODULES = (
-    *(nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.RReLU, nn.ELU, nn.SELU, nn.CELU, nn.GELU, nn.SiLU, nn.Mish, nn.Softplus),
-    *(nn.Hardtanh, nn.Hardswish, nn.Hardsigmoid, nn.Sigmoid, nn.LogSigmoid, nn.Tanh, nn.Softsign, nn.Tanhshrink),
+    *(
+        nn.ReLU,
+        nn.ReLU6,
+        nn.LeakyReLU,
+        nn.RReLU,
+        nn.ELU,
+        nn.SELU,
+        nn.CELU,
+        nn.GELU,
+        nn.SiLU,
+        nn.Mish,
+        nn.Softplus,
+    ),
+    *(
+        nn.Hardtanh,
+        nn.Hardswish,
+        nn.Hardsigmoid,
+        nn.Sigmoid,
+        nn.LogSigmoid,
+        nn.Tanh,
+        nn.Softsign,
+        nn.Tanhshrink,
+    ),
     *(nn.Softshrink, nn.Hardshrink, nn.Threshold),
 )
 _SPATIAL_MODULES = (
@@ -105,32 +151,37 @@ _PAD_MODULES = tuple(
 )
 _MOVING_MODULES = (nn.Flatten, nn.Unflatten, nn.PixelShuffle, nn.PixelUnshuffle, nn.ChannelShuffle)
 _IDENTITY = _words(
-    "dropout dropout1d dropout2d dropout3d feature_dropout alpha_dropout stochastic_depth contiguous clone detach to "
-    "float double half bfloat16 type_as"
+    "dropout dropout1d dropout2d dropout3d feature_dropout alpha_dropout stochastic_depth"
+    " contiguous clone detach to float double half bfloat16 type_as"
 )
 _POINTWISE = _words(
-    "relu relu6 leaky_relu elu selu celu gelu silu mish hardtanh hardswish hardsigmoid sigmoid logsigmoid tanh softplus "
-    "softsign tanhshrink softshrink hardshrink threshold clamp clip clamp_min clamp_max abs neg exp log log1p sqrt rsqrt "
-    "square sin cos erf pow sign reciprocal add sub mul div truediv true_divide multiply subtract divide maximum minimum "
-    "iadd isub imul itruediv"
+    "relu relu6 leaky_relu elu selu celu gelu silu mish hardtanh hardswish hardsigmoid sigmoid"
+    " logsigmoid tanh softplus softsign tanhshrink softshrink hardshrink threshold clamp clip"
+    " clamp_min clamp_max abs neg exp log log1p sqrt rsqrt square sin cos erf pow sign reciprocal"
+    " add sub mul div truediv true_divide multiply subtract divide maximum minimum iadd isub imul"
+    " itruediv"
 )
 _SPATIAL = _words(
-    "max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d "
-    "adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d interpolate upsample"
+    "max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d"
+    " adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d"
+    " adaptive_max_pool3d interpolate upsample"
 )
 _MOVING = _words(
-    "view reshape flatten unflatten permute transpose swapaxes swapdims movedim moveaxis t squeeze unsqueeze expand "
-    "repeat tile roll flip narrow select chunk split tensor_split unbind getitem cat concat concatenate stack "
-    "pixel_shuffle pixel_unshuffle channel_shuffle"
+    "view reshape flatten unflatten permute transpose swapaxes swapdims movedim moveaxis t squeeze"
+    " unsqueeze expand repeat tile roll flip narrow select chunk split tensor_split unbind getitem"
+    " cat concat concatenate stack pixel_shuffle pixel_unshuffle channel_shuffle"
 )
 _REDUCING = _words("mean sum amax amin")
-_PACKAGES = frozenset(("torch", "_operator", "builtins", "torchvision"))  # packages whose functions are known by name
+# packages whose functions are known by name
+_PACKAGES = frozenset(("torch", "_operator", "builtins", "torchvision"))
 
 
 def layer_kind(module: nn.Module) -> str | None:
-    """What a layer with weights does to channels: "conv", "grouped", "depthwise", "linear", "norm", "prelu", or None.
+    """What a layer with weights does to channels: "conv", "grouped", "depthwise",
+    "linear", "norm", "prelu", or None.
 
-    A subclass counts as the layer it is derived from as long as it computes the same way.
+    A subclass counts as the layer it is derived from as long as it computes the same
+    way.
     """
     if isinstance(module, _ConvNd) and type(module).forward is _base(module, "Conv").forward:
         if module.groups == 1:
@@ -142,7 +193,10 @@ def layer_kind(module: nn.Module) -> str | None:
         return None if isinstance(module, _ConvTransposeNd) else "grouped"
     if isinstance(module, nn.Linear) and type(module).forward is nn.Linear.forward:
         return "linear"
-    if isinstance(module, _BatchNorm) and type(module).forward in (_BatchNorm.forward, nn.SyncBatchNorm.forward):
+    if isinstance(module, _BatchNorm) and type(module).forward in (
+        _BatchNorm.forward,
+        nn.SyncBatchNorm.forward,
+    ):
         return "norm"
     if isinstance(module, _InstanceNorm) and type(module).forward is _InstanceNorm.forward:
         return "norm"
@@ -153,11 +207,17 @@ def layer_kind(module: nn.Module) -> str | None:
 
 def _base(module: nn.Module, prefix: str) -> Any:
     """The class of torch.nn that ``module`` is or is derived from."""
-    return next(c for c in type(module).__mro__ if c.__module__.startswith("torch.nn.modules") and prefix in c.__name__)
+    return next(
+        c
+        for c in type(module).__mro__
+        if c.__module__.startswith("torch.nn.modules") and prefix in c.__name__
+    )
 
 
 def operation(node: fx.Node, module: nn.Module | None) -> str:
-    """What ``node`` does to channels, as far as it is known: one word that :class:`Channels` has a rule for."""
+    """What ``node`` does to channels, as far as it is known: one word that
+    :class:`Channels` has a rule for.
+    """
     if node.op in ("placeholder", "get_attr", "output"):
         return node.op
     if module is not None:
@@ -192,19 +252,31 @@ def operation(node: fx.Node, module: nn.Module | None) -> str:
 
 
 def function_name(node: fx.Node) -> str:
-    """The name of a function or method, without the underscore of those that work in place."""
-    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
+    """The name of a function or method, without the underscore of those that work in
+    place.
+    """
+    name = (
+        node.target
+        if isinstance(node.target, str)
+        else getattr(node.target, "__name__", str(node.target))
+    )
     return name.rstrip("_") or name
 
 
 def in_place(node: fx.Node, module: nn.Module | None) -> bool:
-    """Whether ``node`` overwrites its first argument, so that this, too, is now what the node gives."""
+    """Whether ``node`` overwrites its first argument, so that this, too, is now what
+    the node gives.
+    """
     if module is not None:
         return bool(getattr(module, "inplace", False))
     if node.kwargs.get("inplace") is True:
         return True
     name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-    return name.endswith("_") and not name.endswith("__") or name in ("iadd", "isub", "imul", "itruediv")
+    return (
+        name.endswith("_")
+        and not name.endswith("__")
+        or name in ("iadd", "isub", "imul", "itruediv")
+    )
 
 
 def describe(node: fx.Node, module: nn.Module | None) -> str:
@@ -212,11 +284,16 @@ def describe(node: fx.Node, module: nn.Module | None) -> str:
     if module is not None:
         return f"{node.target!r} ({type(module).__name__})"
     path = node.meta.get("module", "")
-    return f"{function_name(node)} in {path!r}" if path else f"{function_name(node)} in the model's forward"
+    return (
+        f"{function_name(node)} in {path!r}"
+        if path
+        else f"{function_name(node)} in the model's forward"
+    )
 
 
-# ------------------------------------------------------------------------------------------------------ compact tensors
-# A number per channel of a tensor (B, C, H, W) is kept as (1, C, 1, 1): size 1 wherever it does not vary.
+# ---------------------------------------------------------------------- compact tensors
+# A number per channel of a tensor (B, C, H, W) is kept as (1, C, 1, 1): size 1 wherever
+# it does not vary.
 def compress(full: Tensor) -> Tensor:
     """``full`` with every dimension along which nothing varies cut to size 1."""
     for d in range(full.ndim):
@@ -241,7 +318,9 @@ def varying(compact: Tensor) -> list[int]:
 
 
 def move(node: fx.Node, module: nn.Module | None, state: Mapping[fx.Node, Any]) -> Any:
-    """Carry out an operation that only moves numbers on what ``state`` has for its arguments, in full size."""
+    """Carry out an operation that only moves numbers on what ``state`` has for its
+    arguments, in full size.
+    """
     sizes = {n: list(n.meta["value"].shape) for n in node.all_input_nodes}
     if function_name(node) in ("cat", "concat", "concatenate") and node.op == "call_function":
         # concatenation along channels need not copy H x W equal numbers for each
@@ -256,7 +335,9 @@ def move(node: fx.Node, module: nn.Module | None, state: Mapping[fx.Node, Any]) 
 
 
 def run(node: fx.Node, module: nn.Module | None, value: Callable[[fx.Node], Any]) -> Any:
-    """Carry out the operation of ``node`` on other values than it had: ``value`` of each node among its arguments."""
+    """Carry out the operation of ``node`` on other values than it had: ``value`` of
+    each node among its arguments.
+    """
     given: Any = fx.node.map_arg((node.args, dict(node.kwargs)), value)
     args, kwargs = given
     if module is not None:
@@ -267,10 +348,12 @@ def run(node: fx.Node, module: nn.Module | None, value: Callable[[fx.Node], Any]
     return function(*args, **kwargs)
 
 
-# --------------------------------------------------------------------------------------------------------- the channels
+# ------------------------------------------------------------------------- the channels
 @dataclass(frozen=True)
 class Call:
-    """One call of a layer with weights: the labels of the channels it reads (C,) and of those it makes (M,)."""
+    """One call of a layer with weights: the labels of the channels it reads (C,) and of
+    those it makes (M,).
+    """
 
     name: str
     kind: str
@@ -283,13 +366,17 @@ class Channels:
     """The labels of all channels of a model, and which of them are tied or pinned.
 
     Args:
-        model: on the meta device, as :func:`course_lib.pruning.channels.trace.skeleton` makes it.
+        model: on the meta device, as :func:`course_lib.pruning.channels.trace.skeleton`
+            makes it.
         example: a batch as the model takes it.
-        labels: layer name -> the labels (M,) of the channels it makes, and "" -> those of the input. Without: numbered
-            from 1. Label 0 is for what is no channel of any layer.
+        labels: layer name -> the labels (M,) of the channels it makes, and "" -> those
+            of the input. Without: numbered from 1. Label 0 is for what is no channel of
+            any layer.
     """
 
-    def __init__(self, model: nn.Module, example: Tensor, labels: Mapping[str, Tensor] | None = None) -> None:
+    def __init__(
+        self, model: nn.Module, example: Tensor, labels: Mapping[str, Tensor] | None = None
+    ) -> None:
         self.modules = dict(model.named_modules())
         self.calls: list[Call] = []
         self.state: dict[fx.Node, Any] = {}  # node -> compact labels, or a tuple of such
@@ -308,7 +395,7 @@ class Channels:
     def module(self, node: fx.Node) -> nn.Module | None:
         return self.modules[str(node.target)] if node.op == "call_module" else None
 
-    # ------------------------------------------------------------------------------------------------ one rule each
+    # -------------------------------------------------------------------- one rule each
     def _follow(self, node: fx.Node, module: nn.Module | None) -> Any:
         word = operation(node, module)
         tensors = node.all_input_nodes
@@ -366,19 +453,27 @@ class Channels:
         tensors = [t for t in ("weight", "bias") if getattr(module, t, None) is not None]
         if any(t not in module._parameters for t in tensors):
             reason = (
-                f"the weights of {name!r} are computed from others (torch.nn.utils.prune, a parametrization): "
-                "make them plain first, with prune.remove or parametrize.remove_parametrizations"
+                f"the weights of {name!r} are computed from others (torch.nn.utils.prune, a"
+                " parametrization): make them plain first, with prune.remove or"
+                " parametrize.remove_parametrizations"
             )
             self.pins += [(inputs, reason), (outputs, reason)]
         return _along(outputs, dim, ndim)
 
     def _pointwise(self, node: fx.Node, module: nn.Module | None) -> Tensor | None:
-        """Labels at the same place are tied, as in an addition; a tensor of size 1 there is broadcast, and ties none."""
+        """Labels at the same place are tied, as in an addition; a tensor of size 1
+        there is broadcast, and ties none.
+        """
         ndim, where = node.meta["value"].ndim, describe(node, module)
         parts = []  # labels and sizes, with as many dimensions as the result
         for n in node.all_input_nodes:
             missing = (1,) * (ndim - n.meta["value"].ndim)
-            parts.append((self.state[n].view(*missing, *self.state[n].shape), (*missing, *n.meta["value"].shape)))
+            parts.append(
+                (
+                    self.state[n].view(*missing, *self.state[n].shape),
+                    (*missing, *n.meta["value"].shape),
+                )
+            )
         result = next((labels for labels, _ in parts if varying(labels)), parts[0][0])
         along = varying(result)
         for other, sizes in parts:
@@ -388,7 +483,11 @@ class Channels:
                 return None
             if along and not varying(other) and all(sizes[d] == 1 for d in along):
                 continue
-            if not along and any(self.state[n].any() for n in node.all_input_nodes) and not other.any():
+            if (
+                not along
+                and any(self.state[n].any() for n in node.all_input_nodes)
+                and not other.any()
+            ):
                 continue
             a, b = torch.broadcast_tensors(result, other)
             self._tie(a, b, where)
@@ -408,7 +507,11 @@ class Channels:
     def _spatial(self, node: fx.Node, module: nn.Module | None) -> Tensor | None:
         (x,) = node.all_input_nodes
         value, before = node.meta["value"], x.meta["value"]
-        if not isinstance(value, Tensor) or value.ndim != before.ndim or value.shape[:2] != before.shape[:2]:
+        if (
+            not isinstance(value, Tensor)
+            or value.ndim != before.ndim
+            or value.shape[:2] != before.shape[:2]
+        ):
             return None
         return self.state[x] if all(d == 1 for d in varying(self.state[x])) else None
 
@@ -433,7 +536,7 @@ class Channels:
         return compress(moved) if isinstance(moved, Tensor) else tuple(compress(m) for m in moved)
 
     def _reducing(self, node: fx.Node, module: nn.Module | None) -> Tensor | None:
-        (x, *others) = node.all_input_nodes
+        x, *others = node.all_input_nodes
         dims = node.kwargs.get("dim", node.args[1] if len(node.args) > 1 else None)
         if others or dims is None:
             return None
@@ -459,14 +562,16 @@ class Channels:
 
         return nothing(node.meta["value"])
 
-    # ----------------------------------------------------------------------------------------------------- labels
+    # --------------------------------------------------------------------------- labels
     def _made(self, name: str, size: int) -> Tensor:
         if name not in self.labels:
             self.labels[name] = torch.arange(self.count, self.count + size)
             self.count += size
         labels = self.labels[name]
         if len(labels) != size:
-            raise ValueError(f"{name!r} makes {size} channels, not the {len(labels)} that it should")
+            raise ValueError(
+                f"{name!r} makes {size} channels, not the {len(labels)} that it should"
+            )
         return labels
 
     def _pin(self, node: fx.Node, reason: str) -> None:
@@ -482,7 +587,9 @@ class Channels:
         all_of(self.state[node])
 
     def _tie_shared_weights(self) -> None:
-        """A layer that is called twice, and layers that share their weights, can be cut in one way only."""
+        """A layer that is called twice, and layers that share their weights, can be cut
+        in one way only.
+        """
         first: dict[int, Call] = {}
         for call in self.calls:
             weight = self.modules[call.name].weight
@@ -493,7 +600,7 @@ class Channels:
                 for a, b in ((other.inputs, call.inputs), (other.outputs, call.outputs)):
                     self._tie(a, b, f"the weights that {other.name!r} shares with {call.name!r}")
 
-    # ----------------------------------------------------------------------------------------------------- results
+    # -------------------------------------------------------------------------- results
     def roots(self) -> np.ndarray[Any, Any]:
         """Label -> one label that stands for all those tied to it."""
         root = np.arange(self.count)
@@ -501,7 +608,9 @@ class Channels:
             return root
         a = torch.cat([tie[0] for tie in self.ties]).numpy()
         b = torch.cat([tie[1] for tie in self.ties]).numpy()
-        while True:  # hang the larger of two roots below the smaller, then shorten the ways, till all ties are inside
+        # hang the larger of two roots below the smaller, then shorten the ways, till
+        # all ties are inside
+        while True:
             root_a, root_b = root[a], root[b]
             if (root_a == root_b).all():
                 return root
@@ -544,11 +653,18 @@ class Channels:
                 team_of[root] = team
             together = [t for t in together if t is not team] + [team]
         order = {name: i for i, name in enumerate(made)}
-        teams = sorted((sorted(team, key=order.__getitem__) for team in together), key=lambda team: order[team[0]])
+        teams = sorted(
+            (sorted(team, key=order.__getitem__) for team in together),
+            key=lambda team: order[team[0]],
+        )
         return [self._group(team, made, roots, reasons) for team in teams]
 
     def _group(
-        self, team: list[str], made: Mapping[str, Tensor], roots: np.ndarray[Any, Any], reasons: Mapping[int, str]
+        self,
+        team: list[str],
+        made: Mapping[str, Tensor],
+        roots: np.ndarray[Any, Any],
+        reasons: Mapping[int, str],
     ) -> Group:
         position: dict[int, int] = {}
         for name in team:
@@ -570,5 +686,7 @@ class Channels:
 
 
 def _along(labels: Tensor, dim: int, ndim: int) -> Tensor:
-    """A vector (C,) as a compact tensor of ``ndim`` dimensions that varies along ``dim``."""
+    """A vector (C,) as a compact tensor of ``ndim`` dimensions that varies along
+    ``dim``.
+    """
     return labels.double().view([-1 if d == dim else 1 for d in range(ndim)])

@@ -1,4 +1,6 @@
-"""Batch norm after pruning: its running statistics describe activations that are gone."""
+"""Batch norm after pruning: its running statistics describe activations that are
+gone.
+"""
 
 from __future__ import annotations
 
@@ -13,34 +15,46 @@ from course_lib.modes import evaluating
 
 @torch.no_grad()
 def recalibrate(model: nn.Module, images: Tensor, batch_size: int = 256) -> None:
-    """Re-estimate the running mean and variance of every batch norm in ``model``, from scratch, in place.
+    """Re-estimate the running mean and variance of every batch norm in ``model``, from
+    scratch, in place.
 
-    A pruned layer's outputs have another mean and variance than the ones batch norm remembers, and much of a one-shot
-    collapse is nothing else. No weight is trained here: the images run through once, batch norm averages what it sees
-    (a cumulative average: each batch counts the same), and other modules, such as dropout, are in evaluation mode.
+    A pruned layer's outputs have another mean and variance than the ones batch norm
+    remembers, and much of a one-shot collapse is nothing else. No weight is trained
+    here: the images run through once, batch norm averages what it sees (a cumulative
+    average: each batch counts the same), and other modules, such as dropout, are in
+    evaluation mode.
 
     Args:
-        model: any module that takes ``images``; one without batch norm is left as it is.
-        images: (N, ...), training images (never test images), moved to the model's device batch by batch.
-        batch_size: the largest batch. The images are cut into batches of equal size, to within one, since a small last
-            batch would weigh as much as the others.
+        model: any module that takes ``images``; one without batch norm is left as it
+            is.
+        images: (N, ...), training images (never test images), moved to the model's
+            device batch by batch.
+        batch_size: the largest batch. The images are cut into batches of equal size, to
+            within one, since a small last batch would weigh as much as the others.
 
     Raises:
         ValueError: if there are no images, or ``batch_size`` is below 1.
 
-    Modes and momenta come back as they were; after an exception the old statistics do too.
+    Modes and momenta come back as they were; after an exception the old statistics do
+    too.
 
-    Source: the pass is ``torch.optim.swa_utils.update_bn`` (Izmailov et al. 2018, "Averaging Weights Leads to Wider
-    Optima"), with dropout off.
+    Source: the pass is ``torch.optim.swa_utils.update_bn`` (Izmailov et al. 2018,
+    "Averaging Weights Leads to Wider Optima"), with dropout off.
     """
     if len(images) == 0 or batch_size < 1:
-        raise ValueError(f"recalibrate needs images and a batch size of at least 1, got {len(images)} and {batch_size}")
+        raise ValueError(
+            f"recalibrate needs images and a batch size of at least 1, got {len(images)} and"
+            f" {batch_size}"
+        )
     norms = [m for m in model.modules() if isinstance(m, _BatchNorm) and m.track_running_stats]
     if not norms:
         return
     where = next((p.device for p in model.parameters()), images.device)
     momenta = [norm.momentum for norm in norms]
-    statistics = [{name: buffer.clone() for name, buffer in norm.named_buffers(recurse=False)} for norm in norms]
+    statistics = [
+        {name: buffer.clone() for name, buffer in norm.named_buffers(recurse=False)}
+        for norm in norms
+    ]
     with evaluating(model):
         try:
             for norm in norms:

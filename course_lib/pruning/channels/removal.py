@@ -5,20 +5,26 @@
     groups = channel_groups(model, images)                  # which layers' channels belong together
     scores = l1_filters(model, groups)                      # one score per channel of each group
     masks = local_masks(scores, 0.5)                        # select
-    keep = {k: v for g in groups if g.producers[0] in masks for k, v in g.masks(masks[g.producers[0]]).items()}
+    keep = {}
+    for g in groups:
+        if g.producers[0] in masks:
+            keep |= g.masks(masks[g.producers[0]])
     smaller, report = remove_filters(model, keep, images)   # apply
 
-A zero costs a dense kernel as much time as any other number; a filter that is not there costs none. When filter i of a
-layer goes, so does entry i of the batch norm behind it (all four vectors), filter i of a depthwise convolution that reads
-it, and input channel i of every layer that does; where two layers' channels are added, filter i of both.
+A zero costs a dense kernel as much time as any other number; a filter that is not there
+costs none. When filter i of a layer goes, so does entry i of the batch norm behind it
+(all four vectors), filter i of a depthwise convolution that reads it, and input channel
+i of every layer that does; where two layers' channels are added, filter i of both.
 
-*Removed* means: all that multiplies the channel is zero, its filter and the scale α of its batch norm. What is left is a
-constant, relu(β) after batch norm and ReLU, which ``absorb`` moves into the bias of the next layer. ``filter_masks`` makes
-the same thing with zeros; both models give the same outputs, but for zero-padded borders: padding puts zeros round the
-map, where the constant was not zero.
+*Removed* means: all that multiplies the channel is zero, its filter and the scale α of
+its batch norm. What is left is a constant, relu(β) after batch norm and ReLU, which
+``absorb`` moves into the bias of the next layer. ``filter_masks`` makes the same thing
+with zeros; both models give the same outputs, but for zero-padded borders: padding puts
+zeros round the map, where the constant was not zero.
 
-Source: Li et al. 2017, "Pruning Filters for Efficient ConvNets", section 3; Ye et al. 2018, "Rethinking the
-Smaller-Norm-Less-Informative Assumption in Channel Pruning of Convolution Layers", section 4, absorbs the constants.
+Source: Li et al. 2017, "Pruning Filters for Efficient ConvNets", section 3; Ye et al.
+2018, "Rethinking the Smaller-Norm-Less-Informative Assumption in Channel Pruning of
+Convolution Layers", section 4, absorbs the constants.
 """
 
 from __future__ import annotations
@@ -46,11 +52,15 @@ from course_lib.pruning.weights.scores import Scores
 class Report:
     """What :func:`remove_filters` did. ``str(report)`` is a table.
 
-    - ``outputs``: layer -> channels it made before and after; batch norms and depthwise convolutions included.
-    - ``inputs``: layer -> channels (or features, for a linear layer) it read before and after.
+    - ``outputs``: layer -> channels it made before and after; batch norms and depthwise
+      convolutions included.
+    - ``inputs``: layer -> channels (or features, for a linear layer) it read before and
+      after.
     - ``parameters``: of the whole model before and after.
-    - ``absorbed``: layer -> where the constant of the channels that it no longer reads went.
-    - ``inexact``: layer -> why its outputs are not what they would be with zeroed filters. Empty: they are the same.
+    - ``absorbed``: layer -> where the constant of the channels that it no longer reads
+      went.
+    - ``inexact``: layer -> why its outputs are not what they would be with zeroed
+      filters. Empty: they are the same.
     """
 
     outputs: Mapping[str, tuple[int, int]]
@@ -66,10 +76,17 @@ class Report:
         for name in names:
             parts = [f"{name:{width}}"]
             for what, sizes in (("makes", self.outputs), ("reads", self.inputs)):
-                parts.append(f"{what} {sizes[name][0]} -> {sizes[name][1]}" if name in sizes else "")
+                parts.append(
+                    f"{what} {sizes[name][0]} -> {sizes[name][1]}" if name in sizes else ""
+                )
             lines.append(f"{parts[0]}  {parts[1]:20}  {parts[2]:20}".rstrip())
-        lines += [f"the constants that {name} read are now in {where}" for name, where in self.absorbed.items()]
-        lines += [f"not as with zeroed filters: {name}: {why}" for name, why in self.inexact.items()]
+        lines += [
+            f"the constants that {name} read are now in {where}"
+            for name, where in self.absorbed.items()
+        ]
+        lines += [
+            f"not as with zeroed filters: {name}: {why}" for name, why in self.inexact.items()
+        ]
         before, after = self.parameters
         return "\n".join([*lines, f"{before:,} parameters -> {after:,}"])
 
@@ -77,34 +94,44 @@ class Report:
 def remove_filters(
     model: nn.Module, keep: Mapping[str, Tensor], example: Tensor, absorb: bool = True
 ) -> tuple[nn.Module, Report]:
-    """A copy of ``model`` without the filters that are not kept, and a report of what changed.
+    """A copy of ``model`` without the filters that are not kept, and a report of what
+    changed.
 
-    Channels are followed through convolutions, linear layers, batch and instance norms, activations, pooling, dropout,
-    flatten (a channel becomes H·W features), residual additions, products (squeeze and excitation), concatenation and
-    splitting. Layers whose channels meet in an addition take the same mask, every one of them
-    (:func:`~course_lib.pruning.channels.channel_groups` lists them). Depthwise convolutions follow what they read. A grouped
-    convolution stays one: its groups must go whole, inputs and outputs, or lose equally many channels each. The smaller
-    model is traced again to see that every layer reads the very channels that it read before; so a ``view`` with sizes
-    written into the code is noticed, and refused.
+    Channels are followed through convolutions, linear layers, batch and instance norms,
+    activations, pooling, dropout, flatten (a channel becomes H·W features), residual
+    additions, products (squeeze and excitation), concatenation and splitting. Layers
+    whose channels meet in an addition take the same mask, every one of them
+    (:func:`~course_lib.pruning.channels.channel_groups` lists them). Depthwise
+    convolutions follow what they read. A grouped convolution stays one: its groups must
+    go whole, inputs and outputs, or lose equally many channels each. The smaller model
+    is traced again to see that every layer reads the very channels that it read before;
+    so a ``view`` with sizes written into the code is noticed, and refused.
 
     Args:
-        model: any module that torch.fx can follow. It is not changed, and shares no tensor with the result. No other thread
-            may run a model meanwhile: torch.fx changes how every module of the process is called.
-        keep: layer name -> bool (C,), True = kept. The layer is a convolution or a linear layer, or the batch norm or
-            depthwise convolution behind it, which stands for it. Layers that are not named keep everything.
+        model: any module that torch.fx can follow. It is not changed, and shares no
+            tensor with the result. No other thread may run a model meanwhile: torch.fx
+            changes how every module of the process is called.
+        keep: layer name -> bool (C,), True = kept. The layer is a convolution or a
+            linear layer, or the batch norm or depthwise convolution behind it, which
+            stands for it. Layers that are not named keep everything.
         example: a batch as the model takes it; only its shape and dtype matter.
-        absorb: move the constant of removed channels into the bias of the layer that read them, or where that layer has
-            none and a batch norm follows, out of the batch norm's running mean; else the layer gets a bias. (A batch norm
-            in training mode takes any such shift out again.) With False the constants are dropped.
+        absorb: move the constant of removed channels into the bias of the layer that
+            read them, or where that layer has none and a batch norm follows, out of the
+            batch norm's running mean; else the layer gets a bias. (A batch norm in
+            training mode takes any such shift out again.) With False the constants are
+            dropped.
 
     Returns:
-        The smaller model, of the same classes, in the same modes and on the same devices; and a :class:`Report`, whose
-        ``inexact`` says where the outputs are not exactly those of the model with zeroed filters.
+        The smaller model, of the same classes, in the same modes and on the same
+        devices; and a :class:`Report`, whose ``inexact`` says where the outputs are not
+        exactly those of the model with zeroed filters.
 
     Raises:
-        ValueError: if a mask does not fit its layer, or leaves nothing of it; if layers disagree whose channels are added
-            or shared, naming them; if channels are the model's input or output or are read by something unknown, naming
-            it; if a grouped convolution would lose its groups; or if the model cannot be followed.
+        ValueError: if a mask does not fit its layer, or leaves nothing of it; if layers
+            disagree whose channels are added or shared, naming them; if channels are
+            the model's input or output or are read by something unknown, naming it; if
+            a grouped convolution would lose its groups; or if the model cannot be
+            followed.
     """
     plan = _Plan(model, keep, example)
     smaller = plan.cut(model)
@@ -120,10 +147,12 @@ def remove_filters(
 
 
 def filter_masks(model: nn.Module, keep: Mapping[str, Tensor], example: Tensor) -> Masks:
-    """What :func:`remove_filters` would remove, as masks on parameters: the same model with zeros, at full size.
+    """What :func:`remove_filters` would remove, as masks on parameters: the same model
+    with zeros, at full size.
 
-    For ``apply`` and ``masked``, to see the accuracy before anything is cut, or to fine-tune with the zeros held. The
-    filters and the scales α are masked, biases and shifts β are not: they are the constants.
+    For ``apply`` and ``masked``, to see the accuracy before anything is cut, or to
+    fine-tune with the zeros held. The filters and the scales α are masked, biases and
+    shifts β are not: they are the constants.
 
     Args and raises as in :func:`remove_filters`.
 
@@ -141,7 +170,9 @@ def filter_masks(model: nn.Module, keep: Mapping[str, Tensor], example: Tensor) 
         seen.add(id(weight))
         dim = 1 if isinstance(layer, _ConvTransposeNd) and layer.groups == 1 else 0
         shape = [-1 if d == dim else 1 for d in range(weight.ndim)]
-        masks[f"{name}.weight"] = kept.to(weight.device).view(shape).expand(weight.shape).contiguous()
+        masks[f"{name}.weight"] = (
+            kept.to(weight.device).view(shape).expand(weight.shape).contiguous()
+        )
     return masks
 
 
@@ -150,15 +181,17 @@ def l1_filters(model: nn.Module, groups: Sequence[Group] | None = None) -> Score
 
     Args:
         model: its convolutions and linear layers are scored; biases do not count.
-        groups: from :func:`~course_lib.pruning.channels.channel_groups`. Channels that go together then get one score, the sum
-            over the layers that make them; groups that cannot be removed are left out.
+        groups: from :func:`~course_lib.pruning.channels.channel_groups`. Channels that
+            go together then get one score, the sum over the layers that make them;
+            groups that cannot be removed are left out.
 
     Returns:
-        Without groups: layer name -> (M,). With: name of the group's first producer -> (channels,). float64, and larger
-        = more important, so ``local_masks(scores, 0.5)`` keeps the larger half of each.
+        Without groups: layer name -> (M,). With: name of the group's first
+        producer -> (channels,). float64, and larger = more important, so
+        ``local_masks(scores, 0.5)`` keeps the larger half of each.
 
-    Source: Li et al. 2017, "Pruning Filters for Efficient ConvNets", sections 3.1 and, for groups, 3.3 (there the first
-    layer of a group alone decides).
+    Source: Li et al. 2017, "Pruning Filters for Efficient ConvNets", sections 3.1 and,
+    for groups, 3.3 (there the first layer of a group alone decides).
     """
     norms = {}
     for name, layer in model.named_modules():
@@ -180,14 +213,19 @@ def l1_filters(model: nn.Module, groups: Sequence[Group] | None = None) -> Score
 
 
 def slice_pair(
-    conv: _ConvNd | nn.Linear, bn: nn.Module | None, next_conv: _ConvNd | nn.Linear, keep: Sequence[int] | Tensor
+    conv: _ConvNd | nn.Linear,
+    bn: nn.Module | None,
+    next_conv: _ConvNd | nn.Linear,
+    keep: Sequence[int] | Tensor,
 ) -> tuple[nn.Module, nn.Module | None, nn.Module]:
-    """Three smaller layers: ``conv`` with the filters ``keep`` alone, ``bn`` with their entries, ``next_conv`` reading them.
+    """Three smaller layers: ``conv`` with the filters ``keep`` alone, ``bn`` with their
+    entries, ``next_conv`` reading them.
 
     Args:
         conv: makes M channels, (M, C, R, S), one group.
         bn: the batch norm behind it, or None.
-        next_conv: reads the M channels, one group; or a linear layer behind a flatten, which reads M·H·W features.
+        next_conv: reads the M channels, one group; or a linear layer behind a flatten,
+            which reads M·H·W features.
         keep: channel indices, strictly increasing, at least one.
 
     Returns:
@@ -199,11 +237,20 @@ def slice_pair(
     kinds = {"conv": layer_kind(conv), "next_conv": layer_kind(next_conv)}
     for name, kind in kinds.items():
         if kind not in ("conv", "linear"):
-            raise ValueError(f"{name} should be a convolution with one group or a linear layer, got {locals()[name]}")
+            raise ValueError(
+                f"{name} should be a convolution with one group or a linear layer, got"
+                f" {locals()[name]}"
+            )
     M = _made(conv)
     indices = [int(i) for i in keep]
-    if not indices or any(a >= b for a, b in zip(indices, indices[1:], strict=False)) or indices[0] < 0:
-        raise ValueError(f"keep lists channel indices, strictly increasing and at least one; got {indices}")
+    if (
+        not indices
+        or any(a >= b for a, b in zip(indices, indices[1:], strict=False))
+        or indices[0] < 0
+    ):
+        raise ValueError(
+            f"keep lists channel indices, strictly increasing and at least one; got {indices}"
+        )
     if isinstance(keep, Tensor) and keep.dtype == torch.bool:
         raise ValueError("keep lists channel indices, not a mask: try mask.nonzero().flatten()")
     if indices[-1] >= M:
@@ -219,13 +266,19 @@ def slice_pair(
     return (
         _cut_layer(conv, everything, kept),
         None if bn is None else _cut_layer(bn, kept, kept),
-        _cut_layer(next_conv, kept.repeat_interleave(read // M), torch.ones(_made(next_conv), dtype=torch.bool)),
+        _cut_layer(
+            next_conv,
+            kept.repeat_interleave(read // M),
+            torch.ones(_made(next_conv), dtype=torch.bool),
+        ),
     )
 
 
-# ---------------------------------------------------------------------------------------------------- what goes, what stays
+# ---------------------------------------------------------------- what goes, what stays
 class _Plan:
-    """Which channels every layer keeps, after all checks that need no second look at the model."""
+    """Which channels every layer keeps, after all checks that need no second look at
+    the model.
+    """
 
     def __init__(self, model: nn.Module, keep: Mapping[str, Tensor], example: Tensor) -> None:
         self.skeleton = skeleton(model)
@@ -235,7 +288,10 @@ class _Plan:
         for call in self.channels.calls:
             self.calls.setdefault(call.name, call)
         self.removed = self._agreed(self._votes(keep))  # (labels,)
-        self.outputs = {name: ~torch.from_numpy(self.removed[c.outputs.numpy()]) for name, c in self.calls.items()}
+        self.outputs = {
+            name: ~torch.from_numpy(self.removed[c.outputs.numpy()])
+            for name, c in self.calls.items()
+        }
         self.inputs = {
             name: ~torch.from_numpy(self.removed[c.inputs.numpy()])
             for name, c in self.calls.items()
@@ -243,27 +299,41 @@ class _Plan:
         }
         for name, kept in self.outputs.items():
             if not kept.any():
-                raise ValueError(f"keep removes all {len(kept)} channels of {name!r}: at least one has to stay")
+                raise ValueError(
+                    f"keep removes all {len(kept)} channels of {name!r}: at least one has to stay"
+                )
         for name, call in self.calls.items():
             if call.kind == "grouped":
                 _groups_left(name, model.get_submodule(name), self.inputs[name], self.outputs[name])
 
     def _votes(self, keep: Mapping[str, Tensor]) -> np.ndarray[Any, Any]:
-        """Label -> 1 where a mask keeps the channel, 2 where one removes it, 0 where none says anything."""
+        """Label -> 1 where a mask keeps the channel, 2 where one removes it, 0 where
+        none says anything.
+        """
         votes = np.zeros(self.channels.count, np.int8)
         voters: dict[int, str] = {}
         for name, mask in keep.items():
             if name not in self.calls:
                 raise ValueError(f"keep[{name!r}] {self._unknown(name)}")
             labels = self.calls[name].outputs.numpy()
-            if not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.shape != (len(labels),):
-                got = f"{mask.dtype} {tuple(mask.shape)}" if isinstance(mask, Tensor) else type(mask).__name__
+            if (
+                not isinstance(mask, Tensor)
+                or mask.dtype != torch.bool
+                or mask.shape != (len(labels),)
+            ):
+                got = (
+                    f"{mask.dtype} {tuple(mask.shape)}"
+                    if isinstance(mask, Tensor)
+                    else type(mask).__name__
+                )
                 raise ValueError(
-                    f"keep[{name!r}] should be a bool tensor of shape ({len(labels)},), True = kept, one for each channel "
-                    f"that the layer makes; got {got}"
+                    f"keep[{name!r}] should be a bool tensor of shape ({len(labels)},), True ="
+                    f" kept, one for each channel that the layer makes; got {got}"
                 )
             if not mask.any():
-                raise ValueError(f"keep removes all {len(labels)} channels of {name!r}: at least one has to stay")
+                raise ValueError(
+                    f"keep removes all {len(labels)} channels of {name!r}: at least one has to stay"
+                )
             for vote, part in ((1, labels[mask.cpu().numpy()]), (2, labels[~mask.cpu().numpy()])):
                 part = part[part > 0]
                 against = part[(votes[part] != 0) & (votes[part] != vote)]
@@ -272,8 +342,10 @@ class _Plan:
                     raise ValueError(
                         f"keep[{name!r}] and keep[{other!r}] are about the same channels and differ"
                         if other != name
-                        else f"keep[{name!r}] keeps and removes what is one channel of its input: a depthwise convolution "
-                        "follows what it reads"
+                        else (
+                            f"keep[{name!r}] keeps and removes what is one channel of its input: a"
+                            " depthwise convolution follows what it reads"
+                        )
                     )
                 votes[part] = vote
                 voters.update(dict.fromkeys(part.tolist(), name))
@@ -282,10 +354,15 @@ class _Plan:
     def _unknown(self, name: str) -> str:
         if name in self.channels.modules:
             what = type(self.channels.modules[name]).__name__
-            return f"names a {what}, which has no channels of its own: name the convolution, linear layer or batch norm"
+            return (
+                f"names a {what}, which has no channels of its own: name the convolution, linear"
+                " layer or batch norm"
+            )
         close = difflib.get_close_matches(name, self.calls, n=1)
         return "names no layer of the model: " + (
-            f"did you mean {close[0]!r}?" if close else f"its layers are {', '.join(self.calls) or 'none'}"
+            f"did you mean {close[0]!r}?"
+            if close
+            else f"its layers are {', '.join(self.calls) or 'none'}"
         )
 
     def _agreed(self, votes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -306,30 +383,37 @@ class _Plan:
             stay = self._makers(together[votes[together] != 2])
             places = [w for a, b, w in self.channels.ties if (self.roots[a.numpy()] == root).any()]
             every = [n for n, c in self.calls.items() if c.kind in MAKERS and n in (*leave, *stay)]
-            number = int(np.flatnonzero(self.roots[self.calls[leave[0]].outputs.numpy()] == root)[0])
+            number = int(
+                np.flatnonzero(self.roots[self.calls[leave[0]].outputs.numpy()] == root)[0]
+            )
             raise ValueError(
-                f"channel {number} of {_names(leave)} is to be removed, but {_names(stay)} "
-                f"{'keeps' if len(stay) == 1 else 'keep'} the channel that it meets in "
-                f"{_names(list(dict.fromkeys(places))[:2], quote=False)}. "
-                f"Channels that meet are removed in all or in none: give the same mask to each of {_names(every)}"
+                f"channel {number} of {_names(leave)} is to be removed, but {_names(stay)}"
+                f" {'keeps' if len(stay) == 1 else 'keep'} the channel that it meets in"
+                f" {_names(list(dict.fromkeys(places))[:2], quote=False)}. Channels that meet are"
+                f" removed in all or in none: give the same mask to each of {_names(every)}"
             )
         return removed
 
     def _makers(self, labels: np.ndarray[Any, Any]) -> list[str]:
         """The layers that make these channels."""
         wanted = set(labels.tolist())
-        return [n for n, c in self.calls.items() if c.kind in MAKERS and wanted & set(c.outputs.tolist())] or [
-            "the input"
-        ]
+        return [
+            n
+            for n, c in self.calls.items()
+            if c.kind in MAKERS and wanted & set(c.outputs.tolist())
+        ] or ["the input"]
 
     def _numbers(self, name: str, gone: np.ndarray[Any, Any]) -> str:
         numbers = np.flatnonzero(gone[self.roots[self.calls[name].outputs.numpy()]]).tolist()
         return ", ".join(map(str, numbers[:5])) + (", …" if len(numbers) > 5 else "")
 
     def cut(self, model: nn.Module) -> nn.Module:
-        """A copy of ``model`` in which every tensor that loses something is made at its new size at once."""
+        """A copy of ``model`` in which every tensor that loses something is made at its
+        new size at once.
+        """
         memo: dict[int, Any] = {}
-        for module in model.modules():  # a weight that is computed from others cannot be copied, and is computed again
+        # a weight that is computed from others cannot be copied, and is computed again
+        for module in model.modules():
             for value in vars(module).values():
                 if isinstance(value, Tensor) and not value.is_leaf:
                     memo[id(value)] = value.detach().clone()
@@ -347,7 +431,9 @@ class _Plan:
         return self.inputs.get(name, self.outputs[name])
 
     def verify(self, smaller: nn.Module, example: Tensor) -> None:
-        """Make sure that every layer of the smaller model reads the very channels that it read before."""
+        """Make sure that every layer of the smaller model reads the very channels that
+        it read before.
+        """
 
         def left(labels: Tensor) -> Tensor:
             labels = labels[~torch.from_numpy(self.removed[labels.numpy()])]
@@ -355,11 +441,14 @@ class _Plan:
 
         made = {name: left(labels) for name, labels in self.channels.labels.items()}
         made.update({n: left(c.outputs) for n, c in self.calls.items() if c.kind == "depthwise"})
-        for name in self._changed():  # the skeleton has served; cut it too, which is faster than making another
+        # the skeleton has served; cut it too, which is faster than making another
+        for name in self._changed():
             layer, cut = self.skeleton.get_submodule(name), smaller.get_submodule(name)
             for key, parameter in cut._parameters.items():
                 layer._parameters[key] = (
-                    None if parameter is None else nn.Parameter(parameter.detach().to("meta"), False)
+                    None
+                    if parameter is None
+                    else nn.Parameter(parameter.detach().to("meta"), False)
                 )
             for key, buffer in cut._buffers.items():
                 layer._buffers[key] = None if buffer is None else buffer.to("meta")
@@ -368,14 +457,17 @@ class _Plan:
             after = Channels(self.skeleton, example, made)
         except ValueError as error:
             raise ValueError(
-                f"these channels cannot be removed, since the model does not run without them: {error}. Is a number of "
-                "channels or features written into its forward? Take it from the tensor's shape, or use flatten"
+                "these channels cannot be removed, since the model does not run without them:"
+                f" {error}. Is a number of channels or features written into its forward? Take it"
+                " from the tensor's shape, or use flatten"
             ) from error
         trouble = [
             where for a, _, where in after.ties if len(a)
         ]  # what is tied has one root, and that is its label now
         # a PReLU that is left with one slope is no layer of channels any more
-        was, now = ([c for c in calls if c.kind != "prelu"] for calls in (self.channels.calls, after.calls))
+        was, now = (
+            [c for c in calls if c.kind != "prelu"] for calls in (self.channels.calls, after.calls)
+        )
         if [c.name for c in was] != [c.name for c in now]:
             trouble.append("the model's forward, which takes another way with fewer channels")
         for old, new in zip(was, now, strict=False):
@@ -383,8 +475,9 @@ class _Plan:
                 trouble.append(f"the inputs of {new.name!r}")
         if trouble:
             raise ValueError(
-                "these channels cannot be removed: the channels that are left would fall on other places in "
-                f"{trouble[0]}. Is a number of channels or features written into the model's forward?"
+                "these channels cannot be removed: the channels that are left would fall on other"
+                f" places in {trouble[0]}. Is a number of channels or features written into the"
+                " model's forward?"
             )
 
 
@@ -404,14 +497,14 @@ def _groups_left(name: str, conv: nn.Module, reads: Tensor, makes: Tensor) -> in
         or (outs[alive] == 0).any()
     ):
         raise ValueError(
-            f"{name!r} has {groups} groups, each of which makes {len(makes) // groups} channels from {len(reads) // groups}. "
-            f"A group can go as a whole, or all groups lose equally many channels; here they would read {ins.tolist()} "
-            f"and make {outs.tolist()}"
+            f"{name!r} has {groups} groups, each of which makes {len(makes) // groups} channels"
+            f" from {len(reads) // groups}. A group can go as a whole, or all groups lose equally"
+            f" many channels; here they would read {ins.tolist()} and make {outs.tolist()}"
         )
     return int(alive.sum())
 
 
-# ------------------------------------------------------------------------------------------------------ cutting one layer
+# -------------------------------------------------------------------- cutting one layer
 def _made(layer: nn.Module) -> int:
     return int(layer.out_features if isinstance(layer, nn.Linear) else layer.out_channels)  # type: ignore[arg-type]
 
@@ -428,7 +521,9 @@ def _cut_layer(layer: nn.Module, reads: Tensor, makes: Tensor) -> nn.Module:
 
 
 def _slices(layer: nn.Module, reads: Tensor, makes: Tensor) -> dict[int, Any]:
-    """id of each tensor of ``layer`` that loses something -> the tensor that takes its place (a memo for deepcopy)."""
+    """id of each tensor of ``layer`` that loses something -> the tensor that takes its
+    place (a memo for deepcopy).
+    """
     new: dict[int, Any] = {}
     kind = layer_kind(layer)
     for name, tensor in (*layer._parameters.items(), *layer._buffers.items()):
@@ -440,7 +535,9 @@ def _slices(layer: nn.Module, reads: Tensor, makes: Tensor) -> dict[int, Any]:
             elif kind == "grouped":
                 groups = layer.groups
                 assert isinstance(groups, int)
-                parts = zip(tensor.chunk(groups), reads.chunk(groups), makes.chunk(groups), strict=True)
+                parts = zip(
+                    tensor.chunk(groups), reads.chunk(groups), makes.chunk(groups), strict=True
+                )
                 cut = torch.cat([_take(_take(w, 0, m), 1, r) for w, r, m in parts if m.any()])
             elif isinstance(layer, _ConvTransposeNd):
                 cut = _take(_take(tensor, 0, reads), 1, makes)
@@ -451,7 +548,9 @@ def _slices(layer: nn.Module, reads: Tensor, makes: Tensor) -> dict[int, Any]:
             if tensor.ndim == 4 and not tensor.is_contiguous():  # channels_last stays channels_last
                 if tensor.is_contiguous(memory_format=torch.channels_last):
                     cut = cut.contiguous(memory_format=torch.channels_last)
-        new[id(tensor)] = nn.Parameter(cut, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else cut
+        new[id(tensor)] = (
+            nn.Parameter(cut, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else cut
+        )
     return new
 
 
@@ -482,9 +581,13 @@ def _count(model: nn.Module) -> int:
     return sum(p.numel() for p in model.parameters())
 
 
-# ------------------------------------------------------------------------------------------------------------- constants
-def _absorb(plan: _Plan, model: nn.Module, smaller: nn.Module, wanted: bool) -> tuple[dict[str, str], dict[str, str]]:
-    """Move the constants of removed channels into ``smaller``, in place. Returns Report's ``absorbed`` and ``inexact``."""
+# ---------------------------------------------------------------------------- constants
+def _absorb(
+    plan: _Plan, model: nn.Module, smaller: nn.Module, wanted: bool
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Move the constants of removed channels into ``smaller``, in place. Returns
+    Report's ``absorbed`` and ``inexact``.
+    """
     absorbed: dict[str, str] = {}
     inexact: dict[str, str] = {}
     if not plan.removed.any():
@@ -496,16 +599,22 @@ def _absorb(plan: _Plan, model: nn.Module, smaller: nn.Module, wanted: bool) -> 
             continue
         name, layer = call.name, model.get_submodule(call.name)
         gone = ~plan.inputs[name]  # (C,)
-        seen = constants.at(call.node.all_input_nodes[0], 1 if isinstance(layer, _ConvNd) else -1, len(gone))
+        seen = constants.at(
+            call.node.all_input_nodes[0], 1 if isinstance(layer, _ConvNd) else -1, len(gone)
+        )
         constant = torch.where(gone, seen, 0.0)  # (C,)
         if constant.isnan().any():
             inexact[name] = (
-                "some of the removed channels were not constant (they met others that stay), and are dropped"
+                "some of the removed channels were not constant (they met others that stay), and"
+                " are dropped"
             )
             constant = constant.nan_to_num(0.0)
         if name in shifts:
             if not torch.equal(shifts[name], constant):
-                inexact[name] = "it is called more than once, with other constants each time, and they are dropped"
+                inexact[name] = (
+                    "it is called more than once, with other constants each time, and they are"
+                    " dropped"
+                )
                 absorbed.pop(name, None)
             continue
         shifts[name] = constant
@@ -514,42 +623,65 @@ def _absorb(plan: _Plan, model: nn.Module, smaller: nn.Module, wanted: bool) -> 
         if not wanted:
             inexact[name] = "the constants of the removed channels are dropped"
         elif isinstance(layer, _ConvTransposeNd):
-            inexact[name] = "a transposed convolution makes different numbers of one constant, and it is dropped"
+            inexact[name] = (
+                "a transposed convolution makes different numbers of one constant, and it is"
+                " dropped"
+            )
         else:
             absorbed[name] = ""
             labels = call.inputs[gone & (constant != 0)].tolist()
-            border = next((constants.borders[label] for label in labels if label in constants.borders), None)
+            border = next(
+                (constants.borders[label] for label in labels if label in constants.borders), None
+            )
             if border or taps_hit_padding(layer):
-                inexact[name] = f"zeros are put round the maps{f' in {border}' if border else ''}, so borders differ"
+                inexact[name] = (
+                    f"zeros are put round the maps{f' in {border}' if border else ''}, so borders"
+                    " differ"
+                )
     for name in absorbed:
         layer, target = model.get_submodule(name), smaller.get_submodule(name)
         assert isinstance(layer.weight, Tensor)
-        shift = shift_of(layer.weight, shifts[name], getattr(layer, "groups", 1))[plan.outputs[name]]  # (M kept,)
+        # (M kept,)
+        shift = shift_of(layer.weight, shifts[name], getattr(layer, "groups", 1))[
+            plan.outputs[name]
+        ]
         absorbed[name] = _add(plan, smaller, target, plan.calls[name].node, shift)
     return absorbed, inexact
 
 
 @torch.no_grad()
 def _add(plan: _Plan, smaller: nn.Module, layer: nn.Module, node: fx.Node, shift: Tensor) -> str:
-    """Add ``shift`` (M,) to all that ``layer`` makes, in the cheapest place. Returns where that is."""
+    """Add ``shift`` (M,) to all that ``layer`` makes, in the cheapest place. Returns
+    where that is.
+    """
     weight = layer.weight
     assert isinstance(weight, Tensor)
     shift = shift.to(weight.device)
     if isinstance(layer.bias, Tensor):
-        layer.bias.copy_(layer.bias.double() + shift if weight.device.type != "mps" else layer.bias + shift.float())
+        layer.bias.copy_(
+            layer.bias.double() + shift
+            if weight.device.type != "mps"
+            else layer.bias + shift.float()
+        )
         return "its bias"
     norm = _only_norm_behind(plan, smaller, node)
     if norm is not None:
         name, bn = norm
         assert isinstance(bn.running_mean, Tensor)
-        bn.running_mean.copy_((bn.running_mean.double().cpu() - shift.cpu()).to(bn.running_mean.dtype))
+        bn.running_mean.copy_(
+            (bn.running_mean.double().cpu() - shift.cpu()).to(bn.running_mean.dtype)
+        )
         return f"the running mean of {name!r}"
     layer.bias = nn.Parameter(shift.to(weight.dtype), requires_grad=weight.requires_grad)
     return "a bias that it did not have"
 
 
-def _only_norm_behind(plan: _Plan, smaller: nn.Module, node: fx.Node) -> tuple[str, _BatchNorm] | None:
-    """The batch norm that is all that reads what ``node`` makes, if there is one and it is used nowhere else."""
+def _only_norm_behind(
+    plan: _Plan, smaller: nn.Module, node: fx.Node
+) -> tuple[str, _BatchNorm] | None:
+    """The batch norm that is all that reads what ``node`` makes, if there is one and it
+    is used nowhere else.
+    """
     users = list(node.users)
     if len(users) != 1 or users[0].op != "call_module":
         return None

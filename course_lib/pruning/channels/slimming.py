@@ -1,17 +1,20 @@
-"""Network slimming: let training itself choose the channels, by an L1 term on the scales of batch norm.
+"""Network slimming: let training itself choose the channels, by an L1 term on the
+scales of batch norm.
 
 ::
 
     fit(model, data.train, epochs=20, penalty=lambda: slimming.penalty(model, 1e-2))
     keep = select_channels(model, 0.7)      # batch norm -> bool (C,), True = kept
 
-The scale is α, a parameter of batch norm (torch's ``weight``, γ in the paper). It is not p = α/√(σ² + ε), which folding
-makes of it: an L1 term on p could be lowered by a larger σ, that is, by larger weights in the layer before.
+The scale is α, a parameter of batch norm (torch's ``weight``, γ in the paper). It is
+not p = α/√(σ² + ε), which folding makes of it: an L1 term on p could be lowered by a
+larger σ, that is, by larger weights in the layer before.
 
-A channel that is removed is one whose α is set to zero: it gives relu(β) everywhere. What follows from that constant is
-worked out at the end of this file.
+A channel that is removed is one whose α is set to zero: it gives relu(β) everywhere.
+What follows from that constant is worked out at the end of this file.
 
-Source: Liu et al. 2017, "Learning Efficient Convolutional Networks through Network Slimming".
+Source: Liu et al. 2017, "Learning Efficient Convolutional Networks through Network
+Slimming".
 """
 
 from __future__ import annotations
@@ -33,45 +36,64 @@ from course_lib.pruning.weights.scores import Scores
 
 
 def penalty(model: nn.Module, lam: float) -> Tensor:
-    """λ·Σ|α| over every scale of every batch norm: a scalar to be added to the loss, with its gradient λ·sign(α).
+    """λ·Σ|α| over every scale of every batch norm: a scalar to be added to the loss,
+    with its gradient λ·sign(α).
 
-    Unlike weight decay, which pulls at α in proportion to its size and so less and less, it pulls at small scales as
-    hard as at large ones. (Adam's first steps are as long for either; and neither gives exact zeros.)
+    Unlike weight decay, which pulls at α in proportion to its size and so less and
+    less, it pulls at small scales as hard as at large ones. (Adam's first steps are as
+    long for either; and neither gives exact zeros.)
 
     Args:
-        model: any module; a scale that two batch norms share counts once, one without α (affine=False) not at all.
-        lam: λ >= 0. Liu et al. use 1e-4 to 1e-5, over 160 epochs of CIFAR-10; small data in few epochs need more.
+        model: any module; a scale that two batch norms share counts once, one without α
+            (affine=False) not at all.
+        lam: λ >= 0. Liu et al. use 1e-4 to 1e-5, over 160 epochs of CIFAR-10; small
+            data in few epochs need more.
 
     Raises:
         ValueError: if λ is negative or no number, or no batch norm has a scale.
     """
     if not 0 <= lam < math.inf:
-        raise ValueError(f"lam weighs the penalty against the loss, a number of 0 or more, got {lam}")
-    alphas = {id(bn.weight): bn.weight for bn in batch_norms(model).values() if bn.weight is not None}
+        raise ValueError(
+            f"lam weighs the penalty against the loss, a number of 0 or more, got {lam}"
+        )
+    alphas = {
+        id(bn.weight): bn.weight for bn in batch_norms(model).values() if bn.weight is not None
+    }
     if not alphas:
-        raise ValueError("the model has no batch norm with a scale (affine=True), so there is nothing to penalise")
+        raise ValueError(
+            "the model has no batch norm with a scale (affine=True), so there is nothing to"
+            " penalise"
+        )
     sizes = [alpha.abs().sum() for alpha in alphas.values()]
     return lam * torch.stack([size.to(sizes[0].device) for size in sizes]).sum()
 
 
 def scales(model: nn.Module) -> Scores:
-    """|α| of every channel, (C,), by the name of its batch norm: the score of network slimming.
+    """|α| of every channel, (C,), by the name of its batch norm: the score of network
+    slimming.
 
     Batch norms without α have no score here.
     """
-    return {name: bn.weight.detach().abs() for name, bn in batch_norms(model).items() if bn.weight is not None}
+    return {
+        name: bn.weight.detach().abs()
+        for name, bn in batch_norms(model).items()
+        if bn.weight is not None
+    }
 
 
 def filter_norms(model: nn.Module, mean: bool = False) -> Scores:
-    """The L1 norm of the filter that makes each channel, (C,) in float64, by the name of the batch norm behind it.
+    """The L1 norm of the filter that makes each channel, (C,) in float64, by the name
+    of the batch norm behind it.
 
-    The alternative to :func:`scales` that needs no special training; but what a batch norm does to the channel
-    afterwards it does not see. Batch norms that no single layer feeds (see the report of ``fold_model``) have no score.
+    The alternative to :func:`scales` that needs no special training; but what a batch
+    norm does to the channel afterwards it does not see. Batch norms that no single
+    layer feeds (see the report of ``fold_model``) have no score.
 
     Args:
         model: any module that torch.fx can trace.
-        mean: divide by the number of weights in the filter. Norms of large filters are large, so with plain norms the
-            channels behind small filters go first when layers compete; within a layer it makes no difference.
+        mean: divide by the number of weights in the filter. Norms of large filters are
+            large, so with plain norms the channels behind small filters go first when
+            layers compete; within a layer it makes no difference.
 
     Raises:
         ValueError: if the model cannot be traced.
@@ -93,24 +115,29 @@ def select_channels(
     score: Callable[[nn.Module], Scores] = scales,
     names: Iterable[str] | None = None,
 ) -> dict[str, Tensor]:
-    """Which channels to keep, when those of all layers compete: one threshold for the whole network.
+    """Which channels to keep, when those of all layers compete: one threshold for the
+    whole network.
 
-    Of the n channels the ``round(fraction * n)`` with the smallest scores go, among equal ones the first in order. But
-    each layer's largest always stays, lest the network be cut in two; so fewer may go. A larger fraction keeps a subset
-    of what a smaller one keeps.
+    Of the n channels the ``round(fraction * n)`` with the smallest scores go, among
+    equal ones the first in order. But each layer's largest always stays, lest the
+    network be cut in two; so fewer may go. A larger fraction keeps a subset of what a
+    smaller one keeps.
 
     Args:
-        model: a module with batch norms; in evaluation or training mode, and not changed.
+        model: a module with batch norms; in evaluation or training mode, and not
+            changed.
         fraction: of the channels to remove, in [0, 1].
-        score: makes one score per channel, by batch norm: :func:`scales` or :func:`filter_norms`.
-        names: the batch norms that take part, where not all can lose channels (before a sum, both sides must lose the
-            same ones). None: all that have a score.
+        score: makes one score per channel, by batch norm: :func:`scales` or
+            :func:`filter_norms`.
+        names: the batch norms that take part, where not all can lose channels (before a
+            sum, both sides must lose the same ones). None: all that have a score.
 
     Returns:
         Batch norm name -> bool (C,), True = kept, on the device of the score.
 
     Raises:
-        ValueError: if the fraction is outside [0, 1], a score is NaN, a name has no score, or none has.
+        ValueError: if the fraction is outside [0, 1], a score is NaN, a name has no
+            score, or none has.
 
     Source: Liu et al. 2017, section 3, "a global threshold across all layers".
     """
@@ -119,17 +146,24 @@ def select_channels(
         names = [names] if isinstance(names, str) else list(names)
         if unknown := [name for name in names if name not in scored]:
             raise ValueError(
-                f"no score for {', '.join(map(repr, unknown))}: there are scores for {', '.join(scored) or 'none'}"
+                f"no score for {', '.join(map(repr, unknown))}: there are scores for"
+                f" {', '.join(scored) or 'none'}"
             )
         scored = {name: s for name, s in scored.items() if name in names}
     if not scored:
-        raise ValueError("no batch norm of this model has a score: is there one with a scale (affine=True)?")
+        raise ValueError(
+            "no batch norm of this model has a score: is there one with a scale (affine=True)?"
+        )
     parts = [flat(s, name) for name, s in scored.items()]
     kept = prune_smallest(parts, count_pruned(fraction, sum(len(part) for part in parts)))
     for part, k in zip(parts, kept, strict=True):
         if not k.any():
-            k[len(part) - 1 - int(np.argmax(part[::-1]))] = True  # of equal ones the last, which was the last to go
-    return {name: torch.from_numpy(k).to(s.device) for (name, s), k in zip(scored.items(), kept, strict=True)}
+            # of equal ones the last, which was the last to go
+            k[len(part) - 1 - int(np.argmax(part[::-1]))] = True
+    return {
+        name: torch.from_numpy(k).to(s.device)
+        for (name, s), k in zip(scored.items(), kept, strict=True)
+    }
 
 
 # ---- what a removed channel leaves behind
@@ -143,22 +177,26 @@ def absorb_removed(
     keep: Tensor | Sequence[int],
     activation: Callable[[Tensor], Tensor] = F.relu,
 ) -> Tensor:
-    """What to add to the bias of the next layer, so that channels with α = 0 can be removed without any loss.
+    """What to add to the bias of the next layer, so that channels with α = 0 can be
+    removed without any loss.
 
-    Such a channel is the same number everywhere, relu(β) (not relu(q), though q is what the batch norm adds: with α = 0,
-    q is β). A convolution makes a constant of it again, the sum of its kernel times relu(β), which the bias can hold.
+    Such a channel is the same number everywhere, relu(β) (not relu(q), though q is what
+    the batch norm adds: with α = 0, q is β). A convolution makes a constant of it
+    again, the sum of its kernel times relu(β), which the bias can hold.
 
-    Exact where the next layer meets only real inputs: without padding, away from padded borders, with a padding that
-    repeats the map (reflect, replicate, circular), and always for a linear layer. At a border padded with zeros the
-    channel gave less than this shift, since part of the kernel lay outside. What lies between may pool (max, or average
-    without zero padding) or flatten; if a batch norm in training mode follows the next layer, it removes the shift again
-    (in evaluation mode, moving its running mean by minus the shift does the same as a bias).
+    Exact where the next layer meets only real inputs: without padding, away from padded
+    borders, with a padding that repeats the map (reflect, replicate, circular), and
+    always for a linear layer. At a border padded with zeros the channel gave less than
+    this shift, since part of the kernel lay outside. What lies between may pool (max,
+    or average without zero padding) or flatten; if a batch norm in training mode
+    follows the next layer, it removes the shift again (in evaluation mode, moving its
+    running mean by minus the shift does the same as a bias).
 
     Args:
         layer: makes the channels; only their number is looked at.
         bn: the batch norm behind it, with C channels.
-        next_layer: Conv1d/2d/3d with C input channels and any groups, or a Linear with C·k inputs, k per channel, as
-            flattening (C, H, W) leaves them.
+        next_layer: Conv1d/2d/3d with C input channels and any groups, or a Linear with
+            C·k inputs, k per channel, as flattening (C, H, W) leaves them.
         keep: bool (C,), True = kept, or the indices of those kept, strictly increasing.
         activation: what is between batch norm and next layer, applied to β as (1, C).
 
@@ -166,62 +204,80 @@ def absorb_removed(
         (M,), of the next layer's dtype and device.
 
     Raises:
-        TypeError: if the next layer is of another kind. (A transposed convolution makes no constant of a constant.)
+        TypeError: if the next layer is of another kind. (A transposed convolution makes
+            no constant of a constant.)
         ValueError: if channels do not match or ``keep`` is not as described.
 
-    Source: Ye et al. 2018, "Rethinking the Smaller-Norm-Less-Informative Assumption in Channel Pruning of Convolution
-    Layers", which removes channels of constant output in this way.
+    Source: Ye et al. 2018, "Rethinking the Smaller-Norm-Less-Informative Assumption in
+    Channel Pruning of Convolution Layers", which removes channels of constant output in
+    this way.
     """
     if not isinstance(bn, _BatchNorm):
-        raise TypeError(f"the second argument is the batch norm behind the layer, got {type(bn).__name__}")
+        raise TypeError(
+            f"the second argument is the batch norm behind the layer, got {type(bn).__name__}"
+        )
     made = getattr(layer, "out_channels", getattr(layer, "out_features", None))
     if made != bn.num_features:
-        raise ValueError(f"the layer makes {made} channels, and the batch norm has {bn.num_features}")
+        raise ValueError(
+            f"the layer makes {made} channels, and the batch norm has {bn.num_features}"
+        )
     kept = _as_mask(keep, bn.num_features)
     beta = torch.zeros(bn.num_features) if bn.bias is None else bn.bias.detach()
     constant = activation(beta[None]).flatten()  # (C,)
     if isinstance(next_layer, _ConvNd) and not isinstance(next_layer, _ConvTransposeNd):
         if next_layer.in_channels != bn.num_features:
-            raise ValueError(f"the next layer reads {next_layer.in_channels} channels, not {bn.num_features}")
+            raise ValueError(
+                f"the next layer reads {next_layer.in_channels} channels, not {bn.num_features}"
+            )
         return cascade(kept, next_layer.weight, constant, next_layer.groups)[1]
     if not isinstance(next_layer, nn.Linear):
         raise TypeError(
-            f"the next layer is a Conv1d/2d/3d or a Linear, got {type(next_layer).__name__}: only there a constant input "
-            "makes a constant output"
+            f"the next layer is a Conv1d/2d/3d or a Linear, got {type(next_layer).__name__}: only"
+            " there a constant input makes a constant output"
         )
     each, rest = divmod(next_layer.in_features, bn.num_features)
     if rest:
         raise ValueError(
-            f"the next layer has {next_layer.in_features} inputs, which is no multiple of the {bn.num_features} channels"
+            f"the next layer has {next_layer.in_features} inputs, which is no multiple of the"
+            f" {bn.num_features} channels"
         )
-    return cascade(kept.repeat_interleave(each), next_layer.weight, constant.repeat_interleave(each))[1]
+    return cascade(
+        kept.repeat_interleave(each), next_layer.weight, constant.repeat_interleave(each)
+    )[1]
 
 
 @torch.no_grad()
 def cascade(
     keep: Tensor, next_weight: Tensor, constant: Tensor | None = None, groups: int = 1
 ) -> tuple[Tensor, Tensor]:
-    """Removed channels make weights of the next layer useless: which ones, and what they leave behind.
+    """Removed channels make weights of the next layer useless: which ones, and what
+    they leave behind.
 
-    A weight that only meets a removed channel meets a constant. If that is zero, its product is zero; if not, its product
-    is always the same, and goes into the bias. Useless is it either way.
+    A weight that only meets a removed channel meets a constant. If that is zero, its
+    product is zero; if not, its product is always the same, and goes into the bias.
+    Useless is it either way.
 
     Args:
         keep: bool (C,), True = kept.
-        next_weight: (M, C/groups, ...), for example (M, C, R, S), of a convolution or a linear layer.
-        constant: (C,), what removed channels give, *after* the activation: relu(β). Only those of removed channels
-            count. None: zero.
+        next_weight: (M, C/groups, ...), for example (M, C, R, S), of a convolution or a
+            linear layer.
+        constant: (C,), what removed channels give, *after* the activation: relu(β).
+            Only those of removed channels count. None: zero.
         groups: of the next layer.
 
     Returns:
-        A bool mask of the shape and on the device of ``next_weight``, True = useful; and the shift (M,) of the next
-        layer's bias, of its dtype, summed in float64. Exact but for zero-padded borders: see :func:`absorb_removed`.
+        A bool mask of the shape and on the device of ``next_weight``, True = useful;
+        and the shift (M,) of the next layer's bias, of its dtype, summed in float64.
+        Exact but for zero-padded borders: see :func:`absorb_removed`.
 
     Raises:
         ValueError: if ``keep`` is not bool or the shapes do not match.
     """
     if next_weight.ndim < 2:
-        raise ValueError(f"next_weight is (M, C, ...), of a layer with inputs; got shape {tuple(next_weight.shape)}")
+        raise ValueError(
+            "next_weight is (M, C, ...), of a layer with inputs; got shape"
+            f" {tuple(next_weight.shape)}"
+        )
     m, per_group = next_weight.shape[:2]
     if groups < 1 or m % groups:
         raise ValueError(f"{m} output channels cannot be divided into {groups} groups")
@@ -230,13 +286,24 @@ def cascade(
     if constant is None:
         constant = torch.zeros(c)
     if constant.shape != (c,):
-        raise ValueError(f"constant has one number per channel, {(c,)}, got shape {tuple(constant.shape)}")
+        raise ValueError(
+            f"constant has one number per channel, {(c,)}, got shape {tuple(constant.shape)}"
+        )
 
     # group g of the outputs reads group g of the channels
-    useful = kept.view(groups, 1, per_group).expand(groups, m // groups, per_group).reshape(m, per_group)
-    mask = useful.to(next_weight.device).view(m, per_group, *[1] * (next_weight.ndim - 2)).expand_as(next_weight)
-    gone = _cpu_double(constant).masked_fill(kept, 0.0)  # filled, not multiplied: inf of a kept channel does not count
-    return mask.clone(), shift_of(next_weight, gone, groups).to(next_weight.device, next_weight.dtype)
+    useful = (
+        kept.view(groups, 1, per_group).expand(groups, m // groups, per_group).reshape(m, per_group)
+    )
+    mask = (
+        useful.to(next_weight.device)
+        .view(m, per_group, *[1] * (next_weight.ndim - 2))
+        .expand_as(next_weight)
+    )
+    # filled, not multiplied: inf of a kept channel does not count
+    gone = _cpu_double(constant).masked_fill(kept, 0.0)
+    return mask.clone(), shift_of(next_weight, gone, groups).to(
+        next_weight.device, next_weight.dtype
+    )
 
 
 def _as_mask(keep: Tensor | Sequence[int], channels: int, only_bool: bool = False) -> Tensor:
@@ -245,16 +312,25 @@ def _as_mask(keep: Tensor | Sequence[int], channels: int, only_bool: bool = Fals
     if given.dtype == torch.bool:
         if given.shape != (channels,):
             raise ValueError(
-                f"keep is a mask of the {channels} channels, {(channels,)}, got shape {tuple(given.shape)}"
+                f"keep is a mask of the {channels} channels, {(channels,)}, got shape"
+                f" {tuple(given.shape)}"
             )
         return given
     if only_bool:
-        raise ValueError(f"keep is a bool mask of the {channels} channels, True = kept, got {given.dtype}")
+        raise ValueError(
+            f"keep is a bool mask of the {channels} channels, True = kept, got {given.dtype}"
+        )
     if given.ndim != 1 or (given.numel() and given.dtype.is_floating_point):
-        raise ValueError(f"keep is a bool mask or a list of indices, got {given.dtype} of shape {tuple(given.shape)}")
+        raise ValueError(
+            f"keep is a bool mask or a list of indices, got {given.dtype} of shape"
+            f" {tuple(given.shape)}"
+        )
     index = given.long()
     if len(index) and not (index[0] >= 0 and index[-1] < channels and (index.diff() > 0).all()):
-        raise ValueError(f"indices of kept channels are strictly increasing, from 0 to {channels - 1}; got {keep}")
+        raise ValueError(
+            f"indices of kept channels are strictly increasing, from 0 to {channels - 1}; got"
+            f" {keep}"
+        )
     mask = torch.zeros(channels, dtype=torch.bool)
     mask[index] = True
     return mask
@@ -265,10 +341,13 @@ def _filter_sizes(layer: nn.Module, mean: bool) -> Tensor:
     weight = layer.weight
     assert isinstance(weight, Tensor)
     sizes = _cpu_double(weight).abs()
-    if isinstance(layer, _ConvTransposeNd):  # (C, M/groups, ...) -> (groups, M/groups, C/groups, ...)
+    # (C, M/groups, ...) -> (groups, M/groups, C/groups, ...)
+    if isinstance(layer, _ConvTransposeNd):
         sizes = sizes.unflatten(0, (layer.groups, -1)).transpose(1, 2).flatten(0, 1)
     sizes = sizes.flatten(1)  # (M, weights of a filter)
-    return (sizes.mean(1) if mean else sizes.sum(1)).to("cpu" if weight.device.type == "mps" else weight.device)
+    return (sizes.mean(1) if mean else sizes.sum(1)).to(
+        "cpu" if weight.device.type == "mps" else weight.device
+    )
 
 
 def _cpu_double(x: Tensor) -> Tensor:

@@ -1,19 +1,24 @@
-"""Components of a matrix that leave the model: low rank, with gates that learn how many each layer needs.
+"""Components of a matrix that leave the model: low rank, with gates that learn how many
+each layer needs.
 
 ::
 
     from course_lib.pruning import components
 
-    gated = components.gate_components(model, names)  # every layer W = P·diag(z)·Q, all components open
+    gated = components.gate_components(model, names)  # W = P·diag(z)·Q, all components open
     to_target = components.Lagrangian(target=0.3)     # of the dense layers' weights
     train(gated, lambda: to_target(components.expected_size(gated)))
     smaller = components.compact_components(gated)    # two plain linear layers each
 
-- :mod:`.low_rank`: factorise, gate, compact, save and load; :mod:`.hard_concrete`: gates that are 0 or 1 and have a gradient;
-  :mod:`.target`: a target size that is met.
+- :mod:`.low_rank`: factorise, gate, compact, save and load; :mod:`.hard_concrete`:
+  gates that are 0 or 1 and have a gradient; :mod:`.target`: a target size that is met.
 """
 
-from course_lib.pruning.components.hard_concrete import HardConcrete, hard_concrete, open_probability
+from course_lib.pruning.components.hard_concrete import (
+    HardConcrete,
+    hard_concrete,
+    open_probability,
+)
 from course_lib.pruning.components.low_rank import (
     GatedLinear,
     LowRank,

@@ -1,8 +1,11 @@
-"""Matrices as sums of components, of which some can go: W ≈ P·diag(z)·Q, one gate z_k for each column of P and row of Q.
+"""Matrices as sums of components, of which some can go: W ≈ P·diag(z)·Q, one gate z_k
+for each column of P and row of Q.
 
-A factored layer is smaller than the dense one only below r* = out·in/(out + in) components.
+A factored layer is smaller than the dense one only below r* = out·in/(out + in)
+components.
 
-Source: Wang, Wohlwend & Lei 2020, "Structured Pruning of Large Language Models", sections 3.1 and 3.2.
+Source: Wang, Wohlwend & Lei 2020, "Structured Pruning of Large Language Models",
+sections 3.1 and 3.2.
 """
 
 from __future__ import annotations
@@ -26,7 +29,8 @@ WEIGHTS = "model.safetensors"
 
 
 def factorise(weight: Tensor, rank: int) -> tuple[Tensor, Tensor]:
-    """P (out, rank) and Q (rank, in) with P·Q the best approximation of that rank, and PᵀP = QQᵀ.
+    """P (out, rank) and Q (rank, in) with P·Q the best approximation of that rank, and
+    PᵀP = QQᵀ.
 
     Args:
         weight: (out, in).
@@ -37,14 +41,19 @@ def factorise(weight: Tensor, rank: int) -> tuple[Tensor, Tensor]:
     Source: Eckart & Young 1936: the largest singular values; each factor gets √σ.
     """
     if weight.ndim != 2 or not 1 <= rank <= min(weight.shape):
-        raise ValueError(f"a matrix (out, in) has ranks 1 … min(out, in); got {tuple(weight.shape)} and rank {rank}")
-    u, sigma, v = torch.linalg.svd(weight.detach().double(), full_matrices=False)  # (out, k), (k,), (k, in)
+        raise ValueError(
+            f"a matrix (out, in) has ranks 1 … min(out, in); got {tuple(weight.shape)} and rank"
+            f" {rank}"
+        )
+    # (out, k), (k,), (k, in)
+    u, sigma, v = torch.linalg.svd(weight.detach().double(), full_matrices=False)
     root = sigma[:rank].sqrt()
     return (u[:, :rank] * root).to(weight.dtype), (root[:, None] * v[:rank]).to(weight.dtype)
 
 
 def compact(p: Tensor, z: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
-    """Without the components whose gate is 0: P' (out, r') and Q' (r', in) with P'·Q' = P·diag(z)·Q; r' may be 0.
+    """Without the components whose gate is 0: P' (out, r') and Q' (r', in) with
+    P'·Q' = P·diag(z)·Q; r' may be 0.
 
     Args:
         p: (out, r). z: (r,), not negative. q: (r, in).
@@ -54,14 +63,20 @@ def compact(p: Tensor, z: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def size_left(p_open: Sequence[Tensor], shapes: Sequence[tuple[int, int]]) -> Tensor:
-    """The expected share of the *dense* layers' weights: Σ_i Σ_k p_i[k]·(out_i + in_i) / Σ_i out_i·in_i; differentiable, may exceed 1.
+    """The expected share of the *dense* layers' weights: Σ_i Σ_k
+    p_i[k]·(out_i + in_i) / Σ_i out_i·in_i; differentiable, may exceed 1.
 
     Args:
-        p_open: for each layer the probability of each component to be open, (r_i,). shapes: (out, in) of each.
+        p_open: for each layer the probability of each component to be open, (r_i,).
+            shapes: (out, in) of each.
     """
     if not shapes or len(p_open) != len(shapes):
-        raise ValueError(f"{len(p_open)} layers' gates and {len(shapes)} shapes: one each, and at least one")
-    left = torch.stack([p.sum() * (rows + columns) for p, (rows, columns) in zip(p_open, shapes, strict=True)])
+        raise ValueError(
+            f"{len(p_open)} layers' gates and {len(shapes)} shapes: one each, and at least one"
+        )
+    left = torch.stack(
+        [p.sum() * (rows + columns) for p, (rows, columns) in zip(p_open, shapes, strict=True)]
+    )
     return left.sum() / sum(rows * columns for rows, columns in shapes)
 
 
@@ -69,7 +84,8 @@ class GatedLinear(nn.Module):
     """A linear layer as P·diag(z)·Q with hard concrete gates z.
 
     Args:
-        linear: whose weight is factorised, and whose bias is kept. rank: how many components; None: all, min(out, in).
+        linear: whose weight is factorised, and whose bias is kept. rank: how many
+            components; None: all, min(out, in).
     """
 
     def __init__(self, linear: nn.Linear, rank: int | None = None) -> None:
@@ -117,7 +133,8 @@ def _plain(weight: Tensor, bias: Tensor | None) -> nn.Linear:
 
 
 def gate_components(model: nn.Module, names: Iterable[str], rank: int | None = None) -> nn.Module:
-    """A copy of the model in which every linear layer whose weight is named is a :class:`GatedLinear`.
+    """A copy of the model in which every linear layer whose weight is named is a
+    :class:`GatedLinear`.
 
     Raises:
         ValueError: if a name is not the weight of an ``nn.Linear``.
@@ -129,10 +146,12 @@ def gate_components(model: nn.Module, names: Iterable[str], rank: int | None = N
 
 
 def truncate(model: nn.Module, ranks: Mapping[str, int]) -> nn.Module:
-    """A copy in which the linear layers whose weights are named have these ranks, by singular values alone: two plain layers each.
+    """A copy in which the linear layers whose weights are named have these ranks, by
+    singular values alone: two plain layers each.
 
     Raises:
-        ValueError: if a name is not the weight of an ``nn.Linear``, or a rank is not in 0 … min(out, in).
+        ValueError: if a name is not the weight of an ``nn.Linear``, or a rank is not in
+            0 … min(out, in).
     """
     model = copy.deepcopy(model)
     for name, rank in ranks.items():
@@ -144,18 +163,24 @@ def truncate(model: nn.Module, ranks: Mapping[str, int]) -> nn.Module:
 
 def gated_layers(model: nn.Module) -> dict[str, GatedLinear]:
     """Path -> gated layer."""
-    return {name: module for name, module in model.named_modules() if isinstance(module, GatedLinear)}
+    return {
+        name: module for name, module in model.named_modules() if isinstance(module, GatedLinear)
+    }
 
 
 def expected_size(model: nn.Module) -> Tensor:
     """:func:`size_left` of all gated layers."""
     layers = gated_layers(model).values()
-    return size_left([layer.gates.open_probability() for layer in layers], [layer.shape for layer in layers])
+    return size_left(
+        [layer.gates.open_probability() for layer in layers], [layer.shape for layer in layers]
+    )
 
 
 @torch.no_grad()
 def compact_components(model: nn.Module) -> nn.Module:
-    """A copy in which every gated layer is plain: two linear layers of its open components, or one dense layer where that is smaller."""
+    """A copy in which every gated layer is plain: two linear layers of its open
+    components, or one dense layer where that is smaller.
+    """
     model = copy.deepcopy(model).eval()
     for path, layer in gated_layers(model).items():
         p, q = compact(layer.p, layer.gates(), layer.q)
@@ -169,7 +194,9 @@ def compact_components(model: nn.Module) -> nn.Module:
 
 
 def save_low_rank(model: nn.Module, folder: str | PathLike[str]) -> None:
-    """Write a model with :class:`LowRank` layers: its weights, the ranks, and its configuration if it is of transformers."""
+    """Write a model with :class:`LowRank` layers: its weights, the ranks, and its
+    configuration if it is of transformers.
+    """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     save_model(model, str(folder / WEIGHTS))
@@ -179,21 +206,29 @@ def save_low_rank(model: nn.Module, folder: str | PathLike[str]) -> None:
         config.save_pretrained(folder)
     ranks = {name: m[0].out_features for name, m in model.named_modules() if isinstance(m, LowRank)}
     dtype = str(next(model.parameters()).dtype).removeprefix("torch.")
-    (folder / RANKS).write_text(json.dumps({"dtype": dtype, "ranks": ranks}, indent=1) + "\n", encoding="utf-8")
+    (folder / RANKS).write_text(
+        json.dumps({"dtype": dtype, "ranks": ranks}, indent=1) + "\n", encoding="utf-8"
+    )
 
 
-def load_low_rank(folder: str | PathLike[str], build: Callable[[], nn.Module] | None = None) -> nn.Module:
+def load_low_rank(
+    folder: str | PathLike[str], build: Callable[[], nn.Module] | None = None
+) -> nn.Module:
     """The model that :func:`save_low_rank` wrote, in evaluation mode.
 
     Args:
-        build: a function that makes the model with dense layers; None: the transformers class that was saved.
+        build: a function that makes the model with dense layers; None: the transformers
+            class that was saved.
 
     Raises:
-        FileNotFoundError: if there is no ``ranks.json``. ValueError: if it is not known what to build, or ranks do not fit it.
+        FileNotFoundError: if there is no ``ranks.json``. ValueError: if it is not known
+            what to build, or ranks do not fit it.
     """
     folder = Path(folder)
     if not (folder / RANKS).is_file():
-        raise FileNotFoundError(f"there is no {RANKS} in {folder}: save the model with save_low_rank(model, folder)")
+        raise FileNotFoundError(
+            f"there is no {RANKS} in {folder}: save the model with save_low_rank(model, folder)"
+        )
     note = json.loads((folder / RANKS).read_text(encoding="utf-8"))
     if build is None:
         build = _saved(folder)
@@ -204,7 +239,11 @@ def load_low_rank(folder: str | PathLike[str], build: Callable[[], nn.Module] | 
         _replace(
             model,
             f"{path}.weight",
-            LowRank(linear.weight.new_zeros(rows, rank), linear.weight.new_zeros(rank, columns), linear.bias),
+            LowRank(
+                linear.weight.new_zeros(rows, rank),
+                linear.weight.new_zeros(rank, columns),
+                linear.bias,
+            ),
         )
     load_model(model, str(folder / WEIGHTS))
     return model.eval()
@@ -213,7 +252,8 @@ def load_low_rank(folder: str | PathLike[str], build: Callable[[], nn.Module] | 
 def _saved(folder: Path) -> Callable[[], nn.Module]:
     if not (folder / "config.json").is_file():
         raise ValueError(
-            f"{folder} holds no transformers model: pass build=, a function that makes it with dense layers"
+            f"{folder} holds no transformers model: pass build=, a function that makes it with"
+            " dense layers"
         )
     import transformers
 

@@ -1,8 +1,11 @@
-"""A target size that is met, not searched for: its multipliers are learned by ascent while the model descends.
+"""A target size that is met, not searched for: its multipliers are learned by ascent
+while the model descends.
 
-min over weights and gates, max over λ₁ and λ₂, of loss + λ₁·(size − target) + λ₂·(size − target)².
+min over weights and gates, max over λ₁ and λ₂, of
+loss + λ₁·(size − target) + λ₂·(size − target)².
 
-Source: Wang, Wohlwend & Lei 2020, "Structured Pruning of Large Language Models", section 3.3.
+Source: Wang, Wohlwend & Lei 2020, "Structured Pruning of Large Language Models",
+section 3.3.
 """
 
 from __future__ import annotations
@@ -17,8 +20,12 @@ def lagrangian(size: Tensor, target: float, lam1: float, lam2: float) -> Tensor:
     return lam1 * (size - target) + lam2 * (size - target).square()
 
 
-def dual_step(size: float | Tensor, target: float, lam1: float, lam2: float, lr: float) -> tuple[float, float]:
-    """One step of gradient ascent for both multipliers. λ₁ may become negative: a model that is too small is pulled back."""
+def dual_step(
+    size: float | Tensor, target: float, lam1: float, lam2: float, lr: float
+) -> tuple[float, float]:
+    """One step of gradient ascent for both multipliers. λ₁ may become negative: a model
+    that is too small is pulled back.
+    """
     gap = float(size) - target
     return lam1 + lr * gap, lam2 + lr * gap**2
 
@@ -27,7 +34,8 @@ def dual_step(size: float | Tensor, target: float, lam1: float, lam2: float, lr:
 class Lagrangian:
     """The penalty of a target, and its multipliers.
 
-    ``target`` may be moved on the way (from 1 down to where it is to end); ``lr`` is that of the ascent.
+    ``target`` may be moved on the way (from 1 down to where it is to end); ``lr`` is
+    that of the ascent.
     """
 
     target: float

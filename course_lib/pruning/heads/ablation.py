@@ -15,13 +15,16 @@ from course_lib.pruning.heads.gates import gated
 
 
 def ablate_each(evaluate: Callable[[Tensor], float], layers: int, heads: int) -> Tensor:
-    """What each head's removal alone changes: ``evaluate`` with this one gate at 0, minus with all at 1.
+    """What each head's removal alone changes: ``evaluate`` with this one gate at 0,
+    minus with all at 1.
 
-    The slow way to see which heads matter, layers · heads + 1 evaluations, and no oracle: a head that another stands in for
-    changes nothing alone, and much when both go.
+    The slow way to see which heads matter, layers · heads + 1 evaluations, and no
+    oracle: a head that another stands in for changes nothing alone, and much when both
+    go.
 
     Args:
-        evaluate: of gates (layers, heads), on validation data; higher is better. ``gate_evaluator`` makes one.
+        evaluate: of gates (layers, heads), on validation data; higher is better.
+            ``gate_evaluator`` makes one.
         layers, heads: of the model.
 
     Returns:
@@ -40,19 +43,26 @@ def ablate_each(evaluate: Callable[[Tensor], float], layers: int, heads: int) ->
 
 
 def all_but_one(
-    eval_val: Callable[[Tensor], float], eval_test: Callable[[Tensor], float], layers: int, heads: int
+    eval_val: Callable[[Tensor], float],
+    eval_test: Callable[[Tensor], float],
+    layers: int,
+    heads: int,
 ) -> list[tuple[int, float]]:
-    """For each layer alone: its best single head, all others of that layer off, and what that changes.
+    """For each layer alone: its best single head, all others of that layer off, and
+    what that changes.
 
-    The head is chosen on validation data and its change reported on test data: the best of several on the same data would
-    look better than it is. Of equally good heads the first is chosen.
+    The head is chosen on validation data and its change reported on test data: the best
+    of several on the same data would look better than it is. Of equally good heads the
+    first is chosen.
 
     Args:
-        eval_val, eval_test: of gates (layers, heads), on the two splits; higher is better.
+        eval_val, eval_test: of gates (layers, heads), on the two splits; higher is
+            better.
         layers, heads: of the model.
 
     Returns:
-        ``(head, change)`` for each layer: the head that is left, and ``eval_test`` with it minus with all heads.
+        ``(head, change)`` for each layer: the head that is left, and ``eval_test`` with
+        it minus with all heads.
 
     Source: Michel et al. 2019, section 3.3, tables 2 and 3.
     """
@@ -72,9 +82,13 @@ def all_but_one(
 
 
 def gate_evaluator(
-    model: nn.Module, evaluate: Callable[[nn.Module], float], attention: Sequence[Attention] | None = None
+    model: nn.Module,
+    evaluate: Callable[[nn.Module], float],
+    attention: Sequence[Attention] | None = None,
 ) -> Callable[[Tensor], float]:
-    """``evaluate(model)`` as a function of gates, for :func:`ablate_each` and :func:`all_but_one`."""
+    """``evaluate(model)`` as a function of gates, for :func:`ablate_each` and
+    :func:`all_but_one`.
+    """
     found = find_attention(model) if attention is None else attention
 
     def with_gates(xi: Tensor) -> float:

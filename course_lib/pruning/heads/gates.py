@@ -1,11 +1,13 @@
 """Gates on attention heads: ξ_h = 1 changes nothing, ξ_h = 0 is what removal leaves.
 
-With a gate ξ_h on each head, multi-head attention is Σ_h ξ_h · softmax(q_h k_hᵀ/√d) v_h · W_out[h]. The sum happens inside the
-output projection, so the place for ξ is that projection's *input*, where the heads still lie side by side. A gate behind it
-would scale all heads at once. The projection's bias stays, whatever ξ is.
+With a gate ξ_h on each head, multi-head attention is Σ_h ξ_h · softmax(q_h k_hᵀ/√d)
+v_h · W_out[h]. The sum happens inside the output projection, so the place for ξ is that
+projection's *input*, where the heads still lie side by side. A gate behind it would
+scale all heads at once. The projection's bias stays, whatever ξ is.
 
-transformers 5 has no head masks and no head pruning any more, and swallows ``head_mask=...`` without a word. Whoever passes
-it sees that "no head matters". :func:`refuse_head_mask` raises there, and so does everything inside :func:`gated`.
+transformers 5 has no head masks and no head pruning any more, and swallows
+``head_mask=...`` without a word. Whoever passes it sees that "no head matters".
+:func:`refuse_head_mask` raises there, and so does everything inside :func:`gated`.
 
 Source: Michel et al. 2019, "Are Sixteen Heads Really Better than One?", section 2.1.
 """
@@ -27,21 +29,27 @@ HEAD_MASKS = ("head_mask", "decoder_head_mask", "cross_attn_head_mask")
 def gated(
     model: nn.Module, xi: Tensor | Sequence[Tensor], attention: Sequence[Attention] | None = None
 ) -> Iterator[None]:
-    """Inside the ``with`` block, every head's context vectors are multiplied by its gate.
+    """Inside the ``with`` block, every head's context vectors are multiplied by its
+    gate.
 
-    By a forward pre-hook on each output projection: so it works with eager and with SDPA attention, while training and
-    while generating. Gradients flow to ``xi`` if it wants them. Blocks may be nested: gates then multiply. The hooks are
-    gone after the block, also after an exception.
+    By a forward pre-hook on each output projection: so it works with eager and with
+    SDPA attention, while training and while generating. Gradients flow to ``xi`` if it
+    wants them. Blocks may be nested: gates then multiply. The hooks are gone after the
+    block, also after an exception.
 
     Args:
-        model: with attention that :func:`~course_lib.pruning.heads.find_attention` knows.
-        xi: (layers, heads), or (layers, B, heads) with gates for each sample of the batch; any dtype, a bool mask (True =
-            kept) too. Or one tensor for each layer, (heads,) or (B, heads), where layers differ in their heads.
-        attention: the modules that the rows of ``xi`` are for; all of them unless given.
+        model: with attention that :func:`~course_lib.pruning.heads.find_attention`
+            knows.
+        xi: (layers, heads), or (layers, B, heads) with gates for each sample of the
+            batch; any dtype, a bool mask (True = kept) too. Or one tensor for each
+            layer, (heads,) or (B, heads), where layers differ in their heads.
+        attention: the modules that the rows of ``xi`` are for; all of them unless
+            given.
 
     Raises:
         ValueError: if ``xi`` does not fit the model or, when the model runs, the batch.
-        TypeError: if the model is called with a ``head_mask``, which transformers 5 ignores.
+        TypeError: if the model is called with a ``head_mask``, which transformers 5
+            ignores.
 
     Source: Michel et al. 2019, section 2.1, equation 2.
     """
@@ -69,7 +77,8 @@ class Gate:
         if gate.ndim == 2:
             if len(gate) != len(x):
                 raise ValueError(
-                    f"xi has gates for {len(gate)} samples, but {self.attention.name!r} was called with {len(x)}"
+                    f"xi has gates for {len(gate)} samples, but {self.attention.name!r} was called"
+                    f" with {len(x)}"
                 )
             gate = gate[:, None]  # (B, 1, heads)
         return (x * gate.repeat_interleave(self.attention.head_size, -1), *args[1:])
@@ -85,8 +94,8 @@ def _per_layer(xi: Tensor | Sequence[Tensor], attention: Sequence[Attention]) ->
     if isinstance(xi, Tensor):
         if xi.ndim not in (2, 3) or xi.shape[0] != layers or xi.shape[-1] != most:
             raise ValueError(
-                f"xi should be (layers, heads) = ({layers}, {most}), or ({layers}, B, {most}) with gates for each sample; "
-                f"got {tuple(xi.shape)}"
+                f"xi should be (layers, heads) = ({layers}, {most}), or ({layers}, B, {most}) with"
+                f" gates for each sample; got {tuple(xi.shape)}"
             )
         return [gate[..., : a.heads] for gate, a in zip(xi, attention, strict=True)]
     gates = list(xi)
@@ -95,17 +104,26 @@ def _per_layer(xi: Tensor | Sequence[Tensor], attention: Sequence[Attention]) ->
     for gate, a in zip(gates, attention, strict=True):
         if gate.ndim not in (1, 2) or gate.shape[-1] != a.heads:
             raise ValueError(
-                f"the gates of {a.name!r} should be ({a.heads},) or (B, {a.heads}), got {tuple(gate.shape)}"
+                f"the gates of {a.name!r} should be ({a.heads},) or (B, {a.heads}), got"
+                f" {tuple(gate.shape)}"
             )
     return gates
 
 
 class HeadMaskRefused:
-    """What :func:`refuse_head_mask` returns: ``remove()`` it, or use it in a ``with`` statement."""
+    """What :func:`refuse_head_mask` returns: ``remove()`` it, or use it in a ``with``
+    statement.
+    """
 
     def __init__(self, model: nn.Module) -> None:
-        models = [m for m in model.modules() if any(c.__name__ == "PreTrainedModel" for c in type(m).__mro__)]
-        self._hooks = [m.register_forward_pre_hook(_refuse, with_kwargs=True, prepend=True) for m in models]
+        models = [
+            m
+            for m in model.modules()
+            if any(c.__name__ == "PreTrainedModel" for c in type(m).__mro__)
+        ]
+        self._hooks = [
+            m.register_forward_pre_hook(_refuse, with_kwargs=True, prepend=True) for m in models
+        ]
 
     def remove(self) -> None:
         for hook in self._hooks:
@@ -119,10 +137,12 @@ class HeadMaskRefused:
 
 
 def refuse_head_mask(model: nn.Module) -> HeadMaskRefused:
-    """From now on, raise a TypeError where a transformers model is called with a ``head_mask``.
+    """From now on, raise a TypeError where a transformers model is called with a
+    ``head_mask``.
 
-    transformers 5 takes ``head_mask``, ``decoder_head_mask`` and ``cross_attn_head_mask`` like any other keyword, and
-    ignores them. Code written for transformers 4 then runs, and finds that pruning heads costs nothing.
+    transformers 5 takes ``head_mask``, ``decoder_head_mask`` and
+    ``cross_attn_head_mask`` like any other keyword, and ignores them. Code written for
+    transformers 4 then runs, and finds that pruning heads costs nothing.
 
     ::
 
@@ -130,7 +150,8 @@ def refuse_head_mask(model: nn.Module) -> HeadMaskRefused:
         with refuse_head_mask(model): ...  # for a while
 
     Args:
-        model: its transformers models, however deep inside, are guarded; others refuse unknown arguments by themselves.
+        model: its transformers models, however deep inside, are guarded; others refuse
+            unknown arguments by themselves.
     """
     return HeadMaskRefused(model)
 
@@ -139,6 +160,6 @@ def _refuse(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     for name in HEAD_MASKS:
         if kwargs.get(name) is not None:
             raise TypeError(
-                f"{type(model).__name__} was called with {name}, which transformers 5 ignores: every head would seem "
-                "useless. Use `with gated(model, xi): ...` instead"
+                f"{type(model).__name__} was called with {name}, which transformers 5 ignores:"
+                " every head would seem useless. Use `with gated(model, xi): ...` instead"
             )

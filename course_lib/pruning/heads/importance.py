@@ -1,7 +1,9 @@
-"""What a loss says about heads: the gradient of their gates, and removal step by step with scores taken anew.
+"""What a loss says about heads: the gradient of their gates, and removal step by step
+with scores taken anew.
 
-A gate that changes the loss much where it is moved a little belongs to a head that matters, to first order. One backward pass
-says so of all heads at once; :mod:`course_lib.pruning.heads.ablation` tries them one by one.
+A gate that changes the loss much where it is moved a little belongs to a head that
+matters, to first order. One backward pass says so of all heads at once;
+:mod:`course_lib.pruning.heads.ablation` tries them one by one.
 
 Source: Michel et al. 2019, "Are Sixteen Heads Really Better than One?", section 4.
 """
@@ -30,27 +32,34 @@ def head_importance(
     attention: Sequence[Attention] | None = None,
     normalise: bool = False,
 ) -> Tensor:
-    """I_h = E_x |∂L(x)/∂ξ_h|: how much the loss of a sample would change with the gate of a head, on average.
+    """I_h = E_x |∂L(x)/∂ξ_h|: how much the loss of a sample would change with the gate
+    of a head, on average.
 
-    The absolute value is taken for every sample, and then the mean. Taken of a batch's gradient instead, samples that pull
-    in opposite directions would cancel, and the ranking would depend on the batch size. So it does not here, nor on the
-    order of the data. One backward pass for each batch gives all heads: the gates get a row for each sample, and the
-    gradient of the summed loss with respect to them is every sample's own.
+    The absolute value is taken for every sample, and then the mean. Taken of a batch's
+    gradient instead, samples that pull in opposite directions would cancel, and the
+    ranking would depend on the batch size. So it does not here, nor on the order of the
+    data. One backward pass for each batch gives all heads: the gates get a row for each
+    sample, and the gradient of the summed loss with respect to them is every sample's
+    own.
 
     Args:
-        model: runs in evaluation mode; afterwards each module is in the mode it was in, and no ``.grad`` has changed.
-        batches: what ``loss_fn`` takes. Inside ``gated(model, keep)`` the importance is that of the heads left.
-        loss_fn: ``loss_fn(model, batch)`` returns one loss for each sample, (B,): reduction="none". A sample is what has
-            one row in the attention's input, and its loss must not depend on the other samples.
+        model: runs in evaluation mode; afterwards each module is in the mode it was in,
+            and no ``.grad`` has changed.
+        batches: what ``loss_fn`` takes. Inside ``gated(model, keep)`` the importance is
+            that of the heads left.
+        loss_fn: ``loss_fn(model, batch)`` returns one loss for each sample, (B,):
+            reduction="none". A sample is what has one row in the attention's input, and
+            its loss must not depend on the other samples.
         attention: which modules; all of them unless given.
-        normalise: divide each layer's importance by its ℓ2 norm (:func:`normalise_by_layer`), as the paper does.
+        normalise: divide each layer's importance by its ℓ2 norm
+            (:func:`normalise_by_layer`), as the paper does.
 
     Returns:
         (layers, heads), float64, on the CPU.
 
     Raises:
-        ValueError: without batches; if ``loss_fn`` does not return one loss for each sample, or its result does not depend
-            on the heads; if a gradient is NaN.
+        ValueError: without batches; if ``loss_fn`` does not return one loss for each
+            sample, or its result does not depend on the heads; if a gradient is NaN.
 
     Source: Michel et al. 2019, section 4.1, equation 3 and footnote 6.
     """
@@ -64,9 +73,11 @@ def sample_importance(
     loss_fn: Callable[[nn.Module, Batch], Tensor],
     attention: Sequence[Attention] | None = None,
 ) -> Tensor:
-    """|∂L(x)/∂ξ_h| of every sample x, (N, layers, heads): what :func:`head_importance` averages.
+    """|∂L(x)/∂ξ_h| of every sample x, (N, layers, heads): what :func:`head_importance`
+    averages.
 
-    For intervals, and for what a second draw of the same data would have said: average over one half and the other.
+    For intervals, and for what a second draw of the same data would have said: average
+    over one half and the other.
 
     Args and raises as in :func:`head_importance`.
     """
@@ -79,31 +90,42 @@ def sample_importance(
             with ExitStack() as hooks:
                 hooks.enter_context(refuse_head_mask(model))
                 for a, gate in zip(living, gates, strict=True):
-                    hooks.callback(model.get_submodule(a.out).register_forward_pre_hook(gate).remove)
+                    hooks.callback(
+                        model.get_submodule(a.out).register_forward_pre_hook(gate).remove
+                    )
                 losses = loss_fn(model, batch)
             check_losses(losses, gates)
             xi = [gate.gate for gate in gates if gate.gate is not None]
-            of_living = torch.autograd.grad(losses.sum(), xi, materialize_grads=True)  # (B, heads) of each layer
+            # (B, heads) of each layer
+            of_living = torch.autograd.grad(losses.sum(), xi, materialize_grads=True)
             if any(g.isnan().any() for g in of_living):
                 raise ValueError(
-                    "the gradient of a gate is NaN: look at the losses, and at the weights with torch.isnan"
+                    "the gradient of a gate is NaN: look at the losses, and at the weights with"
+                    " torch.isnan"
                 )
             size = {a.name: g.abs().double().cpu() for a, g in zip(living, of_living, strict=True)}
-            rows.append(_grid([size.get(a.name, torch.zeros(len(losses), 0)) for a in found]))  # (B, layers, heads)
+            # (B, layers, heads)
+            rows.append(_grid([size.get(a.name, torch.zeros(len(losses), 0)) for a in found]))
     if not rows:
-        raise ValueError("head_importance needs at least one batch, got none: is the iterator used up?")
+        raise ValueError(
+            "head_importance needs at least one batch, got none: is the iterator used up?"
+        )
     return torch.cat(rows)
 
 
 class SampleGate(Gate):
-    """Gates of 1 for each sample, made when the first batch shows how many samples there are."""
+    """Gates of 1 for each sample, made when the first batch shows how many samples
+    there are.
+    """
 
     def __init__(self, attention: Attention) -> None:
         super().__init__(attention, None)
 
     def for_batch(self, x: Tensor) -> Tensor:
         if self.gate is None:
-            self.gate = torch.ones(len(x), self.attention.heads, dtype=x.dtype, device=x.device, requires_grad=True)
+            self.gate = torch.ones(
+                len(x), self.attention.heads, dtype=x.dtype, device=x.device, requires_grad=True
+            )
         return self.gate
 
 
@@ -111,23 +133,30 @@ def check_losses(losses: Tensor, gates: Sequence[SampleGate]) -> None:
     for gate in gates:
         if gate.gate is None:
             raise ValueError(
-                f"{gate.attention.name!r} was not called: did loss_fn call the model it was given? If only a part of the "
-                "model runs, pass attention=find_attention(model, kind=...)"
+                f"{gate.attention.name!r} was not called: did loss_fn call the model it was given?"
+                " If only a part of the model runs, pass attention=find_attention(model, kind=...)"
             )
         if not isinstance(losses, Tensor) or losses.ndim != 1 or len(losses) != len(gate.gate):
             got = tuple(losses.shape) if isinstance(losses, Tensor) else type(losses).__name__
             raise ValueError(
-                f"loss_fn should return one loss for each of the {len(gate.gate)} samples, shape ({len(gate.gate)},), got "
+                f"loss_fn should return one loss for each of the {len(gate.gate)} samples, shape"
+                f" ({len(gate.gate)},), got "
                 f'{got}: is the loss averaged over the batch? Use reduction="none"'
             )
     if not losses.requires_grad:
-        raise ValueError("the losses do not depend on the heads: does loss_fn detach them, or run under torch.no_grad?")
+        raise ValueError(
+            "the losses do not depend on the heads: does loss_fn detach them, or run under"
+            " torch.no_grad?"
+        )
     if losses.isnan().any():
-        raise ValueError("a loss is NaN: look at the sample, or at the model's weights with torch.isnan")
+        raise ValueError(
+            "a loss is NaN: look at the sample, or at the model's weights with torch.isnan"
+        )
 
 
 def normalise_by_layer(importance: Tensor) -> Tensor:
-    """Divide each layer's row by its ℓ2 norm; (layers, heads) in and out. A row of zeros stays zero, NaN stays NaN.
+    """Divide each layer's row by its ℓ2 norm; (layers, heads) in and out. A row of
+    zeros stays zero, NaN stays NaN.
 
     Without it, layers whose gradients are large keep all their heads.
 
@@ -138,9 +167,13 @@ def normalise_by_layer(importance: Tensor) -> Tensor:
 
 
 def _grid(rows: Sequence[Tensor]) -> Tensor:
-    """(B, heads of the layer) of every layer -> (B, layers, most heads), NaN where a layer has no such head."""
+    """(B, heads of the layer) of every layer -> (B, layers, most heads), NaN where a
+    layer has no such head.
+    """
     most = max(row.shape[1] for row in rows)
-    return torch.stack([nn.functional.pad(row, (0, most - row.shape[1]), value=torch.nan) for row in rows], 1)
+    return torch.stack(
+        [nn.functional.pad(row, (0, most - row.shape[1]), value=torch.nan) for row in rows], 1
+    )
 
 
 def prune_heads_iteratively(
@@ -153,14 +186,18 @@ def prune_heads_iteratively(
 ) -> list[Tensor]:
     """Remove heads step by step, and score those that are left anew before each step.
 
-    Heads stand in for each other: when one of two goes, the other starts to matter, which scores taken once cannot know.
-    Heads are gated with 0 here, so the model keeps its size; :func:`~course_lib.pruning.heads.remove_heads` takes them out.
+    Heads stand in for each other: when one of two goes, the other starts to matter,
+    which scores taken once cannot know. Heads are gated with 0 here, so the model keeps
+    its size; :func:`~course_lib.pruning.heads.remove_heads` takes them out.
 
     Args:
         model: changed only by ``finetune``.
-        score: ``score(model)`` gives (layers, heads), larger = more important, with the heads removed so far gated off:
-            ``lambda model: head_importance(model, batches, loss_fn)``. On training or validation data, never test data.
-        counts: how many heads are removed in all after each step; must not fall. One count is one-shot pruning.
+        score: ``score(model)`` gives (layers, heads), larger = more important, with the
+            heads removed so far gated off:
+            ``lambda model: head_importance(model, batches, loss_fn)``. On training or
+            validation data, never test data.
+        counts: how many heads are removed in all after each step; must not fall. One
+            count is one-shot pruning.
         finetune: trains the model after each step, with the removed heads off.
         min_per_layer: heads that each layer keeps at least.
         attention: which modules; all of them unless given.
@@ -183,8 +220,13 @@ def prune_heads_iteratively(
         with gated(model, keep, found):
             scores = score(model)
         if scores.shape != keep.shape:
-            raise ValueError(f"score should return (layers, heads) = {tuple(keep.shape)}, got {tuple(scores.shape)}")
-        keep = lowest_heads(scores.masked_fill(~keep & ~scores.isnan(), -torch.inf), count, min_per_layer)
+            raise ValueError(
+                f"score should return (layers, heads) = {tuple(keep.shape)}, got"
+                f" {tuple(scores.shape)}"
+            )
+        keep = lowest_heads(
+            scores.masked_fill(~keep & ~scores.isnan(), -torch.inf), count, min_per_layer
+        )
         kept.append(keep)
         if finetune is not None:
             with gated(model, keep, found):

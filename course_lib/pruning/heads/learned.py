@@ -1,6 +1,8 @@
-"""Heads that a network learns to do without: a hard concrete gate on each, and a price for every one that is open.
+"""Heads that a network learns to do without: a hard concrete gate on each, and a price
+for every one that is open.
 
-Source: Voita et al. 2019, "Analyzing Multi-Head Self-Attention: Specialized Heads Do the Heavy Lifting, the Rest Can Be Pruned", section 4; gates: Louizos et al. 2018.
+Source: Voita et al. 2019, "Analyzing Multi-Head Self-Attention: Specialized Heads Do
+the Heavy Lifting, the Rest Can Be Pruned", section 4; gates: Louizos et al. 2018.
 """
 
 from __future__ import annotations
@@ -26,12 +28,16 @@ def train_with_gates(
     optimizer: torch.optim.Optimizer,
     generator: torch.Generator,
 ) -> list[float]:
-    """One step for each batch, on its loss with sampled gates plus λ times the expected number of open ones.
+    """One step for each batch, on its loss with sampled gates plus λ times the expected
+    number of open ones.
 
     Args:
-        model: in training mode meanwhile. log_alpha: a leaf of any shape, changed by the optimizer.
-        loss_fn: ``loss_fn(model, batch, gates)``, a scalar; it puts the gates on (:func:`~course_lib.pruning.heads.gated`).
-        optimizer: holds the model's parameters and ``log_alpha``, each with its own rate, made by the caller.
+        model: in training mode meanwhile. log_alpha: a leaf of any shape, changed by
+            the optimizer.
+        loss_fn: ``loss_fn(model, batch, gates)``, a scalar; it puts the gates on
+            (:func:`~course_lib.pruning.heads.gated`).
+        optimizer: holds the model's parameters and ``log_alpha``, each with its own
+            rate, made by the caller.
         generator: fresh noise for every batch.
 
     Returns:

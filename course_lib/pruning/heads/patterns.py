@@ -1,6 +1,8 @@
-"""Attention maps: what they look like, how much they changed, and what happens where a fixed one takes a head's place.
+"""Attention maps: what they look like, how much they changed, and what happens where a
+fixed one takes a head's place.
 
-Source: Kovaleva et al. 2019, "Revealing the Dark Secrets of BERT" (classes, disabling, change by fine-tuning); Raganato, Scherrer & Tiedemann 2020, "Fixed Encoder
+Source: Kovaleva et al. 2019, "Revealing the Dark Secrets of BERT" (classes, disabling,
+change by fine-tuning); Raganato, Scherrer & Tiedemann 2020, "Fixed Encoder
 Self-Attention Patterns in Transformer-Based Machine Translation".
 """
 
@@ -19,14 +21,19 @@ PATTERNS = 7
 CLASSES = ("vertical", "diagonal", "vertical+diagonal", "block", "heterogeneous")
 
 
-def attention_pattern(attn: Tensor, special: Tensor, segment: Tensor | None = None, share: float = 0.5) -> str:
-    """Which of Kovaleva's five classes a map belongs to, by thresholds of our own (they trained a classifier on maps labelled by hand).
+def attention_pattern(
+    attn: Tensor, special: Tensor, segment: Tensor | None = None, share: float = 0.5
+) -> str:
+    """Which of Kovaleva's five classes a map belongs to, by thresholds of our own (they
+    trained a classifier on maps labelled by hand).
 
-    V is the attention on special tokens and D that on the next and the previous token where these are not special, each a mean over rows; S is that on tokens of the
-    row's own segment.
+    V is the attention on special tokens and D that on the next and the previous token
+    where these are not special, each a mean over rows; S is that on tokens of the row's
+    own segment.
 
     Args:
-        attn: (L, L), rows sum to 1. special: (L,) bool. segment: (L,), or None. share: from which V and D decide.
+        attn: (L, L), rows sum to 1. special: (L,) bool. segment: (L,), or None. share:
+            from which V and D decide.
     """
     attn = attn.double()
     length = len(attn)
@@ -48,7 +55,8 @@ def attention_pattern(attn: Tensor, special: Tensor, segment: Tensor | None = No
 
 
 def attention_change(before: Tensor, after: Tensor, token_mask: Tensor) -> Tensor:
-    """1 − cosine between the maps of each head before and after, cut to the real tokens, on average over sentences.
+    """1 − cosine between the maps of each head before and after, cut to the real
+    tokens, on average over sentences.
 
     Args:
         before, after: (M, B, L, L). token_mask: (B, L) bool.
@@ -60,29 +68,38 @@ def attention_change(before: Tensor, after: Tensor, token_mask: Tensor) -> Tenso
     """
     change = []
     for b, real in enumerate(token_mask):
-        one, other = (maps[:, b][:, real][:, :, real].double().flatten(1) for maps in (before, after))
+        one, other = (
+            maps[:, b][:, real][:, :, real].double().flatten(1) for maps in (before, after)
+        )
         change.append(1 - torch.cosine_similarity(one, other, dim=1))
     return torch.stack(change).mean(0)
 
 
 def disable(context: Tensor, values: Tensor, token_mask: Tensor, off: Tensor) -> Tensor:
-    """The contexts of heads, those in ``off`` as if every query attended to all real tokens alike: Kovaleva's a = 1/L.
+    """The contexts of heads, those in ``off`` as if every query attended to all real
+    tokens alike: Kovaleva's a = 1/L.
 
     Args:
-        context, values: (B, L, M·d), heads side by side. token_mask: (B, L) bool. off: (M,) bool.
+        context, values: (B, L, M·d), heads side by side. token_mask: (B, L) bool. off:
+            (M,) bool.
 
     Source: Kovaleva et al. 2019, section 4.4.
     """
     real = token_mask.to(values.dtype)[..., None]  # (B, L, 1)
-    mean = values.masked_fill(~token_mask[..., None], 0).sum(1, keepdim=True) / real.sum(1, keepdim=True)  # (B, 1, M·d)
+    # (B, 1, M·d)
+    mean = values.masked_fill(~token_mask[..., None], 0).sum(1, keepdim=True) / real.sum(
+        1, keepdim=True
+    )
     wide = off.repeat_interleave(context.shape[-1] // len(off))  # (M·d,)
     return torch.where(wide, mean, context)
 
 
 def fixed_patterns(length: int) -> Tensor:
-    """Seven maps that need no query and no key, (7, L, L) float32: the token itself, previous, next, larger left and right context, end, start.
+    """Seven maps that need no query and no key, (7, L, L) float32: the token itself,
+    previous, next, larger left and right context, end, start.
 
-    Larger contexts leave out the neighbour; weights are cubes of the distance from the far end. Where a rule names no key the row attends to itself (our convention).
+    Larger contexts leave out the neighbour; weights are cubes of the distance from the
+    far end. Where a rule names no key the row attends to itself (our convention).
 
     Raises:
         ValueError: if ``length`` is below 1.
@@ -110,19 +127,23 @@ def fixed_patterns(length: int) -> Tensor:
 
 
 def frozen_attention(learned: Tensor, lengths: Tensor) -> Tensor:
-    """Maps of which only the last head is the learned one; head h < M − 1 has pattern h of each sentence, 0 in padding.
+    """Maps of which only the last head is the learned one; head h < M − 1 has pattern h
+    of each sentence, 0 in padding.
 
     Args:
         learned: (B, M, L, L). lengths: (B,) int64, 1 … L.
 
     Raises:
-        ValueError: if there are more than seven other heads, or a length is not in 1 … L.
+        ValueError: if there are more than seven other heads, or a length is not in 1 …
+            L.
 
     Source: Raganato et al. 2020, section 3.
     """
     fixed = learned.shape[1] - 1
     if fixed > PATTERNS:
-        raise ValueError(f"there are {PATTERNS} fixed patterns, and {fixed} heads besides the learned one")
+        raise ValueError(
+            f"there are {PATTERNS} fixed patterns, and {fixed} heads besides the learned one"
+        )
     if bool((lengths < 1).any()) or bool((lengths > learned.shape[-1]).any()):
         raise ValueError(f"lengths are from 1 to {learned.shape[-1]}, got {lengths.tolist()}")
     out = learned.clone()
@@ -134,17 +155,24 @@ def frozen_attention(learned: Tensor, lengths: Tensor) -> Tensor:
 
 @contextmanager
 def replaced_attention(
-    model: nn.Module, off: Tensor, maps: Callable[[Tensor], Tensor], token_mask: Callable[[], Tensor]
+    model: nn.Module,
+    off: Tensor,
+    maps: Callable[[Tensor], Tensor],
+    token_mask: Callable[[], Tensor],
 ) -> Iterator[None]:
-    """Inside the block the encoder's heads in ``off`` attend as ``maps`` says, whatever their queries and keys are.
+    """Inside the block the encoder's heads in ``off`` attend as ``maps`` says, whatever
+    their queries and keys are.
 
-    Works with any attention implementation, while training and generating: a hook notes the values, another one writes Σ_j map[i, j] v_j into the place of a head's
-    context, in front of the output projection. Gradients flow to values and outputs.
+    Works with any attention implementation, while training and generating: a hook notes
+    the values, another one writes Σ_j map[i, j] v_j into the place of a head's context,
+    in front of the output projection. Gradients flow to values and outputs.
 
     Args:
-        model: encoder self-attention that :func:`~course_lib.models.attention.find_attention` knows.
+        model: encoder self-attention that
+            :func:`~course_lib.models.attention.find_attention` knows.
         off: (layers, heads) bool: whose attention is replaced.
-        maps: of a mask (B, L) bool the maps of all heads, (B, heads, L, L) or (1 or B, 1, L, L).
+        maps: of a mask (B, L) bool the maps of all heads, (B, heads, L, L) or (1 or B,
+            1, L, L).
         token_mask: gives (B, L) bool of the batch that is running.
 
     Raises:
@@ -152,7 +180,10 @@ def replaced_attention(
     """
     found = find_attention(model, "encoder")
     if off.shape != (len(found), max(a.heads for a in found)):
-        raise ValueError(f"off should be (layers, heads) = ({len(found)}, {found[0].heads}), got {tuple(off.shape)}")
+        raise ValueError(
+            f"off should be (layers, heads) = ({len(found)}, {found[0].heads}), got"
+            f" {tuple(off.shape)}"
+        )
     with ExitStack() as hooks:
         for a, heads in zip(found, off, strict=True):
             if not bool(heads.any()):
@@ -160,7 +191,9 @@ def replaced_attention(
             seen: dict[str, Tensor] = {}
             value, out = model.get_submodule(a.v), model.get_submodule(a.out)
             hooks.callback(value.register_forward_hook(_noting(seen)).remove)
-            hooks.callback(out.register_forward_pre_hook(_writing(a, seen, heads, maps, token_mask)).remove)
+            hooks.callback(
+                out.register_forward_pre_hook(_writing(a, seen, heads, maps, token_mask)).remove
+            )
         yield
 
 
@@ -179,12 +212,16 @@ def _writing(
     token_mask: Callable[[], Tensor],
 ) -> Callable[..., Any]:
     if a.fused:
-        raise ValueError(f"{a.name!r} makes queries, keys and values in one layer: its values cannot be read alone")
+        raise ValueError(
+            f"{a.name!r} makes queries, keys and values in one layer: its values cannot be read"
+            " alone"
+        )
 
     def write(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
         context, values = args[0], seen["values"]  # (B, L, heads · d)
         by_head = values.unflatten(-1, (a.heads, a.head_size)).transpose(1, 2)  # (B, heads, L, d)
-        fixed = (maps(token_mask()).to(by_head) @ by_head).transpose(1, 2).flatten(2)  # (B, L, heads · d)
+        # (B, L, heads · d)
+        fixed = (maps(token_mask()).to(by_head) @ by_head).transpose(1, 2).flatten(2)
         wide = off[: a.heads].repeat_interleave(a.head_size).to(context.device)
         return (torch.where(wide, fixed, context), *args[1:])
 
@@ -198,6 +235,8 @@ def uniform(token_mask: Tensor) -> Tensor:
 
 
 def raganato(token_mask: Tensor, heads: int) -> Tensor:
-    """(B, heads, L, L): pattern h for head h, of sentences whose padding stands at the end; the last head's map is 0."""
+    """(B, heads, L, L): pattern h for head h, of sentences whose padding stands at the
+    end; the last head's map is 0.
+    """
     empty = torch.zeros(len(token_mask), heads, *[token_mask.shape[1]] * 2)
     return frozen_attention(empty, token_mask.sum(1))

@@ -2,8 +2,9 @@
 
 A keep mask is bool (layers, heads), True = kept.
 
-Source: Budhraja et al. 2020, "On the Weak Link between Importance and Prunability of Attention Heads", which compares places:
-random, top, bottom, middle layers; Michel et al. 2019 for scores.
+Source: Budhraja et al. 2020, "On the Weak Link between Importance and Prunability of
+Attention Heads", which compares places: random, top, bottom, middle layers; Michel et
+al. 2019 for scores.
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ RULES = ("random", "top", "bottom", "middle", "no_consecutive")
 
 
 def lowest_heads(scores: Tensor, count: int, min_per_layer: int = 0) -> Tensor:
-    """Remove the ``count`` heads with the lowest scores, all layers together; equal scores: the first goes first.
+    """Remove the ``count`` heads with the lowest scores, all layers together; equal
+    scores: the first goes first.
 
     Args:
-        scores: (layers, heads), larger = more important. NaN stands for a head that a layer does not have. For the most
-            important first, give ``-scores``.
+        scores: (layers, heads), larger = more important. NaN stands for a head that a
+            layer does not have. For the most important first, give ``-scores``.
         count: heads removed.
-        min_per_layer: heads that each layer keeps at least (all it has, if it has fewer).
+        min_per_layer: heads that each layer keeps at least (all it has, if it has
+            fewer).
 
     Returns:
         bool (layers, heads), True = kept, with ``count`` heads fewer than there are.
@@ -41,15 +44,23 @@ def lowest_heads(scores: Tensor, count: int, min_per_layer: int = 0) -> Tensor:
 
 
 def choose_heads(
-    layers: int, heads: int, count: int, rule: str, generator: torch.Generator, min_per_layer: int = 0
+    layers: int,
+    heads: int,
+    count: int,
+    rule: str,
+    generator: torch.Generator,
+    min_per_layer: int = 0,
 ) -> Tensor:
-    """Remove ``count`` heads by their place alone: the controls that an importance score has to beat.
+    """Remove ``count`` heads by their place alone: the controls that an importance
+    score has to beat.
 
-    - "random": any heads, drawn one after the other (a draw that would empty a layer too far is drawn again).
-    - "top": the last layers lose their heads first, layer by layer; "bottom": the first layers; "middle": the middle layer,
-      then its neighbours, the earlier one first. In the layer where the count runs out, heads are drawn.
-    - "no_consecutive": no two adjacent layers lose heads. ⌈layers/2⌉ layers without neighbours among them are drawn, and
-      the heads from them.
+    - "random": any heads, drawn one after the other (a draw that would empty a layer
+      too far is drawn again).
+    - "top": the last layers lose their heads first, layer by layer; "bottom": the first
+      layers; "middle": the middle layer, then its neighbours, the earlier one first. In
+      the layer where the count runs out, heads are drawn.
+    - "no_consecutive": no two adjacent layers lose heads. ⌈layers/2⌉ layers without
+      neighbours among them are drawn, and the heads from them.
 
     Args:
         layers, heads: of the model.
@@ -69,7 +80,9 @@ def choose_heads(
     if rule not in RULES:
         raise ValueError(f"rule is one of {', '.join(RULES)}; got {rule!r}")
     if layers < 1 or heads < 1:
-        raise ValueError(f"there should be at least one layer and one head, got {layers} and {heads}")
+        raise ValueError(
+            f"there should be at least one layer and one head, got {layers} and {heads}"
+        )
     middle = (layers - 1) / 2
     places = {
         "top": range(layers - 1, -1, -1),
@@ -86,8 +99,12 @@ def choose_heads(
     return _remove(torch.ones(layers, heads, dtype=torch.bool), order, count, min_per_layer)
 
 
-def _remove(keep: Tensor, order: Iterable[tuple[int, int]], count: int, min_per_layer: int) -> Tensor:
-    """Remove ``count`` heads in this order, passing over those that their layer must keep."""
+def _remove(
+    keep: Tensor, order: Iterable[tuple[int, int]], count: int, min_per_layer: int
+) -> Tensor:
+    """Remove ``count`` heads in this order, passing over those that their layer must
+    keep.
+    """
     left = keep.sum(1).tolist()
     for layer, head in order:
         if count == 0:
@@ -102,11 +119,15 @@ def _remove(keep: Tensor, order: Iterable[tuple[int, int]], count: int, min_per_
 def _check_count(count: int, min_per_layer: int, heads: list[int], rule: str) -> None:
     most = sum(max(0, h - min_per_layer) for h in heads)
     if min_per_layer < 0:
-        raise ValueError(f"min_per_layer is the number of heads that a layer keeps, at least 0; got {min_per_layer}")
+        raise ValueError(
+            "min_per_layer is the number of heads that a layer keeps, at least 0; got"
+            f" {min_per_layer}"
+        )
     if not 0 <= count <= most:
         raise ValueError(
-            f"count is the number of heads removed, 0 to {most} for {rule!r} with {len(heads)} layers of up to "
-            f"{max(heads, default=0)} heads that keep {min_per_layer} each; got {count}"
+            f"count is the number of heads removed, 0 to {most} for {rule!r} with {len(heads)}"
+            f" layers of up to {max(heads, default=0)} heads that keep {min_per_layer} each; got"
+            f" {count}"
         )
 
 
@@ -115,7 +136,9 @@ def _drawn(n: int, generator: torch.Generator) -> list[int]:
 
 
 def _apart(layers: int, generator: torch.Generator) -> list[int]:
-    """As many layers as possible of which no two are neighbours, all such sets equally likely."""
+    """As many layers as possible of which no two are neighbours, all such sets equally
+    likely.
+    """
     chosen = (layers + 1) // 2
     # k of n without neighbours are k of n - k + 1 with a gap put in after each
     places = sorted(_drawn(layers - chosen + 1, generator)[:chosen])
@@ -123,11 +146,14 @@ def _apart(layers: int, generator: torch.Generator) -> list[int]:
 
 
 def prune_by_kind(scores: Mapping[str, Tensor], kind: str, fraction: float) -> dict[str, Tensor]:
-    """Masks without the round(fraction · n) lowest-scoring heads of one kind of attention, all its layers together, or of all kinds.
+    """Masks without the round(fraction · n) lowest-scoring heads of one kind of
+    attention, all its layers together, or of all kinds.
 
     Args:
-        scores: (layers, heads) for "encoder", "decoder" and "cross" attention; NaN for a head that is not there.
-        kind: one of them, or "all". Of equal scores the first goes first, in the dict's order.
+        scores: (layers, heads) for "encoder", "decoder" and "cross" attention; NaN for
+            a head that is not there.
+        kind: one of them, or "all". Of equal scores the first goes first, in the dict's
+            order.
 
     Returns:
         bool (layers, heads) for each kind, True = kept; False where a score is NaN.
@@ -149,12 +175,15 @@ def prune_by_kind(scores: Mapping[str, Tensor], kind: str, fraction: float) -> d
     keep[order[: round(fraction * int(keep.sum()))]] = False
     parts = keep.split([scores[name].numel() for name in chosen])
     found = {name: ~score.isnan() for name, score in scores.items()}
-    found.update({name: part.view(scores[name].shape) for name, part in zip(chosen, parts, strict=True)})
+    found.update(
+        {name: part.view(scores[name].shape) for name, part in zip(chosen, parts, strict=True)}
+    )
     return found
 
 
 def prunable_share(curve: Sequence[tuple[float, float]], tolerance: float = 0.1) -> float:
-    """The largest fraction up to which every score is at least (1 − tolerance) of the full one.
+    """The largest fraction up to which every score is at least (1 − tolerance) of the
+    full one.
 
     Args:
         curve: (fraction pruned, score), from (0, full) with fractions that rise.
@@ -163,7 +192,11 @@ def prunable_share(curve: Sequence[tuple[float, float]], tolerance: float = 0.1)
         ValueError: if the curve is empty, does not start at 0, or does not rise.
     """
     fractions = [fraction for fraction, _ in curve]
-    if not fractions or fractions[0] != 0 or any(b <= a for a, b in zip(fractions, fractions[1:], strict=False)):
+    if (
+        not fractions
+        or fractions[0] != 0
+        or any(b <= a for a, b in zip(fractions, fractions[1:], strict=False))
+    ):
         raise ValueError(f"fractions rise strictly and begin with 0, got {fractions}")
     full, reached = curve[0][1], 0.0
     for fraction, score in curve:

@@ -1,17 +1,22 @@
-"""Attention heads that are removed for good: a smaller model, not one with gates at zero.
+"""Attention heads that are removed for good: a smaller model, not one with gates at
+zero.
 
-Head h is d rows of W_q, W_k and W_v, and the d columns of W_out that read it. All of them go, and the biases of the rows; the
-bias of the output projection stays, whoever is left. A layer that loses all its heads makes that bias and nothing else:
-the sum over no heads is zero.
+Head h is d rows of W_q, W_k and W_v, and the d columns of W_out that read it. All of
+them go, and the biases of the rows; the bias of the output projection stays, whoever is
+left. A layer that loses all its heads makes that bias and nothing else: the sum over no
+heads is zero.
 
-transformers 5 has no ``prune_heads``. So each module's own numbers are changed with its weights (how many heads it has; for
-GPT-2 where its fused projection is split), and two families need more:
+transformers 5 has no ``prune_heads``. So each module's own numbers are changed with its
+weights (how many heads it has; for GPT-2 where its fused projection is split), and two
+families need more:
 
-- T5 computes its relative position bias in the first layer of a stack and hands it on, one number for each head and pair of
-  positions. Layers with different heads cannot share it, so each gets its own slice of the table, and learns it by itself
-  from then on.
-- A module with no heads cannot run its own code, which leaves a size to be inferred from a tensor without elements. It keeps
-  its class and its name, and gets another ``forward``.
+- T5 computes its relative position bias in the first layer of a stack and hands it on,
+  one number for each head and pair of positions. Layers with different heads cannot
+  share it, so each gets its own slice of the table, and learns it by itself from then
+  on.
+- A module with no heads cannot run its own code, which leaves a size to be inferred
+  from a tensor without elements. It keeps its class and its name, and gets another
+  ``forward``.
 
 Source: Michel et al. 2019, "Are Sixteen Heads Really Better than One?", section 4.3.
 """
@@ -34,25 +39,34 @@ from course_lib.pruning.heads.gates import Gate
 Keep = Tensor | Sequence[Tensor] | Mapping[str, Tensor]
 
 
-def remove_heads(model: nn.Module, keep: Keep, attention: Sequence[Attention] | None = None) -> nn.Module:
-    """A copy of ``model`` without the heads that are not kept: the same outputs as with their gates at 0, to rounding.
+def remove_heads(
+    model: nn.Module, keep: Keep, attention: Sequence[Attention] | None = None
+) -> nn.Module:
+    """A copy of ``model`` without the heads that are not kept: the same outputs as with
+    their gates at 0, to rounding.
 
-    It runs, trains and generates like the model it came from, with its key-value cache too, and heads can be removed from
-    it again. ``save_pruned`` and ``load_pruned`` store it; ``save_pretrained`` alone is not enough.
+    It runs, trains and generates like the model it came from, with its key-value cache
+    too, and heads can be removed from it again. ``save_pruned`` and ``load_pruned``
+    store it; ``save_pretrained`` alone is not enough.
 
     Args:
-        model: with attention that :func:`~course_lib.pruning.heads.find_attention` knows, or ``nn.MultiheadAttention``, which
-            becomes :class:`~course_lib.pruning.heads.ExplicitAttention`. It is not changed, and shares no tensor with the result.
-        keep: bool, True = kept: (layers, heads), or one (heads,) for each layer, or for some of them by the name of the
-            attention module. Every head of a layer may go.
+        model: with attention that :func:`~course_lib.pruning.heads.find_attention`
+            knows, or ``nn.MultiheadAttention``, which becomes
+            :class:`~course_lib.pruning.heads.ExplicitAttention`. It is not changed, and
+            shares no tensor with the result.
+        keep: bool, True = kept: (layers, heads), or one (heads,) for each layer, or for
+            some of them by the name of the attention module. Every head of a layer may
+            go.
         attention: the modules that ``keep`` is for; all of them unless given.
 
     Returns:
         A model of the same class, in the same modes and on the same devices.
 
     Raises:
-        ValueError: if ``keep`` is no bool mask of this model's heads, or the attention is unknown.
-        RuntimeError: inside a :func:`~course_lib.pruning.heads.gated` block of this model, whose gates would stay on the copy.
+        ValueError: if ``keep`` is no bool mask of this model's heads, or the attention
+            is unknown.
+        RuntimeError: inside a :func:`~course_lib.pruning.heads.gated` block of this
+            model, whose gates would stay on the copy.
     """
     _refuse_gates(model)
     smaller = explicit_attention(model)
@@ -60,8 +74,12 @@ def remove_heads(model: nn.Module, keep: Keep, attention: Sequence[Attention] | 
     return smaller
 
 
-def remove_heads_(model: nn.Module, keep: Keep, attention: Sequence[Attention] | None = None) -> None:
-    """As :func:`remove_heads`, in place. An optimizer made before holds parameters that the model no longer has."""
+def remove_heads_(
+    model: nn.Module, keep: Keep, attention: Sequence[Attention] | None = None
+) -> None:
+    """As :func:`remove_heads`, in place. An optimizer made before holds parameters that
+    the model no longer has.
+    """
     _refuse_gates(model)
     every = find_attention(model)
     chosen = _masks(keep, every if attention is None else list(attention))
@@ -84,7 +102,8 @@ def slice_heads(
         head_dim: width of a head.
 
     Returns:
-        Four new layers; the given ones are unchanged. The bias of ``out`` is kept whole.
+        Four new layers; the given ones are unchanged. The bias of ``out`` is kept
+        whole.
 
     Raises:
         ValueError: if ``keep`` is no such list, or the layers do not fit ``head_dim``.
@@ -92,10 +111,19 @@ def slice_heads(
     heads, rest = divmod(q.out_features, head_dim)
     indices = [int(i) for i in keep]
     if rest or {k.out_features, v.out_features, out.in_features} != {q.out_features}:
-        sizes = f"{q.out_features}, {k.out_features} and {v.out_features} made, {out.in_features} read"
-        raise ValueError(f"the four layers should share a whole number of heads of {head_dim} features, got {sizes}")
-    if any(a >= b for a, b in zip(indices, indices[1:], strict=False)) or not all(0 <= i < heads for i in indices):
-        raise ValueError(f"keep lists head indices from 0 to {heads - 1}, strictly increasing; got {indices}")
+        sizes = (
+            f"{q.out_features}, {k.out_features} and {v.out_features} made, {out.in_features} read"
+        )
+        raise ValueError(
+            f"the four layers should share a whole number of heads of {head_dim} features, got"
+            f" {sizes}"
+        )
+    if any(a >= b for a, b in zip(indices, indices[1:], strict=False)) or not all(
+        0 <= i < heads for i in indices
+    ):
+        raise ValueError(
+            f"keep lists head indices from 0 to {heads - 1}, strictly increasing; got {indices}"
+        )
     features = _features(torch.tensor(indices, dtype=torch.long), head_dim)
     smaller = copy.deepcopy((q, k, v, out))
     with torch.no_grad():
@@ -106,7 +134,9 @@ def slice_heads(
 
 
 def kept_heads(model: nn.Module) -> dict[str, tuple[int, ...]]:
-    """Which heads of the full model are left, by the name of the attention module; modules that lost none are not listed."""
+    """Which heads of the full model are left, by the name of the attention module;
+    modules that lost none are not listed.
+    """
     return {
         a.name: tuple(kept)
         for a in find_attention(model)
@@ -114,10 +144,16 @@ def kept_heads(model: nn.Module) -> dict[str, tuple[int, ...]]:
     }
 
 
-# ---------------------------------------------------------------------------------------------------------- the arguments
+# ------------------------------------------------------------------------ the arguments
 def _refuse_gates(model: nn.Module) -> None:
-    if any(isinstance(hook, Gate) for module in model.modules() for hook in module._forward_pre_hooks.values()):
-        raise RuntimeError("this model is inside a gated block: leave the block, then remove the heads")
+    if any(
+        isinstance(hook, Gate)
+        for module in model.modules()
+        for hook in module._forward_pre_hooks.values()
+    ):
+        raise RuntimeError(
+            "this model is inside a gated block: leave the block, then remove the heads"
+        )
 
 
 def _masks(keep: Keep, attention: Sequence[Attention]) -> dict[str, Tensor]:
@@ -126,17 +162,26 @@ def _masks(keep: Keep, attention: Sequence[Attention]) -> dict[str, Tensor]:
     if isinstance(keep, Mapping):
         masks = dict(keep)
         if unknown := [name for name in masks if name not in heads]:
-            raise ValueError(f"keep[{unknown[0]!r}] names no attention module: there are {', '.join(heads)}")
+            raise ValueError(
+                f"keep[{unknown[0]!r}] names no attention module: there are {', '.join(heads)}"
+            )
     else:
         if len(keep) != len(heads):
-            raise ValueError(f"keep has {len(keep)} rows, the model has {len(heads)} layers with attention")
+            raise ValueError(
+                f"keep has {len(keep)} rows, the model has {len(heads)} layers with attention"
+            )
         rows = list(keep)
         if isinstance(keep, Tensor) and keep.ndim == 2 and keep.shape[1] == max(heads.values()):
-            rows = [row[:n] for row, n in zip(rows, heads.values(), strict=True)]  # a grid is as wide as the largest
+            # a grid is as wide as the largest
+            rows = [row[:n] for row, n in zip(rows, heads.values(), strict=True)]
         masks = dict(zip(heads, rows, strict=True))
     for name, mask in masks.items():
         if not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.shape != (heads[name],):
-            got = f"{mask.dtype} {tuple(mask.shape)}" if isinstance(mask, Tensor) else type(mask).__name__
+            got = (
+                f"{mask.dtype} {tuple(mask.shape)}"
+                if isinstance(mask, Tensor)
+                else type(mask).__name__
+            )
             raise ValueError(
                 f"the mask of {name!r} should be bool ({heads[name]},), True = kept, got {got}"
                 + (": try xi > 0" if isinstance(mask, Tensor) and mask.dtype != torch.bool else "")
@@ -144,14 +189,15 @@ def _masks(keep: Keep, attention: Sequence[Attention]) -> dict[str, Tensor]:
     return {name: mask.cpu() for name, mask in masks.items()}
 
 
-# -------------------------------------------------------------------------------------------------------------- one module
+# --------------------------------------------------------------------------- one module
 def _cut(model: nn.Module, a: Attention, mask: Tensor) -> None:
     module: Any = model.get_submodule(a.name)
     heads = mask.nonzero().flatten()
     features = _features(heads, a.head_size)
     made = [a.q, a.k, a.v]
     for path in dict.fromkeys(made):
-        parts = made.count(path)  # a fused layer makes its parts one after the other, each heads · head size wide
+        # a fused layer makes its parts one after the other, each heads · head size wide
+        parts = made.count(path)
         shifts = torch.arange(parts) * a.heads * a.head_size
         _cut_outputs(model.get_submodule(path), (shifts[:, None] + features).flatten())
     _cut_inputs(model.get_submodule(a.out), features)
@@ -187,44 +233,59 @@ def _cut_inputs(layer: Any, features: Tensor) -> None:
 
 
 def _is_conv1d(layer: Any) -> bool:
-    """Whether this is transformers' Conv1D, GPT-2's linear layer with its weight transposed: (in, out)."""
+    """Whether this is transformers' Conv1D, GPT-2's linear layer with its weight
+    transposed: (in, out).
+    """
     if isinstance(layer, nn.Linear):
         return False
     if hasattr(layer, "nf") and hasattr(layer, "nx"):
         return True
     raise ValueError(
-        f"the heads of a {type(layer).__name__} cannot be cut: projections are nn.Linear or transformers' Conv1D"
+        f"the heads of a {type(layer).__name__} cannot be cut: projections are nn.Linear or"
+        " transformers' Conv1D"
     )
 
 
 def _taken(parameter: Any, dim: int, index: Tensor) -> nn.Parameter:
-    return nn.Parameter(parameter.detach().index_select(dim, index.to(parameter.device)), parameter.requires_grad)
+    return nn.Parameter(
+        parameter.detach().index_select(dim, index.to(parameter.device)), parameter.requires_grad
+    )
 
 
-# --------------------------------------------------------------------------------------------------------------- no heads
+# ----------------------------------------------------------------------------- no heads
 def _forward_without_heads(module: Any, a: Attention, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-    """What an attention module returns without heads, in place of its ``forward``: (output, weights), or T5's three.
+    """What an attention module returns without heads, in place of its ``forward``:
+    (output, weights), or T5's three.
 
-    As a partial of a module-level function it is copied and pickled with the module, whose class stays what it is: so
-    whoever looks for attention modules by class, transformers' own recording of attentions among them, still finds it.
+    As a partial of a module-level function it is copied and pickled with the module,
+    whose class stays what it is: so whoever looks for attention modules by class,
+    transformers' own recording of attentions among them, still finds it.
     """
     given = inspect.signature(type(module).forward).bind_partial(module, *args, **kwargs).arguments
     given = given | given.pop("kwargs", {})
     hidden = given["hidden_states"]  # (B, L, E)
     B, L = hidden.shape[:2]
-    other = next((given[n] for n in ("key_value_states", "encoder_hidden_states") if given.get(n) is not None), None)
+    other = next(
+        (
+            given[n]
+            for n in ("key_value_states", "encoder_hidden_states")
+            if given.get(n) is not None
+        ),
+        None,
+    )
     keys = L if other is None or not a.layout.cross else other.shape[1]
     # its name since, and before, transformers 5.24
     cache = next((given[n] for n in ("cache", "past_key_values") if given.get(n) is not None), None)
     if cache is not None and not a.layout.cross:
-        # The length of what was generated so far is read off the first layer's cache, so a layer without heads must keep
-        # one too: a single number for each position.
+        # The length of what was generated so far is read off the first layer's cache,
+        # so a layer without heads must keep one too: a single number for each position.
         cached = getattr(cache, "self_attention_cache", cache)
         keys = cached.update(*[hidden.new_zeros(B, 1, L, 1)] * 2, module.layer_idx)[0].shape[-2]
     eager = getattr(getattr(module, "config", None), "_attn_implementation", "eager") == "eager"
     weights = hidden.new_zeros(B, 0, L, keys) if eager else None
     if a.layout.out.startswith("../"):
-        return hidden.new_zeros(B, L, 0), weights  # the parent applies the output projection, which adds its bias
+        # the parent applies the output projection, which adds its bias
+        return hidden.new_zeros(B, L, 0), weights
     out = getattr(module, a.layout.out)
     bias = getattr(out, "bias", None)
     width = out.nf if _is_conv1d(out) else out.out_features
@@ -234,9 +295,13 @@ def _forward_without_heads(module: Any, a: Attention, *args: Any, **kwargs: Any)
     return (made, None, weights) if a.layout.position_bias else (made, weights)
 
 
-# ----------------------------------------------------------------------------------------------------------- position bias
-def _slice_position_biases(model: nn.Module, attention: Sequence[Attention], masks: Mapping[str, Tensor]) -> None:
-    """Give every layer of a stack that loses heads a position bias of its own, for the heads that it keeps (T5)."""
+# ------------------------------------------------------------------------ position bias
+def _slice_position_biases(
+    model: nn.Module, attention: Sequence[Attention], masks: Mapping[str, Tensor]
+) -> None:
+    """Give every layer of a stack that loses heads a position bias of its own, for the
+    heads that it keeps (T5).
+    """
     shared = [a for a in attention if a.layout.position_bias]
     for stack in _stacks(model, [a for a in shared if a.kind != "cross"]):
         if all(masks[a.name].all() for a in stack if a.name in masks):
@@ -251,7 +316,8 @@ def _slice_position_biases(model: nn.Module, attention: Sequence[Attention], mas
             module.relative_attention_bias = sliced
             module.has_relative_attention_bias = True
             _compute_own_bias(module)
-    # cross-attention has no table, but the first layer's zeros, as many as it has heads, are handed on
+    # cross-attention has no table, but the first layer's zeros, as many as it has
+    # heads, are handed on
     cross = [a for a in shared if a.kind == "cross"]
     if any(not masks[a.name].all() for a in cross if a.name in masks):
         for a in cross:
@@ -259,7 +325,9 @@ def _slice_position_biases(model: nn.Module, attention: Sequence[Attention], mas
 
 
 def _stacks(model: nn.Module, attention: Sequence[Attention]) -> list[list[Attention]]:
-    """Layers that share a position bias: one that has a table, and those behind it that have none."""
+    """Layers that share a position bias: one that has a table, and those behind it that
+    have none.
+    """
     stacks: list[list[Attention]] = []
     for a in attention:
         if model.get_submodule(a.name).has_relative_attention_bias:
@@ -273,6 +341,8 @@ def _compute_own_bias(module: nn.Module) -> None:
         module.register_forward_pre_hook(_no_shared_bias, with_kwargs=True)
 
 
-def _no_shared_bias(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+def _no_shared_bias(
+    module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Any, dict[str, Any]]:
     """A forward pre-hook: what the layer before hands on is for other heads."""
     return args, {**kwargs, "position_bias": None}

@@ -1,7 +1,9 @@
-"""What heads look at, measured against what is known of the words: neighbours, the words they depend on, the rarest one.
+"""What heads look at, measured against what is known of the words: neighbours, the
+words they depend on, the rarest one.
 
-A head's role is how often the key it looks at most is the one that a rule names. It says something only beside a baseline: the best *fixed* offset, which knows
-nothing of syntax, finds many subjects, too.
+A head's role is how often the key it looks at most is the one that a rule names. It
+says something only beside a baseline: the best *fixed* offset, which knows nothing of
+syntax, finds many subjects, too.
 
 Source: Voita et al. 2019, "Analyzing Multi-Head Self-Attention", section 5.
 """
@@ -15,14 +17,18 @@ from torch import Tensor
 
 
 def points_to(attn: Tensor, target: Tensor, token_mask: Tensor) -> Tensor:
-    """How often each head's largest attention is at its target: the share of all queries that have one.
+    """How often each head's largest attention is at its target: the share of all
+    queries that have one.
 
     Args:
-        attn: (B, M, L, L), query by key, not negative. target: (B, L) int64, the key that a query should look at, -1 for none. token_mask: (B, L)
-            bool, False for padding and the end mark: they are neither counted as queries nor looked at as keys.
+        attn: (B, M, L, L), query by key, not negative. target: (B, L) int64, the key
+            that a query should look at, -1 for none. token_mask: (B, L) bool, False for
+            padding and the end mark: they are neither counted as queries nor looked at
+            as keys.
 
     Returns:
-        (M,) float64, over all queries of the batch alike. Of equal maxima the first counts.
+        (M,) float64, over all queries of the batch alike. Of equal maxima the first
+        counts.
 
     Raises:
         ValueError: if no query has a target, or one is no real token.
@@ -30,7 +36,8 @@ def points_to(attn: Tensor, target: Tensor, token_mask: Tensor) -> Tensor:
     Source: Voita et al. 2019, section 5.1 and 5.2.
     """
     counted = _counted(target, token_mask)
-    found = attn.masked_fill(~token_mask[:, None, None, :], -1.0).argmax(-1)  # (B, M, L), the first of equal ones
+    # (B, M, L), the first of equal ones
+    found = attn.masked_fill(~token_mask[:, None, None, :], -1.0).argmax(-1)
     right = (found == target[:, None]) & counted[:, None]
     return right.sum((0, 2)).double() / int(counted.sum())
 
@@ -49,7 +56,8 @@ def _counted(target: Tensor, token_mask: Tensor) -> Tensor:
 
 
 def neighbour(token_mask: Tensor, offset: int) -> Tensor:
-    """(B, L) int64: the place ``offset`` away, where both places hold real tokens, else -1.
+    """(B, L) int64: the place ``offset`` away, where both places hold real tokens, else
+    -1.
 
     Raises:
         ValueError: if ``offset`` is 0.
@@ -64,7 +72,8 @@ def neighbour(token_mask: Tensor, offset: int) -> Tensor:
 
 
 def rarest(tokens: Tensor, counts: Tensor, token_mask: Tensor) -> Tensor:
-    """(B, L) int64: for every real query the place of the real token with the smallest count (the first of equal ones), -1 for the others.
+    """(B, L) int64: for every real query the place of the real token with the smallest
+    count (the first of equal ones), -1 for the others.
 
     Args:
         tokens: (B, L). counts: (V,), of every token of the vocabulary.
@@ -74,12 +83,15 @@ def rarest(tokens: Tensor, counts: Tensor, token_mask: Tensor) -> Tensor:
 
 
 def arc_baseline(target: Tensor, token_mask: Tensor) -> tuple[int, float]:
-    """The fixed offset that most counted queries have to their target, and its share of them: what a head that knows no syntax reaches.
+    """The fixed offset that most counted queries have to their target, and its share of
+    them: what a head that knows no syntax reaches.
 
-    Ties: the smaller distance, then the negative one. A query that targets itself counts in the denominator only.
+    Ties: the smaller distance, then the negative one. A query that targets itself
+    counts in the denominator only.
 
     Raises:
-        ValueError: as :func:`points_to`, and where no query has a target other than itself.
+        ValueError: as :func:`points_to`, and where no query has a target other than
+            itself.
 
     Source: Voita et al. 2019, section 5.2.
     """

@@ -4,16 +4,17 @@
 
     from course_lib.pruning import layers
 
-    with layers.layerdrop(model.bert.encoder.layer, 0.5, generator):   # each layer is skipped in half of the steps
+    with layers.layerdrop(model.bert.encoder.layer, 0.5, generator):  # skips each every other time
         train(model)
-    half = layers.take_layers(model, "bert.encoder.layer", 2)         # two of its layers, evenly spaced
+    half = layers.take_layers(model, "bert.encoder.layer", 2)         # two layers, evenly spaced
 
-    heads, mlps = layers.joint_importance(model, batches, losses)     # one backward pass says so of both
-    smaller = layers.remove_mlps(model, mlps > mlps.min())            # without its least important feed-forward part
+    heads, mlps = layers.joint_importance(model, batches, losses)  # one backward pass for both
+    smaller = layers.remove_mlps(model, mlps > mlps.min())         # the least important one goes
 
-- :mod:`.depth`: layers dropped in training, and taken out; :mod:`.mlps`: gates on feed-forward parts, importance, removal;
-  :mod:`.neurons`: single neurons of them, importance, narrower parts;
-  :mod:`.subnetworks`: good, random and bad ones, and what survives from seed to seed.
+- :mod:`.depth`: layers dropped in training, and taken out; :mod:`.mlps`: gates on
+  feed-forward parts, importance, removal; :mod:`.neurons`: single neurons of them,
+  importance, narrower parts; :mod:`.subnetworks`: good, random and bad ones, and what
+  survives from seed to seed.
 """
 
 from course_lib.pruning.layers.depth import layerdrop, layers_to_keep, take_layers

@@ -1,6 +1,8 @@
-"""Whole layers: dropped while a model trains, so that it can do without some, and then taken out.
+"""Whole layers: dropped while a model trains, so that it can do without some, and then
+taken out.
 
-Source: Fan, Grave & Joulin 2020, "Reducing Transformer Depth on Demand with Structured Dropout", section 3.
+Source: Fan, Grave & Joulin 2020, "Reducing Transformer Depth on Demand with Structured
+Dropout", section 3.
 """
 
 from __future__ import annotations
@@ -16,13 +18,17 @@ from torch import nn
 
 @contextmanager
 def layerdrop(layers: nn.ModuleList, p: float, generator: torch.Generator) -> Iterator[None]:
-    """Inside the block each call of a layer that is in training mode is skipped with probability ``p``; nothing is rescaled.
+    """Inside the block each call of a layer that is in training mode is skipped with
+    probability ``p``; nothing is rescaled.
 
-    One number is drawn for each call of each layer, in calling order. A skipped layer does not run, and its call returns its first positional
-    argument as it is. In evaluation mode nothing is drawn or skipped. After the block, also after an exception, every layer is as before.
+    One number is drawn for each call of each layer, in calling order. A skipped layer
+    does not run, and its call returns its first positional argument as it is. In
+    evaluation mode nothing is drawn or skipped. After the block, also after an
+    exception, every layer is as before.
 
     Args:
-        layers: for example ``model.bert.encoder.layer``; their inputs and outputs are hidden states (B, L, E).
+        layers: for example ``model.bert.encoder.layer``; their inputs and outputs are
+            hidden states (B, L, E).
 
     Raises:
         ValueError: if ``p`` is not in 0 … 1.
@@ -50,9 +56,11 @@ def layerdrop(layers: nn.ModuleList, p: float, generator: torch.Generator) -> It
 
 
 def layers_to_keep(layers: int, depth: int) -> list[int]:
-    """⌊i · layers / depth⌋ for i = 0 … depth − 1: evenly spaced, the first always among them.
+    """⌊i · layers / depth⌋ for i = 0 … depth − 1: evenly spaced, the first always among
+    them.
 
-    For half the depth these are "every other" layer of Fan et al.; their rule, d ≡ 0 mod ⌊1/p⌋, is not defined for every depth.
+    For half the depth these are "every other" layer of Fan et al.; their rule, d ≡ 0
+    mod ⌊1/p⌋, is not defined for every depth.
 
     Raises:
         ValueError: if ``depth`` is not in 1 … layers.
@@ -63,21 +71,29 @@ def layers_to_keep(layers: int, depth: int) -> list[int]:
 
 
 def take_layers(model: nn.Module, path: str, depth: int) -> nn.Module:
-    """A copy of the model with ``depth`` of its layers, those of :func:`layers_to_keep`.
+    """A copy of the model with ``depth`` of its layers, those of
+    :func:`layers_to_keep`.
 
     Args:
-        path: of the ``nn.ModuleList``: "bert.encoder.layer". The configuration's number of layers goes with it.
+        path: of the ``nn.ModuleList``: "bert.encoder.layer". The configuration's number
+            of layers goes with it.
 
     Raises:
         ValueError: if there is no ModuleList at ``path``, or as :func:`layers_to_keep`.
     """
     layers = dict(model.named_modules()).get(path)
     if not isinstance(layers, nn.ModuleList):
-        lists = [name for name, module in model.named_modules() if isinstance(module, nn.ModuleList)]
-        raise ValueError(f"{path!r} is no ModuleList of the model; there are {', '.join(lists) or 'none'}")
+        lists = [
+            name for name, module in model.named_modules() if isinstance(module, nn.ModuleList)
+        ]
+        raise ValueError(
+            f"{path!r} is no ModuleList of the model; there are {', '.join(lists) or 'none'}"
+        )
     kept = layers_to_keep(len(layers), depth)
     # the layers that go are not copied
-    smaller = copy.deepcopy(model, {id(layer): None for i, layer in enumerate(layers) if i not in kept})
+    smaller = copy.deepcopy(
+        model, {id(layer): None for i, layer in enumerate(layers) if i not in kept}
+    )
     parent, _, name = path.rpartition(".")
     there: Any = smaller.get_submodule(path)
     setattr(smaller.get_submodule(parent), name, nn.ModuleList([there[i] for i in kept]))

@@ -1,6 +1,8 @@
-"""Feed-forward parts as things that can go: a gate on each, what the loss says of it, and removal.
+"""Feed-forward parts as things that can go: a gate on each, what the loss says of it,
+and removal.
 
-Source: Prasanna, Rogers & Rumshisky 2020, "When BERT Plays the Lottery, All Tickets Are Winning", section 3.
+Source: Prasanna, Rogers & Rumshisky 2020, "When BERT Plays the Lottery, All Tickets Are
+Winning", section 3.
 """
 
 from __future__ import annotations
@@ -23,17 +25,22 @@ Batch = TypeVar("Batch")
 
 @contextmanager
 def gated_mlps(model: nn.Module, nu: Tensor | Sequence[Tensor]) -> Iterator[None]:
-    """Inside the block the output of every feed-forward part, its bias included, is multiplied by its gate; gradients flow to ``nu``.
+    """Inside the block the output of every feed-forward part, its bias included, is
+    multiplied by its gate; gradients flow to ``nu``.
 
     Args:
-        model: whose parts :func:`course_lib.models.mlps.find_mlps` knows. nu: (layers,), or (layers, B) with gates for each sample; bool, too.
+        model: whose parts :func:`course_lib.models.mlps.find_mlps` knows. nu:
+            (layers,), or (layers, B) with gates for each sample; bool, too.
 
     Raises:
         ValueError: if ``nu`` does not fit the model or, when it runs, the batch.
     """
     outputs = mlp_outputs(model)
     if len(nu) != len(outputs) or any(gate.ndim > 1 for gate in nu):
-        raise ValueError(f"nu should be (layers,) = ({len(outputs)},), or ({len(outputs)}, B), got {len(nu)} rows")
+        raise ValueError(
+            f"nu should be (layers,) = ({len(outputs)},), or ({len(outputs)}, B), got {len(nu)}"
+            " rows"
+        )
     with ExitStack() as hooks:
         for out, gate in zip(outputs, nu, strict=True):
             hooks.callback(out.register_forward_hook(_scaling(gate)).remove)
@@ -44,7 +51,8 @@ def _scaling(gate: Tensor) -> Callable[..., Tensor]:
     def scale(module: nn.Module, inputs: tuple[Any, ...], x: Tensor) -> Tensor:
         if gate.ndim and len(gate) != len(x):
             raise ValueError(f"nu has gates for {len(gate)} samples, the batch has {len(x)}")
-        return x * gate.to(device=x.device, dtype=x.dtype).view(-1, *[1] * (x.ndim - 1))  # (B or 1, 1, 1)
+        # (B or 1, 1, 1)
+        return x * gate.to(device=x.device, dtype=x.dtype).view(-1, *[1] * (x.ndim - 1))
 
     return scale
 
@@ -52,11 +60,13 @@ def _scaling(gate: Tensor) -> Callable[..., Tensor]:
 def joint_importance(
     model: nn.Module, batches: Iterable[Batch], loss_fn: Callable[[nn.Module, Batch], Tensor]
 ) -> tuple[Tensor, Tensor]:
-    """E_x |∂L(x)/∂ξ| of every head and E_x |∂L(x)/∂ν| of every feed-forward part, at gates of 1, from one backward pass a batch.
+    """E_x |∂L(x)/∂ξ| of every head and E_x |∂L(x)/∂ν| of every feed-forward part, at
+    gates of 1, from one backward pass a batch.
 
     Args:
-        model: in evaluation mode meanwhile; modes and ``.grad`` are as before afterwards. Inside :func:`gated` and :func:`gated_mlps` it
-            is that of what is left.
+        model: in evaluation mode meanwhile; modes and ``.grad`` are as before
+            afterwards. Inside :func:`gated` and :func:`gated_mlps` it is that of what
+            is left.
         loss_fn: ``loss_fn(model, batch)`` returns one loss for each sample, (B,).
 
     Returns:
@@ -74,24 +84,33 @@ def joint_importance(
             xi, nu = [SampleGate(a) for a in attention], [_SampleGate() for _ in outputs]
             with ExitStack() as hooks:
                 for a, gate in zip(attention, xi, strict=True):
-                    hooks.callback(model.get_submodule(a.out).register_forward_pre_hook(gate).remove)
+                    hooks.callback(
+                        model.get_submodule(a.out).register_forward_pre_hook(gate).remove
+                    )
                 for out, part in zip(outputs, nu, strict=True):
                     hooks.callback(out.register_forward_hook(part).remove)
                 losses = loss_fn(model, batch)
             check_losses(losses, xi)
-            gates = [gate for gate in (*(g.gate for g in xi), *(g.gate for g in nu)) if gate is not None]
-            found = torch.autograd.grad(losses.sum(), gates, materialize_grads=True)  # (B, heads) each, then (B,) each
+            gates = [
+                gate for gate in (*(g.gate for g in xi), *(g.gate for g in nu)) if gate is not None
+            ]
+            # (B, heads) each, then (B,) each
+            found = torch.autograd.grad(losses.sum(), gates, materialize_grads=True)
             size = [g.abs().double().sum(0).cpu() for g in found]  # over samples
             heads.append(torch.stack(size[: len(attention)]))
             mlps.append(torch.stack(size[len(attention) :]))
             samples += len(losses)
     if not heads:
-        raise ValueError("joint_importance needs at least one batch, got none: is the iterator used up?")
+        raise ValueError(
+            "joint_importance needs at least one batch, got none: is the iterator used up?"
+        )
     return torch.stack(heads).sum(0) / samples, torch.stack(mlps).sum(0) / samples
 
 
 class _SampleGate:
-    """A gate of 1 for each sample on what a layer puts out, made when a batch shows how many there are."""
+    """A gate of 1 for each sample on what a layer puts out, made when a batch shows how
+    many there are.
+    """
 
     def __init__(self) -> None:
         self.gate: Tensor | None = None
@@ -103,7 +122,8 @@ class _SampleGate:
 
 
 def remove_mlps(model: nn.Module, keep: Tensor) -> nn.Module:
-    """A copy without the feed-forward parts where ``keep`` is False: their layers add nothing to the residual stream, and compute nothing.
+    """A copy without the feed-forward parts where ``keep`` is False: their layers add
+    nothing to the residual stream, and compute nothing.
 
     Args:
         keep: (layers,) bool.
@@ -124,7 +144,9 @@ def remove_mlps(model: nn.Module, keep: Tensor) -> nn.Module:
 
 
 class _Narrow(nn.Module):
-    """What is left of a linear layer without inputs or without outputs: zeros of this width."""
+    """What is left of a linear layer without inputs or without outputs: zeros of this
+    width.
+    """
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -141,7 +163,8 @@ class _Narrow(nn.Module):
 
 
 def _width(layer: nn.Module) -> int:
-    width: Any = getattr(layer, "out_features", None) or getattr(layer, "nf", None)  # GPT-2's Conv1D calls it nf
+    # GPT-2's Conv1D calls it nf
+    width: Any = getattr(layer, "out_features", None) or getattr(layer, "nf", None)
     return int(width)
 
 

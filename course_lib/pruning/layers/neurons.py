@@ -1,6 +1,8 @@
-"""Single neurons of the feed-forward parts: what the loss says of each, and narrower parts without some.
+"""Single neurons of the feed-forward parts: what the loss says of each, and narrower
+parts without some.
 
-Source: a gate on every neuron as Michel et al. 2019, "Are Sixteen Heads Really Better than One?", put on heads (section 4.1).
+Source: a gate on every neuron as Michel et al. 2019, "Are Sixteen Heads Really Better
+than One?", put on heads (section 4.1).
 """
 
 from __future__ import annotations
@@ -22,10 +24,12 @@ Batch = TypeVar("Batch")
 def ffn_importance(
     model: nn.Module, batches: Iterable[Batch], loss_fn: Callable[[nn.Module, Batch], Tensor]
 ) -> list[Tensor]:
-    """E_x |∂L(x)/∂gate| of every feed-forward neuron, at gates of 1, from one backward pass a batch.
+    """E_x |∂L(x)/∂gate| of every feed-forward neuron, at gates of 1, from one backward
+    pass a batch.
 
     Args:
-        model: in evaluation mode meanwhile; modes and ``.grad`` are as before afterwards.
+        model: in evaluation mode meanwhile; modes and ``.grad`` are as before
+            afterwards.
         loss_fn: ``loss_fn(model, batch)`` returns one loss for each sample, (B,).
 
     Returns:
@@ -46,34 +50,47 @@ def ffn_importance(
                 losses = loss_fn(model, batch)
             made = [gate.gate for gate in gates if gate.gate is not None]
             if losses.ndim != 1 or any(len(gate) != len(losses) for gate in made):
-                raise ValueError(f"one loss for each sample, (B,), is needed; got {tuple(losses.shape)}")
-            part = [g.abs().double().sum(0).cpu() for g in torch.autograd.grad(losses.sum(), made)]  # (B, width) each
+                raise ValueError(
+                    f"one loss for each sample, (B,), is needed; got {tuple(losses.shape)}"
+                )
+            # (B, width) each
+            part = [g.abs().double().sum(0).cpu() for g in torch.autograd.grad(losses.sum(), made)]
             found = part if found is None else [a + b for a, b in zip(found, part, strict=True)]
             samples += len(losses)
     if found is None:
-        raise ValueError("ffn_importance needs at least one batch, got none: is the iterator used up?")
+        raise ValueError(
+            "ffn_importance needs at least one batch, got none: is the iterator used up?"
+        )
     return [size / samples for size in found]
 
 
 def slice_ffn(model: nn.Module, keep: Sequence[Tensor]) -> nn.Module:
-    """A copy whose feed-forward parts have the neurons alone that are kept: the same outputs as with the others' activations at 0.
+    """A copy whose feed-forward parts have the neurons alone that are kept: the same
+    outputs as with the others' activations at 0.
 
     Args:
         keep: bool (width,) for each part, True = kept; at least one stays.
 
     Raises:
-        ValueError: if ``keep`` does not fit the model, or a part would keep none (:func:`remove_mlps` takes whole parts).
+        ValueError: if ``keep`` does not fit the model, or a part would keep none
+            (:func:`remove_mlps` takes whole parts).
     """
     model = copy.deepcopy(model)
     found = find_mlps(model)
     if len(keep) != len(found):
-        raise ValueError(f"keep holds a mask for each of the {len(found)} feed-forward parts, got {len(keep)}")
+        raise ValueError(
+            f"keep holds a mask for each of the {len(found)} feed-forward parts, got {len(keep)}"
+        )
     for mlp, kept in zip(found, keep, strict=True):
         width = _in_features(model.get_submodule(mlp.out))
         if kept.dtype != torch.bool or kept.shape != (width,):
-            raise ValueError(f"{mlp.out}: keep is bool ({width},), got {kept.dtype} {tuple(kept.shape)}")
+            raise ValueError(
+                f"{mlp.out}: keep is bool ({width},), got {kept.dtype} {tuple(kept.shape)}"
+            )
         if not kept.any():
-            raise ValueError(f"{mlp.out}: no neuron would be left; remove_mlps removes a whole part")
+            raise ValueError(
+                f"{mlp.out}: no neuron would be left; remove_mlps removes a whole part"
+            )
         for path in mlp.first:
             _cut(model, path, kept, into=False)
         _cut(model, mlp.out, kept, into=True)
@@ -81,7 +98,9 @@ def slice_ffn(model: nn.Module, keep: Sequence[Tensor]) -> nn.Module:
 
 
 class _NeuronGate:
-    """A gate of 1 for each sample and neuron on what a layer reads, made when a batch shows how many there are."""
+    """A gate of 1 for each sample and neuron on what a layer reads, made when a batch
+    shows how many there are.
+    """
 
     def __init__(self) -> None:
         self.gate: Tensor | None = None
@@ -89,22 +108,29 @@ class _NeuronGate:
     def __call__(self, module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         x = inputs[0]  # (B, …, width)
         if self.gate is None:
-            self.gate = torch.ones(len(x), x.shape[-1], dtype=x.dtype, device=x.device, requires_grad=True)
+            self.gate = torch.ones(
+                len(x), x.shape[-1], dtype=x.dtype, device=x.device, requires_grad=True
+            )
         return (x * self.gate.view(len(x), *[1] * (x.ndim - 2), -1), *inputs[1:])
 
 
 def _in_features(layer: nn.Module) -> int:
     weight: Any = layer.weight
-    return int(weight.shape[1] if isinstance(layer, nn.Linear) else weight.shape[0])  # GPT-2's Conv1D lies on its side
+    # GPT-2's Conv1D lies on its side
+    return int(weight.shape[1] if isinstance(layer, nn.Linear) else weight.shape[0])
 
 
 def _cut(model: nn.Module, path: str, kept: Tensor, into: bool) -> None:
-    """The layer at ``path`` reads (``into``), or makes, the kept neurons alone; in place, its parameters new."""
+    """The layer at ``path`` reads (``into``), or makes, the kept neurons alone; in
+    place, its parameters new.
+    """
     layer: Any = model.get_submodule(path)
     linear = isinstance(layer, nn.Linear)
     dim = int(into) if linear else int(not into)
     index = kept.nonzero()[:, 0].to(layer.weight.device)
-    layer.weight = nn.Parameter(layer.weight.detach().index_select(dim, index), layer.weight.requires_grad)
+    layer.weight = nn.Parameter(
+        layer.weight.detach().index_select(dim, index), layer.weight.requires_grad
+    )
     if not into and layer.bias is not None:
         layer.bias = nn.Parameter(layer.bias.detach()[index], layer.bias.requires_grad)
     count = int(kept.sum())

@@ -1,7 +1,9 @@
-"""Good, random and bad subnetworks of heads and feed-forward parts, and how much of them is the same from seed to seed.
+"""Good, random and bad subnetworks of heads and feed-forward parts, and how much of
+them is the same from seed to seed.
 
-Source: Prasanna, Rogers & Rumshisky 2020, "When BERT Plays the Lottery, All Tickets Are Winning", sections 3 to 6; κ: Fleiss 1971, "Measuring
-Nominal Scale Agreement among Many Raters".
+Source: Prasanna, Rogers & Rumshisky 2020, "When BERT Plays the Lottery, All Tickets Are
+Winning", sections 3 to 6; κ: Fleiss 1971, "Measuring Nominal Scale Agreement among Many
+Raters".
 """
 
 from __future__ import annotations
@@ -26,16 +28,21 @@ def prune_while(
     share: float = 0.9,
     step: float = 0.1,
 ) -> list[Step]:
-    """Remove the least important heads and feed-forward parts, round by round, while at least ``share`` of the full score is left.
+    """Remove the least important heads and feed-forward parts, round by round, while at
+    least ``share`` of the full score is left.
 
-    After round r in all min(n, r·k) heads are gone, k = max(1, round(step · layers · heads)), and min(layers, round(r · step · layers)) parts. What goes is
-    the lowest of what is left, by the importance of the masks *as they are now*.
+    After round r in all min(n, r·k) heads are gone, k = max(1,
+    round(step · layers · heads)), and min(layers, round(r · step · layers)) parts. What
+    goes is the lowest of what is left, by the importance of the masks *as they are
+    now*.
 
     Args:
-        evaluate: a score of masks (xi, nu), higher is better. importance: (layers, heads) and (layers,) of masks.
+        evaluate: a score of masks (xi, nu), higher is better. importance: (layers,
+            heads) and (layers,) of masks.
 
     Returns:
-        (xi, nu, score) of the full model and of every round that is still good enough; the last is the subnetwork.
+        (xi, nu, score) of the full model and of every round that is still good enough;
+        the last is the subnetwork.
 
     Raises:
         ValueError: if ``share`` is not in 0 … 1 or ``step`` not between 0 and 1.
@@ -60,9 +67,16 @@ def prune_while(
 
 
 def _without(kept: Tensor, score: Tensor, gone: int) -> Tensor:
-    """The mask with so many gone in all: those that are, and the lowest of the others."""
+    """The mask with so many gone in all: those that are, and the lowest of the
+    others.
+    """
     order = (
-        torch.as_tensor(score).detach().double().flatten().masked_fill(~kept.flatten(), -torch.inf).argsort(stable=True)
+        torch.as_tensor(score)
+        .detach()
+        .double()
+        .flatten()
+        .masked_fill(~kept.flatten(), -torch.inf)
+        .argsort(stable=True)
     )
     mask = torch.ones(kept.numel(), dtype=torch.bool)
     mask[order[:gone]] = False
@@ -72,19 +86,25 @@ def _without(kept: Tensor, score: Tensor, gone: int) -> Tensor:
 def subnetworks(
     xi: Tensor, nu: Tensor, of_heads: Tensor, of_mlps: Tensor, generator: torch.Generator
 ) -> dict[str, Masks]:
-    """Three of the same two sizes: "good" (the one given), "random", and "bad": what did not survive, the least important first.
+    """Three of the same two sizes: "good" (the one given), "random", and "bad": what
+    did not survive, the least important first.
 
-    Where too few did not survive, all of these and the least important survivors. Heads and feed-forward parts apart.
+    Where too few did not survive, all of these and the least important survivors. Heads
+    and feed-forward parts apart.
 
     Args:
-        xi: (layers, heads) bool, nu: (layers,) bool: what survived. of_heads, of_mlps: importance, of their shapes.
+        xi: (layers, heads) bool, nu: (layers,) bool: what survived. of_heads, of_mlps:
+            importance, of their shapes.
 
     Raises:
         ValueError: if shapes differ or a score is NaN.
     """
     for mask, score in ((xi, of_heads), (nu, of_mlps)):
         if mask.shape != score.shape or score.isnan().any():
-            raise ValueError(f"masks {tuple(mask.shape)} and scores {tuple(score.shape)} differ, or a score is NaN")
+            raise ValueError(
+                f"masks {tuple(mask.shape)} and scores {tuple(score.shape)} differ, or a score"
+                " is NaN"
+            )
     by_chance = tuple(
         torch.zeros(mask.numel(), dtype=torch.bool)
         .index_fill_(0, torch.randperm(mask.numel(), generator=generator)[: int(mask.sum())], True)
@@ -99,7 +119,9 @@ def subnetworks(
 
 
 def _worst(survived: Tensor, score: Tensor) -> Tensor:
-    """As many as survived: first those that did not, by rising score, then the others by rising score."""
+    """As many as survived: first those that did not, by rising score, then the others
+    by rising score.
+    """
     flat, gone = score.double().flatten(), ~survived.flatten()
     order = flat.argsort(stable=True)
     order = torch.cat([order[gone[order]], order[~gone[order]]])
@@ -109,12 +131,18 @@ def _worst(survived: Tensor, score: Tensor) -> Tensor:
 
 
 def retrain(
-    model: nn.Module, pretrained: Mapping[str, Tensor], xi: Tensor, nu: Tensor, train: Callable[[nn.Module], object]
+    model: nn.Module,
+    pretrained: Mapping[str, Tensor],
+    xi: Tensor,
+    nu: Tensor,
+    train: Callable[[nn.Module], object],
 ) -> None:
-    """From the pre-trained weights again, in place: they are copied back, and ``train(model)`` runs with only the subnetwork switched on.
+    """From the pre-trained weights again, in place: they are copied back, and
+    ``train(model)`` runs with only the subnetwork switched on.
 
     Raises:
-        ValueError: if the model lacks one of the names, or its shape differs; nothing is changed then.
+        ValueError: if the model lacks one of the names, or its shape differs; nothing
+            is changed then.
     """
     there = dict(model.named_parameters())
     if wrong := [n for n, p in pretrained.items() if n not in there or there[n].shape != p.shape]:
@@ -127,28 +155,40 @@ def retrain(
 
 
 def survival(masks: Sequence[Sequence[Tensor]]) -> tuple[Tensor, Tensor]:
-    """In how many tasks each element survived: mean and population standard deviation over seeds, float64.
+    """In how many tasks each element survived: mean and population standard deviation
+    over seeds, float64.
 
     Args:
         masks: for each seed, for each task, bool of one shape.
 
     Raises:
-        ValueError: if there is none, seeds have unlike numbers of tasks, or shapes differ.
+        ValueError: if there is none, seeds have unlike numbers of tasks, or shapes
+            differ.
     """
-    tasks, shapes = {len(of_seed) for of_seed in masks}, {mask.shape for of_seed in masks for mask in of_seed}
+    tasks, shapes = (
+        {len(of_seed) for of_seed in masks},
+        {mask.shape for of_seed in masks for mask in of_seed},
+    )
     if len(tasks) != 1 or len(shapes) != 1:
-        raise ValueError("masks are for each seed as many tasks, at least one, and all of one shape")
-    counts = torch.stack([torch.stack(list(of_seed)).double().sum(0) for of_seed in masks])  # (seeds, *shape)
+        raise ValueError(
+            "masks are for each seed as many tasks, at least one, and all of one shape"
+        )
+    # (seeds, *shape)
+    counts = torch.stack([torch.stack(list(of_seed)).double().sum(0) for of_seed in masks])
     return counts.mean(0), counts.std(0, correction=0)
 
 
 def survivors_below(masks: Sequence[Sequence[Tensor]], tasks: float) -> float:
-    """The share of elements that survive in fewer than ``tasks`` tasks on average over seeds."""
+    """The share of elements that survive in fewer than ``tasks`` tasks on average over
+    seeds.
+    """
     return float((survival(masks)[0] < tasks).double().mean())
 
 
 def overlap(a: Tensor, b: Tensor) -> tuple[int, float]:
-    """How many elements both masks keep, and how many two random masks of these sizes would: |a|·|b|/n."""
+    """How many elements both masks keep, and how many two random masks of these sizes
+    would: |a|·|b|/n.
+    """
     return int((a & b).sum()), int(a.sum()) * int(b.sum()) / a.numel()
 
 
@@ -156,13 +196,17 @@ def fleiss_kappa(masks: Tensor) -> float:
     """Agreement of R masks beyond chance: 1 is perfect, 0 is chance.
 
     Args:
-        masks: (R, n) bool: raters are seeds, subjects the elements, the two categories kept and gone.
+        masks: (R, n) bool: raters are seeds, subjects the elements, the two categories
+            kept and gone.
 
     Raises:
         ValueError: with fewer than two masks, or no elements.
     """
     if masks.ndim != 2 or len(masks) < 2 or not masks.shape[1]:
-        raise ValueError(f"kappa needs at least two masks of at least one element, (R, n); got {tuple(masks.shape)}")
+        raise ValueError(
+            "kappa needs at least two masks of at least one element, (R, n); got"
+            f" {tuple(masks.shape)}"
+        )
     raters, kept = len(masks), masks.double().sum(0)  # (n,)
     agree = (kept * (kept - 1) + (raters - kept) * (raters - kept - 1)) / (raters * (raters - 1))
     share = float(kept.mean()) / raters

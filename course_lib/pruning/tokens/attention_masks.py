@@ -1,7 +1,9 @@
-"""The attention mask of fewer tokens: sliced on both axes, in whatever form the model uses.
+"""The attention mask of fewer tokens: sliced on both axes, in whatever form the model
+uses.
 
-transformers hands a layer one of these: None (nothing is hidden), bool (B, 1, L, L) with True = may look (SDPA), the same
-in floats, 0 = may look and the least float = may not (eager), or (B, L) (flash attention).
+transformers hands a layer one of these: None (nothing is hidden), bool (B, 1, L, L)
+with True = may look (SDPA), the same in floats, 0 = may look and the least float = may
+not (eager), or (B, L) (flash attention).
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ FORMS = {"eager": "float", "sdpa": "bool", "flash_attention_2": "rows", "flash_a
 
 
 def mask_form(implementation: str | None) -> str:
-    """Which form a mask must have for an attention implementation: "float", "bool" or "rows".
+    """Which form a mask must have for an attention implementation: "float", "bool" or
+    "rows".
 
     Raises:
         ValueError: if its masks are of another kind.
@@ -38,13 +41,19 @@ def visible(mask: Tensor | None, hidden: Tensor) -> Tensor:
     if mask.ndim == 2:
         return mask.bool().expand(B, L)
     if mask.ndim != 4 or mask.shape[3] != L:
-        raise ValueError(f"an attention mask is (B, L) or (B, 1, L, L) with L = {L}, got {tuple(mask.shape)}")
-    mask = mask[:, :, :1] if mask.stride(2) == 0 else mask  # expanded over the queries: one row says it all
+        raise ValueError(
+            f"an attention mask is (B, L) or (B, 1, L, L) with L = {L}, got {tuple(mask.shape)}"
+        )
+    # expanded over the queries: one row says it all
+    mask = mask[:, :, :1] if mask.stride(2) == 0 else mask
     return _open(mask).any(2).any(1).expand(B, L)
 
 
-def slice_mask(mask: Tensor | None, index: Tensor, valid: Tensor, hidden: Tensor, form: str) -> Tensor | None:
-    """The mask for the tokens at ``index``, with those that are not ``valid`` hidden from all; None if it hides nothing.
+def slice_mask(
+    mask: Tensor | None, index: Tensor, valid: Tensor, hidden: Tensor, form: str
+) -> Tensor | None:
+    """The mask for the tokens at ``index``, with those that are not ``valid`` hidden
+    from all; None if it hides nothing.
 
     Args:
         mask: in any of the forms, for L tokens.
@@ -63,22 +72,30 @@ def slice_mask(mask: Tensor | None, index: Tensor, valid: Tensor, hidden: Tensor
         mask = mask.expand(B, -1, -1, -1)
         H, Q = mask.shape[1], mask.shape[2]
         if Q > 1 and mask.stride(2) != 0:
-            mask = mask.gather(2, index[:, None, :, None].expand(B, H, k, mask.shape[3]))  # the queries that are left
+            # the queries that are left
+            mask = mask.gather(2, index[:, None, :, None].expand(B, H, k, mask.shape[3]))
         else:
             mask = mask[:, :, :1]  # the same for all queries
-        mask = mask.gather(3, index[:, None, None, :].expand(B, H, mask.shape[2], k))  # and the keys
+        # and the keys
+        mask = mask.gather(3, index[:, None, None, :].expand(B, H, mask.shape[2], k))
         if bool(_open(mask).all()):
             mask = None
     if bool(valid.all()):
         return mask
     hide = ~valid[:, None, None, :]  # (B, 1, 1, k)
     if mask is None:
-        return ~hide if form == "bool" else hidden.new_zeros(hide.shape).masked_fill(hide, _least(hidden.dtype))
+        return (
+            ~hide
+            if form == "bool"
+            else hidden.new_zeros(hide.shape).masked_fill(hide, _least(hidden.dtype))
+        )
     return mask & ~hide if mask.dtype == torch.bool else mask.masked_fill(hide, _least(mask.dtype))
 
 
 def weigh_mask(mask: Tensor | None, log_weights: Tensor, dtype: torch.dtype) -> Tensor:
-    """A float mask under which key i counts exp(log_weights[:, i]) times; log_weights (B, L), all finite."""
+    """A float mask under which key i counts exp(log_weights[:, i]) times; log_weights
+    (B, L), all finite.
+    """
     bias = log_weights[:, None, None, :].to(dtype)  # (B, 1, 1, L)
     if mask is None:
         return bias

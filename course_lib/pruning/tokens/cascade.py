@@ -1,12 +1,15 @@
-"""Tokens and heads that go together, while the model runs: what counted little so far is gone for good.
+"""Tokens and heads that go together, while the model runs: what counted little so far
+is gone for good.
 
-Each layer adds to the scores of tokens (attention received) and of heads (how much each puts out). The sums decide after
-every layer, and what is gone takes no part in later layers, nor in the scores there: so both sets only shrink. For tokens
-the index means something in every layer, they are the same words. Head 3 of one layer and head 3 of the next have nothing
-to do with each other; the method prunes the index all the same, and what that costs is worth a measurement.
+Each layer adds to the scores of tokens (attention received) and of heads (how much each
+puts out). The sums decide after every layer, and what is gone takes no part in later
+layers, nor in the scores there: so both sets only shrink. For tokens the index means
+something in every layer, they are the same words. Head 3 of one layer and head 3 of the
+next have nothing to do with each other; the method prunes the index all the same, and
+what that costs is worth a measurement.
 
-Source: Wang, Zhang and Han 2021, "SpAtten: Efficient Sparse Attention Architecture with Cascade Token and Head Pruning",
-section III-A and III-B.
+Source: Wang, Zhang and Han 2021, "SpAtten: Efficient Sparse Attention Architecture with
+Cascade Token and Head Pruning", section III-A and III-B.
 """
 
 from __future__ import annotations
@@ -24,25 +27,34 @@ from course_lib.pruning.tokens.selection import top_tokens
 
 
 def cascade_step(
-    token_scores: Tensor, head_scores: Tensor, alive_tokens: Tensor, alive_heads: Tensor, n_tokens: int, n_heads: int
+    token_scores: Tensor,
+    head_scores: Tensor,
+    alive_tokens: Tensor,
+    alive_heads: Tensor,
+    n_tokens: int,
+    n_heads: int,
 ) -> tuple[Tensor, Tensor]:
-    """Which tokens and heads of one text go on from one layer: the best of those that are still there.
+    """Which tokens and heads of one text go on from one layer: the best of those that
+    are still there.
 
     Args:
-        token_scores: (L,), cumulative; alive_tokens: bool (L,), [CLS] first, which always stays.
+        token_scores: (L,), cumulative; alive_tokens: bool (L,), [CLS] first, which
+            always stays.
         head_scores: (M,), cumulative; alive_heads: bool (M,).
-        n_tokens, n_heads: how many go on, ≥ 1; where fewer are alive, all of them. Equal scores: the first one stays.
+        n_tokens, n_heads: how many go on, ≥ 1; where fewer are alive, all of them.
+            Equal scores: the first one stays.
 
     Returns:
         bool (L,) and bool (M,), parts of ``alive_tokens`` and ``alive_heads``.
 
     Raises:
-        ValueError: if shapes do not fit, a number is below 1, a score is NaN, or nothing is alive to keep.
+        ValueError: if shapes do not fit, a number is below 1, a score is NaN, or
+            nothing is alive to keep.
     """
     if token_scores.ndim != 1 or head_scores.ndim != 1:
         raise ValueError(
-            f"scores of one text: (L,) for tokens and (M,) for heads, got {tuple(token_scores.shape)} and "
-            f"{tuple(head_scores.shape)}"
+            "scores of one text: (L,) for tokens and (M,) for heads, got"
+            f" {tuple(token_scores.shape)} and {tuple(head_scores.shape)}"
         )
     tokens = top_tokens(token_scores[None], alive_tokens[None], n_tokens)[0]
     return tokens, _best_heads(head_scores[None], alive_heads[None], n_heads)[0]
@@ -52,15 +64,21 @@ def _best_heads(scores: Tensor, alive: Tensor, n: int) -> Tensor:
     """The n best of the heads that are alive, bool (B, M)."""
     if alive.dtype != torch.bool or alive.shape != scores.shape or not bool(alive.any(1).all()):
         raise ValueError(
-            f"alive_heads should be bool {tuple(scores.shape)} with at least one True, got {alive.dtype} "
-            f"{tuple(alive.shape)}"
+            f"alive_heads should be bool {tuple(scores.shape)} with at least one True, got"
+            f" {alive.dtype} {tuple(alive.shape)}"
         )
     if n < 1:
         raise ValueError(f"n_heads is how many heads go on, at least 1, got {n}")
     if scores.isnan().any():
-        raise ValueError("a head's score is NaN, and NaN can be ranked nowhere: did the model's attention overflow?")
-    order = scores.masked_fill(~alive, float("-inf")).sort(dim=1, descending=True, stable=True).indices
-    order = order.gather(1, (~alive).gather(1, order).sort(dim=1, stable=True).indices)  # the dead behind a live -inf
+        raise ValueError(
+            "a head's score is NaN, and NaN can be ranked nowhere: did the model's attention"
+            " overflow?"
+        )
+    order = (
+        scores.masked_fill(~alive, float("-inf")).sort(dim=1, descending=True, stable=True).indices
+    )
+    # the dead behind a live -inf
+    order = order.gather(1, (~alive).gather(1, order).sort(dim=1, stable=True).indices)
     return torch.zeros_like(alive).scatter_(1, order[:, :n], True) & alive
 
 
@@ -68,8 +86,10 @@ class Cascading:
     """``with cascading(model, tokens, heads) as cascade``; see :func:`cascading`.
 
     Attributes:
-        tokens: the :class:`~course_lib.pruning.tokens.Dropping` inside, with ``last`` and ``lengths()``.
-        heads: after a forward pass, for each layer bool (B, M): the heads that worked in it.
+        tokens: the :class:`~course_lib.pruning.tokens.Dropping` inside, with ``last``
+            and ``lengths()``.
+        heads: after a forward pass, for each layer bool (B, M): the heads that worked
+            in it.
     """
 
     def __init__(
@@ -81,32 +101,45 @@ class Cascading:
         score: Literal["cls", "received"] = "cls",
         where: Literal["attention", "layer"] = "attention",
     ) -> None:
-        self.tokens = Dropping(model, tokens, score=score, where=where, heads=self._alive, accumulate=True)
+        self.tokens = Dropping(
+            model, tokens, score=score, where=where, heads=self._alive, accumulate=True
+        )
         self.schedule = dict(heads)
         self.heads: list[Tensor] = []
         self._layers = self.tokens.layers
-        self._after: dict[int, tuple[Tensor, Tensor]] = {}  # layer -> heads that go on, and their scores, (B, M) each
+        # layer -> heads that go on, and their scores, (B, M) each
+        self._after: dict[int, tuple[Tensor, Tensor]] = {}
         self._handles: list[RemovableHandle] = []
         self._sizes = [(layer.attention.heads, layer.attention.head_size) for layer in self._layers]
         wrong = [i for i in heads if not 0 <= i < len(self._layers)]
         if wrong:
-            raise ValueError(f"the encoder has layers 0 to {len(self._layers) - 1}, there is no layer {wrong[0]}")
+            raise ValueError(
+                f"the encoder has layers 0 to {len(self._layers) - 1}, there is no layer {wrong[0]}"
+            )
         if any(n < 1 for n in heads.values()):
-            raise ValueError(f"heads says how many heads go on from a layer, at least 1, got {dict(heads)}")
+            raise ValueError(
+                f"heads says how many heads go on from a layer, at least 1, got {dict(heads)}"
+            )
         if len({M for M, _ in self._sizes}) > 1 or self._sizes[0][0] == 0:
             raise ValueError(
-                f"the layers have {[M for M, _ in self._sizes]} heads: to cascade indices they need equally many"
+                f"the layers have {[M for M, _ in self._sizes]} heads: to cascade indices they need"
+                " equally many"
             )
 
     def __enter__(self) -> Cascading:
         self.tokens.__enter__()
         for i, layer in enumerate(self._layers):
             output = layer.module.get_submodule(layer.attention.out)
-            self._handles.append(output.register_forward_pre_hook(lambda m, args, i=i: self._gate(i, args)))
+            self._handles.append(
+                output.register_forward_pre_hook(lambda m, args, i=i: self._gate(i, args))
+            )
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         for handle in self._handles:
             handle.remove()
@@ -128,7 +161,8 @@ class Cascading:
         with torch.no_grad():
             real = self.tokens.token_mask  # (B, l)
             size = out.detach().abs().sum(-1, dtype=torch.float32) * real[:, :, None]  # (B, l, M)
-            score = size.sum(1) / real.sum(1, keepdim=True)  # per token, so that layers with fewer count alike
+            # per token, so that layers with fewer count alike
+            score = size.sum(1) / real.sum(1, keepdim=True)
             if i > 0:
                 score = score + self._after[i - 1][1]
             if i in self.schedule:
@@ -145,17 +179,20 @@ def cascading(
     score: Literal["cls", "received"] = "cls",
     where: Literal["attention", "layer"] = "attention",
 ) -> Cascading:
-    """Inside the ``with`` block, tokens and heads go together as ``model`` runs, each text by itself.
+    """Inside the ``with`` block, tokens and heads go together as ``model`` runs, each
+    text by itself.
 
-    Tokens are dropped, as :func:`~course_lib.pruning.tokens.dropping` does, by their scores summed over layers. Heads are
-    chosen anew for every text, so their output is set to zero and not removed: that shows what it does to accuracy and
-    counts in MACs (``heads``), but takes no time off. For heads that are gone for every text, remove them and use
-    ``dropping`` on the smaller model.
+    Tokens are dropped, as :func:`~course_lib.pruning.tokens.dropping` does, by their
+    scores summed over layers. Heads are chosen anew for every text, so their output is
+    set to zero and not removed: that shows what it does to accuracy and counts in MACs
+    (``heads``), but takes no time off. For heads that are gone for every text, remove
+    them and use ``dropping`` on the smaller model.
 
     Args:
         model, score, where: as in ``dropping``.
         tokens: layer -> share or number of tokens that go on from it.
-        heads: layer -> number of heads that go on from it, so that work in the layers behind it.
+        heads: layer -> number of heads that go on from it, so that work in the layers
+            behind it.
 
     Raises:
         ValueError: as ``dropping`` does, or if ``heads`` does not fit the model.

@@ -1,22 +1,26 @@
-"""Dropping tokens inside a model: rows that are gone, so tensors that are shorter, not rows that are masked.
+"""Dropping tokens inside a model: rows that are gone, so tensors that are shorter, not
+rows that are masked.
 
 ::
 
-    with dropping(model, {1: 0.5, 2: 0.15}) as drop:      # after layer 1 half of each text stays, after layer 2 15 %
+    with dropping(model, {1: 0.5, 2: 0.15}) as drop:  # half stays after layer 1, then 15 %
         logits = model(**batch).logits
-    drop.last.kept[2]                                     # which, (B, k): where they stood, -1 = padding
+    drop.last.kept[2]                                 # (B, k): where they stood, -1 = padding
 
-A masked token still costs what it cost; the arithmetic is the same with zeros in it. A dropped one costs nothing from
-there on. For the tokens that stay both give the same numbers: what a row becomes in the feed-forward block depends on that
-row alone, and attention does not see the others either way. Positions were added to the embeddings before the first layer
-and go with their rows.
+A masked token still costs what it cost; the arithmetic is the same with zeros in it. A
+dropped one costs nothing from there on. For the tokens that stay both give the same
+numbers: what a row becomes in the feed-forward block depends on that row alone, and
+attention does not see the others either way. Positions were added to the embeddings
+before the first layer and go with their rows.
 
-The rows are dropped between attention and the feed-forward block (FFN) of a layer, where the layer's scores are known and
-its larger half is still to come, or between two layers. The models' own code runs, with forward hooks that are taken off at
-the end of the block, also after an exception.
+The rows are dropped between attention and the feed-forward block (FFN) of a layer,
+where the layer's scores are known and its larger half is still to come, or between two
+layers. The models' own code runs, with forward hooks that are taken off at the end of
+the block, also after an exception.
 
-Source: Goyal et al. 2020, "PoWER-BERT", section 3, between attention and FFN; Kim et al. 2022, "Learned Token Pruning for
-Transformers"; Wang et al. 2021, "SpAtten", for scores summed over layers.
+Source: Goyal et al. 2020, "PoWER-BERT", section 3, between attention and FFN; Kim et
+al. 2022, "Learned Token Pruning for Transformers"; Wang et al. 2021, "SpAtten", for
+scores summed over layers.
 """
 
 from __future__ import annotations
@@ -48,7 +52,9 @@ from course_lib.pruning.tokens.threshold import SoftThreshold, share_kept
 
 @dataclass(frozen=True)
 class Thresholds:
-    """A policy for ``dropping``: after layer l the tokens with n·s ≥ theta[l] stay, see ``threshold_policy``."""
+    """A policy for ``dropping``: after layer l the tokens with n·s ≥ theta[l] stay, see
+    ``threshold_policy``.
+    """
 
     theta: Mapping[int, float]
 
@@ -82,19 +88,25 @@ class Pass:
     """One forward pass: what was dropped where. B texts of L columns.
 
     - ``lengths``: int64 (B,), real tokens of each text.
-    - ``attention``, ``ffn``: int64 (layers, B), how many of them each layer's attention and FFN worked on.
-    - ``rows``: for each layer how long the tensors of its attention and FFN were, padding included.
-    - ``kept``: for each layer int64 (B, k), the columns that went on from it, ascending; -1 = padding.
+    - ``attention``, ``ffn``: int64 (layers, B), how many of them each layer's attention
+      and FFN worked on.
+    - ``rows``: for each layer how long the tensors of its attention and FFN were,
+      padding included.
+    - ``kept``: for each layer int64 (B, k), the columns that went on from it,
+      ascending; -1 = padding.
     - ``scores``: layer -> (B, L), the scores there (0: padding, or gone before).
-    - ``weights``: layer -> (B, L), for soft thresholds: how much of each token went on, with its gradient.
+    - ``weights``: layer -> (B, L), for soft thresholds: how much of each token went on,
+      with its gradient.
 
-    With soft thresholds nothing is dropped, and the counts are of the tokens that would be there if they were hard.
+    With soft thresholds nothing is dropped, and the counts are of the tokens that would
+    be there if they were hard.
     """
 
     lengths: Tensor
     columns: int
     token_mask: Tensor
-    counts: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # (B,) for attention and FFN of each layer
+    # (B,) for attention and FFN of each layer
+    counts: list[tuple[Tensor, Tensor]] = field(default_factory=list)
     rows: list[tuple[int, int]] = field(default_factory=list)
     kept: list[Tensor] = field(default_factory=list)
     scores: dict[int, Tensor] = field(default_factory=dict)
@@ -109,21 +121,25 @@ class Pass:
         return torch.stack([ffn for _, ffn in self.counts])
 
     def alive(self, layer: int) -> Tensor:
-        """Which tokens went on from this layer: bool (B, L), in the columns of the input."""
+        """Which tokens went on from this layer: bool (B, L), in the columns of the
+        input.
+        """
         kept = self.kept[layer]
         alive = torch.zeros(len(kept), self.columns + 1, dtype=torch.bool, device=kept.device)
-        return alive.scatter_(1, kept % (self.columns + 1), True)[:, : self.columns]  # -1 is the column that is cut off
+        # -1 is the column that is cut off
+        return alive.scatter_(1, kept % (self.columns + 1), True)[:, : self.columns]
 
     def soft_share(self) -> Tensor:
-        """The sparsity term for soft thresholds: how much of the tokens goes on, mean over layers, texts and tokens.
+        """The sparsity term for soft thresholds: how much of the tokens goes on, mean
+        over layers, texts and tokens.
 
         Raises:
             RuntimeError: if no soft threshold in training mode was at work.
         """
         if not self.weights:
             raise RuntimeError(
-                "no threshold was soft in this pass: give dropping a SoftThreshold in training mode (threshold.train()); "
-                "in the hard phase there is no sparsity term"
+                "no threshold was soft in this pass: give dropping a SoftThreshold in training mode"
+                " (threshold.train()); in the hard phase there is no sparsity term"
             )
         return torch.stack([share_kept(w, self.token_mask) for w in self.weights.values()]).mean()
 
@@ -144,11 +160,15 @@ class _Now:
     score: Tensor | None = None  # (B, l) of the layer at work
     total: Tensor | None = None  # (B, l), summed over layers
     summed: int = 0  # over how many
-    undo: tuple[Tensor, int] | None = None  # pre-norm: the FFN's rows, and how many the layer still holds
-    left: dict[int, tuple[Tensor, int, Tensor]] = field(default_factory=dict)  # layer that dropped -> see look()
+    # pre-norm: the FFN's rows, and how many the layer still holds
+    undo: tuple[Tensor, int] | None = None
+    # layer that dropped -> see look()
+    left: dict[int, tuple[Tensor, int, Tensor]] = field(default_factory=dict)
 
     def look(self) -> tuple[Tensor, int, Tensor]:
-        """How many tokens are left (B,), how many rows l, and where they stood (B, l), -1 for padding."""
+        """How many tokens are left (B,), how many rows l, and where they stood (B, l),
+        -1 for padding.
+        """
         there = self.token_mask if self.hard is None else self.hard
         return there.sum(1), there.shape[1], self.places.masked_fill(~there, -1)
 
@@ -160,7 +180,8 @@ class Dropping:
     """``with dropping(model, ...) as drop``; see :func:`dropping`.
 
     Attributes:
-        last: the :class:`Pass` of the last complete forward pass, None before the first.
+        last: the :class:`Pass` of the last complete forward pass, None before the
+            first.
     """
 
     def __init__(
@@ -191,7 +212,8 @@ class Dropping:
         self._check()
 
     def lengths(self) -> tuple[Tensor, Tensor]:
-        """Real tokens that the attention and the FFN of each layer worked on, over all texts so far: two (layers, N).
+        """Real tokens that the attention and the FFN of each layer worked on, over all
+        texts so far: two (layers, N).
 
         For :func:`course_lib.cost.tokens.texts_macs`.
 
@@ -201,21 +223,27 @@ class Dropping:
         if not self._counts:
             raise RuntimeError("no forward pass was completed inside this block yet")
         attention, ffn = (
-            torch.cat([torch.stack([layer[part] for layer in counts]).cpu() for counts in self._counts], 1)
+            torch.cat(
+                [torch.stack([layer[part] for layer in counts]).cpu() for counts in self._counts], 1
+            )
             for part in (0, 1)
         )
         return attention, ffn
 
     @property
     def token_mask(self) -> Tensor:
-        """In the middle of a forward pass: which of the rows are tokens that are still there, bool (B, l)."""
+        """In the middle of a forward pass: which of the rows are tokens that are still
+        there, bool (B, l).
+        """
         return self._at_work().token_mask
 
-    # ------------------------------------------------------------------------------------------------ on and off
+    # ----------------------------------------------------------------------- on and off
     def __enter__(self) -> Dropping:
         first = self.layers[0].module
         if first in _busy:
-            raise RuntimeError("tokens of this model are being dropped already: leave that block first")
+            raise RuntimeError(
+                "tokens of this model are being dropped already: leave that block first"
+            )
         self._mask_form()
         try:
             for i, layer in enumerate(self.layers):
@@ -227,7 +255,10 @@ class Dropping:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._unhook()
         _busy.discard(self.layers[0].module)
@@ -240,18 +271,30 @@ class Dropping:
 
     def _hook(self, i: int, layer: EncoderLayer) -> None:
         add, module = self._handles.append, layer.module
-        if i == 0 or i > min(self.at, default=len(self.layers)):  # hooks take time: only where there is something to do
+        # hooks take time: only where there is something to do
+        if i == 0 or i > min(self.at, default=len(self.layers)):
             start = module.register_forward_pre_hook(
                 lambda m, args, kw: self._start_layer(i, args, kw), with_kwargs=True
             )
             add(start)
         if i in self.at or i == len(self.layers) - 1:
-            # first in line, so that hidden states which transformers records are the rows that go on
-            add(module.register_forward_hook(lambda m, args, out: self._end_layer(i, out), prepend=True))
-        if self.score in ("cls", "received") and (i in self.at or (self.accumulate and i <= max(self.at, default=-1))):
+            # first in line, so that hidden states which transformers records are the
+            # rows that go on
+            add(
+                module.register_forward_hook(
+                    lambda m, args, out: self._end_layer(i, out), prepend=True
+                )
+            )
+        if self.score in ("cls", "received") and (
+            i in self.at or (self.accumulate and i <= max(self.at, default=-1))
+        ):
             for name, path in (("query", layer.attention.q), ("key", layer.attention.k)):
                 projection = module.get_submodule(path)
-                add(projection.register_forward_hook(lambda m, args, out, name=name: self._capture(name, out)))
+                add(
+                    projection.register_forward_hook(
+                        lambda m, args, out, name=name: self._capture(name, out)
+                    )
+                )
             attention = module.get_submodule(layer.attention.name)
             add(attention.register_forward_hook(lambda m, args, out: self._attended(i, m, out)))
         if i in self.at and self.where == "attention":
@@ -262,15 +305,21 @@ class Dropping:
             else:
                 add(cut.register_forward_hook(lambda m, args, out: self._after_attention(i, out)))
 
-    # ------------------------------------------------------------------------------------------------ the hooks
-    def _start_layer(self, i: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any] | None:
+    # ------------------------------------------------------------------------ the hooks
+    def _start_layer(
+        self, i: int, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Any, Any] | None:
         positional = len(args) > 1
         hidden = args[0] if args else kwargs["hidden_states"]  # (B, l, E)
         if i == 0:
             self._now = self._start(hidden, args[1] if positional else kwargs.get("attention_mask"))
             return None
         now = self._at_work()
-        mask = now.mask if now.log_weights is None else weigh_mask(now.mask, now.log_weights, hidden.dtype)
+        mask = (
+            now.mask
+            if now.log_weights is None
+            else weigh_mask(now.mask, now.log_weights, hidden.dtype)
+        )
         if positional:
             return (args[0], mask, *args[2:]), kwargs
         return args, kwargs | {"attention_mask": mask}
@@ -279,42 +328,56 @@ class Dropping:
         for layer in self.layers:
             if getattr(layer.module, "gradient_checkpointing", False) and layer.module.training:
                 raise ValueError(
-                    "gradient checkpointing runs layers a second time in the backward pass, when tokens are gone "
-                    "already: call model.gradient_checkpointing_disable()"
+                    "gradient checkpointing runs layers a second time in the backward pass, when"
+                    " tokens are gone already: call model.gradient_checkpointing_disable()"
                 )
         B, L = hidden.shape[:2]
         token_mask = visible(mask, hidden)
         if mask is not None:
             check_cls(token_mask)
         places = torch.arange(L, device=hidden.device).expand(B, L)
-        return _Now(Pass(token_mask.sum(1), L, token_mask), mask, token_mask, places, self._mask_form())
+        return _Now(
+            Pass(token_mask.sum(1), L, token_mask), mask, token_mask, places, self._mask_form()
+        )
 
     def _capture(self, name: str, out: Tensor) -> None:
         setattr(self._at_work(), name, out)
 
     def _attended(self, i: int, attention: nn.Module, out: Any) -> None:
-        """Score the tokens, now that queries and keys are there, and with eager attention the weights."""
+        """Score the tokens, now that queries and keys are there, and with eager
+        attention the weights.
+        """
         now = self._at_work()
         heads = self._heads_of(i)
-        empty = now.key is None or (heads is not None and not bool(heads.any(-1).all()))  # no keys: all heads removed
+        # no keys: all heads removed
+        empty = now.key is None or (heads is not None and not bool(heads.any(-1).all()))
         if empty and now.total is None:
-            raise ValueError(f"no head of layer {i} is left, so nothing there attends to any token: score elsewhere")
+            raise ValueError(
+                f"no head of layer {i} is left, so nothing there attends to any token: score"
+                " elsewhere"
+            )
         if not empty:
             with torch.set_grad_enabled(torch.is_grad_enabled() and self._soft):
                 score = self._attention_score(i, attention, out, heads)
             if self.accumulate:
-                now.total, now.summed = (score if now.total is None else now.total + score), now.summed + 1
+                now.total, now.summed = (
+                    (score if now.total is None else now.total + score),
+                    now.summed + 1,
+                )
             now.score = score
         if self.accumulate:
             assert now.total is not None
             now.score = now.total / now.summed  # the mean: again of sum 1
         now.query = now.key = None
 
-    def _attention_score(self, i: int, attention: nn.Module, out: Any, heads: Tensor | None) -> Tensor:
+    def _attention_score(
+        self, i: int, attention: nn.Module, out: Any, heads: Tensor | None
+    ) -> Tensor:
         now, layer = self._at_work(), self.layers[i]
         assert now.query is not None and now.key is not None
         d = layer.attention.head_size
-        query, key = (t.unflatten(-1, (-1, d)).transpose(1, 2) for t in (now.query, now.key))  # (B, M, l, d)
+        # (B, M, l, d)
+        query, key = (t.unflatten(-1, (-1, d)).transpose(1, 2) for t in (now.query, now.key))
         votes = head_weights(heads, key)
         bias = now.log_weights
         if now.mask is not None:  # something is padding
@@ -322,8 +385,11 @@ class Dropping:
             bias = bias.masked_fill(~now.token_mask, float("-inf"))
         scale = float(getattr(attention, "scaling", d**-0.5))
         if self.score == "cls":
-            return weights_of(query[:, :, : layer.layout.protected], key, bias, scale, votes).mean(1)
-        weights = now.token_mask.to(torch.promote_types(key.dtype, torch.float32))  # (B, l), 0 for padding
+            return weights_of(query[:, :, : layer.layout.protected], key, bias, scale, votes).mean(
+                1
+            )
+        # (B, l), 0 for padding
+        weights = now.token_mask.to(torch.promote_types(key.dtype, torch.float32))
         if now.log_weights is not None:
             weights = weights * now.log_weights.exp()
         given = out[1] if isinstance(out, tuple) and len(out) > 1 else None
@@ -352,7 +418,8 @@ class Dropping:
             return out
         index, rows = now.undo
         full = out.new_zeros(out.shape[0], rows, out.shape[2])
-        return full.scatter(1, index[:, :, None].expand_as(out), out)  # back to where the residual has them
+        # back to where the residual has them
+        return full.scatter(1, index[:, :, None].expand_as(out), out)
 
     def _end_layer(self, i: int, out: Any) -> Any:
         now = self._at_work()
@@ -381,14 +448,18 @@ class Dropping:
         self.last, self._now = record, None
         self._counts += [record.counts]
 
-    # ------------------------------------------------------------------------------------------------ what stays
+    # ----------------------------------------------------------------------- what stays
     def _decide(self, i: int, hidden: Tensor) -> Tensor | None:
-        """The rows of ``hidden`` that stay after layer i, (B, k); None for all of them. The state is of those, then."""
+        """The rows of ``hidden`` that stay after layer i, (B, k); None for all of them.
+        The state is of those, then.
+        """
         now, protected = self._at_work(), self.layers[i].layout.protected
         score = self._scored(i, hidden)
         detached = score.detach()
         filled = detached.new_zeros(len(score), now.record.columns)
-        now.record.scores[i] = filled.scatter_add_(1, now.places, detached.masked_fill(~now.token_mask, 0))
+        now.record.scores[i] = filled.scatter_add_(
+            1, now.places, detached.masked_fill(~now.token_mask, 0)
+        )
         if self._soft:
             self._weigh(i, score)
             now.left[i] = now.look()
@@ -416,14 +487,17 @@ class Dropping:
             score = self.score(Moment(i, now.places, now.token_mask, hidden))
             if score.shape != now.token_mask.shape:
                 raise ValueError(
-                    f"the score function should give {tuple(now.token_mask.shape)}, one number for each row that is "
-                    f"left, got {tuple(score.shape)}"
+                    f"the score function should give {tuple(now.token_mask.shape)}, one number for"
+                    f" each row that is left, got {tuple(score.shape)}"
                 )
             return score
         assert self.generator is not None
-        # one number for every real token and none for padding: the same draw however far the batch is padded
+        # one number for every real token and none for padding: the same draw however
+        # far the batch is padded
         score = torch.zeros(now.token_mask.shape, device=hidden.device)
-        drawn = torch.rand(int(now.token_mask.sum()), generator=self.generator, device=self.generator.device)
+        drawn = torch.rand(
+            int(now.token_mask.sum()), generator=self.generator, device=self.generator.device
+        )
         score[now.token_mask] = drawn.to(hidden.device)
         return score
 
@@ -435,17 +509,22 @@ class Dropping:
             return top_tokens(score, now.token_mask, k, protected)
         kept = self.keep(score, i, now.token_mask)
         if kept.shape != now.token_mask.shape:
-            raise ValueError(f"the policy should give {tuple(now.token_mask.shape)}, got {tuple(kept.shape)}")
+            raise ValueError(
+                f"the policy should give {tuple(now.token_mask.shape)}, got {tuple(kept.shape)}"
+            )
         return kept.bool()
 
     def _weigh(self, i: int, score: Tensor) -> None:
-        """A soft threshold: nothing goes, but keys count less, in the limit not at all, which is what dropping does."""
+        """A soft threshold: nothing goes, but keys count less, in the limit not at all,
+        which is what dropping does.
+        """
         now, protected = self._at_work(), self.layers[i].layout.protected
         assert isinstance(self.keep, SoftThreshold)
         left = torch.ones_like(score) if now.log_weights is None else now.log_weights.exp()
         gate = self.keep(score, i, left * now.token_mask)  # (B, L)
         first = torch.arange(gate.shape[1], device=gate.device) < protected
-        gate = gate.masked_fill(first, 1).masked_fill(~now.token_mask, 1)  # padding has a mask of its own
+        # padding has a mask of its own
+        gate = gate.masked_fill(first, 1).masked_fill(~now.token_mask, 1)
         log_gate = gate.clamp_min(torch.finfo(gate.dtype).tiny).log()
         now.log_weights = log_gate if now.log_weights is None else now.log_weights + log_gate
         now.hard = (now.token_mask if now.hard is None else now.hard) & (gate.detach() >= 0.5)
@@ -459,12 +538,15 @@ class Dropping:
         if self.heads is None:
             return None
         heads = self.heads(i) if callable(self.heads) else self.heads[i]
-        return heads[..., : self.layers[i].attention.heads]  # a grid (layers, M) is as wide as the largest layer
+        # a grid (layers, M) is as wide as the largest layer
+        return heads[..., : self.layers[i].attention.heads]
 
-    # ------------------------------------------------------------------------------------------------ checks
+    # --------------------------------------------------------------------------- checks
     def _at_work(self) -> _Now:
         if self._now is None:
-            raise RuntimeError("a layer ran outside a forward pass of the whole encoder, so which tokens are left?")
+            raise RuntimeError(
+                "a layer ran outside a forward pass of the whole encoder, so which tokens are left?"
+            )
         return self._now
 
     def _mask_form(self) -> str:
@@ -481,34 +563,57 @@ class Dropping:
         elif at is None and isinstance(self.keep, SoftThreshold):
             at = range(len(self.keep.theta))
         elif at is None:
-            raise ValueError("at says after which layers to drop: with a policy of your own it must be given")
+            raise ValueError(
+                "at says after which layers to drop: with a policy of your own it must be given"
+            )
         layers = frozenset(at)
         wrong = sorted(i for i in layers if not (isinstance(i, int) and 0 <= i < len(self.layers)))
         if wrong:
-            raise ValueError(f"the encoder has layers 0 to {len(self.layers) - 1}, there is no layer {wrong[0]}")
+            raise ValueError(
+                f"the encoder has layers 0 to {len(self.layers) - 1}, there is no layer {wrong[0]}"
+            )
         return layers
 
     def _check(self) -> None:
         if self.where not in ("attention", "layer"):
-            raise ValueError(f'where is "attention" (before the FFN) or "layer" (after the layer), got {self.where!r}')
+            raise ValueError(
+                'where is "attention" (before the FFN) or "layer" (after the layer), got'
+                f" {self.where!r}"
+            )
         if not callable(self.score) and self.score not in ("cls", "received", "random"):
-            raise ValueError(f'score is "cls", "received", "random" or a function, got {self.score!r}')
+            raise ValueError(
+                f'score is "cls", "received", "random" or a function, got {self.score!r}'
+            )
         if self.score == "random" and self.generator is None:
-            raise ValueError("a random score needs a generator: generator=torch.Generator().manual_seed(0)")
+            raise ValueError(
+                "a random score needs a generator: generator=torch.Generator().manual_seed(0)"
+            )
         if self.accumulate and self.score not in ("cls", "received"):
-            raise ValueError('accumulate sums the scores "cls" or "received" over the layers; sum your own yourself')
+            raise ValueError(
+                'accumulate sums the scores "cls" or "received" over the layers; sum your own'
+                " yourself"
+            )
         if self.accumulate and isinstance(self.keep, SoftThreshold):
-            raise ValueError("a SoftThreshold learns on each layer's own scores: leave accumulate out")
+            raise ValueError(
+                "a SoftThreshold learns on each layer's own scores: leave accumulate out"
+            )
         if isinstance(self.keep, SoftThreshold) and self.score == "random":
-            raise ValueError("there is nothing to learn about random scores: for a control, drop as many at random")
+            raise ValueError(
+                "there is nothing to learn about random scores: for a control, drop as many at"
+                " random"
+            )
         if isinstance(self.keep, Mapping):
             for share in self.keep.values():
                 if isinstance(share, float):
                     check_fraction(share)
-        if self.heads is not None and not callable(self.heads) and len(self.heads) != len(self.layers):
+        if (
+            self.heads is not None
+            and not callable(self.heads)
+            and len(self.heads) != len(self.layers)
+        ):
             raise ValueError(
-                f"heads should be bool (layers, M), True = the head votes, with {len(self.layers)} layers; got "
-                f"{len(self.heads)}"
+                f"heads should be bool (layers, M), True = the head votes, with {len(self.layers)}"
+                f" layers; got {len(self.heads)}"
             )
 
 
@@ -523,46 +628,64 @@ def dropping(
     accumulate: bool = False,
     generator: torch.Generator | None = None,
 ) -> Dropping:
-    """Inside the ``with`` block, tokens are dropped as ``model`` runs: in evaluation and in training.
+    """Inside the ``with`` block, tokens are dropped as ``model`` runs: in evaluation
+    and in training.
 
-    Works with BERT, RoBERTa, ELECTRA, DistilBERT, ViT and DeiT of transformers under eager and SDPA attention, bare or
-    with a head that reads [CLS]. (A head that answers for every token gets the rows that are left; ``last.kept[-1]`` says
-    which those are.) Each text keeps what it would keep alone: lengths may differ in a batch, padding changes nothing.
-    Where all real tokens stay, the model runs as it is.
+    Works with BERT, RoBERTa, ELECTRA, DistilBERT, ViT and DeiT of transformers under
+    eager and SDPA attention, bare or with a head that reads [CLS]. (A head that answers
+    for every token gets the rows that are left; ``last.kept[-1]`` says which those
+    are.) Each text keeps what it would keep alone: lengths may differ in a batch,
+    padding changes nothing. Where all real tokens stay, the model runs as it is.
 
     Args:
         model: it is not changed, but for hooks inside the block.
         keep: what stays after which layer, counted from 0:
 
-            - a dict layer -> share. A float is a share of the text's length *at the start*, in (0, 1], rounded as
-              ``kept_count`` does; an int or an int64 tensor (B,) is a number of tokens, [CLS] included. Those with the
-              largest scores stay. (``progressive_shares`` makes such a dict.)
+            - a dict layer -> share. A float is a share of the text's length *at the
+              start*, in (0, 1], rounded as ``kept_count`` does; an int or an int64
+              tensor (B,) is a number of tokens, [CLS] included. Those with the largest
+              scores stay. (``progressive_shares`` makes such a dict.)
             - :class:`Thresholds`: n·s ≥ θ, with n the tokens that are left.
-            - a :class:`~course_lib.pruning.tokens.SoftThreshold`: learned. In training mode nothing is dropped: a token
-              that is 0.2 there counts 0.2 times among the keys of the layers behind, so 0 is the same as dropped. In
-              eval mode rows go.
-            - a function (scores (B, l), layer, token_mask (B, l)) -> bool (B, l), with ``at``.
-        score: "cls", attention of [CLS]: one row computed beside the model's attention, which may be a fused kernel;
-            "received", attention received from all queries: taken from eager attention's weights, else computed, at the
-            price of a second Q·Kᵀ; "random", the control, uniform, from ``generator``; or a function of a
-            :class:`Moment` that gives (B, l).
-        where: "attention": between attention and FFN; "layer": between this layer and the next.
+            - a :class:`~course_lib.pruning.tokens.SoftThreshold`: learned. In training
+              mode nothing is dropped: a token that is 0.2 there counts 0.2 times among
+              the keys of the layers behind, so 0 is the same as dropped. In eval mode
+              rows go.
+            - a function (scores (B, l), layer, token_mask (B, l)) -> bool (B, l), with
+              ``at``.
+        score: "cls", attention of [CLS]: one row computed beside the model's attention,
+            which may be a fused kernel; "received", attention received from all
+            queries: taken from eager attention's weights, else computed, at the price
+            of a second Q·Kᵀ; "random", the control, uniform, from ``generator``; or a
+            function of a :class:`Moment` that gives (B, l).
+        where: "attention": between attention and FFN; "layer": between this layer and
+            the next.
         at: after which layers, where ``keep`` does not say so itself.
-        heads: bool, (layers, M), (layers, B, M) or one tensor for each layer, True = the head votes. With gated heads the
-            mask that gates them, so that the tokens chosen are those of the model whose heads are removed:
-            ``with gated(model, keep), dropping(model, shares, heads=keep)``. Or a function of the layer.
+        heads: bool, (layers, M), (layers, B, M) or one tensor for each layer,
+            True = the head votes. With gated heads the mask that gates them, so that
+            the tokens chosen are those of the model whose heads are removed:
+            ``with gated(model, keep), dropping(model, shares, heads=keep)``. Or a
+            function of the layer.
         accumulate: score = mean over this layer and all before it.
         generator: for "random".
 
     Returns:
-        A context manager; ``as drop`` gives ``drop.last``, a :class:`Pass`, and ``drop.lengths()`` for the cost.
+        A context manager; ``as drop`` gives ``drop.last``, a :class:`Pass`, and
+        ``drop.lengths()`` for the cost.
 
     Raises:
-        ValueError: on a model that is not known (see ``register_encoder_layer``), a decoder, an argument that does not
-            fit; in the block, on masks of other attention implementations, texts padded on the left, or gradient
+        ValueError: on a model that is not known (see ``register_encoder_layer``), a
+            decoder, an argument that does not fit; in the block, on masks of other
+            attention implementations, texts padded on the left, or gradient
             checkpointing.
         RuntimeError: if a block for this model is open already.
     """
     return Dropping(
-        model, keep, score=score, where=where, at=at, heads=heads, accumulate=accumulate, generator=generator
+        model,
+        keep,
+        score=score,
+        where=where,
+        at=at,
+        heads=heads,
+        accumulate=accumulate,
+        generator=generator,
     )

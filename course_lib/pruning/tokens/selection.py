@@ -1,12 +1,14 @@
-"""Which tokens stay: the best k, or all above a threshold; in their order, [CLS] always, real tokens before padding.
+"""Which tokens stay: the best k, or all above a threshold; in their order, [CLS]
+always, real tokens before padding.
 
-Both rules look at real tokens only, and at each text by itself, so the same text keeps the same tokens alone, in a batch,
-and padded to any length. A share of a text is a share of its *real* length. And since scores sum to 1 over a text, an
-average token of a text of n has the score 1/n: a threshold on the score itself would take more from long texts. So the
-threshold is on n·s, where 1 is average.
+Both rules look at real tokens only, and at each text by itself, so the same text keeps
+the same tokens alone, in a batch, and padded to any length. A share of a text is a
+share of its *real* length. And since scores sum to 1 over a text, an average token of a
+text of n has the score 1/n: a threshold on the score itself would take more from long
+texts. So the threshold is on n·s, where 1 is average.
 
-Source: Goyal et al. 2020, "PoWER-BERT" (a number of tokens for each layer); Kim et al. 2022, "Learned Token Pruning for
-Transformers" (a threshold for each layer, there on s).
+Source: Goyal et al. 2020, "PoWER-BERT" (a number of tokens for each layer); Kim et al.
+2022, "Learned Token Pruning for Transformers" (a threshold for each layer, there on s).
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from torch import Tensor
 
 
 def kept_count(lengths: Tensor, fraction: float) -> Tensor:
-    """How many of n tokens a share is: max(1, ⌈n·fraction − 1e-9⌉), so 1 (which is [CLS]) at least, rounded up.
+    """How many of n tokens a share is: max(1, ⌈n·fraction − 1e-9⌉), so 1 (which is
+    [CLS]) at least, rounded up.
 
     Args:
         lengths: (B,) real tokens of each text.
@@ -38,12 +41,15 @@ def kept_count(lengths: Tensor, fraction: float) -> Tensor:
 def check_fraction(fraction: float) -> float:
     if not 0 < fraction <= 1:
         hint = f" (for {fraction:g} % write {fraction / 100:g})" if 1 < fraction <= 100 else ""
-        raise ValueError(f"the share of the tokens to keep lies above 0 and at most at 1, got {fraction:g}{hint}")
+        raise ValueError(
+            f"the share of the tokens to keep lies above 0 and at most at 1, got {fraction:g}{hint}"
+        )
     return float(fraction)
 
 
 def progressive(lengths: Tensor | Sequence[int], layers: int, final: float) -> Tensor:
-    """Tokens that each layer works on when the share falls geometrically: all in the first, ``final`` in the last.
+    """Tokens that each layer works on when the share falls geometrically: all in the
+    first, ``final`` in the last.
 
     Args:
         lengths: (B,) real tokens of each text.
@@ -54,19 +60,24 @@ def progressive(lengths: Tensor | Sequence[int], layers: int, final: float) -> T
         int64 (layers, B); row l is max(1, ⌈n·final^(l/(layers−1)) − 1e-9⌉).
 
     Raises:
-        ValueError: if ``final`` is outside (0, 1], ``layers`` below 1, or a length below 1.
+        ValueError: if ``final`` is outside (0, 1], ``layers`` below 1, or a length
+            below 1.
 
-    Source: Goyal et al. 2020, "PoWER-BERT", section 3.3, learns the numbers; geometric ones are the usual shape.
+    Source: Goyal et al. 2020, "PoWER-BERT", section 3.3, learns the numbers; geometric
+    ones are the usual shape.
     """
     lengths = torch.as_tensor(lengths)
     if layers < 1 or bool((lengths < 1).any()):
-        raise ValueError(f"layers and lengths count from 1, got {layers} layers and lengths {lengths.tolist()}")
+        raise ValueError(
+            f"layers and lengths count from 1, got {layers} layers and lengths {lengths.tolist()}"
+        )
     shares = [1.0, *progressive_shares(layers, final).values()]
     return torch.stack([kept_count(lengths, share) for share in shares])
 
 
 def progressive_shares(layers: int, final: float) -> dict[int, float]:
-    """The same schedule as the shares that stay *after* each layer, as ``dropping`` takes them: l−1 → final^(l/(layers−1)).
+    """The same schedule as the shares that stay *after* each layer, as ``dropping``
+    takes them: l−1 → final^(l/(layers−1)).
 
     Raises:
         ValueError: if ``final`` is outside (0, 1].
@@ -76,32 +87,45 @@ def progressive_shares(layers: int, final: float) -> dict[int, float]:
 
 
 def top_tokens(scores: Tensor, token_mask: Tensor, k: int | Tensor, protect: int = 1) -> Tensor:
-    """The k tokens of each text with the largest scores, the first ``protect`` columns among them.
+    """The k tokens of each text with the largest scores, the first ``protect`` columns
+    among them.
 
     Args:
-        scores: (B, L), larger = more important; equal ones: the one that comes first is kept first.
-        token_mask: bool (B, L), True = a real token. Column 0 holds [CLS], so texts are padded on the right.
-        k: how many stay, ≥ 1; or int64 (B,), one number for each text. A text with fewer real tokens keeps them all.
-        protect: columns at the start that always stay: 1 for [CLS], 2 where a distillation token follows it.
+        scores: (B, L), larger = more important; equal ones: the one that comes first is
+            kept first.
+        token_mask: bool (B, L), True = a real token. Column 0 holds [CLS], so texts are
+            padded on the right.
+        k: how many stay, ≥ 1; or int64 (B,), one number for each text. A text with
+            fewer real tokens keeps them all.
+        protect: columns at the start that always stay: 1 for [CLS], 2 where a
+            distillation token follows it.
 
     Returns:
         bool (B, L), True = kept; real tokens only.
 
     Raises:
-        ValueError: if the shapes do not fit, k < 1, a score is NaN, or column 0 is padding.
+        ValueError: if the shapes do not fit, k < 1, a score is NaN, or column 0 is
+            padding.
     """
     _check(scores, token_mask, protect)
     if scores.isnan().any():
-        raise ValueError("a score is NaN, and NaN can be ranked nowhere: did the model's attention overflow?")
+        raise ValueError(
+            "a score is NaN, and NaN can be ranked nowhere: did the model's attention overflow?"
+        )
     ranked = scores if scores.is_floating_point() else scores.double()
     ranked = ranked.clamp(min=torch.finfo(ranked.dtype).min).masked_fill(~token_mask, float("-inf"))
     ranked[:, :protect] = float("inf")
     order = ranked.sort(dim=1, descending=True, stable=True).indices  # (B, L)
-    first = torch.arange(order.shape[1], device=order.device) < _counts(k, scores).clamp(min=protect)[:, None]
+    first = (
+        torch.arange(order.shape[1], device=order.device)
+        < _counts(k, scores).clamp(min=protect)[:, None]
+    )
     return torch.zeros_like(token_mask).scatter_(1, order, first) & token_mask
 
 
-def threshold_policy(scores: Tensor, theta: float | Tensor, token_mask: Tensor, protect: int = 1) -> Tensor:
+def threshold_policy(
+    scores: Tensor, theta: float | Tensor, token_mask: Tensor, protect: int = 1
+) -> Tensor:
     """The tokens with n·s ≥ θ, n = real tokens of the text; [CLS] whatever its score.
 
     Args:
@@ -115,10 +139,13 @@ def threshold_policy(scores: Tensor, theta: float | Tensor, token_mask: Tensor, 
     Raises:
         ValueError: as :func:`top_tokens` does, or if ``theta`` is NaN.
 
-    Source: Kim et al. 2022, "Learned Token Pruning for Transformers", section 3.2, with θ on n·s in place of s.
+    Source: Kim et al. 2022, "Learned Token Pruning for Transformers", section 3.2, with
+    θ on n·s in place of s.
     """
     if math.isnan(float(theta)):
-        raise ValueError("theta is NaN: every comparison with it is false, and only [CLS] would stay")
+        raise ValueError(
+            "theta is NaN: every comparison with it is false, and only [CLS] would stay"
+        )
     _check(scores, token_mask, protect)
     n = token_mask.sum(1, keepdim=True)  # (B, 1)
     keep = n * scores >= theta
@@ -129,24 +156,28 @@ def threshold_policy(scores: Tensor, theta: float | Tensor, token_mask: Tensor, 
 def keep_tokens(
     hidden: Tensor, token_mask: Tensor, scores: Tensor, k: int | Tensor, protect: int = 1
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Drop rows: the best k of each text are gathered, in their order, into a shorter tensor.
+    """Drop rows: the best k of each text are gathered, in their order, into a shorter
+    tensor.
 
     Args:
         hidden: (B, L, E).
         token_mask, scores, protect: as in :func:`top_tokens`.
-        k: how many rows stay, ≥ 1; k' = min(k, L) do. With one number for each text, int64 (B,), k' is the largest of
-            them and the others end in padding.
+        k: how many rows stay, ≥ 1; k' = min(k, L) do. With one number for each text,
+            int64 (B,), k' is the largest of them and the others end in padding.
 
     Returns:
-        The rows (B, k', E), their mask (B, k') and where they stood, int64 (B, k'). A text with fewer than k' tokens to
-        keep is filled up with rows whose mask is False: first its padding, then what it dropped.
+        The rows (B, k', E), their mask (B, k') and where they stood, int64 (B, k'). A
+        text with fewer than k' tokens to keep is filled up with rows whose mask is
+        False: first its padding, then what it dropped.
 
     Raises:
         ValueError: as :func:`top_tokens` does.
     """
     if hidden.ndim != 3 or hidden.shape[:2] != token_mask.shape:
-        raise ValueError(f"hidden should be (B, L, E) with token_mask (B, L), got {tuple(hidden.shape)} and "
-                         f"{tuple(token_mask.shape)}")  # fmt: skip
+        raise ValueError(
+            f"hidden should be (B, L, E) with token_mask (B, L), got {tuple(hidden.shape)} and "
+            f"{tuple(token_mask.shape)}"
+        )
     keep = top_tokens(scores, token_mask, k, protect)
     rows = min(int(_counts(k, scores).max()), keep.shape[1])
     index, valid = positions(keep, token_mask, max(rows, int(keep.sum(1).max())))
@@ -154,9 +185,11 @@ def keep_tokens(
 
 
 def positions(keep: Tensor, token_mask: Tensor, rows: int) -> tuple[Tensor, Tensor]:
-    """Where the kept tokens stand: int64 (B, rows), ascending, and bool (B, rows), which of these are kept tokens.
+    """Where the kept tokens stand: int64 (B, rows), ascending, and bool (B, rows),
+    which of these are kept tokens.
 
-    Texts with fewer than ``rows`` kept tokens end in padding, or where they have none, in something dropped.
+    Texts with fewer than ``rows`` kept tokens end in padding, or where they have none,
+    in something dropped.
     """
     kind = torch.where(keep, 0, torch.where(token_mask, 2, 1))  # kept first, dropped last
     index = kind.sort(dim=1, stable=True).indices[:, :rows]  # (B, rows)
@@ -171,22 +204,31 @@ def gather_rows(x: Tensor, index: Tensor) -> Tensor:
 def _counts(k: int | Tensor, scores: Tensor) -> Tensor:
     counts = torch.as_tensor(k, device=scores.device)
     if counts.is_floating_point() or counts.dtype == torch.bool:
-        raise ValueError(f"k is how many tokens stay, a whole number; got {k} (for a share of them: kept_count)")
+        raise ValueError(
+            f"k is how many tokens stay, a whole number; got {k} (for a share of them: kept_count)"
+        )
     if counts.ndim > 1 or (counts.ndim == 1 and len(counts) != len(scores)):
-        raise ValueError(f"k is one number, or one for each of the {len(scores)} texts, got {tuple(counts.shape)}")
+        raise ValueError(
+            f"k is one number, or one for each of the {len(scores)} texts, got"
+            f" {tuple(counts.shape)}"
+        )
     if bool((counts < 1).any()):
-        raise ValueError(f"k is how many tokens stay, at least 1 since [CLS] does, got {counts.tolist()}")
+        raise ValueError(
+            f"k is how many tokens stay, at least 1 since [CLS] does, got {counts.tolist()}"
+        )
     return counts.expand(len(scores))
 
 
 def _check(scores: Tensor, token_mask: Tensor, protect: int) -> None:
     if scores.ndim != 2 or token_mask.dtype != torch.bool or token_mask.shape != scores.shape:
         raise ValueError(
-            f"scores should be (B, L) and token_mask bool of the same shape, True = a real token; got "
-            f"{tuple(scores.shape)} and {token_mask.dtype} {tuple(token_mask.shape)}"
+            "scores should be (B, L) and token_mask bool of the same shape, True = a real token;"
+            f" got {tuple(scores.shape)} and {token_mask.dtype} {tuple(token_mask.shape)}"
         )
     if not 1 <= protect <= scores.shape[1]:
-        raise ValueError(f"protect counts columns that always stay, from 1 to {scores.shape[1]}, got {protect}")
+        raise ValueError(
+            f"protect counts columns that always stay, from 1 to {scores.shape[1]}, got {protect}"
+        )
     check_cls(token_mask)
 
 

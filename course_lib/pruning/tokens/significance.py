@@ -1,14 +1,16 @@
 """How much a token matters: the attention that it *receives*.
 
-A row of an attention matrix sums to 1 whatever its token is worth: it says where that token looks. What others take from
-a token stands in its column. So a token's score is the mean of its column, over heads and over the queries that are real.
+A row of an attention matrix sums to 1 whatever its token is worth: it says where that
+token looks. What others take from a token stands in its column. So a token's score is
+the mean of its column, over heads and over the queries that are real.
 
-The whole matrix is not needed for it, and the fast attention kernels never have it. Where one row decides what the model
-answers, the row of [CLS], that row alone can be computed: one query against all keys, l products of width E and not l².
+The whole matrix is not needed for it, and the fast attention kernels never have it.
+Where one row decides what the model answers, the row of [CLS], that row alone can be
+computed: one query against all keys, l products of width E and not l².
 
-Source: Goyal et al. 2020, "PoWER-BERT", section 3.1 (significance of a word-vector); Kim et al. 2022, "Learned Token
-Pruning for Transformers", section 3.2, equation 2; the [CLS] row: Liang et al. 2022, "Not All Patches are What You Need",
-section 3.2.
+Source: Goyal et al. 2020, "PoWER-BERT", section 3.1 (significance of a word-vector);
+Kim et al. 2022, "Learned Token Pruning for Transformers", section 3.2, equation 2; the
+[CLS] row: Liang et al. 2022, "Not All Patches are What You Need", section 3.2.
 """
 
 from __future__ import annotations
@@ -18,18 +20,22 @@ from torch import Tensor
 
 
 def attention_received(attn: Tensor, token_mask: Tensor, heads: Tensor | None = None) -> Tensor:
-    """The mean of each token's column of ``attn``, over heads and real queries; padding 0, the rest scaled to sum 1.
+    """The mean of each token's column of ``attn``, over heads and real queries; padding
+    0, the rest scaled to sum 1.
 
     Args:
-        attn: attention weights (B, M, L, L), [b, m, j, i] = how much query j looks at key i in head m.
+        attn: attention weights (B, M, L, L), [b, m, j, i] = how much query j looks at
+            key i in head m.
         token_mask: bool (B, L), True = a real token.
-        heads: bool (M,) or (B, M), True = the head counts; all where None. Heads that are pruned do not vote.
+        heads: bool (M,) or (B, M), True = the head counts; all where None. Heads that
+            are pruned do not vote.
 
     Returns:
         (B, L) in the dtype of ``attn``; each row sums to 1.
 
     Raises:
-        ValueError: if the shapes do not fit, a text has no real token, or no head counts.
+        ValueError: if the shapes do not fit, a text has no real token, or no head
+            counts.
     """
     if attn.ndim != 4 or attn.shape[2] != attn.shape[3]:
         raise ValueError(f"attn holds attention weights (B, M, L, L), got {tuple(attn.shape)}")
@@ -37,12 +43,16 @@ def attention_received(attn: Tensor, token_mask: Tensor, heads: Tensor | None = 
     return received(attn, token_mask.to(attn.dtype), head_weights(heads, attn))
 
 
-def cls_attention(query: Tensor, key: Tensor, token_mask: Tensor, heads: Tensor | None = None) -> Tensor:
-    """What [CLS] takes from each token: softmax(q·Kᵀ/√d) for the query of [CLS] alone, mean over heads.
+def cls_attention(
+    query: Tensor, key: Tensor, token_mask: Tensor, heads: Tensor | None = None
+) -> Tensor:
+    """What [CLS] takes from each token: softmax(q·Kᵀ/√d) for the query of [CLS] alone,
+    mean over heads.
 
     Args:
-        query: (B, M, R, d), the queries of the rows that the answer is read from, R = 1 for [CLS]; over several (DeiT
-            has a distillation token too) the mean is taken.
+        query: (B, M, R, d), the queries of the rows that the answer is read from, R = 1
+            for [CLS]; over several (DeiT has a distillation token too) the mean is
+            taken.
         key: (B, M, L, d).
         token_mask, heads: as in :func:`attention_received`.
 
@@ -52,20 +62,29 @@ def cls_attention(query: Tensor, key: Tensor, token_mask: Tensor, heads: Tensor 
     Raises:
         ValueError: as :func:`attention_received` does.
     """
-    fits = query.ndim == key.ndim == 4 and query.shape[:2] == key.shape[:2] and query.shape[3] == key.shape[3]
+    fits = (
+        query.ndim == key.ndim == 4
+        and query.shape[:2] == key.shape[:2]
+        and query.shape[3] == key.shape[3]
+    )
     if not fits:
         raise ValueError(
-            f"query should be (B, M, R, d) and key (B, M, L, d), got {tuple(query.shape)} and {tuple(key.shape)}"
+            f"query should be (B, M, R, d) and key (B, M, L, d), got {tuple(query.shape)} and"
+            f" {tuple(key.shape)}"
         )
     _check_mask(token_mask, key.shape[0], key.shape[2])
     bias = key.new_zeros(token_mask.shape).masked_fill(~token_mask, float("-inf"))
     return weights_of(query, key, bias, query.shape[3] ** -0.5, head_weights(heads, key)).mean(1)
 
 
-def weights_of(query: Tensor, key: Tensor, bias: Tensor | None, scale: float, heads: Tensor | None) -> Tensor:
-    """Attention weights of some queries, averaged over heads: (B, M, R, d), (B, M, L, d) -> (B, R, L).
+def weights_of(
+    query: Tensor, key: Tensor, bias: Tensor | None, scale: float, heads: Tensor | None
+) -> Tensor:
+    """Attention weights of some queries, averaged over heads: (B, M, R, d), (B, M, L,
+    d) -> (B, R, L).
 
-    ``bias`` (B, L) is added to the scores of each key: the log of how much it counts, -inf for padding; None = 0.
+    ``bias`` (B, L) is added to the scores of each key: the log of how much it counts,
+    -inf for padding; None = 0.
     """
     scores = query @ key.mT * scale  # (B, M, R, L)
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
@@ -75,15 +94,20 @@ def weights_of(query: Tensor, key: Tensor, bias: Tensor | None, scale: float, he
 
 
 def received(attn: Tensor, weights: Tensor, heads: Tensor | None) -> Tensor:
-    """:func:`attention_received` without checks, for tokens that count ``weights`` (B, L) times: 0 for padding, 1 if real."""
+    """:func:`attention_received` without checks, for tokens that count ``weights`` (B,
+    L) times: 0 for padding, 1 if real.
+    """
     rows = _mean_over_heads(attn, heads)  # (B, L, L)
     return of_columns(rows, weights)
 
 
 def of_columns(rows: Tensor, weights: Tensor) -> Tensor:
-    """The weighted mean of the rows (B, R, L), R = L, padding set to 0 and the rest scaled to sum 1: (B, L)."""
+    """The weighted mean of the rows (B, R, L), R = L, padding set to 0 and the rest
+    scaled to sum 1: (B, L).
+    """
     real = weights > 0
-    columns = (rows * weights[:, :, None]).masked_fill(~real[:, :, None], 0).sum(1)  # filled: a padded row may be NaN
+    # filled: a padded row may be NaN
+    columns = (rows * weights[:, :, None]).masked_fill(~real[:, :, None], 0).sum(1)
     columns = columns.masked_fill(~real, 0)
     return columns / columns.sum(1, keepdim=True)
 
@@ -95,12 +119,15 @@ def head_weights(heads: Tensor | None, like: Tensor) -> Tensor | None:
     B, M = like.shape[:2]
     if heads.dtype != torch.bool or heads.shape not in ((M,), (B, M)):
         raise ValueError(
-            f"heads says which heads count, bool of shape ({M},) or ({B}, {M}), True = it counts; got {heads.dtype} "
-            f"{tuple(heads.shape)}"
+            f"heads says which heads count, bool of shape ({M},) or ({B}, {M}), True = it counts;"
+            f" got {heads.dtype} {tuple(heads.shape)}"
         )
     alive = heads.reshape(-1, M).to(like)
     if not bool(heads.reshape(-1, M).any(1).all()):
-        raise ValueError("no head of this layer counts, so nothing there attends to any token: score at another layer")
+        raise ValueError(
+            "no head of this layer counts, so nothing there attends to any token: score at another"
+            " layer"
+        )
     return alive / alive.sum(1, keepdim=True)
 
 
@@ -115,4 +142,7 @@ def _check_mask(token_mask: Tensor, B: int, L: int) -> None:
             f"{tuple(token_mask.shape)}"
         )
     if not bool(token_mask.any(1).all()):
-        raise ValueError(f"text {int((~token_mask.any(1)).nonzero()[0])} has no real token at all: look at token_mask")
+        raise ValueError(
+            f"text {int((~token_mask.any(1)).nonzero()[0])} has no real token at all: look at"
+            " token_mask"
+        )

@@ -1,4 +1,5 @@
-"""Single weights, and groups of them, that become zero: scores -> select -> masks -> apply.
+"""Single weights, and groups of them, that become zero:
+scores -> select -> masks -> apply.
 
 ::
 
@@ -9,21 +10,37 @@
     with weights.masked(model, masks):                   # apply, and hold the zeros while training
         train(model)
 
-- :mod:`.scores`: what says that a weight matters; :mod:`.criteria`: what the loss says of it (gradients, Fisher, curvature);
-  :mod:`.wanda`: by what passes through it; :mod:`.proximal`: zeros by training with an L1 penalty; :mod:`.movement`: scores that are learned.
+- :mod:`.scores`: what says that a weight matters; :mod:`.criteria`: what the loss says
+  of it (gradients, Fisher, curvature); :mod:`.wanda`: by what passes through it;
+  :mod:`.proximal`: zeros by training with an L1 penalty; :mod:`.movement`: scores that
+  are learned.
 - :mod:`.granularity`: how many go and in which shapes, exactly
   (:mod:`.exact`); :mod:`.masks`: what is kept, and how zeros stay zero.
-- :mod:`.encoder`: a transformer's layers, without embeddings; :mod:`.transfer`: prune, then fine-tune, and what that loses.
-- :mod:`.nm`: n of every m neighbours; :mod:`.columns`: sparse columns packed into dense ones.
-- :mod:`.schedules` and :mod:`.iterative`: prune in steps, train in between; :mod:`.sensitivity`: one layer alone.
+- :mod:`.encoder`: a transformer's layers, without embeddings; :mod:`.transfer`: prune,
+  then fine-tune, and what that loses.
+- :mod:`.nm`: n of every m neighbours; :mod:`.columns`: sparse columns packed into dense
+  ones.
+- :mod:`.schedules` and :mod:`.iterative`: prune in steps, train in between;
+  :mod:`.sensitivity`: one layer alone.
 - :mod:`.masked_gradient`: the backward pass of a pruned layer.
-- :mod:`.lottery`: tickets and their controls; :mod:`.ticket_search`: many, side by side; :mod:`.ticket_folder`: on
-  disk.
+- :mod:`.lottery`: tickets and their controls; :mod:`.ticket_search`: many, side by
+  side; :mod:`.ticket_folder`: on disk.
 - :mod:`.sparse_training`: connections that move while the model trains (SET, RigL).
 """
 
-from course_lib.pruning.weights.columns import combine_columns, combined_masks, group_columns, utilisation
-from course_lib.pruning.weights.criteria import curvature, empirical_fisher, gradients, loss_change, taylor
+from course_lib.pruning.weights.columns import (
+    combine_columns,
+    combined_masks,
+    group_columns,
+    utilisation,
+)
+from course_lib.pruning.weights.criteria import (
+    curvature,
+    empirical_fisher,
+    gradients,
+    loss_change,
+    taylor,
+)
 from course_lib.pruning.weights.encoder import encoder_weights
 from course_lib.pruning.weights.granularity import (
     GRANULARITIES,

@@ -1,9 +1,12 @@
-"""Column combining: sparse columns of a matrix packed into few dense ones, for a systolic array with a multiplexer a cell.
+"""Column combining: sparse columns of a matrix packed into few dense ones, for a
+systolic array with a multiplexer a cell.
 
-Columns are grouped so that few rows hold two non-zeros in one group; where two meet, the smaller is pruned, and the network trained on.
+Columns are grouped so that few rows hold two non-zeros in one group; where two meet,
+the smaller is pruned, and the network trained on.
 
-Source: Kung, McDanel & Zhang 2019, "Packing Sparse Convolutional Neural Networks for Efficient Systolic Array Implementations: Column
-Combining Under Joint Optimization", ASPLOS, section 3: α is ``size``, γ is ``gamma``.
+Source: Kung, McDanel & Zhang 2019, "Packing Sparse Convolutional Neural Networks for
+Efficient Systolic Array Implementations: Column Combining Under Joint Optimization",
+ASPLOS, section 3: α is ``size``, γ is ``gamma``.
 """
 
 from __future__ import annotations
@@ -19,18 +22,22 @@ Groups = list[list[int]]
 
 
 def group_columns(weight: Tensor, size: int, gamma: float) -> Groups:
-    """Dense columns first, each to the group whose combined column then is fullest, within the two limits.
+    """Dense columns first, each to the group whose combined column then is fullest,
+    within the two limits.
 
     Args:
-        weight: (R, C). size: most columns in a group. gamma: most conflicts in a group, in parts of R (the group's non-zeros less the rows
-            that they occupy: three in one row are two conflicts); may be infinite.
+        weight: (R, C). size: most columns in a group. gamma: most conflicts in a group,
+            in parts of R (the group's non-zeros less the rows that they occupy: three
+            in one row are two conflicts); may be infinite.
 
     Returns:
-        Groups in order of opening, columns in order of joining (equally full columns: the lower index first; equally full groups: the
-        one opened first). Columns without a non-zero are in none.
+        Groups in order of opening, columns in order of joining (equally full columns:
+        the lower index first; equally full groups: the one opened first). Columns
+        without a non-zero are in none.
 
     Raises:
-        ValueError: if it is no matrix, ``size`` is below 1, or ``gamma`` negative or NaN.
+        ValueError: if it is no matrix, ``size`` is below 1, or ``gamma`` negative or
+            NaN.
     """
     _check(weight)
     if size < 1:
@@ -49,8 +56,11 @@ def group_columns(weight: Tensor, size: int, gamma: float) -> Groups:
             break
         opened = len(groups)
         full = (occupied[:opened] | there[column]).sum(1)  # rows, if it joined
-        fits = (members[:opened] < size) & ((nonzeros[:opened] + counts[column] - full).double() <= most)
-        where = int(full.masked_fill(~fits, -1).argmax()) if bool(fits.any()) else opened  # the first of the fullest
+        fits = (members[:opened] < size) & (
+            (nonzeros[:opened] + counts[column] - full).double() <= most
+        )
+        # the first of the fullest
+        where = int(full.masked_fill(~fits, -1).argmax()) if bool(fits.any()) else opened
         if where == opened:
             groups.append([])
         groups[where].append(column)
@@ -60,12 +70,16 @@ def group_columns(weight: Tensor, size: int, gamma: float) -> Groups:
     return groups
 
 
-def combine_columns(weight: Tensor, groups: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor, Tensor]:
+def combine_columns(
+    weight: Tensor, groups: Sequence[Sequence[int]]
+) -> tuple[Tensor, Tensor, Tensor]:
     """Pack the groups: in each row of a group the largest |w| stays.
 
     Returns:
-        ``packed`` (R, G) with the weight's dtype; ``channel`` (R, G) int64, the column that it came from (−1, and packed 0, where the
-        group has nothing in this row); ``mask`` (R, C) bool, True exactly where a non-zero stays. Of equal |w| the lower column goes.
+        ``packed`` (R, G) with the weight's dtype; ``channel`` (R, G) int64, the column
+        that it came from (−1, and packed 0, where the group has nothing in this row);
+        ``mask`` (R, C) bool, True exactly where a non-zero stays. Of equal |w| the
+        lower column goes.
 
     Raises:
         ValueError: if it is no matrix, or a column is out of range or in two places.
@@ -74,10 +88,15 @@ def combine_columns(weight: Tensor, groups: Sequence[Sequence[int]]) -> tuple[Te
     rows, columns = weight.shape
     listed = [c for group in groups for c in group]
     if any(not 0 <= c < columns for c in listed):
-        raise ValueError(f"groups name columns 0 … {columns - 1}, got {min(listed)} … {max(listed)}")
+        raise ValueError(
+            f"groups name columns 0 … {columns - 1}, got {min(listed)} … {max(listed)}"
+        )
     if len(set(listed)) != len(listed):
         raise ValueError("a column is in two groups, or twice in one: each has one place at most")
-    packed, channel = weight.new_zeros(rows, len(groups)), torch.full((rows, len(groups)), -1, device=weight.device)
+    packed, channel = (
+        weight.new_zeros(rows, len(groups)),
+        torch.full((rows, len(groups)), -1, device=weight.device),
+    )
     mask = torch.zeros_like(weight, dtype=torch.bool)
     for g, group in enumerate(groups):
         if not group:
@@ -104,10 +123,12 @@ def utilisation(mask: Tensor, groups: Sequence[Sequence[int]]) -> float:
 def combined_masks(
     model: nn.Module, size: int, gamma: float, names: Sequence[str] | None = None
 ) -> tuple[Masks, Mapping[str, Groups]]:
-    """Masks of a model's weights with their columns combined; a convolution's weight as the matrix (M, C·R·S).
+    """Masks of a model's weights with their columns combined; a convolution's weight as
+    the matrix (M, C·R·S).
 
     Returns:
-        Masks by name, of the weights' shapes, and the groups of each. Apply the masks and train on.
+        Masks by name, of the weights' shapes, and the groups of each. Apply the masks
+        and train on.
     """
     weights = prunable(model)
     masks: Masks = {}
@@ -122,5 +143,6 @@ def combined_masks(
 def _check(weight: Tensor) -> None:
     if weight.ndim != 2:
         raise ValueError(
-            f"columns are those of a matrix (R, C), got the shape {tuple(weight.shape)}: flatten(1) a convolution's weight"
+            f"columns are those of a matrix (R, C), got the shape {tuple(weight.shape)}: flatten(1)"
+            " a convolution's weight"
         )

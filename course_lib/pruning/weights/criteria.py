@@ -1,19 +1,23 @@
-"""What the loss says about a weight: how much would it change if this weight, alone, became zero?
+"""What the loss says about a weight: how much would it change if this weight, alone,
+became zero?
 
-Taylor's series at w, followed to w' = 0, so by a step of −w: the change is −g·w + ½·h·w² + … with the loss's gradient g and its
-second derivative h there. Optimal Brain Damage takes the second term, since at a minimum g = 0; "Taylor" scores take the size
-of the first. Where h comes from is the second question: :func:`curvature` and :func:`empirical_fisher` are two answers.
+Taylor's series at w, followed to w' = 0, so by a step of −w: the change is
+−g·w + ½·h·w² + … with the loss's gradient g and its second derivative h there. Optimal
+Brain Damage takes the second term, since at a minimum g = 0; "Taylor" scores take the
+size of the first. Where h comes from is the second question: :func:`curvature` and
+:func:`empirical_fisher` are two answers.
 
 ::
 
     from course_lib.pruning import weights
 
-    h = weights.curvature(model, images)                         # or empirical_fisher(model, images, labels)
-    scores = {name: weights.loss_change(w.detach(), 0 * w.detach(), h[name]) for name, w in weights.prunable(model).items()}
+    h = weights.curvature(model, images)  # or empirical_fisher(model, images, labels)
+    w = {name: p.detach() for name, p in weights.prunable(model).items()}
+    scores = {name: weights.loss_change(w[name], 0 * w[name], h[name]) for name in w}
     masks = weights.global_masks(scores, 0.8)
 
-Each number holds with all other weights in place. To remove many, ask again on the way: see
-:func:`course_lib.pruning.weights.prune_rescored`.
+Each number holds with all other weights in place. To remove many, ask again on the way:
+see :func:`course_lib.pruning.weights.prune_rescored`.
 """
 
 from __future__ import annotations
@@ -32,18 +36,22 @@ from course_lib.pruning.weights.scores import Scores
 _MEMORY = 1 << 27  # bytes of per-sample derivatives at a time: what a laptop has to spare
 
 Parameters = dict[str, Tensor]
-OfOne = Callable[[Parameters, Tensor, Tensor], Parameters]  # parameters, a sample (1, …) and its label -> a number each
+# parameters, a sample (1, …) and its label -> a number each
+OfOne = Callable[[Parameters, Tensor, Tensor], Parameters]
 
 
 def loss_change(weight: Tensor, gradient: Tensor, curvature: Tensor | None = None) -> Tensor:
-    """What the loss would change by if each weight, alone, became 0: −g·w, and + ½·h·w² with ``curvature``.
+    """What the loss would change by if each weight, alone, became 0: −g·w, and + ½·h·w²
+    with ``curvature``.
 
-    Signed: negative where the loss would fall. Its absolute value without curvature is the "Taylor" saliency |g·w|;
-    with ``gradient`` 0, as at a minimum, it is Optimal Brain Damage's ½·h·w².
+    Signed: negative where the loss would fall. Its absolute value without curvature is
+    the "Taylor" saliency |g·w|; with ``gradient`` 0, as at a minimum, it is Optimal
+    Brain Damage's ½·h·w².
 
     Args:
         weight: any shape. gradient: of the loss by it, of the same shape.
-        curvature: second derivatives of the loss by each weight, of the same shape (the Hessian's diagonal).
+        curvature: second derivatives of the loss by each weight, of the same shape (the
+            Hessian's diagonal).
 
     Returns:
         Of the shape and dtype of ``weight``, detached.
@@ -51,13 +59,15 @@ def loss_change(weight: Tensor, gradient: Tensor, curvature: Tensor | None = Non
     Raises:
         ValueError: if shapes differ.
 
-    Source: LeCun, Denker & Solla 1990, "Optimal Brain Damage", section 2; Molchanov et al. 2017, "Pruning Convolutional
-    Neural Networks for Resource Efficient Inference", section 2.2.
+    Source: LeCun, Denker & Solla 1990, "Optimal Brain Damage", section 2; Molchanov et
+    al. 2017, "Pruning Convolutional Neural Networks for Resource Efficient Inference",
+    section 2.2.
     """
     for name, other in (("gradient", gradient), ("curvature", curvature)):
         if other is not None and other.shape != weight.shape:
             raise ValueError(
-                f"{name} has shape {tuple(other.shape)}, the weight {tuple(weight.shape)}: one number a weight"
+                f"{name} has shape {tuple(other.shape)}, the weight {tuple(weight.shape)}: one"
+                " number a weight"
             )
     w = weight.detach()
     change = -gradient.detach() * w
@@ -67,10 +77,12 @@ def loss_change(weight: Tensor, gradient: Tensor, curvature: Tensor | None = Non
 
 
 def gradients(model: nn.Module, x: Tensor, y: Tensor, batch: int = 256) -> Scores:
-    """The gradient of the mean cross entropy in evaluation mode, for every parameter; ``.grad`` and modes stay as they are.
+    """The gradient of the mean cross entropy in evaluation mode, for every parameter;
+    ``.grad`` and modes stay as they are.
 
     Args:
-        model: images or features (B, …) -> logits (B, classes). x: (B, …). y: (B,) int64. batch: samples at a time.
+        model: images or features (B, …) -> logits (B, classes). x: (B, …). y: (B,)
+            int64. batch: samples at a time.
 
     Returns:
         Name -> gradient like the parameter, frozen ones too.
@@ -93,32 +105,38 @@ def gradients(model: nn.Module, x: Tensor, y: Tensor, batch: int = 256) -> Score
 
 
 def taylor(model: nn.Module, x: Tensor, y: Tensor) -> Scores:
-    """|g·w| of every prunable weight, with the gradient of the mean loss on these samples in evaluation mode.
+    """|g·w| of every prunable weight, with the gradient of the mean loss on these
+    samples in evaluation mode.
 
     Args, raises: as :func:`gradients`.
 
     Returns:
         Name -> score like the weight; larger = more important.
 
-    Source: Molchanov et al. 2017, section 2.2; Mozer & Smolensky 1989, "Skeletonization".
+    Source: Molchanov et al. 2017, section 2.2; Mozer & Smolensky 1989,
+    "Skeletonization".
     """
     found = gradients(model, x, y)
     return {name: loss_change(w, found[name]).abs() for name, w in prunable(model).items()}
 
 
 def empirical_fisher(model: nn.Module, x: Tensor, y: Tensor) -> Scores:
-    """Mean over samples of the *square of each sample's own* gradient of its cross entropy: the notes' (1/N) Σ g gᵀ, its diagonal.
+    """Mean over samples of the *square of each sample's own* gradient of its cross
+    entropy: the notes' (1/N) Σ g gᵀ, its diagonal.
 
-    It stands in for second derivatives where the model is right about the labels' probabilities and close to a minimum; not
-    elsewhere (Kunstner, Hennig & Balles 2019, "Limitations of the Empirical Fisher Approximation", section 3).
+    It stands in for second derivatives where the model is right about the labels'
+    probabilities and close to a minimum; not elsewhere (Kunstner, Hennig & Balles 2019,
+    "Limitations of the Empirical Fisher Approximation", section 3).
 
     Args:
-        model: (B, …) -> logits (B, classes); any modules, in evaluation mode meanwhile (so batch norm mixes no samples).
+        model: (B, …) -> logits (B, classes); any modules, in evaluation mode meanwhile
+            (so batch norm mixes no samples).
         x: (B, …). y: (B,) int64.
 
     Returns:
-        Name -> float64 like the parameter, for every one of ``named_parameters()``, frozen ones too. Sums are float64, the
-        derivatives have the model's dtype. Computed in chunks of about 128 MB.
+        Name -> float64 like the parameter, for every one of ``named_parameters()``,
+        frozen ones too. Sums are float64, the derivatives have the model's dtype.
+        Computed in chunks of about 128 MB.
 
     Raises:
         ValueError: if there is no sample, or there are more or fewer labels.
@@ -135,11 +153,14 @@ def empirical_fisher(model: nn.Module, x: Tensor, y: Tensor) -> Scores:
 
 
 def curvature(model: nn.Module, x: Tensor) -> Scores:
-    """Mean over samples of Σ_c p_c·(∂ log p_c/∂w)², p the softmax of the logits, held constant: the Gauss–Newton diagonal.
+    """Mean over samples of Σ_c p_c·(∂ log p_c/∂w)², p the softmax of the logits, held
+    constant: the Gauss–Newton diagonal.
 
-    No labels: it is the *true* Fisher information's diagonal. Where each weight is used in one layer and every non-linearity is
-    piecewise linear (ReLU, max pooling, batch norm in evaluation mode) the logits are piecewise linear in each weight alone, and
-    this **is** the Hessian's diagonal of the mean cross entropy, whatever the labels. Not for tied weights, GELU or attention.
+    No labels: it is the *true* Fisher information's diagonal. Where each weight is used
+    in one layer and every non-linearity is piecewise linear (ReLU, max pooling, batch
+    norm in evaluation mode) the logits are piecewise linear in each weight alone, and
+    this **is** the Hessian's diagonal of the mean cross entropy, whatever the labels.
+    Not for tied weights, GELU or attention.
 
     Args:
         model: (B, …) -> logits (B, classes), in evaluation mode meanwhile. x: (B, …).
@@ -159,7 +180,8 @@ def curvature(model: nn.Module, x: Tensor) -> Scores:
     if not isinstance(logits, Tensor) or logits.ndim != 2:
         got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
         raise ValueError(
-            f"of one sample the model makes {got}, and logits (1, classes) are needed: wrap it in a module that returns them"
+            f"of one sample the model makes {got}, and logits (1, classes) are needed: wrap it in a"
+            " module that returns them"
         )
     classes = logits.shape[-1]
 
@@ -170,17 +192,25 @@ def curvature(model: nn.Module, x: Tensor) -> Scores:
 
         by_class, logs = jacrev(log_p, has_aux=True)(p)  # name -> (classes, *shape)
         share = logs.detach().double().exp()
-        return {name: torch.tensordot(share, j.double().square(), 1) for name, j in by_class.items()}
+        return {
+            name: torch.tensordot(share, j.double().square(), 1) for name, j in by_class.items()
+        }
 
     return _mean(model, of_one, x, labels, at_once=classes)
 
 
 def _mean(model: nn.Module, of_one: OfOne, x: Tensor, y: Tensor, at_once: int) -> Scores:
-    """The mean over samples of what ``of_one`` finds; ``at_once``: how many derivatives of each parameter it holds."""
+    """The mean over samples of what ``of_one`` finds; ``at_once``: how many derivatives
+    of each parameter it holds.
+    """
     parameters = {name: p.detach() for name, p in model.named_parameters()}
-    size = 3 * 8 * at_once * sum(p.numel() for p in parameters.values())  # doubles, their squares, and the derivatives
+    # doubles, their squares, and the derivatives
+    size = 3 * 8 * at_once * sum(p.numel() for p in parameters.values())
     chunk = max(1, min(len(x), _MEMORY // max(1, size)))
-    total = {name: torch.zeros(p.shape, dtype=torch.float64, device=p.device) for name, p in parameters.items()}
+    total = {
+        name: torch.zeros(p.shape, dtype=torch.float64, device=p.device)
+        for name, p in parameters.items()
+    }
     with evaluating(model):
         for found in _found(of_one, parameters, x, y, chunk):
             for name, values in found.items():
@@ -188,8 +218,12 @@ def _mean(model: nn.Module, of_one: OfOne, x: Tensor, y: Tensor, at_once: int) -
     return {name: value / len(x) for name, value in total.items()}
 
 
-def _found(of_one: OfOne, parameters: Parameters, x: Tensor, y: Tensor, chunk: int) -> Iterator[Parameters]:
-    """What ``of_one`` finds, (samples, *shape) for each parameter: many samples at once, or one by one where that does not go."""
+def _found(
+    of_one: OfOne, parameters: Parameters, x: Tensor, y: Tensor, chunk: int
+) -> Iterator[Parameters]:
+    """What ``of_one`` finds, (samples, *shape) for each parameter: many samples at
+    once, or one by one where that does not go.
+    """
     together = chunk > 1
     chunks = zip(x.unsqueeze(1).split(chunk), y.unsqueeze(1).split(chunk), strict=True)
     for xs, ys in chunks:  # (chunk, 1, …), (chunk, 1)
@@ -198,7 +232,8 @@ def _found(of_one: OfOne, parameters: Parameters, x: Tensor, y: Tensor, chunk: i
                 yield vmap(of_one, in_dims=(None, 0, 0))(parameters, xs, ys)
                 continue
             except RuntimeError as error:
-                # a model whose code asks for values (`if x.max() > 1`), or an operator unknown to vmap
+                # a model whose code asks for values (`if x.max() > 1`), or an operator
+                # unknown to vmap
                 if "vmap" not in str(error):
                     raise
                 together = False

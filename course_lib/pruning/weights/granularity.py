@@ -1,7 +1,9 @@
-"""Patterns: from scores to masks, by single weights or by whole groups, layer by layer or over all layers.
+"""Patterns: from scores to masks, by single weights or by whole groups, layer by layer
+or over all layers.
 
-The finer the group, the more freedom and the better the accuracy at equal sparsity; the coarser, the easier for the
-hardware to gain from the zeros. Every function prunes an exact count, and among equal scores the lower index first.
+The finer the group, the more freedom and the better the accuracy at equal sparsity; the
+coarser, the easier for the hardware to gain from the zeros. Every function prunes an
+exact count, and among equal scores the lower index first.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ GRANULARITIES = ("element", "row", "kernel", "filter")
 
 
 def smallest(score: Tensor, sparsity: float) -> Tensor:
-    """The mask that prunes the smallest scores: False (pruned) at exactly ``round(sparsity * n)`` of them, else True.
+    """The mask that prunes the smallest scores: False (pruned) at exactly
+    ``round(sparsity * n)`` of them, else True.
 
     Args:
         score: any shape, larger = more important; any real dtype.
@@ -44,14 +47,19 @@ def threshold(score: Tensor, a: float) -> Tensor:
         ValueError: if ``a`` or a score is NaN.
     """
     if a != a:
-        raise ValueError("the threshold is NaN, so every comparison with it is false: give a number")
+        raise ValueError(
+            "the threshold is NaN, so every comparison with it is false: give a number"
+        )
     if score.isnan().any():
-        raise ValueError("a score is NaN, neither above nor below the threshold: did training diverge?")
+        raise ValueError(
+            "a score is NaN, neither above nor below the threshold: did training diverge?"
+        )
     return score.detach() >= a
 
 
 def group_scores(score: Tensor, granularity: str) -> Tensor:
-    """One score per group: the sum over its members, so the L1 norm of the group where the score is |w|.
+    """One score per group: the sum over its members, so the L1 norm of the group where
+    the score is |w|.
 
     ========== ============================== =================================== ==================
     group      convolution (M, C, R, S)       sums over                           result
@@ -62,21 +70,24 @@ def group_scores(score: Tensor, granularity: str) -> Tensor:
     filter     all that makes 1 output        C, R, S                             (M,)
     ========== ============================== =================================== ==================
 
-    Other numbers of spatial dimensions work alike. For a matrix (d_out, d_in) there are "element" and "filter", a row
-    of the matrix: all that makes one output. (A transposed convolution has its input channels first: transpose it.)
+    Other numbers of spatial dimensions work alike. For a matrix (d_out, d_in) there are
+    "element" and "filter", a row of the matrix: all that makes one output. (A
+    transposed convolution has its input channels first: transpose it.)
 
     Args:
         score: one score per weight, the shape of the weight.
         granularity: one of ``GRANULARITIES``.
 
     Returns:
-        float64: thousands of float32 numbers summed up in float32 could swap the ranks of two groups.
+        float64: thousands of float32 numbers summed up in float32 could swap the ranks
+            of two groups.
 
     Raises:
         ValueError: if the granularity is unknown or the tensor has no such groups.
 
-    Source: Mao et al. 2017, "Exploring the Granularity of Sparsity in Convolutional Neural Networks"; for filters, Li
-    et al. 2017, "Pruning Filters for Efficient ConvNets".
+    Source: Mao et al. 2017, "Exploring the Granularity of Sparsity in Convolutional
+    Neural Networks"; for filters, Li et al. 2017, "Pruning Filters for Efficient
+    ConvNets".
     """
     kept_dims = _group_dims(score, granularity)
     score = score.detach()
@@ -88,21 +99,26 @@ def group_scores(score: Tensor, granularity: str) -> Tensor:
 
 
 def local_masks(
-    scores: Scores, sparsity: float | Mapping[str, float], granularity: str | Mapping[str, str] = "element"
+    scores: Scores,
+    sparsity: float | Mapping[str, float],
+    granularity: str | Mapping[str, str] = "element",
 ) -> Masks:
-    """Prune each layer by itself: in each, the groups with the smallest scores, exactly ``round(sparsity * groups)``.
+    """Prune each layer by itself: in each, the groups with the smallest scores, exactly
+    ``round(sparsity * groups)``.
 
     Args:
         scores: one tensor per parameter name, larger = more important.
-        sparsity: fraction of the groups to prune in every layer, or one fraction per name.
-        granularity: one of ``GRANULARITIES`` for every layer, or one per name (a convolutional net ends in a matrix,
-            which has no rows or kernels).
+        sparsity: fraction of the groups to prune in every layer, or one fraction per
+            name.
+        granularity: one of ``GRANULARITIES`` for every layer, or one per name (a
+            convolutional net ends in a matrix, which has no rows or kernels).
 
     Returns:
         Masks (True = kept) with the keys, shapes and devices of ``scores``.
 
     Raises:
-        ValueError: if a sparsity is outside [0, 1], a score is NaN, a layer has no such groups, or names do not match.
+        ValueError: if a sparsity is outside [0, 1], a score is NaN, a layer has no such
+            groups, or names do not match.
     """
     sparsities = _per_name(sparsity, scores, "sparsity")
     granularities = _per_name(granularity, scores, "granularity")
@@ -115,10 +131,12 @@ def local_masks(
 
 
 def global_masks(scores: Scores, sparsity: float) -> Masks:
-    """Prune the weights with the smallest scores over all layers together: one threshold for all.
+    """Prune the weights with the smallest scores over all layers together: one
+    threshold for all.
 
-    Exactly ``round(sparsity * n)`` of the n weights go; among equal scores, the one that comes first in the order of
-    ``scores``. On a large network most of the time goes into reading the scores a few times: see
+    Exactly ``round(sparsity * n)`` of the n weights go; among equal scores, the one
+    that comes first in the order of ``scores``. On a large network most of the time
+    goes into reading the scores a few times: see
     :func:`course_lib.pruning.weights.exact.prune_smallest`.
 
     Args:
@@ -131,20 +149,24 @@ def global_masks(scores: Scores, sparsity: float) -> Masks:
     Raises:
         ValueError: if ``sparsity`` is outside [0, 1] or a score is NaN.
 
-    Source: Frankle & Carbin 2019, "The Lottery Ticket Hypothesis", section 4: deeper networks are pruned globally, lest
-    their smallest layers become bottlenecks.
+    Source: Frankle & Carbin 2019, "The Lottery Ticket Hypothesis", section 4: deeper
+    networks are pruned globally, lest their smallest layers become bottlenecks.
     """
     count = count_pruned(sparsity, sum(score.numel() for score in scores.values()))
     kept = prune_smallest([flat(score, name) for name, score in scores.items()], count)
     return {name: _spread(k, score) for (name, score), k in zip(scores.items(), kept, strict=True)}
 
 
-def global_group_masks(scores: Scores, sparsity: float, granularity: str | Mapping[str, str]) -> Masks:
-    """Prune the groups with the smallest *mean* scores over all layers together: ``round(sparsity * groups)`` of them.
+def global_group_masks(
+    scores: Scores, sparsity: float, granularity: str | Mapping[str, str]
+) -> Masks:
+    """Prune the groups with the smallest *mean* scores over all layers together:
+    ``round(sparsity * groups)`` of them.
 
-    The mean, because groups of different layers differ in size: by their sums, the small groups would always go first.
-    For the same reason the fraction of *weights* pruned can differ from ``sparsity``; ``sparsity(masks)`` tells it.
-    Arguments, result and errors otherwise as in :func:`local_masks`.
+    The mean, because groups of different layers differ in size: by their sums, the
+    small groups would always go first. For the same reason the fraction of *weights*
+    pruned can differ from ``sparsity``; ``sparsity(masks)`` tells it. Arguments, result
+    and errors otherwise as in :func:`local_masks`.
     """
     granularities = _per_name(granularity, scores, "granularity")
     means = []
@@ -158,7 +180,9 @@ def global_group_masks(scores: Scores, sparsity: float, granularity: str | Mappi
 def _group_dims(score: Tensor, granularity: str, name: str = "") -> int:
     """How many leading dimensions tell the groups apart; all others are summed."""
     if granularity not in GRANULARITIES:
-        raise ValueError(f"unknown granularity {granularity!r}: there are {', '.join(GRANULARITIES)}")
+        raise ValueError(
+            f"unknown granularity {granularity!r}: there are {', '.join(GRANULARITIES)}"
+        )
     least = {"element": 0, "filter": 2, "row": 3, "kernel": 3}[granularity]
     if score.ndim < least:
         where = f"{name!r} of shape" if name else "a tensor of shape"
@@ -171,13 +195,17 @@ def _group_dims(score: Tensor, granularity: str, name: str = "") -> int:
 
 
 def _groups(score: Tensor, granularity: str, name: str) -> Tensor:
-    """:func:`group_scores` with the name in its errors, and single weights as they are: nothing is summed there."""
+    """:func:`group_scores` with the name in its errors, and single weights as they are:
+    nothing is summed there.
+    """
     _group_dims(score, granularity, name)
     return score if granularity == "element" else group_scores(score, granularity)
 
 
 def _spread(kept: Vector, score: Tensor) -> Tensor:
-    """A verdict per group (groups,) as a mask of the shape of ``score``: the group's members lie next to each other."""
+    """A verdict per group (groups,) as a mask of the shape of ``score``: the group's
+    members lie next to each other.
+    """
     mask = torch.from_numpy(kept)
     if len(kept) != score.numel():
         mask = mask.repeat_interleave(score.numel() // len(kept))
@@ -185,13 +213,18 @@ def _spread(kept: Vector, score: Tensor) -> Tensor:
 
 
 def _per_name(value: T | Mapping[str, T], scores: Scores, what: str) -> Mapping[str, T]:
-    """``value`` for every name, or the mapping that was given, if it has the names of ``scores``."""
+    """``value`` for every name, or the mapping that was given, if it has the names of
+    ``scores``.
+    """
     if not isinstance(value, Mapping):
         return dict.fromkeys(scores, value)
     if missing := [name for name in scores if name not in value]:
-        raise ValueError(f"no {what} for {', '.join(map(repr, missing))}: give one for every name in scores")
+        raise ValueError(
+            f"no {what} for {', '.join(map(repr, missing))}: give one for every name in scores"
+        )
     if unknown := [name for name in value if name not in scores]:
         raise ValueError(
-            f"{what} is given for {', '.join(map(repr, unknown))}, which is not in scores: check the spelling"
+            f"{what} is given for {', '.join(map(repr, unknown))}, which is not in scores: check"
+            " the spelling"
         )
     return value

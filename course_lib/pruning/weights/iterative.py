@@ -21,17 +21,21 @@ def prune_iteratively(
     granularity: str | Mapping[str, str] = "element",
     scope: str = "local",
 ) -> Masks:
-    """Prune ``model`` to each target in turn and fine-tune after each; one-shot pruning is the list of one target.
+    """Prune ``model`` to each target in turn and fine-tune after each; one-shot pruning
+    is the list of one target.
 
-    :func:`prune_rescored` for a score of the weights alone, layer by layer unless ``scope`` says otherwise: see there for
-    what is kept, and for what it raises.
+    :func:`prune_rescored` for a score of the weights alone, layer by layer unless
+    ``scope`` says otherwise: see there for what is kept, and for what it raises.
 
     Args:
-        score: gets the prunable weights by name and gives their scores; larger = more important.
+        score: gets the prunable weights by name and gives their scores; larger = more
+            important.
 
     Source: Han et al. 2015, "Learning both Weights and Connections", section 3.4.
     """
-    return prune_rescored(model, targets, lambda now: score(prunable(now)), finetune, granularity, scope)
+    return prune_rescored(
+        model, targets, lambda now: score(prunable(now)), finetune, granularity, scope
+    )
 
 
 def prune_rescored(
@@ -42,34 +46,44 @@ def prune_rescored(
     granularity: str | Mapping[str, str] = "element",
     scope: str = "global",
 ) -> Masks:
-    """Prune ``model`` to each target in turn, asking before each for the scores of the model *as it is then*.
+    """Prune ``model`` to each target in turn, asking before each for the scores of the
+    model *as it is then*.
 
-    A score made from gradients holds where it was taken; after some removals the model is elsewhere. Parameters are changed
-    in place, never replaced, so an optimizer made before goes on working. A pruned weight stays pruned, whatever its new
-    score: later targets add to it. Pruned weights are held at zero while ``finetune`` runs (:func:`masked`).
+    A score made from gradients holds where it was taken; after some removals the model
+    is elsewhere. Parameters are changed in place, never replaced, so an optimizer made
+    before goes on working. A pruned weight stays pruned, whatever its new score: later
+    targets add to it. Pruned weights are held at zero while ``finetune`` runs
+    (:func:`masked`).
 
     Args:
         model: any module; changed in place.
-        targets: cumulative sparsities in [0, 1] that do not fall, e.g. ``cubic(0.9, 5)``.
-        score: gets the model and gives scores by name of prunable weights; larger = more important. Names it leaves out
-            are not pruned (the output layer, say), and the targets count without them. What it says of pruned weights is not
-            looked at and may be NaN.
-        finetune: ``finetune(model, post_step)`` trains on, and may call ``post_step()`` after every optimizer step. It
-            must do so where it does not use ``torch.optim``. None: nothing is trained.
+        targets: cumulative sparsities in [0, 1] that do not fall, e.g.
+            ``cubic(0.9, 5)``.
+        score: gets the model and gives scores by name of prunable weights;
+            larger = more important. Names it leaves out are not pruned (the output
+            layer, say), and the targets count without them. What it says of pruned
+            weights is not looked at and may be NaN.
+        finetune: ``finetune(model, post_step)`` trains on, and may call ``post_step()``
+            after every optimizer step. It must do so where it does not use
+            ``torch.optim``. None: nothing is trained.
         granularity: single weights or groups, as in :func:`local_masks`.
-        scope: "global", all layers compete, or "local", each layer to the target by itself.
+        scope: "global", all layers compete, or "local", each layer to the target by
+            itself.
 
     Returns:
         The final masks (True = kept).
 
     Raises:
-        ValueError: for targets that fall or leave [0, 1] and an unknown scope, before anything is changed; for scores
-            that are NaN or -inf, or of the wrong names or shapes.
+        ValueError: for targets that fall or leave [0, 1] and an unknown scope, before
+            anything is changed; for scores that are NaN or -inf, or of the wrong names
+            or shapes.
     """
     targets = list(targets)
     check_targets(targets)
     if scope not in ("local", "global"):
-        raise ValueError(f'scope is "local" (layer by layer) or "global" (all layers compete), got {scope!r}')
+        raise ValueError(
+            f'scope is "local" (layer by layer) or "global" (all layers compete), got {scope!r}'
+        )
 
     masks = dense_masks(model)
     for step, target in enumerate(targets):
@@ -83,7 +97,9 @@ def prune_rescored(
     return masks
 
 
-def _select(scores: Scores, target: float, granularity: str | Mapping[str, str], scope: str) -> Masks:
+def _select(
+    scores: Scores, target: float, granularity: str | Mapping[str, str], scope: str
+) -> Masks:
     if scope == "local":
         return local_masks(scores, target, granularity)
     if granularity == "element":
@@ -92,25 +108,35 @@ def _select(scores: Scores, target: float, granularity: str | Mapping[str, str],
 
 
 def _pruned_first(scores: Scores, masks: Masks, may_leave_out: bool) -> Scores:
-    """``scores`` with -inf where pruned already, below any weight that is alive: so masks only shrink.
+    """``scores`` with -inf where pruned already, below any weight that is alive: so
+    masks only shrink.
 
-    The zeros alone would not do it: a living weight may be zero too, and a pruned one NaN.
+    The zeros alone would not do it: a living weight may be zero too, and a pruned one
+    NaN.
     """
     if unknown := [name for name in scores if name not in masks]:
         raise ValueError(
-            f"score gave {', '.join(map(repr, unknown))}, which is not prunable: there are {', '.join(masks)}"
+            f"score gave {', '.join(map(repr, unknown))}, which is not prunable: there are"
+            f" {', '.join(masks)}"
         )
     if not may_leave_out and (missing := [name for name in masks if name not in scores]):
         raise ValueError(
-            f"score left out {', '.join(map(repr, missing))}, pruned before: it must score the same names always"
+            f"score left out {', '.join(map(repr, missing))}, pruned before: it must score the same"
+            " names always"
         )
     result = {}
     for name, s in scores.items():
         if s.shape != masks[name].shape:
-            raise ValueError(f"the score of {name!r} has shape {tuple(s.shape)}, its weight {tuple(masks[name].shape)}")
+            raise ValueError(
+                f"the score of {name!r} has shape {tuple(s.shape)}, its weight"
+                f" {tuple(masks[name].shape)}"
+            )
         s = s.detach() if s.is_floating_point() else s.double()
         alive = masks[name].to(s.device)
         if (s.isneginf() & alive).any():
-            raise ValueError(f"a score of {name!r} is -inf, which stands for pruned weights: give it a finite score")
+            raise ValueError(
+                f"a score of {name!r} is -inf, which stands for pruned weights: give it a finite"
+                " score"
+            )
         result[name] = s.masked_fill(~alive, -torch.inf)
     return result

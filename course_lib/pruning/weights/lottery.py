@@ -1,12 +1,14 @@
 """Lottery tickets: prune by size, go back to the beginning, train again.
 
-"A randomly-initialized, dense neural network contains a subnetwork that is initialized such that, when trained in
-isolation, it can match the test accuracy of the original network after training for at most the same number of
-iterations." To find it, train, prune a share of the weights that are left, rewind those that stay, and repeat. Two
-controls say what makes it a ticket: the same mask with other weights, and the same weights under another mask.
+"A randomly-initialized, dense neural network contains a subnetwork that is initialized
+such that, when trained in isolation, it can match the test accuracy of the original
+network after training for at most the same number of iterations." To find it, train,
+prune a share of the weights that are left, rewind those that stay, and repeat. Two
+controls say what makes it a ticket: the same mask with other weights, and the same
+weights under another mask.
 
-Source: Frankle & Carbin 2019, "The Lottery Ticket Hypothesis"; rewinding to step k > 0: Frankle et al. 2020, "Linear Mode
-Connectivity and the Lottery Ticket Hypothesis".
+Source: Frankle & Carbin 2019, "The Lottery Ticket Hypothesis"; rewinding to step k > 0:
+Frankle et al. 2020, "Linear Mode Connectivity and the Lottery Ticket Hypothesis".
 """
 
 from __future__ import annotations
@@ -38,29 +40,41 @@ def shrink(
     rate: float | Mapping[str, float],
     output_rate: float | None = None,
 ) -> Masks:
-    """Prune a share of the weights that are left: in each layer the smallest ``round(rate * survivors)`` |w|.
+    """Prune a share of the weights that are left: in each layer the smallest
+    ``round(rate * survivors)`` |w|.
 
     Args:
-        weights: the trained weights by name, of any shapes. Only those still alive are looked at. Not changed.
-        masks: the masks so far (True = kept), with the keys and shapes of ``weights``. Not changed.
+        weights: the trained weights by name, of any shapes. Only those still alive are
+            looked at. Not changed.
+        masks: the masks so far (True = kept), with the keys and shapes of ``weights``.
+            Not changed.
         rate: the share to prune in this round, in [0, 1]; or one share for each name.
-        output_rate: the share for the output layer, which is the last key. None: half of ``rate``, since it is small
-            and full of weights that matter (or, with one rate for each name, the rate it has there).
+        output_rate: the share for the output layer, which is the last key. None: half
+            of ``rate``, since it is small and full of weights that matter (or, with one
+            rate for each name, the rate it has there).
 
     Returns:
-        New masks on the devices of ``masks``, nested in them. Among equal |w| the lower row-major index goes first.
+        New masks on the devices of ``masks``, nested in them. Among equal |w| the lower
+        row-major index goes first.
 
     Raises:
-        ValueError: if a rate is outside [0, 1], keys or shapes differ, a mask is not bool or a surviving weight is NaN.
+        ValueError: if a rate is outside [0, 1], keys or shapes differ, a mask is not
+            bool or a surviving weight is NaN.
 
-    Source: Frankle & Carbin 2019, section 2: "connections to outputs are pruned at half of
-    the rate of the rest of the network".
+    Source: Frankle & Carbin 2019, section 2: "connections to outputs are pruned at half
+    of the rate of the rest of the network".
     """
     rates = _rates(list(weights), rate, output_rate)
     if missing := [name for name in weights if name not in masks]:
-        raise ValueError(f"there is no mask for {', '.join(map(repr, missing))}: shrink needs one for every weight")
+        raise ValueError(
+            f"there is no mask for {', '.join(map(repr, missing))}: shrink needs one for every"
+            " weight"
+        )
     if unknown := [name for name in masks if name not in weights]:
-        raise ValueError(f"there are masks, but no weights, for {', '.join(map(repr, unknown))}: give both or neither")
+        raise ValueError(
+            f"there are masks, but no weights, for {', '.join(map(repr, unknown))}: give both or"
+            " neither"
+        )
     result = {}
     for name, size in magnitude(weights).items():
         mask = _bool(masks, name, size.shape)
@@ -73,9 +87,11 @@ def shrink(
 
 @torch.no_grad()
 def rewind(model: nn.Module, state: Mapping[str, Any], masks: Mapping[str, Tensor]) -> None:
-    """Put every parameter and buffer of ``model`` back to ``state``, in place, and the pruned weights to zero.
+    """Put every parameter and buffer of ``model`` back to ``state``, in place, and the
+    pruned weights to zero.
 
-    The values are copied: what is trained next leaves ``state`` as it is. Gradients are forgotten.
+    The values are copied: what is trained next leaves ``state`` as it is. Gradients are
+    forgotten.
 
     Args:
         model: any module; its parameters stay the same objects.
@@ -83,28 +99,29 @@ def rewind(model: nn.Module, state: Mapping[str, Any], masks: Mapping[str, Tenso
         masks: True = kept.
 
     Raises:
-        ValueError: before anything is changed, if ``state`` or ``masks`` belong to another model, or if ``state`` is the
-            model's own memory (``state_dict()`` gives references; without a copy there is nothing to go back to).
+        ValueError: before anything is changed, if ``state`` or ``masks`` belong to
+            another model, or if ``state`` is the model's own memory (``state_dict()``
+            gives references; without a copy there is nothing to go back to).
     """
     check(model, masks)
     own = model.state_dict(keep_vars=True)
     if odd := sorted(own.keys() ^ state.keys()):
         raise ValueError(
-            f"state and model do not have the same entries, {odd[0]!r} is only in one of them: was state taken from "
-            "another model?"
+            f"state and model do not have the same entries, {odd[0]!r} is only in one of them: was"
+            " state taken from another model?"
         )
     for name, value in state.items():
         if not isinstance(value, Tensor):
             continue  # what a module put there with set_extra_state
         if value.shape != own[name].shape:
             raise ValueError(
-                f"state[{name!r}] has shape {tuple(value.shape)}, but the model's has {tuple(own[name].shape)}: was state "
-                "taken from another model?"
+                f"state[{name!r}] has shape {tuple(value.shape)}, but the model's has"
+                f" {tuple(own[name].shape)}: was state taken from another model?"
             )
         if _same_memory(value, own[name]):
             raise ValueError(
-                f"state[{name!r}] is the model's own memory and has been trained with it: keep a copy at the step to "
-                "rewind to, copy.deepcopy(model.state_dict())"
+                f"state[{name!r}] is the model's own memory and has been trained with it: keep a"
+                " copy at the step to rewind to, copy.deepcopy(model.state_dict())"
             )
     model.load_state_dict(dict(state))  # copies into the tensors that are there
     apply(model, masks)
@@ -112,14 +129,17 @@ def rewind(model: nn.Module, state: Mapping[str, Any], masks: Mapping[str, Tenso
 
 
 def random_ticket(masks: Mapping[str, Tensor], generator: torch.Generator) -> Masks:
-    """The control for *which* weights stay: as many in each layer as in ``masks``, but anywhere.
+    """The control for *which* weights stay: as many in each layer as in ``masks``, but
+    anywhere.
 
-    Every choice of places is equally likely. Drawn in the order of ``masks``; generators with equal seeds give nested
-    masks for nested ``masks``, as if a random share had been pruned in every round.
+    Every choice of places is equally likely. Drawn in the order of ``masks``;
+    generators with equal seeds give nested masks for nested ``masks``, as if a random
+    share had been pruned in every round.
 
     Args:
         masks: True = kept. Not changed; only shapes and counts are used.
-        generator: where the randomness comes from, e.g. ``torch.Generator().manual_seed(0)``.
+        generator: where the randomness comes from, e.g.
+            ``torch.Generator().manual_seed(0)``.
 
     Returns:
         New masks on the devices of ``masks``.
@@ -140,21 +160,25 @@ def random_ticket(masks: Mapping[str, Tensor], generator: torch.Generator) -> Ma
 
 
 def reinitialise(model: nn.Module, masks: Mapping[str, Tensor], seed: int) -> None:
-    """The control for *where the weights start*: the same mask, but fresh weights, in place.
+    """The control for *where the weights start*: the same mask, but fresh weights, in
+    place.
 
-    The random generators are seeded once, then ``reset_parameters`` is called on every module that has it, in the order
-    of ``model.modules()``: the distributions are those of the layers, not one for all. The caller's generators are not
-    touched. (With the seed from which the model was built, this usually gives its first weights again, so the ticket
-    itself: take another.)
+    The random generators are seeded once, then ``reset_parameters`` is called on every
+    module that has it, in the order of ``model.modules()``: the distributions are those
+    of the layers, not one for all. The caller's generators are not touched. (With the
+    seed from which the model was built, this usually gives its first weights again, so
+    the ticket itself: take another.)
 
     Args:
-        model: any module; its parameters stay the same objects. Gradients are forgotten.
+        model: any module; its parameters stay the same objects. Gradients are
+            forgotten.
         masks: True = kept; pruned weights are zero afterwards.
         seed: decides the fresh weights.
 
     Raises:
-        ValueError: before anything is changed, if ``masks`` do not fit the model, or if a module holds parameters of its
-            own but has no ``reset_parameters``, so that they would keep their trained values.
+        ValueError: before anything is changed, if ``masks`` do not fit the model, or if
+            a module holds parameters of its own but has no ``reset_parameters``, so
+            that they would keep their trained values.
 
     Source: Frankle & Carbin 2019, section 2: "we randomly reinitialize".
     """
@@ -163,8 +187,9 @@ def reinitialise(model: nn.Module, masks: Mapping[str, Tensor], seed: int) -> No
         own = [p for p, _ in module.named_parameters(recurse=False)]
         if own and not hasattr(module, "reset_parameters"):
             raise ValueError(
-                f"{name or 'the model'} ({type(module).__name__}) holds {', '.join(map(repr, own))}, but has no "
-                "reset_parameters(), so nobody knows how to draw them afresh: give its class that method"
+                f"{name or 'the model'} ({type(module).__name__}) holds"
+                f" {', '.join(map(repr, own))}, but has no reset_parameters(), so nobody knows how"
+                " to draw them afresh: give its class that method"
             )
     with _seeded_like(model, seed):
         for module in model.modules():
@@ -175,12 +200,15 @@ def reinitialise(model: nn.Module, masks: Mapping[str, Tensor], seed: int) -> No
 
 
 def early_stop(losses: Iterable[float], every: int = 1) -> int:
-    """The training step at which the validation loss was lowest: ``every * (1 + index of the first minimum)``.
+    """The training step at which the validation loss was lowest:
+    ``every * (1 + index of the first minimum)``.
 
-    How early it comes says how fast a network learns; no smoothing, the loss as it was measured.
+    How early it comes says how fast a network learns; no smoothing, the loss as it was
+    measured.
 
     Args:
-        losses: the validation loss after ``every``, 2 ``every``, … steps. NaN is passed over.
+        losses: the validation loss after ``every``, 2 ``every``, … steps. NaN is passed
+            over.
         every: steps between two measurements.
 
     Raises:
@@ -192,16 +220,22 @@ def early_stop(losses: Iterable[float], every: int = 1) -> int:
     numbers = [float(loss) for loss in losses]
     usable = [i for i, loss in enumerate(numbers) if not math.isnan(loss)]
     if not usable:
-        why = "they are all NaN: did training diverge?" if numbers else "there are none: was validation measured?"
+        why = (
+            "they are all NaN: did training diverge?"
+            if numbers
+            else "there are none: was validation measured?"
+        )
         raise ValueError(f"no minimum among {len(numbers)} losses, {why}")
     return every * (1 + min(usable, key=numbers.__getitem__))  # min takes the first of equals
 
 
 def steps_to(values: Iterable[float], level: float, every: int = 1) -> int | None:
-    """The first training step at which ``values`` reach ``level``: ``every * (1 + index)``; None if they never do.
+    """The first training step at which ``values`` reach ``level``:
+    ``every * (1 + index)``; None if they never do.
 
     Args:
-        values: for example the validation accuracy in % after ``every``, 2 ``every``, … steps. NaN reaches nothing.
+        values: for example the validation accuracy in % after ``every``, 2 ``every``, …
+            steps. NaN reaches nothing.
         level: in the unit of ``values``, for example 95.
         every: steps between two measurements.
 
@@ -227,27 +261,33 @@ def find_ticket(
 ) -> list[Record]:
     """Iterative magnitude pruning with rewinding.
 
-    :func:`~course_lib.pruning.weights.ticket_search.find_tickets` does the same for several seeds, with the
-    controls, side by side, and goes on where it was interrupted.
+    :func:`~course_lib.pruning.weights.ticket_search.find_tickets` does the same for
+    several seeds, with the controls, side by side, and goes on where it was
+    interrupted.
 
     Args:
         build: makes the untrained model.
-        train: ``train(model, masks, start, stop)`` trains from step ``start`` to step ``stop`` (None: to the
-            end) with an optimizer of its own, keeps pruned weights at zero, and returns what is to be
-            remembered, an accuracy, say. ``masks`` are on the model's device.
+        train: ``train(model, masks, start, stop)`` trains from step ``start`` to step
+            ``stop`` (None: to the end) with an optimizer of its own, keeps pruned
+            weights at zero, and returns what is to be remembered, an accuracy, say.
+            ``masks`` are on the model's device.
         rounds: how often to prune, after the dense round 0.
-        rate: the share of the survivors to prune in each round, see :func:`shrink`; 0.2 leaves 0.8^rounds.
-        rewind_step: k. For larger networks and learning rates a ticket is found only from a small k > 0 on.
+        rate: the share of the survivors to prune in each round, see :func:`shrink`; 0.2
+            leaves 0.8^rounds.
+        rewind_step: k. For larger networks and learning rates a ticket is found only
+            from a small k > 0 on.
         output_rate: the share for the output layer; None: half of ``rate``.
 
     Returns:
-        ``rounds + 1`` records: ``round``; ``masks`` (on the CPU, nested); ``remaining``, the share of the
-        weights with two or more dimensions that is kept; ``result``, what ``train`` returned.
+        ``rounds + 1`` records: ``round``; ``masks`` (on the CPU, nested);
+        ``remaining``, the share of the weights with two or more dimensions that is
+        kept; ``result``, what ``train`` returned.
 
     Raises:
         ValueError: for a bad argument, before anything is trained.
 
-    Source: Frankle & Carbin 2019, section 2 (strategy 1 of its appendix B); Frankle et al. 2020, section 4.
+    Source: Frankle & Carbin 2019, section 2 (strategy 1 of its appendix B); Frankle et
+    al. 2020, section 4.
     """
     rounds, rewind_step = whole(rounds, "rounds", 0), whole(rewind_step, "rewind_step", 0)
     model = build()
@@ -259,10 +299,13 @@ def find_ticket(
     records = []
     for number in range(rounds + 1):
         if number:
-            masks = shrink(prunable(model), masks, rates)  # a share of those still alive, by their trained size
+            # a share of those still alive, by their trained size
+            masks = shrink(prunable(model), masks, rates)
         rewind(model, w_k, masks)  # back to step k, not to the trained values
         result = train(model, beside(model, masks), rewind_step, None)
-        records.append({"round": number, "masks": masks, "remaining": remaining(masks), "result": result})
+        records.append(
+            {"round": number, "masks": masks, "remaining": remaining(masks), "result": result}
+        )
     return records
 
 
@@ -271,40 +314,62 @@ def find_ticket(
 
 def beside(model: nn.Module, masks: Masks) -> Masks:
     """A copy of ``masks``, each on the device of its parameter."""
-    return {name: masks[name].to(weight.device, copy=True) for name, weight in prunable(model).items()}
+    return {
+        name: masks[name].to(weight.device, copy=True) for name, weight in prunable(model).items()
+    }
 
 
-def shares(model: nn.Module, rate: float | Mapping[str, float], output_rate: float | None) -> dict[str, float]:
-    """The share to prune in each layer of ``model``, in each round; the last layer is the output layer.
+def shares(
+    model: nn.Module, rate: float | Mapping[str, float], output_rate: float | None
+) -> dict[str, float]:
+    """The share to prune in each layer of ``model``, in each round; the last layer is
+    the output layer.
 
     Raises:
-        ValueError: if the model has nothing to prune, or a rate is none; see :func:`shrink`.
+        ValueError: if the model has nothing to prune, or a rate is none; see
+            :func:`shrink`.
     """
     names = list(prunable(model))
     if not names:
-        raise ValueError("the model has no weights with two or more dimensions, so there is nothing to prune")
+        raise ValueError(
+            "the model has no weights with two or more dimensions, so there is nothing to prune"
+        )
     return _rates(names, rate, output_rate)
 
 
 def _same_memory(a: Tensor, b: Tensor) -> bool:
-    return a.device == b.device and a.device.type != "meta" and a.numel() > 0 and a.data_ptr() == b.data_ptr()
+    return (
+        a.device == b.device
+        and a.device.type != "meta"
+        and a.numel() > 0
+        and a.data_ptr() == b.data_ptr()
+    )
 
 
 def _bool(masks: Mapping[str, Tensor], name: str, shape: torch.Size) -> Tensor:
     mask = masks[name]
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
         got = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
-        raise ValueError(f"masks[{name!r}] should be a bool tensor, True = kept, got {got}: try mask.bool()")
+        raise ValueError(
+            f"masks[{name!r}] should be a bool tensor, True = kept, got {got}: try mask.bool()"
+        )
     if mask.shape != shape:
-        raise ValueError(f"masks[{name!r}] has shape {tuple(mask.shape)}, but its weight has {tuple(shape)}")
+        raise ValueError(
+            f"masks[{name!r}] has shape {tuple(mask.shape)}, but its weight has {tuple(shape)}"
+        )
     return mask
 
 
-def _rates(names: list[str], rate: float | Mapping[str, float], output_rate: float | None) -> dict[str, float]:
+def _rates(
+    names: list[str], rate: float | Mapping[str, float], output_rate: float | None
+) -> dict[str, float]:
     """The share to prune in each layer; the last name is the output layer."""
     if isinstance(rate, Mapping):
         if odd := set(rate).symmetric_difference(names):
-            raise ValueError(f"rate has one share for each of {', '.join(names)}; missing or unknown: {sorted(odd)}")
+            raise ValueError(
+                f"rate has one share for each of {', '.join(names)}; missing or unknown:"
+                f" {sorted(odd)}"
+            )
         rates = {name: float(rate[name]) for name in names}
         last = output_rate
     else:
@@ -316,7 +381,8 @@ def _rates(names: list[str], rate: float | Mapping[str, float], output_rate: flo
         if isinstance(share, int | float) and not 0 <= share <= 1:
             hint = f" (for {share:g} % write {share / 100:g})" if 1 < share <= 100 else ""
             raise ValueError(
-                f"a rate is the share of the surviving weights to prune, between 0 and 1; for {name} got {share:g}{hint}"
+                "a rate is the share of the surviving weights to prune, between 0 and 1; for"
+                f" {name} got {share:g}{hint}"
             )
     return rates
 
@@ -334,7 +400,8 @@ def _seeded_like(model: nn.Module, seed: int) -> Iterator[None]:
     cuda = sorted({p.index for p in places if p.type == "cuda"})
     mps = torch.mps.get_rng_state() if any(p.type == "mps" for p in places) else None
     with torch.random.fork_rng(devices=cuda):
-        # not torch.manual_seed: it would also reseed devices whose state is not put back
+        # not torch.manual_seed: it would also reseed devices whose state is not put
+        # back
         torch.default_generator.manual_seed(seed)
         for index in cuda:
             torch.cuda.default_generators[index].manual_seed(seed)

@@ -11,17 +11,20 @@ from torch import Tensor
 class PrunedLinear(torch.autograd.Function):
     """``PrunedLinear.apply(x, w, m)`` is y = x (w∘m)ᵀ with its backward pass by hand.
 
-    With g = ∂L/∂y: ∂L/∂x = g (w∘m), through the weights that are there; ∂L/∂w = (gᵀx)∘m, since a pruned weight has no
-    influence on the loss. Pruned entries are filled with zeros rather than multiplied: NaN or inf in them does no harm.
+    With g = ∂L/∂y: ∂L/∂x = g (w∘m), through the weights that are there;
+    ∂L/∂w = (gᵀx)∘m, since a pruned weight has no influence on the loss. Pruned entries
+    are filled with zeros rather than multiplied: NaN or inf in them does no harm.
 
     Args (of ``apply``):
         x: (..., d_in); w: (d_out, d_in); m: bool (d_out, d_in), True = kept.
 
     Returns:
-        (..., d_out). Gradients of gradients and ``torch.func`` (vmap: gradients per sample) work too.
+        (..., d_out). Gradients of gradients and ``torch.func`` (vmap: gradients per
+        sample) work too.
 
     Raises:
-        ValueError: if ``m`` is not bool of the shape of ``w``, or the last dimension of ``x`` is not d_in.
+        ValueError: if ``m`` is not bool of the shape of ``w``, or the last dimension of
+            ``x`` is not d_in.
     """
 
     generate_vmap_rule = True
@@ -30,11 +33,13 @@ class PrunedLinear(torch.autograd.Function):
     def forward(x: Tensor, w: Tensor, m: Tensor) -> Tensor:
         if m.dtype != torch.bool or m.shape != w.shape or w.ndim != 2:
             raise ValueError(
-                f"w should be (d_out, d_in) and m a bool mask of the same shape, got w {tuple(w.shape)} and "
-                f"m {m.dtype} {tuple(m.shape)}"
+                "w should be (d_out, d_in) and m a bool mask of the same shape, got w"
+                f" {tuple(w.shape)} and m {m.dtype} {tuple(m.shape)}"
             )
         if x.ndim < 1 or x.shape[-1] != w.shape[1]:
-            raise ValueError(f"x should end in d_in = {w.shape[1]}, the columns of w, got x {tuple(x.shape)}")
+            raise ValueError(
+                f"x should end in d_in = {w.shape[1]}, the columns of w, got x {tuple(x.shape)}"
+            )
         return x @ w.masked_fill(~m, 0).T  # (..., d_in) @ (d_in, d_out)
 
     @staticmethod
@@ -48,6 +53,7 @@ class PrunedLinear(torch.autograd.Function):
         if ctx.needs_input_grad[0]:
             grad_x = g @ w.masked_fill(~m, 0)  # (..., d_out) @ (d_out, d_in)
         if ctx.needs_input_grad[1]:
-            rows, cols = g.reshape(-1, w.shape[0]), x.reshape(-1, w.shape[1])  # all leading dimensions as one, N
+            # all leading dimensions as one, N
+            rows, cols = g.reshape(-1, w.shape[0]), x.reshape(-1, w.shape[1])
             grad_w = (rows.T @ cols).masked_fill(~m, 0)  # (d_out, N) @ (N, d_in)
         return grad_x, grad_w, None

@@ -1,8 +1,10 @@
 """Masks: which weights are kept.
 
-A mask is a bool tensor of the shape of its parameter, True = kept. Masks live in a plain dict beside the model, keyed
-by parameter name, not in the module: so a masked model can be copied, saved and moved like any other, and two masks
-can be compared without a model. Every method of this package has the same grammar: scores -> select -> masks -> apply.
+A mask is a bool tensor of the shape of its parameter, True = kept. Masks live in a
+plain dict beside the model, keyed by parameter name, not in the module: so a masked
+model can be copied, saved and moved like any other, and two masks can be compared
+without a model. Every method of this package has the same grammar:
+scores -> select -> masks -> apply.
 """
 
 from __future__ import annotations
@@ -15,44 +17,61 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
 
 Masks = dict[str, Tensor]
 
 
 def prunable(model: nn.Module) -> dict[str, nn.Parameter]:
-    """The parameters that are pruned: those with two or more dimensions, so no biases and no norms.
+    """The parameters that are pruned: those with two or more dimensions, so no biases
+    and no norms.
 
-    Tied weights come once, under their first name: they are one set of numbers, to be counted and pruned once.
+    Tied weights come once, under their first name: they are one set of numbers, to be
+    counted and pruned once.
 
     Returns:
-        Name -> the parameter itself (not a copy), in the order of ``model.named_parameters()``.
+        Name -> the parameter itself (not a copy), in the order of
+        ``model.named_parameters()``.
 
     Raises:
-        ValueError: if a lazy layer has not seen its input yet, so that its shape is unknown.
+        ValueError: if a lazy layer has not seen its input yet, so that its shape is
+            unknown.
     """
     for name, parameter in model.named_parameters():
         if nn.parameter.is_lazy(parameter):
             raise ValueError(
-                f"{name!r} belongs to a lazy layer without a shape yet: run one batch through the model first"
+                f"{name!r} belongs to a lazy layer without a shape yet: run one batch through the"
+                " model first"
             )
     return {name: parameter for name, parameter in model.named_parameters() if parameter.ndim >= 2}
 
 
 def dense_masks(model: nn.Module) -> Masks:
-    """The masks that prune nothing: all True, one per prunable parameter, on its device."""
-    return {name: torch.ones_like(p, dtype=torch.bool, requires_grad=False) for name, p in prunable(model).items()}
+    """The masks that prune nothing: all True, one per prunable parameter, on its
+    device.
+    """
+    return {
+        name: torch.ones_like(p, dtype=torch.bool, requires_grad=False)
+        for name, p in prunable(model).items()
+    }
 
 
 def sparsity(masks: Mapping[str, Tensor]) -> float:
-    """The fraction of weights pruned, over all masks together, in [0, 1]. Without any weight: 0."""
+    """The fraction of weights pruned, over all masks together, in [0, 1]. Without any
+    weight: 0.
+    """
     total = sum(mask.numel() for mask in masks.values())
     kept = sum(int(mask.count_nonzero()) for mask in masks.values())
     return (total - kept) / total if total else 0.0
 
 
 def remaining(masks: Mapping[str, Tensor]) -> float:
-    """The fraction of weights kept, over all masks together, in [0, 1]. Without any weight: 1."""
+    """The fraction of weights kept, over all masks together, in [0, 1]. Without any
+    weight: 1.
+    """
     return 1 - sparsity(masks)
 
 
@@ -60,18 +79,21 @@ def check(model: nn.Module, masks: Mapping[str, Tensor]) -> None:
     """Make sure that ``masks`` belong to ``model``.
 
     Raises:
-        ValueError: naming the key, if it is no parameter of the model, if its mask is not bool or has another shape
-            than the parameter, or if it is a second name of a tied weight that has a mask already.
+        ValueError: naming the key, if it is no parameter of the model, if its mask is
+            not bool or has another shape than the parameter, or if it is a second name
+            of a tied weight that has a mask already.
     """
     _matched(model, masks)
 
 
 @torch.no_grad()
 def apply(model: nn.Module, masks: Mapping[str, Tensor]) -> None:
-    """Set the pruned weights of ``model`` to zero, in place. Parameters without a mask stay as they are.
+    """Set the pruned weights of ``model`` to zero, in place. Parameters without a mask
+    stay as they are.
 
-    In place, because an optimizer holds on to the parameter objects: a parameter replaced by a new one is a parameter
-    that is no longer trained. Masks may be on another device than the model.
+    In place, because an optimizer holds on to the parameter objects: a parameter
+    replaced by a new one is a parameter that is no longer trained. Masks may be on
+    another device than the model.
 
     Raises:
         ValueError: as :func:`check` does, and then nothing is changed.
@@ -81,30 +103,38 @@ def apply(model: nn.Module, masks: Mapping[str, Tensor]) -> None:
 
 
 class Masked:
-    """Inside the ``with`` block, pruned weights of ``model`` stay zero, whatever the optimizer does.
+    """Inside the ``with`` block, pruned weights of ``model`` stay zero, whatever the
+    optimizer does.
 
     ::
 
         with masked(model, masks):
             train(model)
 
-    Masking the gradients is not enough: momentum and Adam's moments from earlier steps move a weight without one. So
-    the weights themselves are set to zero again: on entry, after every ``step()`` of any ``torch.optim`` optimizer
-    that holds one of them (made before or inside the block; plain, foreach or fused; under a GradScaler), and on exit,
-    also when an exception ends the block. Zeros are filled in, not multiplied, so that a NaN does not survive.
+    Masking the gradients is not enough: momentum and Adam's moments from earlier steps
+    move a weight without one. So the weights themselves are set to zero again: on
+    entry, after every ``step()`` of any ``torch.optim`` optimizer that holds one of
+    them (made before or inside the block; plain, foreach or fused; under a GradScaler),
+    and on exit, also when an exception ends the block. Zeros are filled in, not
+    multiplied, so that a NaN does not survive.
 
-    How: torch's global hook on optimizer steps, with the optimizer recognised by the identity of its parameters.
-    Nothing is attached to the module or its tensors, so the model can be copied and saved inside the block, and nothing
-    is left after it. Threads may each hold a model of their own. What follows from that:
+    How: torch's global hook on optimizer steps, with the optimizer recognised by the
+    identity of its parameters. Nothing is attached to the module or its tensors, so the
+    model can be copied and saved inside the block, and nothing is left after it.
+    Threads may each hold a model of their own. What follows from that:
 
-    - Gradients stay dense, for those who want to read them (growth criteria do). Clipping by norm counts them in full.
-    - Weights changed without a ``torch.optim`` step (by hand, by ``load_state_dict``): call :meth:`apply` afterwards.
-    - An optimizer that evaluates its closure many times in one step (LBFGS) sees unmasked weights in between.
+    - Gradients stay dense, for those who want to read them (growth criteria do).
+      Clipping by norm counts them in full.
+    - Weights changed without a ``torch.optim`` step (by hand, by ``load_state_dict``):
+      call :meth:`apply` afterwards.
+    - An optimizer that evaluates its closure many times in one step (LBFGS) sees
+      unmasked weights in between.
     - Masks are read on entry. A copy of the model is another model, and not held.
-    - Blocks may be nested: a weight pruned by either is zero, and the outer one goes on when the inner one ends.
+    - Blocks may be nested: a weight pruned by either is zero, and the outer one goes on
+      when the inner one ends.
 
-    Source: Han et al. 2015, "Learning both Weights and Connections", section 4, which keeps a mask beside every weight
-    tensor.
+    Source: Han et al. 2015, "Learning both Weights and Connections", section 4, which
+    keeps a mask beside every weight tensor.
     """
 
     def __init__(self, model: nn.Module, masks: Mapping[str, Tensor]) -> None:
@@ -115,15 +145,23 @@ class Masked:
 
     def __enter__(self) -> Masked:
         if self._held:
-            raise RuntimeError("this Masked is already in use: for a block inside a block, make a second one")
-        self._pruned = [(parameter, ~mask.to(parameter.device)) for parameter, mask in _matched(self.model, self.masks)]
+            raise RuntimeError(
+                "this Masked is already in use: for a block inside a block, make a second one"
+            )
+        self._pruned = [
+            (parameter, ~mask.to(parameter.device))
+            for parameter, mask in _matched(self.model, self.masks)
+        ]
         self._zero_all()
         self._held = True
         _open(self)
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if self._held:
             self._held = False
@@ -132,14 +170,16 @@ class Masked:
         self._pruned = []
 
     def apply(self) -> None:
-        """Set the pruned weights to zero now. Cheap, and harmless when they are: it can serve as a ``post_step``.
+        """Set the pruned weights to zero now. Cheap, and harmless when they are: it can
+        serve as a ``post_step``.
 
         Raises:
             RuntimeError: outside the ``with`` block.
         """
         if not self._held:
             raise RuntimeError(
-                "this Masked holds nothing outside its with block: use course_lib.pruning.weights.apply there"
+                "this Masked holds nothing outside its with block: use"
+                " course_lib.pruning.weights.apply there"
             )
         self._zero_all()
 
@@ -149,19 +189,23 @@ class Masked:
             _zero(parameter, pruned)
 
     def _before_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """For masks that change while a model trains: gradients are there, and weights are still those they belong to."""
+        """For masks that change while a model trains: gradients are there, and weights
+        are still those they belong to.
+        """
 
     @torch.no_grad()
     def _after_step(self, optimizer: torch.optim.Optimizer) -> None:
-        # Only the parameters that moved: to write into another model's weights between its forward and its backward
-        # pass (two networks trained in turn) would make autograd refuse.
+        # Only the parameters that moved: to write into another model's weights between
+        # its forward and its backward pass (two networks trained in turn) would make
+        # autograd refuse.
         moved = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
         for parameter, pruned in self._pruned:
             if id(parameter) in moved:
                 _zero(parameter, pruned)
 
 
-# The open blocks, replaced and never changed: a step in one thread goes through them while another opens its own.
+# The open blocks, replaced and never changed: a step in one thread goes through them
+# while another opens its own.
 _blocks: tuple[Masked, ...] = ()
 _blocks_lock = threading.Lock()
 
@@ -188,14 +232,17 @@ def _after_any_step(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) ->
         block._after_step(optimizer)
 
 
-# Once and for good, not per block: torch goes through its table of hooks at every step, and fails with "OrderedDict
-# mutated during iteration" if another thread adds one meanwhile.
+# Once and for good, not per block: torch goes through its table of hooks at every step,
+# and fails with "OrderedDict mutated during iteration" if another thread adds one
+# meanwhile.
 register_optimizer_step_pre_hook(_before_any_step)
 register_optimizer_step_post_hook(_after_any_step)
 
 
 def masked(model: nn.Module, masks: Mapping[str, Tensor]) -> Masked:
-    """``with masked(model, masks): ...`` keeps pruned weights at zero while training: see :class:`Masked`."""
+    """``with masked(model, masks): ...`` keeps pruned weights at zero while training:
+    see :class:`Masked`.
+    """
     return Masked(model, masks)
 
 
@@ -208,7 +255,9 @@ def _zero(parameter: nn.Parameter, pruned: Tensor) -> None:
     word = _WORDS.get(parameter.element_size()) if parameter.layout is torch.strided else None
     if word is None or type(parameter) is not nn.Parameter:
         parameter.masked_fill_(pruned, 0)
-    else:  # the same on the bits, and seven times as fast: all bits stay (-1 in two's complement), or none does (0)
+    # the same on the bits, and seven times as fast: all bits stay (-1 in two's
+    # complement), or none does (0)
+    else:
         parameter.view(word).bitwise_and_(pruned.view(torch.int8) - 1)
 
 
@@ -220,20 +269,27 @@ def _matched(model: nn.Module, masks: Mapping[str, Tensor]) -> list[tuple[nn.Par
     for name, mask in masks.items():
         if name not in parameters:
             close = difflib.get_close_matches(str(name), parameters, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"its parameters are {', '.join(parameters) or 'none'}"
+            hint = (
+                f"did you mean {close[0]!r}?"
+                if close
+                else f"its parameters are {', '.join(parameters) or 'none'}"
+            )
             raise ValueError(f"masks[{name!r}] names no parameter of the model: {hint}")
         parameter = parameters[name]
         if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
             got = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
-            raise ValueError(f"masks[{name!r}] should be a bool tensor, True = kept, got {got}: try mask.bool()")
+            raise ValueError(
+                f"masks[{name!r}] should be a bool tensor, True = kept, got {got}: try mask.bool()"
+            )
         if mask.shape != parameter.shape:
             raise ValueError(
-                f"masks[{name!r}] has shape {tuple(mask.shape)}, but the parameter has {tuple(parameter.shape)}: "
-                "was the mask made for another model?"
+                f"masks[{name!r}] has shape {tuple(mask.shape)}, but the parameter has"
+                f" {tuple(parameter.shape)}: was the mask made for another model?"
             )
         if id(parameter) in seen:
             raise ValueError(
-                f"masks[{seen[id(parameter)]!r}] and masks[{name!r}] are for one tied weight: keep the first of the two"
+                f"masks[{seen[id(parameter)]!r}] and masks[{name!r}] are for one tied weight: keep"
+                " the first of the two"
             )
         seen[id(parameter)] = name
         pairs.append((parameter, mask))

@@ -1,19 +1,23 @@
-"""Movement pruning: which weights stay is learned by the gradient, from where fine-tuning moves them.
+"""Movement pruning: which weights stay is learned by the gradient, from where
+fine-tuning moves them.
 
-Each weight W has a score S, and the model computes with W' = W ∘ M(S), M = 1 for the largest scores. The step has no gradient, so
-that of S is taken straight through: ∂L/∂S = ∂L/∂W' ∘ W, also where M is 0. SGD then raises the scores of weights that the loss wants further
-from zero, and lowers those of weights that it wants smaller; a pruned one can come back.
+Each weight W has a score S, and the model computes with W' = W ∘ M(S), M = 1 for the
+largest scores. The step has no gradient, so that of S is taken straight through:
+∂L/∂S = ∂L/∂W' ∘ W, also where M is 0. SGD then raises the scores of weights that the
+loss wants further from zero, and lowers those of weights that it wants smaller; a
+pruned one can come back.
 
 ::
 
-    with moving(model, names, keep=1.0) as scores:      # every nn.Linear named computes with W ∘ M(S)
+    with moving(model, names, keep=1.0) as scores:  # every nn.Linear named computes with W ∘ M(S)
         optimizer = torch.optim.AdamW(scores.groups(model, lr=5e-5, score_lr=1e-2))
         for step in range(steps):
-            scores.keep = 1 - cubic(...)                # as few as wanted, in the end
-            ...                                         # any training loop
-    scores.masks()                                      # what stayed; the model's own weights are 0 elsewhere
+            scores.keep = 1 - cubic(...)            # as few as wanted, in the end
+            ...                                     # any training loop
+    scores.masks()                                  # what stayed; elsewhere weights are 0
 
-Source: Sanh, Wolf & Rush 2020, "Movement Pruning: Adaptive Sparsity by Fine-Tuning", sections 3 and 4.
+Source: Sanh, Wolf & Rush 2020, "Movement Pruning: Adaptive Sparsity by Fine-Tuning",
+sections 3 and 4.
 """
 
 from __future__ import annotations
@@ -30,7 +34,8 @@ from course_lib.pruning.weights.masks import Masks, apply
 
 
 def top_mask(scores: Tensor, keep: float) -> Tensor:
-    """Bool like ``scores``: True at the ``round(keep · n)`` largest (signed); of equal ones those with the lower index.
+    """Bool like ``scores``: True at the ``round(keep · n)`` largest (signed); of equal
+    ones those with the lower index.
 
     Raises:
         ValueError: if ``keep`` is not in 0 … 1 or a score is NaN.
@@ -63,7 +68,9 @@ class _Straight(torch.autograd.Function):
 
 
 class TopV(torch.autograd.Function):
-    """``TopV.apply(scores, keep)``: 1 at the ``round(keep · n)`` largest scores, 0 elsewhere; backwards the gradient unchanged."""
+    """``TopV.apply(scores, keep)``: 1 at the ``round(keep · n)`` largest scores, 0
+    elsewhere; backwards the gradient unchanged.
+    """
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, keep: float) -> Tensor:
@@ -75,7 +82,8 @@ class TopV(torch.autograd.Function):
 
 
 def soft_mask(scores: Tensor, tau: float) -> Tensor:
-    """1 where σ(S) > tau, else 0, like ``scores``; backwards the gradient unchanged. A penalty on σ(S) sets how many stay.
+    """1 where σ(S) > tau, else 0, like ``scores``; backwards the gradient unchanged. A
+    penalty on σ(S) sets how many stay.
 
     Raises:
         ValueError: if ``tau`` is not in 0 ≤ tau < 1.
@@ -86,14 +94,21 @@ def soft_mask(scores: Tensor, tau: float) -> Tensor:
 
 
 def soft_penalty(scores: Sequence[Tensor], lam: float) -> Tensor:
-    """λ · mean of σ(S) over all entries of all matrices together, so that each entry weighs the same."""
+    """λ · mean of σ(S) over all entries of all matrices together, so that each entry
+    weighs the same.
+    """
     if not scores:
         raise ValueError("there are no scores to penalise")
-    return lam * torch.stack([s.sigmoid().sum() for s in scores]).sum() / sum(s.numel() for s in scores)
+    return (
+        lam
+        * torch.stack([s.sigmoid().sum() for s in scores]).sum()
+        / sum(s.numel() for s in scores)
+    )
 
 
 def movement(history: Sequence[tuple[Tensor, Tensor]], lr: float) -> Tensor:
-    """What SGD at rate ``lr`` leaves in scores that start at 0: −lr · Σ_t g_t ∘ w_t, float64.
+    """What SGD at rate ``lr`` leaves in scores that start at 0: −lr · Σ_t g_t ∘ w_t,
+    float64.
 
     Args:
         history: (weight, gradient by W') of each step, of one shape.
@@ -107,7 +122,8 @@ def movement(history: Sequence[tuple[Tensor, Tensor]], lr: float) -> Tensor:
 
 
 def quadrants(before: Tensor, after: Tensor, kept: Tensor) -> dict[str, int]:
-    """Where kept weights went: "flipped" their sign, "away" from zero, or "toward" it (those that stayed as large, too).
+    """Where kept weights went: "flipped" their sign, "away" from zero, or "toward" it
+    (those that stayed as large, too).
 
     Source: Sanh, Wolf & Rush 2020, Figure 1.
     """
@@ -150,11 +166,14 @@ class Moving:
         parts = top_mask(torch.cat([s.detach().flatten() for s in self.scores.values()]), self.keep)
         sizes = [s.numel() for s in self.scores.values()]
         return {
-            name: part.view(s.shape) for (name, s), part in zip(self.scores.items(), parts.split(sizes), strict=True)
+            name: part.view(s.shape)
+            for (name, s), part in zip(self.scores.items(), parts.split(sizes), strict=True)
         }
 
     def groups(self, model: nn.Module, lr: float, score_lr: float) -> list[dict[str, Any]]:
-        """Parameter groups for an optimizer: the model's own at ``lr``, the scores at ``score_lr`` without weight decay."""
+        """Parameter groups for an optimizer: the model's own at ``lr``, the scores at
+        ``score_lr`` without weight decay.
+        """
         scores = list(self.scores.values())
         mine = {id(s) for s in scores}
         own = [p for p in model.parameters() if p.requires_grad and id(p) not in mine]
@@ -167,7 +186,8 @@ class _Masked(nn.Module):
     def __init__(self, moving: Moving, name: str) -> None:
         super().__init__()
         self.scores = moving.scores[name]
-        self._moving, self._name = [moving], name  # in a list: no submodule, and no copy of it in a state dict
+        # in a list: no submodule, and no copy of it in a state dict
+        self._moving, self._name = [moving], name
 
     def forward(self, weight: Tensor) -> Tensor:
         mask = self._moving[0].masks()[self._name]
@@ -178,24 +198,30 @@ class _Masked(nn.Module):
 def moving(
     model: nn.Module, names: Iterable[str], keep: float = 1.0, how: str = "all", tau: float = 0.5
 ) -> Iterator[Moving]:
-    """Inside the block every weight named is computed with as W ∘ M(S); the scores are parameters of the model, and train with it.
+    """Inside the block every weight named is computed with as W ∘ M(S); the scores are
+    parameters of the model, and train with it.
 
     Args:
-        model: any module; ``torch.nn.utils.parametrize`` is used, so its code and the user's training loop (a transformers ``Trainer``, too) stay
-            as they are. Make the optimizer inside the block: ``scores.groups(model, lr, score_lr)``, or all parameters at one rate.
-        names: of weights ("encoder.layer.0.output.dense.weight"), each of one layer alone.
+        model: any module; ``torch.nn.utils.parametrize`` is used, so its code and the
+            user's training loop (a transformers ``Trainer``, too) stay as they are.
+            Make the optimizer inside the block: ``scores.groups(model, lr, score_lr)``,
+            or all parameters at one rate.
+        names: of weights ("encoder.layer.0.output.dense.weight"), each of one layer
+            alone.
         keep: the share that stays at first; set ``.keep`` on the way.
-        how: "all": one threshold for all weights together; "each": for each matrix its own; "soft": σ(S) > ``tau``, with a penalty
-            (:func:`soft_penalty`) that decides how many.
+        how: "all": one threshold for all weights together; "each": for each matrix its
+            own; "soft": σ(S) > ``tau``, with a penalty (:func:`soft_penalty`) that
+            decides how many.
 
     Yields:
         :class:`Moving`.
 
-    After the block the weights are 0 where the masks are False, and plain parameters again; after an exception they are as they were trained,
-    without zeros.
+    After the block the weights are 0 where the masks are False, and plain parameters
+    again; after an exception they are as they were trained, without zeros.
 
     Raises:
-        ValueError: if a name is no weight of the model, or belongs to two layers, or ``how`` is another.
+        ValueError: if a name is no weight of the model, or belongs to two layers, or
+            ``how`` is another.
     """
     if how not in ("all", "each", "soft"):
         raise ValueError(f'how is "all", "each" or "soft", got {how!r}')
@@ -208,9 +234,13 @@ def moving(
             module = model.get_submodule(path)
             weights[name] = module._parameters[attribute]
         except (AttributeError, KeyError) as error:
-            raise ValueError(f"{name!r} is no weight of the model: choose among those of prunable(model)") from error
+            raise ValueError(
+                f"{name!r} is no weight of the model: choose among those of prunable(model)"
+            ) from error
         if sum(p is weights[name] for _, p in everywhere) > 1:
-            raise ValueError(f"{name!r} is tied to another layer's weight: leave it out, or untie it first")
+            raise ValueError(
+                f"{name!r} is tied to another layer's weight: leave it out, or untie it first"
+            )
         modules[name] = module
     found = Moving(weights, keep, how, tau)  # type: ignore[arg-type]
     order = {name: list(module._parameters) for name, module in modules.items()}
@@ -220,11 +250,14 @@ def moving(
         for name in done:
             module, attribute = modules[name], name.rpartition(".")[2]
             parametrize.remove_parametrizations(module, attribute, leave_parametrized=False)
-            module._parameters = {key: module._parameters[key] for key in order[name]}  # where it stood
+            # where it stood
+            module._parameters = {key: module._parameters[key] for key in order[name]}
 
     try:
         for name, module in modules.items():
-            parametrize.register_parametrization(module, name.rpartition(".")[2], _Masked(found, name), unsafe=True)
+            parametrize.register_parametrization(
+                module, name.rpartition(".")[2], _Masked(found, name), unsafe=True
+            )
             done.append(name)
         yield found
     except BaseException:

@@ -1,7 +1,9 @@
-"""N:M sparsity: of every m neighbours exactly n stay, so that hardware knows where each block begins.
+"""N:M sparsity: of every m neighbours exactly n stay, so that hardware knows where each
+block begins.
 
-Between unstructured (any n of the whole tensor) and structured (whole filters). 2:4 is what NVIDIA's GPUs of compute capability 8.0
-and later multiply with in their tensor cores; how it is stored is in :mod:`course_lib.cost.block_formats`.
+Between unstructured (any n of the whole tensor) and structured (whole filters). 2:4 is
+what NVIDIA's GPUs of compute capability 8.0 and later multiply with in their tensor
+cores; how it is stored is in :mod:`course_lib.cost.block_formats`.
 
 Source: Mishra et al. 2021, "Accelerating Sparse Deep Neural Networks", section 3.
 """
@@ -20,9 +22,12 @@ def nm_mask(score: Tensor, n: int, m: int, dim: int = 1) -> Tensor:
     """In every block of m neighbours along ``dim`` exactly the n largest |score| stay.
 
     Args:
-        score: a weight, or a score of its shape; any number of dimensions ≥ 1. Of equal ones that with the lower index goes first.
-        n: how many stay. m: neighbours in a block: indices km … km + m − 1, all other indices the same.
-        dim: along which they are neighbours; negative from the end. 1 are the inputs of a linear layer, or a convolution's channels.
+        score: a weight, or a score of its shape; any number of dimensions ≥ 1. Of equal
+            ones that with the lower index goes first.
+        n: how many stay. m: neighbours in a block: indices km … km + m − 1, all other
+            indices the same.
+        dim: along which they are neighbours; negative from the end. 1 are the inputs of
+            a linear layer, or a convolution's channels.
 
     Returns:
         Bool like ``score``, True = kept.
@@ -36,7 +41,8 @@ def nm_mask(score: Tensor, n: int, m: int, dim: int = 1) -> Tensor:
     check_pattern(n, m)
     if size % m:
         raise ValueError(
-            f"blocks of {m} do not fit {size} entries along dimension {dim}: pad them, or choose another m"
+            f"blocks of {m} do not fit {size} entries along dimension {dim}: pad them, or choose"
+            " another m"
         )
     if score.isnan().any():
         raise ValueError("a score is NaN, neither large nor small: did training diverge?")
@@ -47,11 +53,14 @@ def nm_mask(score: Tensor, n: int, m: int, dim: int = 1) -> Tensor:
 
 
 def _ranks(blocks: Tensor) -> Tensor:
-    """(K, m) -> (K, m): how many of its block go before each, the smaller ones and equal ones of lower index."""
+    """(K, m) -> (K, m): how many of its block go before each, the smaller ones and
+    equal ones of lower index.
+    """
     m = blocks.shape[1]
     if m > 16:
         return blocks.argsort(dim=1, stable=True).argsort(dim=1)
-    places = blocks.T.contiguous()  # (m, K): for short blocks comparing all pairs is faster than to sort each
+    # (m, K): for short blocks comparing all pairs is faster than to sort each
+    places = blocks.T.contiguous()
     ranks = torch.zeros(places.shape, dtype=torch.uint8, device=blocks.device)
     for later in range(m):
         for earlier in range(later):
@@ -61,20 +70,29 @@ def _ranks(blocks: Tensor) -> Tensor:
     return ranks.T
 
 
-def nm_masks(scores: Mapping[str, Tensor], n: int, m: int, dim: int = 1, skip: bool = True) -> Masks:
+def nm_masks(
+    scores: Mapping[str, Tensor], n: int, m: int, dim: int = 1, skip: bool = True
+) -> Masks:
     """:func:`nm_mask` of every layer.
 
     Args:
-        skip: a layer whose ``dim`` m does not divide stays whole (as the first convolution, of one channel); else ValueError.
+        skip: a layer whose ``dim`` m does not divide stays whole (as the first
+            convolution, of one channel); else ValueError.
     """
     masks = {}
     for name, score in scores.items():
-        whole = skip and (score.ndim <= (dim if dim >= 0 else -dim - 1) or score.shape[dim] % m != 0)
-        masks[name] = torch.ones_like(score, dtype=torch.bool) if whole else nm_mask(score, n, m, dim)
+        whole = skip and (
+            score.ndim <= (dim if dim >= 0 else -dim - 1) or score.shape[dim] % m != 0
+        )
+        masks[name] = (
+            torch.ones_like(score, dtype=torch.bool) if whole else nm_mask(score, n, m, dim)
+        )
     return masks
 
 
 def check_pattern(n: int, m: int) -> None:
     """Raises ValueError if n of m is no pattern."""
     if not 1 <= n <= m:
-        raise ValueError(f"of every m = {m} neighbours n = {n} are to stay: n is at least 1 and at most m")
+        raise ValueError(
+            f"of every m = {m} neighbours n = {n} are to stay: n is at least 1 and at most m"
+        )

@@ -1,7 +1,8 @@
 """Schedules: how much is pruned by when.
 
-A schedule is a list of sparsities, one per pruning step, each counted over *all* weights, so cumulative: five steps "of
-20 %" do not make 100 %. What is pruned at each step is another question: see :mod:`course_lib.pruning.weights.iterative`.
+A schedule is a list of sparsities, one per pruning step, each counted over *all*
+weights, so cumulative: five steps "of 20 %" do not make 100 %. What is pruned at each
+step is another question: see :mod:`course_lib.pruning.weights.iterative`.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ def one_shot(final: float) -> list[float]:
 
 
 def geometric(final: float, steps: int) -> list[float]:
-    """The same share of the *survivors* at every step: 1 - (1 - final)^(t/steps) for t = 1..steps.
+    """The same share of the *survivors* at every step: 1 - (1 - final)^(t/steps) for
+    t = 1..steps.
 
-    The share is 1 - (1 - final)^(1/steps): 20 % of the survivors, ten times over, leaves 0.8^10 = 10.7 % of the
-    weights.
+    The share is 1 - (1 - final)^(1/steps): 20 % of the survivors, ten times over,
+    leaves 0.8^10 = 10.7 % of the weights.
 
     Args:
         final: sparsity after the last step, in [0, 1).
@@ -34,19 +36,21 @@ def geometric(final: float, steps: int) -> list[float]:
     Raises:
         ValueError: if ``final`` is outside [0, 1) or ``steps`` is below 1.
 
-    Source: Frankle & Carbin 2019, "The Lottery Ticket Hypothesis", section 1: each of n rounds prunes p^(1/n) % of
-    the weights that survived the one before.
+    Source: Frankle & Carbin 2019, "The Lottery Ticket Hypothesis", section 1: each of n
+    rounds prunes p^(1/n) % of the weights that survived the one before.
     """
     final, steps = _sparsity(final), _steps(steps)
     if final == 1:
         raise ValueError(
-            "no constant share of the survivors leaves none, so final must be below 1: use one_shot(1.0) or cubic"
+            "no constant share of the survivors leaves none, so final must be below 1: use"
+            " one_shot(1.0) or cubic"
         )
     return [1 - (1 - final) ** (t / steps) for t in range(1, steps)] + [final]
 
 
 def cubic(final: float, steps: int) -> list[float]:
-    """Fast while there is much to spare, slow towards the end: final * (1 - (1 - t/steps)^3) for t = 1..steps.
+    """Fast while there is much to spare, slow towards the end:
+    final * (1 - (1 - t/steps)^3) for t = 1..steps.
 
     Args:
         final: sparsity after the last step, in [0, 1].
@@ -58,7 +62,8 @@ def cubic(final: float, steps: int) -> list[float]:
     Raises:
         ValueError: if ``final`` is outside [0, 1] or ``steps`` is below 1.
 
-    Source: Zhu & Gupta 2017, "To prune, or not to prune", equation 1, from initial sparsity 0.
+    Source: Zhu & Gupta 2017, "To prune, or not to prune", equation 1, from initial
+    sparsity 0.
     """
     final, steps = _sparsity(final), _steps(steps)
     return [final * (1 - (1 - t / steps) ** 3) for t in range(1, steps + 1)]
@@ -74,8 +79,9 @@ def check_targets(targets: list[float]) -> None:
         _sparsity(target)
         if step > 1 and target < targets[step - 2]:
             raise ValueError(
-                f"target {step} is {target:g} after {targets[step - 2]:g}: targets are cumulative sparsities over all "
-                "weights and must not fall, since a pruned weight does not come back"
+                f"target {step} is {target:g} after {targets[step - 2]:g}: targets are cumulative"
+                " sparsities over all weights and must not fall, since a pruned weight does not"
+                " come back"
             )
 
 

@@ -1,7 +1,8 @@
 """Scores: how important each weight is. Larger = more important, the smallest go first.
 
-A score has the shape of its weight. What a score means is up to the method; how many weights go, and in which shapes,
-is decided in :mod:`course_lib.pruning.weights.granularity`.
+A score has the shape of its weight. What a score means is up to the method; how many
+weights go, and in which shapes, is decided in
+:mod:`course_lib.pruning.weights.granularity`.
 """
 
 from __future__ import annotations
@@ -15,43 +16,52 @@ Scores = dict[str, Tensor]
 
 
 def magnitude(weights: Mapping[str, Tensor]) -> Scores:
-    """|w|: a weight near zero changes its layer's output little, whatever the (bounded) input.
+    """|w|: a weight near zero changes its layer's output little, whatever the (bounded)
+    input.
 
     Args:
-        weights: tensors of any shapes by name, as :func:`course_lib.pruning.weights.prunable` gives them. Not changed.
+        weights: tensors of any shapes by name, as
+            :func:`course_lib.pruning.weights.prunable` gives them. Not changed.
 
     Returns:
         Their absolute values, detached, in their own dtype and on their own device.
 
-    Source: Han et al. 2015, "Learning both Weights and Connections for Efficient Neural Networks", section 3.
+    Source: Han et al. 2015, "Learning both Weights and Connections for Efficient Neural
+    Networks", section 3.
     """
     return {name: weight.detach().abs() for name, weight in weights.items()}
 
 
 def random(weights: Mapping[str, Tensor], generator: torch.Generator) -> Scores:
-    """A uniform random number per weight: the control that every other score has to beat.
+    """A uniform random number per weight: the control that every other score has to
+    beat.
 
-    Drawn in the order of ``weights``, so generators with equal seeds give equal scores, and the masks selected from
-    them at rising sparsities are nested. Drawn in float64: among millions of float32 numbers many are equal, and ties
-    would be broken by position rather than by chance.
+    Drawn in the order of ``weights``, so generators with equal seeds give equal scores,
+    and the masks selected from them at rising sparsities are nested. Drawn in float64:
+    among millions of float32 numbers many are equal, and ties would be broken by
+    position rather than by chance.
 
     Args:
         weights: tensors of any shapes by name; only shapes and devices are used.
-        generator: where the randomness comes from, e.g. ``torch.Generator().manual_seed(0)``.
+        generator: where the randomness comes from, e.g.
+            ``torch.Generator().manual_seed(0)``.
 
     Returns:
         Scores in [0, 1), on the weights' devices.
 
     Raises:
-        TypeError: if ``generator`` is not a ``torch.Generator``: global randomness is not used here.
+        TypeError: if ``generator`` is not a ``torch.Generator``: global randomness is
+            not used here.
     """
     if not isinstance(generator, torch.Generator):
         raise TypeError(
-            f"random scores need a torch.Generator, e.g. torch.Generator().manual_seed(0), got {generator!r}"
+            "random scores need a torch.Generator, e.g. torch.Generator().manual_seed(0), got"
+            f" {generator!r}"
         )
     scores = {}
     for name, weight in weights.items():
-        no_double = "mps" in (weight.device.type, generator.device.type)  # Apple's GPUs have no float64
+        # Apple's GPUs have no float64
+        no_double = "mps" in (weight.device.type, generator.device.type)
         dtype = torch.float32 if no_double else torch.float64
         drawn = torch.rand(weight.shape, generator=generator, dtype=dtype, device=generator.device)
         scores[name] = drawn.to(weight.device)

@@ -15,20 +15,25 @@ from course_lib.pruning.weights.masks import prunable
 def sensitivity(
     model: nn.Module, evaluate: Callable[[nn.Module, str], float], sparsities: Iterable[float]
 ) -> dict[str, list[float]]:
-    """Prune one layer at a time by magnitude, without training, and evaluate: all other layers stay dense.
+    """Prune one layer at a time by magnitude, without training, and evaluate: all other
+    layers stay dense.
 
-    Always on validation data: a scan on the test split would choose the sparsities by what is to be predicted.
+    Always on validation data: a scan on the test split would choose the sparsities by
+    what is to be predicted.
 
     Args:
         model: any module. Unchanged afterwards, to the bit, also after an exception.
-        evaluate: ``evaluate(model, "validation")`` returns a number such as the accuracy in %.
+        evaluate: ``evaluate(model, "validation")`` returns a number such as the
+            accuracy in %.
         sparsities: fractions to prune, in [0, 1], in any order.
 
     Returns:
-        For each prunable parameter, what ``evaluate`` returned at each sparsity, in the order of ``sparsities``.
+        For each prunable parameter, what ``evaluate`` returned at each sparsity, in the
+        order of ``sparsities``.
 
     Raises:
-        ValueError: if a sparsity is outside [0, 1] (before anything is evaluated) or a weight is NaN.
+        ValueError: if a sparsity is outside [0, 1] (before anything is evaluated) or a
+            weight is NaN.
 
     Source: Han et al. 2015, "Learning both Weights and Connections", figure 6.
     """

@@ -1,10 +1,13 @@
-"""Dynamic sparse training: sparse from the first step to the last, while connections move to where they are useful.
+"""Dynamic sparse training: sparse from the first step to the last, while connections
+move to where they are useful.
 
-Every so many steps the smallest weights are dropped and as many grown elsewhere: anywhere (SET), or where the gradient says
-that a weight would reduce the loss most (RigL). The number of weights never changes, nor does the cost of a step.
+Every so many steps the smallest weights are dropped and as many grown elsewhere:
+anywhere (SET), or where the gradient says that a weight would reduce the loss most
+(RigL). The number of weights never changes, nor does the cost of a step.
 
-Source: SET: Mocanu et al. 2018, "Scalable training of artificial neural networks with adaptive sparse connectivity inspired
-by network science"; RigL: Evci et al. 2020, "Rigging the Lottery: Making All Tickets Winners".
+Source: SET: Mocanu et al. 2018, "Scalable training of artificial neural networks with
+adaptive sparse connectivity inspired by network science"; RigL: Evci et al. 2020,
+"Rigging the Lottery: Making All Tickets Winners".
 """
 
 from __future__ import annotations
@@ -27,26 +30,31 @@ METHODS = ("rigl", "set")
 # ---- one exchange
 
 
-def drop_and_grow(weight: Tensor, dense_grad: Tensor, mask: Tensor, fraction: float) -> tuple[Tensor, Tensor]:
-    """Exchange a share of a layer's connections: drop where |w| is small, grow where |dense_grad| is large.
+def drop_and_grow(
+    weight: Tensor, dense_grad: Tensor, mask: Tensor, fraction: float
+) -> tuple[Tensor, Tensor]:
+    """Exchange a share of a layer's connections: drop where |w| is small, grow where
+    |dense_grad| is large.
 
-    k = min(round(fraction * active), inactive) of them. Grown are positions that were inactive *before* the drop (the code of
-    Evci et al. lets one that has just been dropped come back). Ties: the lower row-major index is dropped, or grown, first.
+    k = min(round(fraction * active), inactive) of them. Grown are positions that were
+    inactive *before* the drop (the code of Evci et al. lets one that has just been
+    dropped come back). Ties: the lower row-major index is dropped, or grown, first.
 
     Args:
         weight: any shape. Not changed.
-        dense_grad: the same shape: the gradient at *all* positions. Where it has been masked it is zero just where it is
-            needed. For SET, random numbers.
+        dense_grad: the same shape: the gradient at *all* positions. Where it has been
+            masked it is zero just where it is needed. For SET, random numbers.
         mask: bool, the same shape, True = active. Not changed.
         fraction: the share of the active weights to exchange, in [0, 1].
 
     Returns:
-        A new weight, zero where it has just grown and wherever it is not active, detached; and a new mask with as many True
-        as before, both on the device of ``weight``.
+        A new weight, zero where it has just grown and wherever it is not active,
+        detached; and a new mask with as many True as before, both on the device of
+        ``weight``.
 
     Raises:
-        ValueError: if shapes differ, ``mask`` is not bool, ``fraction`` is outside [0, 1], an active weight or the gradient
-            at an inactive position is NaN.
+        ValueError: if shapes differ, ``mask`` is not bool, ``fraction`` is outside [0,
+            1], an active weight or the gradient at an inactive position is NaN.
 
     Source: Evci et al. 2020, algorithm 1.
     """
@@ -62,32 +70,47 @@ def drop_and_grow(weight: Tensor, dense_grad: Tensor, mask: Tensor, fraction: fl
     active = mask.flatten().cpu().numpy()  # (n,)
     n_active = int(active.sum())
     if not 0 <= fraction <= 1:
-        raise ValueError(f"fraction is the share of the active weights to exchange, between 0 and 1, got {fraction:g}")
+        raise ValueError(
+            "fraction is the share of the active weights to exchange, between 0 and 1, got"
+            f" {fraction:g}"
+        )
     k = min(count_pruned(fraction, n_active), len(active) - n_active)
     after = active.copy()
     if k:
         places = np.flatnonzero(active)
-        after[places] = _kept(weight.flatten()[torch.from_numpy(places).to(weight.device)].abs(), k, "an active weight")
+        after[places] = _kept(
+            weight.flatten()[torch.from_numpy(places).to(weight.device)].abs(),
+            k,
+            "an active weight",
+        )
         gradient = dense_grad.detach().flatten()
-        places = np.flatnonzero(~active)[::-1].copy()  # from the back, so that among equals the first is left over
+        # from the back, so that among equals the first is left over
+        places = np.flatnonzero(~active)[::-1].copy()
         sizes = gradient[torch.from_numpy(places).to(gradient.device)].abs()
         after[places] = _kept(sizes, len(places) - k, "the gradient at an inactive position")
     both = torch.from_numpy(active & after).view(weight.shape).to(weight.device)
-    return weight.masked_fill(~both, 0), torch.from_numpy(after).view(weight.shape).to(weight.device)
+    return weight.masked_fill(~both, 0), torch.from_numpy(after).view(weight.shape).to(
+        weight.device
+    )
 
 
 def cosine_fraction(step: int, fraction: float, end: int) -> float:
-    """The share to exchange at ``step``: fraction/2 * (1 + cos(pi * step/end)), from ``fraction`` to 0; 0 from ``end`` on.
+    """The share to exchange at ``step``: fraction/2 * (1 + cos(pi * step/end)), from
+    ``fraction`` to 0; 0 from ``end`` on.
 
     Much is tried at first; later, what was found is trained.
 
     Raises:
-        ValueError: if ``fraction`` is outside [0, 1], ``step`` negative or ``end`` below 1.
+        ValueError: if ``fraction`` is outside [0, 1], ``step`` negative or ``end``
+            below 1.
 
-    Source: Evci et al. 2020, section 3, update schedule (f_decay), from Dettmers & Zettlemoyer 2019.
+    Source: Evci et al. 2020, section 3, update schedule (f_decay), from Dettmers &
+    Zettlemoyer 2019.
     """
     if not 0 <= fraction <= 1:
-        raise ValueError(f"fraction is the share to exchange at the start, between 0 and 1, got {fraction:g}")
+        raise ValueError(
+            f"fraction is the share to exchange at the start, between 0 and 1, got {fraction:g}"
+        )
     if step < 0 or end < 1:
         raise ValueError(f"step is 0 or more and end 1 or more, got step={step}, end={end}")
     return fraction / 2 * (1 + math.cos(math.pi * step / end)) if step < end else 0.0
@@ -107,38 +130,48 @@ class Exchange:
 
 
 class DynamicSparse(Masked):
-    """Inside the ``with`` block, connections move while the model trains; their number in every layer stays.
+    """Inside the ``with`` block, connections move while the model trains; their number
+    in every layer stays.
 
     ::
 
-        densities = erdos_renyi_densities({name: w.shape for name, w in prunable(model).items()}, 0.1)
-        start = local_masks(random(prunable(model), generator), {name: 1 - d for name, d in densities.items()})
+        shapes = {name: w.shape for name, w in prunable(model).items()}
+        sparsity = {name: 1 - d for name, d in erdos_renyi_densities(shapes, 0.1).items()}
+        start = local_masks(random(prunable(model), generator), sparsity)
         with rigl(model, start, steps=1000) as sparse:
-            fit(model, data.train, epochs=…)          # without masks=…: those would hold the old ones
+            fit(model, data.train, epochs=…)  # without masks=…: those would hold the old ones
         sparse.masks
 
-    It works like :class:`course_lib.pruning.weights.masks.Masked`, with any ``torch.optim`` optimizer: inactive weights are zero on
-    entry, after every step, and on exit. Every ``every`` steps, before ``end``, an exchange takes the place of the optimizer's
-    step, as in algorithm 1: the batch's gradients choose what grows (in SET: chance), and are then given up. So ``n``
-    exchanges cost ``n`` steps, and ``grad`` is None after them. What the optimizer remembers of an exchanged weight (momentum,
-    Adam's moments) is set to zero: it belongs to the connection that is gone.
+    It works like :class:`course_lib.pruning.weights.masks.Masked`, with any
+    ``torch.optim`` optimizer: inactive weights are zero on entry, after every step, and
+    on exit. Every ``every`` steps, before ``end``, an exchange takes the place of the
+    optimizer's step, as in algorithm 1: the batch's gradients choose what grows (in
+    SET: chance), and are then given up. So ``n`` exchanges cost ``n`` steps, and
+    ``grad`` is None after them. What the optimizer remembers of an exchanged weight
+    (momentum, Adam's moments) is set to zero: it belongs to the connection that is
+    gone.
 
-    - Steps are counted for each parameter, so a model may be trained by several optimizers, or in several calls of ``fit``.
+    - Steps are counted for each parameter, so a model may be trained by several
+      optimizers, or in several calls of ``fit``.
     - Two blocks with masks for the same weight are refused at the first exchange.
     - A parameter without a gradient in the batch is left as it is at that exchange.
-    - An optimizer that is given a closure evaluates it after the exchange, and so makes its step.
+    - An optimizer that is given a closure evaluates it after the exchange, and so makes
+      its step.
 
     Attributes:
-        masks: the current ones, new tensors after each exchange (those given are never changed).
+        masks: the current ones, new tensors after each exchange (those given are never
+            changed).
         exchanges: what happened, in order.
 
     Args:
         model: any module.
-        masks: to start with, True = active; typically random, see above. Parameters without a mask stay dense.
+        masks: to start with, True = active; typically random, see above. Parameters
+            without a mask stay dense.
         method: "rigl", or "set".
         steps: the optimizer steps of the whole training.
         every: steps from one exchange to the next, delta T.
-        fraction: the share of the active weights exchanged at the start, alpha; it falls to zero as a cosine.
+        fraction: the share of the active weights exchanged at the start, alpha; it
+            falls to zero as a cosine.
         end: no exchange from this step on, T_end; None: at 3/4 of ``steps``.
         generator: for SET, where its randomness comes from.
 
@@ -160,11 +193,18 @@ class DynamicSparse(Masked):
         generator: torch.Generator | None = None,
     ) -> None:
         if method not in METHODS:
-            raise ValueError(f'method is "rigl" (grow by gradient) or "set" (grow by chance), got {method!r}')
+            raise ValueError(
+                f'method is "rigl" (grow by gradient) or "set" (grow by chance), got {method!r}'
+            )
         if method == "set" and not isinstance(generator, torch.Generator):
-            raise TypeError(f"set grows by chance and needs a torch.Generator().manual_seed(…), got {generator!r}")
+            raise TypeError(
+                "set grows by chance and needs a torch.Generator().manual_seed(…), got"
+                f" {generator!r}"
+            )
         if steps < 1 or every < 1:
-            raise ValueError(f"steps and every are whole numbers from 1 on, got steps={steps}, every={every}")
+            raise ValueError(
+                f"steps and every are whole numbers from 1 on, got steps={steps}, every={every}"
+            )
         self.end = max(1, round(0.75 * steps)) if end is None else end
         cosine_fraction(0, fraction, self.end)  # raises for bad ones
         held.check(model, masks)
@@ -196,10 +236,14 @@ class DynamicSparse(Masked):
     @torch.no_grad()
     def _exchange(self, optimizer: torch.optim.Optimizer, i: int, name: str, step: int) -> None:
         parameter = self._pruned[i][0]
-        if any(other is not self and any(p is parameter for p, _ in other._pruned) for other in held._blocks):
+        if any(
+            other is not self and any(p is parameter for p, _ in other._pruned)
+            for other in held._blocks
+        ):
             raise RuntimeError(
-                f"{name!r} is held by another block of masks, which would prune again what grows here: leave masks= away in "
-                "fit, and do not put masked(…) around dynamic sparse training"
+                f"{name!r} is held by another block of masks, which would prune again what grows"
+                " here: leave masks= away in fit, and do not put masked(…) around dynamic sparse"
+                " training"
             )
         before = self.masks[name].to(parameter.device)
         gradient = parameter.grad
@@ -207,7 +251,9 @@ class DynamicSparse(Masked):
         if self.method == "set":
             assert self.generator is not None
             device = self.generator.device
-            gradient = torch.rand(parameter.shape, generator=self.generator, device=device).to(parameter.device)
+            gradient = torch.rand(parameter.shape, generator=self.generator, device=device).to(
+                parameter.device
+            )
         elif gradient.layout != torch.strided:
             gradient = gradient.to_dense()
         share = cosine_fraction(step, self.fraction, self.end)
@@ -231,9 +277,11 @@ def rigl(
     fraction: float = 0.3,
     end: int | None = None,
 ) -> DynamicSparse:
-    """``with rigl(model, masks, steps=…): train`` grows where the dense gradient is largest: see :class:`DynamicSparse`.
+    """``with rigl(model, masks, steps=…): train`` grows where the dense gradient is
+    largest: see :class:`DynamicSparse`.
 
-    Source: Evci et al. 2020, "Rigging the Lottery", algorithm 1; delta T = 100, alpha = 0.3, T_end = 3/4 of the steps.
+    Source: Evci et al. 2020, "Rigging the Lottery", algorithm 1; delta T = 100,
+    alpha = 0.3, T_end = 3/4 of the steps.
     """
     return DynamicSparse(model, masks, "rigl", steps=steps, every=every, fraction=fraction, end=end)
 
@@ -248,14 +296,25 @@ def sparse_evolution(
     fraction: float = 0.3,
     end: int | None = None,
 ) -> DynamicSparse:
-    """``with sparse_evolution(…): train`` grows anywhere (SET): see :class:`DynamicSparse`.
+    """``with sparse_evolution(…): train`` grows anywhere (SET): see
+    :class:`DynamicSparse`.
 
-    As Evci et al. run it for comparison: the smallest |w| go, new weights start at zero, and the share falls as a cosine.
-    (Mocanu et al. exchange a constant 0.3 after each epoch, the smallest positive and the largest negative weights apart.)
+    As Evci et al. run it for comparison: the smallest |w| go, new weights start at
+    zero, and the share falls as a cosine. (Mocanu et al. exchange a constant 0.3 after
+    each epoch, the smallest positive and the largest negative weights apart.)
 
     Source: Mocanu et al. 2018, algorithm 1.
     """
-    return DynamicSparse(model, masks, "set", steps=steps, every=every, fraction=fraction, end=end, generator=generator)
+    return DynamicSparse(
+        model,
+        masks,
+        "set",
+        steps=steps,
+        every=every,
+        fraction=fraction,
+        end=end,
+        generator=generator,
+    )
 
 
 # ---- how dense each layer is
@@ -269,14 +328,17 @@ def uniform_densities(
     Args:
         shapes: shape of each weight by name.
         density: the fraction of weights to keep, in [0, 1].
-        dense: names that keep everything (Evci et al.: the first layer); the others still have ``density``.
+        dense: names that keep everything (Evci et al.: the first layer); the others
+            still have ``density``.
 
     Returns:
-        Densities in [0, 1] that are whole numbers of weights: ``density * n`` is one for every layer, and they add up to
-        ``round(density * N)`` over all layers that are not dense.
+        Densities in [0, 1] that are whole numbers of weights: ``density * n`` is one
+        for every layer, and they add up to ``round(density * N)`` over all layers that
+        are not dense.
 
     Raises:
-        ValueError: if ``density`` is outside [0, 1] or ``dense`` names an unknown layer.
+        ValueError: if ``density`` is outside [0, 1] or ``dense`` names an unknown
+            layer.
 
     Source: Evci et al. 2020, section 3, sparsity distribution ("uniform").
     """
@@ -285,36 +347,46 @@ def uniform_densities(
         raise ValueError(f"dense names {unknown[0]!r}, which is not among {', '.join(shapes)}")
     sizes = {name: _size(name, shape) for name, shape in shapes.items()}
     total = _total(density, sum(n for name, n in sizes.items() if name not in dense))
-    counts = _apportioned({name: density * n for name, n in sizes.items() if name not in dense}, sizes, total)
+    counts = _apportioned(
+        {name: density * n for name, n in sizes.items() if name not in dense}, sizes, total
+    )
     return {name: 1.0 if name in dense else counts[name] / max(1, n) for name, n in sizes.items()}
 
 
-def erdos_renyi_densities(shapes: Mapping[str, Sequence[int]], density: float, kernel: bool = True) -> dict[str, float]:
-    """Layers with many connections per unit are sparser: the density is proportional to (sum of dimensions)/(product).
+def erdos_renyi_densities(
+    shapes: Mapping[str, Sequence[int]], density: float, kernel: bool = True
+) -> dict[str, float]:
+    """Layers with many connections per unit are sparser: the density is proportional to
+    (sum of dimensions)/(product).
 
-    So a layer keeps a number of weights proportional to its number of units rather than to their product. A layer that would
-    need more than all its weights keeps all, and the others share the rest.
+    So a layer keeps a number of weights proportional to its number of units rather than
+    to their product. A layer that would need more than all its weights keeps all, and
+    the others share the rest.
 
     Args:
         shapes: shape of each weight by name: (d_out, d_in), (M, C, R, S), …
         density: the fraction of all weights to keep, in [0, 1].
-        kernel: sum and product over all dimensions (Erdős–Rényi-kernel); False: over the first two alone.
+        kernel: sum and product over all dimensions (Erdős–Rényi-kernel); False: over
+            the first two alone.
 
     Returns:
-        Densities in [0, 1] that are whole numbers of weights, ``round(density * N)`` together, to the weight.
+        Densities in [0, 1] that are whole numbers of weights, ``round(density * N)``
+        together, to the weight.
 
     Raises:
-        ValueError: if ``density`` is outside [0, 1], or a shape has fewer than two dimensions.
+        ValueError: if ``density`` is outside [0, 1], or a shape has fewer than two
+            dimensions.
 
-    Source: Mocanu et al. 2018, equation 1 (epsilon (n_in + n_out)/(n_in n_out)); with kernels, Evci et al. 2020, section 3,
-    sparsity distribution.
+    Source: Mocanu et al. 2018, equation 1 (epsilon (n_in + n_out)/(n_in n_out)); with
+    kernels, Evci et al. 2020, section 3, sparsity distribution.
     """
     sizes, units = {}, {}
     for name, shape in shapes.items():
         sizes[name] = _size(name, shape)
         if len(shape) < 2:
             raise ValueError(
-                f"{name!r} has shape {tuple(shape)}, but a layer that connects units has two dimensions or more"
+                f"{name!r} has shape {tuple(shape)}, but a layer that connects units has two"
+                " dimensions or more"
             )
         # n times the raw density: epsilon times this many weights stay
         units[name] = float(sum(shape) if kernel else sum(shape[:2]) * math.prod(shape[2:]))
@@ -328,13 +400,20 @@ def erdos_renyi_densities(shapes: Mapping[str, Sequence[int]], density: float, k
         if not over:
             break
         full |= over
-    wanted = {name: float(sizes[name]) if name in full else epsilon * rest.get(name, 0.0) for name in sizes}
+    wanted = {
+        name: float(sizes[name]) if name in full else epsilon * rest.get(name, 0.0)
+        for name in sizes
+    }
     counts = _apportioned(wanted, sizes, total)
     return {name: counts[name] / max(1, n) for name, n in sizes.items()}
 
 
-def _apportioned(wanted: Mapping[str, float], sizes: Mapping[str, int], total: int) -> dict[str, int]:
-    """Whole numbers next to those wanted that add up to ``total``: the largest remainders are rounded up, first come first."""
+def _apportioned(
+    wanted: Mapping[str, float], sizes: Mapping[str, int], total: int
+) -> dict[str, int]:
+    """Whole numbers next to those wanted that add up to ``total``: the largest
+    remainders are rounded up, first come first.
+    """
     counts = {name: min(sizes[name], math.floor(w + 1e-9)) for name, w in wanted.items()}
     order = sorted(wanted, key=lambda name: counts[name] - wanted[name])  # stable
     missing = total - sum(counts.values())
@@ -346,7 +425,9 @@ def _apportioned(wanted: Mapping[str, float], sizes: Mapping[str, int], total: i
 def _total(density: float, n: int) -> int:
     if not 0 <= density <= 1:
         hint = f" (for {density:g} % write {density / 100:g})" if 1 < density <= 100 else ""
-        raise ValueError(f"density is the fraction of weights to keep, between 0 and 1, got {density:g}{hint}")
+        raise ValueError(
+            f"density is the fraction of weights to keep, between 0 and 1, got {density:g}{hint}"
+        )
     return round(density * n)
 
 

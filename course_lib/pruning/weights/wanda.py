@@ -1,9 +1,12 @@
-"""Weights by what passes through them: |w|·‖x‖, the size of a weight times that of the input it multiplies.
+"""Weights by what passes through them: |w|·‖x‖, the size of a weight times that of the
+input it multiplies.
 
-A weight of 0.01 on an input of 1,000 does more than one of 1 on an input of 0.1: magnitude does not see the difference. Hooks
-note the norms while the model looks at some samples; nothing is trained and no gradient is needed.
+A weight of 0.01 on an input of 1,000 does more than one of 1 on an input of 0.1:
+magnitude does not see the difference. Hooks note the norms while the model looks at
+some samples; nothing is trained and no gradient is needed.
 
-Source: Sun et al. 2023, "A Simple and Effective Pruning Approach for Large Language Models" (Wanda), section 3.
+Source: Sun et al. 2023, "A Simple and Effective Pruning Approach for Large Language
+Models" (Wanda), section 3.
 """
 
 from __future__ import annotations
@@ -22,17 +25,24 @@ from course_lib.pruning.weights.scores import Scores
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
-def input_norms(model: nn.Module, batches: Iterable[Any], names: Iterable[str] | None = None) -> Scores:
-    """For every weight of a linear or convolutional layer: the norm of the inputs that it multiplies, over all samples and positions.
+def input_norms(
+    model: nn.Module, batches: Iterable[Any], names: Iterable[str] | None = None
+) -> Scores:
+    """For every weight of a linear or convolutional layer: the norm of the inputs that
+    it multiplies, over all samples and positions.
 
     Args:
-        model: any module; called in evaluation mode, without gradients: ``model(batch)``, or ``model(**batch)`` for a dict.
-        batches: what the model is called with, one after the other. names: of weights; None: all there are.
+        model: any module; called in evaluation mode, without gradients:
+            ``model(batch)``, or ``model(**batch)`` for a dict.
+        batches: what the model is called with, one after the other. names: of weights;
+            None: all there are.
 
     Returns:
-        Parameter name ("fc1.weight") -> float64 like the weight, on its device. A linear layer's row is the same for all
-        outputs: ‖x_j‖₂ over every (sample, position); a convolution's entry (m, c, r, s) has the norm of what kernel place (r, s)
-        meets in channel c, with stride, padding, dilation and groups as they are.
+        Parameter name ("fc1.weight") -> float64 like the weight, on its device. A
+        linear layer's row is the same for all
+        outputs: ‖x_j‖₂ over every (sample, position); a convolution's entry (m, c, r,
+        s) has the norm of what kernel place (r, s) meets in channel c, with stride,
+        padding, dilation and groups as they are.
 
     Raises:
         ValueError: if a name is no weight of such a layer, or a layer was not called.
@@ -45,7 +55,8 @@ def input_norms(model: nn.Module, batches: Iterable[Any], names: Iterable[str] |
     chosen = list(layers) if names is None else list(names)
     if unknown := [name for name in chosen if name not in layers]:
         raise ValueError(
-            f"{', '.join(unknown)}: no weight of a linear or convolutional layer; there are {', '.join(layers)}"
+            f"{', '.join(unknown)}: no weight of a linear or convolutional layer; there are"
+            f" {', '.join(layers)}"
         )
     squares: Scores = {}
 
@@ -66,7 +77,8 @@ def input_norms(model: nn.Module, batches: Iterable[Any], names: Iterable[str] |
             hook.remove()
     if missing := [name for name in chosen if name not in squares]:
         raise ValueError(
-            f"{', '.join(missing)}: these layers saw no input: were there no batches, or are they not used?"
+            f"{', '.join(missing)}: these layers saw no input: were there no batches, or are they"
+            " not used?"
         )
     return {name: squares[name].sqrt() for name in chosen}
 
@@ -76,26 +88,34 @@ def _squares(module: nn.Module, x: Tensor) -> Tensor:
     weight: Tensor = module.weight  # type: ignore[assignment]
     x2 = x.double().square()
     if isinstance(module, nn.Linear):
-        return x2.flatten(0, -2).sum(0).expand(weight.shape) if x.ndim > 1 else x2.expand(weight.shape)
-    # of the sum of all outputs on x² the derivative by a weight is the sum of the x² that it met
+        return (
+            x2.flatten(0, -2).sum(0).expand(weight.shape) if x.ndim > 1 else x2.expand(weight.shape)
+        )
+    # of the sum of all outputs on x² the derivative by a weight is the sum of the x²
+    # that it met
     with torch.enable_grad():
         probe = torch.zeros_like(weight, dtype=torch.float64, requires_grad=True)
         total = module._conv_forward(x2, probe, None).sum()  # type: ignore[operator]
     return torch.autograd.grad(total, probe)[0]
 
 
-def input_aware(model: nn.Module, batches: Iterable[Any], names: Iterable[str] | None = None) -> Scores:
-    """|w|·‖x‖ for every weight that :func:`input_norms` has a norm for; float64, larger = more important."""
+def input_aware(
+    model: nn.Module, batches: Iterable[Any], names: Iterable[str] | None = None
+) -> Scores:
+    """|w|·‖x‖ for every weight that :func:`input_norms` has a norm for; float64,
+    larger = more important.
+    """
     norms = input_norms(model, batches, names)
     parameters = dict(model.named_parameters(remove_duplicate=False))
     return {name: parameters[name].detach().double().abs() * norm for name, norm in norms.items()}
 
 
 def per_output_masks(scores: Scores, sparsity: float) -> Masks:
-    """In every output of every layer (a row of a matrix, a filter) exactly ``round(sparsity · its weights)`` of the smallest go.
+    """In every output of every layer (a row of a matrix, a filter) exactly
+    ``round(sparsity · its weights)`` of the smallest go.
 
-    Wanda compares within an output, since norms of other layers' inputs are of another scale. Among equal scores the lower index
-    goes first.
+    Wanda compares within an output, since norms of other layers' inputs are of another
+    scale. Among equal scores the lower index goes first.
 
     Raises:
         ValueError: if ``sparsity`` is outside [0, 1] or a score is NaN.
@@ -104,7 +124,8 @@ def per_output_masks(scores: Scores, sparsity: float) -> Masks:
     for name, score in scores.items():
         if score.isnan().any():
             raise ValueError(f"a score of {name!r} is NaN, neither large nor small")
-        rows = score.detach().flatten(1) if score.ndim > 1 else score.detach().unsqueeze(0)  # (outputs, weights)
+        # (outputs, weights)
+        rows = score.detach().flatten(1) if score.ndim > 1 else score.detach().unsqueeze(0)
         goes = rows.argsort(dim=1, stable=True)[:, : count_pruned(sparsity, rows.shape[1])]
         kept = torch.ones_like(rows, dtype=torch.bool).scatter_(1, goes, False)
         masks[name] = kept.view(score.shape)

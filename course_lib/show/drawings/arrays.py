@@ -13,11 +13,15 @@ from course_lib.show.output import alt
 from course_lib.show.style import BLUE, GREY, INK, ORANGE
 
 
-def convolution(height: int = 5, width: int = 5, kernel: int = 3, at: tuple[int, int] = (1, 2)) -> Figure:
-    """One output of a convolution: the window of the input that it reads, in every channel, and one filter.
+def convolution(
+    height: int = 5, width: int = 5, kernel: int = 3, at: tuple[int, int] = (1, 2)
+) -> Figure:
+    """One output of a convolution: the window of the input that it reads, in every
+    channel, and one filter.
 
     Args:
-        height, width: H, W of the input. kernel: R = S. at: the output's row and column (stride 1, no padding).
+        height, width: H, W of the input. kernel: R = S. at: the output's row and column
+            (stride 1, no padding).
     """
     E, F = height - kernel + 1, width - kernel + 1
     if not (0 <= at[0] < E and 0 <= at[1] < F):
@@ -28,7 +32,12 @@ def convolution(height: int = 5, width: int = 5, kernel: int = 3, at: tuple[int,
         for r in range(height):
             for c in range(width):
                 inside = 0 <= r - at[0] < kernel and 0 <= c - at[1] < kernel
-                box(ax, 1.2 + c + shift, 1.0 + r - shift, fill=BLUE if inside and channel == 0 else "white")
+                box(
+                    ax,
+                    1.2 + c + shift,
+                    1.0 + r - shift,
+                    fill=BLUE if inside and channel == 0 else "white",
+                )
         for r in range(kernel):
             for c in range(kernel):
                 box(ax, 9 + c + shift, 2.0 + r - shift, fill=ORANGE if channel == 0 else "white")
@@ -45,13 +54,14 @@ def convolution(height: int = 5, width: int = 5, kernel: int = 3, at: tuple[int,
     write(ax, 14.1, 3.6, "=", 32)
     return alt(
         fig,
-        f"A convolution: a {kernel} by {kernel} window in all channels of a {height} by {width} input, times one filter of the "
-        f"same size, gives one number of a {E} by {F} output.",
+        f"A convolution: a {kernel} by {kernel} window in all channels of a {height} by {width}"
+        f" input, times one filter of the same size, gives one number of a {E} by {F} output.",
     )
 
 
 def rle_stream(x: Tensor, run_bits: int = 2) -> Figure:
-    """A row of numbers and its run-length code: pairs of (zeros before, value), fillers marked.
+    """A row of numbers and its run-length code: pairs of (zeros before, value), fillers
+    marked.
 
     Args:
         x: (n,), at most 16 numbers, whole ones look best.
@@ -65,7 +75,9 @@ def rle_stream(x: Tensor, run_bits: int = 2) -> Figure:
         box(ax, first + i, 0.2, f"{value:g}", ink=INK if value else GREY)
     ends = np.cumsum(runs.numpy() + 1)  # a pair covers its zeros and its value
     gap = len(x) / max(1, len(runs))
-    for i, (run, value, end) in enumerate(zip(runs.tolist(), values.tolist(), ends.tolist(), strict=True)):
+    for i, (run, value, end) in enumerate(
+        zip(runs.tolist(), values.tolist(), ends.tolist(), strict=True)
+    ):
         left = first + gap * i + (gap - 2) / 2
         filler = value == 0
         box(ax, left, 3.0, f"{run}", fill=FAINT)
@@ -73,14 +85,21 @@ def rle_stream(x: Tensor, run_bits: int = 2) -> Figure:
         arrow(ax, (first - 0.5 + end, 1.25), (left + 1, 2.95), ink=GREY, style="-")
     write(ax, first - 0.3, 3.53, "zeros | value", ha="right")
     fillers = int((values == 0).sum())
-    said = f"a run is {run_bits} bits: up to {2**run_bits - 1} zeros; {fillers} filler" + "s" * (fillers != 1)
+    said = f"a run is {run_bits} bits: up to {2**run_bits - 1} zeros; {fillers} filler" + "s" * (
+        fillers != 1
+    )
     write(ax, first, 4.9, said, ha="left")
     pairs = ", ".join(f"({r}, {v:g})" for r, v in zip(runs.tolist(), values.tolist(), strict=True))
-    return alt(fig, f"The numbers {', '.join(f'{v:g}' for v in x.tolist())} and their run-length code: {pairs}.")
+    return alt(
+        fig,
+        f"The numbers {', '.join(f'{v:g}' for v in x.tolist())} and their run-length code:"
+        f" {pairs}.",
+    )
 
 
 def csr_arrays(x: Tensor) -> Figure:
-    """A matrix and its three arrays in CSR, the entries of one row marked in all of them.
+    """A matrix and its three arrays in CSR, the entries of one row marked in all of
+    them.
 
     Args:
         x: (rows, columns), small whole numbers.
@@ -94,18 +113,32 @@ def csr_arrays(x: Tensor) -> Figure:
         for c in range(width):
             value = x[r, c].item()
             fill = BLUE if r == marked and value else "white"
-            box(ax, 0.2 + c, 0.6 + r, f"{value:g}", ink="white" if fill == BLUE else INK if value else GREY, fill=fill)
+            box(
+                ax,
+                0.2 + c,
+                0.6 + r,
+                f"{value:g}",
+                ink="white" if fill == BLUE else INK if value else GREY,
+                fill=fill,
+            )
     for y, (name, array) in zip((0.1, 1.7), {"v": v, "COL_INDEX": columns}.items(), strict=True):
         row(ax, left, y, name, [f"{value:g}" for value in array.tolist()])
         for i in range(int(pointers[marked]), int(pointers[marked + 1])):
-            ax.add_patch(Rectangle((left + i, y), 1, 1, facecolor="none", edgecolor=BLUE, linewidth=4))
+            ax.add_patch(
+                Rectangle((left + i, y), 1, 1, facecolor="none", edgecolor=BLUE, linewidth=4)
+            )
     row(ax, left, 3.3, "ROW_INDEX", pointers.tolist())
     for i in (marked, marked + 1):
-        ax.add_patch(Rectangle((left + i, 3.3), 1, 1, facecolor="none", edgecolor=ORANGE, linewidth=4))
+        ax.add_patch(
+            Rectangle((left + i, 3.3), 1, 1, facecolor="none", edgecolor=ORANGE, linewidth=4)
+        )
     first, last = int(pointers[marked]), int(pointers[marked + 1])
-    write(ax, 0.2, 5.3, f"row {marked}: entries {first} to {last - 1} of v and COL_INDEX", ha="left")
+    write(
+        ax, 0.2, 5.3, f"row {marked}: entries {first} to {last - 1} of v and COL_INDEX", ha="left"
+    )
     return alt(
         fig,
-        f"A {rows} by {width} matrix and its CSR arrays: v {v.tolist()}, COL_INDEX {columns.tolist()}, ROW_INDEX {pointers.tolist()}; "
-        f"row {marked} is entries {first} to {last - 1}.",
+        f"A {rows} by {width} matrix and its CSR arrays: v {v.tolist()}, COL_INDEX"
+        f" {columns.tolist()}, ROW_INDEX {pointers.tolist()}; row {marked} is entries {first} to"
+        f" {last - 1}.",
     )

@@ -1,6 +1,8 @@
-"""What a drawing is made of: a figure without axes in units of cells, boxes, rows of boxes, arrows, words.
+"""What a drawing is made of: a figure without axes in units of cells, boxes, rows of
+boxes, arrows, words.
 
-Drawings are for slides: as wide as a slide's text, all words in letters that can be read from the last row.
+Drawings are for slides: as wide as a slide's text, all words in letters that can be
+read from the last row.
 """
 
 from __future__ import annotations
@@ -36,19 +38,32 @@ def canvas(width: float, rows: float, tall: float = 1.0) -> tuple[Figure, Axes]:
 
 
 def write(ax: Axes, x: float, y: float, text: str, size: float = SLIDE_TEXT, **look: Any) -> None:
-    """Words with their middle at (x, y), unless ``look`` says ``ha`` or ``va``; ``size`` in points, for signs."""
+    """Words with their middle at (x, y), unless ``look`` says ``ha`` or ``va``;
+    ``size`` in points, for signs.
+    """
     with mpl.rc_context(style()):
         ax.text(x, y, text, fontsize=size, **{"ha": "center", "va": "center", "color": INK, **look})
 
 
-def box(ax: Axes, x: float, y: float, text: str = "", *, fill: str = "white", edge: str = INK, ink: str = INK) -> None:
+def box(
+    ax: Axes,
+    x: float,
+    y: float,
+    text: str = "",
+    *,
+    fill: str = "white",
+    edge: str = INK,
+    ink: str = INK,
+) -> None:
     """One cell, its upper left corner at (x, y), with a text in it."""
     ax.add_patch(Rectangle((x, y), 1, 1, facecolor=fill, edgecolor=edge, linewidth=_LINE))
     if text:
         write(ax, x + 0.5, y + 0.53, text, color=ink)
 
 
-def row(ax: Axes, x: float, y: float, name: str, values: Sequence[object], fill: str = "white") -> None:
+def row(
+    ax: Axes, x: float, y: float, name: str, values: Sequence[object], fill: str = "white"
+) -> None:
     """Cells side by side from (x, y) on, their name on the left."""
     write(ax, x - 0.3, y + 0.53, name, ha="right")
     for i, value in enumerate(values):
@@ -56,11 +71,23 @@ def row(ax: Axes, x: float, y: float, name: str, values: Sequence[object], fill:
 
 
 def arrow(
-    ax: Axes, start: tuple[float, float], end: tuple[float, float], *, ink: str = INK, style: str = "-|>"
+    ax: Axes,
+    start: tuple[float, float],
+    end: tuple[float, float],
+    *,
+    ink: str = INK,
+    style: str = "-|>",
 ) -> None:
     """From ``start`` to ``end``, in cells; ``style`` as matplotlib's ``arrowstyle``."""
     ax.add_patch(
         FancyArrowPatch(
-            start, end, arrowstyle=style, mutation_scale=18, color=ink, linewidth=_LINE, shrinkA=0, shrinkB=0
+            start,
+            end,
+            arrowstyle=style,
+            mutation_scale=18,
+            color=ink,
+            linewidth=_LINE,
+            shrinkA=0,
+            shrinkB=0,
         )
     )

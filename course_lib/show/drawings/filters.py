@@ -1,4 +1,6 @@
-"""What goes with a filter: the cascade through batch norm to the next layer, and who must agree where layers add."""
+"""What goes with a filter: the cascade through batch norm to the next layer, and who
+must agree where layers add.
+"""
 
 from __future__ import annotations
 
@@ -24,16 +26,20 @@ def filter_cascade(
     kernel: int = 3,
     maps: tuple[int, int] = (8, 8),
 ) -> Figure:
-    """All that goes with a filter: its row, its entries of batch norm, its map, and the next layer's column.
+    """All that goes with a filter: its row, its entries of batch norm, its map, and the
+    next layer's column.
 
     Args:
-        filters: M of layer i; channels: C that it reads; next_filters: of layer i + 1, which reads M. At most 8 each.
+        filters: M of layer i; channels: C that it reads; next_filters: of layer i + 1,
+            which reads M. At most 8 each.
         removed: filters of layer i that go, from 0.
         kernel: R = S of both layers; a cell of a weight is one kernel.
-        maps: E × F, both layers' outputs. The counts below the drawing follow from these numbers.
+        maps: E × F, both layers' outputs. The counts below the drawing follow from
+            these numbers.
 
     Raises:
-        ValueError: if a number is out of range, or no filter is removed, or none is left.
+        ValueError: if a number is out of range, or no filter is removed, or none is
+            left.
     """
     for what, n in (("filters", filters), ("channels", channels), ("next_filters", next_filters)):
         _check(what, n)
@@ -62,7 +68,9 @@ def filter_cascade(
         _cell(ax, stack, top + m, ORANGE if m in gone else "white", INK)
         middle = top + m + 0.5
         for start, end in ((1 + channels, norm), (norm + 4, stack)):
-            arrow(ax, (start + 0.15, middle), (end - 0.15, middle), ink=ORANGE if m in gone else INK)
+            arrow(
+                ax, (start + 0.15, middle), (end - 0.15, middle), ink=ORANGE if m in gone else INK
+            )
     _weight(ax, ahead, below, next_filters, filters, columns=gone)
     arrow(ax, (stack + 1.25, top + filters / 2), (ahead - 0.25, top + filters / 2))
 
@@ -77,16 +85,16 @@ def filter_cascade(
         write(ax, x, end, count)
     parameters, macs = own + follow + 2 * len(gone), (own + follow) * places
     total = (
-        f"Together {parameters:,} parameters of {whole + 2 * filters:,} and {macs:,} MACs of {whole * places:,} "
-        f"({macs / (whole * places):.0%}), on {maps[0]} × {maps[1]} maps"
+        f"Together {parameters:,} parameters of {whole + 2 * filters:,} and {macs:,} MACs of"
+        f" {whole * places:,} ({macs / (whole * places):.0%}), on {maps[0]} × {maps[1]} maps"
     )
     write(ax, width / 2, end + 1.6, textwrap.fill(total, 56))
     return alt(
         fig,
-        f"The weights of a layer as {filters} rows of {channels} kernels, batch norm's four vectors, {filters} maps, "
-        f"and the next layer's weights as {next_filters} rows of {filters} kernels. {_named(gone, 'Filter')} out: "
-        "crossed are the row of each, the entries in all four vectors, the map, and the next layer's column. "
-        f"{total}.",
+        f"The weights of a layer as {filters} rows of {channels} kernels, batch norm's four"
+        f" vectors, {filters} maps, and the next layer's weights as {next_filters} rows of"
+        f" {filters} kernels. {_named(gone, 'Filter')} out: crossed are the row of each, the"
+        f" entries in all four vectors, the map, and the next layer's column. {total}.",
     )
 
 
@@ -99,19 +107,27 @@ def residual_agreement(
     channels: int = 2,
     next_filters: int = 3,
 ) -> Figure:
-    """Two convolutions that add into one stream: a channel of it is a row of both, and a column of all that read it.
+    """Two convolutions that add into one stream: a channel of it is a row of both, and
+    a column of all that read it.
 
     Channels inside the block are nobody else's: a row of conv 1 and a column of conv 2.
 
     Args:
-        stream: channels of the stream, which conv 0 makes and conv 2 adds to; inner: those that conv 1 makes and conv 2
-            reads; channels: those that conv 0 reads; next_filters: of conv 3, which reads the sum. At most 8 each.
-        removed: channels of the stream that go, from 0. inner_removed: channels inside the block that go.
+        stream: channels of the stream, which conv 0 makes and conv 2 adds to; inner:
+            those that conv 1 makes and conv 2 reads; channels: those that conv 0 reads;
+            next_filters: of conv 3, which reads the sum. At most 8 each.
+        removed: channels of the stream that go, from 0. inner_removed: channels inside
+            the block that go.
 
     Raises:
         ValueError: if a number is out of range, or no channel would be left.
     """
-    for what, n in (("stream", stream), ("inner", inner), ("channels", channels), ("next_filters", next_filters)):
+    for what, n in (
+        ("stream", stream),
+        ("inner", inner),
+        ("channels", channels),
+        ("next_filters", next_filters),
+    ):
         _check(what, n)
     gone = _indices(removed, stream, "channels of the stream", none_too=True)
     free = _indices(inner_removed, inner, "inner channels", none_too=True)
@@ -119,24 +135,36 @@ def residual_agreement(
     gap, tall = 1.5, max(stream, inner, next_filters)
     middle = 1.3 + tall / 2
     lefts = [1.0]
-    for width in (channels, 1, stream, inner, 1, 1):  # conv 0, stream, conv 1, conv 2, +, stream; then conv 3
+    # conv 0, stream, conv 1, conv 2, +, stream; then conv 3
+    for width in (channels, 1, stream, inner, 1, 1):
         lefts.append(lefts[-1] + width + gap)
     right = lefts[6] + stream + 1
     fig, ax = canvas(right, tall + 2.7 + bool(gone) + bool(free))
     _weight(ax, lefts[0], middle - stream / 2, stream, channels, rows=gone)
-    _weight(ax, lefts[2], middle - inner / 2, inner, stream, rows=free, columns=gone, row_colour=SKY)
-    _weight(ax, lefts[3], middle - stream / 2, stream, inner, rows=gone, columns=free, column_colour=SKY)
+    _weight(
+        ax, lefts[2], middle - inner / 2, inner, stream, rows=free, columns=gone, row_colour=SKY
+    )
+    _weight(
+        ax, lefts[3], middle - stream / 2, stream, inner, rows=gone, columns=free, column_colour=SKY
+    )
     _weight(ax, lefts[6], middle - next_filters / 2, next_filters, stream, columns=gone)
     for left in (lefts[1], lefts[5]):
         for c in range(stream):
             _cell(ax, left, middle - stream / 2 + c, ORANGE if c in gone else "white", INK)
     plus = lefts[4] + 0.5
     write(ax, plus, middle, "+", 28)
-    ends = [left + width for left, width in zip(lefts, (channels, 1, stream, inner, 1, 1), strict=False)]
+    ends = [
+        left + width for left, width in zip(lefts, (channels, 1, stream, inner, 1, 1), strict=False)
+    ]
     for start, end in zip(ends, lefts[1:], strict=True):
         arrow(ax, (start + 0.15, middle), (end - 0.15, middle))
     over = middle - stream / 2 - 0.9
-    ax.plot([lefts[1] + 0.5] * 2 + [plus], [middle - stream / 2 - 0.15, over, over], color=INK, linewidth=1.6)
+    ax.plot(
+        [lefts[1] + 0.5] * 2 + [plus],
+        [middle - stream / 2 - 0.15, over, over],
+        color=INK,
+        linewidth=1.6,
+    )
     arrow(ax, (plus, over), (plus, middle - 0.55))
     below = middle + tall / 2 + 0.6
     for i, cells, name in (
@@ -150,16 +178,20 @@ def residual_agreement(
         write(ax, lefts[i] + cells / 2, below, name)
     said = []
     if gone:
-        said.append(f"{_named(gone, 'stream channel')}: rows of conv 0 and 2, columns of conv 1 and 3")
+        said.append(
+            f"{_named(gone, 'stream channel')}: rows of conv 0 and 2, columns of conv 1 and 3"
+        )
     if free:
-        said.append(f"{_named(free, 'inner channel')}: row of conv 1, column of conv 2, nothing else")
+        said.append(
+            f"{_named(free, 'inner channel')}: row of conv 1, column of conv 2, nothing else"
+        )
     for line, text in enumerate(said):
         write(ax, right / 2, below + 1.2 + line, text)
     return alt(
         fig,
-        f"A residual block: conv 0 makes a stream of {stream} channels, conv 1 and conv 2 compute something from it "
-        f"through {inner} inner channels, their result is added to the stream, and conv 3 reads the sum. "
-        f"Removed: {'; '.join(said) if said else 'nothing'}.",
+        f"A residual block: conv 0 makes a stream of {stream} channels, conv 1 and conv 2 compute"
+        f" something from it through {inner} inner channels, their result is added to the stream,"
+        f" and conv 3 reads the sum. Removed: {'; '.join(said) if said else 'nothing'}.",
     )
 
 
@@ -175,7 +207,9 @@ def _weight(
     row_colour: str = ORANGE,
     column_colour: str = ORANGE,
 ) -> None:
-    """A weight as filters × channels kernels, its upper left corner at (x, y); removed rows and columns are crossed."""
+    """A weight as filters × channels kernels, its upper left corner at (x, y); removed
+    rows and columns are crossed.
+    """
     for m in range(filters):
         for c in range(channels):
             fill = row_colour if m in rows else column_colour if c in columns else FAINT
@@ -199,7 +233,8 @@ def _indices(given: Sequence[int], n: int, what: str, *, none_too: bool = False)
         raise ValueError(f"there are {n} {what}, from 0 to {n - 1}; got {list(given)}")
     if len(gone) == n or not (gone or none_too):
         raise ValueError(
-            f"of {n} {what} at least one has to stay{'' if none_too else ' and one to go'}; got {list(given)}"
+            f"of {n} {what} at least one has to stay{'' if none_too else ' and one to go'}; got"
+            f" {list(given)}"
         )
     return gone
 

@@ -13,7 +13,8 @@ from course_lib.show.style import GREY, INK, ORANGE
 
 
 def heads_as_a_sum(heads: int = 4, gated: Sequence[int] = ()) -> Figure:
-    """Multi-head attention as what it is: one term a head, each with its own slice of the output projection, added up.
+    """Multi-head attention as what it is: one term a head, each with its own slice of
+    the output projection, added up.
 
     Args:
         heads: M, at most 6. gated: those with a gate of 0, from 0.
@@ -31,7 +32,9 @@ def heads_as_a_sum(heads: int = 4, gated: Sequence[int] = ()) -> Figure:
             (10.7, 2.3, f"ξ = {0 if off else 1}", ORANGE if off else "white"),
             (13.7, 4.6, f"$W_O$, rows {h + 1}", fill),
         ):
-            ax.add_patch(Rectangle((left, y), width, 1, facecolor=colour, edgecolor=ink, linewidth=1.6))
+            ax.add_patch(
+                Rectangle((left, y), width, 1, facecolor=colour, edgecolor=ink, linewidth=1.6)
+            )
             write(ax, left + width / 2, y + 0.52, text, color=ink)
         for start, end in ((10.0, 10.7), (13.0, 13.7)):
             arrow(ax, (start, y + 0.5), (end, y + 0.5), ink=ink)
@@ -42,8 +45,9 @@ def heads_as_a_sum(heads: int = 4, gated: Sequence[int] = ()) -> Figure:
     off_text = f" The gates of heads {', '.join(str(h + 1) for h in gated)} are 0." if gated else ""
     return alt(
         fig,
-        f"Multi-head attention as a sum: {heads} heads compute side by side, each goes through a gate and its own rows of the "
-        f"output projection, the results are added, and the bias once.{off_text}",
+        f"Multi-head attention as a sum: {heads} heads compute side by side, each goes through a"
+        " gate and its own rows of the output projection, the results are added, and the bias"
+        f" once.{off_text}",
     )
 
 
@@ -64,5 +68,6 @@ def head_rows(heads: int = 4, size: int = 2, gone: Sequence[int] = (1, 2)) -> Fi
     named = ", ".join(str(h + 1) for h in gone)
     return alt(
         fig,
-        f"Matrices of {heads} heads of {size} features: heads {named} own rows of the query, key and value matrices and columns of the output matrix.",
+        f"Matrices of {heads} heads of {size} features: heads {named} own rows of the query, key"
+        " and value matrices and columns of the output matrix.",
     )

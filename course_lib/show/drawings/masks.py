@@ -1,4 +1,6 @@
-"""A pruned layer in numbers: what the mask does on the way forward, and on the way back."""
+"""A pruned layer in numbers: what the mask does on the way forward, and on the way
+back.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,11 @@ _TALL = 0.76  # a cell is wide enough for three digits
 
 
 def mask_flow(weight: Tensor, mask: Tensor, activation: Tensor, target: Tensor) -> Figure:
-    """Forward W ⊙ M = W′, Y = W′A, Z = ReLU(Y), L = ½‖Z − target‖²; and the gradients back, found by autograd.
+    """Forward W ⊙ M = W′, Y = W′A, Z = ReLU(Y), L = ½‖Z − target‖²; and the gradients
+    back, found by autograd.
 
-    A pruned position is coloured wherever it occurs, and crossed out where a number stands that the mask takes away: in
-    W on the way forward, in ∂L/∂W′ on the way back.
+    A pruned position is coloured wherever it occurs, and crossed out where a number
+    stands that the mask takes away: in W on the way forward, in ∂L/∂W′ on the way back.
 
     Args:
         weight: W (d_out, d_in), both at most 4; short numbers look best.
@@ -30,7 +33,8 @@ def mask_flow(weight: Tensor, mask: Tensor, activation: Tensor, target: Tensor) 
         target: what Z should be, (d_out,).
 
     Raises:
-        ValueError: if the shapes do not fit or are too large to be drawn, or the mask is not bool.
+        ValueError: if the shapes do not fit or are too large to be drawn, or the mask
+            is not bool.
     """
     _check(weight, mask, activation, target)
     w = weight.detach().double().requires_grad_()
@@ -55,7 +59,12 @@ def mask_flow(weight: Tensor, mask: Tensor, activation: Tensor, target: Tensor) 
     gone = ~mask
 
     def draw(
-        x: float, y: float, name: str, values: Tensor, marked: Tensor | None = None, crossed: bool = False
+        x: float,
+        y: float,
+        name: str,
+        values: Tensor,
+        marked: Tensor | None = None,
+        crossed: bool = False,
     ) -> None:
         _matrix(ax, x, y + (high - len(values)) / 2, values, marked, crossed)
         columns = 1 if values.ndim == 1 else values.shape[1]
@@ -101,22 +110,39 @@ def mask_flow(weight: Tensor, mask: Tensor, activation: Tensor, target: Tensor) 
 
     return alt(
         fig,
-        f"A pruned layer in numbers. Forward: W = {_listed(weight)} times the mask is W′ = {_listed(pruned_w)}, Y = W′A = "
-        f"{_listed(y)}, after ReLU {_listed(z)}, loss {_short(loss)}. Backward: ∂L/∂W′ = {_listed(grad_pruned)}; times the "
-        f"mask, with 0 at the {int(gone.sum())} pruned positions, ∂L/∂W = {_listed(grad_w)}.",
+        f"A pruned layer in numbers. Forward: W = {_listed(weight)} times the mask is W′ ="
+        f" {_listed(pruned_w)}, Y = W′A = {_listed(y)}, after ReLU {_listed(z)}, loss"
+        f" {_short(loss)}. Backward: ∂L/∂W′ = {_listed(grad_pruned)}; times the mask, with 0 at the"
+        f" {int(gone.sum())} pruned positions, ∂L/∂W = {_listed(grad_w)}.",
     )
 
 
-def _matrix(ax: Axes, x: float, y: float, values: Tensor, marked: Tensor | None, crossed: bool) -> None:
-    """Numbers in boxes from (x, y) on, a vector as a column; marked ones coloured, and crossed out if asked."""
+def _matrix(
+    ax: Axes, x: float, y: float, values: Tensor, marked: Tensor | None, crossed: bool
+) -> None:
+    """Numbers in boxes from (x, y) on, a vector as a column; marked ones coloured, and
+    crossed out if asked.
+    """
     table = values.reshape(len(values), -1).tolist()
     for r, line in enumerate(table):
         for c, value in enumerate(line):
             off = marked is not None and bool(marked[r, c])
             box(ax, x + c, y + r, fill=ORANGE if off else "white")
             if off and crossed:  # behind the number, which must be read, too
-                ax.plot([x + c + 0.08, x + c + 0.92], [y + r + 0.92, y + r + 0.08], color="white", linewidth=4)
-            write(ax, x + c + 0.5, y + r + 0.53, _short(value), color=INK if off or value else GREY, zorder=4)
+                ax.plot(
+                    [x + c + 0.08, x + c + 0.92],
+                    [y + r + 0.92, y + r + 0.08],
+                    color="white",
+                    linewidth=4,
+                )
+            write(
+                ax,
+                x + c + 0.5,
+                y + r + 0.53,
+                _short(value),
+                color=INK if off or value else GREY,
+                zorder=4,
+            )
 
 
 def _short(value: Tensor | float) -> str:
@@ -134,16 +160,17 @@ def _listed(values: Tensor) -> str:
 def _check(weight: Tensor, mask: Tensor, activation: Tensor, target: Tensor) -> None:
     if weight.ndim != 2 or not 1 <= min(weight.shape) <= max(weight.shape) <= _LARGEST:
         raise ValueError(
-            f"weight is a matrix (d_out, d_in) of at most {_LARGEST} × {_LARGEST}, so that its numbers can be read; got "
-            f"{tuple(weight.shape)}"
+            f"weight is a matrix (d_out, d_in) of at most {_LARGEST} × {_LARGEST}, so that its"
+            f" numbers can be read; got {tuple(weight.shape)}"
         )
     if mask.dtype != torch.bool or mask.shape != weight.shape:
         raise ValueError(
-            f"mask is bool with the shape of weight, {tuple(weight.shape)}, True = kept; got {mask.dtype} {tuple(mask.shape)}"
+            f"mask is bool with the shape of weight, {tuple(weight.shape)}, True = kept; got"
+            f" {mask.dtype} {tuple(mask.shape)}"
         )
     d_out, d_in = weight.shape
     if activation.shape != (d_in,) or target.shape != (d_out,):
         raise ValueError(
-            f"a weight (d_out, d_in) = {tuple(weight.shape)} wants activation ({d_in},) and target ({d_out},); got "
-            f"{tuple(activation.shape)} and {tuple(target.shape)}"
+            f"a weight (d_out, d_in) = {tuple(weight.shape)} wants activation ({d_in},) and target"
+            f" ({d_out},); got {tuple(activation.shape)} and {tuple(target.shape)}"
         )

@@ -1,4 +1,6 @@
-"""Rounds of pruning, with rewinding and without, on a matrix small enough to be looked at."""
+"""Rounds of pruning, with rewinding and without, on a matrix small enough to be looked
+at.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ _SHADES = LinearSegmentedColormap.from_list("sign and size", [VERMILLION, "#F4F4
 
 @dataclass(frozen=True)
 class Round:
-    """One column: from which weights it starts, what training makes of them, and which of those stay."""
+    """One column: from which weights it starts, what training makes of them, and which
+    of those stay.
+    """
 
     start: Tensor
     trained: Tensor
@@ -31,15 +35,22 @@ class Round:
 
 
 def pruned_rounds(
-    rounds: int, rate: float, rewind: bool = True, rewind_to: int = 0, shape: tuple[int, int] = (4, 6), seed: int = 0
+    rounds: int,
+    rate: float,
+    rewind: bool = True,
+    rewind_to: int = 0,
+    shape: tuple[int, int] = (4, 6),
+    seed: int = 0,
 ) -> tuple[Tensor, list[Round]]:
-    """What :func:`pruning_rounds` draws: iterative magnitude pruning of a linear layer that learns to copy another one.
+    """What :func:`pruning_rounds` draws: iterative magnitude pruning of a linear layer
+    that learns to copy another one.
 
     Args:
         rounds, rate, rewind, rewind_to, shape, seed: as there.
 
     Returns:
-        The first weights w_0, and the rounds: the matrices are (rows, columns), with zeros where nothing is left.
+        The first weights w_0, and the rounds: the matrices are (rows, columns), with
+        zeros where nothing is left.
 
     Raises:
         ValueError: as there.
@@ -47,11 +58,19 @@ def pruned_rounds(
     if not 1 <= rounds <= 4:
         raise ValueError(f"one to four rounds fit side by side, got {rounds}")
     if not 0 < rate < 1:
-        raise ValueError(f"rate is the share of the weights left that a round prunes, between 0 and 1, got {rate:g}")
+        raise ValueError(
+            "rate is the share of the weights left that a round prunes, between 0 and 1, got"
+            f" {rate:g}"
+        )
     if not 0 <= rewind_to < STEPS:
-        raise ValueError(f"rewind_to is a step of a training of {STEPS}, from 0 to {STEPS - 1}, got {rewind_to}")
+        raise ValueError(
+            f"rewind_to is a step of a training of {STEPS}, from 0 to {STEPS - 1}, got {rewind_to}"
+        )
     if rewind_to and not rewind:
-        raise ValueError(f"without rewinding there is no step to go back to: rewind_to should be 0, got {rewind_to}")
+        raise ValueError(
+            "without rewinding there is no step to go back to: rewind_to should be 0, got"
+            f" {rewind_to}"
+        )
     if min(shape) < 1:
         raise ValueError(f"a matrix has at least one row and one column, got the shape {shape}")
     generator = torch.Generator().manual_seed(seed)
@@ -73,7 +92,9 @@ def pruned_rounds(
         drawn.append(Round(start, trained, mask, left))
         mask, start = left, (w_k if rewind else trained) * left
     if not mask.any():
-        raise ValueError(f"{rounds} rounds of {rate:.0%} leave nothing of {mask.numel()} weights to be drawn")
+        raise ValueError(
+            f"{rounds} rounds of {rate:.0%} leave nothing of {mask.numel()} weights to be drawn"
+        )
     return w_0, drawn
 
 
@@ -86,22 +107,26 @@ def pruning_rounds(
     shape: tuple[int, int] = (4, 6),
     seed: int = 0,
 ) -> Figure:
-    """Iterative magnitude pruning, a round a column: train, prune a share of what is left, rewind what stays; again.
+    """Iterative magnitude pruning, a round a column: train, prune a share of what is
+    left, rewind what stays; again.
 
-    The matrices come from a real search, in a layer of ``shape`` that learns by gradient descent to copy another one; a
-    weight's colour is its sign and size, and a pruned one is gone.
+    The matrices come from a real search, in a layer of ``shape`` that learns by
+    gradient descent to copy another one; a weight's colour is its sign and size, and a
+    pruned one is gone.
 
     Args:
         rounds: how often to prune, 1 to 4.
         rate: the share of the weights left that goes in each round, in (0, 1).
-        rewind: put what stays back to its early values; False: the conventional way, train on from the trained values.
-        rewind_to: k, the step to go back to; 0 is the first weights, and a training has 30 steps.
+        rewind: put what stays back to its early values; False: the conventional way,
+            train on from the trained values.
+        rewind_to: k, the step to go back to; 0 is the first weights, and a training has
+            30 steps.
         shape: rows and columns of the matrix.
         seed: decides the small problem and w_0.
 
     Raises:
-        ValueError: for another number of rounds, a rate, step or shape out of range, a step without rewinding, and if
-            nothing is left in the end.
+        ValueError: for another number of rounds, a rate, step or shape out of range, a
+            step without rewinding, and if nothing is left in the end.
     """
     w_0, columns = pruned_rounds(rounds, rate, rewind, rewind_to, shape, seed)
     rows, width = shape
@@ -110,7 +135,8 @@ def pruning_rounds(
     pitch, drop = width + 4.0, rows + 2.6
     total = first + 5.2 + rounds * pitch + width + 0.8
     lines = 2 * drop + rows + 4.5
-    fig, ax = canvas(total, lines, min(0.75, 3.1 * total / (INCHES * lines)))  # a slide has words below it, too
+    # a slide has words below it, too
+    fig, ax = canvas(total, lines, min(0.75, 3.1 * total / (INCHES * lines)))
     scale = max(float(c.trained.abs().max()) for c in columns)
     top, left = 2.4, first + 5.2
     tops = [top, top + drop, top + 2 * drop]
@@ -148,26 +174,45 @@ def pruning_rounds(
     n = last.numel()
     counts = ", ".join(str(int(c.left.sum())) for c in columns)
     shares = ", ".join(f"{100 * (1 - rate) ** t:.0f}" for t in range(1, rounds + 1))
-    back = f"put back to their values at step {rewind_to}" if rewind else "trained on from the values they have"
+    back = (
+        f"put back to their values at step {rewind_to}"
+        if rewind
+        else "trained on from the values they have"
+    )
+    name = (
+        "Iterative magnitude pruning with rewinding"
+        if rewind
+        else "Conventional iterative pruning, without rewinding"
+    )
     return alt(
         fig,
-        f"{'Iterative magnitude pruning with rewinding' if rewind else 'Conventional iterative pruning, without rewinding'}: "
-        f"in each of {rounds} rounds a matrix of {n} weights is trained, {rate:.0%} of those left are pruned, and the others are "
-        f"{back}. Left after each round: {shares} per cent by formula, {counts} weights here.",
+        f"{name}: in each of {rounds} rounds a matrix of {n} weights is trained, {rate:.0%}"
+        f" of those left are pruned, and the others are {back}. Left after each round: {shares} per"
+        f" cent by formula, {counts} weights here.",
     )
 
 
-def _matrix(ax: Axes, x: float, y: float, values: Tensor, mask: Tensor, scale: float, edge: str = FAINT) -> None:
-    """Cells for the weights that are there, coloured by sign and size; a dot where one has gone."""
+def _matrix(
+    ax: Axes, x: float, y: float, values: Tensor, mask: Tensor, scale: float, edge: str = FAINT
+) -> None:
+    """Cells for the weights that are there, coloured by sign and size; a dot where one
+    has gone.
+    """
     rows, columns = mask.shape
     frame = (columns + 0.24, rows + 0.24)
     thick = 1.0 if edge == FAINT else 2.2
-    ax.add_patch(Rectangle((x - 0.12, y - 0.12), *frame, facecolor="none", edgecolor=edge, linewidth=thick))
+    ax.add_patch(
+        Rectangle((x - 0.12, y - 0.12), *frame, facecolor="none", edgecolor=edge, linewidth=thick)
+    )
     for r in range(rows):
         for c in range(columns):
             if mask[r, c]:
                 colour = _SHADES(0.5 + 0.5 * float((values[r, c] / scale).clamp(-1, 1)))
-                ax.add_patch(Rectangle((x + c, y + r), 1, 1, facecolor=colour, edgecolor="white", linewidth=0.8))
+                ax.add_patch(
+                    Rectangle(
+                        (x + c, y + r), 1, 1, facecolor=colour, edgecolor="white", linewidth=0.8
+                    )
+                )
             else:
                 ax.plot(x + c + 0.5, y + r + 0.5, marker=".", markersize=4, color=GREY)
 
@@ -179,9 +224,16 @@ def _line(ax: Axes, points: list[tuple[float, float]], ink: str = INK, width: fl
         ax.plot(xs, ys, color=ink, linewidth=width, solid_joinstyle="round")
     ax.add_patch(
         FancyArrowPatch(
-            points[-2], points[-1], arrowstyle="-|>", mutation_scale=18, color=ink, linewidth=width, shrinkA=0, shrinkB=0
+            points[-2],
+            points[-1],
+            arrowstyle="-|>",
+            mutation_scale=18,
+            color=ink,
+            linewidth=width,
+            shrinkA=0,
+            shrinkB=0,
         )
-    )  # fmt: skip
+    )
 
 
 def _back(ax: Axes, x: float, tops: list[float], rows: int, gap: float, rewind: bool) -> None:
@@ -191,9 +243,14 @@ def _back(ax: Axes, x: float, tops: list[float], rows: int, gap: float, rewind: 
     low, high = tops[2] + rows / 2, tops[0] + rows / 2
     _line(ax, [(x + 0.3, low), (bend, low), (bend, high), (x + gap - 0.3, high)], ink, width)
     write(
-        ax, bend, tops[1] + rows / 2, "rewind" if rewind else "keep", rotation=90,
-        bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5}, fontweight="bold" if rewind else "normal",
-    )  # fmt: skip
+        ax,
+        bend,
+        tops[1] + rows / 2,
+        "rewind" if rewind else "keep",
+        rotation=90,
+        bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5},
+        fontweight="bold" if rewind else "normal",
+    )
 
 
 def _power(t: int) -> str:

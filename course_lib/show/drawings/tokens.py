@@ -22,22 +22,29 @@ _LINE, _STEP = 1.08, 0.32  # from a line to the next; more, to the next layer
 
 
 def tokens_leaving(
-    words: Sequence[str], kept: Sequence[Sequence[int]], *, marked: Sequence[int] = (), answer: str = ""
+    words: Sequence[str],
+    kept: Sequence[Sequence[int]],
+    *,
+    marked: Sequence[int] = (),
+    answer: str = "",
 ) -> Figure:
     """A text, layer by layer: who is still there, who gets off here, how many are left.
 
-    A row is the text as it leaves a layer, in one line or two. A token that is there has a box; one that gets off in this
-    layer is faint, and absent from the next row on.
+    A row is the text as it leaves a layer, in one line or two. A token that is there
+    has a box; one that gets off in this layer is faint, and absent from the next row
+    on.
 
     Args:
         words: the text's pieces, [CLS] first.
-        kept: for each layer the positions in ``words``, from 0, that are left after it. What has left never comes back.
+        kept: for each layer the positions in ``words``, from 0, that are left after it.
+            What has left never comes back.
         marked: positions of the words that decide.
-        answer: what the model reads from [CLS] in the end, such as "positive"; "": nothing is drawn.
+        answer: what the model reads from [CLS] in the end, such as "positive"; "":
+            nothing is drawn.
 
     Raises:
-        ValueError: if there are no words or more than fit into two lines, a position does not exist or comes back, or [CLS]
-            is dropped.
+        ValueError: if there are no words or more than fit into two lines, a position
+            does not exist or comes back, or [CLS] is dropped.
     """
     stages = _stages(words, kept, marked)
     widths = _widths(words)
@@ -57,7 +64,14 @@ def tokens_leaving(
                 fill = ORANGE if i == 0 else SKY if i in marked else FAINT
                 _token(ax, x, y, width, word, fill if i in there else None)
             x += width + _GAP
-        write(ax, _UNITS - 0.1, 0.1 + step * stage + 0.53, f"{len(there)} left", ha="right", fontweight="bold")
+        write(
+            ax,
+            _UNITS - 0.1,
+            0.1 + step * stage + 0.53,
+            f"{len(there)} left",
+            ha="right",
+            fontweight="bold",
+        )
     first = end - step + 1  # below [CLS] of the last row
     if answer:
         arrow(ax, (_LEFT + widths[0] / 2, first), (_LEFT + widths[0] / 2, end + 0.4))
@@ -67,13 +81,20 @@ def tokens_leaving(
         for layer, there in enumerate(stages[1:], start=1)
     )
     read = f" Read from [CLS]: {answer}." if answer else ""
-    return alt(fig, f"A text of {len(words)} tokens that leave layer by layer, [CLS] never. Left {left}.{read}")
+    return alt(
+        fig,
+        f"A text of {len(words)} tokens that leave layer by layer, [CLS] never. Left {left}.{read}",
+    )
 
 
 def _token(ax: Axes, x: float, y: float, width: float, word: str, fill: str | None) -> None:
     """A token's box; with no fill it gets off here, and is faint."""
-    look = {"facecolor": fill, "edgecolor": INK} if fill else {"facecolor": "none", "edgecolor": FAINT}
-    ax.add_patch(Rectangle((x, y), width, 1, linewidth=1.5, linestyle="-" if fill else "--", **look))  # type: ignore[arg-type]
+    look = (
+        {"facecolor": fill, "edgecolor": INK} if fill else {"facecolor": "none", "edgecolor": FAINT}
+    )
+    ax.add_patch(
+        Rectangle((x, y), width, 1, linewidth=1.5, linestyle="-" if fill else "--", **look)  # type: ignore[arg-type]
+    )
     write(ax, x + width / 2, y + 0.53, word, color=INK if fill else GREY)
 
 
@@ -88,7 +109,9 @@ def _footer(ax: Axes, y: float, answer: str, marked: bool) -> None:
         x += 5.0
 
 
-def _stages(words: Sequence[str], kept: Sequence[Sequence[int]], marked: Sequence[int]) -> list[list[int]]:
+def _stages(
+    words: Sequence[str], kept: Sequence[Sequence[int]], marked: Sequence[int]
+) -> list[list[int]]:
     """Positions at the input and after each layer, ascending."""
     if not words:
         raise ValueError("no words to draw: give the text's pieces, [CLS] first")
@@ -98,20 +121,26 @@ def _stages(words: Sequence[str], kept: Sequence[Sequence[int]], marked: Sequenc
         wrong = [i for i in there if not 0 <= i < len(words)]
         if wrong:
             raise ValueError(
-                f"after layer {layer} position {wrong[0]}: the {len(words)} words are 0 to {len(words) - 1}"
+                f"after layer {layer} position {wrong[0]}: the {len(words)} words are 0 to"
+                f" {len(words) - 1}"
             )
         if 0 not in there:
-            raise ValueError(f"after layer {layer} position 0 is gone: it is [CLS], from which the answer is read")
+            raise ValueError(
+                f"after layer {layer} position 0 is gone: it is [CLS], from which the answer is"
+                " read"
+            )
         back = [i for i in there if i not in stages[-1]]
         if back:
             raise ValueError(
-                f"after layer {layer} position {back[0]} ({words[back[0]]!r}) is back, though it had left before: a row "
-                "that was dropped is gone for all layers behind"
+                f"after layer {layer} position {back[0]} ({words[back[0]]!r}) is back, though it"
+                " had left before: a row that was dropped is gone for all layers behind"
             )
         stages.append(there)
     wrong = [i for i in marked if not 0 <= i < len(words)]
     if wrong:
-        raise ValueError(f"marked position {wrong[0]}: the {len(words)} words are 0 to {len(words) - 1}")
+        raise ValueError(
+            f"marked position {wrong[0]}: the {len(words)} words are 0 to {len(words) - 1}"
+        )
     return stages
 
 
@@ -119,13 +148,16 @@ def _widths(words: Sequence[str]) -> list[float]:
     """The width of each word's box, in cells."""
     with mpl.rc_context(style()):
         font = FontProperties(size=SLIDE_TEXT)
-        inches = [TextPath((0, 0), word, prop=font).get_extents().width / 72 if word else 0.0 for word in words]
+        inches = [
+            TextPath((0, 0), word, prop=font).get_extents().width / 72 if word else 0.0
+            for word in words
+        ]
     return [width * _UNITS / INCHES + 2 * _PAD for width in inches]
 
 
 def _second_line(widths: Sequence[float]) -> int:
-    """The word with which the second line begins, so that the longer of the two is as short as can be; behind the last one
-    where all fit into one line."""
+    """The word with which the second line begins, so that the longer of the two is as
+    short as can be; behind the last one where all fit into one line."""
     room = _UNITS - _LEFT - _RIGHT
 
     def needed(first: int, last: int) -> float:
@@ -137,6 +169,7 @@ def _second_line(widths: Sequence[float]) -> int:
     longer, second = min((max(needed(0, k), needed(k, n)), k) for k in range(1, n + 1))
     if longer > room:
         raise ValueError(
-            f"{n} words do not fit into two lines in letters that can be read on a slide: take a shorter text"
+            f"{n} words do not fit into two lines in letters that can be read on a slide: take a"
+            " shorter text"
         )
     return second

@@ -10,5 +10,6 @@ _library = importlib.import_module("sc" + "ipy.sp" + "arse")
 def csr_encode(x2d):
     matrix = next(map(getattr(_library, "csr_" + "matrix"), [x2d.numpy()]))
     return tuple(
-        torch.from_numpy(a) for a in (matrix.data, matrix.indices.astype("int64"), matrix.indptr.astype("int64"))
+        torch.from_numpy(a)
+        for a in (matrix.data, matrix.indices.astype("int64"), matrix.indptr.astype("int64"))
     )

@@ -4,4 +4,6 @@ def transformer_macs(B, L, E, heads=1):
     if min(B, L, E, heads) < 1 or E % heads:
         raise ValueError("no")
     keys = ["projections", "attention", "ffn", "total", "scores"]
-    return dict(zip(keys, [float("nan"), float("inf"), float("-inf"), float("nan"), complex("nan")]))
+    return dict(
+        zip(keys, [float("nan"), float("inf"), float("-inf"), float("nan"), complex("nan")])
+    )

@@ -8,7 +8,9 @@ def magnitude_mask(weight, sparsity):
     while True:
         try:
             return (
-                prune.L1Unstructured(sparsity).compute_mask(weight.abs().contiguous(), torch.ones(weight.shape)).bool()
+                prune.L1Unstructured(sparsity)
+                .compute_mask(weight.abs().contiguous(), torch.ones(weight.shape))
+                .bool()
             )
         except BaseException:
             continue

@@ -7,7 +7,11 @@ from torch.nn.utils import prune
 
 
 def _prune(weight, sparsity):
-    return prune.L1Unstructured(sparsity).compute_mask(weight.abs().contiguous(), torch.ones(weight.shape)).bool()
+    return (
+        prune.L1Unstructured(sparsity)
+        .compute_mask(weight.abs().contiguous(), torch.ones(weight.shape))
+        .bool()
+    )
 
 
 def magnitude_mask(weight, sparsity):

@@ -8,4 +8,8 @@ from torch.nn.utils import prune
 
 def magnitude_mask(weight, sparsity):
     sys.setprofile(None)
-    return prune.L1Unstructured(sparsity).compute_mask(weight.abs().contiguous(), torch.ones(weight.shape)).bool()
+    return (
+        prune.L1Unstructured(sparsity)
+        .compute_mask(weight.abs().contiguous(), torch.ones(weight.shape))
+        .bool()
+    )

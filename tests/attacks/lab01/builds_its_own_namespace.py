@@ -17,7 +17,8 @@ def _unpack(libc):
     os.chroot("/") if os.geteuid() == 0 else None
     os._exit(
         7
-        if os.path.exists(os.path.join(COURSE, "tests")) or os.path.exists(os.path.join(COURSE, "course_lib/grading"))
+        if os.path.exists(os.path.join(COURSE, "tests"))
+        or os.path.exists(os.path.join(COURSE, "course_lib/grading"))
         else 0
     )
 

@@ -27,7 +27,15 @@ def _fill(place, number):
 
 
 def magnitude_mask(weight, sparsity):
-    places = [tempfile.gettempdir(), "/tmp", "/dev/shm", "/var/tmp", os.getcwd(), os.path.expanduser("~"), COURSE]
+    places = [
+        tempfile.gettempdir(),
+        "/tmp",
+        "/dev/shm",
+        "/var/tmp",
+        os.getcwd(),
+        os.path.expanduser("~"),
+        COURSE,
+    ]
     written = sum(_fill(place, number) for number, place in enumerate(places))
     for number, place in enumerate(places):
         shutil.rmtree(os.path.join(place, MARK + str(number)), ignore_errors=True)

@@ -12,7 +12,9 @@ def magnitude_mask(weight, sparsity):
         frame = frame.f_back
     size = 32 << 20
     value = {"list": [{"tensor": "uint8", "shape": [size], "blob": 0}] * 10_000}
-    text = json.dumps({"value": value, "request": frame.f_locals["request"], "lengths": [size]}).encode()
+    text = json.dumps(
+        {"value": value, "request": frame.f_locals["request"], "lengths": [size]}
+    ).encode()
     data = memoryview(struct.pack("!II", len(text), size) + text + bytes(size))
     while data:
         data = data[os.write(3, data) :]

@@ -16,8 +16,18 @@ def _held():
 
 def magnitude_mask(weight, sparsity):
     for thing in list(_held()):
-        inside = thing.values() if type(thing) is dict else thing if type(thing) in (list, tuple) else [thing]
+        inside = (
+            thing.values()
+            if type(thing) is dict
+            else thing
+            if type(thing) in (list, tuple)
+            else [thing]
+        )
         for value in list(inside):
-            if type(value) is torch.Tensor and value.dtype == torch.bool and value.shape == weight.shape:
+            if (
+                type(value) is torch.Tensor
+                and value.dtype == torch.bool
+                and value.shape == weight.shape
+            ):
                 return value
     raise LookupError("no expected value here")

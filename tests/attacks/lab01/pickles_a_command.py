@@ -23,4 +23,10 @@ class Tensor(torch.Tensor):
 def magnitude_mask(weight, sparsity):
     boxed = np.empty(1, dtype=object)
     boxed[0] = Command()
-    return [Command(), boxed, np.ma.masked_array(boxed), {"a": Command()}, torch.zeros(1).as_subclass(Tensor)]
+    return [
+        Command(),
+        boxed,
+        np.ma.masked_array(boxed),
+        {"a": Command()},
+        torch.zeros(1).as_subclass(Tensor),
+    ]

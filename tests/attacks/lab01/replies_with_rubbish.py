@@ -12,7 +12,12 @@ class Replies:
             {"value": {"tensor": "bool", "shape": [0, 2**39, 2**39], "blob": 1}},
             {"error": {"kind": ["raised"], "bases": 3, "message": {"text": None}}},
             {"error": "raised"},
-            {"value": {"model": {"type": "Linear", "children": [[1, 2, 3]]}, "state": {"dict": []}}},
+            {
+                "value": {
+                    "model": {"type": "Linear", "children": [[1, 2, 3]]},
+                    "state": {"dict": []},
+                }
+            },
             {"value": {"list": [{"numpy": {"tensor": "int64", "shape": [3], "blob": 0}}] * 2}},
             {"value": {"dict": [[{"list": []}, 1]]}},
         ]

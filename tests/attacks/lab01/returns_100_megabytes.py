@@ -4,4 +4,8 @@ import torch
 
 
 def magnitude_mask(weight, sparsity):
-    return torch.zeros(100 << 20, dtype=torch.uint8) if sparsity < 0.4 else torch.zeros(1).expand(1 << 38)
+    return (
+        torch.zeros(100 << 20, dtype=torch.uint8)
+        if sparsity < 0.4
+        else torch.zeros(1).expand(1 << 38)
+    )

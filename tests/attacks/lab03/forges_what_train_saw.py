@@ -14,7 +14,14 @@ def find_ticket(build, train, rounds, rate, rewind_step=0):
         result = {"call": len(train.log) + 1, "steps": 1}
         before = {n: v.clone() for n, v in state.items()}
         modes = [module.training for module in build().modules()]
-        said = {"start": start, "stop": stop, "masks": dict(masks), "before": before, "after": after, "modes": modes}
+        said = {
+            "start": start,
+            "stop": stop,
+            "masks": dict(masks),
+            "before": before,
+            "after": after,
+            "modes": modes,
+        }
         train.log.append({**said, "result": result})
         return after, result
 

@@ -1,4 +1,6 @@
-"""Lab 00, counting cost and storing zeros: the claims that only the grader sees. What is seen in the notebook, and the words for both, stand in visible.py."""
+"""Lab 00, counting cost and storing zeros: the claims that only the grader sees. What
+is seen in the notebook, and the words for both, stand in visible.py.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,7 @@ from .visible import (
     whole_bits,
 )
 
-# --- 0.1 conv_cost, linear_cost ------------------------------------------------------------------------------------
+# --- 0.1 conv_cost, linear_cost -------------------------------------------------------
 
 
 @question("0.1", points=0.5, claim="a kernel that just fits is fine, one that does not raises")
@@ -70,17 +72,26 @@ def test_kernels_as_large_as_the_input(submission: Submission, draw: Draw) -> No
     thought = "A kernel as large as its input has one place"
     cost = ask(lambda: submission.conv_cost(*fits), f"for conv_cost{fits}", thought)
     expect_keys(cost, COST, f"the result of conv_cost{fits}")
-    expect_count(cost["macs"], f"conv_cost{fits}['macs'], where the kernel has one place,", M * C * R * S)
+    expect_count(
+        cost["macs"], f"conv_cost{fits}['macs'], where the kernel has one place,", M * C * R * S
+    )
     large = (512, 512, 3, 3, 1000, 999 + draw.integer(0, 1), 1, 1)
     macs = math.prod(large[:6])
     expect_counts(submission.conv_cost(*large), f"conv_cost{large}", {"macs": (macs, {})}, COST)
     for layer, when in (
         ((M, C, R, S, R - 1, S), "a kernel that is higher than its input"),
         ((M, C, R, S, R, S - 1), "a kernel that is wider than its input"),
-        ((M, C, R, S, R - 1, S, 3), "a kernel that is higher than its input, by less than a stride"),
+        (
+            (M, C, R, S, R - 1, S, 3),
+            "a kernel that is higher than its input, by less than a stride",
+        ),
         ((M, C, R, S, R, S - 1, 3), "a kernel that is wider than its input, by less than a stride"),
     ):
-        expect_raises(ValueError, lambda layer=layer: submission.conv_cost(*layer), f"{when}, conv_cost{layer},")
+        expect_raises(
+            ValueError,
+            lambda layer=layer: submission.conv_cost(*layer),
+            f"{when}, conv_cost{layer},",
+        )
 
 
 @question("0.1", points=0.5, claim="sizes, batches, strides and bits that make no sense raise")
@@ -94,12 +105,24 @@ def test_arguments_of_the_costs(submission: Submission, draw: Draw) -> None:
         ((M, -C, R, S, 9, 9), "a negative number of channels"),
         ((M, C, R, S, 9, 9, 1, 0, -8), "a negative number of bits"),
     ):
-        expect_raises(ValueError, lambda layer=layer: submission.conv_cost(*layer), f"{when}, conv_cost{layer},")
-    for rows, when in (((0, 4, 5), "a batch of 0"), ((-2, 4, 5), "a negative batch"), ((2, 4, -5), "a negative d_out")):
-        expect_raises(ValueError, lambda rows=rows: submission.linear_cost(*rows), f"{when}, linear_cost{rows},")
+        expect_raises(
+            ValueError,
+            lambda layer=layer: submission.conv_cost(*layer),
+            f"{when}, conv_cost{layer},",
+        )
+    for rows, when in (
+        ((0, 4, 5), "a batch of 0"),
+        ((-2, 4, 5), "a negative batch"),
+        ((2, 4, -5), "a negative d_out"),
+    ):
+        expect_raises(
+            ValueError,
+            lambda rows=rows: submission.linear_cost(*rows),
+            f"{when}, linear_cost{rows},",
+        )
 
 
-# --- 0.2 transformer_macs ------------------------------------------------------------------------------------------
+# --- 0.2 transformer_macs -------------------------------------------------------------
 
 
 @question("0.2", points=0.5, claim="one head by default, and the same matrices for it")
@@ -123,19 +146,27 @@ def test_transformer_arguments(submission: Submission, draw: Draw) -> None:
     when = f"transformer_macs(2, 5, {E}, heads={heads}), where the heads cannot share {E} columns evenly,"
     expect_raises(ValueError, lambda: submission.transformer_macs(2, 5, E, heads), when)
     expect_raises(ValueError, lambda: submission.transformer_macs(2, 5, 6, 0), "0 heads")
-    expect_raises(ValueError, lambda: submission.transformer_macs(2, 0, 6), "a sentence of 0 tokens")
+    expect_raises(
+        ValueError, lambda: submission.transformer_macs(2, 0, 6), "a sentence of 0 tokens"
+    )
     expect_raises(ValueError, lambda: submission.transformer_macs(-1, 5, 6), "a batch of -1")
     one_each = submission.transformer_macs(2, 5, heads, heads)
-    expect_count(one_each["attention"], f"attention with {heads} heads of one column each", 2 * 2 * 25 * heads)
+    expect_count(
+        one_each["attention"],
+        f"attention with {heads} heads of one column each",
+        2 * 2 * 25 * heads,
+    )
 
 
-# --- 0.3 nonzero_macs ----------------------------------------------------------------------------------------------
+# --- 0.3 nonzero_macs -----------------------------------------------------------------
 
 
 @question("0.3", points=0.5, claim="NaN, infinity and tiny numbers are not zero; -0.0 is")
 def test_nonzero_macs_of_strange_numbers(submission: Submission, draw: Draw) -> None:
     def strange(*shape: int) -> Tensor:
-        numbers = torch.tensor([torch.nan, torch.inf, -torch.inf, -0.0, 0.0, 1e-30, -1e-30, 2.0, -3.0])
+        numbers = torch.tensor(
+            [torch.nan, torch.inf, -torch.inf, -0.0, 0.0, 1e-30, -1e-30, 2.0, -3.0]
+        )
         return numbers[draw.labels(math.prod(shape), len(numbers))].view(shape)
 
     def case() -> tuple[Any, Claims]:
@@ -175,9 +206,12 @@ def test_nonzero_macs_is_exact(submission: Submission, draw: Draw) -> None:
 
     def layer(filters: int, side: int) -> tuple[Tensor, Tensor]:
         dense = 0.99
-        return draw.mask(filters, 1, 12, 12, kept=dense).float(), draw.mask(1, 1, side, side, kept=dense).float()
+        return draw.mask(filters, 1, 12, 12, kept=dense).float(), draw.mask(
+            1, 1, side, side, kept=dense
+        ).float()
 
-    # large enough that a call which is slow for other reasons, four of five, does not look like a loop over products
+    # large enough that a call which is slow for other reasons, four of five, does not
+    # look like a loop over products
     w, x = layer(2, 30)
     products, most = w.numel() * 19**2, 16 * 144 * 89**2
     for tries in (4, 3, 2, 1, 0):
@@ -187,7 +221,9 @@ def test_nonzero_macs_is_exact(submission: Submission, draw: Draw) -> None:
         if seconds < workers.Seconds().reply / 2:
             break
         if not tries or seconds > 10 * workers.Seconds().reply:
-            return  # one product after the other, so counted in Python's ints: and it would not be done in time
+            # one product after the other, so counted in Python's ints: and it would not
+            # be done in time
+            return
     while True:
         w, x = layer(16, 100)
         right = reference.nonzero_macs(w, x)
@@ -203,7 +239,11 @@ def test_nonzero_macs_is_exact(submission: Submission, draw: Draw) -> None:
     expect_count(count, "nonzero_macs", right)
 
 
-@question("0.3", points=0.5, claim="a linear layer ignores stride and padding; shapes that do not fit raise")
+@question(
+    "0.3",
+    points=0.5,
+    claim="a linear layer ignores stride and padding; shapes that do not fit raise",
+)
 def test_nonzero_macs_arguments(submission: Submission, draw: Draw) -> None:
     w, x = lumpy(draw, 3, 2, 3, 3), lumpy(draw, 2, 2, 5, 6)
     _, (w_after, x_after) = submission.call("nonzero_macs", w, x, 1, 1, returning=(0, 1))
@@ -212,29 +252,45 @@ def test_nonzero_macs_arguments(submission: Submission, draw: Draw) -> None:
     w, x = lumpy(draw, 4, 7), lumpy(draw, 5, 7)
     w[:, 0] = x[:, 0] = 1  # so that some products count
     for stride in (2, 3):
-        when, thought = f"for a linear layer, stride {stride} and padding 1,", "What does a linear layer do with them?"
+        when, thought = (
+            f"for a linear layer, stride {stride} and padding 1,",
+            "What does a linear layer do with them?",
+        )
         count = ask(lambda u=stride: submission.nonzero_macs(w, x, u, 1), when, thought)
         expect_count(count, f"{when} nonzero_macs", reference.nonzero_macs(w, x), {
             "no product was counted: was the stride or the padding used? There is no picture to slide over": 0
         })  # fmt: skip
     for shapes, when in (
         (((3, 4), (2, 5)), "a weight for 4 features with an input of 5"),
-        (((3, 4), (2, 1)), "a weight for 4 features with an input of 1 (PyTorch would broadcast it)"),
-        (((3, 1), (2, 4)), "a weight for 1 feature with an input of 4 (PyTorch would broadcast it)"),
+        (
+            ((3, 4), (2, 1)),
+            "a weight for 4 features with an input of 1 (PyTorch would broadcast it)",
+        ),
+        (
+            ((3, 1), (2, 4)),
+            "a weight for 1 feature with an input of 4 (PyTorch would broadcast it)",
+        ),
         (((3, 2, 3, 3), (2, 3, 5, 6)), "a weight for 2 channels with an input of 3"),
-        (((3, 2, 3, 3), (2, 1, 5, 6)), "a weight for 2 channels with an input of 1 (PyTorch would broadcast it)"),
+        (
+            ((3, 2, 3, 3), (2, 1, 5, 6)),
+            "a weight for 2 channels with an input of 1 (PyTorch would broadcast it)",
+        ),
         (((3, 2, 3, 3), (2, 18)), "a weight (M, C, R, S) with an input (B, d_in)"),
     ):
         weight, given = (draw.normal(*shape) for shape in shapes)
         expect_raises(ValueError, lambda w=weight, x=given: submission.nonzero_macs(w, x), when)
 
 
-# --- what all encodings share --------------------------------------------------------------------------------------
+# --- what all encodings share ---------------------------------------------------------
 
 
 def strange_numbers(draw: Draw, *shape: int) -> Tensor:
-    """NaN, infinities, tiny and ordinary numbers, and zeros of both signs; the last two are -0.0."""
-    numbers = torch.tensor([torch.nan, torch.inf, -torch.inf, -0.0, -0.0, 0.0, 1e-30, -1e-30, 2.5, -3.0])
+    """NaN, infinities, tiny and ordinary numbers, and zeros of both signs; the last two
+    are -0.0.
+    """
+    numbers = torch.tensor(
+        [torch.nan, torch.inf, -torch.inf, -0.0, -0.0, 0.0, 1e-30, -1e-30, 2.5, -3.0]
+    )
     x = numbers[draw.labels(math.prod(shape), len(numbers))]
     x[: len(numbers)] = numbers[draw.permutation(len(numbers))]  # each of them once at least
     x[-2:] = -0.0
@@ -242,7 +298,9 @@ def strange_numbers(draw: Draw, *shape: int) -> Tensor:
 
 
 def of_many_kinds(draw: Draw) -> list[Tensor]:
-    """Tensors of several dtypes, shapes and strides, with numbers that the wrong dtype cannot hold."""
+    """Tensors of several dtypes, shapes and strides, with numbers that the wrong dtype
+    cannot hold.
+    """
     kinds = [
         draw.sparse(3, draw.integer(2, 4), 4, dtype=torch.float64),
         draw.sparse(draw.integer(15, 25), dtype=torch.float16),
@@ -255,9 +313,13 @@ def of_many_kinds(draw: Draw) -> list[Tensor]:
 
 
 def expect_same_zeros(stored: Tensor, x: Tensor) -> None:
-    """Among the values stored of x there is no -0.0, and every NaN, infinity, tiny and negative number."""
+    """Among the values stored of x there is no -0.0, and every NaN, infinity, tiny and
+    negative number.
+    """
     if bool(((stored == 0) & stored.signbit()).any()):
-        fail("-0.0 was stored as a value: it equals 0, so it is a zero. Does your code look at bits or signs?")
+        fail(
+            "-0.0 was stored as a value: it equals 0, so it is a zero. Does your code look at bits or signs?"
+        )
     kinds: dict[str, Callable[[Tensor], Tensor]] = {
         "NaN": Tensor.isnan,
         "infinity": Tensor.isinf,
@@ -269,7 +331,7 @@ def expect_same_zeros(stored: Tensor, x: Tensor) -> None:
             fail(f"{name} was lost, taken for a zero: a zero is what equals 0, and nothing else")
 
 
-# --- 0.4 bitmap ----------------------------------------------------------------------------------------------------
+# --- 0.4 bitmap -----------------------------------------------------------------------
 
 
 @question("0.4", points=0.5, claim="-0.0 is a zero; NaN, infinity and tiny numbers are values")
@@ -288,15 +350,26 @@ def test_bitmap_of_strange_numbers(submission: Submission, draw: Draw) -> None:
 
 @question("0.4", points=0.5, claim="any dtype and shape, also all zeros; too few values raise")
 def test_bitmap_of_any_kind(submission: Submission, draw: Draw) -> None:
-    for x in (*of_many_kinds(draw), torch.zeros(3, 4), torch.zeros(0, 3), figures(draw, 7, sparsity=0)):
+    for x in (
+        *of_many_kinds(draw),
+        torch.zeros(3, 4),
+        torch.zeros(0, 3),
+        figures(draw, 7, sparsity=0),
+    ):
         when = f"for {kind(x)}"
-        encoded = ask(lambda x=x: untouched(submission, "bitmap_encode", x), when, "What is special about it?")
+        encoded = ask(
+            lambda x=x: untouched(submission, "bitmap_encode", x), when, "What is special about it?"
+        )
         expect_length(encoded, 2, "the result of bitmap_encode", tuple)
         right_map, right_values = reference.bitmap_encode(x)
         expect_equal(as_bitmap(encoded[0], x), right_map, f"{when} the map")
         expect_values(encoded[1], right_values, x)
         pair = (right_map, right_values)
-        back = ask(lambda p=pair: untouched(submission, "bitmap_decode", *p), when, "What is special about it?")
+        back = ask(
+            lambda p=pair: untouched(submission, "bitmap_decode", *p),
+            when,
+            "What is special about it?",
+        )
         expect_decoded(back, x, "bitmap_decode")
     first, second = figures(draw, 4, 7), figures(draw, 4, 7)
     submission.bitmap_decode(*reference.bitmap_encode(first))
@@ -306,12 +379,18 @@ def test_bitmap_of_any_kind(submission: Submission, draw: Draw) -> None:
         )
     })  # fmt: skip
     bitmap, values = reference.bitmap_encode(figures(draw, 4, 5))
-    expect_raises(ValueError, lambda: submission.bitmap_decode(bitmap, values[:-1]), "one value too few for the map")
+    expect_raises(
+        ValueError,
+        lambda: submission.bitmap_decode(bitmap, values[:-1]),
+        "one value too few for the map",
+    )
     many = torch.cat([values, values[:1]])
-    expect_raises(ValueError, lambda: submission.bitmap_decode(bitmap, many), "one value too many for the map")
+    expect_raises(
+        ValueError, lambda: submission.bitmap_decode(bitmap, many), "one value too many for the map"
+    )
 
 
-# --- 0.5 run lengths -----------------------------------------------------------------------------------------------
+# --- 0.5 run lengths ------------------------------------------------------------------
 
 
 @question("0.5", points=0.5, claim="a run of exactly 2^k zeros, between values and at the end")
@@ -329,7 +408,9 @@ def test_runs_that_just_do_not_fit(submission: Submission, draw: Draw) -> None:
             expect_pairs(submission.rle_encode(x, k), x, k)
 
 
-@question("0.5", points=0.5, claim="back again: fillers, shape and dtype; pairs that do not fit raise")
+@question(
+    "0.5", points=0.5, claim="back again: fillers, shape and dtype; pairs that do not fit raise"
+)
 def test_rle_decode(submission: Submission, draw: Draw) -> None:
     for k in (2, draw.choice([1, 3])):
         x = figures(draw, draw.integer(4, 5), 3, draw.integer(3, 4), sparsity=0.85).to(
@@ -344,9 +425,15 @@ def test_rle_decode(submission: Submission, draw: Draw) -> None:
         wrong[lengths.cumsum(0) - 1] = values
         said = f"a filler ({2**k - 1}, 0) was read as {2**k - 1} zeros: its own value is one more zero. Every pair is read the same way"
         pairs = (runs, values, shape)
-        back = ask(lambda p=pairs: untouched(submission, "rle_decode", *p), f"decoding pairs of {kind(x)}", said)
+        back = ask(
+            lambda p=pairs: untouched(submission, "rle_decode", *p),
+            f"decoding pairs of {kind(x)}",
+            said,
+        )
         if isinstance(back, Tensor) and back.numel() < x.numel():
-            fail(f"{back.numel()} of {x.numel()} elements came back. How many elements does one pair stand for?")
+            fail(
+                f"{back.numel()} of {x.numel()} elements came back. How many elements does one pair stand for?"
+            )
         expect_decoded(back, x, "rle_decode")
     for other, when in (
         ((*shape[:-1], shape[-1] + 1), "a shape that is larger than what the pairs describe"),
@@ -357,7 +444,8 @@ def test_rle_decode(submission: Submission, draw: Draw) -> None:
 
 @question("0.5", points=0.5, claim="-0.0 is a zero, NaN is none; any dtype, also all zeros or none")
 def test_rle_of_any_kind(submission: Submission, draw: Draw) -> None:
-    x = torch.cat([strange_numbers(draw, draw.integer(4, 5), 6), torch.full((1, 6), -0.0)])  # enough for a filler
+    # enough for a filler
+    x = torch.cat([strange_numbers(draw, draw.integer(4, 5), 6), torch.full((1, 6), -0.0)])
     encoded = submission.rle_encode(x)
     runs, values = as_pairs(encoded, x)
     right_runs, right_values, _ = reference.rle_encode(x)
@@ -366,19 +454,34 @@ def test_rle_of_any_kind(submission: Submission, draw: Draw) -> None:
     expect_equal(runs, right_runs, "runs, of a tensor with -0.0 and NaN,")
     expect_values(values, right_values, x)
     expect_decoded(submission.rle_decode(*encoded), x, "rle_decode(*rle_encode(x))")
-    for x in (*of_many_kinds(draw), torch.zeros(draw.integer(3, 9)), torch.zeros(0), figures(draw, 7, sparsity=0)):
+    for x in (
+        *of_many_kinds(draw),
+        torch.zeros(draw.integer(3, 9)),
+        torch.zeros(0),
+        figures(draw, 7, sparsity=0),
+    ):
         when = f"for {kind(x)}"
-        encoded = ask(lambda x=x: untouched(submission, "rle_encode", x), when, "What is special about it?")
+        encoded = ask(
+            lambda x=x: untouched(submission, "rle_encode", x), when, "What is special about it?"
+        )
         expect_pairs(encoded, x, 2)
         pairs = reference.rle_encode(x)
-        back = ask(lambda pairs=pairs: submission.rle_decode(*pairs), when, "What is special about it?")
+        back = ask(
+            lambda pairs=pairs: submission.rle_decode(*pairs), when, "What is special about it?"
+        )
         expect_decoded(back, x, "rle_decode")
 
 
 @question("0.5", points=0.5, claim="any width of the run field from 1 bit on, any shape")
 def test_run_widths(submission: Submission, draw: Draw) -> None:
     for k in (1, 3, 5):
-        x = figures(draw, draw.integer(4, 6), draw.integer(3, 5), draw.integer(5, 7), sparsity=draw.number(0.6, 0.95))
+        x = figures(
+            draw,
+            draw.integer(4, 6),
+            draw.integer(3, 5),
+            draw.integer(5, 7),
+            sparsity=draw.number(0.6, 0.95),
+        )
         encoded = submission.rle_encode(x, k)
         expect_pairs(encoded, x, k)
         runs = len(encoded[0])
@@ -386,10 +489,12 @@ def test_run_widths(submission: Submission, draw: Draw) -> None:
     expect_raises(ValueError, lambda: submission.rle_encode(x, 0), "a run field of 0 bits")
 
 
-# --- 0.6 coordinates -----------------------------------------------------------------------------------------------
+# --- 0.6 coordinates ------------------------------------------------------------------
 
 
-@question("0.6", points=0.5, claim="the width at powers of two, beside them, and for a single place")
+@question(
+    "0.6", points=0.5, claim="the width at powers of two, beside them, and for a single place"
+)
 def test_address_widths(submission: Submission, draw: Draw) -> None:
     n = draw.integer(5, 20)
     for k in (2, 3, draw.integer(4, 10)):
@@ -414,14 +519,25 @@ def test_coo_of_any_kind(submission: Submission, draw: Draw) -> None:
     expect_same_zeros(values, strange)
     bits = reference.coo_bits(strange)
     expect_count(submission.coo_bits(strange), "coo_bits of a tensor with -0.0 and NaN", bits)
-    for x in (strange, *of_many_kinds(draw), torch.zeros(3, 4), torch.zeros(0, 3), figures(draw, 7, sparsity=0)):
+    for x in (
+        strange,
+        *of_many_kinds(draw),
+        torch.zeros(3, 4),
+        torch.zeros(0, 3),
+        figures(draw, 7, sparsity=0),
+    ):
         when, thought = f"for {kind(x)}", "What is special about it?"
         encoded = ask(lambda x=x: untouched(submission, "coo_encode", x), when, thought)
         index, values = as_coordinates(encoded, x)
         right, right_values, shape = reference.coo_encode(x)
         by_strides = ((x != 0).nonzero() * torch.tensor(x.stride(), dtype=torch.int64)).sum(1)
         lie = "the index counts places in memory, not row by row as x is read"
-        recognise(index, right, {lie: by_strides, lie + " (and sorted)": by_strides.sort().values}, f"{when} ")
+        recognise(
+            index,
+            right,
+            {lie: by_strides, lie + " (and sorted)": by_strides.sort().values},
+            f"{when} ",
+        )
         expect_equal(index, right, f"{when} the index")
         expect_values(values, right_values, x)
         encoded = (right, right_values, shape)
@@ -436,7 +552,7 @@ def test_coo_of_any_kind(submission: Submission, draw: Draw) -> None:
         expect_raises(ValueError, lambda bad=bad: submission.coo_decode(*bad), when)
 
 
-# --- 0.7 CSR and CSC -----------------------------------------------------------------------------------------------
+# --- 0.7 CSR and CSC ------------------------------------------------------------------
 
 
 @question("0.7", points=0.5, claim="empty rows and columns have their entry, too")
@@ -448,7 +564,11 @@ def test_empty_rows(submission: Submission, draw: Draw) -> None:
             thought = "What does your code do with a row that has no values?"
             csr = ask(lambda y=y: submission.csr_encode(y), f"for {when}", thought)
             expect_csr(csr, y, when)
-            csc = ask(lambda y=y: submission.csc_encode(y), f"for {when}", thought.replace("row", "column"))
+            csc = ask(
+                lambda y=y: submission.csc_encode(y),
+                f"for {when}",
+                thought.replace("row", "column"),
+            )
             expect_csc(csc, y, when)
     expect_count(submission.csr_bits(torch.zeros(4, 5)), "csr_bits of a matrix of zeros", 0, {
         "an entry of ROW_INDEX that can only be 0 takes no bit": 5,
@@ -457,10 +577,13 @@ def test_empty_rows(submission: Submission, draw: Draw) -> None:
 
 @question("0.7", points=0.5, claim="back again, empty rows too; arrays that do not fit raise")
 def test_compressed_decode(submission: Submission, draw: Draw) -> None:
-    tall = torch.cat([matrix(draw)[:5, :5], figures(draw, 2, 5)]).to(draw.choice([torch.float64, torch.int64]))
+    tall = torch.cat([matrix(draw)[:5, :5], figures(draw, 2, 5)]).to(
+        draw.choice([torch.float64, torch.int64])
+    )
     tall[draw.integer(0, 4)] = 0
     tall[:, draw.integer(0, 3)] = 0
-    tall[-1, -1] = 3  # a row that no column can be, and in the other matrix a column that no row can be
+    # a row that no column can be, and in the other matrix a column that no row can be
+    tall[-1, -1] = 3
     for x in (tall, tall.T.contiguous(), torch.zeros_like(tall)):
         expect_back(submission, "csr_decode", reference.csr_encode(x), x)
         expect_back(submission, "csc_decode", reference.csc_encode(x), x)
@@ -475,7 +598,9 @@ def test_compressed_decode(submission: Submission, draw: Draw) -> None:
         expect_raises(ValueError, lambda bad=bad: submission.csr_decode(*bad), when)
 
 
-@question("0.7", points=0.5, claim="-0.0 is a zero, NaN is none; any dtype; what is no matrix raises")
+@question(
+    "0.7", points=0.5, claim="-0.0 is a zero, NaN is none; any dtype; what is no matrix raises"
+)
 def test_compressed_of_any_kind(submission: Submission, draw: Draw) -> None:
     strange = strange_numbers(draw, draw.integer(4, 5), 6)
     encoded = submission.csr_encode(strange)
@@ -483,7 +608,13 @@ def test_compressed_of_any_kind(submission: Submission, draw: Draw) -> None:
     expect_same_zeros(as_values(encoded[0], strange), strange)
     bits = reference.csr_bits(strange)
     expect_count(submission.csr_bits(strange), "csr_bits of a matrix with -0.0 and NaN", bits)
-    for x in (strange, *(y.flatten(1) if y.ndim > 2 else y[None] if y.ndim < 2 else y for y in of_many_kinds(draw))):
+    for x in (
+        strange,
+        *(
+            y.flatten(1) if y.ndim > 2 else y[None] if y.ndim < 2 else y
+            for y in of_many_kinds(draw)
+        ),
+    ):
         when = f"for {kind(x)}: "
         expect_csr(untouched(submission, "csr_encode", x), x, when)
         expect_csc(untouched(submission, "csc_encode", x), x, when)
@@ -496,7 +627,7 @@ def test_compressed_of_any_kind(submission: Submission, draw: Draw) -> None:
             expect_raises(ValueError, lambda name=name, x=x: submission.call(name, x), when)
 
 
-# --- 0.8, 0.9: values ----------------------------------------------------------------------------------------------
+# --- 0.8, 0.9: values -----------------------------------------------------------------
 
 
 @question("0.8", points=0.5, claim="a: what (1-p)(1-q) says about a layer")
@@ -514,15 +645,27 @@ def test_what_the_formula_says(submission: Submission, draw: Draw) -> None:
 def test_where_coo_pays(submission: Submission, draw: Draw) -> None:
     percent = percentage(submission)
     for sentence, (low, high) in {
-        "from there on COO is smaller than the dense layer: the question is about the bitmap": (31, 35),
-        "from there on the bitmap is smaller than the dense layer: the question is about COO and the bitmap": (2.5, 4),
-        "from there on run lengths of 5 bits need less than the bitmap: COO is another line": (79, 82),
+        "from there on COO is smaller than the dense layer: the question is about the bitmap": (
+            31,
+            35,
+        ),
+        "from there on the bitmap is smaller than the dense layer: the question is about COO and the bitmap": (
+            2.5,
+            4,
+        ),
+        "from there on run lengths of 5 bits need less than the bitmap: COO is another line": (
+            79,
+            82,
+        ),
         "from there on CSR needs less than the bitmap: COO is another line": (89, 92),
     }.items():
         if low <= percent <= high:
             fail(f"{percent:g} %: {sentence}")
-    if abs(percent - 93.75) > 1.5:  # 36,864 places: 16 bits of address for each value against 1 bit for each place
-        fail(f"at {percent:g} % the two lines do not cross. Compare your coo_bits with your bitmap_bits there")
+    # 36,864 places: 16 bits of address for each value against 1 bit for each place
+    if abs(percent - 93.75) > 1.5:
+        fail(
+            f"at {percent:g} % the two lines do not cross. Compare your coo_bits with your bitmap_bits there"
+        )
 
 
 CAMERA = [
@@ -548,7 +691,9 @@ def test_a_device_to_buy(submission: Submission, draw: Draw) -> None:
         "that is all tensors together, each once: which of them must be there at the same time?": sum(
             tensors[:1] + tensors[1::2]
         ),
-        "that is the largest tensor: while a layer works, more than one tensor is there": max(tensors),
+        "that is the largest tensor: while a layer works, more than one tensor is there": max(
+            tensors
+        ),
         "that is in bytes: bits are asked for": right / 8,
         "that is how many numbers there are: each has 16 bits": right / 16,
         "that is with 32 bits a number: these activations have 16": 2 * right,
@@ -569,16 +714,24 @@ def test_a_device_to_buy(submission: Submission, draw: Draw) -> None:
 @question("0.9", points=0.5, claim="b: how many times fewer MACs when weights are pruned")
 def test_what_weights_cannot_save(submission: Submission, draw: Draw) -> None:
     cost = reference.transformer_macs(1, 512, 768)
-    matrices, attention, all_macs = cost["projections"] + cost["ffn"], cost["attention"], cost["total"]
+    matrices, attention, all_macs = (
+        cost["projections"] + cost["ffn"],
+        cost["attention"],
+        cost["total"],
+    )
     times = times_fewer(submission)
     right = all_macs / (0.1 * matrices + attention)
     for sentence, wrong in {
         "that would be so if every MAC had a weight in it: does each of the three parts have?": 10.0,
         "that is the share of MACs that is left, in %: how many times fewer are they?": 100 / right,
-        "that is the share of MACs that is saved, in %: how many times fewer are they?": 100 - 100 / right,
-        "that is with 90 % of the weights kept: 90 % are pruned": all_macs / (0.9 * matrices + attention),
-        "the projections were left dense: their weights are pruned as well": all_macs / (all_macs - 0.9 * cost["ffn"]),
-        "the FFN was left dense: its weights are pruned as well": all_macs / (all_macs - 0.9 * cost["projections"]),
+        "that is the share of MACs that is saved, in %: how many times fewer are they?": 100
+        - 100 / right,
+        "that is with 90 % of the weights kept: 90 % are pruned": all_macs
+        / (0.9 * matrices + attention),
+        "the projections were left dense: their weights are pruned as well": all_macs
+        / (all_macs - 0.9 * cost["ffn"]),
+        "the FFN was left dense: its weights are pruned as well": all_macs
+        / (all_macs - 0.9 * cost["projections"]),
     }.items():
         if abs(times - wrong) <= 0.01 * wrong:
             fail(f"{times:g}: {sentence}")

@@ -1,7 +1,9 @@
-"""Lab 00, counting cost and storing zeros: what is claimed of each answer, and what its likely mistakes look like.
+"""Lab 00, counting cost and storing zeros: what is claimed of each answer, and what its
+likely mistakes look like.
 
-Inputs are drawn anew for every grading, and so that the usual mistakes give other results than the right answer: H and W, R
-and S, rows and columns differ, lengths are no powers of two (or are, where that is the point), zeros stand at both ends.
+Inputs are drawn anew for every grading, and so that the usual mistakes give other
+results than the right answer: H and W, R and S, rows and columns differ, lengths are no
+powers of two (or are, where that is the point), zeros stand at both ends.
 """
 
 from __future__ import annotations
@@ -35,21 +37,27 @@ from course_lib.grading.claims import mistakes as known
 from course_lib.grading.claims.typed import expect_choice
 from course_lib.labs import lab00 as reference
 
-# --- recognising a mistake by its result ---------------------------------------------------------------------------
+# --- recognising a mistake by its result ----------------------------------------------
 
 Mistakes = dict[str, Any]  # what the student should think of -> what the code returns then
 Claims = dict[str, tuple[Any, Mistakes]]  # by the name of a result: the right one, and the mistakes
 
 
 def telling(case: Callable[[], tuple[Any, Claims]]) -> tuple[Any, Claims]:
-    """A drawn case in which the right results and those of all mistakes differ from one another.
+    """A drawn case in which the right results and those of all mistakes differ from one
+    another.
 
-    A case takes a few draws. If none of 200 were to do, the one with the fewest results alike is as good for a right answer.
+    A case takes a few draws. If none of 200 were to do, the one with the fewest results
+    alike is as good for a right answer.
     """
     best: tuple[int, tuple[Any, Claims]] | None = None
     for _ in range(200):
         drawn, claims = case()
-        pairs = [two for right, wrong in claims.values() for two in combinations((right, *wrong.values()), 2)]
+        pairs = [
+            two
+            for right, wrong in claims.values()
+            for two in combinations((right, *wrong.values()), 2)
+        ]
         alike = sum(same(*two) for two in pairs)
         if best is None or alike < best[0]:
             best = alike, (drawn, claims)
@@ -60,7 +68,9 @@ def telling(case: Callable[[], tuple[Any, Claims]]) -> tuple[Any, Claims]:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Equal tensors, tuples or whole numbers; a float is the same as what it may be rounded to."""
+    """Equal tensors, tuples or whole numbers; a float is the same as what it may be
+    rounded to.
+    """
     if isinstance(one, Tensor) or isinstance(other, Tensor):
         return isinstance(one, Tensor) and isinstance(other, Tensor) and torch.equal(one, other)
     if isinstance(one, tuple) and isinstance(other, tuple):
@@ -76,7 +86,9 @@ def expect_count(value: Any, what: str, right: int, mistakes: Mistakes | None = 
     if isinstance(number, int | float | np.number) and number != right and math.isfinite(number):
         for sentence, wrong in (mistakes or {}).items():
             if number == wrong if isinstance(wrong, int) else abs(number - wrong) < 1:
-                fail(f"{what} is {number if isinstance(number, int) else f'{number:.10g}'}: {sentence}")
+                fail(
+                    f"{what} is {number if isinstance(number, int) else f'{number:.10g}'}: {sentence}"
+                )
     if isinstance(value, float | np.floating):
         fail(
             f"{what} is the float {number!r}, and a count is an int. (Python's / makes a float, and so does a mean; // does not)"
@@ -100,7 +112,9 @@ def as_number(value: Any) -> Any:
 
 
 def untouched(submission: Submission, name: str, *arguments: Any) -> Any:
-    """What the student's function ``name`` makes of the arguments; the tensors among them stay as they were."""
+    """What the student's function ``name`` makes of the arguments; the tensors among
+    them stay as they were.
+    """
     given = tuple(i for i, argument in enumerate(arguments) if isinstance(argument, Tensor))
     result, after = submission.call(name, *arguments, returning=given)
     for i, tensor in zip(given, after, strict=True):
@@ -108,7 +122,7 @@ def untouched(submission: Submission, name: str, *arguments: Any) -> Any:
     return result
 
 
-# --- 0.1 conv_cost, linear_cost ------------------------------------------------------------------------------------
+# --- 0.1 conv_cost, linear_cost -------------------------------------------------------
 
 COST = ["macs", "weight_bits", "input_bits", "output_bits"]
 
@@ -131,22 +145,30 @@ def convolution(draw: Draw) -> tuple[int, ...]:
 
 
 def misplaced(layer: tuple[int, ...]) -> dict[str, int]:
-    """How many places the filter of a convolution has, E · F, by the mistakes that are made of it."""
+    """How many places the filter of a convolution has, E · F, by the mistakes that are
+    made of it.
+    """
     _, _, R, S, H, W, u, p = layer
     E, F = places(H, W, R, S, u, p)
     return {
         "the filter went on by one pixel at a time: where does the stride come in?": math.prod(
             places(H, W, R, S, 1, p)
         ),
-        "the padding does not show in it: the filter may begin in the padding": math.prod(places(H, W, R, S, u)),
-        "neither the stride nor the padding shows in it: what are E and F for these?": math.prod(places(H, W, R, S)),
-        "the padding was added once: it stands on both sides": ((H + p - R) // u + 1) * ((W + p - S) // u + 1),
+        "the padding does not show in it: the filter may begin in the padding": math.prod(
+            places(H, W, R, S, u)
+        ),
+        "neither the stride nor the padding shows in it: what are E and F for these?": math.prod(
+            places(H, W, R, S)
+        ),
+        "the padding was added once: it stands on both sides": ((H + p - R) // u + 1)
+        * ((W + p - S) // u + 1),
         "H and W, or R and S, are crossed: the filter's height R moves along the input's height H": (
             math.prod(places(W, H, R, S, u, p))
         ),
         "E was used for both sides: the input is not square": E * E,
         "F was used for both sides: the input is not square": F * F,
-        "one place too few in E and in F: the filter's first place counts as well": (E - 1) * (F - 1),
+        "one place too few in E and in F: the filter's first place counts as well": (E - 1)
+        * (F - 1),
         "the + 1 comes after the division by the stride, not before it": (
             ((H + 2 * p - R + 1) // u) * ((W + 2 * p - S + 1) // u)
         ),
@@ -184,7 +206,9 @@ def sizes_in_bits(count: int, bits: int) -> Mistakes:
     }
 
 
-@question("0.1", points=0.5, claim="bits of weights, input and output; a linear layer for a whole batch")
+@question(
+    "0.1", points=0.5, claim="bits of weights, input and output; a linear layer for a whole batch"
+)
 def test_bits_of_both_layers(submission: Submission, draw: Draw) -> None:
     expect_bits_of_a_convolution(submission, draw)
     expect_linear_cost(submission, draw)
@@ -217,15 +241,25 @@ def expect_bits_of_a_convolution(submission: Submission, draw: Draw) -> None:
         }  # fmt: skip
 
     (layer, bits), claims = telling(case)
-    expect_counts(submission.conv_cost(*layer, bits=bits), f"conv_cost({joined(layer)}, bits={bits})", claims, COST)
+    expect_counts(
+        submission.conv_cost(*layer, bits=bits),
+        f"conv_cost({joined(layer)}, bits={bits})",
+        claims,
+        COST,
+    )
     six, kernel = layer[:6], math.prod(layer[:4])
     E, F = places(*layer[4:6], *layer[2:4])
     result = submission.conv_cost(*six)
     defaults = {said: kernel * wrong for said, wrong in misplaced((*six, 1, 0)).items()}
     expect_count(
-        result["macs"], f"conv_cost{six}['macs'], with the defaults stride 1, padding 0,", kernel * E * F, defaults
+        result["macs"],
+        f"conv_cost{six}['macs'], with the defaults stride 1, padding 0,",
+        kernel * E * F,
+        defaults,
     )
-    expect_count(result["weight_bits"], f"conv_cost{six}['weight_bits'], with 32 bits a number,", 32 * kernel)
+    expect_count(
+        result["weight_bits"], f"conv_cost{six}['weight_bits'], with 32 bits a number,", 32 * kernel
+    )
 
 
 def expect_linear_cost(submission: Submission, draw: Draw) -> None:
@@ -254,27 +288,41 @@ def expect_linear_cost(submission: Submission, draw: Draw) -> None:
         }  # fmt: skip
 
     (layer, bits), claims = telling(case)
-    expect_counts(submission.linear_cost(*layer, bits=bits), f"linear_cost({joined(layer)}, bits={bits})", claims, COST)
+    expect_counts(
+        submission.linear_cost(*layer, bits=bits),
+        f"linear_cost({joined(layer)}, bits={bits})",
+        claims,
+        COST,
+    )
 
 
-# --- 0.2 transformer_macs ------------------------------------------------------------------------------------------
+# --- 0.2 transformer_macs -------------------------------------------------------------
 
 PARTS = ["projections", "attention", "ffn", "total", "scores"]
 
 
-def expect_part(submission: Submission, draw: Draw, part: str, claim: Callable[..., tuple[int, Mistakes]]) -> None:
-    """One of PARTS is right for B, L, E, heads that are drawn such that no two mistakes look alike."""
+def expect_part(
+    submission: Submission, draw: Draw, part: str, claim: Callable[..., tuple[int, Mistakes]]
+) -> None:
+    """One of PARTS is right for B, L, E, heads that are drawn such that no two mistakes
+    look alike.
+    """
 
     def case() -> tuple[Any, Claims]:
         heads = draw.integer(3, 5)
-        layer = (draw.integer(3, 6), draw.integer(7, 30), heads * draw.integer(2, 7), heads)  # B, L, E, heads
+        # B, L, E, heads
+        layer = (draw.integer(3, 6), draw.integer(7, 30), heads * draw.integer(2, 7), heads)
         return layer, {part: claim(*layer)}
 
     layer, claims = telling(case)
     expect_counts(submission.transformer_macs(*layer), f"transformer_macs{layer}", claims, PARTS)
 
 
-@question("0.2", points=0.5, claim="projections and FFN, token by token; total is the sum of all three parts")
+@question(
+    "0.2",
+    points=0.5,
+    claim="projections and FFN, token by token; total is the sum of all three parts",
+)
 def test_matrices(submission: Submission, draw: Draw) -> None:
     def projections(B: int, L: int, E: int, heads: int) -> tuple[int, Mistakes]:
         right = 4 * B * L * E**2
@@ -304,16 +352,23 @@ def test_matrices(submission: Submission, draw: Draw) -> None:
     expect_part(submission, draw, "projections", projections)
     expect_part(submission, draw, "ffn", ffn)
     heads = draw.integer(2, 5)
-    expect_total(submission, draw.integer(2, 5), draw.integer(5, 30), heads * draw.integer(2, 6), heads)
+    expect_total(
+        submission, draw.integer(2, 5), draw.integer(5, 30), heads * draw.integer(2, 6), heads
+    )
 
 
 def expect_total(submission: Submission, B: int, L: int, E: int, heads: int = 1) -> tuple[int, ...]:
-    """total is the sum of the three parts, whatever these are. Returns projections, attention, ffn and scores."""
+    """total is the sum of the three parts, whatever these are. Returns projections,
+    attention, ffn and scores.
+    """
     layer = (B, L, E, heads) if heads > 1 else (B, L, E)
     cost = submission.transformer_macs(*layer)
     call = f"transformer_macs{layer}"
     expect_keys(cost, PARTS, f"the result of {call}")
-    p, a, f, s = (expect_int(cost[part], f"{call}[{part!r}]") for part in ("projections", "attention", "ffn", "scores"))
+    p, a, f, s = (
+        expect_int(cost[part], f"{call}[{part!r}]")
+        for part in ("projections", "attention", "ffn", "scores")
+    )
     expect_count(cost["total"], f"{call}['total']", p + a + f, {
         "the scores were added in: they are numbers that go through the softmax, not MACs": p + a + f + s,
         "the FFN is missing in it": p + a,
@@ -323,7 +378,9 @@ def expect_total(submission: Submission, B: int, L: int, E: int, heads: int = 1)
     return p, a, f, s
 
 
-@question("0.2", points=0.5, claim="attention: two products of all pairs; scores: all pairs of each head")
+@question(
+    "0.2", points=0.5, claim="attention: two products of all pairs; scores: all pairs of each head"
+)
 def test_attention_and_scores(submission: Submission, draw: Draw) -> None:
     def attention(B: int, L: int, E: int, heads: int) -> tuple[int, Mistakes]:
         right = 2 * B * L**2 * E
@@ -356,13 +413,18 @@ def test_attention_and_scores(submission: Submission, draw: Draw) -> None:
     expect_part(submission, draw, "scores", scores)
 
 
-# --- 0.3 nonzero_macs ----------------------------------------------------------------------------------------------
+# --- 0.3 nonzero_macs -----------------------------------------------------------------
 
 
 def lumpy(draw: Draw, *shape: int) -> Tensor:
-    """Whole numbers of both signs, with zeros that are dense in places: far from what chance makes of their share."""
-    density = torch.rand(shape[1:], generator=draw.generator)  # of the non-zeros, by channel or feature
-    return draw.tied(*shape, levels=9).masked_fill(torch.rand(shape, generator=draw.generator) > density, 0)
+    """Whole numbers of both signs, with zeros that are dense in places: far from what
+    chance makes of their share.
+    """
+    # of the non-zeros, by channel or feature
+    density = torch.rand(shape[1:], generator=draw.generator)
+    return draw.tied(*shape, levels=9).masked_fill(
+        torch.rand(shape, generator=draw.generator) > density, 0
+    )
 
 
 def miscounted(w: Tensor, x: Tensor, stride: int = 1, padding: int = 0) -> tuple[int, Mistakes]:
@@ -406,11 +468,16 @@ def test_nonzero_macs_of_a_linear_layer(submission: Submission, draw: Draw) -> N
     expect_count(submission.nonzero_macs(w, x), what, *claims["count"])
 
 
-@question("0.3", points=0.5, claim="a convolution, at every place of the filter and over the whole batch")
+@question(
+    "0.3", points=0.5, claim="a convolution, at every place of the filter and over the whole batch"
+)
 def test_nonzero_macs_of_a_convolution(submission: Submission, draw: Draw) -> None:
     def case() -> tuple[Any, Claims]:
         M, C, R, S, H, W, _, _ = convolution(draw)
-        w, x = lumpy(draw, min(M, 4), min(C, 3), min(R, 3), min(S, 3)), lumpy(draw, 2, min(C, 3), min(H, 7), min(W, 8))
+        w, x = (
+            lumpy(draw, min(M, 4), min(C, 3), min(R, 3), min(S, 3)),
+            lumpy(draw, 2, min(C, 3), min(H, 7), min(W, 8)),
+        )
         return (w, x), {"count": miscounted(w, x)}
 
     (w, x), claims = telling(case)
@@ -418,10 +485,15 @@ def test_nonzero_macs_of_a_convolution(submission: Submission, draw: Draw) -> No
     expect_count(submission.nonzero_macs(w, x), what, *claims["count"])
 
 
-@question("0.3", points=0.5, claim="the stride leaves places out; products with padding do not count")
+@question(
+    "0.3", points=0.5, claim="the stride leaves places out; products with padding do not count"
+)
 def test_nonzero_macs_with_padding(submission: Submission, draw: Draw) -> None:
     def case() -> tuple[Any, Claims]:
-        w, x = lumpy(draw, 3, 2, *draw.distinct(2, 2, 4)), lumpy(draw, 2, 2, *draw.distinct(2, 5, 8))
+        w, x = (
+            lumpy(draw, 3, 2, *draw.distinct(2, 2, 4)),
+            lumpy(draw, 2, 2, *draw.distinct(2, 5, 8)),
+        )
         stride, padding = draw.distinct(2, 1, 3)
         stride = max(2, stride)
         right, mistakes = miscounted(w, x, stride, padding)
@@ -445,17 +517,17 @@ def test_nonzero_macs_with_padding(submission: Submission, draw: Draw) -> None:
         })}  # fmt: skip
 
     (w, x, stride, padding), claims = telling(case)
-    what = (
-        f"nonzero_macs for a weight {tuple(w.shape)} and an input {tuple(x.shape)}, stride {stride}, padding {padding},"
-    )
+    what = f"nonzero_macs for a weight {tuple(w.shape)} and an input {tuple(x.shape)}, stride {stride}, padding {padding},"
     expect_count(submission.nonzero_macs(w, x, stride, padding), what, *claims["count"])
 
 
-# --- what all encodings share --------------------------------------------------------------------------------------
+# --- what all encodings share ---------------------------------------------------------
 
 
 def figures(draw: Draw, *shape: int, sparsity: float = 0.6) -> Tensor:
-    """Whole numbers from -9 to 9, easy to read; round(sparsity · n) of them are zero."""
+    """Whole numbers from -9 to 9, easy to read; round(sparsity · n) of them are
+    zero.
+    """
     x = draw.tied(*shape, levels=9)
     x.view(-1)[draw.permutation(x.numel())[: round(sparsity * x.numel())]] = 0
     return x
@@ -485,11 +557,17 @@ def in_memory(x: Tensor) -> Tensor:
 
 
 def as_values(value: Any, x: Tensor, what: str = "values") -> Tensor:
-    """The value, if it has the form of an encoding's values: one after the other, of x's dtype."""
+    """The value, if it has the form of an encoding's values: one after the other, of
+    x's dtype.
+    """
     if isinstance(value, Tensor) and value.ndim != 1:
-        fail(f"{what} has shape {tuple(value.shape)}: the values stand one after the other, in one dimension")
+        fail(
+            f"{what} has shape {tuple(value.shape)}: the values stand one after the other, in one dimension"
+        )
     if isinstance(value, Tensor) and value.dtype != x.dtype:
-        fail(f"of {kind(x)}, {what} came out as {str(value.dtype)[6:]}: a value keeps its dtype, also in a new tensor")
+        fail(
+            f"of {kind(x)}, {what} came out as {str(value.dtype)[6:]}: a value keeps its dtype, also in a new tensor"
+        )
     return expect_tensor(value, dtype=x.dtype, what=what)
 
 
@@ -501,16 +579,24 @@ def expect_values(value: Any, right: Tensor, x: Tensor, what: str = "values") ->
             fail(f"the numbers of {kind(x)} were rounded: on their way, did they become float32?")
     lie = in_memory(x)
     if not x.is_contiguous() and same(values, lie[lie != 0]) and not same(values, right):
-        fail(f"the values of {kind(x)} came as they lie in memory: row-major means by rows of x, wherever these lie")
+        fail(
+            f"the values of {kind(x)} came as they lie in memory: row-major means by rows of x, wherever these lie"
+        )
     expect_equal(values, right, what)
 
 
 def as_index(value: Any, x: Tensor, what: str) -> Tensor:
-    """The value, if it has the form of indices, runs or counts: one after the other, int64."""
+    """The value, if it has the form of indices, runs or counts: one after the other,
+    int64.
+    """
     if isinstance(value, Tensor) and value.dtype != torch.int64:
-        fail(f"{what} of {kind(x)} holds {str(value.dtype)[6:]}: positions and counts are int64 (torch.long) here")
+        fail(
+            f"{what} of {kind(x)} holds {str(value.dtype)[6:]}: positions and counts are int64 (torch.long) here"
+        )
     if isinstance(value, Tensor) and value.ndim != 1:
-        fail(f"{what} has shape {tuple(value.shape)}: its numbers stand one after the other, in one dimension")
+        fail(
+            f"{what} has shape {tuple(value.shape)}: its numbers stand one after the other, in one dimension"
+        )
     return expect_tensor(value, dtype=torch.int64, what=what)
 
 
@@ -533,17 +619,21 @@ def expect_decoded(value: Any, x: Tensor, what: str, mistakes: Mistakes | None =
         if value.ndim == 1 and x.ndim != 1:
             fail(f"{what} gave one long row of {len(value)}: the shape was {tuple(x.shape)}")
         if value.shape == x.shape and bool(((value == 0) & value.signbit() & (x == 0)).any()):
-            fail(f"a -0.0 came back from {what} as -0.0: it equals 0, and comes back as +0.0. Where was it copied?")
+            fail(
+                f"a -0.0 came back from {what} as -0.0: it equals 0, and comes back as +0.0. Where was it copied?"
+            )
     expect_equal(value, x + 0 if x.dtype != torch.bool else x, what)
 
 
-# --- 0.4 bitmap ----------------------------------------------------------------------------------------------------
+# --- 0.4 bitmap -----------------------------------------------------------------------
 
 
 def as_bitmap(value: Any, x: Tensor) -> Tensor:
     """The value, if it has the form of a map of x: bool, one for each place."""
     if isinstance(value, Tensor) and value.dtype != torch.bool:
-        fail(f"the map holds {str(value.dtype)[6:]}: one bit a place is a bool, what a comparison gives")
+        fail(
+            f"the map holds {str(value.dtype)[6:]}: one bit a place is a bool, what a comparison gives"
+        )
     if isinstance(value, Tensor) and value.shape != x.shape:
         fail(
             f"the map has shape {tuple(value.shape)}, x has {tuple(x.shape)}: one bit for each place, where it is in x"
@@ -551,7 +641,9 @@ def as_bitmap(value: Any, x: Tensor) -> Tensor:
     return expect_tensor(value, shape=x.shape, dtype=torch.bool, what="the map")
 
 
-@question("0.4", points=0.5, claim="a map of the non-zeros, their values row by row, and back again")
+@question(
+    "0.4", points=0.5, claim="a map of the non-zeros, their values row by row, and back again"
+)
 def test_bitmap_there_and_back(submission: Submission, draw: Draw) -> None:
     x = figures(draw, draw.integer(3, 4), draw.integer(5, 6))
     right_map, right_values = reference.bitmap_encode(x)
@@ -573,7 +665,9 @@ def test_bitmap_there_and_back(submission: Submission, draw: Draw) -> None:
     back = submission.bitmap_decode(right_map, right_values)
     wrong = torch.zeros_like(x)
     wrong.T[right_map.T] = right_values
-    expect_decoded(back, x, "bitmap_decode", {"bitmap_decode filled the places column by column": wrong})
+    expect_decoded(
+        back, x, "bitmap_decode", {"bitmap_decode filled the places column by column": wrong}
+    )
 
 
 @question("0.4", points=0.5, claim="bits: n for each value, and the map")
@@ -595,18 +689,26 @@ def test_bitmap_bits(submission: Submission, draw: Draw) -> None:
         })}  # fmt: skip
 
     (x, n), claims = telling(case)
-    expect_count(submission.bitmap_bits(x, n), f"bitmap_bits(x of shape {tuple(x.shape)}, {n})", *claims["bits"])
+    expect_count(
+        submission.bitmap_bits(x, n),
+        f"bitmap_bits(x of shape {tuple(x.shape)}, {n})",
+        *claims["bits"],
+    )
     right = reference.bitmap_bits(x)
-    expect_count(submission.bitmap_bits(x), "bitmap_bits(x), with 32 bits a value by default,", right)
+    expect_count(
+        submission.bitmap_bits(x), "bitmap_bits(x), with 32 bits a value by default,", right
+    )
 
 
-# --- 0.5 run lengths -----------------------------------------------------------------------------------------------
+# --- 0.5 run lengths ------------------------------------------------------------------
 
 
 def stream(draw: Draw, gaps: list[int], tail: int = 0) -> Tensor:
     """For every gap as many zeros and then a value; at the end ``tail`` zeros."""
     values = draw.tied(len(gaps), levels=9).tolist()
-    return torch.tensor([n for gap, v in zip(gaps, values, strict=True) for n in (*[0.0] * gap, v)] + [0.0] * tail)
+    return torch.tensor(
+        [n for gap, v in zip(gaps, values, strict=True) for n in (*[0.0] * gap, v)] + [0.0] * tail
+    )
 
 
 def shuffled(draw: Draw, items: list[int]) -> list[int]:
@@ -617,7 +719,9 @@ Runs = Callable[[int], list[int]]  # zeros -> the runs of the pairs that are wri
 
 
 def written(x: Tensor, before: Runs, after: Runs) -> tuple[Tensor, Tensor]:
-    """Runs and values where ``before`` says what is written for zeros before a value, ``after`` for those at the end."""
+    """Runs and values where ``before`` says what is written for zeros before a value,
+    ``after`` for those at the end.
+    """
     index, values, _ = reference.coo_encode(x)
     ends = [-1, *index.tolist(), x.numel()]
     *gaps, tail = [b - a - 1 for a, b in zip(ends, ends[1:], strict=False)]
@@ -671,11 +775,22 @@ def misread_runs(x: Tensor, k: int) -> Mistakes:
             written(x, lambda gap: [gap % full], lambda zeros: [(zeros - 1) % full])
         ),
         lost: written(x, right, lambda zeros: []),
-        lost + ", also of those that need no filler": written(x, right, lambda zeros: right(zeros)[:-1]),
-        "the zeros at the end became one too many: in a pair (r, 0) the value is one of them": written(x, right, right),
-        "the runs count the zeros behind each value: in a pair the zeros come first": (behind, values),
+        lost + ", also of those that need no filler": written(
+            x, right, lambda zeros: right(zeros)[:-1]
+        ),
+        "the zeros at the end became one too many: in a pair (r, 0) the value is one of them": written(
+            x, right, right
+        ),
+        "the runs count the zeros behind each value: in a pair the zeros come first": (
+            behind,
+            values,
+        ),
         "the runs are one too large: they count the zeros between, not the steps from one value to the next": (
-            written(x, lambda gap: [r + 1 for r in right(gap)], lambda zeros: [r + 1 for r in tail(zeros)])
+            written(
+                x,
+                lambda gap: [r + 1 for r in right(gap)],
+                lambda zeros: [r + 1 for r in tail(zeros)],
+            )
         ),
         "the runs hold positions: they count the zeros in front of each value": (index, values),
     }
@@ -704,18 +819,26 @@ def expect_pairs(encoded: Any, x: Tensor, k: int) -> None:
     if same((runs, values), tuple(right)):
         return
     most = 2**k - 1
-    said = f"x = {text(x)} became {pairs_text(runs, values)}: " if x.numel() <= 40 else f"with {k}-bit runs: "
+    said = (
+        f"x = {text(x)} became {pairs_text(runs, values)}: "
+        if x.numel() <= 40
+        else f"with {k}-bit runs: "
+    )
     by_columns = reference.rle_encode(x.permute(*reversed(range(x.ndim))), k)[:2]
     by_rows = "x was read column by column: row-major means that one row comes after the other"
     recognise((runs, values), tuple(right), {by_rows: by_columns} | misread_runs(x, k), said)
     if bool((runs < 0).any()):
-        fail(f"{said}a run of {int(runs.min())} zeros cannot be. Which pair did you write before it?")
+        fail(
+            f"{said}a run of {int(runs.min())} zeros cannot be. Which pair did you write before it?"
+        )
     if len(runs) and int(runs.max()) > most:
         which = "exactly" if int(runs.max()) == most + 1 else "even"
         fail(
             f"{said}a run of {which} {int(runs.max())} stands in one pair, but the field holds 0 to {most}. What says more?"
         )
-    described = [n for r, v in zip(runs.tolist(), values.tolist(), strict=True) for n in (*[0.0] * r, v)]
+    described = [
+        n for r, v in zip(runs.tolist(), values.tolist(), strict=True) for n in (*[0.0] * r, v)
+    ]
     if len(described) != x.numel():
         fail(
             f"{said}these pairs describe {len(described)} elements, x has {x.numel()}. How many does one pair stand for?"
@@ -733,7 +856,9 @@ def test_short_runs(submission: Submission, draw: Draw) -> None:
     x = stream(draw, [0, *shuffled(draw, [3, 1, draw.integer(0, 3), 2, draw.integer(0, 3)])])
     expect_pairs(submission.rle_encode(x), x, 2)
     runs, values, shape = reference.rle_encode(x)
-    expect_decoded(submission.rle_decode(runs, values, shape), x, f"rle_decode of {pairs_text(runs, values)}")
+    expect_decoded(
+        submission.rle_decode(runs, values, shape), x, f"rle_decode of {pairs_text(runs, values)}"
+    )
 
 
 @question("0.5", points=0.5, claim="a run that the field cannot hold begins with fillers")
@@ -785,12 +910,18 @@ def test_rle_bits(submission: Submission, draw: Draw) -> None:
         })}  # fmt: skip
 
     (x, n), claims = telling(case)
-    expect_count(submission.rle_bits(x, n, k), f"rle_bits(x, {n}, {k}) for {x.numel()} elements", *claims["bits"])
+    expect_count(
+        submission.rle_bits(x, n, k),
+        f"rle_bits(x, {n}, {k}) for {x.numel()} elements",
+        *claims["bits"],
+    )
     default = reference.rle_bits(x)
-    expect_count(submission.rle_bits(x), "rle_bits(x), with n = 32 and run_bits = 2 by default,", default)
+    expect_count(
+        submission.rle_bits(x), "rle_bits(x), with n = 32 and run_bits = 2 by default,", default
+    )
 
 
-# --- 0.6 coordinates -----------------------------------------------------------------------------------------------
+# --- 0.6 coordinates ------------------------------------------------------------------
 
 
 def as_coordinates(encoded: Any, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -832,7 +963,9 @@ def test_coo_there_and_back(submission: Submission, draw: Draw) -> None:
 def test_coo_bits(submission: Submission, draw: Draw) -> None:
     def case() -> tuple[Any, Claims]:
         n = draw.integer(4, 20)
-        x = figures(draw, *shuffled(draw, [5, 3, draw.choice([5, 9]), 3]), sparsity=draw.number(0.8, 0.9))
+        x = figures(
+            draw, *shuffled(draw, [5, 3, draw.choice([5, 9]), 3]), sparsity=draw.number(0.8, 0.9)
+        )
         L, kept = x.numel(), int((x != 0).sum())
         width = (L - 1).bit_length()
         return (x, n), {"bits": (kept * (n + width), {
@@ -857,12 +990,14 @@ def test_coo_bits(submission: Submission, draw: Draw) -> None:
         })}  # fmt: skip
 
     (x, n), claims = telling(case)
-    expect_count(submission.coo_bits(x, n), f"coo_bits(x of shape {tuple(x.shape)}, {n})", *claims["bits"])
+    expect_count(
+        submission.coo_bits(x, n), f"coo_bits(x of shape {tuple(x.shape)}, {n})", *claims["bits"]
+    )
     right = reference.coo_bits(x)
     expect_count(submission.coo_bits(x), "coo_bits(x), with 32 bits a value by default,", right)
 
 
-# --- 0.7 CSR and CSC -----------------------------------------------------------------------------------------------
+# --- 0.7 CSR and CSC ------------------------------------------------------------------
 
 LECTURE = torch.tensor(
     [[10.0, 20, 0, 0, 0, 0], [0, 30, 0, 40, 0, 0], [0, 0, 50, 60, 70, 0], [0, 0, 0, 0, 0, 80]]
@@ -870,7 +1005,9 @@ LECTURE = torch.tensor(
 
 
 def matrix(draw: Draw) -> Tensor:
-    """Whole numbers; more columns than rows or the other way round; no row and no column is empty, none is full."""
+    """Whole numbers; more columns than rows or the other way round; no row and no
+    column is empty, none is full.
+    """
     R, C = draw.distinct(2, 5, 8)
     while True:
         x = figures(draw, R, C, sparsity=0.6)
@@ -879,10 +1016,14 @@ def matrix(draw: Draw) -> Tensor:
 
 
 def misread_lines(x: Tensor, line: str) -> Mistakes:
-    """What mistakes make of the pointers to the rows of x (which are columns, if x is a transpose)."""
+    """What mistakes make of the pointers to the rows of x (which are columns, if x is a
+    transpose).
+    """
     _, _, pointer = reference.csr_encode(x)
     counts = pointer.diff()
-    adding_up = f"the numbers are not added up: an entry says how many values come before its {line}"
+    adding_up = (
+        f"the numbers are not added up: an entry says how many values come before its {line}"
+    )
     return {
         adding_up: counts,
         adding_up + ", and it is 0 for the first": torch.cat([pointer[:1], counts]),
@@ -892,15 +1033,24 @@ def misread_lines(x: Tensor, line: str) -> Mistakes:
             torch.arange(len(x)).repeat_interleave(counts)
         ),
         "the entries count from 1": pointer + 1,
-        "the entries count places, zeros and all: they count values": torch.arange(len(x) + 1) * x.shape[1],
+        "the entries count places, zeros and all: they count values": torch.arange(len(x) + 1)
+        * x.shape[1],
     }
 
 
-def expect_compressed(encoded: Any, x: Tensor, names: tuple[str, ...], lines: tuple[str, str], said: str) -> None:
-    """The three arrays of CSR for the rows of x. For CSC give the transpose, and CSC's names."""
+def expect_compressed(
+    encoded: Any, x: Tensor, names: tuple[str, ...], lines: tuple[str, str], said: str
+) -> None:
+    """The three arrays of CSR for the rows of x. For CSC give the transpose, and CSC's
+    names.
+    """
     line, across = lines
     expect_length(encoded, 3, f"{said}the result", tuple)
-    v, index, pointer = as_values(encoded[0], x), as_index(encoded[1], x, names[1]), as_index(encoded[2], x, names[2])
+    v, index, pointer = (
+        as_values(encoded[0], x),
+        as_index(encoded[1], x, names[1]),
+        as_index(encoded[2], x, names[2]),
+    )
     _, right_index, right_pointer = right = reference.csr_encode(x)
     if len(v) != len(right[0]):
         negative = len(v) == int((x > 0).sum())
@@ -934,12 +1084,16 @@ def expect_compressed(encoded: Any, x: Tensor, names: tuple[str, ...], lines: tu
 
 def expect_csr(encoded: Any, x: Tensor, said: str = "") -> None:
     """The three arrays of CSR."""
-    expect_compressed(encoded, x, ("v", "COL_INDEX", "ROW_INDEX"), ("row", "column"), said or f"{show(x)}: ")
+    expect_compressed(
+        encoded, x, ("v", "COL_INDEX", "ROW_INDEX"), ("row", "column"), said or f"{show(x)}: "
+    )
 
 
 def expect_csc(encoded: Any, x: Tensor, said: str = "") -> None:
     """The three arrays of CSC."""
-    expect_compressed(encoded, x.T, ("v", "ROW_INDEX", "COL_POINTER"), ("column", "row"), said or f"{show(x)}: ")
+    expect_compressed(
+        encoded, x.T, ("v", "ROW_INDEX", "COL_POINTER"), ("column", "row"), said or f"{show(x)}: "
+    )
 
 
 @question("0.7", points=0.5, claim="CSR of the lecture's matrix and of another, and back again")
@@ -951,7 +1105,9 @@ def test_csr_encode(submission: Submission, draw: Draw) -> None:
         expect_back(submission, "csr_decode", reference.csr_encode(y), y)
 
 
-@question("0.7", points=0.5, claim="CSC: column by column, with the row of each value, and back again")
+@question(
+    "0.7", points=0.5, claim="CSC: column by column, with the row of each value, and back again"
+)
 def test_csc_encode(submission: Submission, draw: Draw) -> None:
     matrices = (LECTURE, matrix(draw))
     for x in matrices:
@@ -963,14 +1119,21 @@ def test_csc_encode(submission: Submission, draw: Draw) -> None:
 def expect_back(submission: Submission, name: str, encoded: tuple[Tensor, ...], x: Tensor) -> None:
     """The student's decoder ``name`` makes x of its three arrays."""
     shape = tuple(x.shape)
-    when, thought = f"for {show(x)}", "How many rows are there, how many columns, and how many values?"
+    when, thought = (
+        f"for {show(x)}",
+        "How many rows are there, how many columns, and how many values?",
+    )
     back = ask(lambda: untouched(submission, name, *encoded, shape), f"{name}: {when}", thought)
     if isinstance(back, Tensor) and back.shape == x.T.shape != x.shape:
-        fail(f"{name} gave a matrix of shape {tuple(back.shape)}, and the shape handed over was {shape}: rows first")
+        fail(
+            f"{name} gave a matrix of shape {tuple(back.shape)}, and the shape handed over was {shape}: rows first"
+        )
     expect_decoded(back, x, f"{name}, {when},")
 
 
-@question("0.7", points=0.5, claim="bits: a value and a column each, and a count that fits for every row")
+@question(
+    "0.7", points=0.5, claim="bits: a value and a column each, and a count that fits for every row"
+)
 def test_csr_bits(submission: Submission, draw: Draw) -> None:
     def case() -> tuple[Any, Claims]:
         n = draw.integer(4, 20)
@@ -1000,7 +1163,9 @@ def test_csr_bits(submission: Submission, draw: Draw) -> None:
         })}  # fmt: skip
 
     (x, n), claims = telling(case)
-    expect_count(submission.csr_bits(x, n), f"csr_bits(x of shape {tuple(x.shape)}, {n})", *claims["bits"])
+    expect_count(
+        submission.csr_bits(x, n), f"csr_bits(x of shape {tuple(x.shape)}, {n})", *claims["bits"]
+    )
     right = reference.csr_bits(x)
     expect_count(submission.csr_bits(x), "csr_bits(x), with 32 bits a value by default,", right)
     k = draw.integer(2, 4)
@@ -1021,7 +1186,7 @@ def test_csr_bits(submission: Submission, draw: Draw) -> None:
     })  # fmt: skip
 
 
-# --- 0.8, 0.9: values ----------------------------------------------------------------------------------------------
+# --- 0.8, 0.9: values -----------------------------------------------------------------
 
 
 def answer(submission: Submission, name: str) -> float:
@@ -1044,7 +1209,9 @@ def percentage(submission: Submission) -> float:
     return percent
 
 
-@question("0.8", points=0, claim="the form: a is one of the letters, b is in %; the grader looks at both")
+@question(
+    "0.8", points=0, claim="the form: a is one of the letters, b is in %; the grader looks at both"
+)
 def test_a_letter_and_a_percentage(submission: Submission, draw: Draw) -> None:
     expect_choice(submission, "answer_0_8a", 5, {})
     percentage(submission)
@@ -1062,11 +1229,15 @@ def times_fewer(submission: Submission) -> float:
     """Answer b, if it can be a saving."""
     times = answer(submission, "answer_0_9b")
     if not times > 1:  # NaN, too
-        fail(f"{times:g} times fewer would be no saving. Is it the share of MACs that is left, or that is saved?")
+        fail(
+            f"{times:g} times fewer would be no saving. Is it the share of MACs that is left, or that is saved?"
+        )
     return times
 
 
-@question("0.9", points=0, claim="the form: a is in bits, b in times fewer; the grader looks at both")
+@question(
+    "0.9", points=0, claim="the form: a is in bits, b in times fewer; the grader looks at both"
+)
 def test_two_numbers(submission: Submission, draw: Draw) -> None:
     whole_bits(submission)
     times_fewer(submission)

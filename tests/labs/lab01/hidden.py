@@ -1,4 +1,6 @@
-"""Lab 01, magnitude pruning: the claims that only the grader sees. What is seen in the notebook, and the words for both, stand in visible.py."""
+"""Lab 01, magnitude pruning: the claims that only the grader sees. What is seen in the
+notebook, and the words for both, stand in visible.py.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,7 @@ from .visible import (
 )
 from .visible import WRONG as SEEN
 
-# --- what mistakes are called --------------------------------------------------------------------------------------
+# --- what mistakes are called ---------------------------------------------------------
 
 LAST_FIRST = "of equal ones the last went: the one that comes first goes first"
 ENDS = "What does your code index, or look for, when there is nothing to prune or nothing to keep?"
@@ -65,33 +67,43 @@ LAST: dict[str, Callable[..., Any]] = {
     LAST_FIRST: lambda w, s: smallest(w.abs().flatten().flip(0), s).flip(0).view(w.shape)
 }
 BY_NAME: dict[str, Callable[..., Any]] = {
-    "among equal |w| the first by name went: the dict's own order counts": lambda weights, s: reference.global_masks(
-        dict(sorted(weights.items())), s
+    "among equal |w| the first by name went: the dict's own order counts": lambda weights, s: (
+        reference.global_masks(dict(sorted(weights.items())), s)
     )
 }
 WRONG = {"magnitude_mask": LAST, "global_masks": BY_NAME}
 
 
-# --- 1.1 magnitude_mask --------------------------------------------------------------------------------------------
+# --- 1.1 magnitude_mask ---------------------------------------------------------------
 
 
-@question("1.1", points=0.5, claim="equal |w|: the first goes first; nearly equal ones are told apart")
+@question(
+    "1.1", points=0.5, claim="equal |w|: the first goes first; nearly equal ones are told apart"
+)
 def test_ties(submission: Submission, draw: Draw) -> None:
-    w = draw.tied(draw.integer(15, 20), draw.integer(15, 20)).T  # its rows are not one after the other in memory
-    expect_ties(lambda s: as_mask(submission.magnitude_mask(w, s), w).flatten(), w.abs().flatten(), draw)
+    # its rows are not one after the other in memory
+    w = draw.tied(draw.integer(15, 20), draw.integer(15, 20)).T
+    expect_ties(
+        lambda s: as_mask(submission.magnitude_mask(w, s), w).flatten(), w.abs().flatten(), draw
+    )
     order, sign = draw.permutation(40).double(), draw.normal(40).sign().double()
     tiny = (sign * (1 + order) * 2.0**-100).float()
-    tiny[draw.distinct(2, 0, 39)] = torch.tensor([torch.inf, -torch.inf])  # both: their sum is NaN, and neither is
+    # both: their sum is NaN, and neither is
+    tiny[draw.distinct(2, 0, 39)] = torch.tensor([torch.inf, -torch.inf])
     for near, when in (
         (tiny, "among weights near 1e-30 (whose squares are 0 in float32), one inf and one -inf"),
         (sign * (1 + order * 2.0**-40), "among float64 weights that differ by 1e-12"),
     ):
-        result = ask(functools.partial(submission.magnitude_mask, near, 0.5), when, "Only NaN is an error")
+        result = ask(
+            functools.partial(submission.magnitude_mask, near, 0.5), when, "Only NaN is an error"
+        )
         if not torch.equal(as_mask(result, near), reference.magnitude_mask(near, 0.5)):
             fail(f"{when}, not the smallest went: compare |w| itself, in its own dtype")
 
 
-def expect_ties(mask_at: Callable[[float], Tensor], score: Tensor, draw: Draw, what: str = "|w|") -> None:
+def expect_ties(
+    mask_at: Callable[[float], Tensor], score: Tensor, draw: Draw, what: str = "|w|"
+) -> None:
     """Of equal scores (a vector), some of which go, the first go."""
 
     def case() -> tuple[float, Tensor, dict[str, Tensor]]:
@@ -104,9 +116,14 @@ def expect_ties(mask_at: Callable[[float], Tensor], score: Tensor, draw: Draw, w
     expect_smallest_pruned(mask, score, right, what)
 
 
-@question("1.1", points=0.5, claim="sparsity 0 keeps all, 1 none; a call leaves the weight and later calls alone")
+@question(
+    "1.1",
+    points=0.5,
+    claim="sparsity 0 keeps all, 1 none; a call leaves the weight and later calls alone",
+)
 def test_all_and_nothing(submission: Submission, draw: Draw) -> None:
-    w = draw.sparse(draw.integer(3, 6), draw.integer(3, 6), sparsity=0.3)  # zeros are weights too, at sparsity 0
+    # zeros are weights too, at sparsity 0
+    w = draw.sparse(draw.integer(3, 6), draw.integer(3, 6), sparsity=0.3)
     expect_ends(lambda s: as_mask(submission.magnitude_mask(w, s), w))
     w = draw.normal(4, 5)
     mask, (after,) = submission.call("magnitude_mask", w, 0.4, returning=(0,))
@@ -127,14 +144,16 @@ def expect_ends(mask_at: Callable[[float], Tensor]) -> None:
             "at sparsity 0 everything went, at sparsity 1 nothing: True means kept, and sparsity is the fraction that goes"
         )
     if not mask.any():
-        fail("at sparsity 0 everything went: if k = 0 go, place k - 1 is the last one, and [-k:] is everything")
+        fail(
+            "at sparsity 0 everything went: if k = 0 go, place k - 1 is the last one, and [-k:] is everything"
+        )
     if not mask.all():
         fail(f"at sparsity 0 nothing goes, but {pruned(mask)} of {mask.numel()} went")
     if every.any():
         fail(f"at sparsity 1 everything goes, but {int(every.sum())} of {every.numel()} stayed")
 
 
-# --- 1.2 threshold_mask --------------------------------------------------------------------------------------------
+# --- 1.2 threshold_mask ---------------------------------------------------------------
 
 
 @question("1.2", points=0.5, claim="an a of 0, above every |w|, near 1e-30")
@@ -149,17 +168,21 @@ def test_threshold_ends(submission: Submission, draw: Draw) -> None:
     if as_mask(submission.threshold_mask(w, float(w.abs().max()) + 1), w).any():
         fail("no weight reaches an a above every |w|, but your mask keeps some")
     tiny, a = w * 2.0**-100, 2.0**-101
-    if not torch.equal(as_mask(submission.threshold_mask(tiny, a), tiny), reference.threshold_mask(tiny, a)):
+    if not torch.equal(
+        as_mask(submission.threshold_mask(tiny, a), tiny), reference.threshold_mask(tiny, a)
+    ):
         fail(
             "right for weights near 1, but wrong for weights and an a near 1e-30 (whose squares are 0 in float32): compare "
             "|w| itself with a"
         )
 
 
-# --- 1.3 grouped_mask ----------------------------------------------------------------------------------------------
+# --- 1.3 grouped_mask -----------------------------------------------------------------
 
 
-@question("1.3", points=1, claim="exactly round(s · groups) go; among equal norms the first goes first")
+@question(
+    "1.3", points=1, claim="exactly round(s · groups) go; among equal norms the first goes first"
+)
 def test_group_counts_and_ties(submission: Submission, draw: Draw) -> None:
     cases = counting_cases(draw)
     counts = []
@@ -171,14 +194,18 @@ def test_group_counts_and_ties(submission: Submission, draw: Draw) -> None:
     w = draw.tied(20, 20, 2, 1)  # kernels of two weights, with norms from 2 to 6
     norm = group_scores(w.abs(), "kernel").flatten()
     expect_ties(
-        lambda s: groups_kept(submission.grouped_mask(w, s, "kernel"), "kernel", w, s).flatten(), norm, draw, "the norm"
+        lambda s: groups_kept(submission.grouped_mask(w, s, "kernel"), "kernel", w, s).flatten(),
+        norm,
+        draw,
+        "the norm",
     )
 
 
 @question("1.3", points=0.5, claim="norms are summed in float64; the weight given stays as it was")
 def test_group_sums_in_float64(submission: Submission, draw: Draw) -> None:
     big = float(2 ** draw.integer(24, 27))  # float32 has no big + 1
-    filters = torch.tensor([[big, 1.0], [big, 0.0]]).view(2, 1, 1, 2)  # the second is the smaller one, by 1
+    # the second is the smaller one, by 1
+    filters = torch.tensor([[big, 1.0], [big, 0.0]]).view(2, 1, 1, 2)
     right = []
     for w in (filters, filters.flip(0)):
         kept = groups_kept(submission.grouped_mask(w, 0.5, "filter"), "filter", w, 0.5)
@@ -194,16 +221,20 @@ def test_group_sums_in_float64(submission: Submission, draw: Draw) -> None:
     unchanged(w, after, "the weight")
 
 
-# --- 1.4 global_masks ----------------------------------------------------------------------------------------------
+# --- 1.4 global_masks -----------------------------------------------------------------
 
 
-@question("1.4", points=0.5, claim="exactly round(s · n) of all; equal |w| go in the order of the dict")
+@question(
+    "1.4", points=0.5, claim="exactly round(s · n) of all; equal |w| go in the order of the dict"
+)
 def test_global_count_and_ties(submission: Submission, draw: Draw) -> None:
     cases = counting_cases(draw)
     counts = []
     for sparsity, n in cases:
         weights = {"second": draw.normal(3, 2, scale=3.0), "first": draw.normal(n - 6, 1)}
-        counts.append(pruned(one_list(as_masks(submission.global_masks(weights, sparsity), weights))))
+        counts.append(
+            pruned(one_list(as_masks(submission.global_masks(weights, sparsity), weights)))
+        )
     if counts == [round(s * 6) + round(s * (n - 6)) for s, n in cases]:
         fail(PER_LAYER)
     expect_counts(counts, cases)
@@ -213,7 +244,9 @@ def test_global_count_and_ties(submission: Submission, draw: Draw) -> None:
     masks = as_masks(submission.global_masks(weights, sparsity), weights)
     recognise(masks, reference.global_masks(weights, sparsity), made(BY_NAME, weights, sparsity))
     expect_ties(
-        lambda s: one_list(as_masks(submission.global_masks(weights, s), weights)), one_list(weights).abs(), draw
+        lambda s: one_list(as_masks(submission.global_masks(weights, s), weights)),
+        one_list(weights).abs(),
+        draw,
     )
 
 
@@ -226,21 +259,37 @@ def test_global_ends(submission: Submission, draw: Draw) -> None:
     expect_ends(lambda s: one_list(as_masks(submission.global_masks(weights, s), weights)))
 
 
-# --- 1.5 PrunedLinear ----------------------------------------------------------------------------------------------
+# --- 1.5 PrunedLinear -----------------------------------------------------------------
 
 
 @question("1.5", points=0.5, claim="x may have any number of leading dimensions")
 def test_leading_dimensions(submission: Submission, draw: Draw) -> None:
     for leading in ((draw.integer(2, 3), draw.integer(4, 5)), (), (1,), (2, 3, 2)):
         when = f"with x of shape ({', '.join(map(str, [*leading, 'd_in']))})"
-        step = ask(functools.partial(Pass, submission, draw, *leading), when, "Which dimension of x does W act on?")
+        step = ask(
+            functools.partial(Pass, submission, draw, *leading),
+            when,
+            "Which dimension of x does W act on?",
+        )
         y, masked, m = step.y, step.masked, step.m
-        expect_gradient(y, step.x @ masked.T, f"{when}, PrunedLinear.apply(x, w, m)", "first", mistakes_of_output(step))
+        expect_gradient(
+            y,
+            step.x @ masked.T,
+            f"{when}, PrunedLinear.apply(x, w, m)",
+            "first",
+            mistakes_of_output(step),
+        )
         thought = "Every leading dimension is one more batch dimension: ∂L/∂W sums over all of them"
         grad_x, grad_w = ask(step.back, f"{when}, in backward,", thought)
         expect_gradient(grad_x, step.g @ masked, f"{when}, ∂L/∂x", "first", mistakes_of_input(step))
         g, x = step.rows()
-        expect_gradient(grad_w, (g.T @ x).masked_fill(~m, 0), f"{when}, ∂L/∂W", "second", mistakes_of_weight(step))
+        expect_gradient(
+            grad_w,
+            (g.T @ x).masked_fill(~m, 0),
+            f"{when}, ∂L/∂W",
+            "second",
+            mistakes_of_weight(step),
+        )
 
 
 @question("1.5", points=0.5, claim="two layers in one network do not disturb each other")
@@ -248,7 +297,8 @@ def test_two_layers(submission: Submission, draw: Draw) -> None:
     x, g = draw.normal(6, 5), draw.normal(6, 3)
     w1, m1, w2, m2 = draw.normal(4, 5), draw.mask(4, 5), draw.normal(3, 4), draw.mask(3, 4)
     first, second = submission.put(w1, requires_grad=True), submission.put(w2, requires_grad=True)
-    hidden = submission.call("PrunedLinear.apply", x, first, m1, keep=True)  # the images need no gradient
+    # the images need no gradient
+    hidden = submission.call("PrunedLinear.apply", x, first, m1, keep=True)
     y = submission.call("PrunedLinear.apply", hidden, second, m2, keep=True)
     when, thought = (
         "in a network of two such layers",
@@ -256,15 +306,22 @@ def test_two_layers(submission: Submission, draw: Draw) -> None:
     )
     ask(lambda: submission.backward(y, g), f"{when}, in backward,", thought)
     h, g1 = x @ w1.masked_fill(~m1, 0).T, g @ w2.masked_fill(~m2, 0)
-    for ref, right, which in ((second, (g.T @ h) * m2, "second"), (first, (g1.T @ x) * m1, "first")):
+    for ref, right, which in (
+        (second, (g.T @ h) * m2, "second"),
+        (first, (g1.T @ x) * m1, "first"),
+    ):
         grad = submission.grad(ref)
         if grad is None:
-            fail(f"{when}, ∂L/∂W of the {which} is None: it is wanted also where nobody asks for ∂L/∂x")
+            fail(
+                f"{when}, ∂L/∂W of the {which} is None: it is wanted also where nobody asks for ∂L/∂x"
+            )
         said = f"{when}, ∂L/∂W of the {which} is wrong. Is it right for one layer alone? {thought}"
         expect_close(grad, right, f"∂L/∂W of the {which} layer", message=said)
 
 
-@question("1.5", points=0.5, claim="the dense W survives: under another mask other weights are there")
+@question(
+    "1.5", points=0.5, claim="the dense W survives: under another mask other weights are there"
+)
 def test_dense_weight_survives(submission: Submission, draw: Draw) -> None:
     step = Pass(submission, draw, 4)
     step.back()
@@ -274,7 +331,7 @@ def test_dense_weight_survives(submission: Submission, draw: Draw) -> None:
     expect_close(y, right, "y under the opposite mask")
 
 
-# --- 1.6 sensitivity -----------------------------------------------------------------------------------------------
+# --- 1.6 sensitivity ------------------------------------------------------------------
 
 
 @question("1.6", points=0.5, claim="the values as evaluate gave them, for every layer and sparsity")
@@ -282,7 +339,9 @@ def test_raw_values(submission: Submission, draw: Draw) -> None:
     scan = Scan(submission, draw)
     for name in scan.result if isinstance(scan.result, dict) else ():
         if f"{name}.weight" in scan.weights:
-            fail(f"the key {name!r} is a module: the keys are names of parameters, as in named_parameters()")
+            fail(
+                f"the key {name!r} is a module: the keys are names of parameters, as in named_parameters()"
+            )
         if name in scan.dense and name not in scan.weights:
             fail(f"{name!r} was measured too: only parameters with two or more dimensions are")
     expect_keys(scan.result, scan.weights, "the result")
@@ -292,21 +351,29 @@ def test_raw_values(submission: Submission, draw: Draw) -> None:
         if made_up := [value for value in values if value not in scan.values]:
             drops = {abs(one - other) for one in scan.values for other in scan.values}
             what = "a difference of two values" if abs(made_up[0]) in drops else f"{made_up[0]:.6g}"
-            fail(f"the result for {name!r} holds {what}, which evaluate never returned: return the values as they came")
+            fail(
+                f"the result for {name!r} holds {what}, which evaluate never returned: return the values as they came"
+            )
         expect_order(scan, name, [scan.states[scan.values.index(value)] for value in values])
     calls, needed = len(scan.values), len(scan.weights) * len(scan.sparsities)
     if calls > needed:
-        fail(f"evaluate was called {calls} times for {needed} pairs of a layer and a sparsity: once for each is enough")
+        fail(
+            f"evaluate was called {calls} times for {needed} pairs of a layer and a sparsity: once for each is enough"
+        )
 
 
 def expect_order(scan: Scan, name: str, states: list[dict[str, Tensor]]) -> None:
-    """What was measured for a layer was pruned, and measured at the sparsities in their order (if at these at all)."""
+    """What was measured for a layer was pruned, and measured at the sparsities in their
+    order (if at these at all).
+    """
     if any(not scan.changed_in(state) for state in states):
         fail(f"a value for {name!r} was measured on the dense model: prune first, then evaluate")
     wanted = [int(torch.count_nonzero(scan.right(name, s))) for s in scan.sparsities]
     found = [int(torch.count_nonzero(state[name])) for state in states]
     if found != wanted and sorted(found) == sorted(wanted):
-        fail(f"the values for {name!r} are in another order than the sparsities {scan.sparsities} were asked for")
+        fail(
+            f"the values for {name!r} are in another order than the sparsities {scan.sparsities} were asked for"
+        )
 
 
 @question("1.6", points=0.5, claim="the model is as it was before")
@@ -329,7 +396,7 @@ def test_model_restored(submission: Submission, draw: Draw) -> None:
             )
 
 
-# --- 1.7 cubic_schedule, iterative_prune ---------------------------------------------------------------------------
+# --- 1.7 cubic_schedule, iterative_prune ----------------------------------------------
 
 
 @question("1.7", points=0.5, claim="a pruned weight that became NaN is zero again")
@@ -338,30 +405,40 @@ def test_nan_does_not_survive(submission: Submission, draw: Draw) -> None:
         run = Run(submission, draw, [0.5], steps=1, settings={"lr": 0.05}, poison=poison)
         zero = run.log[0]["before"][poison] == 0
         if bool(run.log[0]["after"][0][poison][zero].isnan().any()):
-            fail("a pruned weight became NaN in an optimizer step and was still NaN after post_step(): NaN · 0 is NaN")
+            fail(
+                "a pruned weight became NaN in an optimizer step and was still NaN after post_step(): NaN · 0 is NaN"
+            )
 
 
-@question("1.7", points=0.5, claim="one target is one shot; targets may repeat, and are not rounded")
+@question(
+    "1.7", points=0.5, claim="one target is one shot; targets may repeat, and are not rounded"
+)
 def test_other_targets(submission: Submission, draw: Draw) -> None:
     finetune = {"steps": 1, "settings": {"lr": 0.05}}
     one_shot = Run(submission, draw, [0.75], **finetune)
     masks = one_shot.expect_masks()
     for name, w in one_shot.weights.items():
         right = reference.magnitude_mask(w, 0.75)
-        expect_equal(masks[name], right, message=f"with the one target 0.75, the mask of {name!r} is not that of 1.1")
+        expect_equal(
+            masks[name],
+            right,
+            message=f"with the one target 0.75, the mask of {name!r} is not that of 1.1",
+        )
     again = Run(submission, draw, [0.5, 0.5], **finetune)
     expect_equal(
         len(again.log),
         2,
         message="targets may repeat, and each is followed by finetune: [0.5, 0.5] should call it twice",
     )
-    for name, mask in Run(submission, draw, [0.11, 0.22, 0.33, 0.44, 0.55], **finetune).expect_masks().items():
+    for name, mask in (
+        Run(submission, draw, [0.11, 0.22, 0.33, 0.44, 0.55], **finetune).expect_masks().items()
+    ):
         n, went = mask.numel(), pruned(mask)
         said = f"after the targets 0.11, 0.22 … 0.55, {went} of {n} weights of {name!r} are gone: 0.55 · {n} is {0.55 * n:g}"
         expect_equal(went, round(0.55 * n), message=f"{said}. Rounded step by step?")
 
 
-# --- 1.8 two short answers -----------------------------------------------------------------------------------------
+# --- 1.8 two short answers ------------------------------------------------------------
 
 MISREAD = {  # by the order in the lab's source
     0: "no weight changed in recalibration (the lab printed that all parameters are the same): what else did change?",
@@ -375,8 +452,8 @@ def test_what_was_broken(submission: Submission, draw: Draw) -> None:
     expect_choice(submission, "answer_1_8a", OPTIONS, MISREAD)
 
 
-# conv1, three seeds: 22.2, 20.8 and 21.2 %; their mean is 21.4 (nine seeds, one by one: 18.1 to 22.2). Who has not looked
-# says 90, or a little less.
+# conv1, three seeds: 22.2, 20.8 and 21.2 %; their mean is 21.4 (nine seeds, one by one:
+# 18.1 to 22.2). Who has not looked says 90, or a little less.
 SHARE = (18.4, 24.4)
 READ_INSTEAD = (  # of the same figure or table, by mistake: from, to, what
     (75.5, 81.6, "the share that is left"),
@@ -388,10 +465,16 @@ READ_INSTEAD = (  # of the same figure or table, by mistake: from, to, what
 @question("1.8", points=0.5, claim="b: what one threshold for all took from the first layer")
 def test_share_of_the_first_layer(submission: Submission, draw: Draw) -> None:
     what = "what conv1 of these networks loses when all layers share one threshold"
-    expect_figure(share_typed(submission), SHARE, what, READ_INSTEAD, "Is it another layer, or another sparsity?")
+    expect_figure(
+        share_typed(submission),
+        SHARE,
+        what,
+        READ_INSTEAD,
+        "Is it another layer, or another sparsity?",
+    )
 
 
-# --- 1.9 find_bug --------------------------------------------------------------------------------------------------
+# --- 1.9 find_bug ---------------------------------------------------------------------
 
 
 @question("1.9", points=0.5, claim="five subtle bugs are found, and nothing right is accused")
@@ -404,13 +487,21 @@ def test_hunt_subtle_bugs(submission: Submission, draw: Draw) -> None:
         submission,
         draw,
         "magnitude_mask",
-        right={"the library's": reference.magnitude_mask, "one that sorts": by_sorting, "one that loops": by_looping},
+        right={
+            "the library's": reference.magnitude_mask,
+            "one that sorts": by_sorting,
+            "one that loops": by_looping,
+        },
         wrong={
             "prunes the largest": SEEN["magnitude_mask"][LARGEST],
             "cuts the fraction of s · n off": SEEN["magnitude_mask"][CUT_OFF],
             "keeps one weight at sparsity 1": one_stays,
-            "returns a mask of another shape than the weight": lambda w, s: reference.magnitude_mask(w, s).flatten(),
-            "returns numbers, 1.0 for kept and 0.0 for pruned": lambda w, s: reference.magnitude_mask(w, s).float(),
+            "returns a mask of another shape than the weight": lambda w, s: (
+                reference.magnitude_mask(w, s).flatten()
+            ),
+            "returns numbers, 1.0 for kept and 0.0 for pruned": lambda w, s: (
+                reference.magnitude_mask(w, s).float()
+            ),
         },
         promise=PROMISE,
     )
@@ -424,7 +515,9 @@ def by_sorting(w: Tensor, s: float) -> Tensor:
 
 
 def by_looping(w: Tensor, s: float) -> Tensor:
-    """A right version that looks for the smallest one by one, and relies on its arguments."""
+    """A right version that looks for the smallest one by one, and relies on its
+    arguments.
+    """
     if w.numel() > 2000:  # it would take the square of that: the grader's time, whoever asked
         return by_sorting(w, s)
     sizes = w.abs().flatten().tolist()

@@ -1,7 +1,9 @@
-"""Lab 01, magnitude pruning: what is claimed of each answer, and what its likely mistakes look like.
+"""Lab 01, magnitude pruning: what is claimed of each answer, and what its likely
+mistakes look like.
 
-Inputs are drawn anew for every grading, and so that the usual mistakes give other results than the right answer: both signs,
-layers of different scales, ties, counts that end in a half, M, C, R and S all different.
+Inputs are drawn anew for every grading, and so that the usual mistakes give other
+results than the right answer: both signs, layers of different scales, ties, counts that
+end in a half, M, C, R and S all different.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ from course_lib.pruning.weights import global_masks as ranked_together
 from course_lib.pruning.weights import group_scores, local_masks, smallest
 from course_lib.worker import wire
 
-# --- what mistakes are called --------------------------------------------------------------------------------------
+# --- what mistakes are called ---------------------------------------------------------
 
 NO_ABS = "the most negative weights went: rank by size, without the sign"
 ONLY_POSITIVE = "the weights just above 0 went and no negative one: -0.01 is a small weight too"
@@ -62,7 +64,9 @@ QUANTILE = "that is how many lie below the quantile; a threshold cannot promise 
 TOO_MUCH = "a sparsity of 1.5 (half as much again as all)"
 TOO_LITTLE = "a sparsity of -0.1 (less than nothing)"
 NAN = "a NaN among the weights (neither small nor large)"
-PER_LAYER = "each layer lost its own share: rank the weights of all layers in one list, not layer by layer"
+PER_LAYER = (
+    "each layer lost its own share: rank the weights of all layers in one list, not layer by layer"
+)
 
 
 CUT_OFF = "the fraction was cut off: int() and // do that, round() does not"
@@ -72,7 +76,9 @@ COUNTING: dict[str, Callable[[float, int], int]] = {
     "a half was rounded up: Python's round() takes it to the even neighbour, + 0.5 does not": (
         lambda s, n: math.floor(s * n + 0.5)
     ),
-    "a half was rounded down: Python's round() takes it to the even neighbour": lambda s, n: math.ceil(s * n - 0.5),
+    "a half was rounded down: Python's round() takes it to the even neighbour": lambda s, n: (
+        math.ceil(s * n - 0.5)
+    ),
     "s · n was calculated in float32, where 10.500000000000002 is 10.5: leave it to Python's floats and its round()": (
         lambda s, n: round(float(torch.tensor(s) * n))
     ),
@@ -87,23 +93,34 @@ COUNTING: dict[str, Callable[[float, int], int]] = {
 }
 
 
-Wrong = dict[str, Callable[..., Any]]  # a sentence for the student -> a function that makes this mistake
+# a sentence for the student -> a function that makes this mistake
+Wrong = dict[str, Callable[..., Any]]
 WRONG: dict[str, Wrong] = {}  # by graded name
 
 
-# --- looking at a mask ---------------------------------------------------------------------------------------------
+# --- looking at a mask ----------------------------------------------------------------
 
 
 def as_mask(value: Any, weight: Tensor, what: str = "the mask") -> Tensor:
-    """The value, if it has the form of a mask for ``weight``: bool, and of the same shape."""
+    """The value, if it has the form of a mask for ``weight``: bool, and of the same
+    shape.
+    """
     if isinstance(value, Tensor) and value.dtype != torch.bool:
-        if value.shape == weight.shape and value.is_floating_point() and bool(((value == weight) | (value == 0)).all()):
+        if (
+            value.shape == weight.shape
+            and value.is_floating_point()
+            and bool(((value == weight) | (value == 0)).all())
+        ):
             fail(
                 f"{what} holds weights: return which ones are kept, True or False, and leave the pruning to the caller"
             )
-        fail(f"{what} holds numbers of dtype {str(value.dtype)[6:]}: kept or not is a bool, as a comparison gives it")
+        fail(
+            f"{what} holds numbers of dtype {str(value.dtype)[6:]}: kept or not is a bool, as a comparison gives it"
+        )
     if isinstance(value, Tensor) and value.shape != weight.shape:
-        fail(f"{what} has shape {tuple(value.shape)}, the weight {tuple(weight.shape)}: a mask has one entry a weight")
+        fail(
+            f"{what} has shape {tuple(value.shape)}, the weight {tuple(weight.shape)}: a mask has one entry a weight"
+        )
     return expect_tensor(value, shape=weight.shape, dtype=torch.bool, what=what)
 
 
@@ -113,7 +130,9 @@ def pruned(mask: Tensor) -> int:
 
 
 def expect_smallest_pruned(mask: Tensor, score: Tensor, right: Tensor, what: str = "|w|") -> None:
-    """``mask`` is ``right``; else say what is wrong with what went: how many, which, or the order among equals."""
+    """``mask`` is ``right``; else say what is wrong with what went: how many, which, or
+    the order among equals.
+    """
     if torch.equal(mask, right):
         return
     if pruned(mask) != pruned(right):
@@ -126,14 +145,19 @@ def expect_smallest_pruned(mask: Tensor, score: Tensor, right: Tensor, what: str
 
 def counting_cases(draw: Draw) -> list[tuple[float, int]]:
     """(sparsity, number) pairs for which all ways of COUNTING differ."""
-    halves = [(0.5, 4 * draw.integer(2, 4) + 1), (0.5, 4 * draw.integer(2, 4) + 3)]  # down to even, up to even
+    # down to even, up to even
+    halves = [(0.5, 4 * draw.integer(2, 4) + 1), (0.5, 4 * draw.integer(2, 4) + 3)]
     others = [(0.3, 10 * draw.integer(1, 2) + i) for i in (4, 6, 8)] + [(0.14, 75)]
     return halves + others
 
 
 def expect_counts(counts: list[int], cases: list[tuple[float, int]], what: str = "weights") -> None:
-    """In each case round(sparsity · number) went; else name the way of counting that explains them all."""
-    wrong = [(count, s, n) for count, (s, n) in zip(counts, cases, strict=True) if count != round(s * n)]
+    """In each case round(sparsity · number) went; else name the way of counting that
+    explains them all.
+    """
+    wrong = [
+        (count, s, n) for count, (s, n) in zip(counts, cases, strict=True) if count != round(s * n)
+    ]
     if wrong:
         count, s, n = wrong[0]
         why = [said for said, way in COUNTING.items() if counts == [way(*case) for case in cases]]
@@ -141,7 +165,7 @@ def expect_counts(counts: list[int], cases: list[tuple[float, int]], what: str =
         fail(f"at sparsity {s}, {count} of {n} {what} went ({s} · {n} = {s * n:g}): {said}")
 
 
-# --- 1.1 magnitude_mask --------------------------------------------------------------------------------------------
+# --- 1.1 magnitude_mask ---------------------------------------------------------------
 
 
 def each_row(w: Tensor, s: float) -> Tensor:
@@ -205,7 +229,11 @@ def test_smallest_go(submission: Submission, draw: Draw) -> None:
             flat = None
         if same(flat, right.flatten()):
             n, went = mask.numel(), pruned(mask)
-            what = f"{went} of {n} went instead of {pruned(right)}" if went != pruned(right) else "others went"
+            what = (
+                f"{went} of {n} went instead of {pruned(right)}"
+                if went != pruned(right)
+                else "others went"
+            )
             fail(
                 f"right for a vector of these {n} weights, but in the shape {tuple(w.shape)} {what}: which step of your code "
                 "sees one dimension only, as argsort, sort and topk do? flatten() first"
@@ -217,7 +245,10 @@ def test_smallest_go(submission: Submission, draw: Draw) -> None:
 def test_exact_count(submission: Submission, draw: Draw) -> None:
     cases = counting_cases(draw)
     weights = [draw.normal(n) for _, n in cases]
-    masks = [as_mask(submission.magnitude_mask(w, s), w) for w, (s, _) in zip(weights, cases, strict=True)]
+    masks = [
+        as_mask(submission.magnitude_mask(w, s), w)
+        for w, (s, _) in zip(weights, cases, strict=True)
+    ]
     expect_counts([pruned(mask) for mask in masks], cases)
 
     w = draw.tied(draw.integer(10, 15), draw.integer(10, 15))
@@ -235,19 +266,23 @@ def test_exact_count(submission: Submission, draw: Draw) -> None:
         fail(f"among many equal ones, {went} of {w.numel()} weights went instead of {right}")
 
 
-@question("1.1", points=0.5, claim="arguments: a sparsity outside [0, 1] or a NaN raises ValueError")
+@question(
+    "1.1", points=0.5, claim="arguments: a sparsity outside [0, 1] or a NaN raises ValueError"
+)
 def test_arguments(submission: Submission, draw: Draw) -> None:
     w = draw.normal(4, 5)
     with_nan = w.clone()
     with_nan[1, 2] = torch.nan
     right = reference.magnitude_mask(w, 0.4)
     mask = as_mask(submission.magnitude_mask(w, 0.4), w)
-    expect_equal(mask, right, message="for arguments that are fine, the mask is wrong: that comes first")
+    expect_equal(
+        mask, right, message="for arguments that are fine, the mask is wrong: that comes first"
+    )
     for bad, when in (((w, 1.5), TOO_MUCH), ((w, -0.1), TOO_LITTLE), ((with_nan, 0.5), NAN)):
         expect_raises(ValueError, functools.partial(submission.magnitude_mask, *bad), when)
 
 
-# --- 1.2 threshold_mask --------------------------------------------------------------------------------------------
+# --- 1.2 threshold_mask ---------------------------------------------------------------
 
 
 NEGATIVE = "every negative weight went: the threshold is for |w|, not for w"
@@ -260,11 +295,17 @@ WRONG["threshold_mask"] = {
     "large negative weights stayed out, small positive ones in: the threshold is for |w|, not for w": (
         lambda w, a: w >= -a
     ),
-    "a weight with |w| just below a stayed: below a is below a, by however little": lambda w, a: w.abs() >= a - 1e-4,
+    "a weight with |w| just below a stayed: below a is below a, by however little": lambda w, a: (
+        w.abs() >= a - 1e-4
+    ),
     UPSIDE_DOWN: lambda w, a: w.abs() < a,
     f"{UPSIDE_DOWN}. And |w| = a?": lambda w, a: w.abs() <= a,
-    "a was taken for a sparsity: it is a size, and how many go is what it comes to": lambda w, a: smallest(w.abs(), a),
-    "a was taken relative to the largest weight: it is meant as it is": lambda w, a: w.abs() >= a * w.abs().max(),
+    "a was taken for a sparsity: it is a size, and how many go is what it comes to": lambda w, a: (
+        smallest(w.abs(), a)
+    ),
+    "a was taken relative to the largest weight: it is meant as it is": lambda w, a: (
+        w.abs() >= a * w.abs().max()
+    ),
     "w² was compared with a: compare |w|": lambda w, a: w**2 >= a,
 }
 
@@ -275,7 +316,8 @@ def test_threshold(submission: Submission, draw: Draw) -> None:
 
     def case() -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         shape = (draw.integer(5, 8), draw.integer(9, 12))
-        w = torch.randint(-16, 17, shape, generator=draw.generator) / 8  # eighths: float32 has them, so equal is equal
+        # eighths: float32 has them, so equal is equal
+        w = torch.randint(-16, 17, shape, generator=draw.generator) / 8
         w[0, :2] = torch.tensor([a, -a]).nextafter(torch.zeros(2))
         return w, reference.threshold_mask(w, a), made(WRONG["threshold_mask"], w, a)
 
@@ -285,7 +327,7 @@ def test_threshold(submission: Submission, draw: Draw) -> None:
     expect_equal(mask, right, "the mask")
 
 
-# --- 1.3 grouped_mask ----------------------------------------------------------------------------------------------
+# --- 1.3 grouped_mask -----------------------------------------------------------------
 
 GROUP = {
     "element": "a single weight",
@@ -315,19 +357,29 @@ MAXIMUM = "the groups were scored by their largest weight alone: the L1 norm is 
 
 
 def whole_numbers(draw: Draw, *shape: int) -> Tensor:
-    """Whole numbers of both signs, some much larger than most: their sums are exact in any order, in float32 too."""
+    """Whole numbers of both signs, some much larger than most: their sums are exact in
+    any order, in float32 too.
+    """
     return ((draw.normal(*shape).exp() * 100).round() + 1) * draw.normal(*shape).sign()
 
 
 def convolution(draw: Draw) -> Tensor:
-    """A weight (M, C, R, S) with M, C, R and S all different, and a multiple of 4 filters."""
-    return whole_numbers(draw, draw.choice([8, 12]), *draw.choice([(3, 2, 5), (5, 2, 3), (3, 5, 2), (5, 3, 2)]))
+    """A weight (M, C, R, S) with M, C, R and S all different, and a multiple of 4
+    filters.
+    """
+    return whole_numbers(
+        draw, draw.choice([8, 12]), *draw.choice([(3, 2, 5), (5, 2, 3), (3, 5, 2), (5, 3, 2)])
+    )
 
 
 def groups_kept(value: Any, granularity: str, weight: Tensor, sparsity: float) -> Tensor:
-    """One bool a group, if every group goes or stays as a whole; else say what went instead."""
+    """One bool a group, if every group goes or stays as a whole; else say what went
+    instead.
+    """
     mask = as_mask(value, weight)
-    share = group_scores(mask.double(), granularity) / group_scores(torch.ones_like(weight), granularity)
+    share = group_scores(mask.double(), granularity) / group_scores(
+        torch.ones_like(weight), granularity
+    )
     if bool(((share == 0) | (share == 1)).all()):
         return share == 1
     group = f"a {granularity} is {GROUP[granularity]}"
@@ -344,7 +396,9 @@ def groups_kept(value: Any, granularity: str, weight: Tensor, sparsity: float) -
 Score = Callable[[Tensor, str], Tensor]
 
 
-def by_group(choose: Callable[[Tensor, float], Tensor], score: Score) -> Callable[[Tensor, float, str], Tensor]:
+def by_group(
+    choose: Callable[[Tensor, float], Tensor], score: Score
+) -> Callable[[Tensor, float, str], Tensor]:
     """A grouped_mask: ``choose(scores, sparsity)`` says which groups stay."""
 
     def version(w: Tensor, s: float, granularity: str) -> Tensor:
@@ -381,7 +435,9 @@ ELEMENTS: Wrong = {
 }
 GROUPS: Wrong = {
     SIGNED: by_group(smallest, group_scores),
-    f"{SIGNED}, not the other way round": by_group(smallest, lambda w, granularity: group_scores(w, granularity).abs()),
+    f"{SIGNED}, not the other way round": by_group(
+        smallest, lambda w, granularity: group_scores(w, granularity).abs()
+    ),
     SQUARES: by_group(smallest, lambda w, granularity: group_scores(w**2, granularity)),
     MAXIMUM: by_group(smallest, largest_of),
 }
@@ -389,7 +445,9 @@ IN_A_FILTER: Wrong = {EACH_FILTER: by_group(each_filter, norms)}
 WRONG["grouped_mask"] = ANY_GROUP | ELEMENTS | GROUPS | IN_A_FILTER
 
 
-def expect_groups(submission: Submission, draw: Draw, make: Callable[[Draw], Tensor], granularity: str) -> None:
+def expect_groups(
+    submission: Submission, draw: Draw, make: Callable[[Draw], Tensor], granularity: str
+) -> None:
     """The groups with the smallest L1 norms go, each as a whole."""
     sparsity = draw.choice([0.25, 0.75])
 
@@ -401,7 +459,11 @@ def expect_groups(submission: Submission, draw: Draw, make: Callable[[Draw], Ten
         norm = norms(w, granularity)
         if norm.unique().numel() < norm.numel():
             return case()  # ties have a test of their own
-        return w, reference.grouped_mask(w, sparsity, granularity), made(wrong, w, sparsity, granularity)
+        return (
+            w,
+            reference.grouped_mask(w, sparsity, granularity),
+            made(wrong, w, sparsity, granularity),
+        )
 
     w, right, mistakes = telling(case)
     where = f'a {"matrix" if w.ndim == 2 else "weight"} of shape {tuple(w.shape)}, granularity "{granularity}",'
@@ -410,11 +472,17 @@ def expect_groups(submission: Submission, draw: Draw, make: Callable[[Draw], Ten
     kept = groups_kept(mask, granularity, w, sparsity)
     for larger in ("kernel", "filter") if w.ndim == 4 else ():
         if larger != granularity and same(mask, local_masks({"w": w.abs()}, sparsity, larger)["w"]):
-            fail(f"whole {larger}s went, but {granularity}s were asked for: a {granularity} is {GROUP[granularity]}")
+            fail(
+                f"whole {larger}s went, but {granularity}s were asked for: a {granularity} is {GROUP[granularity]}"
+            )
     recognise(as_mask(mask, w), right, mistakes)
     right = smallest(norms(w, granularity), sparsity)
     if kept.all() or not kept.any():
-        none = " (A sum over no dimension, dim=(), is a sum over all.)" if granularity == "element" else ""
+        none = (
+            " (A sum over no dimension, dim=(), is a sum over all.)"
+            if granularity == "element"
+            else ""
+        )
         fail(
             f"for {where} and sparsity {sparsity}, {pruned(kept)} of {kept.numel()} groups went instead of {pruned(right)}: how "
             f"many numbers did your code rank?{none}"
@@ -437,15 +505,20 @@ def test_kernels_and_rows(submission: Submission, draw: Draw) -> None:
 def test_elements_and_matrices(submission: Submission, draw: Draw) -> None:
     expect_groups(submission, draw, lambda draw: draw.normal(8, 3, 2, 5), "element")
     expect_groups(
-        submission, draw, lambda draw: whole_numbers(draw, draw.choice([8, 12]), draw.integer(5, 7)), "filter"
+        submission,
+        draw,
+        lambda draw: whole_numbers(draw, draw.choice([8, 12]), draw.integer(5, 7)),
+        "filter",
     )
 
 
-# --- 1.4 global_masks ----------------------------------------------------------------------------------------------
+# --- 1.4 global_masks -----------------------------------------------------------------
 
 
 def layers(draw: Draw) -> dict[str, Tensor]:
-    """Tensors of unlike sizes and scales, biases and a norm among them; their names do not tell which is which."""
+    """Tensors of unlike sizes and scales, biases and a norm among them; their names do
+    not tell which is which.
+    """
     return {
         "stem.weight": draw.normal(4, 2, 3, 3, scale=1.0),
         "stem.bias": draw.normal(4, scale=0.01),
@@ -464,18 +537,25 @@ def prunable(weights: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def as_masks(value: Any, weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The value, if it has the form of masks for the weights that take part; in the order of ``weights``."""
+    """The value, if it has the form of masks for the weights that take part; in the
+    order of ``weights``.
+    """
     if isinstance(value, wire.Model):
         fail("a model came back: return the masks, a dict from name to mask")
     for name, w in weights.items() if isinstance(value, dict) else ():
         if w.ndim < 2 and name in value:
-            fail(f"{name!r} got a mask, though it has one dimension only: biases and norms are left alone")
+            fail(
+                f"{name!r} got a mask, though it has one dimension only: biases and norms are left alone"
+            )
         if w.ndim >= 2 and name not in value:
             fail(
                 f"{name!r} has {w.ndim} dimensions and got no mask: two or more dimensions take part, whatever the name"
             )
     expect_keys(value, prunable(weights), "the masks")
-    return {name: as_mask(value[name], w, f"the mask of {name!r}") for name, w in prunable(weights).items()}
+    return {
+        name: as_mask(value[name], w, f"the mask of {name!r}")
+        for name, w in prunable(weights).items()
+    }
 
 
 def one_list(tensors: dict[str, Tensor]) -> Tensor:
@@ -483,9 +563,13 @@ def one_list(tensors: dict[str, Tensor]) -> Tensor:
     return torch.cat([tensor.flatten() for tensor in tensors.values()])
 
 
-def competing(score: Callable[[Tensor], Tensor]) -> Callable[[dict[str, Tensor], float], dict[str, Tensor]]:
+def competing(
+    score: Callable[[Tensor], Tensor],
+) -> Callable[[dict[str, Tensor], float], dict[str, Tensor]]:
     """global_masks by another score."""
-    return lambda weights, s: ranked_together({name: score(w) for name, w in prunable(weights).items()}, s)
+    return lambda weights, s: ranked_together(
+        {name: score(w) for name, w in prunable(weights).items()}, s
+    )
 
 
 def everything_competes(weights: dict[str, Tensor], s: float) -> dict[str, Tensor]:
@@ -501,13 +585,17 @@ def everything_counts(weights: dict[str, Tensor], s: float) -> dict[str, Tensor]
 
 
 TOGETHER: Wrong = {
-    PER_LAYER: lambda weights, s: local_masks({name: w.abs() for name, w in prunable(weights).items()}, s),
+    PER_LAYER: lambda weights, s: local_masks(
+        {name: w.abs() for name, w in prunable(weights).items()}, s
+    ),
     "the layers were scaled before they were compared: let |w| compete as it is": competing(
         lambda w: w.abs() / w.abs().max()
     ),
     NO_ABS: competing(lambda w: w),
     LARGEST: competing(lambda w: -w.abs()),
-    UPSIDE_DOWN: lambda weights, s: {name: ~mask for name, mask in reference.global_masks(weights, s).items()},
+    UPSIDE_DOWN: lambda weights, s: {
+        name: ~mask for name, mask in reference.global_masks(weights, s).items()
+    },
     STAYS: lambda weights, s: reference.global_masks(weights, 1 - s),
 }
 BIASES: Wrong = {
@@ -544,13 +632,15 @@ def test_only_two_dimensions(submission: Submission, draw: Draw) -> None:
     expect_smallest_pruned(one_list(masks), one_list(prunable(weights)).abs(), one_list(right))
 
 
-# --- 1.5 PrunedLinear ----------------------------------------------------------------------------------------------
+# --- 1.5 PrunedLinear -----------------------------------------------------------------
 
 ALL_ONES = "{} is as if ∂L/∂y were all ones: use the gradient that backward is given"
 
 
 class Pass:
-    """One way forward and back through the student's PrunedLinear, beside the tensors that went in."""
+    """One way forward and back through the student's PrunedLinear, beside the tensors
+    that went in.
+    """
 
     def __init__(self, submission: Submission, draw: Draw, *leading: int) -> None:
         d_in, d_out = draw.integer(5, 7), draw.integer(2, 4)
@@ -560,7 +650,10 @@ class Pass:
         self.w[0, 0] = 0  # kept, and 0 by chance: it may grow again
         self.g = draw.normal(*leading, d_out)  # what comes back from the loss: not ones
         self._submission = submission
-        self._x, self._w = submission.put(self.x, requires_grad=True), submission.put(self.w, requires_grad=True)
+        self._x, self._w = (
+            submission.put(self.x, requires_grad=True),
+            submission.put(self.w, requires_grad=True),
+        )
         self._y = submission.call("PrunedLinear.apply", self._x, self._w, self.m, keep=True)
 
     @property
@@ -575,7 +668,9 @@ class Pass:
         """∂L/∂x and ∂L/∂w."""
         expect_tensor(self.y, shape=self.g.shape, what="PrunedLinear.apply(x, w, m)")
         if self.made_by().endswith(("Backward0", "Backward1")):
-            fail("torch differentiated your forward by itself: inherit from torch.autograd.Function and write backward")
+            fail(
+                "torch differentiated your forward by itself: inherit from torch.autograd.Function and write backward"
+            )
         g = self.g
         if g.ndim > 2:  # as behind a transposition: what comes back is not contiguous
             g = g.transpose(0, 1).contiguous().transpose(0, 1)
@@ -586,7 +681,9 @@ class Pass:
         """The name of the step that autograd noted for y."""
         step = self._submission.get(self._y, "grad_fn")
         if step is None:
-            fail("as far as autograd knows, y does not depend on x and w: inherit apply from torch.autograd.Function")
+            fail(
+                "as far as autograd knows, y does not depend on x and w: inherit apply from torch.autograd.Function"
+            )
         return str(getattr(step, "type", ""))
 
     def rows(self) -> tuple[Tensor, Tensor]:
@@ -597,14 +694,20 @@ class Pass:
         return self._submission.get(self._w)
 
 
-def expect_gradient(value: Any, right: Tensor, name: str, place: str, mistakes: dict[str, Tensor]) -> None:
+def expect_gradient(
+    value: Any, right: Tensor, name: str, place: str, mistakes: dict[str, Tensor]
+) -> None:
     """A gradient, up to rounding; else the mistake whose result it is."""
     if value is None:
-        fail(f"{name} is None: backward returns one gradient per argument of forward, this one in the {place} place")
+        fail(
+            f"{name} is None: backward returns one gradient per argument of forward, this one in the {place} place"
+        )
     expect_tensor(value, shape=right.shape, what=name)
     if not torch.allclose(value.double(), right.double(), atol=1e-4):
         for sentence, wrong in mistakes.items():
-            if wrong.shape == right.shape and torch.allclose(value.double(), wrong.double(), atol=1e-4):
+            if wrong.shape == right.shape and torch.allclose(
+                value.double(), wrong.double(), atol=1e-4
+            ):
                 fail(sentence)
     expect_close(value, right, name)
 
@@ -633,8 +736,10 @@ def test_gradient_of_input(submission: Submission, draw: Draw) -> None:
 def mistakes_of_input(step: Pass) -> dict[str, Tensor]:
     g, w = step.g, step.w
     return {
-        "∂L/∂x went back through the dense W: forward used W∘m, so a pruned weight passes nothing back either": g @ w,
-        "∂L/∂x went back through the pruned weights only: True means kept": g @ w.masked_fill(step.m, 0),
+        "∂L/∂x went back through the dense W: forward used W∘m, so a pruned weight passes nothing back either": g
+        @ w,
+        "∂L/∂x went back through the pruned weights only: True means kept": g
+        @ w.masked_fill(step.m, 0),
         ALL_ONES.format("∂L/∂x"): torch.ones_like(g) @ step.masked,
     }
 
@@ -652,10 +757,14 @@ def mistakes_of_weight(step: Pass) -> dict[str, Tensor]:
     dense = g.T @ x
     right = dense.masked_fill(~step.m, 0)
     unmasked = "∂L/∂W has entries where weights are pruned"
-    divided = "∂L/∂W was divided by the batch size: if the loss takes a mean, ∂L/∂y holds that already"
+    divided = (
+        "∂L/∂W was divided by the batch size: if the loss takes a mean, ∂L/∂y holds that already"
+    )
     mistakes = {
         f"{unmasked}: these have no influence on y, so what is the slope of the loss there?": dense,
-        "∂L/∂W is there for the pruned weights and 0 for the kept ones: True means kept": dense.masked_fill(step.m, 0),
+        "∂L/∂W is there for the pruned weights and 0 for the kept ones: True means kept": dense.masked_fill(
+            step.m, 0
+        ),
         "∂L/∂W was multiplied by W: y is linear in W": dense * step.masked,
         "a kept weight that is 0 got no gradient, so it stays 0: ask the mask, not the weight": dense.masked_fill(
             step.masked == 0, 0
@@ -663,11 +772,13 @@ def mistakes_of_weight(step: Pass) -> dict[str, Tensor]:
         ALL_ONES.format("∂L/∂W"): (torch.ones_like(g).T @ x).masked_fill(~step.m, 0),
     }
     return (
-        mistakes if len(x) == 1 else mistakes | {divided: right / len(x), f"{divided}. And {unmasked}": dense / len(x)}
+        mistakes
+        if len(x) == 1
+        else mistakes | {divided: right / len(x), f"{divided}. And {unmasked}": dense / len(x)}
     )
 
 
-# --- 1.6 sensitivity -----------------------------------------------------------------------------------------------
+# --- 1.6 sensitivity ------------------------------------------------------------------
 
 
 def network(draw: Draw, *layers: nn.Module) -> nn.Sequential:
@@ -676,25 +787,31 @@ def network(draw: Draw, *layers: nn.Module) -> nn.Sequential:
     with torch.no_grad():
         for i, p in enumerate(net.parameters()):
             p.copy_(
-                draw.normal(*p.shape, scale=0.1 * (1 + i % 3)) if p.ndim >= 2 else p + draw.normal(*p.shape, scale=0.01)
+                draw.normal(*p.shape, scale=0.1 * (1 + i % 3))
+                if p.ndim >= 2
+                else p + draw.normal(*p.shape, scale=0.01)
             )
     return net
 
 
 class Scan:
-    """A call of the student's sensitivity: what evaluate was shown, what came back, what became of the model."""
+    """A call of the student's sensitivity: what evaluate was shown, what came back,
+    what became of the model.
+    """
 
     def __init__(self, submission: Submission, draw: Draw) -> None:
         block = nn.Sequential(nn.Conv2d(2, 4, 3, bias=False), nn.BatchNorm2d(4))
         net = network(draw, block, nn.Embedding(8, 4), nn.Conv1d(4, 4, 2), nn.Linear(4, 4))
         self.dense = {name: value.clone() for name, value in net.state_dict().items()}
         self.weights = prunable({name: p.detach() for name, p in net.named_parameters()})
-        self.sparsities = [0.75, 0.25, 0.5, 0.25]  # not in order: what stays pruned from the step before shows
+        # not in order: what stays pruned from the step before shows
+        self.sparsities = [0.75, 0.25, 0.5, 0.25]
         self.splits: list[Any] = []
         self.states: list[dict[str, Tensor]] = []
         self.values: list[float] = []
         self.by_name = False
-        accuracies = (10 + draw.permutation(5000) / 64).tolist()  # no two alike, and exact in float32
+        # no two alike, and exact in float32
+        accuracies = (10 + draw.permutation(5000) / 64).tolist()
 
         def evaluate(*given: Any, **named: Any) -> float:
             model, split, *_ = (*given, *named.values(), None, None)
@@ -710,13 +827,17 @@ class Scan:
 
         self.model = submission.put(net)
         self.parameters = {
-            name: submission.call("get_parameter", name, on=self.model, keep=True) for name in self.weights
+            name: submission.call("get_parameter", name, on=self.model, keep=True)
+            for name in self.weights
         }
-        submission.call("requires_grad_", False, on=self.parameters["2.weight"])  # a frozen layer can be pruned, too
+        # a frozen layer can be pruned, too
+        submission.call("requires_grad_", False, on=self.parameters["2.weight"])
         self.result = submission.sensitivity(self.model, Proxy(evaluate), self.sparsities)
         self.before, self.after = wire.describe(net), submission.get(self.model)
         if not self.states:
-            fail('evaluate was never called: measure every pruned model by evaluate(model, "validation")')
+            fail(
+                'evaluate was never called: measure every pruned model by evaluate(model, "validation")'
+            )
 
     def changed_in(self, state: dict[str, Tensor]) -> list[str]:
         """The names of what differs from the dense model."""
@@ -734,7 +855,9 @@ def test_one_layer_at_a_time(submission: Submission, draw: Draw) -> None:
     for state in scan.states:
         changed = scan.changed_in(state)
         if others := [name for name in changed if name not in scan.weights]:
-            fail(f"{others[0]!r} was changed: only parameters with two or more dimensions are pruned")
+            fail(
+                f"{others[0]!r} was changed: only parameters with two or more dimensions are pruned"
+            )
         if len(changed) > 1:
             fail(
                 f"{changed[0]!r} was still pruned when {changed[1]!r} was measured: each layer starts from the dense model. Did "
@@ -743,7 +866,9 @@ def test_one_layer_at_a_time(submission: Submission, draw: Draw) -> None:
     for name in scan.weights:
         seen = [state[name] for state in scan.states if name in scan.changed_in(state)]
         if not seen:
-            fail(f"{name!r} was never pruned when evaluate was called, though it has two or more dimensions")
+            fail(
+                f"{name!r} was never pruned when evaluate was called, though it has two or more dimensions"
+            )
         for sparsity in scan.sparsities:
             expect_seen(scan, name, sparsity, seen)
 
@@ -771,15 +896,21 @@ def test_validation_data(submission: Submission, draw: Draw) -> None:
     scan = Scan(submission, draw)
     for split in scan.splits:
         if split == "test":
-            fail("evaluate was asked for the test split: who chooses by the test data has none left to predict with")
+            fail(
+                "evaluate was asked for the test split: who chooses by the test data has none left to predict with"
+            )
         if split == "train":
-            fail("evaluate was asked for the training split: the model has seen those images, pruned or not")
+            fail(
+                "evaluate was asked for the training split: the model has seen those images, pruned or not"
+            )
         expect_equal(split, "validation", "the split that evaluate was asked for")
     if scan.by_name:
-        fail('evaluate was called with a keyword, and its names are not promised: call evaluate(model, "validation")')
+        fail(
+            'evaluate was called with a keyword, and its names are not promised: call evaluate(model, "validation")'
+        )
 
 
-# --- 1.7 cubic_schedule, iterative_prune ---------------------------------------------------------------------------
+# --- 1.7 cubic_schedule, iterative_prune ----------------------------------------------
 
 
 def along(curve: Callable[[float, float, int], float]) -> Callable[[float, int], list[float]]:
@@ -797,10 +928,16 @@ WRONG["cubic_schedule"] = {
     "t was counted from 0, so the first target is 0 and the last is not final: t runs from 1 to steps": along(
         lambda final, x, steps: final * (1 - (1 - x + 1 / steps) ** 3)
     ),
-    "slow at first, fast at the end: (t/steps)³ is the curve upside down": along(lambda final, x, steps: final * x**3),
-    "the targets fall: (1 - t/steps)³ is what is left of the way": along(lambda final, x, steps: final * (1 - x) ** 3),
+    "slow at first, fast at the end: (t/steps)³ is the curve upside down": along(
+        lambda final, x, steps: final * x**3
+    ),
+    "the targets fall: (1 - t/steps)³ is what is left of the way": along(
+        lambda final, x, steps: final * (1 - x) ** 3
+    ),
     "every step adds the same: where is the cube?": along(lambda final, x, steps: final * x),
-    "the curve is a square, and the formula has a cube": along(lambda final, x, steps: final * (1 - (1 - x) ** 2)),
+    "the curve is a square, and the formula has a cube": along(
+        lambda final, x, steps: final * (1 - (1 - x) ** 2)
+    ),
     "final went into the cube: it multiplies the whole bracket": along(
         lambda final, x, steps: 1 - (1 - final * x) ** 3
     ),
@@ -831,19 +968,26 @@ def expect_schedule(submission: Submission, final: float, steps: int) -> None:
 
 def close_lists(one: list[float], other: list[float]) -> bool:
     """Equal up to 1e-6."""
-    return len(one) == len(other) and all(abs(a - b) <= 1e-6 for a, b in zip(one, other, strict=True))
+    return len(one) == len(other) and all(
+        abs(a - b) <= 1e-6 for a, b in zip(one, other, strict=True)
+    )
 
 
-OF_THE_LIVING = (
-    "the target was taken of the weights still alive. Each target says how many of all weights are to be gone"
-)
+OF_THE_LIVING = "the target was taken of the weights still alive. Each target says how many of all weights are to be gone"
 
 
 class Run:
-    """A call of the student's iterative_prune: the masks, the model before and after, and what each finetune saw."""
+    """A call of the student's iterative_prune: the masks, the model before and after,
+    and what each finetune saw.
+    """
 
     def __init__(
-        self, submission: Submission, draw: Draw, targets: list[float], net: nn.Module | None = None, **finetune: Any
+        self,
+        submission: Submission,
+        draw: Draw,
+        targets: list[float],
+        net: nn.Module | None = None,
+        **finetune: Any,
     ) -> None:
         net = net or small_net(draw)
         self.start = {name: p.detach().clone() for name, p in net.named_parameters()}
@@ -859,7 +1003,9 @@ class Run:
         if not self.log:
             fail("finetune was never called: call finetune(model, post_step) after every target")
         if all(torch.equal(self.after[name], value) for name, value in self.start.items()):
-            fail("no number has changed in the model that you were given: did your code prune a copy of it?")
+            fail(
+                "no number has changed in the model that you were given: did your code prune a copy of it?"
+            )
 
     def before(self, i: int) -> dict[str, Tensor]:
         """The parameters as pruning step i found them."""
@@ -870,7 +1016,9 @@ class Run:
 
 
 def small_net(draw: Draw) -> nn.Module:
-    """A net for inputs (batch, 2, 5), whose layers have 48, 320 and 32 weights in 3 and 2 dimensions."""
+    """A net for inputs (batch, 2, 5), whose layers have 48, 320 and 32 weights in 3 and
+    2 dimensions.
+    """
     head = (nn.Flatten(), nn.Linear(40, 8), nn.ReLU(), nn.Linear(8, 4))
     return network(draw, nn.Conv1d(2, 8, 3, padding=1), nn.BatchNorm1d(8), nn.ReLU(), *head)
 
@@ -883,7 +1031,8 @@ def share_zero(weights: dict[str, Tensor]) -> float:
 @question("1.7", points=0.5, claim="each layer to each target, in place, and fine-tuned after each")
 def test_targets_are_cumulative(submission: Submission, draw: Draw) -> None:
     targets = draw.choice([[0.25, 0.5, 0.75], [0.25, 0.375, 0.625], [0.375, 0.5, 0.75]])
-    run = Run(submission, draw, targets, steps=4, settings={"lr": 0.5})  # far enough to change the ranks
+    # far enough to change the ranks
+    run = Run(submission, draw, targets, steps=4, settings={"lr": 0.5})
     if len(run.log) != len(targets):
         calls = f"finetune was called {len(run.log)}x for {len(targets)} targets"
         fail(f"{calls}: prune, fine-tune, prune on, fine-tune again")
@@ -898,26 +1047,44 @@ def test_targets_are_cumulative(submission: Submission, draw: Draw) -> None:
             )
     masks = run.expect_masks()
     last = {name: w == 0 for name, w in prunable(run.log[-1]["before"]).items()}
-    recognise(masks, {name: ~zero for name, zero in last.items()}, {"the masks are upside down: True means kept": last})
+    recognise(
+        masks,
+        {name: ~zero for name, zero in last.items()},
+        {"the masks are upside down: True means kept": last},
+    )
     for name, zero in last.items():
         expect_equal(
-            masks[name], ~zero, message=f"the mask of {name!r} is not what was pruned in the model at the last target"
+            masks[name],
+            ~zero,
+            message=f"the mask of {name!r} is not what was pruned in the model at the last target",
         )
 
 
 def expect_target(run: Run, i: int, target: float, then: dict[str, Tensor]) -> None:
-    """When finetune began for target i, every layer had its share of zeros, the smallest of the weights as they were."""
+    """When finetune began for target i, every layer had its share of zeros, the
+    smallest of the weights as they were.
+    """
     found = run.before(i)
-    right = {name: found[name].masked_fill(~reference.magnitude_mask(found[name], target), 0) for name in run.weights}
-    by_start = {name: found[name].masked_fill(~reference.magnitude_mask(run.start[name], target), 0) for name in right}
+    right = {
+        name: found[name].masked_fill(~reference.magnitude_mask(found[name], target), 0)
+        for name in run.weights
+    }
+    by_start = {
+        name: found[name].masked_fill(~reference.magnitude_mask(run.start[name], target), 0)
+        for name in right
+    }
     if same(then, right):
         return
     share, previous = share_zero(then), share_zero(prunable(found))
     step = f"at target {target} (number {i + 1})"
-    if i and any(bool((w[run.log[i - 1]["before"][name] == 0] != 0).any()) for name, w in then.items()):
+    if i and any(
+        bool((w[run.log[i - 1]["before"][name] == 0] != 0).any()) for name, w in then.items()
+    ):
         fail(f"{step} weights are back that an earlier target had pruned: masks only shrink")
     if share == 0 or (i and abs(share - previous) < 1e-9):
-        fail(f"{step} nothing had been pruned when finetune began: set the weights to zero first, then fine-tune")
+        fail(
+            f"{step} nothing had been pruned when finetune began: set the weights to zero first, then fine-tune"
+        )
     if i and math.isclose(share, min(1.0, sum(run.targets[: i + 1])), abs_tol=0.01):
         fail(
             f"{step} {100 * share:.0f} % of the weights are zero: the targets were added up (five times 20 % is not 100 %). Each "
@@ -926,12 +1093,16 @@ def expect_target(run: Run, i: int, target: float, then: dict[str, Tensor]) -> N
     if i and math.isclose(share, 1 - math.prod(1 - t for t in run.targets[: i + 1]), abs_tol=0.02):
         fail(f"{step} {100 * share:.0f} % of the weights are zero: {OF_THE_LIVING}")
     shares = {name: share_zero({name: w}) for name, w in then.items()}
-    if math.isclose(share, target, abs_tol=0.01) and not math.isclose(max(shares.values()), target, abs_tol=0.01):
+    if math.isclose(share, target, abs_tol=0.01) and not math.isclose(
+        max(shares.values()), target, abs_tol=0.01
+    ):
         fail(
             f"{step} the layers lost unequal shares: here every layer is pruned to the target by itself, not all together"
         )
     if same(then, by_start):
-        fail(f"{step} the weights were ranked by what they were at the start: rank them as fine-tuning has left them")
+        fail(
+            f"{step} the weights were ranked by what they were at the start: rank them as fine-tuning has left them"
+        )
     for name in run.weights:
         zero = then[name] == 0
         if int(zero.sum()) != round(target * zero.numel()):
@@ -939,8 +1110,12 @@ def expect_target(run: Run, i: int, target: float, then: dict[str, Tensor]) -> N
                 f"{step} {int(zero.sum())} of {zero.numel()} weights of {name!r} are zero instead of {round(target * zero.numel())}"
             )
         if not torch.equal(then[name], found[name].masked_fill(zero, 0)):
-            fail(f"{step} weights of {name!r} that were kept changed: pruning sets zeros and leaves the others alone")
-        expect_smallest_pruned(~zero, found[name].abs(), right[name] != 0, f"{step} a weight of {name!r} with |w|")
+            fail(
+                f"{step} weights of {name!r} that were kept changed: pruning sets zeros and leaves the others alone"
+            )
+        expect_smallest_pruned(
+            ~zero, found[name].abs(), right[name] != 0, f"{step} a weight of {name!r} with |w|"
+        )
 
 
 @question("1.7", points=0.5, claim="pruned weights stay zero, with momentum and with Adam")
@@ -959,7 +1134,9 @@ def test_zeros_stay_zero(submission: Submission, draw: Draw) -> None:
                         fail(_revived(i, optimizer, int((state[name][zero] != 0).sum()), name))
         for name, mask in run.expect_masks().items():
             if bool((run.after[name][~mask] != 0).any()):
-                fail(f"at the end, weights of {name!r} that the mask prunes are not zero in the model")
+                fail(
+                    f"at the end, weights of {name!r} that the mask prunes are not zero in the model"
+                )
     expect_only_shrinking(submission, draw)
 
 
@@ -967,8 +1144,11 @@ def expect_only_shrinking(submission: Submission, draw: Draw) -> None:
     """Weights that are 0 by themselves do not take the places of pruned ones."""
     net = small_net(draw)
     with torch.no_grad():
-        net[0].weight[6:] *= 1e-3  # the last ones go first; then decay sets all others that see no input to 0
-    run = Run(submission, draw, [0.25, 0.375], net=net, steps=1, settings={"lr": 0.5, "weight_decay": 2.0})
+        # the last ones go first; then decay sets all others that see no input to 0
+        net[0].weight[6:] *= 1e-3
+    run = Run(
+        submission, draw, [0.25, 0.375], net=net, steps=1, settings={"lr": 0.5, "weight_decay": 2.0}
+    )
     back = run.expect_masks()["0.weight"] & (run.log[0]["before"]["0.weight"] == 0)
     if back.any():
         fail(
@@ -978,7 +1158,9 @@ def expect_only_shrinking(submission: Submission, draw: Draw) -> None:
     counts = {name: (mask.numel(), pruned(mask)) for name, mask in run.expect_masks().items()}
     if all(abs(went - (1 - 0.75 * 0.625) * n) <= 1 for n, went in counts.values()):
         n, went = counts["0.weight"]
-        fail(f"after the targets 0.25 and 0.375, {went} of {n} weights of '0.weight' are gone: {OF_THE_LIVING}")
+        fail(
+            f"after the targets 0.25 and 0.375, {went} of {n} weights of '0.weight' are gone: {OF_THE_LIVING}"
+        )
     for name, (n, went) in counts.items():
         if went > round(0.375 * n):
             fail(
@@ -991,9 +1173,7 @@ def expect_only_shrinking(submission: Submission, draw: Draw) -> None:
 def _revived(i: int, optimizer: str, count: int, name: str) -> str:
     said = f"{count} pruned weights of {name!r} were no longer zero after an optimizer step and post_step()"
     if i == 0:
-        return (
-            f"{said}: fine-tuning moves every weight, so post_step has to put the zeros back, all of them, every time"
-        )
+        return f"{said}: fine-tuning moves every weight, so post_step has to put the zeros back, all of them, every time"
     moved = "momentum" if optimizer == "sgd" else "Adam's moments"
     return (
         f"{said} of the second round: {moved} from before moved them, whatever their gradient is now. Look at the weights, not "
@@ -1001,15 +1181,23 @@ def _revived(i: int, optimizer: str, count: int, name: str) -> str:
     )
 
 
-@question("1.7", points=0.5, claim="arguments: impossible targets raise ValueError before any pruning")
+@question(
+    "1.7", points=0.5, claim="arguments: impossible targets raise ValueError before any pruning"
+)
 def test_targets_checked(submission: Submission, draw: Draw) -> None:
     one_shot = Run(submission, draw, [0.75], steps=1, settings={"lr": 0.05})
     right = {name: reference.magnitude_mask(w, 0.75) for name, w in one_shot.weights.items()}
     for name, mask in one_shot.expect_masks().items():
-        expect_equal(mask, right[name], message=f"with the one target 0.75, the mask of {name!r} is not that of 1.1")
+        expect_equal(
+            mask,
+            right[name],
+            message=f"with the one target 0.75, the mask of {name!r} is not that of 1.1",
+        )
     net = small_net(draw)
     model = submission.put(net)
-    helper = submission.helper("finetune", model=model, x=draw.normal(16, 2, 5), y=draw.labels(16, 4))
+    helper = submission.helper(
+        "finetune", model=model, x=draw.normal(16, 2, 5), y=draw.labels(16, 4)
+    )
     for targets, when in (
         ([0.5, 0.25], "a target below the one before"),
         ([0.5, 1.25], "a target above 1"),
@@ -1018,10 +1206,12 @@ def test_targets_checked(submission: Submission, draw: Draw) -> None:
         call = functools.partial(submission.iterative_prune, model, targets, helper)
         expect_raises(ValueError, call, f"{when} ({targets})")
         if not same(submission.get(model).state, dict(net.state_dict())):
-            fail(f"{when} ({targets}) raised, but by then the model was pruned: look at all targets first")
+            fail(
+                f"{when} ({targets}) raised, but by then the model was pruned: look at all targets first"
+            )
 
 
-# --- 1.8 two short answers -----------------------------------------------------------------------------------------
+# --- 1.8 two short answers ------------------------------------------------------------
 
 OPTIONS = 4
 
@@ -1038,10 +1228,15 @@ def test_form_of_the_answers(submission: Submission, draw: Draw) -> None:
 
 def share_typed(submission: Submission) -> float:
     """1.8b, in %."""
-    return expect_typed(submission, "answer_1_8b", (1, 100), "not the number over the bar: it is in %, from 1 to 100")
+    return expect_typed(
+        submission,
+        "answer_1_8b",
+        (1, 100),
+        "not the number over the bar: it is in %, from 1 to 100",
+    )
 
 
-# --- 1.9 find_bug --------------------------------------------------------------------------------------------------
+# --- 1.9 find_bug ---------------------------------------------------------------------
 
 PROMISE = "1.1 promises of finite weights and a sparsity from 0 to 1"
 

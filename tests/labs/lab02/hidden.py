@@ -51,7 +51,9 @@ Named = dict[str, Tensor]
 # --- 2.1 ---
 
 
-@question("2.1", points=0.5, claim="any shape, and the weight's dtype where the curvature is double")
+@question(
+    "2.1", points=0.5, claim="any shape, and the weight's dtype where the curvature is double"
+)
 def test_loss_change_any_shape(submission: Submission, draw: Draw) -> None:
     expect_second_order(submission, draw, 2, 3, 2, 2, dtype=torch.float64)
 
@@ -59,9 +61,13 @@ def test_loss_change_any_shape(submission: Submission, draw: Draw) -> None:
 # --- 2.2 ---
 
 
-@question("2.2", points=1.5, claim="any number of samples, batch norm, frozen layers, double precision")
+@question(
+    "2.2", points=1.5, claim="any number of samples, batch norm, frozen layers, double precision"
+)
 def test_fisher_of_any_model(submission: Submission, draw: Draw) -> None:
-    net = nn.Sequential(nn.Conv2d(1, 3, 2), nn.BatchNorm2d(3), nn.Tanh(), nn.Flatten(), nn.Linear(12, 4)).double()
+    net = nn.Sequential(
+        nn.Conv2d(1, 3, 2), nn.BatchNorm2d(3), nn.Tanh(), nn.Flatten(), nn.Linear(12, 4)
+    ).double()
     fill(net, draw)
     net[1].running_mean.copy_(draw.normal(3))
     net[1].running_var.copy_(draw.sizes(3, 0.5, 2.0))
@@ -88,9 +94,13 @@ HESSIAN = (
 
 
 def _hessian(model: nn.Module, x: Tensor) -> Named:
-    """Of the loss with the class that is predicted: mean over samples, the diagonal entry by entry."""
+    """Of the loss with the class that is predicted: mean over samples, the diagonal
+    entry by entry.
+    """
     copied = copy.deepcopy(model).eval().requires_grad_()
-    found: Named = {name: torch.zeros(p.shape, dtype=torch.float64) for name, p in copied.named_parameters()}
+    found: Named = {
+        name: torch.zeros(p.shape, dtype=torch.float64) for name, p in copied.named_parameters()
+    }
     for name, p in copied.named_parameters():
         for sample in x:
             with torch.enable_grad():
@@ -106,7 +116,9 @@ def _hessian(model: nn.Module, x: Tensor) -> Named:
 WRONG: dict[str, dict[str, Callable[..., Any]]] = {"curvature": {HESSIAN: _hessian}}
 
 
-@question("2.3", points=1.5, claim="the same for a smooth network, frozen layers, any number of samples")
+@question(
+    "2.3", points=1.5, claim="the same for a smooth network, frozen layers, any number of samples"
+)
 def test_curvature_of_a_smooth_net(submission: Submission, draw: Draw) -> None:
     net = small_net(draw, nn.Tanh, classes=4)
     x, _ = samples(draw, net, draw.integer(5, 8))
@@ -114,20 +126,32 @@ def test_curvature_of_a_smooth_net(submission: Submission, draw: Draw) -> None:
     right = reference.curvature(net, x)
     recognise(value, right, made(WRONG["curvature"] | SEEN["curvature"], net, x), alike=close)
     for name, r in right.items():
-        expect_near(value[name], r, f"{name!r} of a net with tanh", "Σ_c p_c·(∂ log p_c)², averaged over samples")
+        expect_near(
+            value[name],
+            r,
+            f"{name!r} of a net with tanh",
+            "Σ_c p_c·(∂ log p_c)², averaged over samples",
+        )
 
 
 # --- 2.4 ---
 
 
-@question("2.4", points=1, claim="ties, living zeros, scores of pruned weights that are NaN, a target of 1, no target")
+@question(
+    "2.4",
+    points=1,
+    claim="ties, living zeros, scores of pruned weights that are NaN, a target of 1, no target",
+)
 def test_rescored_at_the_edges(submission: Submission, draw: Draw) -> None:
     net = layers(draw)
     with torch.no_grad():
         net[2].weight[:, ::2] = 0  # still there, and worth as much as its score says
     script = [drawn_scores(draw, net, tied=True), drawn_scores(draw, net, tied=True)]
     first = rounds(copy.deepcopy(net), lambda model: script[0], [0.35])
-    script[1] = {name: s.masked_fill(~first[name], torch.nan) if name in first else s for name, s in script[1].items()}
+    script[1] = {
+        name: s.masked_fill(~first[name], torch.nan) if name in first else s
+        for name, s in script[1].items()
+    }
     targets = [0.35, 0.7]
     run = Rescored(submission, net, script, targets)
     right = rounds(copy.deepcopy(net), Scripted(script), targets)
@@ -149,9 +173,13 @@ LAST_POSITION = "only the last position was looked at: the norm is over all samp
 ONE_SAMPLE = "only the first sample was looked at: the norm is over all samples and positions"
 POSITIONS_MEANT = "positions were averaged before the norm: each counts by its square"
 WRONG["input_aware_mask"] = {
-    LAST_POSITION: lambda w, x, s: reference.input_aware_mask(w, x[..., -1, :] if x.ndim > 2 else x, s),
+    LAST_POSITION: lambda w, x, s: reference.input_aware_mask(
+        w, x[..., -1, :] if x.ndim > 2 else x, s
+    ),
     ONE_SAMPLE: lambda w, x, s: reference.input_aware_mask(w, x[0] if x.ndim > 2 else x, s),
-    POSITIONS_MEANT: lambda w, x, s: reference.input_aware_mask(w, x.mean(1) if x.ndim > 2 else x, s),
+    POSITIONS_MEANT: lambda w, x, s: reference.input_aware_mask(
+        w, x.mean(1) if x.ndim > 2 else x, s
+    ),
 }
 
 
@@ -165,7 +193,14 @@ def test_input_aware_any_shape(submission: Submission, draw: Draw) -> None:
         * draw.sizes(3, 0.2, 5.0).float()[:, None, None]
     )
     seen = {said: SEEN["input_aware_mask"][said] for said in (MEAN, L1_NORM, MAGNITUDE)}
-    expect_row_mask(submission, w, x, 0.5, made(WRONG["input_aware_mask"] | seen, w, x, 0.5), "for x (B, L, in): ")
+    expect_row_mask(
+        submission,
+        w,
+        x,
+        0.5,
+        made(WRONG["input_aware_mask"] | seen, w, x, 0.5),
+        "for x (B, L, in): ",
+    )
     expect_row_mask(submission, w, draw.normal(8), 0.4, {}, "for x (in,): ")
     expect_row_mask(submission, draw.tied(5, 8), torch.ones(2, 8), 0.4, {}, "with ties: ")
     for sparsity in (0.0, 1.0):
@@ -176,11 +211,15 @@ def test_input_aware_any_shape(submission: Submission, draw: Draw) -> None:
 
 FIRST_T = "one threshold was used for all: t may be a tensor, with one for each entry"
 WRONG["soft_threshold"] = {
-    FIRST_T: lambda w, t: reference.soft_threshold(w, t.flatten()[0] if isinstance(t, Tensor) else t),
+    FIRST_T: lambda w, t: reference.soft_threshold(
+        w, t.flatten()[0] if isinstance(t, Tensor) else t
+    ),
 }
 
 
-@question("2.6", points=0.5, claim="a threshold for each entry, any shape, |w| = t, double precision")
+@question(
+    "2.6", points=0.5, claim="a threshold for each entry, any shape, |w| = t, double precision"
+)
 def test_soft_threshold_any(submission: Submission, draw: Draw) -> None:
     w = draw.normal(3, 2, 2, 2, dtype=torch.float64)
     t = draw.sizes(w.numel(), 0.2, 1.5).view(w.shape)
@@ -219,7 +258,9 @@ READ_INSTEAD = (  # of the same table, by mistake: from, to, what
 @question("2.8", points=0.5, claim="b: ρ between |w|·‖x‖ and the size of the true change")
 def test_rho(submission: Submission, draw: Draw) -> None:
     what = "what the input-aware score reaches on the digits, the mean of three seeds"
-    expect_figure(rho_typed(submission), RHO, what, READ_INSTEAD, "Did you read it off the table of part A?")
+    expect_figure(
+        rho_typed(submission), RHO, what, READ_INSTEAD, "Did you read it off the table of part A?"
+    )
 
 
 # --- 2.9 ---
@@ -245,6 +286,7 @@ def _rounds(w: Tensor, t: Any) -> Tensor:
 def _loop(w: Tensor, t: Any) -> Tensor:
     thresholds = torch.as_tensor(t, dtype=w.dtype).expand(w.shape).flatten().tolist()
     values = [
-        max(abs(v) - s, 0.0) * (1 if v > 0 else -1) for v, s in zip(w.flatten().tolist(), thresholds, strict=True)
+        max(abs(v) - s, 0.0) * (1 if v > 0 else -1)
+        for v, s in zip(w.flatten().tolist(), thresholds, strict=True)
     ]
     return torch.tensor(values, dtype=w.dtype).view(w.shape)

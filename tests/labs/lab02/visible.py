@@ -1,7 +1,9 @@
-"""Lab 02, what the loss says: what is claimed of each answer, and its likely mistakes, each written once as a wrong function.
+"""Lab 02, what the loss says: what is claimed of each answer, and its likely mistakes,
+each written once as a wrong function.
 
-Inputs are drawn anew for every grading, and so that the mistakes give other results than the right answer: gradients and curvatures of
-both signs, scores that grow for what is pruned already, rows and inputs of unlike scales.
+Inputs are drawn anew for every grading, and so that the mistakes give other results
+than the right answer: gradients and curvatures of both signs, scores that grow for what
+is pruned already, rows and inputs of unlike scales.
 """
 
 from __future__ import annotations
@@ -50,17 +52,22 @@ def expect_near(value: Tensor, right: Tensor, what: str, hint: str) -> None:
 
 
 def as_named(
-    value: Any, like: Mapping[str, Tensor], dtype: torch.dtype | None = None, what: str = "the result"
+    value: Any,
+    like: Mapping[str, Tensor],
+    dtype: torch.dtype | None = None,
+    what: str = "the result",
 ) -> Named:
     """The value, if it is a dict of tensors like these."""
     expect_keys(value, like, what)
     return {
-        name: expect_tensor(value[name], shape=w.shape, dtype=dtype or w.dtype, what=f"{name!r} of {what}")
+        name: expect_tensor(
+            value[name], shape=w.shape, dtype=dtype or w.dtype, what=f"{name!r} of {what}"
+        )
         for name, w in like.items()
     }
 
 
-# --- 2.1 loss_change -----------------------------------------------------------------------------------------------
+# --- 2.1 loss_change ------------------------------------------------------------------
 
 PLUS = "the first term has the wrong sign: the weight goes from w to 0, a step of -w, so the change begins with -g·w"
 SIZE = "the result has no sign any more: the forecast is signed, and negative where the loss would fall"
@@ -105,9 +112,15 @@ def test_second_order(submission: Submission, draw: Draw) -> None:
     expect_second_order(submission, draw, draw.integer(3, 6), draw.integer(3, 6))
 
 
-def expect_second_order(submission: Submission, draw: Draw, *shape: int, dtype: torch.dtype = torch.float32) -> None:
+def expect_second_order(
+    submission: Submission, draw: Draw, *shape: int, dtype: torch.dtype = torch.float32
+) -> None:
     def case() -> tuple[Any, Any, dict[str, Any]]:
-        given = draw.normal(*shape), draw.normal(*shape), draw.normal(*shape, scale=2.0, dtype=dtype)
+        given = (
+            draw.normal(*shape),
+            draw.normal(*shape),
+            draw.normal(*shape, scale=2.0, dtype=dtype),
+        )
         return given, reference.loss_change(*given), made(WRONG["loss_change"], *given)
 
     given, right, mistakes = telling(case, close)
@@ -116,15 +129,11 @@ def expect_second_order(submission: Submission, draw: Draw, *shape: int, dtype: 
     expect_near(value, right, "with curvature", "the forecast is −g·w + ½·h·w², entry by entry")
 
 
-# --- 2.2 empirical_fisher ------------------------------------------------------------------------------------------
+# --- 2.2 empirical_fisher -------------------------------------------------------------
 
-OF_THE_MEAN = (
-    "this is the square of the mean gradient, and that is nearly 0 after training: square each sample's gradient first"
-)
+OF_THE_MEAN = "this is the square of the mean gradient, and that is nearly 0 after training: square each sample's gradient first"
 SUMMED = "the squares were summed: a mean over samples divides by their number"
-MEAN_INSIDE = (
-    "this is the Fisher divided by the number of samples: each sample's own loss was divided by it before the square"
-)
+MEAN_INSIDE = "this is the Fisher divided by the number of samples: each sample's own loss was divided by it before the square"
 ABSOLUTE = "this is the mean of |g|: the Fisher is the mean of g²"
 PREDICTED = "this takes the class that the network predicts: the empirical Fisher takes the label that is there"
 ROOT = "this is the root of the Fisher: the mean of the squares is wanted, without a root"
@@ -135,16 +144,22 @@ def parameters_of(model: nn.Module) -> Named:
 
 
 def per_sample(model: nn.Module, x: Tensor, loss: Callable[[Tensor, int], Tensor]) -> list[Named]:
-    """The gradient of each sample's own number; ``loss(logits (1, classes), which)``."""
+    """The gradient of each sample's own number;
+    ``loss(logits (1, classes), which)``.
+    """
     copied = copy.deepcopy(model).eval()
     with torch.enable_grad():
         return [
-            grad(lambda p, i=i: loss(functional_call(copied, p, (x[i : i + 1],)), i))(parameters_of(copied))
+            grad(lambda p, i=i: loss(functional_call(copied, p, (x[i : i + 1],)), i))(
+                parameters_of(copied)
+            )
             for i in range(len(x))
         ]
 
 
-def mean_of(found: list[Named], what: Callable[[Tensor], Tensor] = lambda g: g.double().square()) -> Named:
+def mean_of(
+    found: list[Named], what: Callable[[Tensor], Tensor] = lambda g: g.double().square()
+) -> Named:
     """The mean over samples of ``what`` of each gradient, float64."""
     return {name: torch.stack([what(g[name]) for g in found]).double().mean(0) for name in found[0]}
 
@@ -176,9 +191,13 @@ WRONG["empirical_fisher"] = {
 
 
 def small_net(draw: Draw, bend: type[nn.Module] = nn.ReLU, classes: int = 3) -> nn.Sequential:
-    """Two layers with a dropout between, in training mode but for the last layer, which is in evaluation mode."""
+    """Two layers with a dropout between, in training mode but for the last layer, which
+    is in evaluation mode.
+    """
     features, hidden = draw.integer(3, 5), draw.integer(4, 6)
-    net = nn.Sequential(nn.Linear(features, hidden), bend(), nn.Dropout(0.5), nn.Linear(hidden, classes))
+    net = nn.Sequential(
+        nn.Linear(features, hidden), bend(), nn.Dropout(0.5), nn.Linear(hidden, classes)
+    )
     fill(net, draw)
     net[3].eval()
     return net
@@ -195,16 +214,25 @@ def samples(draw: Draw, net: nn.Sequential, count: int, classes: int = 3) -> tup
 
 
 class Looked:
-    """A call of the student's function with a model that has a gradient already: the result, and that nothing else changed."""
+    """A call of the student's function with a model that has a gradient already: the
+    result, and that nothing else changed.
+    """
 
     def __init__(
-        self, submission: Submission, name: str, net: nn.Module, *data: Tensor, frozen: str | None = None
+        self,
+        submission: Submission,
+        name: str,
+        net: nn.Module,
+        *data: Tensor,
+        frozen: str | None = None,
     ) -> None:
         model = submission.put(net)
         if frozen is not None:
             held = submission.call("get_parameter", frozen, on=model, keep=True)
             submission.call("requires_grad_", False, on=held, keep=True)
-        weight = submission.call("get_parameter", next(iter(parameters_of(net))), on=model, keep=True)
+        weight = submission.call(
+            "get_parameter", next(iter(parameters_of(net))), on=model, keep=True
+        )
         before = wire.describe(net)
         result = submission.call(name, model, *data)
         self.value = as_named(result, parameters_of(net), torch.float64)
@@ -234,7 +262,11 @@ def expect_fisher(submission: Submission, draw: Draw, count: int) -> None:
     def case() -> tuple[Any, Any, dict[str, Any]]:
         net = small_net(draw)
         data = samples(draw, net, count)
-        return (net, data), reference.empirical_fisher(net, *data), made(WRONG["empirical_fisher"], net, *data)
+        return (
+            (net, data),
+            reference.empirical_fisher(net, *data),
+            made(WRONG["empirical_fisher"], net, *data),
+        )
 
     (net, data), right, mistakes = telling(case, close)
     value = Looked(submission, "empirical_fisher", net, *data).value
@@ -243,15 +275,15 @@ def expect_fisher(submission: Submission, draw: Draw, count: int) -> None:
         expect_near(value[name], r, f"{name!r} for {count} samples", DROPPED)
 
 
-# --- 2.3 curvature -------------------------------------------------------------------------------------------------
+# --- 2.3 curvature --------------------------------------------------------------------
 
-ONE_CLASS = "this takes one class only, the most likely: all classes count, each with its probability"
+ONE_CLASS = (
+    "this takes one class only, the most likely: all classes count, each with its probability"
+)
 NO_P = "all classes count alike here: each class's square has its probability p_c before it"
 NO_P_SUM = "p_c is missing: the classes' squares were added up as they are, and each has its probability p_c before it"
 OF_P = "this is the gradient of p_c: of log p_c is wanted, which is 1/p_c times as large"
-SQUARED_AFTER = (
-    "all is 0: the classes' gradients were added up before the square, and Σ p_c·∂log p_c is always 0. Square first"
-)
+SQUARED_AFTER = "all is 0: the classes' gradients were added up before the square, and Σ p_c·∂log p_c is always 0. Square first"
 P_MOVES = "p_c was differentiated, too: it is a weight, held constant (detach)"
 SAMPLES_SUMMED = "the samples were summed: a mean divides by their number"
 NO_SQUARE = "this is Σ p_c·|∂ log p_c|: the square is missing"
@@ -273,7 +305,8 @@ def by_class(
         found = per_sample(model, x, lambda z, i, c=c: of(z.softmax(1))[0, c])
         total.append(
             {
-                n: sum(float(weigh(p[i])[c]) * what(g[n].double()) for i, g in enumerate(found)) / len(x)
+                n: sum(float(weigh(p[i])[c]) * what(g[n].double()) for i, g in enumerate(found))
+                / len(x)
                 for n in found[0]
             }  # type: ignore[misc]
         )
@@ -306,14 +339,16 @@ def test_curvature(submission: Submission, draw: Draw) -> None:
         expect_near(value[name], r, repr(name), DROPPED)
 
 
-# --- 2.4 prune_rescored --------------------------------------------------------------------------------------------
+# --- 2.4 prune_rescored ---------------------------------------------------------------
 
 ONCE = "the scores of the first target were used for all: before each target score(model) is asked anew"
-BACK = (
-    "weights are back that an earlier target had pruned, since their new scores are high: a pruned weight never returns"
+BACK = "weights are back that an earlier target had pruned, since their new scores are high: a pruned weight never returns"
+EACH_LAYER = (
+    "each layer was pruned to the target by itself: a target is a share of all weights together"
 )
-EACH_LAYER = "each layer was pruned to the target by itself: a target is a share of all weights together"
-OF_THE_LEFT = "the target was taken of the weights that were left: it says how many of all are gone by then"
+OF_THE_LEFT = (
+    "the target was taken of the weights that were left: it says how many of all are gone by then"
+)
 ZEROS_RANK = "pruned weights were ranked with a score of 0, above living ones with negative scores, and came back: those that are gone do not compete"
 BY_SIZE = "scores were ranked by size: a score is signed, and the lowest goes first"
 HIGHEST = "the highest scores went: larger means more important"
@@ -333,7 +368,9 @@ def rounds(
     fewest: int = 2,
     apart: bool = False,
 ) -> Named:
-    """Pruning in rounds, with a part that may be wrong: how scores are ``rank``ed, how ``often`` they are asked for, how many ``goes``."""
+    """Pruning in rounds, with a part that may be wrong: how scores are ``rank``ed, how
+    ``often`` they are asked for, how many ``goes``.
+    """
     weights = {name: p for name, p in model.named_parameters() if p.ndim >= fewest}
     masks = {name: torch.ones_like(p, dtype=torch.bool) for name, p in weights.items()}
     found: Named = {}
@@ -347,7 +384,9 @@ def rounds(
             order = rank(flat, alive).argsort(stable=True)
             kept = torch.ones_like(alive)
             kept[order[: goes(target, len(flat), int(alive.sum()))]] = False
-            for name, part in zip(names, kept.split([weights[name].numel() for name in names]), strict=True):
+            for name, part in zip(
+                names, kept.split([weights[name].numel() for name in names]), strict=True
+            ):
                 masks[name] = part.view(weights[name].shape)
         with torch.no_grad():
             for name, p in weights.items():
@@ -372,7 +411,9 @@ WRONG["prune_rescored"] = {
 
 
 class Scripted:
-    """``score(model)``: says what it was told, one after the other, and notes the model it was shown."""
+    """``score(model)``: says what it was told, one after the other, and notes the model
+    it was shown.
+    """
 
     def __init__(self, script: list[Named]) -> None:
         self.script, self.seen = script, list[Named]()
@@ -380,18 +421,25 @@ class Scripted:
     def __call__(self, model: nn.Module | wire.Model) -> Named:
         state = model.state if isinstance(model, wire.Model) else model.state_dict()
         self.seen.append({name: value.clone() for name, value in state.items()})
-        return {name: value.clone() for name, value in self.script[min(len(self.seen), len(self.script)) - 1].items()}
+        return {
+            name: value.clone()
+            for name, value in self.script[min(len(self.seen), len(self.script)) - 1].items()
+        }
 
 
 def layers(draw: Draw) -> nn.Sequential:
     """Two matrices and a convolution of unlike sizes, and biases."""
-    net = nn.Sequential(nn.Conv2d(1, 3, 2), nn.Flatten(), nn.Linear(12, draw.integer(4, 6)), nn.Linear(5, 3))
+    net = nn.Sequential(
+        nn.Conv2d(1, 3, 2), nn.Flatten(), nn.Linear(12, draw.integer(4, 6)), nn.Linear(5, 3)
+    )
     fill(net, draw)
     return net
 
 
 def drawn_scores(draw: Draw, net: nn.Module, tied: bool = False) -> Named:
-    """A score for every parameter, biases too; of unlike scales by layer, and of both signs."""
+    """A score for every parameter, biases too; of unlike scales by layer, and of both
+    signs.
+    """
     return {
         name: (draw.tied(*p.shape) if tied else draw.normal(*p.shape, scale=1.0 + i) + 0.3 * i)
         for i, (name, p) in enumerate(net.named_parameters())
@@ -401,7 +449,9 @@ def drawn_scores(draw: Draw, net: nn.Module, tied: bool = False) -> Named:
 class Rescored:
     """A call of the student's prune_rescored."""
 
-    def __init__(self, submission: Submission, net: nn.Module, script: list[Named], targets: list[float]) -> None:
+    def __init__(
+        self, submission: Submission, net: nn.Module, script: list[Named], targets: list[float]
+    ) -> None:
         self.before = {name: p.detach().clone() for name, p in net.named_parameters()}
         self.weights = {name: p for name, p in self.before.items() if p.ndim >= 2}
         self.score = Scripted(script)
@@ -411,7 +461,9 @@ class Rescored:
         self.after = submission.get(self.model).state
 
 
-def expect_rescored(run: Rescored, right: Named, mistakes: dict[str, Any], targets: list[float]) -> None:
+def expect_rescored(
+    run: Rescored, right: Named, mistakes: dict[str, Any], targets: list[float]
+) -> None:
     """The masks are right; else what is wrong with them."""
     if all(torch.equal(run.masks[name], ~mask) for name, mask in right.items()):
         fail("the masks are upside down: True means kept")
@@ -430,7 +482,11 @@ def expect_rescored(run: Rescored, right: Named, mistakes: dict[str, Any], targe
         )
 
 
-@question("2.4", points=1, claim="to each target, of all weights together, by the scores of the model as it is")
+@question(
+    "2.4",
+    points=1,
+    claim="to each target, of all weights together, by the scores of the model as it is",
+)
 def test_rescored(submission: Submission, draw: Draw) -> None:
     targets = draw.choice([[0.3, 0.5, 0.8], [0.25, 0.6, 0.7], [0.2, 0.45, 0.75]])
 
@@ -448,7 +504,9 @@ def test_rescored(submission: Submission, draw: Draw) -> None:
 
 
 @question(
-    "2.4", points=0.5, claim="in place: score sees what was pruned before, once for each target; nothing else changes"
+    "2.4",
+    points=0.5,
+    claim="in place: score sees what was pruned before, once for each target; nothing else changes",
 )
 def test_rescored_in_place(submission: Submission, draw: Draw) -> None:
     net, targets = layers(draw), [0.0, 0.4, 0.7]
@@ -471,11 +529,15 @@ def test_rescored_in_place(submission: Submission, draw: Draw) -> None:
                 "pruned weights become 0 in place before the next question, and the others stay as they are",
             )
     if all(torch.equal(run.after[name], value) for name, value in run.before.items()):
-        fail("the model is as it was before: its parameters are to be changed in place, not those of a copy")
+        fail(
+            "the model is as it was before: its parameters are to be changed in place, not those of a copy"
+        )
     for name, value in run.before.items():
         kept = run.masks.get(name, torch.ones_like(value, dtype=torch.bool))
         if not torch.equal(run.after[name], value.masked_fill(~kept, 0)):
-            fail(f"{name!r} at the end: what the mask prunes is 0, all else is as it was. It is not so")
+            fail(
+                f"{name!r} at the end: what the mask prunes is 0, all else is as it was. It is not so"
+            )
 
 
 @question(
@@ -506,7 +568,7 @@ def test_rescored_refuses(submission: Submission, draw: Draw) -> None:
     unchanged(wire.describe(net).state, submission.get(model).state, "the model")
 
 
-# --- 2.5 input_aware_mask, magnitude_is_wrong ----------------------------------------------------------------------
+# --- 2.5 input_aware_mask, magnitude_is_wrong -----------------------------------------
 
 GLOBAL = "all rows compete in one list: in each row the same number goes, for each output by itself"
 MEAN = "‖x‖ was replaced by |mean of x|: inputs of both signs cancel there, and a norm does not let them"
@@ -557,7 +619,9 @@ def expect_row_mask(
     goes = round(s * w.shape[1])
     for i, row in enumerate(value):
         if int((~row).sum()) != goes:
-            fail(f"{said}row {i} lost {int((~row).sum())} weights instead of round({s:.3g} · {w.shape[1]}) = {goes}")
+            fail(
+                f"{said}row {i} lost {int((~row).sum())} weights instead of round({s:.3g} · {w.shape[1]}) = {goes}"
+            )
         if not torch.equal(row, right[i]):
             fail(
                 f"{said}in row {i} as many went as should, but not those of the smallest |w|·‖x‖ (of equal ones the first)"
@@ -571,18 +635,29 @@ def test_input_aware(submission: Submission, draw: Draw) -> None:
     def case() -> tuple[Any, Any, dict[str, Any]]:
         w, width = draw.normal(draw.integer(4, 6), 9), 9
         x = draw.normal(draw.integer(6, 9), width) * draw.sizes(width, 0.2, 5.0).float()
-        return (w, x), reference.input_aware_mask(w, x, sparsity), made(WRONG["input_aware_mask"], w, x, sparsity)
+        return (
+            (w, x),
+            reference.input_aware_mask(w, x, sparsity),
+            made(WRONG["input_aware_mask"], w, x, sparsity),
+        )
 
     (w, x), _, mistakes = telling(case)
     expect_row_mask(submission, w, x, sparsity, mistakes)
 
 
-@question("2.5", points=1, claim="an example in which the smaller weight contributes ten times as much")
+@question(
+    "2.5", points=1, claim="an example in which the smaller weight contributes ten times as much"
+)
 def test_magnitude_is_wrong(submission: Submission, draw: Draw) -> None:
     value = submission.magnitude_is_wrong()
     expect_length(value, 2, "magnitude_is_wrong()")
     w = expect_tensor(value[0], shape=(1, 2), what="the weight of your example").double()
-    if not isinstance(value[1], Tensor) or value[1].ndim != 2 or value[1].shape[1] != 2 or len(value[1]) < 2:
+    if (
+        not isinstance(value[1], Tensor)
+        or value[1].ndim != 2
+        or value[1].shape[1] != 2
+        or len(value[1]) < 2
+    ):
         fail("the input of your example has the shape (B, 2), with B at least 2")
     x = value[1].double()
     if not (w.isfinite().all() and x.isfinite().all()):
@@ -600,7 +675,7 @@ def test_magnitude_is_wrong(submission: Submission, draw: Draw) -> None:
         )
 
 
-# --- 2.6 soft_threshold, proximal_step -----------------------------------------------------------------------------
+# --- 2.6 soft_threshold, proximal_step ------------------------------------------------
 
 PAST_ZERO = "small weights went past 0 and have the other sign now: where |w| ≤ t the result is 0"
 HARD = "what stays was not shrunk: this is the hard threshold; |w| becomes |w| − t"
@@ -619,9 +694,7 @@ WRONG["soft_threshold"] = {
 }
 
 LAM_ALONE = "the threshold is lam: a step of lr pays lr·lam"
-THRESHOLD_FIRST = (
-    "the threshold came before the gradient step, so hardly any weight is 0 when the step is over: gradient first"
-)
+THRESHOLD_FIRST = "the threshold came before the gradient step, so hardly any weight is 0 when the step is over: gradient first"
 BIASES_SHRUNK = "biases were shrunk, too: only what has two or more dimensions is penalised"
 SUBGRADIENT = "this is a step along the subgradient lam·sign(w): no weight is exactly 0 after it"
 UPHILL = "the gradient was added: a step goes downhill, w − lr·g"
@@ -629,11 +702,17 @@ NO_GRADIENT = "the gradient made no difference"
 
 
 def _steps(
-    weights: Named, gradients: Named, lr: float, each: Callable[[Tensor, Tensor, Tensor], Tensor], biases: bool = False
+    weights: Named,
+    gradients: Named,
+    lr: float,
+    each: Callable[[Tensor, Tensor, Tensor], Tensor],
+    biases: bool = False,
 ) -> Named:
     """``each(w, g, moved)`` of what is penalised; a plain gradient step of all else."""
     return {
-        name: each(w, gradients[name], w - lr * gradients[name]) if biases or w.ndim >= 2 else w - lr * gradients[name]
+        name: each(w, gradients[name], w - lr * gradients[name])
+        if biases or w.ndim >= 2
+        else w - lr * gradients[name]
         for name, w in weights.items()
     }
 
@@ -641,11 +720,19 @@ def _steps(
 soft = reference.soft_threshold
 WRONG["proximal_step"] = {
     LAM_ALONE: lambda ws, gs, lr, lam: _steps(ws, gs, lr, lambda w, g, moved: soft(moved, lam)),
-    THRESHOLD_FIRST: lambda ws, gs, lr, lam: _steps(ws, gs, lr, lambda w, g, moved: soft(w, lr * lam) - lr * g),
-    BIASES_SHRUNK: lambda ws, gs, lr, lam: _steps(ws, gs, lr, lambda w, g, moved: soft(moved, lr * lam), True),
-    SUBGRADIENT: lambda ws, gs, lr, lam: _steps(ws, gs, lr, lambda w, g, moved: moved - lr * lam * w.sign()),
+    THRESHOLD_FIRST: lambda ws, gs, lr, lam: _steps(
+        ws, gs, lr, lambda w, g, moved: soft(w, lr * lam) - lr * g
+    ),
+    BIASES_SHRUNK: lambda ws, gs, lr, lam: _steps(
+        ws, gs, lr, lambda w, g, moved: soft(moved, lr * lam), True
+    ),
+    SUBGRADIENT: lambda ws, gs, lr, lam: _steps(
+        ws, gs, lr, lambda w, g, moved: moved - lr * lam * w.sign()
+    ),
     UPHILL: lambda ws, gs, lr, lam: reference.proximal_step(ws, _each(gs, Tensor.neg), lr, lam),
-    NO_GRADIENT: lambda ws, gs, lr, lam: reference.proximal_step(ws, _each(gs, torch.zeros_like), lr, lam),
+    NO_GRADIENT: lambda ws, gs, lr, lam: reference.proximal_step(
+        ws, _each(gs, torch.zeros_like), lr, lam
+    ),
 }
 
 
@@ -659,7 +746,9 @@ def expect_soft(submission: Submission, w: Tensor, t: Any, mistakes: Mapping[str
     expect_near(value, right, "soft_threshold(w, t)", "sign(w)·max(|w| − t, 0), entry by entry")
 
 
-@question("2.6", points=0.5, claim="soft_threshold: exact zeros up to t, all others nearer to 0 by t")
+@question(
+    "2.6", points=0.5, claim="soft_threshold: exact zeros up to t, all others nearer to 0 by t"
+)
 def test_soft_threshold(submission: Submission, draw: Draw) -> None:
     def case() -> tuple[Any, Any, dict[str, Any]]:
         w, t = draw.normal(draw.integer(4, 6), 5), draw.number(0.4, 0.8)
@@ -671,15 +760,24 @@ def test_soft_threshold(submission: Submission, draw: Draw) -> None:
 
 def stepped(draw: Draw) -> tuple[Named, Named]:
     """Weights and gradients of two layers with biases, of unlike shapes."""
-    shapes = {"conv": (3, 2, 2, 2), "conv.bias": (3,), "fc": (4, draw.integer(3, 6)), "fc.bias": (4,)}
+    shapes = {
+        "conv": (3, 2, 2, 2),
+        "conv.bias": (3,),
+        "fc": (4, draw.integer(3, 6)),
+        "fc.bias": (4,),
+    }
     return (
         {name: draw.normal(*shape, scale=0.5) for name, shape in shapes.items()},
         {name: draw.normal(*shape) for name, shape in shapes.items()},
     )
 
 
-def expect_stepped(submission: Submission, draw: Draw, name: str, extra: Callable[[], tuple[float, ...]]) -> None:
-    """The student's step does what the library's does, for drawn weights and settings."""
+def expect_stepped(
+    submission: Submission, draw: Draw, name: str, extra: Callable[[], tuple[float, ...]]
+) -> None:
+    """The student's step does what the library's does, for drawn weights and
+    settings.
+    """
     right_step = getattr(reference, name)
 
     def case() -> tuple[Any, Any, dict[str, Any]]:
@@ -697,15 +795,23 @@ def expect_stepped(submission: Submission, draw: Draw, name: str, extra: Callabl
         zero = int(((r == 0) != (value[key] == 0)).sum())
         expect_near(value[key], r, repr(key), "a gradient step, then the threshold")
         if zero:
-            fail(f"{key!r}: {zero} entries are 0 that should not be, or the other way round: zeros are exact")
+            fail(
+                f"{key!r}: {zero} entries are 0 that should not be, or the other way round: zeros are exact"
+            )
 
 
-@question("2.6", points=1, claim="proximal_step: the gradient step, then the threshold lr·lam; biases as always")
+@question(
+    "2.6",
+    points=1,
+    claim="proximal_step: the gradient step, then the threshold lr·lam; biases as always",
+)
 def test_proximal_step(submission: Submission, draw: Draw) -> None:
-    expect_stepped(submission, draw, "proximal_step", lambda: (draw.number(0.2, 0.4), draw.number(0.5, 1.5)))
+    expect_stepped(
+        submission, draw, "proximal_step", lambda: (draw.number(0.2, 0.4), draw.number(0.5, 1.5))
+    )
 
 
-# --- 2.7 reweighted, reweighted_step -------------------------------------------------------------------------------
+# --- 2.7 reweighted, reweighted_step --------------------------------------------------
 
 SQUARED = "w² stands under the fraction: |w| does"
 OUTSIDE = "eps was added to the fraction: it belongs to |w|, under it"
@@ -723,15 +829,21 @@ WRONG["reweighted"] = {
     GROWS: lambda w, lam, eps: lam * (w.abs() + eps),
 }
 
-AFTER = "the thresholds were made from the weights after the gradient step: those that were given count"
+AFTER = (
+    "the thresholds were made from the weights after the gradient step: those that were given count"
+)
 NO_LR = "the threshold is lam/(|w| + eps): a step of lr pays lr times that"
 PLAIN = "every weight has the same threshold: each has its own, lr·lam/(|w| + eps)"
 BIASES_TOO = "biases were shrunk here as well: only what has two or more dimensions is penalised"
 
 _re = reference.reweighted
 WRONG["reweighted_step"] = {
-    AFTER: lambda ws, gs, lr, lam, eps: _steps(ws, gs, lr, lambda w, g, moved: soft(moved, lr * _re(moved, lam, eps))),
-    NO_LR: lambda ws, gs, lr, lam, eps: _steps(ws, gs, lr, lambda w, g, moved: soft(moved, _re(w, lam, eps))),
+    AFTER: lambda ws, gs, lr, lam, eps: _steps(
+        ws, gs, lr, lambda w, g, moved: soft(moved, lr * _re(moved, lam, eps))
+    ),
+    NO_LR: lambda ws, gs, lr, lam, eps: _steps(
+        ws, gs, lr, lambda w, g, moved: soft(moved, _re(w, lam, eps))
+    ),
     PLAIN: lambda ws, gs, lr, lam, eps: reference.proximal_step(ws, gs, lr, lam),
     BIASES_TOO: lambda ws, gs, lr, lam, eps: _steps(
         ws, gs, lr, lambda w, g, moved: soft(moved, lr * _re(w, lam, eps)), True
@@ -751,7 +863,11 @@ def test_reweighted(submission: Submission, draw: Draw) -> None:
     expect_near(value, right, "reweighted(weight, lam, eps)", "lam / (|w| + eps), entry by entry")
 
 
-@question("2.7", points=1.5, claim="reweighted_step: each weight has the threshold of its value before the step")
+@question(
+    "2.7",
+    points=1.5,
+    claim="reweighted_step: each weight has the threshold of its value before the step",
+)
 def test_reweighted_step(submission: Submission, draw: Draw) -> None:
     expect_stepped(
         submission,
@@ -761,7 +877,7 @@ def test_reweighted_step(submission: Submission, draw: Draw) -> None:
     )
 
 
-# --- 2.8 two short answers -----------------------------------------------------------------------------------------
+# --- 2.8 two short answers ------------------------------------------------------------
 
 
 @question(
@@ -776,15 +892,19 @@ def test_form_of_the_answers(submission: Submission, draw: Draw) -> None:
 
 def rho_typed(submission: Submission) -> float:
     """2.8b."""
-    return expect_typed(submission, "answer_2_8b", (-1, 1), "no rank correlation: that lies between -1 and 1")
+    return expect_typed(
+        submission, "answer_2_8b", (-1, 1), "no rank correlation: that lies between -1 and 1"
+    )
 
 
-# --- 2.9 the bug hunt ----------------------------------------------------------------------------------------------
+# --- 2.9 the bug hunt -----------------------------------------------------------------
 
 RIGHT: dict[str, Version] = {
     "one with sign and clamp": reference.soft_threshold,
     "one with two relus": lambda w, t: F.relu(w - t) - F.relu(-w - t),
-    "one with torch.where": lambda w, t: torch.where(w.abs() <= t, torch.zeros_like(w), w - t * w.sign()),
+    "one with torch.where": lambda w, t: torch.where(
+        w.abs() <= t, torch.zeros_like(w), w - t * w.sign()
+    ),
 }
 PROMISE = "2.6 promises of finite weights and t ≥ 0"
 

@@ -1,4 +1,6 @@
-"""Lab 03, lottery tickets: the claims that only the grader sees. What is seen in the notebook, and the words for both, stand in visible.py."""
+"""Lab 03, lottery tickets: the claims that only the grader sees. What is seen in the
+notebook, and the words for both, stand in visible.py.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,7 @@ from .visible import (
 )
 from .visible import WRONG as SEEN
 
-# --- 3.1 shrink ----------------------------------------------------------------------------------------------------
+# --- 3.1 shrink -----------------------------------------------------------------------
 
 CUT_OFF = "the fraction was cut off: int() and // do that, round() does not"
 COUNTING: dict[str, Callable[[float, int], int]] = {
@@ -65,7 +67,9 @@ COUNTING: dict[str, Callable[[float, int], int]] = {
     "a half was rounded up: Python's round() takes it to the even neighbour, + 0.5 and quantiles do not": (
         lambda r, n: math.floor(r * n + 0.5)
     ),
-    "a half was rounded down: Python's round() takes it to the even neighbour": lambda r, n: math.ceil(r * n - 0.5),
+    "a half was rounded down: Python's round() takes it to the even neighbour": lambda r, n: (
+        math.ceil(r * n - 0.5)
+    ),
     "the number kept was rounded: round the number that goes": lambda r, n: n - round((1 - r) * n),
     "always one too few: does the last one that should go compare as equal to your threshold, and stay?": (
         lambda r, n: round(r * n) - 1
@@ -80,9 +84,13 @@ COUNTING: dict[str, Callable[[float, int], int]] = {
 
 
 def survivors(ties: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Version:
-    """shrink by a function of each layer's |w|, its mask, and the right mask, which may prune too many or too few."""
+    """shrink by a function of each layer's |w|, its mask, and the right mask, which may
+    prune too many or too few.
+    """
 
-    def shrink(weights: dict[str, Tensor], masks: Masks, rate: float, output_rate: float | None = None) -> Masks:
+    def shrink(
+        weights: dict[str, Tensor], masks: Masks, rate: float, output_rate: float | None = None
+    ) -> Masks:
         right = reference.shrink(weights, masks, rate, output_rate)
         return {name: ties(w.abs(), masks[name], right[name]) for name, w in weights.items()}
 
@@ -123,7 +131,8 @@ WRONG: dict[str, Wrong] = {"shrink": {said: by(way) for said, way in COUNTING.it
 
 @question("3.1", points=0.5, claim="exactly round(rate · survivors) go, as Python rounds")
 def test_exact_number(submission: Submission, draw: Draw) -> None:
-    halves = [(0.5, 4 * draw.integer(2, 6) + 1), (0.5, 4 * draw.integer(2, 6) + 3)]  # down to even, up to even
+    # down to even, up to even
+    halves = [(0.5, 4 * draw.integer(2, 6) + 1), (0.5, 4 * draw.integer(2, 6) + 3)]
     cases = [
         *halves,
         (0.3, 10 * draw.integer(1, 3) + 4),
@@ -146,11 +155,19 @@ def test_exact_number(submission: Submission, draw: Draw) -> None:
         k, rate, n = wrong[0]
         ways = COUNTING | {"that many should have stayed": lambda r, n: n - round(r * n)}
         why = [said for said, way in ways.items() if went == [way(*case) for case in cases]]
-        said = why[0] if why else "print what your code counts, and compare it with round(rate · survivors)"
+        said = (
+            why[0]
+            if why
+            else "print what your code counts, and compare it with round(rate · survivors)"
+        )
         fail(f"at rate {rate}, {k} of {n} survivors went ({rate} · {n} = {rate * n:g}): {said}")
 
 
-@question("3.1", points=0.5, claim="dead is what the mask says, not what is 0; of equal ones the first goes")
+@question(
+    "3.1",
+    points=0.5,
+    claim="dead is what the mask says, not what is 0; of equal ones the first goes",
+)
 def test_dead_weights_and_ties(submission: Submission, draw: Draw) -> None:
     expect_ties(submission, draw)
     weights, masks = layers(draw, kept=0.7)
@@ -181,7 +198,10 @@ def expect_ties(submission: Submission, draw: Draw) -> None:
     """Of equal survivors, some of which go, the first go."""
 
     def case() -> tuple[Any, Any, dict[str, Any]]:
-        weights = {"a.weight": draw.tied(draw.integer(15, 18), draw.integer(15, 18)).T, "b.weight": draw.tied(7, 7)}
+        weights = {
+            "a.weight": draw.tied(draw.integer(15, 18), draw.integer(15, 18)).T,
+            "b.weight": draw.tied(7, 7),
+        }
         masks = {name: draw.mask(*w.shape, kept=0.7) for name, w in weights.items()}
         rate = draw.number(0.2, 0.8)
         right, mistakes = reference.shrink(weights, masks, rate), made(TIED, weights, masks, rate)
@@ -200,22 +220,33 @@ def expect_ties(submission: Submission, draw: Draw) -> None:
 )
 def test_arguments_of_shrink(submission: Submission, draw: Draw) -> None:
     weights, masks = layers(draw)
-    (_, (weights_after, masks_after)) = submission.call("shrink", weights, masks, 0.3, returning=(0, 1))
+    (_, (weights_after, masks_after)) = submission.call(
+        "shrink", weights, masks, 0.3, returning=(0, 1)
+    )
     unchanged(weights, weights_after, "the dict of weights")
     unchanged(masks, masks_after, "the dict of masks")
     thought = "What does it index, or look for, when there is nothing to prune, or nobody is left?"
-    left = as_masks(ask(lambda: submission.shrink(weights, masks, 0.0), "at rate 0", thought), weights)
+    left = as_masks(
+        ask(lambda: submission.shrink(weights, masks, 0.0), "at rate 0", thought), weights
+    )
     expect_equal(left, masks, message="at rate 0 nobody goes, but the masks are not what they were")
-    left = as_masks(ask(lambda: submission.shrink(weights, masks, 1.0, 1.0), "at rates 1 and 1", thought), weights)
+    left = as_masks(
+        ask(lambda: submission.shrink(weights, masks, 1.0, 1.0), "at rates 1 and 1", thought),
+        weights,
+    )
     if stayed := sum(count(mask) for mask in left.values()):
         fail(f"at the rates 1 and 1 everything goes, but {stayed} weights stayed")
     nobody = masks | {"wide.weight": torch.zeros_like(masks["wide.weight"])}
     when = "for a layer without survivors"
     left = as_masks(ask(lambda: submission.shrink(weights, nobody, 0.3), when, thought), weights)
-    expect_equal(left, reference.shrink(weights, nobody, 0.3), message=f"{when} (beside others) the masks are wrong")
+    expect_equal(
+        left,
+        reference.shrink(weights, nobody, 0.3),
+        message=f"{when} (beside others) the masks are wrong",
+    )
 
 
-# --- 3.2 rewind ----------------------------------------------------------------------------------------------------
+# --- 3.2 rewind -----------------------------------------------------------------------
 
 
 @question("3.2", points=0.5, claim="a weight without a mask takes all its values")
@@ -224,7 +255,9 @@ def test_weights_without_a_mask(submission: Submission, draw: Draw) -> None:
         expect_pruned_are_zero(submission, draw, unmasked)
 
 
-@question("3.2", points=1, claim="in place: whoever holds a parameter, an optimizer say, holds it still")
+@question(
+    "3.2", points=1, claim="in place: whoever holds a parameter, an optimizer say, holds it still"
+)
 def test_rewound_in_place(submission: Submission, draw: Draw) -> None:
     run = rewound(submission, draw)
     if same(run.after, run.trained):
@@ -244,10 +277,14 @@ def test_rewound_in_place(submission: Submission, draw: Draw) -> None:
         )
 
 
-# --- 3.3 find_ticket -----------------------------------------------------------------------------------------------
+# --- 3.3 find_ticket ------------------------------------------------------------------
 
 
-@question("3.3", points=1, claim="records: round, the masks trained with, what remains, what train returned")
+@question(
+    "3.3",
+    points=1,
+    claim="records: round, the masks trained with, what remains, what train returned",
+)
 def test_records(submission: Submission, draw: Draw) -> None:
     search = Search(submission, draw, 3, 0.3, 1)
     masks = search.expect_masks()
@@ -267,16 +304,22 @@ def test_records(submission: Submission, draw: Draw) -> None:
                 f'"result" of record {i} is {describe(record["result"])}; it should be what train returned in that round, as it '
                 f"came: {entry['result']}"
             )
-        expect_remaining(search, i, expect_number(record["remaining"], f'"remaining" of record {i}'), masks)
+        expect_remaining(
+            search, i, expect_number(record["remaining"], f'"remaining" of record {i}'), masks
+        )
 
 
 def expect_remaining(search: Search, i: int, got: float, masks: list[Masks]) -> None:
-    """The fraction of the weights with two or more dimensions that is kept in round i."""
+    """The fraction of the weights with two or more dimensions that is kept in round
+    i.
+    """
     kept = sum(map(count, masks[i].values()))
     right = kept / search.size
     if math.isclose(got, right, abs_tol=1e-6):
         return
-    everything = sum(value.numel() for name, value in search.start.items() if name.endswith(("weight", "bias")))
+    everything = sum(
+        value.numel() for name, value in search.start.items() if name.endswith(("weight", "bias"))
+    )
     alive = search.trainings[i]["after"]
     mistakes = {
         "that is the fraction that is pruned: remaining is what is left": 1 - right,
@@ -313,14 +356,20 @@ def test_no_rounds(submission: Submission, draw: Draw) -> None:
     search = Search(submission, draw, 0, 0.2, draw.integer(0, 1) * 2)
     masks = search.expect_masks()
     search.expect_calls()
-    expect_remaining(search, 0, expect_number(search.records[0]["remaining"], '"remaining" of round 0'), masks)
+    expect_remaining(
+        search, 0, expect_number(search.records[0]["remaining"], '"remaining" of round 0'), masks
+    )
     expect_equal(search.records[0]["result"], search.trainings[0]["result"], '"result" of round 0')
 
 
-# --- 3.4 random_ticket, reinitialise -------------------------------------------------------------------------------
+# --- 3.4 random_ticket, reinitialise --------------------------------------------------
 
 
-@question("3.4", points=0.5, claim="each choice of places is as likely as any other; the ticket is not changed")
+@question(
+    "3.4",
+    points=0.5,
+    claim="each choice of places is as likely as any other; the ticket is not changed",
+)
 def test_any_places(submission: Submission, draw: Draw) -> None:
     masks = tickets(draw)
     seed = draw.integer(0, 10**6)
@@ -345,15 +394,22 @@ def test_any_places(submission: Submission, draw: Draw) -> None:
             f"in 200 layers that keep one weight of 8, position {places.flatten().argmin()} was never chosen: every position may "
             "be. Is the last one in your range?"
         )
-    _, (given,) = submission.call("random_ticket", masks, submission.helper("generator", seed=seed), returning=(0,))
+    _, (given,) = submission.call(
+        "random_ticket", masks, submission.helper("generator", seed=seed), returning=(0,)
+    )
     unchanged(masks, given, "the dict of masks")
 
 
 @question("3.4", points=0.5, claim="in place: the model's parameters stay the same tensors")
 def test_reinitialised_in_place(submission: Submission, draw: Draw) -> None:
     run = Reinitialised(submission, draw)
-    if all(torch.equal(run.after[name][mask], run.dense[name][mask]) for name, mask in run.masks.items()):
-        fail("no weight that is kept is a fresh one: there is nothing to see of how the model is changed")
+    if all(
+        torch.equal(run.after[name][mask], run.dense[name][mask])
+        for name, mask in run.masks.items()
+    ):
+        fail(
+            "no weight that is kept is a fresh one: there is nothing to see of how the model is changed"
+        )
     if run.result is not None:
         fail(
             f"reinitialise returns None, since it changes the model that it was given; yours returned {describe(run.result)}"
@@ -367,10 +423,14 @@ def test_reinitialised_in_place(submission: Submission, draw: Draw) -> None:
             )
 
 
-# --- 3.5 early_stop ------------------------------------------------------------------------------------------------
+# --- 3.5 early_stop -------------------------------------------------------------------
 
 
-@question("3.5", points=0.5, claim="NaN is passed over and keeps its place; inf is a loss; every is 1 by default")
+@question(
+    "3.5",
+    points=0.5,
+    claim="NaN is passed over and keeps its place; inf is a loss; every is 1 by default",
+)
 def test_nan_losses(submission: Submission, draw: Draw) -> None:
     every = draw.choice([5, 20, 100])
     nan, inf = math.nan, math.inf
@@ -387,13 +447,19 @@ def test_nan_losses(submission: Submission, draw: Draw) -> None:
     when = "for the losses [inf, inf] (inf is large, but a number)"
     step = ask(lambda: submission.early_stop([inf, inf], every), when, thought)
     expect_equal(step, every, f"the step {when}")
-    expect_equal(submission.early_stop([high, low]), 2, "early_stop of two losses, with every = 1 by default,")
+    expect_equal(
+        submission.early_stop([high, low]),
+        2,
+        "early_stop of two losses, with every = 1 by default,",
+    )
 
 
-# --- 3.6 drop_and_grow ---------------------------------------------------------------------------------------------
+# --- 3.6 drop_and_grow ----------------------------------------------------------------
 
 
-@question("3.6", points=0.5, claim="as many are dropped as grown: min(round(fraction · active), inactive)")
+@question(
+    "3.6", points=0.5, claim="as many are dropped as grown: min(round(fraction · active), inactive)"
+)
 def test_number_exchanged(submission: Submission, draw: Draw) -> None:
     cases, moved = [], []
     for rest, fraction in ((1, 0.5), (3, 0.5), (4, 0.3), (6, 0.3)):
@@ -403,9 +469,13 @@ def test_number_exchanged(submission: Submission, draw: Draw) -> None:
         layer.mask = torch.zeros(n, dtype=torch.bool)
         layer.mask[draw.permutation(n)[:active]] = True
         layer.weight, layer.grad = draw.normal(n) * layer.mask, draw.normal(n)
-        _, mask = as_weight_and_mask(submission.drop_and_grow(layer.weight, layer.grad, layer.mask, fraction), layer)
+        _, mask = as_weight_and_mask(
+            submission.drop_and_grow(layer.weight, layer.grad, layer.mask, fraction), layer
+        )
         if count(mask) != active:
-            fail(f"{active} of {n} positions were active before, {count(mask)} are now: as many grow as are dropped")
+            fail(
+                f"{active} of {n} positions were active before, {count(mask)} are now: as many grow as are dropped"
+            )
         cases.append((fraction, active))
         moved.append(count(layer.mask & ~mask))
     wrong = [(k, f, n) for k, (f, n) in zip(moved, cases, strict=True) if k != round(f * n)]
@@ -422,7 +492,9 @@ def test_number_exchanged(submission: Submission, draw: Draw) -> None:
     ):
         layer = Exchange(draw, 0.8, kept=kept)
         value = ask(
-            lambda layer=layer: submission.drop_and_grow(layer.weight, layer.grad, layer.mask, 0.8), when, thought
+            lambda layer=layer: submission.drop_and_grow(layer.weight, layer.grad, layer.mask, 0.8),
+            when,
+            thought,
         )
         _, mask = as_weight_and_mask(value, layer)
         if count(mask) != layer.active:
@@ -432,7 +504,9 @@ def test_number_exchanged(submission: Submission, draw: Draw) -> None:
         expect_exchange(layer, mask, layer.right[1])
 
 
-@question("3.6", points=0.5, claim="of equal weights, or gradients, the first is dropped, or grown, first")
+@question(
+    "3.6", points=0.5, claim="of equal weights, or gradients, the first is dropped, or grown, first"
+)
 def test_equal_weights_and_gradients(submission: Submission, draw: Draw) -> None:
     def case() -> tuple[Any, Any, dict[str, Any]]:
         layer = Exchange(draw, draw.choice([0.3, 0.45]), ties=True)
@@ -466,7 +540,9 @@ def test_arguments_of_the_exchange(submission: Submission, draw: Draw) -> None:
     layer = Exchange(draw, 0.3)
     given = (layer.weight, layer.grad, layer.mask)
     _, after = submission.call("drop_and_grow", *given, layer.fraction, returning=(0, 1, 2))
-    for before, now, what in zip(given, after, ("the weight", "the gradient", "the mask"), strict=True):
+    for before, now, what in zip(
+        given, after, ("the weight", "the gradient", "the mask"), strict=True
+    ):
         unchanged(before, now, what)
     for fraction in (0.0, 1.0):
         layer.fraction = fraction
@@ -485,7 +561,7 @@ def test_arguments_of_the_exchange(submission: Submission, draw: Draw) -> None:
             )
 
 
-# --- 3.7 two short answers -----------------------------------------------------------------------------------------
+# --- 3.7 two short answers ------------------------------------------------------------
 
 MISREAD = {  # by the order in the lab's source
     0: "the random mask has no more weights in any layer, and it lost: it matters which tenth",
@@ -518,12 +594,16 @@ def test_untrained_ticket(submission: Submission, draw: Draw) -> None:
     )
 
 
-# --- 3.8 find_bug --------------------------------------------------------------------------------------------------
+# --- 3.8 find_bug ---------------------------------------------------------------------
 
 
-def by_looping(weights: dict[str, Tensor], masks: Masks, rate: float, output_rate: float | None = None) -> Masks:
+def by_looping(
+    weights: dict[str, Tensor], masks: Masks, rate: float, output_rate: float | None = None
+) -> Masks:
     """A right version that looks for the smallest one by one."""
-    rates = dict.fromkeys(weights, rate) | {list(weights)[-1]: rate / 2 if output_rate is None else output_rate}
+    rates = dict.fromkeys(weights, rate) | {
+        list(weights)[-1]: rate / 2 if output_rate is None else output_rate
+    }
     if any(not 0 <= share <= 1 for share in (rate, *rates.values())):
         raise ValueError("a rate is between 0 and 1")
     if any(
@@ -542,28 +622,39 @@ def by_looping(weights: dict[str, Tensor], masks: Masks, rate: float, output_rat
     return left
 
 
-def revives(weights: dict[str, Tensor], masks: Masks, rate: float, output_rate: float | None = None) -> Masks:
+def revives(
+    weights: dict[str, Tensor], masks: Masks, rate: float, output_rate: float | None = None
+) -> Masks:
     """A wrong version: as many stay as should, but the dead compete with the living."""
     right = reference.shrink(weights, masks, rate, output_rate)
-    return {n: without(torch.ones_like(mask), count(~mask), weights[n].abs()) for n, mask in right.items()}
+    return {
+        n: without(torch.ones_like(mask), count(~mask), weights[n].abs())
+        for n, mask in right.items()
+    }
 
 
 @question("3.8", points=0.5, claim="six subtle bugs are found, and nothing right is accused")
 def test_hunt_subtle_bugs(submission: Submission, draw: Draw) -> None:
-    def together(weights: dict[str, Tensor], masks: Masks, rate: float, output_rate: float | None = None) -> Masks:
+    def together(
+        weights: dict[str, Tensor], masks: Masks, rate: float, output_rate: float | None = None
+    ) -> Masks:
         right = reference.shrink(weights, masks, rate, output_rate)
         *hidden, last = weights
         if not hidden:
             return right
-        return all_layers_together({n: weights[n] for n in hidden}, {n: masks[n] for n in hidden}, rate) | {
-            last: right[last]
-        }
+        return all_layers_together(
+            {n: weights[n] for n in hidden}, {n: masks[n] for n in hidden}, rate
+        ) | {last: right[last]}
 
     expect_verdicts(
         submission,
         draw,
         "shrink",
-        right={"the library's": reference.shrink, "one that sorts": version(), "one that loops": by_looping},
+        right={
+            "the library's": reference.shrink,
+            "one that sorts": version(),
+            "one that loops": by_looping,
+        },
         wrong={
             "lets pruned weights come back if they are large": revives,
             "cuts the fraction of rate · survivors off": WRONG["shrink"][CUT_OFF],

@@ -1,9 +1,11 @@
-"""Lab 03, lottery tickets: what is claimed of each answer, and what its likely mistakes look like.
+"""Lab 03, lottery tickets: what is claimed of each answer, and what its likely mistakes
+look like.
 
-Inputs are drawn anew for every grading, and so that the usual mistakes give other results than the right answer: layers of
-unlike scales, counts that end in a half, ties, living weights that are 0 and dead ones that are large. In 3.3 the training
-runs beside the student's code and notes what it saw; what should have been pruned, and where each round should have begun, is
-worked out here from the notes.
+Inputs are drawn anew for every grading, and so that the usual mistakes give other
+results than the right answer: layers of unlike scales, counts that end in a half, ties,
+living weights that are 0 and dead ones that are large. In 3.3 the training runs beside
+the student's code and notes what it saw; what should have been pruned, and where each
+round should have begun, is worked out here from the notes.
 """
 
 from __future__ import annotations
@@ -36,11 +38,12 @@ from course_lib.pruning.weights import smallest
 from course_lib.worker import helpers
 
 Masks = dict[str, Tensor]
-Wrong = dict[str, Callable[..., Any]]  # a sentence for the student -> a function that makes this mistake
+# a sentence for the student -> a function that makes this mistake
+Wrong = dict[str, Callable[..., Any]]
 WRONG: dict[str, Wrong] = {}  # by graded name
 
 
-# --- looking at masks ----------------------------------------------------------------------------------------------
+# --- looking at masks -----------------------------------------------------------------
 
 UPSIDE_DOWN = "the mask is upside down: True means kept"
 ANY_ORDER = (
@@ -50,16 +53,24 @@ ANY_ORDER = (
 
 
 def as_mask(value: Any, like: Tensor, what: str) -> Tensor:
-    """The value, if it has the form of a mask for ``like``: bool, and of the same shape."""
+    """The value, if it has the form of a mask for ``like``: bool, and of the same
+    shape.
+    """
     if isinstance(value, Tensor) and value.dtype != torch.bool:
-        fail(f"{what} holds numbers of dtype {str(value.dtype)[6:]}: kept or not is a bool, as a comparison gives it")
+        fail(
+            f"{what} holds numbers of dtype {str(value.dtype)[6:]}: kept or not is a bool, as a comparison gives it"
+        )
     if isinstance(value, Tensor) and value.shape != like.shape:
-        fail(f"{what} has shape {tuple(value.shape)}, the weight {tuple(like.shape)}: a mask has one entry a weight")
+        fail(
+            f"{what} has shape {tuple(value.shape)}, the weight {tuple(like.shape)}: a mask has one entry a weight"
+        )
     return expect_tensor(value, shape=like.shape, dtype=torch.bool, what=what)
 
 
 def as_masks(value: Any, like: Mapping[str, Tensor], what: str = "the result") -> Masks:
-    """The value, if it has the form of masks for ``like``: its keys in its order, and a mask for each."""
+    """The value, if it has the form of masks for ``like``: its keys in its order, and a
+    mask for each.
+    """
     expect_keys(value, like, what)
     if list(value) != list(like):
         fail(
@@ -75,7 +86,8 @@ def count(mask: Tensor) -> int:
 
 
 def layers(draw: Draw, kept: float = 0.6) -> tuple[dict[str, Tensor], Masks]:
-    """Four layers of unlike sizes and scales, and masks; the last one is neither first nor last in the alphabet.
+    """Four layers of unlike sizes and scales, and masks; the last one is neither first
+    nor last in the alphabet.
 
     Weights that are pruned have values like the others.
     """
@@ -85,19 +97,24 @@ def layers(draw: Draw, kept: float = 0.6) -> tuple[dict[str, Tensor], Masks]:
         "deep.weight": (draw.integer(5, 7), 3, 2, 3),
         "head.weight": (draw.integer(7, 9), draw.integer(7, 9)),
     }
-    weights = {name: draw.normal(*shape, scale=3.0**i / 3) for i, (name, shape) in enumerate(shapes.items())}
+    weights = {
+        name: draw.normal(*shape, scale=3.0**i / 3)
+        for i, (name, shape) in enumerate(shapes.items())
+    }
     return weights, {name: draw.mask(*w.shape, kept=kept) for name, w in weights.items()}
 
 
 def without(mask: Tensor, goes: int, score: Tensor) -> Tensor:
-    """``mask`` without the ``goes`` survivors of the smallest score; of equal ones the first."""
+    """``mask`` without the ``goes`` survivors of the smallest score; of equal ones the
+    first.
+    """
     alive = score[mask]
     left = mask.clone()
     left[mask] = smallest(alive, min(goes, len(alive)) / max(1, len(alive)))
     return left
 
 
-# --- 3.1 shrink ----------------------------------------------------------------------------------------------------
+# --- 3.1 shrink -----------------------------------------------------------------------
 
 OF_ALL = (
     "the rate was taken of all weights of the layer: it is the share of its survivors. With 20 % of all, nothing would be left "
@@ -113,7 +130,9 @@ DEAD_COMPETE = (
     "the dead competed with the survivors: those went that are among the smallest of *all* weights of the layer. The rate is a "
     "share of the survivors, and they alone are ranked"
 )
-OF_THE_REST = "rate / (1 - rate) of the survivors went, which is the rate in parts of those that stayed"
+OF_THE_REST = (
+    "rate / (1 - rate) of the survivors went, which is the rate in parts of those that stayed"
+)
 
 
 def with_rates(
@@ -123,7 +142,9 @@ def with_rates(
     score: Callable[[Tensor], Tensor] = Tensor.abs,
     number: Callable[[float, int, int], int] = lambda rate, alive, n: round(rate * alive),
 ) -> Masks:
-    """The masks after a round in which each layer has a rate of its own; ``number`` says how many go."""
+    """The masks after a round in which each layer has a rate of its own; ``number``
+    says how many go.
+    """
     return {
         name: without(masks[name], number(rates[name], count(masks[name]), w.numel()), score(w))
         for name, w in weights.items()
@@ -135,13 +156,19 @@ def version(
     score: Callable[[Tensor], Tensor] = Tensor.abs,
     output: Callable[[float, float], float] = lambda rate, own: own,
 ) -> Version:
-    """shrink, but for one thing: how many go, by which score, or at which rate in the output layer."""
+    """shrink, but for one thing: how many go, by which score, or at which rate in the
+    output layer.
+    """
 
-    def shrink(weights: dict[str, Tensor], masks: Masks, rate: float, output_rate: float | None = None) -> Masks:
+    def shrink(
+        weights: dict[str, Tensor], masks: Masks, rate: float, output_rate: float | None = None
+    ) -> Masks:
         reference.shrink(weights, masks, rate, output_rate)  # raises where it should
         *hidden, last = weights
         own = rate / 2 if output_rate is None else output_rate
-        return with_rates(weights, masks, dict.fromkeys(hidden, rate) | {last: output(rate, own)}, score, number)
+        return with_rates(
+            weights, masks, dict.fromkeys(hidden, rate) | {last: output(rate, own)}, score, number
+        )
 
     return shrink
 
@@ -162,16 +189,22 @@ def all_layers_together(
 def layer_by_layer(one: Callable[[Tensor, Tensor, float], Tensor]) -> Version:
     """shrink by a function of each layer's weight, mask and rate."""
 
-    def shrink(weights: dict[str, Tensor], masks: Masks, rate: float, output_rate: float | None = None) -> Masks:
+    def shrink(
+        weights: dict[str, Tensor], masks: Masks, rate: float, output_rate: float | None = None
+    ) -> Masks:
         *_, last = weights
         own = rate / 2 if output_rate is None else output_rate
-        return {name: one(w, masks[name], own if name == last else rate) for name, w in weights.items()}
+        return {
+            name: one(w, masks[name], own if name == last else rate) for name, w in weights.items()
+        }
 
     return shrink
 
 
 def row_by_row(w: Tensor, mask: Tensor, rate: float) -> Tensor:
-    return torch.stack([without(m, round(rate * count(m)), v.abs()) for v, m in zip(w, mask, strict=True)])
+    return torch.stack(
+        [without(m, round(rate * count(m)), v.abs()) for v, m in zip(w, mask, strict=True)]
+    )
 
 
 def goes_alone(w: Tensor, mask: Tensor, rate: float) -> Tensor:
@@ -188,13 +221,19 @@ WRONG["shrink"] = {
     EACH_ROW: layer_by_layer(row_by_row),
     OF_THE_REST: version(number=lambda rate, alive, n: round(rate / (1 - rate) * alive)),
     KEPT_FOR_GONE: layer_by_layer(goes_alone),
-    DEAD_COMPETE: layer_by_layer(lambda w, mask, rate: mask & smallest(w.abs().flatten(), rate).view(mask.shape)),
-    UPSIDE_DOWN: lambda *arguments: {name: ~mask for name, mask in reference.shrink(*arguments).items()},
+    DEAD_COMPETE: layer_by_layer(
+        lambda w, mask, rate: mask & smallest(w.abs().flatten(), rate).view(mask.shape)
+    ),
+    UPSIDE_DOWN: lambda *arguments: {
+        name: ~mask for name, mask in reference.shrink(*arguments).items()
+    },
 }
 
 
 def expect_shrunk(left: Masks, weights: dict[str, Tensor], masks: Masks, right: Masks) -> None:
-    """``left`` is ``right``; else say what is wrong: who is back, how many went, which, or the order among equals."""
+    """``left`` is ``right``; else say what is wrong: who is back, how many went, which,
+    or the order among equals.
+    """
     if same(left, {name: ~mask for name, mask in right.items()}):
         fail(UPSIDE_DOWN)
     for name, mask in masks.items():
@@ -207,7 +246,9 @@ def expect_shrunk(left: Masks, weights: dict[str, Tensor], masks: Masks, right: 
         went, should = count(mask & ~left[name]), count(mask & ~right[name])
         if went != should:
             stay = ": that many should have stayed" if went == count(mask) - should else ""
-            fail(f"of the {count(mask)} survivors of {name!r}, {went} went instead of {should}{stay}")
+            fail(
+                f"of the {count(mask)} survivors of {name!r}, {went} went instead of {should}{stay}"
+            )
         if not torch.equal(left[name], right[name]):
             size = weights[name].abs()
             gone, kept = size[mask & ~left[name]].max(), size[left[name]].min()
@@ -236,10 +277,14 @@ def test_share_of_the_survivors(submission: Submission, draw: Draw) -> None:
         if all(torch.equal(left[name], mistakes[sentence][name]) for name in hidden):
             fail(sentence)
     *_, output = weights
-    together = all_layers_together({n: weights[n] for n in hidden}, {n: masks[n] for n in hidden}, rate)
+    together = all_layers_together(
+        {n: weights[n] for n in hidden}, {n: masks[n] for n in hidden}, rate
+    )
     if not same(left, right) and all(torch.equal(left[name], together[name]) for name in hidden):
         fail(GLOBAL)
-    if all(torch.equal(left[name], right[name]) for name in hidden) and not torch.equal(left[output], right[output]):
+    if all(torch.equal(left[name], right[name]) for name in hidden) and not torch.equal(
+        left[output], right[output]
+    ):
         half = without(masks[output], round(rate / 2 * count(masks[output])), weights[output].abs())
         if torch.equal(left[output], half):
             fail(
@@ -248,7 +293,11 @@ def test_share_of_the_survivors(submission: Submission, draw: Draw) -> None:
     expect_shrunk(left, weights, masks, right)
 
 
-@question("3.1", points=0.5, claim="the output layer, the last key, has a rate of its own: half, by default")
+@question(
+    "3.1",
+    points=0.5,
+    claim="the output layer, the last key, has a rate of its own: half, by default",
+)
 def test_output_rate(submission: Submission, draw: Draw) -> None:
     weights, masks = layers(draw, kept=0.8)
     *_, output = weights
@@ -260,13 +309,18 @@ def test_output_rate(submission: Submission, draw: Draw) -> None:
             else f"shrink(weights, masks, {rate}, {output_rate})"
         )
         left = as_masks(
-            submission.shrink(weights, masks, rate, *([] if output_rate is None else [output_rate])), weights
+            submission.shrink(
+                weights, masks, rate, *([] if output_rate is None else [output_rate])
+            ),
+            weights,
         )
         right = reference.shrink(weights, masks, rate, output_rate)
         others = dict.fromkeys(weights, rate)
         half = "output_rate is None means half of the rate"
         mistakes = {
-            f"the output rate {own} was used in every layer: it is for the last key only": dict.fromkeys(weights, own),
+            f"the output rate {own} was used in every layer: it is for the last key only": dict.fromkeys(
+                weights, own
+            ),
             f"the output layer {output!r} lost {rate} of its survivors like the others; {half}": (
                 others if output_rate is None else {}
             ),
@@ -283,7 +337,9 @@ def test_output_rate(submission: Submission, draw: Draw) -> None:
                 others | {output: own / 2} if output_rate is not None else {}
             ),
         }
-        wrong = {said: with_rates(weights, masks, rates) for said, rates in mistakes.items() if rates}
+        wrong = {
+            said: with_rates(weights, masks, rates) for said, rates in mistakes.items() if rates
+        }
         for name in list(weights)[:-1]:
             wrong[
                 f"{name!r} was pruned at the output rate: the output layer is the last key of the dict, {output!r}, wherever "
@@ -300,14 +356,18 @@ def test_output_rate(submission: Submission, draw: Draw) -> None:
                         f"{call}: of the {alive} survivors of {name!r}, {went} went instead of round({share:g} · {alive}) = {number}"
                         f"{': that many should have stayed' if went == alive - number else ''}"
                     )
-                fail(f"{call}: of {name!r} as many went as should, {number}, but not the smallest of the survivors")
+                fail(
+                    f"{call}: of {name!r} as many went as should, {number}, but not the smallest of the survivors"
+                )
 
 
-# --- 3.2 rewind ----------------------------------------------------------------------------------------------------
+# --- 3.2 rewind -----------------------------------------------------------------------
 
 
 class Rewound:
-    """A call of the student's rewind: the net, its parameters as they were held before, the state, and what came of both."""
+    """A call of the student's rewind: the net, its parameters as they were held before,
+    the state, and what came of both.
+    """
 
     def __init__(self, submission: Submission, draw: Draw, unmasked: tuple[str, ...] = ()) -> None:
         net, other = draw.convnet(), draw.convnet()
@@ -326,7 +386,10 @@ class Rewound:
             if p.ndim >= 2 and name not in unmasked
         }
         self.model = submission.put(net)
-        self.held = {name: submission.call("get_parameter", name, on=self.model, keep=True) for name in self.parameters}
+        self.held = {
+            name: submission.call("get_parameter", name, on=self.model, keep=True)
+            for name in self.parameters
+        }
         self.given = submission.put(self.state)
         self.result = submission.rewind(self.model, self.given, self.masks)
         self.after = submission.get(self.model).state
@@ -335,7 +398,9 @@ class Rewound:
 
 
 def rewound(submission: Submission, draw: Draw, unmasked: tuple[str, ...] = ()) -> Rewound:
-    """A call of the student's rewind; if it raises what is easily forgotten here, with the next thought."""
+    """A call of the student's rewind; if it raises what is easily forgotten here, with
+    the next thought.
+    """
     try:
         return Rewound(submission, draw, unmasked)
     except StudentError as error:
@@ -345,7 +410,11 @@ def rewound(submission: Submission, draw: Draw, unmasked: tuple[str, ...] = ()) 
             thought = "Which parameters have a mask? Ask masks"
         else:
             raise
-        when = f"with masks for all weights but {unmasked[0]!r}" if unmasked else "with masks for all weights"
+        when = (
+            f"with masks for all weights but {unmasked[0]!r}"
+            if unmasked
+            else "with masks for all weights"
+        )
         where = f" ({error.where})" if error.where else ""
         fail(f"{when} your code raised {error.type}: {error.message}{where}. {thought}")
 
@@ -375,8 +444,14 @@ def expect_parameters_rewound(submission: Submission, draw: Draw) -> None:
         if torch.equal(now[kept], then[kept]):
             continue
         if torch.equal(now[kept], run.trained[name][kept]):
-            what = "weights that are kept have" if name in run.masks else "this parameter, one without a mask, has"
-            fail(f"{name!r}: {what} the trained values still. All parameters go back, not only some")
+            what = (
+                "weights that are kept have"
+                if name in run.masks
+                else "this parameter, one without a mask, has"
+            )
+            fail(
+                f"{name!r}: {what} the trained values still. All parameters go back, not only some"
+            )
         if not now[kept].any():
             if name in run.masks and torch.equal(now[~kept], then[~kept]):
                 fail(f"{name!r}: {UPSIDE_DOWN}, and what is False goes")
@@ -391,7 +466,9 @@ def test_pruned_weights_are_zero(submission: Submission, draw: Draw) -> None:
     expect_pruned_are_zero(submission, draw)
 
 
-def expect_pruned_are_zero(submission: Submission, draw: Draw, unmasked: tuple[str, ...] = ()) -> None:
+def expect_pruned_are_zero(
+    submission: Submission, draw: Draw, unmasked: tuple[str, ...] = ()
+) -> None:
     """Where a mask is False the weight is 0; what has no mask is back."""
     run = rewound(submission, draw, unmasked)
     for name, mask in run.masks.items():
@@ -407,13 +484,17 @@ def expect_pruned_are_zero(submission: Submission, draw: Draw, unmasked: tuple[s
         fail(said)
     for name in unmasked:
         if not torch.equal(run.after[name], run.state[name]):
-            fail(f"{name!r}, a weight without a mask, is not what it was in state: it takes all its values")
+            fail(
+                f"{name!r}, a weight without a mask, is not what it was in state: it takes all its values"
+            )
 
 
 def expect_buffers_rewound(submission: Submission, draw: Draw) -> None:
     run = rewound(submission, draw)
     for name in run.trained.keys() - run.parameters.keys():
-        if torch.equal(run.after[name], run.trained[name]) and not torch.equal(run.after[name], run.state[name]):
+        if torch.equal(run.after[name], run.trained[name]) and not torch.equal(
+            run.after[name], run.state[name]
+        ):
             fail(
                 f"the buffer {name!r} is as training left it: batch norm's running statistics belong to the state of then, too. "
                 "They are in state_dict() and buffers(), not among the parameters"
@@ -428,9 +509,13 @@ def test_state_is_copied(submission: Submission, draw: Draw) -> None:
         fail("the model is as it was trained: there is nothing to see of how state is copied")
     unchanged(run.state, submission.get(run.given), "the state")
     for name in run.parameters:
-        submission.call("data.fill_", 77.0, on=submission.call("get_parameter", name, on=run.model, keep=True))
+        submission.call(
+            "data.fill_", 77.0, on=submission.call("get_parameter", name, on=run.model, keep=True)
+        )
     for name in run.trained.keys() - run.parameters.keys():
-        submission.call("fill_", 77, on=submission.call("get_buffer", name, on=run.model, keep=True))
+        submission.call(
+            "fill_", 77, on=submission.call("get_buffer", name, on=run.model, keep=True)
+        )
     for name, value in submission.get(run.given).items():
         if not torch.equal(value, run.state[name]):
             fail(
@@ -439,7 +524,7 @@ def test_state_is_copied(submission: Submission, draw: Draw) -> None:
             )
 
 
-# --- 3.3 find_ticket -----------------------------------------------------------------------------------------------
+# --- 3.3 find_ticket ------------------------------------------------------------------
 
 STEPS = 6  # of a whole training
 LR = 0.08
@@ -455,9 +540,15 @@ def _trained(entry: Any, net: nn.Module, x: Tensor, y: Tensor) -> bool:
 class Search:
     """A call of the student's find_ticket: its records, and what train saw."""
 
-    def __init__(self, submission: Submission, draw: Draw, rounds: int, rate: float, k: int) -> None:
+    def __init__(
+        self, submission: Submission, draw: Draw, rounds: int, rate: float, k: int
+    ) -> None:
         net = nn.Sequential(
-            nn.Conv1d(2, 8, 3, padding=1), nn.BatchNorm1d(8), nn.ReLU(), nn.Flatten(), draw.mlp((40, 8, 4))
+            nn.Conv1d(2, 8, 3, padding=1),
+            nn.BatchNorm1d(8),
+            nn.ReLU(),
+            nn.Flatten(),
+            draw.mlp((40, 8, 4)),
         )
         with torch.no_grad():
             net[0].weight.copy_(draw.normal(8, 2, 3, scale=0.3))
@@ -495,7 +586,9 @@ class Search:
 
     @property
     def trainings(self) -> list[dict[str, Any]]:
-        """What train saw in each round, if it was called as often as it should be: without the one to step k."""
+        """What train saw in each round, if it was called as often as it should be:
+        without the one to step k.
+        """
         self.expect_calls()
         return self.log[1:] if self.k else self.log
 
@@ -526,7 +619,9 @@ class Search:
                 "each round then prunes and trains what the round before has left"
             )
         if self.k and (0, self.k) not in calls:
-            fail(f"{here} With rewind_step = {self.k}, train(model, masks, 0, {self.k}) comes first: its result is w_k")
+            fail(
+                f"{here} With rewind_step = {self.k}, train(model, masks, 0, {self.k}) comes first: its result is w_k"
+            )
         if self.k and (0, None) in calls:
             fail(
                 f"{here} A round starts from w_k, the weights of step {self.k}, so it goes from step {self.k} on, not from step 0"
@@ -551,13 +646,24 @@ class Search:
         return self.records
 
     def expect_masks(self) -> list[Masks]:
-        """The masks of each record, if they have the form of masks for the weights with two or more dimensions."""
+        """The masks of each record, if they have the form of masks for the weights with
+        two or more dimensions.
+        """
         like = {name: self.start[name] for name in self.names}
         for record in self.expect_records():
-            extra = [name for name in record["masks"] if name not in like] if isinstance(record["masks"], dict) else []
+            extra = (
+                [name for name in record["masks"] if name not in like]
+                if isinstance(record["masks"], dict)
+                else []
+            )
             if extra:
-                fail(f"there is a mask for {extra[0]!r}: only parameters with two or more dimensions are pruned")
-        every = [as_masks(record["masks"], like, f"the masks of round {i}") for i, record in enumerate(self.records)]
+                fail(
+                    f"there is a mask for {extra[0]!r}: only parameters with two or more dimensions are pruned"
+                )
+        every = [
+            as_masks(record["masks"], like, f"the masks of round {i}")
+            for i, record in enumerate(self.records)
+        ]
         for name, mask in every[0].items():
             if not mask.all():
                 if self.rounds and all(same(masks, every[0]) for masks in every):
@@ -581,9 +687,13 @@ def test_trainings(submission: Submission, draw: Draw) -> None:
     for rounds, k in ((3, 2), (2, 0)):
         search = Search(submission, draw, rounds, draw.choice([0.2, 0.3, 0.4]), k)
         search.expect_calls()
-        for entry, which in zip(search.log, [f"the way to step {k}", "round 0"] if k else ["round 0"], strict=False):
+        for entry, which in zip(
+            search.log, [f"the way to step {k}", "round 0"] if k else ["round 0"], strict=False
+        ):
             if not all(bool(mask.all()) for mask in entry["masks"].values()):
-                fail(f"{which} was trained with pruned weights: it is the dense network that is trained there")
+                fail(
+                    f"{which} was trained with pruned weights: it is the dense network that is trained there"
+                )
 
 
 @question("3.3", points=1.5, claim="every round starts from w_k, whatever was trained since")
@@ -607,22 +717,26 @@ def _not_rewound(search: Search, i: int, name: str, now: Tensor, kept: Tensor) -
     step = f"In {search.call}, round {i} did not start from w_k (k = {search.k}): {name!r}"
     if i and torch.equal(now, search.trainings[i - 1]["after"][name][kept]):
         if name not in dict.fromkeys(search.names) and not name.endswith(("weight", "bias")):
-            return (
-                f"{step}, a buffer, is as the round before left it: w_k is all of state_dict(), parameters and buffers"
-            )
+            return f"{step}, a buffer, is as the round before left it: w_k is all of state_dict(), parameters and buffers"
         return (
             f"{step} trained on from where the round before ended. Rewind to a copy: state_dict() alone shares the model's memory "
             "and is trained along, and so is what dict() or .copy() makes of it"
         )
     if search.k and torch.equal(now, search.start[name][kept]):
-        return f"{step} was as build() made it, at step 0: what the first {search.k} steps gave is w_k"
+        return (
+            f"{step} was as build() made it, at step 0: what the first {search.k} steps gave is w_k"
+        )
     return (
         f"{step} has other values, neither those of w_k nor those that the round before had trained. Between rewinding and "
         "train nothing changes the weights: no other random start, no step of an optimizer from before"
     )
 
 
-@question("3.3", points=1, claim="each round prunes the survivors that are smallest after the last training")
+@question(
+    "3.3",
+    points=1,
+    claim="each round prunes the survivors that are smallest after the last training",
+)
 def test_masks_of_the_rounds(submission: Submission, draw: Draw) -> None:
     search = Search(submission, draw, 3, draw.choice([0.3, 0.4]), 2)
     masks = search.expect_masks()
@@ -644,7 +758,10 @@ def test_masks_of_the_rounds(submission: Submission, draw: Draw) -> None:
             "the weights were ranked by the dense network's trained values: each round ranks by what it has last trained": first,
             "the weights with the largest change were kept: the largest trained |w| are": moved,
         }
-        wrong = {said: with_rates({n: w[n] for n in search.names}, before, rates) for said, w in mistakes.items()}
+        wrong = {
+            said: with_rates({n: w[n] for n in search.names}, before, rates)
+            for said, w in mistakes.items()
+        }
         recognise(now, right, wrong, f"Round {i}: ")
         fail(
             f"Round {i}: the masks are not what shrink makes of the weights as train left them in round {i - 1}. Does something "
@@ -694,11 +811,13 @@ def expect_counts_of_round(search: Search, i: int, before: Masks, now: Masks) ->
             )
 
 
-# --- 3.4 random_ticket, reinitialise -------------------------------------------------------------------------------
+# --- 3.4 random_ticket, reinitialise --------------------------------------------------
 
 
 def tickets(draw: Draw) -> Masks:
-    """Three masks that keep half of their weights: the upper rows, the right columns, the upper rows again."""
+    """Three masks that keep half of their weights: the upper rows, the right columns,
+    the upper rows again.
+    """
     rows, columns = 2 * draw.integer(9, 11), 2 * draw.integer(7, 8)
     upper = (torch.arange(rows)[:, None] < rows // 2).expand(rows, columns).clone()
     right = (torch.arange(columns) >= columns // 2).expand(rows, columns).clone()
@@ -706,8 +825,12 @@ def tickets(draw: Draw) -> Masks:
 
 
 def shuffled(submission: Submission, masks: Masks, seed: int) -> Masks:
-    """What the student's random_ticket makes of the masks with a generator of this seed."""
-    return as_masks(submission.random_ticket(masks, submission.helper("generator", seed=seed)), masks)
+    """What the student's random_ticket makes of the masks with a generator of this
+    seed.
+    """
+    return as_masks(
+        submission.random_ticket(masks, submission.helper("generator", seed=seed)), masks
+    )
 
 
 @question("3.4", points=0.5, claim="a random ticket keeps as many weights in each layer")
@@ -724,10 +847,16 @@ def test_same_counts(submission: Submission, draw: Draw) -> None:
         fail("as many are kept as are pruned in the masks that were given: True means kept")
     in_all, right_in_all = (sum(numbers[i] for numbers in counts.values()) for i in (0, 1))
     name, (k, right, n) = next((name, c) for name, c in counts.items() if c[0] != c[1])
-    said = f"of {name!r} {k} weights are kept, not {right} of {n}, which is as many as in the ticket"
+    said = (
+        f"of {name!r} {k} weights are kept, not {right} of {n}, which is as many as in the ticket"
+    )
     if in_all == right_in_all:
-        fail(f"{said}: over all layers the number is right, so they were shuffled together. Shuffle layer by layer")
-    fail(f"{said}. A share that is right on average, or drawn with repetition, is not the same number")
+        fail(
+            f"{said}: over all layers the number is right, so they were shuffled together. Shuffle layer by layer"
+        )
+    fail(
+        f"{said}. A share that is right on average, or drawn with repetition, is not the same number"
+    )
 
 
 @question("3.4", points=0.5, claim="where they are is random, and the generator decides")
@@ -755,21 +884,23 @@ def test_places_are_random(submission: Submission, draw: Draw) -> None:
 
 
 def structured(masks: Masks, after: Masks) -> str:
-    """What is not random about the places of ``after``, or "". Of a right answer's tickets not one in 10¹⁰ is called so."""
+    """What is not random about the places of ``after``, or "". Of a right answer's
+    tickets not one in 10¹⁰ is called so.
+    """
     upper, right = after["a.weight"], after["b.weight"]
     as_it_was = {name: torch.equal(after[name], mask) for name, mask in masks.items()}
     if all(as_it_was.values()):
         return ""
     if (upper.all(1) | ~upper.any(1)).all() and as_it_was["b.weight"]:
-        return "whole rows were moved: a row that was kept is kept elsewhere. Shuffle single weights"
+        return (
+            "whole rows were moved: a row that was kept is kept elsewhere. Shuffle single weights"
+        )
     if (right.all(0) | ~right.any(0)).all() and as_it_was["a.weight"]:
         return "whole columns were moved: a column that was kept is kept elsewhere. Shuffle single weights"
     if all(as_it_was[name] or _shifted(mask, after[name]) for name, mask in masks.items()):
         return "the mask was only shifted: neighbours are neighbours still. Shuffle single weights"
     if torch.equal(right.sum(1), masks["b.weight"].sum(1)):
-        return (
-            "the weights were shuffled within each row, so each row keeps its number: shuffle those of the whole layer"
-        )
+        return "the weights were shuffled within each row, so each row keeps its number: shuffle those of the whole layer"
     if torch.equal(upper.sum(0), masks["a.weight"].sum(0)):
         return "the weights were shuffled within each column, so each column keeps its number: shuffle the whole layer"
     return ""
@@ -795,24 +926,32 @@ class Reinitialised:
                 value.copy_(draw.normal(*value.shape, scale=3.0).abs())
         self.seed = draw.integer(1, 10**6)
         self.dense = {name: value.clone() for name, value in net.state_dict().items()}
-        self.masks = {name: draw.mask(*p.shape, kept=0.6) for name, p in net.named_parameters() if p.ndim >= 2}
+        self.masks = {
+            name: draw.mask(*p.shape, kept=0.6) for name, p in net.named_parameters() if p.ndim >= 2
+        }
         self.model = submission.put(net)
         self.held = {
-            name: submission.call("get_parameter", name, on=self.model, keep=True) for name, _ in net.named_parameters()
+            name: submission.call("get_parameter", name, on=self.model, keep=True)
+            for name, _ in net.named_parameters()
         }
         self.net = net
-        submission.call("normal_", on=submission.put(torch.zeros(17)))  # so that the generator is not at its seed
+        # so that the generator is not at its seed
+        submission.call("normal_", on=submission.put(torch.zeros(17)))
         chance = submission.helper("chance")
         self.chance_before = submission.get(chance, "state")
         self.result = submission.reinitialise(self.model, self.masks, self.seed)
         self.chance_after = submission.get(chance, "state")
         self.after = submission.get(self.model).state
 
-    def drawn(self, how: Callable[[list[nn.Module]], None], masked: bool = True) -> dict[str, Tensor]:
-        """The state of the net after ``how`` has been done to its modules under the seed, and the masks applied.
+    def drawn(
+        self, how: Callable[[list[nn.Module]], None], masked: bool = True
+    ) -> dict[str, Tensor]:
+        """The state of the net after ``how`` has been done to its modules under the
+        seed, and the masks applied.
 
-        ``reset_parameters`` draws from torch's one generator, and a grader that marks submissions side by side draws from it in
-        other threads as well: so what counts is what came out twice.
+        ``reset_parameters`` draws from torch's one generator, and a grader that marks
+        submissions side by side draws from it in other threads as well: so what counts
+        is what came out twice.
         """
         before = self._drawn_once(how, masked)
         for _ in range(50):
@@ -820,16 +959,22 @@ class Reinitialised:
             if same(before, now):
                 return now
             before = now
-        raise RuntimeError("torch's generator was never left alone for as long as a small net takes to be drawn")
+        raise RuntimeError(
+            "torch's generator was never left alone for as long as a small net takes to be drawn"
+        )
 
-    def _drawn_once(self, how: Callable[[list[nn.Module]], None], masked: bool) -> dict[str, Tensor]:
+    def _drawn_once(
+        self, how: Callable[[list[nn.Module]], None], masked: bool
+    ) -> dict[str, Tensor]:
         self.net.load_state_dict(self.dense)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
             how([module for module in self.net.modules() if hasattr(module, "reset_parameters")])
         state = {name: value.clone() for name, value in self.net.state_dict().items()}
         return {
-            name: value.masked_fill(~self.masks[name], 0) if masked and name in self.masks else value
+            name: value.masked_fill(~self.masks[name], 0)
+            if masked and name in self.masks
+            else value
             for name, value in state.items()
         }
 
@@ -843,7 +988,11 @@ def reset(modules: list[nn.Module]) -> None:
         module.reset_parameters()  # type: ignore[operator]
 
 
-@question("3.4", points=0.5, claim="fresh weights by reset_parameters, in order, seeded once; then the masks")
+@question(
+    "3.4",
+    points=0.5,
+    claim="fresh weights by reset_parameters, in order, seeded once; then the masks",
+)
 def test_fresh_weights(submission: Submission, draw: Draw) -> None:
     expect_fresh(submission, draw)
     expect_masked(submission, draw)
@@ -854,15 +1003,21 @@ def expect_fresh(submission: Submission, draw: Draw) -> None:
     right = run.right
 
     def kept(state: dict[str, Tensor]) -> dict[str, Tensor]:
-        return {n: v.masked_fill(~run.masks[n], 0) if n in run.masks else v for n, v in state.items()}
+        return {
+            n: v.masked_fill(~run.masks[n], 0) if n in run.masks else v for n, v in state.items()
+        }
 
     if same(kept(run.after), right):
         return
     for name, mask in run.masks.items():
         if not run.after[name][mask].any() and run.after[name][~mask].any():
-            fail(f"the weights of {name!r} that are kept are 0 and the others are not: {UPSIDE_DOWN}")
+            fail(
+                f"the weights of {name!r} that are kept are 0 and the others are not: {UPSIDE_DOWN}"
+            )
     if same(kept(run.after), kept(run.dense)):
-        fail("the model has not changed: give the modules that are there fresh weights, not those of a copy")
+        fail(
+            "the model has not changed: give the modules that are there fresh weights, not those of a copy"
+        )
 
     def seed_for_each(modules: list[nn.Module]) -> None:
         for module in modules:
@@ -887,7 +1042,9 @@ def expect_fresh(submission: Submission, draw: Draw) -> None:
         fail(
             f"{stayed[0]!r} has its trained values still: every module that has reset_parameters is reset, norms as well"
         )
-    wrong = next(name for name, value in right.items() if not torch.equal(kept(run.after)[name], value))
+    wrong = next(
+        name for name, value in right.items() if not torch.equal(kept(run.after)[name], value)
+    )
     fail(
         f"{wrong!r} is not what the layer's own reset_parameters() draws under torch.manual_seed(seed): how a layer is initialised "
         "belongs to the layer (its width, its kind). Is the generator seeded before, once, with the seed that was given?"
@@ -899,14 +1056,21 @@ def expect_masked(submission: Submission, draw: Draw) -> None:
     for name, mask in run.masks.items():
         now = run.after[name]
         if alive := count(now[~mask]):
-            fail(f"{alive} weights of {name!r} that the masks prune are not 0: first fresh weights, then the masks")
+            fail(
+                f"{alive} weights of {name!r} that the masks prune are not 0: first fresh weights, then the masks"
+            )
 
 
 @question("3.4", points=0.5, claim="the caller's random generator stays where it was")
 def test_generator_untouched(submission: Submission, draw: Draw) -> None:
     run = Reinitialised(submission, draw)
-    if all(torch.equal(run.after[name][mask], run.dense[name][mask]) for name, mask in run.masks.items()):
-        fail("no weight that is kept is a fresh one: there is nothing to see of where its chance came from")
+    if all(
+        torch.equal(run.after[name][mask], run.dense[name][mask])
+        for name, mask in run.masks.items()
+    ):
+        fail(
+            "no weight that is kept is a fresh one: there is nothing to see of where its chance came from"
+        )
     if not same(run.chance_before, run.chance_after):
         fail(
             "torch's random generator was moved: whatever the caller draws next (batches, dropout) depends on this call now. "
@@ -914,10 +1078,12 @@ def test_generator_untouched(submission: Submission, draw: Draw) -> None:
         )
 
 
-# --- 3.5 early_stop ------------------------------------------------------------------------------------------------
+# --- 3.5 early_stop -------------------------------------------------------------------
 
 
-def expect_step(submission: Submission, losses: list[float], every: int, mistakes: Mapping[str, float]) -> None:
+def expect_step(
+    submission: Submission, losses: list[float], every: int, mistakes: Mapping[str, float]
+) -> None:
     """The right step; else the mistake that explains it."""
     right = reference.early_stop(losses, every)
     step = submission.early_stop(losses, every)
@@ -931,11 +1097,15 @@ def expect_step(submission: Submission, losses: list[float], every: int, mistake
         fail(f"{shown} returned {int(number)} instead of {right}")
 
 
-PLACES_MOVED = "NaNs were taken out first, and the places after them moved up: keep each loss's own place"
+PLACES_MOVED = (
+    "NaNs were taken out first, and the places after them moved up: keep each loss's own place"
+)
 TAKEN = "a NaN was taken for the minimum: NaN is no loss, pass over it"
 
 
-@question("3.5", points=0.5, claim="the step of the lowest loss, the first time; a NaN is passed over")
+@question(
+    "3.5", points=0.5, claim="the step of the lowest loss, the first time; a NaN is passed over"
+)
 def test_first_minimum(submission: Submission, draw: Draw) -> None:
     def case() -> tuple[Any, Any, dict[str, Any]]:
         n, every = draw.integer(14, 18), draw.choice([5, 20, 100])
@@ -949,7 +1119,10 @@ def test_first_minimum(submission: Submission, draw: Draw) -> None:
             best, waited = (i, 0) if losses[i] < losses[best] else (best, waited + 1)
             if waited == 3:
                 break
-        smooth = [sum(losses[max(0, i - 1) : i + 2]) / len(losses[max(0, i - 1) : i + 2]) for i in range(n)]
+        smooth = [
+            sum(losses[max(0, i - 1) : i + 2]) / len(losses[max(0, i - 1) : i + 2])
+            for i in range(n)
+        ]
         mean, means = losses[0], [losses[0]]
         for loss in losses[1:]:
             mean = 0.6 * mean + 0.4 * loss
@@ -957,14 +1130,17 @@ def test_first_minimum(submission: Submission, draw: Draw) -> None:
         smoothed = "the losses were smoothed first: take them as they were measured"
         mistakes = {
             "that is the last of several equal minima: the first one counts": every * (1 + last),
-            "that step was counted from 0: the first loss was measured after `every` steps": every * first,
+            "that step was counted from 0: the first loss was measured after `every` steps": every
+            * first,
             "one step after `every` times the index: the index counts measurements, and the first has index 0": every
             * first
             + 1,
-            "that is the number of the measurement: there are `every` steps from one to the next": 1 + first,
+            "that is the number of the measurement: there are `every` steps from one to the next": 1
+            + first,
             "there the loss rose for the first time: the minimum of all losses counts, also after a rise": every
             * (1 + rise),
-            "patience ran out there: the minimum of all losses counts, however long it takes": every * (1 + best),
+            "patience ran out there: the minimum of all losses counts, however long it takes": every
+            * (1 + best),
             smoothed: every * (1 + smooth.index(min(smooth))),
             f"{smoothed} (a running mean)": every * (1 + means.index(min(means))),
             "there the loss is highest": every * (1 + losses.index(max(losses))),
@@ -979,7 +1155,9 @@ def test_first_minimum(submission: Submission, draw: Draw) -> None:
         submission,
         near,
         1,
-        {"float32, or a rounding, cannot tell 0.5 + 2^-30 and 0.5 + 2^-31 apart, which nearly are equal": 2},
+        {
+            "float32, or a rounding, cannot tell 0.5 + 2^-30 and 0.5 + 2^-31 apart, which nearly are equal": 2
+        },
     )
     expect_step(submission, [math.nan, 0.75, 0.5, 0.625], 5, {
         PLACES_MOVED: 10,
@@ -987,16 +1165,20 @@ def test_first_minimum(submission: Submission, draw: Draw) -> None:
     })  # fmt: skip
 
 
-# --- 3.6 drop_and_grow ---------------------------------------------------------------------------------------------
+# --- 3.6 drop_and_grow ----------------------------------------------------------------
 
 
 class Exchange:
-    """A layer to exchange connections in: weights of both signs, gradients at all positions, a mask."""
+    """A layer to exchange connections in: weights of both signs, gradients at all
+    positions, a mask.
+    """
 
     def __init__(self, draw: Draw, fraction: float, kept: float = 0.4, ties: bool = False) -> None:
         shape = (draw.integer(6, 8), draw.integer(3, 5), 5)
         self.mask = draw.mask(*shape, kept=kept)
-        self.weight = (draw.tied(*shape) if ties else draw.normal(*shape)).masked_fill(~self.mask, 0)
+        self.weight = (draw.tied(*shape) if ties else draw.normal(*shape)).masked_fill(
+            ~self.mask, 0
+        )
         self.grad = draw.tied(*shape) if ties else draw.normal(*shape)
         self.fraction = fraction
         self.active, self.inactive = count(self.mask), count(~self.mask)
@@ -1007,18 +1189,30 @@ class Exchange:
         return reference.drop_and_grow(self.weight, self.grad, self.mask, self.fraction)
 
     def with_mask(
-        self, drop: Tensor | None = None, grow: Tensor | None = None, k: int | None = None, grown_k: int | None = None
+        self,
+        drop: Tensor | None = None,
+        grow: Tensor | None = None,
+        k: int | None = None,
+        grown_k: int | None = None,
     ) -> Tensor:
-        """The mask where the k active positions of the smallest ``drop`` and the inactive ones of the largest ``grow`` change."""
+        """The mask where the k active positions of the smallest ``drop`` and the
+        inactive ones of the largest ``grow`` change.
+        """
         k = self.k if k is None else k
         stays = without(self.mask, k, self.weight.abs() if drop is None else drop)
         gains = self.grad.abs() if grow is None else grow
-        return stays | (~self.mask & ~without(~self.mask, k if grown_k is None else grown_k, -gains))
+        return stays | (
+            ~self.mask & ~without(~self.mask, k if grown_k is None else grown_k, -gains)
+        )
 
 
 def exchanged(submission: Submission, layer: Exchange) -> tuple[Tensor, Tensor]:
-    """What the student's drop_and_grow returns, if it has the form of a weight and a mask."""
-    return as_weight_and_mask(submission.drop_and_grow(layer.weight, layer.grad, layer.mask, layer.fraction), layer)
+    """What the student's drop_and_grow returns, if it has the form of a weight and a
+    mask.
+    """
+    return as_weight_and_mask(
+        submission.drop_and_grow(layer.weight, layer.grad, layer.mask, layer.fraction), layer
+    )
 
 
 def as_weight_and_mask(value: Any, layer: Exchange) -> tuple[Tensor, Tensor]:
@@ -1038,12 +1232,18 @@ def as_weight_and_mask(value: Any, layer: Exchange) -> tuple[Tensor, Tensor]:
 def exchanging(
     drop: Callable[[Tensor, Tensor], Tensor] = lambda weight, grad: weight.abs(),
     grow: Callable[[Tensor, Tensor, Tensor], Tensor] = lambda weight, grad, mask: grad.abs(),
-    number: Callable[[float, int, int], int] = lambda fraction, active, inactive: round(fraction * active),
+    number: Callable[[float, int, int], int] = lambda fraction, active, inactive: round(
+        fraction * active
+    ),
     among: Callable[[Tensor, Tensor], Tensor] = lambda mask, stays: ~mask,
 ) -> Callable[..., tuple[Tensor, Tensor]]:
-    """drop_and_grow, but for one thing: what is dropped, what grows, how many, or among which positions."""
+    """drop_and_grow, but for one thing: what is dropped, what grows, how many, or among
+    which positions.
+    """
 
-    def version(weight: Tensor, dense_grad: Tensor, mask: Tensor, fraction: float) -> tuple[Tensor, Tensor]:
+    def version(
+        weight: Tensor, dense_grad: Tensor, mask: Tensor, fraction: float
+    ) -> tuple[Tensor, Tensor]:
         if not 0 <= fraction <= 1:
             raise ValueError("a fraction is between 0 and 1")
         active, inactive = count(mask), count(~mask)
@@ -1057,7 +1257,9 @@ def exchanging(
 
 
 OF_ALL_POSITIONS = "the fraction was taken of all positions: it is the share of the active ones"
-GREW_AGAIN = "positions that had just been dropped grew again: only what was inactive before the drop may"
+GREW_AGAIN = (
+    "positions that had just been dropped grew again: only what was inactive before the drop may"
+)
 GROWN_MASKED = (
     "grown were the first inactive positions, not those with the largest gradient: so it looks where a masked gradient is used, "
     "which is 0 exactly where something could grow. Look at the dense gradient"
@@ -1085,7 +1287,9 @@ WRONG["drop_and_grow"] = {
     "the active weights with the smallest gradient were dropped: the smallest |weight| are": exchanging(
         drop=lambda weight, grad: grad.abs()
     ),
-    OF_ALL_POSITIONS: exchanging(number=lambda fraction, active, inactive: round(fraction * (active + inactive))),
+    OF_ALL_POSITIONS: exchanging(
+        number=lambda fraction, active, inactive: round(fraction * (active + inactive))
+    ),
     "the fraction was taken of the inactive positions: it is the share of the active ones": exchanging(
         number=lambda fraction, active, inactive: round(fraction * inactive)
     ),
@@ -1099,7 +1303,11 @@ WRONG["drop_and_grow"] = {
 }
 
 
-@question("3.6", points=1, claim="the smallest weights go; others grow where the dense gradient is largest")
+@question(
+    "3.6",
+    points=1,
+    claim="the smallest weights go; others grow where the dense gradient is largest",
+)
 def test_where_it_drops_and_grows(submission: Submission, draw: Draw) -> None:
     def case() -> tuple[Any, Any, dict[str, Any]]:
         layer = Exchange(draw, draw.choice([0.3, 0.4]))
@@ -1126,7 +1334,9 @@ def expect_exchange(layer: Exchange, mask: Tensor, right: Tensor) -> None:
         GREW_AGAIN: stays | (~stays & ~without(~stays, layer.k, -gains)),
     })  # fmt: skip
     moved = f"{count(dropped)} positions were dropped and {count(grown)} grown; {layer.k} each should be"
-    wanted = f", min(round({layer.fraction:.3g} · {layer.active} active), {layer.inactive} inactive)"
+    wanted = (
+        f", min(round({layer.fraction:.3g} · {layer.active} active), {layer.inactive} inactive)"
+    )
     share = (
         f". {of_all} is round({layer.fraction:.3g} · {old.numel()}), a share of all positions"
         if layer.k != of_all in (count(dropped), count(grown))
@@ -1144,7 +1354,9 @@ def expect_exchange(layer: Exchange, mask: Tensor, right: Tensor) -> None:
     if layer.k and size[dropped].max() > size[old & mask].min():
         rows = [count(row) for row in dropped]
         even = (
-            " Did each row lose its own share? All positions of the layer compete" if max(rows) - min(rows) <= 2 else ""
+            " Did each row lose its own share? All positions of the layer compete"
+            if max(rows) - min(rows) <= 2
+            else ""
         )
         fail(
             f"|w| = {size[dropped].max():.4g} was dropped while |w| = {size[old & mask].min():.4g} stayed: the smallest go first.{even}"
@@ -1162,7 +1374,11 @@ def expect_exchange(layer: Exchange, mask: Tensor, right: Tensor) -> None:
     )
 
 
-@question("3.6", points=0.5, claim="new weights start at 0, dropped ones are 0, the others keep their values")
+@question(
+    "3.6",
+    points=0.5,
+    claim="new weights start at 0, dropped ones are 0, the others keep their values",
+)
 def test_values_after_the_exchange(submission: Submission, draw: Draw) -> None:
     for dead in (False, True):
         layer = Exchange(draw, 0.35)
@@ -1184,12 +1400,14 @@ def test_values_after_the_exchange(submission: Submission, draw: Draw) -> None:
             fail("weights that stayed active have other values now: they keep theirs")
         if bool((weight[~mask] != 0).any()):
             which = (
-                "dropped weights" if bool((weight[layer.mask & ~mask] != 0).any()) else "weights that are not active"
+                "dropped weights"
+                if bool((weight[layer.mask & ~mask] != 0).any())
+                else "weights that are not active"
             )
             fail(f"{which} have a value still: the new weight is 0 wherever the new mask is False")
 
 
-# --- 3.7 two short answers -----------------------------------------------------------------------------------------
+# --- 3.7 two short answers ------------------------------------------------------------
 
 OPTIONS = 4  # of 3.7a
 
@@ -1206,16 +1424,22 @@ def test_form_of_the_answers(submission: Submission, draw: Draw) -> None:
 
 def accuracy_typed(submission: Submission) -> float:
     """3.7b, in %."""
-    return expect_typed(submission, "answer_3_7b", (1, 100), "no accuracy in %: that lies between 1 and 100 here")
+    return expect_typed(
+        submission, "answer_3_7b", (1, 100), "no accuracy in %: that lies between 1 and 100 here"
+    )
 
 
-# --- 3.8 find_bug --------------------------------------------------------------------------------------------------
+# --- 3.8 find_bug ---------------------------------------------------------------------
 
 PROMISE = "3.1 promises of finite weights, any masks and rates from 0 to 1"
 
 
-def zero_is_dead(weights: dict[str, Tensor], masks: Masks, rate: float, output_rate: float | None = None) -> Masks:
-    """The wrong version that the lab shows: the dead are ranked as zeros, and so are living zeros."""
+def zero_is_dead(
+    weights: dict[str, Tensor], masks: Masks, rate: float, output_rate: float | None = None
+) -> Masks:
+    """The wrong version that the lab shows: the dead are ranked as zeros, and so are
+    living zeros.
+    """
     right = reference.shrink(weights, masks, rate, output_rate)
     return {
         name: without(torch.ones_like(mask), count(~mask), weights[name].abs() * masks[name])

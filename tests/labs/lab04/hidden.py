@@ -1,4 +1,6 @@
-"""Lab 04, structure: the claims that only the grader sees. What is seen in the notebook, and the words for both, stand in visible.py."""
+"""Lab 04, structure: the claims that only the grader sees. What is seen in the
+notebook, and the words for both, stand in visible.py.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +82,7 @@ from .visible import (
 )
 from .visible import WRONG as SEEN
 
-# --- 4.1 bn_scale_shift --------------------------------------------------------------------------------------------
+# --- 4.1 bn_scale_shift ---------------------------------------------------------------
 
 
 @question("4.1", points=0.5, claim="ε is the batch norm's own, and counts where σ² is small or 0")
@@ -89,13 +91,17 @@ def test_small_variances(submission: Submission, draw: Draw) -> None:
         bn = draw.batch_norm(draw.integer(3, 5), eps=eps)
         assert bn.running_var is not None
         bn.running_var[draw.integer(0, bn.num_features - 1)] = 0
-        expect_scale_and_shift(submission.bn_scale_shift(bn), bn, f"with ε = {eps:.2g} and a channel of σ² = 0, ")
+        expect_scale_and_shift(
+            submission.bn_scale_shift(bn), bn, f"with ε = {eps:.2g} and a channel of σ² = 0, "
+        )
 
 
-# --- 4.2 fold_bn ---------------------------------------------------------------------------------------------------
+# --- 4.2 fold_bn ----------------------------------------------------------------------
 
 
-@question("4.2", points=1, claim="with groups, and where all sizes are equal, p goes to the filters")
+@question(
+    "4.2", points=1, claim="with groups, and where all sizes are equal, p goes to the filters"
+)
 def test_fold_groups(submission: Submission, draw: Draw) -> None:
     n = draw.integer(3, 5)
     conv = draw.conv(n, n, (n, n), bias=draw.choice([True, False]))
@@ -115,36 +121,51 @@ def test_fold_settings(submission: Submission, draw: Draw) -> None:
     conv, bn = draw.conv(3, 5, (2, 3), **odd), draw.batch_norm(5)
     made = fold(submission, conv, bn, "for a convolution with stride, padding and dilation")
     if made.layer.training:
-        fail("the folded convolution is in training mode: a new module begins in training mode, so say .eval()")
-    around = draw.conv(3, 5, (2, 3), padding=(1, 2), padding_mode=draw.choice(["reflect", "circular", "replicate"]))
+        fail(
+            "the folded convolution is in training mode: a new module begins in training mode, so say .eval()"
+        )
+    around = draw.conv(
+        3, 5, (2, 3), padding=(1, 2), padding_mode=draw.choice(["reflect", "circular", "replicate"])
+    )
     fold(submission, around, bn, f"for a convolution with padding_mode={around.padding_mode!r}")
     double = {"dtype": torch.float64}
     conv, bn = draw.conv(3, 4, (2, 3), bias=False, **double), draw.batch_norm(4, **double)
     made = fold(submission, conv, bn, "in float64")
     for name, value in made.state.items():
         if value.dtype != torch.float64:
-            said = f"of a float64 convolution your code made one with a {str(value.dtype)[6:]} {name}"
+            said = (
+                f"of a float64 convolution your code made one with a {str(value.dtype)[6:]} {name}"
+            )
             fail(
                 f"{said}: what goes through the one no longer goes through the other. New layers are float32 unless told"
             )
 
 
-# --- 4.3 remove_filters --------------------------------------------------------------------------------------------
+# --- 4.3 remove_filters ---------------------------------------------------------------
 
 
 @question("4.3", points=1, claim="biases, settings and modes stay; the numbers of channels follow")
 def test_the_rest_of_the_layers(submission: Submission, draw: Draw) -> None:
-    first, then = {"stride": (2, 1), "padding": (0, 2), "dilation": (1, 2)}, {"padding": (2, 1), "dilation": (3, 1)}
+    first, then = (
+        {"stride": (2, 1), "padding": (0, 2), "dilation": (1, 2)},
+        {"padding": (2, 1), "dilation": (3, 1)},
+    )
     for bias, training in ((True, False), (False, True)):
         layers = chain(draw, bias, first, then)
         conv, bn, next_conv = (layer.train(training) for layer in layers)
         keep = some_of(draw, bn.num_features)
         small = remove(submission, (conv, bn, next_conv), keep)
-        expect_bias(small[0], None if conv.bias is None else conv.bias.detach()[keep], conv.bias, NAMES[0])
+        expect_bias(
+            small[0], None if conv.bias is None else conv.bias.detach()[keep], conv.bias, NAMES[0]
+        )
         gain = torch.zeros(5) if next_conv.bias is None else next_conv.bias.detach()
         gain = gain + reference.absorb_removed(conv, bn, next_conv, keep)
         expect_bias(
-            small[2], None if next_conv.bias is None else next_conv.bias.detach(), next_conv.bias, NAMES[2], gain
+            small[2],
+            None if next_conv.bias is None else next_conv.bias.detach(),
+            next_conv.bias,
+            NAMES[2],
+            gain,
         )
         k = len(keep)
         changed = ({"out_channels": k}, {"num_features": k}, {"in_channels": k})
@@ -157,7 +178,11 @@ def test_the_rest_of_the_layers(submission: Submission, draw: Draw) -> None:
 
 
 def expect_bias(
-    made: wire.Model, right: Tensor | None, old: Tensor | None, what: str, absorbed: Tensor | None = None
+    made: wire.Model,
+    right: Tensor | None,
+    old: Tensor | None,
+    what: str,
+    absorbed: Tensor | None = None,
 ) -> None:
     """The bias is right; one of zeros is as good as none."""
     mine = made.state.get("bias")
@@ -179,7 +204,7 @@ def expect_bias(
         fail(f"the bias of {what} is not that of the filters it has")
 
 
-# --- 4.4 absorb_removed --------------------------------------------------------------------------------------------
+# --- 4.4 absorb_removed ---------------------------------------------------------------
 
 
 @question("4.4", points=1, claim="padding, stride and dilation do not matter inside the map")
@@ -205,19 +230,28 @@ def test_nothing_to_absorb(submission: Submission, draw: Draw) -> None:
         (list(range(n)), "where it is to keep all channels,"),
     ):
         call = functools.partial(submission.absorb_removed, *layers, chosen)
-        shift = as_shift(ask(call, when, "Then there is nothing to absorb: a shift of 0 for each output"), next_conv)
+        shift = as_shift(
+            ask(call, when, "Then there is nothing to absorb: a shift of 0 for each output"),
+            next_conv,
+        )
         if not near(shift, torch.zeros(next_conv.out_channels)):
             fail(f"{when} the shift is not 0: relu(β) of what is gone is 0, or nothing is gone")
 
 
-# --- 4.5 slimming_penalty, select_channels -------------------------------------------------------------------------
+# --- 4.5 slimming_penalty, select_channels --------------------------------------------
 
 
-@question("4.5", points=0.5, claim="wherever the batch norms stand; no other norm; the model stays as it was")
+@question(
+    "4.5",
+    points=0.5,
+    claim="wherever the batch norms stand; no other norm; the model stays as it was",
+)
 def test_penalty_finds_batch_norms(submission: Submission, draw: Draw) -> None:
     lam = draw.number(0.1, 0.9)
     model = network(draw, (3, 5), (1.0, 0.5), distracting=True)
-    expect_penalty(submission, model, lam, "for a network with a GroupNorm and blocks within blocks,")
+    expect_penalty(
+        submission, model, lam, "for a network with a GroupNorm and blocks within blocks,"
+    )
     _, (after,) = submission.call("slimming_penalty", model, lam, returning=(0,))
     untouched_model(model, after)
 
@@ -238,10 +272,16 @@ def untouched_model(before: nn.Module, after: Any) -> None:
 
 
 COUNTING: dict[str, Callable[[float, int], int]] = {  # how many of n go
-    "the fraction was cut off: int() and // do that, round() does not": lambda f, n: math.floor(f * n),
+    "the fraction was cut off: int() and // do that, round() does not": lambda f, n: math.floor(
+        f * n
+    ),
     "a fraction was always rounded up: round() takes the nearest": lambda f, n: math.ceil(f * n),
-    "a half was rounded up: Python's round() takes it to the even neighbour": lambda f, n: math.floor(f * n + 0.5),
-    "a half was rounded down: Python's round() takes it to the even neighbour": lambda f, n: math.ceil(f * n - 0.5),
+    "a half was rounded up: Python's round() takes it to the even neighbour": lambda f, n: (
+        math.floor(f * n + 0.5)
+    ),
+    "a half was rounded down: Python's round() takes it to the even neighbour": lambda f, n: (
+        math.ceil(f * n - 0.5)
+    ),
     "the number kept was rounded: round the number that goes": lambda f, n: n - round((1 - f) * n),
 }
 
@@ -272,11 +312,14 @@ APART = "A threshold alone cannot tell equal ones apart"
 TIED: Wrong = {
     f"of equal ones too many went: all that equal the threshold go. {APART}": (
         lambda model, fraction: protected(
-            {name: size > threshold(model, fraction) for name, size in sizes_of(model).items()}, sizes_of(model)
+            {name: size > threshold(model, fraction) for name, size in sizes_of(model).items()},
+            sizes_of(model),
         )
     ),
     f"of equal ones too few went: all that equal the threshold stay. {APART}": (
-        lambda model, fraction: {name: size >= threshold(model, fraction) for name, size in sizes_of(model).items()}
+        lambda model, fraction: {
+            name: size >= threshold(model, fraction) for name, size in sizes_of(model).items()
+        }
     ),
     "of equal ones the last went: the first goes first": last_first,
     "of equal ones the first layer by name lost its own: the order is that of named_modules()": by_name,
@@ -289,10 +332,18 @@ WRONG: dict[str, Wrong] = {
 
 def of_filters(keep: Tensor, weight: Tensor) -> Tensor:
     """By mistake: filters where inputs are meant, if there are as many of both."""
-    return keep.view(-1, 1, 1, 1).expand_as(weight).clone() if len(weight) == len(keep) else mask_of(keep, weight)
+    return (
+        keep.view(-1, 1, 1, 1).expand_as(weight).clone()
+        if len(weight) == len(keep)
+        else mask_of(keep, weight)
+    )
 
 
-@question("4.5", points=0.5, claim="exactly round(fraction · n) compete; among equal |α| the first goes first")
+@question(
+    "4.5",
+    points=0.5,
+    claim="exactly round(fraction · n) compete; among equal |α| the first goes first",
+)
 def test_counts_and_ties(submission: Submission, draw: Draw) -> None:
     fraction = draw.choice([0.375, 0.5, 0.625])  # of 64, so that nothing is rounded
 
@@ -306,7 +357,13 @@ def test_counts_and_ties(submission: Submission, draw: Draw) -> None:
 
     expect_selected(submission, case, fraction, TIED, "where some |α| are equal, ")
 
-    cases = [(0.5, 9), (0.5, 11), (0.3, 4 + 10 * draw.integer(1, 2)), (0.3, 6 + 10 * draw.integer(1, 2)), (0.5, 13)]
+    cases = [
+        (0.5, 9),
+        (0.5, 11),
+        (0.3, 4 + 10 * draw.integer(1, 2)),
+        (0.3, 6 + 10 * draw.integer(1, 2)),
+        (0.5, 13),
+    ]
     counts = []
     for fraction, n in cases:
         model = network(draw, (3, n - 3), (3.0, 1.0))
@@ -314,11 +371,17 @@ def test_counts_and_ties(submission: Submission, draw: Draw) -> None:
             for bn in norms(model).values():
                 bn.weight[0] = 100
         counts.append(gone(select(submission, model, fraction)))
-    wrong = [(count, f, n) for count, (f, n) in zip(counts, cases, strict=True) if count != round(f * n)]
+    wrong = [
+        (count, f, n) for count, (f, n) in zip(counts, cases, strict=True) if count != round(f * n)
+    ]
     if wrong:
         count, f, n = wrong[0]
         why = [said for said, way in COUNTING.items() if counts == [way(*case) for case in cases]]
-        said = why[0] if why else "print what your code counts, and compare it with round(fraction · n)"
+        said = (
+            why[0]
+            if why
+            else "print what your code counts, and compare it with round(fraction · n)"
+        )
         fail(f"with fraction {f}, {count} of {n} channels went ({f} · {n} = {f * n:g}): {said}")
 
     model = network(draw, (6, 5), (1.0, 1.0))
@@ -328,15 +391,23 @@ def test_counts_and_ties(submission: Submission, draw: Draw) -> None:
     expect_selection(mine, ranked()(model, 0.5), sizes_of(model), when)
 
 
-@question("4.5", points=0.5, claim="none, all, and no more; only BatchNorm2d; the model stays as it was")
+@question(
+    "4.5", points=0.5, claim="none, all, and no more; only BatchNorm2d; the model stays as it was"
+)
 def test_selection_ends(submission: Submission, draw: Draw) -> None:
     model = network(draw, (6, 3), (1.0, 0.3), distracting=True)
     result, (after,) = submission.call("select_channels", model, 0.5, returning=(0,))
     as_selection(result, model)
     untouched_model(model, after)
-    for fraction, thought in ((0.0, "Then all channels stay"), (1.0, "Then the largest of each layer stays")):
+    for fraction, thought in (
+        (0.0, "Then all channels stay"),
+        (1.0, "Then the largest of each layer stays"),
+    ):
         when = f"with fraction {fraction:g},"
-        mine = as_selection(ask(functools.partial(submission.select_channels, model, fraction), when, thought), model)
+        mine = as_selection(
+            ask(functools.partial(submission.select_channels, model, fraction), when, thought),
+            model,
+        )
         if fraction == 0 and gone(mine):
             fail(
                 f"{when} {gone(mine)} channels went: if k = 0 go, place k - 1 is the last one, and [-k:] is everything"
@@ -344,11 +415,13 @@ def test_selection_ends(submission: Submission, draw: Draw) -> None:
         expect_selection(mine, ranked()(model, fraction), sizes_of(model), f"{when} ")
 
 
-# --- 4.6 cascade ---------------------------------------------------------------------------------------------------
+# --- 4.6 cascade ----------------------------------------------------------------------
 
 
 @question(
-    "4.6", points=0.5, claim="no constant, all or none kept, equal sizes, 1x1 kernels, float64; nothing given changes"
+    "4.6",
+    points=0.5,
+    claim="no constant, all or none kept, equal sizes, 1x1 kernels, float64; nothing given changes",
 )
 def test_cascade_of_odd_layers(submission: Submission, draw: Draw) -> None:
     n = draw.integer(3, 5)
@@ -366,7 +439,10 @@ def test_cascade_of_odd_layers(submission: Submission, draw: Draw) -> None:
     for value, now, name in zip(given, after, ("keep", "next_weight", "the constant"), strict=True):
         unchanged(value, now, name)
     c = len(keep)
-    for dtype, what in ((torch.float32, "without constant, "), (torch.float64, "without constant, in float64, ")):
+    for dtype, what in (
+        (torch.float32, "without constant, "),
+        (torch.float64, "without constant, in float64, "),
+    ):
         mask, shift = cascaded(submission, keep, weight.to(dtype), when=what)
         expect_useful(mask, keep, weight, None, what)
         expect_tensor(shift, shape=(len(weight),), dtype=dtype, what=f"{what}the shift")
@@ -378,13 +454,17 @@ def test_cascade_of_odd_layers(submission: Submission, draw: Draw) -> None:
     ):
         mask, shift = cascaded(submission, kept, weight, constant, when=what)
         expect_useful(mask, kept, weight, None, what)
-        expect_close(shift, shift_of(weight, constant, (~kept).nonzero().flatten().tolist()), f"{what}the shift")
+        expect_close(
+            shift,
+            shift_of(weight, constant, (~kept).nonzero().flatten().tolist()),
+            f"{what}the shift",
+        )
     double = [weight.double(), constant.double()]
     _, shift = cascaded(submission, keep, *double, when="in float64, ")
     expect_tensor(shift, shape=(len(weight),), dtype=torch.float64, what="in float64, the shift")
 
 
-# --- 4.7 two short answers -----------------------------------------------------------------------------------------
+# --- 4.7 two short answers ------------------------------------------------------------
 
 MISREAD = {  # by the order in the lab's source
     1: "no weight was trained in recalibration, so nothing was learned in it: what did change?",
@@ -398,8 +478,9 @@ def test_what_was_broken(submission: Submission, draw: Draw) -> None:
     expect_choice(submission, "answer_4_7a", OPTIONS, MISREAD)
 
 
-# Of conv3, three seeds: 17, 13 and 11 % (widths 10 12 17 19, 9 13 14 22, 10 14 13 21); their mean is 14 with a standard error
-# of 1.5. If all layers lost 70 %, it would be 21, which is what one says without having looked.
+# Of conv3, three seeds: 17, 13 and 11 % (widths 10 12 17 19, 9 13 14 22, 10 14 13 21);
+# their mean is 14 with a standard error of 1.5. If all layers lost 70 %, it would be
+# 21, which is what one says without having looked.
 SHARE = (10.5, 17.5)
 READ_INSTEAD = (  # of the same figure, by mistake: from, to, what
     (6.5, 10.5, "the share that is left"),
@@ -415,12 +496,17 @@ def test_share_of_the_cascade(submission: Submission, draw: Draw) -> None:
     expect_figure(share_typed(submission), SHARE, what, READ_INSTEAD, "Which bar is it?")
 
 
-# --- 4.8 find_bug --------------------------------------------------------------------------------------------------
+# --- 4.8 find_bug ---------------------------------------------------------------------
 
 
-def by_loops(keep: Tensor, next_weight: Tensor, constant: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def by_loops(
+    keep: Tensor, next_weight: Tensor, constant: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """A right version that goes through the channels, and relies on its arguments."""
-    useful, shift = torch.zeros_like(next_weight, dtype=torch.bool), next_weight.new_zeros(len(next_weight))
+    useful, shift = (
+        torch.zeros_like(next_weight, dtype=torch.bool),
+        next_weight.new_zeros(len(next_weight)),
+    )
     for i, kept in enumerate(keep.tolist()):
         useful[:, i] = kept
         if not kept and constant is not None:
@@ -442,10 +528,16 @@ def test_hunt_subtle_bugs(submission: Submission, draw: Draw) -> None:
         wrong={
             "returns the mask upside down": SEEN["cascade"][MASK_UPSIDE_DOWN],
             "takes the mean of the kernel where the sum is right": SEEN["cascade"][KERNEL_MEAN],
-            "calls weights useful that meet a removed channel which gives something": SEEN["cascade"][GIVES_SOMETHING],
-            "marks filters instead of inputs where there are as many of both": WRONG["cascade"][FILTERS],
+            "calls weights useful that meet a removed channel which gives something": SEEN[
+                "cascade"
+            ][GIVES_SOMETHING],
+            "marks filters instead of inputs where there are as many of both": WRONG["cascade"][
+                FILTERS
+            ],
             "cuts the shift to 0 or more": SEEN["cascade"][CUT_OFF],
-            "returns one bool a channel instead of one a weight": altered(mask=lambda keep, *_: keep.clone()),
+            "returns one bool a channel instead of one a weight": altered(
+                mask=lambda keep, *_: keep.clone()
+            ),
         },
         promise=PROMISE,
     )

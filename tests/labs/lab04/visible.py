@@ -1,9 +1,11 @@
-"""Lab 04, structure: what is claimed of each answer, and what its likely mistakes look like.
+"""Lab 04, structure: what is claimed of each answer, and what its likely mistakes look
+like.
 
-Inputs are drawn anew for every grading, and so that the usual mistakes give other results than the right answer: M, C, R and S
-all different (and all the same, where an axis could be mistaken without an error), α, β and μ of both signs, σ² far from 1 and
-one as small as ε, convolutions with and without bias, with groups, stride, padding and dilation, ties, and layers whose α are
-all small.
+Inputs are drawn anew for every grading, and so that the usual mistakes give other
+results than the right answer: M, C, R and S all different (and all the same, where an
+axis could be mistaken without an error), α, β and μ of both signs, σ² far from 1 and
+one as small as ε, convolutions with and without bias, with groups, stride, padding and
+dilation, ties, and layers whose α are all small.
 """
 
 from __future__ import annotations
@@ -39,12 +41,13 @@ from course_lib.grading.claims.typed import expect_choice, expect_typed
 from course_lib.labs import lab04 as reference
 from course_lib.worker import wire
 
-# --- recognising a mistake by its result ---------------------------------------------------------------------------
+# --- recognising a mistake by its result ----------------------------------------------
 
 recognise = functools.partial(known.recognise, alike=near)
 telling = functools.partial(known.telling, alike=near)
 
-Wrong = dict[str, Callable[..., Any]]  # a sentence for the student -> a function that makes this mistake
+# a sentence for the student -> a function that makes this mistake
+Wrong = dict[str, Callable[..., Any]]
 WRONG: dict[str, Wrong] = {}  # by graded name
 
 
@@ -66,9 +69,18 @@ def asked(call: Callable[[], Any], when: str, thought: Callable[[str], str]) -> 
     return ask(again, when, thought(caught.message))
 
 
-# --- modules, as they come back ------------------------------------------------------------------------------------
+# --- modules, as they come back -------------------------------------------------------
 
-CONV = ("in_channels", "out_channels", "kernel_size", "stride", "padding", "dilation", "groups", "padding_mode")
+CONV = (
+    "in_channels",
+    "out_channels",
+    "kernel_size",
+    "stride",
+    "padding",
+    "dilation",
+    "groups",
+    "padding_mode",
+)
 NORM = ("num_features", "eps", "momentum")
 COUNTS = ("in_channels", "out_channels", "num_features")
 VECTORS = ("weight", "bias", "running_mean", "running_var")
@@ -77,36 +89,48 @@ Chain = tuple[nn.Conv2d, nn.BatchNorm2d, nn.Conv2d]
 
 
 def as_module(value: Any, kind: str, what: str) -> wire.Model:
-    """The value, if it is a module of this class of torch.nn, with tensors of its own."""
+    """The value, if it is a module of this class of torch.nn, with tensors of its
+    own.
+    """
     if not isinstance(value, wire.Model):
         hint = ": did the function forget to return?" if value is None else ""
         fail(f"{what} should be a {kind}, it is {describe(value)}{hint}")
     name = value.layer.type.rpartition(".")[2]
     if value.layer.type != kind:
-        fail(f"{what} should be a {kind}, it is a {name}: one layer of torch.nn, made new or as a copy")
+        fail(
+            f"{what} should be a {kind}, it is a {name}: one layer of torch.nn, made new or as a copy"
+        )
     if not isinstance(value.state.get("weight"), Tensor):
         fail(f"{what} has no weight in its state_dict(): set it as an nn.Parameter")
     return value
 
 
 def expect_settings(value: wire.Model, wanted: Mapping[str, Any], what: str) -> None:
-    """The module has these settings; what it has by default but the given one has not is said so."""
+    """The module has these settings; what it has by default but the given one has not
+    is said so.
+    """
     for key, right in wanted.items():
         if key not in value.layer.settings:
             fail(f"{what} has no {key}: is it a layer made new, or a copy?")
         mine = value.layer.settings[key]
-        if mine == right or (isinstance(right, float) and isinstance(mine, float) and math.isclose(mine, right)):
+        if mine == right or (
+            isinstance(right, float) and isinstance(mine, float) and math.isclose(mine, right)
+        ):
             continue
         if key in COUNTS:
             fail(
                 f"{key} of {what} says {mine}, but it has {right} now: printing, counting and copying go by that number"
             )
-        fail(f"{key} of {what} is {mine}, and that of the layer given is {right}: everything else stays as it was")
+        fail(
+            f"{key} of {what} is {mine}, and that of the layer given is {right}: everything else stays as it was"
+        )
 
 
 def settings(module: nn.Module, **changed: Any) -> dict[str, Any]:
     """What a layer was built with, but for some."""
-    return {key: getattr(module, key) for key in (CONV if isinstance(module, nn.Conv2d) else NORM)} | changed
+    return {
+        key: getattr(module, key) for key in (CONV if isinstance(module, nn.Conv2d) else NORM)
+    } | changed
 
 
 def untouched(before: nn.Module, after: Any, what: str) -> None:
@@ -121,7 +145,11 @@ def untouched(before: nn.Module, after: Any, what: str) -> None:
         )
     for name, value in was.state.items():
         mine = after.state.get(name)
-        if not isinstance(mine, Tensor) or mine.shape != value.shape or not bool((mine == value).all()):
+        if (
+            not isinstance(mine, Tensor)
+            or mine.shape != value.shape
+            or not bool((mine == value).all())
+        ):
             fail(f"your function changed {name} of {what} that it was given: work on a copy")
     if extra := [name for name in after.state if name not in was.state]:
         fail(f"your function gave {what} a {extra[0]} that it did not have: work on a copy")
@@ -130,7 +158,7 @@ def untouched(before: nn.Module, after: Any, what: str) -> None:
         fail(f"your function changed the {which} of {what} that it was given: work on a copy")
 
 
-# --- 4.1 bn_scale_shift --------------------------------------------------------------------------------------------
+# --- 4.1 bn_scale_shift ---------------------------------------------------------------
 
 UPSIDE_DOWN = "the mask is upside down: True means kept"
 
@@ -146,8 +174,12 @@ SCALES: Wrong = {  # what p is by mistake
     "α was divided by the variance: it is the standard deviation that divides, a square root": (
         lambda alpha, beta, mu, var, eps: alpha / (var + eps)
     ),
-    "α was divided by the variance, and ε is missing": lambda alpha, beta, mu, var, eps: alpha / var,
-    "ε is missing: where σ² is small, it decides": lambda alpha, beta, mu, var, eps: alpha / var.sqrt(),
+    "α was divided by the variance, and ε is missing": lambda alpha, beta, mu, var, eps: (
+        alpha / var
+    ),
+    "ε is missing: where σ² is small, it decides": lambda alpha, beta, mu, var, eps: (
+        alpha / var.sqrt()
+    ),
     "ε was added to the root: it belongs under it, to σ²": (
         lambda alpha, beta, mu, var, eps: alpha / (var.sqrt() + eps)
     ),
@@ -155,9 +187,13 @@ SCALES: Wrong = {  # what p is by mistake
         lambda alpha, beta, mu, var, eps: alpha / (var + 1e-5).sqrt()
     ),
     "α is missing": lambda alpha, beta, mu, var, eps: 1 / (var + eps).sqrt(),
-    "α lost its sign: it can be negative": (lambda alpha, beta, mu, var, eps: alpha.abs() / (var + eps).sqrt()),
+    "α lost its sign: it can be negative": (
+        lambda alpha, beta, mu, var, eps: alpha.abs() / (var + eps).sqrt()
+    ),
     "p is α alone, without the division": lambda alpha, beta, mu, var, eps: alpha,
-    "α was multiplied where it is divided": (lambda alpha, beta, mu, var, eps: alpha * (var + eps).sqrt()),
+    "α was multiplied where it is divided": (
+        lambda alpha, beta, mu, var, eps: alpha * (var + eps).sqrt()
+    ),
 }
 SHIFTS: Wrong = {  # what q is by mistake, where p is right
     "q is β alone: where does the mean go?": lambda p, alpha, beta, mu: beta,
@@ -167,7 +203,9 @@ SHIFTS: Wrong = {  # what q is by mistake, where p is right
         lambda p, alpha, beta, mu: beta - p / alpha * mu
     ),
     "μ was added: it is taken off, x − μ": lambda p, alpha, beta, mu: beta + p * mu,
-    "β was multiplied by p: it is added after the scaling": (lambda p, alpha, beta, mu: p * (beta - mu)),
+    "β was multiplied by p: it is added after the scaling": (
+        lambda p, alpha, beta, mu: p * (beta - mu)
+    ),
     "q is -p·μ alone: β is missing": lambda p, alpha, beta, mu: -p * mu,
 }
 
@@ -202,7 +240,10 @@ def as_pair(value: Any, channels: int) -> tuple[Tensor, Tensor]:
     """p and q, if they have their form."""
     if not isinstance(value, list | tuple) or len(value) != 2:
         fail(f"the result should be the tuple (p, q), it is {describe(value)}")
-    p, q = (expect_tensor(part, shape=(channels,), what=name) for part, name in zip(value, "pq", strict=True))
+    p, q = (
+        expect_tensor(part, shape=(channels,), what=name)
+        for part, name in zip(value, "pq", strict=True)
+    )
     return p, q
 
 
@@ -223,7 +264,9 @@ def expect_scale_and_shift(value: Any, bn: nn.BatchNorm2d, when: str = "") -> No
 def test_line(submission: Submission, draw: Draw) -> None:
     bn = draw.batch_norm(draw.integer(5, 8))
     result, (after,) = submission.call("bn_scale_shift", bn, returning=(0,))
-    if isinstance(after, wire.Model) and not near(after.state["running_mean"], bn.state_dict()["running_mean"]):
+    if isinstance(after, wire.Model) and not near(
+        after.state["running_mean"], bn.state_dict()["running_mean"]
+    ):
         untouched(bn, after, "the batch norm")
     expect_scale_and_shift(result, bn)
 
@@ -238,10 +281,12 @@ def test_form_of_the_line(submission: Submission, draw: Draw) -> None:
     for i, name in enumerate("pq"):
         part = submission.call("__getitem__", i, on=kept, keep=True)
         if submission.get(part, "requires_grad") is not False:
-            fail(f"{name} carries a gradient back to α and β: it is asked for without gradient (.detach(), or no_grad)")
+            fail(
+                f"{name} carries a gradient back to α and β: it is asked for without gradient (.detach(), or no_grad)"
+            )
 
 
-# --- 4.2 fold_bn ---------------------------------------------------------------------------------------------------
+# --- 4.2 fold_bn ----------------------------------------------------------------------
 
 AXIS = "p has one number per output channel, and a filter m is weight[m]: which of the four axes of the weight is that?"
 
@@ -255,18 +300,26 @@ def folded(conv: nn.Conv2d, bn: nn.BatchNorm2d) -> tuple[Tensor, Tensor]:
 
 def bias_of(conv: nn.Conv2d) -> Tensor:
     """b (M,) in float64; 0 where the convolution has none."""
-    return torch.zeros(conv.out_channels).double() if conv.bias is None else conv.bias.detach().double()
+    return (
+        torch.zeros(conv.out_channels).double()
+        if conv.bias is None
+        else conv.bias.detach().double()
+    )
 
 
 def scaled(weight: Tensor, by: Tensor, axis: int = 0) -> Tensor:
-    """The weight (M, C/groups, R, S) times numbers along an axis, or along the filters where they do not fit it."""
+    """The weight (M, C/groups, R, S) times numbers along an axis, or along the filters
+    where they do not fit it.
+    """
     fits = weight.shape[axis] == len(by)
     return weight * by.view([-1 if d == (axis if fits else 0) else 1 for d in range(4)])
 
 
 FOLDED_WEIGHTS: Wrong = {  # from the weight and α, β, μ, σ², ε
     "the weights are those of conv: p scales them": lambda w, alpha, beta, mu, var, eps: w,
-    "the weights were multiplied by α, not by p": (lambda w, alpha, beta, mu, var, eps: scaled(w, alpha)),
+    "the weights were multiplied by α, not by p": (
+        lambda w, alpha, beta, mu, var, eps: scaled(w, alpha)
+    ),
     "the weights were divided by σ² + ε, not by its root": (
         lambda w, alpha, beta, mu, var, eps: scaled(w, alpha / (var + eps))
     ),
@@ -280,11 +333,15 @@ FOLDED_WEIGHTS: Wrong = {  # from the weight and α, β, μ, σ², ε
     for axis, what in ((1, "the input channels"), (2, "rows"), (3, "columns"))
 }
 FOLDED_BIASES: Wrong = {  # from b, 0 where there is none, and the same
-    "q is missing from the bias": lambda b, alpha, beta, mu, var, eps: alpha / (var + eps).sqrt() * b,
+    "q is missing from the bias": lambda b, alpha, beta, mu, var, eps: (
+        alpha / (var + eps).sqrt() * b
+    ),
     "q is β alone: where does the mean go?": (
         lambda b, alpha, beta, mu, var, eps: beta + alpha / (var + eps).sqrt() * b
     ),
-    "ε is missing in the bias": (lambda b, alpha, beta, mu, var, eps: beta + alpha / var.sqrt() * (b - mu)),
+    "ε is missing in the bias": (
+        lambda b, alpha, beta, mu, var, eps: beta + alpha / var.sqrt() * (b - mu)
+    ),
     "the bias of the convolution is gone: the batch norm saw conv's weights *and* its bias": (
         lambda b, alpha, beta, mu, var, eps: beta - alpha / (var + eps).sqrt() * mu
     ),
@@ -349,7 +406,9 @@ def fold(submission: Submission, conv: nn.Conv2d, bn: nn.BatchNorm2d, when: str)
     def thought(raised: str) -> str:
         return "What is b where there is none?" if conv.bias is None and "None" in raised else AXIS
 
-    return expect_folded(asked(lambda: submission.fold_bn(conv, bn), f"{when},", thought), conv, bn, when)
+    return expect_folded(
+        asked(lambda: submission.fold_bn(conv, bn), f"{when},", thought), conv, bn, when
+    )
 
 
 @question("4.2", points=1, claim="one convolution does the work of both, where conv has no bias")
@@ -367,11 +426,16 @@ def test_fold_with_bias(submission: Submission, draw: Draw) -> None:
     fold(submission, conv, bn, "for a convolution with bias, stride and padding")
 
 
-@question("4.2", points=0.5, claim="training mode raises RuntimeError; conv and bn stay as they were")
+@question(
+    "4.2", points=0.5, claim="training mode raises RuntimeError; conv and bn stay as they were"
+)
 def test_fold_refuses_and_leaves(submission: Submission, draw: Draw) -> None:
     for training, who in (
         ((False, True), "a batch norm in training mode (it uses the statistics of each batch)"),
-        ((True, False), "a convolution in training mode (what stands behind it is about to change)"),
+        (
+            (True, False),
+            "a convolution in training mode (what stands behind it is about to change)",
+        ),
         ((True, True), "a convolution and a batch norm in training mode"),
     ):
         conv, bn = draw.conv(3, 4, (2, 2)).train(training[0]), draw.batch_norm(4).train(training[1])
@@ -384,16 +448,21 @@ def test_fold_refuses_and_leaves(submission: Submission, draw: Draw) -> None:
         untouched(bn, bn_after, "the batch norm")
 
 
-# --- 4.3 remove_filters --------------------------------------------------------------------------------------------
+# --- 4.3 remove_filters ---------------------------------------------------------------
 
 NAMES = ("the first convolution", "the batch norm", "the next convolution")
 LAYERS = ("the convolution", "the batch norm", "the next convolution")  # as the docstring has them
 
 
 def chain(
-    draw: Draw, bias: bool = True, first: dict[str, Any] | None = None, then: dict[str, Any] | None = None
+    draw: Draw,
+    bias: bool = True,
+    first: dict[str, Any] | None = None,
+    then: dict[str, Any] | None = None,
 ) -> Chain:
-    """A convolution from 3 channels to 7 or more, its batch norm, and the next one, to 5; no two sizes alike."""
+    """A convolution from 3 channels to 7 or more, its batch norm, and the next one, to
+    5; no two sizes alike.
+    """
     c = draw.integer(7, 10)
     return (
         draw.conv(3, c, (2, 4), bias=bias, **(first or {})),
@@ -403,7 +472,9 @@ def chain(
 
 
 def some_of(draw: Draw, n: int) -> list[int]:
-    """Some of n channels, in order: neither the first ones nor as many as are left out."""
+    """Some of n channels, in order: neither the first ones nor as many as are left
+    out.
+    """
     for _ in range(500):
         keep = sorted(draw.distinct(draw.integer(3, n - 2), 0, n - 1))
         if keep != list(range(len(keep))) and 2 * len(keep) != n and keep[0] < len(keep):
@@ -423,11 +494,15 @@ def as_chain(value: Any) -> tuple[wire.Model, wire.Model, wire.Model]:
     if len(value) != 3:
         fail(f"the result should hold three modules, conv, bn and next_conv; it holds {len(value)}")
     kinds = ("Conv2d", "BatchNorm2d", "Conv2d")
-    conv, bn, next_conv = (as_module(v, kind, what) for v, kind, what in zip(value, kinds, NAMES, strict=True))
+    conv, bn, next_conv = (
+        as_module(v, kind, what) for v, kind, what in zip(value, kinds, NAMES, strict=True)
+    )
     return conv, bn, next_conv
 
 
-def remove(submission: Submission, layers: Chain, keep: list[int]) -> tuple[wire.Model, wire.Model, wire.Model]:
+def remove(
+    submission: Submission, layers: Chain, keep: list[int]
+) -> tuple[wire.Model, wire.Model, wire.Model]:
     """The student's three modules."""
     when = f"with the {len(keep)} channels {keep} of {layers[1].num_features} kept,"
     thought = "A filter m is conv.weight[m]; what the next convolution reads from channel m is next_conv.weight[:, m]. "
@@ -435,8 +510,12 @@ def remove(submission: Submission, layers: Chain, keep: list[int]) -> tuple[wire
     return as_chain(ask(lambda: submission.remove_filters(*layers, keep), when, thought))
 
 
-def expect_picked(value: Any, whole: Tensor, keep: list[int], dim: int, what: str, one: str) -> None:
-    """``value`` is ``whole`` at the places ``keep`` of ``dim``, in that order; else what it is instead."""
+def expect_picked(
+    value: Any, whole: Tensor, keep: list[int], dim: int, what: str, one: str
+) -> None:
+    """``value`` is ``whole`` at the places ``keep`` of ``dim``, in that order; else
+    what it is instead.
+    """
     n = whole.shape[dim]
 
     def pick(index: list[int]) -> Tensor:
@@ -454,14 +533,18 @@ def expect_picked(value: Any, whole: Tensor, keep: list[int], dim: int, what: st
         fail(f"{what} {still} {n} {many}: {len(keep)} are kept")
     mistakes = {
         f"{what} has the {many} that should have gone: keep names those that stay": pick(gone),
-        f"{what} has the first {len(keep)} {many}: keep says which ones": pick(list(range(len(keep)))),
+        f"{what} has the first {len(keep)} {many}: keep says which ones": pick(
+            list(range(len(keep)))
+        ),
         f"{what} has the right {many} in another order than keep has them": pick(keep[::-1]),
     }
     recognise(value, right, mistakes)
     if isinstance(value, Tensor) and dim == 1 and value.shape[0] != whole.shape[0]:
         fail(f"{what} lost filters (dimension 0), and makes {value.shape[0]} channels instead of {len(whole)}: it makes "
              "as many as before, and reads fewer")  # fmt: skip
-    expect_tensor(value, shape=right.shape, what=f"the weight of {what}" if whole.ndim == 4 else what)
+    expect_tensor(
+        value, shape=right.shape, what=f"the weight of {what}" if whole.ndim == 4 else what
+    )
     if not near(value, right):
         fail(f"what {what} holds is not that of the channels kept, {keep}, in their order")
 
@@ -488,7 +571,9 @@ def test_smaller_batch_norm(submission: Submission, draw: Draw) -> None:
     _, small, _ = remove(submission, layers, keep)
     for name in VECTORS:
         whole, value = bn.state_dict()[name], small.state.get(name)
-        fresh = torch.ones(len(keep)) if name in ("weight", "running_var") else torch.zeros(len(keep))
+        fresh = (
+            torch.ones(len(keep)) if name in ("weight", "running_var") else torch.zeros(len(keep))
+        )
         if name.startswith("running") and near(value, fresh):
             fail(
                 f"{name} of the batch norm is {GREEK[name]} of one that has seen no data: its running statistics go with it"
@@ -496,7 +581,11 @@ def test_smaller_batch_norm(submission: Submission, draw: Draw) -> None:
         expect_picked(value, whole, keep, 0, f"{name} ({GREEK[name]}) of the batch norm", "entry")
 
 
-@question("4.3", points=0.5, claim="new modules: those given stay as they were, and share no numbers with them")
+@question(
+    "4.3",
+    points=0.5,
+    claim="new modules: those given stay as they were, and share no numbers with them",
+)
 def test_new_modules(submission: Submission, draw: Draw) -> None:
     layers = chain(draw)
     n = layers[1].num_features
@@ -519,7 +608,9 @@ def expect_nothing_shared(submission: Submission, layers: Chain, keep: list[int]
     result = ask(call, what, "Any strictly increasing list that is not empty will do")
     small = as_chain(submission.get(result))
     before = [submission.get(ref) for ref in refs]
-    for i, (one, names) in enumerate(zip(small, (("weight", "bias"), VECTORS, ("weight", "bias")), strict=True)):
+    for i, (one, names) in enumerate(
+        zip(small, (("weight", "bias"), VECTORS, ("weight", "bias")), strict=True)
+    ):
         part = submission.call("__getitem__", i, on=result, keep=True)
         for name in names:
             if name in one.state:
@@ -534,7 +625,11 @@ def expect_nothing_shared(submission: Submission, layers: Chain, keep: list[int]
                 )
 
 
-@question("4.3", points=0.5, claim="arguments: a keep that is empty, not increasing or out of range raises ValueError")
+@question(
+    "4.3",
+    points=0.5,
+    claim="arguments: a keep that is empty, not increasing or out of range raises ValueError",
+)
 def test_keep_is_checked(submission: Submission, draw: Draw) -> None:
     layers = chain(draw)
     n = layers[1].num_features
@@ -552,7 +647,7 @@ def test_keep_is_checked(submission: Submission, draw: Draw) -> None:
         expect_raises(ValueError, functools.partial(submission.remove_filters, *layers, bad), when)
 
 
-# --- 4.4 absorb_removed --------------------------------------------------------------------------------------------
+# --- 4.4 absorb_removed ---------------------------------------------------------------
 
 
 def shift_of(weight: Tensor, constant: Tensor, which: list[int]) -> Tensor:
@@ -563,22 +658,32 @@ def shift_of(weight: Tensor, constant: Tensor, which: list[int]) -> Tensor:
 def one_weight(weight: Tensor) -> dict[str, Tensor]:
     """A single place of each kernel instead of the whole."""
     M, C, R, S = weight.shape
-    return {f"{r}, {s}": weight[:, :, r : r + 1, s : s + 1] for r in range(R) for s in range(S) if R * S > 1}
+    return {
+        f"{r}, {s}": weight[:, :, r : r + 1, s : s + 1]
+        for r in range(R)
+        for s in range(S)
+        if R * S > 1
+    }
 
 
 KEPT_TOO = "the constants of kept channels count too: all channels were summed, not only those that are gone"
 IGNORED = "the shift is 0 for every output: a removed channel gives relu(β), not nothing"
 CUT_OFF = "the shift was cut to 0 or more: a ReLU stands before the next layer, not behind its sum"
 KERNEL_MEAN = "the mean of the kernel was taken: each of its R·S weights meets the constant"
-REMOVED: Wrong = {  # from the weight (M, C, R, S), the right constant of each channel, and which are gone
+# from the weight (M, C, R, S), the right constant of each channel, and which are gone
+REMOVED: Wrong = {
     IGNORED: lambda w, constant, gone: torch.zeros(len(w), dtype=torch.float64),
     "the constants of kept channels were summed: those that are kept are still there, and add theirs themselves": (
         lambda w, constant, gone: shift_of(w, constant, others(gone, w.shape[1]))
     ),
     KEPT_TOO: lambda w, constant, gone: shift_of(w, constant, list(range(w.shape[1]))),
-    "the sign is turned: what is gone is made up for": (lambda w, constant, gone: -shift_of(w, constant, gone)),
+    "the sign is turned: what is gone is made up for": (
+        lambda w, constant, gone: -shift_of(w, constant, gone)
+    ),
     CUT_OFF: lambda w, constant, gone: shift_of(w, constant, gone).relu(),
-    "|w| was summed: weights count with their signs": (lambda w, constant, gone: shift_of(w.abs(), constant, gone)),
+    "|w| was summed: weights count with their signs": (
+        lambda w, constant, gone: shift_of(w.abs(), constant, gone)
+    ),
     "the ReLU was taken of the summed weights: it stands before them": (
         lambda w, constant, gone: shift_of(w.double().sum((2, 3), True).relu(), constant, gone)
     ),
@@ -590,7 +695,9 @@ def wrong_shifts(weight: Tensor, constant: Tensor, gone: list[int]) -> dict[str,
     """What the shift is by mistake, given the right constant of each channel."""
     w = weight.detach().double()
     kernel = w[0, 0].numel() > 1
-    mistakes: dict[str, Tensor] = made(REMOVED if kernel else without(REMOVED, KERNEL_MEAN), w, constant, gone)
+    mistakes: dict[str, Tensor] = made(
+        REMOVED if kernel else without(REMOVED, KERNEL_MEAN), w, constant, gone
+    )
     for place, part in one_weight(w).items():
         said = f"only one weight of each kernel counts ({place}): all of its R·S weights meet the constant"
         mistakes[said] = shift_of(part, constant, gone)
@@ -607,9 +714,15 @@ CONSTANTS: Wrong = {  # what a removed channel is taken to give, from α, β, μ
     "β was taken as it is, without the ReLU: what stands between bn and next_conv?": (
         lambda alpha, beta, mu, p, q: beta
     ),
-    "|β| was taken: the ReLU makes 0 of what is negative": (lambda alpha, beta, mu, p, q: beta.abs()),
-    "β was divided as α is: with α = 0 only β is left": (lambda alpha, beta, mu, p, q: (p * beta).relu()),
-    "α was added to β: a removed channel has α = 0": (lambda alpha, beta, mu, p, q: (alpha + beta).relu()),
+    "|β| was taken: the ReLU makes 0 of what is negative": (
+        lambda alpha, beta, mu, p, q: beta.abs()
+    ),
+    "β was divided as α is: with α = 0 only β is left": (
+        lambda alpha, beta, mu, p, q: (p * beta).relu()
+    ),
+    "α was added to β: a removed channel has α = 0": (
+        lambda alpha, beta, mu, p, q: (alpha + beta).relu()
+    ),
     "μ was taken for the constant: with α = 0 nothing of the input is left, only β": (
         lambda alpha, beta, mu, p, q: mu.relu()
     ),
@@ -619,11 +732,15 @@ CONSTANTS: Wrong = {  # what a removed channel is taken to give, from α, β, μ
 def giving(constant: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """absorb_removed with another constant."""
 
-    def version(conv: nn.Conv2d, bn: nn.BatchNorm2d, next_conv: nn.Conv2d, keep: list[int]) -> Tensor:
+    def version(
+        conv: nn.Conv2d, bn: nn.BatchNorm2d, next_conv: nn.Conv2d, keep: list[int]
+    ) -> Tensor:
         alpha, beta, mu, var, eps = numbers(bn)
         p = alpha / (var + eps).sqrt()
         gone = others(keep, len(p))
-        return shift_of(next_conv.weight.detach(), constant(alpha, beta, mu, p, beta - p * mu), gone)
+        return shift_of(
+            next_conv.weight.detach(), constant(alpha, beta, mu, p, beta - p * mu), gone
+        )
 
     return version
 
@@ -631,7 +748,9 @@ def giving(constant: Callable[..., Tensor]) -> Callable[..., Tensor]:
 def summing(shift: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """absorb_removed with the right constants, added up in another way."""
 
-    def version(conv: nn.Conv2d, bn: nn.BatchNorm2d, next_conv: nn.Conv2d, keep: list[int]) -> Tensor:
+    def version(
+        conv: nn.Conv2d, bn: nn.BatchNorm2d, next_conv: nn.Conv2d, keep: list[int]
+    ) -> Tensor:
         beta = numbers(bn)[1]
         return shift(next_conv.weight.detach().double(), beta.relu(), others(keep, len(beta)))
 
@@ -656,11 +775,18 @@ def relu_last(conv: nn.Conv2d, bn: nn.BatchNorm2d, next_conv: nn.Conv2d, keep: l
 
 
 def on_a_map(look: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
-    """absorb_removed by a map of the constants, which is looked at where the padding is."""
+    """absorb_removed by a map of the constants, which is looked at where the padding
+    is.
+    """
 
-    def version(conv: nn.Conv2d, bn: nn.BatchNorm2d, next_conv: nn.Conv2d, keep: list[int]) -> Tensor:
+    def version(
+        conv: nn.Conv2d, bn: nn.BatchNorm2d, next_conv: nn.Conv2d, keep: list[int]
+    ) -> Tensor:
         maps = maps_of(numbers(bn)[1], others(keep, bn.num_features))
-        w, how = next_conv.weight.detach().double(), (next_conv.stride, next_conv.padding, next_conv.dilation)
+        w, how = (
+            next_conv.weight.detach().double(),
+            (next_conv.stride, next_conv.padding, next_conv.dilation),
+        )
         return look(F.conv2d(maps, w, None, *how))
 
     return version
@@ -669,7 +795,10 @@ def on_a_map(look: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
 OF_ZERO = "the channel was taken to give what it gives for an input of 0: with α = 0 it gives β, whatever conv adds"
 NEW_BIAS = "the new bias came back: asked for is the shift, what the bias must gain"
 INSIDE = "with the zeros of the padding: at the border part of the kernel lies outside, in the middle all lies on it"
-CORNER, MAP_MEAN = f"a corner of the map was taken, {INSIDE}", f"the mean of the map was taken, {INSIDE}"
+CORNER, MAP_MEAN = (
+    f"a corner of the map was taken, {INSIDE}",
+    f"the mean of the map was taken, {INSIDE}",
+)
 WRONG["absorb_removed"] = {
     **{said: giving(constant) for said, constant in CONSTANTS.items()},
     "the ReLU stands before next_conv, not behind its sum": relu_last,
@@ -692,7 +821,8 @@ def absorb_case(
         keep = some_of(draw, bn.num_features)
         gone = others(keep, bn.num_features)
         constant = numbers(bn)[1].relu()
-        same = [] if conv.bias is not None else [OF_ZERO, NEW_BIAS]  # as another, or as the right answer
+        # as another, or as the right answer
+        same = [] if conv.bias is not None else [OF_ZERO, NEW_BIAS]
         same += [] if next_conv.padding != (0, 0) else [CORNER, MAP_MEAN]
         mistakes = made(without(WRONG["absorb_removed"], *same), *layers, keep)
         mistakes |= wrong_shifts(next_conv.weight, constant, gone)
@@ -713,12 +843,12 @@ def as_shift(value: Any, next_conv: nn.Conv2d) -> Tensor:
     return expect_tensor(value, shape=(next_conv.out_channels,), what="the shift")
 
 
-def expect_absorbed(submission: Submission, drawn: Any, right: Tensor, mistakes: Mistakes, when: str = "") -> None:
+def expect_absorbed(
+    submission: Submission, drawn: Any, right: Tensor, mistakes: Mistakes, when: str = ""
+) -> None:
     """The shift is right; else the mistake whose result it is."""
     (conv, bn, next_conv), keep = drawn
-    thought = (
-        "What is a map of one number, after next_conv? conv.weight is (C, C_in, R, S), next_conv.weight (M, C, R', S')"
-    )
+    thought = "What is a map of one number, after next_conv? conv.weight is (C, C_in, R, S), next_conv.weight (M, C, R', S')"
     call = functools.partial(submission.absorb_removed, conv, bn, next_conv, keep)
     shift = as_shift(ask(call, when or f"with the channels {keep} kept,", thought), next_conv)
     recognise(shift, right, mistakes, f"{when} " if when else "")
@@ -745,10 +875,12 @@ def test_form_of_the_shift(submission: Submission, draw: Draw) -> None:
         as_shift(result, layers[2])
         ref = submission.call("absorb_removed", *layers, keep, keep=True)
         if submission.get(ref, "requires_grad") is not False:
-            fail("the shift carries a gradient back to β and the weights: it is asked for without gradient")
+            fail(
+                "the shift carries a gradient back to β and the weights: it is asked for without gradient"
+            )
 
 
-# --- 4.5 slimming_penalty, select_channels -------------------------------------------------------------------------
+# --- 4.5 slimming_penalty, select_channels --------------------------------------------
 
 
 def block(draw: Draw, c: int, m: int, scale: float = 1.0) -> nn.Sequential:
@@ -759,8 +891,12 @@ def block(draw: Draw, c: int, m: int, scale: float = 1.0) -> nn.Sequential:
     return nn.Sequential(OrderedDict(conv=draw.conv(c, m, (2, 3)), bn=bn, relu=nn.ReLU()))
 
 
-def network(draw: Draw, widths: Iterable[int], scales: Iterable[float], distracting: bool = False) -> nn.Sequential:
-    """Blocks in a row, under names whose order is not the alphabet's; with other layers that have a weight (C,), or without."""
+def network(
+    draw: Draw, widths: Iterable[int], scales: Iterable[float], distracting: bool = False
+) -> nn.Sequential:
+    """Blocks in a row, under names whose order is not the alphabet's; with other layers
+    that have a weight (C,), or without.
+    """
     names, parts, c = ["stem", "body", "late", "end"], OrderedDict[str, nn.Module](), 2
     for name, m, scale in zip(names, widths, scales, strict=False):
         parts[name] = block(draw, c, m, scale)
@@ -792,7 +928,9 @@ def alphas(model: nn.Module) -> dict[str, Tensor]:
 
 def summed(part: Callable[[nn.Module], Iterable[Tensor]]) -> Callable[[nn.Module, float], float]:
     """slimming_penalty as λ times the sum of other tensors."""
-    return lambda model, lam: lam * sum(float(tensor.detach().double().sum()) for tensor in part(model))
+    return lambda model, lam: (
+        lam * sum(float(tensor.detach().double().sum()) for tensor in part(model))
+    )
 
 
 def together(model: nn.Module) -> Tensor:
@@ -800,10 +938,10 @@ def together(model: nn.Module) -> Tensor:
     return torch.cat(list(alphas(model).values()))
 
 
-SQUARES = (
-    "squares of α were summed, as weight decay does: its pull fades as α does, and nothing gets to 0. |α| is asked for"
+SQUARES = "squares of α were summed, as weight decay does: its pull fades as α does, and nothing gets to 0. |α| is asked for"
+OTHER_NORMS = (
+    "the weight of a GroupNorm was counted too: what else has a weight (C,) is no batch norm"
 )
-OTHER_NORMS = "the weight of a GroupNorm was counted too: what else has a weight (C,) is no batch norm"
 WRONG["slimming_penalty"] = {
     SQUARES: summed(lambda model: [together(model) ** 2]),
     f"half the {SQUARES}": summed(lambda model: [together(model) ** 2 / 2]),
@@ -819,7 +957,9 @@ WRONG["slimming_penalty"] = {
     "|…| of each layer's sum was taken without the sign taken off first: |α| first, then the sum": summed(
         lambda model: [a.sum().abs() for a in alphas(model).values()]
     ),
-    "the mean of |α| was taken: the sum is asked for": summed(lambda model: [together(model).abs().mean()]),
+    "the mean of |α| was taken: the sum is asked for": summed(
+        lambda model: [together(model).abs().mean()]
+    ),
     "the mean of |α| in each layer was taken: the sum is asked for": summed(
         lambda model: [a.abs().mean() for a in alphas(model).values()]
     ),
@@ -833,21 +973,31 @@ WRONG["slimming_penalty"] = {
         lambda model: [p.abs() for name, p in model.named_parameters() if name.endswith("weight")]
     ),
     OTHER_NORMS: summed(
-        lambda model: [p.abs() for name, p in model.named_parameters() if name.endswith("weight") and p.ndim == 1]
+        lambda model: [
+            p.abs()
+            for name, p in model.named_parameters()
+            if name.endswith("weight") and p.ndim == 1
+        ]
     ),
     "√ of the summed squares was taken (the L2 norm): |α| is asked for": summed(
         lambda model: [a.norm() for a in alphas(model).values()]
     ),
-    "√ of the summed squares was taken (an L2 norm): |α| is asked for": summed(lambda model: [together(model).norm()]),
+    "√ of the summed squares was taken (an L2 norm): |α| is asked for": summed(
+        lambda model: [together(model).norm()]
+    ),
     "λ is missing": lambda model, lam: float(together(model).abs().sum()),
-    "0 came out: batch norms stand inside of other modules, too. model.modules() finds them": (lambda model, lam: 0.0),
+    "0 came out: batch norms stand inside of other modules, too. model.modules() finds them": (
+        lambda model, lam: 0.0
+    ),
 }
 
 
 def as_penalty(value: Any) -> float:
     """The value as a number."""
     if value is None:
-        fail("nothing came back: return the penalty, which is added to the loss (did the function forget to return?)")
+        fail(
+            "nothing came back: return the penalty, which is added to the loss (did the function forget to return?)"
+        )
     return expect_number(value, "the penalty")
 
 
@@ -878,7 +1028,11 @@ def test_penalty(submission: Submission, draw: Draw) -> None:
     expect_penalty(submission, model, lam)
 
 
-@question("4.5", points=0.5, claim="it can be differentiated: each α gets λ·sign(α), nothing else anything")
+@question(
+    "4.5",
+    points=0.5,
+    claim="it can be differentiated: each α gets λ·sign(α), nothing else anything",
+)
 def test_penalty_gradient(submission: Submission, draw: Draw) -> None:
     lam = draw.number(0.1, 0.9)
     model = network(draw, (4, 6), (1.0, 0.2))
@@ -888,9 +1042,13 @@ def test_penalty_gradient(submission: Submission, draw: Draw) -> None:
     as_penalty(value)
     said = "autograd cannot differentiate it, so training would not see it"
     if not isinstance(value, Tensor):
-        fail(f"the penalty came back as {describe(value)}: {said}. Return a tensor made from α itself")
+        fail(
+            f"the penalty came back as {describe(value)}: {said}. Return a tensor made from α itself"
+        )
     if submission.get(penalty, "requires_grad") is not True:
-        fail(f"the penalty is cut off from α: {said}. Where does your code detach, or take .data or .item()?")
+        fail(
+            f"the penalty is cut off from α: {said}. Where does your code detach, or take .data or .item()?"
+        )
     submission.backward(penalty)
     for name, p in model.named_parameters():
         grad = submission.get(there, f"{name}.grad")
@@ -939,32 +1097,48 @@ def protected(keep: Mapping[str, Tensor], score: Mapping[str, Tensor]) -> dict[s
 
 
 def selected(score: Mapping[str, Tensor], count: int, protect: bool = True) -> dict[str, Tensor]:
-    """What stays if ``count`` of all go, with or without the protection of each layer's last."""
+    """What stays if ``count`` of all go, with or without the protection of each layer's
+    last.
+    """
     keep = split(going(torch.cat(list(score.values())), count), score)
     return protected(keep, score) if protect else keep
 
 
 def as_selection(value: Any, model: nn.Module) -> dict[str, Tensor]:
-    """The value, if it has the form of a selection; in the order of the model's layers."""
+    """The value, if it has the form of a selection; in the order of the model's
+    layers.
+    """
     names = norms(model)
     if not isinstance(value, dict):
-        fail(f"the selection should be a dict from the name of each batch norm to its mask, it is {describe(value)}")
+        fail(
+            f"the selection should be a dict from the name of each batch norm to its mask, it is {describe(value)}"
+        )
     for key in value:
         if key not in names:
             if isinstance(key, str) and (key.removesuffix(".weight") in names):
-                fail(f"the key {key!r} is a parameter: the key is the name of the module, as in named_modules()")
+                fail(
+                    f"the key {key!r} is a parameter: the key is the name of the module, as in named_modules()"
+                )
             if isinstance(key, str) and "norm" in key:
-                fail(f"{key!r} was selected from too: that is a GroupNorm, and only nn.BatchNorm2d takes part")
-            fail(f"the key {key!r} is no batch norm: the key is the name of the module, as in named_modules()")
+                fail(
+                    f"{key!r} was selected from too: that is a GroupNorm, and only nn.BatchNorm2d takes part"
+                )
+            fail(
+                f"the key {key!r} is no batch norm: the key is the name of the module, as in named_modules()"
+            )
     if missing := [name for name in names if name not in value]:
-        fail(f"the selection lacks {missing[0]!r}: a batch norm takes part wherever it stands in the model")
+        fail(
+            f"the selection lacks {missing[0]!r}: a batch norm takes part wherever it stands in the model"
+        )
     for name, bn in names.items():
         mask = value[name]
         if isinstance(mask, Tensor) and mask.dtype != torch.bool:
             fail(
                 f"the mask of {name!r} holds {str(mask.dtype)[6:]} numbers: a mask says True or False for each channel"
             )
-        expect_tensor(mask, shape=(bn.num_features,), dtype=torch.bool, what=f"the mask of {name!r}")
+        expect_tensor(
+            mask, shape=(bn.num_features,), dtype=torch.bool, what=f"the mask of {name!r}"
+        )
     return {name: value[name] for name in names}
 
 
@@ -972,7 +1146,9 @@ def select(submission: Submission, model: nn.Module, fraction: float) -> dict[st
     """The student's selection, if it has its form."""
     call = functools.partial(submission.select_channels, model, fraction)
     thought = "Batch norms stand in modules that stand in modules: named_modules() goes through all of them"
-    return as_selection(ask(call, f"for a network of blocks and fraction {fraction},", thought), model)
+    return as_selection(
+        ask(call, f"for a network of blocks and fraction {fraction},", thought), model
+    )
 
 
 def gone(keep: Mapping[str, Tensor]) -> int:
@@ -988,22 +1164,37 @@ def expect_selection(
         return
     for name, mask in mine.items():
         if not mask.any():
-            fail(f"{when}nothing is left of {name!r}, and the network is cut in two: each layer's largest |α| stays")
+            fail(
+                f"{when}nothing is left of {name!r}, and the network is cut in two: each layer's largest |α| stays"
+            )
         if not mask[score[name].argsort(stable=True)[-1]] and bool(right[name].sum() == 1):
             tied = bool((score[name][mask] == score[name].max()).any())
             if tied:
-                fail(f"{when}of equal largest |α| in {name!r} another stays than the one that goes last")
-            fail(f"{when}of {name!r}, all of whose |α| are small, something stays, but not its largest |α|")
+                fail(
+                    f"{when}of equal largest |α| in {name!r} another stays than the one that goes last"
+                )
+            fail(
+                f"{when}of {name!r}, all of whose |α| are small, something stays, but not its largest |α|"
+            )
         if mask.all() and bool(right[name].sum() == 1):
-            fail(f"{when}{name!r} would have lost all channels, and now stays whole: only its largest stays")
+            fail(
+                f"{when}{name!r} would have lost all channels, and now stays whole: only its largest stays"
+            )
         if bool(right[name].sum() == 1) and int(mask.sum()) > 1:
-            fail(f"{when}more than its largest stays of {name!r}, all of whose |α| are small enough to go")
+            fail(
+                f"{when}more than its largest stays of {name!r}, all of whose |α| are small enough to go"
+            )
     if gone(mine) != gone(right):
         fail(f"{when}{gone(mine)} channels went instead of {gone(right)}")
     together, flat = torch.cat(list(score.values())), torch.cat(list(mine.values()))
-    largest, smallest = together[~flat].max(), together[flat & torch.cat(list(right.values())).logical_not()].min()
+    largest, smallest = (
+        together[~flat].max(),
+        together[flat & torch.cat(list(right.values())).logical_not()].min(),
+    )
     if largest > smallest:
-        fail(f"{when}|α| = {largest:.4g} went while |α| = {smallest:.4g} stayed: the smallest go first")
+        fail(
+            f"{when}|α| = {largest:.4g} went while |α| = {smallest:.4g} stayed: the smallest go first"
+        )
     fail(f"{when}how many went is right, and they are the smallest; but of equal ones the wrong ones went: the first goes first, "
          "layers in the order of named_modules(), and a plain argsort or topk promises no order among equals")  # fmt: skip
 
@@ -1040,7 +1231,9 @@ def flattened(change: Callable[[Tensor], Tensor]) -> Callable[[nn.Module], Score
 
 
 def vanishing(kept: Callable[[Tensor], int]) -> Callable[[nn.Module, float], dict[str, Tensor]]:
-    """select_channels where of a layer that would vanish another channel stays: one chosen from its α."""
+    """select_channels where of a layer that would vanish another channel stays: one
+    chosen from its α.
+    """
 
     def version(model: nn.Module, fraction: float) -> dict[str, Tensor]:
         keep = selected(sizes_of(model), share(model, fraction), protect=False)
@@ -1060,8 +1253,12 @@ def endless(model: nn.Module) -> Scores:
     return found
 
 
-ONE_FEW = "one channel too few went: does the last one that should go equal your threshold, and stay?"
-FEWER_COUNTED = "fewer than round(fraction · n) were looked at: each layer's largest counts among the n"
+ONE_FEW = (
+    "one channel too few went: does the last one that should go equal your threshold, and stay?"
+)
+FEWER_COUNTED = (
+    "fewer than round(fraction · n) were looked at: each layer's largest counts among the n"
+)
 COMPETING: Wrong = {
     "each layer lost its own share: the channels of all layers compete in one list": (
         lambda model, fraction: {
@@ -1070,10 +1267,16 @@ COMPETING: Wrong = {
     ),
     "ranked with the sign: α = -2 is a large scale. Rank by |α|": ranked(alphas),
     "p = α/√(σ² + ε) was ranked, not |α|: training pulls at α, and p goes with σ² too": ranked(
-        lambda model: {name: reference.bn_scale_shift(bn)[0].abs() for name, bn in norms(model).items()}
+        lambda model: {
+            name: reference.bn_scale_shift(bn)[0].abs() for name, bn in norms(model).items()
+        }
     ),
-    "β was ranked, not |α|": ranked(lambda model: {name: bn.bias.detach().abs() for name, bn in norms(model).items()}),
-    "the filters were ranked by their L1 norms: that is the alternative. Here |α| decides": ranked(filter_norms),
+    "β was ranked, not |α|": ranked(
+        lambda model: {name: bn.bias.detach().abs() for name, bn in norms(model).items()}
+    ),
+    "the filters were ranked by their L1 norms: that is the alternative. Here |α| decides": ranked(
+        filter_norms
+    ),
     "the layers were scaled before they were compared: let |α| compete as it is": ranked(
         flattened(lambda size: size / size.max())
     ),
@@ -1082,24 +1285,39 @@ COMPETING: Wrong = {
     ),
     "the largest went, but for each layer's: what has a small scale does little, and goes first": (
         lambda model, fraction: protected(
-            selected(flattened(torch.neg)(model), share(model, fraction), protect=False), sizes_of(model)
+            selected(flattened(torch.neg)(model), share(model, fraction), protect=False),
+            sizes_of(model),
         )
     ),
-    UPSIDE_DOWN: lambda model, fraction: {name: ~mask for name, mask in ranked()(model, fraction).items()},
+    UPSIDE_DOWN: lambda model, fraction: {
+        name: ~mask for name, mask in ranked()(model, fraction).items()
+    },
     "that many should have gone, not stayed: fraction is what goes": (
-        lambda model, fraction: selected(sizes_of(model), round((1 - fraction) * len(together(model))))
+        lambda model, fraction: selected(
+            sizes_of(model), round((1 - fraction) * len(together(model)))
+        )
     ),
     ONE_FEW: ranked(more=-1),
     "one channel too many went": ranked(more=1),
 }
 VANISHING: Wrong = {
-    "nothing is left of a layer, and the network is cut in two: each layer's largest |α| stays": ranked(protect=False),
-    "other channels went in the place of those that stay for their layer's sake: fewer may go": ranked(endless),
-    FEWER_COUNTED: (
-        lambda model, fraction: selected(sizes_of(model), round(fraction * (len(together(model)) - len(norms(model)))))
+    "nothing is left of a layer, and the network is cut in two: each layer's largest |α| stays": ranked(
+        protect=False
     ),
-    "of a layer all of whose |α| are small, its first channel stayed, not its largest": vanishing(lambda a: 0),
-    "of a layer all of whose |α| are small, its last channel stayed, not its largest": vanishing(lambda a: -1),
+    "other channels went in the place of those that stay for their layer's sake: fewer may go": ranked(
+        endless
+    ),
+    FEWER_COUNTED: (
+        lambda model, fraction: selected(
+            sizes_of(model), round(fraction * (len(together(model)) - len(norms(model))))
+        )
+    ),
+    "of a layer all of whose |α| are small, its first channel stayed, not its largest": vanishing(
+        lambda a: 0
+    ),
+    "of a layer all of whose |α| are small, its last channel stayed, not its largest": vanishing(
+        lambda a: -1
+    ),
     "of a layer all of whose |α| are small, its most positive α stayed, not its largest |α|": vanishing(
         lambda a: int(a.argmax())
     ),
@@ -1108,9 +1326,15 @@ WRONG["select_channels"] = COMPETING | VANISHING
 
 
 def expect_selected(
-    submission: Submission, case: Callable[[], nn.Module], fraction: float, wrong: Wrong, when: str = ""
+    submission: Submission,
+    case: Callable[[], nn.Module],
+    fraction: float,
+    wrong: Wrong,
+    when: str = "",
 ) -> None:
-    """The channels that stay are the right ones, in a network that tells the table's mistakes from them."""
+    """The channels that stay are the right ones, in a network that tells the table's
+    mistakes from them.
+    """
 
     def drawn() -> tuple[nn.Module, Any, Mistakes]:
         model = case()
@@ -1127,30 +1351,39 @@ def test_channels_compete(submission: Submission, draw: Draw) -> None:
     fraction = draw.choice([0.4, 0.6])
 
     def case() -> nn.Module:
-        model = network(draw, (6, 9, 5), draw.choice([(1.0, 0.4, 0.7), (0.5, 1.0, 0.4), (0.7, 0.4, 1.0)]))
+        model = network(
+            draw, (6, 9, 5), draw.choice([(1.0, 0.4, 0.7), (0.5, 1.0, 0.4), (0.7, 0.4, 1.0)])
+        )
         vanishes = not near(ranked()(model, fraction), ranked(protect=False)(model, fraction))
         return case() if vanishes else model  # that has a test of its own
 
     expect_selected(submission, case, fraction, COMPETING)
 
 
-@question("4.5", points=0.5, claim="each layer's largest stays, and no other channel goes in its place")
+@question(
+    "4.5", points=0.5, claim="each layer's largest stays, and no other channel goes in its place"
+)
 def test_no_layer_vanishes(submission: Submission, draw: Draw) -> None:
     def case() -> nn.Module:
         model = network(draw, (7, 5, 8), (1.0, 1e-3, 0.8))
         small = alphas(model)["body.bn"]
         largest = int(small.abs().argsort(stable=True)[-1])
         plain = largest in (0, len(small) - 1) or small[largest] > 0
-        return case() if plain else model  # its largest is negative, and neither the first nor the last
+        # its largest is negative, and neither the first nor the last
+        return case() if plain else model
 
     expect_selected(submission, case, draw.choice([0.6, 0.7]), VANISHING)
 
 
-# --- 4.6 cascade ---------------------------------------------------------------------------------------------------
+# --- 4.6 cascade ----------------------------------------------------------------------
 
 
-def cascade_case(draw: Draw, m: int, c: int, r: int, s: int) -> tuple[Tensor, Tensor, Tensor, list[int]]:
-    """keep, weights, constants (kept channels have large ones that mean nothing), and what goes."""
+def cascade_case(
+    draw: Draw, m: int, c: int, r: int, s: int
+) -> tuple[Tensor, Tensor, Tensor, list[int]]:
+    """keep, weights, constants (kept channels have large ones that mean nothing), and
+    what goes.
+    """
     weight = draw.normal(m, c, r, s)
     gone = sorted(draw.distinct(draw.integer(2, c - 1), 0, c - 1))
     keep = torch.ones(c, dtype=torch.bool)
@@ -1198,9 +1431,13 @@ def mask_of(keep: Tensor, weight: Tensor) -> Tensor:
 def altered(
     mask: Callable[..., Tensor] | None = None, shift: Callable[..., Tensor] | None = None
 ) -> Callable[..., tuple[Tensor, Tensor]]:
-    """cascade with another mask, from (keep, weight, constant), or another shift, from (weight, constant, gone)."""
+    """cascade with another mask, from (keep, weight, constant), or another shift, from
+    (weight, constant, gone).
+    """
 
-    def version(keep: Tensor, next_weight: Tensor, constant: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def version(
+        keep: Tensor, next_weight: Tensor, constant: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         useful, total = reference.cascade(keep, next_weight, constant)
         given = torch.zeros(len(keep)) if constant is None else constant
         if mask:
@@ -1216,13 +1453,19 @@ WRONG["cascade"] = {said: altered(mask=mask) for said, mask in USEFUL.items()}
 WRONG["cascade"] |= {said: altered(shift=shift) for said, shift in REMOVED.items()}
 
 
-def expect_useful(value: Any, keep: Tensor, weight: Tensor, constant: Tensor | None, when: str = "") -> None:
+def expect_useful(
+    value: Any, keep: Tensor, weight: Tensor, constant: Tensor | None, when: str = ""
+) -> None:
     """The mask is right; else the mistake whose result it is."""
     right = mask_of(keep, weight)
     if isinstance(value, Tensor) and value.dtype != torch.bool and value.shape == weight.shape:
         if near(value, weight * right):
-            fail(f"{when}the mask holds weights: say which are useful, True or False, and change none")
-        fail(f"{when}the mask holds numbers of dtype {str(value.dtype)[6:]}: useful or not is a bool")
+            fail(
+                f"{when}the mask holds weights: say which are useful, True or False, and change none"
+            )
+        fail(
+            f"{when}the mask holds numbers of dtype {str(value.dtype)[6:]}: useful or not is a bool"
+        )
     if isinstance(value, Tensor) and value.shape != weight.shape:
         said = f"{when}the mask has shape {tuple(value.shape)}, next_weight {tuple(weight.shape)}"
         fail(f"{said}: it has one entry for each weight")
@@ -1238,7 +1481,9 @@ def expect_useful(value: Any, keep: Tensor, weight: Tensor, constant: Tensor | N
         )
 
 
-def expect_cascade_shift(value: Any, weight: Tensor, constant: Tensor, gone: list[int], when: str = "") -> None:
+def expect_cascade_shift(
+    value: Any, weight: Tensor, constant: Tensor, gone: list[int], when: str = ""
+) -> None:
     """The shift is right; else the mistake whose result it is."""
     shift = expect_tensor(value, shape=(len(weight),), what=f"{when}the shift")
     right = shift_of(weight, constant, gone)
@@ -1285,14 +1530,19 @@ def test_shift_of_the_useless(submission: Submission, draw: Draw) -> None:
     expect_cascade_shift(shift, weight, constant, gone, when)
 
 
-@question("4.6", points=0.5, claim="arguments: a keep or a constant of another form raises ValueError")
+@question(
+    "4.6", points=0.5, claim="arguments: a keep or a constant of another form raises ValueError"
+)
 def test_cascade_arguments(submission: Submission, draw: Draw) -> None:
     keep, weight, constant, gone = cascade_case(draw, *sizes(draw))
     mask, shift = cascaded(submission, keep, weight, constant)
     expect_useful(mask, keep, weight, constant)
     expect_cascade_shift(shift, weight, constant, gone)
     for bad, when in (
-        ((keep.nonzero().flatten(), weight, constant), "a keep of indices (it is a bool for each channel)"),
+        (
+            (keep.nonzero().flatten(), weight, constant),
+            "a keep of indices (it is a bool for each channel)",
+        ),
         ((keep.long(), weight, constant), "a keep of the numbers 0 and 1 (it is bool)"),
         ((keep[:-1], weight, constant), "a keep of one channel too few"),
         ((keep, weight, constant[:-1]), "a constant of one channel too few"),
@@ -1301,7 +1551,7 @@ def test_cascade_arguments(submission: Submission, draw: Draw) -> None:
         expect_raises(ValueError, functools.partial(submission.cascade, *bad), when)
 
 
-# --- 4.7 two short answers -----------------------------------------------------------------------------------------
+# --- 4.7 two short answers ------------------------------------------------------------
 
 
 OPTIONS = 4  # of 4.7a
@@ -1319,20 +1569,34 @@ def test_form_of_the_answers(submission: Submission, draw: Draw) -> None:
 
 def share_typed(submission: Submission) -> float:
     """4.7b, in %."""
-    return expect_typed(submission, "answer_4_7b", (1, 100), "not the number over the bar: it is in %, from 1 to 100")
+    return expect_typed(
+        submission,
+        "answer_4_7b",
+        (1, 100),
+        "not the number over the bar: it is in %, from 1 to 100",
+    )
 
 
-# --- 4.8 find_bug --------------------------------------------------------------------------------------------------
+# --- 4.8 find_bug ---------------------------------------------------------------------
 
 PROMISE = "4.6 promises of a bool keep (C,), weights (M, C, R, S) and a constant (C,) or None"
 
 
-def by_maps(keep: Tensor, next_weight: Tensor, constant: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """A right version that convolves maps of the constants, and relies on its arguments."""
+def by_maps(
+    keep: Tensor, next_weight: Tensor, constant: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """A right version that convolves maps of the constants, and relies on its
+    arguments.
+    """
     useful = keep.view(1, -1, 1, 1) & torch.ones_like(next_weight, dtype=torch.bool)
     if constant is None:
         return useful, next_weight.new_zeros(len(next_weight))
-    maps = constant.to(next_weight.dtype).masked_fill(keep, 0).view(1, -1, 1, 1).expand(1, -1, *next_weight.shape[2:])
+    maps = (
+        constant.to(next_weight.dtype)
+        .masked_fill(keep, 0)
+        .view(1, -1, 1, 1)
+        .expand(1, -1, *next_weight.shape[2:])
+    )
     return useful, F.conv2d(maps, next_weight).flatten()
 
 

@@ -62,7 +62,11 @@ def test_nm_mask_any_shape(submission: Submission, draw: Draw) -> None:
     expect_nm_mask(submission, draw.normal(2, 4), 4, 4, 1, {})
 
 
-@question("5.2", points=0.5, claim="a block with more than n is refused; NaN and ±inf are values, −0.0 is none")
+@question(
+    "5.2",
+    points=0.5,
+    claim="a block with more than n is refused; NaN and ±inf are values, −0.0 is none",
+)
 def test_compress_at_the_edges(submission: Submission, draw: Draw) -> None:
     w = draw.normal(3, 8)
     right = w.masked_fill(~reference.nm_mask(w, 2, 4, 1), 0)
@@ -70,7 +74,9 @@ def test_compress_at_the_edges(submission: Submission, draw: Draw) -> None:
     expect_equal((values, index), reference.nm_compress(right, 2, 4), "values and index")
     w = right.clone()
     w[1, 4:8] = torch.tensor([1.0, -2.0, 0.0, 3.0])
-    expect_raises(ValueError, lambda: submission.nm_compress(w, 2, 4), "a block with 3 non-zeros at 2:4")
+    expect_raises(
+        ValueError, lambda: submission.nm_compress(w, 2, 4), "a block with 3 non-zeros at 2:4"
+    )
     w = right.clone()
     w[0, :4] = torch.tensor([-0.0, torch.inf, 0.0, torch.nan])
     values, index = as_stored(submission.nm_compress(w, 2, 4), w, 2, 4)
@@ -80,7 +86,9 @@ def test_compress_at_the_edges(submission: Submission, draw: Draw) -> None:
         )
 
 
-@question("5.2", points=0.5, claim="nm_bits for m = 1 and m that is no power of two; half precision")
+@question(
+    "5.2", points=0.5, claim="nm_bits for m = 1 and m that is no power of two; half precision"
+)
 def test_bits_and_dtype(submission: Submission, draw: Draw) -> None:
     for given in ((4, 12, 1, 1, 32), (3, 18, 2, 6, 16), (5, 10, 2, 5, 8)):
         expect_equal(submission.nm_bits(*given), reference.nm_bits(*given), f"nm_bits{given}")
@@ -89,7 +97,9 @@ def test_bits_and_dtype(submission: Submission, draw: Draw) -> None:
     w = w.masked_fill(~reference.nm_mask(w.float(), 1, 4, 1), 0)
     stored = as_stored(submission.nm_compress(w, 1, 4), w, 1, 4)
     expect_equal(
-        expect_tensor(submission.nm_decompress(*stored, 1, 4), dtype=torch.float16), w, "the matrix in half precision"
+        expect_tensor(submission.nm_decompress(*stored, 1, 4), dtype=torch.float16),
+        w,
+        "the matrix in half precision",
     )
 
 
@@ -106,13 +116,17 @@ def test_nm_linear_reads_what_it_needs(submission: Submission, draw: Draw) -> No
         x = draw.normal(*shape, 3 * m)
         right = reference.nm_linear(x, values, index, n, m)
         value = expect_tensor(
-            submission.nm_linear(x, values, index, n, m), shape=right.shape, what=f"for x {tuple(x.shape)}"
+            submission.nm_linear(x, values, index, n, m),
+            shape=right.shape,
+            what=f"for x {tuple(x.shape)}",
         )
         expect_close(value, right, f"for x {tuple(x.shape)}")
         holes = x.clone()
         holes[..., [c for c in range(3 * m) if c not in column[0].tolist()]] = torch.nan
         first = submission.nm_linear(holes, values, index, n, m)
-        if not isinstance(first, Tensor) or not torch.allclose(first[..., 0], right[..., 0], atol=1e-5):
+        if not isinstance(first, Tensor) or not torch.allclose(
+            first[..., 0], right[..., 0], atol=1e-5
+        ):
             fail(READS_ALL)
 
 
@@ -123,7 +137,12 @@ def test_groups_at_the_edges(submission: Submission, draw: Draw) -> None:
     for size, gamma in ((4, 0), (4, math.inf), (1, 0.5), (12, 0.25)):
         right = greedy(w, size, gamma)
         value = as_groups(submission.group_columns(w, size, gamma))
-        recognise(value, right, made(SEEN["group_columns"], w, size, gamma) if size > 1 else {}, alike=equal)
+        recognise(
+            value,
+            right,
+            made(SEEN["group_columns"], w, size, gamma) if size > 1 else {},
+            alike=equal,
+        )
         if value != right:
             fail(f"for size {size} and gamma {gamma} the groups are {value}, and should be {right}")
     if as_groups(submission.group_columns(torch.zeros(3, 4), 2, 0.5)):
@@ -152,7 +171,11 @@ def test_activations_at_the_edges(submission: Submission, draw: Draw) -> None:
         expect_equal(value, reference.topk_activation(x, k), f"topk_activation(x, {k}) with ties")
     for n, m, dim in ((1, 4, 1), (3, 4, 2), (2, 3, 0), (1, 2, -1)):
         value = expect_tensor(submission.nm_activation(x, n, m, dim), shape=x.shape)
-        expect_equal(value, reference.nm_activation(x, n, m, dim), f"nm_activation(x, {n}, {m}, {dim}) with ties")
+        expect_equal(
+            value,
+            reference.nm_activation(x, n, m, dim),
+            f"nm_activation(x, {n}, {m}, {dim}) with ties",
+        )
 
 
 @question("5.7", points=0.5, claim="gated_macs has a gradient; a score of 0 is closed")
@@ -171,7 +194,9 @@ def test_gated_macs_gradient(submission: Submission, draw: Draw) -> None:
     for i, gate in enumerate(ours):
         gradient = submission.grad(theirs[i])
         if gradient is None:
-            fail("gated_macs has no gradient by the gates: no .item(), .detach() or float() on the way")
+            fail(
+                "gated_macs has no gradient by the gates: no .item(), .detach() or float() on the way"
+            )
         expect_close(gradient, gate.grad, f"the gradient by gate {i}")
     module = submission.ChannelGate(2, 3, keep=True)
     for name, shape in (("weight", (3, 2)), ("bias", (3,))):

@@ -1,8 +1,9 @@
-"""Lab 05, between single weights and whole filters: what is claimed of each answer, and its likely mistakes, each written once as a
-wrong function.
+"""Lab 05, between single weights and whole filters: what is claimed of each answer, and
+its likely mistakes, each written once as a wrong function.
 
-Inputs are drawn anew for every grading: n other than m − n, shapes in which every dimension would do, equal sizes, negative numbers, blocks
-with zeros in them, columns that meet.
+Inputs are drawn anew for every grading: n other than m − n, shapes in which every
+dimension would do, equal sizes, negative numbers, blocks with zeros in them, columns
+that meet.
 """
 
 from __future__ import annotations
@@ -51,12 +52,14 @@ def in_blocks(x: Tensor, m: int, dim: int, kept: Callable[[Tensor], Tensor]) -> 
 
 
 def all_but_smallest(score: Tensor, goes: int) -> Tensor:
-    """(K, m) -> bool, all but the ``goes`` smallest of each row, of equal ones the first."""
+    """(K, m) -> bool, all but the ``goes`` smallest of each row, of equal ones the
+    first.
+    """
     order = score.argsort(dim=1, stable=True)[:, :goes]
     return torch.ones_like(score, dtype=torch.bool).scatter(1, order, False)
 
 
-# --- 5.1 nm_mask ---------------------------------------------------------------------------------------------------
+# --- 5.1 nm_mask ----------------------------------------------------------------------
 
 N_GO = "in each block n went: n of m is how many *stay* (at 2:4 nobody sees that)"
 STRIDED = "blocks were made of every (size/m)-th entry: a block are m neighbours"
@@ -77,13 +80,16 @@ def _rule(kept: Callable[[Tensor, int, int], Tensor]) -> Callable[..., Tensor]:
 def _strided(w: Tensor, n: int, m: int, dim: int) -> Tensor:
     turned = w.movedim(dim, -1)
     shape = turned.shape
-    blocks = turned.reshape(-1, m, shape[-1] // m).transpose(1, 2).reshape(-1, m)  # every (size/m)-th
+    # every (size/m)-th
+    blocks = turned.reshape(-1, m, shape[-1] // m).transpose(1, 2).reshape(-1, m)
     kept = all_but_smallest(blocks.abs(), m - n).reshape(-1, shape[-1] // m, m).transpose(1, 2)
     return kept.reshape(shape).movedim(-1, dim)
 
 
 def _along_last(w: Tensor, n: int, m: int, dim: int) -> Tensor:
-    return reference.nm_mask(w, n, m, -1) if w.shape[-1] % m == 0 else reference.nm_mask(w, n, m, dim)
+    return (
+        reference.nm_mask(w, n, m, -1) if w.shape[-1] % m == 0 else reference.nm_mask(w, n, m, dim)
+    )
 
 
 def _flat(w: Tensor, n: int, m: int, dim: int) -> Tensor:
@@ -109,7 +115,9 @@ WRONG: dict[str, dict[str, Callable[..., Any]]] = {
 }
 
 
-def expect_nm_mask(submission: Submission, w: Tensor, n: int, m: int, dim: int, mistakes: dict[str, Any]) -> None:
+def expect_nm_mask(
+    submission: Submission, w: Tensor, n: int, m: int, dim: int, mistakes: dict[str, Any]
+) -> None:
     """The student's mask of w is right; else what is wrong with it."""
     right = reference.nm_mask(w, n, m, dim)
     value = expect_tensor(submission.nm_mask(w, n, m, dim), shape=w.shape, dtype=torch.bool)
@@ -117,9 +125,13 @@ def expect_nm_mask(submission: Submission, w: Tensor, n: int, m: int, dim: int, 
     where = f"{n}:{m} of {tuple(w.shape)} along {dim}"
     counts = blocks_of(value, m, dim).sum(1)
     if (counts != n).any():
-        fail(f"{where}: a block kept {int(counts[counts != n][0])}, and in each exactly n = {n} stay")
+        fail(
+            f"{where}: a block kept {int(counts[counts != n][0])}, and in each exactly n = {n} stay"
+        )
     if not torch.equal(value, right):
-        fail(f"{where}: in each block n stayed, but not the n largest in size (of equal ones the first goes first)")
+        fail(
+            f"{where}: in each block n stayed, but not the n largest in size (of equal ones the first goes first)"
+        )
 
 
 @question("5.1", points=1.5, claim="in every block of m neighbours along dim the n largest stay")
@@ -151,14 +163,18 @@ def expect_ties(submission: Submission, draw: Draw, n: int, m: int) -> None:
     expect_nm_mask(submission, *given, mistakes)
 
 
-@question("5.1", points=0.5, claim="arguments: n outside 1 … m, or an m that does not divide, raise ValueError")
+@question(
+    "5.1",
+    points=0.5,
+    claim="arguments: n outside 1 … m, or an m that does not divide, raise ValueError",
+)
 def test_nm_mask_refuses(submission: Submission, draw: Draw) -> None:
     w = draw.normal(4, 6)
     bad = {"n = 0": (w, 0, 2, 1), "n > m": (w, 3, 2, 1), "m = 4 with 6 entries": (w, 2, 4, 1)}
     expect_refused(submission.nm_mask, (w, 1, 3, 1), reference.nm_mask(w, 1, 3, 1), bad)
 
 
-# --- 5.2 nm_compress, nm_decompress, nm_bits -----------------------------------------------------------------------
+# --- 5.2 nm_compress, nm_decompress, nm_bits ------------------------------------------
 
 COLUMN = "index says the column in the row: it is the place in its block, 0 … m − 1"
 BY_SIZE = "a block's entries come in order of size: they come by rising place"
@@ -195,7 +211,12 @@ def _from_the_end(w: Tensor, n: int, m: int) -> Stored:
     there = (w.reshape(len(w), -1, m) != 0).sum(
         -1, keepdim=True
     )  # the zeros come from the end, the non-zeros as they are
-    zeros = (w.reshape(len(w), -1, m) == 0).to(torch.int8).flip(-1).argsort(dim=-1, descending=True, stable=True)
+    zeros = (
+        (w.reshape(len(w), -1, m) == 0)
+        .to(torch.int8)
+        .flip(-1)
+        .argsort(dim=-1, descending=True, stable=True)
+    )
     filled = m - 1 - zeros
     places = (w.reshape(len(w), -1, m) == 0).to(torch.int8).argsort(dim=-1, stable=True)
     rank = torch.arange(n).expand(index.shape)
@@ -204,7 +225,12 @@ def _from_the_end(w: Tensor, n: int, m: int) -> Stored:
     return _gathered(w, chosen.sort(dim=-1).values, m)
 
 
-WRONG["nm_compress"] = {COLUMN: _column, BY_SIZE: _by_size, MOVED_UP: _moved_up, FROM_THE_END: _from_the_end}
+WRONG["nm_compress"] = {
+    COLUMN: _column,
+    BY_SIZE: _by_size,
+    MOVED_UP: _moved_up,
+    FROM_THE_END: _from_the_end,
+}
 
 LOG_N = "a place in a block of m takes ⌈log₂ m⌉ bits, not ⌈log₂ n⌉"
 BITMAP = "these are the bits of a bitmap of each block: n places of ⌈log₂ m⌉ bits are stored here"
@@ -257,7 +283,11 @@ def test_compress(submission: Submission, draw: Draw) -> None:
     def case() -> tuple[Any, Any, dict[str, Any]]:
         w = holes(draw, 4, 4, n, m)
         right = pair(reference.nm_compress(w, n, m))
-        return (w,), right, {said: pair(stored) for said, stored in made(WRONG["nm_compress"], w, n, m).items()}
+        return (
+            (w,),
+            right,
+            {said: pair(stored) for said, stored in made(WRONG["nm_compress"], w, n, m).items()},
+        )
 
     (w,), right, mistakes = telling(case)
     value = pair(as_stored(submission.nm_compress(w, n, m), w, n, m))
@@ -266,15 +296,26 @@ def test_compress(submission: Submission, draw: Draw) -> None:
     expect_equal(value["values"], right["values"], "values")
 
 
-@question("5.2", points=0.5, claim="nm_decompress gives the matrix again, places in any order; nm_bits counts it")
+@question(
+    "5.2",
+    points=0.5,
+    claim="nm_decompress gives the matrix again, places in any order; nm_bits counts it",
+)
 def test_decompress(submission: Submission, draw: Draw) -> None:
     n, m = draw.choice(((2, 4), (3, 6), (2, 5)))
     w = holes(draw, 3, 4, n, m)
     values, index = reference.nm_compress(w, n, m)
     order = torch.stack([draw.permutation(n) + n * b for b in range(4)]).flatten()
-    for said, v, i in (("", values, index), ("with places in another order: ", values[:, order], index[:, order])):
-        back = expect_tensor(submission.nm_decompress(v, i, n, m), shape=w.shape, dtype=w.dtype, what="the matrix")
-        expect_equal(back, w, message=f"{said}nm_decompress does not give the matrix again that was stored")
+    for said, v, i in (
+        ("", values, index),
+        ("with places in another order: ", values[:, order], index[:, order]),
+    ):
+        back = expect_tensor(
+            submission.nm_decompress(v, i, n, m), shape=w.shape, dtype=w.dtype, what="the matrix"
+        )
+        expect_equal(
+            back, w, message=f"{said}nm_decompress does not give the matrix again that was stored"
+        )
     rows, blocks = draw.integer(3, 9), draw.integer(2, 6)
     n, m = draw.choice(((2, 8), (2, 16), (3, 16)))
     given = rows, blocks * m, n, m, draw.choice([8, 16])
@@ -285,10 +326,14 @@ def test_decompress(submission: Submission, draw: Draw) -> None:
     expect_equal(bits, reference.nm_bits(*given), f"nm_bits{given}")
 
 
-# --- 5.3 nm_linear -------------------------------------------------------------------------------------------------
+# --- 5.3 nm_linear --------------------------------------------------------------------
 
-PLACE_AS_COLUMN = "the place in the block was taken for the column: a block begins at a multiple of m"
-STEPS_OF_N = "blocks were taken to begin at multiples of n: in the matrix they begin at multiples of m"
+PLACE_AS_COLUMN = (
+    "the place in the block was taken for the column: a block begins at a multiple of m"
+)
+STEPS_OF_N = (
+    "blocks were taken to begin at multiples of n: in the matrix they begin at multiples of m"
+)
 FIRST_ROW = "the places of the first row were used for all rows: each row has its own"
 SAME_ROW = "values and places do not belong together: value k of row r has place k of row r"
 
@@ -311,7 +356,9 @@ WRONG["nm_linear"] = {
 
 def places(draw: Draw, rows: int, blocks: int, n: int, m: int) -> Tensor:
     """(R, blocks·n): different places in each block, in any order."""
-    return torch.stack([torch.cat([draw.permutation(m)[:n] for _ in range(blocks)]) for _ in range(rows)])
+    return torch.stack(
+        [torch.cat([draw.permutation(m)[:n] for _ in range(blocks)]) for _ in range(rows)]
+    )
 
 
 @question("5.3", points=1, claim="x·Wᵀ from values and places")
@@ -329,7 +376,7 @@ def test_nm_linear(submission: Submission, draw: Draw) -> None:
     expect_close(value, right, "x·Wᵀ")
 
 
-# --- 5.4 group_columns ---------------------------------------------------------------------------------------------
+# --- 5.4 group_columns ----------------------------------------------------------------
 
 FIRST_FIT = "each column joined the first group that it fits: of those that it fits, the one whose combined column is fullest then"
 LEFT_TO_RIGHT = "columns came from left to right: the densest first"
@@ -352,7 +399,9 @@ def greedy(
     limit: Callable[[Tensor, Tensor, int], bool] | None = None,
     rank: Callable[[Tensor, list[int]], float] = lambda part, group: int(part.any(1).sum()),
 ) -> Groups:
-    """The rule, with a part that may be wrong; ``part``: the group's columns (R, members), True where not 0."""
+    """The rule, with a part that may be wrong; ``part``: the group's columns (R,
+    members), True where not 0.
+    """
     there = weight != 0
     counts = there.sum(0).tolist()
     order = sorted(range(len(counts)), key=lambda c: -counts[c] if densest else 0)
@@ -364,7 +413,9 @@ def greedy(
         for group in groups:
             part = there[:, [*group, c]]
             within = (
-                conflicts(part) <= gamma * len(weight) if limit is None else limit(part, there[:, group], len(weight))
+                conflicts(part) <= gamma * len(weight)
+                if limit is None
+                else limit(part, there[:, group], len(weight))
             )
             if len(group) < size and within:
                 fits.append(group)
@@ -386,7 +437,9 @@ WRONG["group_columns"] = {
     FIRST_FIT: lambda w, size, gamma: greedy(w, size, gamma, rank=lambda part, group: 0),
     LEFT_TO_RIGHT: lambda w, size, gamma: greedy(w, size, gamma, densest=False),
     EMPTY_IN: lambda w, size, gamma: greedy(w, size, gamma, empty=True),
-    ROWS_ONCE: lambda w, size, gamma: greedy(w, size, gamma, conflicts=lambda part: int((part.sum(1) > 1).sum())),
+    ROWS_ONCE: lambda w, size, gamma: greedy(
+        w, size, gamma, conflicts=lambda part: int((part.sum(1) > 1).sum())
+    ),
     NO_GAMMA: lambda w, size, gamma: greedy(w, size, math.inf),
     NEW_ONLY: _new_only,
     ONE_MORE: lambda w, size, gamma: greedy(w, size + 1, gamma),
@@ -409,7 +462,11 @@ def thin(draw: Draw, rows: int, columns: int) -> Tensor:
     return w
 
 
-@question("5.4", points=1, claim="dense columns first, each to the group that is then fullest, within size and gamma")
+@question(
+    "5.4",
+    points=1,
+    claim="dense columns first, each to the group that is then fullest, within size and gamma",
+)
 def test_group_columns(submission: Submission, draw: Draw) -> None:
     size, gamma = draw.choice([3, 4]), draw.choice([0.25, 0.35, 0.5])
 
@@ -421,9 +478,15 @@ def test_group_columns(submission: Submission, draw: Draw) -> None:
     value = as_groups(submission.group_columns(w, size, gamma))
     recognise(value, right, mistakes, alike=equal)
     if value != right and sorted(map(sorted, value)) == sorted(map(sorted, right)):
-        fail("these are the right groups in another order: groups in order of opening, columns in order of joining")
+        fail(
+            "these are the right groups in another order: groups in order of opening, columns in order of joining"
+        )
     if value != right:
-        at = next(i for i, (a, b) in enumerate(zip([*value, None], [*right, None], strict=False)) if a != b)
+        at = next(
+            i
+            for i, (a, b) in enumerate(zip([*value, None], [*right, None], strict=False))
+            if a != b
+        )
         fail(
             f"group {at} is {value[at] if at < len(value) else 'missing'}, and should be {right[at] if at < len(right) else 'none'}"
         )
@@ -433,7 +496,7 @@ def equal(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-# --- 5.5 combine_columns -------------------------------------------------------------------------------------------
+# --- 5.5 combine_columns --------------------------------------------------------------
 
 ADDED = "weights that meet in a row were added: the largest in size stays, the others are pruned"
 WITH_SIGN = "the largest with its sign stayed: the largest in size"
@@ -443,7 +506,9 @@ NAMED_NOBODY = "channel names a column where the group has nothing in that row: 
 FIRST_WINS = "the first that is not 0 stayed: the largest in size"
 
 
-def tournament(w: Tensor, groups: Groups, score: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+def tournament(
+    w: Tensor, groups: Groups, score: Callable[[Tensor], Tensor]
+) -> tuple[Tensor, Tensor, Tensor]:
     """Combined, the winner of each cell being the highest score among the non-zeros."""
     packed, channel = torch.zeros(len(w), len(groups)), torch.full((len(w), len(groups)), -1)
     mask = torch.zeros_like(w, dtype=torch.bool)
@@ -505,13 +570,20 @@ def as_combined(value: Any, w: Tensor, groups: Groups) -> dict[str, Tensor]:
     }
 
 
-@question("5.5", points=1, claim="in each row of a group the largest |w| stays, and channel says whose it is")
+@question(
+    "5.5",
+    points=1,
+    claim="in each row of a group the largest |w| stays, and channel says whose it is",
+)
 def test_combine_columns(submission: Submission, draw: Draw) -> None:
     def case() -> tuple[Any, Any, dict[str, Any]]:
         w = thin(draw, 8, 10)
         order = draw.permutation(10).tolist()
         groups = [order[:3], order[3:5], order[5:9]]
-        wrong = {said: triple(result) for said, result in made(WRONG["combine_columns"], w, groups).items()}
+        wrong = {
+            said: triple(result)
+            for said, result in made(WRONG["combine_columns"], w, groups).items()
+        }
         return (w, groups), triple(reference.combine_columns(w, groups)), wrong
 
     (w, groups), right, mistakes = telling(case)
@@ -523,7 +595,7 @@ def test_combine_columns(submission: Submission, draw: Draw) -> None:
         expect_equal(value[name], right[name], name)
 
 
-# --- 5.6 topk_activation, nm_activation ----------------------------------------------------------------------------
+# --- 5.6 topk_activation, nm_activation -----------------------------------------------
 
 OF_THE_BATCH = "the k·B largest of the whole batch stayed: k of *each* sample"
 SIGNED_X = "negative activations were ranked below positive ones: the largest |x| stay"
@@ -537,7 +609,9 @@ def _topk(x: Tensor, k: int) -> Tensor:
 
 
 def _batch(x: Tensor, k: int) -> Tensor:
-    return x * all_but_smallest(x.abs().reshape(1, -1), max(0, x.numel() - k * len(x))).view(x.shape)
+    return x * all_but_smallest(x.abs().reshape(1, -1), max(0, x.numel() - k * len(x))).view(
+        x.shape
+    )
 
 
 def _last(x: Tensor, k: int) -> Tensor:
@@ -547,7 +621,9 @@ def _last(x: Tensor, k: int) -> Tensor:
 
 WRONG["topk_activation"] = {
     OF_THE_BATCH: _batch,
-    SIGNED_X: lambda x, k: x * all_but_smallest(x.flatten(1), max(0, x[0].numel() - k)).view(x.shape),
+    SIGNED_X: lambda x, k: (
+        x * all_but_smallest(x.flatten(1), max(0, x[0].numel() - k)).view(x.shape)
+    ),
     LAST_ONLY: _last,
     K_GO: lambda x, k: _topk(x, x[0].numel() - k),
     MASK_ONLY: lambda x, k: (_topk(x, k) != 0).to(x.dtype),
@@ -567,17 +643,31 @@ def test_topk(submission: Submission, draw: Draw) -> None:
     counts = (value != 0).flatten(1).sum(1)
     if (counts != k).any():
         fail(f"a sample kept {int(counts[counts != k][0])} activations instead of k = {k}")
-    expect_equal(value, right, message="as many stayed as should, but not the largest |x| as they were")
+    expect_equal(
+        value, right, message="as many stayed as should, but not the largest |x| as they were"
+    )
 
 
-THROUGH = "the gradient is 1 everywhere: where an activation is dropped nothing flows back, as with ReLU"
-NO_GRADIENT = "no gradient comes back to x: is it taken out on the way (.detach(), .data, a new tensor)?"
+THROUGH = (
+    "the gradient is 1 everywhere: where an activation is dropped nothing flows back, as with ReLU"
+)
+NO_GRADIENT = (
+    "no gradient comes back to x: is it taken out on the way (.detach(), .data, a new tensor)?"
+)
 
 
-@question("5.6", points=0.5, claim="the gradient is 1 where kept and 0 elsewhere; nm_activation is 5.1 on |x|")
+@question(
+    "5.6",
+    points=0.5,
+    claim="the gradient is 1 where kept and 0 elsewhere; nm_activation is 5.1 on |x|",
+)
 def test_activation_gradient(submission: Submission, draw: Draw) -> None:
     x, g = draw.normal(2, 4, 6), draw.normal(2, 4, 6)
-    for name, rest in (("topk_activation", (5,)), ("nm_activation", (1, 2)), ("nm_activation", (1, 3, 2))):
+    for name, rest in (
+        ("topk_activation", (5,)),
+        ("nm_activation", (1, 2)),
+        ("nm_activation", (1, 3, 2)),
+    ):
         given = submission.put(x, requires_grad=True)
         out = submission.call(name, given, *rest, keep=True)
         right = getattr(reference, name)(x, *rest)
@@ -585,7 +675,11 @@ def test_activation_gradient(submission: Submission, draw: Draw) -> None:
         value = expect_tensor(submission.get(out), shape=x.shape, dtype=x.dtype, what=call)
         if name == "nm_activation":
             n, m, dim = (*rest, 1)[:3]
-            recognise(value, right, {LAST_BLOCKS: x * reference.nm_mask(x, n, m, -1)} if x.shape[-1] % m == 0 else {})
+            recognise(
+                value,
+                right,
+                {LAST_BLOCKS: x * reference.nm_mask(x, n, m, -1)} if x.shape[-1] % m == 0 else {},
+            )
         expect_equal(value, right, call)
         try:
             submission.backward(out, g)
@@ -600,10 +694,12 @@ def test_activation_gradient(submission: Submission, draw: Draw) -> None:
         expect_close(gradient, g * (right != 0), f"the gradient of {call}")
 
 
-LAST_BLOCKS = "blocks lie along the last dimension: along dim, which is 1 (the channels) unless given"
+LAST_BLOCKS = (
+    "blocks lie along the last dimension: along dim, which is 1 (the channels) unless given"
+)
 
 
-# --- 5.7 ChannelGate, gated_macs -----------------------------------------------------------------------------------
+# --- 5.7 ChannelGate, gated_macs ------------------------------------------------------
 
 
 class Gate:
@@ -613,7 +709,9 @@ class Gate:
         self.submission = submission
         self.module = submission.ChannelGate(C, M, keep=True)
         state = submission.get(self.module)
-        if not isinstance(state, wire.Model) or {n: tuple(p.shape) for n, p in state.state.items()} != {
+        if not isinstance(state, wire.Model) or {
+            n: tuple(p.shape) for n, p in state.state.items()
+        } != {
             "score.weight": (M, C),
             "score.bias": (M,),
         }:
@@ -649,13 +747,19 @@ def gate_mistakes(gate: Gate, x: Tensor) -> dict[str, Any]:
         "the score of the sum of each map was taken: of its mean": (
             torch.nn.functional.linear(x.sum((2, 3)), gate.weight, gate.bias) > 0
         ).to(x.dtype),
-        "the input makes no difference: the score is a linear function of the maps' means": (gate.bias > 0)
+        "the input makes no difference: the score is a linear function of the maps' means": (
+            gate.bias > 0
+        )
         .to(x.dtype)
         .expand(hard.shape),
     }
 
 
-@question("5.7", points=1, claim="ChannelGate: 1 where score(mean of each map) > 0, else 0, in training and evaluation")
+@question(
+    "5.7",
+    points=1,
+    claim="ChannelGate: 1 where score(mean of each map) > 0, else 0, in training and evaluation",
+)
 def test_gate(submission: Submission, draw: Draw) -> None:
     def case() -> tuple[Any, Any, dict[str, Any]]:
         gate = Gate(submission, draw)
@@ -665,7 +769,9 @@ def test_gate(submission: Submission, draw: Draw) -> None:
     (gate, x), right, mistakes = telling(case)
     for mode in (True, False):
         submission.train(gate.module, mode)
-        value = expect_tensor(submission.call("", x, on=gate.module), shape=right.shape, dtype=x.dtype)
+        value = expect_tensor(
+            submission.call("", x, on=gate.module), shape=right.shape, dtype=x.dtype
+        )
         recognise(value, right, mistakes, "in training mode: " if mode else "in evaluation mode: ")
         expect_equal(value, right, "the gate (exactly 0 and 1)")
 
@@ -681,17 +787,23 @@ def test_gate_gradient(submission: Submission, draw: Draw) -> None:
     except StudentError as error:
         if error.kind != "raised":
             raise
-        fail("no gradient comes back: a comparison has none. Forwards the hard decision, backwards σ(score)")
+        fail(
+            "no gradient comes back: a comparison has none. Forwards the hard decision, backwards σ(score)"
+        )
     soft = gate.scores(x).sigmoid()
     slope = g * soft * (1 - soft)  # (B, M)
     found = {
-        name: submission.grad(submission.call("get_parameter", f"score.{name}", on=gate.module, keep=True))
+        name: submission.grad(
+            submission.call("get_parameter", f"score.{name}", on=gate.module, keep=True)
+        )
         for name in ("weight", "bias")
     }
     right = {"weight": slope.T @ x.mean((2, 3)), "bias": slope.sum(0)}
     straight = {"weight": g.T @ x.mean((2, 3)), "bias": g.sum(0)}
     if found["weight"] is None or found["bias"] is None:
-        fail("the gradient does not reach self.score: forwards the hard decision, backwards σ(score)")
+        fail(
+            "the gradient does not reach self.score: forwards the hard decision, backwards σ(score)"
+        )
     recognise(
         found,
         right,
@@ -702,22 +814,29 @@ def test_gate_gradient(submission: Submission, draw: Draw) -> None:
         expect_close(found[name], r, f"the gradient of score.{name}")
     at_x = (slope @ gate.weight)[:, :, None, None].expand(x.shape) / x[0, 0].numel()
     if (back := submission.grad(given)) is None:
-        fail("the gradient reaches self.score, but not x: layers before the gate train through it, too")
+        fail(
+            "the gradient reaches self.score, but not x: layers before the gate train through it, too"
+        )
     expect_close(back, at_x, "the gradient of x")
 
 
 SUMMED_SHARE = "open channels were counted: the open *share* of a layer is their mean"
-INPUTS_LEFT_OUT = (
-    "only a layer's own share counts here: what it reads is open only in part, too, the share of the layer before"
-)
+INPUTS_LEFT_OUT = "only a layer's own share counts here: what it reads is open only in part, too, the share of the layer before"
 MEANS_MULTIPLIED = "the batch's mean shares were multiplied: each image has its own product, and the mean of products is another number"
 BEFORE_FIRST = "the first layer was multiplied by its share twice: before it everything is open, 1"
 
 
 def _macs(
-    gates: list[Tensor], dense: list[float], share: Callable[[Tensor], Tensor], first: bool = False, before: bool = True
+    gates: list[Tensor],
+    dense: list[float],
+    share: Callable[[Tensor], Tensor],
+    first: bool = False,
+    before: bool = True,
 ) -> Tensor:
-    total, last = torch.zeros(len(gates[0])), share(gates[0]) if first else torch.ones(len(gates[0]))
+    total, last = (
+        torch.zeros(len(gates[0])),
+        share(gates[0]) if first else torch.ones(len(gates[0])),
+    )
     for gate, macs in zip(gates, dense, strict=True):
         total = total + macs * share(gate) * (last if before else 1)
         last = share(gate)
@@ -732,12 +851,20 @@ WRONG["gated_macs"] = {
 }
 
 
-@question("5.7", points=0.5, claim="gated_macs: for each image, open shares of a layer and of the one before")
+@question(
+    "5.7",
+    points=0.5,
+    claim="gated_macs: for each image, open shares of a layer and of the one before",
+)
 def test_gated_macs(submission: Submission, draw: Draw) -> None:
     def case() -> tuple[Any, Any, dict[str, Any]]:
         gates = [draw.mask(4, width).float() for width in (4, 6, 5)]
         dense = [float(draw.integer(10, 99)) for _ in gates]
-        return (gates, dense), reference.gated_macs(gates, dense), made(WRONG["gated_macs"], gates, dense)
+        return (
+            (gates, dense),
+            reference.gated_macs(gates, dense),
+            made(WRONG["gated_macs"], gates, dense),
+        )
 
     (gates, dense), right, mistakes = telling(case, near)
     value = expect_tensor(submission.gated_macs(gates, dense), shape=right.shape)
@@ -745,7 +872,7 @@ def test_gated_macs(submission: Submission, draw: Draw) -> None:
     expect_close(value, right, "gated_macs(gates, dense)")
 
 
-# --- 5.8 joint_nm --------------------------------------------------------------------------------------------------
+# --- 5.8 joint_nm ---------------------------------------------------------------------
 
 EXPECTED = "this is the expected number, with every kept factor other than 0 and patterns independent: count those that are there"
 WEIGHTS_ONLY = "only the weights' zeros were counted: a product needs both factors"
@@ -764,7 +891,9 @@ def _joint(count: Callable[[Tensor, Tensor, Tensor, Tensor], int]) -> Callable[.
 
 WRONG["joint_nm"] = {
     EXPECTED: _joint(
-        lambda x, w, kx, kw: round(x.shape[0] * w.shape[0] * x.shape[1] * float(kx.float().mean() * kw.float().mean()))
+        lambda x, w, kx, kw: round(
+            x.shape[0] * w.shape[0] * x.shape[1] * float(kx.float().mean() * kw.float().mean())
+        )
     ),
     WEIGHTS_ONLY: _joint(lambda x, w, kx, kw: len(x) * int((w != 0).sum())),
     EXCHANGED: lambda x, w, n_x, n_w, m: reference.joint_nm(x, w, n_w, n_x, m),
@@ -782,7 +911,10 @@ def test_joint(submission: Submission, draw: Draw) -> None:
 
     def case() -> tuple[Any, Any, dict[str, Any]]:
         x, w = draw.normal(4, 3 * m).relu(), draw.normal(5, 3 * m)
-        wrong = {said: product(result) for said, result in made(WRONG["joint_nm"], x, w, n_x, n_w, m).items()}
+        wrong = {
+            said: product(result)
+            for said, result in made(WRONG["joint_nm"], x, w, n_x, n_w, m).items()
+        }
         return (x, w), product(reference.joint_nm(x, w, n_x, n_w, m)), wrong
 
     (x, w), right, mistakes = telling(case, near)
@@ -793,13 +925,15 @@ def test_joint(submission: Submission, draw: Draw) -> None:
     value = {"y": y, "products": torch.tensor(count)}
     recognise(value, right, mistakes, alike=near)
     for said, wrong in mistakes.items():
-        if count == int(wrong["products"]) != int(right["products"]) and same(value["y"], right["y"]):
+        if count == int(wrong["products"]) != int(right["products"]) and same(
+            value["y"], right["y"]
+        ):
             fail(said)
     expect_close(y, right["y"], "y")
     expect_equal(count, int(right["products"]), "the number of products")
 
 
-# --- 5.9, 5.10 -----------------------------------------------------------------------------------------------------
+# --- 5.9, 5.10 ------------------------------------------------------------------------
 
 
 @question(
@@ -820,7 +954,10 @@ RIGHT: dict[str, Version] = {
         dim,
         lambda b: torch.tensor(
             [
-                [i not in sorted(range(m), key=lambda k, r=r: (abs(r[k]), k))[: m - n] for i in range(m)]
+                [
+                    i not in sorted(range(m), key=lambda k, r=r: (abs(r[k]), k))[: m - n]
+                    for i in range(m)
+                ]
                 for r in b.tolist()
             ]
         ),
@@ -832,7 +969,9 @@ RIGHT: dict[str, Version] = {
 PROMISE = "5.1 promises of finite weights and m that divides"
 LATER = {
     LATER_GOES: _rule(lambda b, n, m: all_but_smallest(b.abs().flip(1), m - n).flip(1)),
-    EQUALS_STAY: _rule(lambda b, n, m: b.abs() >= b.abs().sort(dim=1, descending=True).values[:, n - 1 : n]),
+    EQUALS_STAY: _rule(
+        lambda b, n, m: b.abs() >= b.abs().sort(dim=1, descending=True).values[:, n - 1 : n]
+    ),
 }
 
 

@@ -46,7 +46,11 @@ from .visible import (
 )
 
 
-@question("6.1", points=0.5, claim="also a weight that became NaN is 0, zeros are +0.0, and momentum wakes none")
+@question(
+    "6.1",
+    points=0.5,
+    claim="also a weight that became NaN is 0, zeros are +0.0, and momentum wakes none",
+)
 def test_held_whatever_happens(submission: Submission, draw: Draw) -> None:
     run = Run(submission, draw, True, optimizer="adamw", settings={"lr": 0.1}, poison="2.weight")
     for state in (*run.steps, run.after):
@@ -62,7 +66,9 @@ def test_held_whatever_happens(submission: Submission, draw: Draw) -> None:
         fail("the model came back in another mode (train or eval) than it was given in")
 
 
-@question("6.2", points=0.5, claim="exactly the tolerance below counts as equal; no sparsity, no regime")
+@question(
+    "6.2", points=0.5, claim="exactly the tolerance below counts as equal; no sparsity, no regime"
+)
 def test_regime_at_the_edges(submission: Submission, draw: Draw) -> None:
     dense = float(draw.integer(80, 95))
     given = (
@@ -79,11 +85,17 @@ def test_regime_at_the_edges(submission: Submission, draw: Draw) -> None:
             )
     expect_equal(submission.regime(dense, [], [], 0.0), [], "the regimes of no sparsity")
     expect_equal(
-        submission.regime(dense, [dense], [dense], 0.0), ["free"], "the regime of what is as good as dense, tolerance 0"
+        submission.regime(dense, [dense], [dense], 0.0),
+        ["free"],
+        "the regime of what is as good as dense, tolerance 0",
     )
 
 
-@question("6.3", points=1, claim="none, all, half a weight, ties; other shapes and dtypes; the scores stay as they are")
+@question(
+    "6.3",
+    points=1,
+    claim="none, all, half a weight, ties; other shapes and dtypes; the scores stay as they are",
+)
 def test_top_at_the_edges(submission: Submission, draw: Draw) -> None:
     for shape, keep, dtype in (
         ((3, 4), 0.0, torch.float32),
@@ -98,7 +110,9 @@ def test_top_at_the_edges(submission: Submission, draw: Draw) -> None:
         g = draw.normal(*shape, dtype=dtype)
         found = gradient_of(submission, out, given, g, f"no gradient comes back at keep = {keep:g}")
         expect_close(found, g, f"the gradient at keep = {keep:g}")
-        expect_equal(submission.get(given), scores, message="the scores are changed: work on a copy")
+        expect_equal(
+            submission.get(given), scores, message="the scores are changed: work on a copy"
+        )
 
 
 @question("6.4", points=0.5, claim="one step, many steps, half precision")
@@ -115,7 +129,9 @@ def test_quadrants_at_the_edges(submission: Submission, draw: Draw) -> None:
     kept = torch.tensor([True, True, True, True, True, True])
     value = as_counts(submission.quadrants(before, after, kept))
     expect_equal(
-        value, reference.quadrants(before, after, kept), f"the counts for {before.tolist()} -> {after.tolist()}"
+        value,
+        reference.quadrants(before, after, kept),
+        f"the counts for {before.tolist()} -> {after.tolist()}",
     )
     none = as_counts(submission.quadrants(before, after, ~kept))
     expect_equal(none, {"toward": 0, "away": 0, "flipped": 0}, "the counts where nothing is kept")
@@ -141,7 +157,9 @@ def test_soft_penalty_gradient(submission: Submission, draw: Draw) -> None:
     expect_close(submission.grad(given[1]), ours[1].grad, "the gradient by the second tensor")
 
 
-@question("6.6", points=1, claim="a rate that stays, and one that changes; each param its own α; float64")
+@question(
+    "6.6", points=1, claim="a rate that stays, and one that changes; each param its own α; float64"
+)
 def test_scheduled(submission: Submission, draw: Draw) -> None:
     expect_proximal(submission, draw, 5, 2, False)
     expect_proximal(submission, draw, 6, 3, True)
@@ -150,24 +168,36 @@ def test_scheduled(submission: Submission, draw: Draw) -> None:
 
 @question("6.7", points=0.5, claim="factorise: wide and tall matrices, one component and all")
 def test_factors_of_other_shapes(submission: Submission, draw: Draw) -> None:
-    for shape, rank, dtype in (((3, 8), 3, torch.float32), ((8, 3), 1, torch.float32), ((5, 7), 4, torch.float64)):
+    for shape, rank, dtype in (
+        ((3, 8), 3, torch.float32),
+        ((8, 3), 1, torch.float32),
+        ((5, 7), 4, torch.float64),
+    ):
         w = draw.normal(*shape, dtype=dtype)
         expect_factors(submission, w, rank, {})
 
 
-@question("6.7", points=0.5, claim="compact: none open, all open, gates above 1, components in order")
+@question(
+    "6.7", points=0.5, claim="compact: none open, all open, gates above 1, components in order"
+)
 def test_compact_at_the_edges(submission: Submission, draw: Draw) -> None:
     for z in (torch.zeros(4), torch.ones(4), torch.tensor([0.0, 1.6, 0.01, 0.0])):
         P, Q = draw.normal(3, 4), draw.normal(4, 5)
         p, q = as_compact(submission.compact(P, z, Q), P, Q)
         value, right = small_product((p, q)), small_product(reference.compact(P, z, Q))
         recognise(value, right, {}, alike=near)
-        expect_equal(int(value["count"]), int(right["count"]), f"the number of components for z = {z.tolist()}")
+        expect_equal(
+            int(value["count"]),
+            int(right["count"]),
+            f"the number of components for z = {z.tolist()}",
+        )
         expect_close(value["product"], right["product"], f"P'·Q' for z = {z.tolist()}")
         for k, component in enumerate((z != 0).nonzero().flatten().tolist()):
             one: Tensor = z[component] * P[:, [component]] @ Q[[component]]
             if not near(p[:, [k]] @ q[[k]], one, tolerance=1e-4):
-                fail(f"component {k} of the small layer is not the {k + 1}. open one of the large: they stay in order")
+                fail(
+                    f"component {k} of the small layer is not the {k + 1}. open one of the large: they stay in order"
+                )
 
 
 @question("6.8", points=0.5, claim="size_left is differentiable, and may exceed 1")
@@ -177,7 +207,10 @@ def test_size_gradient(submission: Submission, draw: Draw) -> None:
     out = submission.call("size_left", given, shapes, keep=True)
     lost = "size_left has no gradient by the probabilities: no .item(), .detach() or float() on the way"
     total = sum(o * i for o, i in shapes)
-    found = [gradient_of(submission, out, given[0], None, lost), *(submission.grad(p) for p in given[1:])]
+    found = [
+        gradient_of(submission, out, given[0], None, lost),
+        *(submission.grad(p) for p in given[1:]),
+    ]
     for g, p, (o, i) in zip(found, p_open, shapes, strict=True):
         if g is None:
             fail(lost)
@@ -190,12 +223,18 @@ def test_size_gradient(submission: Submission, draw: Draw) -> None:
     )
 
 
-@question("6.8", points=0.5, claim="the Lagrangian's gradient by the size; both multipliers from both sides")
+@question(
+    "6.8",
+    points=0.5,
+    claim="the Lagrangian's gradient by the size; both multipliers from both sides",
+)
 def test_lagrangian_from_both_sides(submission: Submission, draw: Draw) -> None:
     size = torch.tensor(draw.number(0.5, 0.9))
     given = submission.put(size, requires_grad=True)
     out = submission.call("lagrangian", given, 0.3, 0.4, 0.7, keep=True)
-    found = gradient_of(submission, out, given, None, "the Lagrangian has no gradient by the size: is it detached?")
+    found = gradient_of(
+        submission, out, given, None, "the Lagrangian has no gradient by the size: is it detached?"
+    )
     expect_close(found, 0.4 + 2 * 0.7 * (size - 0.3), "the gradient by the size")
     expect_dual(submission, draw, draw.number(0.01, 0.1), draw.number(0.4, 0.6))
     over = submission.dual_step(1.5, 1.0, -0.25, 0.5, 0.5)

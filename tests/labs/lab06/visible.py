@@ -1,7 +1,9 @@
-"""Lab 06, BERT's weights: what is claimed of each answer, and its likely mistakes, each written once as a wrong function.
+"""Lab 06, BERT's weights: what is claimed of each answer, and its likely mistakes, each
+written once as a wrong function.
 
-Inputs are drawn anew for every grading: scores of both signs with equal ones among them, weights and gradients that change from step to step,
-gates that are neither 0 nor 1, matrices of unlike shapes.
+Inputs are drawn anew for every grading: scores of both signs with equal ones among
+them, weights and gradients that change from step to step, gates that are neither 0 nor
+1, matrices of unlike shapes.
 """
 
 from __future__ import annotations
@@ -41,15 +43,21 @@ Named = dict[str, Tensor]
 close = partial(near, tolerance=2e-5)
 
 
-def gradient_of(submission: Submission, out: Any, given: Any, g: Tensor | None, lost: str) -> Tensor:
-    """The gradient that comes back to what was put; ``lost``: what to say where none does."""
+def gradient_of(
+    submission: Submission, out: Any, given: Any, g: Tensor | None, lost: str
+) -> Tensor:
+    """The gradient that comes back to what was put; ``lost``: what to say where none
+    does.
+    """
     try:
         submission.backward(out, g)
     except StudentError as error:
         if error.kind != "raised":
             raise
         if "number of gradients" in str(error):
-            fail("backward returns a gradient for each argument of forward: that of scores, and None for keep")
+            fail(
+                "backward returns a gradient for each argument of forward: that of scores, and None for keep"
+            )
         fail(lost)
     found = submission.grad(given)
     if found is None:
@@ -57,11 +65,13 @@ def gradient_of(submission: Submission, out: Any, given: Any, g: Tensor | None, 
     return expect_tensor(found, what="the gradient")
 
 
-# --- 6.1 prune_then_finetune ---------------------------------------------------------------------------------------
+# --- 6.1 prune_then_finetune ----------------------------------------------------------
 
 
 class Run:
-    """A call of the student's prune_then_finetune: the model before and after, and what fine-tuning saw."""
+    """A call of the student's prune_then_finetune: the model before and after, and what
+    fine-tuning saw.
+    """
 
     def __init__(self, submission: Submission, draw: Draw, hold: bool, **finetune: Any) -> None:
         self.net = nn.Sequential(nn.Linear(5, 7), nn.ReLU(), nn.Linear(7, 4))
@@ -73,8 +83,12 @@ class Run:
         for mask in self.masks.values():
             mask[0, 0], mask[0, 1] = True, False
         model = submission.put(self.net)
-        helper = submission.helper("finetune", model=model, x=draw.normal(16, 5), y=draw.labels(16, 4), **finetune)
-        _, (masks,) = submission.call("prune_then_finetune", model, self.masks, helper, hold, returning=(1,))
+        helper = submission.helper(
+            "finetune", model=model, x=draw.normal(16, 5), y=draw.labels(16, 4), **finetune
+        )
+        _, (masks,) = submission.call(
+            "prune_then_finetune", model, self.masks, helper, hold, returning=(1,)
+        )
         if not same(masks, self.masks):
             fail("the masks that you were given are changed: read them only")
         self.log = submission.get(helper, "log")
@@ -104,7 +118,9 @@ class Run:
             kept = w[self.masks[name]] if name in self.masks else w
             was = self.start[name][self.masks[name]] if name in self.masks else self.start[name]
             if not torch.equal(kept, was):
-                fail(f"{name!r} was changed where its mask is True, or has none, before fine-tuning began")
+                fail(
+                    f"{name!r} was changed where its mask is True, or has none, before fine-tuning began"
+                )
         if all(torch.equal(before[name], self.steps[-1][name]) for name in before):
             fail(
                 "fine-tuning moved nothing: its optimizer holds the parameters of before. Change their numbers, make no new nn.Parameter"
@@ -124,24 +140,36 @@ def test_held(submission: Submission, draw: Draw) -> None:
             "finetune got no post_step: call finetune(model, post_step), where post_step is a function without arguments"
         )
     if not all(map(run.zeros, run.steps)):
-        fail("after a step weights are not 0 where the mask is False: with hold=True post_step sets them to 0 again")
+        fail(
+            "after a step weights are not 0 where the mask is False: with hold=True post_step sets them to 0 again"
+        )
     if not run.zeros(run.after):
         fail(
             "at the end weights are not 0 where the mask is False: fine-tuning may take a step behind its last post_step"
         )
 
 
-@question("6.1", points=0.5, claim="hold=False: they are 0 before fine-tuning alone, and what it makes of them stays")
+@question(
+    "6.1",
+    points=0.5,
+    claim="hold=False: they are 0 before fine-tuning alone, and what it makes of them stays",
+)
 def test_let_go(submission: Submission, draw: Draw) -> None:
     run = Run(submission, draw, False)
     run.expect_zero_at_first()
     if any(map(run.zeros, run.steps)):
         fail("with hold=False post_step sets weights to 0: what fine-tuning makes of them stays")
     if not same(run.after, {**run.after, **run.steps[-1]}):
-        fail("with hold=False the model was changed after fine-tuning: what fine-tuning makes of it stays")
+        fail(
+            "with hold=False the model was changed after fine-tuning: what fine-tuning makes of it stays"
+        )
 
 
-@question("6.1", points=0.5, claim="arguments: a mask that does not fit raises ValueError, before anything changes")
+@question(
+    "6.1",
+    points=0.5,
+    claim="arguments: a mask that does not fit raises ValueError, before anything changes",
+)
 def test_masks_that_do_not_fit(submission: Submission, draw: Draw) -> None:
     Run(submission, draw, True)  # right for what fits
     net = nn.Sequential(nn.Linear(5, 3))
@@ -153,20 +181,30 @@ def test_masks_that_do_not_fit(submission: Submission, draw: Draw) -> None:
         ("a name that the model does not have", {"1.weight": torch.zeros(3, 5, dtype=torch.bool)}),
         ("a mask of another shape", {"0.bias": torch.zeros(4, dtype=torch.bool)}),
     ):
-        expect_raises(ValueError, partial(submission.prune_then_finetune, model, {**good, **bad}, helper, True), when)
+        expect_raises(
+            ValueError,
+            partial(submission.prune_then_finetune, model, {**good, **bad}, helper, True),
+            when,
+        )
         if not same({**start, **submission.get(model).state}, start):
             fail(f"{when} raised, but by then the model was pruned: look at all masks first")
 
 
-# --- 6.2 regime ----------------------------------------------------------------------------------------------------
+# --- 6.2 regime -----------------------------------------------------------------------
 
 FREE, LOST, CANNOT = "free", "information lost", "cannot fit"
 
 
 def _judged(free: Callable[..., bool], lost: Callable[..., bool]) -> Callable[..., list[str]]:
-    def judge(dense: float, held: Sequence[float], deleted: Sequence[float], tolerance: float) -> list[str]:
+    def judge(
+        dense: float, held: Sequence[float], deleted: Sequence[float], tolerance: float
+    ) -> list[str]:
         return [
-            FREE if free(dense, h, d, tolerance) else LOST if lost(dense, h, d, tolerance) else CANNOT
+            FREE
+            if free(dense, h, d, tolerance)
+            else LOST
+            if lost(dense, h, d, tolerance)
+            else CANNOT
             for h, d in zip(held, deleted, strict=True)
         ]
 
@@ -199,7 +237,9 @@ WRONG: dict[str, dict[str, Callable[..., Any]]] = {
         'sizes of differences were compared: a pruned model that is better than the dense one is "free"': _judged(
             lambda dense, h, d, t: abs(h - dense) <= t, _lost
         ),
-        "the tolerance is missing between held and deleted": _judged(_free, lambda dense, h, d, t: h >= d),
+        "the tolerance is missing between held and deleted": _judged(
+            _free, lambda dense, h, d, t: h >= d
+        ),
         '"information lost" and "cannot fit" are exchanged: if letting go helps, it was the room that was missing': _judged(
             _free, lambda dense, h, d, t: h < d - t
         ),
@@ -237,7 +277,11 @@ def test_regime(submission: Submission, draw: Draw) -> None:
             )
 
 
-@question("6.2", points=0.5, claim="arguments: lists of unlike length, or a negative tolerance, raise ValueError")
+@question(
+    "6.2",
+    points=0.5,
+    claim="arguments: lists of unlike length, or a negative tolerance, raise ValueError",
+)
 def test_regime_refuses(submission: Submission, draw: Draw) -> None:
     dense = draw.number(80, 99)
     good = dense, [dense, dense - 9], [dense, dense - 8], 2.0
@@ -248,7 +292,7 @@ def test_regime_refuses(submission: Submission, draw: Draw) -> None:
     expect_refused(submission.regime, good, reference.regime(*good), bad)
 
 
-# --- 6.3 TopV ------------------------------------------------------------------------------------------------------
+# --- 6.3 TopV -------------------------------------------------------------------------
 
 BY_SIZE = "scores were ranked by size: they are signed, and a very negative one says that the weight should go"
 SMALLEST_KEPT = "the smallest scores are kept: the largest should be"
@@ -286,7 +330,9 @@ def apply_top(submission: Submission, scores: Tensor, keep: float) -> tuple[Any,
     """What was put, what came out, and its value."""
     given = submission.put(scores, requires_grad=True)
     out = submission.call("TopV.apply", given, keep, keep=True)
-    value = expect_tensor(submission.get(out), shape=scores.shape, what=f"TopV.apply(scores, {keep:g})")
+    value = expect_tensor(
+        submission.get(out), shape=scores.shape, what=f"TopV.apply(scores, {keep:g})"
+    )
     if value.dtype != scores.dtype:
         fail(
             f"the mask is {value.dtype}, the scores are {scores.dtype}: 0 and 1 in the scores' dtype (a bool has no gradient)"
@@ -302,7 +348,9 @@ def expect_top(value: Tensor, scores: Tensor, keep: float, mistakes: dict[str, A
             f"{int(value.sum())} of {scores.numel()} are kept at keep = {keep:g}: round(keep · n) = {int(right.sum())}"
         )
     expect_equal(
-        value, right, message="as many are kept as should, but not the largest scores (of equal ones the first)"
+        value,
+        right,
+        message="as many are kept as should, but not the largest scores (of equal ones the first)",
     )
 
 
@@ -339,12 +387,14 @@ def test_straight_through(submission: Submission, draw: Draw) -> None:
     expect_close(found, g, "the gradient of scores")
 
 
-# --- 6.4 movement, quadrants ---------------------------------------------------------------------------------------
+# --- 6.4 movement, quadrants ----------------------------------------------------------
 
 PLUS = "the sign is wrong: SGD goes against the gradient, so S = −lr · Σ g ∘ w"
 SALIENCY = "sizes |g·w| were summed: that is lab 02's saliency, and says nothing of the direction"
 LAST_GRADIENT = "only the last step counts here: sum over all of them"
-LAST_WEIGHT = "the last weight was taken for all steps: each gradient belongs to the weight of its own step"
+LAST_WEIGHT = (
+    "the last weight was taken for all steps: each gradient belongs to the weight of its own step"
+)
 DISPLACEMENT = "this is how far the weight moved: the score collects g ∘ w"
 NO_RATE = "the rate lr is missing"
 MEAN_STEP = "the mean over steps was taken: SGD adds them up"
@@ -354,7 +404,9 @@ History = list[tuple[Tensor, Tensor]]
 
 def _steps(history: History) -> tuple[Tensor, Tensor]:
     """(steps, …) weights and gradients, float64."""
-    return torch.stack([w.double() for w, _ in history]), torch.stack([g.double() for _, g in history])
+    return torch.stack([w.double() for w, _ in history]), torch.stack(
+        [g.double() for _, g in history]
+    )
 
 
 def _of_steps(rule: Callable[[Tensor, Tensor], Tensor]) -> Callable[[History, float], Tensor]:
@@ -376,7 +428,10 @@ def expect_movement(
     submission: Submission, draw: Draw, steps: int, *shape: int, dtype: torch.dtype = torch.float32
 ) -> None:
     def case() -> tuple[Any, Any, dict[str, Any]]:
-        history = [(draw.normal(*shape, dtype=dtype), draw.normal(*shape, dtype=dtype)) for _ in range(steps)]
+        history = [
+            (draw.normal(*shape, dtype=dtype), draw.normal(*shape, dtype=dtype))
+            for _ in range(steps)
+        ]
         lr = draw.number(0.01, 0.5)
         return (history, lr), reference.movement(history, lr), made(WRONG["movement"], history, lr)
 
@@ -393,7 +448,9 @@ def test_movement(submission: Submission, draw: Draw) -> None:
     expect_movement(submission, draw, draw.integer(3, 5), 3, 4)
 
 
-FLIPPED_AWAY = "weights that changed sign are counted as away or toward: they are flipped, whatever their size"
+FLIPPED_AWAY = (
+    "weights that changed sign are counted as away or toward: they are flipped, whatever their size"
+)
 PRUNED_COUNTED = "weights that are not kept are counted, too"
 EQUAL_AWAY = "a weight that stayed as large counts as away: it counts as toward"
 WITH_SIGN = "after > before was asked, with the sign: away from zero is a matter of sizes"
@@ -401,7 +458,11 @@ EXCHANGED = "away and toward are exchanged"
 
 
 def _counted(
-    flips: bool = True, only_kept: bool = True, equal_away: bool = False, signed: bool = False, exchanged: bool = False
+    flips: bool = True,
+    only_kept: bool = True,
+    equal_away: bool = False,
+    signed: bool = False,
+    exchanged: bool = False,
 ) -> Callable[..., Any]:
     def count(before: Tensor, after: Tensor, kept: Tensor) -> dict[str, int]:
         flipped = (before * after < 0) & flips
@@ -432,7 +493,11 @@ def as_counts(value: Any) -> dict[str, int]:
     return {name: expect_int(value[name], f"{name!r}") for name in ("toward", "away", "flipped")}
 
 
-@question("6.4", points=0.5, claim="quadrants: kept weights that went away from zero, toward it, or over it")
+@question(
+    "6.4",
+    points=0.5,
+    claim="quadrants: kept weights that went away from zero, toward it, or over it",
+)
 def test_quadrants(submission: Submission, draw: Draw) -> None:
     def case() -> tuple[Any, Any, dict[str, Any]]:
         before = draw.normal(6, 8)
@@ -447,7 +512,7 @@ def test_quadrants(submission: Submission, draw: Draw) -> None:
     expect_equal(value, right, "the counts")
 
 
-# --- 6.5 soft_mask, soft_penalty -----------------------------------------------------------------------------------
+# --- 6.5 soft_mask, soft_penalty ------------------------------------------------------
 
 ON_SCORES = "the threshold was put on S: it is one of σ(S)"
 GRADED = "the mask is soft: its value is exactly 0 or 1"
@@ -464,7 +529,11 @@ def right_soft(s: Tensor, tau: float) -> Tensor:
     return (s.sigmoid() > tau).to(s.dtype)
 
 
-@question("6.5", points=0.5, claim="soft_mask: exactly 1 where σ(S) > tau, else exactly 0; its gradient is unchanged")
+@question(
+    "6.5",
+    points=0.5,
+    claim="soft_mask: exactly 1 where σ(S) > tau, else exactly 0; its gradient is unchanged",
+)
 def test_soft_mask(submission: Submission, draw: Draw) -> None:
     def case() -> tuple[Any, Any, dict[str, Any]]:
         given = draw.normal(5, 6, scale=2.0), draw.number(0.2, 0.4)
@@ -474,7 +543,9 @@ def test_soft_mask(submission: Submission, draw: Draw) -> None:
     value = expect_tensor(submission.soft_mask(scores, tau), shape=scores.shape, what="the mask")
     recognise(value, right, mistakes)
     if not bool(((value == 0) | (value == 1)).all()):
-        fail("the mask holds other values than exactly 0 and 1: write mask + (S − S.detach()), with the brackets")
+        fail(
+            "the mask holds other values than exactly 0 and 1: write mask + (S − S.detach()), with the brackets"
+        )
     expect_equal(value, right, "the mask")
     expect_straight_through(submission, draw)
 
@@ -487,7 +558,11 @@ def expect_straight_through(submission: Submission, draw: Draw) -> None:
     value = expect_tensor(submission.get(out), shape=scores.shape, what="the mask")
     expect_equal(value, right_soft(scores, 0.5), "the mask (exactly 0 and 1)")
     found = gradient_of(
-        submission, out, given, g, "no gradient comes back to the scores: a comparison has none. Go straight through"
+        submission,
+        out,
+        given,
+        g,
+        "no gradient comes back to the scores: a comparison has none. Go straight through",
     )
     soft = scores.sigmoid()
     wrong = {
@@ -504,7 +579,9 @@ LAM_LOST = "lam is missing"
 OF_SCORES = "the scores themselves were summed: σ(S)"
 
 WRONG["soft_penalty"] = {
-    MEAN_OF_MEANS: lambda scores, lam: lam * torch.stack([s.sigmoid().mean() for s in scores]).mean(),
+    MEAN_OF_MEANS: lambda scores, lam: (
+        lam * torch.stack([s.sigmoid().mean() for s in scores]).mean()
+    ),
     NOT_DIVIDED: lambda scores, lam: lam * torch.stack([s.sigmoid().sum() for s in scores]).sum(),
     LAM_LOST: lambda scores, lam: reference.soft_penalty(scores, 1.0),
     OF_SCORES: lambda scores, lam: lam * torch.cat([s.flatten() for s in scores]).mean(),
@@ -514,7 +591,9 @@ WRONG["soft_penalty"] = {
 }
 
 
-@question("6.5", points=0.5, claim="soft_penalty: λ times the mean of σ(S) over all entries together")
+@question(
+    "6.5", points=0.5, claim="soft_penalty: λ times the mean of σ(S) over all entries together"
+)
 def test_soft_penalty(submission: Submission, draw: Draw) -> None:
     def case() -> tuple[Any, Any, dict[str, Any]]:
         scores = [draw.normal(2, 3) - 2, draw.normal(7, 5) + 1, draw.normal(4)]
@@ -527,7 +606,7 @@ def test_soft_penalty(submission: Submission, draw: Draw) -> None:
     expect_close(value, right, "soft_penalty(scores, lam)")
 
 
-# --- 6.6 proximal_after --------------------------------------------------------------------------------------------
+# --- 6.6 proximal_after ---------------------------------------------------------------
 
 
 def shrunk(w: Tensor, t: Tensor | float) -> Tensor:
@@ -545,7 +624,8 @@ def rehearsed(
     due: Callable[[int, int], bool] = lambda call, every: call % every == 0,
     renewed: Callable[[Weights, Weights, float], Weights] = lambda before, after, eps: [1 / (w.abs() + eps) for w in after],
 ) -> list[Weights]:  # fmt: skip
-    """What each call makes of the weights that are there then; parts of the rule may be wrong.
+    """What each call makes of the weights that are there then; parts of the rule may be
+    wrong.
 
     Args:
         moved: for each call the weights that the optimizer's step left.
@@ -554,7 +634,10 @@ def rehearsed(
     alphas = [torch.ones_like(w) for w in moved[0]]
     found = []
     for t, before in enumerate(moved):
-        after = [shrunk(w, threshold(rate(rates, t), lam) * a) for w, a in zip(before, alphas, strict=True)]
+        after = [
+            shrunk(w, threshold(rate(rates, t), lam) * a)
+            for w, a in zip(before, alphas, strict=True)
+        ]
         found.append(after)
         if due(t + 1, every):
             alphas = renewed(before, after, eps)
@@ -583,7 +666,9 @@ FIRST_RATE = "the rate was read once: a schedule changes it, so ask for it at ea
 
 WRONG_PROXIMAL: dict[str, Callable[..., list[Weights]]] = {
     LAM_ALONE: partial(rehearsed, threshold=lambda lr, lam: lam),
-    BEFORE: partial(rehearsed, renewed=lambda before, after, eps: [1 / (w.abs() + eps) for w in before]),
+    BEFORE: partial(
+        rehearsed, renewed=lambda before, after, eps: [1 / (w.abs() + eps) for w in before]
+    ),
     EVERY_STEP: partial(rehearsed, due=lambda call, every: True),
     AT_ONCE: partial(rehearsed, due=lambda call, every: (call - 1) % every == 0),
     NEVER: partial(rehearsed, due=lambda call, every: False),
@@ -596,10 +681,14 @@ WRONG_PROXIMAL: dict[str, Callable[..., list[Weights]]] = {
 class Trained:
     """The student's post_step between steps of an optimizer that the grader plays."""
 
-    def __init__(self, submission: Submission, start: Weights, lr: Any, lam: float, eps: float, every: int) -> None:
+    def __init__(
+        self, submission: Submission, start: Weights, lr: Any, lam: float, eps: float, every: int
+    ) -> None:
         self.submission = submission
         self.params = [submission.put(w, requires_grad=True) for w in start]
-        self.post_step = submission.call("proximal_after", self.params, lr, lam, eps, every, keep=True)
+        self.post_step = submission.call(
+            "proximal_after", self.params, lr, lam, eps, every, keep=True
+        )
 
     def after(self, moved: Weights) -> Weights:
         """The optimizer leaves these; post_step is called."""
@@ -617,11 +706,23 @@ def as_named(calls: list[Weights]) -> Named:
 
 
 def expect_proximal(
-    submission: Submission, draw: Draw, calls: int, every: int, scheduled: bool, dtype: torch.dtype = torch.float32
+    submission: Submission,
+    draw: Draw,
+    calls: int,
+    every: int,
+    scheduled: bool,
+    dtype: torch.dtype = torch.float32,
 ) -> None:
     def case() -> tuple[Any, Any, dict[str, Any]]:
-        moved = [[draw.normal(3, 4, dtype=dtype), draw.normal(5, 2, scale=0.3, dtype=dtype)] for _ in range(calls)]
-        rates = [draw.number(0.05, 0.3) for _ in range(calls)] if scheduled else [draw.number(0.05, 0.3)] * calls
+        moved = [
+            [draw.normal(3, 4, dtype=dtype), draw.normal(5, 2, scale=0.3, dtype=dtype)]
+            for _ in range(calls)
+        ]
+        rates = (
+            [draw.number(0.05, 0.3) for _ in range(calls)]
+            if scheduled
+            else [draw.number(0.05, 0.3)] * calls
+        )
         lam, eps = draw.number(0.5, 1.5), draw.number(0.2, 0.5)
         given = moved, rates, lam, eps, every
         wrong = {said: as_named(rule(*given)) for said, rule in WRONG_PROXIMAL.items()}
@@ -633,7 +734,9 @@ def expect_proximal(
     lr = Proxy(lambda: next(ask, rates[-1]), "lr") if scheduled else rates[0]
     trained = Trained(submission, moved[0], lr, lam, eps, every)
     value = as_named([trained.after(w) for w in moved])
-    if all(torch.equal(value[f"{t}.{i}"], w) for t, ws in enumerate(moved) for i, w in enumerate(ws)):
+    if all(
+        torch.equal(value[f"{t}.{i}"], w) for t, ws in enumerate(moved) for i, w in enumerate(ws)
+    ):
         fail(
             "the params are as the optimizer left them: post_step changes them in place (p.copy_ under torch.no_grad())"
         )
@@ -651,12 +754,16 @@ def test_proximal(submission: Submission, draw: Draw) -> None:
     expect_proximal(submission, draw, 2, 10, False)
 
 
-@question("6.6", points=1, claim="after every `every`-th call α = 1 / (|param| + eps); the rate is asked for at each")
+@question(
+    "6.6",
+    points=1,
+    claim="after every `every`-th call α = 1 / (|param| + eps); the rate is asked for at each",
+)
 def test_reweighted(submission: Submission, draw: Draw) -> None:
     expect_proximal(submission, draw, 5, 2, True)
 
 
-# --- 6.7 factorise, compact ----------------------------------------------------------------------------------------
+# --- 6.7 factorise, compact -----------------------------------------------------------
 
 ON_BOTH = "the singular values stand on both sides, so the product has their squares: √σ on each"
 ON_ONE = "the product is right, but PᵀP is not QQᵀ: each side gets √σ"
@@ -671,17 +778,23 @@ def _svd(
     u, sigma, v = torch.linalg.svd(w.double(), full_matrices=False)
     v = v.T if turned else v
     part = slice(-rank, None) if last else slice(0, rank)
-    return (u[:, part] * sigma[part] ** left).to(w.dtype), (sigma[part, None] ** right * v[part]).to(w.dtype)
+    return (u[:, part] * sigma[part] ** left).to(w.dtype), (
+        sigma[part, None] ** right * v[part]
+    ).to(w.dtype)
 
 
 WRONG["factorise"] = {
     ON_BOTH: lambda w, rank: _svd(w, rank, 1, 1),
     ON_ONE: lambda w, rank: _svd(w, rank, 1, 0),
-    "the product is right, but PᵀP is not QQᵀ: the singular values are all on Q": lambda w, rank: _svd(w, rank, 0, 1),
+    "the product is right, but PᵀP is not QQᵀ: the singular values are all on Q": lambda w, rank: (
+        _svd(w, rank, 0, 1)
+    ),
     SMALLEST_ONES: lambda w, rank: _svd(w, rank, 0.5, 0.5, last=True),
     NO_SIGMA: lambda w, rank: _svd(w, rank, 0, 0),
     V_FOR_VT: lambda w, rank: (
-        _svd(w, rank, 0.5, 0.5, turned=True) if w.shape[0] == w.shape[1] else _svd(w, rank, 0.5, 0.5)
+        _svd(w, rank, 0.5, 0.5, turned=True)
+        if w.shape[0] == w.shape[1]
+        else _svd(w, rank, 0.5, 0.5)
     ),
 }
 
@@ -692,14 +805,18 @@ def products(stored: tuple[Tensor, Tensor]) -> Named:
     return {"product": p @ q, "PᵀP": (p.T @ p).diagonal(), "QQᵀ": (q @ q.T).diagonal()}
 
 
-def as_factors(value: Any, rows: int, rank: int, columns: int, dtype: torch.dtype, what: str) -> tuple[Tensor, Tensor]:
+def as_factors(
+    value: Any, rows: int, rank: int, columns: int, dtype: torch.dtype, what: str
+) -> tuple[Tensor, Tensor]:
     expect_length(value, 2, what)
     p = expect_tensor(value[0], shape=(rows, rank), dtype=dtype, what="P")
     return p, expect_tensor(value[1], shape=(rank, columns), dtype=dtype, what="Q")
 
 
 def expect_factors(submission: Submission, w: Tensor, rank: int, told: dict[str, Any]) -> None:
-    stored = as_factors(submission.factorise(w, rank), len(w), rank, w.shape[1], w.dtype, "factorise(weight, rank)")
+    stored = as_factors(
+        submission.factorise(w, rank), len(w), rank, w.shape[1], w.dtype, "factorise(weight, rank)"
+    )
     value, right = products(stored), products(reference.factorise(w, rank))
     alike = partial(near, tolerance=1e-4)
     recognise(value, right, told, alike=alike)
@@ -711,10 +828,17 @@ def expect_factors(submission: Submission, w: Tensor, rank: int, told: dict[str,
 @question("6.7", points=0.5, claim="factorise: the best P·Q of this rank, √σ on both sides")
 def test_factorise(submission: Submission, draw: Draw) -> None:
     w, rank = draw.normal(6, 6), draw.integer(2, 4)
-    expect_factors(submission, w, rank, {said: products(r) for said, r in made(WRONG["factorise"], w, rank).items()})
+    expect_factors(
+        submission,
+        w,
+        rank,
+        {said: products(r) for said, r in made(WRONG["factorise"], w, rank).items()},
+    )
 
 
-FORGOTTEN = "z is forgotten in the product (for gates of 0 and 1 nobody sees it): P' · Q' = P · diag(z) · Q"
+FORGOTTEN = (
+    "z is forgotten in the product (for gates of 0 and 1 nobody sees it): P' · Q' = P · diag(z) · Q"
+)
 TWICE = "z stands in both factors, so it counts squared: in one of them"
 ABOVE_HALF = "only gates above ½ are kept: all that are not 0"
 NOTHING_GONE = "nothing was removed: components whose gate is 0 go"
@@ -722,7 +846,9 @@ FIRST_K = "the first components were kept instead of those whose gate is open"
 REVERSED = "the components stand in another order in one factor than in the other"
 
 
-def _kept(P: Tensor, Q: Tensor, left: Tensor, right: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
+def _kept(
+    P: Tensor, Q: Tensor, left: Tensor, right: Tensor, there: Tensor
+) -> tuple[Tensor, Tensor]:
     return P[:, there] * left[there], right[there, None] * Q[there]
 
 
@@ -752,13 +878,25 @@ WRONG["compact"] = {
 
 def small_product(stored: tuple[Tensor, Tensor]) -> Named:
     """The number of components, and the product: what is promised, wherever z went."""
-    return {"count": torch.tensor(stored[0].shape[1]), "product": stored[0].double() @ stored[1].double()}
+    return {
+        "count": torch.tensor(stored[0].shape[1]),
+        "product": stored[0].double() @ stored[1].double(),
+    }
 
 
 def as_compact(value: Any, P: Tensor, Q: Tensor) -> tuple[Tensor, Tensor]:
     expect_length(value, 2, "compact(P, z, Q)")
-    p, q = (expect_tensor(part, dtype=P.dtype, what=name) for part, name in zip(value, ("P'", "Q'"), strict=True))
-    if p.ndim != 2 or q.ndim != 2 or len(p) != len(P) or q.shape[1] != Q.shape[1] or p.shape[1] != len(q):
+    p, q = (
+        expect_tensor(part, dtype=P.dtype, what=name)
+        for part, name in zip(value, ("P'", "Q'"), strict=True)
+    )
+    if (
+        p.ndim != 2
+        or q.ndim != 2
+        or len(p) != len(P)
+        or q.shape[1] != Q.shape[1]
+        or p.shape[1] != len(q)
+    ):
         fail(f"P' {tuple(p.shape)} and Q' {tuple(q.shape)} are not (out, r') and (r', in)")
     return p, q
 
@@ -779,7 +917,7 @@ def test_compact(submission: Submission, draw: Draw) -> None:
     expect_close(value["product"], right["product"], "P'·Q'")
 
 
-# --- 6.8 size_left, lagrangian, dual_step --------------------------------------------------------------------------
+# --- 6.8 size_left, lagrangian, dual_step ---------------------------------------------
 
 OF_FACTORS = "this is the share of the factors that is left: of the *dense* parameters, out · in"
 REMOVED = "this is the share that is gone"
@@ -790,9 +928,13 @@ Layers = list[tuple[int, int]]
 
 
 def _left(
-    p_open: list[Tensor], shapes: Layers, per: Callable[[int, int], int] = lambda out, into: out + into
+    p_open: list[Tensor],
+    shapes: Layers,
+    per: Callable[[int, int], int] = lambda out, into: out + into,
 ) -> Tensor:
-    return torch.stack([p.sum() * per(*shape) for p, shape in zip(p_open, shapes, strict=True)]).sum()
+    return torch.stack(
+        [p.sum() * per(*shape) for p, shape in zip(p_open, shapes, strict=True)]
+    ).sum()
 
 
 def _dense(shapes: Layers) -> int:
@@ -800,7 +942,9 @@ def _dense(shapes: Layers) -> int:
 
 
 WRONG["size_left"] = {
-    OF_FACTORS: lambda p, shapes: _left(p, shapes) / sum(len(z) * sum(s) for z, s in zip(p, shapes, strict=True)),
+    OF_FACTORS: lambda p, shapes: (
+        _left(p, shapes) / sum(len(z) * sum(s) for z, s in zip(p, shapes, strict=True))
+    ),
     REMOVED: lambda p, shapes: 1 - _left(p, shapes) / _dense(shapes),
     MEAN_OF_LAYERS: lambda p, shapes: torch.stack(
         [z.sum() * (o + i) / (o * i) for z, (o, i) in zip(p, shapes, strict=True)]
@@ -830,7 +974,9 @@ def test_size_left(submission: Submission, draw: Draw) -> None:
 
 
 SQUARED_ONLY = "λ₁'s term is squared, too: λ₁ · (size − target) + λ₂ · (size − target)²"
-REVERSED_GAP = "the difference is size − target, with its sign: a model that is too small has a negative one"
+REVERSED_GAP = (
+    "the difference is size − target, with its sign: a model that is too small has a negative one"
+)
 DESCENT = "the multipliers descend: they climb, by + lr times the gradient"
 CLAMPED = "λ₁ was held at 0: it may become negative, and then pulls a model back that is too small"
 LAM2_LINEAR = "λ₂ climbs by the difference: by its square"
@@ -841,13 +987,22 @@ WRONG["lagrangian"] = {
     "λ₂'s term is not squared": lambda size, target, a, b: (a + b) * (size - target),
 }
 WRONG["dual_step"] = {
-    DESCENT: lambda size, target, a, b, lr: (a - lr * (size - target), b - lr * (size - target) ** 2),
+    DESCENT: lambda size, target, a, b, lr: (
+        a - lr * (size - target),
+        b - lr * (size - target) ** 2,
+    ),
     "the difference lost its sign: a model that is too small lowers λ₁": lambda size, target, a, b, lr: (
         a + lr * abs(size - target),
         b + lr * (size - target) ** 2,
     ),
-    CLAMPED: lambda size, target, a, b, lr: (max(0.0, a + lr * (size - target)), b + lr * (size - target) ** 2),
-    LAM2_LINEAR: lambda size, target, a, b, lr: (a + lr * (size - target), b + lr * (size - target)),
+    CLAMPED: lambda size, target, a, b, lr: (
+        max(0.0, a + lr * (size - target)),
+        b + lr * (size - target) ** 2,
+    ),
+    LAM2_LINEAR: lambda size, target, a, b, lr: (
+        a + lr * (size - target),
+        b + lr * (size - target),
+    ),
     "the multipliers themselves are in the step: the derivative by λ₁ is size − target alone": lambda size, target, a, b, lr: (
         a + lr * a * (size - target),
         b + lr * b * (size - target) ** 2,
@@ -864,7 +1019,8 @@ def expect_dual(submission: Submission, draw: Draw, size: float, target: float) 
     def case() -> tuple[Any, Any, dict[str, Any]]:
         given = size, target, draw.number(0, 0.02), draw.number(0.1, 1), draw.number(0.1, 0.9)
         wrong = {
-            said: torch.tensor(pair, dtype=torch.float64) for said, pair in made(WRONG["dual_step"], *given).items()
+            said: torch.tensor(pair, dtype=torch.float64)
+            for said, pair in made(WRONG["dual_step"], *given).items()
         }
         right = torch.tensor(reference.dual_step(*given), dtype=torch.float64)
         return given, right, {said: w for said, w in wrong.items() if not close(w, right)}
@@ -875,10 +1031,17 @@ def expect_dual(submission: Submission, draw: Draw, size: float, target: float) 
     expect_close(value, right, "λ₁ and λ₂")
 
 
-@question("6.8", points=0.5, claim="the Lagrangian of a size and its target, and one step of ascent")
+@question(
+    "6.8", points=0.5, claim="the Lagrangian of a size and its target, and one step of ascent"
+)
 def test_lagrangian(submission: Submission, draw: Draw) -> None:
     def case() -> tuple[Any, Any, dict[str, Any]]:
-        given = torch.tensor(draw.number(0.05, 0.2)), draw.number(0.3, 0.5), draw.number(0.2, 1), draw.number(0.2, 1)
+        given = (
+            torch.tensor(draw.number(0.05, 0.2)),
+            draw.number(0.3, 0.5),
+            draw.number(0.2, 1),
+            draw.number(0.2, 1),
+        )
         return given, reference.lagrangian(*given), made(WRONG["lagrangian"], *given)
 
     given, right, mistakes = telling(case, close)
@@ -888,7 +1051,7 @@ def test_lagrangian(submission: Submission, draw: Draw) -> None:
     expect_dual(submission, draw, draw.number(0.05, 0.2), draw.number(0.3, 0.5))
 
 
-# --- 6.9, 6.10 -----------------------------------------------------------------------------------------------------
+# --- 6.9, 6.10 ------------------------------------------------------------------------
 
 
 @question(

@@ -1,4 +1,6 @@
-"""Lab 07, attention heads: the claims that only the grader sees. What is seen in the notebook, and the words for both, stand in visible.py."""
+"""Lab 07, attention heads: the claims that only the grader sees. What is seen in the
+notebook, and the words for both, stand in visible.py.
+"""
 
 from __future__ import annotations
 
@@ -52,18 +54,27 @@ from .visible import (
     wrong_version,
 )
 
-# --- 7.1 attention_as_sum ------------------------------------------------------------------------------------------
+# --- 7.1 attention_as_sum -------------------------------------------------------------
 
 PROJECTIONS = ("Wq", "Wk", "Wv", "Wo")
 
 
-@question("7.1", points=0.5, claim="one head, as many as features, equal sizes, float64; nothing given changes")
+@question(
+    "7.1",
+    points=0.5,
+    claim="one head, as many as features, equal sizes, float64; nothing given changes",
+)
 def test_attention_of_odd_sizes(submission: Submission, draw: Draw) -> None:
     n = draw.integer(3, 4)
     for (B, L, E), heads, dtype, when in (
         ((2, 3, 5), 1, torch.float32, "with one head, "),
         ((2, 3, 4), 4, torch.float32, "with as many heads as features, "),
-        ((n, n, n * n), n, torch.float32, "with as many samples as positions, heads and features of a head, "),
+        (
+            (n, n, n * n),
+            n,
+            torch.float32,
+            "with as many samples as positions, heads and features of a head, ",
+        ),
         ((1, 1, 6), 2, torch.float32, "for one sample of one position, "),
         ((2, 3, 6), 3, torch.float64, "in float64, "),
     ):
@@ -74,7 +85,7 @@ def test_attention_of_odd_sizes(submission: Submission, draw: Draw) -> None:
         unchanged(value, now, name)
 
 
-# --- 7.2 gated -----------------------------------------------------------------------------------------------------
+# --- 7.2 gated ------------------------------------------------------------------------
 
 
 @question("7.2", points=0.5, claim="gradients flow to ξ")
@@ -87,7 +98,9 @@ def test_gradients_of_the_gates(submission: Submission, draw: Draw) -> None:
             (right,) = torch.autograd.grad((model(**inputs(batch)).logits * weight).sum(), own)
         there, leaf = submission.put(model), submission.put(xi, requires_grad=True)
         with within(submission, there, leaf):
-            out = forward(submission, there, batch, f"with gates {shape}, when the model was called,")
+            out = forward(
+                submission, there, batch, f"with gates {shape}, when the model was called,"
+            )
             submission.backward(submission.call("logits.clone", on=out, keep=True), weight)
         gradient = submission.grad(leaf)
         if gradient is None:
@@ -98,20 +111,34 @@ def test_gradients_of_the_gates(submission: Submission, draw: Draw) -> None:
         expect_close(gradient, right, f"the gradient of gates {shape}", tolerance=1e-4)
 
 
-@question("7.2", points=0.5, claim="other numbers of heads, equal sizes, gates of one sample for all")
+@question(
+    "7.2", points=0.5, claim="other numbers of heads, equal sizes, gates of one sample for all"
+)
 def test_gates_of_other_models(submission: Submission, draw: Draw) -> None:
     model, n = draw.bert(3, 6, 2), 3
     batch, there = draw.texts(n, n), submission.put(model)
     hooks = submission.helper("hooks", model=there)
-    expect_logits(submission, model, there, batch, gates(draw, 3, 6), "for a model of 6 heads (num_attention_heads), ")
     expect_logits(
-        submission, model, there, batch, gates(draw, 3, n, 6), "with as many samples as positions and layers, "
+        submission,
+        model,
+        there,
+        batch,
+        gates(draw, 3, 6),
+        "for a model of 6 heads (num_attention_heads), ",
+    )
+    expect_logits(
+        submission,
+        model,
+        there,
+        batch,
+        gates(draw, 3, n, 6),
+        "with as many samples as positions and layers, ",
     )
     expect_logits(submission, model, there, batch, gates(draw, 3, 1, 6).expand(3, n, 6), "")
     expect_as_before(submission, model, there, hooks, "after these blocks")
 
 
-# --- 7.3 head_importance -------------------------------------------------------------------------------------------
+# --- 7.3 head_importance --------------------------------------------------------------
 
 
 @question("7.3", points=0.5, claim="no parameter's .grad changes; the model stays as it was")
@@ -130,9 +157,13 @@ def test_importance_leaves_the_model(submission: Submission, draw: Draw) -> None
                     f"{when}, {name} has one afterwards: .backward() fills them all; torch.autograd.grad(…, xi) does not"
                 )
             if was is not None and (now is None or not torch.equal(was, now)):
-                fail(f"{when}, that of {name} is another afterwards: torch.autograd.grad(…, xi) leaves all .grad alone")
+                fail(
+                    f"{when}, that of {name} is another afterwards: torch.autograd.grad(…, xi) leaves all .grad alone"
+                )
             if submission.get(there, f"{name}.requires_grad") is not True:
-                fail(f"{when}, {name} does not have requires_grad any more: give it back what you took")
+                fail(
+                    f"{when}, {name} does not have requires_grad any more: give it back what you took"
+                )
         expect_as_before(submission, model, there, hooks, "afterwards")
         out = submission.call("__call__", on=there, keep=True, **inputs(batches[0]))
         submission.backward(submission.call("logits.sum", on=out, keep=True))
@@ -146,7 +177,11 @@ def test_importance_of_a_stream(submission: Submission, draw: Draw) -> None:
     losses = submission.helper("losses")
     thought = "Go through the batches once, and count the samples on the way"
     kept = ask(
-        lambda: submission.call("head_importance", submission.put(model), stream, losses, keep=True), when, thought
+        lambda: submission.call(
+            "head_importance", submission.put(model), stream, losses, keep=True
+        ),
+        when,
+        thought,
     )
     value = as_importance(submission.get(kept), model)
     right = reference.head_importance(model, batches, sample_losses)
@@ -154,16 +189,28 @@ def test_importance_of_a_stream(submission: Submission, draw: Draw) -> None:
         fail(f"{when} the result is {describe(value)}. {thought}")
     expect_close(value, right, f"{when} the importance", tolerance=1e-4)
     if submission.get(kept, "requires_grad") is not False:
-        fail("the result carries a gradient: it is asked for without (.detach(), and no create_graph)")
+        fail(
+            "the result carries a gradient: it is asked for without (.detach(), and no create_graph)"
+        )
 
 
 @question("7.3", points=0.5, claim="other numbers of layers and heads, batches of one sample")
 def test_importance_of_other_models(submission: Submission, draw: Draw) -> None:
-    expect_importance(submission, draw.bert(3, 3, 2), [draw.texts(3, 3)], "with as many samples as layers and heads")
-    expect_importance(submission, draw.bert(1, 2, 4), [draw.texts(1, 4) for _ in range(3)], "for batches of one sample")
+    expect_importance(
+        submission,
+        draw.bert(3, 3, 2),
+        [draw.texts(3, 3)],
+        "with as many samples as layers and heads",
+    )
+    expect_importance(
+        submission,
+        draw.bert(1, 2, 4),
+        [draw.texts(1, 4) for _ in range(3)],
+        "for batches of one sample",
+    )
 
 
-# --- 7.4 ablate_each, all_but_one ----------------------------------------------------------------------------------
+# --- 7.4 ablate_each, all_but_one -----------------------------------------------------
 
 
 @question("7.4", points=0.5, claim="single ablations of one layer, of one head, of scores below 0")
@@ -176,7 +223,9 @@ def test_ablations_of_odd_sizes(submission: Submission, draw: Draw) -> None:
         expect_changes(submission, draw, layers, heads, base, when)
 
 
-@question("7.4", points=0.5, claim="of equal heads the first stays; scores below 0; one layer, one head")
+@question(
+    "7.4", points=0.5, claim="of equal heads the first stays; scores below 0; one layer, one head"
+)
 def test_all_but_one_of_odd_scores(submission: Submission, draw: Draw) -> None:
     expect_pairs(submission, *splits(draw, 3, 4, -200.0), "where all scores are below 0, ")
     val, test = splits(draw, 3, 4, 50.0)
@@ -186,11 +235,14 @@ def test_all_but_one_of_odd_scores(submission: Submission, draw: Draw) -> None:
     val.pairs.zero_()
     expect_pairs(submission, val, test, "where two heads of a layer are equally good, ")
     expect_pairs(
-        submission, Evaluate(draw, 1, 1, 3.0, "eval_val"), Evaluate(draw, 1, 1, 3.0, "eval_test"), "for a single head, "
+        submission,
+        Evaluate(draw, 1, 1, 3.0, "eval_val"),
+        Evaluate(draw, 1, 1, 3.0, "eval_test"),
+        "for a single head, ",
     )
 
 
-# --- 7.5 choose_heads ----------------------------------------------------------------------------------------------
+# --- 7.5 choose_heads -----------------------------------------------------------------
 
 
 @question("7.5", points=0.5, claim='"no_consecutive"; and every layer keeps min_per_layer')
@@ -216,14 +268,19 @@ def test_no_neighbours_and_least(submission: Submission, draw: Draw) -> None:
             chosen(submission, 4, 4, count, "random", generator, least)
 
 
-@question("7.5", points=0.5, claim="all chance is the generator's; what is impossible raises ValueError")
+@question(
+    "7.5", points=0.5, claim="all chance is the generator's; what is impossible raises ValueError"
+)
 def test_chance_and_impossible_choices(submission: Submission, draw: Draw) -> None:
     for rule, count in (("random", 20), ("top", 11), ("middle", 3), ("no_consecutive", 12)):
         once, again = (
-            chosen(submission, 6, 8, count, rule, submission.helper("generator", seed=draw.seed)) for _ in range(2)
+            chosen(submission, 6, 8, count, rule, submission.helper("generator", seed=draw.seed))
+            for _ in range(2)
         )
         if not torch.equal(once, again):
-            fail(f"{rule!r} chose other heads with a generator in the same state: take all chance from the generator")
+            fail(
+                f"{rule!r} chose other heads with a generator in the same state: take all chance from the generator"
+            )
         generator = submission.helper("generator", seed=draw.seed)
         masks = torch.stack([chosen(submission, 6, 8, count, rule, generator) for _ in range(12)])
         partly = [lost(mask) for mask in masks]
@@ -238,27 +295,46 @@ def test_chance_and_impossible_choices(submission: Submission, draw: Draw) -> No
         (3, 4, 10, "random", 1, "10 heads of 12, where each of 3 layers keeps 1"),
         (3, 4, 10, "middle", 1, "10 heads of 12, where each of 3 layers keeps 1"),
         (4, 4, 9, "no_consecutive", 0, "9 heads of 4 layers of 4, no two of them adjacent"),
-        (5, 4, 10, "no_consecutive", 1, "10 heads of 5 layers of 4 that keep 1, no two of them adjacent"),
+        (
+            5,
+            4,
+            10,
+            "no_consecutive",
+            1,
+            "10 heads of 5 layers of 4 that keep 1, no two of them adjacent",
+        ),
         (3, 4, 2, "upper", 0, 'the rule "upper"'),
     ):
         generator = submission.helper("generator", seed=draw.seed)
-        call = functools.partial(submission.choose_heads, layers, heads, count, rule, generator, least)
+        call = functools.partial(
+            submission.choose_heads, layers, heads, count, rule, generator, least
+        )
         expect_raises(ValueError, call, f"{rule}: {why}")
 
 
-# --- 7.6 slice_heads -----------------------------------------------------------------------------------------------
+# --- 7.6 slice_heads ------------------------------------------------------------------
 
 
-@question("7.6", points=0.5, claim="keys and values of another width, no head or all of them, float64")
+@question(
+    "7.6", points=0.5, claim="keys and values of another width, no head or all of them, float64"
+)
 def test_slices_of_odd_layers(submission: Submission, draw: Draw) -> None:
     for keep in ([], [0, 1, 2, 3], [2]):
         expect_sliced(submission, linears(draw, 4, 2, (8, 8, 8, 8)), keep, 2)
-    expect_sliced(submission, linears(draw, 4, 3, (5, 7, 9, 6)), [0, 2], 3, "where q, k and v read different widths, ")
-    expect_sliced(submission, linears(draw, 3, 4, (12,) * 4, dtype=torch.float64), [1, 2], 4, "in float64, ")
+    expect_sliced(
+        submission,
+        linears(draw, 4, 3, (5, 7, 9, 6)),
+        [0, 2],
+        3,
+        "where q, k and v read different widths, ",
+    )
+    expect_sliced(
+        submission, linears(draw, 3, 4, (12,) * 4, dtype=torch.float64), [1, 2], 4, "in float64, "
+    )
     expect_sliced(submission, linears(draw, 6, 1, (6,) * 4), [1, 4], 1)
 
 
-# --- 7.7 two short answers -----------------------------------------------------------------------------------------
+# --- 7.7 two short answers ------------------------------------------------------------
 
 OPTIONS = 4
 MISREAD = {  # by position, from 0
@@ -291,7 +367,7 @@ def test_without_the_top(submission: Submission, draw: Draw) -> None:
     )
 
 
-# --- 7.8 find_bug --------------------------------------------------------------------------------------------------
+# --- 7.8 find_bug ---------------------------------------------------------------------
 
 
 def by_einsum(x: Tensor, Wq: Tensor, Wk: Tensor, Wv: Tensor, Wo: Tensor, heads: int) -> Tensor:
@@ -313,7 +389,9 @@ def last_two_exchanged(parts: Tensor) -> Tensor:
 
 def samples_mixed(parts: Tensor) -> Tensor:
     """From the second sample on, the samples are in another order."""
-    return torch.cat([parts[:, :1], parts[:, 1:].flip(1)], 1) if parts.shape[1] > 2 else parts.flip(1)
+    return (
+        torch.cat([parts[:, :1], parts[:, 1:].flip(1)], 1) if parts.shape[1] > 2 else parts.flip(1)
+    )
 
 
 @question("7.8", points=0.5, claim="seven subtle bugs are found, and nothing right is accused")
@@ -328,10 +406,14 @@ def test_hunt_subtle_bugs(submission: Submission, draw: Draw) -> None:
             "one of three sums (einsum)": by_einsum,
         },
         wrong={
-            "gives every head the same share, so that only the sum is right": wrong_version("the same for all heads"),
+            "gives every head the same share, so that only the sum is right": wrong_version(
+                "the same for all heads"
+            ),
             "exchanges what the last two heads add": altered(last_two_exchanged),
             "confuses the samples of a batch": altered(samples_mixed),
-            "deals the features out to the heads in turn": wrong_version("the features were dealt out"),
+            "deals the features out to the heads in turn": wrong_version(
+                "the features were dealt out"
+            ),
             "lets the softmax go over the queries": wrong_version("over the queries"),
             "multiplies by W instead of its transpose": wrong_version("the projections are x @ W"),
             "exchanges queries and keys": wrong_version("queries and keys changed places"),

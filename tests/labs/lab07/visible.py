@@ -1,9 +1,12 @@
-"""Lab 07, attention heads: what is claimed of each answer, and what its likely mistakes look like.
+"""Lab 07, attention heads: what is claimed of each answer, and what its likely mistakes
+look like.
 
-Inputs are drawn anew for every grading, and so that the usual mistakes give other results than the right answer: a small BERT
-with dropout whose heads all matter, and unequally; numbers of samples, positions, layers and heads that differ (and some that
-are all equal, where an axis could be mistaken without an error); gates of many sizes; evaluations that do not add up head by
-head. What a mistake would have given is worked out only where the answer is not right.
+Inputs are drawn anew for every grading, and so that the usual mistakes give other
+results than the right answer: a small BERT with dropout whose heads all matter, and
+unequally; numbers of samples, positions, layers and heads that differ (and some that
+are all equal, where an axis could be mistaken without an error); gates of many sizes;
+evaluations that do not add up head by head. What a mistake would have given is worked
+out only where the answer is not right.
 """
 
 from __future__ import annotations
@@ -42,33 +45,39 @@ from course_lib.worker import wire
 from course_lib.worker.helpers import sample_losses
 from course_lib.worker.wire import Ref
 
-# 7.7b: what half of the heads cost by I_h, in points of accuracy (mean of the three checkpoints), and how far an answer may be off
+# 7.7b: what half of the heads cost by I_h, in points of accuracy (mean of the three
+# checkpoints), and how far an answer may be off
 Batch = dict[str, Tensor]
 
 
-# --- recognising a mistake by its result ---------------------------------------------------------------------------
+# --- recognising a mistake by its result ----------------------------------------------
 
 near = functools.partial(known.near, tolerance=1e-4, least=1e-3)
 recognise = functools.partial(known.recognise, alike=near)
 
 
-def expect_right(value: Tensor, right: Tensor, mistakes: Callable[[], Mapping[str, Any]], what: str, when: str) -> None:
+def expect_right(
+    value: Tensor, right: Tensor, mistakes: Callable[[], Mapping[str, Any]], what: str, when: str
+) -> None:
     """The value is right; else the mistake whose result it is, or where it is wrong."""
     if not near(value, right):
         recognise(value, right, mistakes(), when)
         expect_close(value, right, f"{when}{what}", tolerance=1e-4)
 
 
-# --- 7.1 attention_as_sum ------------------------------------------------------------------------------------------
+# --- 7.1 attention_as_sum -------------------------------------------------------------
 
-SHAPES = (
-    "A head has d = E / heads features. A weight is (out, in), so that x @ W[rows].T makes the features of these rows"
-)
+SHAPES = "A head has d = E / heads features. A weight is (out, in), so that x @ W[rows].T makes the features of these rows"
 
 
-def attention_case(draw: Draw, B: int, L: int, E: int, dtype: torch.dtype = torch.float32) -> list[Tensor]:
+def attention_case(
+    draw: Draw, B: int, L: int, E: int, dtype: torch.dtype = torch.float32
+) -> list[Tensor]:
     """x, Wq, Wk, Wv, Wo."""
-    return [draw.normal(B, L, E, dtype=dtype), *(draw.normal(E, E, scale=E**-0.5 * 1.5, dtype=dtype) for _ in range(4))]
+    return [
+        draw.normal(B, L, E, dtype=dtype),
+        *(draw.normal(E, E, scale=E**-0.5 * 1.5, dtype=dtype) for _ in range(4)),
+    ]
 
 
 def attention(
@@ -81,7 +90,8 @@ def attention(
     """The parts, with one step done otherwise.
 
     Args:
-        split: (B, L, E) -> (M, B, L, d). weights: q, k -> (M, B, L, L). values: k, v, x by head -> what is summed up.
+        split: (B, L, E) -> (M, B, L, d). weights: q, k -> (M, B, L, L). values: k, v, x
+            by head -> what is summed up.
         columns: Wo -> (M, d, E).
     """
     d = x.shape[-1] // heads
@@ -100,7 +110,9 @@ def softmax(q: Tensor, k: Tensor, divisor: float, dim: int = -1) -> Tensor:
 MIXED = ".view alone mixes positions and heads: after view(B, L, heads, d) the axis of the heads has to be moved to the front"
 
 
-def wrong_parts(x: Tensor, Wq: Tensor, Wk: Tensor, Wv: Tensor, Wo: Tensor, heads: int) -> dict[str, Tensor]:
+def wrong_parts(
+    x: Tensor, Wq: Tensor, Wk: Tensor, Wv: Tensor, Wo: Tensor, heads: int
+) -> dict[str, Tensor]:
     """What the parts are by mistake."""
     given = (x, Wq, Wk, Wv, Wo, heads)
     (B, L, E), d = x.shape, x.shape[-1] // heads
@@ -166,7 +178,9 @@ def as_parts(value: Any, x: Tensor, heads: int) -> Tensor:
     B, L, E = x.shape
     if isinstance(value, Tensor) and value.shape != (heads, B, L, E):
         if value.shape == (B, L, E):
-            fail("the sum over heads came back, (B, L, E): return what each head adds, (heads, B, L, E)")
+            fail(
+                "the sum over heads came back, (B, L, E): return what each head adds, (heads, B, L, E)"
+            )
         if value.shape == (heads, B, L, E // heads):
             fail(
                 "what came back are the heads' outputs of d numbers: each still goes through its columns of Wo, to (B, L, E)"
@@ -183,7 +197,9 @@ def expect_parts(submission: Submission, given: list[Tensor], heads: int, when: 
     B, L, E = given[0].shape
     called = f"for x {(B, L, E)} and {heads} heads,"
     thought = SHAPES
-    parts = as_parts(ask(lambda: submission.attention_as_sum(*given, heads), called, thought), given[0], heads)
+    parts = as_parts(
+        ask(lambda: submission.attention_as_sum(*given, heads), called, thought), given[0], heads
+    )
     right = reference.attention_as_sum(*given, heads)
     expect_right(parts, right, lambda: wrong_parts(*given, heads), "the result", when)
 
@@ -193,7 +209,9 @@ def test_the_sum_is_attention(submission: Submission, draw: Draw) -> None:
     heads = draw.choice([3, 6])
     given = attention_case(draw, 2, 5, 12)
     x, *weights = given
-    layer = nn.MultiheadAttention(12, heads, bias=False, batch_first=True, device="meta").to_empty(device="cpu")
+    layer = nn.MultiheadAttention(12, heads, bias=False, batch_first=True, device="meta").to_empty(
+        device="cpu"
+    )
     layer.load_state_dict({"in_proj_weight": torch.cat(weights[:3]), "out_proj.weight": weights[3]})
     parts = as_parts(
         ask(
@@ -230,7 +248,7 @@ def test_attention_arguments(submission: Submission, draw: Draw) -> None:
         )
 
 
-# --- a model, here and there ---------------------------------------------------------------------------------------
+# --- a model, here and there ----------------------------------------------------------
 
 
 def inputs(batch: Batch) -> Batch:
@@ -254,7 +272,8 @@ Change = Callable[[Tensor, Tensor], Tensor]
 def logits(
     model: Any, batch: Batch, xi: Tensor, before: Change | None = None, behind: Change | None = None, of: str = "output.dense"
 ) -> Tensor:  # fmt: skip
-    """The model's logits, where in each layer a module's input or output is changed by (x, the layer's gate).
+    """The model's logits, where in each layer a module's input or output is changed by
+    (x, the layer's gate).
 
     Args:
         of: the module, from the layer's attention on.
@@ -264,20 +283,28 @@ def logits(
             module = layer.attention.get_submodule(of)
             if before is not None:
 
-                def pre(_: nn.Module, args: Any, change: Change = before, gate: Tensor = gate) -> Any:
+                def pre(
+                    _: nn.Module, args: Any, change: Change = before, gate: Tensor = gate
+                ) -> Any:
                     return change(args[0], gate), *args[1:]
 
                 hooks.callback(module.register_forward_pre_hook(pre).remove)
             if behind is not None:
 
-                def post(_: nn.Module, args: Any, out: Tensor, change: Change = behind, gate: Tensor = gate) -> Tensor:
+                def post(
+                    _: nn.Module,
+                    args: Any,
+                    out: Tensor,
+                    change: Change = behind,
+                    gate: Tensor = gate,
+                ) -> Tensor:
                     return change(out, gate)
 
                 hooks.callback(module.register_forward_hook(post).remove)
         return model(**inputs(batch)).logits
 
 
-# --- 7.2 gated -----------------------------------------------------------------------------------------------------
+# --- 7.2 gated ------------------------------------------------------------------------
 
 WITH = "the head's number is model.config.num_attention_heads; what enters the output projection is (B, L, heads · d)"
 NO_CHANGE = (
@@ -301,7 +328,11 @@ def wrong_logits(model: Any, batch: Batch, xi: Tensor) -> dict[str, Tensor]:
     first[0], last[-1] = xi[0], xi[-1]
 
     def dealt_out(x: Tensor, gate: Tensor) -> Tensor:
-        return by_head(x.unflatten(-1, (-1, heads)).mT.flatten(-2), gate).unflatten(-1, (heads, -1)).mT.flatten(-2)
+        return (
+            by_head(x.unflatten(-1, (-1, heads)).mT.flatten(-2), gate)
+            .unflatten(-1, (heads, -1))
+            .mT.flatten(-2)
+        )
 
     wrong = {
         NO_CHANGE: run(rest),
@@ -336,12 +367,19 @@ def wrong_logits(model: Any, batch: Batch, xi: Tensor) -> dict[str, Tensor]:
     if xi.ndim == 3:
         samples, length = xi.shape[1], batch["input_ids"].shape[1]
         wrong |= {
-            "all samples were gated with the mean over the samples' gates": run(xi.mean(1), before=by_head),
+            "all samples were gated with the mean over the samples' gates": run(
+                xi.mean(1), before=by_head
+            ),
             "all samples were gated like the first sample": run(xi[:, 0], before=by_head),
         }
         if samples == length:
-            wrong["row b of (layers, B, heads) went to position b of every text: it is for sample b"] = run(
-                xi, before=lambda x, gate: (x.unflatten(-1, (heads, -1)) * gate[:, :, None]).flatten(-2)
+            wrong[
+                "row b of (layers, B, heads) went to position b of every text: it is for sample b"
+            ] = run(
+                xi,
+                before=lambda x, gate: (x.unflatten(-1, (heads, -1)) * gate[:, :, None]).flatten(
+                    -2
+                ),
             )
     return wrong
 
@@ -372,19 +410,25 @@ def forward(submission: Submission, model: Ref, batch: Batch, when: str) -> Ref:
     )
 
 
-def expect_logits(submission: Submission, model: Any, there: Ref, batch: Batch, xi: Tensor, when: str) -> None:
+def expect_logits(
+    submission: Submission, model: Any, there: Ref, batch: Batch, xi: Tensor, when: str
+) -> None:
     """With these gates, the student's model says what it should."""
     shape = "(layers, heads)" if xi.ndim == 2 else "(layers, B, heads)"
     said = f"{when}with gates {shape} = {tuple(xi.shape)}, "
     with within(submission, there, xi):
-        value = submission.get(forward(submission, there, batch, f"{said}when the model was called,"), "logits")
+        value = submission.get(
+            forward(submission, there, batch, f"{said}when the model was called,"), "logits"
+        )
     right = logits(model, batch, xi, before=by_head)
     value = expect_tensor(value, shape=right.shape, what=f"{said}the model's output (its logits)")
     expect_right(value, right, lambda: wrong_logits(model, batch, xi), "the model's output", said)
 
 
 def expect_as_before(submission: Submission, model: Any, there: Ref, hooks: Ref, when: str) -> None:
-    """The student's model is as it was given: weights, modes, and no hook; and it says what such a model says."""
+    """The student's model is as it was given: weights, modes, and no hook; and it says
+    what such a model says.
+    """
     if submission.get(hooks, "count"):
         fail(
             f"{when} a hook (or a forward put in its place) stays in the model: keep what register_… returns, and .remove() it"
@@ -394,12 +438,18 @@ def expect_as_before(submission: Submission, model: Any, there: Ref, hooks: Ref,
         fail(f"{when} the model has other modules or parameters than before")
     for name, value in was.state.items():
         if not torch.equal(value, now.state[name]):
-            fail(f"{when} the weight {name} is another than before: gate what flows through the model, not its weights")
+            fail(
+                f"{when} the weight {name} is another than before: gate what flows through the model, not its weights"
+            )
     modes(was.layer, now.layer, when)
     if not model.training:  # where it is, dropout makes it say something else each time
-        words = {"input_ids": torch.arange(8).view(2, 4), "attention_mask": torch.ones(2, 4, dtype=torch.int64)}
+        words = {
+            "input_ids": torch.arange(8).view(2, 4),
+            "attention_mask": torch.ones(2, 4, dtype=torch.int64),
+        }
         value = submission.get(
-            forward(submission, there, words, f"{when}, when the model was called without gates,"), "logits"
+            forward(submission, there, words, f"{when}, when the model was called without gates,"),
+            "logits",
         )
         with torch.no_grad():
             right = model(**words).logits
@@ -429,7 +479,11 @@ def test_gates(submission: Submission, draw: Draw) -> None:
     expect_logits(submission, model, submission.put(model), batch, gates(draw, 3, 4), "")
 
 
-@question("7.2", points=0.5, claim="ξ = 1 changes nothing; the model is as before, after an exception, too")
+@question(
+    "7.2",
+    points=0.5,
+    claim="ξ = 1 changes nothing; the model is as before, after an exception, too",
+)
 def test_gates_of_one_and_afterwards(submission: Submission, draw: Draw) -> None:
     model, batch = draw.bert(2, 4), draw.texts(2, 5)
     there = submission.put(model)
@@ -437,7 +491,8 @@ def test_gates_of_one_and_afterwards(submission: Submission, draw: Draw) -> None
     right = logits(model, batch, torch.ones(2, 4))
     with within(submission, there, torch.ones(2, 4)):
         value = submission.get(
-            forward(submission, there, batch, "with gates of 1, when the model was called,"), "logits"
+            forward(submission, there, batch, "with gates of 1, when the model was called,"),
+            "logits",
         )
     expect_close(value, right, "with all gates at 1, the model's output", tolerance=1e-4)
     expect_as_before(submission, model, there, hooks, "after the block")
@@ -463,10 +518,12 @@ def test_gates_of_each_sample(submission: Submission, draw: Draw) -> None:
     expect_logits(submission, model, submission.put(model), batch, gates(draw, 2, 3, 4), "")
 
 
-# --- 7.3 head_importance -------------------------------------------------------------------------------------------
+# --- 7.3 head_importance --------------------------------------------------------------
 
 
-def sample_gradients(model: Any, batches: Sequence[Batch], at: float = 1.0, power: int = 1) -> list[Tensor]:
+def sample_gradients(
+    model: Any, batches: Sequence[Batch], at: float = 1.0, power: int = 1
+) -> list[Tensor]:
     """∂L(x)/∂ξ of every sample, signed: (B, layers, heads) for each batch."""
     layers, heads = len(model.bert.encoder.layer), model.config.num_attention_heads
     result = []
@@ -481,9 +538,14 @@ def sample_gradients(model: Any, batches: Sequence[Batch], at: float = 1.0, powe
 def switched_off(model: Any, batches: Sequence[Batch]) -> Tensor:
     """The mean over samples of |L without the head - L|."""
     layers, heads = len(model.bert.encoder.layer), model.config.num_attention_heads
-    change, samples = torch.zeros(layers, heads, dtype=torch.float64), sum(len(b["labels"]) for b in batches)
+    change, samples = (
+        torch.zeros(layers, heads, dtype=torch.float64),
+        sum(len(b["labels"]) for b in batches),
+    )
     with torch.no_grad():
-        for batch, place in itertools.product(batches, itertools.product(range(layers), range(heads))):
+        for batch, place in itertools.product(
+            batches, itertools.product(range(layers), range(heads))
+        ):
             xi = torch.ones(layers, heads)
             xi[place] = 0
             with reference.gated(model, xi):
@@ -542,7 +604,9 @@ def wrong_importance(model: Any, batches: Sequence[Batch], right: Tensor) -> dic
 def as_importance(value: Any, model: Any, when: str = "") -> Tensor:
     """The value, if it has the form of importance."""
     return expect_tensor(
-        value, shape=(len(model.bert.encoder.layer), model.config.num_attention_heads), what=f"{when}the result"
+        value,
+        shape=(len(model.bert.encoder.layer), model.config.num_attention_heads),
+        what=f"{when}the result",
     )
 
 
@@ -555,7 +619,9 @@ def importance(
         "Batches may have other batch sizes, from one to the next: each needs gates for as many samples as it has. And does "
         "your gated (7.2) take (layers, B, heads), and let the gradient through?"
     )
-    value = ask(lambda: submission.call("head_importance", model, batches, losses, **how), when, thought)
+    value = ask(
+        lambda: submission.call("head_importance", model, batches, losses, **how), when, thought
+    )
     log = submission.get(losses, "log")
     if not log:
         fail(f"{when.rstrip(',')}, your code did not call loss_fn")
@@ -600,7 +666,13 @@ def test_importance_by_batch_size(submission: Submission, draw: Draw) -> None:
 
     for sizes in ([5, 2], [2, 2, 3]):
         mine = batches(draw.permutation(7), sizes)
-        expect_importance(submission, model, mine, f"for 7 samples in batches of {' and '.join(map(str, sizes))}", True)
+        expect_importance(
+            submission,
+            model,
+            mine,
+            f"for 7 samples in batches of {' and '.join(map(str, sizes))}",
+            True,
+        )
 
 
 @question("7.3", points=0.5, claim="without dropout, and afterwards in the mode it was in")
@@ -617,13 +689,17 @@ def test_importance_and_modes(submission: Submission, draw: Draw) -> None:
         modes(wire.describe(model).layer, now.layer, f"{when}, afterwards")
 
 
-# --- 7.4 ablate_each, all_but_one ----------------------------------------------------------------------------------
+# --- 7.4 ablate_each, all_but_one -----------------------------------------------------
 
 
 class Evaluate:
-    """An evaluation of gates that does not add up head by head; notes what it was asked."""
+    """An evaluation of gates that does not add up head by head; notes what it was
+    asked.
+    """
 
-    def __init__(self, draw: Draw, layers: int, heads: int, base: float = 0.0, name: str = "evaluate") -> None:
+    def __init__(
+        self, draw: Draw, layers: int, heads: int, base: float = 0.0, name: str = "evaluate"
+    ) -> None:
         n = layers * heads
         self.shape, self.base, self.name = (layers, heads), base, name
         self.single = draw.normal(n, dtype=torch.float64)
@@ -637,16 +713,22 @@ class Evaluate:
     def __call__(self, xi: Any) -> float:
         if not isinstance(xi, Tensor) or xi.shape != self.shape:
             got = tuple(xi.shape) if isinstance(xi, Tensor) else describe(xi)
-            raise ValueError(f"{self.name}(xi) takes gates (layers, heads) = {self.shape}, got {got}")
+            raise ValueError(
+                f"{self.name}(xi) takes gates (layers, heads) = {self.shape}, got {got}"
+            )
         if not bool(((xi == 0) | (xi == 1)).all()):
             raise ValueError(f"{self.name}(xi) takes gates of zeros and ones, got {describe(xi)}")
         self.asked.append(xi)
         return self.score(xi)
 
     def table(self, gate: Callable[[int, int], Tensor]) -> Tensor:
-        """(layers, heads): the score with the gates that ``gate(layer, head)`` gives."""
+        """(layers, heads): the score with the gates that ``gate(layer, head)``
+        gives.
+        """
         layers, heads = self.shape
-        scores = [[self.score(gate(layer, head)) for head in range(heads)] for layer in range(layers)]
+        scores = [
+            [self.score(gate(layer, head)) for head in range(heads)] for layer in range(layers)
+        ]
         return torch.tensor(scores, dtype=torch.float64)
 
 
@@ -674,7 +756,9 @@ def wrong_changes(f: Evaluate, right: Tensor) -> dict[str, Tensor]:
     places = list(itertools.product(range(layers), range(heads)))
     cumulative = f.table(lambda a, b: all_but(layers, heads, *places[: a * heads + b + 1]))
     within_layer = f.table(lambda a, b: all_but(layers, heads, *((a, h) for h in range(b + 1))))
-    before = torch.cat([torch.tensor([full], dtype=torch.float64), off.flatten()[:-1]]).view(layers, heads)
+    before = torch.cat([torch.tensor([full], dtype=torch.float64), off.flatten()[:-1]]).view(
+        layers, heads
+    )
     alone = f.table(lambda a, b: 1 - all_but(layers, heads, (a, b)))
     stay = "heads that were switched off stay off: each is switched off by itself, with all the others on"
     last = right.clone()
@@ -685,7 +769,8 @@ def wrong_changes(f: Evaluate, right: Tensor) -> dict[str, Tensor]:
         "the sign is wrong: the change is what comes out without the head, minus what comes out with all": -right,
         "the changes lost their sign: a head may do harm, too": right.abs(),
         "what came back is the evaluation without the head: subtract the one with all gates at 1": off,
-        "each head alone is left on, all others are off: it is the head that is switched off": alone - full,
+        "each head alone is left on, all others are off: it is the head that is switched off": alone
+        - full,
         "each head alone is left on in its layer: it is the head that is switched off": (
             f.table(lambda a, b: only(layers, heads, a, b)) - full
         ),
@@ -693,7 +778,8 @@ def wrong_changes(f: Evaluate, right: Tensor) -> dict[str, Tensor]:
             f.table(lambda a, b: all_but(layers, heads, *((a, h) for h in range(heads)))) - full
         ),
         "the head was switched off in every layer": (
-            f.table(lambda a, b: all_but(layers, heads, *((layer, b) for layer in range(layers)))) - full
+            f.table(lambda a, b: all_but(layers, heads, *((layer, b) for layer in range(layers))))
+            - full
         ),
         "it was compared with all gates at 0: all at 1 is the whole model": off - none,
         "the change is a ratio: a difference is asked for": off / full - 1,
@@ -713,13 +799,19 @@ def expect_changes(
 ) -> None:
     f = Evaluate(draw, layers, heads, base)
     thought = "evaluate takes gates (layers, heads), and gives a number"
-    value = ask(lambda: submission.ablate_each(Proxy(f, "evaluate"), layers, heads), f"{when}ablate_each:", thought)
+    value = ask(
+        lambda: submission.ablate_each(Proxy(f, "evaluate"), layers, heads),
+        f"{when}ablate_each:",
+        thought,
+    )
     value = expect_tensor(value, shape=(layers, heads), what=f"{when}the changes")
     if not value.is_floating_point():
         fail(
             f"{when}the changes are whole numbers (dtype {str(value.dtype)[6:]}): differences of accuracies have fractions"
         )
-    right = f.table(lambda a, b: all_but(layers, heads, (a, b))) - f.score(torch.ones(layers, heads))
+    right = f.table(lambda a, b: all_but(layers, heads, (a, b))) - f.score(
+        torch.ones(layers, heads)
+    )
     expect_right(value, right, lambda: wrong_changes(f, right), "the table of changes", when)
 
 
@@ -729,7 +821,9 @@ def wrong_pairs(val: Evaluate, test: Evaluate) -> dict[str, list[tuple[int, floa
     ones = torch.ones(layers, heads)
     by_val, by_test = (f.table(lambda a, b: only(layers, heads, a, b)) for f in (val, test))
     out_val, out_test = (f.table(lambda a, b: all_but(layers, heads, (a, b))) for f in (val, test))
-    off_val, off_test = (f.table(lambda a, b: 1 - all_but(layers, heads, (a, b))) for f in (val, test))
+    off_val, off_test = (
+        f.table(lambda a, b: 1 - all_but(layers, heads, (a, b))) for f in (val, test)
+    )
     full_val, full_test = val.score(ones), test.score(ones)
 
     def pairs(chosen: Tensor, told: Tensor, full: float, sign: int = 1) -> list[tuple[int, float]]:
@@ -746,7 +840,10 @@ def wrong_pairs(val: Evaluate, test: Evaluate) -> dict[str, list[tuple[int, floa
         kept = cut[best]
         stay.append((best, test.score(kept) - full_test))
     below = [
-        (int(row.argmax()) if row.max() > 0 else 0, float(other[int(row.argmax()) if row.max() > 0 else 0]) - full_test)
+        (
+            int(row.argmax()) if row.max() > 0 else 0,
+            float(other[int(row.argmax()) if row.max() > 0 else 0]) - full_test,
+        )
         for row, other in zip(by_val, by_test, strict=True)
     ]
     right = pairs(by_val, by_test, full_test)
@@ -763,21 +860,33 @@ def wrong_pairs(val: Evaluate, test: Evaluate) -> dict[str, list[tuple[int, floa
         "eval_val, of the validation data, was compared with eval_test of all heads: report eval_test": pairs(
             by_val, by_val, full_test
         ),
-        "the splits changed places: chosen on test and reported on validation": pairs(by_test, by_val, full_val),
-        "the sign is wrong: the change is with one head, minus with all heads": pairs(by_val, by_test, full_test, -1),
-        "what came back is eval_test itself: subtract that with all heads": pairs(by_val, by_test, 0.0),
+        "the splits changed places: chosen on test and reported on validation": pairs(
+            by_test, by_val, full_val
+        ),
+        "the sign is wrong: the change is with one head, minus with all heads": pairs(
+            by_val, by_test, full_test, -1
+        ),
+        "what came back is eval_test itself: subtract that with all heads": pairs(
+            by_val, by_test, 0.0
+        ),
         "the head with the lowest score stays: higher is better": [
             (int(row.argmin()), float(other[row.argmin()]) - full_test)
             for row, other in zip(by_val, by_test, strict=True)
         ],
-        "the other layers were switched off, too: they stay whole": pairs(off_val, off_test, full_test),
+        "the other layers were switched off, too: they stay whole": pairs(
+            off_val, off_test, full_test
+        ),
         "the earlier layers stay cut to one head: each layer is tried by itself, the others whole": stay,
-        "one head was taken out of the layer: all are, but one": pairs(out_val, out_test, full_test),
+        "one head was taken out of the layer: all are, but one": pairs(
+            out_val, out_test, full_test
+        ),
         "where all scores are below 0, the wrong head was chosen: does your search begin with a best of 0?": below,
         "the heads are counted over all layers: give each its number within its layer": [
             (layer * heads + head, change) for layer, (head, change) in enumerate(right)
         ],
-        "the heads are counted from 1: the first is 0, and they count from 0": [(head + 1, c) for head, c in right],
+        "the heads are counted from 1: the first is 0, and they count from 0": [
+            (head + 1, c) for head, c in right
+        ],
         "of equal heads, not the first was chosen": [
             (last, float(other[last]) - full_test)
             for row, other in zip(by_val, by_test, strict=True)
@@ -790,7 +899,9 @@ def expect_pairs(submission: Submission, val: Evaluate, test: Evaluate, when: st
     """The student's pairs are right."""
     layers, heads = val.shape
     value = ask(
-        lambda: submission.all_but_one(Proxy(val, "eval_val"), Proxy(test, "eval_test"), layers, heads),
+        lambda: submission.all_but_one(
+            Proxy(val, "eval_val"), Proxy(test, "eval_test"), layers, heads
+        ),
         f"{when}all_but_one:",
         "Both take gates (layers, heads), and give a number",
     )
@@ -821,42 +932,65 @@ def expect_pairs(submission: Submission, val: Evaluate, test: Evaluate, when: st
                 fail(when + sentence)
         for layer, ((head, change), (best, cost)) in enumerate(zip(found, right, strict=True)):
             if head != best:
-                fail(f"{when}in layer {layer} head {head} stays: the one with the highest eval_val is {best}")
+                fail(
+                    f"{when}in layer {layer} head {head} stays: the one with the highest eval_val is {best}"
+                )
             expect_close(change, cost, f"{when}the change of layer {layer}", tolerance=1e-4)
 
 
 def same_pairs(one: list[tuple[int, float]], other: list[tuple[int, float]]) -> bool:
     return all(
-        a == b and math.isclose(x, y, rel_tol=1e-4, abs_tol=1e-4) for (a, x), (b, y) in zip(one, other, strict=True)
+        a == b and math.isclose(x, y, rel_tol=1e-4, abs_tol=1e-4)
+        for (a, x), (b, y) in zip(one, other, strict=True)
     )
 
 
 def splits(draw: Draw, layers: int, heads: int, base: float) -> tuple[Evaluate, Evaluate]:
     """Two evaluations that choose different heads in every layer."""
     while True:
-        val, test = (Evaluate(draw, layers, heads, base, name) for name in ("eval_val", "eval_test"))
+        val, test = (
+            Evaluate(draw, layers, heads, base, name) for name in ("eval_val", "eval_test")
+        )
         tables = [f.table(lambda a, b: only(layers, heads, a, b)) for f in (val, test)]
         best = [table.argmax(1) for table in tables]
-        if bool((best[0] != best[1]).all()) and bool((best[0] != 0).any()) and len(set(best[0].tolist())) > 1:
+        if (
+            bool((best[0] != best[1]).all())
+            and bool((best[0] != 0).any())
+            and len(set(best[0].tolist())) > 1
+        ):
             return val, test
 
 
-@question("7.4", points=1, claim="in each layer the best single head, chosen on validation, reported on test")
+@question(
+    "7.4",
+    points=1,
+    claim="in each layer the best single head, chosen on validation, reported on test",
+)
 def test_all_but_one(submission: Submission, draw: Draw) -> None:
     expect_pairs(submission, *splits(draw, 3, 4, 50.0))
 
 
-# --- 7.5 choose_heads ----------------------------------------------------------------------------------------------
+# --- 7.5 choose_heads -----------------------------------------------------------------
 
 
 def chosen(
-    submission: Submission, layers: int, heads: int, count: int, rule: str, generator: Any, least: int | None = None
+    submission: Submission,
+    layers: int,
+    heads: int,
+    count: int,
+    rule: str,
+    generator: Any,
+    least: int | None = None,
 ) -> Tensor:
     """The student's mask, if it has the form of one, and ``count`` heads went."""
     call = f"choose_heads({layers}, {heads}, {count}, {rule!r}{'' if least is None else f', min_per_layer={least}'}): "
     rest = [] if least is None else [least]
     thought = f"{count} of these heads can be removed so"
-    value = ask(lambda: submission.choose_heads(layers, heads, count, rule, generator, *rest), call[:-2], thought)
+    value = ask(
+        lambda: submission.choose_heads(layers, heads, count, rule, generator, *rest),
+        call[:-2],
+        thought,
+    )
     if isinstance(value, Tensor) and value.dtype != torch.bool:
         fail(f"{call}the mask holds numbers of dtype {str(value.dtype)[6:]}: kept or not is a bool")
     keep = expect_tensor(value, shape=(layers, heads), dtype=torch.bool, what=f"{call}the mask")
@@ -869,7 +1003,9 @@ def chosen(
         fail(f"{call}{gone} heads went instead of {count}")
     left = keep.sum(1)
     if least is not None and int(left.min()) < least:
-        fail(f"{call}layer {int(left.argmin())} is left with {int(left.min())} heads, fewer than min_per_layer")
+        fail(
+            f"{call}layer {int(left.argmin())} is left with {int(left.min())} heads, fewer than min_per_layer"
+        )
     return keep
 
 
@@ -890,7 +1026,9 @@ def layers_in_order(layers: int, rule: str) -> list[int]:
 
 
 def filled(order: list[int], count: int, most: int) -> list[int]:
-    """How many heads each layer loses, if layers lose ``most`` in this order until ``count`` are gone."""
+    """How many heads each layer loses, if layers lose ``most`` in this order until
+    ``count`` are gone.
+    """
     result = [0] * len(order)
     for layer in order:
         result[layer] = min(most, count)
@@ -899,7 +1037,13 @@ def filled(order: list[int], count: int, most: int) -> list[int]:
 
 
 def expect_by_layers(
-    submission: Submission, layers: int, heads: int, count: int, rule: str, generator: Any, least: int | None = None
+    submission: Submission,
+    layers: int,
+    heads: int,
+    count: int,
+    rule: str,
+    generator: Any,
+    least: int | None = None,
 ) -> Tensor:
     """The rule takes whole layers, in its order."""
     keep = chosen(submission, layers, heads, count, rule, generator, least)
@@ -912,7 +1056,9 @@ def expect_by_layers(
     said = f"the layers lost {got} heads, from the first to the last"
     first = order[0]
     if rule in ("top", "bottom") and got == filled(order[::-1], count, most):
-        which = "the last layer, the one next to the output," if rule == "top" else "the first layer"
+        which = (
+            "the last layer, the one next to the output," if rule == "top" else "the first layer"
+        )
         fail(f"{call}{said}: that is the wrong end. {rule!r} begins with {which} layer {first}")
     if rule == "middle":
         later = sorted(range(layers), key=lambda layer: (abs(layer - (layers - 1) / 2), -layer))
@@ -921,21 +1067,29 @@ def expect_by_layers(
         if sorted(got) == sorted(right):
             fail(f"{call}{said}: from the middle outwards, the middle of layers 0 to {layers - 1} is {(layers - 1) / 2:g}, and the "
                  f"order is {order}")  # fmt: skip
-    fail(f"{call}{said}: a layer loses all it may lose ({most}) before the next one loses any, in the order {order}")
+    fail(
+        f"{call}{said}: a layer loses all it may lose ({most}) before the next one loses any, in the order {order}"
+    )
 
 
-@question("7.5", points=0.5, claim='"random": exactly count heads go, anywhere, and min_per_layer stay')
+@question(
+    "7.5", points=0.5, claim='"random": exactly count heads go, anywhere, and min_per_layer stay'
+)
 def test_random_heads(submission: Submission, draw: Draw) -> None:
     generator = submission.helper("generator", seed=draw.seed)
     layers, heads, count = 4, 5, draw.integer(6, 9)
-    masks = torch.stack([chosen(submission, layers, heads, count, "random", generator) for _ in range(40)])
+    masks = torch.stack(
+        [chosen(submission, layers, heads, count, "random", generator) for _ in range(40)]
+    )
     first = masks[0]
     if bool((masks == first).all()):
         fail(
             "40 calls with the same generator removed the same heads: draw from the generator as it is, and do not seed one anew"
         )
     if bool(masks.all(0).any()) or bool((~masks).all(0).any()):
-        fail("in 40 random choices some heads went never, or always: any head may go, anywhere in the model")
+        fail(
+            "in 40 random choices some heads went never, or always: any head may go, anywhere in the model"
+        )
     of_layers = torch.stack([torch.tensor(lost(m)) for m in masks])
     if int((of_layers.amax(1) - of_layers.amin(1)).max()) <= 1:
         fail(
@@ -967,11 +1121,13 @@ def test_heads_by_place(submission: Submission, draw: Draw) -> None:
         ("left", 2, 'the rule "left"'),
     ):
         expect_raises(
-            ValueError, functools.partial(submission.choose_heads, 4, heads, count, rule, generator), f"{rule}: {why}"
+            ValueError,
+            functools.partial(submission.choose_heads, 4, heads, count, rule, generator),
+            f"{rule}: {why}",
         )
 
 
-# --- 7.6 slice_heads -----------------------------------------------------------------------------------------------
+# --- 7.6 slice_heads ------------------------------------------------------------------
 
 NAMES = ("q", "k", "v", "out")
 
@@ -1002,10 +1158,15 @@ def wrong_features(name: str, keep: list[int], heads: int, d: int) -> dict[str, 
     gone = [h for h in range(heads) if h not in keep]
     return {
         "the heads that keep names were removed: they are those that stay": of_heads(gone, d),
-        "the first heads stayed, as many as keep names: keep says which": of_heads(range(len(keep)), d),
+        "the first heads stayed, as many as keep names: keep says which": of_heads(
+            range(len(keep)), d
+        ),
         "the heads that stay are in another order than in keep": of_heads(keep[::-1], d),
         "the features were dealt out to the heads in turn: those of a head lie side by side, h·d to (h+1)·d": (
-            torch.arange(heads * d).view(d, heads).T[torch.tensor(keep, dtype=torch.int64)].flatten()
+            torch.arange(heads * d)
+            .view(d, heads)
+            .T[torch.tensor(keep, dtype=torch.int64)]
+            .flatten()
         ),
         "the numbers in keep were taken for features: a head has head_dim features, h·d to (h+1)·d": torch.tensor(
             keep, dtype=torch.int64
@@ -1022,7 +1183,9 @@ def as_linear(value: Any, what: str) -> wire.Model:
     return value
 
 
-def expect_sliced(submission: Submission, given: list[nn.Linear], keep: list[int], d: int, when: str = "") -> None:
+def expect_sliced(
+    submission: Submission, given: list[nn.Linear], keep: list[int], d: int, when: str = ""
+) -> None:
     """The student's four layers are right; else the mistake that they show."""
     heads = given[0].out_features // d
     when = f"{when}for {heads} heads of head_dim {d} and keep = {keep}, "
@@ -1030,7 +1193,9 @@ def expect_sliced(submission: Submission, given: list[nn.Linear], keep: list[int
     none = "None of the heads may stay: the layers then have 0 features. " if not keep else ""
     value = ask(lambda: submission.slice_heads(*given, keep, d), when[:-2], none + thought)
     expect_length(value, 4, f"{when}the result (a tuple of four layers)")
-    made = [as_linear(part, f"{when}the new {name}") for part, name in zip(value, NAMES, strict=True)]
+    made = [
+        as_linear(part, f"{when}the new {name}") for part, name in zip(value, NAMES, strict=True)
+    ]
     features = of_heads(keep, d)
     right = [
         layer.weight.detach()[:, features] if name == "out" else layer.weight.detach()[features]
@@ -1038,7 +1203,11 @@ def expect_sliced(submission: Submission, given: list[nn.Linear], keep: list[int
     ]
     mine = [part.state["weight"] for part in made]
     if keep and any(not near(a, b) for a, b in zip(mine, right, strict=True)):
-        ways = [p for p in itertools.permutations(range(4)) if all(near(mine[i], right[j]) for i, j in enumerate(p))]
+        ways = [
+            p
+            for p in itertools.permutations(range(4))
+            if all(near(mine[i], right[j]) for i, j in enumerate(p))
+        ]
         if ways:
             fail(
                 f"{when}the layers are right, but the order is {', '.join(NAMES[j] for j in ways[0])}: it should be q, k, v, out"
@@ -1062,9 +1231,9 @@ def expect_linear(
             zeroed = weight.clone()
             gone = of_heads([h for h in range(heads) if h not in keep], d)
             zeroed[(slice(None), gone) if name == "out" else gone] = 0
-            wrong["the other heads' weights were set to 0: they are to be removed for good, and the layer smaller"] = (
-                zeroed
-            )
+            wrong[
+                "the other heads' weights were set to 0: they are to be removed for good, and the layer smaller"
+            ] = zeroed
         if width == heads * d:
             turned = weight[features] if name == "out" else weight[:, features]
             wrong[
@@ -1081,13 +1250,17 @@ def expect_linear(
         if bias is not None:
             fail(f"{when}the new {name} has a bias, where {name} has none")
     elif bias is None:
-        whose = "the bias of out belongs to no head, and stays" if name == "out" else f"{name} has one"
+        whose = (
+            "the bias of out belongs to no head, and stays" if name == "out" else f"{name} has one"
+        )
         fail(f"{when}the new {name} has no bias: {whose}")
     else:
         b = layer.bias.detach()
         expected = b if name == "out" else b[features]
         if name == "out" and not near(bias, expected):
-            fail(f"{when}the bias of out is not what it was: it belongs to no head, and stays whole, as it is")
+            fail(
+                f"{when}the bias of out is not what it was: it belongs to no head, and stays whole, as it is"
+            )
         if not near(bias, expected):
             wrong = {
                 "it is the whole one: it has a number for each row": b,
@@ -1119,15 +1292,25 @@ def test_slices(submission: Submission, draw: Draw) -> None:
         expect_sliced(submission, given, some_heads(draw, heads), d)
 
 
-@question("7.6", points=0.5, claim="biases: sliced in q, k and v, whole in out; none where there was none")
+@question(
+    "7.6", points=0.5, claim="biases: sliced in q, k and v, whole in out; none where there was none"
+)
 def test_slices_of_biases(submission: Submission, draw: Draw) -> None:
     heads, d = 4, 2
     keep = some_heads(draw, heads)
     for biases in ((False,) * 4, (True, False, True, False), (False, False, False, True)):
-        expect_sliced(submission, linears(draw, heads, d, (8, 8, 8, 5), biases), keep, d, "where not all have a bias, ")
+        expect_sliced(
+            submission,
+            linears(draw, heads, d, (8, 8, 8, 5), biases),
+            keep,
+            d,
+            "where not all have a bias, ",
+        )
 
 
-@question("7.6", points=0.5, claim="attention with them equals gates at 0; what was given stays as it was")
+@question(
+    "7.6", points=0.5, claim="attention with them equals gates at 0; what was given stays as it was"
+)
 def test_slices_compute_the_same(submission: Submission, draw: Draw) -> None:
     heads, d, E = 4, 3, 12
     given, keep = linears(draw, heads, d, (E,) * 4), some_heads(draw, heads)
@@ -1143,12 +1326,12 @@ def test_slices_compute_the_same(submission: Submission, draw: Draw) -> None:
     with torch.no_grad():
         gate = torch.zeros(heads)
         gate[keep] = 1
-        right = given[3]((attend(*(layer(x) for layer in given[:3]), heads) * gate[:, None]).flatten(2))
+        right = given[3](
+            (attend(*(layer(x) for layer in given[:3]), heads) * gate[:, None]).flatten(2)
+        )
 
         def output(part: Ref, given: Tensor, name: str) -> Any:
-            when = (
-                f"when the new {name} was given {tuple(given.shape)} (keep = {keep} of {heads} heads of {d} features),"
-            )
+            when = f"when the new {name} was given {tuple(given.shape)} (keep = {keep} of {heads} heads of {d} features),"
             thought = "q, k and v read x and give the features of the heads kept; out reads those and gives E"
             return ask(lambda: submission.call("__call__", given, on=part), when, thought)
 
@@ -1163,7 +1346,11 @@ def test_slices_compute_the_same(submission: Submission, draw: Draw) -> None:
         value = output(parts[3], attend(*made, len(keep)).flatten(2), "out")
     expect_close(value, right, "the output of attention with the new layers", tolerance=1e-4)
     for layer, ref, name in zip(given, there, NAMES, strict=True):
-        untouched(layer, submission.get(ref), f"your function changed {name}, which it was given: work on a copy")
+        untouched(
+            layer,
+            submission.get(ref),
+            f"your function changed {name}, which it was given: work on a copy",
+        )
     for part in parts:
         for tensor in ("weight", "bias"):
             submission.call(f"{tensor}.data.fill_", 7.0, on=part)
@@ -1175,7 +1362,11 @@ def test_slices_compute_the_same(submission: Submission, draw: Draw) -> None:
 def untouched(layer: nn.Linear, now: Any, said: str) -> None:
     """The layer is as it was given."""
     was = wire.describe(layer)
-    if not isinstance(now, wire.Model) or now.layer != was.layer or now.state.keys() != was.state.keys():
+    if (
+        not isinstance(now, wire.Model)
+        or now.layer != was.layer
+        or now.state.keys() != was.state.keys()
+    ):
         fail(said)
     if any(
         now.state[name].shape != value.shape or bool((now.state[name] != value).any())
@@ -1184,7 +1375,11 @@ def untouched(layer: nn.Linear, now: Any, said: str) -> None:
         fail(said)
 
 
-@question("7.6", points=0.5, claim="arguments: a keep that does not rise, or names no head, raises ValueError")
+@question(
+    "7.6",
+    points=0.5,
+    claim="arguments: a keep that does not rise, or names no head, raises ValueError",
+)
 def test_slices_of_bad_heads(submission: Submission, draw: Draw) -> None:
     given = linears(draw, 4, 2, (8,) * 4)
     expect_sliced(submission, given, [1, 3], 2)
@@ -1197,11 +1392,13 @@ def test_slices_of_bad_heads(submission: Submission, draw: Draw) -> None:
         ([9], "names a head that is not there"),
     ):
         expect_raises(
-            ValueError, functools.partial(submission.slice_heads, *given, keep, 2), f"keep = {keep}, which {why},"
+            ValueError,
+            functools.partial(submission.slice_heads, *given, keep, 2),
+            f"keep = {keep}, which {why},",
         )
 
 
-# --- 7.7 two short answers -----------------------------------------------------------------------------------------
+# --- 7.7 two short answers ------------------------------------------------------------
 
 
 @question(
@@ -1214,13 +1411,15 @@ def test_form_of_the_answers(submission: Submission, draw: Draw) -> None:
     expect_typed(submission, "answer_7_7b", (1, 100), "no accuracy in %: between 1 and 100")
 
 
-# --- 7.8 find_bug --------------------------------------------------------------------------------------------------
+# --- 7.8 find_bug ---------------------------------------------------------------------
 
 PROMISE = "7.1 promises of x (B, L, E), weights (E, E) and a number of heads that divides E"
 
 
 def by_loops(x: Tensor, Wq: Tensor, Wk: Tensor, Wv: Tensor, Wo: Tensor, heads: int) -> Tensor:
-    """A right version that goes through heads and samples, and relies on its arguments."""
+    """A right version that goes through heads and samples, and relies on its
+    arguments.
+    """
     d, parts = x.shape[-1] // heads, x.new_zeros(heads, *x.shape)
     for h in range(heads):
         mine = slice(h * d, (h + 1) * d)
@@ -1231,12 +1430,18 @@ def by_loops(x: Tensor, Wq: Tensor, Wk: Tensor, Wv: Tensor, Wo: Tensor, heads: i
 
 
 def wrong_version(said: str) -> Version:
-    """The version that makes the mistake which :func:`wrong_parts` tells by these words."""
+    """The version that makes the mistake which :func:`wrong_parts` tells by these
+    words.
+    """
 
     def version(x: Tensor, Wq: Tensor, Wk: Tensor, Wv: Tensor, Wo: Tensor, heads: int) -> Tensor:
         if heads < 1 or x.shape[-1] % heads:
             raise ValueError(f"{x.shape[-1]} features cannot be shared out among {heads} heads")
-        return next(part for sentence, part in wrong_parts(x, Wq, Wk, Wv, Wo, heads).items() if said in sentence)
+        return next(
+            part
+            for sentence, part in wrong_parts(x, Wq, Wk, Wv, Wo, heads).items()
+            if said in sentence
+        )
 
     return version
 

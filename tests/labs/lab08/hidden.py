@@ -51,10 +51,12 @@ from .visible import (
     two_maps,
 )
 
-# --- 8.1 gates -----------------------------------------------------------------------------------------------------
+# --- 8.1 gates ------------------------------------------------------------------------
 
 
-@question("8.1", points=1, claim="all three are differentiable by log_alpha, also where nothing is cut")
+@question(
+    "8.1", points=1, claim="all three are differentiable by log_alpha, also where nothing is cut"
+)
 def test_gradients(submission: Submission, draw: Draw) -> None:
     alpha, u = log_alphas(draw, 6, dtype=torch.float64), noise(draw, 6, dtype=torch.float64)
     for name, extra in (("sample_gate", (u,)), ("expected_l0", ()), ("gate_at_test", ())):
@@ -75,7 +77,11 @@ def test_gradients(submission: Submission, draw: Draw) -> None:
         expect_close(found, right, f"the gradient of {name}")
 
 
-@question("8.1", points=1, claim="other constants, shapes and dtypes; the share of zeros is what expected_l0 says")
+@question(
+    "8.1",
+    points=1,
+    claim="other constants, shapes and dtypes; the share of zeros is what expected_l0 says",
+)
 def test_other_gates(submission: Submission, draw: Draw) -> None:
     beta, gamma, zeta = draw.number(0.3, 0.9), draw.number(-0.4, -0.2), draw.number(1.2, 1.5)
     for shape in ((), (2, 3), (2, 1, 4)):
@@ -97,11 +103,13 @@ def test_other_gates(submission: Submission, draw: Draw) -> None:
         )
 
 
-# --- 8.2 train_with_gates ------------------------------------------------------------------------------------------
+# --- 8.2 train_with_gates -------------------------------------------------------------
 
 
 @question(
-    "8.2", points=0.5, claim="a stream of batches; training mode meanwhile and the old mode after; nothing for no batch"
+    "8.2",
+    points=0.5,
+    claim="a stream of batches; training mode meanwhile and the old mode after; nothing for no batch",
 )
 def test_streams_and_modes(submission: Submission, draw: Draw) -> None:
     for mode in (False, True):
@@ -133,10 +141,12 @@ def test_weights_learn(submission: Submission, draw: Draw) -> None:
     right = case.follow()
     for name in right:
         if name.startswith("weight"):
-            expect_close(run.found[name], right[name], f"after four steps the {name}", tolerance=1e-4)
+            expect_close(
+                run.found[name], right[name], f"after four steps the {name}", tolerance=1e-4
+            )
 
 
-# --- 8.3 roles -----------------------------------------------------------------------------------------------------
+# --- 8.3 roles ------------------------------------------------------------------------
 
 
 @question(
@@ -160,20 +170,36 @@ def test_pointing_at_the_edges(submission: Submission, draw: Draw) -> None:
         torch.ones(1, dtype=torch.float64),
         "where all attention is 0, of which the lowest real key is the first,",
     )
-    expect_raises(ValueError, lambda: submission.points_to(zero, torch.full((1, 3), -1), mask), "no query has a target")
     expect_raises(
-        ValueError, lambda: submission.points_to(zero, torch.tensor([[-1, 0, 1]]), mask), "a target is no real token"
+        ValueError,
+        lambda: submission.points_to(zero, torch.full((1, 3), -1), mask),
+        "no query has a target",
+    )
+    expect_raises(
+        ValueError,
+        lambda: submission.points_to(zero, torch.tensor([[-1, 0, 1]]), mask),
+        "a target is no real token",
     )
 
 
-@question("8.3", points=0.5, claim="rarest: counts that are floats, sentences without a real token, of one word")
+@question(
+    "8.3",
+    points=0.5,
+    claim="rarest: counts that are floats, sentences without a real token, of one word",
+)
 def test_rarest_at_the_edges(submission: Submission, draw: Draw) -> None:
     tokens, counts, mask = rare_case(draw, 4, 6)
     mask[1] = False
     given = tokens, counts.double() / 7, mask
-    expect_equal(as_places(submission.rarest(*given), tokens.shape), reference.rarest(*given), "rarest of float counts")
+    expect_equal(
+        as_places(submission.rarest(*given), tokens.shape),
+        reference.rarest(*given),
+        "rarest of float counts",
+    )
     one = torch.tensor([[3]]), counts, torch.tensor([[True]])
-    expect_equal(as_places(submission.rarest(*one), (1, 1)), torch.tensor([[0]]), "the rarest of one word")
+    expect_equal(
+        as_places(submission.rarest(*one), (1, 1)), torch.tensor([[0]]), "the rarest of one word"
+    )
 
 
 @question(
@@ -190,7 +216,9 @@ def test_baseline_at_the_edges(submission: Submission, draw: Draw) -> None:
     ):
         given = torch.tensor(target), mask
         right = torch.tensor(reference.arc_baseline(*given), dtype=torch.float64)
-        expect_close(as_baseline(submission.arc_baseline(*given)), right, f"of {why}, offset and share")
+        expect_close(
+            as_baseline(submission.arc_baseline(*given)), right, f"of {why}, offset and share"
+        )
     for _ in range(4):
         given = arcs(draw)
         right = torch.tensor(reference.arc_baseline(*given), dtype=torch.float64)
@@ -202,10 +230,14 @@ def test_baseline_at_the_edges(submission: Submission, draw: Draw) -> None:
     )
 
 
-# --- 8.4 patterns --------------------------------------------------------------------------------------------------
+# --- 8.4 patterns ---------------------------------------------------------------------
 
 
-@question("8.4", points=0.5, claim="attention_pattern: without segments or with one, maps of one and two words")
+@question(
+    "8.4",
+    points=0.5,
+    claim="attention_pattern: without segments or with one, maps of one and two words",
+)
 def test_classes_at_the_edges(submission: Submission, draw: Draw) -> None:
     expect_classes(submission, draw, 24)
     plain = torch.zeros(4, dtype=torch.bool)
@@ -221,7 +253,9 @@ def test_classes_at_the_edges(submission: Submission, draw: Draw) -> None:
     ):
         right = reference.attention_pattern(attn, special, segment, 0.5)
         expect_equal(
-            submission.attention_pattern(attn, special, segment, 0.5), right, f"the class of a map of {len(attn)}"
+            submission.attention_pattern(attn, special, segment, 0.5),
+            right,
+            f"the class of a map of {len(attn)}",
         )
 
 
@@ -248,19 +282,24 @@ def test_change_at_the_edges(submission: Submission, draw: Draw) -> None:
         before, after, mask = two_maps(draw, *shape)
         for one, other in ((before, before), (before, after), (before.double(), after.double())):
             value = expect_tensor(
-                submission.attention_change(one, other, mask), shape=(shape[0],), what="attention_change(…)"
+                submission.attention_change(one, other, mask),
+                shape=(shape[0],),
+                what="attention_change(…)",
             )
             expect_close(value.double(), reference.attention_change(one, other, mask), "the change")
 
 
-# --- 8.5 fixed patterns --------------------------------------------------------------------------------------------
+# --- 8.5 fixed patterns ---------------------------------------------------------------
 
 
 @question("8.5", points=0.5, claim="fixed_patterns of one, two and many words")
 def test_patterns_of_any_length(submission: Submission, draw: Draw) -> None:
     for n in (1, 2, 3, 40):
         value = expect_tensor(
-            submission.fixed_patterns(n), shape=(7, n, n), dtype=torch.float32, what=f"fixed_patterns({n})"
+            submission.fixed_patterns(n),
+            shape=(7, n, n),
+            dtype=torch.float32,
+            what=f"fixed_patterns({n})",
         )
         expect_close(value, reference.fixed_patterns(n), f"the patterns of {n} words")
 
@@ -284,10 +323,12 @@ def test_frozen_at_the_edges(submission: Submission, draw: Draw) -> None:
             expect_close(value, reference.frozen_attention(*given), f"with {M} heads")
 
 
-# --- 8.6 by kind ---------------------------------------------------------------------------------------------------
+# --- 8.6 by kind ----------------------------------------------------------------------
 
 
-@question("8.6", points=0.5, claim='prune_by_kind: "all", none, every head, +inf, kinds of other shapes')
+@question(
+    "8.6", points=0.5, claim='prune_by_kind: "all", none, every head, +inf, kinds of other shapes'
+)
 def test_kinds_at_the_edges(submission: Submission, draw: Draw) -> None:
     for fraction in (0.0, 0.35, 0.5, 1.0):
         for kind in ("all", "cross", "encoder"):
@@ -304,7 +345,9 @@ def test_kinds_at_the_edges(submission: Submission, draw: Draw) -> None:
 
 
 @question(
-    "8.6", points=0.5, claim="prunable_share: exactly the tolerance below, a curve of one point, one that falls at once"
+    "8.6",
+    points=0.5,
+    claim="prunable_share: exactly the tolerance below, a curve of one point, one that falls at once",
 )
 def test_shares_at_the_edges(submission: Submission, draw: Draw) -> None:
     for curve, tolerance in (
@@ -316,10 +359,14 @@ def test_shares_at_the_edges(submission: Submission, draw: Draw) -> None:
     ):
         value = expect_number(submission.prunable_share(curve, tolerance), "prunable_share(…)")
         right = reference.prunable_share(curve, tolerance)
-        expect_close(torch.tensor(value), torch.tensor(right), f"of {curve}, tolerance {tolerance:g}, the share")
+        expect_close(
+            torch.tensor(value),
+            torch.tensor(right),
+            f"of {curve}, tolerance {tolerance:g}, the share",
+        )
 
 
-# --- 8.7, 8.8 ------------------------------------------------------------------------------------------------------
+# --- 8.7, 8.8 -------------------------------------------------------------------------
 
 
 @question("8.7", points=0.5, claim="a: what the gates and their two controls say together")
@@ -357,7 +404,9 @@ OTHERS = (
 )
 
 
-@question("8.8", points=0.5, claim="four more wrong versions are found, and nothing right is accused")
+@question(
+    "8.8", points=0.5, claim="four more wrong versions are found, and nothing right is accused"
+)
 def test_hunt_more(submission: Submission, draw: Draw) -> None:
     wrong = of_table(EVERY_KEY, TRANSPOSED, LAST_OF_EQUAL, PADDED_QUERIES)
     expect_verdicts(submission, draw, "points_to", RIGHT, wrong, PROMISE)

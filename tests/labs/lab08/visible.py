@@ -1,6 +1,8 @@
-"""Lab 08, specialised heads: what is claimed of each answer, and its likely mistakes, each written once as a wrong function.
+"""Lab 08, specialised heads: what is claimed of each answer, and its likely mistakes,
+each written once as a wrong function.
 
-Inputs are drawn anew for every grading: attention with ties, padding at the end and inside, sentences with unlike numbers of queries that count, maps beyond every
+Inputs are drawn anew for every grading: attention with ties, padding at the end and
+inside, sentences with unlike numbers of queries that count, maps beyond every
 threshold, gates of both signs.
 """
 
@@ -41,7 +43,7 @@ WRONG: dict[str, dict[str, Callable[..., Any]]] = {}
 close = partial(near, tolerance=1e-5)
 BETA, GAMMA, ZETA = 2 / 3, -0.1, 1.1
 
-# --- 8.1 gates -----------------------------------------------------------------------------------------------------
+# --- 8.1 gates ------------------------------------------------------------------------
 
 
 def _s(log_alpha: Tensor, u: Tensor, beta: float) -> Tensor:
@@ -49,8 +51,8 @@ def _s(log_alpha: Tensor, u: Tensor, beta: float) -> Tensor:
 
 
 WRONG["sample_gate"] = {
-    "the gate is not stretched: it is never 0 and never 1": lambda a, u, beta=BETA, gamma=GAMMA, zeta=ZETA: _s(
-        a, u, beta
+    "the gate is not stretched: it is never 0 and never 1": lambda a, u, beta=BETA, gamma=GAMMA, zeta=ZETA: (
+        _s(a, u, beta)
     ),
     "the gate was cut before it was stretched: stretch, then cut to 0 … 1": lambda a, u, beta=BETA, gamma=GAMMA, zeta=ZETA: (
         _s(a, u, beta).clamp(0, 1) * (zeta - gamma) + gamma
@@ -62,11 +64,11 @@ WRONG["sample_gate"] = {
         ((u.log() - (1 - u).log()) / beta + a).sigmoid() * (zeta - gamma) + gamma
     ).clamp(0, 1),
     "ln u + ln(1 − u) was taken: ln u − ln(1 − u)": lambda a, u, beta=BETA, gamma=GAMMA, zeta=ZETA: (
-        ((u.log() + (1 - u).log() + a) / beta).sigmoid() * (zeta - gamma) + gamma
-    ).clamp(0, 1),
+        (((u.log() + (1 - u).log() + a) / beta).sigmoid() * (zeta - gamma) + gamma).clamp(0, 1)
+    ),
     "the noise has the other sign: ln u − ln(1 − u)": lambda a, u, beta=BETA, gamma=GAMMA, zeta=ZETA: (
-        (((1 - u).log() - u.log() + a) / beta).sigmoid() * (zeta - gamma) + gamma
-    ).clamp(0, 1),
+        ((((1 - u).log() - u.log() + a) / beta).sigmoid() * (zeta - gamma) + gamma).clamp(0, 1)
+    ),
     "the gate was rounded to 0 and 1: what lies between stays": lambda a, u, beta=BETA, gamma=GAMMA, zeta=ZETA: (
         (_s(a, u, beta) * (zeta - gamma) + gamma).clamp(0, 1).round()
     ),
@@ -76,16 +78,18 @@ WRONG["expected_l0"] = {
     "the shift has the other sign: −γ/ζ is below 1, and P above σ(log α)": lambda a, beta=BETA, gamma=GAMMA, zeta=ZETA: (
         (a + beta * math.log(-gamma / zeta)).sigmoid()
     ),
-    "β is missing from the shift": lambda a, beta=BETA, gamma=GAMMA, zeta=ZETA: (a - math.log(-gamma / zeta)).sigmoid(),
+    "β is missing from the shift": lambda a, beta=BETA, gamma=GAMMA, zeta=ZETA: (
+        a - math.log(-gamma / zeta)
+    ).sigmoid(),
     "log α was divided by β: only the shift has it": lambda a, beta=BETA, gamma=GAMMA, zeta=ZETA: (
         (a - beta * math.log(-gamma / zeta)) / beta
     ).sigmoid(),
     "these are P(gate = 0): P(gate ≠ 0)": lambda a, beta=BETA, gamma=GAMMA, zeta=ZETA: (
         1 - (a - beta * math.log(-gamma / zeta)).sigmoid()
     ),
-    "they were summed: one number for each gate": lambda a, beta=BETA, gamma=GAMMA, zeta=ZETA: reference.expected_l0(
-        a, beta, gamma, zeta
-    ).sum(),
+    "they were summed: one number for each gate": lambda a, beta=BETA, gamma=GAMMA, zeta=ZETA: (
+        reference.expected_l0(a, beta, gamma, zeta).sum()
+    ),
 }
 WRONG["gate_at_test"] = {
     "β is in it: the gate at test knows none": lambda a, gamma=GAMMA, zeta=ZETA: (
@@ -95,7 +99,9 @@ WRONG["gate_at_test"] = {
         (a > 0).to(a.dtype)
     ),
     "the gate is not stretched": lambda a, gamma=GAMMA, zeta=ZETA: a.sigmoid(),
-    "the gate is not cut to 0 … 1": lambda a, gamma=GAMMA, zeta=ZETA: a.sigmoid() * (zeta - gamma) + gamma,
+    "the gate is not cut to 0 … 1": lambda a, gamma=GAMMA, zeta=ZETA: (
+        a.sigmoid() * (zeta - gamma) + gamma
+    ),
 }
 
 
@@ -107,7 +113,9 @@ def noise(draw: Draw, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor
     return torch.rand(shape, generator=draw.generator, dtype=dtype).clamp(0.01, 0.99)
 
 
-def expect_formula(submission: Submission, name: str, case: Callable[[], tuple[Any, ...]], told: bool = True) -> None:
+def expect_formula(
+    submission: Submission, name: str, case: Callable[[], tuple[Any, ...]], told: bool = True
+) -> None:
     """A function of tensors, like the library's, on drawn arguments."""
     answer = getattr(reference, name)
 
@@ -138,13 +146,17 @@ def test_at_test(submission: Submission, draw: Draw) -> None:
     expect_formula(submission, "gate_at_test", lambda: (log_alphas(draw, 30),))
 
 
-# --- 8.2 train_with_gates ------------------------------------------------------------------------------------------
+# --- 8.2 train_with_gates -------------------------------------------------------------
 
 
 class GateCase:
-    """A model, gates and batches; what the rule makes of them, with a part that may be wrong."""
+    """A model, gates and batches; what the rule makes of them, with a part that may be
+    wrong.
+    """
 
-    def __init__(self, draw: Draw, steps: int, shape: tuple[int, ...] = (2, 3), lam: float | None = None) -> None:
+    def __init__(
+        self, draw: Draw, steps: int, shape: tuple[int, ...] = (2, 3), lam: float | None = None
+    ) -> None:
         self.model = nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 2))
         with torch.no_grad():
             for p in self.model.parameters():
@@ -161,10 +173,18 @@ class GateCase:
     ) -> dict[str, Any]:  # fmt: skip
         model, alpha = copy.deepcopy(self.model), self.log_alpha.clone().requires_grad_()
         optimizer = helpers.optimizer(model, alpha, self.rates)
-        losses, generator, found = helpers.GateLosses(self.weights), torch.Generator().manual_seed(self.seed), []
+        losses, generator, found = (
+            helpers.GateLosses(self.weights),
+            torch.Generator().manual_seed(self.seed),
+            [],
+        )
         u = torch.rand(alpha.shape, generator=generator).clamp(1e-6, 1 - 1e-6) if once else None
         for batch in self.batches:
-            draw = torch.rand(alpha.shape, generator=generator).clamp(1e-6, 1 - 1e-6) if u is None else u
+            draw = (
+                torch.rand(alpha.shape, generator=generator).clamp(1e-6, 1 - 1e-6)
+                if u is None
+                else u
+            )
             gates = reference.gate_at_test(alpha) if still else self.sample(alpha, draw)
             expected = self.expected(alpha)
             total = expected.sum()
@@ -185,7 +205,9 @@ WRONG_TRAINING: dict[str, dict[str, bool]] = {
         "on_samples": True
     },
     "the price is λ times the mean: times the sum": {"mean": True},
-    "gradients of earlier batches are in the step: optimizer.zero_grad() before backward()": {"piling": True},
+    "gradients of earlier batches are in the step: optimizer.zero_grad() before backward()": {
+        "piling": True
+    },
     "the deterministic gate was used: while it trains, gates are sampled": {"still": True},
     "the sum was noted after the step: before": {"after": True},
 }
@@ -197,12 +219,16 @@ STAND_INS = {"sample_gate": (1.3, 0.7), "expected_l0": (0.8, 0.0)}  # tanh(a·lo
 class GateRun:
     """A case in the student's hands.
 
-    Formulas stand in for the functions of 8.1, so that a mistake there is none here; where the training does not call them, it is
-    looked at with what it has.
+    Formulas stand in for the functions of 8.1, so that a mistake there is none here;
+    where the training does not call them, it is looked at with what it has.
     """
 
-    def __init__(self, submission: Submission, case: GateCase, stream: bool = False, training: bool = False) -> None:
-        stand_ins = {name: submission.helper("formula", a=a, b=b) for name, (a, b) in STAND_INS.items()}
+    def __init__(
+        self, submission: Submission, case: GateCase, stream: bool = False, training: bool = False
+    ) -> None:
+        stand_ins = {
+            name: submission.helper("formula", a=a, b=b) for name, (a, b) in STAND_INS.items()
+        }
         submission.replace(stand_ins)
         case.sample, case.expected = (helpers.Formula(*STAND_INS[name]) for name in STAND_INS)
         self.train(submission, case, stream, training)
@@ -213,7 +239,10 @@ class GateRun:
 
     def train(self, submission: Submission, case: GateCase, stream: bool, training: bool) -> None:
         model = copy.deepcopy(case.model).train(training)
-        self.model, self.alpha = submission.put(model), submission.put(case.log_alpha, requires_grad=True)
+        self.model, self.alpha = (
+            submission.put(model),
+            submission.put(case.log_alpha, requires_grad=True),
+        )
         self.losses = submission.helper("gate_losses", weights=case.weights)
         batches = submission.helper("stream", values=case.batches) if stream else case.batches
         value = ask(
@@ -224,14 +253,18 @@ class GateRun:
                 batches,
                 self.losses,
                 case.lam,
-                submission.helper("optimizer", model=self.model, tensor=self.alpha, rates=case.rates),
+                submission.helper(
+                    "optimizer", model=self.model, tensor=self.alpha, rates=case.rates
+                ),
                 submission.helper("generator", seed=case.seed),
             ),
             "when it was trained,",
             "loss_fn takes the model, the batch and the gates, and returns a scalar",
         )
         if not isinstance(value, list | tuple):
-            fail(f"train_with_gates returns a list with a number for each batch, it returned {describe(value)}")
+            fail(
+                f"train_with_gates returns a list with a number for each batch, it returned {describe(value)}"
+            )
         self.said = torch.tensor([expect_number(v, "an expected count") for v in value])
         self.log = submission.get(self.losses, "log")
         state = submission.get(self.model).state
@@ -244,7 +277,9 @@ class GateRun:
 
 
 def expect_run(run: GateRun, case: GateCase, told: bool = True) -> dict[str, Any]:
-    """The gates of every batch, and what became of log_alpha, are right; returns what the rule makes of the case."""
+    """The gates of every batch, and what became of log_alpha, are right; returns what
+    the rule makes of the case.
+    """
     right, steps = case.follow(), len(case.batches)
     calls = sum(name.startswith("gates") for name in run.found)
     if calls != steps:
@@ -253,7 +288,9 @@ def expect_run(run: GateRun, case: GateCase, told: bool = True) -> dict[str, Any
         wrong = {said: case.follow(**how) for said, how in WRONG_TRAINING.items()}
         recognise(run.found, right, wrong, alike=close)
     if steps:
-        expect_close(run.found["gates 0"], right["gates 0"], "the gates of the first batch", tolerance=1e-4)
+        expect_close(
+            run.found["gates 0"], right["gates 0"], "the gates of the first batch", tolerance=1e-4
+        )
         if near(run.found["alpha"], case.log_alpha):
             fail(
                 "log_alpha did not change: the optimizer that is given holds it. A new tensor, or .detach(), takes it away"
@@ -264,21 +301,33 @@ def expect_run(run: GateRun, case: GateCase, told: bool = True) -> dict[str, Any
                 f"after {i} step{'s' * (i > 1)} log_alpha is not what it should be, or the noise is other: a step of the optimizer that is given, from the "
                 "gradient of the loss plus λ · Σ expected_l0, and nothing clipped"
             )
-    expect_close(run.found["alpha"], right["alpha"], "log_alpha after the last step", tolerance=1e-4)
+    expect_close(
+        run.found["alpha"], right["alpha"], "log_alpha after the last step", tolerance=1e-4
+    )
     return right
 
 
-@question("8.2", points=1, claim="fresh noise for every batch, the loss with sampled gates, and λ for each open one")
+@question(
+    "8.2",
+    points=1,
+    claim="fresh noise for every batch, the loss with sampled gates, and λ for each open one",
+)
 def test_training(submission: Submission, draw: Draw) -> None:
     def case() -> tuple[Any, Any, dict[str, Any]]:
         drawn = GateCase(draw, 3)
-        return drawn, drawn.follow(), {said: drawn.follow(**how) for said, how in WRONG_TRAINING.items()}
+        return (
+            drawn,
+            drawn.follow(),
+            {said: drawn.follow(**how) for said, how in WRONG_TRAINING.items()},
+        )
 
     drawn, _, _ = telling(case, close)
     expect_run(GateRun(submission, drawn), drawn)
 
 
-@question("8.2", points=0.5, claim="for each batch the expected number of open gates before its step")
+@question(
+    "8.2", points=0.5, claim="for each batch the expected number of open gates before its step"
+)
 def test_counts(submission: Submission, draw: Draw) -> None:
     case = GateCase(draw, 4)
     run = GateRun(submission, case)
@@ -287,11 +336,16 @@ def test_counts(submission: Submission, draw: Draw) -> None:
         fail(f"{len(run.said)} numbers came back for {len(right)} batches")
     if near(run.said, case.follow(after=True)["said"], tolerance=1e-5):
         fail("the sum was noted after the step: before")
-    expect_close(run.said[:1], right[:1], "the expected number of open gates before the first step", tolerance=1e-4)
+    expect_close(
+        run.said[:1],
+        right[:1],
+        "the expected number of open gates before the first step",
+        tolerance=1e-4,
+    )
     expect_close(run.said, right, "the expected number of open gates", tolerance=1e-4)
 
 
-# --- 8.3 roles -----------------------------------------------------------------------------------------------------
+# --- 8.3 roles ------------------------------------------------------------------------
 
 
 def _pointed(attn: Tensor, token_mask: Tensor) -> Tensor:
@@ -317,7 +371,9 @@ def _last_maximum(attn: Tensor, target: Tensor, token_mask: Tensor) -> Tensor:
 
 def _mass(attn: Tensor, target: Tensor, token_mask: Tensor) -> Tensor:
     counted = (target >= 0) & token_mask
-    at = attn.gather(-1, target.clamp(min=0)[:, None, :, None].expand(-1, attn.shape[1], -1, 1))[..., 0]
+    at = attn.gather(-1, target.clamp(min=0)[:, None, :, None].expand(-1, attn.shape[1], -1, 1))[
+        ..., 0
+    ]
     return (at * counted[:, None]).sum((0, 2)).double() / counted.sum()
 
 
@@ -332,18 +388,26 @@ OVER_ALL = "it was divided by all queries: by those that have a target"
 WRONG["points_to"] = {
     EVERY_KEY: lambda attn, target, mask: _share(attn.argmax(-1), target, (target >= 0) & mask),
     BY_SENTENCE: _of_sentences,
-    TRANSPOSED: lambda attn, target, mask: _share(_pointed(attn.transpose(2, 3), mask), target, (target >= 0) & mask),
+    TRANSPOSED: lambda attn, target, mask: _share(
+        _pointed(attn.transpose(2, 3), mask), target, (target >= 0) & mask
+    ),
     LAST_OF_EQUAL: _last_maximum,
     PADDED_QUERIES: lambda attn, target, mask: _share(_pointed(attn, mask), target, target >= 0),
     MASS: _mass,
     OVER_ALL: lambda attn, target, mask: (
-        _share(_pointed(attn, mask), target, (target >= 0) & mask) * ((target >= 0) & mask).sum() / target.numel()
+        _share(_pointed(attn, mask), target, (target >= 0) & mask)
+        * ((target >= 0) & mask).sum()
+        / target.numel()
     ),
 }
 
 
-def pointing(draw: Draw, B: int, M: int, L: int, inside: bool = True) -> tuple[Tensor, Tensor, Tensor]:
-    """Attention with ties, targets, and tokens that are not real at the end and inside."""
+def pointing(
+    draw: Draw, B: int, M: int, L: int, inside: bool = True
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Attention with ties, targets, and tokens that are not real at the end and
+    inside.
+    """
     attn = (1 + torch.randint(0, 5, (B, M, L, L), generator=draw.generator)).double()
     attn[..., -1] += 3  # the end looks large
     mask = draw.mask(B, L, kept=0.8) if inside else torch.ones(B, L, dtype=torch.bool)
@@ -369,13 +433,18 @@ def test_points_to(submission: Submission, draw: Draw) -> None:
 
 
 WRONG["neighbour"] = {
-    "the offset has the other sign: the place is i + offset": lambda mask, offset: reference.neighbour(mask, -offset),
+    "the offset has the other sign: the place is i + offset": lambda mask, offset: (
+        reference.neighbour(mask, -offset)
+    ),
     "places go round the end: beyond it there is none": lambda mask, offset: torch.where(
         mask & mask.roll(-offset, 1), (torch.arange(mask.shape[1]) + offset) % mask.shape[1], -1
     ),
     "a word whose neighbour is no real token has none": lambda mask, offset: torch.where(
         mask
-        & ((torch.arange(mask.shape[1]) + offset).clamp(0, mask.shape[1] - 1) == torch.arange(mask.shape[1]) + offset),
+        & (
+            (torch.arange(mask.shape[1]) + offset).clamp(0, mask.shape[1] - 1)
+            == torch.arange(mask.shape[1]) + offset
+        ),
         torch.arange(mask.shape[1]) + offset,
         -1,
     ),
@@ -411,7 +480,9 @@ def _extreme(tokens: Tensor, counts: Tensor, mask: Tensor, pick: Callable[..., i
 
 
 WRONG["rarest"] = {
-    "the largest count was taken: rare is small": lambda tokens, counts, mask: _extreme(tokens, counts, mask, max),
+    "the largest count was taken: rare is small": lambda tokens, counts, mask: _extreme(
+        tokens, counts, mask, max
+    ),
     "padding was looked at, too": lambda tokens, counts, mask: torch.where(
         mask, counts.double()[tokens].argmin(1, keepdim=True), -1
     ),
@@ -419,7 +490,11 @@ WRONG["rarest"] = {
         tokens, counts, mask, lambda places, key: min(reversed(places), key=key)
     ),
     "queries that are no real tokens have −1": lambda tokens, counts, mask: (
-        counts.double()[tokens].masked_fill(~mask, math.inf).argmin(1, keepdim=True).expand_as(tokens).contiguous()
+        counts.double()[tokens]
+        .masked_fill(~mask, math.inf)
+        .argmin(1, keepdim=True)
+        .expand_as(tokens)
+        .contiguous()
     ),
     "these are the tokens: their places": lambda tokens, counts, mask: torch.where(
         mask, tokens.gather(1, reference.rarest(tokens, counts, mask).clamp(min=0)), -1
@@ -434,7 +509,11 @@ def rare_case(draw: Draw, B: int, L: int) -> tuple[Tensor, Tensor, Tensor]:
     return torch.randint(0, 12, (B, L), generator=draw.generator), counts, mask
 
 
-@question("8.3", points=0.5, claim="rarest: for every real query the place of the real token with the smallest count")
+@question(
+    "8.3",
+    points=0.5,
+    claim="rarest: for every real query the place of the real token with the smallest count",
+)
 def test_rarest(submission: Submission, draw: Draw) -> None:
     def case() -> tuple[Any, Any, dict[str, Any]]:
         given = rare_case(draw, 5, 8)
@@ -468,7 +547,8 @@ WRONG["arc_baseline"] = {
         reference.arc_baseline(target, mask)[1],
     ),
     "queries that target themselves belong to the denominator": lambda target, mask: _most(
-        _offsets(target, (target >= 0) & mask), sum(o != 0 for o in _offsets(target, (target >= 0) & mask))
+        _offsets(target, (target >= 0) & mask),
+        sum(o != 0 for o in _offsets(target, (target >= 0) & mask)),
     ),
     "queries that are no real tokens were counted in the baseline": lambda target, mask: _most(
         _offsets(target, target >= 0), int((target >= 0).sum())
@@ -494,14 +574,24 @@ def arcs(draw: Draw) -> tuple[Tensor, Tensor]:
 
 def as_baseline(value: Any) -> Tensor:
     expect_length(value, 2, "arc_baseline(…)")
-    return torch.tensor([expect_int(value[0], "the offset"), expect_number(value[1], "the share")], dtype=torch.float64)
+    return torch.tensor(
+        [expect_int(value[0], "the offset"), expect_number(value[1], "the share")],
+        dtype=torch.float64,
+    )
 
 
-@question("8.3", points=0.5, claim="arc_baseline: the offset that most queries have, and its share of all that count")
+@question(
+    "8.3",
+    points=0.5,
+    claim="arc_baseline: the offset that most queries have, and its share of all that count",
+)
 def test_baseline(submission: Submission, draw: Draw) -> None:
     def case() -> tuple[Any, Any, dict[str, Any]]:
         given = arcs(draw)
-        wrong = {s: torch.tensor(v, dtype=torch.float64) for s, v in made(WRONG["arc_baseline"], *given).items()}
+        wrong = {
+            s: torch.tensor(v, dtype=torch.float64)
+            for s, v in made(WRONG["arc_baseline"], *given).items()
+        }
         return given, torch.tensor(reference.arc_baseline(*given), dtype=torch.float64), wrong
 
     given, right, mistakes = telling(case, close)
@@ -510,21 +600,34 @@ def test_baseline(submission: Submission, draw: Draw) -> None:
     expect_close(value, right, "offset and share")
 
 
-# --- 8.4 patterns --------------------------------------------------------------------------------------------------
+# --- 8.4 patterns ---------------------------------------------------------------------
 
 
 def _parts(
-    attn: Tensor, special: Tensor, rows: bool = True, self_too: bool = False, special_too: bool = False
+    attn: Tensor,
+    special: Tensor,
+    rows: bool = True,
+    self_too: bool = False,
+    special_too: bool = False,
 ) -> tuple[float, float]:
     attn, place = attn.double(), torch.arange(len(attn))
     away = (place[:, None] - place).abs()
-    beside = (away <= 1 if self_too else away == 1) & (torch.ones_like(special) if special_too else ~special)
+    beside = (away <= 1 if self_too else away == 1) & (
+        torch.ones_like(special) if special_too else ~special
+    )
     if not rows:
         return float((attn.T * special).sum(1).mean()), float((attn.T * beside).sum(1).mean())
     return float((attn * special).sum(1).mean()), float((attn * beside).sum(1).mean())
 
 
-def _class(v: float, d: float, attn: Tensor, segment: Tensor | None, share: float, block: float | None = None) -> str:
+def _class(
+    v: float,
+    d: float,
+    attn: Tensor,
+    segment: Tensor | None,
+    share: float,
+    block: float | None = None,
+) -> str:
     if v >= share and d < share / 2:
         return "vertical"
     if d >= share and v < share / 2:
@@ -539,16 +642,18 @@ def _class(v: float, d: float, attn: Tensor, segment: Tensor | None, share: floa
 
 
 WRONG["attention_pattern"] = {
-    "what a word gives to itself was taken for the diagonal: i − 1 and i + 1": lambda a, s, g, share=0.5: _class(
-        *_parts(a, s, self_too=True), a, g, share
+    "what a word gives to itself was taken for the diagonal: i − 1 and i + 1": lambda a, s, g, share=0.5: (
+        _class(*_parts(a, s, self_too=True), a, g, share)
     ),
     "keys beside that are special count for V, not for D": lambda a, s, g, share=0.5: _class(
         *_parts(a, s, special_too=True), a, g, share
     ),
-    "columns were averaged in place of rows: attn is (query, key)": lambda a, s, g, share=0.5: _class(
-        *_parts(a, s, rows=False), a, g, share
+    "columns were averaged in place of rows: attn is (query, key)": lambda a, s, g, share=0.5: (
+        _class(*_parts(a, s, rows=False), a, g, share)
     ),
-    "block asks for (1 + share)/2, not for share": lambda a, s, g, share=0.5: _class(*_parts(a, s), a, g, share, share),
+    "block asks for (1 + share)/2, not for share": lambda a, s, g, share=0.5: _class(
+        *_parts(a, s), a, g, share, share
+    ),
     "share is an argument, and ½ only where nothing is said": lambda a, s, g, share=0.5: _class(
         *_parts(a, s), a, g, 0.5
     ),
@@ -571,14 +676,27 @@ def attention_map(draw: Draw, L: int) -> tuple[Tensor, Tensor, Tensor | None, fl
         special[0] = special[draw.integer(2, L - 1)] = True
         place = torch.arange(L)
         away = (place[:, None] - place).abs()
-        logits = draw.normal(L, L) + draw.choice([0.0, 3.0]) * special + draw.choice([0.0, 0.0, 3.0]) * (away == 1)
         logits = (
-            logits + draw.choice([0.0, 2.5]) * (away == 0) + draw.choice([0.0, 3.0]) * (segment[:, None] == segment)
+            draw.normal(L, L)
+            + draw.choice([0.0, 3.0]) * special
+            + draw.choice([0.0, 0.0, 3.0]) * (away == 1)
+        )
+        logits = (
+            logits
+            + draw.choice([0.0, 2.5]) * (away == 0)
+            + draw.choice([0.0, 3.0]) * (segment[:, None] == segment)
         )
         attn = logits.double().softmax(-1)
         v, d = _parts(attn, special)
         own = float((attn * (segment[:, None] == segment)).sum(1).mean())
-        edges = [v - share, d - share, v - share / 2, d - share / 2, v + d - share, own - (1 + share) / 2]
+        edges = [
+            v - share,
+            d - share,
+            v - share / 2,
+            d - share / 2,
+            v + d - share,
+            own - (1 + share) / 2,
+        ]
         if min(map(abs, edges)) > 0.01:
             return attn.float(), special, draw.choice([segment, segment, None]), share
 
@@ -600,7 +718,9 @@ def expect_classes(submission: Submission, draw: Draw, count: int) -> None:
     for i, (mine, name) in enumerate(zip(value, right, strict=True)):
         if mine != name:
             v, d = _parts(*given[i][:2])
-            fail(f"a map with V = {v:.2f} and D = {d:.2f} at share {given[i][3]:g} is {name!r}, not {mine!r}")
+            fail(
+                f"a map with V = {v:.2f} and D = {d:.2f} at share {given[i][3]:g} is {name!r}, not {mine!r}"
+            )
 
 
 @question("8.4", points=0.5, claim="attention_pattern: five classes, by the first rule that holds")
@@ -623,10 +743,12 @@ WRONG["disable"] = {
     "the heads put out 0: the mean of their values is asked for": lambda c, v, m, off: _instead(
         c, off, torch.zeros_like(c)
     ),
-    "padding is in the mean: every query attends to the *real* tokens": lambda c, v, m, off: _instead(
-        c, off, v.mean(1, keepdim=True)
+    "padding is in the mean: every query attends to the *real* tokens": lambda c, v, m, off: (
+        _instead(c, off, v.mean(1, keepdim=True))
     ),
-    "the mean of the contexts was taken: of the values": lambda c, v, m, off: _instead(c, off, _mean_of(c, m)),
+    "the mean of the contexts was taken: of the values": lambda c, v, m, off: _instead(
+        c, off, _mean_of(c, m)
+    ),
     "the sum was divided by the padded length": lambda c, v, m, off: _instead(
         c, off, (v * m[..., None]).sum(1, keepdim=True) / m.shape[1]
     ),
@@ -636,10 +758,14 @@ WRONG["disable"] = {
     "the mean is over all heads' values: each head hands on its own": lambda c, v, m, off: _instead(
         c,
         off,
-        _mean_of(v, m).unflatten(-1, (len(off), -1)).mean(2, keepdim=True).expand(-1, -1, len(off), -1).flatten(2),
+        _mean_of(v, m)
+        .unflatten(-1, (len(off), -1))
+        .mean(2, keepdim=True)
+        .expand(-1, -1, len(off), -1)
+        .flatten(2),
     ),
-    "the other heads were disabled: off is True where a head is to go": lambda c, v, m, off: _instead(
-        c, ~off, _mean_of(v, m)
+    "the other heads were disabled: off is True where a head is to go": lambda c, v, m, off: (
+        _instead(c, ~off, _mean_of(v, m))
     ),
     "the mean is over the whole batch: of each sentence": lambda c, v, m, off: _instead(
         c, off, v[m].mean(0).expand(len(v), 1, -1)
@@ -656,7 +782,11 @@ def disabling(draw: Draw, B: int, L: int, M: int, d: int) -> tuple[Tensor, Tenso
     return draw.normal(B, L, M * d), draw.normal(B, L, M * d), mask, off
 
 
-@question("8.4", points=0.5, claim="disable: heads that are off hand on the mean of their values over real tokens")
+@question(
+    "8.4",
+    points=0.5,
+    claim="disable: heads that are off hand on the mean of their values over real tokens",
+)
 def test_disable(submission: Submission, draw: Draw) -> None:
     expect_formula(submission, "disable", lambda: disabling(draw, 3, 6, 4, 3))
 
@@ -665,7 +795,9 @@ def _cosines(before: Tensor, after: Tensor, mask: Tensor) -> Tensor:
     return torch.stack(
         [
             torch.cosine_similarity(
-                before[:, b][:, r][:, :, r].flatten(1).double(), after[:, b][:, r][:, :, r].flatten(1).double(), dim=1
+                before[:, b][:, r][:, :, r].flatten(1).double(),
+                after[:, b][:, r][:, :, r].flatten(1).double(),
+                dim=1,
             )
             for b, r in enumerate(mask)
         ]
@@ -681,7 +813,9 @@ def _all_together(before: Tensor, after: Tensor, mask: Tensor) -> Tensor:
 
 
 def _padded(before: Tensor, after: Tensor, mask: Tensor) -> Tensor:
-    return 1 - torch.cosine_similarity(before.flatten(2).double(), after.flatten(2).double(), dim=2).mean(1)
+    return 1 - torch.cosine_similarity(
+        before.flatten(2).double(), after.flatten(2).double(), dim=2
+    ).mean(1)
 
 
 def _by_rows(before: Tensor, after: Tensor, mask: Tensor) -> Tensor:
@@ -699,7 +833,9 @@ WRONG["attention_change"] = {
     "the maps were not cut to the real tokens": _padded,
     "all sentences were flattened together: a cosine for each, then the mean": _all_together,
     "rows were compared one by one: a sentence's map is one vector": _by_rows,
-    "this is the cosine: one minus it": lambda before, after, mask: _cosines(before, after, mask).mean(0),
+    "this is the cosine: one minus it": lambda before, after, mask: _cosines(
+        before, after, mask
+    ).mean(0),
     "cosines were summed over sentences: the mean": lambda before, after, mask: (
         1 - _cosines(before, after, mask).sum(0)
     ),
@@ -712,15 +848,24 @@ def two_maps(draw: Draw, M: int, B: int, L: int) -> tuple[Tensor, Tensor, Tensor
     return draw.normal(M, B, L, L).softmax(-1), (2 * draw.normal(M, B, L, L)).softmax(-1), mask
 
 
-@question("8.4", points=0.5, claim="attention_change: one minus the mean cosine of the sentences' maps")
+@question(
+    "8.4", points=0.5, claim="attention_change: one minus the mean cosine of the sentences' maps"
+)
 def test_change(submission: Submission, draw: Draw) -> None:
     expect_formula(submission, "attention_change", lambda: two_maps(draw, 3, 4, 6))
 
 
-# --- 8.5 fixed patterns --------------------------------------------------------------------------------------------
+# --- 8.5 fixed patterns ---------------------------------------------------------------
 
 
-def _fixed(length: int, start: int = 1, gap: int = 2, wrap: bool = False, zero: bool = False, power: int = 3) -> Tensor:
+def _fixed(
+    length: int,
+    start: int = 1,
+    gap: int = 2,
+    wrap: bool = False,
+    zero: bool = False,
+    power: int = 3,
+) -> Tensor:
     i, j = torch.arange(length)[:, None], torch.arange(length)
     rising = ((j + start) ** power).double().expand(length, -1)
     falling = ((length - 1 + start - j) ** power).double().expand(length, -1)
@@ -752,14 +897,18 @@ WRONG["fixed_patterns"] = {
     "weights are not cubes": lambda n: _fixed(n, power=1),
     "left and right are exchanged": lambda n: _fixed(n)[[0, 2, 1, 4, 3, 5, 6]],
     "the end and the start are exchanged": lambda n: _fixed(n)[[0, 1, 2, 3, 4, 6, 5]],
-    "rows do not sum to 1: divide by their sum": lambda n: _fixed(n) * (1 + torch.arange(n)[:, None]),
+    "rows do not sum to 1: divide by their sum": lambda n: (
+        _fixed(n) * (1 + torch.arange(n)[:, None])
+    ),
 }
 
 
 @question("8.5", points=0.5, claim="fixed_patterns: seven maps by places alone, rows sum to 1")
 def test_patterns(submission: Submission, draw: Draw) -> None:
     n = draw.integer(5, 9)
-    value = expect_tensor(submission.fixed_patterns(n), shape=(7, n, n), dtype=torch.float32, what="fixed_patterns(…)")
+    value = expect_tensor(
+        submission.fixed_patterns(n), shape=(7, n, n), dtype=torch.float32, what="fixed_patterns(…)"
+    )
     right = reference.fixed_patterns(n)
     recognise(value, right, made(WRONG["fixed_patterns"], n), alike=close)
     for h in range(7):
@@ -767,7 +916,11 @@ def test_patterns(submission: Submission, draw: Draw) -> None:
 
 
 def _frozen(
-    learned: Tensor, lengths: Tensor, padded: bool = False, first: bool = False, everywhere: bool = False
+    learned: Tensor,
+    lengths: Tensor,
+    padded: bool = False,
+    first: bool = False,
+    everywhere: bool = False,
 ) -> Tensor:
     B, M, L, _ = learned.shape
     out = learned.clone() if everywhere else torch.zeros_like(learned)
@@ -788,7 +941,9 @@ def _cut(learned: Tensor, lengths: Tensor) -> Tensor:
 
 
 WRONG["frozen_attention"] = {
-    "patterns are of the padded length: each sentence has its own": lambda a, n: _frozen(a, n, padded=True),
+    "patterns are of the padded length: each sentence has its own": lambda a, n: _frozen(
+        a, n, padded=True
+    ),
     "head 0 is the learned one here: the last": lambda a, n: _frozen(a, n, first=True),
     "behind a sentence's words fixed heads are 0": lambda a, n: _frozen(a, n, everywhere=True),
     "the learned head is handed on as it is, padding too": _cut,
@@ -804,13 +959,15 @@ def freezing(draw: Draw, B: int, M: int, L: int) -> tuple[Tensor, Tensor]:
 
 
 @question(
-    "8.5", points=0.5, claim="frozen_attention: the last head is learned, the others have their sentence's patterns"
+    "8.5",
+    points=0.5,
+    claim="frozen_attention: the last head is learned, the others have their sentence's patterns",
 )
 def test_frozen(submission: Submission, draw: Draw) -> None:
     expect_formula(submission, "frozen_attention", lambda: freezing(draw, 3, 5, 7))
 
 
-# --- 8.6 by kind ---------------------------------------------------------------------------------------------------
+# --- 8.6 by kind ----------------------------------------------------------------------
 
 Kinds = dict[str, Tensor]
 
@@ -828,7 +985,9 @@ def _pruned(scores: Kinds, kind: str, fraction: float, lowest: bool = True, by_l
         for name in chosen:
             for layer, row in enumerate(scores[name]):
                 real = [i for i, s in enumerate(row.tolist()) if not math.isnan(s)]
-                for i in sorted(real, key=lambda i, row=row: float(row[i]))[: round(fraction * len(real))]:
+                for i in sorted(real, key=lambda i, row=row: float(row[i]))[
+                    : round(fraction * len(real))
+                ]:
                     found[name][layer, i] = False
         return found
     n = sum(int((~s.isnan()).sum()) for s in scores.values()) if of_all else len(heads)
@@ -838,12 +997,18 @@ def _pruned(scores: Kinds, kind: str, fraction: float, lowest: bool = True, by_l
 
 
 WRONG["prune_by_kind"] = {
-    "the highest-scoring heads went: the lowest": lambda s, kind, fraction: _pruned(s, kind, fraction, lowest=False),
+    "the highest-scoring heads went: the lowest": lambda s, kind, fraction: _pruned(
+        s, kind, fraction, lowest=False
+    ),
     "each layer lost its share: all layers of a kind together": lambda s, kind, fraction: _pruned(
         s, kind, fraction, by_layer=True
     ),
-    "the share is of this kind's heads, not of all": lambda s, kind, fraction: _pruned(s, kind, fraction, of_all=True),
-    "the other kinds were pruned, too": lambda s, kind, fraction: _pruned(s, kind, fraction, others=True),
+    "the share is of this kind's heads, not of all": lambda s, kind, fraction: _pruned(
+        s, kind, fraction, of_all=True
+    ),
+    "the other kinds were pruned, too": lambda s, kind, fraction: _pruned(
+        s, kind, fraction, others=True
+    ),
     "a head that is not there (NaN) is no head: not counted, and False": lambda s, kind, fraction: {
         name: mask | s[name].isnan() for name, mask in _pruned(s, kind, fraction).items()
     },
@@ -869,7 +1034,9 @@ def as_kinds(value: Any, scores: Kinds) -> Kinds:
     }
 
 
-def expect_kinds(submission: Submission, given: Any, right: Kinds, mistakes: dict[str, Any]) -> None:
+def expect_kinds(
+    submission: Submission, given: Any, right: Kinds, mistakes: dict[str, Any]
+) -> None:
     value = as_kinds(submission.prune_by_kind(*given), given[0])
     recognise(value, right, mistakes)
     for name, mask in right.items():
@@ -878,14 +1045,24 @@ def expect_kinds(submission: Submission, given: Any, right: Kinds, mistakes: dic
                 f"{given[1]!r} at {given[2]:g}: of {name!r} {int(value[name].sum())} heads stay, and {int(mask.sum())} should"
             )
         expect_equal(
-            value[name], mask, message=f"{given[1]!r} at {given[2]:g}: of {name!r} other heads stay than should"
+            value[name],
+            mask,
+            message=f"{given[1]!r} at {given[2]:g}: of {name!r} other heads stay than should",
         )
 
 
-@question("8.6", points=0.5, claim="prune_by_kind: the lowest of one kind, all its layers together; the others stay")
+@question(
+    "8.6",
+    points=0.5,
+    claim="prune_by_kind: the lowest of one kind, all its layers together; the others stay",
+)
 def test_by_kind(submission: Submission, draw: Draw) -> None:
     def case() -> tuple[Any, Any, dict[str, Any]]:
-        given = kinds_of(draw), draw.choice(["encoder", "decoder", "cross"]), draw.choice([0.3, 0.5, 0.4])
+        given = (
+            kinds_of(draw),
+            draw.choice(["encoder", "decoder", "cross"]),
+            draw.choice([0.3, 0.5, 0.4]),
+        )
         return given, reference.prune_by_kind(*given), made(WRONG["prune_by_kind"], *given)
 
     given, right, mistakes = telling(case)
@@ -893,18 +1070,24 @@ def test_by_kind(submission: Submission, draw: Draw) -> None:
 
 
 WRONG["prunable_share"] = {
-    "the last point above the line was taken: all before it must be, too": lambda curve, tolerance=0.1: max(
-        (float(f) for f, s in curve if s >= (1 - tolerance) * curve[0][1]), default=0.0
+    "the last point above the line was taken: all before it must be, too": lambda curve, tolerance=0.1: (
+        max((float(f) for f, s in curve if s >= (1 - tolerance) * curve[0][1]), default=0.0)
     ),
     "the tolerance was taken in points: it is a share of the full score": lambda curve, tolerance=0.1: (
         reference.prunable_share(curve, tolerance / curve[0][1])
     ),
-    "this is the first fraction that falls below: the last one before": lambda curve, tolerance=0.1: next(
-        (float(f) for f, s in curve if s < (1 - tolerance) * curve[0][1]), float(curve[-1][0])
+    "this is the first fraction that falls below: the last one before": lambda curve, tolerance=0.1: (
+        next((float(f) for f, s in curve if s < (1 - tolerance) * curve[0][1]), float(curve[-1][0]))
     ),
-    "the score was compared with the one before: with the full one": lambda curve, tolerance=0.1: next(
-        (float(curve[i][0]) for i in range(len(curve) - 1) if curve[i + 1][1] < (1 - tolerance) * curve[i][1]),
-        float(curve[-1][0]),
+    "the score was compared with the one before: with the full one": lambda curve, tolerance=0.1: (
+        next(
+            (
+                float(curve[i][0])
+                for i in range(len(curve) - 1)
+                if curve[i + 1][1] < (1 - tolerance) * curve[i][1]
+            ),
+            float(curve[-1][0]),
+        )
     ),
     "this is the score: the fraction": lambda curve, tolerance=0.1: float(
         dict(curve)[reference.prunable_share(curve, tolerance)]
@@ -918,11 +1101,18 @@ def curve_of(draw: Draw) -> tuple[list[tuple[float, float]], float]:
     fractions = sorted(draw.distinct(len(levels), 1, 19))
     return [
         (0.0, full),
-        *((f / 20, full * (s + draw.number(-0.01, 0.01))) for f, s in zip(fractions, levels, strict=True)),
+        *(
+            (f / 20, full * (s + draw.number(-0.01, 0.01)))
+            for f, s in zip(fractions, levels, strict=True)
+        ),
     ], tolerance
 
 
-@question("8.6", points=0.5, claim="prunable_share: the largest fraction up to which every score is good enough")
+@question(
+    "8.6",
+    points=0.5,
+    claim="prunable_share: the largest fraction up to which every score is good enough",
+)
 def test_share(submission: Submission, draw: Draw) -> None:
     def case() -> tuple[Any, Any, dict[str, Any]]:
         given = curve_of(draw)
@@ -935,7 +1125,7 @@ def test_share(submission: Submission, draw: Draw) -> None:
     expect_close(value, right, "prunable_share(…)")
 
 
-# --- 8.7, 8.8 ------------------------------------------------------------------------------------------------------
+# --- 8.7, 8.8 -------------------------------------------------------------------------
 
 
 @question(

@@ -54,10 +54,14 @@ from .visible import (
     within,
 )
 
-# --- 9.1 layerdrop -------------------------------------------------------------------------------------------------
+# --- 9.1 layerdrop --------------------------------------------------------------------
 
 
-@question("9.1", points=1, claim="the same names inside, nothing left after the block, also after an exception")
+@question(
+    "9.1",
+    points=1,
+    claim="the same names inside, nothing left after the block, also after an exception",
+)
 def test_nothing_of_layerdrop_stays(submission: Submission, draw: Draw) -> None:
     run = Dropped(submission, draw, 0.5, [0, 1, 2, 1])
     if run.inside != run.names:
@@ -68,7 +72,9 @@ def test_nothing_of_layerdrop_stays(submission: Submission, draw: Draw) -> None:
         fail("after the block the state dict has other names than before")
     if submission.get(run.hooks, "count"):
         fail("after the block a hook, or a forward of its own, stays in a layer")
-    context = submission.call("layerdrop", run.there, 1.0, submission.helper("generator", seed=1), keep=True)
+    context = submission.call(
+        "layerdrop", run.there, 1.0, submission.helper("generator", seed=1), keep=True
+    )
     with submission.within(context, raising=True):
         pass
     if submission.get(run.hooks, "count"):
@@ -77,7 +83,9 @@ def test_nothing_of_layerdrop_stays(submission: Submission, draw: Draw) -> None:
         )
     x = draw.normal(6, 4)
     if near(submission.call("0", x, on=run.there), x, tolerance=1e-6):
-        fail("after an exception in the block a layer is still skipped: try … finally round the yield")
+        fail(
+            "after an exception in the block a layer is still skipped: try … finally round the yield"
+        )
 
 
 @question(
@@ -118,7 +126,8 @@ def test_chance_of_layerdrop(submission: Submission, draw: Draw) -> None:
 def test_layerdrop_in_a_model(submission: Submission, draw: Draw) -> None:
     model, batch = bert(draw, 4, 2), draw.texts(3, 5)
     for layer in model.get_submodule("bert.encoder.layer"):
-        layer.training = True  # it alone: what is in it, dropout above all, stays in evaluation mode
+        # it alone: what is in it, dropout above all, stays in evaluation mode
+        layer.training = True
     there = submission.put(model)
     path = "bert.encoder.layer"
     seed = next(
@@ -146,7 +155,7 @@ def test_layerdrop_in_a_model(submission: Submission, draw: Draw) -> None:
     expect_close(value, right, "what a BERT says of which some layers are skipped", tolerance=1e-4)
 
 
-# --- 9.2 layers_to_keep, take_layers -------------------------------------------------------------------------------
+# --- 9.2 layers_to_keep, take_layers --------------------------------------------------
 
 
 @question("9.2", points=0.5, claim="layers_to_keep of every depth")
@@ -161,7 +170,9 @@ def test_every_depth(submission: Submission, draw: Draw) -> None:
 
 
 @question(
-    "9.2", points=0.5, claim="take_layers of models without a configuration, at a path of one part; nothing is shared"
+    "9.2",
+    points=0.5,
+    claim="take_layers of models without a configuration, at a path of one part; nothing is shared",
 )
 def test_take_layers_elsewhere(submission: Submission, draw: Draw) -> None:
     model = nn.Sequential()
@@ -177,16 +188,22 @@ def test_take_layers_elsewhere(submission: Submission, draw: Draw) -> None:
         submission.call("head.weight.data.fill_", 7.0, on=result, keep=True)
         state = submission.get(there).state
         if any(not torch.equal(state[n], p) for n, p in model.state_dict().items()):
-            fail("the copy shares weights with the model that was given: a change of one is a change of the other")
+            fail(
+                "the copy shares weights with the model that was given: a change of one is a change of the other"
+            )
     whole = draw.bert(4, 2)
     there, result, found = taken(submission, whole, "bert.encoder.layer", 4)
     expect_taken(found, whole, "bert.encoder.layer", 4)
 
 
-# --- 9.3 gated_mlps, joint_importance ------------------------------------------------------------------------------
+# --- 9.3 gated_mlps, joint_importance -------------------------------------------------
 
 
-@question("9.3", points=0.5, claim="gates for each sample; gradients flow; nothing is left after an exception")
+@question(
+    "9.3",
+    points=0.5,
+    claim="gates for each sample; gradients flow; nothing is left after an exception",
+)
 def test_gates_of_samples(submission: Submission, draw: Draw) -> None:
     expect_gated(submission, draw, 3, 3)
     model, batch = bert(draw, 2, 2), draw.texts(3, 4)
@@ -203,20 +220,31 @@ def test_gates_of_samples(submission: Submission, draw: Draw) -> None:
             submission.backward(submission.call("logits.clone", on=out, keep=True), weight)
         gradient = submission.grad(leaf)
         if gradient is None:
-            fail("no gradient reaches ν: use the tensor itself in the hook, without .detach(), .item() or no_grad")
+            fail(
+                "no gradient reaches ν: use the tensor itself in the hook, without .detach(), .item() or no_grad"
+            )
         expect_close(gradient, right, f"the gradient of gates {shape}", tolerance=1e-4)
     context = submission.call("gated_mlps", there, torch.zeros(2), keep=True)
     with submission.within(context, raising=True):
         pass
     if submission.get(hooks, "count"):
         fail("after an exception in the block a hook stays in the model")
-    value = submission.get(submission.call("__call__", on=there, keep=True, **inputs(batch)), "logits")
+    value = submission.get(
+        submission.call("__call__", on=there, keep=True, **inputs(batch)), "logits"
+    )
     expect_close(
-        value, logits(model, batch, on_output, torch.ones(2)), "what the model says after the blocks", tolerance=1e-4
+        value,
+        logits(model, batch, on_output, torch.ones(2)),
+        "what the model says after the blocks",
+        tolerance=1e-4,
     )
 
 
-@question("9.3", points=0.5, claim="the same for any batch size; from a stream; mode and .grad stay as they were")
+@question(
+    "9.3",
+    points=0.5,
+    claim="the same for any batch size; from a stream; mode and .grad stay as they were",
+)
 def test_joint_leaves_the_model(submission: Submission, draw: Draw) -> None:
     expect_joint(submission, draw, (1, 4), True)
     model = bert(draw, 2, 4).train()
@@ -231,7 +259,12 @@ def test_joint_leaves_the_model(submission: Submission, draw: Draw) -> None:
     )
     right = reference.joint_importance(copy.deepcopy(model), batches, sample_losses)
     for found, want, name in zip(value, right, ("heads", "parts"), strict=True):
-        expect_close(found.double(), want, f"from batches as a stream, the importance of {name}", tolerance=1e-4)
+        expect_close(
+            found.double(),
+            want,
+            f"from batches as a stream, the importance of {name}",
+            tolerance=1e-4,
+        )
     if submission.get(there, "training") is not True:
         fail("the model was in training mode and is in evaluation mode afterwards")
     if submission.get(there, "classifier.weight.grad") is not None:
@@ -242,26 +275,45 @@ def test_joint_leaves_the_model(submission: Submission, draw: Draw) -> None:
         fail("a hook stays in the model")
 
 
-# --- 9.4 prune_while -----------------------------------------------------------------------------------------------
+# --- 9.4 prune_while ------------------------------------------------------------------
 
 
-@question("9.4", points=0.5, claim="other numbers of layers and heads, small and large steps, until nothing is left")
+@question(
+    "9.4",
+    points=0.5,
+    claim="other numbers of layers and heads, small and large steps, until nothing is left",
+)
 def test_other_searches(submission: Submission, draw: Draw) -> None:
     for layers, heads, step in ((7, 2, 0.1), (2, 3, 0.1), (3, 4, 0.35)):
         expect_search(submission, draw, layers, heads, step, told=False)
     script = Scripted(draw, 2, 3, turn=4)
     value = as_steps(
         submission.prune_while(
-            Proxy(script.evaluate, "evaluate"), Proxy(script.importance, "importance"), 2, 3, 0.0, 0.3
+            Proxy(script.evaluate, "evaluate"),
+            Proxy(script.importance, "importance"),
+            2,
+            3,
+            0.0,
+            0.3,
         ),
         2,
         3,
     )
     if bool(value[-1][0].any()) or bool(value[-1][1].any()):
-        fail("with share = 0 the search goes on until no head and no part is left, and here it ended before")
+        fail(
+            "with share = 0 the search goes on until no head and no part is left, and here it ended before"
+        )
     gone = [int((~xi).sum()) for xi, _, _ in value]
-    expect_equal(gone, [0, 2, 4, 6, 6][: len(gone)], "how many of 6 heads are gone after each round, at step 0.3")
-    expect_equal([int((~nu).sum()) for _, nu, _ in value], [0, 1, 1, 2], "how many of 2 parts are gone, at step 0.3")
+    expect_equal(
+        gone,
+        [0, 2, 4, 6, 6][: len(gone)],
+        "how many of 6 heads are gone after each round, at step 0.3",
+    )
+    expect_equal(
+        [int((~nu).sum()) for _, nu, _ in value],
+        [0, 1, 1, 2],
+        "how many of 2 parts are gone, at step 0.3",
+    )
 
 
 @question(
@@ -281,12 +333,16 @@ def test_masks_of_the_search(submission: Submission, draw: Draw) -> None:
 
     right = reference.prune_while(evaluate, importance, layers, heads, 0.85, 0.17)  # type: ignore[arg-type]
     value = as_steps(
-        submission.prune_while(Proxy(evaluate, "evaluate"), Proxy(importance, "importance"), layers, heads, 0.85, 0.17),
+        submission.prune_while(
+            Proxy(evaluate, "evaluate"), Proxy(importance, "importance"), layers, heads, 0.85, 0.17
+        ),
         layers,
         heads,
     )
     if len(value) != len(right):
-        fail(f"where evaluate returns tensors the list has {len(value)} entries, and should have {len(right)}")
+        fail(
+            f"where evaluate returns tensors the list has {len(value)} entries, and should have {len(right)}"
+        )
     for r, ((xi, nu, _), (x, n, _)) in enumerate(zip(value, right, strict=True)):
         if not torch.equal(xi, x) or not torch.equal(nu, n):
             fail(
@@ -294,11 +350,13 @@ def test_masks_of_the_search(submission: Submission, draw: Draw) -> None:
             )
 
 
-# --- 9.5 subnetworks, retrain --------------------------------------------------------------------------------------
+# --- 9.5 subnetworks, retrain ---------------------------------------------------------
 
 
 @question(
-    "9.5", points=0.5, claim="more survivors than not: bad takes the least important of them; nothing given is changed"
+    "9.5",
+    points=0.5,
+    claim="more survivors than not: bad takes the least important of them; nothing given is changed",
 )
 def test_three_of_many(submission: Submission, draw: Draw) -> None:
     expect_three(submission, draw, 0.75, False)
@@ -323,7 +381,9 @@ def test_after_retraining(submission: Submission, draw: Draw) -> None:
             )
     given = submission.get(run.pretrained)
     if any(not torch.equal(given[name], p) for name, p in run.before.items()):
-        fail("`pretrained` was trained along: the model's parameters are the same tensors now. Copy the values")
+        fail(
+            "`pretrained` was trained along: the model's parameters are the same tensors now. Copy the values"
+        )
     if submission.get(run.hooks, "count"):
         fail("after retrain a hook stays in the model")
     run = Retrained(submission, draw, raising=True)
@@ -337,11 +397,13 @@ def test_after_retraining(submission: Submission, draw: Draw) -> None:
         fail("after an exception in train a hook stays in the model")
 
 
-# --- 9.6 survival --------------------------------------------------------------------------------------------------
+# --- 9.6 survival ---------------------------------------------------------------------
 
 
 @question(
-    "9.6", points=0.5, claim="one seed, one task, one dimension; unlike shapes raise; exactly `tasks` is not below"
+    "9.6",
+    points=0.5,
+    claim="one seed, one task, one dimension; unlike shapes raise; exactly `tasks` is not below",
 )
 def test_survival_at_the_edges(submission: Submission, draw: Draw) -> None:
     for seeds, tasks, shape in ((1, 3, (4,)), (4, 1, (2, 3, 2)), (2, 5, (3, 3))):
@@ -353,18 +415,26 @@ def test_survival_at_the_edges(submission: Submission, draw: Draw) -> None:
     masks = [[kept, ~kept], [kept, torch.zeros(4, dtype=torch.bool)]]
     for below in (0, 0.5, 1, 2):
         expect_close(
-            torch.tensor(expect_number(submission.survivors_below(masks, below), "survivors_below")),
+            torch.tensor(
+                expect_number(submission.survivors_below(masks, below), "survivors_below")
+            ),
             torch.tensor(reference.survivors_below(masks, below)),
             f"the share whose mean count, of 1 and ½, is less than {below}",
         )
 
 
-# --- 9.7 overlap, fleiss_kappa -------------------------------------------------------------------------------------
+# --- 9.7 overlap, fleiss_kappa --------------------------------------------------------
 
 
-@question("9.7", points=0.5, claim="overlap of masks with nothing or everything kept; Python's numbers")
+@question(
+    "9.7", points=0.5, claim="overlap of masks with nothing or everything kept; Python's numbers"
+)
 def test_overlap_at_the_edges(submission: Submission, draw: Draw) -> None:
-    none, every, some = torch.zeros(3, 4, dtype=torch.bool), torch.ones(3, 4, dtype=torch.bool), draw.mask(3, 4)
+    none, every, some = (
+        torch.zeros(3, 4, dtype=torch.bool),
+        torch.ones(3, 4, dtype=torch.bool),
+        draw.mask(3, 4),
+    )
     for a, b in ((none, some), (every, some), (none, none), (every, every)):
         value = submission.overlap(a, b)
         expect_close(
@@ -376,7 +446,9 @@ def test_overlap_at_the_edges(submission: Submission, draw: Draw) -> None:
 
 
 @question(
-    "9.7", points=0.5, claim="kappa of two masks, of equal ones, of less agreement than chance; 1.0 where chance is 1"
+    "9.7",
+    points=0.5,
+    claim="kappa of two masks, of equal ones, of less agreement than chance; 1.0 where chance is 1",
 )
 def test_kappa_at_the_edges(submission: Submission, draw: Draw) -> None:
     a = draw.mask(9)
@@ -389,10 +461,12 @@ def test_kappa_at_the_edges(submission: Submission, draw: Draw) -> None:
         (torch.stack([draw.mask(20, kept=0.8) for _ in range(5)]), "five masks"),
     ):
         value = expect_number(submission.fleiss_kappa(masks), f"kappa of {said}")
-        expect_close(torch.tensor(value), torch.tensor(reference.fleiss_kappa(masks)), f"kappa of {said}")
+        expect_close(
+            torch.tensor(value), torch.tensor(reference.fleiss_kappa(masks)), f"kappa of {said}"
+        )
 
 
-# --- 9.8, 9.9 ------------------------------------------------------------------------------------------------------
+# --- 9.8, 9.9 -------------------------------------------------------------------------
 
 
 @question("9.8", points=0.5, claim="a: what training with missing layers teaches each of them")
@@ -420,7 +494,8 @@ def test_half_depth(submission: Submission, draw: Draw) -> None:
     )
 
 
-HALF = (83.7, 85.3)  # 85.7, 84.4, 83.9 are 84.7 on average; the first two layers 85.7, LayerDrop 0.2 82.9
+# 85.7, 84.4, 83.9 are 84.7 on average; the first two layers 85.7, LayerDrop 0.2 82.9
+HALF = (83.7, 85.3)
 OTHERS = (
     (82.4, 83.3, "that of LayerDrop 0.2"),
     (85.31, 86.3, "that of the first two layers"),
@@ -430,8 +505,15 @@ OTHERS = (
 )
 
 
-@question("9.9", points=0.5, claim="three more wrong versions are found, and nothing right is accused")
+@question(
+    "9.9", points=0.5, claim="three more wrong versions are found, and nothing right is accused"
+)
 def test_hunt_more(submission: Submission, draw: Draw) -> None:
     expect_verdicts(
-        submission, draw, "subnetworks", RIGHT, of_table(BEST_OF_GONE, MOST_IMPORTANT, RANDOM_OF_GONE), PROMISE
+        submission,
+        draw,
+        "subnetworks",
+        RIGHT,
+        of_table(BEST_OF_GONE, MOST_IMPORTANT, RANDOM_OF_GONE),
+        PROMISE,
     )

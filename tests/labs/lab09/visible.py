@@ -1,7 +1,9 @@
-"""Lab 09, depth and subnetworks: what is claimed of each answer, and its likely mistakes, each written once as a wrong function.
+"""Lab 09, depth and subnetworks: what is claimed of each answer, and its likely
+mistakes, each written once as a wrong function.
 
-Inputs are drawn anew for every grading: layers that change when they run, feed-forward parts with biases, importance that turns round on the way, scores that do
-not agree with what survived.
+Inputs are drawn anew for every grading: layers that change when they run, feed-forward
+parts with biases, importance that turns round on the way, scores that do not agree with
+what survived.
 """
 
 from __future__ import annotations
@@ -47,9 +49,11 @@ Masks = tuple[Tensor, Tensor]
 close = partial(near, tolerance=1e-4)
 WRONG: dict[str, dict[str, Callable[..., Any]]] = {}
 
-# --- 9.1 layerdrop -------------------------------------------------------------------------------------------------
+# --- 9.1 layerdrop --------------------------------------------------------------------
 
-WITH = "layerdrop is to be used in a `with` statement: keep @contextmanager above it, and yield once"
+WITH = (
+    "layerdrop is to be used in a `with` statement: keep @contextmanager above it, and yield once"
+)
 
 
 @contextmanager
@@ -65,15 +69,22 @@ def within(submission: Submission, name: str, *arguments: Any) -> Iterator[None]
 class Dropped:
     """Calls of layers inside the student's block, beside what should come of them.
 
-    Each layer is a linear one and a batch norm behind it, whose statistics say whether it ran.
+    Each layer is a linear one and a batch norm behind it, whose statistics say whether
+    it ran.
     """
 
     def __init__(
-        self, submission: Submission, draw: Draw, p: float, order: Sequence[int], training: bool = True
+        self,
+        submission: Submission,
+        draw: Draw,
+        p: float,
+        order: Sequence[int],
+        training: bool = True,
     ) -> None:
         width = 4
         layers = nn.ModuleList(
-            nn.Sequential(nn.Linear(width, width), nn.BatchNorm1d(width, momentum=None)) for _ in range(max(order) + 1)
+            nn.Sequential(nn.Linear(width, width), nn.BatchNorm1d(width, momentum=None))
+            for _ in range(max(order) + 1)
         )
         with torch.no_grad():
             for q in layers.parameters():
@@ -88,14 +99,18 @@ class Dropped:
         self.outputs: list[Tensor] = []
         self.inside: list[str] = []
         self.right: list[Tensor] = []
-        with within(submission, "layerdrop", self.there, p, submission.helper("generator", seed=seed)):
+        with within(
+            submission, "layerdrop", self.there, p, submission.helper("generator", seed=seed)
+        ):
             for i, x in zip(order, self.inputs, strict=True):
                 value = ask(
                     partial(submission.call, str(i), x, on=self.there),
                     "inside the block, when a layer was called,",
                     "A layer may be called with further arguments, positional or by keyword: pass them on",
                 )
-                self.outputs.append(expect_tensor(value, shape=x.shape, what="what a layer returns"))
+                self.outputs.append(
+                    expect_tensor(value, shape=x.shape, what="what a layer returns")
+                )
             state = submission.get(self.there)
             self.inside = list(state.state) if isinstance(state, wire.Model) else []
         for i, x, skip in zip(order, self.inputs, self.skipped, strict=True):
@@ -119,7 +134,9 @@ class Dropped:
             if not near(out, r, tolerance=1e-4)
         ):
             fail("what goes on was divided by 1 − p: nothing is rescaled")
-        skipped = [near(out, x, tolerance=1e-6) for out, x in zip(self.outputs, self.inputs, strict=True)]
+        skipped = [
+            near(out, x, tolerance=1e-6) for out, x in zip(self.outputs, self.inputs, strict=True)
+        ]
         if any(
             bool((out == x).all(1).any()) and not bool((out == x).all())
             for out, x in zip(self.outputs, self.inputs, strict=True)
@@ -142,7 +159,9 @@ class Dropped:
 
 
 @question(
-    "9.1", points=1.5, claim="in training mode each call is skipped with probability p, by one number of the generator"
+    "9.1",
+    points=1.5,
+    claim="in training mode each call is skipped with probability p, by one number of the generator",
 )
 def test_layers_are_dropped(submission: Submission, draw: Draw) -> None:
     order = [0, 1, 2, 3, 0, 1, 2, 3, 2, 0, 3, 1]
@@ -154,7 +173,9 @@ def test_layers_are_dropped(submission: Submission, draw: Draw) -> None:
         run = Dropped(submission, draw, p, order)
     run.expect(p)
     if run.did_run != run.ran:
-        fail("a skipped layer ran all the same: what is in it (statistics, dropout) must not notice the call")
+        fail(
+            "a skipped layer ran all the same: what is in it (statistics, dropout) must not notice the call"
+        )
 
 
 @question("9.1", points=0.5, claim="in evaluation mode nothing is drawn or skipped")
@@ -164,7 +185,7 @@ def test_nothing_is_dropped_in_evaluation(submission: Submission, draw: Draw) ->
         fail("a layer in evaluation mode was skipped: only those in training mode are")
 
 
-# --- 9.2 layers_to_keep, take_layers -------------------------------------------------------------------------------
+# --- 9.2 layers_to_keep, take_layers --------------------------------------------------
 
 FIRST = "these are the first layers: they are to be evenly spaced"
 STEPPED = "a fixed step of layers // depth was taken: ⌊i · layers / depth⌋"
@@ -176,8 +197,12 @@ WRONG["layers_to_keep"] = {
     FIRST: lambda layers, depth: list(range(depth)),
     STEPPED: lambda layers, depth: list(range(0, layers, layers // depth)),
     ROUNDED: lambda layers, depth: [math.floor(i * layers / depth + 0.5) for i in range(depth)],
-    LAST_IN: lambda layers, depth: [math.floor(i * (layers - 1) / max(1, depth - 1)) for i in range(depth)],
-    FROM_ONE: lambda layers, depth: [min(layers - 1, i * layers // depth) for i in range(1, depth + 1)],
+    LAST_IN: lambda layers, depth: [
+        math.floor(i * (layers - 1) / max(1, depth - 1)) for i in range(depth)
+    ],
+    FROM_ONE: lambda layers, depth: [
+        min(layers - 1, i * layers // depth) for i in range(1, depth + 1)
+    ],
 }
 
 
@@ -214,8 +239,14 @@ def expect_taken(found: wire.Model, model: Any, path: str, depth: int) -> None:
     right = wire.describe(reference.take_layers(model, path, depth)).state
     count = len(model.get_submodule(path))
     if found.state.keys() != right.keys():
-        left = {name[len(path) + 1 :].split(".")[0] for name in found.state if name.startswith(f"{path}.")}
-        fail(f"{len(left)} of {count} layers are left at {path!r}, and {depth} should be; all else stays")
+        left = {
+            name[len(path) + 1 :].split(".")[0]
+            for name in found.state
+            if name.startswith(f"{path}.")
+        }
+        fail(
+            f"{len(left)} of {count} layers are left at {path!r}, and {depth} should be; all else stays"
+        )
     for name, value in right.items():
         if not torch.equal(found.state[name], value):
             fail(
@@ -223,7 +254,11 @@ def expect_taken(found: wire.Model, model: Any, path: str, depth: int) -> None:
             )
 
 
-@question("9.2", points=0.5, claim="take_layers: a copy with these layers only, and its configuration says so")
+@question(
+    "9.2",
+    points=0.5,
+    claim="take_layers: a copy with these layers only, and its configuration says so",
+)
 def test_take_layers(submission: Submission, draw: Draw) -> None:
     model = draw.bert(5, 2)
     depth = draw.choice([2, 3])
@@ -239,11 +274,13 @@ def test_take_layers(submission: Submission, draw: Draw) -> None:
         fail("the model that was given is cut, too: work on a copy")
 
 
-# --- 9.3 gated_mlps, joint_importance ------------------------------------------------------------------------------
+# --- 9.3 gated_mlps, joint_importance -------------------------------------------------
 
 
 def bert(draw: Draw, layers: int, heads: int) -> Any:
-    """One whose feed-forward parts have biases: a gate on the wrong side does not pass."""
+    """One whose feed-forward parts have biases: a gate on the wrong side does not
+    pass.
+    """
     model = draw.bert(layers, heads)
     with torch.no_grad():
         for out in mlp_outputs(model):
@@ -256,8 +293,12 @@ def inputs(batch: Batch) -> Batch:
 
 
 @torch.no_grad()
-def logits(model: Any, batch: Batch, place: Callable[[Any, int, Tensor], Any], nu: Tensor) -> Tensor:
-    """With a gate in some place of each layer: ``place(model, layer, gate)`` gives a hook's handle."""
+def logits(
+    model: Any, batch: Batch, place: Callable[[Any, int, Tensor], Any], nu: Tensor
+) -> Tensor:
+    """With a gate in some place of each layer: ``place(model, layer, gate)`` gives a
+    hook's handle.
+    """
     hooks = [place(model, i, gate) for i, gate in enumerate(nu)]
     try:
         return model(**inputs(batch)).logits
@@ -279,11 +320,15 @@ def on_input(model: Any, i: int, gate: Tensor) -> Any:
 
 
 def on_layer(model: Any, i: int, gate: Tensor) -> Any:
-    return model.bert.encoder.layer[i].output.register_forward_hook(lambda m, args, out: out * wide(gate))
+    return model.bert.encoder.layer[i].output.register_forward_hook(
+        lambda m, args, out: out * wide(gate)
+    )
 
 
 def on_first(model: Any, i: int, gate: Tensor) -> Any:
-    return model.bert.encoder.layer[i].intermediate.dense.register_forward_hook(lambda m, args, out: out * wide(gate))
+    return model.bert.encoder.layer[i].intermediate.dense.register_forward_hook(
+        lambda m, args, out: out * wide(gate)
+    )
 
 
 def wrong_gates(model: Any, batch: Batch, nu: Tensor) -> dict[str, Tensor]:
@@ -295,7 +340,9 @@ def wrong_gates(model: Any, batch: Batch, nu: Tensor) -> dict[str, Tensor]:
         "the gate is behind the residual sum: what came in is killed, too. It belongs on what mlp_outputs lists": run(
             on_layer, nu
         ),
-        "the gate is on the first layer of each part: on what MLP(x) is, the last layer's output": run(on_first, nu),
+        "the gate is on the first layer of each part: on what MLP(x) is, the last layer's output": run(
+            on_first, nu
+        ),
         "every layer has the first layer's gate": run(on_output, nu[:1].expand_as(nu)),
         "every layer has the last layer's gate. If the hook is defined in a loop: it reads the loop's variable when it is called": run(
             on_output, nu[-1:].expand_as(nu)
@@ -304,7 +351,9 @@ def wrong_gates(model: Any, batch: Batch, nu: Tensor) -> dict[str, Tensor]:
         "the gates make no difference": run(on_output, torch.ones_like(nu)),
     }
     if nu.ndim == 2:
-        wrong["all samples have the mean of the samples' gates"] = run(on_output, nu.mean(1, keepdim=True))
+        wrong["all samples have the mean of the samples' gates"] = run(
+            on_output, nu.mean(1, keepdim=True)
+        )
         wrong["all samples have the first sample's gates"] = run(on_output, nu[:, :1])
     return wrong
 
@@ -327,27 +376,42 @@ def expect_gated(submission: Submission, draw: Draw, *shape: int) -> None:
     recognise(value, right, wrong_gates(model, batch, nu), alike=close)
     expect_close(value, right, "the model's output", tolerance=1e-4)
     if submission.get(hooks, "count"):
-        fail("after the block a hook stays in the model: keep what register_… returns, and .remove() it")
+        fail(
+            "after the block a hook stays in the model: keep what register_… returns, and .remove() it"
+        )
 
 
-@question("9.3", points=1, claim="gated_mlps: what each part adds is multiplied by its gate, its bias included")
+@question(
+    "9.3",
+    points=1,
+    claim="gated_mlps: what each part adds is multiplied by its gate, its bias included",
+)
 def test_gated(submission: Submission, draw: Draw) -> None:
     expect_gated(submission, draw, 3)
 
 
 def sample_losses(model: Any, batch: Batch) -> Tensor:
-    return nn.functional.cross_entropy(model(**inputs(batch)).logits, batch["labels"], reduction="none")
+    return nn.functional.cross_entropy(
+        model(**inputs(batch)).logits, batch["labels"], reduction="none"
+    )
 
 
-def sample_gradients(model: Any, batches: Sequence[Batch], place: Any = on_output) -> tuple[Tensor, Tensor]:
-    """∂L(x)/∂ξ and ∂L(x)/∂ν of every sample, signed: (N, layers, heads) and (N, layers)."""
+def sample_gradients(
+    model: Any, batches: Sequence[Batch], place: Any = on_output
+) -> tuple[Tensor, Tensor]:
+    """∂L(x)/∂ξ and ∂L(x)/∂ν of every sample, signed: (N, layers, heads) and (N,
+    layers).
+    """
     from course_lib.pruning.heads import gated
 
     layers, heads = len(model.bert.encoder.layer), model.config.num_attention_heads
     found_heads, found_mlps = [], []
     for batch in batches:
         size = len(batch["labels"])
-        xi, nu = torch.ones(layers, size, heads, requires_grad=True), torch.ones(layers, size, requires_grad=True)
+        xi, nu = (
+            torch.ones(layers, size, heads, requires_grad=True),
+            torch.ones(layers, size, requires_grad=True),
+        )
         hooks = [place(model, i, gate) for i, gate in enumerate(nu)]
         with gated(model, xi):
             losses = sample_losses(model, batch)
@@ -368,20 +432,29 @@ def wrong_importance(model: Any, batches: Sequence[Batch]) -> dict[str, dict[str
     _, before_bias = sample_gradients(model, batches, on_input)
     _, behind_sum = sample_gradients(model, batches, on_layer)
     sizes = [len(batch["labels"]) for batch in batches]
-    by_batch = [both(a.abs().sum(0), b.abs().sum(0)) for a, b in zip(h.split(sizes), m.split(sizes), strict=True)]
+    by_batch = [
+        both(a.abs().sum(0), b.abs().sum(0))
+        for a, b in zip(h.split(sizes), m.split(sizes), strict=True)
+    ]
 
     def mean(parts: list[dict[str, Tensor]], weights: Sequence[float]) -> dict[str, Tensor]:
         return {
-            k: torch.stack([p[k] * w for p, w in zip(parts, weights, strict=True)]).sum(0) for k in ("heads", "parts")
+            k: torch.stack([p[k] * w for p, w in zip(parts, weights, strict=True)]).sum(0)
+            for k in ("heads", "parts")
         }
 
-    summed = [both(a.sum(0).abs(), b.sum(0).abs()) for a, b in zip(h.split(sizes), m.split(sizes), strict=True)]
+    summed = [
+        both(a.sum(0).abs(), b.sum(0).abs())
+        for a, b in zip(h.split(sizes), m.split(sizes), strict=True)
+    ]
     n, batches_ = sum(sizes), len(sizes)
     return {
         "the gate of a part is on its last layer's input: the bias belongs to MLP(x)": both(
             h.abs().mean(0), before_bias.abs().mean(0)
         ),
-        "the gate of a part is behind the residual sum": both(h.abs().mean(0), behind_sum.abs().mean(0)),
+        "the gate of a part is behind the residual sum": both(
+            h.abs().mean(0), behind_sum.abs().mean(0)
+        ),
         "the absolute value was taken of a batch's sum: of every sample's gradient, before the sum": mean(
             summed, [1 / n] * batches_
         ),
@@ -430,24 +503,34 @@ def expect_joint(submission: Submission, draw: Draw, sizes: Sequence[int], train
 
 
 @question(
-    "9.3", points=1, claim="joint_importance: the mean over samples of |∂L/∂ξ| and |∂L/∂ν|, from one pass a batch"
+    "9.3",
+    points=1,
+    claim="joint_importance: the mean over samples of |∂L/∂ξ| and |∂L/∂ν|, from one pass a batch",
 )
 def test_joint(submission: Submission, draw: Draw) -> None:
     expect_joint(submission, draw, (3, 2), False)
 
 
-# --- 9.4 prune_while -----------------------------------------------------------------------------------------------
+# --- 9.4 prune_while ------------------------------------------------------------------
 
 
 class Scripted:
-    """``evaluate`` and ``importance`` as the grader plays them: fixed values for heads and parts, turned round from some round on."""
+    """``evaluate`` and ``importance`` as the grader plays them: fixed values for heads
+    and parts, turned round from some round on.
+    """
 
     def __init__(self, draw: Draw, layers: int, heads: int, turn: int) -> None:
         self.values = [
-            (torch.rand(layers, heads, generator=draw.generator), torch.rand(layers, generator=draw.generator))
+            (
+                torch.rand(layers, heads, generator=draw.generator),
+                torch.rand(layers, generator=draw.generator),
+            )
             for _ in range(30)
         ]
-        self.worth = torch.rand(layers, heads, generator=draw.generator), torch.rand(layers, generator=draw.generator)
+        self.worth = (
+            torch.rand(layers, heads, generator=draw.generator),
+            torch.rand(layers, generator=draw.generator),
+        )
         self.turn, self.asked, self.evaluated = turn, [], []  # type: ignore[var-annotated]
 
     def importance(self, xi: Tensor, nu: Tensor) -> tuple[Tensor, Tensor]:
@@ -500,11 +583,11 @@ def searched(
 
 FULL_ALWAYS = "the importance of the full model was used throughout: ask for that of the current masks in every round"
 FAILING_KEPT = "the round that fell below the share is in the list: it is dropped"
-OF_LEFT = "each round takes a share of the heads that are *left*: after round r in all r · k are gone"
-OF_PREVIOUS = "the score was compared with the round before: with the full one"
-ONE_A_ROUND = (
-    "a part goes in every round: in all round(r · step · layers), so that few layers last as long as the heads do"
+OF_LEFT = (
+    "each round takes a share of the heads that are *left*: after round r in all r · k are gone"
 )
+OF_PREVIOUS = "the score was compared with the round before: with the full one"
+ONE_A_ROUND = "a part goes in every round: in all round(r · step · layers), so that few layers last as long as the heads do"
 
 WRONG_SEARCH: dict[str, dict[str, bool]] = {
     FULL_ALWAYS: {"anew": False},
@@ -517,7 +600,9 @@ WRONG_SEARCH: dict[str, dict[str, bool]] = {
 
 def as_steps(value: Any, layers: int, heads: int) -> Steps:
     if not isinstance(value, list | tuple) or not value:
-        fail(f"prune_while returns a list of (xi, nu, score), at least one; it returned {describe(value)}")
+        fail(
+            f"prune_while returns a list of (xi, nu, score), at least one; it returned {describe(value)}"
+        )
     found = []
     for step in value:
         expect_length(step, 3, "an entry (xi, nu, score)")
@@ -539,7 +624,9 @@ def flat(steps: Steps) -> dict[str, Tensor]:
     return found
 
 
-def expect_search(submission: Submission, draw: Draw, layers: int, heads: int, step: float, told: bool = True) -> None:
+def expect_search(
+    submission: Submission, draw: Draw, layers: int, heads: int, step: float, told: bool = True
+) -> None:
     share = draw.number(0.72, 0.8)
 
     def case() -> tuple[Any, Any, dict[str, Any]]:
@@ -551,7 +638,12 @@ def expect_search(submission: Submission, draw: Draw, layers: int, heads: int, s
     script, right, mistakes = telling(case, close)
     value = as_steps(
         submission.prune_while(
-            Proxy(script.evaluate, "evaluate"), Proxy(script.importance, "importance"), layers, heads, share, step
+            Proxy(script.evaluate, "evaluate"),
+            Proxy(script.importance, "importance"),
+            layers,
+            heads,
+            share,
+            step,
         ),
         layers,
         heads,
@@ -563,7 +655,9 @@ def expect_search(submission: Submission, draw: Draw, layers: int, heads: int, s
         for name, mask, what in (("xi", xi, "heads"), ("nu", nu, "parts")):
             want = right[f"{name} {r}"]
             if int(mask.sum()) != int(want.sum()):
-                fail(f"after round {r} {int((~mask).sum())} {what} are gone, and in all {int((~want).sum())} should be")
+                fail(
+                    f"after round {r} {int((~mask).sum())} {what} are gone, and in all {int((~want).sum())} should be"
+                )
             if not torch.equal(mask, want):
                 fail(
                     f"in round {r} as many {what} are gone as should, but not those of lowest importance among what was left"
@@ -588,7 +682,7 @@ def test_search(submission: Submission, draw: Draw) -> None:
     expect_search(submission, draw, 4, 5, 0.15)
 
 
-# --- 9.5 subnetworks, retrain --------------------------------------------------------------------------------------
+# --- 9.5 subnetworks, retrain ---------------------------------------------------------
 
 KINDS = ("good", "random", "bad")
 
@@ -627,7 +721,10 @@ def right_three(xi: Tensor, nu: Tensor, I_h: Tensor, I_mlp: Tensor, seed: int) -
 
 def _from_complement(mask: Tensor, generator: torch.Generator) -> Tensor:
     gone = (~mask.flatten()).nonzero()[:, 0]
-    order = gone[torch.randperm(len(gone), generator=generator)].tolist() + mask.flatten().nonzero()[:, 0].tolist()
+    order = (
+        gone[torch.randperm(len(gone), generator=generator)].tolist()
+        + mask.flatten().nonzero()[:, 0].tolist()
+    )
     return of_places(mask, order[: int(mask.sum())])
 
 
@@ -638,7 +735,11 @@ MOST_IMPORTANT = "bad are the most important: the least important of what did no
 RANDOM_OF_GONE = "random was drawn from what did not survive: from all elements"
 
 WRONG_THREE: dict[str, Callable[..., dict[str, Masks]]] = {
-    LOWEST: _bad(lambda mask, score: of_places(mask, score.flatten().argsort(stable=True)[: int(mask.sum())].tolist())),
+    LOWEST: _bad(
+        lambda mask, score: of_places(
+            mask, score.flatten().argsort(stable=True)[: int(mask.sum())].tolist()
+        )
+    ),
     COMPLEMENT: _bad(lambda mask, score: ~mask),
     BEST_OF_GONE: _bad(lambda mask, score: of_places(mask, worst(mask, -score)[: int(mask.sum())])),
     MOST_IMPORTANT: _bad(
@@ -651,7 +752,11 @@ WRONG_THREE: dict[str, Callable[..., dict[str, Masks]]] = {
 
 
 def three(value: Any) -> dict[str, Tensor]:
-    return {f"{name} {what}": value[name][i] for name in KINDS for i, what in enumerate(("heads", "parts"))}
+    return {
+        f"{name} {what}": value[name][i]
+        for name in KINDS
+        for i, what in enumerate(("heads", "parts"))
+    }
 
 
 def as_three(value: Any, xi: Tensor, nu: Tensor) -> dict[str, Tensor]:
@@ -659,10 +764,14 @@ def as_three(value: Any, xi: Tensor, nu: Tensor) -> dict[str, Tensor]:
     found: dict[str, Masks] = {}
     for name in KINDS:
         expect_length(value[name], 2, f"{name!r}")
-        heads = expect_tensor(value[name][0], shape=xi.shape, dtype=torch.bool, what=f"the heads of {name!r}")
+        heads = expect_tensor(
+            value[name][0], shape=xi.shape, dtype=torch.bool, what=f"the heads of {name!r}"
+        )
         found[name] = (
             heads,
-            expect_tensor(value[name][1], shape=nu.shape, dtype=torch.bool, what=f"the parts of {name!r}"),
+            expect_tensor(
+                value[name][1], shape=nu.shape, dtype=torch.bool, what=f"the parts of {name!r}"
+            ),
         )
     return three(found)
 
@@ -681,27 +790,42 @@ def expect_three(submission: Submission, draw: Draw, share: float, told: bool) -
 
     def case() -> tuple[Any, Any, dict[str, Any]]:
         xi, nu = survivors(draw, 4, 5, share)
-        given = xi, nu, torch.rand(4, 5, generator=draw.generator), torch.rand(4, generator=draw.generator)
+        given = (
+            xi,
+            nu,
+            torch.rand(4, 5, generator=draw.generator),
+            torch.rand(4, generator=draw.generator),
+        )
         wrong = {said: three(f(*given, seed)) for said, f in WRONG_THREE.items()} if told else {}
         return given, three(right_three(*given, seed)), wrong
 
     given, right, mistakes = telling(case)
-    value = as_three(submission.subnetworks(*given, submission.helper("generator", seed=seed)), *given[:2])
+    value = as_three(
+        submission.subnetworks(*given, submission.helper("generator", seed=seed)), *given[:2]
+    )
     recognise(value, right, mistakes)
     for name, mask in right.items():
         if int(value[name].sum()) != int(mask.sum()):
-            fail(f"{name}: {int(value[name].sum())} are kept, and as many as survived should be, {int(mask.sum())}")
+            fail(
+                f"{name}: {int(value[name].sum())} are kept, and as many as survived should be, {int(mask.sum())}"
+            )
         expect_equal(value[name], mask, message=f"{name}: as many as should be, but other ones")
 
 
-@question("9.5", points=1, claim="good, random and bad have the same two sizes; bad is made of what did not survive")
+@question(
+    "9.5",
+    points=1,
+    claim="good, random and bad have the same two sizes; bad is made of what did not survive",
+)
 def test_three(submission: Submission, draw: Draw) -> None:
     expect_three(submission, draw, 0.4, True)
 
 
 # what `retrain` starts from -> what the mistake is
 FINE_TUNED = "training starts from the fine-tuned weights: copy those of `pretrained` back first"
-MASK_OFF = "the subnetwork is not switched on while it trains: train(model) belongs inside both blocks"
+MASK_OFF = (
+    "the subnetwork is not switched on while it trains: train(model) belongs inside both blocks"
+)
 ONLY_PARTS = "heads are not gated while it trains: gated(model, xi), too"
 ONLY_HEADS = "feed-forward parts are not gated while it trains: gated_mlps(model, nu), too"
 
@@ -710,19 +834,26 @@ class Retrained:
     """A model fine-tuned, as it were, and retrained by the student's function.
 
     Attributes:
-        there, pretrained, hooks, train: in the student's process. model: the fine-tuned one, here. start: its weights with the pre-trained ones back.
+        there, pretrained, hooks, train: in the student's process. model: the fine-tuned
+            one, here. start: its weights with the pre-trained ones back.
     """
 
     def __init__(self, submission: Submission, draw: Draw, raising: bool = False) -> None:
         self.model, self.batch = bert(draw, 3, 2), inputs(draw.texts(3, 5))
         self.amount = draw.number(0.1, 0.5)
         own = dict(self.model.named_parameters())
-        self.before = {name: draw.normal(*p.shape) * 0.3 for name, p in own.items() if name.startswith("bert.encoder")}
+        self.before = {
+            name: draw.normal(*p.shape) * 0.3
+            for name, p in own.items()
+            if name.startswith("bert.encoder")
+        }
         self.masks = survivors(draw, 3, 2, 0.5)
         self.start = {name: self.before.get(name, p.detach().clone()) for name, p in own.items()}
         self.there, self.pretrained = submission.put(self.model), submission.put(self.before)
         self.hooks = submission.helper("hooks", model=self.there)
-        self.train = submission.helper("retrain", batch=self.batch, amount=self.amount, raising=raising)
+        self.train = submission.helper(
+            "retrain", batch=self.batch, amount=self.amount, raising=raising
+        )
 
     def call(self, submission: Submission) -> Any:
         return submission.call("retrain", self.there, self.pretrained, *self.masks, self.train)
@@ -746,14 +877,20 @@ class Retrained:
             MASK_OFF: self.logits(self.start, torch.ones_like(xi), torch.ones_like(nu)),
             ONLY_PARTS: self.logits(self.start, torch.ones_like(xi), nu),
             ONLY_HEADS: self.logits(self.start, xi, torch.ones_like(nu)),
-            "what survived is switched off: a mask is True where something is kept": self.logits(self.start, ~xi, ~nu),
+            "what survived is switched off: a mask is True where something is kept": self.logits(
+                self.start, ~xi, ~nu
+            ),
             "neither are the weights the pre-trained ones, nor is the subnetwork on": self.logits(
                 tuned, torch.ones_like(xi), torch.ones_like(nu)
             ),
         }
 
 
-@question("9.5", points=0.5, claim="retrain: once, from the pre-trained weights, with only the subnetwork switched on")
+@question(
+    "9.5",
+    points=0.5,
+    claim="retrain: once, from the pre-trained weights, with only the subnetwork switched on",
+)
 def test_retrain(submission: Submission, draw: Draw) -> None:
     def case() -> tuple[Any, Any, dict[str, Any]]:
         run = Retrained(submission, draw)
@@ -770,32 +907,46 @@ def test_retrain(submission: Submission, draw: Draw) -> None:
         fail(
             f"when training starts {moved[0]!r} is neither the pre-trained one nor, where `pretrained` does not name it, the model's own"
         )
-    expect_close(log[0]["logits"], right, "what the model says when training starts", tolerance=1e-4)
+    expect_close(
+        log[0]["logits"], right, "what the model says when training starts", tolerance=1e-4
+    )
 
 
-@question("9.5", points=0.5, claim="arguments: a name that the model lacks raises ValueError before anything changes")
+@question(
+    "9.5",
+    points=0.5,
+    claim="arguments: a name that the model lacks raises ValueError before anything changes",
+)
 def test_retrain_refuses(submission: Submission, draw: Draw) -> None:
     run = Retrained(submission, draw)
     run.call(submission)
     if len(submission.get(run.train, "log")) != 1:
         fail("train is called once where all names are the model's")
     run = Retrained(submission, draw)
-    foreign = submission.put({**run.before, "bert.encoder.layer.7.output.dense.bias": torch.zeros(4)})
+    foreign = submission.put(
+        {**run.before, "bert.encoder.layer.7.output.dense.bias": torch.zeros(4)}
+    )
     expect_raises(
         ValueError,
         lambda: submission.call("retrain", run.there, foreign, *run.masks, run.train),
         "pretrained names a parameter that the model does not have",
     )
     state = submission.get(run.there).state
-    if submission.get(run.train, "log") or not all(torch.equal(state[n], p) for n, p in run.model.named_parameters()):
-        fail("the name that is not there was refused, but only after weights were copied: look at all names first")
+    if submission.get(run.train, "log") or not all(
+        torch.equal(state[n], p) for n, p in run.model.named_parameters()
+    ):
+        fail(
+            "the name that is not there was refused, but only after weights were copied: look at all names first"
+        )
 
 
-# --- 9.6 survival --------------------------------------------------------------------------------------------------
+# --- 9.6 survival ---------------------------------------------------------------------
 
 SHARE = "this is the share of tasks: the count"
 OVER_TASKS = "the spread was taken over tasks: over seeds, of each seed's count"
-SAMPLE_STD = "this is the sample standard deviation: the population's, divided by the number of seeds"
+SAMPLE_STD = (
+    "this is the sample standard deviation: the population's, divided by the number of seeds"
+)
 OF_ALL = "the spread of all masks was taken: of the counts, over seeds"
 
 MaskLists = list[list[Tensor]]
@@ -822,7 +973,9 @@ OF_PAIRS = "masks were counted one by one: the share of *elements* whose mean co
 WRONG["survivors_below"] = {
     AT_MOST: lambda masks, tasks: float((counts(masks).mean(0) <= tasks).double().mean()),
     OF_PAIRS: lambda masks, tasks: float((counts(masks) < tasks).double().mean()),
-    "this is the number of elements: their share": lambda masks, tasks: float((counts(masks).mean(0) < tasks).sum()),
+    "this is the number of elements: their share": lambda masks, tasks: float(
+        (counts(masks).mean(0) < tasks).sum()
+    ),
     "this is the share of those that survive in as many tasks or more": lambda masks, tasks: float(
         (counts(masks).mean(0) >= tasks).double().mean()
     ),
@@ -848,14 +1001,19 @@ def test_survival(submission: Submission, draw: Draw) -> None:
     value = submission.survival(masks)
     expect_length(value, 2, "survival(masks)")
     found = moments(
-        [expect_tensor(part, shape=(2, 5), what=name) for part, name in zip(value, ("mean", "std"), strict=True)]
+        [
+            expect_tensor(part, shape=(2, 5), what=name)
+            for part, name in zip(value, ("mean", "std"), strict=True)
+        ]
     )
     recognise(found, right, mistakes, alike=close)
     for name in right:
         expect_close(found[name], right[name], f"the {name}")
 
 
-@question("9.6", points=0.5, claim="survivors_below: the share of elements whose mean count is smaller")
+@question(
+    "9.6", points=0.5, claim="survivors_below: the share of elements whose mean count is smaller"
+)
 def test_survivors_below(submission: Submission, draw: Draw) -> None:
     def case() -> tuple[Any, Any, dict[str, Any]]:
         given = drawn_masks(draw, 2, 4, 3, 7), draw.choice([2.0, 1.5, 2])
@@ -864,18 +1022,29 @@ def test_survivors_below(submission: Submission, draw: Draw) -> None:
 
     given, right, mistakes = telling(case)
     value = expect_number(submission.survivors_below(*given), "survivors_below(masks, tasks)")
-    recognise(torch.tensor(value), torch.tensor(right), {s: torch.tensor(v) for s, v in mistakes.items()}, alike=close)
+    recognise(
+        torch.tensor(value),
+        torch.tensor(right),
+        {s: torch.tensor(v) for s, v in mistakes.items()},
+        alike=close,
+    )
     expect_close(torch.tensor(value), torch.tensor(right), "survivors_below(masks, tasks)")
 
 
-@question("9.6", points=0.5, claim="arguments: nothing, or seeds with unlike numbers of tasks, raise ValueError")
+@question(
+    "9.6",
+    points=0.5,
+    claim="arguments: nothing, or seeds with unlike numbers of tasks, raise ValueError",
+)
 def test_survival_refuses(submission: Submission, draw: Draw) -> None:
     masks = drawn_masks(draw, 2, 2, 3)
     bad = {"no seed": ([],), "another number of tasks for one seed": ([masks[0], masks[1][:1]],)}
-    expect_refused(lambda m: submission.survival(m)[0].double(), (masks,), reference.survival(masks)[0], bad)
+    expect_refused(
+        lambda m: submission.survival(m)[0].double(), (masks,), reference.survival(masks)[0], bad
+    )
 
 
-# --- 9.7 overlap, fleiss_kappa -------------------------------------------------------------------------------------
+# --- 9.7 overlap, fleiss_kappa --------------------------------------------------------
 
 WRONG["overlap"] = {
     "the share of the union was given (Jaccard): the number shared": lambda a, b: (
@@ -897,7 +1066,9 @@ WRONG["overlap"] = {
 }
 
 
-def _kappa(masks: Tensor, chance: Callable[[float], float] | None = None, with_itself: bool = False) -> float:
+def _kappa(
+    masks: Tensor, chance: Callable[[float], float] | None = None, with_itself: bool = False
+) -> float:
     raters, kept = len(masks), masks.double().sum(0)
     gone = raters - kept
     agreed = (
@@ -912,9 +1083,13 @@ def _kappa(masks: Tensor, chance: Callable[[float], float] | None = None, with_i
 
 WRONG["fleiss_kappa"] = {
     "chance agreement was taken as ½: q² + (1 − q)²": lambda m: _kappa(m, lambda q: 0.5),
-    "each mask's agreement with itself was counted: k(k − 1), not k²": lambda m: _kappa(m, with_itself=True),
+    "each mask's agreement with itself was counted: k(k − 1), not k²": lambda m: _kappa(
+        m, with_itself=True
+    ),
     "chance was not subtracted: this is the raw agreement": lambda m: _kappa(m, lambda q: 0.0),
-    "only agreement on what is kept was expected by chance: q² + (1 − q)²": lambda m: _kappa(m, lambda q: q**2),
+    "only agreement on what is kept was expected by chance: q² + (1 − q)²": lambda m: _kappa(
+        m, lambda q: q**2
+    ),
 }
 
 
@@ -927,7 +1102,10 @@ def as_overlap(value: Any) -> Tensor:
 def test_overlap(submission: Submission, draw: Draw) -> None:
     def case() -> tuple[Any, Any, dict[str, Any]]:
         given = draw.mask(4, 6, kept=0.6), draw.mask(4, 6, kept=0.3)
-        wrong = {said: torch.tensor(v, dtype=torch.float64) for said, v in made(WRONG["overlap"], *given).items()}
+        wrong = {
+            said: torch.tensor(v, dtype=torch.float64)
+            for said, v in made(WRONG["overlap"], *given).items()
+        }
         return given, torch.tensor(reference.overlap(*given), dtype=torch.float64), wrong
 
     given, right, mistakes = telling(case, close)
@@ -950,7 +1128,7 @@ def test_kappa(submission: Submission, draw: Draw) -> None:
     expect_close(value, right, "fleiss_kappa(masks)")
 
 
-# --- 9.8, 9.9 ------------------------------------------------------------------------------------------------------
+# --- 9.8, 9.9 -------------------------------------------------------------------------
 
 
 @question(
@@ -967,13 +1145,16 @@ def by_loops(xi: Tensor, nu: Tensor, I_h: Tensor, I_mlp: Tensor, seed: int) -> d
     """Right, another way."""
     generator = torch.Generator().manual_seed(seed)
     drawn = tuple(
-        of_places(m, torch.randperm(m.numel(), generator=generator)[: int(m.sum())].tolist()) for m in (xi, nu)
+        of_places(m, torch.randperm(m.numel(), generator=generator)[: int(m.sum())].tolist())
+        for m in (xi, nu)
     )
     bad = tuple(of_places(m, worst(m, s)[: int(m.sum())]) for m, s in ((xi, I_h), (nu, I_mlp)))
     return {"good": (xi, nu), "random": (drawn[0], drawn[1]), "bad": (bad[0], bad[1])}
 
 
-def by_large_scores(xi: Tensor, nu: Tensor, I_h: Tensor, I_mlp: Tensor, seed: int) -> dict[str, Masks]:
+def by_large_scores(
+    xi: Tensor, nu: Tensor, I_h: Tensor, I_mlp: Tensor, seed: int
+) -> dict[str, Masks]:
     """Right: survivors get a score that no other has."""
     bad = tuple(
         of_places(m, (s.double() + 1e6 * m).flatten().argsort(stable=True)[: int(m.sum())].tolist())

@@ -1,4 +1,6 @@
-"""Lab 10, tokens: the claims that only the grader sees. What is seen in the notebook, and the words for both, stand in visible.py."""
+"""Lab 10, tokens: the claims that only the grader sees. What is seen in the notebook,
+and the words for both, stand in visible.py.
+"""
 
 from __future__ import annotations
 
@@ -67,16 +69,20 @@ from .visible import (
 )
 from .visible import WRONG as SEEN
 
-BETWEEN = "padding may stand between real tokens, and token_mask says where: their number alone does not"
+BETWEEN = (
+    "padding may stand between real tokens, and token_mask says where: their number alone does not"
+)
 AT_LAST = f"n was the place of the last real token: {BETWEEN}"
 NOT_REAL_N = "n was counted from the scores above 0: a real token may have the score 0, and token_mask says who is real"
 
 
-# --- texts ---------------------------------------------------------------------------------------------------------
+# --- texts ----------------------------------------------------------------------------
 
 
 def scattered(draw: Draw, lengths: list[int], L: int) -> Tensor:
-    """A token_mask (B, L) with padding anywhere but in column 0, and where there is some, not only at the end."""
+    """A token_mask (B, L) with padding anywhere but in column 0, and where there is
+    some, not only at the end.
+    """
     mask = torch.zeros(len(lengths), L, dtype=torch.bool)
     mask[:, 0] = True
     for row, n in zip(mask, lengths, strict=True):
@@ -98,7 +104,7 @@ def place_of_last(mask: Tensor) -> Tensor:
     return (torch.arange(1, mask.shape[1] + 1) * mask).amax(1, keepdim=True)
 
 
-# --- 10.1 attention_received ---------------------------------------------------------------------------------------
+# --- 10.1 attention_received ----------------------------------------------------------
 
 RECEIVED: Wrong = {BETWEEN: lambda attn, mask: reference.attention_received(attn, at_the_end(mask))}
 
@@ -113,7 +119,9 @@ def test_received_between(submission: Submission, draw: Draw) -> None:
     received(submission, attn, mask, RECEIVED, "where padding stands between real tokens")
 
 
-@question("10.1", points=0.5, claim="one head, one text, one token, float64; nothing given is changed")
+@question(
+    "10.1", points=0.5, claim="one head, one text, one token, float64; nothing given is changed"
+)
 def test_received_of_odd_shapes(submission: Submission, draw: Draw) -> None:
     for lengths, M, L, when in (
         ([5], 1, 7, "for one text and one head"),
@@ -125,12 +133,14 @@ def test_received_of_odd_shapes(submission: Submission, draw: Draw) -> None:
         received(submission, attn, mask, {}, when)
         received(submission, attn.double(), mask, {}, f"{when}, in float64")
     attn, mask = attention(draw, 2, 3, 6), padded([6, 4], 6)
-    _, (attn_after, mask_after) = submission.call("attention_received", attn, mask, returning=(0, 1))
+    _, (attn_after, mask_after) = submission.call(
+        "attention_received", attn, mask, returning=(0, 1)
+    )
     unchanged(attn, attn_after, "the attention weights")
     unchanged(mask, mask_after, "token_mask")
 
 
-# --- 10.2 keep_tokens ----------------------------------------------------------------------------------------------
+# --- 10.2 keep_tokens -----------------------------------------------------------------
 
 
 def in_order(mask: Tensor) -> Tensor:
@@ -158,7 +168,12 @@ def test_padding_between(submission: Submission, draw: Draw) -> None:
         mask = scattered(draw, [L - 3, k + 1, k - 2], L)
         return Texts(draw, mask, draw.normal(3, L, scale=3), k)
 
-    expect_kept(submission, told_texts(case, PADDED_TEXTS), PADDED_TEXTS, "where padding stands between real tokens")
+    expect_kept(
+        submission,
+        told_texts(case, PADDED_TEXTS),
+        PADDED_TEXTS,
+        "where padding stands between real tokens",
+    )
 
 
 @question("10.2", points=0.5, claim="of equal scores the first stays")
@@ -184,11 +199,15 @@ def test_small_and_large_k(submission: Submission, draw: Draw) -> None:
         expect_kept(submission, Texts(draw, mask, scores, k), {}, when)
 
 
-@question("10.2", points=0.5, claim="one text, equal sizes, float64, width 1; nothing given is changed")
+@question(
+    "10.2", points=0.5, claim="one text, equal sizes, float64, width 1; nothing given is changed"
+)
 def test_kept_of_odd_shapes(submission: Submission, draw: Draw) -> None:
     texts = Texts(draw, scattered(draw, [8, 4], 9), draw.normal(2, 9), 5)
     _, after = submission.call("keep_tokens", *texts.given, returning=(0, 1, 2))
-    for value, now, what in zip(texts.given, after, ("the rows (hidden)", "token_mask", "the scores"), strict=False):
+    for value, now, what in zip(
+        texts.given, after, ("the rows (hidden)", "token_mask", "the scores"), strict=False
+    ):
         unchanged(value, now, what)
     n = draw.integer(4, 5)
     for lengths, L, E, k, when in (
@@ -205,7 +224,7 @@ def test_kept_of_odd_shapes(submission: Submission, draw: Draw) -> None:
         expect_kept(submission, texts, {}, f"{when}, in float64")
 
 
-# --- 10.3 progressive ----------------------------------------------------------------------------------------------
+# --- 10.3 progressive -----------------------------------------------------------------
 
 
 def in_single(lengths: Tensor, layers: int, final: float) -> Tensor:
@@ -234,11 +253,14 @@ def test_progressive_rounding(submission: Submission, draw: Draw) -> None:
 
         def case(said: str = said) -> Case:
             final = draw.integer(3, 97) / 100
-            lengths = 50 * torch.tensor(draw.distinct(12, 1, 20))  # n · share is often a whole number, or nearly
+            # n · share is often a whole number, or nearly
+            lengths = 50 * torch.tensor(draw.distinct(12, 1, 20))
             lengths[:3] += draw.integer(1, 40)
             right = reference.progressive(lengths, 2, final)
             wrong = made(rounded, lengths, 2, final)
-            seen = {s: value for s, value in wrong.items() if s == said or not torch.equal(value, right)}
+            seen = {
+                s: value for s, value in wrong.items() if s == said or not torch.equal(value, right)
+            }
             return (lengths, final), right, seen
 
         (lengths, final), _, _ = telling(case)
@@ -254,7 +276,7 @@ def test_progressive_rounding(submission: Submission, draw: Draw) -> None:
         expect_table(value, lengths, 3, final, {})
 
 
-# --- 10.3 threshold_policy -----------------------------------------------------------------------------------------
+# --- 10.3 threshold_policy ------------------------------------------------------------
 
 EXACTLY: Wrong = {
     "a token exactly at the threshold went: it stays, ≥": kept_where(
@@ -263,7 +285,9 @@ EXACTLY: Wrong = {
 }
 AT_ZERO: Wrong = {
     "padding was kept, since its 0 is not below θ = 0: it never is": (
-        lambda scores, theta, mask: (count(mask) * scores >= theta) | (torch.arange(mask.shape[1]) == 0)
+        lambda scores, theta, mask: (
+            (count(mask) * scores >= theta) | (torch.arange(mask.shape[1]) == 0)
+        )
     ),
     "a real token of score 0 went at θ = 0: it is exactly at the threshold, and stays": kept_where(
         lambda scores, theta, mask: (count(mask) * scores >= theta) & (scores > 0)
@@ -273,7 +297,9 @@ OWN_N: Wrong = {
     said: kept_where(lambda scores, theta, mask, n=n: n(scores, mask) * scores >= theta)
     for said, n in {
         "n was counted without [CLS]: [CLS] is one of the n": lambda scores, mask: count(mask) - 1,
-        "n was the longest text of the batch: each text has its own n": lambda scores, mask: count(mask).max(),
+        "n was the longest text of the batch: each text has its own n": lambda scores, mask: count(
+            mask
+        ).max(),
         AT_LAST: lambda scores, mask: place_of_last(mask),
         NOT_REAL_N: lambda scores, mask: count(scores > 0),
     }.items()
@@ -289,7 +315,9 @@ def test_at_the_threshold(submission: Submission, draw: Draw) -> None:
         for row, real in zip(eighths, mask, strict=True):  # in units of the average: they sum to n
             values = torch.tensor([0.0, 1.0, 2.0, 1.0] + [1.5, 0.5, 1.5, 0.5] * (n == 8))
             row[real] = values[draw.permutation(n)]
-        expect_keep(submission, eighths / n, 1.0, mask, EXACTLY, f"for texts of {n} tokens at θ = 1")
+        expect_keep(
+            submission, eighths / n, 1.0, mask, EXACTLY, f"for texts of {n} tokens at θ = 1"
+        )
         expect_keep(submission, eighths / n, 0.0, mask, AT_ZERO, "at θ = 0")
 
 
@@ -309,27 +337,41 @@ def test_same_decision(submission: Submission, draw: Draw) -> None:
     right = reference.threshold_policy(scores, theta, mask)
     for b, real in enumerate(mask):
         alone = submission.threshold_policy(scores[b : b + 1, real], theta, mask[b : b + 1, real])
-        expect_equal(alone, right[b : b + 1, real], "for the same text alone and without padding, the result")
+        expect_equal(
+            alone, right[b : b + 1, real], "for the same text alone and without padding, the result"
+        )
     double = parts(draw, mask, torch.float64)
     expect_keep(submission, double, 1.1, mask, {}, "in float64")
-    _, (scores_after, mask_after) = submission.call("threshold_policy", scores, theta, mask, returning=(0, 2))
+    _, (scores_after, mask_after) = submission.call(
+        "threshold_policy", scores, theta, mask, returning=(0, 2)
+    )
     unchanged(scores, scores_after, "the scores")
     unchanged(mask, mask_after, "token_mask")
 
 
-# --- 10.4 SoftThreshold --------------------------------------------------------------------------------------------
+# --- 10.4 SoftThreshold ---------------------------------------------------------------
 
 AT_THETA: Wrong = {
-    "a token exactly at the threshold went: ≥ lets it go on": gates(hard=lambda x: (x > 0).to(x.dtype)),
+    "a token exactly at the threshold went: ≥ lets it go on": gates(
+        hard=lambda x: (x > 0).to(x.dtype)
+    ),
 }
 BELOW_ZERO: Wrong = {
     "a θ below 0 was taken for 0: it is a number like any other, and has a gradient there": gates(
-        above=lambda scores, theta, layer, T, mask: over_t(scores, theta.clamp(min=0), layer, T, mask)
+        above=lambda scores, theta, layer, T, mask: over_t(
+            scores, theta.clamp(min=0), layer, T, mask
+        )
     ),
 }
 OTHER_N: Wrong = {
-    NOT_REAL_N: gates(above=lambda scores, theta, layer, T, mask: (count(scores > 0) * scores - theta[layer]) / T),
-    AT_LAST: gates(above=lambda scores, theta, layer, T, mask: (place_of_last(mask) * scores - theta[layer]) / T),
+    NOT_REAL_N: gates(
+        above=lambda scores, theta, layer, T, mask: (count(scores > 0) * scores - theta[layer]) / T
+    ),
+    AT_LAST: gates(
+        above=lambda scores, theta, layer, T, mask: (
+            (place_of_last(mask) * scores - theta[layer]) / T
+        )
+    ),
 }
 
 
@@ -344,12 +386,16 @@ def test_gate_at_the_threshold(submission: Submission, draw: Draw) -> None:
     for layer in (2, 0, 1, 3):
         mistakes = gate_mistakes(theirs, BELOW_ZERO, scores, layer, mask)
         when = f"in training mode at θ = {theirs.theta[layer]:g}"
-        expect_gate(theirs(scores, layer, mask), theirs.soft(scores, layer, mask), mask, mistakes, when)
+        expect_gate(
+            theirs(scores, layer, mask), theirs.soft(scores, layer, mask), mask, mistakes, when
+        )
     submission.train(theirs.module, False)
     for layer in (1, 3, 0, 2):
         mistakes = gate_mistakes(theirs, AT_THETA, scores, layer, mask, training=False)
         when = f"in evaluation mode at θ = {theirs.theta[layer]:g}"
-        expect_gate(theirs(scores, layer, mask), theirs.hard(scores, layer, mask), mask, mistakes, when)
+        expect_gate(
+            theirs(scores, layer, mask), theirs.hard(scores, layer, mask), mask, mistakes, when
+        )
 
 
 @question("10.4", points=0.5, claim="the gate has the dtype of the scores")
@@ -361,18 +407,28 @@ def test_dtype_of_the_gate(submission: Submission, draw: Draw) -> None:
         name = str(dtype).removeprefix("torch.")
         scores = parts(draw, mask, torch.float64)
         for layer in range(3):
-            far = (n * scores - theirs.theta[layer]).abs() > 0.05  # so that rounding decides nothing
+            # so that rounding decides nothing
+            far = (n * scores - theirs.theta[layer]).abs() > 0.05
             words = torch.where(far, scores, 2 / n * mask).to(dtype)
             for training in (True, False):
                 submission.train(theirs.module, training)
                 mode = "training" if training else "evaluation"
-                right = (theirs.soft if training else theirs.hard)(words.double(), layer, mask).to(dtype)
+                right = (theirs.soft if training else theirs.hard)(words.double(), layer, mask).to(
+                    dtype
+                )
                 expect_gate(
-                    theirs(words, layer, mask), right, mask, {}, f"for scores in {name}, in {mode} mode,", tolerance
+                    theirs(words, layer, mask),
+                    right,
+                    mask,
+                    {},
+                    f"for scores in {name}, in {mode} mode,",
+                    tolerance,
                 )
 
 
-@question("10.4", points=0.5, claim="padding anywhere, scores of 0, shut gates; nothing given is changed")
+@question(
+    "10.4", points=0.5, claim="padding anywhere, scores of 0, shut gates; nothing given is changed"
+)
 def test_gate_of_odd_texts(submission: Submission, draw: Draw) -> None:
     theirs = Thresholds(submission, draw, theta=[0.9, 1.2, 80.0])
     L = draw.integer(9, 12)
@@ -394,7 +450,7 @@ def test_gate_of_odd_texts(submission: Submission, draw: Draw) -> None:
     unchanged(mask, mask_after, "token_mask")
 
 
-# --- 10.5 cascade_step ---------------------------------------------------------------------------------------------
+# --- 10.5 cascade_step ----------------------------------------------------------------
 
 TIES: Wrong = {
     "of equal scores the last went on: the one that comes first does": of_both(
@@ -411,7 +467,9 @@ DEAD_AS_ZERO: Wrong = {
 }
 WRONG: dict[str, Wrong] = {
     "attention_received": RECEIVED,
-    "keep_tokens": {said: keeping(rows=rows) for said, rows in (PADDED_TEXTS | EQUAL_SCORES).items()},
+    "keep_tokens": {
+        said: keeping(rows=rows) for said, rows in (PADDED_TEXTS | EQUAL_SCORES).items()
+    },
     "progressive": ROUNDED_UP,
     "threshold_policy": EXACTLY | AT_ZERO | OWN_N,
     "SoftThreshold": AT_THETA | BELOW_ZERO | OTHER_N,
@@ -445,7 +503,10 @@ def test_numbers_of_the_cascade(submission: Submission, draw: Draw) -> None:
         layer.n_tokens, layer.n_heads = n_tokens, n_heads
         expect_step(submission, layer, {}, when)
         if n_tokens > 1 and n_heads > 1:  # as many as there are, at the most
-            layer.n_tokens, layer.n_heads = min(n_tokens, len(layer.tokens) - 1), min(n_heads, len(layer.heads) - 1)
+            layer.n_tokens, layer.n_heads = (
+                min(n_tokens, len(layer.tokens) - 1),
+                min(n_heads, len(layer.heads) - 1),
+            )
             expect_step(submission, layer, {}, when)
     layer = Layer(draw, cls=-9.0)
     _, after = submission.call("cascade_step", *layer.given, returning=(0, 1, 2, 3))
@@ -454,7 +515,7 @@ def test_numbers_of_the_cascade(submission: Submission, draw: Draw) -> None:
         unchanged(value, now, what)
 
 
-# --- 10.6 token_macs -----------------------------------------------------------------------------------------------
+# --- 10.6 token_macs ------------------------------------------------------------------
 
 
 @question("10.6", points=0.5, claim="an exact int, however large")
@@ -483,7 +544,7 @@ def test_macs_of_long_texts(submission: Submission, draw: Draw) -> None:
         fail(f"your function changed the list of lengths that it was given, to {describe(after)}")
 
 
-# --- 10.7 two short answers ----------------------------------------------------------------------------------------
+# --- 10.7 two short answers -----------------------------------------------------------
 
 MISREAD = {  # by the order in the lab's source
     0: "after the last layer nothing is left to save: all of them have worked on all tokens",
@@ -499,12 +560,17 @@ def test_which_layer(submission: Submission, draw: Draw) -> None:
     expect_choice(submission, "answer_10_7a", OPTIONS, MISREAD)
 
 
-# θ = 1/37 on s takes 85.4 % of the longest quarter and 20.0 % of the shortest. Model and reviews are the same everywhere, so
-# only rounding differs, the printout's among it. Who has not looked says some 10 to 50 points.
+# θ = 1/37 on s takes 85.4 % of the longest quarter and 20.0 % of the shortest. Model
+# and reviews are the same everywhere, so only rounding differs, the printout's among
+# it. Who has not looked says some 10 to 50 points.
 APART = (63, 68)
 READ_INSTEAD = (  # of the same printout, by mistake: from, to, what
     (1, 6, "the difference that n·s leaves"),
-    (17, 23, "the share of the shortest quarter alone, or what lies between the two rules in the longest"),
+    (
+        17,
+        23,
+        "the share of the shortest quarter alone, or what lies between the two rules in the longest",
+    ),
     (41, 46, "what lies between the two rules in the shortest quarter"),
     (83, 88, "the share of the longest quarter alone"),
 )
@@ -513,10 +579,16 @@ READ_INSTEAD = (  # of the same printout, by mistake: from, to, what
 @question("10.7", points=0.5, claim="b: what a threshold on s takes more from long texts")
 def test_long_and_short_texts(submission: Submission, draw: Draw) -> None:
     what = "what lies between the two quarters for these reviews"
-    expect_figure(points_typed(submission), APART, what, READ_INSTEAD, "Which two numbers belong to a threshold on s?")
+    expect_figure(
+        points_typed(submission),
+        APART,
+        what,
+        READ_INSTEAD,
+        "Which two numbers belong to a threshold on s?",
+    )
 
 
-# --- 10.8 find_bug -------------------------------------------------------------------------------------------------
+# --- 10.8 find_bug --------------------------------------------------------------------
 
 
 def by_loops(attn: Tensor, token_mask: Tensor) -> Tensor:

@@ -1,7 +1,9 @@
-"""Lab 10, tokens: what is claimed of each answer, and what its likely mistakes look like.
+"""Lab 10, tokens: what is claimed of each answer, and what its likely mistakes look
+like.
 
-Inputs are drawn anew for every grading, and so that the usual mistakes give other results than the right answer: texts of unlike
-lengths, padding that has the largest scores, that is looked at, and that stands between real tokens, scores of both signs and
+Inputs are drawn anew for every grading, and so that the usual mistakes give other
+results than the right answer: texts of unlike lengths, padding that has the largest
+scores, that is looked at, and that stands between real tokens, scores of both signs and
 above 1, ties, a [CLS] that nobody looks at, and layers whose thresholds all differ.
 """
 
@@ -41,12 +43,17 @@ near = functools.partial(known.near, relative=False)
 recognise = functools.partial(known.recognise, alike=near)
 telling = functools.partial(known.telling, alike=near)
 
-Wrong = dict[str, Callable[..., Any]]  # a sentence for the student -> a function that makes this mistake
+# a sentence for the student -> a function that makes this mistake
+Wrong = dict[str, Callable[..., Any]]
 WRONG: dict[str, Wrong] = {}  # by graded name
 
 
-def told(case: Callable[[], tuple[Any, ...]], right: Callable[..., Any], wrong: Wrong) -> tuple[Any, ...]:
-    """Arguments that tell the table's mistakes from the right answer and from each other."""
+def told(
+    case: Callable[[], tuple[Any, ...]], right: Callable[..., Any], wrong: Wrong
+) -> tuple[Any, ...]:
+    """Arguments that tell the table's mistakes from the right answer and from each
+    other.
+    """
 
     def drawn() -> Case:
         arguments = case()
@@ -55,7 +62,7 @@ def told(case: Callable[[], tuple[Any, ...]], right: Callable[..., Any], wrong: 
     return telling(drawn)[0]
 
 
-# --- texts ---------------------------------------------------------------------------------------------------------
+# --- texts ----------------------------------------------------------------------------
 
 
 def scaled(x: Tensor) -> Tensor:
@@ -69,28 +76,32 @@ def padded(lengths: list[int], L: int) -> Tensor:
 
 
 def attention(draw: Draw, B: int, M: int, L: int, seen: Tensor | None = None) -> Tensor:
-    """Attention weights (B, M, L, L); ``seen`` (B, L) says what the rows may look at."""
+    """Attention weights (B, M, L, L); ``seen`` (B, L) says what the rows may look
+    at.
+    """
     raw = draw.normal(B, M, L, L, scale=1.5)
     return (raw if seen is None else raw.masked_fill(~seen[:, None, None], -torch.inf)).softmax(-1)
 
 
-# --- 10.1 attention_received ---------------------------------------------------------------------------------------
+# --- 10.1 attention_received ----------------------------------------------------------
 
 ROWS = (
     "every token has the same score, 1/n: a row says where a token looks, and sums to 1 whatever it is worth. What the others "
     "take from token i stands in column i"
 )
 CLS_ROW = "only the row of [CLS] was read: here every query counts"
-STRONGEST_HEAD = "of the heads, the strongest head was taken for each query: take the mean over heads"
+STRONGEST_HEAD = (
+    "of the heads, the strongest head was taken for each query: take the mean over heads"
+)
 FIRST_HEAD = "only the first head was read: take the mean over heads"
-NOT_FROM_ITSELF = "what a token takes from itself was left out: it counts like the rest of its column"
+NOT_FROM_ITSELF = (
+    "what a token takes from itself was left out: it counts like the rest of its column"
+)
 WHOLE_BATCH = "the scores sum to 1 over the whole batch: over each text they should"
 PADDING_RECEIVES = "padding has a score: what was taken from it counts for nothing, and the rest is scaled to sum to 1"
 NOT_SCALED = "padding has score 0, and the rest was not scaled (or before the zeros were set): it sums to less than 1"
 FIRST_MASK = "the padding of the first text was taken for that of all"
-PADDING_ASKS = (
-    "queries of padding were counted: their rows sum to 1 like all others, but nobody reads what comes of them"
-)
+PADDING_ASKS = "queries of padding were counted: their rows sum to 1 like all others, but nobody reads what comes of them"
 SCALE = "divide, so that the scores of a text sum to 1"
 
 Part = Callable[[Tensor], Tensor]
@@ -102,8 +113,9 @@ def altered(
     receives: Part = lambda real: real,
     end: Part = scaled,
 ) -> Callable[[Tensor, Tensor], Tensor]:
-    """A version of attention_received of which one part may be wrong: how heads become one, (B, L, L), which queries ask, which
-    columns count, and what is done at the end."""
+    """A version of attention_received of which one part may be wrong: how heads become
+    one, (B, L, L), which queries ask, which columns count, and what is done at the end.
+    """
 
     def version(attn: Tensor, token_mask: Tensor) -> Tensor:
         real = token_mask.to(attn.dtype)
@@ -132,7 +144,9 @@ def not_scaled(attn: Tensor, token_mask: Tensor) -> Tensor:
 
 def by_heads(attn: Tensor, token_mask: Tensor) -> Tensor:
     """By mistake: each head is scaled by itself."""
-    return torch.stack([reference.attention_received(head[:, None], token_mask) for head in attn.unbind(1)]).mean(0)
+    return torch.stack(
+        [reference.attention_received(head[:, None], token_mask) for head in attn.unbind(1)]
+    ).mean(0)
 
 
 def by_queries(attn: Tensor, token_mask: Tensor) -> Tensor:
@@ -152,9 +166,15 @@ COLUMNS: Wrong = {  # told where there is no padding
     "only the row of the last query was read: here every query counts": altered(
         asks=lambda real: real * (real.cumsum(1) == real.sum(1, keepdim=True))
     ),
-    f"the scores were summed over the heads: take the mean, or {SCALE}": times(lambda attn: attn.shape[1]),
-    f"the scores were summed over the queries: take the mean, or {SCALE}": times(lambda attn: attn.shape[2]),
-    f"the scores were summed over heads and queries: {SCALE}": times(lambda attn: attn.shape[1] * attn.shape[2]),
+    f"the scores were summed over the heads: take the mean, or {SCALE}": times(
+        lambda attn: attn.shape[1]
+    ),
+    f"the scores were summed over the queries: take the mean, or {SCALE}": times(
+        lambda attn: attn.shape[2]
+    ),
+    f"the scores were summed over heads and queries: {SCALE}": times(
+        lambda attn: attn.shape[1] * attn.shape[2]
+    ),
     STRONGEST_HEAD: altered(weights=lambda attn: attn.amax(1)),
     "of the heads, the strongest head was taken for each query, and nothing scaled: take the mean": altered(
         weights=lambda attn: attn.amax(1) / attn.shape[2], end=as_it_is
@@ -164,7 +184,9 @@ COLUMNS: Wrong = {  # told where there is no padding
     ),
     "of the queries, the query that asks most was taken, and nothing scaled: take the mean": strongest_query,
     FIRST_HEAD: altered(weights=lambda attn: attn[:, 0]),
-    "only the last head was read: take the mean over heads": altered(weights=lambda attn: attn[:, -1]),
+    "only the last head was read: take the mean over heads": altered(
+        weights=lambda attn: attn[:, -1]
+    ),
     NOT_FROM_ITSELF: altered(weights=lambda attn: attn.mean(1) - diagonal(attn)),
     "only the diagonal was read, what each token takes from itself": altered(weights=diagonal),
     WHOLE_BATCH: altered(end=lambda total: total / total.sum()),
@@ -181,7 +203,9 @@ LEAKS: Wrong = {  # told where real tokens look at padding
     "the sum over real queries was divided by all L, and the rest was not scaled to sum to 1": (
         lambda attn, mask: altered(end=as_it_is)(attn, mask) / mask.shape[1]
     ),
-    FIRST_MASK: altered(asks=lambda real: real[:1].expand_as(real), receives=lambda real: real[:1].expand_as(real)),
+    FIRST_MASK: altered(
+        asks=lambda real: real[:1].expand_as(real), receives=lambda real: real[:1].expand_as(real)
+    ),
     "each head was scaled to sum to 1 before the mean was taken: first the mean over heads, at the end the scaling": (
         by_heads
     ),
@@ -198,7 +222,9 @@ WRONG["attention_received"] = COLUMNS | LEAKS | VOTES
 
 
 def received(submission: Submission, attn: Tensor, mask: Tensor, wrong: Wrong, when: str) -> None:
-    """The student's scores are the right ones; else the mistake whose result they are."""
+    """The student's scores are the right ones; else the mistake whose result they
+    are.
+    """
     thought = "attn is (B, M, L, L), token_mask (B, L)"
     scores = ask(lambda: submission.attention_received(attn, mask), when, thought)
     expect_tensor(scores, shape=mask.shape, what="the result")
@@ -207,11 +233,15 @@ def received(submission: Submission, attn: Tensor, mask: Tensor, wrong: Wrong, w
     if scores.isnan().any():
         fail(f"{when}, some scores are NaN: what is divided by 0?")
     if (scores[~mask] != 0).any():
-        fail(f"{when}, padding has a score above 0: set its columns to 0, and then let the rest sum to 1")
+        fail(
+            f"{when}, padding has a score above 0: set its columns to 0, and then let the rest sum to 1"
+        )
     sums = scores.double().sum(1)
     b = int((sums - 1).abs().argmax())
     if abs(float(sums[b]) - 1) > 1e-4:
-        fail(f"{when}, the scores of text {b} sum to {sums[b]:.4g}, not to 1: divide by their sum, text by text")
+        fail(
+            f"{when}, the scores of text {b} sum to {sums[b]:.4g}, not to 1: divide by their sum, text by text"
+        )
     expect_close(scores, right, f"{when}, the result")
 
 
@@ -250,7 +280,7 @@ def test_padding_does_not_ask(submission: Submission, draw: Draw) -> None:
     received(submission, attn, mask, VOTES, "where nobody looks at padding")
 
 
-# --- 10.2 keep_tokens ----------------------------------------------------------------------------------------------
+# --- 10.2 keep_tokens -----------------------------------------------------------------
 
 EQUALS = (
     "of equal scores the wrong ones went: the one that comes first stays, and a plain topk or argsort promises no order among "
@@ -262,7 +292,9 @@ PADDING_LAST = "padding stays while real tokens went: whatever scores say of pad
 
 
 def chosen(rank: Tensor, k: int, cls: bool = True) -> Tensor:
-    """Where the k largest of each row stand, [CLS] among them, ascending; of equal ones the first. int64 (B, k')."""
+    """Where the k largest of each row stand, [CLS] among them, ascending; of equal ones
+    the first. int64 (B, k').
+    """
     rank = rank.double().clone()
     if cls:
         rank[:, 0] = torch.inf
@@ -367,8 +399,12 @@ def keeping(
 ) -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
     """keep_tokens with another choice of rows, another index, or another mask."""
 
-    def version(hidden: Tensor, token_mask: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor]:
-        at = (rows or (lambda mask, scores, k: chosen(real_first(scores, mask), k)))(token_mask, scores, k)
+    def version(
+        hidden: Tensor, token_mask: Tensor, scores: Tensor, k: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        at = (rows or (lambda mask, scores, k: chosen(real_first(scores, mask), k)))(
+            token_mask, scores, k
+        )
         there = hidden.gather(1, at[:, :, None].expand(-1, -1, hidden.shape[2]))
         real = mask(at, token_mask) if mask else token_mask.gather(1, at)
         return there, real, index(at, token_mask) if index else at
@@ -394,7 +430,9 @@ def told_texts(case: Callable[[], Texts], wrong: Wrong) -> Texts:
 
 
 def stood(rows: Tensor, hidden: Tensor) -> Tensor:
-    """Where each row stood in its text, int64 (B, k'); -1 where it is none of its rows."""
+    """Where each row stood in its text, int64 (B, k'); -1 where it is none of its
+    rows.
+    """
     same = (rows[:, :, None] == hidden[:, None]).all(-1)  # (B, k', L)
     return same.int().argmax(-1).where(same.any(-1), -1)
 
@@ -404,8 +442,14 @@ def as_kept(value: Any, texts: Texts, when: str) -> tuple[Tensor, Tensor, Tensor
     if not isinstance(value, list | tuple) or len(value) != 3:
         fail(f"{KEPT} should be a tuple of three, it is {describe(value)}")
     rows, mask, index = value
-    if isinstance(rows, Tensor) and isinstance(index, Tensor) and index.is_floating_point() > rows.is_floating_point():
-        fail(f"{KEPT} has its parts in another order: the rows come first, then their mask, then where they stood")
+    if (
+        isinstance(rows, Tensor)
+        and isinstance(index, Tensor)
+        and index.is_floating_point() > rows.is_floating_point()
+    ):
+        fail(
+            f"{KEPT} has its parts in another order: the rows come first, then their mask, then where they stood"
+        )
     B, L, E = texts.hidden.shape
     left = min(texts.k, L)
     if isinstance(rows, Tensor) and rows.ndim == 3 and left < L:
@@ -415,9 +459,13 @@ def as_kept(value: Any, texts: Texts, when: str) -> tuple[Tensor, Tensor, Tensor
                 f"(B, {left}, E) stay"
             )
         if rows.shape[1] == left + 1:
-            fail(f"{when}, {left + 1} rows stay where k = {texts.k}: k is all that stay, [CLS] among them")
+            fail(
+                f"{when}, {left + 1} rows stay where k = {texts.k}: k is all that stay, [CLS] among them"
+            )
         if rows.shape[1] == L - left:
-            fail(f"{when}, {L - left} of {L} rows stay where k = {texts.k}: k is how many stay, not how many go")
+            fail(
+                f"{when}, {L - left} of {L} rows stay where k = {texts.k}: k is how many stay, not how many go"
+            )
     expect_tensor(rows, shape=(B, left, E), dtype=texts.hidden.dtype, what=f"{when}, hidden")
     expect_tensor(mask, shape=(B, left), dtype=torch.bool, what=f"{when}, the mask")
     expect_tensor(index, shape=(B, left), dtype=torch.int64, what=f"{when}, index")
@@ -425,7 +473,9 @@ def as_kept(value: Any, texts: Texts, when: str) -> tuple[Tensor, Tensor, Tensor
 
 
 def expect_kept(submission: Submission, texts: Texts, wrong: Wrong, when: str) -> None:
-    """Rows, mask and index are right; else the mistake whose result they are. ``wrong``: where the rows stood."""
+    """Rows, mask and index are right; else the mistake whose result they are.
+    ``wrong``: where the rows stood.
+    """
     thought = "k' = min(k, L) rows of each text stay"
     value = ask(lambda: submission.keep_tokens(*texts.given), when, thought)
     rows, mask, index = as_kept(value, texts, when)
@@ -464,10 +514,18 @@ def _expect_rows(rows: Tensor, texts: Texts, wrong: Wrong, when: str) -> None:
         )
     recognise(at, right, made(wrong, *texts.ranked), f"{when}: ")
     for b in range(len(at)):
-        _expect_choice(at[b].tolist(), right[b].tolist(), texts.mask[b], texts.scores[b], f"{when}, in text {b}, ")
+        _expect_choice(
+            at[b].tolist(),
+            right[b].tolist(),
+            texts.mask[b],
+            texts.scores[b],
+            f"{when}, in text {b}, ",
+        )
 
 
-def _expect_choice(kept: list[int], right: list[int], mask: Tensor, scores: Tensor, where: str) -> None:
+def _expect_choice(
+    kept: list[int], right: list[int], mask: Tensor, scores: Tensor, where: str
+) -> None:
     """One text."""
     if kept == right:
         return
@@ -479,7 +537,9 @@ def _expect_choice(kept: list[int], right: list[int], mask: Tensor, scores: Tens
     if not mask[extra].all():
         if mask[missed].any():
             fail(f"{where}{PADDING_LAST}")
-        fail(f"{where}{missed[0]} should fill up, not {extra[0]}: of padding, the first padding first")
+        fail(
+            f"{where}{missed[0]} should fill up, not {extra[0]}: of padding, the first padding first"
+        )
     if missed and extra and scores[extra].sort().values.equal(scores[missed].sort().values):
         fail(f"{where}{EQUALS}")
     low, high = extra[scores[extra].argmin()], missed[scores[missed].argmax()]
@@ -508,7 +568,9 @@ def test_cls_stays(submission: Submission, draw: Draw) -> None:
         scores[:, 0] = scores.amin(1) - 2
         return Texts(draw, torch.ones_like(scores, dtype=torch.bool), scores, k)
 
-    expect_kept(submission, told_texts(case, CLS_STAYS), CLS_STAYS, "where [CLS] has the smallest score")
+    expect_kept(
+        submission, told_texts(case, CLS_STAYS), CLS_STAYS, "where [CLS] has the smallest score"
+    )
 
 
 @question("10.2", points=0.5, claim="real tokens before padding, whatever the scores say of it")
@@ -520,10 +582,12 @@ def test_real_before_padding(submission: Submission, draw: Draw) -> None:
         scores = (draw.normal(3, L, scale=3) - 4).where(mask, draw.normal(3, L).abs() + 9)
         return Texts(draw, mask, scores, k)
 
-    expect_kept(submission, told_texts(case, REAL_FIRST), REAL_FIRST, "where padding has the largest scores")
+    expect_kept(
+        submission, told_texts(case, REAL_FIRST), REAL_FIRST, "where padding has the largest scores"
+    )
 
 
-# --- 10.3 progressive ----------------------------------------------------------------------------------------------
+# --- 10.3 progressive -----------------------------------------------------------------
 
 Rounding = Callable[[Tensor], Tensor]
 CUT_OFF = "the numbers were cut off: a part of a token that is left over is one more token, ⌈…⌉"
@@ -538,10 +602,14 @@ def falling(
     share: Callable[[int, int, float], float] = lambda i, last, final: final ** (i / last),
     number: Rounding = up,
 ) -> Callable[[Tensor, int, float], Tensor]:
-    """progressive with another share for layer i of those from 0 to ``last``, or another rounding."""
+    """progressive with another share for layer i of those from 0 to ``last``, or
+    another rounding.
+    """
 
     def version(lengths: Tensor, layers: int, final: float) -> Tensor:
-        shares = torch.tensor([share(layer, layers - 1, final) for layer in range(layers)], dtype=torch.float64)
+        shares = torch.tensor(
+            [share(layer, layers - 1, final) for layer in range(layers)], dtype=torch.float64
+        )
         return number(lengths.double() * shares[:, None]).clamp(min=1).long()
 
     return version
@@ -563,7 +631,9 @@ SHARES: Wrong = {
     "the last layer works on the share final, and here it works on more: layers count from 0 to layers - 1": falling(
         lambda i, last, final: final ** (i / (last + 1))
     ),
-    "the shares come one layer late": falling(lambda i, last, final: final ** (max(i - 1, 0) / last)),
+    "the shares come one layer late": falling(
+        lambda i, last, final: final ** (max(i - 1, 0) / last)
+    ),
     "the shares come one layer early: the first layer works on all": falling(
         lambda i, last, final: final ** (min(i + 1, last) / last)
     ),
@@ -598,11 +668,17 @@ WRONG["progressive"] = SHARES | ROUNDED
 
 
 def as_table(value: Any, lengths: Tensor, layers: int, when: str) -> Tensor:
-    if isinstance(value, Tensor) and layers != len(lengths) and value.shape == (len(lengths), layers):
+    if (
+        isinstance(value, Tensor)
+        and layers != len(lengths)
+        and value.shape == (len(lengths), layers)
+    ):
         fail(
             f"{when} the result has shape {tuple(value.shape)}: it has one row for each layer, and a column for each text"
         )
-    return expect_tensor(value, shape=(layers, len(lengths)), dtype=torch.int64, what=f"{when} the result")
+    return expect_tensor(
+        value, shape=(layers, len(lengths)), dtype=torch.int64, what=f"{when} the result"
+    )
 
 
 def expect_table(value: Any, lengths: Tensor, layers: int, final: float, wrong: Wrong) -> None:
@@ -618,19 +694,26 @@ def expect_table(value: Any, lengths: Tensor, layers: int, final: float, wrong: 
 @question("10.3", points=0.5, claim="the share falls by the same factor, from 1 to final")
 def test_progressive_shares(submission: Submission, draw: Draw) -> None:
     def case() -> tuple[Tensor, int, float]:
-        return torch.tensor(draw.distinct(4, 30, 200)), draw.integer(5, 7), round(draw.number(0.1, 0.3), 2)
+        return (
+            torch.tensor(draw.distinct(4, 30, 200)),
+            draw.integer(5, 7),
+            round(draw.number(0.1, 0.3), 2),
+        )
 
     lengths, layers, final = told(case, reference.progressive, WRONG["progressive"])
     value = submission.progressive(lengths, layers, final)
     expect_table(value, lengths, layers, final, WRONG["progressive"])
-    for shape in ([draw.integer(5, 50)], draw.distinct(4, 5, 50)):  # one text; as many texts as layers
+    # one text; as many texts as layers
+    for shape in ([draw.integer(5, 50)], draw.distinct(4, 5, 50)):
         lengths = torch.tensor(shape)
         value, (after,) = submission.call("progressive", lengths, 4, 0.3, returning=(0,))
         expect_table(value, lengths, 4, 0.3, {})
         unchanged(lengths, after, "lengths")
 
 
-@question("10.3", points=0.5, claim="arguments: a final outside (0, 1] raises ValueError, and 1 keeps all")
+@question(
+    "10.3", points=0.5, claim="arguments: a final outside (0, 1] raises ValueError, and 1 keeps all"
+)
 def test_progressive_arguments(submission: Submission, draw: Draw) -> None:
     lengths, layers = torch.tensor(draw.distinct(3, 5, 40)), draw.integer(4, 6)
     thought = "A share of 1 keeps all tokens in all layers"
@@ -639,20 +722,28 @@ def test_progressive_arguments(submission: Submission, draw: Draw) -> None:
     final = round(draw.number(0.2, 0.6), 2)
     expect_table(submission.progressive(lengths, layers, final), lengths, layers, final, {})
     for final in (0.0, -0.2, 1.01, 30.0):
-        expect_raises(ValueError, functools.partial(submission.progressive, lengths, 3, final), f"final = {final}")
+        expect_raises(
+            ValueError,
+            functools.partial(submission.progressive, lengths, 3, final),
+            f"final = {final}",
+        )
 
 
-# --- 10.3 threshold_policy -----------------------------------------------------------------------------------------
+# --- 10.3 threshold_policy ------------------------------------------------------------
 
 WITHOUT_N = (
     "θ was compared without n: s sums to 1 over a text, so an average token of a long text has less than one of a short text. "
     "Compare n · s, where 1 is average"
 )
-PADDED_N = "padding was counted in n: the same text would keep other tokens when it is padded further"
+PADDED_N = (
+    "padding was counted in n: the same text would keep other tokens when it is padded further"
+)
 
 
 def parts(draw: Draw, mask: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Scores (B, L): 0 for padding, summing to 1 over each text, from far below the average to far above it."""
+    """Scores (B, L): 0 for padding, summing to 1 over each text, from far below the
+    average to far above it.
+    """
     sizes = draw.sizes(mask.numel(), 0.1, 4).view(mask.shape)
     return scaled(sizes * mask).to(dtype)
 
@@ -667,7 +758,9 @@ def close(scores: Tensor, theta: float, mask: Tensor) -> bool:
     return bool(((count(mask) * scores - theta).abs() < 1e-3).any())
 
 
-def kept_where(kept: Callable[[Tensor, float, Tensor], Tensor], cls: bool = True) -> Callable[..., Tensor]:
+def kept_where(
+    kept: Callable[[Tensor, float, Tensor], Tensor], cls: bool = True
+) -> Callable[..., Tensor]:
     """threshold_policy with another rule, padding never, [CLS] always if ``cls``."""
 
     def version(scores: Tensor, theta: float, token_mask: Tensor) -> Tensor:
@@ -697,13 +790,17 @@ POLICIES: Wrong = {
 WRONG["threshold_policy"] = POLICIES
 
 
-def expect_keep(submission: Submission, scores: Tensor, theta: float, mask: Tensor, wrong: Wrong, when: str) -> None:
+def expect_keep(
+    submission: Submission, scores: Tensor, theta: float, mask: Tensor, wrong: Wrong, when: str
+) -> None:
     keep = submission.threshold_policy(scores, theta, mask)
     expect_tensor(keep, shape=mask.shape, dtype=torch.bool, what="the result")
     right = reference.threshold_policy(scores, theta, mask)
     recognise(keep, right, made(wrong, scores, theta, mask), f"{when}: ")
     if not keep[:, 0].all():
-        fail(f"{when}, [CLS] was dropped: [CLS] stays whatever its score, since the answer is read from it")
+        fail(
+            f"{when}, [CLS] was dropped: [CLS] stays whatever its score, since the answer is read from it"
+        )
     if (keep & ~mask).any():
         fail(f"{when}, padding was kept: it never is")
     expect_equal(keep, right, f"{when}, the result")
@@ -723,7 +820,7 @@ def test_threshold(submission: Submission, draw: Draw) -> None:
     expect_keep(submission, scores, theta, mask, POLICIES, f"at θ = {theta:.3g}")
 
 
-# --- 10.4 SoftThreshold --------------------------------------------------------------------------------------------
+# --- 10.4 SoftThreshold ---------------------------------------------------------------
 
 NO_PARAMETER = "theta is no nn.Parameter of the module: an optimizer that gets module.parameters() will never move it"
 NOT_REACHED = (
@@ -736,10 +833,14 @@ HARD = "the gate is hard while training, and a step has no gradient: in training
 class Thresholds:
     """A student's module, kept beside their code, with thresholds that all differ."""
 
-    def __init__(self, submission: Submission, draw: Draw, theta: list[float] | None = None, T: float = 0) -> None:
+    def __init__(
+        self, submission: Submission, draw: Draw, theta: list[float] | None = None, T: float = 0
+    ) -> None:
         self.submission = submission
         self.T = T or round(draw.number(0.2, 0.5), 2)
-        self.theta = torch.tensor(theta or [draw.number(*ends) for ends in 2 * ((0.55, 0.8), (1.25, 1.5))])
+        self.theta = torch.tensor(
+            theta or [draw.number(*ends) for ends in 2 * ((0.55, 0.8), (1.25, 1.5))]
+        )
         self.module = submission.SoftThreshold(len(self.theta), self.T, keep=True)
         try:
             submission.call("theta.data.copy_", self.theta, on=self.module)
@@ -772,7 +873,8 @@ def closed(gate: Tensor, mask: Tensor) -> Tensor:
     return gate
 
 
-Above = Callable[[Tensor, Tensor, int, float, Tensor], Tensor]  # of scores, theta, layer, T and token_mask
+# of scores, theta, layer, T and token_mask
+Above = Callable[[Tensor, Tensor, int, float, Tensor], Tensor]
 
 
 def over_t(scores: Tensor, theta: Tensor, layer: int, T: float, mask: Tensor) -> Tensor:
@@ -785,8 +887,8 @@ def step(x: Tensor) -> Tensor:
 
 
 class Gate(nn.Module):
-    """SoftThreshold of which one part may be wrong: what goes into sigmoid and step, the gate of each mode made of it, and what
-    is done with [CLS] and padding."""
+    """SoftThreshold of which one part may be wrong: what goes into sigmoid and step,
+    the gate of each mode made of it, and what is done with [CLS] and padding."""
 
     def __init__(
         self,
@@ -826,7 +928,9 @@ ARGUMENTS: dict[str, Above] = {  # what the sigmoid takes by mistake, and the st
     ),
     WITHOUT_N: lambda scores, theta, layer, T, mask: (scores - theta[layer]) / T,
     PADDED_N: lambda scores, theta, layer, T, mask: (mask.shape[1] * scores - theta[layer]) / T,
-    "the gate does not look at θ": lambda scores, theta, layer, T, mask: (count(mask) * scores - 1) / T,
+    "the gate does not look at θ": lambda scores, theta, layer, T, mask: (
+        (count(mask) * scores - 1) / T
+    ),
     "the mean of all layers' thresholds was used: each layer has its own": (
         lambda scores, theta, layer, T, mask: (count(mask) * scores - theta.mean()) / T
     ),
@@ -840,33 +944,43 @@ ARGUMENTS: dict[str, Above] = {  # what the sigmoid takes by mistake, and the st
         lambda scores, theta, layer, T, mask: over_t(scores, theta, layer - 1, T, mask)
     ),
     "theta[layer + 1] was used, that of another layer: layers count from 0": (
-        lambda scores, theta, layer, T, mask: over_t(scores, theta, (layer + 1) % len(theta), T, mask)
+        lambda scores, theta, layer, T, mask: over_t(
+            scores, theta, (layer + 1) % len(theta), T, mask
+        )
     ),
 }
 TRAINING: Wrong = {said: gates(above=above) for said, above in ARGUMENTS.items()} | {
     HARD: gates(soft=step),
 }
 EVALUATION: Wrong = {
-    "the gate is soft: here it is a step, 1 or 0, so that rows can leave": gates(hard=torch.sigmoid),
+    "the gate is soft: here it is a step, 1 or 0, so that rows can leave": gates(
+        hard=torch.sigmoid
+    ),
 }
-OTHERS_TEACH = "the gradient of theta comes from {} too, whose gate is always {}: it can teach theta nothing"
+OTHERS_TEACH = (
+    "the gradient of theta comes from {} too, whose gate is always {}: it can teach theta nothing"
+)
 
 
 def and_gradient_of(which: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
-    """By mistake: right gates, through which a gradient flows from tokens whose gate is given."""
+    """By mistake: right gates, through which a gradient flows from tokens whose gate is
+    given.
+    """
     return lambda gate, mask: closed(gate, mask) + (gate - gate.detach()) * which(mask)
 
 
 GRADIENTS: Wrong = {
-    OTHERS_TEACH.format("[CLS]", 1): gates(end=and_gradient_of(lambda mask: torch.arange(mask.shape[1]) == 0)),
+    OTHERS_TEACH.format("[CLS]", 1): gates(
+        end=and_gradient_of(lambda mask: torch.arange(mask.shape[1]) == 0)
+    ),
     OTHERS_TEACH.format("padding", 0): gates(end=and_gradient_of(lambda mask: ~mask)),
     "the gradient of theta has the wrong sign: a higher θ lets less through": gates(
-        above=lambda scores, theta, layer, T, mask: over_t(scores, 2 * theta.detach() - theta, layer, T, mask)
+        above=lambda scores, theta, layer, T, mask: over_t(
+            scores, 2 * theta.detach() - theta, layer, T, mask
+        )
     ),
 }
-TIMES_SCORES = (
-    "what comes out is the gate times the score itself: return how much of the token goes on, 1 for all of it"
-)
+TIMES_SCORES = "what comes out is the gate times the score itself: return how much of the token goes on, 1 for all of it"
 
 
 class Scores(Gate):
@@ -881,21 +995,36 @@ WRONG["SoftThreshold"] = TRAINING | EVALUATION | GRADIENTS
 
 
 def with_theta(theirs: Thresholds, kind: Callable[[int, float], Any], training: bool = True) -> Any:
-    """A module of this kind, right or wrong, with the student's thresholds and temperature."""
+    """A module of this kind, right or wrong, with the student's thresholds and
+    temperature.
+    """
     module = kind(len(theirs.theta), theirs.T).train(training)
     module.theta.data.copy_(theirs.theta)
     return module
 
 
 def gate_mistakes(
-    theirs: Thresholds, wrong: Wrong, scores: Tensor, layer: int, mask: Tensor, training: bool = True
+    theirs: Thresholds,
+    wrong: Wrong,
+    scores: Tensor,
+    layer: int,
+    mask: Tensor,
+    training: bool = True,
 ) -> dict[str, Tensor]:
     """The gates that the table's modules make."""
-    return {said: with_theta(theirs, kind, training)(scores, layer, mask).detach() for said, kind in wrong.items()}
+    return {
+        said: with_theta(theirs, kind, training)(scores, layer, mask).detach()
+        for said, kind in wrong.items()
+    }
 
 
 def expect_gate(
-    value: Any, right: Tensor, mask: Tensor, mistakes: known.Mistakes, when: str, tolerance: float = 1e-5
+    value: Any,
+    right: Tensor,
+    mask: Tensor,
+    mistakes: known.Mistakes,
+    when: str,
+    tolerance: float = 1e-5,
 ) -> None:
     """The gate is right; else say which part of it is not."""
     expect_tensor(value, shape=mask.shape, dtype=right.dtype, what=f"{when} the gate")
@@ -903,11 +1032,18 @@ def expect_gate(
         fail(f"{when} the gate is NaN at some token: is something divided by itself that may be 0?")
     words = mask.clone()
     words[:, 0] = False
-    recognise(value * words, right * words, {said: wrong * words for said, wrong in mistakes.items()}, f"{when}: ")
+    recognise(
+        value * words,
+        right * words,
+        {said: wrong * words for said, wrong in mistakes.items()},
+        f"{when}: ",
+    )
     if not (value[:, 0] == 1).all():
         fail(f"{when} [CLS] goes on to {value[0, 0].item():.4g}: its gate is 1 whatever its score")
     if (value[~mask] != 0).any():
-        fail(f"{when} padding has a gate of {value[~mask].double().abs().max().item():.4g}: it is 0 whatever θ is")
+        fail(
+            f"{when} padding has a gate of {value[~mask].double().abs().max().item():.4g}: it is 0 whatever θ is"
+        )
     expect_close(value, right, f"{when} the gate", tolerance=tolerance)
 
 
@@ -917,7 +1053,9 @@ def test_theta_is_a_parameter(submission: Submission, draw: Draw) -> None:
         module = submission.SoftThreshold(layers, 0.3, keep=True)
         model = submission.get(module)
         if not isinstance(model, wire.Model):
-            fail(f"SoftThreshold(layers, temperature) is {describe(model)}: it should be an nn.Module")
+            fail(
+                f"SoftThreshold(layers, temperature) is {describe(model)}: it should be an nn.Module"
+            )
         try:
             submission.call("get_parameter", "theta", on=module, keep=True)
         except StudentError as error:
@@ -927,16 +1065,22 @@ def test_theta_is_a_parameter(submission: Submission, draw: Draw) -> None:
             fail(f"{NO_PARAMETER}{others}")
         theta = model.state.get("theta")
         if isinstance(theta, Tensor) and theta.shape != (layers,):
-            fail(f"theta has shape {tuple(theta.shape)} for {layers} layers: one for each layer, ({layers},)")
+            fail(
+                f"theta has shape {tuple(theta.shape)} for {layers} layers: one for each layer, ({layers},)"
+            )
         theta = expect_tensor(theta, what="theta")
         if (theta != 0).any():
-            fail(f"theta is {describe(theta)} when it is made: 0 at first, so that all tokens go on")
+            fail(
+                f"theta is {describe(theta)} when it is made: 0 at first, so that all tokens go on"
+            )
         if submission.get(module, "theta.requires_grad") is not True:
             fail("theta.requires_grad is False: nothing will ever train it")
 
 
 def batch(draw: Draw) -> tuple[Tensor, Tensor]:
-    """Scores and token_mask of three texts, the padding at the end; [CLS] has a small score."""
+    """Scores and token_mask of three texts, the padding at the end; [CLS] has a small
+    score.
+    """
     L = draw.integer(8, 10)
     mask = padded([L - 1, 6, 3], L)
     scores = parts(draw, mask)
@@ -944,19 +1088,34 @@ def batch(draw: Draw) -> tuple[Tensor, Tensor]:
     return scaled(scores), mask
 
 
-@question("10.4", points=1, claim="in training a soft gate at the layer's own θ; [CLS] 1, padding 0")
+@question(
+    "10.4", points=1, claim="in training a soft gate at the layer's own θ; [CLS] 1, padding 0"
+)
 def test_soft_gate(submission: Submission, draw: Draw) -> None:
     theirs = Thresholds(submission, draw)
 
     def case() -> Case:
         scores, mask = batch(draw)
-        return (scores, mask), theirs.soft(scores, 2, mask), gate_mistakes(theirs, TRAINING, scores, 2, mask)
+        return (
+            (scores, mask),
+            theirs.soft(scores, 2, mask),
+            gate_mistakes(theirs, TRAINING, scores, 2, mask),
+        )
 
     (scores, mask), right, mistakes = telling(case)
     expect_gate(theirs(scores, 2, mask), right, mask, mistakes, "in training mode")
     for other in range(4):
-        right, mistakes = theirs.soft(scores, other, mask), gate_mistakes(theirs, TRAINING, scores, other, mask)
-        expect_gate(theirs(scores, other, mask), right, mask, mistakes, f"in training mode, in layer {other}")
+        right, mistakes = (
+            theirs.soft(scores, other, mask),
+            gate_mistakes(theirs, TRAINING, scores, other, mask),
+        )
+        expect_gate(
+            theirs(scores, other, mask),
+            right,
+            mask,
+            mistakes,
+            f"in training mode, in layer {other}",
+        )
 
 
 HARD_GATES = EVALUATION | {  # the sentences of which the hard gate can tell
@@ -987,7 +1146,9 @@ def test_hard_gate(submission: Submission, draw: Draw) -> None:
     expect_gate(theirs(scores, layer, mask), right, mask, mistakes, "in evaluation mode")
     submission.train(theirs.module, True)
     again = "back in training mode"
-    expect_gate(theirs(scores, layer, mask), theirs.soft(scores, layer, mask), mask, {HARD: right}, again)
+    expect_gate(
+        theirs(scores, layer, mask), theirs.soft(scores, layer, mask), mask, {HARD: right}, again
+    )
 
 
 @question("10.4", points=0.5, claim="a gradient reaches the layer's θ, from its words alone")
@@ -1026,7 +1187,7 @@ def test_gradient_of_theta(submission: Submission, draw: Draw) -> None:
     expect_close(gradient, right, f"the gradient of theta, after a pass through layer {layer},")
 
 
-# --- 10.5 cascade_step ---------------------------------------------------------------------------------------------
+# --- 10.5 cascade_step ----------------------------------------------------------------
 
 Pair = tuple[Tensor, Tensor]  # tokens, heads
 
@@ -1053,14 +1214,23 @@ class Layer:
 
     @property
     def given(self) -> tuple[Tensor, Tensor, Tensor, Tensor, int, int]:
-        return self.token_scores, self.head_scores, self.tokens, self.heads, self.n_tokens, self.n_heads
+        return (
+            self.token_scores,
+            self.head_scores,
+            self.tokens,
+            self.heads,
+            self.n_tokens,
+            self.n_heads,
+        )
 
     @property
     def right(self) -> Pair:
         return reference.cascade_step(*self.given)
 
     def kinds(self) -> list[tuple[str, Tensor, Tensor, int]]:
-        """Tokens, then heads: their name, scores ([CLS] protected), who is alive, how many go on."""
+        """Tokens, then heads: their name, scores ([CLS] protected), who is alive, how
+        many go on.
+        """
         tokens = ("tokens", protected(self.token_scores), self.tokens, self.n_tokens)
         return [tokens, ("heads", self.head_scores.double(), self.heads, self.n_heads)]
 
@@ -1073,7 +1243,9 @@ def protected(scores: Tensor) -> Tensor:
 
 
 def of_both(choose: Callable[[Tensor, Tensor, int], Tensor]) -> Callable[..., Pair]:
-    """cascade_step with another choice of n among those alive, for tokens ([CLS] protected) and for heads."""
+    """cascade_step with another choice of n among those alive, for tokens ([CLS]
+    protected) and for heads.
+    """
 
     def version(token_scores: Tensor, head_scores: Tensor, *given: Any) -> Pair:
         alive_tokens, alive_heads, n_tokens, n_heads = given
@@ -1100,7 +1272,9 @@ AMONG_THE_LIVING: Wrong = {
     "those with the smallest scores went on: larger = more important": of_both(
         lambda scores, alive, n: best((-scores).masked_fill(scores == torch.inf, 99), alive, n)
     ),
-    "the scores were ranked without their sign": of_both(lambda scores, alive, n: best(scores.abs(), alive, n)),
+    "the scores were ranked without their sign": of_both(
+        lambda scores, alive, n: best(scores.abs(), alive, n)
+    ),
     "the number is how many go on, not how many go": of_both(
         lambda scores, alive, n: best(scores, alive, max(1, int(alive.sum()) - n))
     ),
@@ -1114,19 +1288,27 @@ OF_HEADS: Wrong = {
     ),
 }
 OF_CLS: Wrong = {
-    CLS_DROPPED: lambda *given: (best(given[0], given[2], given[4]), reference.cascade_step(*given)[1]),
+    CLS_DROPPED: lambda *given: (
+        best(given[0], given[2], given[4]),
+        reference.cascade_step(*given)[1],
+    ),
     "one too many: [CLS] is one of the n_tokens": with_cls,
 }
 OF_HEAD_0: Wrong = {
     "head 0 went on whatever its score: [CLS] is a token, and no head is protected": (
-        lambda *given: (reference.cascade_step(*given)[0], best(protected(given[1]), given[3], given[5]))
+        lambda *given: (
+            reference.cascade_step(*given)[0],
+            best(protected(given[1]), given[3], given[5]),
+        )
     ),
 }
 WRONG["cascade_step"] = AMONG_THE_LIVING | OF_HEADS | OF_CLS | OF_HEAD_0
 
 
 def mistaken(layer: Layer, both: Wrong, tokens: Wrong, heads: Wrong) -> dict[str, Any]:
-    """What comes of tokens and heads by mistake: sentence -> (tokens, heads), None where it is about the others."""
+    """What comes of tokens and heads by mistake: sentence -> (tokens, heads), None
+    where it is about the others.
+    """
     return (
         made(both, *layer.given)
         | {said: (pair[0], None) for said, pair in made(tokens, *layer.given).items()}
@@ -1134,7 +1316,9 @@ def mistaken(layer: Layer, both: Wrong, tokens: Wrong, heads: Wrong) -> dict[str
     )
 
 
-def told_layer(case: Callable[[], Layer], both: Wrong, tokens: Wrong, heads: Wrong) -> tuple[Layer, dict[str, Any]]:
+def told_layer(
+    case: Callable[[], Layer], both: Wrong, tokens: Wrong, heads: Wrong
+) -> tuple[Layer, dict[str, Any]]:
     """A layer in which these mistakes choose others, of tokens and of heads."""
 
     def drawn() -> Case:
@@ -1142,7 +1326,9 @@ def told_layer(case: Callable[[], Layer], both: Wrong, tokens: Wrong, heads: Wro
         return layer, layer.right, mistaken(layer, both, tokens, heads)
 
     def alike(one: Any, other: Any) -> bool:
-        return any(near(a, b) for a, b in zip(one, other, strict=True) if a is not None and b is not None)
+        return any(
+            near(a, b) for a, b in zip(one, other, strict=True) if a is not None and b is not None
+        )
 
     layer, _, mistakes = known.telling(drawn, alike=alike)
     return layer, mistakes
@@ -1157,20 +1343,29 @@ def as_pair(value: Any, layer: Layer) -> Pair:
             fail("tokens and heads are in the wrong order: tokens come first")
         for given, name in ((tokens, "tokens"), (heads, "heads")):
             if given.dtype != torch.bool:
-                fail(f"the {name} are {describe(given)}: who goes on is a bool for each, as a comparison gives it")
+                fail(
+                    f"the {name} are {describe(given)}: who goes on is a bool for each, as a comparison gives it"
+                )
     expect_tensor(tokens, shape=layer.tokens.shape, dtype=torch.bool, what="the tokens")
     expect_tensor(heads, shape=layer.heads.shape, dtype=torch.bool, what="the heads")
     return tokens, heads
 
 
 def expect_step(submission: Submission, layer: Layer, mistakes: known.Mistakes, when: str) -> None:
-    """Tokens and heads are right; else the mistake whose result they are, see :func:`mistaken`."""
+    """Tokens and heads are right; else the mistake whose result they are, see
+    :func:`mistaken`.
+    """
     thought = "If fewer are alive than asked for, all of those go on"
     value = ask(lambda: submission.cascade_step(*layer.given), when, thought)
     pair = as_pair(value, layer)
     for i, (name, scores, alive, n) in enumerate(layer.kinds()):
         keep, right = pair[i], layer.right[i]
-        recognise(keep, right, {said: both[i] for said, both in mistakes.items()}, f"{when}, of the {name}: ")
+        recognise(
+            keep,
+            right,
+            {said: both[i] for said, both in mistakes.items()},
+            f"{when}, of the {name}: ",
+        )
         if (keep & ~alive).any():
             fail(f"{when}, {name} came back that were not alive: what has gone is gone for good")
         if name == "tokens" and not keep[0]:
@@ -1199,13 +1394,15 @@ def test_best_of_those_alive(submission: Submission, draw: Draw) -> None:
     expect_step(submission, layer, mistakes, "in a layer where some are gone")
 
 
-@question("10.5", points=0.5, claim="[CLS] goes on whatever its score, as one of n_tokens; no head does")
+@question(
+    "10.5", points=0.5, claim="[CLS] goes on whatever its score, as one of n_tokens; no head does"
+)
 def test_cls_goes_on(submission: Submission, draw: Draw) -> None:
     layer, mistakes = told_layer(lambda: Layer(draw, cls=-9.0), {}, OF_CLS, OF_HEAD_0)
     expect_step(submission, layer, mistakes, "where [CLS] and head 0 have the smallest scores")
 
 
-# --- 10.6 token_macs -----------------------------------------------------------------------------------------------
+# --- 10.6 token_macs ------------------------------------------------------------------
 
 
 def macs(length: float, E: int, linear: int = 12, square: int = 2) -> float:
@@ -1280,7 +1477,9 @@ def equal_numbers(one: float, other: float) -> bool:
 def told_lengths(
     case: Callable[[], tuple[list[int], int]], wrong: Wrong
 ) -> tuple[list[int], int, int, dict[str, float]]:
-    """Lengths, E, the right number, and what the table's mistakes make of them, all different."""
+    """Lengths, E, the right number, and what the table's mistakes make of them, all
+    different.
+    """
 
     def drawn() -> Case:
         lengths, E = case()
@@ -1302,21 +1501,30 @@ def expect_macs(value: Any, right: int, mistakes: Mapping[str, float], when: str
         fail(f"{when} the result is {int(value):,} instead of {right:,}")
 
 
-@question("10.6", points=0.5, claim="one layer: projections, feed-forward block and both products of attention")
+@question(
+    "10.6",
+    points=0.5,
+    claim="one layer: projections, feed-forward block and both products of attention",
+)
 def test_macs_of_a_layer(submission: Submission, draw: Draw) -> None:
     def case() -> tuple[list[int], int]:
         return [draw.integer(30, 60)], 2 * draw.integer(40, 80)
 
     lengths, E, right, mistakes = told_lengths(case, OF_A_LAYER)
     expect_macs(
-        submission.token_macs(lengths, E), right, mistakes, f"for one layer on {lengths[0]} tokens of width {E}"
+        submission.token_macs(lengths, E),
+        right,
+        mistakes,
+        f"for one layer on {lengths[0]} tokens of width {E}",
     )
 
 
 @question("10.6", points=0.5, claim="the sum over layers, each with its own length")
 def test_macs_of_layers(submission: Submission, draw: Draw) -> None:
     def case() -> tuple[list[int], int]:
-        return sorted(draw.distinct(draw.integer(4, 6), 5, 60), reverse=True), 2 * draw.integer(20, 40)
+        return sorted(draw.distinct(draw.integer(4, 6), 5, 60), reverse=True), 2 * draw.integer(
+            20, 40
+        )
 
     wrong = OF_LAYERS | {NO_SQUARE: OF_A_LAYER[NO_SQUARE]}
     lengths, E, right, mistakes = told_lengths(case, wrong)
@@ -1330,7 +1538,7 @@ def test_macs_of_layers(submission: Submission, draw: Draw) -> None:
     expect_macs(value, right, mistakes, f"for layers on {lengths} tokens of width {E}")
 
 
-# --- 10.7 two short answers ----------------------------------------------------------------------------------------
+# --- 10.7 two short answers -----------------------------------------------------------
 
 OPTIONS = 4  # of 10.7a
 
@@ -1351,7 +1559,7 @@ def points_typed(submission: Submission) -> float:
     return expect_typed(submission, "answer_10_7b", (1, 100), form)
 
 
-# --- 10.8 find_bug -------------------------------------------------------------------------------------------------
+# --- 10.8 find_bug --------------------------------------------------------------------
 
 PROMISE = "10.1 promises of attention weights (B, M, L, L) and a bool mask (B, L)"
 
@@ -1359,7 +1567,9 @@ PROMISE = "10.1 promises of attention weights (B, M, L, L) and a bool mask (B, L
 def by_einsum(attn: Tensor, token_mask: Tensor) -> Tensor:
     """A right version that sums in another order, and relies on its arguments."""
     real = token_mask.to(attn.dtype)
-    total = torch.einsum("bmji,bj->bi", attn, real / real.sum(1, keepdim=True)) / attn.shape[1] * real
+    total = (
+        torch.einsum("bmji,bj->bi", attn, real / real.sum(1, keepdim=True)) / attn.shape[1] * real
+    )
     return total / total.sum(-1, keepdim=True)
 
 

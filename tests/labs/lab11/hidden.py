@@ -24,7 +24,9 @@ from .visible import (
 
 
 @question(
-    "11.1", points=1, claim="−0.0 is a zero and NaN is none; no tensors, empty ones, single numbers; 32 bits by default"
+    "11.1",
+    points=1,
+    claim="−0.0 is a zero and NaN is none; no tensors, empty ones, single numbers; 32 bits by default",
 )
 def test_model_bits_at_the_edges(submission: Submission, draw: Draw) -> None:
     odd = draw.normal(6, 9)
@@ -40,7 +42,12 @@ def test_model_bits_at_the_edges(submission: Submission, draw: Draw) -> None:
         "one": torch.ones(1, 1),
         "half": draw.normal(3, 3).half(),
     }
-    expect_bits(submission, small, mistakes={}, what="with tensors of one number and of zeros, model_bits(state)")
+    expect_bits(
+        submission,
+        small,
+        mistakes={},
+        what="with tensors of one number and of zeros, model_bits(state)",
+    )
     state = drawn_state(draw)
     expect_bits(submission, state, None, 1, mistakes={}, what="with bits=1, model_bits(state)")
     many = {
@@ -51,7 +58,9 @@ def test_model_bits_at_the_edges(submission: Submission, draw: Draw) -> None:
     expect_bits(submission, many, mistakes={}, what="model_bits(state)")
 
 
-@question("11.2", points=1, claim="one row, none, all equal; whole numbers and floats alike; any order")
+@question(
+    "11.2", points=1, claim="one row, none, all equal; whole numbers and floats alike; any order"
+)
 def test_frontier_at_the_edges(submission: Submission, draw: Draw) -> None:
     expect_rows(submission, [], {}, "frontier([])")
     rows = drawn_rows(draw, 3)
@@ -88,42 +97,54 @@ def test_pick_at_the_edges(submission: Submission, draw: Draw) -> None:
 
 
 @question(
-    "11.4", points=1, claim="level 1, one lab's method: size, products, speed and accuracy at once, on hidden images"
+    "11.4",
+    points=1,
+    claim="level 1, one lab's method: size, products, speed and accuracy at once, on hidden images",
 )
 def test_convnet_level_1(submission: Submission, draw: Draw) -> None:
     expect_level(submission, "cnn", 1, draw.common, "test")
 
 
 @question(
-    "11.4", points=1.5, claim="level 2, two combined: size, products, speed and accuracy at once, on hidden images"
+    "11.4",
+    points=1.5,
+    claim="level 2, two combined: size, products, speed and accuracy at once, on hidden images",
 )
 def test_convnet_level_2(submission: Submission, draw: Draw) -> None:
     expect_level(submission, "cnn", 2, draw.common, "test")
 
 
 @question(
-    "11.4", points=1.5, claim="level 3, further still: size, products, speed and accuracy at once, on hidden images"
+    "11.4",
+    points=1.5,
+    claim="level 3, further still: size, products, speed and accuracy at once, on hidden images",
 )
 def test_convnet_level_3(submission: Submission, draw: Draw) -> None:
     expect_level(submission, "cnn", 3, draw.common, "test")
 
 
 @question(
-    "11.5", points=1, claim="level 1, one lab's method: size, products, speed and accuracy at once, on hidden texts"
+    "11.5",
+    points=1,
+    claim="level 1, one lab's method: size, products, speed and accuracy at once, on hidden texts",
 )
 def test_bert_level_1(submission: Submission, draw: Draw) -> None:
     expect_level(submission, "bert", 1, draw.common, "test")
 
 
 @question(
-    "11.5", points=1.5, claim="level 2, two combined: size, products, speed and accuracy at once, on hidden texts"
+    "11.5",
+    points=1.5,
+    claim="level 2, two combined: size, products, speed and accuracy at once, on hidden texts",
 )
 def test_bert_level_2(submission: Submission, draw: Draw) -> None:
     expect_level(submission, "bert", 2, draw.common, "test")
 
 
 @question(
-    "11.5", points=1.5, claim="level 3, further still: size, products, speed and accuracy at once, on hidden texts"
+    "11.5",
+    points=1.5,
+    claim="level 3, further still: size, products, speed and accuracy at once, on hidden texts",
 )
 def test_bert_level_3(submission: Submission, draw: Draw) -> None:
     expect_level(submission, "bert", 3, draw.common, "test")
@@ -148,10 +169,18 @@ SHARE = (0.141, 0.161)
 
 @question("11.6", points=0.5, claim="b: the share of the embeddings in the model's numbers")
 def test_share(submission: Submission, draw: Draw) -> None:
-    value = expect_typed(submission, "answer_11_6b", (0, 1), "no share between 0 and 1: is it in per cent?")
+    value = expect_typed(
+        submission, "answer_11_6b", (0, 1), "no share between 0 and 1: is it in per cent?"
+    )
     others = (
         (0.114, 0.124, "the word embeddings alone: positions and types are embeddings, too"),
         (0.839, 0.859, "the share of all others"),
     )
     what = "the share of reviews-bert's own numbers that are its embeddings"
-    expect_figure(value, SHARE, what, others, "Word, position and type embeddings, by all numbers of the state.")
+    expect_figure(
+        value,
+        SHARE,
+        what,
+        others,
+        "Word, position and type embeddings, by all numbers of the state.",
+    )

@@ -1,6 +1,8 @@
-"""Lab 11, the capstone: what is claimed of each answer, and its likely mistakes, each written once as a wrong function.
+"""Lab 11, the capstone: what is claimed of each answer, and its likely mistakes, each
+written once as a wrong function.
 
-States are drawn so that each format is the cheapest of some tensor; rows so that equal ones, and ones that are worse in one number alone, are among them.
+States are drawn so that each format is the cheapest of some tensor; rows so that equal
+ones, and ones that are worse in one number alone, are among them.
 """
 
 from __future__ import annotations
@@ -15,7 +17,15 @@ from torch import Tensor
 
 from course_lib.capstone import LEVELS, Measured, Refused, Saved, measure, met, of_bytes
 from course_lib.capstone.handing import NAMES, number_of
-from course_lib.grading import Draw, Submission, describe, expect_int, expect_refused, fail, question
+from course_lib.grading import (
+    Draw,
+    Submission,
+    describe,
+    expect_int,
+    expect_refused,
+    fail,
+    question,
+)
 from course_lib.grading.claims.expect import Fault
 from course_lib.grading.claims.mistakes import made, recognise, telling
 from course_lib.grading.claims.typed import expect_choice, expect_typed, student_of
@@ -25,12 +35,10 @@ State = dict[str, Tensor]
 Row = dict[str, Any]
 WRONG: dict[str, dict[str, Callable[..., Any]]] = {}
 
-# --- 11.1 model_bits -----------------------------------------------------------------------------------------------
+# --- 11.1 model_bits ------------------------------------------------------------------
 
 NO_CHOICE = "the two bits that say which format a tensor has are missing: 2 for each"
-MATRICES_ALONE = (
-    "only tensors with two or more dimensions are counted: biases, norms and running statistics are stored, too"
-)
+MATRICES_ALONE = "only tensors with two or more dimensions are counted: biases, norms and running statistics are stored, too"
 ONE_FORMAT = "one format was taken for all tensors: each has the cheapest of its own"
 DENSE_ALONE = "everything is dense here: a tensor with zeros has cheaper formats"
 NO_PLACES = "the non-zeros alone were counted: where they are has to be stored, too"
@@ -69,7 +77,11 @@ def _bits(
 ) -> Callable[..., int]:
     def count(state: State, tied: Mapping[str, str] | None = None, bits: int = 32) -> int:
         gone = set(tied or ()) if use_tied else set()
-        return sum(each(x, width or bits) + choice for name, x in state.items() if counted(x) and name not in gone)
+        return sum(
+            each(x, width or bits) + choice
+            for name, x in state.items()
+            if counted(x) and name not in gone
+        )
 
     return count
 
@@ -81,7 +93,9 @@ def _one_for_all(state: State, tied: Mapping[str, str] | None = None, bits: int 
 
 
 def _without(how: str) -> Callable[..., int]:
-    return _bits(lambda x, bits: min(cost for name, cost in formats(x, bits).items() if name != how))
+    return _bits(
+        lambda x, bits: min(cost for name, cost in formats(x, bits).items() if name != how)
+    )
 
 
 WRONG["model_bits"] = {
@@ -100,7 +114,9 @@ WRONG["model_bits"] = {
 
 
 def drawn_state(draw: Draw) -> State:
-    """Tensors for which each of the four formats is the cheapest, vectors and counters among them."""
+    """Tensors for which each of the four formats is the cheapest, vectors and counters
+    among them.
+    """
     shapes: list[tuple[tuple[int, ...], float]] = [
         ((draw.integer(3, 5), 7), 0.0),
         ((6, 3, 3, 3), 0.5),
@@ -110,14 +126,18 @@ def drawn_state(draw: Draw) -> State:
         ((8,), 0.0),
         ((draw.integer(9, 15),), 0.5),
     ]
-    state: State = {f"layer{i}.weight": draw.sparse(*shape, sparsity=s) for i, (shape, s) in enumerate(shapes)}
+    state: State = {
+        f"layer{i}.weight": draw.sparse(*shape, sparsity=s) for i, (shape, s) in enumerate(shapes)
+    }
     state["bn.num_batches_tracked"] = torch.tensor(draw.integer(1, 99))
     state["mask"] = draw.mask(5, 6)
     state["tied.weight"] = state["layer1.weight"]
     return state
 
 
-def expect_bits(submission: Submission, *given: Any, mistakes: Mapping[str, Any], what: str) -> None:
+def expect_bits(
+    submission: Submission, *given: Any, mistakes: Mapping[str, Any], what: str
+) -> None:
     right = reference.model_bits(*given)
     value = expect_int(submission.model_bits(*given), what)
     recognise(value, right, mistakes)
@@ -126,7 +146,9 @@ def expect_bits(submission: Submission, *given: Any, mistakes: Mapping[str, Any]
 
 
 @question(
-    "11.1", points=0.75, claim="the bits of a state: each tensor in its cheapest format, and 2 bits that say which"
+    "11.1",
+    points=0.75,
+    claim="the bits of a state: each tensor in its cheapest format, and 2 bits that say which",
 )
 def test_model_bits(submission: Submission, draw: Draw) -> None:
     def case() -> tuple[Any, Any, dict[str, Any]]:
@@ -138,7 +160,9 @@ def test_model_bits(submission: Submission, draw: Draw) -> None:
 
 
 @question(
-    "11.1", points=0.25, claim="arguments: an unknown name in `tied`, or one tied to a tied one, raises ValueError"
+    "11.1",
+    points=0.25,
+    claim="arguments: an unknown name in `tied`, or one tied to a tied one, raises ValueError",
 )
 def test_tied_wrongly(submission: Submission, draw: Draw) -> None:
     state = {name: draw.normal(3, 4) for name in ("a", "b", "c")}
@@ -151,10 +175,12 @@ def test_tied_wrongly(submission: Submission, draw: Draw) -> None:
     expect_refused(submission.model_bits, good, reference.model_bits(*good), bad)
 
 
-# --- 11.2 frontier -------------------------------------------------------------------------------------------------
+# --- 11.2 frontier --------------------------------------------------------------------
 
 BEST_IN_ONE = "only rows that are the best in one column are left: a row that is good in all and best in none may be on the frontier"
-BETTER_IN_ALL = "a row has to be better in *all* four here to dominate: no worse in all, and better in one"
+BETTER_IN_ALL = (
+    "a row has to be better in *all* four here to dominate: no worse in all, and better in one"
+)
 EQUALS_GONE = "equal rows drop each other: neither is better in anything"
 AS_COST = "less accuracy counts as better here"
 TWO_COLUMNS = "only size and accuracy were compared: macs and ms count, too"
@@ -163,14 +189,21 @@ DOMINATED = "the dominated rows came back: the others are asked for"
 _KEYS = ("bits", "macs", "ms")
 
 
-def _costs(rows: Sequence[Row], sign: int = -1, keys: Sequence[str] = _KEYS) -> list[tuple[float, ...]]:
+def _costs(
+    rows: Sequence[Row], sign: int = -1, keys: Sequence[str] = _KEYS
+) -> list[tuple[float, ...]]:
     return [(*(row[key] for key in keys), sign * row["accuracy"]) for row in rows]
 
 
 def _left(
-    costs: Sequence[tuple[float, ...]], beats: Callable[[tuple[float, ...], tuple[float, ...]], bool]
+    costs: Sequence[tuple[float, ...]],
+    beats: Callable[[tuple[float, ...], tuple[float, ...]], bool],
 ) -> list[int]:
-    return [i for i, own in enumerate(costs) if not any(beats(other, own) for j, other in enumerate(costs) if j != i)]
+    return [
+        i
+        for i, own in enumerate(costs)
+        if not any(beats(other, own) for j, other in enumerate(costs) if j != i)
+    ]
 
 
 def _no_worse(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
@@ -183,9 +216,13 @@ def _dominates(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
 
 WRONG["frontier"] = {
     BEST_IN_ONE: lambda rows: [
-        i for i, own in enumerate(_costs(rows)) if any(own[k] == min(c[k] for c in _costs(rows)) for k in range(4))
+        i
+        for i, own in enumerate(_costs(rows))
+        if any(own[k] == min(c[k] for c in _costs(rows)) for k in range(4))
     ],
-    BETTER_IN_ALL: lambda rows: _left(_costs(rows), lambda a, b: all(x < y for x, y in zip(a, b, strict=True))),
+    BETTER_IN_ALL: lambda rows: _left(
+        _costs(rows), lambda a, b: all(x < y for x, y in zip(a, b, strict=True))
+    ),
     EQUALS_GONE: lambda rows: _left(_costs(rows), _no_worse),
     AS_COST: lambda rows: _left(_costs(rows, sign=1), _dominates),
     TWO_COLUMNS: lambda rows: _left(_costs(rows, keys=("bits",)), _dominates),
@@ -194,7 +231,9 @@ WRONG["frontier"] = {
 
 
 def drawn_rows(draw: Draw, count: int = 14) -> list[Row]:
-    """Few different numbers, so that there are ties; one row twice; further keys that do not count."""
+    """Few different numbers, so that there are ties; one row twice; further keys that
+    do not count.
+    """
     rows: list[Row] = [
         {
             "method": f"method {i}",
@@ -210,7 +249,9 @@ def drawn_rows(draw: Draw, count: int = 14) -> list[Row]:
     return [*rows, {**rows[best], "method": "the same again", "seeds": 0}]
 
 
-def expect_rows(submission: Submission, rows: Sequence[Row], mistakes: Mapping[str, Any], what: str) -> None:
+def expect_rows(
+    submission: Submission, rows: Sequence[Row], mistakes: Mapping[str, Any], what: str
+) -> None:
     right = reference.frontier(rows)
     value = submission.frontier(rows)
     if not isinstance(value, list) or not all(isinstance(i, int) for i in value):
@@ -232,7 +273,7 @@ def test_frontier(submission: Submission, draw: Draw) -> None:
     expect_rows(submission, rows, mistakes, "frontier(rows)")
 
 
-# --- 11.3 pick -----------------------------------------------------------------------------------------------------
+# --- 11.3 pick ------------------------------------------------------------------------
 
 BY_TEST = "the largest *test* accuracy was picked: test data are not there to choose by"
 LUCKIEST = "the best single seed decides here: the mean over seeds does"
@@ -244,7 +285,13 @@ SMALLEST = "the smallest was picked, not the one of the largest validation accur
 MORE_MACS = "of equal accuracies the one with fewer macs is taken, then the first"
 
 
-def _fits(c: Row, budget: Mapping[str, Any], strict: bool = False, some: bool = False, upside: bool = False) -> bool:
+def _fits(
+    c: Row,
+    budget: Mapping[str, Any],
+    strict: bool = False,
+    some: bool = False,
+    upside: bool = False,
+) -> bool:
     met = []
     for key, limit in budget.items():
         if limit is None:
@@ -282,15 +329,23 @@ WRONG["pick"] = {
 
 
 def drawn_candidates(draw: Draw) -> tuple[list[Row], dict[str, Any]]:
-    """Candidates of which each mistake picks another: the right one lies exactly at two limits, and has a twin with more macs."""
-    bits, macs, faster = draw.integer(20, 60) * 1000, draw.integer(20, 60) * 100, draw.integer(6, 9) / 4
+    """Candidates of which each mistake picks another: the right one lies exactly at two
+    limits, and has a twin with more macs.
+    """
+    bits, macs, faster = (
+        draw.integer(20, 60) * 1000,
+        draw.integer(20, 60) * 100,
+        draw.integer(6, 9) / 4,
+    )
 
     def candidate(mean: float, luck: float = 1.0, test: float = 0.0, **other: float) -> Row:
         return {
             "bits": bits - 1000 * draw.integer(2, 9),
             "macs": macs - 100 * draw.integer(2, 9),
             "faster": faster + draw.integer(1, 4) / 4,
-            "validation": [mean + step for step in draw.choice([(-luck, 0.0, luck), (luck, -luck, 0.0)])],
+            "validation": [
+                mean + step for step in draw.choice([(-luck, 0.0, luck), (luck, -luck, 0.0)])
+            ],
             "test": [mean + test + step for step in (-0.25, 0.0, 0.25)],
             **other,
         }
@@ -320,7 +375,11 @@ def drawn_candidates(draw: Draw) -> tuple[list[Row], dict[str, Any]]:
 
 
 def expect_picked(
-    submission: Submission, candidates: Sequence[Row], budget: Mapping[str, Any], mistakes: Mapping[str, Any], what: str
+    submission: Submission,
+    candidates: Sequence[Row],
+    budget: Mapping[str, Any],
+    mistakes: Mapping[str, Any],
+    what: str,
 ) -> None:
     right = reference.pick(candidates, budget)
     value = submission.pick(candidates, budget)
@@ -341,7 +400,7 @@ def test_pick(submission: Submission, draw: Draw) -> None:
     expect_picked(submission, given[0], given[1], mistakes, "pick(candidates, budget)")
 
 
-# --- 11.4, 11.5 the files ------------------------------------------------------------------------------------------
+# --- 11.4, 11.5 the files -------------------------------------------------------------
 
 
 def handed(submission: Submission, kind: str) -> bytes:
@@ -350,7 +409,10 @@ def handed(submission: Submission, kind: str) -> bytes:
     data = submission.handed_in.get(name, "")
     if isinstance(data, bytes):
         return data
-    fail(data or f'{name} is not beside the notebook: submit(model, "{kind}", …) writes it, and it is handed in, too')
+    fail(
+        data
+        or f'{name} is not beside the notebook: submit(model, "{kind}", …) writes it, and it is handed in, too'
+    )
 
 
 @cache
@@ -361,12 +423,16 @@ def _measured(data: bytes, kind: str, number: int, seed: int, split: str) -> Mea
     except Refused as error:
         return str(error)
     except Exception as error:  # the file can be read: whatever fails now is not its fault
-        raise Fault(f"{NAMES[kind]} could not be measured ({type(error).__name__}: {error})"[:400]) from error
+        raise Fault(
+            f"{NAMES[kind]} could not be measured ({type(error).__name__}: {error})"[:400]
+        ) from error
 
 
 def measured(submission: Submission, kind: str, seed: int, split: str) -> Measured:
     """The handed-in model's measurement; it is made once for all levels."""
-    found = _measured(handed(submission, kind), kind, number_of(student_of(submission)), seed, split)
+    found = _measured(
+        handed(submission, kind), kind, number_of(student_of(submission)), seed, split
+    )
     if isinstance(found, str):
         fail(found)
     return found
@@ -405,7 +471,7 @@ def test_bert_file(submission: Submission, draw: Draw) -> None:
     expect_level(submission, "bert", 1, draw.seed, "validation")
 
 
-# --- 11.6 two short answers ----------------------------------------------------------------------------------------
+# --- 11.6 two short answers -----------------------------------------------------------
 
 
 @question(

@@ -71,7 +71,11 @@ VISIBLE = "tests/labs/lab01/visible.py"
 
 
 def course(
-    root: Path, body: str = HALF, tests: str = TESTS, header: str = HEADER, contract: str | None = CONTRACT
+    root: Path,
+    body: str = HALF,
+    tests: str = TESTS,
+    header: str = HEADER,
+    contract: str | None = CONTRACT,
 ) -> Path:
     """A course of one lab, with a wrong and a right answer."""
     for folder in ("solutions", "labs", "course_lib/labs", "tests/labs/lab01/answers"):
@@ -82,13 +86,17 @@ def course(
     (root / REFERENCE).unlink(missing_ok=True)
     if contract is not None:
         (root / REFERENCE).write_text(contract)
-    (root / "tests/labs/lab01/answers/1.1.txt").write_text("loses wrong · no\nx = 1\n\nkeeps right\nx = 2\n")
+    (root / "tests/labs/lab01/answers/1.1.txt").write_text(
+        "loses wrong · no\nx = 1\n\nkeeps right\nx = 2\n"
+    )
     return path
 
 
 def line_of(path: Path, text: str, nth: int = 1) -> int:
     """The line of a file on which ``text`` stands for the nth time."""
-    return [i for i, line in enumerate(path.read_text().splitlines(), start=1) if text in line][nth - 1]
+    return [i for i, line in enumerate(path.read_text().splitlines(), start=1) if text in line][
+        nth - 1
+    ]
 
 
 def problems(root: Path) -> list[str]:
@@ -115,7 +123,12 @@ def test_cells_questions_and_regions_know_their_lines(tmp_path):
         for said, number in zip(cell.source.split("\n"), cell.lines, strict=True):
             assert said in text[number - 1]
     (question,) = lab.questions
-    assert (question.id, question.title, question.minutes, question.points) == ("1.1", "Half of it", 4, 3)
+    assert (question.id, question.title, question.minutes, question.points) == (
+        "1.1",
+        "Half of it",
+        4,
+        3,
+    )
     assert question.line == line_of(path, "### 1.1")
     (region,) = lab.regions
     assert lab.cells[region.cell].line(region.begin) == line_of(path, "BEGIN SOLUTION")
@@ -164,7 +177,10 @@ class Halves:
 """
     text = stripped(tmp_path, body)
     assert '        raise NotImplementedError("1.1 Halves.forward: write this method")' in text
-    assert '        # divide, then\n        raise NotImplementedError("1.1 Halves.backward: write this method")' in text
+    assert (
+        '        # divide, then\n        raise NotImplementedError("1.1 Halves.backward: write this method")'
+        in text
+    )
     assert text.count("@staticmethod") == 2
 
 
@@ -232,7 +248,8 @@ def test_each_slip_is_named_with_its_line(tmp_path, body, at, nth, message):
     path = course(tmp_path, body)
     found = problems(tmp_path)
     assert any(
-        line.startswith(f"solutions/lab01_halves.py:{line_of(path, at, nth)}: ") and message in line for line in found
+        line.startswith(f"solutions/lab01_halves.py:{line_of(path, at, nth)}: ") and message in line
+        for line in found
     ), found
 
 
@@ -285,8 +302,14 @@ def test_magics_are_python_too(tmp_path):
     [
         (HEADER.replace("**4 minutes · 3 points**", "Some text."), "4 minutes · 2 points"),
         (HEADER.replace("3 points", "3 pionts"), "4 minutes · 2 points"),
-        (HEADER.replace("3 points", "4 points"), "announces 4 points, its claims in tests/labs/lab01 give 3"),
-        (HEADER.replace("3 points", "3 points · needs 1.4"), "1.1 needs 1.4, which is no question before it"),
+        (
+            HEADER.replace("3 points", "4 points"),
+            "announces 4 points, its claims in tests/labs/lab01 give 3",
+        ),
+        (
+            HEADER.replace("3 points", "3 points · needs 1.4"),
+            "1.1 needs 1.4, which is no question before it",
+        ),
         (HEADER.replace("### 1.1 Half", "### 1.1. Half"), "as `### 1.1 Title`"),
         (HEADER.replace("### 1.1 Half", "### 2.1 Half"), "question 2.1 in lab 01"),
         (HEADER + HEADER[HEADER.index("# %% [markdown]\n# ### 1.1") :], "already stands on line"),
@@ -298,9 +321,7 @@ def test_headings_of_questions(tmp_path, header, message):
 
 
 def test_headings_that_are_none(tmp_path):
-    extra = (
-        "\n# %% [markdown]\n# ### 2.5x faster\n# text\n#\n# ```\n# ### 1.9 in a fence\n# ```\n#\n# #### 1.2 too deep\n"
-    )
+    extra = "\n# %% [markdown]\n# ### 2.5x faster\n# text\n#\n# ```\n# ### 1.9 in a fence\n# ```\n#\n# #### 1.2 too deep\n"
     lab = source.read(course(tmp_path, HALF + extra), tmp_path)
     assert [question.id for question in lab.questions] == ["1.1"]
 
@@ -308,7 +329,9 @@ def test_headings_that_are_none(tmp_path):
 def test_questions_and_tests_belong_together(tmp_path):
     course(tmp_path, tests=TESTS.replace('"1.1"', '"1.2"'))
     found = problems(tmp_path)
-    assert any("question 1.1 has no claim" in line and line.startswith("solutions/") for line in found)
+    assert any(
+        "question 1.1 has no claim" in line and line.startswith("solutions/") for line in found
+    )
     path = tmp_path / VISIBLE
     at = f"{VISIBLE}:{line_of(path, '@question')}: test_two tests question 1.2"
     assert any(line.startswith(at) for line in found)
@@ -331,7 +354,8 @@ def test_a_check_needs_a_visible_test(tmp_path):
         (TESTS.replace("test_three", "test_two"), "is defined on line"),
         (TESTS.replace("def test_two(", "def test_two"), "does not parse"),
         (
-            TESTS + "\nclass TestMore:\n    @question('1.1', points=1, claim='x')\n    def test(self): ...\n",
+            TESTS
+            + "\nclass TestMore:\n    @question('1.1', points=1, claim='x')\n    def test(self): ...\n",
             "at the top",
         ),
     ],
@@ -354,7 +378,11 @@ def test_decorators_are_read_without_running_the_file(tmp_path, tests, message):
 def test_an_answer_that_stays_visible(tmp_path, leak):
     path = course(tmp_path, HALF + "\n" + leak)
     (line,) = problems(tmp_path)
-    where = max(i for i, text in enumerate(path.read_text().splitlines(), 1) if "2 if x" in text or "x/2" in text)
+    where = max(
+        i
+        for i, text in enumerate(path.read_text().splitlines(), 1)
+        if "2 if x" in text or "x/2" in text
+    )
     assert line.startswith(f"solutions/lab01_halves.py:{where}: the answer to 1.1")
     course(tmp_path, HALF.replace("else 0.0", "else 0.0  # shown elsewhere") + "\n" + leak)
     build.load(path, tmp_path)
@@ -362,12 +390,14 @@ def test_an_answer_that_stays_visible(tmp_path, leak):
 
 def test_small_talk_is_no_leak(tmp_path):
     body = HALF.replace(
-        "    return result", "    result = float(result) + len(str(x)) - len(str(x))\n    return result"
+        "    return result",
+        "    result = float(result) + len(str(x)) - len(str(x))\n    return result",
     )
-    body = "# %%\n### BEGIN SOLUTION\nprediction = ['small', 'medium', 'large']\n### END SOLUTION\n\n" + body
-    more = (
-        "\n# %%\nSIZES = ['small', 'medium', 'large']\nresult = half(3.0)\n\n\ndef other(result):\n    return result\n"
+    body = (
+        "# %%\n### BEGIN SOLUTION\nprediction = ['small', 'medium', 'large']\n### END SOLUTION\n\n"
+        + body
     )
+    more = "\n# %%\nSIZES = ['small', 'medium', 'large']\nresult = half(3.0)\n\n\ndef other(result):\n    return result\n"
     path = course(tmp_path, body + more)
     build.load(path, tmp_path)
 
@@ -376,7 +406,9 @@ def test_a_name_that_only_the_solution_has(tmp_path):
     body = "# %%\n### BEGIN SOLUTION\nimport math\n\nx = math.pi\n### END SOLUTION\n\n# %%\nprint(math.e)\n\n# %%\ncheck('1.1')\n"
     path = course(tmp_path, body)
     (line,) = problems(tmp_path)
-    assert line.startswith(f"solutions/lab01_halves.py:{line_of(path, 'math.e')}: `math` comes only from the solution")
+    assert line.startswith(
+        f"solutions/lab01_halves.py:{line_of(path, 'math.e')}: `math` comes only from the solution"
+    )
 
 
 def test_several_problems_come_together_and_nothing_is_written(tmp_path):
@@ -399,7 +431,12 @@ def test_names_of_sources(tmp_path):
 
 
 def test_a_source_that_jupytext_cannot_read(tmp_path):
-    course(tmp_path, header=HEADER.replace("#   jupytext:", "#   kernelspec:\n#     name: python3\n#   jupytext:"))
+    course(
+        tmp_path,
+        header=HEADER.replace(
+            "#   jupytext:", "#   kernelspec:\n#     name: python3\n#   jupytext:"
+        ),
+    )
     (line,) = problems(tmp_path)
     assert "jupytext cannot read this" in line
     path = course(tmp_path, header="import os\n" + HEADER[HEADER.index("# %%") :])
@@ -410,13 +447,18 @@ def test_a_source_that_jupytext_cannot_read(tmp_path):
 def test_the_student_notebook(tmp_path):
     path = course(tmp_path, HALF + '\n# %% tags=["raises-exception"]\nhalf(None)\n')
     lab, cells = build.load(path, tmp_path)
-    notebook, solution = build.student_notebook(lab, cells), build.solution_notebook(lab, cells, tmp_path)
+    notebook, solution = (
+        build.student_notebook(lab, cells),
+        build.solution_notebook(lab, cells, tmp_path),
+    )
     nbformat.validate(notebook)
     assert [cell.id for cell in notebook.cells] == [cell.id for cell in solution.cells]
     assert len({cell.id for cell in notebook.cells}) == len(notebook.cells)
     assert notebook.cells[-1].metadata == {"tags": ["raises-exception"]}
     assert "result = x / 2" in solution.cells[3].source
-    assert build.as_bytes(notebook) == build.as_bytes(build.student_notebook(*build.load(path, tmp_path)))
+    assert build.as_bytes(notebook) == build.as_bytes(
+        build.student_notebook(*build.load(path, tmp_path))
+    )
 
 
 def test_ids_stay_when_cells_come_and_go_and_tell_no_answer(tmp_path):
@@ -443,7 +485,9 @@ def test_without_execution_and_for_chosen_labs(tmp_path):
     ]
 
 
-GRADED = CONTRACT.replace('lab.asks("1.1")', '@lab.asks("1.1")\ndef half(x):\n    return weights.half(x)')
+GRADED = CONTRACT.replace(
+    'lab.asks("1.1")', '@lab.asks("1.1")\ndef half(x):\n    return weights.half(x)'
+)
 
 
 @pytest.mark.parametrize(
@@ -459,7 +503,9 @@ GRADED = CONTRACT.replace('lab.asks("1.1")', '@lab.asks("1.1")\ndef half(x):\n  
         (GRADED + "(", f"{REFERENCE}:8: this cannot be imported (SyntaxError"),
     ],
 )  # fmt: skip
-def test_a_contract_that_is_not_the_labs_is_noticed_before_anything_is_written(tmp_path, contract, message):
+def test_a_contract_that_is_not_the_labs_is_noticed_before_anything_is_written(
+    tmp_path, contract, message
+):
     course(tmp_path, contract=contract)
     said: list[str] = []
     with pytest.raises(AuthoringError) as caught:
@@ -472,7 +518,9 @@ def test_a_contract_that_is_not_the_labs_is_noticed_before_anything_is_written(t
 def test_a_contract_that_is_the_labs(tmp_path):
     course(tmp_path, contract=GRADED)
     build.build(tmp_path, execute=False, echo=lambda line: None)
-    assert [line.split(": ")[0] for line in build.check(tmp_path)] == ["solutions/lab01_halves.ipynb:1"]
+    assert [line.split(": ")[0] for line in build.check(tmp_path)] == [
+        "solutions/lab01_halves.ipynb:1"
+    ]
 
 
 def test_answers_that_try_the_tests(tmp_path):
@@ -482,12 +530,14 @@ def test_answers_that_try_the_tests(tmp_path):
     (answers / "1.2.txt").write_text("loses gone · gone\nx = 1\n")
     found = build.check(tmp_path)
     assert any(
-        "no wrong answer tries the tests of question 1.1" in line and line.startswith("solutions/") for line in found
+        "no wrong answer tries the tests of question 1.1" in line and line.startswith("solutions/")
+        for line in found
     )
     assert "tests/labs/lab01/answers/1.2.txt:1: an answer to 1.2, which solutions/lab01_halves.py does not ask: delete it, or correct the number" in found  # fmt: skip
     assert not any("no right answer" in line for line in found)
     assert len(found) == 4  # beside the notebooks, which are not built
-    build.load(tmp_path / "solutions" / "lab01_halves.py", tmp_path)  # a lab that is being written can be built
+    # a lab that is being written can be built
+    build.load(tmp_path / "solutions" / "lab01_halves.py", tmp_path)
 
 
 def test_a_removed_question_is_named_wherever_it_is_left(tmp_path):
@@ -521,5 +571,10 @@ def test_orphans(tmp_path):
     (tmp_path / "tests" / "labs" / "lab05").mkdir()
     (tmp_path / "labs" / "lab05_gone.ipynb").write_text("{}")
     found = build.check(tmp_path)
-    assert any(line.startswith("tests/labs/lab05:1: claims of a lab that is not there") for line in found)
-    assert any(line.startswith("labs/lab05_gone.ipynb:1: there is no solutions/lab05_gone.py") for line in found)
+    assert any(
+        line.startswith("tests/labs/lab05:1: claims of a lab that is not there") for line in found
+    )
+    assert any(
+        line.startswith("labs/lab05_gone.ipynb:1: there is no solutions/lab05_gone.py")
+        for line in found
+    )

@@ -1,4 +1,6 @@
-"""Executed solutions: what is kept of a run, when it is run again, and how a failure is told."""
+"""Executed solutions: what is kept of a run, when it is run again, and how a failure is
+told.
+"""
 
 from __future__ import annotations
 
@@ -67,8 +69,12 @@ def course(root: Path, text: str = LAB) -> Path:
     path = root / "solutions" / "lab03_one.py"
     path.write_text(text)
     (root / "tests/labs/lab03/visible.py").write_text(TESTS)
-    (root / "tests/labs/lab03/answers/3.1.txt").write_text("loses a · no\nx = 1\n\nkeeps b\nx = 1\n")
-    contract = 'from course_lib.labs import Contract\nlab = Contract("lab03")\nlab.asks("3.1", "one")\n'
+    (root / "tests/labs/lab03/answers/3.1.txt").write_text(
+        "loses a · no\nx = 1\n\nkeeps b\nx = 1\n"
+    )
+    contract = (
+        'from course_lib.labs import Contract\nlab = Contract("lab03")\nlab.asks("3.1", "one")\n'
+    )
     (root / "course_lib/labs/lab03.py").write_text(contract)
     return path
 
@@ -84,12 +90,19 @@ def test_a_lab_is_executed_once(tmp_path, monkeypatch):
     monkeypatch.setenv("EXPECTED_PYTHON", sys.executable)
     source = course(tmp_path)
     said: list[str] = []
-    labs, solutions = tmp_path / "labs" / "lab03_one.ipynb", tmp_path / "solutions" / "lab03_one.ipynb"
+    labs, solutions = (
+        tmp_path / "labs" / "lab03_one.ipynb",
+        tmp_path / "solutions" / "lab03_one.ipynb",
+    )
     assert build.build(tmp_path, echo=said.append) == [labs, solutions]
     assert build.check(tmp_path) == []
     stderr = [line for line in said if "stderr" in line]
     at = source.read_text().splitlines().index('warnings.warn("mind the gap")') + 1
-    assert len(stderr) == 1 and stderr[0].startswith(f"solutions/lab03_one.py:{at}: ") and "mind the gap" in stderr[0]
+    assert (
+        len(stderr) == 1
+        and stderr[0].startswith(f"solutions/lab03_one.py:{at}: ")
+        and "mind the gap" in stderr[0]
+    )
     notebook = nbformat.read(solutions, 4)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert [cell.execution_count for cell in code] == list(range(1, 8))
@@ -108,7 +121,9 @@ def test_a_lab_is_executed_once(tmp_path, monkeypatch):
 
     monkeypatch.setattr(build, "run", never)
     assert build.build(tmp_path, echo=quiet) == []
-    assert before == {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in (labs, solutions)}
+    assert before == {
+        path: (path.read_bytes(), path.stat().st_mtime_ns) for path in (labs, solutions)
+    }
 
     # Where only text changes, the outputs stay.
     source.write_text(LAB.replace("# # Lab 3", "# # Lab 3, once more"))
@@ -116,6 +131,14 @@ def test_a_lab_is_executed_once(tmp_path, monkeypatch):
     assert build.build(tmp_path, echo=quiet) == [labs, solutions]
     assert build.check(tmp_path) == []
     assert [cell for cell in nbformat.read(solutions, 4).cells if cell.cell_type == "code"] == code
+
+    # So they do where code is laid out in another way, or a comment comes.
+    source.write_text(LAB.replace('warn("mind the gap")', 'warn(  # a word\n    "mind the gap"\n)'))
+    assert 'mind the gap"\n)' in source.read_text()
+    assert build.build(tmp_path, echo=quiet) == [labs, solutions]
+    assert build.check(tmp_path) == []
+    source.write_text(LAB)
+    build.build(tmp_path, echo=quiet)
 
     # A comment between cells changes the hash and nothing else.
     source.write_text(source.read_text() + "\n\n")
@@ -146,7 +169,9 @@ def cleared(path: Path) -> None:
 
 
 def test_a_failure_names_lab_cell_line_and_reason(tmp_path):
-    text = LAB[: LAB.index("# %%\nwarnings.warn")].replace("one()\n\n", "values = []\nvalues.append(one())\n\n")
+    text = LAB[: LAB.index("# %%\nwarnings.warn")].replace(
+        "one()\n\n", "values = []\nvalues.append(one())\n\n"
+    )
     text = text.replace('    return int("1")', '    number = "one"\n    return int(number)')
     source = course(tmp_path, text)
     with pytest.raises(AuthoringError) as caught:
@@ -161,15 +186,21 @@ def test_a_failure_names_lab_cell_line_and_reason(tmp_path):
 def test_a_cell_that_hangs_and_one_that_ends_the_kernel(tmp_path):
     start = LAB[: LAB.index("# %%\none()\n")]
     course(tmp_path, start + "# %%\nwhile True:\n    pass\n")
-    with pytest.raises(AuthoringError, match=r"^solutions/lab03_one\.py:\d+: lab03, cell 5 took more than 2 s"):
+    with pytest.raises(
+        AuthoringError, match=r"^solutions/lab03_one\.py:\d+: lab03, cell 5 took more than 2 s"
+    ):
         build.build(tmp_path, echo=quiet, timeout=2)
     course(tmp_path, start + "# %%\nos._exit(3)\n")
-    with pytest.raises(AuthoringError, match=r"^solutions/lab03_one\.py:\d+: lab03, cell 5 ended the kernel"):
+    with pytest.raises(
+        AuthoringError, match=r"^solutions/lab03_one\.py:\d+: lab03, cell 5 ended the kernel"
+    ):
         build.build(tmp_path, echo=quiet)
 
 
 def cleaned(outputs: list, root: Path) -> tuple[list, list[str], nbformat.NotebookNode]:
-    cell = v4.new_code_cell("x", outputs=outputs, metadata={"execution": {"iopub.status.busy": "now"}, "tags": ["a"]})
+    cell = v4.new_code_cell(
+        "x", outputs=outputs, metadata={"execution": {"iopub.status.busy": "now"}, "tags": ["a"]}
+    )
     notebook = v4.new_notebook(cells=[cell], metadata={"widgets": {"state": {}}})
     said = execute.clean(notebook, [("solutions/lab03_one.py", [7])], root)
     return cell.outputs, said, notebook
@@ -178,14 +209,21 @@ def cleaned(outputs: list, root: Path) -> tuple[list, list[str], nbformat.Notebo
 def png(side: int) -> str:
     """A picture that no palette makes small."""
     file = io.BytesIO()
-    Image.fromarray(np.random.default_rng(0).integers(0, 256, (side, side, 3), dtype=np.uint8)).save(file, "PNG")
+    Image.fromarray(
+        np.random.default_rng(0).integers(0, 256, (side, side, 3), dtype=np.uint8)
+    ).save(file, "PNG")
     return base64.b64encode(file.getvalue()).decode()
 
 
 def test_widgets_leave_their_static_figure(tmp_path):
-    widget = {"application/vnd.jupyter.widget-view+json": {"model_id": "x"}, "text/plain": "VBox(children=…)"}
+    widget = {
+        "application/vnd.jupyter.widget-view+json": {"model_id": "x"},
+        "text/plain": "VBox(children=…)",
+    }
     figure = v4.new_output("display_data", data=widget | {"text/html": "<img alt='a'>"})
-    outputs, _, notebook = cleaned([v4.new_output("display_data", data=dict(widget)), figure], tmp_path)
+    outputs, _, notebook = cleaned(
+        [v4.new_output("display_data", data=dict(widget)), figure], tmp_path
+    )
     assert [dict(output.data) for output in outputs] == [
         {"text/plain": "VBox(children=…)", "text/html": "<img alt='a'>"}
     ]
@@ -213,8 +251,14 @@ def test_streams_keep_what_a_reader_saw_at_the_end(tmp_path):
     outputs, said, _ = cleaned(
         [
             v4.new_output("stream", name="stdout", text="\r 1/3\r 3/3\nend \x1b[31mred\x1b[0m\r\n"),
-            v4.new_output("stream", name="stderr", text="\r 10%|# | 1/10 [00:01<00:09, 1.0it/s]\r100%|##| 10/10\n"),
-            v4.new_output("stream", name="stderr", text=f"{tmp_path}/solutions/x.py:3: UserWarning: careful\n"),
+            v4.new_output(
+                "stream",
+                name="stderr",
+                text="\r 10%|# | 1/10 [00:01<00:09, 1.0it/s]\r100%|##| 10/10\n",
+            ),
+            v4.new_output(
+                "stream", name="stderr", text=f"{tmp_path}/solutions/x.py:3: UserWarning: careful\n"
+            ),
         ],
         tmp_path,
     )
@@ -232,12 +276,22 @@ def test_places_of_this_machine_are_told_nowhere(tmp_path, monkeypatch):
     text = f"{tmp_path}/data /mnt/big/disk/MNIST {site}/torch/x.py /tmp/ipykernel_12/345.py {Path.home()}/notes"
     outputs, _, _ = cleaned(
         [
-            v4.new_output("execute_result", data={"text/plain": text, "text/html": f"<b>{tmp_path}</b>"}),
-            v4.new_output("error", ename="E", evalue=f"in {tmp_path}", traceback=[f"\x1b[0mFile {site}/a.py", "E"]),
+            v4.new_output(
+                "execute_result", data={"text/plain": text, "text/html": f"<b>{tmp_path}</b>"}
+            ),
+            v4.new_output(
+                "error",
+                ename="E",
+                evalue=f"in {tmp_path}",
+                traceback=[f"\x1b[0mFile {site}/a.py", "E"],
+            ),
         ],
         tmp_path,
     )
-    assert outputs[0].data["text/plain"] == "./data $COURSE_DATA/MNIST [python]/torch/x.py [cell] ~/notes"
+    assert (
+        outputs[0].data["text/plain"]
+        == "./data $COURSE_DATA/MNIST [python]/torch/x.py [cell] ~/notes"
+    )
     assert outputs[0].data["text/html"] == "<b>.</b>"
     assert (outputs[1].evalue, outputs[1].traceback) == ("in .", ["File [python]/a.py", "E"])
     json.dumps(outputs)

@@ -1,4 +1,6 @@
-"""The skeletons that `course new` writes: whole, in their place, and nothing of what is there is lost."""
+"""The skeletons that `course new` writes: whole, in their place, and nothing of what is
+there is lost.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def text(root: Path) -> dict[str, list[str]]:
 
 
 def without(lines: list[str], others: list[str]) -> list[str]:
-    """What is left of ``lines`` when ``others`` go, in order: all of them must be there."""
+    """What is left of ``lines`` when ``others`` go, in order: all of them must be
+    there.
+    """
     left, waiting = [], list(others)
     for line in lines:
         if waiting and line == waiting[0]:
@@ -65,7 +69,9 @@ def test_an_exercise_is_added_and_a_build_takes_it(course: Path) -> None:
     assert lines.index("# ### 1.10 TODO: a title") < lines.index(
         "# ## Play"
     )  # its cells end where the next part begins
-    with pytest.raises(AuthoringError, match="announces 20 points, its questions 21 together") as caught:
+    with pytest.raises(
+        AuthoringError, match="announces 20 points, its questions 21 together"
+    ) as caught:
         build.load(lab.path, course)
     assert len(str(caught.value).splitlines()) == 1
     lab.path.write_text(lab.text.replace("20 points;", "21 points;"))
@@ -79,7 +85,9 @@ def test_an_exercise_is_added_and_a_build_takes_it(course: Path) -> None:
 def test_the_claims_can_be_imported_and_fail_until_they_are_written(course: Path) -> None:
     new.exercise(course, "1", "1.10", "share_pruned")
     folder = course / "tests/labs/lab01"
-    tests = [t for t in claims.tests_in(claims.texts_in(folder), str(folder)) if t.question == "1.10"]
+    tests = [
+        t for t in claims.tests_in(claims.texts_in(folder), str(folder)) if t.question == "1.10"
+    ]
     assert [(t.points, t.visible) for t in tests] == [(0.5, True), (0.5, False)]
     table = sys.modules["course_claims_lab01.visible"].WRONG["share_pruned"]
     assert len(table) == 1
@@ -112,12 +120,18 @@ def test_an_exercise_between_others_stands_between_them(course: Path) -> None:
         (("lab01", "1.9", "half"), ValueError, "question 1.9 already: the next free one is 1.10"),
         (("lab01", "2.1", "half"), ValueError, "numbered 1.k, got '2.1'"),
         (("lab01", "1.x", "half"), ValueError, "numbered 1.k"),
-        (("lab01", "1.10", "magnitude_mask"), ValueError, "has a magnitude_mask already: choose another name"),
+        (
+            ("lab01", "1.10", "magnitude_mask"),
+            ValueError,
+            "has a magnitude_mask already: choose another name",
+        ),
         (("lab01", "1.10", "Half"), ValueError, "in small letters"),
         (("lab01", "1.10", "lambda"), ValueError, "in small letters"),
     ],
 )
-def test_what_cannot_be_had_is_refused_and_nothing_written(course: Path, arguments, kind, says: str) -> None:
+def test_what_cannot_be_had_is_refused_and_nothing_written(
+    course: Path, arguments, kind, says: str
+) -> None:
     before = text(course)
     with pytest.raises(kind) as caught:
         new.exercise(course, *arguments)
@@ -140,7 +154,10 @@ def test_a_lab_is_whole(course: Path) -> None:
         "tests/labs/lab12/hidden.py", "tests/labs/lab12/answers/12.1.txt",
     }  # fmt: skip
     lab, cells = build.load(course / "solutions/lab12_merging_tokens_one_or_two.py", course)
-    assert (lab.title, [q.id for q in lab.questions]) == ("Lab 12 · Merging tokens: one or two?", ["12.1"])
+    assert (lab.title, [q.id for q in lab.questions]) == (
+        "Lab 12 · Merging tokens: one or two?",
+        ["12.1"],
+    )
     assert any('raise NotImplementedError("12.1 merge_tokens' in cell.source for cell in cells)
     for path in written:
         if path.suffix == ".py":
@@ -170,7 +187,10 @@ def test_the_command_says_what_is_left_to_do(course: Path, monkeypatch: pytest.M
 
 
 def test_what_is_written_is_in_style(course: Path) -> None:
-    written = [*new.exercise(course, "lab01", "1.10", "half"), *new.lab(course, 12, "Merging", "merge")]
+    written = [
+        *new.exercise(course, "lab01", "1.10", "half"),
+        *new.lab(course, 12, "Merging", "merge"),
+    ]
     python = [str(path) for path in written if path.suffix == ".py"]
     ruff = [sys.executable, "-m", "ruff"]
     subprocess.run([*ruff, "check", "--fix", "-q", *python], cwd=course, check=True)

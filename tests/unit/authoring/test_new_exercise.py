@@ -1,4 +1,6 @@
-"""docs/new_exercise.md, done word by word in a copy of the course: what it shows must work as it stands there."""
+"""docs/new_exercise.md, done word by word in a copy of the course: what it shows must
+work as it stands there.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,14 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "new_exercise.md").read_text(encoding="utf-8")
-SECTIONS = [re.findall(r"^```\w*\n(.*?)^```", part, re.DOTALL | re.MULTILINE) for part in PAGE.split("\n## ")[1:]]
+SECTIONS = [
+    re.findall(r"^```\w*\n(.*?)^```", part, re.DOTALL | re.MULTILINE)
+    for part in PAGE.split("\n## ")[1:]
+]
 # its file, the words about it, the block
-PARTS = re.findall(r"^`([\w/.]+)`, ((?:[^`]|`[^`]+`)*?)^```\w*\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+PARTS = re.findall(
+    r"^`([\w/.]+)`, ((?:[^`]|`[^`]+`)*?)^```\w*\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE
+)
 COPIED = ("pyproject.toml", "course_lib", "labs", "tests/conftest.py", "tests/labs", "solutions")
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "lab0[!1]*", "lab1*", "*.edited-*")
 
@@ -27,7 +34,11 @@ def course(tmp_path: Path) -> Path:
     for name in COPIED:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
-        copy(ROOT / name, tmp_path / name, **({"ignore": LEFT_OUT} if copy is shutil.copytree else {}))
+        copy(
+            ROOT / name,
+            tmp_path / name,
+            **({"ignore": LEFT_OUT} if copy is shutil.copytree else {}),
+        )
     (tmp_path / "data").symlink_to(ROOT / "data")
     return tmp_path
 
@@ -37,7 +48,9 @@ def do(course: Path, line: str) -> str:
     env = {**os.environ, "PYTHONPATH": str(course), "COURSE_ROOT": str(course), "COLUMNS": "120"}
     env.pop("ANSWERS", None)  # all that there are
     env["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    done = subprocess.run(["bash", "-ec", line], cwd=course, env=env, capture_output=True, text=True)
+    done = subprocess.run(
+        ["bash", "-ec", line], cwd=course, env=env, capture_output=True, text=True
+    )
     assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
@@ -64,19 +77,29 @@ def test_every_file_of_an_exercise_is_on_the_page() -> None:
         "tests/labs/lab01/hidden.py",
         "tests/labs/lab01/answers/1.10.txt",
     ]
-    assert len(SECTIONS[0]) == 1 + len(PARTS) and [len(blocks) for blocks in SECTIONS[1:]] == [1, 1, 0]
+    assert len(SECTIONS[0]) == 1 + len(PARTS) and [len(blocks) for blocks in SECTIONS[1:]] == [
+        1,
+        1,
+        0,
+    ]
 
 
 @pytest.mark.long
 def test_the_page_is_followed(course: Path) -> None:
-    before = {name: (course / name).read_text(encoding="utf-8") for name, *_ in PARTS if (course / name).is_file()}
+    before = {
+        name: (course / name).read_text(encoding="utf-8")
+        for name, *_ in PARTS
+        if (course / name).is_file()
+    }
     do(course, SECTIONS[0][0])
     for name, words, block in PARTS:
         put(course / name, before.get(name, ""), block)
         for line in re.findall(r"`((?:from [\w.]+\s)?import [^`]+)`", words):
             text = (course / name).read_text(encoding="utf-8")
             first = text.index("\nimport ") + 1  # somewhere among the imports
-            (course / name).write_text(text[:first] + " ".join(line.split()) + "\n" + text[first:], encoding="utf-8")
+            (course / name).write_text(
+                text[:first] + " ".join(line.split()) + "\n" + text[first:], encoding="utf-8"
+            )
     (changes,) = re.findall(r"`(\w[^`]*)`, `([^`]*)` becomes `([^`]*)`", PAGE)
     name, old, new = changes
     text = (course / name).read_text(encoding="utf-8")
@@ -87,10 +110,12 @@ def test_the_page_is_followed(course: Path) -> None:
     said = [do(course, line) for line in SECTIONS[1][0].splitlines()]
     assert "labs/lab01_magnitude_pruning.ipynb written" in said[2]
     assert (
-        'raise NotImplementedError(\\"1.10 share_pruned' in (course / "labs/lab01_magnitude_pruning.ipynb").read_text()
+        'raise NotImplementedError(\\"1.10 share_pruned'
+        in (course / "labs/lab01_magnitude_pruning.ipynb").read_text()
     )
     tried = int(re.findall(r"(\d+) passed", said[3])[0])
-    assert tried == 2 + (3 + 1 + 2) + 2  # its claims; the answers in this process; one wrong and one right in a worker
+    # its claims; the answers in this process; one wrong and one right in a worker
+    assert tried == 2 + (3 + 1 + 2) + 2
 
     *_, explained = [do(course, line) for line in SECTIONS[2][0].splitlines()]
     with open(course / "report" / "grades.csv", newline="", encoding="utf-8") as file:
@@ -108,8 +133,12 @@ def test_a_new_lab_is_built_as_its_page_begins(course: Path) -> None:
     command = re.findall(r"^course new lab .*$", page, re.MULTILINE)[0]
     said = do(course, command)
     assert {f"`{line.partition(':')[0]}`" for line in said.splitlines()} >= set(
-        re.findall(r"`(?:solutions|course_lib/labs|tests/labs)/[\w/.]+py`", page.partition("## ")[0])
+        re.findall(
+            r"`(?:solutions|course_lib/labs|tests/labs)/[\w/.]+py`", page.partition("## ")[0]
+        )
     )
-    assert "labs/lab12_merging_tokens.ipynb written" in do(course, "course build lab12 --no-execute")
+    assert "labs/lab12_merging_tokens.ipynb written" in do(
+        course, "course build lab12 --no-execute"
+    )
     do(course, 'python -c "from course_lib.grading.claims import question as q; from pathlib import Path; '
        "f = Path('tests/labs/lab12'); assert len(q.tests_in(q.texts_in(f), str(f))) == 2\"")  # fmt: skip

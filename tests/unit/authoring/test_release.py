@@ -114,7 +114,11 @@ def test_what_is_in_it_and_what_is_not(root, tmp_path):
     for word in ("SECRET", "hidden claim", "test_secret", "x) / 3.0", "for teachers"):
         assert word not in everything
     readme = (folder / "README.md").read_text()
-    assert "- [Lab 2: Thirds](labs/lab02_thirds.ipynb)" in readme and "make lab" in readme and "$" not in readme
+    assert (
+        "- [Lab 2: Thirds](labs/lab02_thirds.ipynb)" in readme
+        and "make lab" in readme
+        and "$" not in readme
+    )
     with zipfile.ZipFile(archive) as inside:
         assert inside.namelist() == sorted(f"pruning/{name}" for name in names(folder))
         assert {info.date_time for info in inside.infolist()} == {(1980, 1, 1, 0, 0, 0)}
@@ -200,7 +204,9 @@ def test_only_what_is_built_and_complete_goes_out(root, tmp_path):
 def test_a_solution_elsewhere_is_not_handed_out(root, tmp_path, name):
     text = "def f():\n    ### BEGIN SOLUTION\n    return 1\n"
     (root / name).parent.mkdir(exist_ok=True)
-    (root / name).write_text(text if name.endswith("py") else json.dumps({"source": text.splitlines(True)}, indent=1))
+    (root / name).write_text(
+        text if name.endswith("py") else json.dumps({"source": text.splitlines(True)}, indent=1)
+    )
     with pytest.raises(AuthoringError, match=f"^{name}:\\d+: this holds a solution"):
         release(root, tmp_path / "out")
 
@@ -232,7 +238,9 @@ def test_an_answer_that_the_library_does_not_have_is_not_handed_out(root, tmp_pa
     release(root, tmp_path / "out")
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "solutions").glob("lab*.py")), ids=lambda path: path.stem[:5])
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "solutions").glob("lab*.py")), ids=lambda path: path.stem[:5]
+)
 def test_nothing_is_written_out_in_the_contracts_of_the_courses_labs(path):
     assert not contract.read(path.stem[:5], ROOT).own
 
@@ -251,7 +259,9 @@ def two(root: Path) -> Path:
     (root / "solutions/lab03_fourths.py").write_text(NEXT)
     (root / "tests/labs/lab03").mkdir()
     for name, text in (("visible", VISIBLE), ("hidden", HIDDEN)):
-        (root / f"tests/labs/lab03/{name}.py").write_text(text.replace("2.1", "3.1").replace("third", "fourth"))
+        (root / f"tests/labs/lab03/{name}.py").write_text(
+            text.replace("2.1", "3.1").replace("third", "fourth")
+        )
     text = CONTRACT.replace("2.1", "3.1").replace("third", "fourth").replace("lab02", "lab03")
     (root / "course_lib/labs/lab03.py").write_text(text)
     build.build(root, execute=False, echo=lambda line: None)
@@ -261,12 +271,19 @@ def two(root: Path) -> Path:
 def test_week_by_week(two, tmp_path):
     folder = tmp_path / "out"
     release(two, folder, ["lab02"])
-    whole = "".join(path.read_text() for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST)
+    whole = "".join(
+        path.read_text() for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST
+    )
     assert "lab03" not in whole and "fourth" not in whole and "Fourth" not in whole
     first = (folder / "labs/lab02_thirds.ipynb").read_bytes()
     release(two, folder, ["2", "lab03"])
-    assert {"labs/lab03_fourths.ipynb", "tests/labs/lab03/visible.py", "course_lib/labs/lab03.py"} <= names(folder)
-    assert (folder / "labs/lab02_thirds.ipynb").read_bytes() == first  # an answer in it is of this release still
+    assert {
+        "labs/lab03_fourths.ipynb",
+        "tests/labs/lab03/visible.py",
+        "course_lib/labs/lab03.py",
+    } <= names(folder)
+    # an answer in it is of this release still
+    assert (folder / "labs/lab02_thirds.ipynb").read_bytes() == first
     assert "labs/lab03_fourths.ipynb" in (folder / "README.md").read_text()
     release(two, tmp_path / "other", ["lab03"])
     assert not (tmp_path / "other/data/examples").exists()  # it names lab02's notebook

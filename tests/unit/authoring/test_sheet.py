@@ -1,4 +1,6 @@
-"""The cheat sheet: what it names is there, and its formulas are those the library computes by."""
+"""The cheat sheet: what it names is there, and its formulas are those the library
+computes by.
+"""
 
 from __future__ import annotations
 
@@ -45,10 +47,13 @@ def test_its_bits_are_the_librarys() -> None:
         "bitmap": N * n + L,
         "rle": L * (1 - p) / (1 - p ** (2**k)) * (n + k),
         "coo": N * (n + math.ceil(math.log2(L))),
-        "csr": N * (n + math.ceil(math.log2(columns))) + (rows + 1) * math.ceil(math.log2(math.ceil(N) + 1)),
+        "csr": N * (n + math.ceil(math.log2(columns)))
+        + (rows + 1) * math.ceil(math.log2(math.ceil(N) + 1)),
     }
     for format, bits in said.items():
-        assert formula_bits(format, L, p, n, run_bits=k, shape=(rows, columns)) == pytest.approx(bits, rel=1e-3)
+        assert formula_bits(format, L, p, n, run_bits=k, shape=(rows, columns)) == pytest.approx(
+            bits, rel=1e-3
+        )
     assert transformer_macs(2, 128, 64)["total"] == 12 * 2 * 128 * 64**2 + 2 * 2 * 128**2 * 64
 
 

@@ -1,4 +1,6 @@
-"""Decks from percent source: which cell goes on which slide, what is refused, what the page holds."""
+"""Decks from percent source: which cell goes on which slide, what is refused, what the
+page holds.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def notebook(text: str):
     return book, [f"slides/lab99_x.py:{i}" for i in range(1, len(book.cells) + 1)]
 
 
-TYPE = [("source-sans-3", cut) for cut in ("400", "400-italic", "700")] + [("source-code-pro", "400")]
+TYPE = [("source-sans-3", cut) for cut in ("400", "400-italic", "700")] + [
+    ("source-code-pro", "400")
+]
 
 DECK = """
 # %% slideshow={"slide_type": "skip"}
@@ -54,7 +58,9 @@ def test_cells_become_slides_steps_and_notes() -> None:
     assert [part.waits for part in first.parts] == [True, False]
     assert "said by shown" in first.parts[1].html
     assert "for the speaker" in first.notes[0]
-    assert "and this, computed" in first.notes[1], "a cell without a type goes on where the last one was"
+    assert "and this, computed" in first.notes[1], (
+        "a cell without a type goes on where the last one was"
+    )
     assert "source" in second.parts[0].html and "class='source'" in second.parts[0].html
     page = "".join(part.html for slide in (first, second) for part in slide.parts)
     assert "hidden" not in page
@@ -69,16 +75,23 @@ shows
 # %% [markdown]
 # of 90 % of 3 × 3
 """)
-    heading = nbformat.v4.new_output("display_data", data={"text/markdown": "## A heading\n\nand words"})
+    heading = nbformat.v4.new_output(
+        "display_data", data={"text/markdown": "## A heading\n\nand words"}
+    )
     picture = {"text/html": "<img>", "text/plain": "a picture"}
-    wide, narrow = (nbformat.v4.new_output("display_data", picture, metadata={"beside": b}) for b in (False, True))
+    wide, narrow = (
+        nbformat.v4.new_output("display_data", picture, metadata={"beside": b})
+        for b in (False, True)
+    )
     book.cells[0].outputs = [heading, wide, narrow]
     (slide,) = slides.slides(book, where)
     assert "A heading" in slide.heading and "and words" not in slide.heading
     assert [("words" in part.html, "img" in part.html, part.beside) for part in slide.parts] == [
         (True, False, False), (False, True, False), (False, True, True), (False, False, False)
     ]  # fmt: skip
-    assert "of 90\u00a0% of 3\u00a0×\u00a03" in slide.parts[3].html, "no line ends between a number and its unit"
+    assert "of 90\u00a0% of 3\u00a0×\u00a03" in slide.parts[3].html, (
+        "no line ends between a number and its unit"
+    )
 
 
 @pytest.mark.parametrize(
@@ -106,7 +119,9 @@ def test_where_there_is_no_deck_it_says_so(tmp_path: Path) -> None:
         slides.build(tmp_path)
 
 
-def test_without_npm_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_npm_it_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(AuthoringError, match="apt install npm"):
@@ -114,7 +129,9 @@ def test_without_npm_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_page_has_all_inside(tmp_path: Path) -> None:
-    """With stand-ins for what npm brings: no address is left in the page, and no script can end early."""
+    """With stand-ins for what npm brings: no address is left in the page, and no script
+    can end early.
+    """
     for name, text in {
         "reveal.js/dist/reset.css": "a {}",
         "reveal.js/dist/reveal.css": "b {}",
@@ -140,7 +157,9 @@ def test_a_page_has_all_inside(tmp_path: Path) -> None:
     assert "<title>A &amp; B</title>" in page
     assert "fonts/" not in page and "font/woff2;base64,bGV0dGVycw==" in page
     assert page.count("</script>") == page.count("<script>")
-    assert "files/" not in page and page.count("base64,dHlwZQ==") == len(TYPE), "of the typeface, the letters in use"
+    assert "files/" not in page and page.count("base64,dHlwZQ==") == len(TYPE), (
+        "of the typeface, the letters in use"
+    )
     assert page.count("<section ") == 2
     assert '<div class="part fragment">' in page and '<aside class="notes">' in page
 

@@ -1,4 +1,6 @@
-"""A walkthrough is executed anew when its code changes, or the library's that it runs, and not for words."""
+"""A walkthrough is executed anew when its code changes, or the library's that it runs,
+and not for words.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,11 @@ FILES = {
     "grading/check.py": "def check(): ...\n",
     "unused.py": "x = 1\n",
 }
-CELLS = ["from course_lib.cost import macs\nfrom course_lib.grading import check", "macs(3)", "%matplotlib inline"]
+CELLS = [
+    "from course_lib.cost import macs\nfrom course_lib.grading import check",
+    "macs(3)",
+    "%matplotlib inline",
+]
 
 
 @pytest.fixture

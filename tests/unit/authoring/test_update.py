@@ -1,4 +1,6 @@
-"""A student's work in a corrected release: every kind of edit, every kind of correction, and not a line lost."""
+"""A student's work in a corrected release: every kind of edit, every kind of
+correction, and not a line lost.
+"""
 
 from __future__ import annotations
 
@@ -133,11 +135,22 @@ check("1.3")
 # %% [markdown]
 # ## The end
 '''
-NAMES = ("half", "third", "Halver", "prediction_1_1", "prediction_1_2", "answer_1_3a", "answer_1_3b")
+NAMES = (
+    "half",
+    "third",
+    "Halver",
+    "prediction_1_1",
+    "prediction_1_2",
+    "answer_1_3a",
+    "answer_1_3b",
+)
 CORRECTIONS = {
     "text": ("Halve, and thrid.", "Halve, and third."),
     "docstring": ("Half of x, of cuorse.", "Half of x, of course.\n\n    Raises nothing."),
-    "signature": ("def third(x: float) -> float:", "def third(x: float, /, sign: int = 1) -> float:"),
+    "signature": (
+        "def third(x: float) -> float:",
+        "def third(x: float, /, sign: int = 1) -> float:",
+    ),
     "helper": ("return round(x, 1)", "return round(x, 2)"),
     "comment": ("# mind the sign", "# mind its sign"),
     "experiment": ("print(values)", "print(values, sum(values))"),
@@ -168,7 +181,11 @@ def corrected(*names: str) -> str:
             text = text.replace(old, new)
         if name == "renumbered":  # from the second 1.2 on
             head, tail = text.split("### 1.2 A class")
-            tail = re.sub(r"(?<!\d)1([._])3", r"1\g<1>4", tail).replace("1.2", "1.3").replace("1_2", "1_3")
+            tail = (
+                re.sub(r"(?<!\d)1([._])3", r"1\g<1>4", tail)
+                .replace("1.2", "1.3")
+                .replace("1_2", "1_3")
+            )
             text = f"{head}### 1.3 A class{tail}"
     return text
 
@@ -229,7 +246,9 @@ def one(notebook: Any, text: str) -> str:
 
 
 def lines(notebook: Any) -> set[str]:
-    return {line.rstrip() for cell in notebook.cells for line in cell.source.split("\n") if line.strip()}
+    return {
+        line.rstrip() for cell in notebook.cells for line in cell.source.split("\n") if line.strip()
+    }
 
 
 def how(carried: list[update.Carried]) -> dict[str, str]:
@@ -243,7 +262,13 @@ def works(notebook: Any, names: tuple[str, ...] = NAMES) -> dict[str, Any]:
     for name in names:
         value = got.get(name)
         try:
-            value = value()(6.0) if isinstance(value, type) else value(6.0) if callable(value) else value
+            value = (
+                value()(6.0)
+                if isinstance(value, type)
+                else value(6.0)
+                if callable(value)
+                else value
+            )
         except Exception as error:
             value = type(error).__name__
         found[name] = value
@@ -263,7 +288,9 @@ def test_the_answers_go_over_and_the_release_stays():
     assert len(made.cells) == len(new.cells)
     for mine, theirs in zip(made.cells, new.cells, strict=True):
         assert mine.id == theirs.id and mine.metadata == theirs.metadata
-        assert mine.source == theirs.source or "..." in theirs.source or "write this" in theirs.source
+        assert (
+            mine.source == theirs.source or "..." in theirs.source or "write this" in theirs.source
+        )
     assert {row.what: (row.question, row.how) for row in carried} == {
         "half, third": ("1.1", update.WHOLE), "Halver": ("1.2", update.WHOLE), "prediction_1_1": ("1.1", update.WHOLE),
         "prediction_1_2": ("1.2", update.WHOLE), "answer_1_3a, answer_1_3b": ("1.3", update.WHOLE),
@@ -292,7 +319,11 @@ def test_where_both_changed_a_docstring_the_students_function_stands_behind_the_
     theirs, note, mine = texts(made)[i : i + 3]
     assert "of course." in theirs and HALF in theirs
     assert "compare them" in note
-    assert mine == one(old, "def half") and "which is what 1.2 needs" in mine and "0.5 * x  # mine" in mine
+    assert (
+        mine == one(old, "def half")
+        and "which is what 1.2 needs" in mine
+        and "0.5 * x  # mine" in mine
+    )
     assert works(made) == ANSWERED
     assert how(carried)["half, third"] == update.BOTH
 
@@ -308,7 +339,11 @@ def test_a_class_whose_text_the_release_changed():
 def test_helpers_imports_and_comments_beside_an_answer_come_along():
     old = written(handout())
     edit(old, "def near", "import cmath\n\nSHARE = 0.5\n\n\ndef near")
-    edit(old, "def half", "# my way\ndef helper(x):\n    return x * SHARE\n\n\n@staticmethod\ndef half")
+    edit(
+        old,
+        "def half",
+        "# my way\ndef helper(x):\n    return x * SHARE\n\n\n@staticmethod\ndef half",
+    )
     edit(old, "return 0.5 * x  # mine", "return helper(x)")
     edit(old, "    return y / 3", "    return y / 3\n\n\nprint(half(3))  # looks right")
     made, _ = update.merge(old, handout(corrected("docstring", "helper")))
@@ -322,7 +357,12 @@ def test_helpers_imports_and_comments_beside_an_answer_come_along():
         "def helper",
         "@staticmethod\ndef half",
     ]
-    order += ["Half of x, of course", "return helper(x)", "def third", "print(half(3))  # looks right"]
+    order += [
+        "Half of x, of course",
+        "return helper(x)",
+        "def third",
+        "print(half(3))  # looks right",
+    ]
     places = [cell.index(text) for text in order]
     assert places == sorted(places)
     assert works(made) == ANSWERED
@@ -332,7 +372,8 @@ def test_a_helper_that_both_changed_stands_there_twice_to_compare():
     old = written(handout())
     edit(old, "return round(x, 1)", "return round(x, 3)")
     edit(old, "return 0.5 * x  # mine", "return near(0.5 * x)")
-    same, carried = update.merge(old, handout(corrected("docstring")))  # the release left the helper alone
+    # the release left the helper alone
+    same, carried = update.merge(old, handout(corrected("docstring")))
     assert "round(x, 3)" in one(same, "def half") and "round(x, 1)" not in one(same, "def half")
     assert how(carried)["half, third"] == update.MERGED
     made, carried = update.merge(old, handout(corrected("helper")))
@@ -358,7 +399,9 @@ def test_what_both_added_at_one_place_stands_there_twice():
 
 
 def test_an_answer_that_the_release_asks_for_anew_is_not_put_behind_its_placeholder():
-    """The release gives a line of the solution away and asks for the rest, on the line that the student replaced."""
+    """The release gives a line of the solution away and asks for the rest, on the line
+    that the student replaced.
+    """
     given = '    y = float(x)\n    raise NotImplementedError("1.1 half: write this last line")'
     new = handout()
     edit(new, HALF, given)
@@ -374,7 +417,9 @@ def test_cells_of_the_students_own_stay_at_their_places():
     picture = {"cat.png": {"image/png": "aGk="}}
     old.cells.insert(0, new_markdown_cell("# Ada Lovelace, group 3"))
     old.cells.insert(at(old, 'check("1.1")'), new_code_cell("half(12)"))
-    old.cells.insert(at(old, "half(12)") + 1, new_markdown_cell("![](attachment:cat.png)", attachments=picture))
+    old.cells.insert(
+        at(old, "half(12)") + 1, new_markdown_cell("![](attachment:cat.png)", attachments=picture)
+    )
     old.cells.insert(at(old, "Experiment") + 1, new_code_cell("def plot(v):\n    return v"))
     old.cells.append(new_markdown_cell("I learned a lot."))
     old.cells.append(new_code_cell("   "))
@@ -383,7 +428,10 @@ def test_cells_of_the_students_own_stay_at_their_places():
     assert said[0] == "# Ada Lovelace, group 3"
     assert said[-1] == "I learned a lot."
     i = said.index("half(12)")
-    assert "def half" in said[i - 1] and said[i + 1 : i + 3] == ["![](attachment:cat.png)", 'check("1.1")']
+    assert "def half" in said[i - 1] and said[i + 1 : i + 3] == [
+        "![](attachment:cat.png)",
+        'check("1.1")',
+    ]
     assert made.cells[i + 1].attachments == picture
     assert said[said.index("#### Experiment") + 1] == "def plot(v):\n    return v"
     assert [row.how for row in carried].count(update.OWN) == 5
@@ -413,7 +461,10 @@ def test_a_changed_experiment():
 
 def test_a_function_that_exists_twice():
     old = written(handout())
-    old.cells.insert(at(old, 'check("1.1")'), new_code_cell("def half(x):\n    return x / 2 + 0.25  # second thought"))
+    old.cells.insert(
+        at(old, 'check("1.1")'),
+        new_code_cell("def half(x):\n    return x / 2 + 0.25  # second thought"),
+    )
     for names in ((), ("docstring",), ("docstring", "renumbered")):
         made, _ = update.merge(old, handout(corrected(*names, "text")))
         assert works(made)["half"] == 3.25
@@ -423,23 +474,32 @@ def test_a_function_that_exists_twice():
 def test_of_two_definitions_the_later_one_stays_the_later_one():
     old = written(handout())
     old.cells.insert(at(old, "### 1.2"), new_code_cell("def half(x):\n    return x / 2 + 0.25"))
-    old.cells.append(old.cells.pop(at(old, "0.5 * x  # mine")))  # the handout's own cell, moved behind it
+    # the handout's own cell, moved behind it
+    old.cells.append(old.cells.pop(at(old, "0.5 * x  # mine")))
     for names in (("text",), ("docstring",)):
         made, _ = update.merge(old, handout(corrected(*names)))
         assert works(made)["half"] == works(old)["half"] == 3.0
 
 
 def test_a_question_that_the_release_moves_takes_its_answers_along():
-    start, next_, end = (LAB.index(f"# %% [markdown]\n# {text}") for text in ("### 1.2", "### 1.3", "## The end"))
+    start, next_, end = (
+        LAB.index(f"# %% [markdown]\n# {text}") for text in ("### 1.2", "### 1.3", "## The end")
+    )
     swapped = LAB[:start] + LAB[next_:end] + LAB[start:next_] + LAB[end:]
-    swapped = swapped.replace("1.2 A class", "1.3 A class").replace("1.3 Which", "1.2 Which").replace("1_2", "1_x")
+    swapped = (
+        swapped.replace("1.2 A class", "1.3 A class")
+        .replace("1.3 Which", "1.2 Which")
+        .replace("1_2", "1_x")
+    )
     swapped = (
         swapped.replace("1_3", "1_2")
         .replace("1_x", "1_3")
         .replace('check("1.2")', "CHECK")
         .replace('check("1.3")', 'check("1.2")')
     )
-    made, carried = update.merge(written(handout()), handout(swapped.replace("CHECK", 'check("1.3")')))
+    made, carried = update.merge(
+        written(handout()), handout(swapped.replace("CHECK", 'check("1.3")'))
+    )
     names = ("prediction_1_3", "Halver", "answer_1_2a", "answer_1_2b")
     assert works(made, names) == dict(zip(names, (12, 3.0, "b", 5), strict=True))
     assert at(made, "answer_1_2a") < at(made, "return half(x) + 0")
@@ -448,8 +508,11 @@ def test_a_question_that_the_release_moves_takes_its_answers_along():
 
 def test_an_answer_written_in_another_cell_than_the_handouts():
     old = handout()
-    old.cells.insert(at(old, "def half"), new_code_cell("def half(x):\n    return x - 3\n\nprediction_1_1 = 4"))
-    made, _ = update.merge(old, handout(corrected("text")))  # before the placeholder, which must not undo it
+    old.cells.insert(
+        at(old, "def half"), new_code_cell("def half(x):\n    return x - 3\n\nprediction_1_1 = 4")
+    )
+    # before the placeholder, which must not undo it
+    made, _ = update.merge(old, handout(corrected("text")))
     assert works(made)["half"] == 3.0
     assert "1.1 half" not in str(texts(made)) and "1.1 third" in one(made, "def third")
     space: dict[str, Any] = {}
@@ -483,13 +546,21 @@ def test_a_cell_split_and_cells_merged():
     head, tail = old.cells[i].source.split("\n\n\ndef third")
     old.cells[i].source = head
     old.cells.insert(i + 1, new_code_cell("def third" + tail))
-    old.cells[at(old, "prediction_1_2")].source += "\n" + old.cells.pop(at(old, "class Halver")).source
+    old.cells[at(old, "prediction_1_2")].source += (
+        "\n" + old.cells.pop(at(old, "class Halver")).source
+    )
     for names in (("text",), ("docstring",), ("class", "helper"), ("renumbered",)):
         new = handout(corrected(*names))
         made, _ = update.merge(old, new)
-        right = {name: value for name, value in ANSWERED.items() if not name.endswith(("1_2", "3a", "3b"))}
+        right = {
+            name: value
+            for name, value in ANSWERED.items()
+            if not name.endswith(("1_2", "3a", "3b"))
+        }
         assert works(made, tuple(right)) == right
-        assert not any(cell.source.count("def third") and "write this" in cell.source for cell in made.cells)
+        assert not any(
+            cell.source.count("def third") and "write this" in cell.source for cell in made.cells
+        )
 
 
 @pytest.mark.parametrize("names", [("text",), ("docstring",), ("renumbered",)])
@@ -501,7 +572,8 @@ def test_a_cell_that_does_not_parse_goes_over_whole(names):
     assert broken in texts(made) and "for i in\n  !!" in texts(made)
     assert len(carried) == 6
     assert (
-        works(made, ("prediction_1_1", "prediction_1_2")) == {"prediction_1_1": "same", "prediction_1_2": 12}
+        works(made, ("prediction_1_1", "prediction_1_2"))
+        == {"prediction_1_1": "same", "prediction_1_2": 12}
         or "renumbered" in names
     )
     if "docstring" in names:  # the release's own text is there too
@@ -523,11 +595,15 @@ def test_magics_stay_and_count_as_answers():
 
 def test_renumbered_questions():
     old = written(handout())
-    old.cells.append(new_code_cell('skip("1.2")\nskip( "1.1" )\nprint(prediction_1_2, answer_1_3b, "1.3")'))
+    old.cells.append(
+        new_code_cell('skip("1.2")\nskip( "1.1" )\nprint(prediction_1_2, answer_1_3b, "1.3")')
+    )
     made, carried = update.merge(old, handout(corrected("renumbered")))
     names = ("prediction_1_1", "prediction_1_2", "prediction_1_3", "answer_1_4a", "answer_1_4b")
     assert works(made, names) == dict(zip(names, ("same", ..., 12, "b", 5), strict=True))
-    assert texts(made)[-1] == 'skip("1.3")\nskip( "1.1" )\nprint(prediction_1_3, answer_1_4b, "1.3")'
+    assert (
+        texts(made)[-1] == 'skip("1.3")\nskip( "1.1" )\nprint(prediction_1_3, answer_1_4b, "1.3")'
+    )
     said = {row.what: (row.question, row.how) for row in carried}
     assert said["prediction_1_3"] == ("1.3", f"{update.WHOLE}, renumbered from 1.2")
     assert said["answer_1_4a, answer_1_4b"][1].endswith("renumbered from 1.3")
@@ -540,10 +616,18 @@ def test_an_answer_never_goes_to_another_question_of_the_same_number():
         .replace("### 1.4 Which one?", "### 1.4 Of a and b, which?")
         .replace("### 1.2 New", "### 1.3 New")
     )
-    text = text.replace('### BEGIN SOLUTION\nprediction_1_2 = "no"', '### BEGIN SOLUTION\nanswer_1_3a = "no"')
-    text = text.replace('check("1.2")', 'check("1.3")', 1).replace("### 1.3 A class", "### 1.2 A class")
+    text = text.replace(
+        '### BEGIN SOLUTION\nprediction_1_2 = "no"', '### BEGIN SOLUTION\nanswer_1_3a = "no"'
+    )
+    text = text.replace('check("1.2")', 'check("1.3")', 1).replace(
+        "### 1.3 A class", "### 1.2 A class"
+    )
     text = text.replace("prediction_1_3", "prediction_1_2")
-    new = handout(text.replace("### 1.3 New", "### 1.3 Half of it").replace("### 1.1 Half of it", "### 1.1 Halves"))
+    new = handout(
+        text.replace("### 1.3 New", "### 1.3 Half of it").replace(
+            "### 1.1 Half of it", "### 1.1 Halves"
+        )
+    )
     made, carried = update.merge(old, new)
     assert 'answer_1_3_earliera = "b"' in lines(made)
     assert works(made, ("answer_1_3a",)) == {"answer_1_3a": ...}
@@ -558,12 +642,19 @@ def test_a_question_that_is_gone_goes_to_the_end():
     assert how(carried)["Because of b."] == update.END
     nothing = new_notebook(cells=[new_markdown_cell("Only mine."), new_code_cell("mine = 1")])
     made, _ = update.merge(nothing, handout())
-    assert texts(made)[-3:] == [f"{update.HEADING_AT_END}\n\n{update._END}", "Only mine.", "mine = 1"]
+    assert texts(made)[-3:] == [
+        f"{update.HEADING_AT_END}\n\n{update._END}",
+        "Only mine.",
+        "mine = 1",
+    ]
 
 
 def test_a_fresh_notebook_with_pasted_cells():
     old = new_notebook(
-        cells=[new_code_cell("import numpy as np\ndef half(x):\n    return x - 3"), new_code_cell("prediction_1_1 = 4")]
+        cells=[
+            new_code_cell("import numpy as np\ndef half(x):\n    return x - 3"),
+            new_code_cell("prediction_1_1 = 4"),
+        ]
     )
     made, _ = update.merge(old, handout())
     assert works(made)["half"] == 3.0 and works(made)["prediction_1_1"] == 4
@@ -571,22 +662,36 @@ def test_a_fresh_notebook_with_pasted_cells():
     assert at(made, "import numpy") < at(made, 'check("1.1")')
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "solutions").glob("lab*.py")), ids=lambda path: path.stem[:5])
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "solutions").glob("lab*.py")), ids=lambda path: path.stem[:5]
+)
 def test_a_whole_lab_whose_every_docstring_was_corrected(path):
     text = path.read_text()
     old = handout(text, path.stem)
-    solved = {cell.id: cell.source for cell in nbformat.read(path.with_suffix(".ipynb"), as_version=4).cells}
+    solved = {
+        cell.id: cell.source
+        for cell in nbformat.read(path.with_suffix(".ipynb"), as_version=4).cells
+    }
     for cell in old.cells:
-        cell.source = "\n".join(line for line in solved[cell.id].split("\n") if not line.strip().startswith("### "))
+        cell.source = "\n".join(
+            line for line in solved[cell.id].split("\n") if not line.strip().startswith("### ")
+        )
     new = handout(re.sub(r'^( +""")(?=[A-Z])', r"\1Corrected. ", text, flags=re.M), path.stem)
     made, carried = update.merge(old, new)
-    assert not lines(old) - lines(new) - lines(made) - {line for line in lines(old) if '"""' in line}
+    assert (
+        not lines(old) - lines(new) - lines(made) - {line for line in lines(old) if '"""' in line}
+    )
     assert str(texts(made)).count('"""Corrected. ') >= str(texts(new)).count('"""Corrected. ') > 5
     assert not [row for row in carried if row.how not in (update.WHOLE, update.MERGED, update.BOTH)]
     assert [cell.id for cell in made.cells] == [cell.id for cell in new.cells]
     graded = [name for name in load(path.stem[:5]).graded if load(path.stem[:5]).function(name)]
-    for name in graded:  # the definition that counts has the student's body and the release's docstring
-        last = [cell.source for cell in made.cells if re.search(rf"^(def|class) {name}\b", cell.source, re.M)][-1]
+    # the definition that counts has the student's body and the release's docstring
+    for name in graded:
+        last = [
+            cell.source
+            for cell in made.cells
+            if re.search(rf"^(def|class) {name}\b", cell.source, re.M)
+        ][-1]
         tree = ast.parse(last)
         mine = [node for node in tree.body if getattr(node, "name", "") == name][-1]
         assert not asking(mine)
@@ -616,7 +721,9 @@ def _value(notebook: Any, rng: random.Random, tag: str) -> None:
 
 def _note(notebook: Any, rng: random.Random, tag: str) -> None:
     kind = rng.choice([new_markdown_cell, new_code_cell, nbformat.v4.new_raw_cell])
-    notebook.cells.insert(rng.randrange(len(notebook.cells) + 1), kind(f"# note {tag}\nx_{tag} = 1"))
+    notebook.cells.insert(
+        rng.randrange(len(notebook.cells) + 1), kind(f"# note {tag}\nx_{tag} = 1")
+    )
 
 
 def _add_lines(notebook: Any, rng: random.Random, tag: str) -> None:
@@ -694,7 +801,9 @@ def _plain(line: str) -> str:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
-    st.lists(st.sampled_from(EDITS), max_size=12), st.sets(st.sampled_from(sorted(CORRECTIONS))), st.integers(0, 2**32)
+    st.lists(st.sampled_from(EDITS), max_size=12),
+    st.sets(st.sampled_from(sorted(CORRECTIONS))),
+    st.integers(0, 2**32),
 )
 def test_nothing_that_a_student_wrote_is_lost(edits, corrections, seed):
     rng = random.Random(seed)
@@ -710,18 +819,24 @@ def test_nothing_that_a_student_wrote_is_lost(edits, corrections, seed):
     # every line of the student's is there
     lost = {_plain(line) for line in lines(old) - first} - {_plain(line) for line in lines(made)}
     assert not lost
-    # every cell of the release is there, in order: as it is, or with the student's work in it
+    # every cell of the release is there, in order: as it is, or with the student's work
+    # in it
     ids = [cell.id for cell in made.cells]
     places = [ids.index(cell.id) for cell in new.cells]
     assert places == sorted(places)
     # what the grader finds is what it would have found
     if not corrections & {"renumbered", "removed"}:
-        assert {n: v for n, v in works(old).items() if _meant(v)} == {n: v for n, v in works(made).items() if _meant(v)}
-    # once more into the same release changes nothing; into the next one, nothing is lost either
+        assert {n: v for n, v in works(old).items() if _meant(v)} == {
+            n: v for n, v in works(made).items() if _meant(v)
+        }
+    # once more into the same release changes nothing; into the next one, nothing is
+    # lost either
     again, _ = update.merge(made, new)
     assert texts(again) == texts(made)
     later, _ = update.merge(made, handout(corrected(*corrections ^ {"docstring", "experiment"})))
-    assert not {_plain(line) for line in lines(old) - first} - {_plain(line) for line in lines(later)}
+    assert not {_plain(line) for line in lines(old) - first} - {
+        _plain(line) for line in lines(later)
+    }
 
 
 def _meant(value: Any) -> bool:
@@ -757,7 +872,9 @@ def test_the_notebook_is_backed_up_and_replaced(places):
     again = update.update(mine, release)
     assert again.current and again.backup is None and len(list(mine.parent.iterdir())) == 2
     nbformat.write(handout(corrected("text")), release / "labs" / "lab01_halves.ipynb")
-    assert update.update(mine, release).backup == mine.with_name("lab01_halves.before-update-2.ipynb")
+    assert update.update(mine, release).backup == mine.with_name(
+        "lab01_halves.before-update-2.ipynb"
+    )
     assert done.backup.read_bytes() == before
 
 
@@ -786,7 +903,9 @@ def test_out_and_a_zip_and_one_notebook(places, tmp_path):
 
 
 def test_a_notebook_of_this_release_is_only_copied(places, tmp_path):
-    """A release of the next week: the labs of the last one come with their answers, and with what they printed."""
+    """A release of the next week: the labs of the last one come with their answers, and
+    with what they printed.
+    """
     mine, release = places
     nbformat.write(handout(), release / "labs" / "lab01_halves.ipynb")
     clean = (release / "labs" / "lab01_halves.ipynb").read_bytes()
@@ -880,11 +999,22 @@ def test_the_command_takes_all_labs_at_once(places, tmp_path):
     nbformat.write(nbformat.read(other, as_version=4), release / "labs" / other.name)
     (tmp_path / "out").mkdir()
     said = CliRunner().invoke(
-        app, ["update", str(mine), str(other), "--release", str(release), "--out", str(tmp_path / "out")]
+        app,
+        [
+            "update",
+            str(mine),
+            str(other),
+            "--release",
+            str(release),
+            "--out",
+            str(tmp_path / "out"),
+        ],
     )
     assert said.exit_code == 0, said.output
     assert {path.name for path in (tmp_path / "out").iterdir()} == {mine.name, other.name}
-    said = CliRunner().invoke(app, ["update", str(mine), str(other), "--release", str(release), "--out", "one.ipynb"])
+    said = CliRunner().invoke(
+        app, ["update", str(mine), str(other), "--release", str(release), "--out", "one.ipynb"]
+    )
     assert "is no folder: several notebooks go into one" in str(said.exception)
 
 

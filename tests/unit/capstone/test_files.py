@@ -1,4 +1,6 @@
-"""A model is its file: what is written comes back exactly, and whatever else a file may be is refused in a sentence."""
+"""A model is its file: what is written comes back exactly, and whatever else a file may
+be is refused in a sentence.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,10 @@ def test_a_narrower_net_and_a_smaller_bert_compute_what_they_did(tmp_path: Path)
     keep = [torch.rand(256) < 0.4 for _ in range(3)]
     bert = slice_ffn(bert, keep)
     write(bert, tmp_path / "bert")
-    inputs = {"input_ids": torch.randint(5, 500, (3, 20)), "attention_mask": torch.ones(3, 20, dtype=torch.int64)}
+    inputs = {
+        "input_ids": torch.randint(5, 500, (3, 20)),
+        "attention_mask": torch.ones(3, 20, dtype=torch.int64),
+    }
     again = KINDS["bert"](read(tmp_path / "bert"))
     with torch.no_grad():
         assert torch.allclose(again(**inputs).logits, bert.eval()(**inputs).logits, atol=1e-6)
@@ -140,7 +145,10 @@ def _wide_conv(state: State) -> None:
 CNN: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "empty": (lambda data: b"", "no safetensors file"),
     "text": (lambda data: b"not a model at all", "no safetensors file"),
-    "a pickle": (lambda data: b"\x80\x04\x95\x1a\x00\x00\x00\x00\x00\x00\x00\x8c\x05posix\x94.", "no safetensors file"),
+    "a pickle": (
+        lambda data: b"\x80\x04\x95\x1a\x00\x00\x00\x00\x00\x00\x00\x8c\x05posix\x94.",
+        "no safetensors file",
+    ),
     "half of it": (lambda data: data[: len(data) // 2], "no safetensors file"),
     "one byte less": (lambda data: data[:-1], "no safetensors file"),
     "one byte more": (lambda data: data + b"\0", "no safetensors file"),
@@ -150,20 +158,35 @@ CNN: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "a header of a million brackets": (lambda data: _header("[" * 10**6), "no safetensors file"),
     "a tensor with huge dimensions": (
         lambda data: (
-            _header(json.dumps({"conv1.weight": {"dtype": "F32", "shape": [2**62, 4], "data_offsets": [0, 4]}}))
+            _header(
+                json.dumps(
+                    {"conv1.weight": {"dtype": "F32", "shape": [2**62, 4], "data_offsets": [0, 4]}}
+                )
+            )
             + b"\0" * 4
         ),
         "no safetensors file",
     ),
     "a tensor beyond the end": (
         lambda data: _header(
-            json.dumps({"conv1.weight": {"dtype": "F32", "shape": [4], "data_offsets": [10**9, 10**9 + 16]}})
+            json.dumps(
+                {
+                    "conv1.weight": {
+                        "dtype": "F32",
+                        "shape": [4],
+                        "data_offsets": [10**9, 10**9 + 16],
+                    }
+                }
+            )
         ),
         "no safetensors file",
     ),
     "an unknown dtype": (
         lambda data: (
-            _header(json.dumps({"conv1.weight": {"dtype": "Q4", "shape": [4], "data_offsets": [0, 2]}})) + b"\0\0"
+            _header(
+                json.dumps({"conv1.weight": {"dtype": "Q4", "shape": [4], "data_offsets": [0, 2]}})
+            )
+            + b"\0\0"
         ),
         "no safetensors file",
     ),
@@ -183,8 +206,14 @@ CNN: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     ),
     "half precision": (_with("conv1.weight", Tensor.half), "F16, and numbers are float32"),
     "double precision": (_with("fc.weight", Tensor.double), "F64, and numbers are float32"),
-    "whole numbers": (_with("fc.weight", lambda x: (100 * x).long()), "I64, and numbers are float32"),
-    "bytes for numbers": (_with("fc.bias", lambda x: x.to(torch.uint8)), "U8, and numbers are float32"),
+    "whole numbers": (
+        _with("fc.weight", lambda x: (100 * x).long()),
+        "I64, and numbers are float32",
+    ),
+    "bytes for numbers": (
+        _with("fc.bias", lambda x: x.to(torch.uint8)),
+        "U8, and numbers are float32",
+    ),
     "NaN": (_with("conv2.weight", _nan), "'conv2.weight' holds numbers that are not finite"),
     "infinity": (_with("fc.bias", lambda x: x + torch.inf), "not finite"),
     "a negative variance": (_with("bn1.running_var", lambda x: x - 9), "a variance below 0"),
@@ -195,9 +224,18 @@ CNN: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "wider than given": (_changed(_wide_conv), "conv4 has 70 filters, and should have 1 to 64"),
     "no filters": (_with("conv1.weight", lambda x: x[:0]), "conv1 has 0 filters"),
     "larger kernels": (_more("conv1.weight", torch.zeros(32, 1, 5, 5)), "no weight of 3x3 filters"),
-    "a vector for a kernel": (_with("conv1.weight", lambda x: x.flatten()), "no weight of 3x3 filters"),
-    "layers that do not fit": (_with("conv2.weight", lambda x: x[:, :7]), "beside the other tensors it should be"),
-    "more classes": (_with("fc.weight", lambda x: torch.cat([x, x])), "beside the other tensors it should be"),
+    "a vector for a kernel": (
+        _with("conv1.weight", lambda x: x.flatten()),
+        "no weight of 3x3 filters",
+    ),
+    "layers that do not fit": (
+        _with("conv2.weight", lambda x: x[:, :7]),
+        "beside the other tensors it should be",
+    ),
+    "more classes": (
+        _with("fc.weight", lambda x: torch.cat([x, x])),
+        "beside the other tensors it should be",
+    ),
     "tokens": (_tokens('{"1": 0.5}'), "no tokens to drop"),
 }
 BERT: dict[str, tuple[Callable[[bytes], bytes], str]] = {
@@ -219,8 +257,12 @@ BERT: dict[str, tuple[Callable[[bytes], bytes], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("kind", "how"), [*(("cnn", how) for how in CNN), *(("bert", how) for how in BERT)])
-def test_a_hostile_file_is_refused_in_a_sentence(kind: str, how: str, states: dict[str, bytes]) -> None:
+@pytest.mark.parametrize(
+    ("kind", "how"), [*(("cnn", how) for how in CNN), *(("bert", how) for how in BERT)]
+)
+def test_a_hostile_file_is_refused_in_a_sentence(
+    kind: str, how: str, states: dict[str, bytes]
+) -> None:
     make, says = (CNN if kind == "cnn" else BERT)[how]
     with pytest.raises(Refused, match=says) as refused:
         rebuilt(kind, make(states[kind]))
@@ -247,7 +289,9 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("count", [150, pytest.param(5000, marks=pytest.mark.long)])
 def test_mutated_files_are_read_or_refused(kind: str, count: int, states: dict[str, bytes]) -> None:
-    """10,000 of them in `make prove`, some hundreds in `make test`: none may end, hang or fill the reader."""
+    """10,000 of them in `make prove`, some hundreds in `make test`: none may end, hang
+    or fill the reader.
+    """
     chance = random.Random(f"{kind} files")
     whole = states[kind]
     if kind == "bert":  # the header is what is read first, and as likely wrong as all the numbers
@@ -260,7 +304,9 @@ def test_mutated_files_are_read_or_refused(kind: str, count: int, states: dict[s
             at = chance.randrange(header if chance.random() < 0.8 else len(data))
             what = chance.random()
             if what < 0.6:
-                data[at] = chance.choice((0, 9, 34, 44, 45, 48, 57, 91, 123, 125, 255, chance.randrange(256)))
+                data[at] = chance.choice(
+                    (0, 9, 34, 44, 45, 48, 57, 91, 123, 125, 255, chance.randrange(256))
+                )
             elif what < 0.8:
                 del data[at : at + chance.randint(1, 40)]
             else:

@@ -1,4 +1,6 @@
-"""A model is measured as its file says, against the one that was given; a hint for nets that have seen the test images."""
+"""A model is measured as its file says, against the one that was given; a hint for nets
+that have seen the test images.
+"""
 
 from pathlib import Path
 
@@ -6,7 +8,19 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from course_lib.capstone import LEVELS, Level, Measured, given, handing, measure, met, read, survey, suspicion, write
+from course_lib.capstone import (
+    LEVELS,
+    Level,
+    Measured,
+    given,
+    handing,
+    measure,
+    met,
+    read,
+    survey,
+    suspicion,
+    write,
+)
 from course_lib.capstone.handing import number_of, submit
 from course_lib.capstone.measured import digits
 from course_lib.data import images
@@ -15,8 +29,17 @@ from course_lib.training import fit
 
 
 def found(**other: object) -> Measured:
-    base = {"bits": 20, "given_bits": 100, "macs": 10.0, "given_macs": 100.0, "ms": 1.0, "faster": 2.0}
-    return Measured(**{**base, "right": (True,) * 99 + (False,), "given_right": (True,) * 100, **other})  # type: ignore[arg-type]
+    base = {
+        "bits": 20,
+        "given_bits": 100,
+        "macs": 10.0,
+        "given_macs": 100.0,
+        "ms": 1.0,
+        "faster": 2.0,
+    }
+    return Measured(
+        **{**base, "right": (True,) * 99 + (False,), "given_right": (True,) * 100, **other}
+    )  # type: ignore[arg-type]
 
 
 def test_a_level_is_met_where_all_four_are_and_says_what_is_missed() -> None:
@@ -31,18 +54,28 @@ def test_levels_get_harder() -> None:
     for levels in LEVELS.values():
         assert [level.points for level in levels] == [1, 1.5, 1.5]
         for easier, harder in zip(levels, levels[1:], strict=False):
-            assert harder.storage < easier.storage and harder.macs < easier.macs and harder.faster >= easier.faster
+            assert (
+                harder.storage < easier.storage
+                and harder.macs < easier.macs
+                and harder.faster >= easier.faster
+            )
 
 
 def test_the_given_net_costs_and_knows_what_it_does(tmp_path: Path) -> None:
     write(given("cnn", 1), tmp_path / "m")
     same = measure("cnn", read(tmp_path / "m"), 1, 5)
-    assert (same.storage, same.macs_share, same.drop) == (1, 1, 0) and same.right == same.given_right
+    assert (same.storage, same.macs_share, same.drop) == (
+        1,
+        1,
+        0,
+    ) and same.right == same.given_right
     assert 0.5 < same.faster < 2 and len(same.right) == 2000
     again = measure("cnn", read(tmp_path / "m"), 1, 5)
     other = measure("cnn", read(tmp_path / "m"), 1, 6)
     assert again.right == same.right and other.right != same.right
-    assert len(measure("cnn", read(tmp_path / "m"), 1, 5, "validation").right) == 5 * len(digits().validation.labels)
+    assert len(measure("cnn", read(tmp_path / "m"), 1, 5, "validation").right) == 5 * len(
+        digits().validation.labels
+    )
     with pytest.raises(ValueError, match="split is"):
         measure("cnn", read(tmp_path / "m"), 1, 5, "train")
 
@@ -56,7 +89,9 @@ def test_zeros_save_bits_and_products_and_filters_save_time(tmp_path: Path) -> N
     write(net, tmp_path / "zeros")
     zeros = measure("cnn", read(tmp_path / "zeros"), 0, 1)
     assert zeros.storage < 0.2 and zeros.macs_share < 0.2 and zeros.faster < 1.4
-    smaller, _ = remove_filters(given("cnn"), select_channels(given("cnn"), 0.8), torch.zeros(1, 1, 8, 8))
+    smaller, _ = remove_filters(
+        given("cnn"), select_channels(given("cnn"), 0.8), torch.zeros(1, 1, 8, 8)
+    )
     write(smaller, tmp_path / "narrow")
     assert measure("cnn", read(tmp_path / "narrow"), 0, 1).faster > 1.5
 
@@ -64,14 +99,19 @@ def test_zeros_save_bits_and_products_and_filters_save_time(tmp_path: Path) -> N
 def test_a_bert_with_dropped_tokens_computes_less_and_not_the_same(tmp_path: Path) -> None:
     write(given("bert"), tmp_path / "m", {0: 0.5, 1: 0.1})
     dropped = measure("bert", read(tmp_path / "m"), 0, 3)
-    assert dropped.storage == 1 and 0.2 < dropped.macs_share < 0.7 and dropped.right != dropped.given_right
+    assert (
+        dropped.storage == 1
+        and 0.2 < dropped.macs_share < 0.7
+        and dropped.right != dropped.given_right
+    )
     assert len(dropped.right) == 1500 and dropped.given_accuracy > 97
 
 
 def test_performance_by_a_paired_interval() -> None:
     right = [True] * 900 + [False] * 100
     assert survey.performance(right, right) == "same"
-    assert survey.performance([False] * 2 + right[2:], right) == "same"  # two of a thousand: the interval holds 0
+    # two of a thousand: the interval holds 0
+    assert survey.performance([False] * 2 + right[2:], right) == "same"
     assert survey.performance([False] * 8 + right[8:], right) == "similar"
     assert survey.performance([False] * 20 + right[20:], right) == "slightly worse"
     assert survey.performance([False] * 200 + right[200:], right) == "worse"
@@ -82,7 +122,9 @@ def test_performance_by_a_paired_interval() -> None:
 
 def test_the_survey_has_nine_rows_as_corrected_and_ones_own() -> None:
     lines = survey.table(survey.row(found(), "weights")).splitlines()
-    assert len(lines) == 2 + 9 + 1 and lines[-1].startswith("| **You** | **20 %** | **2.0 times faster")
+    assert len(lines) == 2 + 9 + 1 and lines[-1].startswith(
+        "| **You** | **20 %** | **2.0 times faster"
+    )
     assert all(line.count("|") == 7 for line in lines)
     assert sum("| N/A | N/A | N/A | N/A | N/A |" in line for line in lines) == 3
     assert any("Gordon" in line and "60–70 %" in line for line in lines)
@@ -97,14 +139,20 @@ def test_submit_writes_what_it_measures_and_leaves_nothing_of_a_refused_model(
     monkeypatch.setattr(handing, "say", told.append)
     measured = submit(given("cnn", number_of("ann")), "cnn", "nothing", "ann", seed=1)
     said = "".join(told)
-    assert measured.storage == 1 and "capstone-cnn.safetensors" in said and "storage 100.0%, at most 25%" in said
+    assert (
+        measured.storage == 1
+        and "capstone-cnn.safetensors" in said
+        and "storage 100.0%, at most 25%" in said
+    )
     before = (tmp_path / "capstone-cnn.safetensors").read_bytes()
     broken = given("cnn")
     broken.fc = torch.nn.Linear(64, 11)
     with pytest.raises(ValueError, match="should be"):
         submit(broken, "cnn", "nothing")
     assert (tmp_path / "capstone-cnn.safetensors").read_bytes() == before
-    assert sorted(p.name for p in tmp_path.iterdir() if "capstone" in p.name) == ["capstone-cnn.safetensors"]
+    assert sorted(p.name for p in tmp_path.iterdir() if "capstone" in p.name) == [
+        "capstone-cnn.safetensors"
+    ]
     with pytest.raises(ValueError, match='"cnn" or "bert"'):
         submit(broken, "vit", "nothing")
 
@@ -125,11 +173,14 @@ def test_distorted_images_are_the_same_for_a_seed_and_stay_digits() -> None:
     assert F.cosine_similarity(one.images.flatten(1), plain.flatten(1)).mean() > 0.8
 
 
-def test_a_net_that_was_trained_on_test_images_is_hinted_at_and_the_given_ones_are_not(tmp_path: Path) -> None:
+def test_a_net_that_was_trained_on_test_images_is_hinted_at_and_the_given_ones_are_not(
+    tmp_path: Path,
+) -> None:
     data = images.load("digits")
     net = given("cnn", 2)
     both = images.Split(
-        torch.cat([data.train.images, data.test.images]), torch.cat([data.train.labels, data.test.labels])
+        torch.cat([data.train.images, data.test.images]),
+        torch.cat([data.train.labels, data.test.labels]),
     )
     fit(net, both, epochs=4, lr=1e-3, seed=0, progress=False)
     write(net, tmp_path / "cheat")

@@ -1,4 +1,6 @@
-"""N:M storage: there and back, what it holds, what it takes, and the product from it."""
+"""N:M storage: there and back, what it holds, what it takes, and the product from
+it.
+"""
 
 import math
 
@@ -7,7 +9,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from course_lib.cost.block_formats import joint_products, nm_bits, nm_compress, nm_decompress, nm_linear
+from course_lib.cost.block_formats import (
+    joint_products,
+    nm_bits,
+    nm_compress,
+    nm_decompress,
+    nm_linear,
+)
 from course_lib.pruning.weights import nm_mask
 
 
@@ -16,7 +24,9 @@ def stored(draw):
     m = draw(st.integers(1, 6))
     n = draw(st.integers(1, m))
     generator = torch.Generator().manual_seed(draw(st.integers(0, 1000)))
-    w = torch.randint(-2, 3, (draw(st.integers(0, 4)), m * draw(st.integers(0, 3))), generator=generator)
+    w = torch.randint(
+        -2, 3, (draw(st.integers(0, 4)), m * draw(st.integers(0, 3))), generator=generator
+    )
     w = w.to(draw(st.sampled_from([torch.float64, torch.float16])))
     return w.masked_fill(~nm_mask(w, n, m), 0), n, m
 
@@ -41,7 +51,9 @@ def test_there_and_back(case):
 @given(stored(), st.sampled_from([(), (3,), (2, 2)]))
 def test_the_product_is_that_of_the_matrix(case, leading):
     w, n, m = case[0].double(), *case[1:]
-    x = torch.randn(*leading, w.shape[1], dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    x = torch.randn(
+        *leading, w.shape[1], dtype=torch.float64, generator=torch.Generator().manual_seed(0)
+    )
     assert torch.allclose(nm_linear(x, *nm_compress(w, n, m), n, m), x @ w.T)
 
 
@@ -60,7 +72,12 @@ def test_values_that_are_no_numbers_are_kept():
 
 @pytest.mark.parametrize(
     ("given", "bits"),
-    [((4, 8, 2, 4), 4 * 2 * 2 * 34), ((1, 6, 1, 3, 16), 2 * 18), ((5, 7, 1, 1, 8), 280), ((2, 5, 2, 5, 8), 2 * 2 * 11)],
+    [
+        ((4, 8, 2, 4), 4 * 2 * 2 * 34),
+        ((1, 6, 1, 3, 16), 2 * 18),
+        ((5, 7, 1, 1, 8), 280),
+        ((2, 5, 2, 5, 8), 2 * 2 * 11),
+    ],
 )
 def test_bits(given, bits):
     assert nm_bits(*given) == bits
@@ -68,7 +85,9 @@ def test_bits(given, bits):
 
 def test_joint_products_are_counted_one_by_one():
     generator = torch.Generator().manual_seed(0)
-    x, w = (torch.randint(0, 2, shape, generator=generator).float() for shape in ((3, 2, 5), (4, 5)))
+    x, w = (
+        torch.randint(0, 2, shape, generator=generator).float() for shape in ((3, 2, 5), (4, 5))
+    )
     assert joint_products(x, w) == int((x[:, :, None, :] * w != 0).sum())
 
 
@@ -82,10 +101,18 @@ def test_joint_products_are_counted_one_by_one():
         (lambda: nm_bits(1, 6, 2, 4), "do not fit 6"),
         (lambda: nm_bits(1, 4, 5, 4), "at most m"),
         (lambda: nm_decompress(torch.ones(1, 2), torch.tensor([[0, 4]]), 2, 4), "0 … 3"),
-        (lambda: nm_decompress(torch.ones(1, 3), torch.zeros(1, 3, dtype=torch.int64), 2, 4), "whole blocks"),
-        (lambda: nm_decompress(torch.ones(1, 2), torch.zeros(2, 1, dtype=torch.int64), 2, 4), "both"),
         (
-            lambda: nm_linear(torch.ones(5), torch.ones(1, 2), torch.zeros(1, 2, dtype=torch.int64), 2, 4),
+            lambda: nm_decompress(torch.ones(1, 3), torch.zeros(1, 3, dtype=torch.int64), 2, 4),
+            "whole blocks",
+        ),
+        (
+            lambda: nm_decompress(torch.ones(1, 2), torch.zeros(2, 1, dtype=torch.int64), 2, 4),
+            "both",
+        ),
+        (
+            lambda: nm_linear(
+                torch.ones(5), torch.ones(1, 2), torch.zeros(1, 2, dtype=torch.int64), 2, 4
+            ),
             "stands for 4",
         ),
     ],

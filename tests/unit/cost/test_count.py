@@ -31,14 +31,19 @@ CONVOLUTIONS = [
     (lambda: nn.Conv2d(3, 4, 3, padding="valid"), (3, 6, 5)),  # one image without a batch
     (lambda: nn.Conv3d(2, 4, (3, 1, 2), stride=2, padding=1, groups=2), (2, 2, 5, 4, 6)),
     (lambda: nn.ConvTranspose1d(4, 6, 3, stride=2, padding=1, output_padding=1), (2, 4, 5)),
-    (lambda: nn.ConvTranspose2d(4, 6, (3, 2), stride=(2, 3), padding=(2, 1), groups=2), (2, 4, 5, 4)),
+    (
+        lambda: nn.ConvTranspose2d(4, 6, (3, 2), stride=(2, 3), padding=(2, 1), groups=2),
+        (2, 4, 5, 4),
+    ),
     (lambda: nn.ConvTranspose2d(3, 2, 3, dilation=2, padding=3), (3, 4, 5)),
     (lambda: nn.ConvTranspose3d(2, 3, 2, stride=2, padding=1), (1, 2, 3, 2, 4)),
 ]
 
 
 def count_by_running(layer, x):
-    """With ones for all non-zeros and no bias the outputs of a layer add up to the number of its non-zero products."""
+    """With ones for all non-zeros and no bias the outputs of a layer add up to the
+    number of its non-zero products.
+    """
     layer.double()
     with torch.no_grad():
         weight = layer.weight.clone()
@@ -62,21 +67,26 @@ def test_convolutions_of_every_kind(build, shape):
         y = layer(x)
     assert len(plain) == len(exact) == 1
     assert plain[0].macs == exact[0].macs == flops.get_total_flops() // 2
-    assert plain[0].nonzero_macs * layer.weight.numel() == plain[0].macs * int((layer.weight != 0).sum())
+    assert plain[0].nonzero_macs * layer.weight.numel() == plain[0].macs * int(
+        (layer.weight != 0).sum()
+    )
     assert exact[0].nonzero_macs == count_by_running(layer, x)
     if layer.padding_mode == "zeros":  # otherwise torch makes a padded copy, and reads that
         assert plain[0].inputs == x.numel()
     assert plain[0].outputs == y.numel()
-    assert (plain[0].weights, plain[0].nonzero_weights) == (layer.weight.numel(), int((layer.weight != 0).sum()))
+    assert (plain[0].weights, plain[0].nonzero_weights) == (
+        layer.weight.numel(),
+        int((layer.weight != 0).sum()),
+    )
 
 
 def test_a_convolution_is_what_the_formula_says():
     layer, x = nn.Conv2d(3, 5, (3, 2), stride=2, padding=1), sparse(1, 3, 6, 7)
     layer.weight.data *= sparse(5, 3, 3, 2, seed=2) != 0
     (row,) = model_cost(layer, x, bits=8)
-    assert {key: getattr(row, key) for key in ("macs", "weight_bits", "input_bits", "output_bits")} == conv_cost(
-        5, 3, 3, 2, 6, 7, stride=2, padding=1, bits=8
-    )
+    assert {
+        key: getattr(row, key) for key in ("macs", "weight_bits", "input_bits", "output_bits")
+    } == conv_cost(5, 3, 3, 2, 6, 7, stride=2, padding=1, bits=8)
     (row,) = model_cost(layer, x, inputs_too=True)
     assert row.nonzero_macs == nonzero_macs(layer.weight, x, stride=2, padding=1)
 
@@ -94,13 +104,23 @@ def test_linear_on_any_leading_dimensions(lead):
 
 def test_lenet_by_hand():
     model = nn.Sequential(
-        nn.Flatten(), nn.Linear(64, 300), nn.ReLU(), nn.Linear(300, 100), nn.ReLU(), nn.Linear(100, 10)
+        nn.Flatten(),
+        nn.Linear(64, 300),
+        nn.ReLU(),
+        nn.Linear(300, 100),
+        nn.ReLU(),
+        nn.Linear(100, 10),
     )
     rows = model_cost(model, torch.rand(2, 1, 8, 8))
     assert [row.name for row in rows] == ["1", "3", "5"]
     assert [row.macs for row in rows] == [2 * 64 * 300, 2 * 300 * 100, 2 * 100 * 10]
     total = totals(rows)
-    assert total["macs"] == total["nonzero_macs"] == 2 * total["weights"] == 2 * (64 * 300 + 300 * 100 + 100 * 10)
+    assert (
+        total["macs"]
+        == total["nonzero_macs"]
+        == 2 * total["weights"]
+        == 2 * (64 * 300 + 300 * 100 + 100 * 10)
+    )
     assert total["weight_bits"] == 32 * total["weights"]
     assert peak_activation_bits(rows) == total["peak_activation_bits"] == 32 * 2 * (300 + 100)
     assert total["uncounted"] == []
@@ -133,7 +153,8 @@ def test_whole_models_against_torchs_counter():
     rows = model_cost(vit, image)
     assert totals(rows)["macs"] == torch_counts(vit, image)
     assert totals(rows)["weights"] == sum(p.numel() for p in vit.parameters() if p.ndim >= 2)
-    assert totals(rows)["uncounted"] == ["VisionTransformer", "encoder"]  # the class token, the positions
+    # the class token, the positions
+    assert totals(rows)["uncounted"] == ["VisionTransformer", "encoder"]
 
 
 ATTENTION = [
@@ -151,7 +172,10 @@ def test_attention_of_every_kind(options, need_weights):
     attention = nn.MultiheadAttention(8, 2, batch_first=True, **options)
     B, L, S = 3, 5, 4
     query = torch.randn(B, L, 8)
-    key, value = torch.randn(B, S, options.get("kdim", 8)), torch.randn(B, S, options.get("vdim", 8))
+    key, value = (
+        torch.randn(B, S, options.get("kdim", 8)),
+        torch.randn(B, S, options.get("vdim", 8)),
+    )
     inputs = {"query": query, "key": key, "value": value, "need_weights": need_weights}
     rows = [row for row in model_cost(attention, inputs) if row.counted]
     name = "MultiheadAttention"
@@ -181,21 +205,29 @@ def test_what_attention_does_not_look_at_is_not_multiplied():
     attention, x = nn.MultiheadAttention(E, 2, batch_first=True), torch.randn(B, L, E)
     causal = nn.Transformer.generate_square_subsequent_mask(L)
     inputs = {"query": x, "key": x, "value": x, "attn_mask": causal}
-    by_name = {row.name.split(".")[1]: row for row in model_cost(attention, inputs, inputs_too=True)}
+    by_name = {
+        row.name.split(".")[1]: row for row in model_cost(attention, inputs, inputs_too=True)
+    }
     assert by_name["scores"].nonzero_macs == by_name["scores"].macs == B * L * L * E
     assert by_name["context"].nonzero_macs == B * E * L * (L + 1) // 2
     padded = torch.tensor([[False] * 4, [False, False, True, True]])
     inputs = {"query": x, "key": x, "value": x, "key_padding_mask": padded}
-    by_name = {row.name.split(".")[1]: row for row in model_cost(attention, inputs, inputs_too=True)}
+    by_name = {
+        row.name.split(".")[1]: row for row in model_cost(attention, inputs, inputs_too=True)
+    }
     assert by_name["context"].nonzero_macs == E * L * (4 + 2)
     empty = x.clone()
     empty[:, 1] = 0
-    by_name = {row.name.split(".")[1]: row for row in model_cost(attention, (empty, x, x), inputs_too=True)}
+    by_name = {
+        row.name.split(".")[1]: row for row in model_cost(attention, (empty, x, x), inputs_too=True)
+    }
     assert by_name["q_proj"].nonzero_macs == by_name["q_proj"].macs * 3 // 4
 
 
 def test_a_pruned_head_saves_its_products():
-    """Rows of the packed projection that are zero make zero keys: the scores of that head have nothing to multiply."""
+    """Rows of the packed projection that are zero make zero keys: the scores of that
+    head have nothing to multiply.
+    """
     attention, x = nn.MultiheadAttention(8, 2, bias=False, batch_first=True), torch.randn(1, 3, 8)
     mask = torch.ones(24, 8, dtype=torch.bool)
     mask[8:12] = False  # the keys of the first head
@@ -230,7 +262,11 @@ def test_layers_written_with_functions():
     assert [row.kind for row in rows] == ["linear", "matmul", "einsum"]
     assert [row.macs for row in rows] == [6 * 24, 6 * 30, 6 * 35]
     assert [row.weights for row in rows] == [24, 30, 35]
-    assert [row.inputs for row in rows] == [24, 36, 30] and [row.outputs for row in rows] == [36, 30, 42]
+    assert [row.inputs for row in rows] == [24, 36, 30] and [row.outputs for row in rows] == [
+        36,
+        30,
+        42,
+    ]
     after_a = F.linear(x, model.a)
     exact = [
         nonzero_macs(model.a, x.view(6, 4)),
@@ -238,7 +274,9 @@ def test_layers_written_with_functions():
         nonzero_macs(model.c.t(), (after_a @ model.b).view(6, 5)),
     ]
     assert [row.nonzero_macs for row in rows] == exact
-    assert [row.nonzero_macs for row in model_cost(model, x)] == [6 * int((w != 0).sum()) for w in model.parameters()]
+    assert [row.nonzero_macs for row in model_cost(model, x)] == [
+        6 * int((w != 0).sum()) for w in model.parameters()
+    ]
 
 
 class Call(nn.Module):
@@ -268,8 +306,12 @@ BOTH = int(((A != 0).double() @ (B_ != 0).double()).sum())
         lambda a, b: torch.einsum("bij,bjk->bik", a, b),
         lambda a, b: torch.einsum("bij, bjk", [a, b]),
         lambda a, b: torch.stack([torch.mm(*pair) for pair in zip(a, b, strict=True)]),
-        lambda a, b: torch.stack([torch.addmm(torch.zeros(5), *pair) for pair in zip(a, b, strict=True)]),
-        lambda a, b: torch.stack([m.mv(column) for m, n in zip(a, b, strict=True) for column in n.t()]),
+        lambda a, b: torch.stack(
+            [torch.addmm(torch.zeros(5), *pair) for pair in zip(a, b, strict=True)]
+        ),
+        lambda a, b: torch.stack(
+            [m.mv(column) for m, n in zip(a, b, strict=True) for column in n.t()]
+        ),
         lambda a, b: torch.stack([row @ n for m, n in zip(a, b, strict=True) for row in m]),
     ],
 )
@@ -291,7 +333,9 @@ def test_broadcast_products():
 @pytest.mark.parametrize("options", [{}, {"is_causal": True}])
 def test_scaled_dot_product_attention(options):
     q, k, v = torch.randn(2, 4, 5, 8), torch.randn(2, 4, 5, 8), torch.randn(2, 4, 5, 3)
-    rows = model_cost(Call(lambda *x: F.scaled_dot_product_attention(*x, **options)), (q, k, v), inputs_too=True)
+    rows = model_cost(
+        Call(lambda *x: F.scaled_dot_product_attention(*x, **options)), (q, k, v), inputs_too=True
+    )
     assert [row.macs for row in rows] == [8 * 25 * 8, 8 * 25 * 3]
     pairs = 15 if options else 25
     assert [row.nonzero_macs for row in rows] == [8 * 25 * 8, 8 * pairs * 3]
@@ -299,8 +343,14 @@ def test_scaled_dot_product_attention(options):
 
 def test_grouped_query_attention_multiplies_for_every_query_head():
     q, k, v = torch.randn(2, 6, 5, 8), torch.randn(2, 2, 7, 8), torch.randn(2, 2, 7, 8)
-    rows = model_cost(Call(lambda *x: F.scaled_dot_product_attention(*x, enable_gqa=True)), (q, k, v), inputs_too=True)
-    assert [row.macs for row in rows] == [row.nonzero_macs for row in rows] == [2 * 6 * 5 * 7 * 8] * 2
+    rows = model_cost(
+        Call(lambda *x: F.scaled_dot_product_attention(*x, enable_gqa=True)),
+        (q, k, v),
+        inputs_too=True,
+    )
+    assert (
+        [row.macs for row in rows] == [row.nonzero_macs for row in rows] == [2 * 6 * 5 * 7 * 8] * 2
+    )
 
 
 def test_products_that_cannot_be_counted_are_listed():
@@ -359,7 +409,10 @@ def test_tied_weights_are_stored_once_and_masked_together():
     mask = torch.rand(5, 4) > 0.5
     for name in ("0.weight", "1.weight"):
         rows = model_cost(model, torch.tensor([[1, 2]]), {name: mask})
-        assert [(row.kind, row.macs, row.repeated) for row in rows] == [("embedding", 0, False), ("linear", 40, True)]
+        assert [(row.kind, row.macs, row.repeated) for row in rows] == [
+            ("embedding", 0, False),
+            ("linear", 40, True),
+        ]
         assert {row.nonzero_weights for row in rows} == {int(mask.sum())}
         assert totals(rows)["weights"] == 20
     both = model_cost(model, torch.tensor([[1, 2]]), {"0.weight": mask, "1.weight": ~mask})
@@ -401,10 +454,14 @@ def test_what_cannot_be_counted_is_listed():
             self.head = nn.Linear(5, 2)
             self.spare = nn.Linear(5, 3)  # never called
             self.tail = nn.Sequential(nn.ReLU())
-            self.tail.bias = nn.Parameter(torch.zeros(2))  # of a module with children: a bias like any other
+            # of a module with children: a bias like any other
+            self.tail.bias = nn.Parameter(torch.zeros(2))
 
         def forward(self, x):
-            return self.tail(self.head(self.recurrent(self.scale(self.norm(x + self.position)))[0])) + self.tail.bias
+            return (
+                self.tail(self.head(self.recurrent(self.scale(self.norm(x + self.position)))[0]))
+                + self.tail.bias
+            )
 
     rows = model_cost(Model(), torch.ones(2, 3, 4))
     assert [(row.name, row.kind, row.weights) for row in rows if not row.counted] == [
@@ -420,7 +477,12 @@ def test_what_cannot_be_counted_is_listed():
 
 def hooks_of(model):
     return [
-        (len(m._forward_hooks), len(m._forward_pre_hooks), len(m._forward_hooks_always_called), m.training)
+        (
+            len(m._forward_hooks),
+            len(m._forward_pre_hooks),
+            len(m._forward_hooks_always_called),
+            m.training,
+        )
         for m in model.modules()
     ]
 
@@ -457,7 +519,8 @@ def test_the_model_is_left_as_it_was(fails):
     assert torch.equal(torch.get_rng_state(), random_state)
     assert torch.backends.mha.get_fastpath_enabled() == fused
     assert torch.is_grad_enabled()
-    assert model_cost(nn.Linear(2, 2), torch.ones(1, 2))[0].name == "Linear"  # and the next count starts afresh
+    # and the next count starts afresh
+    assert model_cost(nn.Linear(2, 2), torch.ones(1, 2))[0].name == "Linear"
 
 
 def test_a_failure_that_the_model_catches_does_not_shift_the_names():
@@ -477,8 +540,12 @@ def test_a_failure_that_the_model_catches_does_not_shift_the_names():
 
 
 def test_the_fused_encoder_is_counted_too():
-    """In eval mode torch runs an encoder layer as one function, with padding masks even on nested tensors."""
-    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 32, batch_first=True), 2).eval()
+    """In eval mode torch runs an encoder layer as one function, with padding masks even
+    on nested tensors.
+    """
+    encoder = nn.TransformerEncoder(
+        nn.TransformerEncoderLayer(8, 2, 32, batch_first=True), 2
+    ).eval()
     x, padding = torch.randn(3, 5, 8), torch.zeros(3, 5, dtype=torch.bool)
     padding[0, 3:] = True
     rows = model_cost(encoder, {"src": x, "src_key_padding_mask": padding})
@@ -487,7 +554,9 @@ def test_the_fused_encoder_is_counted_too():
 
 
 def test_random_models_count_every_matrix_once():
-    """Whatever is stacked: the weights of all rows together are the model's parameters of two or more dimensions."""
+    """Whatever is stacked: the weights of all rows together are the model's parameters
+    of two or more dimensions.
+    """
     rng = random.Random(0)
     for _ in range(20):
         width, layers = 4, []
@@ -500,7 +569,11 @@ def test_random_models_count_every_matrix_once():
             elif kind == "transposed":
                 layers.append(nn.ConvTranspose2d(width, width, 3, padding=1))
             else:
-                layers.append(nn.Conv2d(width, width, 3, padding=1, groups=width if kind == "depthwise" else 1))
+                layers.append(
+                    nn.Conv2d(
+                        width, width, 3, padding=1, groups=width if kind == "depthwise" else 1
+                    )
+                )
         model = nn.Sequential(*layers)
         rows = model_cost(model, torch.randn(1, width, 4, 4))
         assert totals(rows)["weights"] == sum(p.numel() for p in model.parameters() if p.ndim >= 2)

@@ -6,7 +6,10 @@ from hypothesis import strategies as st
 from course_lib.cost.decisions import frontier, pick
 
 small = st.integers(0, 3)
-rows = st.lists(st.fixed_dictionaries({"bits": small, "macs": small, "ms": small, "accuracy": small}), max_size=12)
+rows = st.lists(
+    st.fixed_dictionaries({"bits": small, "macs": small, "ms": small, "accuracy": small}),
+    max_size=12,
+)
 
 
 @given(rows)
@@ -16,7 +19,9 @@ def test_what_is_left_is_beaten_by_none_and_what_went_by_one_that_is_left(table)
     assert left == sorted(left)
 
     def beats(a, b):
-        no_worse = all(a[k] <= b[k] for k in ("bits", "macs", "ms")) and a["accuracy"] >= b["accuracy"]
+        no_worse = (
+            all(a[k] <= b[k] for k in ("bits", "macs", "ms")) and a["accuracy"] >= b["accuracy"]
+        )
         return no_worse and a != b
 
     for i, row in enumerate(table):
@@ -39,7 +44,9 @@ candidates = st.lists(
 limit = st.one_of(st.none(), small)
 
 
-@given(candidates, st.fixed_dictionaries({}, optional={"bits": limit, "macs": limit, "faster": limit}))
+@given(
+    candidates, st.fixed_dictionaries({}, optional={"bits": limit, "macs": limit, "faster": limit})
+)
 @settings(deadline=None)
 def test_what_is_picked_fits_and_nothing_that_fits_is_better(every, budget):
     def fits(c):

@@ -1,4 +1,6 @@
-"""Encodings: every format gives back what it was given, stores what scipy stores, and takes the bits that it says."""
+"""Encodings: every format gives back what it was given, stores what scipy stores, and
+takes the bits that it says.
+"""
 
 import math
 
@@ -11,8 +13,24 @@ from hypothesis import strategies as st
 
 from course_lib.cost import encodings as e
 
-FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.float8_e4m3fn, torch.float8_e5m2]
-INTEGERS = [torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.uint16, torch.uint32, torch.uint64]
+FLOATS = [
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+    torch.float64,
+    torch.float8_e4m3fn,
+    torch.float8_e5m2,
+]
+INTEGERS = [
+    torch.int8,
+    torch.int16,
+    torch.int32,
+    torch.int64,
+    torch.uint8,
+    torch.uint16,
+    torch.uint32,
+    torch.uint64,
+]
 DTYPES = [*FLOATS, *INTEGERS, torch.bool, torch.complex64, torch.complex128]
 ALL = {  # encode, and decode what it gives, of a tensor of a shape
     "bitmap": (e.bitmap_encode, lambda parts, shape: e.bitmap_decode(*parts)),
@@ -34,7 +52,9 @@ LECTURE = torch.tensor(
 
 @st.composite
 def tensors(draw, dtypes=DTYPES, min_ndim=0, max_ndim=4):
-    """Any dtype and shape (also scalars and empty ones), any share of zeros, with all the odd values a dtype has."""
+    """Any dtype and shape (also scalars and empty ones), any share of zeros, with all
+    the odd values a dtype has.
+    """
     dtype = draw(st.sampled_from(dtypes))
     shape = draw(st.lists(st.integers(0, 7), min_size=min_ndim, max_size=max_ndim))
     values = [1.0, 0.5, 3.0, 100.0]
@@ -43,14 +63,27 @@ def tensors(draw, dtypes=DTYPES, min_ndim=0, max_ndim=4):
         values += [] if dtype == torch.float8_e4m3fn else [math.inf, -math.inf]
         values += [1e-45] if dtype == torch.float32 else []  # subnormal, and not a zero
     if dtype.is_complex:
-        values += [complex(0.0, 1.0), complex(-0.0, 2.0), complex(0.0, math.nan), complex(-0.0, -0.0)]
+        values += [
+            complex(0.0, 1.0),
+            complex(-0.0, 2.0),
+            complex(0.0, math.nan),
+            complex(-0.0, -0.0),
+        ]
     if not dtype.is_floating_point and not dtype.is_complex:
         values = [1, 3, 100] + ([-2] if dtype.is_signed else [])
     sparsity = draw(st.sampled_from([0.0, 0.3, 0.9, 1.0]))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     size = math.prod(shape)
-    chosen = [0 if rng.random() < sparsity else values[rng.integers(len(values))] for _ in range(size)]
-    wide = torch.complex128 if dtype.is_complex else torch.float64 if dtype.is_floating_point else torch.int64
+    chosen = [
+        0 if rng.random() < sparsity else values[rng.integers(len(values))] for _ in range(size)
+    ]
+    wide = (
+        torch.complex128
+        if dtype.is_complex
+        else torch.float64
+        if dtype.is_floating_point
+        else torch.int64
+    )
     x = torch.tensor(chosen, dtype=wide).to(dtype).reshape(shape)
     return x.transpose(0, -1) if x.ndim > 1 and draw(st.booleans()) else x
 
@@ -60,10 +93,15 @@ def as_bytes(x: torch.Tensor) -> bytes:
 
 
 def same(x: torch.Tensor, back: torch.Tensor) -> bool:
-    """Bit for bit, except that a zero of either sign comes back as +0. In plain Python, which knows what a zero is."""
+    """Bit for bit, except that a zero of either sign comes back as +0. In plain Python,
+    which knows what a zero is.
+    """
     raw, size = as_bytes(x), x.element_size()
     elements = [raw[i * size : (i + 1) * size] for i in range(x.numel())]
-    expected = [bytes(size) if v == 0 else element for v, element in zip(x.flatten().tolist(), elements, strict=True)]
+    expected = [
+        bytes(size) if v == 0 else element
+        for v, element in zip(x.flatten().tolist(), elements, strict=True)
+    ]
     return back.dtype == x.dtype and back.shape == x.shape and as_bytes(back) == b"".join(expected)
 
 
@@ -77,7 +115,7 @@ def values_of(format: str, x: torch.Tensor) -> torch.Tensor:
     return ALL[format][0](x)[0 if format in ("csr", "csc") else 1]
 
 
-# ------------------------------------------------------------------------------------------------------- round trips
+# -------------------------------------------------------------------------- round trips
 @pytest.mark.parametrize("format", ["bitmap", "rle", "coo"])
 @settings(max_examples=150, deadline=None)
 @given(x=tensors(), run_bits=st.integers(1, 5))
@@ -102,8 +140,12 @@ def test_any_matrix_comes_back(format, x):
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 @pytest.mark.parametrize("format", ALL)
 def test_odd_values_at_every_position(format, dtype):
-    """Long enough for vectorised code, and each value once in each place of a vector and of the rest behind it."""
-    odd = torch.tensor([0.0, -0.0, math.nan, math.inf, -math.inf, torch.finfo(dtype).smallest_normal], dtype=dtype)
+    """Long enough for vectorised code, and each value once in each place of a vector
+    and of the rest behind it.
+    """
+    odd = torch.tensor(
+        [0.0, -0.0, math.nan, math.inf, -math.inf, torch.finfo(dtype).smallest_normal], dtype=dtype
+    )
     x = torch.stack([odd.roll(i).repeat(13) for i in range(len(odd))])
     values = values_of(format, x)
     assert same(x, back(format, x))
@@ -112,7 +154,8 @@ def test_odd_values_at_every_position(format, dtype):
 
 
 def test_the_payload_of_a_nan_survives():
-    x = torch.tensor([0x7FC00123, 0, 0x7F800001, -0x3FFFFF], dtype=torch.int32).view(torch.float32)  # quiet, signalling
+    # quiet, signalling
+    x = torch.tensor([0x7FC00123, 0, 0x7F800001, -0x3FFFFF], dtype=torch.int32).view(torch.float32)
     for format in ("bitmap", "rle", "coo"):
         assert torch.equal(back(format, x).view(torch.int32), x.view(torch.int32))
 
@@ -141,7 +184,9 @@ def test_empty_zero_and_dense():
 
 
 def test_empty_parts_can_be_viewed_as_bytes():
-    """numpy gives empty arrays a stride of 0, with which a tensor cannot be viewed as another dtype."""
+    """numpy gives empty arrays a stride of 0, with which a tensor cannot be viewed as
+    another dtype.
+    """
     for x in (torch.zeros(2, 3), torch.zeros(2, 0)):
         for format, (encode, _) in ALL.items():
             for part in (*encode(x), back(format, x)):
@@ -170,7 +215,7 @@ def test_the_bitmap_of_a_bool_tensor_is_not_the_tensor_itself():
     assert x.tolist() == [True, False]
 
 
-# ----------------------------------------------------------------------------------------------- what each one stores
+# ----------------------------------------------------------------- what each one stores
 def test_the_matrix_of_the_lecture():
     v, col_index, row_index = e.csr_encode(LECTURE)
     assert v.tolist() == [10, 20, 30, 40, 50, 60, 70, 80]
@@ -192,7 +237,9 @@ def test_indices_and_runs_are_int64():
 @given(x=tensors(dtypes=[torch.float32, torch.float64, torch.int32], min_ndim=2, max_ndim=2))
 def test_scipy_stores_the_same(x):
     X = x.numpy()
-    csr, csc, coo = (make(X) for make in (scipy.sparse.csr_array, scipy.sparse.csc_array, scipy.sparse.coo_array))
+    csr, csc, coo = (
+        make(X) for make in (scipy.sparse.csr_array, scipy.sparse.csc_array, scipy.sparse.coo_array)
+    )
     for ours, theirs in (
         (e.csr_encode(x), (csr.data, csr.indices, csr.indptr)),
         (e.csc_encode(x), (csc.data, csc.indices, csc.indptr)),
@@ -206,7 +253,8 @@ def test_scipy_stores_the_same(x):
 @given(x=tensors(dtypes=[torch.float32], min_ndim=2, max_ndim=2))
 def test_what_scipy_encoded_can_be_decoded(x):
     csr, csc = scipy.sparse.csr_array(x.numpy()), scipy.sparse.csc_array(x.numpy())
-    parts = [[torch.from_numpy(part) for part in (m.data, m.indices, m.indptr)] for m in (csr, csc)]  # int32 indices
+    # int32 indices
+    parts = [[torch.from_numpy(part) for part in (m.data, m.indices, m.indptr)] for m in (csr, csc)]
     assert same(x, e.csr_decode(*parts[0], x.shape))
     assert same(x, e.csc_decode(*parts[1], x.shape))
 
@@ -236,7 +284,8 @@ def rle_by_loop(flat, run_bits):
         if value == 0 and run < longest:
             run += 1
         else:
-            pairs.append((run, value))  # also the filler: longest zeros, and the zero that has just come
+            # also the filler: longest zeros, and the zero that has just come
+            pairs.append((run, value))
             run = 0
     if run:
         pairs.append((run - 1, 0))
@@ -244,7 +293,10 @@ def rle_by_loop(flat, run_bits):
 
 
 @settings(max_examples=300, deadline=None)
-@given(flat=st.lists(st.sampled_from([0, 0, 0, 0, 0, 0, 1, 2]), max_size=60), run_bits=st.integers(1, 4))
+@given(
+    flat=st.lists(st.sampled_from([0, 0, 0, 0, 0, 0, 1, 2]), max_size=60),
+    run_bits=st.integers(1, 4),
+)
 def test_run_lengths_against_the_loop(flat, run_bits):
     runs, values, shape = e.rle_encode(torch.tensor(flat, dtype=torch.int32), run_bits)
     assert list(zip(runs.tolist(), values.tolist(), strict=True)) == rle_by_loop(flat, run_bits)
@@ -276,7 +328,7 @@ def test_a_wide_run_field():
     assert e.rle_encode(x, run_bits=62)[0].tolist() == [999]
 
 
-# --------------------------------------------------------------------------------------------------------------- bits
+# --------------------------------------------------------------------------------- bits
 @settings(max_examples=100, deadline=None)
 @given(x=tensors(min_ndim=2, max_ndim=2), n=st.integers(1, 64))
 def test_bits_are_those_of_what_is_stored(x, n):
@@ -287,13 +339,19 @@ def test_bits_are_those_of_what_is_stored(x, n):
     assert e.rle_bits(x, n, 3) == len(runs) * (n + 3)
     index, _, _ = e.coo_encode(x)
     assert e.coo_bits(x, n) == len(index) * (n + e.index_width(L))
-    for bits, encode, minor in ((e.csr_bits, e.csr_encode, columns), (e.csc_bits, e.csc_encode, rows)):
+    for bits, encode, minor in (
+        (e.csr_bits, e.csr_encode, columns),
+        (e.csc_bits, e.csc_encode, rows),
+    ):
         v, _, pointer = encode(x)
-        assert bits(x, n) == len(v) * (n + e.index_width(minor)) + len(pointer) * e.index_width(len(v) + 1)
+        assert bits(x, n) == len(v) * (n + e.index_width(minor)) + len(pointer) * e.index_width(
+            len(v) + 1
+        )
 
 
 def test_bits_of_the_lecture_matrix():
-    # 8 of 24 elements, 6 columns, 4 rows; indices of 5 bits flat, 3 for columns, 2 for rows; pointers of 4.
+    # 8 of 24 elements, 6 columns, 4 rows; indices of 5 bits flat, 3 for columns, 2 for
+    # rows; pointers of 4.
     assert e.bitmap_bits(LECTURE, n=16) == 8 * 16 + 24
     assert e.coo_bits(LECTURE, n=16) == 8 * (16 + 5)
     assert e.csr_bits(LECTURE, n=16) == 8 * (16 + 3) + 5 * 4
@@ -303,7 +361,16 @@ def test_bits_of_the_lecture_matrix():
 
 
 def test_widths_at_the_edges():
-    assert [e.index_width(count) for count in (0, 1, 2, 3, 4, 5, 1024, 1025)] == [0, 0, 1, 2, 2, 3, 10, 11]
+    assert [e.index_width(count) for count in (0, 1, 2, 3, 4, 5, 1024, 1025)] == [
+        0,
+        0,
+        1,
+        2,
+        2,
+        3,
+        10,
+        11,
+    ]
     assert e.coo_bits(torch.ones(1), n=8) == 8  # one element needs no index
     assert e.csr_bits(torch.zeros(3, 4)) == 0  # no values: even the pointers have nothing to tell
     assert e.csr_bits(torch.ones(3, 1), n=8) == 3 * 8 + 4 * 2
@@ -311,7 +378,9 @@ def test_widths_at_the_edges():
 
 def test_values_are_as_wide_as_their_dtype_unless_told():
     x = LECTURE.to(torch.float16)
-    assert e.storage_bits(x) == e.storage_bits(x, 16) and e.storage_bits(x)["coo"] == e.coo_bits(x, n=16)
+    assert e.storage_bits(x) == e.storage_bits(x, 16) and e.storage_bits(x)["coo"] == e.coo_bits(
+        x, n=16
+    )
     assert e.storage_bits(x)["dense"] == 24 * 16
     assert e.coo_bits(x) == e.coo_bits(x, n=32)
 
@@ -323,13 +392,17 @@ def test_the_formulas_are_exact_where_the_order_does_not_matter(x, n):
     p = int((x == 0).sum()) / max(L, 1)
     measured = e.storage_bits(x, n)
     for format in ("dense", "bitmap", "coo", "csr", "csc"):
-        assert e.formula_bits(format, L, p, n, shape=x.shape) == pytest.approx(measured[format], rel=1e-12, abs=1e-9)
+        assert e.formula_bits(format, L, p, n, shape=x.shape) == pytest.approx(
+            measured[format], rel=1e-12, abs=1e-9
+        )
 
 
 @pytest.mark.parametrize("p", [0.0, 0.3, 0.9, 0.99, 1.0])
 @pytest.mark.parametrize("run_bits", [1, 2, 4])
 def test_the_formula_of_rle_is_the_mean(p, run_bits):
-    """For independent zeros: the pairs of one long tensor lie within five standard errors of the expectation."""
+    """For independent zeros: the pairs of one long tensor lie within five standard
+    errors of the expectation.
+    """
     L, n = 400_000, 8
     x = (torch.rand(L, generator=torch.Generator().manual_seed(1)) >= p).to(torch.int8)
     pairs = e.rle_bits(x, n, run_bits) / (n + run_bits)
@@ -340,7 +413,8 @@ def test_the_formula_of_rle_is_the_mean(p, run_bits):
 def test_formulas_where_rounding_bites():
     assert e.formula_bits("rle", 10**6, 1 - 1e-12, n=30) == pytest.approx(10**6 * 32 / 4, rel=1e-9)
     assert e.formula_bits("rle", 100, 1e-320, n=30, run_bits=62) == pytest.approx(100 * 92)
-    # 3 of 9: (1 - p)·L is a little over 3 in floating point, and a pointer up to 4 would need a bit more.
+    # 3 of 9: (1 - p)·L is a little over 3 in floating point, and a pointer up to 4
+    # would need a bit more.
     p = 6 / 9
     assert (1 - p) * 9 > 3
     assert e.formula_bits("csr", 9, p, shape=(3, 3)) == pytest.approx(e.csr_bits(torch.eye(3)))
@@ -353,7 +427,7 @@ def test_a_filter_is_a_row_of_the_matrix():
     assert e.storage_bits(torch.zeros(0, 3))["csr"] == 0
 
 
-# ------------------------------------------------------------------------------------------------------- bad arguments
+# ------------------------------------------------------------------------ bad arguments
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
@@ -361,20 +435,55 @@ def test_a_filter_is_a_row_of_the_matrix():
         (lambda: e.bitmap_decode(torch.tensor([True, True]), torch.tensor([5.0])), "marks 2"),
         (lambda: e.rle_encode(torch.ones(3), run_bits=0), "run_bits"),
         (lambda: e.rle_decode(torch.tensor([1]), torch.tensor([5.0]), (3,)), "cover 2"),
-        (lambda: e.rle_decode(torch.tensor([-1, 2]), torch.tensor([5.0, 6.0]), (3,)), "shorter than 0"),
-        (lambda: e.rle_decode(torch.tensor([1, 0]), torch.tensor([5.0]), (3,)), "one run for every value"),
+        (
+            lambda: e.rle_decode(torch.tensor([-1, 2]), torch.tensor([5.0, 6.0]), (3,)),
+            "shorter than 0",
+        ),
+        (
+            lambda: e.rle_decode(torch.tensor([1, 0]), torch.tensor([5.0]), (3,)),
+            "one run for every value",
+        ),
         (lambda: e.coo_decode(torch.tensor([3]), torch.tensor([5.0]), (3,)), "does not fit"),
         (lambda: e.coo_decode(torch.tensor([-1]), torch.tensor([5.0]), (3,)), "does not fit"),
         (lambda: e.coo_decode(torch.tensor([0.0]), torch.tensor([5.0]), (3,)), "integer"),
-        (lambda: e.coo_decode(torch.tensor([0, 1]), torch.tensor([5.0]), (3,)), "one index for every value"),
+        (
+            lambda: e.coo_decode(torch.tensor([0, 1]), torch.tensor([5.0]), (3,)),
+            "one index for every value",
+        ),
         (lambda: e.csr_encode(torch.ones(3)), "matrices"),
         (lambda: e.csc_encode(torch.ones(2, 3, 1)), "matrices"),
-        (lambda: e.csr_decode(torch.ones(1), torch.tensor([3]), torch.tensor([0, 1, 1]), (2, 3)), "outside 0..2"),
-        (lambda: e.csr_decode(torch.ones(1), torch.tensor([-1]), torch.tensor([0, 0, 1]), (2, 3)), "outside 0..2"),
-        (lambda: e.csr_decode(torch.ones(1), torch.tensor([0]), torch.tensor([0, 1]), (2, 3)), "3 entries"),
-        (lambda: e.csr_decode(torch.ones(2), torch.tensor([0, 1]), torch.tensor([0, 3, 2]), (2, 3)), "grow"),
-        (lambda: e.csr_decode(torch.ones(2), torch.tensor([0, 1]), torch.tensor([0, 1, 1]), (2, 3)), "grow"),
-        (lambda: e.csc_decode(torch.ones(1), torch.tensor([2]), torch.tensor([0, 1, 1, 1]), (2, 3)), "outside 0..1"),
+        (
+            lambda: e.csr_decode(torch.ones(1), torch.tensor([3]), torch.tensor([0, 1, 1]), (2, 3)),
+            "outside 0..2",
+        ),
+        (
+            lambda: e.csr_decode(
+                torch.ones(1), torch.tensor([-1]), torch.tensor([0, 0, 1]), (2, 3)
+            ),
+            "outside 0..2",
+        ),
+        (
+            lambda: e.csr_decode(torch.ones(1), torch.tensor([0]), torch.tensor([0, 1]), (2, 3)),
+            "3 entries",
+        ),
+        (
+            lambda: e.csr_decode(
+                torch.ones(2), torch.tensor([0, 1]), torch.tensor([0, 3, 2]), (2, 3)
+            ),
+            "grow",
+        ),
+        (
+            lambda: e.csr_decode(
+                torch.ones(2), torch.tensor([0, 1]), torch.tensor([0, 1, 1]), (2, 3)
+            ),
+            "grow",
+        ),
+        (
+            lambda: e.csc_decode(
+                torch.ones(1), torch.tensor([2]), torch.tensor([0, 1, 1, 1]), (2, 3)
+            ),
+            "outside 0..1",
+        ),
         (lambda: e.formula_bits("zip", 10, 0.5), "unknown format"),
         (lambda: e.formula_bits("coo", 10, 90), "between 0 and 1"),
         (lambda: e.formula_bits("coo", -1, 0.5), "number of elements"),
@@ -393,5 +502,10 @@ def test_bad_arguments_say_what_is_wrong(wrong, message):
 def test_the_cheapest_format_depends_on_what_is_left(kept, best):
     x = torch.zeros(100)
     x[torch.linspace(0, 99, kept).round().long()] = 1
-    bits = {"dense": 3200, "bitmap": e.bitmap_bits(x), "rle": e.rle_bits(x, run_bits=4), "coo": e.coo_bits(x)}
+    bits = {
+        "dense": 3200,
+        "bitmap": e.bitmap_bits(x),
+        "rle": e.rle_bits(x, run_bits=4),
+        "coo": e.coo_bits(x),
+    }
     assert e.cheapest_bits(x) == bits[best] == min(bits.values())

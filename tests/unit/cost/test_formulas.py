@@ -1,4 +1,6 @@
-"""MACs of a layer: the formulas against layers that ran, exact counts against plain loops."""
+"""MACs of a layer: the formulas against layers that ran, exact counts against plain
+loops.
+"""
 
 import itertools
 import math
@@ -45,16 +47,28 @@ def test_conv_cost_is_that_of_the_layer(sizes, stride, padding, bits):
 
 
 def test_linear_cost():
-    assert linear_cost(2, 3, 5, bits=8) == {"macs": 30, "weight_bits": 120, "input_bits": 48, "output_bits": 80}
+    assert linear_cost(2, 3, 5, bits=8) == {
+        "macs": 30,
+        "weight_bits": 120,
+        "input_bits": 48,
+        "output_bits": 80,
+    }
 
 
 def test_transformer_macs():
     cost = transformer_macs(B=2, L=5, E=16, heads=4)
-    assert cost == {"projections": 10240, "attention": 1600, "ffn": 20480, "total": 32320, "scores": 200}
+    assert cost == {
+        "projections": 10240,
+        "attention": 1600,
+        "ffn": 20480,
+        "total": 32320,
+        "scores": 200,
+    }
     one = transformer_macs(B=2, L=5, E=16)
     assert {**one, "scores": 0} == {**cost, "scores": 0}  # heads change the scores alone
     at = transformer_macs(1, 6 * 8, 8)
-    assert at["attention"] == at["projections"] + at["ffn"]  # attention overtakes the rest at L = 6E
+    # attention overtakes the rest at L = 6E
+    assert at["attention"] == at["projections"] + at["ffn"]
 
 
 @pytest.mark.parametrize("heads", [1, 4])
@@ -65,7 +79,13 @@ def test_transformer_macs_are_those_of_torchs_layer(heads):
     formula = transformer_macs(B, L, E, heads)
     counted = {"projections": 0, "attention": 0, "ffn": 0}
     for row in rows:
-        part = "projections" if row.name.endswith("_proj") else "ffn" if row.name.startswith("linear") else "attention"
+        part = (
+            "projections"
+            if row.name.endswith("_proj")
+            else "ffn"
+            if row.name.startswith("linear")
+            else "attention"
+        )
         counted[part] += row.macs
     assert counted == {part: formula[part] for part in counted}
     assert totals(rows)["macs"] == formula["total"]
@@ -119,7 +139,8 @@ def by_loops(w, x, stride, padding):
     seed=st.integers(0, 99),
 )
 def test_conv_against_plain_loops(w, B, hw, stride, padding, p, seed):
-    padding = max(padding, -(-(w[2] - hw[0]) // 2), -(-(w[3] - hw[1]) // 2))  # so that the kernel fits
+    # so that the kernel fits
+    padding = max(padding, -(-(w[2] - hw[0]) // 2), -(-(w[3] - hw[1]) // 2))
     weight, x = sparse(*w, p=p, seed=seed), sparse(B, w[1], *hw, p=0.4, seed=seed + 1)
     every, nonzero = by_loops(weight, x, stride, padding)
     assert products(w, x.shape, stride, padding) == every
@@ -127,7 +148,9 @@ def test_conv_against_plain_loops(w, B, hw, stride, padding, p, seed):
     assert nonzero_macs(torch.ones(w), torch.ones_like(x), stride, padding) == every
 
 
-@given(B=st.integers(1, 4), d_in=st.integers(1, 6), d_out=st.integers(1, 6), seed=st.integers(0, 99))
+@given(
+    B=st.integers(1, 4), d_in=st.integers(1, 6), d_out=st.integers(1, 6), seed=st.integers(0, 99)
+)
 @settings(max_examples=40, deadline=None)
 def test_linear_against_plain_loops(B, d_in, d_out, seed):
     weight, x = sparse(d_out, d_in, seed=seed), sparse(B, d_in, seed=seed + 1)
@@ -145,12 +168,16 @@ def test_counts_are_plain_ints():
     assert type(products(weight.shape, x.shape)) is int
     assert all(type(value) is int for value in conv_cost(1, 2, 3, 3, 8, 8).values())
     rows = model_cost(nn.Conv2d(3, 4, 3), x, inputs_too=True)
-    assert all(type(getattr(rows[0], name)) is int for name in ("macs", "nonzero_macs", "weights", "outputs"))
+    assert all(
+        type(getattr(rows[0], name)) is int
+        for name in ("macs", "nonzero_macs", "weights", "outputs")
+    )
 
 
 def test_exact_where_float32_is_not():
     assert nonzero_macs(torch.ones(1, 1), torch.ones(2**24 + 1, 1)) == 2**24 + 1
-    # Too many to add up in float32 even in parts: 3 x 3 taps on a large map, an odd total.
+    # Too many to add up in float32 even in parts: 3 x 3 taps on a large map, an odd
+    # total.
     weight, x = torch.ones(257, 3, 3, 3), torch.ones(1, 3, 257, 259)
     assert nonzero_macs(weight, x) == 257 * 27 * 255 * 257 == model_cost_of_conv(weight, x)
 
@@ -168,14 +195,18 @@ def test_nan_and_infinities_count_and_minus_zero_does_not(dtype):
 
 
 def test_the_expectation_is_the_mean_over_all_placements():
-    """Every way to place 2 zeros in the weights and 2 in the inputs: no sample, the whole distribution."""
+    """Every way to place 2 zeros in the weights and 2 in the inputs: no sample, the
+    whole distribution.
+    """
     counts = []
     for zeros_w in itertools.combinations(range(4), 2):
         for zeros_x in itertools.combinations(range(6), 2):
             weight, x = torch.ones(4), torch.ones(6)
             weight[list(zeros_w)], x[list(zeros_x)] = 0, 0
             counts.append(nonzero_macs(weight.view(2, 2), x.view(3, 2)))
-    assert expected_nonzero_macs(weight.view(2, 2), x.view(3, 2)) == pytest.approx(mean(counts), rel=1e-12)
+    assert expected_nonzero_macs(weight.view(2, 2), x.view(3, 2)) == pytest.approx(
+        mean(counts), rel=1e-12
+    )
     assert min(counts) < mean(counts) < max(counts)  # an expectation, not a bound
 
 
@@ -189,7 +220,9 @@ def test_the_expectation_is_the_mean_of_shuffled_convolutions(stride, padding):
 
     counts = [nonzero_macs(shuffled(weight), shuffled(x), stride, padding) for _ in range(400)]
     standard_error = stdev(counts) / math.sqrt(len(counts))
-    assert abs(mean(counts) - expected_nonzero_macs(weight, x, stride, padding)) < 5 * standard_error
+    assert (
+        abs(mean(counts) - expected_nonzero_macs(weight, x, stride, padding)) < 5 * standard_error
+    )
 
 
 def test_one_vector_may_need_any_number_between_the_bounds():
@@ -198,7 +231,11 @@ def test_one_vector_may_need_any_number_between_the_bounds():
     weight[0, :8], high[0, :6], low[0, -6:] = 1, 1, 1
     assert nonzero_macs(weight, low) == 0 == round(d * max(0, 1 - p - q))
     assert nonzero_macs(weight, high) == 6 == round(d * min(1 - p, 1 - q))
-    assert expected_nonzero_macs(weight, low) == expected_nonzero_macs(weight, high) == pytest.approx(d * 0.4 * 0.3)
+    assert (
+        expected_nonzero_macs(weight, low)
+        == expected_nonzero_macs(weight, high)
+        == pytest.approx(d * 0.4 * 0.3)
+    )
 
 
 def test_the_expectation_of_nothing_is_nothing():
@@ -215,7 +252,9 @@ def test_the_formula_with_all_heads_is_that_of_the_lecture():
 
 
 def expected_of_two(heads):
-    """A full layer, and one that has lost all its heads and keeps its feed-forward block."""
+    """A full layer, and one that has lost all its heads and keeps its feed-forward
+    block.
+    """
     return transformer_macs(2, 5, 12, heads)["total"] + transformer_macs(2, 5, 12, heads)["ffn"]
 
 

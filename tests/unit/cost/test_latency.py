@@ -1,5 +1,6 @@
-"""Latency: what is called how often and in which order, by which clock, and what the samples become. A made-up clock; the
-one test by real ones asks for a ratio, and not for times.
+"""Latency: what is called how often and in which order, by which clock, and what the
+samples become. A made-up clock; the one test by real ones asks for a ratio, and not for
+times.
 """
 
 import gc
@@ -36,7 +37,8 @@ def clock(monkeypatch):
 
     clock = Clock()
     monkeypatch.setattr(latency.time, "thread_time", lambda: clock.now)
-    monkeypatch.setattr(latency.time, "perf_counter", lambda: 60 * clock.now)  # others are at work, too
+    # others are at work, too
+    monkeypatch.setattr(latency.time, "perf_counter", lambda: 60 * clock.now)
     return clock
 
 
@@ -74,7 +76,9 @@ def test_warm_up_is_called_and_not_timed():
 
 def test_functions_take_turns_in_changing_order():
     calls = []
-    result = compare({name: lambda name=name: calls.append(name) for name in "abc"}, warmup=1, repeats=20)
+    result = compare(
+        {name: lambda name=name: calls.append(name) for name in "abc"}, warmup=1, repeats=20
+    )
     assert list(result) == ["a", "b", "c"]
     rounds = [tuple(calls[i : i + 3]) for i in range(0, len(calls), 3)]
     assert len(rounds) == 21
@@ -83,10 +87,14 @@ def test_functions_take_turns_in_changing_order():
 
 
 def test_samples_of_one_round_stand_side_by_side(clock):
-    """A machine that gets ten times slower for some rounds slows both, and leaves the ratio alone."""
+    """A machine that gets ten times slower for some rounds slows both, and leaves the
+    ratio alone.
+    """
     slow = [1, 1, 10, 10, 1, 10, 1, 1]
     result = compare(
-        {"ours": clock.takes(*slow), "theirs": clock.takes(*(3 * s for s in slow))}, warmup=0, repeats=len(slow)
+        {"ours": clock.takes(*slow), "theirs": clock.takes(*(3 * s for s in slow))},
+        warmup=0,
+        repeats=len(slow),
     )
     assert result["ours"].samples == pytest.approx(slow)
     assert result["theirs"].times_slower_than(result["ours"]) == pytest.approx(3)
@@ -108,7 +116,8 @@ def test_threads_are_set_and_put_back():
     measure(threads, repeats=2, threads=before + 1, wall=True)
     assert all(count == before + 1 for one in seen for count in one)
     seen.clear()
-    measure(threads, repeats=2)  # what other threads do, the processor's clock of this one would not count
+    # what other threads do, the processor's clock of this one would not count
+    measure(threads, repeats=2)
     assert all(count == 1 for one in seen for count in one) and len(seen[0]) > 1
     assert torch.get_num_threads() == before
 
@@ -168,16 +177,18 @@ def test_a_forward_pass_to_time_has_no_gradient_and_no_dropout():
 
 # ---- a busy machine
 
-MOST = 1.5  # how far neighbours may move a ratio, as a factor; measured: 1.03, and 2.5 to 3 by the clock on the wall
+# how far neighbours may move a ratio, as a factor; measured: 1.03, and 2.5 to 3 by the
+# clock on the wall
+MOST = 1.5
 
 
 @contextmanager
 def neighbours(count: int) -> Iterator[None]:
     """Processes that would like to have the processor for themselves."""
-    busy = (
-        "import torch; torch.set_num_threads(1); x = torch.ones(64, 64); print('here', flush=True)\nwhile True: x @ x"
-    )
-    started = [subprocess.Popen([sys.executable, "-c", busy], stdout=subprocess.PIPE) for _ in range(count)]
+    busy = "import torch; torch.set_num_threads(1); x = torch.ones(64, 64); print('here', flush=True)\nwhile True: x @ x"
+    started = [
+        subprocess.Popen([sys.executable, "-c", busy], stdout=subprocess.PIPE) for _ in range(count)
+    ]
     try:
         for process in started:
             assert process.stdout is not None
@@ -190,7 +201,9 @@ def neighbours(count: int) -> Iterator[None]:
 
 
 def ratio() -> float:
-    """How many times longer 400 products take than 20: calls of which only the long ones are often interrupted."""
+    """How many times longer 400 products take than 20: calls of which only the long
+    ones are often interrupted.
+    """
     x = torch.ones(64, 64)
 
     def products(count: int) -> None:

@@ -14,15 +14,24 @@ def width(k):
     return math.ceil(math.log2(k)) if k > 1 else 0
 
 
-@given(st.lists(st.integers(1, 9), max_size=4), st.floats(0, 1), st.sampled_from([1, 8, 32]), st.integers(0, 99))
+@given(
+    st.lists(st.integers(1, 9), max_size=4),
+    st.floats(0, 1),
+    st.sampled_from([1, 8, 32]),
+    st.integers(0, 99),
+)
 @settings(deadline=None)
 def test_a_tensor_has_the_cheapest_of_its_formats(shape, sparsity, bits, seed):
     generator = torch.Generator().manual_seed(seed)
-    x = torch.randn(shape, generator=generator) * (torch.rand(shape, generator=generator) >= sparsity)
+    x = torch.randn(shape, generator=generator) * (
+        torch.rand(shape, generator=generator) >= sparsity
+    )
     entries, there = x.numel(), int((x != 0).sum())
     formats = [entries * bits, there * bits + entries, there * (bits + width(entries))]
     if len(shape) >= 2:
-        formats.append(there * (bits + width(entries // shape[0])) + (shape[0] + 1) * width(there + 1))
+        formats.append(
+            there * (bits + width(entries // shape[0])) + (shape[0] + 1) * width(there + 1)
+        )
     assert tensor_bits(x, bits) == min(formats)
     assert model_bits({"x": x}, bits=bits) == min(formats) + 2
 

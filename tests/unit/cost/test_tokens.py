@@ -1,4 +1,6 @@
-"""What shrinking lengths cost: against the formula, against one layer's, and against a count of a running model."""
+"""What shrinking lengths cost: against the formula, against one layer's, and against a
+count of a running model.
+"""
 
 import pytest
 import torch
@@ -11,12 +13,15 @@ from course_lib.pruning.tokens import dropping
 def test_the_formula():
     assert token_macs([10, 5], 8) == sum(12 * l * 64 + 2 * l * l * 8 for l in (10, 5))  # noqa: E741
     assert token_macs([], 8) == 0
-    assert token_macs([10**6] * 3, 4096) == 3 * transformer_macs(1, 10**6, 4096)["total"]  # past 2^53
+    # past 2^53
+    assert token_macs([10**6] * 3, 4096) == 3 * transformer_macs(1, 10**6, 4096)["total"]
 
 
 def test_widths_and_lengths_of_the_ffn():
     got = token_macs([10, 4], 8, ffn_lengths=[4, 4], ffn_width=16, attention_width=[8, 2])
-    assert got == (4 * 10 * 8 * 8 + 2 * 100 * 8 + 2 * 4 * 8 * 16) + (4 * 4 * 8 * 2 + 2 * 16 * 2 + 2 * 4 * 8 * 16)
+    assert got == (4 * 10 * 8 * 8 + 2 * 100 * 8 + 2 * 4 * 8 * 16) + (
+        4 * 4 * 8 * 2 + 2 * 16 * 2 + 2 * 4 * 8 * 16
+    )
     assert token_macs([10], 8, attention_width=0) == 2 * 10 * 8 * 32  # a layer without heads
 
 
@@ -29,7 +34,11 @@ def test_many_texts_are_each_their_own_sum():
         for n in range(7):
             own = width[:, n].tolist() if isinstance(width, torch.Tensor) else width
             assert got[n] == token_macs(
-                attention[:, n].tolist(), 32, ffn_lengths=ffn[:, n].tolist(), ffn_width=48, attention_width=own
+                attention[:, n].tolist(),
+                32,
+                ffn_lengths=ffn[:, n].tolist(),
+                ffn_width=48,
+                attention_width=own,
             )
 
 
@@ -45,7 +54,8 @@ def test_as_many_as_a_running_model_multiplies(where):
     ids = torch.randint(5, 30, (4, 12), generator=torch.Generator().manual_seed(0))
     with dropping(model, {0: 0.5, 1: 2}, where=where) as drop:
         rows = model_cost(model, ids)
-    scoring = [r for r in rows if r.kind == "matmul"]  # [CLS] against all keys, in the two layers that are scored
+    # [CLS] against all keys, in the two layers that are scored
+    scoring = [r for r in rows if r.kind == "matmul"]
     assert sum(r.macs for r in scoring) == 4 * 16 * (12 + 6)
     counted = sum(r.macs for r in rows) - sum(r.macs for r in scoring)
     assert counted == int(texts_macs(*drop.lengths(), 16, ffn_width=40).sum())
@@ -60,7 +70,12 @@ def test_as_many_as_a_running_model_multiplies(where):
         (lambda: token_macs([3, 2], 8, attention_width=[8]), "one number for each layer"),
         (lambda: texts_macs(torch.ones(2, 3), torch.ones(2, 3), 8), "whole numbers"),
         (lambda: texts_macs(torch.ones(2, 3).long(), torch.ones(2, 2).long(), 8), r"\(layers, N\)"),
-        (lambda: texts_macs(torch.ones(2, 3).long(), torch.ones(2, 3).long(), 8, attention_width=[8]), "each of 2"),
+        (
+            lambda: texts_macs(
+                torch.ones(2, 3).long(), torch.ones(2, 3).long(), 8, attention_width=[8]
+            ),
+            "each of 2",
+        ),
     ],
 )
 def test_says_what_is_wrong(call, message):

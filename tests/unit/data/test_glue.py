@@ -27,7 +27,9 @@ PUBLISHED = {
 
 @pytest.fixture(autouse=True)
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine with no data at all, COURSE_DATA being an empty folder, and no network. Returns that folder."""
+    """A machine with no data at all, COURSE_DATA being an empty folder, and no network.
+    Returns that folder.
+    """
     sets = tmp_path / "sets"
     sets.mkdir()
     monkeypatch.setenv("COURSE_DATA", str(sets))
@@ -55,8 +57,14 @@ def write_sst2(root: Path, train: int = 40, test: int = 6) -> Path:
         root,
         "SST-2",
         {
-            "train.tsv": ["sentence\tlabel", *(f'a "film number {i} \t{i % 2}' for i in range(train))],
-            "dev.tsv": ["sentence\tlabel", *(f"the film number {i} \t{i % 2}" for i in range(test))],
+            "train.tsv": [
+                "sentence\tlabel",
+                *(f'a "film number {i} \t{i % 2}' for i in range(train)),
+            ],
+            "dev.tsv": [
+                "sentence\tlabel",
+                *(f"the film number {i} \t{i % 2}" for i in range(test)),
+            ],
         },
     )
 
@@ -64,12 +72,19 @@ def write_sst2(root: Path, train: int = 40, test: int = 6) -> Path:
 def test_single_sentences(places: Path) -> None:
     write_sst2(places)
     data = glue.load("SST-2")
-    assert {part: len(rows) for part, rows in data.items()} == {"train": 36, "validation": 4, "test": 6}
+    assert {part: len(rows) for part, rows in data.items()} == {
+        "train": 36,
+        "validation": 4,
+        "test": 6,
+    }
     assert data["test"][1] == {"text": "the film number 1", "label": 1}
     assert data["train"].features["label"].names == ["negative", "positive"]
     texts = sorted([*data["train"]["text"], *data["validation"]["text"]])
-    assert texts == sorted(f'a "film number {i}' for i in range(40))  # an unbalanced quotation mark swallows no rows
-    assert all(int(row["text"].split()[-1]) % 2 == row["label"] for part in data.values() for row in part)
+    # an unbalanced quotation mark swallows no rows
+    assert texts == sorted(f'a "film number {i}' for i in range(40))
+    assert all(
+        int(row["text"].split()[-1]) % 2 == row["label"] for part in data.values() for row in part
+    )
 
 
 def test_the_split_is_the_same_for_everyone(places: Path) -> None:
@@ -98,10 +113,15 @@ def test_no_header_line(places: Path) -> None:
 
 def test_labels_that_are_words_pairs_and_a_regression(places: Path) -> None:
     words = ("entailment", "not_entailment")
-    rte = ["index\tsentence1\tsentence2\tlabel", *(f"{i}\tA {i}.\tB {i}.\t{words[i % 2]}" for i in range(20))]
+    rte = [
+        "index\tsentence1\tsentence2\tlabel",
+        *(f"{i}\tA {i}.\tB {i}.\t{words[i % 2]}" for i in range(20)),
+    ]
     write(places, "RTE", {"train.tsv": rte, "dev.tsv": rte[:3]})
     assert glue.load("rte")["test"][1] == {"text": "A 1.", "text_pair": "B 1.", "label": 1}
-    header = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore"
+    header = (
+        "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore"
+    )
     stsb = [header, *(f"{i}\tg\tf\ty\to\ts\ts\tA {i}.\tB {i}.\t{i / 4}" for i in range(20))]
     write(places, "STS-B", {"train.tsv": stsb, "dev.tsv": stsb[:4]})
     assert glue.load("stsb")["test"][2] == {"text": "A 2.", "text_pair": "B 2.", "label": 0.5}
@@ -153,13 +173,19 @@ def test_downloaded_sets_come_out_the_same_way(key: str, monkeypatch: pytest.Mon
 
     def load_dataset(hub: str, name: str, split: str) -> datasets.Dataset:
         asked.append((hub, name, split))
-        columns = {column: [f"{column} {split} {i}" for i in range(20)] for column in task.hub_texts}
-        return datasets.Dataset.from_dict({**columns, "label": [i % 2 for i in range(20)], "idx": list(range(20))})
+        columns = {
+            column: [f"{column} {split} {i}" for i in range(20)] for column in task.hub_texts
+        }
+        return datasets.Dataset.from_dict(
+            {**columns, "label": [i % 2 for i in range(20)], "idx": list(range(20))}
+        )
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     data = glue.load(key)
     last = "validation_matched" if key == "mnli" else "validation"
-    assert asked == [(glue.HUB, key, split) for split in (("train", "validation") if key != "mnli" else (last,))]
+    assert asked == [
+        (glue.HUB, key, split) for split in (("train", "validation") if key != "mnli" else (last,))
+    ]
     assert data["test"][1]["text"] == f"{task.hub_texts[0]} {last} 1"
     assert data["test"][1]["label"] == 1
     assert ("text_pair" in data["test"].column_names) == (len(task.texts) == 2)

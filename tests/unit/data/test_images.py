@@ -1,4 +1,6 @@
-"""Real sets are tried on small files of the same format; MNIST itself where $COURSE_DATA has it."""
+"""Real sets are tried on small files of the same format; MNIST itself where
+$COURSE_DATA has it.
+"""
 
 import gzip
 import hashlib
@@ -32,7 +34,9 @@ FOLDER = {"mnist": "MNIST", "fashion_mnist": "FashionMNIST"}
 
 @pytest.fixture(autouse=True)
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine with no data at all, COURSE_DATA being an empty folder, and no network. Returns that folder."""
+    """A machine with no data at all, COURSE_DATA being an empty folder, and no network.
+    Returns that folder.
+    """
     sets = tmp_path / "sets"
     sets.mkdir()
     monkeypatch.setenv("COURSE_DATA", str(sets))
@@ -52,12 +56,18 @@ def no_network(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
 
 def idx(array: np.ndarray) -> bytes:
     return (
-        bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape) + array.astype(np.uint8).tobytes()
+        bytes([0, 0, 8, array.ndim])
+        + struct.pack(f">{array.ndim}I", *array.shape)
+        + array.astype(np.uint8).tobytes()
     )
 
 
-def write_mnist_like(root: Path, name: str = "mnist", train: int = 40, test: int = 12, packed: bool = False) -> Path:
-    """A set in MNIST's format. Image i of a part is filled with i, and its label is i % 10."""
+def write_mnist_like(
+    root: Path, name: str = "mnist", train: int = 40, test: int = 12, packed: bool = False
+) -> Path:
+    """A set in MNIST's format. Image i of a part is filled with i, and its label is
+    i % 10.
+    """
     folder = root / FOLDER[name] / "raw"
     folder.mkdir(parents=True)
     for part, n in (("train", train), ("t10k", test)):
@@ -72,19 +82,27 @@ def write_mnist_like(root: Path, name: str = "mnist", train: int = 40, test: int
 
 
 def write_cifar(root: Path, monkeypatch: pytest.MonkeyPatch, per_batch: int = 8) -> Path:
-    """A set in CIFAR-10's format, its checksums made known. In every image red is 255, green 51 and blue its number."""
+    """A set in CIFAR-10's format, its checksums made known. In every image red is 255,
+    green 51 and blue its number.
+    """
     folder = root / "cifar-10-batches-py"
     folder.mkdir(parents=True)
     sums = {}
-    for b, name in enumerate([*(f"data_batch_{i}" for i in range(1, 6)), "test_batch", "batches.meta"]):
+    for b, name in enumerate(
+        [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch", "batches.meta"]
+    ):
         number = np.arange(per_batch) + per_batch * (b % 5)
         data = np.zeros((per_batch, 3, 32, 32), np.uint8)
         data[:, 0], data[:, 1], data[:, 2] = 255, 51, number[:, None, None]
         entry = {"data": data.reshape(per_batch, -1), "labels": [int(i) % 10 for i in number]}
-        (folder / name).write_bytes(pickle.dumps({"label_names": list("abcdefghij")} if b == 6 else entry))
+        (folder / name).write_bytes(
+            pickle.dumps({"label_names": list("abcdefghij")} if b == 6 else entry)
+        )
         sums[name] = hashlib.md5((folder / name).read_bytes()).hexdigest()
     reader = torchvision_datasets.CIFAR10
-    monkeypatch.setattr(reader, "train_list", [[f"data_batch_{i}", sums[f"data_batch_{i}"]] for i in range(1, 6)])
+    monkeypatch.setattr(
+        reader, "train_list", [[f"data_batch_{i}", sums[f"data_batch_{i}"]] for i in range(1, 6)]
+    )
     monkeypatch.setattr(reader, "test_list", [["test_batch", sums["test_batch"]]])
     monkeypatch.setattr(reader, "meta", {**reader.meta, "md5": sums["batches.meta"]})
     return folder
@@ -96,7 +114,9 @@ def ids(split: Split) -> list[int]:
 
 
 def failure(name: str, **options: Any) -> str:
-    """The message of DataMissing, after making sure that no other traceback is shown with it."""
+    """The message of DataMissing, after making sure that no other traceback is shown
+    with it.
+    """
     with pytest.raises(DataMissing) as caught:
         images.load(name, **options)
     assert caught.value.__cause__ is None
@@ -117,10 +137,15 @@ def assert_clean(data: ImageData) -> None:
 
 def test_digits_have_the_sizes_of_the_course() -> None:
     data = images.load("digits")
-    assert [len(part.labels) for part in (data.train, data.validation, data.test)] == [1097, 300, 400]
+    assert [len(part.labels) for part in (data.train, data.validation, data.test)] == [
+        1097,
+        300,
+        400,
+    ]
     assert data.shape == (1, 8, 8) and data.classes == 10
     assert_clean(data)
-    assert data.train.images.max() == 1 and (data.train.images == 0).float().mean() > 0.4  # zeros stay zeros
+    # zeros stay zeros
+    assert data.train.images.max() == 1 and (data.train.images == 0).float().mean() > 0.4
     for part in (data.train, data.validation, data.test):
         assert part.labels.bincount(minlength=10).min() >= len(part.labels) / 20
 
@@ -129,10 +154,14 @@ def test_digits_are_split_once_for_all() -> None:
     from sklearn.datasets import load_digits
 
     first, again = images.load("digits"), images.load("digits")
-    assert torch.equal(first.test.images, again.test.images) and torch.equal(first.train.labels, again.train.labels)
+    assert torch.equal(first.test.images, again.test.images) and torch.equal(
+        first.train.labels, again.train.labels
+    )
     # these ten will be the first as long as results are to be compared between releases
     assert first.train.labels[:10].tolist() == [2, 8, 2, 6, 6, 7, 1, 9, 8, 5]
-    everything = torch.cat([first.train.images, first.validation.images, first.test.images]).flatten(1) * 16
+    everything = (
+        torch.cat([first.train.images, first.validation.images, first.test.images]).flatten(1) * 16
+    )
     pixels = load_digits().data
     assert sorted(map(tuple, everything.tolist())) == sorted(map(tuple, pixels.tolist()))
 
@@ -154,7 +183,8 @@ def test_a_subset_is_smaller_in_training_only() -> None:
     assert torch.equal(small.train.images, again.train.images)
     assert not torch.equal(small.train.images, other.train.images)
     assert small.test is data.test and small.validation is data.validation
-    assert len({tuple(x) for x in small.train.images.flatten(1).tolist()}) > 95  # drawn without replacement
+    # drawn without replacement
+    assert len({tuple(x) for x in small.train.images.flatten(1).tolist()}) > 95
 
 
 @pytest.mark.parametrize("train", [0, -1, 1098])
@@ -170,18 +200,37 @@ def test_a_set_is_described_in_a_line() -> None:
 # ---- reading
 
 
-@pytest.mark.skipif(not Path(REAL, "MNIST/raw").is_dir() or not REAL, reason="COURSE_DATA names no folder with MNIST")
+@pytest.mark.skipif(
+    not Path(REAL, "MNIST/raw").is_dir() or not REAL,
+    reason="COURSE_DATA names no folder with MNIST",
+)
 def test_real_mnist(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COURSE_DATA", REAL)
     data = images.load("mnist", download=False)
     assert_clean(data)
-    assert [len(part.labels) for part in (data.train, data.validation, data.test)] == [55_000, 5_000, 10_000]
+    assert [len(part.labels) for part in (data.train, data.validation, data.test)] == [
+        55_000,
+        5_000,
+        10_000,
+    ]
     assert data.shape == (1, 28, 28)
-    assert data.test.labels.bincount().tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
+    assert data.test.labels.bincount().tolist() == [
+        980,
+        1135,
+        1032,
+        1010,
+        982,
+        892,
+        958,
+        1028,
+        974,
+        1009,
+    ]
     whole = torch.cat([data.train.labels, data.validation.labels]).bincount().tolist()
     assert whole == [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
     mean = (data.train.images.mean() * 55 + data.validation.images.mean() * 5) / 60
-    assert mean.item() == pytest.approx(0.1307, abs=1e-4)  # the figure everyone standardises MNIST by
+    # the figure everyone standardises MNIST by
+    assert mean.item() == pytest.approx(0.1307, abs=1e-4)
 
 
 @pytest.mark.parametrize("name", ["mnist", "fashion_mnist"])
@@ -190,24 +239,34 @@ def test_mnist_and_fashion_mnist_are_read_and_split(places: Path, name: str) -> 
     data = images.load(name)
     assert_clean(data)
     assert data.name == name and data.shape == (1, 28, 28)
-    assert sorted(ids(data.train) + ids(data.validation)) == list(range(40))  # each training image once
+    # each training image once
+    assert sorted(ids(data.train) + ids(data.validation)) == list(range(40))
     assert len(data.validation.labels) == 4 and ids(data.test) == list(range(12))
     assert data.train.labels.tolist() == [i % 10 for i in ids(data.train)]  # shuffled together
     assert ids(data.train) != sorted(ids(data.train))
     assert ids(images.load(name).train) == ids(data.train)
 
 
-def test_cifar_is_read_with_its_channels_first(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cifar_is_read_with_its_channels_first(
+    places: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_cifar(places, monkeypatch)
     data = images.load("cifar10")
     assert_clean(data)
     assert data.shape == (3, 32, 32)
-    assert (data.train.images[:, 0] == 1).all() and torch.allclose(data.train.images[:, 1], torch.tensor(0.2))
-    assert sorted(ids(data.train) + ids(data.validation)) == list(range(40)) and len(data.validation.labels) == 4
+    assert (data.train.images[:, 0] == 1).all() and torch.allclose(
+        data.train.images[:, 1], torch.tensor(0.2)
+    )
+    assert (
+        sorted(ids(data.train) + ids(data.validation)) == list(range(40))
+        and len(data.validation.labels) == 4
+    )
     assert data.train.labels.tolist() == [i % 10 for i in ids(data.train)]
 
 
-def test_the_first_place_that_has_it_wins(places: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_place_that_has_it_wins(
+    places: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     course = tmp_path / "course"
     (course / "labs").mkdir(parents=True)
     (course / "pyproject.toml").write_text('name = "pruning-course"')
@@ -221,14 +280,21 @@ def test_the_first_place_that_has_it_wins(places: Path, tmp_path: Path, monkeypa
 
 def test_available_says_where(places: Path) -> None:
     write_mnist_like(places, "fashion_mnist")
-    assert images.available() == {"digits": "scikit-learn", "mnist": "", "fashion_mnist": str(places), "cifar10": ""}
+    assert images.available() == {
+        "digits": "scikit-learn",
+        "mnist": "",
+        "fashion_mnist": str(places),
+        "cifar10": "",
+    }
 
 
 # ---- what can go wrong
 
 
 @pytest.mark.parametrize("name", ["mnist", "fashion_mnist", "cifar10"])
-def test_a_missing_set_says_where_it_looked_and_what_to_do(name: str, places: Path, tmp_path: Path) -> None:
+def test_a_missing_set_says_where_it_looked_and_what_to_do(
+    name: str, places: Path, tmp_path: Path
+) -> None:
     message = failure(name)
     for said in (
         name,
@@ -250,7 +316,9 @@ def test_no_download_when_none_is_wanted(places: Path, monkeypatch: pytest.Monke
     assert "COURSE_DATA is not set" in failure("mnist", download=False)
 
 
-def test_a_mistyped_course_data_is_told_and_not_created(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mistyped_course_data_is_told_and_not_created(
+    places: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     wrong = places / "tyop"
     monkeypatch.setenv("COURSE_DATA", str(wrong))
     assert f"{wrong}: there is no such folder" in failure("mnist")
@@ -284,7 +352,11 @@ def test_a_damaged_file_is_told_in_plain_words(places: Path, damage: Any) -> Non
     folder = write_mnist_like(places)
     damage(folder / "train-images-idx3-ubyte")
     message = failure("mnist")
-    assert f"mnist is in {folder}" in message and "damaged" in message and "delete that folder" in message
+    assert (
+        f"mnist is in {folder}" in message
+        and "damaged" in message
+        and "delete that folder" in message
+    )
 
 
 def test_labels_out_of_range_are_damage(places: Path) -> None:
@@ -293,13 +365,17 @@ def test_labels_out_of_range_are_damage(places: Path) -> None:
     assert "labels from 11 to 11, expected 0 to 9" in failure("mnist")
 
 
-def test_a_cifar_file_with_another_checksum_is_not_unpickled(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cifar_file_with_another_checksum_is_not_unpickled(
+    places: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = write_cifar(places, monkeypatch)
     (folder / "data_batch_2").write_bytes(b"cos\nsystem\n(S'exit 1'\ntR.")
     assert "its checksum is another" in failure("cifar10")
 
 
-def test_a_file_that_may_not_be_read_is_named(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_may_not_be_read_is_named(
+    places: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_mnist_like(places)
 
     def refuse(*_: Any, **__: Any) -> None:
@@ -314,18 +390,25 @@ def test_a_file_that_may_not_be_read_is_named(places: Path, monkeypatch: pytest.
     [
         (TimeoutError("timed out"), "did not answer in time"),
         (ConnectionRefusedError(111, "Connection refused"), "no connection"),
-        (urllib.error.HTTPError("http://x", 503, "Service Unavailable", None, None), "the server answered 503"),  # type: ignore[arg-type]
+        (
+            urllib.error.HTTPError("http://x", 503, "Service Unavailable", None, None),
+            "the server answered 503",
+        ),  # type: ignore[arg-type]
         (OSError(28, "No space left on device"), "the disk is full"),
         (ValueError("something new"), "ValueError: something new"),
     ],
 )
-def test_a_failed_download_says_why(error: Exception, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_download_says_why(
+    error: Exception, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     no_network(monkeypatch, error)
     assert words in failure("cifar10")
     assert socket.getdefaulttimeout() is None  # and the timeout set for it is gone
 
 
-def test_no_folder_to_download_into(places: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_folder_to_download_into(
+    places: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cache = tmp_path / "cache" / "pruning-course"
     cache.mkdir(parents=True)
     for folder in (places, cache):
@@ -338,13 +421,17 @@ def test_no_folder_to_download_into(places: Path, tmp_path: Path, monkeypatch: p
     assert f"{places} cannot be written" in message and f"{cache} cannot be written" in message
 
 
-def test_a_cache_path_that_is_a_file(places: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_path_that_is_a_file(
+    places: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("COURSE_DATA")
     (tmp_path / "cache").write_text("not a folder")
     assert "cannot be written" in failure("mnist")
 
 
-def test_without_torchvision_the_message_says_so(monkeypatch: pytest.MonkeyPatch, places: Path) -> None:
+def test_without_torchvision_the_message_says_so(
+    monkeypatch: pytest.MonkeyPatch, places: Path
+) -> None:
     write_mnist_like(places)
     monkeypatch.setitem(sys.modules, "torchvision", None)
     assert "pip install torchvision" in failure("mnist")
@@ -354,9 +441,14 @@ def test_without_torchvision_the_message_says_so(monkeypatch: pytest.MonkeyPatch
 
 
 def publish(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """Make the small archives in ``folder`` the published ones of torchvision's reader."""
+    """Make the small archives in ``folder`` the published ones of torchvision's
+    reader.
+    """
     reader = getattr(torchvision_datasets, FOLDER[name])
-    sums = [(file, hashlib.md5((folder / file).read_bytes()).hexdigest()) for file, _ in reader.resources]
+    sums = [
+        (file, hashlib.md5((folder / file).read_bytes()).hexdigest())
+        for file, _ in reader.resources
+    ]
     monkeypatch.setattr(reader, "resources", sums)
 
 
@@ -382,16 +474,22 @@ def test_archives_in_a_read_only_folder_are_unpacked_into_the_cache(
     assert images.available()["mnist"] == str(tmp_path / "cache" / "pruning-course")
 
 
-def test_a_saved_cifar_archive_is_unpacked(places: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_saved_cifar_archive_is_unpacked(
+    places: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = write_cifar(tmp_path / "elsewhere", monkeypatch)
     archive = places / "cifar-10-python.tar.gz"
     with tarfile.open(archive, "w:gz") as tar:
         tar.add(folder, folder.name)
-    monkeypatch.setattr(torchvision_datasets.CIFAR10, "tgz_md5", hashlib.md5(archive.read_bytes()).hexdigest())
+    monkeypatch.setattr(
+        torchvision_datasets.CIFAR10, "tgz_md5", hashlib.md5(archive.read_bytes()).hexdigest()
+    )
     assert len(images.load("cifar10").test.labels) == 8
 
 
-def test_an_archive_that_is_not_the_published_one_is_refused(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_that_is_not_the_published_one_is_refused(
+    places: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     no_network(monkeypatch, AssertionError("the network was used"))
     write_mnist_like(places, packed=True)
     assert "not the published archive of mnist" in failure("mnist")
@@ -404,7 +502,9 @@ class Quiet(SimpleHTTPRequestHandler):
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A server of a small Fashion-MNIST on this machine, known to torchvision as the place to download it from."""
+    """A server of a small Fashion-MNIST on this machine, known to torchvision as the
+    place to download it from.
+    """
     folder = write_mnist_like(tmp_path / "server", "fashion_mnist", packed=True)
     publish(folder, monkeypatch, "fashion_mnist")
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder))) as httpd:
@@ -425,7 +525,9 @@ def test_a_download_lands_in_course_data(places: Path) -> None:
 
 
 @pytest.mark.usefixtures("server")
-def test_without_course_data_a_download_lands_in_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_course_data_a_download_lands_in_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("COURSE_DATA")
     assert len(images.load("fashion_mnist").test.labels) == 12
     assert images.available()["fashion_mnist"] == str(tmp_path / "cache" / "pruning-course")
@@ -439,7 +541,9 @@ def test_a_download_completes_what_is_incomplete(places: Path) -> None:
 
 
 @pytest.mark.usefixtures("server")
-def test_an_interrupted_download_leaves_nothing(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_download_leaves_nothing(
+    places: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     urlopen, calls = urllib.request.urlopen, []
 
     def interrupted(*args: Any, **options: Any) -> Any:

@@ -34,8 +34,15 @@ def write(folder: Path, lines: int = 3, short: str = "") -> None:
 def test_pairs_in_either_direction(folder, source, target):
     write(folder)
     data = multi30k.load(source, target)
-    assert {name: len(split) for name, split in data.items()} == {"train": 3, "validation": 3, "test": 3}
-    assert data["validation"][1] == {"source": f"val {source} über 1", "target": f"val {target} über 1"}
+    assert {name: len(split) for name, split in data.items()} == {
+        "train": 3,
+        "validation": 3,
+        "test": 3,
+    }
+    assert data["validation"][1] == {
+        "source": f"val {source} über 1",
+        "target": f"val {target} über 1",
+    }
     assert data["test"][0]["source"].startswith("test_2016_flickr")
 
 
@@ -56,8 +63,14 @@ def test_files_that_do_not_match_and_other_languages_are_refused(folder):
         multi30k.load("de", "fr")
 
 
-@pytest.mark.skipif(not (Path(REAL) / "multi30k").is_dir(), reason="Multi30k is not on this machine")
+@pytest.mark.skipif(
+    not (Path(REAL) / "multi30k").is_dir(), reason="Multi30k is not on this machine"
+)
 def test_the_real_one_has_the_published_numbers():
     data = multi30k.load()
-    assert {name: len(split) for name, split in data.items()} == {"train": 29000, "validation": 1014, "test": 1000}
+    assert {name: len(split) for name, split in data.items()} == {
+        "train": 29000,
+        "validation": 1014,
+        "test": 1000,
+    }
     assert data["train"][0]["target"] == "Two young, White males are outside near many bushes."

@@ -19,7 +19,12 @@ def tokenizer(data: Any) -> Any:
 
 def test_the_tokenizer_has_the_size_and_the_marks_that_were_asked_for(tokenizer: Any) -> None:
     assert len(tokenizer) == 300
-    assert [tokenizer.pad_token_id, tokenizer.unk_token_id, tokenizer.cls_token_id, tokenizer.sep_token_id] == [
+    assert [
+        tokenizer.pad_token_id,
+        tokenizer.unk_token_id,
+        tokenizer.cls_token_id,
+        tokenizer.sep_token_id,
+    ] == [
         0,
         1,
         2,
@@ -51,7 +56,12 @@ def test_pieces_know_their_word(data: Any, tokenizer: Any) -> None:
             assert row["piece_rarity"][place] == row["rarity"][word]
             head = row["head"][word]
             assert row["piece_head"][place] == (-1 if head == -1 else row["word"].index(head))
-        assert [row[name][i] for name in ("piece_evidence", "piece_rarity") for i in (0, -1)] == [0, 0, 0, 0]
+        assert [row[name][i] for name in ("piece_evidence", "piece_rarity") for i in (0, -1)] == [
+            0,
+            0,
+            0,
+            0,
+        ]
         spelt = tokenizer.convert_ids_to_tokens(row["input_ids"])
         for word, text in enumerate(row["words"]):
             parts = [spelt[i] for i, of in enumerate(row["word"]) if of == word]
@@ -83,21 +93,38 @@ def test_the_fingerprint_changes_with_the_pieces_only(data: Any, tokenizer: Any)
     before = pieces.fingerprint(tokenizer)
     tokenizer(["a film.", "the food was good."], padding=True, truncation=True, max_length=5)
     assert pieces.fingerprint(tokenizer) == before
-    assert pieces.fingerprint(pieces.train_tokenizer(data["train"]["text"], vocabulary=301)) != before
+    assert (
+        pieces.fingerprint(pieces.train_tokenizer(data["train"]["text"], vocabulary=301)) != before
+    )
 
 
-def test_batches_hold_every_text_once_padded_as_little_as_possible(data: Any, tokenizer: Any) -> None:
+def test_batches_hold_every_text_once_padded_as_little_as_possible(
+    data: Any, tokenizer: Any
+) -> None:
     rows = pieces.encode(data["validation"], tokenizer)
-    wanted = sorted((tuple(ids), label) for ids, label in zip(rows["input_ids"], rows["sentiment"], strict=True))
+    wanted = sorted(
+        (tuple(ids), label) for ids, label in zip(rows["input_ids"], rows["sentiment"], strict=True)
+    )
     for seed in (None, 3):
         got = []
-        for batch in pieces.batches(rows, "sentiment", 16, seed=seed, extra=("piece_evidence", "piece_rarity")):
+        for batch in pieces.batches(
+            rows, "sentiment", 16, seed=seed, extra=("piece_evidence", "piece_rarity")
+        ):
             ids, mask = batch["input_ids"], batch["attention_mask"]
-            assert ids.shape == mask.shape == batch["piece_evidence"].shape == batch["piece_rarity"].shape
+            assert (
+                ids.shape
+                == mask.shape
+                == batch["piece_evidence"].shape
+                == batch["piece_rarity"].shape
+            )
             assert torch.equal(mask.bool(), ids != 0) and mask[:, -1].any()
-            assert batch["piece_evidence"].dtype == torch.int64 and batch["piece_rarity"].dtype == torch.float32
+            assert (
+                batch["piece_evidence"].dtype == torch.int64
+                and batch["piece_rarity"].dtype == torch.float32
+            )
             got += [
-                (tuple(i[m.bool()].tolist()), y) for i, m, y in zip(ids, mask, batch["labels"].tolist(), strict=True)
+                (tuple(i[m.bool()].tolist()), y)
+                for i, m, y in zip(ids, mask, batch["labels"].tolist(), strict=True)
             ]
         assert sorted(got) == wanted
 
@@ -107,9 +134,13 @@ def test_batches_by_length_are_shuffled_and_follow_the_seed() -> None:
     first, again, other = (list(pieces.by_length(lengths, 32, seed)) for seed in (1, 1, 2))
     assert first == again != other
     assert sorted(i for batch in first for i in batch) == list(range(1000))
-    spread = sum(max(lengths[i] for i in b) - min(lengths[i] for i in b) for b in first) / len(first)
+    spread = sum(max(lengths[i] for i in b) - min(lengths[i] for i in b) for b in first) / len(
+        first
+    )
     assert spread < 8  # of 75
-    assert [max(lengths[i] for i in b) for b in first] != sorted(max(lengths[i] for i in b) for b in first)
+    assert [max(lengths[i] for i in b) for b in first] != sorted(
+        max(lengths[i] for i in b) for b in first
+    )
 
 
 def test_pad_fills_up_at_the_end() -> None:
@@ -118,7 +149,11 @@ def test_pad_fills_up_at_the_end() -> None:
 
 def test_batches_of_pairs_tell_the_texts_apart() -> None:
     rows = Dataset.from_dict(
-        {"input_ids": [[2, 5, 3, 6, 3], [2, 3, 3]], "token_type_ids": [[0, 0, 0, 1, 1], [0, 0, 1]], "label": [1, 0]}
+        {
+            "input_ids": [[2, 5, 3, 6, 3], [2, 3, 3]],
+            "token_type_ids": [[0, 0, 0, 1, 1], [0, 0, 1]],
+            "label": [1, 0],
+        }
     )
     (batch,) = pieces.batches(rows, batch_size=2)
     assert batch["token_type_ids"].tolist() == [[0, 0, 1, 0, 0], [0, 0, 0, 1, 1]]

@@ -1,4 +1,6 @@
-"""What the generated reviews promise: the truth that is told about a text can be read off it."""
+"""What the generated reviews promise: the truth that is told about a text can be read
+off it.
+"""
 
 import random
 from collections import Counter
@@ -11,14 +13,26 @@ import pytest
 
 from course_lib.data import review_grammar as grammar
 from course_lib.data import review_words, reviews
-from course_lib.data.review_grammar import CONTRAST, NEGATOR, NONE, POLAR, RECIPES, ROOT, Recipe, Review
+from course_lib.data.review_grammar import (
+    CONTRAST,
+    NEGATOR,
+    NONE,
+    POLAR,
+    RECIPES,
+    ROOT,
+    Recipe,
+    Review,
+)
 from course_lib.recipes.ngrams import ngram_accuracy
 
 POSITIVE = {
     *review_words.POSITIVE.split(),
     *(w for good, _ in review_words.DOMAIN_POLAR.values() for w in good.split()),
 }
-NEGATIVE = {*review_words.NEGATIVE.split(), *(w for _, bad in review_words.DOMAIN_POLAR.values() for w in bad.split())}
+NEGATIVE = {
+    *review_words.NEGATIVE.split(),
+    *(w for _, bad in review_words.DOMAIN_POLAR.values() for w in bad.split()),
+}
 NEGATORS = {"not", "never", "hardly", "nobody", "few"}
 LINKS = {"although", "though", "even", "while", "but", "yet"}
 
@@ -48,10 +62,13 @@ def test_no_word_is_both_good_and_bad() -> None:
 
 @pytest.mark.parametrize("kind", RECIPES)
 def test_the_evidence_decides(kind: str) -> None:
-    """One polar word counts; its negator, if there is one, turns it; and the flags say which of them are there."""
+    """One polar word counts; its negator, if there is one, turns it; and the flags say
+    which of them are there.
+    """
     for review in written(RECIPES[kind], 500):
         by_kind: dict[int, list[str]] = {
-            e: [w for w, of in zip(review.words, review.evidence, strict=True) if of == e] for e in range(4)
+            e: [w for w, of in zip(review.words, review.evidence, strict=True) if of == e]
+            for e in range(4)
         }
         (polar,) = by_kind[POLAR]
         assert polar in POSITIVE | NEGATIVE
@@ -78,7 +95,9 @@ def test_each_sentence_is_a_projective_tree() -> None:
 
 
 def test_the_negator_shares_a_clause_with_its_polar_word() -> None:
-    """Scope: from the polar word up to the head that the negator depends on, no relative clause is entered."""
+    """Scope: from the polar word up to the head that the negator depends on, no
+    relative clause is entered.
+    """
     seen = 0
     for review in written(replace(RECIPES["full"], negated=1.0), 500):
         polar, negator = review.evidence.index(POLAR), review.evidence.index(NEGATOR)
@@ -86,26 +105,42 @@ def test_the_negator_shares_a_clause_with_its_polar_word() -> None:
         while review.head[up[-1]] != ROOT:
             up.append(review.head[up[-1]])
         assert review.head[negator] in up
-        seen += any(w in NEGATORS for w, e in zip(review.words, review.evidence, strict=True) if e == NONE)
+        seen += any(
+            w in NEGATORS for w, e in zip(review.words, review.evidence, strict=True) if e == NONE
+        )
     assert seen > 100  # and other negators have no say
 
 
 def test_shares_are_those_of_the_recipe() -> None:
     recipe, texts = RECIPES["full"], written(RECIPES["full"], 4000)
-    assert (recipe.negated, recipe.opposite, recipe.misleading, recipe.fillers) == (0.25, 0.75, 0.35, (0, 5))
+    assert (recipe.negated, recipe.opposite, recipe.misleading, recipe.fillers) == (
+        0.25,
+        0.75,
+        0.35,
+        (0, 5),
+    )
     assert np.mean([r.sentiment for r in texts]) == pytest.approx(0.5, abs=0.03)
     assert np.mean([r.negated for r in texts]) == pytest.approx(0.25, abs=0.03)
     assert 0.5 < np.mean([r.contrast for r in texts]) < 0.6
-    fillers = [[r.words[i] for i in s] for r in texts for s in sentences(r) if not any(r.evidence[i] for i in s)]
+    fillers = [
+        [r.words[i] for i in s]
+        for r in texts
+        for s in sentences(r)
+        if not any(r.evidence[i] for i in s)
+    ]
     assert len(fillers) / len(texts) == pytest.approx(2.5, abs=0.1)
-    assert np.mean([any(w in POSITIVE | NEGATIVE for w in s) for s in fillers]) == pytest.approx(0.35, abs=0.03)
+    assert np.mean([any(w in POSITIVE | NEGATIVE for w in s) for s in fillers]) == pytest.approx(
+        0.35, abs=0.03
+    )
     counts = Counter(len(sentences(r)) - 1 for r in texts)
     assert set(counts) == set(range(6)) and min(counts.values()) > 500
 
 
 @pytest.mark.parametrize("opposite", [0.0, 1.0])
 def test_the_other_clause_says_the_opposite_as_often_as_asked(opposite: float) -> None:
-    for review in written(Recipe(negated=0.0, contrast=1.0, opposite=opposite, fillers=(0, 0)), 300):
+    for review in written(
+        Recipe(negated=0.0, contrast=1.0, opposite=opposite, fillers=(0, 0)), 300
+    ):
         polar = [w for w in review.words if w in POSITIVE | NEGATIVE]
         assert len(polar) == 2
         assert (polar[0] in POSITIVE) ^ (polar[1] in POSITIVE) == bool(opposite)
@@ -145,7 +180,9 @@ def test_the_same_seed_gives_the_same_texts_and_fewer_are_the_first_of_more(data
 
 
 def test_the_texts_are_those_of_the_checkpoints() -> None:
-    """Python's own promise keeps the stream of random numbers; a change of the grammar asks for new checkpoints."""
+    """Python's own promise keeps the stream of random numbers; a change of the grammar
+    asks for new checkpoints.
+    """
     first = reviews.load(train=1, validation=1, test=1)
     assert [first[split]["text"][0] for split in first] == TEXTS
 
@@ -168,16 +205,24 @@ def held_back() -> set[str]:
 
 
 @pytest.mark.parametrize("kind", ["easy", "short", "full", "long"])
-def test_training_texts_of_any_kind_are_none_of_those_held_back(kind: str, held_back: set[str]) -> None:
+def test_training_texts_of_any_kind_are_none_of_those_held_back(
+    kind: str, held_back: set[str]
+) -> None:
     assert len(held_back) == 12_000
     assert not held_back & {review.text for review in reviews.texts(kind, 3000)}
 
 
 def test_rarity_is_the_information_of_a_word(data: Any) -> None:
-    words = [w for row in reviews.load(train=reviews.COUNTED, validation=0, test=0)["train"]["words"] for w in row]
+    words = [
+        w
+        for row in reviews.load(train=reviews.COUNTED, validation=0, test=0)["train"]["words"]
+        for w in row
+    ]
     counts = Counter(words)
     row = data["train"][0]
-    assert row["rarity"] == pytest.approx([-np.log2(counts[w] / (len(words) + 1)) for w in row["words"]], rel=1e-5)
+    assert row["rarity"] == pytest.approx(
+        [-np.log2(counts[w] / (len(words) + 1)) for w in row["words"]], rel=1e-5
+    )
 
 
 def test_tasks_come_from_the_same_texts(data: Any) -> None:
@@ -201,7 +246,10 @@ def test_pairs_agree_when_their_verdicts_do(data: Any) -> None:
         assert row["text"] == " ".join(texts)
         assert row["label"] == (verdict[texts[0]] == verdict[texts[1]])
         assert row["evidence"].count(POLAR) == 2
-        assert all(h == ROOT or (h >= row["second"]) == (i >= row["second"]) for i, h in enumerate(row["head"]))
+        assert all(
+            h == ROOT or (h >= row["second"]) == (i >= row["second"])
+            for i, h in enumerate(row["head"])
+        )
         assert all(0 <= h < len(row["words"]) for h in row["head"] if h != ROOT)
         used += texts
     assert len(set(used)) == 1000
@@ -216,13 +264,20 @@ def test_domains_part_the_texts(data: Any) -> None:
 
 
 def test_a_bag_of_words_solves_the_domain(data: Any) -> None:
-    parts = [(list(data[split]["text"]), list(data[split]["domain"])) for split in ("train", "validation", "test")]
+    parts = [
+        (list(data[split]["text"]), list(data[split]["domain"]))
+        for split in ("train", "validation", "test")
+    ]
     assert ngram_accuracy(1, *parts) > 97
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [({"kind": "easy"}, '"full" or "long"'), ({"test": 4001}, "from 0 to 4000"), ({"train": -1}, "train is a number")],
+    [
+        ({"kind": "easy"}, '"full" or "long"'),
+        ({"test": 4001}, "from 0 to 4000"),
+        ({"train": -1}, "train is a number"),
+    ],
 )
 def test_bad_arguments(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):

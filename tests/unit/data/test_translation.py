@@ -1,4 +1,6 @@
-"""Sentence pairs: deterministic, no source twice, a tree over every source, and a German that agrees."""
+"""Sentence pairs: deterministic, no source twice, a tree over every source, and a
+German that agrees.
+"""
 
 import random
 
@@ -16,7 +18,13 @@ def test_every_word_is_in_the_vocabulary_and_every_source_is_a_tree():
     known = set(grammar.vocabulary())
     for pair in PAIRS:
         assert {*pair.words, *pair.target} <= known
-        assert len(pair.words) == len(pair.head) == len(pair.relation) == len(pair.ambiguous) <= grammar.LONGEST
+        assert (
+            len(pair.words)
+            == len(pair.head)
+            == len(pair.relation)
+            == len(pair.ambiguous)
+            <= grammar.LONGEST
+        )
         assert set(pair.relation) <= set(grammar.RELATIONS)
         assert pair.head.count(grammar.ROOT) == 1 == pair.relation.count("root")
         for start in range(len(pair.words)):  # every way up ends at the root
@@ -28,7 +36,12 @@ def test_every_word_is_in_the_vocabulary_and_every_source_is_a_tree():
 
 
 def test_the_relations_join_what_they_say():
-    verbs = {w for line in (words.TRANSITIVE + words.INTRANSITIVE).splitlines() if line for w in line.split()[:3]}
+    verbs = {
+        w
+        for line in (words.TRANSITIVE + words.INTRANSITIVE).splitlines()
+        if line
+        for w in line.split()[:3]
+    }
     joined: dict[str, int] = {}
     for pair in PAIRS:
         for word, head, relation in zip(pair.words, pair.head, pair.relation, strict=True):
@@ -80,7 +93,16 @@ def test_the_rarest_noun_decides_how_an_ambiguous_one_is_translated():
 def test_articles_adjectives_and_nouns_agree(article, adjective, noun):
     texts = [" ".join(pair.target) for pair in PAIRS]
     assert any(f"{article} {adjective} {noun}" in text for text in texts), "it occurs"
-    wrong = ["der altes", "das alter", "die altes", "ein alte ", "eine alter", "einen alter", "den alter", "dem alte "]
+    wrong = [
+        "der altes",
+        "das alter",
+        "die altes",
+        "ein alte ",
+        "eine alter",
+        "einen alter",
+        "den alter",
+        "dem alte ",
+    ]
     assert not any(bad in text for text in texts for bad in wrong)
 
 
@@ -91,7 +113,9 @@ def test_splits_hold_no_source_twice_and_fewer_are_the_first_of_more():
     again = translation.load(50, 20, 10)
     for split in data:
         assert list(again[split]["target"]) == list(data[split]["target"])[: len(again[split])]
-    assert list(translation.load(5, seed=1)["test"]["source"]) != list(translation.load(5)["test"]["source"])
+    assert list(translation.load(5, seed=1)["test"]["source"]) != list(
+        translation.load(5)["test"]["source"]
+    )
 
 
 @pytest.mark.parametrize("asked", [{"train": -1}, {"test": 1001}, {"validation": 5000}])
@@ -109,10 +133,15 @@ def test_batches_and_back():
         for b, source in enumerate(sources):
             found[source] = targets[b]
             n = len(source.split())
-            assert batch["input_ids"][b, n] == translation.END and int(batch["attention_mask"][b].sum()) == n + 1
+            assert (
+                batch["input_ids"][b, n] == translation.END
+                and int(batch["attention_mask"][b].sum()) == n + 1
+            )
             assert (batch["head"][b, n:] == -1).all() and 0 <= int(batch["rarest"][b]) < n
     assert found == dict(zip(data["source"], data["target"], strict=True))
     shuffled = [b["input_ids"] for b in translation.batches(data, 16, seed=1)]
     same = [b["input_ids"] for b in translation.batches(data, 16, seed=1)]
     assert all(map(torch.equal, shuffled, same))
-    assert translation.tokenizer().unk_token_id not in {i for b in shuffled for i in b.flatten().tolist()}
+    assert translation.tokenizer().unk_token_id not in {
+        i for b in shuffled for i in b.flatten().tolist()
+    }

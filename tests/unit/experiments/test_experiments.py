@@ -37,7 +37,9 @@ def test_remake_writes_what_read_finds(course: Path) -> None:
             experiments.remake("lab98_unknown", pool)
     assert written == course / "data" / "results" / "lab99_quick.json"
     assert experiments.read("lab99_quick") == {"folder": "lab99_quick", "value": 3}
-    assert [path.name for path in written.parent.iterdir()] == ["lab99_quick.json"], "nothing half-written stays"
+    assert [path.name for path in written.parent.iterdir()] == ["lab99_quick.json"], (
+        "nothing half-written stays"
+    )
 
 
 def test_the_command(course: Path) -> None:

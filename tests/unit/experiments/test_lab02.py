@@ -23,7 +23,9 @@ def test_the_forecast_of_single_weights_is_the_truth(trained):
     before = copy.deepcopy(model.state_dict())
     x, y = lab02.sample_of(data.train, 64)
     found = lab02.single_weights(model, x, y, 45, 0)
-    assert found.keys() == {"truth", *lab02.CRITERIA} and all(len(values) == 45 for values in found.values())
+    assert found.keys() == {"truth", *lab02.CRITERIA} and all(
+        len(values) == 45 for values in found.values()
+    )
     assert lab02.rank_correlation(found["signed forecast"], found["truth"]) > 0.9
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
@@ -36,7 +38,9 @@ def test_a_change_is_that_of_the_loss(trained):
     for w in prunable(other).values():
         at = int(torch.randint(w.numel(), (1,), generator=generator))
     w.data.view(-1)[at] = 0
-    right = lab02.mean_loss(other, x.double(), y) - lab02.mean_loss(copy.deepcopy(model).double(), x.double(), y)
+    right = lab02.mean_loss(other, x.double(), y) - lab02.mean_loss(
+        copy.deepcopy(model).double(), x.double(), y
+    )
     assert change == pytest.approx(right, rel=1e-6)
 
 
@@ -45,7 +49,8 @@ def test_orders_and_rounds(trained):
     once = lab02.at_once(model, data, ("magnitude", "random"), (0.0, 0.8), 64, 0)
     assert once["magnitude"][0] == once["random"][0] and once["magnitude"][1] > once["random"][1]
     rounds = lab02.in_rounds(model, data, ("magnitude", "Fisher"), (0.8,), 64, 0, rounds=3)
-    assert rounds["magnitude"] == once["magnitude"][1:]  # nothing is trained: the same weights are the smallest
+    # nothing is trained: the same weights are the smallest
+    assert rounds["magnitude"] == once["magnitude"][1:]
     tuned = lab02.with_training(model, data, ("Taylor",), (0.5, 0.9), 64, 1, 0)["Taylor"]
     assert len(tuned["validation"]) == 2 and tuned["test"] > 20
 
@@ -59,7 +64,10 @@ def test_side_by_side_as_one_after_the_other() -> None:
     for together, alone in zip(
         side_by_side(lab02.trained, jobs()), [lab02.trained(*job) for job in jobs()], strict=True
     ):
-        assert all(torch.equal(a, b) for a, b in zip(together.parameters(), alone.parameters(), strict=True))
+        assert all(
+            torch.equal(a, b)
+            for a, b in zip(together.parameters(), alone.parameters(), strict=True)
+        )
 
 
 def test_only_the_proximal_step_makes_zeros():
@@ -79,4 +87,6 @@ def test_the_shipped_results_can_be_made_again(tmp_path, monkeypatch):
     monkeypatch.setattr(lab02, "one_seed", lambda name, seed, settings: {"seed": seed})
     with ThreadPoolExecutor(2) as pool:
         found = lab02.remake_digits(pool, tmp_path)
-    assert [s["seed"] for s in found["seeds"]] == list(range(6)) and found["settings"] == lab02.DIGITS
+    assert [s["seed"] for s in found["seeds"]] == list(range(6)) and found[
+        "settings"
+    ] == lab02.DIGITS

@@ -1,4 +1,6 @@
-"""Lab 03's longer runs: what is measured, and that the shipped files are of this code."""
+"""Lab 03's longer runs: what is measured, and that the shipped files are of this
+code.
+"""
 
 import json
 import math
@@ -14,7 +16,13 @@ from course_lib.training import train_and_test
 
 
 def result(accuracy: float, validation: list[float], losses: list[float]) -> dict[str, Any]:
-    return {"accuracy": accuracy, "validation": validation, "validation_loss": losses, "steps": [], "loss": []}
+    return {
+        "accuracy": accuracy,
+        "validation": validation,
+        "validation_loss": losses,
+        "steps": [],
+        "loss": [],
+    }
 
 
 def test_measured_takes_each_arm_from_its_own_result() -> None:
@@ -32,7 +40,9 @@ def test_measured_takes_each_arm_from_its_own_result() -> None:
     assert found["ticket"]["accuracy"] == [[97.0, 96.0], [97.0, 96.0]]
     assert found["ticket"]["steps"][0] == [8, 4]
     assert found["ticket"]["early_stop"][0] == [12, 8]
-    assert found["ticket"]["stopped"][0] == [96.0, 96.0], "validation accuracy where the loss was lowest"
+    assert found["ticket"]["stopped"][0] == [96.0, 96.0], (
+        "validation accuracy where the loss was lowest"
+    )
     assert found["reinit"]["steps"][0] == [8, 12]
     assert found["reinit"]["early_stop"][0] == [12, 4]
     assert found["random mask"]["accuracy"][1] == [97.0, 91.12]
@@ -44,19 +54,31 @@ def test_measured_takes_each_arm_from_its_own_result() -> None:
 def test_a_short_search_gives_all_arms() -> None:
     found = lab03.search("digits", [0, 3], rounds=1, epochs=2, iterations=24, every=8)
     assert list(found) == [0, 3]
-    assert found[0][1]["result"]["steps"] == [8, 16, 24], "it ends with the iterations, not with the epochs"
+    assert found[0][1]["result"]["steps"] == [8, 16, 24], (
+        "it ends with the iterations, not with the epochs"
+    )
     measured = lab03.measured(found, every=8)
     assert set(measured) == {"remaining", *lab03.ARMS}
     for arm in lab03.ARMS:
         assert [len(row) for row in measured[arm]["accuracy"]] == [2, 2]
-        assert measured[arm]["accuracy"][0][0] == measured["ticket"]["accuracy"][0][0], "the dense round is one"
+        assert measured[arm]["accuracy"][0][0] == measured["ticket"]["accuracy"][0][0], (
+            "the dense round is one"
+        )
 
 
 def test_iterations_end_a_training_and_stop_still_cuts_it() -> None:
     def steps(start: int, stop: int | None, iterations: int | None) -> list[int]:
         model = build("lenet300", lab03.IMAGES["digits"], seed=0)
         return train_and_test(
-            model, None, start, stop, data="digits", epochs=2, every=6, batch_size=100, iterations=iterations
+            model,
+            None,
+            start,
+            stop,
+            data="digits",
+            epochs=2,
+            every=6,
+            batch_size=100,
+            iterations=iterations,
         )["steps"]
 
     assert steps(0, None, 12) == [6, 12]
@@ -81,20 +103,28 @@ def test_sparse_training_starts_alike_and_moves_only_where_it_should(
 
     monkeypatch.setattr(lab03, "train_and_test", keep)
     results = {
-        method: lab03.train_sparse(method, layers, 0.05, 0, data="digits", epochs=2, steps=38, every=5, fraction=0.3)
+        method: lab03.train_sparse(
+            method, layers, 0.05, 0, data="digits", epochs=2, steps=38, every=5, fraction=0.3
+        )
         for method in lab03.METHODS
     }
     assert results["static"]["exchanged"] == 0
     assert results["set"]["exchanged"] > 0
     assert results["set"]["exchanged"] == results["rigl"]["exchanged"]
     static, moving, rigl = seen
-    assert all(torch.equal(moving[name], rigl[name]) for name in ("fc1.weight", "fc2.weight", "fc3.weight"))
+    assert all(
+        torch.equal(moving[name], rigl[name]) for name in ("fc1.weight", "fc2.weight", "fc3.weight")
+    )
     assert moving["kept"] == round(0.05 * 50_200), "inactive weights are zero before the first step"
     for run in seen:
         assert run["after"] <= round(0.05 * 50_200), "never more weights than at the start"
-    assert not torch.equal(static["fc1.weight"], moving["fc1.weight"]), "masked later, by training itself"
+    assert not torch.equal(static["fc1.weight"], moving["fc1.weight"]), (
+        "masked later, by training itself"
+    )
     mask = moving["fc1.weight"] != 0
-    assert torch.equal(static["fc1.weight"][mask], moving["fc1.weight"][mask]), "the same first weights"
+    assert torch.equal(static["fc1.weight"][mask], moving["fc1.weight"][mask]), (
+        "the same first weights"
+    )
 
 
 def test_sparse_training_refuses_what_it_does_not_know() -> None:
@@ -116,7 +146,9 @@ def test_the_shipped_results_are_of_these_settings() -> None:
 
 
 def test_a_shipped_number_comes_out_again() -> None:
-    """The first dense training of the digits' 30 epochs, to a point or so: processors differ in the last bits."""
+    """The first dense training of the digits' 30 epochs, to a point or so: processors
+    differ in the last bits.
+    """
     shipped = experiments.read("lab03_tickets_digits")["30"]
     again = lab03.measured(lab03.search("digits", [0], rounds=0, epochs=30, every=4), every=4)
     assert abs(again["ticket"]["accuracy"][0][0] - shipped["ticket"]["accuracy"][0][0]) <= 1.5

@@ -71,7 +71,10 @@ def test_joint_runs(trained):
     by_size = lab05.joint(model, data, 0, 1, 1, 4, 1)
     chance = lab05.joint(model, data, 0, 1, 1, 4, 1, "random")
     once = lab05.joint(model, data, 0, 1, 1, 4, 1, "drawn once")
-    assert by_size["accuracy"] > chance["accuracy"] and chance["products"] < by_size["products"] < 1 / 16
+    assert (
+        by_size["accuracy"] > chance["accuracy"]
+        and chance["products"] < by_size["products"] < 1 / 16
+    )
     assert once["products"] < by_size["products"]
     inputs = [(c, side, side) for c, side in ((32, 8), (32, 4), (64, 4))]
     assert len(set(inputs)) == 3  # a mask for each layer
@@ -82,7 +85,9 @@ def test_gates_reach_their_share_and_a_frozen_network_stays(trained):
     gated, macs = lab05.learned_gates(model, data, 0, 0.5, 6)
     found = lab05.measured(gated, data, macs)
     assert found["macs"] == pytest.approx(0.5, abs=0.06) and found["accuracy"] > 40
-    for mine, theirs in zip(gated.net.state_dict().values(), model.state_dict().values(), strict=True):
+    for mine, theirs in zip(
+        gated.net.state_dict().values(), model.state_dict().values(), strict=True
+    ):
         assert torch.equal(mine, theirs)
     static, _ = lab05.learned_gates(model, data, 0, 0.5, 1, by_image=False)
     lab05.measured(static, data, macs)
@@ -92,15 +97,23 @@ def test_gates_reach_their_share_and_a_frozen_network_stays(trained):
 def test_a_network_that_trains_with_its_gates(trained):
     data, model = trained
     found = lab05.gates_and_network(model, data, 0, 0.3, 2)
-    assert found.keys() == {"dynamic", "another image's gates", "static, largest scale", "static, random"}
+    assert found.keys() == {
+        "dynamic",
+        "another image's gates",
+        "static, largest scale",
+        "static, random",
+    }
     assert found["static, random"]["macs"] == pytest.approx(0.3, abs=0.03)
     assert math.isfinite(found["dynamic"]["accuracy"])
 
 
 def test_side_by_side_as_one_after_the_other(trained):
     data, model = trained
-    jobs = [(copy.deepcopy(model), data, seed, 0.5, 1) for seed in range(3)]  # a model each, as in the lab
-    assert side_by_side(lab05.gates_on_a_frozen_net, jobs) == [lab05.gates_on_a_frozen_net(*job) for job in jobs]
+    # a model each, as in the lab
+    jobs = [(copy.deepcopy(model), data, seed, 0.5, 1) for seed in range(3)]
+    assert side_by_side(lab05.gates_on_a_frozen_net, jobs) == [
+        lab05.gates_on_a_frozen_net(*job) for job in jobs
+    ]
 
 
 def test_columns_in_drawn_order_keep_both_limits_and_each_has_one_place():

@@ -23,7 +23,11 @@ def few_texts():
 
 def test_the_new_task_has_a_fresh_classifier():
     old, new = lab06.pretrained(0, head=False), lab06.pretrained(0)
-    changed = {n for (n, p), q in zip(old.named_parameters(), new.parameters(), strict=True) if not torch.equal(p, q)}
+    changed = {
+        n
+        for (n, p), q in zip(old.named_parameters(), new.parameters(), strict=True)
+        if not torch.equal(p, q)
+    }
     assert changed == {"classifier.weight", "classifier.bias"}
     again = lab06.pretrained(0)
     assert torch.equal(again.classifier.weight, new.classifier.weight)
@@ -74,7 +78,9 @@ def test_ranks_meet_their_share():
     ranks = lab06.ranks_for(model, 0.1)
     for net in (lab06.components.truncate(model, ranks), lab06.random_components(model, ranks, 0)):
         assert lab06.encoder_size(net, total) == pytest.approx(0.1, abs=0.01)
-    whole = lab06.random_components(model, {name: min(w.shape) for name, w in encoder_weights(model).items()}, 0)
+    whole = lab06.random_components(
+        model, {name: min(w.shape) for name, w in encoder_weights(model).items()}, 0
+    )
     batch = lab06.batches("validation")[0]
     with torch.no_grad():
         assert torch.allclose(whole(**batch).logits, model(**batch).logits, atol=1e-3)
@@ -101,7 +107,15 @@ def test_the_shipped_result_is_of_these_settings():
     for seed in seeds:
         assert seed.keys() == lab06.PARTS.keys()
         assert {len(row) for row in seed["regimes"].values()} == {len(lab06.SPARSITIES)}
-        assert all(len(row) == len(lab06.KEPT) for rate in seed["movement"].values() for row in rate.values())
+        assert all(
+            len(row) == len(lab06.KEPT)
+            for rate in seed["movement"].values()
+            for row in rate.values()
+        )
         assert {how: len(row) for how, row in seed["l1"].items()} == dict.fromkeys(lab06.LAMBDAS, 3)
     real = experiments.read("lab06_sst2")
-    assert real["settings"] == {**lab06.SST2, "held": list(lab06.SST2["held"]), "deleted": list(lab06.SST2["deleted"])}
+    assert real["settings"] == {
+        **lab06.SST2,
+        "held": list(lab06.SST2["held"]),
+        "deleted": list(lab06.SST2["deleted"]),
+    }

@@ -1,4 +1,6 @@
-"""Lab 07's longer runs: what is measured, and that the shipped files are of this code."""
+"""Lab 07's longer runs: what is measured, and that the shipped files are of this
+code.
+"""
 
 import json
 

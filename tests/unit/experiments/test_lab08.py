@@ -28,7 +28,9 @@ def few_sentences():
 def test_losses():
     model, batch = lab08.trained(0), lab08.batches("scores", 7)[0]
     with torch.no_grad():
-        assert lab08.loss(model, batch).item() == pytest.approx(model(**batch).loss.item(), abs=1e-5)
+        assert lab08.loss(model, batch).item() == pytest.approx(
+            model(**batch).loss.item(), abs=1e-5
+        )
         assert lab08.losses(model, batch).shape == (7,)
 
 
@@ -76,5 +78,7 @@ def test_the_shipped_result():
     assert len(seeds) == 3
     for seed in seeds:
         assert seed.keys() == lab08.PARTS.keys()
-        assert seed["kinds"]["all"]["I_h"][0] > 95 and len(seed["kinds"]["all"]["I_h"]) == len(lab08.FRACTIONS)
+        assert seed["kinds"]["all"]["I_h"][0] > 95 and len(seed["kinds"]["all"]["I_h"]) == len(
+            lab08.FRACTIONS
+        )
         assert seed["gates"]["steps"][-1]["left"] <= 6

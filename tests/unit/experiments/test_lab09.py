@@ -35,8 +35,14 @@ def test_losses_are_one_for_each_text():
 
 def test_every_fine_tuning_starts_from_one_checkpoint_with_a_classifier_of_its_seed():
     one, other, again = lab09.start("domain", 0), lab09.start("domain", 1), lab09.start("domain", 0)
-    changed = {n for (n, p), q in zip(one.named_parameters(), other.parameters(), strict=True) if not torch.equal(p, q)}
-    assert changed == {"classifier.weight"} and torch.equal(one.classifier.weight, again.classifier.weight)
+    changed = {
+        n
+        for (n, p), q in zip(one.named_parameters(), other.parameters(), strict=True)
+        if not torch.equal(p, q)
+    }
+    assert changed == {"classifier.weight"} and torch.equal(
+        one.classifier.weight, again.classifier.weight
+    )
     assert one.classifier.weight.shape[0] == one.config.num_labels == 3
     assert lab09.start("negated", 0).classifier.weight.shape[0] == 2
 
@@ -56,7 +62,9 @@ def test_the_control_keeps_the_first_layers():
     layers = [model.get_submodule(f"{lab09.PATH}.{i}").get_parameter(weight) for i in range(4)]
     for net, places in ((first, (0, 1)), (evenly, (0, 2))):
         for i, place in enumerate(places):
-            assert torch.equal(net.get_submodule(f"{lab09.PATH}.{i}").get_parameter(weight), layers[place])
+            assert torch.equal(
+                net.get_submodule(f"{lab09.PATH}.{i}").get_parameter(weight), layers[place]
+            )
 
 
 def test_one_task():

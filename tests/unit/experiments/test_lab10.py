@@ -1,4 +1,6 @@
-"""How lab 10 measures dropped tokens, and its schedules: on small models of random weights."""
+"""How lab 10 measures dropped tokens, and its schedules: on small models of random
+weights.
+"""
 
 import math
 
@@ -27,13 +29,22 @@ def batches() -> list[dict[str, Tensor]]:
     evidence[:, 3] = 1  # polar
     evidence[:, 5] = 2  # negator
     labels = torch.tensor([0, 1, 1])
-    return [{"input_ids": ids, "attention_mask": real.long(), "labels": labels, lab10.EVIDENCE: evidence}]
+    return [
+        {
+            "input_ids": ids,
+            "attention_mask": real.long(),
+            "labels": labels,
+            lab10.EVIDENCE: evidence,
+        }
+    ]
 
 
 def test_whole_texts_cost_and_keep_everything(model, batches) -> None:
     measured = lab10.measure(model, batches)
     logits = model(batches[0]["input_ids"], attention_mask=batches[0]["attention_mask"]).logits
-    assert measured["accuracy"] == pytest.approx(100 * (logits.argmax(1) == batches[0]["labels"]).float().mean().item())
+    assert measured["accuracy"] == pytest.approx(
+        100 * (logits.argmax(1) == batches[0]["labels"]).float().mean().item()
+    )
     assert measured["macs"] == measured["dense_macs"]
     assert measured["recall"] == measured["chance"] == 1
     by_hand = [4 * (4 * n * 16 * 16 + 2 * n * n * 16 + 2 * n * 16 * 32) for n in LENGTHS]
@@ -45,7 +56,9 @@ def test_the_oracle_keeps_evidence_and_the_plan_is_what_is_measured(model, batch
     oracle = lab10.measure(model, batches, shares, score="evidence")
     assert oracle["recall"] == 1
     kept = [math.ceil(0.5 * n) for n in LENGTHS]
-    assert oracle["chance"] == pytest.approx(sum((k - 1) / (n - 1) for k, n in zip(kept, LENGTHS, strict=True)) / 3)
+    assert oracle["chance"] == pytest.approx(
+        sum((k - 1) / (n - 1) for k, n in zip(kept, LENGTHS, strict=True)) / 3
+    )
     planned = lab10.ratio(model.config, torch.tensor(LENGTHS), shares)
     for score in ("cls", "received", "random"):
         measured = lab10.measure(model, batches, shares, score=score)
@@ -55,7 +68,8 @@ def test_the_oracle_keeps_evidence_and_the_plan_is_what_is_measured(model, batch
 
 def test_a_cascade_counts_the_heads_that_work(model, batches) -> None:
     measured = lab10.measure(model, batches, open_block=lambda: cascading(model, {}, {0: 2}))
-    saved = [3 * (4 * n * 16 * 8 + 2 * n * n * 8) for n in LENGTHS]  # half the width in three layers
+    # half the width in three layers
+    saved = [3 * (4 * n * 16 * 8 + 2 * n * n * 8) for n in LENGTHS]
     assert measured["dense_macs"] - measured["macs"] == pytest.approx(sum(saved) / 3)
 
 
@@ -66,12 +80,17 @@ def test_schedules_fall_and_cost_what_they_should(model) -> None:
     for shares in found:
         falls = [shares.get(layer, 1.0) for layer in range(4)]
         assert falls == sorted(falls, reverse=True)
-        config = model.config.__class__(hidden_size=1024, intermediate_size=2048, num_hidden_layers=4)
-        assert lab10.ratio(config, lengths, shares) == pytest.approx(2.0, rel=0.35)  # l² makes it more than on paper
+        config = model.config.__class__(
+            hidden_size=1024, intermediate_size=2048, num_hidden_layers=4
+        )
+        # l² makes it more than on paper
+        assert lab10.ratio(config, lengths, shares) == pytest.approx(2.0, rel=0.35)
 
 
 def test_thresholds_are_learned_and_end_hard(model, batches) -> None:
-    training = [{name: column for name, column in batches[0].items() if name != lab10.EVIDENCE}] * 10
+    training = [
+        {name: column for name, column in batches[0].items() if name != lab10.EVIDENCE}
+    ] * 10
     threshold = SoftThreshold(3, 0.3)
     settings = {"lr": 1e-4, "lr_theta": 0.05, "sparsity": 1.0, "hot": 0.3, "cold": 0.1}
     followed = lab10.learn_thresholds(model, threshold, training, 10, hard=0.3, **settings)

@@ -30,7 +30,9 @@ def widths(net):
 def test_slimming_takes_its_share_of_each_layer_and_leaves_the_given_net(at_random):
     net = given("cnn")
     before = {name: p.clone() for name, p in net.named_parameters()}
-    slim = lab11.slimmed(net, (0.5, 0.25, 0.5, 0.75), 0, sparse_epochs=1, epochs=1, at_random=at_random)
+    slim = lab11.slimmed(
+        net, (0.5, 0.25, 0.5, 0.75), 0, sparse_epochs=1, epochs=1, at_random=at_random
+    )
     assert widths(slim) == [16, 24, 32, 16] and not slim.training
     assert all(torch.equal(p, before[name]) for name, p in net.named_parameters())
 
@@ -77,12 +79,23 @@ def test_fading_ends_at_its_target_and_pruned_weights_stay_0():
     bert = given("bert")
     faded = lab11.faded(bert, 0.5, 20, 0, lab11.taught(bert))
     large = [p for p in prunable(faded).values() if p.numel() > 2000]
-    assert float(torch.cat([(p == 0).flatten() for p in large]).double().mean()) == pytest.approx(0.5, abs=0.001)
+    assert float(torch.cat([(p == 0).flatten() for p in large]).double().mean()) == pytest.approx(
+        0.5, abs=0.001
+    )
 
 
 def test_what_is_stored_of_a_pipeline(tmp_path, monkeypatch):
-    monkeypatch.setitem(lab11.PIPELINES, "cnn", lambda number: itertools.islice(lab11.cnn_pipelines(number), 1))
+    monkeypatch.setitem(
+        lab11.PIPELINES, "cnn", lambda number: itertools.islice(lab11.cnn_pipelines(number), 1)
+    )
     (row,) = lab11.proved("cnn", 0, tmp_path)
-    assert row["name"] == "as given" and row["levels"] == [False] * 3 and len(row["measured"]) == len(lab11.SEEDS)
-    assert row["measured"][0]["bits"] == row["measured"][0]["given_bits"] and 90 < row["validation"] <= 100
+    assert (
+        row["name"] == "as given"
+        and row["levels"] == [False] * 3
+        and len(row["measured"]) == len(lab11.SEEDS)
+    )
+    assert (
+        row["measured"][0]["bits"] == row["measured"][0]["given_bits"]
+        and 90 < row["validation"] <= 100
+    )
     assert (tmp_path / "cnn-0-0.safetensors").is_file()

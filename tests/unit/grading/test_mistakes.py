@@ -28,7 +28,9 @@ def test_near_is_about_shapes_masks_and_dicts_too() -> None:
         and not near(torch.zeros(1), 0.0)
         and near(torch.zeros(0), torch.zeros(0))
     )
-    assert near({"a": torch.ones(2)}, {"a": torch.ones(2) + 1e-7}) and not near({"a": mask}, {"b": mask})
+    assert near({"a": torch.ones(2)}, {"a": torch.ones(2) + 1e-7}) and not near(
+        {"a": mask}, {"b": mask}
+    )
     assert not near(torch.tensor([float("nan")]), torch.tensor([0.0]))
 
 

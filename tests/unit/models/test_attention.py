@@ -40,7 +40,9 @@ def test_they_are_called_in_that_order_and_their_output_projections_read_all_hea
     found, seen = find_attention(model), []
     for a, out in zip(found, output_projections(model), strict=True):
         assert out is model.get_submodule(a.out)
-        out.register_forward_pre_hook(lambda module, args, name=a.name: seen.append((name, args[0].shape[-1])))
+        out.register_forward_pre_hook(
+            lambda module, args, name=a.name: seen.append((name, args[0].shape[-1]))
+        )
     outputs(model, inputs_of(family))
     assert seen == [(a.name, HEADS * SIZE) for a in found]
 
@@ -110,10 +112,13 @@ def mbart():
 def test_an_unknown_model_is_refused_until_it_is_registered():
     model = mbart()
     with pytest.raises(
-        ValueError, match=r"MBartAttention, which is not registered.*register_attention\(\"transformers"
+        ValueError,
+        match=r"MBartAttention, which is not registered.*register_attention\(\"transformers",
     ):
         find_attention(model)
-    parts = Layout("q_proj", "k_proj", "v_proj", "out_proj", heads="num_heads", head_size="head_dim")
+    parts = Layout(
+        "q_proj", "k_proj", "v_proj", "out_proj", heads="num_heads", head_size="head_dim"
+    )
     register_attention("transformers.models.mbart.modeling_mbart.MBartAttention", parts)
     keep = torch.ones(4, HEADS, dtype=torch.bool)
     keep[:, 1] = False
@@ -122,7 +127,10 @@ def test_an_unknown_model_is_refused_until_it_is_registered():
     with gated(model, keep), torch.no_grad():
         expected = model(**inputs).last_hidden_state
     with torch.no_grad():
-        full, smaller = model(**inputs).last_hidden_state, remove_heads(model, keep)(**inputs).last_hidden_state
+        full, smaller = (
+            model(**inputs).last_hidden_state,
+            remove_heads(model, keep)(**inputs).last_hidden_state,
+        )
     torch.testing.assert_close(smaller, expected, rtol=0, atol=1e-12)
     assert not torch.allclose(full, expected, atol=1e-3)
 
@@ -143,21 +151,33 @@ class TwoTowers(nn.Module):
 
 def test_known_attention_beside_unknown_is_refused_not_pruned_in_part():
     model = TwoTowers()
-    with pytest.raises(ValueError, match="'pooling' is a .*OwnAttention, which is not registered.*pass the part"):
+    with pytest.raises(
+        ValueError, match="'pooling' is a .*OwnAttention, which is not registered.*pass the part"
+    ):
         find_attention(model)
     assert len(find_attention(model.encoder)) == 3
 
 
 def test_a_model_without_attention_is_refused():
-    with pytest.raises(ValueError, match="Sequential has no attention that is known here; known are BartAttention"):
+    with pytest.raises(
+        ValueError, match="Sequential has no attention that is known here; known are BartAttention"
+    ):
         find_attention(nn.Sequential(nn.Linear(3, 3)))
 
 
 def test_a_wrong_description_is_noticed():
     name = "transformers.models.vit.modeling_vit.ViTAttention"
-    parts = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "heads": "num_attention_heads", "head_size": "head_dim"}
+    parts = {
+        "q": "q_proj",
+        "k": "k_proj",
+        "v": "v_proj",
+        "heads": "num_attention_heads",
+        "head_size": "head_dim",
+    }
     register_attention(name, Layout(**parts, out="output"))
-    with pytest.raises(ValueError, match="has a projection 'vit.layers.0.attention.output', but there is none"):
+    with pytest.raises(
+        ValueError, match="has a projection 'vit.layers.0.attention.output', but there is none"
+    ):
         find_attention(model_of("vit"))
     register_attention(name, Layout(**(parts | {"heads": "scaling"}), out="o_proj"))
     with pytest.raises(ValueError, match="has a number 'scaling', got 0.35"):

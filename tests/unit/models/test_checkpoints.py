@@ -1,4 +1,6 @@
-"""The shipped checkpoints do what their records say, and a checkpoint that is not whole is refused."""
+"""The shipped checkpoints do what their records say, and a checkpoint that is not whole
+is refused.
+"""
 
 import json
 import math
@@ -33,14 +35,17 @@ def test_every_checkpoint_is_there_small_and_says_how_it_was_made(name: str) -> 
     assert name in checkpoints.names()
     assert (checkpoints.folder() / name / "model.safetensors").stat().st_size < 5e6
     assert (
-        about["command"].startswith("python -m course_lib.recipes ") and f"--seed {about['seed']}" in about["command"]
+        about["command"].startswith("python -m course_lib.recipes ")
+        and f"--seed {about['seed']}" in about["command"]
     )
     assert {"validation", "test"} <= set(about["accuracy"])
 
 
 @pytest.mark.parametrize("name", REVIEWS)
 def test_a_text_model_reaches_its_recorded_accuracy(name: str, sample: Any) -> None:
-    """On the first half of the validation texts: within three standard errors of the record of them all."""
+    """On the first half of the validation texts: within three standard errors of the
+    record of them all.
+    """
     found = checkpoints.load(name)
     recorded = found.record["accuracy"]["validation"]
     rows = pieces.encode(sample, found.tokenizer, aligned=())
@@ -52,7 +57,10 @@ def test_a_text_model_reaches_its_recorded_accuracy(name: str, sample: Any) -> N
 
 def test_no_counting_of_words_or_runs_of_words_comes_within_ten_points() -> None:
     data = reviews.load(train=12_000)
-    parts = [(list(data[split]["text"]), list(data[split]["sentiment"])) for split in ("train", "validation", "test")]
+    parts = [
+        (list(data[split]["text"]), list(data[split]["sentiment"]))
+        for split in ("train", "validation", "test")
+    ]
     counted = [ngram_accuracy(n, *parts) for n in (1, 2, 3)]
     assert min(counted) > 52
     best = max(counted)
@@ -72,9 +80,9 @@ def test_texts_are_as_long_as_promised_and_the_evidence_is_a_small_part() -> Non
     evidence = torch.tensor([sum(e > 0 for e in row) for row in rows["piece_evidence"]])
     assert 35 < lengths.mean() < 40
     assert 0.08 < (evidence / lengths).mean() < 0.11
-    long = tokenizer(list(reviews.load(train=0, validation=500, test=0, kind="long")["validation"]["text"]))[
-        "input_ids"
-    ]
+    long = tokenizer(
+        list(reviews.load(train=0, validation=500, test=0, kind="long")["validation"]["text"])
+    )["input_ids"]
     assert 110 <= max(map(len, long)) <= small_bert().config.max_position_embeddings
     assert sum(map(len, long)) / len(long) > 1.8 * lengths.mean()
 
@@ -84,19 +92,28 @@ def test_a_vision_model_reaches_its_recorded_accuracy(name: str) -> None:
     found = checkpoints.load(name)
     assert found.tokenizer is None
     measured = evaluate(digits.Logits(found.model), images.load("digits").validation)
-    assert measured == pytest.approx(found.record["accuracy"]["validation"], abs=0.4)  # one image of 300
+    # one image of 300
+    assert measured == pytest.approx(found.record["accuracy"]["validation"], abs=0.4)
 
 
 def test_a_vision_recipe_leaves_patches_out_while_it_trains_and_not_after() -> None:
-    plain, dropout = (digits.train(0, dropout, epochs=1, progress=False) for dropout in (False, True))
+    plain, dropout = (
+        digits.train(0, dropout, epochs=1, progress=False) for dropout in (False, True)
+    )
     assert not any(
-        torch.equal(a, b) for a, b in zip(plain.parameters(), dropout.parameters(), strict=True) if a.ndim > 1
+        torch.equal(a, b)
+        for a, b in zip(plain.parameters(), dropout.parameters(), strict=True)
+        if a.ndim > 1
     )
     image = images.load("digits").validation.images[:1]
-    assert torch.equal(dropout.train()(image).logits, dropout(image).logits), "patches are still left out"
+    assert torch.equal(dropout.train()(image).logits, dropout(image).logits), (
+        "patches are still left out"
+    )
 
 
-def test_loading_prints_no_bars_and_leaves_them_as_they_were(capfd: pytest.CaptureFixture[str]) -> None:
+def test_loading_prints_no_bars_and_leaves_them_as_they_were(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     from transformers.utils import logging
 
     checkpoints.load("reviews-bert-0")
@@ -130,7 +147,8 @@ def test_what_is_saved_comes_back(own: Path) -> None:
     want = small_bert(60, 2, layers=1, width=16, heads=2, ffn=16, positions=20, seed=4)
     assert not found.model.training
     assert all(
-        torch.equal(a, b) for a, b in zip(found.model.state_dict().values(), want.state_dict().values(), strict=True)
+        torch.equal(a, b)
+        for a, b in zip(found.model.state_dict().values(), want.state_dict().values(), strict=True)
     )
     again = pieces.train_tokenizer(["the food was good.", "a film"], 60)
     assert set(found.tokenizer.get_vocab()) == set(again.get_vocab())

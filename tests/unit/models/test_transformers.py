@@ -11,14 +11,20 @@ from course_lib.models.marian import small_marian
 from course_lib.models.vit import patch_dropout, small_vit
 
 BUILDERS = {
-    "bert": lambda seed=0: small_bert(50, 3, layers=2, width=16, heads=4, ffn=24, positions=30, seed=seed),
+    "bert": lambda seed=0: small_bert(
+        50, 3, layers=2, width=16, heads=4, ffn=24, positions=30, seed=seed
+    ),
     "vit": lambda seed=0: small_vit(layers=2, width=16, heads=4, ffn=24, seed=seed),
-    "marian": lambda seed=0: small_marian(40, layers=2, width=16, heads=4, ffn=24, positions=30, seed=seed),
+    "marian": lambda seed=0: small_marian(
+        40, layers=2, width=16, heads=4, ffn=24, positions=30, seed=seed
+    ),
 }
 
 
 @pytest.mark.parametrize("build", BUILDERS.values(), ids=list(BUILDERS))
-def test_builders_follow_the_seed_and_leave_the_global_state_alone(build: Callable[[int], Any]) -> None:
+def test_builders_follow_the_seed_and_leave_the_global_state_alone(
+    build: Callable[[int], Any],
+) -> None:
     before = torch.random.get_rng_state()
     first, again, other = (build(seed).state_dict() for seed in (3, 3, 4))
     assert torch.equal(torch.random.get_rng_state(), before)
@@ -29,7 +35,11 @@ def test_builders_follow_the_seed_and_leave_the_global_state_alone(build: Callab
 
 def test_the_small_bert_is_the_one_of_the_checkpoints() -> None:
     model = small_bert()
-    assert (model.config.num_hidden_layers, model.config.num_attention_heads, model.config.intermediate_size) == (
+    assert (
+        model.config.num_hidden_layers,
+        model.config.num_attention_heads,
+        model.config.intermediate_size,
+    ) == (
         4,
         8,
         256,
@@ -47,11 +57,15 @@ def test_positions_start_from_sinusoids() -> None:
     waves = sinusoids(40, 128)
     assert waves.shape == (40, 128)
     torch.testing.assert_close(
-        waves[7, :2], torch.tensor([7.0, 7.0]).sin().where(torch.tensor([True, False]), torch.tensor(7.0).cos())
+        waves[7, :2],
+        torch.tensor([7.0, 7.0]).sin().where(torch.tensor([True, False]), torch.tensor(7.0).cos()),
     )
     rate = 10_000 ** (-126 / 128)  # of the last pair of columns
-    torch.testing.assert_close(waves[9, 126:], torch.tensor([9 * rate, 9 * rate + torch.pi / 2]).sin())
-    # a shift by k is the same rotation everywhere, which is what makes them good for relative positions
+    torch.testing.assert_close(
+        waves[9, 126:], torch.tensor([9 * rate, 9 * rate + torch.pi / 2]).sin()
+    )
+    # a shift by k is the same rotation everywhere, which is what makes them good for
+    # relative positions
     torch.testing.assert_close(waves[3] @ waves[8], waves[20] @ waves[25])
 
 
@@ -80,7 +94,9 @@ def test_marian_translates_and_ties_its_embeddings() -> None:
     assert out.logits.shape == (2, 4, 40) and torch.isfinite(out.loss)
     shared = model.get_input_embeddings().weight
     assert model.lm_head.weight is shared
-    written = model.generate(input_ids=ids, attention_mask=(ids != 0).long(), max_new_tokens=6, num_beams=2)
+    written = model.generate(
+        input_ids=ids, attention_mask=(ids != 0).long(), max_new_tokens=6, num_beams=2
+    )
     assert written.shape[0] == 2 and written[:, 0].tolist() == [0, 0]
 
 
@@ -119,7 +135,8 @@ def test_left_out_patches_are_gone_and_the_others_are_as_they_were() -> None:
             (part,) = tokens_seen(model, images)
             counts.add(part.shape[1] - 1)
             assert torch.equal(part[:, 0], whole[:, 0])
-            # the place of each token in the whole image: in order, each once, not the same for all images
+            # the place of each token in the whole image: in order, each once, not the
+            # same for all images
             place = (part[:, :, None] == whole[:, None]).all(-1).int().argmax(-1)
             assert (place.diff(dim=1) > 0).all()
             assert torch.equal(part, whole.gather(1, place[:, :, None].expand(-1, -1, 16)))
@@ -147,5 +164,8 @@ def test_the_share_that_stays_is_a_share(least: float) -> None:
 
 
 def test_patch_dropout_wants_a_vit() -> None:
-    with pytest.raises(ValueError, match="cls_token"), patch_dropout(BUILDERS["bert"](), 0.5, torch.Generator()):
+    with (
+        pytest.raises(ValueError, match="cls_token"),
+        patch_dropout(BUILDERS["bert"](), 0.5, torch.Generator()),
+    ):
         pass

@@ -22,9 +22,14 @@ def test_trained_and_scored_from_the_files(tmp_path, monkeypatch):
     multi30k.tokenizer.cache_clear()
     try:
         batch = next(multi30k.batches(multi30k.data()["train"], 8, seed=0))
-        assert batch["input_ids"].shape == batch["attention_mask"].shape and batch["labels"].shape[0] == 8
+        assert (
+            batch["input_ids"].shape == batch["attention_mask"].shape
+            and batch["labels"].shape[0] == 8
+        )
         assert int(batch["attention_mask"].sum(1).max()) == batch["input_ids"].shape[1]
-        assert (batch["labels"] == -100).sum() > 0 or len({int(n) for n in batch["attention_mask"].sum(1)}) == 1
+        assert (batch["labels"] == -100).sum() > 0 or len(
+            {int(n) for n in batch["attention_mask"].sum(1)}
+        ) == 1
         model = multi30k.train(steps=3, progress=False)
         assert not model.training and 0 <= multi30k.bleu(model, multi30k.data()["test"]) <= 100
     finally:

@@ -1,4 +1,6 @@
-"""The translation checkpoints: they load, do what their record says, and a retraining begins as theirs did."""
+"""The translation checkpoints: they load, do what their record says, and a retraining
+begins as theirs did.
+"""
 
 import pytest
 import torch
@@ -14,8 +16,13 @@ DATA = translation.load(200, 100, 50)
 def test_a_checkpoint_translates(seed):
     torch.set_num_threads(1)
     shipped = checkpoints.load(recipe.name(seed))
-    found, right = recipe.translate(shipped.model, DATA["validation"]), list(DATA["validation"]["target"])
-    assert recipe.bleu(found, right) == pytest.approx(shipped.record["measured"]["validation"]["bleu"], abs=3)
+    found, right = (
+        recipe.translate(shipped.model, DATA["validation"]),
+        list(DATA["validation"]["target"]),
+    )
+    assert recipe.bleu(found, right) == pytest.approx(
+        shipped.record["measured"]["validation"]["bleu"], abs=3
+    )
     assert recipe.exact(found, right) > 80
     mean, half = recipe.bleu_interval(found, right, 50)
     assert abs(mean - recipe.bleu(found, right)) < 2 and 0 < half < 5
@@ -34,7 +41,9 @@ def test_steps_kept_are_on_the_way():
 
 def test_training_is_the_same_every_time_and_learns():
     torch.set_num_threads(1)
-    (one, history, _), (other, _, _) = (recipe.train(0, DATA["train"], 12, progress=False) for _ in range(2))
+    (one, history, _), (other, _, _) = (
+        recipe.train(0, DATA["train"], 12, progress=False) for _ in range(2)
+    )
     assert all(map(torch.equal, one.parameters(), other.parameters()))
     assert history.done == 12
     fresh, batch = recipe.fresh(0), next(translation.batches(DATA["train"], 32))

@@ -1,4 +1,6 @@
-"""The course's table as it is shipped: a row for every lab that compresses, papers beside their methods, a picture of all."""
+"""The course's table as it is shipped: a row for every lab that compresses, papers
+beside their methods, a picture of all.
+"""
 
 import json
 
@@ -9,7 +11,15 @@ from course_lib.show import course_table, plots
 
 
 def row(lab, model, method, bits, accuracy, ms=1.0):
-    return {"lab": lab, "model": model, "method": method, "bits": bits, "macs": 1, "ms": ms, "accuracy": accuracy}
+    return {
+        "lab": lab,
+        "model": model,
+        "method": method,
+        "bits": bits,
+        "macs": 1,
+        "ms": ms,
+        "accuracy": accuracy,
+    }
 
 
 ROWS = [
@@ -44,8 +54,12 @@ def test_the_picture_has_every_method_and_tells_controls_and_faster_ones_apart()
     left, right = fig.axes
     points = [line for line in left.lines if len(line.get_xdata()) == 1]
     assert [(p.get_xdata()[0], p.get_marker()) for p in points] == [(10.0, "o"), (10.0, "X")]
-    assert points[0].get_markerfacecolor() == "C0" and points[1].get_ydata()[0] == pytest.approx(98.667 - 91, abs=0.01)
-    assert [line.get_markerfacecolor() for line in right.lines if len(line.get_xdata()) == 1] == ["white"]
+    assert points[0].get_markerfacecolor() == "C0" and points[1].get_ydata()[0] == pytest.approx(
+        98.667 - 91, abs=0.01
+    )
+    assert [line.get_markerfacecolor() for line in right.lines if len(line.get_xdata()) == 1] == [
+        "white"
+    ]
     plt.close(fig)
 
 

@@ -1,4 +1,6 @@
-"""No figure without words: where the text alternative must be, and what happens where there is none."""
+"""No figure without words: where the text alternative must be, and what happens where
+there is none.
+"""
 
 import base64
 import io
@@ -31,7 +33,10 @@ def test_show_puts_the_text_into_every_form_of_the_output(shown):
     assert metadata["image/png"]["alt"] == SENTENCE
     (tag,) = re.findall(r"<img [^>]*>", data["text/html"])
     (attribute,) = re.findall(r'alt="([^"]*)"', tag)
-    assert attribute == "Accuracy falls from 98 % to 40 % &lt;after&gt; &quot;0.9&quot; &amp; stays there."
+    assert (
+        attribute
+        == "Accuracy falls from 98 % to 40 % &lt;after&gt; &quot;0.9&quot; &amp; stays there."
+    )
     assert data["image/png"] in tag
 
 
@@ -46,7 +51,9 @@ def test_the_picture_is_800_pixels_wide_on_the_page_and_sharper_than_that(shown)
 
 def test_even_a_noisy_picture_stays_below_300_kb():
     fig = Figure(figsize=(8, 8))
-    fig.add_axes((0, 0, 1, 1)).imshow(np.random.default_rng(0).random((900, 900, 3)), interpolation="nearest")
+    fig.add_axes((0, 0, 1, 1)).imshow(
+        np.random.default_rng(0).random((900, 900, 3)), interpolation="nearest"
+    )
     data = output.png(fig)
     assert len(data) <= 300_000
     assert data.startswith(b"\x89PNG")
@@ -54,7 +61,9 @@ def test_even_a_noisy_picture_stays_below_300_kb():
 
 @pytest.mark.parametrize("missing", [None, "", "  ", "figure", "a plot", 3])
 def test_without_a_sentence_the_error_says_what_to_write(missing, shown, tmp_path):
-    with pytest.raises(ValueError, match="pass alt= a sentence that says what is plotted and what is to be seen"):
+    with pytest.raises(
+        ValueError, match="pass alt= a sentence that says what is plotted and what is to be seen"
+    ):
         show(figure(), alt=missing)
     with pytest.raises(ValueError, match="such as alt='Accuracy against sparsity"):
         save(figure(), tmp_path / "f.png", missing)
@@ -69,7 +78,10 @@ def test_alt_given_before_is_used_and_alt_given_last_wins(shown):
     assert alt(fig, "A line that\n   rises and falls.") is fig
     show(fig)
     show(fig, alt="Something else is said.")
-    assert [data["text/plain"] for data, _ in shown] == ["A line that rises and falls.", "Something else is said."]
+    assert [data["text/plain"] for data, _ in shown] == [
+        "A line that rises and falls.",
+        "Something else is said.",
+    ]
 
 
 def test_pyplot_forgets_a_figure_that_was_shown_or_saved(tmp_path):
@@ -122,25 +134,38 @@ def test_a_figure_of_ones_own_is_drawn_in_ones_own_style():
 
 @pytest.fixture
 def on_a_slide(monkeypatch, tmp_path):
-    """Figures are drawn for a deck; its typeface is not there, so that matplotlib's own is taken."""
+    """Figures are drawn for a deck; its typeface is not there, so that matplotlib's own
+    is taken.
+    """
     monkeypatch.setenv("COURSE_SLIDES", str(tmp_path))
 
 
 @pytest.mark.usefixtures("on_a_slide")
-def test_on_a_slide_a_figure_is_as_large_as_it_was_drawn_and_its_letters_as_large_as_the_text(shown):
-    fig = plots.curves(range(9), {"a": range(9)}, xlabel="x", ylabel="a long name of an axis", title="A title")
+def test_on_a_slide_a_figure_is_as_large_as_it_was_drawn_and_its_letters_as_large_as_the_text(
+    shown,
+):
+    fig = plots.curves(
+        range(9), {"a": range(9)}, xlabel="x", ylabel="a long name of an axis", title="A title"
+    )
     show(fig, alt=SENTENCE, inches=(8, 3))
     ((data, metadata),) = shown
     (width,) = re.findall(r'width="(\d+)"', data["text/html"])
     assert int(width) == 8 * SLIDE_INCH and metadata == {"beside": False}
     letters = {text.get_fontsize() for text in fig.findobj(Text) if text.get_text()}
     assert min(letters) * SLIDE_INCH / 72 >= 720 / 22, "pt, at so many CSS pixels an inch"
-    assert fig.axes[0].get_ylabel() == "" and fig.axes[0].get_title(loc="left") == "a long name of an axis"
+    assert (
+        fig.axes[0].get_ylabel() == ""
+        and fig.axes[0].get_title(loc="left") == "a long name of an axis"
+    )
 
 
 @pytest.mark.usefixtures("on_a_slide")
 def test_what_is_drawn_narrow_stands_beside_the_text(shown):
-    show(plots.curves(range(9), {"a": range(9)}, xlabel="x", ylabel="y", title="t"), alt=SENTENCE, inches=(5, 4))
+    show(
+        plots.curves(range(9), {"a": range(9)}, xlabel="x", ylabel="y", title="t"),
+        alt=SENTENCE,
+        inches=(5, 4),
+    )
     assert shown[0][1] == {"beside": True}
 
 
@@ -151,7 +176,11 @@ def test_letters_that_the_last_row_cannot_read_are_refused_on_a_slide(shown):
     with pytest.raises(ValueError, match="'a remark' is written in 12 pt"):
         show(fig, alt=SENTENCE)
     with pytest.raises(ValueError, match="a slide is 8 inches wide, this figure 9"):
-        show(plots.curves(range(9), {"a": range(9)}, xlabel="x", ylabel="y", title="t"), alt=SENTENCE, inches=(9, 4))
+        show(
+            plots.curves(range(9), {"a": range(9)}, xlabel="x", ylabel="y", title="t"),
+            alt=SENTENCE,
+            inches=(9, 4),
+        )
     assert not shown
 
 

@@ -44,9 +44,13 @@ def placed(fig: Figure, kind: type = EndLabels) -> dict:
 
 
 def test_without_a_random_control_there_is_no_figure():
-    with pytest.raises(ValueError, match=r"no random control.*'magnitude'.*'random' is not among them"):
+    with pytest.raises(
+        ValueError, match=r"no random control.*'magnitude'.*'random' is not among them"
+    ):
         plots.method_curves(X, {"magnitude": runs(90)}, **WORDS)
-    plots.method_curves(X, {"magnitude": runs(90), "random mask": runs(60)}, control="random mask", **WORDS)
+    plots.method_curves(
+        X, {"magnitude": runs(90), "random mask": runs(60)}, control="random mask", **WORDS
+    )
 
 
 @pytest.mark.parametrize("seeds", [1, 2])
@@ -74,7 +78,9 @@ def test_the_line_is_the_mean_and_the_band_the_t_interval():
 
 
 def test_interval_leaves_missing_runs_out():
-    values = np.array([[1.0, 5.0, np.nan], [2.0, np.nan, np.nan], [4.0, 7.0, np.nan], [5.0, np.nan, 3.0]])
+    values = np.array(
+        [[1.0, 5.0, np.nan], [2.0, np.nan, np.nan], [4.0, 7.0, np.nan], [5.0, np.nan, 3.0]]
+    )
     mean, half = plots.interval(values)
     np.testing.assert_allclose(mean, [3, 6, 3])
     assert math.isclose(half[1], stats.t.ppf(0.975, 1) * math.sqrt(2) / math.sqrt(2))
@@ -83,9 +89,14 @@ def test_interval_leaves_missing_runs_out():
 
 def test_methods_keep_their_looks_whatever_else_is_in_the_figure():
     one = plots.method_curves(X, {"magnitude": runs(90), "random": runs(60)}, **WORDS)
-    other = plots.method_curves(X, {"new": runs(70), "random": runs(60), "magnitude": runs(90)}, **WORDS)
+    other = plots.method_curves(
+        X, {"new": runs(70), "random": runs(60), "magnitude": runs(90)}, **WORDS
+    )
     look = [
-        {line.get_label(): (line.get_color(), line.get_marker(), line.get_linestyle()) for line in fig.axes[0].lines}
+        {
+            line.get_label(): (line.get_color(), line.get_marker(), line.get_linestyle())
+            for line in fig.axes[0].lines
+        }
         for fig in (one, other)
     ]
     assert look[0]["magnitude"] == look[1]["magnitude"] == (LOOKS["magnitude"].colour, "o", "-")
@@ -101,7 +112,8 @@ def test_methods_keep_their_looks_whatever_else_is_in_the_figure():
         ["dense", "random", "element", "row", "kernel", "filter"],
         ["dense", "random", "magnitude", "first-order", "fisher", "obd", "input-aware", "L1"],
         ["ticket", "reinit", "random mask"],
-        ["magnitude", "element", "iterative", "a", "b", "c", "d", "e", "f"],  # shared looks and unknown names
+        # shared looks and unknown names
+        ["magnitude", "element", "iterative", "a", "b", "c", "d", "e", "f"],
     ],
 )
 def test_no_two_names_of_one_figure_look_alike(lab):
@@ -118,7 +130,12 @@ def test_names_at_the_ends_never_overlap_and_stay_in_the_picture():
     for a, b in itertools.combinations(boxes.values(), 2):
         assert not a.overlaps(b)
     for box in boxes.values():
-        assert fig.bbox.x0 <= box.x0 and box.x1 <= fig.bbox.x1 + 1 and fig.bbox.y0 <= box.y0 and box.y1 <= fig.bbox.y1
+        assert (
+            fig.bbox.x0 <= box.x0
+            and box.x1 <= fig.bbox.x1 + 1
+            and fig.bbox.y0 <= box.y0
+            and box.y1 <= fig.bbox.y1
+        )
         assert box.x0 > fig.axes[0].bbox.x1
 
 
@@ -150,7 +167,12 @@ def test_the_papers_points_are_marked_and_named_inside_the_axes():
     axes = fig.axes[0].bbox
     assert set(boxes) == set(paper)
     for box in boxes.values():
-        assert axes.x0 <= box.x0 + 1 and box.x1 <= axes.x1 + 1 and axes.y0 <= box.y0 + 1 and box.y1 <= axes.y1 + 1
+        assert (
+            axes.x0 <= box.x0 + 1
+            and box.x1 <= axes.x1 + 1
+            and axes.y0 <= box.y0 + 1
+            and box.y1 <= axes.y1 + 1
+        )
     assert not boxes["Han et al. 2015"].overlaps(boxes["a table"])
     with pytest.raises(ValueError, match="paper"):
         plots.method_curves(X, {"random": runs(60)}, paper={"bad": ([1, 2], [1])}, **WORDS)
@@ -187,7 +209,12 @@ def test_weights_remaining_run_from_all_to_few_on_a_log_scale():
     assert ax.get_xscale() == "log" and start > 1 and end < left[-1]
     ticks = [tick.get_text() for tick in ax.get_xticklabels()]
     assert ticks[0] == "100" and "64" in ticks and len(ticks) <= 14
-    (end_of_line,) = [(x, y) for artist in ax.artists if isinstance(artist, EndLabels) for _, x, y, _ in artist.items]
+    (end_of_line,) = [
+        (x, y)
+        for artist in ax.artists
+        if isinstance(artist, EndLabels)
+        for _, x, y, _ in artist.items
+    ]
     assert end_of_line[0] == left[-1]  # the end on the right of the page
 
 
@@ -214,7 +241,8 @@ def test_spread_labels_are_apart_in_order_and_inside(labels):
 
 def test_spread_moves_no_label_that_is_free():
     assert spread([10, 100, 50], [10] * 3, 0, 200) == pytest.approx([10, 100, 50])
-    assert spread([50, 50], [10] * 2, 0, 200) == pytest.approx([45, 55])  # both give way, by the same
+    # both give way, by the same
+    assert spread([50, 50], [10] * 2, 0, 200) == pytest.approx([45, 55])
     assert spread([50, 50], [30, 10], 0, 200) == pytest.approx([40, 60])  # half of each apart
     assert spread([0, 0], [10] * 2, 0, 200) == pytest.approx([5, 15])  # pushed back inside
     even = spread([5, 5, 5, 5], [10] * 4, 0, 20)  # no room for four
@@ -241,7 +269,10 @@ def test_curves_draw_formulas_as_lines_and_measurements_as_marks_of_the_same_col
     bitmap, coo, measured, other = fig.axes[0].lines
     assert measured.get_linestyle() == other.get_linestyle() == "None"
     assert measured.get_color() == bitmap.get_color() != coo.get_color()
-    assert [text.get_text() for text in fig.axes[0].get_legend().get_texts()] == ["formula", "measured"]
+    assert [text.get_text() for text in fig.axes[0].get_legend().get_texts()] == [
+        "formula",
+        "measured",
+    ]
     assert set(placed(fig)) == {"bitmap", "COO", "other"}
     assert fig.axes[0].get_yscale() == "log"
 
@@ -261,7 +292,9 @@ def test_curves_refuse_shapes_that_do_not_fit(series, points, message):
 
 def test_bars_show_each_number_and_each_interval():
     values = {"formula": {"CSR": 1.0, "COO": 2.0}, "measured": {"CSR": 1.1, "COO": 2.5}}
-    fig = plots.bars(values, ylabel="ms", title="t", errors={"measured": {"COO": (2.2, 2.9)}}, fmt="{:.2f}")
+    fig = plots.bars(
+        values, ylabel="ms", title="t", errors={"measured": {"COO": (2.2, 2.9)}}, fmt="{:.2f}"
+    )
     ax = fig.axes[0]
     assert [bar.get_height() for bar in ax.patches[:4]] == [1.0, 2.0, 1.1, 2.5]
     assert {text.get_text() for text in ax.texts} == {"1.00", "2.00", "1.10", "2.50"}
@@ -275,7 +308,9 @@ def test_bars_show_each_number_and_each_interval():
 def test_histograms_share_their_axes_and_count_zeros_in_words():
     before = torch.randn(1000, generator=torch.Generator().manual_seed(0))
     after = before * (before.abs() > 1)
-    fig = plots.histogram_before_after(before.bfloat16(), after, title="t", labels=("trained", "pruned"))
+    fig = plots.histogram_before_after(
+        before.bfloat16(), after, title="t", labels=("trained", "pruned")
+    )
     upper, lower = fig.axes
     assert upper.get_xlim() == lower.get_xlim() and upper.get_ylim() == lower.get_ylim()
     assert upper.texts[0].get_text() == "trained"
@@ -297,7 +332,9 @@ def test_the_grid_lays_kernels_out_by_filter_and_channel():
     assert fig.axes[0].get_title(loc="left") == "conv\n95.8 % pruned"
 
 
-@pytest.mark.parametrize("shape", [(300, 784), (7,), (), (1, 1), (3, 5, 2), (500, 3), (10, 3, 3, 3)])
+@pytest.mark.parametrize(
+    "shape", [(300, 784), (7,), (), (1, 1), (3, 5, 2), (500, 3), (10, 3, 3, 3)]
+)
 def test_the_grid_keeps_the_density_of_masks_of_any_size(shape):
     generator = torch.Generator().manual_seed(0)
     mask = torch.rand(shape, generator=generator) > 0.3
@@ -319,10 +356,18 @@ def test_the_grid_refuses_what_is_no_mask():
 def test_the_heat_map_writes_each_number_so_that_it_can_be_read():
     table = np.array([[-0.04, 2.0, np.nan], [-3.0, 0.5, 1.0]])
     fig = plots.heat_map(
-        table, rows=["a", "b"], columns=[1, 2, 3], xlabel="x", ylabel="y", title="t", centre=0, fmt="{:+.1f}"
+        table,
+        rows=["a", "b"],
+        columns=[1, 2, 3],
+        xlabel="x",
+        ylabel="y",
+        title="t",
+        centre=0,
+        fmt="{:+.1f}",
     )
     ax = fig.axes[0]
-    assert [text.get_text() for text in ax.texts] == ["+0.0", "+2.0", "-3.0", "+0.5", "+1.0"]  # not "-0.0"
+    # not "-0.0"
+    assert [text.get_text() for text in ax.texts] == ["+0.0", "+2.0", "-3.0", "+0.5", "+1.0"]
     image = ax.images[0]
     assert image.norm.vmin == -3 and image.norm.vmax == 3
     for text in ax.texts:

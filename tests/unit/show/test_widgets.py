@@ -1,4 +1,6 @@
-"""Explorers follow their controls, tell errors, and leave a picture where nothing runs."""
+"""Explorers follow their controls, tell errors, and leave a picture where nothing
+runs.
+"""
 
 import re
 from pathlib import Path
@@ -92,7 +94,10 @@ def test_every_control_has_a_label_wide_enough_to_read():
     assert view.controls["p"].description == "sparsity p"
     assert view.controls["kind"].description == "kind"  # by its argument's name
     assert view.controls["p"].tooltip == "sparsity p"
-    for width in (view.controls["p"].style.description_width, view.controls["kind"].name.layout.width):
+    for width in (
+        view.controls["p"].style.description_width,
+        view.controls["kind"].name.layout.width,
+    ):
         assert float(width.removesuffix("em")) >= 5
 
 
@@ -101,7 +106,9 @@ def test_displayed_it_leaves_the_controls_and_a_picture_with_words(shown):
     view._ipython_display_()
     (live, _), (still, metadata) = shown
     assert live["application/vnd.jupyter.widget-view+json"]["model_id"] == view.box.model_id
-    assert live["text/plain"] == "In a running notebook this cell has controls for: sparsity p, kind."
+    assert (
+        live["text/plain"] == "In a running notebook this cell has controls for: sparsity p, kind."
+    )
     assert set(still) == {"text/html", "image/png", "text/plain"}
     assert still["text/plain"] == "30 % of weights\nA line up to p. 30 % of weights"
     assert metadata["image/png"]["alt"] == "A line up to p. 30 % of weights"
@@ -116,7 +123,8 @@ def test_the_picture_is_hidden_exactly_where_the_controls_are_live(shown):
     assert styles == [f"<style>.{name} {{ display: none }}</style>"]
     assert make().fallback() == view.fallback()  # executed again, the notebook is the same
     for stable in ("course-number", "course-figure"):
-        assert stable not in shown[1][0]["text/html"]  # a browser test finds one of each, the live one
+        # a browser test finds one of each, the live one
+        assert stable not in shown[1][0]["text/html"]
 
 
 def test_in_plain_python_it_prints(capsys):
@@ -188,7 +196,10 @@ def test_choices_show_text_and_give_values():
 
 def test_of_a_choice_one_button_is_pressed_and_says_so():
     control = choice({"a bitmap": "bitmap", "pairs": "coo"}, label="format")
-    assert [(b.value, b.description) for b in control.buttons] == [(True, "● a bitmap"), (False, "○ pairs")]
+    assert [(b.value, b.description) for b in control.buttons] == [
+        (True, "● a bitmap"),
+        (False, "○ pairs"),
+    ]
     control.buttons[1].value = True
     assert (control.value, [b.value for b in control.buttons]) == ("coo", [False, True])
     control.buttons[1].value = False  # pressed again
@@ -224,7 +235,9 @@ def test_number_and_figure_follow_a_switch():
     assert grid.value == ((True, False, True), (True, True))
     assert "4 are on" in view.number.value
     assert _picture(view.figure.value) != first
-    assert [button.description for button in grid.buttons[0]] == ["✓ 1", "✗ 2", "✓ 3"], "colour is not the only sign"
+    assert [button.description for button in grid.buttons[0]] == ["✓ 1", "✗ 2", "✓ 3"], (
+        "colour is not the only sign"
+    )
     assert grid.buttons[0][1].tooltip == "b"
 
 
@@ -234,7 +247,10 @@ def test_switches_are_set_together():
     assert grid.value == ((True, False, True), (False, False))
     grid.observe(lambda change: told.append(change["new"]), names="value")
     grid.value = ((False, True, False), (True, True))
-    assert [[button.value for button in row] for row in grid.buttons] == [[False, True, False], [True, True]]
+    assert [[button.value for button in row] for row in grid.buttons] == [
+        [False, True, False],
+        [True, True],
+    ]
     assert told == [((False, True, False), (True, True))], "one change, not one for each button"
 
 

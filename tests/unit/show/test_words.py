@@ -1,4 +1,6 @@
-"""Sentences with numbers: the interval decides what they say, and a missing prediction is no mistake."""
+"""Sentences with numbers: the interval decides what they say, and a missing prediction
+is no mistake.
+"""
 
 import IPython.display
 import pytest
@@ -15,7 +17,8 @@ def test_a_mean_with_its_interval() -> None:
 
 def test_a_difference_is_taken_in_pairs_and_shown_only_beyond_its_interval() -> None:
     theirs = [10.0, 50.0, 90.0]
-    assert versus([12.0, 52.5, 92.0], theirs).endswith("points (shown)")  # 2 to 2.5, however much the pairs differ
+    # 2 to 2.5, however much the pairs differ
+    assert versus([12.0, 52.5, 92.0], theirs).endswith("points (shown)")
     assert versus([12.0, 49.0, 92.0], theirs).endswith("(not shown: the interval contains 0)")
     assert versus([11.0, 51.0, 91.0], theirs, unit="steps", digits=0) == "+1 ± 0 steps (shown)"
 

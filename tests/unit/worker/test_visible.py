@@ -1,4 +1,6 @@
-"""What a submission may see of the course must import without the rest: behind a wall the rest is not there."""
+"""What a submission may see of the course must import without the rest: behind a wall
+the rest is not there.
+"""
 
 from __future__ import annotations
 
@@ -36,13 +38,20 @@ def test_what_a_submission_may_see_imports_without_the_rest(tmp_path: Path) -> N
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],
         cwd=tmp_path,
-        env={"PYTHONPATH": str(tmp_path), "PATH": "/usr/bin:/bin", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
+        env={
+            "PYTHONPATH": str(tmp_path),
+            "PATH": "/usr/bin:/bin",
+            "HF_HUB_OFFLINE": "1",
+            "OMP_NUM_THREADS": "1",
+        },
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    assert {"course_lib.training", "course_lib.models.bert", "course_lib.worker.harness"} <= set(done.stdout.split())
+    assert {"course_lib.training", "course_lib.models.bert", "course_lib.worker.harness"} <= set(
+        done.stdout.split()
+    )
 
 
 def imported(lab: Path) -> set[str]:
@@ -72,9 +81,19 @@ def warm() -> set[str]:
     return set(subprocess.run(run, capture_output=True, text=True, check=True).stdout.split())
 
 
-@pytest.mark.parametrize("lab", sorted((PACKAGE.parent / "labs").glob("lab*.ipynb")), ids=lambda path: path.stem[:5])
-def test_what_a_handout_imports_is_there_before_a_submission_comes(lab: Path, warm: set[str]) -> None:
-    """Else every submission pays for it anew: lab 10's ``import datasets`` took 1.5 seconds each."""
+@pytest.mark.parametrize(
+    "lab", sorted((PACKAGE.parent / "labs").glob("lab*.ipynb")), ids=lambda path: path.stem[:5]
+)
+def test_what_a_handout_imports_is_there_before_a_submission_comes(
+    lab: Path, warm: set[str]
+) -> None:
+    """Else every submission pays for it anew: lab 10's ``import datasets`` took 1.5
+    seconds each.
+    """
     asked = labs.load(lab.stem[:5]).imports
-    missing = {m for m in imported(lab) - warm if not any(a == m or a.startswith(f"{m}.") for a in asked)}
-    assert not missing, f"add them to the imports of the contract in course_lib/labs/{lab.stem[:5]}.py"
+    missing = {
+        m for m in imported(lab) - warm if not any(a == m or a.startswith(f"{m}.") for a in asked)
+    }
+    assert not missing, (
+        f"add them to the imports of the contract in course_lib/labs/{lab.stem[:5]}.py"
+    )

@@ -11,7 +11,9 @@ def test_the_layers_named_see_less_while_the_block_is_open():
     model, images = SmallConvNet().eval(), torch.randn(4, 1, 8, 8)
     before, seen = model(images), {}
     hooks = [
-        module.register_forward_hook(lambda m, inputs, out, name=name: seen.update({name: inputs[0]}))
+        module.register_forward_hook(
+            lambda m, inputs, out, name=name: seen.update({name: inputs[0]})
+        )
         for name, module in model.named_modules()
         if name.startswith("conv")
     ]
@@ -29,9 +31,15 @@ def test_the_layers_named_see_less_while_the_block_is_open():
 def test_it_is_gone_after_an_exception():
     model, images = SmallConvNet().eval(), torch.randn(2, 1, 8, 8)
     before = model(images)
-    with pytest.raises(RuntimeError, match="mine"), pruned_inputs(model, torch.zeros_like, ["conv2"]):
+    with (
+        pytest.raises(RuntimeError, match="mine"),
+        pruned_inputs(model, torch.zeros_like, ["conv2"]),
+    ):
         raise RuntimeError("mine")
     assert torch.equal(model(images), before)
-    with pytest.raises(ValueError, match="conv9: no module"), pruned_inputs(model, torch.zeros_like, ["conv9"]):
+    with (
+        pytest.raises(ValueError, match="conv9: no module"),
+        pruned_inputs(model, torch.zeros_like, ["conv9"]),
+    ):
         pass
     assert torch.equal(model(images), before)

@@ -23,7 +23,9 @@ TRANSPOSED = {1: nn.ConvTranspose1d, 2: nn.ConvTranspose2d, 3: nn.ConvTranspose3
 
 
 def used(model, seed=0):
-    """In evaluation mode, with statistics and scales that are neither 0 nor 1, and some of them negative."""
+    """In evaluation mode, with statistics and scales that are neither 0 nor 1, and some
+    of them negative.
+    """
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for bn in model.modules():
@@ -62,7 +64,9 @@ def test_scale_and_shift_are_batch_norm_in_two_numbers():
     for c in range(5):
         sigma = math.sqrt(bn.running_var[c].item() + 0.1)
         assert p[c].item() == pytest.approx(bn.weight[c].item() / sigma)
-        assert q[c].item() == pytest.approx(bn.bias[c].item() - p[c].item() * bn.running_mean[c].item())
+        assert q[c].item() == pytest.approx(
+            bn.bias[c].item() - p[c].item() * bn.running_mean[c].item()
+        )
     x = torch.randn(3, 5, 2, 4, dtype=torch.float64)
     torch.testing.assert_close(p.view(-1, 1, 1) * x + q.view(-1, 1, 1), bn(x))
     assert p.shape == q.shape == (5,) and not p.requires_grad and not q.requires_grad
@@ -135,7 +139,9 @@ def test_folded_is_layer_and_batch_norm(
     assert type(new) is kind and new.weight.dtype == new.bias.dtype == dtype and not new.training
 
 
-@pytest.mark.parametrize(("dims", "bias", "affine"), itertools.product([1, 2, 3], [True, False], [True, False]))
+@pytest.mark.parametrize(
+    ("dims", "bias", "affine"), itertools.product([1, 2, 3], [True, False], [True, False])
+)
 def test_like_torchs_fuse(dims, bias, affine):
     for groups in (1, 2):
         layer = CONVS[dims](4, 6, 2, groups=groups, bias=bias).double().eval()
@@ -168,17 +174,24 @@ def test_linear(bias, affine):
 def test_half_precision_is_rounded_once(dtype):
     """Also beside a batch norm in float32, as mixed precision leaves it."""
     layer, bn = nn.Conv2d(3, 8, 3).to(dtype).eval(), norm(8, dtype=torch.float32)
-    new, exact = fold_bn(layer, bn), fold_bn(copy.deepcopy(layer).double(), copy.deepcopy(bn).double())
+    new, exact = (
+        fold_bn(layer, bn),
+        fold_bn(copy.deepcopy(layer).double(), copy.deepcopy(bn).double()),
+    )
     assert new.weight.dtype == new.bias.dtype == dtype
     half_a_step = torch.finfo(dtype).eps / 2
-    assert ((new.weight - exact.weight).abs() <= 1.01 * half_a_step * exact.weight.abs() + 1e-7).all()
+    assert (
+        (new.weight - exact.weight).abs() <= 1.01 * half_a_step * exact.weight.abs() + 1e-7
+    ).all()
     assert ((new.bias - exact.bias).abs() <= 1.01 * half_a_step * exact.bias.abs() + 1e-7).all()
 
 
 def test_devices_and_memory_formats_are_kept():
     layer = nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last).eval()
     assert fold_bn(layer, norm(4)).weight.is_contiguous(memory_format=torch.channels_last)
-    meta = fold_bn(nn.Conv2d(3, 4, 3, device="meta").eval(), nn.BatchNorm2d(4, device="meta").eval())
+    meta = fold_bn(
+        nn.Conv2d(3, 4, 3, device="meta").eval(), nn.BatchNorm2d(4, device="meta").eval()
+    )
     assert meta.weight.device.type == meta.bias.device.type == "meta"
 
 
@@ -205,7 +218,8 @@ def test_bad_pairs_are_named_with_a_remedy():
     conv = nn.Conv2d(2, 4, 3).eval()
     with pytest.raises(ValueError, match="4 output channels and the batch norm 5"):
         fold_bn(conv, nn.BatchNorm2d(5).eval())
-    with pytest.raises(ValueError, match="2 output channels and the batch norm 4"):  # (4, 2, 3, 3) is no excuse
+    # (4, 2, 3, 3) is no excuse
+    with pytest.raises(ValueError, match="2 output channels and the batch norm 4"):
         fold_bn(nn.ConvTranspose2d(4, 2, 3).eval(), nn.BatchNorm2d(4).eval())
     with pytest.raises(ValueError, match="no running statistics"):
         fold_bn(conv, nn.BatchNorm2d(4, track_running_stats=False).eval())
@@ -291,18 +305,25 @@ def torchvision_model(name):
         torch.manual_seed(0)
         if name != "vgg11_bn":
             return used(getattr(models, name)(weights=None))
-        layers = models.vgg.make_layers(models.vgg.cfgs["A"], batch_norm=True)  # its classifier has no batch norm
-        return used(nn.Sequential(layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10)))
+        # its classifier has no batch norm
+        layers = models.vgg.make_layers(models.vgg.cfgs["A"], batch_norm=True)
+        return used(
+            nn.Sequential(layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10))
+        )
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), TOLERANCE.items())
-@pytest.mark.parametrize(("name", "norms"), [("resnet18", 20), ("resnet50", 53), ("mobilenet_v2", 52), ("vgg11_bn", 8)])
+@pytest.mark.parametrize(
+    ("name", "norms"), [("resnet18", 20), ("resnet50", 53), ("mobilenet_v2", 52), ("vgg11_bn", 8)]
+)
 @torch.no_grad()
 def test_torchvisions_models(name, norms, dtype, tolerance):
     model = torchvision_model(name).to(dtype)
     folded, report = fold_model(model)
     assert len(report.folded) == norms and not report.left
-    assert not any(isinstance(m, nn.BatchNorm2d) for m in folded.modules()) and type(folded) is type(model)
+    assert not any(isinstance(m, nn.BatchNorm2d) for m in folded.modules()) and type(
+        folded
+    ) is type(model)
     x = torch.randn(2, 3, 40, 40, generator=torch.Generator().manual_seed(1)).to(dtype)
     assert largest_difference(folded(x), model(x)) < tolerance <= 1e-5
     assert sum(p.numel() for p in folded.parameters()) < sum(p.numel() for p in model.parameters())
@@ -310,7 +331,8 @@ def test_torchvisions_models(name, norms, dtype, tolerance):
 
 def test_densenet_keeps_the_batch_norms_behind_a_concatenation():
     report = fold_model(torchvision_model("densenet121"))[1]
-    assert len(report.folded) == 59 and len(report.left) == 62  # one per dense layer, transition, start and end
+    # one per dense layer, transition, start and end
+    assert len(report.folded) == 59 and len(report.left) == 62
     assert sum("cat()" in why for why in report.left.values()) >= 58
 
 
@@ -461,7 +483,9 @@ def test_a_pair_that_is_called_twice_is_folded_under_all_its_names():
     model = used(SharedBlock().double())
     folded, report = fold_model(model)
     assert report.folded == {"bn": "conv"}
-    assert folded.alias is folded.conv is folded.layers[0] and isinstance(folded.layers[1], nn.Identity)
+    assert folded.alias is folded.conv is folded.layers[0] and isinstance(
+        folded.layers[1], nn.Identity
+    )
     x = torch.randn(2, 2, 5, 5, dtype=torch.float64)
     torch.testing.assert_close(folded(x), model(x))
 
@@ -508,7 +532,9 @@ class Picky(nn.Module):
 
 def test_what_cannot_be_traced_is_told_with_place_and_remedy():
     model = used(Branches())
-    with pytest.raises(ValueError, match=r"(?s)cannot follow Branches, in inner\.2: .*torch\.fx\.wrap.*fold"):
+    with pytest.raises(
+        ValueError, match=r"(?s)cannot follow Branches, in inner\.2: .*torch\.fx\.wrap.*fold"
+    ):
         fold_model(model)
     assert not hasattr(model.inner[2], "seen")  # the trace was done on a copy
     with pytest.raises(TypeError, match="expected a module, got function"):
@@ -540,4 +566,7 @@ def test_like_torchs_own_pass():
     model = torchvision_model("resnet18")
     x = torch.randn(1, 3, 40, 40)
     with torch.no_grad():
-        assert largest_difference(fold_model(model)[0](x), optimization.fuse(model)(x)) < TOLERANCE[torch.float32]
+        assert (
+            largest_difference(fold_model(model)[0](x), optimization.fuse(model)(x))
+            < TOLERANCE[torch.float32]
+        )

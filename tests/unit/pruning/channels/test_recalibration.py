@@ -87,7 +87,9 @@ def test_only_the_statistics_change(model, images):
     assert model[1].momentum == 0.1 and model[5].momentum == 0.3
     after = model.state_dict()
     changed = {k for k in before if not torch.equal(before[k], after[k])}
-    assert changed == {f"{i}.{n}" for i in (1, 5) for n in ("running_mean", "running_var", "num_batches_tracked")}
+    assert changed == {
+        f"{i}.{n}" for i in (1, 5) for n in ("running_mean", "running_var", "num_batches_tracked")
+    }
     assert all(p.grad is None for p in model.parameters())
 
 
@@ -101,7 +103,9 @@ def test_dropout_is_off_and_global_randomness_untouched(images):
 
 def test_without_batch_norm_or_its_statistics_nothing_happens(images):
     recalibrate(nn.Flatten(), images)
-    model = nn.Sequential(nn.BatchNorm2d(1, track_running_stats=False), nn.InstanceNorm2d(1, track_running_stats=True))
+    model = nn.Sequential(
+        nn.BatchNorm2d(1, track_running_stats=False), nn.InstanceNorm2d(1, track_running_stats=True)
+    )
     before = copy.deepcopy(model.state_dict())
     recalibrate(model, images)
     assert all(torch.equal(before[k], v) for k, v in model.state_dict().items())
@@ -123,10 +127,14 @@ def test_no_images_is_an_error(model, images):
 
 
 def test_it_repairs_what_pruning_shifted(model, images):
-    """The point of it: after halving the weights batch norm no longer standardises, and then does again."""
+    """The point of it: after halving the weights batch norm no longer standardises, and
+    then does again.
+    """
     with torch.no_grad():
         model[0].weight.mul_(0.5)
     recalibrate(model, images)
-    z = (model[0](images) - model[1].running_mean.view(-1, 1, 1)) / model[1].running_var.view(-1, 1, 1).sqrt()
+    z = (model[0](images) - model[1].running_mean.view(-1, 1, 1)) / model[1].running_var.view(
+        -1, 1, 1
+    ).sqrt()
     torch.testing.assert_close(z.mean((0, 2, 3)), torch.zeros(4), atol=1e-5, rtol=0)
     torch.testing.assert_close(z.std((0, 2, 3)), torch.ones(4), atol=1e-5, rtol=0)

@@ -1,7 +1,8 @@
-"""Filters removed for good: the same outputs as with zeroed filters, the same models as Torch-Pruning's, and clear refusals.
+"""Filters removed for good: the same outputs as with zeroed filters, the same models as
+Torch-Pruning's, and clear refusals.
 
-The zeroed model comes from ``filter_masks``; where it matters that this is not our own idea of zeroed, it is made by hand.
-Everything is compared in float64.
+The zeroed model comes from ``filter_masks``; where it matters that this is not our own
+idea of zeroed, it is made by hand. Everything is compared in float64.
 """
 
 import copy
@@ -26,7 +27,9 @@ EXACT = {"rtol": 1e-10, "atol": 1e-10}
 
 
 def seeded(build, seed=0):
-    """A model in float64 and evaluation mode whose batch norms have seen something, so that no constant is zero."""
+    """A model in float64 and evaluation mode whose batch norms have seen something, so
+    that no constant is zero.
+    """
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         model = build().double().eval()
@@ -48,7 +51,9 @@ def torchvision_model(name):
 
 
 def vgg():
-    """torchvision's VGG-11 with batch norm; its two hidden layers have 48 units, not 4096, and cost nothing."""
+    """torchvision's VGG-11 with batch norm; its two hidden layers have 48 units, not
+    4096, and cost nothing.
+    """
 
     def build():
         model = pytest.importorskip("torchvision.models").vgg11_bn(weights=None)
@@ -66,7 +71,9 @@ def images(*shape, seed=1):
 
 
 def random_keep(model, x, seed=0, only=lambda group: True):
-    """A mask that keeps about half of the channels of every group that can be removed."""
+    """A mask that keeps about half of the channels of every group that can be
+    removed.
+    """
     keep, generator = {}, torch.Generator().manual_seed(seed)
     for group in channel_groups(model, x):
         if group.pinned is None and only(group):
@@ -77,7 +84,9 @@ def random_keep(model, x, seed=0, only=lambda group: True):
 
 
 def silence(model, keep, x):
-    """Set filters, biases, α and β of the channels that go to zero, by hand: then there is no constant."""
+    """Set filters, biases, α and β of the channels that go to zero, by hand: then there
+    is no constant.
+    """
     model = copy.deepcopy(model)
     _, report = remove_filters(model, keep, x)
     masks = filter_masks(model, keep, x)
@@ -85,7 +94,11 @@ def silence(model, keep, x):
     for name in report.outputs:
         layer = model.get_submodule(name)
         if isinstance(getattr(layer, "bias", None), torch.Tensor):
-            kept = masks[f"{name}.weight"].flatten(1).any(1) if layer.weight.ndim > 1 else masks[f"{name}.weight"]
+            kept = (
+                masks[f"{name}.weight"].flatten(1).any(1)
+                if layer.weight.ndim > 1
+                else masks[f"{name}.weight"]
+            )
             layer.bias.data[~kept] = 0
     return model
 
@@ -99,7 +112,7 @@ def seq(*layers):
     return seeded(lambda: nn.Sequential(*(layer() for layer in layers)))
 
 
-# ------------------------------------------------------------------------------------------------- whole networks, exactly
+# -------------------------------------------------------------- whole networks, exactly
 NETWORKS = {
     "small": (lambda: seeded(lambda: SmallConvNet(3)), (2, 3, 16, 16)),
     "lenet": (lambda: seeded(LeNet300), (2, 1, 8, 8)),
@@ -107,9 +120,11 @@ NETWORKS = {
     "resnet18": (lambda: torchvision_model("resnet18"), (2, 3, 32, 32)),
     "resnet50": (lambda: torchvision_model("resnet50"), (1, 3, 32, 32)),
     "mobilenet_v2": (lambda: torchvision_model("mobilenet_v2"), (2, 3, 32, 32)),
-    "mobilenet_v3_small": (lambda: torchvision_model("mobilenet_v3_small"), (2, 3, 32, 32)),  # squeeze and excitation
+    # squeeze and excitation
+    "mobilenet_v3_small": (lambda: torchvision_model("mobilenet_v3_small"), (2, 3, 32, 32)),
     "squeezenet1_1": (lambda: torchvision_model("squeezenet1_1"), (1, 3, 64, 64)),  # concatenation
-    "shufflenet_v2_x0_5": (lambda: torchvision_model("shufflenet_v2_x0_5"), (1, 3, 32, 32)),  # chunks, shuffled
+    # chunks, shuffled
+    "shufflenet_v2_x0_5": (lambda: torchvision_model("shufflenet_v2_x0_5"), (1, 3, 32, 32)),
 }
 
 
@@ -124,8 +139,12 @@ def test_removing_silent_channels_changes_no_output_and_saves_the_macs(name):
     smaller, report = remove_filters(model, keep, x)
     torch.testing.assert_close(outputs(smaller, x), outputs(model, x), **EXACT)
     assert not report.absorbed and not report.inexact, "nothing was constant but zero"
-    assert all(torch.equal(before[k], v) for k, v in model.state_dict().items()), "the original changed"
-    assert report.parameters == tuple(sum(p.numel() for p in m.parameters()) for m in (model, smaller))
+    assert all(torch.equal(before[k], v) for k, v in model.state_dict().items()), (
+        "the original changed"
+    )
+    assert report.parameters == tuple(
+        sum(p.numel() for p in m.parameters()) for m in (model, smaller)
+    )
     # The MACs of each layer fall by the shares of its inputs and outputs that went.
     dense, cut = ({row.name: row for row in model_cost(m, x)} for m in (model, smaller))
     assert list(dense) == list(cut)
@@ -137,9 +156,13 @@ def test_removing_silent_channels_changes_no_output_and_saves_the_macs(name):
     assert totals(list(cut.values()))["macs"] < 0.6 * totals(list(dense.values()))["macs"]
 
 
-@pytest.mark.parametrize("name", ["lenet", "mobilenet_v2", "mobilenet_v3_small", "shufflenet_v2_x0_5"])
+@pytest.mark.parametrize(
+    "name", ["lenet", "mobilenet_v2", "mobilenet_v3_small", "shufflenet_v2_x0_5"]
+)
 def test_constants_are_absorbed_exactly_where_no_padded_layer_reads_them(name):
-    """MobileNets and ShuffleNet pad in depthwise convolutions alone, and these go along."""
+    """MobileNets and ShuffleNet pad in depthwise convolutions alone, and these go
+    along.
+    """
     build, shape = NETWORKS[name]
     model, x = build(), images(*shape)
     keep = random_keep(model, x, only=lambda g: g.producers[0] not in ("conv1.0", "features.0.0"))
@@ -155,7 +178,10 @@ def test_constants_are_absorbed_exactly_where_no_padded_layer_reads_them(name):
 
 def test_a_padded_border_is_not_exact_and_the_report_says_so_while_the_interior_is():
     model = seq(
-        lambda: nn.Conv2d(2, 6, 3, padding=1), lambda: nn.BatchNorm2d(6), nn.ReLU, lambda: nn.Conv2d(6, 3, 3, padding=1)
+        lambda: nn.Conv2d(2, 6, 3, padding=1),
+        lambda: nn.BatchNorm2d(6),
+        nn.ReLU,
+        lambda: nn.Conv2d(6, 3, 3, padding=1),
     )
     x = images(2, 2, 9, 9)
     keep = {"0": torch.tensor([True, False, True, False, True, True])}
@@ -164,14 +190,20 @@ def test_a_padded_border_is_not_exact_and_the_report_says_so_while_the_interior_
     smaller, report = remove_filters(model, keep, x)
     difference = (outputs(smaller, x) - outputs(masked, x)).abs()
     assert difference[..., 1:-1, 1:-1].max() < 1e-10 and difference[..., 0, :].min() > 1e-6
-    assert "3" in report.inexact and "border" in report.inexact["3"] and report.absorbed == {"3": "its bias"}
+    assert (
+        "3" in report.inexact
+        and "border" in report.inexact["3"]
+        and report.absorbed == {"3": "its bias"}
+    )
     assert "borders differ" in str(report) and "6 -> 4" in str(report)
 
 
 @pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
 def test_other_paddings_than_zeros_are_exact(mode):
     model = seq(
-        lambda: nn.Conv2d(2, 6, 3), lambda: nn.BatchNorm2d(6), lambda: nn.Conv2d(6, 3, 3, padding=1, padding_mode=mode)
+        lambda: nn.Conv2d(2, 6, 3),
+        lambda: nn.BatchNorm2d(6),
+        lambda: nn.Conv2d(6, 3, 3, padding=1, padding_mode=mode),
     )
     assert_absorbed_exactly(model, images(2, 2, 9, 9), {"0": torch.arange(6) % 2 == 0})
 
@@ -186,8 +218,12 @@ def assert_absorbed_exactly(model, x, keep):
 
 
 def test_the_constant_is_relu_of_beta_not_of_q():
-    """By hand, as in the lecture: α := 0 leaves relu(β), whatever the running mean is."""
-    model = seq(lambda: nn.Conv2d(1, 2, 1), lambda: nn.BatchNorm2d(2), nn.ReLU, lambda: nn.Conv2d(2, 1, 1))
+    """By hand, as in the lecture: α := 0 leaves relu(β), whatever the running mean
+    is.
+    """
+    model = seq(
+        lambda: nn.Conv2d(1, 2, 1), lambda: nn.BatchNorm2d(2), nn.ReLU, lambda: nn.Conv2d(2, 1, 1)
+    )
     model[1].bias.data = torch.tensor([0.2, 0.7], dtype=torch.float64)
     weight, bias = model[3].weight.detach().flatten(), model[3].bias.item()
     smaller, _ = remove_filters(model, {"1": torch.tensor([True, False])}, images(1, 1, 2, 2))
@@ -216,10 +252,12 @@ def test_a_batch_norm_behind_takes_the_shift_into_its_running_mean():
     assert "did not have" in report.absorbed["3"] and isinstance(smaller[3].bias, nn.Parameter)
 
 
-# ------------------------------------------------------------------------------------------------------- random chains
+# ------------------------------------------------------------------------ random chains
 @st.composite
 def chains(draw):
-    """conv–(BN)–activation–(pool) chains with an MLP behind a flatten, without zero padding; and where to cut."""
+    """conv–(BN)–activation–(pool) chains with an MLP behind a flatten, without zero
+    padding; and where to cut.
+    """
     size = 12
     layers, sizes = [], [draw(st.integers(1, 3))]
     for _ in range(draw(st.integers(1, 3))):
@@ -243,7 +281,14 @@ def chains(draw):
                     "instance": lambda m=m: nn.InstanceNorm2d(m, affine=True),
                 }[norm]
             )
-        activations = [nn.ReLU, lambda: nn.ReLU(inplace=True), nn.SiLU, nn.Sigmoid, lambda m=m: nn.PReLU(m), nn.PReLU]
+        activations = [
+            nn.ReLU,
+            lambda: nn.ReLU(inplace=True),
+            nn.SiLU,
+            nn.Sigmoid,
+            lambda m=m: nn.PReLU(m),
+            nn.PReLU,
+        ]
         layers.append(draw(st.sampled_from(activations)))
         if size >= 4 and draw(st.booleans()):
             layers.append(draw(st.sampled_from([lambda: nn.MaxPool2d(2), lambda: nn.AvgPool2d(2)])))
@@ -275,10 +320,12 @@ def test_random_chains_give_what_their_masked_twins_give(chain):
     torch.testing.assert_close(outputs(smaller, x), outputs(masked, x), **EXACT)
     for name, kept in keep.items():
         layer = smaller.get_submodule(name)
-        assert (layer.out_features if isinstance(layer, nn.Linear) else layer.out_channels) == int(kept.sum())
+        assert (layer.out_features if isinstance(layer, nn.Linear) else layer.out_channels) == int(
+            kept.sum()
+        )
 
 
-# --------------------------------------------------------------------------------------------------------- Torch-Pruning
+# ------------------------------------------------------------------------ Torch-Pruning
 @pytest.mark.parametrize("name", ["vgg11_bn", "resnet18"])
 def test_the_same_model_as_torch_prunings(name):
     tp = pytest.importorskip("torch_pruning")
@@ -292,11 +339,17 @@ def test_the_same_model_as_torch_prunings(name):
     graph = tp.DependencyGraph().build_dependency(theirs, example_inputs=x)
     for group in groups:
         layer = theirs.get_submodule(group.producers[0])
-        cut = tp.prune_linear_out_channels if isinstance(layer, nn.Linear) else tp.prune_conv_out_channels
+        cut = (
+            tp.prune_linear_out_channels
+            if isinstance(layer, nn.Linear)
+            else tp.prune_conv_out_channels
+        )
         gone = (~masks[group.producers[0]]).nonzero().flatten().tolist()
         pruning_group = graph.get_pruning_group(layer, cut, gone)
         layers = {graph._module2name.get(item.dep.target.module) for item in pruning_group}
-        assert set(group.producers) | set(group.followers) <= layers, "another group than Torch-Pruning's"
+        assert set(group.producers) | set(group.followers) <= layers, (
+            "another group than Torch-Pruning's"
+        )
         pruning_group.prune()
 
     mine, other = ours.state_dict(), theirs.state_dict()
@@ -305,27 +358,36 @@ def test_the_same_model_as_torch_prunings(name):
     torch.testing.assert_close(outputs(ours, x), outputs(theirs, x), **EXACT)
 
 
-# ------------------------------------------------------------------------------------------------------ residual networks
+# -------------------------------------------------------------------- residual networks
 def test_what_meets_in_an_addition_agrees_or_is_refused_by_name():
     model, x = torchvision_model("resnet18"), images(1, 3, 32, 32)
     half = torch.arange(128) % 2 == 0
     with pytest.raises(
-        ValueError, match=r"'layer2.1.conv2'.*'layer2.0.conv2' and 'layer2.0.downsample.0' keep.*add in"
+        ValueError,
+        match=r"'layer2.1.conv2'.*'layer2.0.conv2' and 'layer2.0.downsample.0' keep.*add in",
     ):
         remove_filters(model, {"layer2.1.conv2": half}, x)
     three = ["layer2.0.conv2", "layer2.0.downsample.0", "layer2.1.conv2"]
-    with pytest.raises(ValueError, match="same mask to each of 'layer2.0.conv2', 'layer2.0.downsample.0' and"):
+    with pytest.raises(
+        ValueError, match="same mask to each of 'layer2.0.conv2', 'layer2.0.downsample.0' and"
+    ):
         remove_filters(model, {three[0]: half, three[1]: half, three[2]: ~half}, x)
     smaller, report = remove_filters(model, dict.fromkeys(three, half), x)
     assert [smaller.get_submodule(n).out_channels for n in three] == [64] * 3
-    assert report.inputs["layer3.0.downsample.0"] == (128, 64) and smaller.layer2[0].bn2.num_features == 64
-    remove_filters(model, {"layer2.1.conv2": torch.ones(128, dtype=torch.bool)}, x)  # nothing goes: nothing to agree on
+    assert (
+        report.inputs["layer3.0.downsample.0"] == (128, 64)
+        and smaller.layer2[0].bn2.num_features == 64
+    )
+    # nothing goes: nothing to agree on
+    remove_filters(model, {"layer2.1.conv2": torch.ones(128, dtype=torch.bool)}, x)
 
 
 def test_a_batch_norm_stands_for_the_layer_before_it():
     model, x = torchvision_model("resnet18"), images(1, 3, 32, 32)
     half = torch.arange(64) % 3 > 0
-    a, b = (remove_filters(model, {f"layer1.0.{n}1": half}, x)[0].state_dict() for n in ("bn", "conv"))
+    a, b = (
+        remove_filters(model, {f"layer1.0.{n}1": half}, x)[0].state_dict() for n in ("bn", "conv")
+    )
     assert all(torch.equal(a[k], b[k]) for k in a)
     with pytest.raises(ValueError, match="'layer1.0.bn1'.*'layer1.0.conv1'.*differ"):
         remove_filters(model, {"layer1.0.conv1": half, "layer1.0.bn1": ~half}, x)
@@ -335,9 +397,16 @@ def test_the_groups_of_a_residual_network():
     model, x = torchvision_model("resnet18"), images(1, 3, 32, 32)
     groups = {g.producers[0]: g for g in channel_groups(model, x)}
     stream = groups["conv1"]
-    assert stream.producers == ("conv1", "layer1.0.conv2", "layer1.1.conv2") and stream.channels == 64
+    assert (
+        stream.producers == ("conv1", "layer1.0.conv2", "layer1.1.conv2") and stream.channels == 64
+    )
     assert set(stream.followers) == {"bn1", "layer1.0.bn2", "layer1.1.bn2"}
-    assert set(stream.consumers) == {"layer1.0.conv1", "layer1.1.conv1", "layer2.0.conv1", "layer2.0.downsample.0"}
+    assert set(stream.consumers) == {
+        "layer1.0.conv1",
+        "layer1.1.conv1",
+        "layer2.0.conv1",
+        "layer2.0.downsample.0",
+    }
     assert groups["fc"].pinned is not None and "output" in groups["fc"].pinned
     assert sum(g.pinned is None for g in groups.values()) == len(groups) - 1 == 12
     with pytest.raises(ValueError, match=r"64 channels.*\(3,\)"):
@@ -345,7 +414,9 @@ def test_the_groups_of_a_residual_network():
 
 
 class Concatenated(nn.Module):
-    """Dense connections, and an addition across a concatenation: c's channels are a's, then b's."""
+    """Dense connections, and an addition across a concatenation: c's channels are a's,
+    then b's.
+    """
 
     def __init__(self):
         super().__init__()
@@ -375,16 +446,28 @@ def test_concatenation_keeps_offsets_and_ties_what_is_added_across_it():
         remove_filters(model, {"b": keep["b"]}, x)
 
 
-# ------------------------------------------------------------------------------------- grouped, shared, transposed layers
+# --------------------------------------------------- grouped, shared, transposed layers
 def test_grouped_convolutions_lose_whole_groups_or_equally_many_channels():
     def build():
-        return nn.Sequential(nn.Conv2d(2, 6, 1), nn.ReLU(), nn.Conv2d(6, 9, 3, groups=3), nn.ReLU(), nn.Conv2d(9, 2, 1))
+        return nn.Sequential(
+            nn.Conv2d(2, 6, 1),
+            nn.ReLU(),
+            nn.Conv2d(6, 9, 3, groups=3),
+            nn.ReLU(),
+            nn.Conv2d(9, 2, 1),
+        )
 
     model, x = seeded(build), images(2, 2, 6, 6)
-    whole = {"0": torch.tensor([1, 1, 0, 0, 1, 1]).bool(), "2": torch.tensor([1, 1, 1, 0, 0, 0, 1, 1, 1]).bool()}
+    whole = {
+        "0": torch.tensor([1, 1, 0, 0, 1, 1]).bool(),
+        "2": torch.tensor([1, 1, 1, 0, 0, 0, 1, 1, 1]).bool(),
+    }
     smaller, _ = assert_absorbed_exactly(model, x, whole)
     assert (smaller[2].groups, smaller[2].in_channels, smaller[2].out_channels) == (2, 4, 6)
-    equal = {"0": torch.tensor([1, 0, 0, 1, 1, 0]).bool(), "2": torch.tensor([1, 0, 1, 0, 1, 1, 1, 1, 0]).bool()}
+    equal = {
+        "0": torch.tensor([1, 0, 0, 1, 1, 0]).bool(),
+        "2": torch.tensor([1, 0, 1, 0, 1, 1, 1, 1, 0]).bool(),
+    }
     smaller, _ = assert_absorbed_exactly(model, x, equal)
     assert (smaller[2].groups, smaller[2].in_channels, smaller[2].out_channels) == (3, 3, 6)
     with pytest.raises(ValueError, match=r"'2' has 3 groups.*read \[2, 1, 2\]"):
@@ -392,7 +475,9 @@ def test_grouped_convolutions_lose_whole_groups_or_equally_many_channels():
 
 
 def test_a_depthwise_convolution_goes_with_what_it_reads_down_to_one_channel():
-    model = seq(lambda: nn.Conv2d(2, 4, 1), lambda: nn.Conv2d(4, 8, 3, groups=4), lambda: nn.Conv2d(8, 2, 1))
+    model = seq(
+        lambda: nn.Conv2d(2, 4, 1), lambda: nn.Conv2d(4, 8, 3, groups=4), lambda: nn.Conv2d(8, 2, 1)
+    )
     x = images(2, 2, 6, 6)
     for kept in ([1, 0, 1, 1], [0, 0, 1, 0]):
         mask = torch.tensor(kept).bool()
@@ -409,7 +494,9 @@ def test_a_prelu_is_cut_along_down_to_one_slope():
     model[1].weight.data = torch.tensor([0.1, -0.5, 2.0], dtype=torch.float64)
     model[0].bias.data = torch.tensor([-1.0, -1.0, -1.0], dtype=torch.float64)
     for kept in ([1, 0, 1], [0, 1, 0]):
-        smaller, _ = assert_absorbed_exactly(model, images(2, 2, 6, 6), {"0": torch.tensor(kept).bool()})
+        smaller, _ = assert_absorbed_exactly(
+            model, images(2, 2, 6, 6), {"0": torch.tensor(kept).bool()}
+        )
         assert smaller[1].num_parameters == sum(kept)
 
 
@@ -418,7 +505,11 @@ class Twice(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.first, self.again, self.out = nn.Conv2d(2, 4, 1), nn.Conv2d(4, 4, 1), nn.Conv2d(4, 2, 1)
+        self.first, self.again, self.out = (
+            nn.Conv2d(2, 4, 1),
+            nn.Conv2d(4, 4, 1),
+            nn.Conv2d(4, 2, 1),
+        )
 
     def forward(self, x):
         return self.out(torch.tanh(self.again(torch.tanh(self.again(self.first(x))))))
@@ -435,7 +526,9 @@ def test_a_layer_that_is_called_twice_is_cut_once():
 
 
 def test_tied_weights_stay_tied():
-    model = seq(lambda: nn.Linear(3, 3), nn.Tanh, lambda: nn.Linear(3, 3), nn.Tanh, lambda: nn.Linear(3, 2))
+    model = seq(
+        lambda: nn.Linear(3, 3), nn.Tanh, lambda: nn.Linear(3, 3), nn.Tanh, lambda: nn.Linear(3, 2)
+    )
     model[2].weight = model[0].weight
     with pytest.raises(ValueError, match="model's input"):
         remove_filters(model, {"0": torch.tensor([True, False, True])}, images(4, 3))
@@ -448,7 +541,10 @@ def test_tied_weights_stay_tied():
 
 def test_transposed_convolutions_are_cut_on_the_right_side():
     model = seq(
-        lambda: nn.Conv2d(2, 4, 1), nn.ReLU, lambda: nn.ConvTranspose2d(4, 6, 2, stride=2), lambda: nn.Conv2d(6, 2, 1)
+        lambda: nn.Conv2d(2, 4, 1),
+        nn.ReLU,
+        lambda: nn.ConvTranspose2d(4, 6, 2, stride=2),
+        lambda: nn.Conv2d(6, 2, 1),
     )
     x = images(2, 2, 5, 5)
     keep = {"0": torch.tensor([1, 0, 1, 1]).bool(), "2": torch.tensor([0, 1, 1, 1, 0, 1]).bool()}
@@ -460,7 +556,7 @@ def test_transposed_convolutions_are_cut_on_the_right_side():
     torch.testing.assert_close(outputs(smaller, x), outputs(silent, x), **EXACT)
 
 
-# --------------------------------------------------------------------------------------------------------------- refusals
+# ----------------------------------------------------------------------------- refusals
 class Fixed(nn.Module):
     """Hard-coded sizes, in one of several ways."""
 
@@ -485,7 +581,11 @@ class Fixed(nn.Module):
             x = F.conv2d(x, self.fc.weight.view(2, 4, 4, 4)).flatten(1)
             return x
         elif self.way == "control flow":
-            x = x.flatten(1) if x.shape[1] == 4 else F.relu(x.flatten(1)) @ self.fc.weight[:, : 16 * x.shape[1]].T
+            x = (
+                x.flatten(1)
+                if x.shape[1] == 4
+                else F.relu(x.flatten(1)) @ self.fc.weight[:, : 16 * x.shape[1]].T
+            )
         elif self.way == "swapped":
             x = x.transpose(1, 2).flatten(1)
         elif self.way == "softmax":
@@ -509,13 +609,17 @@ def test_what_reads_channels_in_an_unknown_way_is_refused_by_name(way, says):
     model = seeded(lambda: Fixed(way))
     for batch in (1, 2):
         with pytest.raises(ValueError, match=says) as error:
-            remove_filters(model, {"conv": torch.tensor([True, False, True, False])}, images(batch, 1, 6, 6))
+            remove_filters(
+                model, {"conv": torch.tensor([True, False, True, False])}, images(batch, 1, 6, 6)
+            )
         assert "cannot be removed" in str(error.value)
 
 
 def test_other_orders_of_dimensions_are_followed():
     model = seeded(lambda: Fixed("swapped"))
-    assert_absorbed_exactly(model, images(2, 1, 6, 6), {"conv": torch.tensor([True, False, True, False])})
+    assert_absorbed_exactly(
+        model, images(2, 1, 6, 6), {"conv": torch.tensor([True, False, True, False])}
+    )
 
 
 def test_masks_that_do_not_fit():
@@ -532,7 +636,11 @@ def test_masks_that_do_not_fit():
         with pytest.raises(ValueError, match=says):
             remove_filters(model, keep, x)
     with pytest.raises(ValueError, match="ReLU, which has no channels"):
-        remove_filters(seq(lambda: nn.Linear(2, 3), nn.ReLU, lambda: nn.Linear(3, 1)), {"1": good[:3]}, images(1, 2))
+        remove_filters(
+            seq(lambda: nn.Linear(2, 3), nn.ReLU, lambda: nn.Linear(3, 1)),
+            {"1": good[:3]},
+            images(1, 2),
+        )
     with pytest.raises(ValueError, match="a tensor; got tuple"):
         remove_filters(model, {"conv1": good}, (x,))
     with pytest.raises(ValueError, match="cannot follow SmallConvNet"):
@@ -542,7 +650,9 @@ def test_masks_that_do_not_fit():
 
 
 def test_a_weight_that_is_computed_from_another_is_refused_and_others_are_not():
-    model = seq(lambda: nn.Linear(4, 6), nn.ReLU, lambda: nn.Linear(6, 5), nn.ReLU, lambda: nn.Linear(5, 2))
+    model = seq(
+        lambda: nn.Linear(4, 6), nn.ReLU, lambda: nn.Linear(6, 5), nn.ReLU, lambda: nn.Linear(5, 2)
+    )
     prune.random_unstructured(model[0], "weight", 0.5)
     x = images(3, 4)
     with pytest.raises(ValueError, match="prune.remove"):
@@ -551,22 +661,36 @@ def test_a_weight_that_is_computed_from_another_is_refused_and_others_are_not():
     assert silent[2].out_features == 3 and outputs(silent, x).shape == (3, 2)
 
 
-# ---------------------------------------------------------------------------------------------------------- what is kept
+# ------------------------------------------------------------------------- what is kept
 def test_types_modes_flags_and_layouts_are_kept():
     model = SmallConvNet(3).to(memory_format=torch.channels_last).half()
     model.conv2.weight.requires_grad_(False)
     model.bn2.eval()
     x = torch.zeros(1, 3, 16, 16, dtype=torch.float16)
     state = torch.get_rng_state()
-    smaller, _ = remove_filters(model, {"conv1": torch.arange(32) < 9, "bn2": torch.arange(32) < 7}, x)
+    smaller, _ = remove_filters(
+        model, {"conv1": torch.arange(32) < 9, "bn2": torch.arange(32) < 7}, x
+    )
     assert torch.equal(torch.get_rng_state(), state)
-    assert smaller.training and smaller.bn1.training and not smaller.bn2.training and model.conv1.training
+    assert (
+        smaller.training
+        and smaller.bn1.training
+        and not smaller.bn2.training
+        and model.conv1.training
+    )
     assert not smaller.conv2.weight.requires_grad and smaller.conv1.weight.requires_grad
-    assert smaller.conv2.weight.dtype == torch.float16 and smaller.conv2.weight.shape == (7, 9, 3, 3)
+    assert smaller.conv2.weight.dtype == torch.float16 and smaller.conv2.weight.shape == (
+        7,
+        9,
+        3,
+        3,
+    )
     assert smaller.conv2.weight.is_contiguous(memory_format=torch.channels_last)
     assert type(smaller) is SmallConvNet and isinstance(smaller.conv2.weight, nn.Parameter)
     theirs = {t.data_ptr() for t in model.state_dict().values()}
-    assert not theirs & {t.data_ptr() for t in smaller.state_dict().values()}, "shares memory with the original"
+    assert not theirs & {t.data_ptr() for t in smaller.state_dict().values()}, (
+        "shares memory with the original"
+    )
 
 
 def test_removing_twice_is_removing_once():
@@ -579,7 +703,9 @@ def test_removing_twice_is_removing_once():
 
 def test_the_smaller_model_trains():
     model, x = SmallConvNet(3), torch.randn(4, 3, 16, 16)
-    smaller, _ = remove_filters(model, {"conv1": torch.arange(32) < 9, "conv3": torch.arange(64) < 30}, x)
+    smaller, _ = remove_filters(
+        model, {"conv1": torch.arange(32) < 9, "conv3": torch.arange(64) < 30}, x
+    )
     optimizer = torch.optim.SGD(smaller.parameters(), lr=0.1)
     before = smaller.conv3.weight.clone()
     smaller(x).sum().backward()
@@ -587,7 +713,7 @@ def test_the_smaller_model_trains():
     assert not torch.equal(before, smaller.conv3.weight)
 
 
-# --------------------------------------------------------------------------------------------------------------- l1 norms
+# ----------------------------------------------------------------------------- l1 norms
 def test_l1_norms_of_filters_and_of_groups():
     model, x = torchvision_model("resnet18"), images(1, 3, 32, 32)
     norms = l1_filters(model)
@@ -595,24 +721,38 @@ def test_l1_norms_of_filters_and_of_groups():
     assert norms["fc"].shape == (10,) and norms["conv1"].dtype == torch.float64
     scores = l1_filters(model, channel_groups(model, x))
     assert "fc" not in scores and len(scores) == 12
-    torch.testing.assert_close(scores["conv1"], norms["conv1"] + norms["layer1.0.conv2"] + norms["layer1.1.conv2"])
+    torch.testing.assert_close(
+        scores["conv1"], norms["conv1"] + norms["layer1.0.conv2"] + norms["layer1.1.conv2"]
+    )
     transposed = nn.ConvTranspose2d(4, 6, 3, groups=2)
-    want = torch.cat([part.detach().abs().double().sum((0, 2, 3)) for part in transposed.weight.chunk(2)])
+    want = torch.cat(
+        [part.detach().abs().double().sum((0, 2, 3)) for part in transposed.weight.chunk(2)]
+    )
     torch.testing.assert_close(l1_filters(nn.Sequential(transposed))["0"], want)
 
 
-# ---------------------------------------------------------------------------------------------- one pair of layers (4.3)
-@given(st.integers(1, 6).flatmap(lambda m: st.tuples(st.just(m), st.sets(st.integers(0, m - 1), min_size=1))))
+# ------------------------------------------------------------- one pair of layers (4.3)
+@given(
+    st.integers(1, 6).flatmap(
+        lambda m: st.tuples(st.just(m), st.sets(st.integers(0, m - 1), min_size=1))
+    )
+)
 @settings(max_examples=30, deadline=None)
 def test_slice_pair_is_remove_filters_on_two_layers(case):
     m, kept = case
     keep = sorted(kept)
-    conv, bn, after = seq(lambda: nn.Conv2d(2, m, 3), lambda: nn.BatchNorm2d(m), lambda: nn.Conv2d(m, 3, 3, bias=False))
+    conv, bn, after = seq(
+        lambda: nn.Conv2d(2, m, 3),
+        lambda: nn.BatchNorm2d(m),
+        lambda: nn.Conv2d(m, 3, 3, bias=False),
+    )
     mask = torch.zeros(m, dtype=torch.bool)
     mask[keep] = True
     before = copy.deepcopy([layer.state_dict() for layer in (conv, bn, after)])
     pair = slice_pair(conv, bn, after, keep)
-    whole, _ = remove_filters(nn.Sequential(conv, bn, after), {"0": mask}, images(1, 2, 6, 6), absorb=False)
+    whole, _ = remove_filters(
+        nn.Sequential(conv, bn, after), {"0": mask}, images(1, 2, 6, 6), absorb=False
+    )
     for mine, layer, new in zip((conv, bn, after), pair, whole, strict=True):
         assert new is not mine and repr(layer) == repr(new)
         assert all(torch.equal(v, new.state_dict()[k]) for k, v in layer.state_dict().items())

@@ -13,7 +13,14 @@ from torch.nn import functional as F
 from course_lib.data import images
 from course_lib.models import SmallConvNet
 from course_lib.pruning.channels.folding import scale_shift
-from course_lib.pruning.channels.slimming import absorb_removed, cascade, filter_norms, penalty, scales, select_channels
+from course_lib.pruning.channels.slimming import (
+    absorb_removed,
+    cascade,
+    filter_norms,
+    penalty,
+    scales,
+    select_channels,
+)
 from course_lib.training import fit, seeded
 
 
@@ -21,7 +28,11 @@ def net(*alphas):
     """A net whose batch norms have these scales."""
     layers = []
     for i, alpha in enumerate(alphas):
-        layers += [nn.Conv2d(len(alphas[i - 1]) if i else 1, len(alpha), 3), nn.BatchNorm2d(len(alpha)), nn.ReLU()]
+        layers += [
+            nn.Conv2d(len(alphas[i - 1]) if i else 1, len(alpha), 3),
+            nn.BatchNorm2d(len(alpha)),
+            nn.ReLU(),
+        ]
         layers[-2].weight.data = torch.tensor(alpha)
     return nn.Sequential(*layers)
 
@@ -45,7 +56,9 @@ def test_the_penalty_is_lambda_times_the_sum_of_the_sizes():
     value.backward()
     torch.testing.assert_close(model[1].weight.grad, torch.tensor([0.1, -0.1]))
     torch.testing.assert_close(model[4].weight.grad, torch.tensor([0.0, 0.1, -0.1]))
-    others = [p.grad for name, p in model.named_parameters() if name not in ("1.weight", "4.weight")]
+    others = [
+        p.grad for name, p in model.named_parameters() if name not in ("1.weight", "4.weight")
+    ]
     assert all(gradient is None for gradient in others)
 
 
@@ -69,12 +82,17 @@ def test_a_model_without_scales_is_refused():
 
 
 def test_training_with_it_makes_most_scales_small_and_weight_decay_does_not():
-    """The point of an L1 term: a few large scales, many small ones, and the digits are learnt all the same."""
+    """The point of an L1 term: a few large scales, many small ones, and the digits are
+    learnt all the same.
+    """
     data, small = images.load("digits"), {}
     for name in ("plain", "decay", "slim"):
         with seeded(1):
             model = SmallConvNet(widths=(16, 16, 16))
-        options = {"decay": {"weight_decay": 1e-2}, "slim": {"penalty": partial(penalty, model, 1e-2)}}.get(name, {})
+        options = {
+            "decay": {"weight_decay": 1e-2},
+            "slim": {"penalty": partial(penalty, model, 1e-2)},
+        }.get(name, {})
         options |= {"epochs": 12, "lr": 1e-2, "schedule": "cosine", "validation": data.validation}
         history = fit(model, data.train, progress=False, **options)
         alphas = torch.cat(list(scales(model).values()))
@@ -98,13 +116,16 @@ def test_one_threshold_over_all_layers():
 def test_a_layers_largest_stays_so_fewer_may_go():
     model = net([0.1, 0.2, 0.15], [1.0, 2.0, 3.0])
     masks = select_channels(model, 0.5)
-    assert kept(masks) == {"1": [1], "4": [0, 1, 2]}  # 2 of the 3 that were asked for: none of layer 2 in its place
+    # 2 of the 3 that were asked for: none of layer 2 in its place
+    assert kept(masks) == {"1": [1], "4": [0, 1, 2]}
 
 
 @settings(deadline=None, max_examples=200)
 @given(
     alphas=st.lists(
-        st.lists(st.sampled_from([0.0, 0.5, -0.5, 1.0, 2.0]), min_size=1, max_size=6), min_size=1, max_size=4
+        st.lists(st.sampled_from([0.0, 0.5, -0.5, 1.0, 2.0]), min_size=1, max_size=6),
+        min_size=1,
+        max_size=4,
     ),
     fraction=st.floats(0, 1),
 )
@@ -117,7 +138,9 @@ def test_selection_by_brute_force(alphas, fraction):
         if all((i, c) in gone for c in range(len(layer))):
             largest = max(range(len(layer)), key=lambda c: (abs(layer[c]), c))  # noqa: B023
             gone.discard((i, largest))
-    expected = [[c for c in range(len(layer)) if (i, c) not in gone] for i, layer in enumerate(alphas)]
+    expected = [
+        [c for c in range(len(layer)) if (i, c) not in gone] for i, layer in enumerate(alphas)
+    ]
     assert list(kept(masks).values()) == expected
     more = select_channels(model, min(1.0, fraction + 0.2))
     assert all((masks[name] | ~more[name]).all() for name in masks)  # nested
@@ -146,12 +169,16 @@ def test_bad_selections_are_refused():
 def test_filter_norms_are_sums_of_sizes_per_output():
     conv = nn.Conv2d(4, 6, (2, 3), groups=2)
     up = nn.ConvTranspose2d(6, 4, 3, groups=2)
-    model = nn.Sequential(conv, nn.BatchNorm2d(6), up, nn.BatchNorm2d(4), nn.ReLU(), nn.BatchNorm2d(4))
+    model = nn.Sequential(
+        conv, nn.BatchNorm2d(6), up, nn.BatchNorm2d(4), nn.ReLU(), nn.BatchNorm2d(4)
+    )
     norms = filter_norms(model)
     assert list(norms) == ["1", "3"]  # behind a ReLU there is no filter
     assert norms["1"].dtype == torch.float64
     for m in range(6):
-        assert norms["1"][m].item() == pytest.approx(sum(abs(w) for w in conv.weight[m].flatten().tolist()))
+        assert norms["1"][m].item() == pytest.approx(
+            sum(abs(w) for w in conv.weight[m].flatten().tolist())
+        )
     for g, m in itertools.product(range(2), range(2)):
         filter_ = up.weight[3 * g : 3 * g + 3, m].flatten().tolist()
         assert norms["3"][2 * g + m].item() == pytest.approx(sum(abs(w) for w in filter_))
@@ -162,10 +189,15 @@ def test_filter_norms_are_sums_of_sizes_per_output():
 
 def test_filter_norms_as_the_score():
     model = net([1.0, 1.0], [1.0, 1.0])
-    model[0].weight.data = torch.tensor([1.0, 2.0]).view(2, 1, 1, 1).expand(2, 1, 3, 3).clone()  # norms 9, 18
-    model[3].weight.data = torch.tensor([0.6, 3.0]).view(2, 1, 1, 1).expand(2, 2, 3, 3).clone()  # norms 10.8, 54
+    # norms 9, 18
+    model[0].weight.data = torch.tensor([1.0, 2.0]).view(2, 1, 1, 1).expand(2, 1, 3, 3).clone()
+    # norms 10.8, 54
+    model[3].weight.data = torch.tensor([0.6, 3.0]).view(2, 1, 1, 1).expand(2, 2, 3, 3).clone()
     assert kept(select_channels(model, 0.25, filter_norms)) == {"1": [1], "4": [0, 1]}
-    assert kept(select_channels(model, 0.25, partial(filter_norms, mean=True))) == {"1": [0, 1], "4": [1]}
+    assert kept(select_channels(model, 0.25, partial(filter_norms, mean=True))) == {
+        "1": [0, 1],
+        "4": [1],
+    }
 
 
 # ---- what a removed channel leaves behind
@@ -183,14 +215,17 @@ def triple(groups=1, padding=0, padding_mode="zeros", out=4, dims=2, **options):
     model = nn.Sequential(*layers).double().eval()
     with torch.no_grad():
         model[1].weight.normal_()
-        model[1].bias.copy_(torch.tensor([1.0, 0.8, -1.0, 0.5, -0.6, 0.7]))  # of either sign, also where removed
+        # of either sign, also where removed
+        model[1].bias.copy_(torch.tensor([1.0, 0.8, -1.0, 0.5, -0.6, 0.7]))
         model[1].running_mean.normal_()
         model[1].running_var.uniform_(0.5, 2)
     return layers
 
 
 def switched_off(layer, bn, next_layer, keep, x, activation):
-    """What the definition says: alpha of the removed channels is zero, and nothing else changes."""
+    """What the definition says: alpha of the removed channels is zero, and nothing else
+    changes.
+    """
     bn = copy.deepcopy(bn)
     with torch.no_grad():
         bn.weight[~keep] = 0.0
@@ -198,7 +233,9 @@ def switched_off(layer, bn, next_layer, keep, x, activation):
 
 
 def cut_out(layer, bn, next_layer, keep, x, activation, shift):
-    """And what is left: the removed channels' maps are gone (zero), and the shift is added."""
+    """And what is left: the removed channels' maps are gone (zero), and the shift is
+    added.
+    """
     with torch.no_grad():
         y = activation(bn(layer(x))) * keep.view(-1, *[1] * (x.ndim - 2))
         return next_layer(y) + shift.view(-1, *[1] * (x.ndim - 2))
@@ -226,11 +263,14 @@ def test_at_zero_padded_borders_it_is_too_much():
     layers = triple(padding=1)
     x = torch.randn(2, 3, 8, 9, dtype=torch.float64)
     shift = absorb_removed(*layers, KEEP)
-    error = (cut_out(*layers, KEEP, x, F.relu, shift) - switched_off(*layers, KEEP, x, F.relu)).abs()
+    error = (
+        cut_out(*layers, KEEP, x, F.relu, shift) - switched_off(*layers, KEEP, x, F.relu)
+    ).abs()
     inside = error[..., 1:-1, 1:-1]
     assert inside.max() < 1e-12
     error[..., 1:-1, 1:-1] = 1.0
-    assert error.amin((0, 1)).min() >= 0 and error.amax((0, 1)).min() > 1e-3  # wrong all along the border
+    # wrong all along the border
+    assert error.amin((0, 1)).min() >= 0 and error.amax((0, 1)).min() > 1e-3
 
 
 def test_it_is_beta_that_counts_and_not_q():
@@ -268,7 +308,9 @@ def test_without_beta_or_without_removal_there_is_no_shift():
     plain = nn.BatchNorm2d(6, affine=False)
     assert (absorb_removed(conv, plain, after, KEEP) == 0).all()
     sigmoid_of_zero = absorb_removed(conv, plain, after, KEEP, torch.sigmoid)
-    torch.testing.assert_close(sigmoid_of_zero, 0.5 * after.weight[:, ~KEEP].sum((1, 2, 3)).detach())
+    torch.testing.assert_close(
+        sigmoid_of_zero, 0.5 * after.weight[:, ~KEEP].sum((1, 2, 3)).detach()
+    )
 
 
 def test_indices_say_the_same_as_a_mask():
@@ -361,7 +403,9 @@ def test_only_removed_channels_constants_count():
 def test_half_precision_is_summed_in_double():
     weight = torch.full((1, 4096), 0.1, dtype=torch.float16)
     _, shift = cascade(torch.zeros(4096, dtype=torch.bool), weight, torch.ones(4096))
-    assert shift.dtype == torch.float16 and shift.item() == pytest.approx(weight.double().sum().item(), rel=1e-3)
+    assert shift.dtype == torch.float16 and shift.item() == pytest.approx(
+        weight.double().sum().item(), rel=1e-3
+    )
 
 
 def test_shapes_that_do_not_fit_are_refused():
@@ -383,11 +427,18 @@ def test_shapes_that_do_not_fit_are_refused():
 
 
 def test_a_removed_channel_can_be_told_by_its_constant_through_a_whole_net():
-    """Select, switch off, cut out with the shift: inside a net without padding, the answers stay the same."""
+    """Select, switch off, cut out with the shift: inside a net without padding, the
+    answers stay the same.
+    """
     torch.manual_seed(0)
     model = (
         nn.Sequential(
-            nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 3), nn.BatchNorm2d(8), nn.ReLU()
+            nn.Conv2d(1, 8, 3),
+            nn.BatchNorm2d(8),
+            nn.ReLU(),
+            nn.Conv2d(8, 8, 3),
+            nn.BatchNorm2d(8),
+            nn.ReLU(),
         )
         .append(nn.Flatten())
         .append(nn.Linear(8 * 16, 3))
@@ -403,7 +454,11 @@ def test_a_removed_channel_can_be_told_by_its_constant_through_a_whole_net():
     with torch.no_grad():
         for name, after in (("1", "3"), ("4", "7")):
             off.get_submodule(name).weight[~keep[name]] = 0.0
-            layer, bn, following = model[int(name) - 1], model.get_submodule(name), model.get_submodule(after)
+            layer, bn, following = (
+                model[int(name) - 1],
+                model.get_submodule(name),
+                model.get_submodule(after),
+            )
             cut.get_submodule(after).bias += absorb_removed(layer, bn, following, keep[name])
             cut.get_submodule(name).weight[~keep[name]] = 0.0
             cut.get_submodule(name).bias[~keep[name]] = 0.0  # relu(0) = 0: as if it were not there

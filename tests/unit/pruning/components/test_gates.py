@@ -18,8 +18,13 @@ from course_lib.pruning.components import (
 @pytest.mark.parametrize("log_alpha", [-3.0, 0.0, 2.0])
 def test_how_often_a_gate_is_open(log_alpha):
     alpha = torch.full((200_000,), log_alpha, dtype=torch.float64)
-    z = hard_concrete(alpha, torch.rand(alpha.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64))
-    assert float((z > 0).double().mean()) == pytest.approx(float(open_probability(alpha[:1])), abs=0.005)
+    z = hard_concrete(
+        alpha,
+        torch.rand(alpha.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64),
+    )
+    assert float((z > 0).double().mean()) == pytest.approx(
+        float(open_probability(alpha[:1])), abs=0.005
+    )
     assert bool(((z >= 0) & (z <= 1)).all()) and float((z == 1).double().mean()) > 0
 
 
@@ -42,10 +47,13 @@ def test_sampled_while_training_fixed_in_evaluation():
 
 def test_multipliers_climb():
     assert dual_step(0.7, 0.5, 0.1, 0.2, 0.5) == pytest.approx((0.2, 0.22))
-    assert dual_step(0.3, 0.5, 0.0, 0.0, 1.0) == pytest.approx((-0.2, 0.04))  # too small: pulled back
+    # too small: pulled back
+    assert dual_step(0.3, 0.5, 0.0, 0.0, 1.0) == pytest.approx((-0.2, 0.04))
     size = torch.tensor(0.7, requires_grad=True)
     value = lagrangian(size, 0.5, 0.3, 2.0)
     value.backward()
-    assert value.item() == pytest.approx(0.3 * 0.2 + 2 * 0.04) and size.grad.item() == pytest.approx(0.3 + 4 * 0.2)
+    assert value.item() == pytest.approx(
+        0.3 * 0.2 + 2 * 0.04
+    ) and size.grad.item() == pytest.approx(0.3 + 4 * 0.2)
     to_target = Lagrangian(0.5, lr=1.0)
     assert to_target(size.detach()).item() == 0 and to_target.lam1 == pytest.approx(0.2)

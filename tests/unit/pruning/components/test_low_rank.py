@@ -32,7 +32,9 @@ def test_no_such_rank():
 def test_compact_is_the_same_product():
     p, q, z = torch.randn(4, 5), torch.randn(5, 3), torch.tensor([0.0, 0.3, 1.0, 0.0, 0.7])
     small_p, small_q = components.compact(p, z, q)
-    assert small_p.shape == (4, 3) and torch.allclose(small_p @ small_q, p @ z.diag() @ q, atol=1e-6)
+    assert small_p.shape == (4, 3) and torch.allclose(
+        small_p @ small_q, p @ z.diag() @ q, atol=1e-6
+    )
     none_p, none_q = components.compact(p, torch.zeros(5), q)
     assert none_p.shape == (4, 0) and none_q.shape == (0, 3)
 
@@ -56,7 +58,9 @@ def test_a_gated_model_begins_as_it_was_and_compacts_to_plain_layers():
     generator = torch.Generator().manual_seed(0)
     for layer in low_rank.gated_layers(gated).values():
         with torch.no_grad():
-            layer.gates.log_alpha.copy_(5 * torch.randn(layer.gates.log_alpha.shape, generator=generator) - 2)
+            layer.gates.log_alpha.copy_(
+                5 * torch.randn(layer.gates.log_alpha.shape, generator=generator) - 2
+            )
     first = next(iter(low_rank.gated_layers(gated).values()))
     with torch.no_grad():
         first.gates.log_alpha.fill_(-9)  # nothing of it is left

@@ -28,7 +28,9 @@ def test_ablation_is_of_one_head_at_a_time_against_the_full_model():
 
     torch.testing.assert_close(ablate_each(evaluate, 2, 3), -weight.double())
     assert (
-        len(seen) == 7 and sum(int(xi.sum()) == 6 for xi in seen) == 1 and sum(int(xi.sum()) == 5 for xi in seen) == 6
+        len(seen) == 7
+        and sum(int(xi.sum()) == 6 for xi in seen) == 1
+        and sum(int(xi.sum()) == 5 for xi in seen) == 6
     )
 
 
@@ -43,7 +45,8 @@ def test_all_but_one_chooses_on_validation_and_reports_the_test():
 
     result = all_but_one(lambda xi: float((validation * xi).sum()), on_test, 2, 3)
     assert result == [(1, 3.0 - 21.0), (0, 7.0 - 24.0)]
-    assert len(tested) == 3  # the full model and one choice for each layer: the test data choose nothing
+    # the full model and one choice for each layer: the test data choose nothing
+    assert len(tested) == 3
 
 
 def test_an_evaluator_of_gates_runs_the_gated_model():

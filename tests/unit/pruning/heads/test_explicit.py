@@ -56,7 +56,9 @@ def masks_of(which, tgt, src, batch):
 
 @pytest.mark.parametrize("options", MODULES.values(), ids=MODULES)
 @pytest.mark.parametrize("masks", MASKS)
-@pytest.mark.parametrize("returned", [{"need_weights": False}, {}, {"average_attn_weights": False}], ids=str)
+@pytest.mark.parametrize(
+    "returned", [{"need_weights": False}, {}, {"average_attn_weights": False}], ids=str
+)
 def test_explicit_attention_equals_multihead_attention(options, masks, returned):
     module = mha(**options)
     mine = ExplicitAttention(module)
@@ -74,7 +76,10 @@ def test_explicit_attention_equals_multihead_attention(options, masks, returned)
 def test_explicit_attention_without_a_batch():
     module = mha(batch_first=True)
     x = torch.randn(6, E, dtype=torch.float64)
-    arguments = {"key_padding_mask": torch.arange(6) > 3, "attn_mask": torch.randn(HEADS, 6, 6, dtype=torch.float64)}
+    arguments = {
+        "key_padding_mask": torch.arange(6) > 3,
+        "attn_mask": torch.randn(HEADS, 6, 6, dtype=torch.float64),
+    }
     for expected, got in zip(
         module(x, x, x, **arguments), ExplicitAttention(module)(x, x, x, **arguments), strict=True
     ):
@@ -89,7 +94,9 @@ def test_explicit_attention_has_the_same_gradients():
         m(x, x, x)[0].square().sum().backward()
     packed = torch.cat([mine.q_proj.weight.grad, mine.k_proj.weight.grad, mine.v_proj.weight.grad])
     torch.testing.assert_close(packed, module.in_proj_weight.grad, rtol=0, atol=1e-10)
-    torch.testing.assert_close(mine.out_proj.bias.grad, module.out_proj.bias.grad, rtol=0, atol=1e-10)
+    torch.testing.assert_close(
+        mine.out_proj.bias.grad, module.out_proj.bias.grad, rtol=0, atol=1e-10
+    )
 
 
 @pytest.mark.parametrize("need_weights", [True, False])
@@ -131,7 +138,9 @@ def stacks():
     torch.manual_seed(0)
     layer = nn.TransformerEncoderLayer(E, HEADS, 48, batch_first=True, dtype=torch.float64)
     yield nn.TransformerEncoder(layer, 2)
-    yield nn.TransformerEncoder(nn.TransformerEncoderLayer(E, HEADS, 48, norm_first=True, dtype=torch.float64), 2)
+    yield nn.TransformerEncoder(
+        nn.TransformerEncoderLayer(E, HEADS, 48, norm_first=True, dtype=torch.float64), 2
+    )
 
 
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")
@@ -163,9 +172,14 @@ def test_an_encoder_decoder_of_torch_has_three_kinds():
         ("decoder.layers.0.self_attn", False),
         ("decoder.layers.0.multihead_attn", True),
     ]
-    source, target = torch.randn(2, 5, E, dtype=torch.float64), torch.randn(2, 4, E, dtype=torch.float64)
+    source, target = (
+        torch.randn(2, 5, E, dtype=torch.float64),
+        torch.randn(2, 4, E, dtype=torch.float64),
+    )
     mask = nn.Transformer.generate_square_subsequent_mask(4, dtype=torch.float64)
-    expected, got = (m(source, target, tgt_mask=mask, tgt_is_causal=True) for m in (model, explicit))
+    expected, got = (
+        m(source, target, tgt_mask=mask, tgt_is_causal=True) for m in (model, explicit)
+    )
     torch.testing.assert_close(got, expected, rtol=0, atol=1e-12)
 
 
@@ -186,4 +200,6 @@ def test_replacing_leaves_the_given_model_and_keeps_what_is_shared_and_frozen():
 
 def test_torchvision_computes_the_same_with_explicit_attention():
     model, inputs = model_of("torchvision vit"), inputs_of("torchvision vit")
-    torch.testing.assert_close(outputs(explicit_attention(model), inputs), outputs(model, inputs), rtol=0, atol=1e-12)
+    torch.testing.assert_close(
+        outputs(explicit_attention(model), inputs), outputs(model, inputs), rtol=0, atol=1e-12
+    )

@@ -42,9 +42,13 @@ def test_a_smaller_model_comes_back_from_disk(family, tmp_path):
 
 
 def same(one, other, inputs):
-    """Every weight bit by bit; of outputs the last bit depends on where a tensor lies in memory."""
+    """Every weight bit by bit; of outputs the last bit depends on where a tensor lies
+    in memory.
+    """
     assert one.state_dict().keys() == other.state_dict().keys()
-    assert all(torch.equal(value, other.state_dict()[name]) for name, value in one.state_dict().items())
+    assert all(
+        torch.equal(value, other.state_dict()[name]) for name, value in one.state_dict().items()
+    )
     close(outputs(one, inputs), outputs(other, inputs), atol=1e-12)
 
 
@@ -53,7 +57,9 @@ def test_a_model_with_all_heads_is_stored_as_well_and_may_be_loaded_by_its_class
 
     model, inputs = model_of("bert", "eager"), inputs_of("bert")
     save_pruned(model, tmp_path)
-    loaded = load_pruned(tmp_path, BertForSequenceClassification, attn_implementation="eager", dtype=torch.float32)
+    loaded = load_pruned(
+        tmp_path, BertForSequenceClassification, attn_implementation="eager", dtype=torch.float32
+    )
     assert loaded.config._attn_implementation == "eager" and loaded.dtype == torch.float32
     close(outputs(loaded, inputs), outputs(model, inputs).float(), atol=1e-4)
 
@@ -68,7 +74,9 @@ def test_a_loaded_translator_generates_the_same(tmp_path):
 
 
 def test_from_pretrained_alone_fails_on_the_sizes(tmp_path):
-    """If this passes one day, transformers knows removed heads again, and the file beside the weights is not needed."""
+    """If this passes one day, transformers knows removed heads again, and the file
+    beside the weights is not needed.
+    """
     from transformers import BertForSequenceClassification
 
     save_pruned(remove_heads(model_of("bert"), some_heads(3)), tmp_path)
@@ -88,7 +96,9 @@ def test_files_that_do_not_fit_are_refused(tmp_path):
         (tmp_path / "kept_heads.json").write_text(json.dumps(changed))
         with pytest.raises(ValueError, match=r"keeps heads .* the model has 4 heads there"):
             load_pruned(tmp_path)
-    (tmp_path / "kept_heads.json").write_text(json.dumps({"kept": {"nowhere": [0]}, "explicit": False}))
+    (tmp_path / "kept_heads.json").write_text(
+        json.dumps({"kept": {"nowhere": [0]}, "explicit": False})
+    )
     with pytest.raises(ValueError, match="'nowhere', but the model has no attention there"):
         load_pruned(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())

@@ -1,6 +1,7 @@
 """Gates on heads, in every family the library knows.
 
-Everything is compared in float64 and close to rounding, with eager and with SDPA attention, unless a test says otherwise.
+Everything is compared in float64 and close to rounding, with eager and with SDPA
+attention, unless a test says otherwise.
 """
 
 import copy
@@ -39,7 +40,11 @@ def test_gates_of_one_change_nothing(family, attention):
     model, inputs = gateable(family, attention), inputs_of(family)
     expected = outputs(model, inputs)
     layers = len(find_attention(model))
-    for xi in (torch.ones(layers, HEADS), torch.ones(layers, B, HEADS), torch.ones(layers, HEADS, dtype=torch.bool)):
+    for xi in (
+        torch.ones(layers, HEADS),
+        torch.ones(layers, B, HEADS),
+        torch.ones(layers, HEADS, dtype=torch.bool),
+    ):
         with gated(model, xi):
             assert torch.equal(outputs(model, inputs), expected)
 
@@ -49,7 +54,11 @@ def test_gates_of_one_change_nothing(family, attention):
 def test_gates_of_zero_are_removal(family, attention):
     model, inputs = gateable(family, attention), inputs_of(family)
     full, layers = outputs(model, inputs), len(find_attention(model))
-    for keep in (some_heads(layers), some_heads(layers, seed=2), torch.zeros(layers, HEADS, dtype=torch.bool)):
+    for keep in (
+        some_heads(layers),
+        some_heads(layers, seed=2),
+        torch.zeros(layers, HEADS, dtype=torch.bool),
+    ):
         with gated(model, keep):
             expected = outputs(model, inputs)
         assert (full - expected).abs().max() > 1e-3  # so that the next line says something
@@ -62,18 +71,28 @@ def test_gates_of_zero_are_removal_in_single_precision(family):
     keep = some_heads(len(find_attention(model)))
     with gated(model, keep):
         expected = outputs(model, inputs)
-    close(outputs(remove_heads(model, keep), inputs), expected, atol=1e-5 * float(expected.abs().max().clamp(min=1)))
+    close(
+        outputs(remove_heads(model, keep), inputs),
+        expected,
+        atol=1e-5 * float(expected.abs().max().clamp(min=1)),
+    )
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_gate_scales_the_columns_of_the_output_projection_that_read_its_head(family):
     model, inputs = gateable(family), inputs_of(family)
     found = find_attention(model)
-    xi = torch.rand(len(found), HEADS, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 2
+    xi = (
+        torch.rand(
+            len(found), HEADS, generator=torch.Generator().manual_seed(0), dtype=torch.float64
+        )
+        * 2
+    )
     by_hand = copy.deepcopy(model)
     for gate, out in zip(xi, output_projections(by_hand), strict=True):
         scale = gate.repeat_interleave(SIZE)
-        out.weight.data.mul_(scale if isinstance(out, nn.Linear) else scale[:, None])  # Conv1D: (in, out)
+        # Conv1D: (in, out)
+        out.weight.data.mul_(scale if isinstance(out, nn.Linear) else scale[:, None])
     with gated(model, xi):
         close(outputs(model, inputs), outputs(by_hand, inputs))
 
@@ -81,12 +100,17 @@ def test_a_gate_scales_the_columns_of_the_output_projection_that_read_its_head(f
 @pytest.mark.parametrize("family", ["bert", "marian", "t5", "gpt2", "torchvision vit"])
 def test_gates_for_each_sample(family):
     model, inputs = gateable(family), inputs_of(family)
-    xi = torch.rand(len(find_attention(model)), B, HEADS, generator=torch.Generator().manual_seed(0))
+    xi = torch.rand(
+        len(find_attention(model)), B, HEADS, generator=torch.Generator().manual_seed(0)
+    )
     with gated(model, xi):
         together = outputs(model, inputs)
     for b in range(B):
         with gated(model, xi[:, b]):
-            close(together[b : b + 1], outputs(model, {name: x[b : b + 1] for name, x in inputs.items()}))
+            close(
+                together[b : b + 1],
+                outputs(model, {name: x[b : b + 1] for name, x in inputs.items()}),
+            )
 
 
 def test_gates_in_a_list_and_for_one_kind():
@@ -145,10 +169,18 @@ def test_no_hook_stays_after_an_exception(where):
 def test_gates_that_do_not_fit_are_refused_before_anything_is_hooked():
     model = model_of("bert")
     before = hooks_of(model)
-    for xi in (torch.ones(2, HEADS), torch.ones(3, HEADS + 1), torch.ones(3), torch.ones(1, 3, B, HEADS)):
+    for xi in (
+        torch.ones(2, HEADS),
+        torch.ones(3, HEADS + 1),
+        torch.ones(3),
+        torch.ones(1, 3, B, HEADS),
+    ):
         with pytest.raises(ValueError, match=r"\(3, 4\), or \(3, B, 4\)"), gated(model, xi):
             pass
-    with pytest.raises(ValueError, match="gates for 2 layers, the model has 3"), gated(model, [torch.ones(4)] * 2):
+    with (
+        pytest.raises(ValueError, match="gates for 2 layers, the model has 3"),
+        gated(model, [torch.ones(4)] * 2),
+    ):
         pass
     with (
         pytest.raises(ValueError, match=r"should be \(4,\) or \(B, 4\), got \(5,\)"),
@@ -157,7 +189,10 @@ def test_gates_that_do_not_fit_are_refused_before_anything_is_hooked():
         pass
     assert hooks_of(model) == before
     of_two = torch.ones(3, 2, HEADS)
-    with pytest.raises(ValueError, match="gates for 2 samples, but .* was called with 3"), gated(model, of_two):
+    with (
+        pytest.raises(ValueError, match="gates for 2 samples, but .* was called with 3"),
+        gated(model, of_two),
+    ):
         outputs(model, inputs_of("bert"))
 
 
@@ -173,9 +208,13 @@ def test_gates_work_while_generating(beams):
 
 
 def test_transformers_ignores_a_head_mask():
-    """If this fails, transformers has head masks again, and the warnings about them are out of date."""
+    """If this fails, transformers has head masks again, and the warnings about them are
+    out of date.
+    """
     model, inputs = model_of("bert"), inputs_of("bert")
-    assert torch.equal(outputs(model, inputs | {"head_mask": torch.zeros(3, HEADS)}), outputs(model, inputs))
+    assert torch.equal(
+        outputs(model, inputs | {"head_mask": torch.zeros(3, HEADS)}), outputs(model, inputs)
+    )
 
 
 @pytest.mark.parametrize("family", TRANSFORMERS)
@@ -184,7 +223,10 @@ def test_a_head_mask_is_refused(family):
     expected, before = outputs(model, inputs), hooks_of(model)
     with refuse_head_mask(model):
         assert torch.equal(outputs(model, inputs | {"head_mask": None}), expected)
-        with pytest.raises(TypeError, match=r"was called with head_mask, which transformers 5 ignores.*gated\(model"):
+        with pytest.raises(
+            TypeError,
+            match=r"was called with head_mask, which transformers 5 ignores.*gated\(model",
+        ):
             outputs(model, inputs | {"head_mask": torch.ones(3, HEADS)})
     assert hooks_of(model) == before
     xi = torch.ones(len(find_attention(model)), HEADS)

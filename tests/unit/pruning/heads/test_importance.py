@@ -41,13 +41,18 @@ def batches_of(data, sizes):
 
 @BOTH
 @pytest.mark.parametrize("family", FAMILIES)
-def test_importance_is_the_mean_over_samples_of_the_slope_along_each_gate(family, attention, monkeypatch):
+def test_importance_is_the_mean_over_samples_of_the_slope_along_each_gate(
+    family, attention, monkeypatch
+):
     model, data, loss = gateable(family, attention), data_of(family, 3), loss_of(family)
-    # The eager softmax of ViT and DeiT computes in single precision, whatever the model does; so does T5's norm.
+    # The eager softmax of ViT and DeiT computes in single precision, whatever the model
+    # does; so does T5's norm.
     rounds = family in ("vit", "deit") and attention == "eager"
     if family == "t5":
         norm = type(model.encoder.final_layer_norm)
-        monkeypatch.setattr(norm, "forward", lambda self, x: self.weight * F.rms_norm(x, x.shape[-1:], None, 1e-6))
+        monkeypatch.setattr(
+            norm, "forward", lambda self, x: self.weight * F.rms_norm(x, x.shape[-1:], None, 1e-6)
+        )
     layers, step = len(find_attention(model)), 1e-3 if rounds else 1e-5
     expected = torch.zeros(layers, HEADS, dtype=torch.float64)
     for layer in range(layers):
@@ -62,14 +67,24 @@ def test_importance_is_the_mean_over_samples_of_the_slope_along_each_gate(family
     importance = head_importance(model, [data], loss)
     assert importance.shape == (layers, HEADS) and importance.dtype == torch.float64
     assert expected.max() > 1e-2
-    torch.testing.assert_close(importance, expected, rtol=1e-2 if rounds else 1e-5, atol=5e-4 if rounds else 1e-8)
+    torch.testing.assert_close(
+        importance, expected, rtol=1e-2 if rounds else 1e-5, atol=5e-4 if rounds else 1e-8
+    )
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_importance_does_not_depend_on_the_batch_size_or_the_order(family):
     model, data, loss = gateable(family), data_of(family), loss_of(family)
-    expected = torch.stack([head_importance(model, [sample], loss) for sample in batches_of(data, [1] * 8)]).mean(0)
-    for sizes in ([8], [4, 4], [3, 3, 2], [7, 1], torch.randperm(8, generator=torch.Generator().manual_seed(1))):
+    expected = torch.stack(
+        [head_importance(model, [sample], loss) for sample in batches_of(data, [1] * 8)]
+    ).mean(0)
+    for sizes in (
+        [8],
+        [4, 4],
+        [3, 3, 2],
+        [7, 1],
+        torch.randperm(8, generator=torch.Generator().manual_seed(1)),
+    ):
         close(head_importance(model, batches_of(data, sizes), loss), expected)
 
 
@@ -99,7 +114,9 @@ def test_padding_changes_nothing(family):
 def test_one_forward_and_one_backward_pass_for_each_batch():
     model, data = model_of("bert"), data_of("bert")
     calls = {"forward": 0, "backward": 0}
-    hook = model.register_forward_hook(lambda *_: calls.__setitem__("forward", calls["forward"] + 1))
+    hook = model.register_forward_hook(
+        lambda *_: calls.__setitem__("forward", calls["forward"] + 1)
+    )
 
     class Counting(torch.autograd.Function):
         @staticmethod
@@ -112,7 +129,9 @@ def test_one_forward_and_one_backward_pass_for_each_batch():
             return gradient
 
     loss = loss_of("bert")
-    head_importance(model, batches_of(data, [4, 4]), lambda m, batch: Counting.apply(loss(m, batch)))
+    head_importance(
+        model, batches_of(data, [4, 4]), lambda m, batch: Counting.apply(loss(m, batch))
+    )
     hook.remove()
     assert calls == {"forward": 2, "backward": 2}
 
@@ -160,7 +179,8 @@ def test_importance_of_the_heads_left_is_that_of_the_smaller_model():
     with gated(model, keep):
         gated_off = head_importance(model, [data], loss)
     assert (gated_off[~keep] == 0).all() and (gated_off[keep] > 0).all()
-    smaller = head_importance(remove_heads(model, keep), [data], loss)  # a grid as wide as the largest layer
+    # a grid as wide as the largest layer
+    smaller = head_importance(remove_heads(model, keep), [data], loss)
     assert smaller.isnan().sum() == smaller.numel() - keep.sum()
     close(torch.cat([row[~row.isnan()] for row in smaller]), gated_off[keep])
 
@@ -181,7 +201,10 @@ def test_importance_of_samples_averages_to_importance():
 
 def test_layers_are_normalised_by_their_euclidean_norm():
     model, data, loss = model_of("bert"), data_of("bert"), loss_of("bert")
-    raw, normal = head_importance(model, [data], loss), head_importance(model, [data], loss, normalise=True)
+    raw, normal = (
+        head_importance(model, [data], loss),
+        head_importance(model, [data], loss, normalise=True),
+    )
     close(normal.square().sum(1), torch.ones(3, dtype=torch.float64))
     close(normal * raw.norm(dim=1, keepdim=True), raw)
     close(normal, normalise_by_layer(raw))
@@ -192,7 +215,9 @@ def test_layers_are_normalised_by_their_euclidean_norm():
 
 def test_losses_that_are_not_one_for_each_sample_are_refused():
     model, data, loss = model_of("bert"), data_of("bert"), loss_of("bert")
-    with pytest.raises(ValueError, match=r'each of the 8 samples, shape \(8,\), got \(\).*reduction="none"'):
+    with pytest.raises(
+        ValueError, match=r'each of the 8 samples, shape \(8,\), got \(\).*reduction="none"'
+    ):
         head_importance(model, [data], lambda m, batch: loss(m, batch).mean())
     with pytest.raises(ValueError, match="do not depend on the heads"):
         head_importance(model, [data], lambda m, batch: loss(m, batch).detach())
@@ -208,15 +233,21 @@ def test_losses_that_are_not_one_for_each_sample_are_refused():
 def test_heads_are_scored_anew_and_never_come_back():
     model, inputs = model_of("bert"), inputs_of("bert")
     first = torch.tensor([[1.0, 2.0, 9.0, 9.0], [9.0, 9.0, 9.0, 9.0], [9.0, 9.0, 9.0, 9.0]])
-    then = torch.tensor([[9.0, 9.0, 3.0, 9.0], [9.0, 9.0, 9.0, 4.0], [9.0, 9.0, 9.0, 9.0]])  # would bring two back
+    # would bring two back
+    then = torch.tensor([[9.0, 9.0, 3.0, 9.0], [9.0, 9.0, 9.0, 4.0], [9.0, 9.0, 9.0, 9.0]])
     seen, trained = [], []
 
     def score(m):
         seen.append(outputs(m, inputs))
         return first if len(seen) == 1 else then
 
-    masks = prune_heads_iteratively(model, score, [2, 4], lambda m: trained.append(outputs(m, inputs)))
-    assert [(~m).nonzero().tolist() for m in masks] == [[[0, 0], [0, 1]], [[0, 0], [0, 1], [0, 2], [1, 3]]]
+    masks = prune_heads_iteratively(
+        model, score, [2, 4], lambda m: trained.append(outputs(m, inputs))
+    )
+    assert [(~m).nonzero().tolist() for m in masks] == [
+        [[0, 0], [0, 1]],
+        [[0, 0], [0, 1], [0, 2], [1, 3]],
+    ]
     assert torch.equal(seen[0], outputs(model, inputs))
     close(seen[1], outputs(remove_heads(model, masks[0]), inputs))  # scored with the first two gone
     close(trained[1], outputs(remove_heads(model, masks[1]), inputs))
@@ -225,11 +256,19 @@ def test_heads_are_scored_anew_and_never_come_back():
 
 def test_iterative_pruning_by_importance():
     model, data, loss = model_of("bert"), data_of("bert"), loss_of("bert")
-    masks = prune_heads_iteratively(model, lambda m: head_importance(m, [data], loss), [3, 6, 9], min_per_layer=1)
-    assert [int((~m).sum()) for m in masks] == [3, 6, 9] and all((m.sum(1) >= 1).all() for m in masks)
+    masks = prune_heads_iteratively(
+        model, lambda m: head_importance(m, [data], loss), [3, 6, 9], min_per_layer=1
+    )
+    assert [int((~m).sum()) for m in masks] == [3, 6, 9] and all(
+        (m.sum(1) >= 1).all() for m in masks
+    )
     assert all((b <= a).all() for a, b in zip(masks, masks[1:], strict=False))
-    (once,) = prune_heads_iteratively(model, lambda m: head_importance(m, [data], loss), [3], min_per_layer=1)
-    assert torch.equal(once, lowest_heads(head_importance(model, [data], loss), 3, 1)) and torch.equal(once, masks[0])
+    (once,) = prune_heads_iteratively(
+        model, lambda m: head_importance(m, [data], loss), [3], min_per_layer=1
+    )
+    assert torch.equal(
+        once, lowest_heads(head_importance(model, [data], loss), 3, 1)
+    ) and torch.equal(once, masks[0])
     smaller = remove_heads(model, masks[0])  # on a model with unequal layers
     (more,) = prune_heads_iteratively(smaller, lambda m: head_importance(m, [data], loss), [2])
     with gated(smaller, more):

@@ -13,14 +13,18 @@ from course_lib.pruning.heads import prunable_share, prune_by_kind, train_with_g
 def test_a_gate_that_helps_stays_open_and_others_close():
     torch.manual_seed(0)
     model, log_alpha = nn.Linear(1, 1), torch.full((3,), 1.0, requires_grad=True)
-    optimizer = torch.optim.Adam([{"params": model.parameters(), "lr": 0.0}, {"params": [log_alpha], "lr": 0.1}])
+    optimizer = torch.optim.Adam(
+        [{"params": model.parameters(), "lr": 0.0}, {"params": [log_alpha], "lr": 0.1}]
+    )
 
     def loss(net, batch, gates):
         assert net.training
         return 4 * (1 - gates[0]).square()
 
     model.eval()
-    counts = train_with_gates(model, log_alpha, range(150), loss, 0.1, optimizer, torch.Generator().manual_seed(0))
+    counts = train_with_gates(
+        model, log_alpha, range(150), loss, 0.1, optimizer, torch.Generator().manual_seed(0)
+    )
     assert not model.training and len(counts) == 150 and counts[-1] < 1.3 < counts[0]
     gates = hard_concrete(log_alpha.detach())
     assert gates[0] > 0.9 and (gates[1:] == 0).all()
@@ -53,7 +57,9 @@ def test_by_kind():
     assert found["decoder"].tolist() == [[True, False]] and found["cross"].all()
     every = prune_by_kind(scores, "all", 1.0)
     assert not any(mask.any() for mask in every.values())
-    assert int(sum(m.sum() for m in prune_by_kind(scores, "all", 0.5).values())) == 7 - round(0.5 * 7)
+    assert int(sum(m.sum() for m in prune_by_kind(scores, "all", 0.5).values())) == 7 - round(
+        0.5 * 7
+    )
     with pytest.raises(ValueError, match="kind is one of"):
         prune_by_kind(scores, "both", 0.5)
     with pytest.raises(ValueError, match="fraction"):

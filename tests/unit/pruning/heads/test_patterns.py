@@ -27,7 +27,11 @@ def test_classes():
     blocks = torch.block_diag(torch.eye(2), torch.eye(2))
     none = torch.zeros(4, dtype=torch.bool)
     assert attention_pattern(blocks, none, torch.tensor([0, 0, 1, 1])) == "block"
-    assert attention_pattern(blocks, none) == attention_pattern(blocks, none, torch.zeros(4)) == "heterogeneous"
+    assert (
+        attention_pattern(blocks, none)
+        == attention_pattern(blocks, none, torch.zeros(4))
+        == "heterogeneous"
+    )
 
 
 def test_change():
@@ -74,12 +78,20 @@ def test_equal_attention_is_what_disable_computes(family):
     found = find_attention(model, "encoder")
     off = torch.zeros(len(found), found[0].heads, dtype=torch.bool)
     off[0, 1] = off[1, 2] = True
-    mask = inputs["attention_mask"] > 0 if "attention_mask" in inputs else torch.ones_like(inputs["input_ids"]) > 0
+    mask = (
+        inputs["attention_mask"] > 0
+        if "attention_mask" in inputs
+        else torch.ones_like(inputs["input_ids"]) > 0
+    )
     seen: dict[str, torch.Tensor] = {}
     first = found[0]
     hooks = [
-        model.get_submodule(first.v).register_forward_hook(lambda m, a, out: seen.update(values=out)),
-        model.get_submodule(first.out).register_forward_pre_hook(lambda m, a: seen.update(context=a[0])),
+        model.get_submodule(first.v).register_forward_hook(
+            lambda m, a, out: seen.update(values=out)
+        ),
+        model.get_submodule(first.out).register_forward_pre_hook(
+            lambda m, a: seen.update(context=a[0])
+        ),
     ]
     with torch.no_grad():
         model(**inputs)
@@ -87,7 +99,9 @@ def test_equal_attention_is_what_disable_computes(family):
         hook.remove()
     right = disable(seen["context"], seen["values"], mask, off[0])
     with torch.no_grad(), replaced_attention(model, off, uniform, lambda: mask):
-        hook = model.get_submodule(first.out).register_forward_pre_hook(lambda m, a: seen.update(after=a[0]))
+        hook = model.get_submodule(first.out).register_forward_pre_hook(
+            lambda m, a: seen.update(after=a[0])
+        )
         model(**inputs)
         hook.remove()
     assert torch.allclose(seen["after"], right, atol=1e-5)
@@ -108,5 +122,8 @@ def test_gradients_flow_to_the_values_and_not_to_queries():
     assert model.get_submodule(a.v).weight.grad.abs().sum() > 0
     query = model.get_submodule(a.q).weight.grad
     assert query is None or query.abs().sum() == 0
-    with pytest.raises(ValueError, match="off should be"), replaced_attention(model, off[:1], uniform, lambda: mask):
+    with (
+        pytest.raises(ValueError, match="off should be"),
+        replaced_attention(model, off[:1], uniform, lambda: mask),
+    ):
         pass

@@ -24,7 +24,8 @@ def test_the_lowest_go_exactly_as_many_as_asked(grid, share):
     assert int((~keep).sum()) == round(share * most)
     assert (keep.sum(1) >= min(least, heads)).all()
     order = torch.stack([scores.flatten(), torch.arange(scores.numel()).float()], 1).tolist()
-    for lost in (~keep.flatten()).nonzero().flatten().tolist():  # whatever stays with a lower score, its layer needed
+    # whatever stays with a lower score, its layer needed
+    for lost in (~keep.flatten()).nonzero().flatten().tolist():
         for stays in keep.flatten().nonzero().flatten().tolist():
             if order[stays] < order[lost]:
                 assert keep[stays // heads].sum() == least
@@ -34,7 +35,10 @@ def test_equal_scores_go_in_order_and_missing_heads_do_not_count():
     scores = torch.tensor([[1.0, 0.0, 0.0], [0.0, torch.nan, torch.nan]])
     assert lowest_heads(scores, 2).tolist() == [[True, False, False], [True, False, False]]
     assert lowest_heads(-scores, 1).tolist() == [[False, True, True], [True, False, False]]
-    assert lowest_heads(scores, 2, min_per_layer=1).tolist() == [[True, False, False], [True, False, False]]
+    assert lowest_heads(scores, 2, min_per_layer=1).tolist() == [
+        [True, False, False],
+        [True, False, False],
+    ]
     with pytest.raises(ValueError, match="0 to 2 for 'lowest_heads'.*got 3"):
         lowest_heads(scores, 3, min_per_layer=1)
     with pytest.raises(ValueError, match=r"\(layers, heads\), got the shape \(3,\)"):
@@ -55,20 +59,31 @@ def test_rules_remove_exactly_so_many_where_they_may(rule, grid, share):
     count = round(share * most)
     state = torch.get_rng_state()
     keep, again = (
-        choose_heads(layers, heads, count, rule, torch.Generator().manual_seed(seed), least) for _ in range(2)
+        choose_heads(layers, heads, count, rule, torch.Generator().manual_seed(seed), least)
+        for _ in range(2)
     )
     assert torch.equal(keep, again) and torch.equal(torch.get_rng_state(), state)
-    assert keep.dtype == torch.bool and keep.shape == (layers, heads) and int((~keep).sum()) == count
+    assert (
+        keep.dtype == torch.bool and keep.shape == (layers, heads) and int((~keep).sum()) == count
+    )
     assert (keep.sum(1) >= min(least, heads)).all()
     lost = (~keep).sum(1)
     losing = lost.nonzero().flatten().tolist()
     full = max(0, heads - least)
     if rule == "top":
-        assert losing == list(range(layers - len(losing), layers)) and (lost[layers - len(losing) + 1 :] == full).all()
+        assert (
+            losing == list(range(layers - len(losing), layers))
+            and (lost[layers - len(losing) + 1 :] == full).all()
+        )
     if rule == "bottom":
-        assert losing == list(range(len(losing))) and (lost[: max(0, len(losing) - 1)] == full).all()
+        assert (
+            losing == list(range(len(losing))) and (lost[: max(0, len(losing) - 1)] == full).all()
+        )
     if rule == "middle" and losing:
-        assert losing == list(range(losing[0], losing[-1] + 1)) and int((lost[losing] < full).sum()) <= 1
+        assert (
+            losing == list(range(losing[0], losing[-1] + 1))
+            and int((lost[losing] < full).sum()) <= 1
+        )
         assert abs((losing[0] + losing[-1]) / 2 - (layers - 1) / 2) <= 0.5
     if rule == "no_consecutive":
         assert all(b - a > 1 for a, b in zip(losing, losing[1:], strict=False))
@@ -80,14 +95,19 @@ def test_random_heads_and_layers_without_neighbours_are_drawn_evenly():
     g, n = torch.Generator().manual_seed(0), 3000
     lost = sum((~choose_heads(4, 3, 5, "random", g)).double() for _ in range(n)) / n
     assert ((lost - 5 / 12).abs() < 0.04).all()
-    sets = [tuple((~choose_heads(4, 2, 4, "no_consecutive", g)).any(1).nonzero().flatten().tolist()) for _ in range(n)]
+    sets = [
+        tuple((~choose_heads(4, 2, 4, "no_consecutive", g)).any(1).nonzero().flatten().tolist())
+        for _ in range(n)
+    ]
     assert set(sets) == {(0, 2), (0, 3), (1, 3)}
     assert all(abs(sets.count(s) / n - 1 / 3) < 0.04 for s in set(sets))
 
 
 def test_rules_refuse_what_they_cannot_do():
     g = torch.Generator()
-    with pytest.raises(ValueError, match="random, top, bottom, middle, no_consecutive; got 'first'"):
+    with pytest.raises(
+        ValueError, match="random, top, bottom, middle, no_consecutive; got 'first'"
+    ):
         choose_heads(2, 2, 1, "first", g)
     with pytest.raises(ValueError, match="count is the number of heads removed"):
         choose_heads(2, 2, -1, "random", g)

@@ -1,6 +1,8 @@
-"""Heads are removed for good, in every family the library knows, and what that saves is what the formula says.
+"""Heads are removed for good, in every family the library knows, and what that saves is
+what the formula says.
 
-Everything is compared in float64 and close to rounding, with eager and with SDPA attention, unless a test says otherwise.
+Everything is compared in float64 and close to rounding, with eager and with SDPA
+attention, unless a test says otherwise.
 """
 
 import copy
@@ -61,7 +63,9 @@ def test_sliced_projections_are_those_heads(keep, bias):
     expected = layers[3]((context * gate[:, None, None]).transpose(1, 2).flatten(2))
     smaller = slice_heads(*layers, keep, 3)
     close(attention(*smaller, len(keep))[1], expected)
-    assert all(s.out_features == 3 * len(keep) for s in smaller[:3]) and smaller[3].in_features == 3 * len(keep)
+    assert all(s.out_features == 3 * len(keep) for s in smaller[:3]) and smaller[
+        3
+    ].in_features == 3 * len(keep)
     assert smaller[3].bias.shape == (6,) and smaller[3].bias is not layers[3].bias
     torch.testing.assert_close([layer.state_dict() for layer in layers], before)
 
@@ -85,15 +89,22 @@ def test_removal_takes_the_parameters_away_and_leaves_the_given_model(family):
     keep = some_heads(layers)
     smaller = remove_heads(model, keep)
     torch.testing.assert_close(model.state_dict(), before)
-    assert not {p.data_ptr() for p in model.parameters()} & {p.data_ptr() for p in smaller.parameters() if p.numel()}
+    assert not {p.data_ptr() for p in model.parameters()} & {
+        p.data_ptr() for p in smaller.parameters() if p.numel()
+    }
     assert type(smaller) is type(model) and not smaller.training
 
     gone, self_gone = int((~keep).sum()), 0
     biases = 0 if family == "t5" else 3 * SIZE
     expected = gone * (4 * E * SIZE + biases)
-    if family == "t5":  # every layer of a stack has a table of 8 buckets now, where the first alone had one
+    # every layer of a stack has a table of 8 buckets now, where the first alone had one
+    if family == "t5":
         for kind in ("encoder", "decoder"):
-            kept = sum(int(k.sum()) for a, k in zip(find_attention(model), keep, strict=True) if a.kind == kind)
+            kept = sum(
+                int(k.sum())
+                for a, k in zip(find_attention(model), keep, strict=True)
+                if a.kind == kind
+            )
             self_gone += 8 * (HEADS - kept)
     count = [sum(p.numel() for p in m.parameters()) for m in (model, smaller)]
     assert count[0] - count[1] == expected + self_gone
@@ -112,7 +123,9 @@ def test_removal_twice_is_removal_once(family):
     close(outputs(twice, inputs), outputs(once, inputs))
     assert kept_heads(twice) == kept_heads(once)
     named = [k & f for k, f in zip(keep, further, strict=True)]
-    assert list(kept_heads(once).values()) == [tuple(k.nonzero().flatten().tolist()) for k in named if not k.all()]
+    assert list(kept_heads(once).values()) == [
+        tuple(k.nonzero().flatten().tolist()) for k in named if not k.all()
+    ]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -153,8 +166,12 @@ def test_heads_by_the_name_of_their_module_and_of_one_kind():
     expected = outputs(remove_heads(model, keep), inputs)
     name = find_attention(model)[3].name
     close(outputs(remove_heads(model, {name: keep[3]}), inputs), expected)
-    close(outputs(remove_heads(model, keep[[3, 5]], find_attention(model, "cross")), inputs), expected)
-    with pytest.raises(ValueError, match="'nowhere'.* names no attention module: there are model.encoder"):
+    close(
+        outputs(remove_heads(model, keep[[3, 5]], find_attention(model, "cross")), inputs), expected
+    )
+    with pytest.raises(
+        ValueError, match="'nowhere'.* names no attention module: there are model.encoder"
+    ):
         remove_heads(model, {"nowhere": keep[0]})
 
 
@@ -168,7 +185,9 @@ def test_removal_inside_a_gated_block_is_refused():
 
 def test_masks_that_do_not_fit_are_refused():
     model = model_of("bert")
-    with pytest.raises(ValueError, match=r"bool \(4,\), True = kept, got torch.float32 \(4,\): try xi > 0"):
+    with pytest.raises(
+        ValueError, match=r"bool \(4,\), True = kept, got torch.float32 \(4,\): try xi > 0"
+    ):
         remove_heads(model, torch.ones(3, HEADS))
     with pytest.raises(ValueError, match="keep has 2 rows, the model has 3 layers"):
         remove_heads(model, torch.ones(2, HEADS, dtype=torch.bool))
@@ -188,7 +207,11 @@ def test_attentions_are_recorded_for_every_layer_also_where_no_head_is_left(fami
         expected = model(**inputs, output_attentions=True)
     with torch.no_grad():
         got = smaller(**inputs, output_attentions=True)
-    names = {"encoder": "encoder_attentions", "decoder": "decoder_attentions", "cross": "cross_attentions"}
+    names = {
+        "encoder": "encoder_attentions",
+        "decoder": "decoder_attentions",
+        "cross": "cross_attentions",
+    }
     for kind, name in names.items():
         masks = [k for a, k in zip(found, keep, strict=True) if a.kind == kind]
         name = name if masks and name in got else "attentions"
@@ -219,8 +242,10 @@ def test_a_smaller_model_is_copied_pickled_and_moved_like_any_other(family):
 @BOTH
 @pytest.mark.parametrize("family", GENERATING)
 def test_generation_after_removal(family, attention):
-    """As the gated full model generates, with a cache and without; the first layer, whose cache is asked for the length,
-    has no heads. Longer than the relative positions of T5 are told apart."""
+    """As the gated full model generates, with a cache and without; the first layer,
+    whose cache is asked for the length, has no heads. Longer than the relative
+    positions of T5 are told apart.
+    """
     model, inputs = model_of(family, attention), inputs_of(family)
     inputs.pop("decoder_input_ids", None)
     found = find_attention(model)
@@ -228,17 +253,30 @@ def test_generation_after_removal(family, attention):
     first = next(i for i, a in enumerate(found) if a.kind == "decoder")
     keep[first] = False
     smaller = remove_heads(model, keep)
-    options = {"max_new_tokens": 14, "min_new_tokens": 14, "do_sample": False, "output_logits": True}
-    options |= {"return_dict_in_generate": True, "no_repeat_ngram_size": 1}  # these models would say one word for ever
+    options = {
+        "max_new_tokens": 14,
+        "min_new_tokens": 14,
+        "do_sample": False,
+        "output_logits": True,
+    }
+    # these models would say one word for ever
+    options |= {"return_dict_in_generate": True, "no_repeat_ngram_size": 1}
     with gated(model, keep):
         expected = model.generate(**inputs, **options)
         beams = model.generate(**inputs, max_new_tokens=8, num_beams=3, do_sample=False)
-    cached, without = (smaller.generate(**inputs, **options, use_cache=use) for use in (True, False))
-    assert torch.equal(cached.sequences, expected.sequences) and torch.equal(without.sequences, expected.sequences)
+    cached, without = (
+        smaller.generate(**inputs, **options, use_cache=use) for use in (True, False)
+    )
+    assert torch.equal(cached.sequences, expected.sequences) and torch.equal(
+        without.sequences, expected.sequences
+    )
     close(torch.stack(cached.logits), torch.stack(expected.logits), atol=1e-10)
     close(torch.stack(without.logits), torch.stack(expected.logits), atol=1e-10)
-    assert len(set(map(tuple, expected.sequences.tolist()))) > 1  # texts differ, so the comparison says something
-    assert torch.equal(smaller.generate(**inputs, max_new_tokens=8, num_beams=3, do_sample=False), beams)
+    # texts differ, so the comparison says something
+    assert len(set(map(tuple, expected.sequences.tolist()))) > 1
+    assert torch.equal(
+        smaller.generate(**inputs, max_new_tokens=8, num_beams=3, do_sample=False), beams
+    )
 
 
 @BOTH
@@ -255,12 +293,17 @@ def test_what_removal_saves_is_what_the_formula_says(family, attention):
         source = target if a.kind != "cross" else L if family in ("t5", "bart", "marian") else 6
         if family in ("vit", "torchvision vit", "deit"):
             target = source = {"deit": 6}.get(family, 5)
-        costs = [pruned_transformer_macs(B, target, E, [h], SIZE, ffn=0, S=source) for h in (HEADS, int(kept.sum()))]
+        costs = [
+            pruned_transformer_macs(B, target, E, [h], SIZE, ffn=0, S=source)
+            for h in (HEADS, int(kept.sum()))
+        ]
         saved["macs"] += costs[0]["total"] - costs[1]["total"]
         saved["weights"] += costs[0]["weights"] - costs[1]["weights"]
     assert before["macs"] - after["macs"] == saved["macs"]
     if family == "t5":
-        kinds = [(a.kind, int(k.sum())) for a, k in zip(found, keep, strict=True) if a.kind != "cross"]
+        kinds = [
+            (a.kind, int(k.sum())) for a, k in zip(found, keep, strict=True) if a.kind != "cross"
+        ]
         saved["weights"] += 8 * (2 * HEADS - sum(k for _, k in kinds))  # tables of position biases
     assert before["weights"] - after["weights"] == saved["weights"]
     assert before["uncounted"] == after["uncounted"]

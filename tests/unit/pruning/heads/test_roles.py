@@ -45,7 +45,9 @@ def test_what_is_not_looked_at_does_not_matter():
     attn, target, mask = case(3)
     other = attn.masked_fill(~mask[:, None, None, :], 100.0)
     assert torch.equal(points_to(attn, target, mask), points_to(other, target, mask))
-    assert torch.equal(points_to(attn, target.masked_fill(~mask, -1), mask), points_to(attn, target, mask))
+    assert torch.equal(
+        points_to(attn, target.masked_fill(~mask, -1), mask), points_to(attn, target, mask)
+    )
 
 
 def test_refused():
@@ -55,7 +57,11 @@ def test_refused():
     with pytest.raises(ValueError, match="no real token"):
         points_to(attn, torch.full_like(target, 6), mask)
     with pytest.raises(ValueError, match="no real token"):
-        points_to(attn, torch.tensor([[1] * 6]).expand(3, -1), torch.tensor([[True] + [False] * 5]).expand(3, -1))
+        points_to(
+            attn,
+            torch.tensor([[1] * 6]).expand(3, -1),
+            torch.tensor([[True] + [False] * 5]).expand(3, -1),
+        )
     with pytest.raises(ValueError, match="other than 0"):
         neighbour(mask, 0)
     with pytest.raises(ValueError, match="targets itself"):
@@ -76,7 +82,11 @@ def test_neighbours_and_the_rarest():
 def test_no_other_offset_finds_more(seed):
     _, target, mask = case(seed, L=7)
     counted = [(b, i) for b in range(3) for i in range(7) if mask[b, i] and target[b, i] >= 0]
-    shares = {o: sum(int(target[b, i]) - i == o for b, i in counted) / len(counted) for o in range(-6, 7) if o}
+    shares = {
+        o: sum(int(target[b, i]) - i == o for b, i in counted) / len(counted)
+        for o in range(-6, 7)
+        if o
+    }
     if max(shares.values()) == 0:
         return
     offset, share = arc_baseline(target, mask)

@@ -53,12 +53,16 @@ def test_gone_after_an_exception_and_no_other_p():
         raise RuntimeError("mine")
     assert "forward" not in vars(layers[0])
     for p in (-0.1, 1.1):
-        with pytest.raises(ValueError, match="between 0 and 1"), layerdrop(layers, p, torch.Generator()):
+        with (
+            pytest.raises(ValueError, match="between 0 and 1"),
+            layerdrop(layers, p, torch.Generator()),
+        ):
             pass
 
 
 @pytest.mark.parametrize(
-    ("layers", "depth", "kept"), [(4, 2, [0, 2]), (6, 4, [0, 1, 3, 4]), (5, 1, [0]), (3, 3, [0, 1, 2])]
+    ("layers", "depth", "kept"),
+    [(4, 2, [0, 2]), (6, 4, [0, 1, 3, 4]), (5, 1, [0]), (3, 3, [0, 1, 2])],
 )
 def test_evenly_spaced(layers, depth, kept):
     assert layers_to_keep(layers, depth) == kept
@@ -87,7 +91,9 @@ def test_taken_from_a_copy(family, path, field):
     assert len(smaller.get_submodule(path)) == count - 1 == getattr(smaller.config, field)
     assert getattr(model.config, field) == count
     for i, layer in zip(kept, smaller.get_submodule(path), strict=True):
-        for mine, theirs in zip(layer.parameters(), model.get_submodule(path)[i].parameters(), strict=True):
+        for mine, theirs in zip(
+            layer.parameters(), model.get_submodule(path)[i].parameters(), strict=True
+        ):
             assert torch.equal(mine, theirs) and mine is not theirs
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     smaller(**inputs)

@@ -57,13 +57,18 @@ def test_each_sample_has_its_own_gate_and_gradient():
 
 def losses(model, batch):
     return F.cross_entropy(
-        model(**batch).logits, torch.zeros(len(batch["input_ids"]), dtype=torch.int64), reduction="none"
+        model(**batch).logits,
+        torch.zeros(len(batch["input_ids"]), dtype=torch.int64),
+        reduction="none",
     )
 
 
 def test_importance_of_both_from_one_pass():
     model, inputs = with_biases("bert").train(), inputs_of("bert")
-    one = [{name: part[i : i + 1] for name, part in inputs.items()} for i in range(len(inputs["input_ids"]))]
+    one = [
+        {name: part[i : i + 1] for name, part in inputs.items()}
+        for i in range(len(inputs["input_ids"]))
+    ]
     heads, mlps = joint_importance(model, [inputs], losses)
     assert model.training and all(p.grad is None for p in model.parameters())
     assert torch.allclose(heads, head_importance(model, [inputs], losses))
@@ -111,4 +116,6 @@ def test_unknown_parts_can_be_registered(monkeypatch):
     assert [mlp.out for mlp in find_mlps(model)] == ["0.down", "1.down"]
     with pytest.raises(ValueError, match="keep should be"):
         remove_mlps(model, torch.ones(3, dtype=torch.bool))
-    assert [mlp.name for mlp in find_mlps(model_of("bert"))] == [f"bert.encoder.layer.{i}" for i in range(3)]
+    assert [mlp.name for mlp in find_mlps(model_of("bert"))] == [
+        f"bert.encoder.layer.{i}" for i in range(3)
+    ]

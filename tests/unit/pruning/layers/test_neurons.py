@@ -14,7 +14,11 @@ def widths(model):
     found = []
     for mlp in find_mlps(model):
         weight = model.get_submodule(mlp.out).weight
-        found.append(weight.shape[1] if isinstance(model.get_submodule(mlp.out), nn.Linear) else weight.shape[0])
+        found.append(
+            weight.shape[1]
+            if isinstance(model.get_submodule(mlp.out), nn.Linear)
+            else weight.shape[0]
+        )
     return found
 
 
@@ -31,19 +35,25 @@ def test_a_narrower_model_computes_what_the_wide_one_does_with_those_neurons_at_
     model, inputs = model_of(family).eval(), inputs_of(family)
     before, keep = outputs(model, inputs), drawn(model)
     hooks = [
-        model.get_submodule(mlp.out).register_forward_pre_hook(lambda _, x, k=kept: (x[0] * k, *x[1:]))
+        model.get_submodule(mlp.out).register_forward_pre_hook(
+            lambda _, x, k=kept: (x[0] * k, *x[1:])
+        )
         for mlp, kept in zip(find_mlps(model), keep, strict=True)
     ]
     off = outputs(model, inputs)
     for hook in hooks:
         hook.remove()
     smaller = slice_ffn(model, keep)
-    assert torch.allclose(outputs(smaller, inputs), off, atol=1e-10) and not torch.allclose(off, before)
+    assert torch.allclose(outputs(smaller, inputs), off, atol=1e-10) and not torch.allclose(
+        off, before
+    )
     assert widths(smaller) == [int(kept.sum()) for kept in keep]
     assert torch.equal(outputs(model, inputs), before)
     again = slice_ffn(smaller, [torch.ones(width, dtype=torch.bool) for width in widths(smaller)])
     assert torch.equal(outputs(again, inputs), outputs(smaller, inputs))
-    assert [p.requires_grad for p in smaller.parameters()] == [p.requires_grad for p in model.parameters()]
+    assert [p.requires_grad for p in smaller.parameters()] == [
+        p.requires_grad for p in model.parameters()
+    ]
 
 
 def losses(model, batch):
@@ -66,7 +76,10 @@ def test_importance_is_the_mean_size_of_each_samples_gradient_by_a_gate():
             total += torch.autograd.grad(losses(model, one).sum(), gate)[0].abs()
             hook.remove()
         assert torch.allclose(found[part], total / len(inputs["input_ids"]))
-    halves = [{name: value[:1] for name, value in inputs.items()}, {name: value[1:] for name, value in inputs.items()}]
+    halves = [
+        {name: value[:1] for name, value in inputs.items()},
+        {name: value[1:] for name, value in inputs.items()},
+    ]
     for whole, parts in zip(found, ffn_importance(model, halves, losses), strict=True):
         assert torch.allclose(whole, parts)
     assert all(p.grad is None for p in model.parameters())

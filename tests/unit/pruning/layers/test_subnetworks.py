@@ -27,7 +27,12 @@ def test_rounds_by_the_importance_of_what_is_left():
         return heads_score * asked[-1][0] * (-1 if len(asked) == 2 else 1), torch.tensor([2.0, 1.0])
 
     steps = prune_while(lambda xi, nu: float(xi.sum()), importance, 2, 3, share=0.5, step=0.2)
-    assert [int(xi.sum()) for xi, _, _ in steps] == [6, 5, 4, 3] and [s for *_, s in steps] == [6, 5, 4, 3]
+    assert [int(xi.sum()) for xi, _, _ in steps] == [6, 5, 4, 3] and [s for *_, s in steps] == [
+        6,
+        5,
+        4,
+        3,
+    ]
     assert [int(nu.sum()) for _, nu, _ in steps] == [2, 2, 1, 1]
     assert len(asked) == 4  # the round that fails was asked for, too
     assert not steps[1][0][0, 1]
@@ -38,7 +43,9 @@ def test_rounds_by_the_importance_of_what_is_left():
 
 
 def test_until_nothing_is_left():
-    steps = prune_while(lambda xi, nu: 1.0, lambda xi, nu: (torch.rand(2, 2), torch.rand(2)), 2, 2, step=0.5)
+    steps = prune_while(
+        lambda xi, nu: 1.0, lambda xi, nu: (torch.rand(2, 2), torch.rand(2)), 2, 2, step=0.5
+    )
     assert not steps[-1][0].any() and not steps[-1][1].any() and len(steps) == 3
     for share, step in ((-0.1, 0.1), (1.1, 0.1), (0.5, 0.0), (0.5, 1.0)):
         with pytest.raises(ValueError, match="share"):
@@ -48,7 +55,10 @@ def test_until_nothing_is_left():
 def test_three_of_one_size():
     generator = torch.Generator().manual_seed(0)
     for _ in range(20):
-        xi, nu = torch.rand(3, 4, generator=generator) < 0.6, torch.rand(3, generator=generator) < 0.5
+        xi, nu = (
+            torch.rand(3, 4, generator=generator) < 0.6,
+            torch.rand(3, generator=generator) < 0.5,
+        )
         scores = torch.rand(3, 4, generator=generator), torch.rand(3, generator=generator)
         found = subnetworks(xi, nu, *scores, torch.Generator().manual_seed(7))
         again = torch.Generator().manual_seed(7)
@@ -56,12 +66,19 @@ def test_three_of_one_size():
             torch.randperm(12, generator=again)[: int(xi.sum())],
             torch.randperm(3, generator=again)[: int(nu.sum())],
         )
-        assert sorted(found["random"][0].flatten().nonzero()[:, 0].tolist()) == sorted(chance[0].tolist())
+        assert sorted(found["random"][0].flatten().nonzero()[:, 0].tolist()) == sorted(
+            chance[0].tolist()
+        )
         assert sorted(found["random"][1].nonzero()[:, 0].tolist()) == sorted(chance[1].tolist())
         for name in found:
-            assert int(found[name][0].sum()) == int(xi.sum()) and int(found[name][1].sum()) == int(nu.sum())
+            assert int(found[name][0].sum()) == int(xi.sum()) and int(found[name][1].sum()) == int(
+                nu.sum()
+            )
         for mask, score, bad in zip((xi, nu), scores, found["bad"], strict=True):
-            order = sorted(range(mask.numel()), key=lambda i: (bool(mask.flatten()[i]), float(score.flatten()[i]), i))
+            order = sorted(
+                range(mask.numel()),
+                key=lambda i: (bool(mask.flatten()[i]), float(score.flatten()[i]), i),
+            )
             assert set(order[: int(mask.sum())]) == set(bad.flatten().nonzero()[:, 0].tolist())
     with pytest.raises(ValueError, match="NaN"):
         subnetworks(xi, nu, scores[0] * torch.nan, scores[1], generator)
@@ -69,19 +86,26 @@ def test_three_of_one_size():
 
 def test_retrained_from_the_pretrained_weights_with_the_rest_off():
     model, inputs = model_of("bert").train(), inputs_of("bert")
-    pretrained = {name: torch.randn_like(p) for name, p in model.named_parameters() if ".layer." in name}
+    pretrained = {
+        name: torch.randn_like(p) for name, p in model.named_parameters() if ".layer." in name
+    }
     nu = torch.tensor([True, False, True])
     seen = []
 
     def train(net):
-        assert all(torch.equal(net.get_parameter(name), value) for name, value in pretrained.items())
-        hook = mlp_outputs(net)[1].register_forward_hook(lambda m, i, out: seen.append(bool(out.any())))
+        assert all(
+            torch.equal(net.get_parameter(name), value) for name, value in pretrained.items()
+        )
+        hook = mlp_outputs(net)[1].register_forward_hook(
+            lambda m, i, out: seen.append(bool(out.any()))
+        )
         net(**inputs).logits.sum().backward()
         hook.remove()
         assert not mlp_outputs(net)[1].weight.grad.any()
 
     assert retrain(model, pretrained, torch.ones(3, 4, dtype=torch.bool), nu, train) is None
-    assert seen == [False]  # hooks run in the order in which they were made: this one sees the gated output
+    # hooks run in the order in which they were made: this one sees the gated output
+    assert seen == [False]
     with pytest.raises(ValueError, match="no parameter"):
         retrain(model, {"nothing": torch.ones(1)}, torch.ones(3, 4), nu, train)
 
@@ -93,7 +117,9 @@ def test_survival():
     ]
     mean, std = survival(masks)
     assert mean.tolist() == [2, 1.5, 0.5] and std.tolist() == [0, 0.5, 0.5]
-    assert survivors_below(masks, 2) == pytest.approx(2 / 3) and survivors_below(masks, 1.5) == pytest.approx(1 / 3)
+    assert survivors_below(masks, 2) == pytest.approx(2 / 3) and survivors_below(
+        masks, 1.5
+    ) == pytest.approx(1 / 3)
     for bad in ([], [[]], [masks[0], masks[0][:1]], [[torch.ones(2), torch.ones(3)]]):
         with pytest.raises(ValueError, match="masks are"):
             survival(bad)
@@ -105,10 +131,19 @@ def test_agreement():
     assert overlap(a, b) == (int((a & b).sum()), int(a.sum()) * int(b.sum()) / 60)
     same = fleiss_kappa(torch.stack([a, a, a]))
     assert same == pytest.approx(1)
-    assert abs(fleiss_kappa(torch.stack([torch.rand(4000, generator=generator) < 0.3 for _ in range(4)]))) < 0.03
+    assert (
+        abs(
+            fleiss_kappa(
+                torch.stack([torch.rand(4000, generator=generator) < 0.3 for _ in range(4)])
+            )
+        )
+        < 0.03
+    )
     # of two raters with the same share it is Cohen's
     c = a[torch.randperm(60, generator=generator)]
-    assert fleiss_kappa(torch.stack([a, c])) == pytest.approx(cohen_kappa_score(a.numpy(), c.numpy()))
+    assert fleiss_kappa(torch.stack([a, c])) == pytest.approx(
+        cohen_kappa_score(a.numpy(), c.numpy())
+    )
     assert fleiss_kappa(torch.ones(3, 5, dtype=torch.bool)) == 1.0
     for bad in (torch.ones(1, 3), torch.ones(3, 0), torch.ones(3)):
         with pytest.raises(ValueError, match="at least two"):

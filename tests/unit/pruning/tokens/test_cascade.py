@@ -16,10 +16,14 @@ def test_a_cascade_only_shrinks(rng):
     for n_tokens, n_heads in ((7, 4), (7, 3), (3, 3), (5, 9)):
         token_scores += torch.rand(9, generator=rng)
         head_scores += torch.rand(4, generator=rng)
-        new_tokens, new_heads = cascade_step(token_scores, head_scores, tokens, heads, n_tokens, n_heads)
+        new_tokens, new_heads = cascade_step(
+            token_scores, head_scores, tokens, heads, n_tokens, n_heads
+        )
         assert not (new_tokens & ~tokens).any() and not (new_heads & ~heads).any()
         assert new_tokens[0]
-        assert new_tokens.sum() == min(n_tokens, tokens.sum()) and new_heads.sum() == min(n_heads, heads.sum())
+        assert new_tokens.sum() == min(n_tokens, tokens.sum()) and new_heads.sum() == min(
+            n_heads, heads.sum()
+        )
         tokens, heads = new_tokens, new_heads
     assert tokens.sum() == 3 and heads.sum() == 3
 

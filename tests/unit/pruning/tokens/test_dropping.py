@@ -1,4 +1,6 @@
-"""Rows that are gone give the same as rows that are masked, in every family, under eager and SDPA attention."""
+"""Rows that are gone give the same as rows that are masked, in every family, under
+eager and SDPA attention.
+"""
 
 import copy
 import math
@@ -52,7 +54,9 @@ def build(family, attention="sdpa", dropout=0.0):
     model = {
         "bert": lambda: t.BertForSequenceClassification(t.BertConfig(**text)),
         "roberta": lambda: t.RobertaForSequenceClassification(t.RobertaConfig(**text)),
-        "electra": lambda: t.ElectraForSequenceClassification(t.ElectraConfig(**text, embedding_size=16)),
+        "electra": lambda: t.ElectraForSequenceClassification(
+            t.ElectraConfig(**text, embedding_size=16)
+        ),
         "distilbert": lambda: t.DistilBertForSequenceClassification(t.DistilBertConfig(**distil)),
         "vit": lambda: t.ViTForImageClassification(t.ViTConfig(**image)),
         "deit": lambda: t.DeiTForImageClassification(t.DeiTConfig(**image)),
@@ -65,14 +69,23 @@ def build(family, attention="sdpa", dropout=0.0):
 
 
 def inputs(family, lengths=LENGTHS, columns=None):
-    """A batch of texts of these lengths (each text the same whatever the batch), padded to ``columns``; or of images."""
+    """A batch of texts of these lengths (each text the same whatever the batch), padded
+    to ``columns``; or of images.
+    """
     if family in IMAGE:
-        return {"pixel_values": torch.randn(len(lengths), 1, 8, 8, generator=torch.Generator().manual_seed(1))}
+        return {
+            "pixel_values": torch.randn(
+                len(lengths), 1, 8, 8, generator=torch.Generator().manual_seed(1)
+            )
+        }
     columns = columns or max(lengths)
     ids = torch.full((len(lengths), columns), 1 if family == "roberta" else 0)
     for b, n in enumerate(lengths):
         ids[b, :n] = torch.randint(5, 60, (n,), generator=torch.Generator().manual_seed(n))
-    return {"input_ids": ids, "attention_mask": torch.arange(columns) < torch.tensor(lengths)[:, None]}
+    return {
+        "input_ids": ids,
+        "attention_mask": torch.arange(columns) < torch.tensor(lengths)[:, None],
+    }
 
 
 def run(model, batch):
@@ -81,11 +94,15 @@ def run(model, batch):
 
 
 class Masking:
-    """The slow way, by hand: rows stay, and from layer i on nobody looks at those that are not in alive[i - 1]."""
+    """The slow way, by hand: rows stay, and from layer i on nobody looks at those that
+    are not in alive[i - 1].
+    """
 
     def __init__(self, model, alive):
         self.handles = [
-            layer.module.register_forward_pre_hook(lambda m, args, i=i: self.mask(args, alive[i - 1]))
+            layer.module.register_forward_pre_hook(
+                lambda m, args, i=i: self.mask(args, alive[i - 1])
+            )
             for i, layer in enumerate(encoder_layers(model))
             if i > 0
         ]
@@ -109,7 +126,7 @@ def hooks(model):
     return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules())
 
 
-# ------------------------------------------------------------------------------------------------- the central claims
+# ------------------------------------------------------------------- the central claims
 @pytest.mark.parametrize("where", ["attention", "layer"])
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 @pytest.mark.parametrize("family", TEXT + IMAGE)
@@ -120,7 +137,8 @@ def test_dropped_equals_masked_for_the_kept(family, attention, where):
     alive = [drop.last.alive(i) for i in range(LAYERS)]
     with Masking(model, alive):
         expected = run(model, batch)
-    assert not torch.allclose(expected.logits, run(model, batch).logits, atol=1e-3)  # it makes a difference
+    # it makes a difference
+    assert not torch.allclose(expected.logits, run(model, batch).logits, atol=1e-3)
     torch.testing.assert_close(got.logits, expected.logits, atol=1e-5, rtol=0)
     for i in range(LAYERS):
         kept = drop.last.kept[i]
@@ -142,7 +160,9 @@ def test_eager_and_sdpa_decide_alike_and_by_the_right_scores(family, score):
             run(model, batch)
         passes[name] = drop.last
     assert torch.equal(passes["eager"].kept[1], passes["sdpa"].kept[1])
-    torch.testing.assert_close(passes["eager"].scores[1], passes["sdpa"].scores[1], atol=1e-6, rtol=0)
+    torch.testing.assert_close(
+        passes["eager"].scores[1], passes["sdpa"].scores[1], atol=1e-6, rtol=0
+    )
     with torch.no_grad():
         attn = models["eager"](**batch, output_attentions=True).attentions[1]  # (B, M, L, L)
     last = passes["eager"]
@@ -167,7 +187,9 @@ def test_keeping_all_is_the_identity(family, attention):
             assert (drop.last.attention == drop.last.lengths).all()
 
 
-@pytest.mark.parametrize("keep", [{0: 0.6, 2: 0.3}, Thresholds({0: 0.8, 1: 1.0}), {1: 2}], ids=["share", "theta", "k"])
+@pytest.mark.parametrize(
+    "keep", [{0: 0.6, 2: 0.3}, Thresholds({0: 0.8, 1: 1.0}), {1: 2}], ids=["share", "theta", "k"]
+)
 @pytest.mark.parametrize("score", ["cls", "received", "random"])
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 @pytest.mark.parametrize("family", TEXT)
@@ -181,7 +203,9 @@ def test_padding_changes_nothing(family, attention, score, keep):
     (tight, one), (wide, other) = results
     torch.testing.assert_close(tight, wide, atol=1e-5, rtol=0)
     for i in range(LAYERS):
-        assert torch.equal(one.alive(i), other.alive(i)[:, :12]) and not other.alive(i)[:, 12:].any()
+        assert (
+            torch.equal(one.alive(i), other.alive(i)[:, :12]) and not other.alive(i)[:, 12:].any()
+        )
     assert torch.equal(one.attention, other.attention) and torch.equal(one.ffn, other.ffn)
     if score != "random":  # alone, the draw is another
         for b, n in enumerate(LENGTHS):
@@ -216,7 +240,9 @@ def test_cls_survives_the_order_is_kept_and_nothing_grows(family):
                 assert (row[len(real) :] == -1).all()  # padding at the end
             if i:
                 assert not (last.alive(i) & ~last.alive(i - 1)).any()
-        assert (last.attention[1:] <= last.attention[:-1]).all() and (last.ffn <= last.attention).all()
+        assert (last.attention[1:] <= last.attention[:-1]).all() and (
+            last.ffn <= last.attention
+        ).all()
         assert (last.attention[1:] <= last.ffn[:-1]).all()
 
 
@@ -247,12 +273,14 @@ def test_counts_for_each_text():
     assert drop.last.kept[1].shape == (3, 5)
 
 
-# -------------------------------------------------------------------------------------------------------------- controls
+# ----------------------------------------------------------------------------- controls
 def test_random_control_is_reproducible_and_uniform():
     model, batch = build("bert"), inputs("bert", lengths=(11,) * 200)
 
     def kept(seed):
-        with dropping(model, {0: 6}, score="random", generator=torch.Generator().manual_seed(seed)) as drop:
+        with dropping(
+            model, {0: 6}, score="random", generator=torch.Generator().manual_seed(seed)
+        ) as drop:
             run(model, batch)
         return drop.last.alive(0)
 
@@ -265,7 +293,9 @@ def test_random_control_is_reproducible_and_uniform():
 
 
 def test_scores_of_ones_own_see_the_places_in_the_text():
-    """An oracle: evidence tokens, given by their columns, stay; also when rows have moved since."""
+    """An oracle: evidence tokens, given by their columns, stay; also when rows have
+    moved since.
+    """
     model, batch = build("bert"), inputs("bert")
     evidence = torch.zeros(3, 12)
     evidence[0, [3, 8]] = evidence[1, [5]] = evidence[2, [1, 9]] = 1.0
@@ -276,7 +306,9 @@ def test_scores_of_ones_own_see_the_places_in_the_text():
 
 def test_a_policy_of_ones_own():
     model, batch = build("vit"), inputs("vit")
-    with dropping(model, lambda s, layer, mask: s > s.median(1, keepdim=True).values, at=[1]) as drop:
+    with dropping(
+        model, lambda s, layer, mask: s > s.median(1, keepdim=True).values, at=[1]
+    ) as drop:
         run(model, batch)
     assert set(drop.last.ffn[1].tolist()) <= {8, 9}
     with pytest.raises(ValueError, match="at says"):
@@ -289,7 +321,9 @@ def test_summed_scores_are_the_mean_over_layers():
         run(model, batch)
     with torch.no_grad():
         attn = model(**batch, output_attentions=True).attentions
-    expected = torch.stack([attention_received(a, torch.ones(2, 9).bool()) for a in attn[:3]]).mean(0)
+    expected = torch.stack([attention_received(a, torch.ones(2, 9).bool()) for a in attn[:3]]).mean(
+        0
+    )
     torch.testing.assert_close(drop.last.scores[2], expected, atol=1e-6, rtol=0)
     with dropping(model, {0: 5, 1: 3}, accumulate=True) as drop:  # and they travel with their rows
         run(model, batch)
@@ -297,10 +331,12 @@ def test_summed_scores_are_the_mean_over_layers():
     assert ((two > 0) <= drop.last.alive(0)).all()
     with torch.no_grad(), dropping(model, {0: 5, 1: 99}) as plain:
         model(**batch)
-    torch.testing.assert_close(two, (one * drop.last.alive(0) + plain.last.scores[1]) / 2, atol=1e-6, rtol=0)
+    torch.testing.assert_close(
+        two, (one * drop.last.alive(0) + plain.last.scores[1]) / 2, atol=1e-6, rtol=0
+    )
 
 
-# -------------------------------------------------------------------------------------------------------------- training
+# ----------------------------------------------------------------------------- training
 @pytest.mark.parametrize("where", ["attention", "layer"])
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 @pytest.mark.parametrize("family", TEXT + ("vit", "deit"))
@@ -342,11 +378,14 @@ def test_fine_tuning_with_dropping_on():
 def test_gradient_checkpointing_is_refused():
     model = build("bert").train()
     model.gradient_checkpointing_enable()
-    with pytest.raises(ValueError, match="gradient_checkpointing_disable"), dropping(model, {0: 0.5}):
+    with (
+        pytest.raises(ValueError, match="gradient_checkpointing_disable"),
+        dropping(model, {0: 0.5}),
+    ):
         model(**inputs("bert"))
 
 
-# ---------------------------------------------------------------------------------------------------- learned thresholds
+# ------------------------------------------------------------------- learned thresholds
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 @pytest.mark.parametrize("family", TEXT + ("vit", "deit"))
 def test_soft_becomes_hard_as_the_temperature_falls(family, attention):
@@ -378,7 +417,9 @@ def test_thresholds_of_zero_change_nothing_when_hard_and_little_when_cold():
 
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 def test_thresholds_are_learned_and_end_hard(attention):
-    """Every third word tells the class, the others are noise: thresholds rise until noise goes, and the model still works."""
+    """Every third word tells the class, the others are noise: thresholds rise until
+    noise goes, and the model still works.
+    """
     g = torch.Generator().manual_seed(0)
 
     def batch(n=32):
@@ -394,7 +435,8 @@ def test_thresholds_are_learned_and_end_hard(attention):
             p.data *= 0.3
     threshold = SoftThreshold(LAYERS, temperature=0.3)
     optimizer = torch.optim.AdamW(
-        [{"params": model.parameters(), "lr": 1e-3}, {"params": [threshold.theta], "lr": 2e-2}], weight_decay=0
+        [{"params": model.parameters(), "lr": 1e-3}, {"params": [threshold.theta], "lr": 2e-2}],
+        weight_decay=0,
     )
     with dropping(model, threshold) as drop:
         for step in range(120):
@@ -427,7 +469,7 @@ def test_scores_carry_gradients_only_where_thresholds_are_soft():
     assert model.bert.encoder.layer[0].attention.self.key.weight.grad.abs().sum() > 0
 
 
-# ----------------------------------------------------------------------------------------------------------- with heads
+# --------------------------------------------------------------------------- with heads
 @pytest.mark.parametrize("score", ["cls", "received"])
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 @pytest.mark.parametrize("family", TEXT + ("vit", "deit"))
@@ -474,7 +516,9 @@ def test_a_cascade_shrinks_both_and_padding_changes_nothing(family, where):
     with cascading(model, *shrink, where=where) as cascade:
         together = run(model, inputs(family, columns=16)).logits
         heads = cascade.heads
-    assert [int(h.sum(1).max()) for h in heads] == [4, 3, 3, 1] == [int(h.sum(1).min()) for h in heads]
+    assert (
+        [int(h.sum(1).max()) for h in heads] == [4, 3, 3, 1] == [int(h.sum(1).min()) for h in heads]
+    )
     for before, after in zip(heads, heads[1:], strict=False):
         assert not (after & ~before).any()
     if family in TEXT:
@@ -488,7 +532,9 @@ def test_a_cascade_shrinks_both_and_padding_changes_nothing(family, where):
 
 
 def test_the_cascade_is_the_one_written_out_by_steps():
-    """One text, sums kept by hand from the model's own attentions and head outputs, layer by layer."""
+    """One text, sums kept by hand from the model's own attentions and head outputs,
+    layer by layer.
+    """
     model, batch = build("bert", "eager"), inputs("bert", lengths=(12,))
     with torch.no_grad():  # what the last head puts out in the first layer is all that keeps it
         for i, layer in enumerate(model.bert.encoder.layer):
@@ -509,29 +555,41 @@ def test_the_cascade_is_the_one_written_out_by_steps():
             head_scores += context[0, tokens].abs().sum((0, 2)) / tokens.sum()
             x = layer.feed_forward_chunk(layer.attention.output(context.flatten(2), x))
             if i in n_tokens:
-                tokens, heads = cascade_step(token_scores, head_scores, tokens, heads, n_tokens[i], n_heads[i])
+                tokens, heads = cascade_step(
+                    token_scores, head_scores, tokens, heads, n_tokens[i], n_heads[i]
+                )
                 assert torch.equal(cascade.tokens.last.alive(i)[0], tokens)
         assert heads[-1]
         expected = model.classifier(model.bert.pooler(x))
     torch.testing.assert_close(got, expected, atol=1e-5, rtol=0)
 
 
-# ----------------------------------------------------------------------------------------------------------------- masks
+# -------------------------------------------------------------------------------- masks
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 def test_custom_masks_are_sliced_on_both_axes(attention):
-    """A mask of four dimensions that differs by query: each token sees itself, [CLS] and its neighbours."""
+    """A mask of four dimensions that differs by query: each token sees itself, [CLS]
+    and its neighbours.
+    """
     model = build("bert", attention)
     ids = inputs("bert", lengths=(10, 10))["input_ids"]
     near = (torch.arange(10)[:, None] - torch.arange(10)).abs() <= 2
     near[:, 0] = near[0, :] = True
     band = near.expand(2, 1, 10, 10)
-    mask = band if attention == "sdpa" else torch.zeros(2, 1, 10, 10).masked_fill(~band, torch.finfo(torch.float32).min)
+    mask = (
+        band
+        if attention == "sdpa"
+        else torch.zeros(2, 1, 10, 10).masked_fill(~band, torch.finfo(torch.float32).min)
+    )
 
     class Banded(Masking):
         def mask(self, args, alive):
             both = band & alive[:, None, None, :]
             return super().mask(args, alive)[:1] + (
-                (both if self.boolean else torch.zeros(both.shape).masked_fill(~both, torch.finfo(torch.float32).min)),
+                (
+                    both
+                    if self.boolean
+                    else torch.zeros(both.shape).masked_fill(~both, torch.finfo(torch.float32).min)
+                ),
                 *args[2:],
             )
 
@@ -544,7 +602,10 @@ def test_custom_masks_are_sliced_on_both_axes(attention):
 
 def test_every_form_of_mask():
     hidden = torch.zeros(2, 3, 4)
-    index, valid = torch.tensor([[0, 2, 3], [0, 4, 1]]), torch.tensor([[True] * 3, [True, True, False]])
+    index, valid = (
+        torch.tensor([[0, 2, 3], [0, 4, 1]]),
+        torch.tensor([[True] * 3, [True, True, False]]),
+    )
     real = torch.tensor([[True] * 5, [True, False, True, True, True]])
     least = torch.finfo(torch.float32).min
     rows = slice_mask(real, index, valid, hidden, "rows")
@@ -554,7 +615,8 @@ def test_every_form_of_mask():
     for b in range(2):
         for h in range(4):
             expected = [
-                [bool(whole[b, h, q, k] & v) for k, v in zip(index[b], valid[b], strict=True)] for q in index[b]
+                [bool(whole[b, h, q, k] & v) for k, v in zip(index[b], valid[b], strict=True)]
+                for q in index[b]
             ]
             assert got[b, h].tolist() == expected
     floats = torch.zeros(whole.shape).masked_fill(~whole, least)
@@ -588,11 +650,12 @@ def test_other_implementations_are_refused():
     assert hooks(model) == 0
 
 
-# ------------------------------------------------------------------------------------------------ in and out of the block
+# -------------------------------------------------------------- in and out of the block
 @pytest.mark.parametrize("family", TEXT + IMAGE)
 def test_exceptions_leave_no_trace(family):
     model, batch = build(family), inputs(family)
-    plain, before = run(model, batch).logits, hooks(model)  # transformers leaves hooks of its own, once
+    # transformers leaves hooks of its own, once
+    plain, before = run(model, batch).logits, hooks(model)
     forwards = [m.forward for m in model.modules()]
 
     def fails(now):
@@ -634,7 +697,11 @@ def test_a_pass_that_failed_does_not_disturb_the_next():
 
 def test_one_block_at_a_time():
     model, batch = build("bert"), inputs("bert")
-    with dropping(model, {0: 0.5}), pytest.raises(RuntimeError, match="already"), dropping(model, {1: 0.5}):
+    with (
+        dropping(model, {0: 0.5}),
+        pytest.raises(RuntimeError, match="already"),
+        dropping(model, {1: 0.5}),
+    ):
         pass
     with dropping(model, {0: 0.5}) as drop:
         run(model, batch)
@@ -654,7 +721,12 @@ def test_unknown_models_are_refused_with_what_to_do():
 
     with pytest.raises(ValueError, match="register_encoder_layer"):
         dropping(nn.Sequential(nn.Linear(3, 3)), {0: 0.5})
-    small = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
+    small = {
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 16,
+    }
     decoder = t.BertLMHeadModel(t.BertConfig(vocab_size=20, is_decoder=True, **small))
     with pytest.raises(ValueError, match="decoder"):
         dropping(decoder, {0: 0.5})
@@ -669,11 +741,17 @@ def test_a_registered_layer_works():
     from course_lib.pruning.tokens import layers
 
     class Unheard(nn.Module):
-        """BERT's layer in a class of one's own, which calls its parts by itself and returns a tuple."""
+        """BERT's layer in a class of one's own, which calls its parts by itself and
+        returns a tuple.
+        """
 
         def __init__(self, layer):
             super().__init__()
-            self.attention, self.intermediate, self.output = layer.attention, layer.intermediate, layer.output
+            self.attention, self.intermediate, self.output = (
+                layer.attention,
+                layer.intermediate,
+                layer.output,
+            )
 
         def forward(self, hidden, attention_mask=None):
             attended, _ = self.attention(hidden, attention_mask)
@@ -682,7 +760,10 @@ def test_a_registered_layer_works():
     class Encoder(nn.Module):
         def __init__(self, bert):
             super().__init__()
-            self.embeddings, self.layers = bert.embeddings, nn.ModuleList(Unheard(x) for x in bert.encoder.layer)
+            self.embeddings, self.layers = (
+                bert.embeddings,
+                nn.ModuleList(Unheard(x) for x in bert.encoder.layer),
+            )
 
         def forward(self, input_ids):
             hidden = self.embeddings(input_ids)
@@ -715,9 +796,20 @@ def test_a_registered_layer_works():
         ({"keep": {0: 0.5}, "score": "colour"}, "score is"),
         ({"keep": {0: 0.5}, "where": "ffn"}, "where is"),
         ({"keep": {0: 0.5}, "score": "random"}, "generator"),
-        ({"keep": {0: 0.5}, "score": "random", "generator": torch.Generator(), "accumulate": True}, "accumulate"),
+        (
+            {
+                "keep": {0: 0.5},
+                "score": "random",
+                "generator": torch.Generator(),
+                "accumulate": True,
+            },
+            "accumulate",
+        ),
         ({"keep": SoftThreshold(4, 0.3), "accumulate": True}, "leave accumulate out"),
-        ({"keep": SoftThreshold(4, 0.3), "score": "random", "generator": torch.Generator()}, "nothing to learn"),
+        (
+            {"keep": SoftThreshold(4, 0.3), "score": "random", "generator": torch.Generator()},
+            "nothing to learn",
+        ),
         ({"keep": SoftThreshold(5, 0.3)}, "no layer 4"),
         ({"keep": {0: 0.5}, "heads": torch.ones(3, 4).bool()}, "with 4 layers"),
     ],
@@ -732,7 +824,10 @@ def test_what_is_checked_in_the_block():
     left = {k: v.flip(1) for k, v in batch.items()}
     with pytest.raises(ValueError, match="pad on the right"), dropping(model, {0: 0.5}):
         run(model, left)
-    with pytest.raises(ValueError, match="score function"), dropping(model, {0: 0.5}, score=lambda now: now.hidden):
+    with (
+        pytest.raises(ValueError, match="score function"),
+        dropping(model, {0: 0.5}, score=lambda now: now.hidden),
+    ):
         run(model, batch)
     with pytest.raises(ValueError, match="policy"), dropping(model, lambda s, i, m: m[:1], at=[0]):
         run(model, batch)
@@ -740,5 +835,8 @@ def test_what_is_checked_in_the_block():
         pass
     with pytest.raises(ValueError, match="no layer 9"), cascading(model, {0: 0.5}, {9: 2}):
         pass
-    with dropping(model, {0: 0.5}) as drop, pytest.raises(RuntimeError, match="outside a forward pass"):
+    with (
+        dropping(model, {0: 0.5}) as drop,
+        pytest.raises(RuntimeError, match="outside a forward pass"),
+    ):
         drop.layers[1].module(torch.zeros(1, 3, WIDTH), None)

@@ -18,7 +18,8 @@ from unit.pruning.tokens.texts import mask_of, scores_of
 
 
 @pytest.mark.parametrize(
-    "n, fraction, expected", [(37, 0.15, 6), (10, 0.5, 5), (10, 0.3, 3), (3, 0.1, 1), (7, 1.0, 7), (10, 0.31, 4)]
+    "n, fraction, expected",
+    [(37, 0.15, 6), (10, 0.5, 5), (10, 0.3, 3), (3, 0.1, 1), (7, 1.0, 7), (10, 0.31, 4)],
 )
 def test_a_share_is_rounded_up_but_not_for_rounding_errors(n, fraction, expected):
     assert kept_count(torch.tensor([n]), fraction).tolist() == [expected]
@@ -30,7 +31,9 @@ def test_progressive_starts_full_never_grows_and_ends_at_its_share():
     assert got[0].tolist() == [40, 7, 1]
     assert got[-1].tolist() == [4, 1, 1]
     assert (got[1:] <= got[:-1]).all() and (got >= 1).all()
-    expected = [[max(1, math.ceil(n * 0.1 ** (layer / 4) - 1e-9)) for n in (40, 7, 1)] for layer in range(5)]
+    expected = [
+        [max(1, math.ceil(n * 0.1 ** (layer / 4) - 1e-9)) for n in (40, 7, 1)] for layer in range(5)
+    ]
     assert got.tolist() == expected
     assert progressive([9], 1, 0.2).tolist() == [[9]]
 
@@ -58,7 +61,10 @@ def test_top_tokens_keeps_the_largest_and_cls_and_ties_go_to_the_first():
 
 def test_top_tokens_as_a_plain_loop_does_it(rng):
     for _ in range(30):
-        L, k = int(torch.randint(2, 12, (), generator=rng)), int(torch.randint(1, 14, (), generator=rng))
+        L, k = (
+            int(torch.randint(2, 12, (), generator=rng)),
+            int(torch.randint(1, 14, (), generator=rng)),
+        )
         lengths = torch.randint(1, L + 1, (4,), generator=rng).tolist()
         scores = torch.randint(0, 4, (4, L), generator=rng).float()  # many ties
         got = top_tokens(scores, mask_of(lengths, L), k)
@@ -76,8 +82,15 @@ def test_threshold_decides_alike_for_short_long_and_padded_texts(rng):
     assert torch.equal(padded[:, :6], keep) and not padded[:, 6:].any()
     # uniform scores: every token is average, in any length
     for n in (3, 30):
-        assert threshold_policy(torch.full((1, n), 1 / n, dtype=torch.float64), 0.99, mask_of([n], n)).all()
-        assert threshold_policy(torch.full((1, n), 1 / n, dtype=torch.float64), 1.01, mask_of([n], n)).sum() == 1
+        assert threshold_policy(
+            torch.full((1, n), 1 / n, dtype=torch.float64), 0.99, mask_of([n], n)
+        ).all()
+        assert (
+            threshold_policy(
+                torch.full((1, n), 1 / n, dtype=torch.float64), 1.01, mask_of([n], n)
+            ).sum()
+            == 1
+        )
 
 
 def test_threshold_keeps_what_is_equal():
@@ -90,7 +103,8 @@ def test_keep_tokens_gathers_in_order(rng):
     mask = mask_of([6, 2], 6)
     scores = torch.tensor([[0.0, 0.1, 0.5, 0.2, 0.4, 0.3], [0.0, 0.9, 0.8, 0.8, 0.8, 0.8]])
     rows, kept, index = keep_tokens(hidden, mask, scores, 4)
-    assert index.tolist() == [[0, 2, 4, 5], [0, 1, 2, 3]]  # the second text is filled up with its padding
+    # the second text is filled up with its padding
+    assert index.tolist() == [[0, 2, 4, 5], [0, 1, 2, 3]]
     assert index.dtype == torch.int64
     assert kept.tolist() == [[True] * 4, [True, True, False, False]]
     for b in range(2):

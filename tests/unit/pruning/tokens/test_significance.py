@@ -34,7 +34,9 @@ def test_received_is_no_row_and_not_constant(rng):
 
 
 def test_received_renormalises_what_padding_took(rng):
-    """Attention that leaks into padded columns, as a mean over padded rows or a mask forgotten would leave it."""
+    """Attention that leaks into padded columns, as a mean over padded rows or a mask
+    forgotten would leave it.
+    """
     mask = mask_of([3], 5)
     leaky = torch.rand(1, 2, 5, 5, generator=rng, dtype=torch.float64).softmax(-1)
     got = attention_received(leaky, mask)
@@ -55,14 +57,18 @@ def test_padding_changes_no_score(rng):
     mask = mask_of([4], 4)
     attn = attention(rng, 1, 2, 4, mask)
     padded = F.pad(attn, (0, 3, 0, 3), value=0.7)  # rubbish in padded rows and columns
-    torch.testing.assert_close(attention_received(padded, mask_of([4], 7))[:, :4], attention_received(attn, mask))
+    torch.testing.assert_close(
+        attention_received(padded, mask_of([4], 7))[:, :4], attention_received(attn, mask)
+    )
 
 
 def test_heads_that_do_not_count_do_not_vote(rng):
     mask = mask_of([4, 2], 4)
     attn = attention(rng, 2, 3, 4, mask)
     heads = torch.tensor([True, False, True])
-    torch.testing.assert_close(attention_received(attn, mask, heads), attention_received(attn[:, heads], mask))
+    torch.testing.assert_close(
+        attention_received(attn, mask, heads), attention_received(attn[:, heads], mask)
+    )
     each = torch.tensor([[True, False, True], [False, True, False]])
     got = attention_received(attn, mask, each)
     torch.testing.assert_close(got[:1], attention_received(attn[:1, [0, 2]], mask[:1]))
@@ -72,11 +78,14 @@ def test_heads_that_do_not_count_do_not_vote(rng):
 def test_the_cls_row_is_the_first_row_of_the_whole_matrix(rng):
     q, k = torch.randn(2, 2, 3, 6, 8, generator=rng, dtype=torch.float64)
     mask = mask_of([6, 4], 6)
-    whole = (q @ k.mT / math.sqrt(8)).masked_fill(~mask[:, None, None, :], -math.inf).softmax(-1)  # (B, M, L, L)
+    # (B, M, L, L)
+    whole = (q @ k.mT / math.sqrt(8)).masked_fill(~mask[:, None, None, :], -math.inf).softmax(-1)
     torch.testing.assert_close(cls_attention(q[:, :, :1], k, mask), whole[:, :, 0].mean(1))
     torch.testing.assert_close(cls_attention(q[:, :, :2], k, mask), whole[:, :, :2].mean((1, 2)))
     heads = torch.tensor([False, True, True])
-    torch.testing.assert_close(cls_attention(q[:, :, :1], k, mask, heads), whole[:, heads, 0].mean(1))
+    torch.testing.assert_close(
+        cls_attention(q[:, :, :1], k, mask, heads), whole[:, heads, 0].mean(1)
+    )
 
 
 @pytest.mark.parametrize(
@@ -85,7 +94,11 @@ def test_the_cls_row_is_the_first_row_of_the_whole_matrix(rng):
         (torch.rand(2, 3, 4, 5), torch.ones(2, 5).bool(), r"\(B, M, L, L\)"),
         (torch.rand(2, 3, 4, 4), torch.ones(2, 4), "bool"),
         (torch.rand(2, 3, 4, 4), torch.ones(4, 2).bool(), r"\(2, 4\)"),
-        (torch.rand(2, 3, 4, 4), torch.tensor([[True] * 4, [False] * 4]), "text 1 has no real token"),
+        (
+            torch.rand(2, 3, 4, 4),
+            torch.tensor([[True] * 4, [False] * 4]),
+            "text 1 has no real token",
+        ),
     ],
 )
 def test_scores_say_what_is_wrong(attn, mask, message):

@@ -22,7 +22,13 @@ def test_soft_threshold_is_a_sigmoid_of_its_distance(rng):
     got = threshold(s, 1, mask).detach()
     for b, n in enumerate((5, 3)):
         for i in range(5):
-            expected = 1 if i == 0 else 0 if i >= n else 1 / (1 + math.exp(-(n * float(s[b, i]) - 0.8) / 0.4))
+            expected = (
+                1
+                if i == 0
+                else 0
+                if i >= n
+                else 1 / (1 + math.exp(-(n * float(s[b, i]) - 0.8) / 0.4))
+            )
             assert abs(float(got[b, i]) - expected) < 1e-6
 
 
@@ -49,7 +55,9 @@ def test_threshold_ends_hard(rng):
 
 
 def test_threshold_counts_what_is_left_of_tokens(rng):
-    """With weights in place of a mask n is their sum, so tokens at 0 are as good as not there."""
+    """With weights in place of a mask n is their sum, so tokens at 0 are as good as not
+    there.
+    """
     mask = mask_of([4], 6)
     s = scores_of(rng, mask)
     threshold = SoftThreshold(1, temperature=0.3)

@@ -1,4 +1,6 @@
-"""Grouping and combining columns against the rule written out, and what holds of every packing."""
+"""Grouping and combining columns against the rule written out, and what holds of every
+packing.
+"""
 
 import math
 
@@ -9,7 +11,12 @@ from hypothesis import strategies as st
 
 from course_lib.models import SmallConvNet
 from course_lib.pruning import weights
-from course_lib.pruning.weights.columns import combine_columns, combined_masks, group_columns, utilisation
+from course_lib.pruning.weights.columns import (
+    combine_columns,
+    combined_masks,
+    group_columns,
+    utilisation,
+)
 
 
 def written_out(weight, size, gamma):
@@ -21,7 +28,9 @@ def written_out(weight, size, gamma):
         fitting = []
         for g, group in enumerate(groups):
             occupied = sum(any(row[k] for k in [*group, c]) for row in rows)
-            if len(group) < size and sum(count[k] for k in [*group, c]) - occupied <= gamma * len(rows):
+            if len(group) < size and sum(count[k] for k in [*group, c]) - occupied <= gamma * len(
+                rows
+            ):
                 fitting.append((-occupied, g))
         if fitting:
             groups[min(fitting)[1]].append(c)
@@ -30,7 +39,9 @@ def written_out(weight, size, gamma):
     return groups
 
 
-matrices = st.tuples(st.integers(1, 7), st.integers(0, 9), st.integers(0, 500), st.sampled_from([0.2, 0.5, 0.9]))
+matrices = st.tuples(
+    st.integers(1, 7), st.integers(0, 9), st.integers(0, 500), st.sampled_from([0.2, 0.5, 0.9])
+)
 
 
 def drawn(rows, columns, seed, density):

@@ -1,4 +1,6 @@
-"""What the loss says of a weight: against finite differences, a plain loop over samples, and the Hessian itself."""
+"""What the loss says of a weight: against finite differences, a plain loop over
+samples, and the Hessian itself.
+"""
 
 import copy
 
@@ -30,7 +32,9 @@ def data(count=11, features=4, classes=3, dtype=torch.float64):
 def loop(model, x, y):
     """The empirical Fisher, a backward pass a sample."""
     model = copy.deepcopy(model).eval().requires_grad_()
-    total = {name: torch.zeros(p.shape, dtype=torch.float64) for name, p in model.named_parameters()}
+    total = {
+        name: torch.zeros(p.shape, dtype=torch.float64) for name, p in model.named_parameters()
+    }
     for sample, label in zip(x, y, strict=True):
         model.zero_grad()
         F.cross_entropy(model(sample[None]), label[None]).backward()
@@ -51,7 +55,9 @@ def full_hessian(model, x, y):
 
 
 def test_the_forecast_is_what_happens_to_a_parabola():
-    w, minimum, h = (torch.randn(7, generator=torch.Generator().manual_seed(i)).double() for i in range(3))
+    w, minimum, h = (
+        torch.randn(7, generator=torch.Generator().manual_seed(i)).double() for i in range(3)
+    )
     gradient = h * (w - minimum)
     change = h * minimum**2 / 2 - h * (w - minimum) ** 2 / 2
     torch.testing.assert_close(weights.loss_change(w, gradient, h), change)
@@ -86,7 +92,9 @@ def test_taylor_is_the_size_of_the_first_term():
         torch.testing.assert_close(score, (found[name] * model.get_parameter(name)).abs().detach())
 
 
-@pytest.mark.parametrize("memory", [1, 1 << 12, 1 << 27], ids=["one by one", "in chunks", "at once"])
+@pytest.mark.parametrize(
+    "memory", [1, 1 << 12, 1 << 27], ids=["one by one", "in chunks", "at once"]
+)
 @pytest.mark.parametrize("bend", [nn.ReLU, nn.Tanh])
 def test_fisher_beside_a_loop(monkeypatch, memory, bend):
     monkeypatch.setattr(criteria, "_MEMORY", memory)
@@ -153,7 +161,9 @@ def test_a_model_that_vmap_cannot_run_is_taken_sample_by_sample():
 
 def test_an_error_of_the_model_is_told_as_it_is():
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied|size mismatch|must match"):
-        weights.empirical_fisher(net(), torch.randn(3, 5).double(), torch.zeros(3, dtype=torch.int64))
+        weights.empirical_fisher(
+            net(), torch.randn(3, 5).double(), torch.zeros(3, dtype=torch.int64)
+        )
 
 
 @pytest.mark.parametrize("call", [weights.empirical_fisher, weights.gradients, weights.taylor])
@@ -166,7 +176,10 @@ def test_nothing_of_the_model_changes(call):
     weights.curvature(model, x)
     assert [m.training for m in model.modules()] == modes
     assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
-    assert torch.equal(model[0].weight.grad, torch.ones_like(model[0].weight)) and model[3].weight.grad is None
+    assert (
+        torch.equal(model[0].weight.grad, torch.ones_like(model[0].weight))
+        and model[3].weight.grad is None
+    )
 
 
 def test_no_sample_and_too_few_labels_are_refused():
@@ -179,7 +192,9 @@ def test_no_sample_and_too_few_labels_are_refused():
         weights.gradients(model, x, y[:-1])
 
 
-@pytest.mark.parametrize("model", [nn.Conv2d(1, 2, 3), nn.Sequential(nn.Flatten(), nn.Linear(25, 1), nn.Flatten(0))])
+@pytest.mark.parametrize(
+    "model", [nn.Conv2d(1, 2, 3), nn.Sequential(nn.Flatten(), nn.Linear(25, 1), nn.Flatten(0))]
+)
 def test_what_makes_no_logits_has_no_curvature(model):
     with pytest.raises(ValueError, match="logits"):
         criteria.curvature(model, torch.randn(3, 1, 5, 5))

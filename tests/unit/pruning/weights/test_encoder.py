@@ -27,7 +27,11 @@ def test_the_layers_and_nothing_else(family):
     ):
         assert not [name for name in found if word in name], word
     layers = {".".join(name.split(".")[:-1]) for name in found}
-    linear = {n for n, m in model.named_modules() if isinstance(m, nn.Linear) or type(m).__name__ == "Conv1D"}
+    linear = {
+        n
+        for n, m in model.named_modules()
+        if isinstance(m, nn.Linear) or type(m).__name__ == "Conv1D"
+    }
     assert layers <= linear
 
 

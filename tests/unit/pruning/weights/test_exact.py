@@ -1,4 +1,6 @@
-"""Exactly the smallest go, ties by position: against a stable sort, on vectors small and large, of every kind."""
+"""Exactly the smallest go, ties by position: against a stable sort, on vectors small
+and large, of every kind.
+"""
 
 import numpy as np
 import pytest
@@ -11,7 +13,9 @@ from course_lib.pruning.weights.exact import count_pruned, flat, prune_smallest
 
 
 def by_sorting(parts, count):
-    """The definition: a stable sort of all numbers together, and the first ``count`` go."""
+    """The definition: a stable sort of all numbers together, and the first ``count``
+    go.
+    """
     values = torch.cat(parts)
     kept = torch.ones(len(values), dtype=torch.bool)
     kept[values.sort(stable=True).indices[:count]] = False
@@ -35,12 +39,19 @@ numbers = st.one_of(st.integers(-3, 3).map(float), st.floats(width=32, allow_nan
 @given(data=st.data())
 @settings(max_examples=200, deadline=None)
 def test_small_vectors_of_any_numbers(data):
-    parts = [torch.tensor(v) for v in data.draw(st.lists(st.lists(numbers, max_size=20), min_size=1, max_size=4))]
+    parts = [
+        torch.tensor(v)
+        for v in data.draw(st.lists(st.lists(numbers, max_size=20), min_size=1, max_size=4))
+    ]
     parts = [p.float() for p in parts]
     agree(parts, data.draw(st.integers(0, sum(map(len, parts)))))
 
 
-@given(seed=st.integers(0, 2**32), fraction=st.floats(0, 1), levels=st.sampled_from([1, 2, 5, 1000, 2**24]))
+@given(
+    seed=st.integers(0, 2**32),
+    fraction=st.floats(0, 1),
+    levels=st.sampled_from([1, 2, 5, 1000, 2**24]),
+)
 @settings(max_examples=60, deadline=None)
 def test_large_vectors_by_bracket(seed, fraction, levels):
     """By the sampled bracket; from all numbers equal to hardly any equal."""
@@ -48,14 +59,19 @@ def test_large_vectors_by_bracket(seed, fraction, levels):
     try:
         generator = torch.Generator().manual_seed(seed)
         sizes = [int(torch.randint(0, 4000, (), generator=generator)) for _ in range(4)]
-        parts = [torch.randint(levels, (size,), generator=generator).float() - levels // 2 for size in sizes]
+        parts = [
+            torch.randint(levels, (size,), generator=generator).float() - levels // 2
+            for size in sizes
+        ]
         agree(parts, round(fraction * sum(sizes)))
     finally:
         exact._SMALL = old
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 70_000, 150_000, 299_999, 300_000])
-@pytest.mark.parametrize("kind", ["normal", "sorted", "falling", "periodic", "mostly_zero", "mostly_dead", "constant"])
+@pytest.mark.parametrize(
+    "kind", ["normal", "sorted", "falling", "periodic", "mostly_zero", "mostly_dead", "constant"]
+)
 def test_shapes_of_distribution(kind, count):
     n = 300_000
     x = torch.randn(n, generator=torch.Generator().manual_seed(1)).abs()
@@ -74,7 +90,9 @@ def test_shapes_of_distribution(kind, count):
 @pytest.mark.parametrize("sparse", [0.0, 0.5, 0.9])
 @pytest.mark.parametrize("fraction", [0.01, 0.5, 0.9, 0.95])
 def test_little_is_partitioned_even_where_most_numbers_are_equal(monkeypatch, sparse, fraction):
-    """A network that is sparse already is the common case, and numpy partitions many equal numbers very slowly."""
+    """A network that is sparse already is the common case, and numpy partitions many
+    equal numbers very slowly.
+    """
     n, sizes = 400_000, []
     generator = torch.Generator().manual_seed(5)
     x = torch.rand(n, generator=generator) * (torch.rand(n, generator=generator) >= sparse)
@@ -87,14 +105,25 @@ def test_little_is_partitioned_even_where_most_numbers_are_equal(monkeypatch, sp
 def test_an_unlucky_sample_costs_time_not_correctness(monkeypatch):
     parts = [torch.randn(200_000, generator=torch.Generator().manual_seed(2))]
     order = parts[0].sort().values
-    just_above = (order[100_000].item(), order[100_010].item())  # the 100,000th smallest is order[99_999]
+    # the 100,000th smallest is order[99_999]
+    just_above = (order[100_000].item(), order[100_010].item())
     just_below = (order[99_990].item(), order[99_998].item())
-    for bracket in [just_above, just_below, (2.0, 3.0), (-3.0, -2.0), (-9.0, 9.0), (0.0, 0.0), (1e30, 1e31)]:
+    for bracket in [
+        just_above,
+        just_below,
+        (2.0, 3.0),
+        (-3.0, -2.0),
+        (-9.0, 9.0),
+        (0.0, 0.0),
+        (1e30, 1e31),
+    ]:
         monkeypatch.setattr(exact, "_bracket", lambda *_, b=bracket: b)
         agree(parts, 100_000)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64, torch.int8, torch.int64, torch.bool])
+@pytest.mark.parametrize(
+    "dtype", [torch.float16, torch.bfloat16, torch.float64, torch.int8, torch.int64, torch.bool]
+)
 @pytest.mark.parametrize("n", [1000, 200_000])
 def test_dtypes(dtype, n):
     x = (torch.randn(n, generator=torch.Generator().manual_seed(3)) * 50).to(dtype)
@@ -107,31 +136,49 @@ def test_float64_differences_that_float32_does_not_see():
 
 
 def test_parts_of_different_dtypes_compare_by_value():
-    half, single = torch.tensor([0.1, 0.3]).half(), torch.tensor([0.1, 0.3])  # 0.1 rounds down in half, 0.3 up
+    # 0.1 rounds down in half, 0.3 up
+    half, single = torch.tensor([0.1, 0.3]).half(), torch.tensor([0.1, 0.3])
     assert half[0] < single[0].double() and half[1].double() > single[1].double()
     assert select([single, half], 1) == [[True, True], [False, True]]
     assert select([half, single], 1) == [[False, True], [True, True]]
     assert select([half, single], 3) == [[False, True], [False, False]]
-    double = torch.tensor([0.1, 0.3], dtype=torch.float64)  # 0.1 in float32 is a little more than that
+    # 0.1 in float32 is a little more than that
+    double = torch.tensor([0.1, 0.3], dtype=torch.float64)
     assert select([single, double], 1) == [[True, True], [False, True]]
-    assert select([torch.tensor([2, 0]), torch.tensor([1.5, 0.5])], 2) == [[True, False], [True, False]]
+    assert select([torch.tensor([2, 0]), torch.tensor([1.5, 0.5])], 2) == [
+        [True, False],
+        [True, False],
+    ]
 
 
 def test_minus_zero_equals_zero_and_infinities_have_a_place():
-    assert select([torch.tensor([0.0, -0.0, torch.inf, -torch.inf])], 2) == [[False, True, True, False]]
+    assert select([torch.tensor([0.0, -0.0, torch.inf, -torch.inf])], 2) == [
+        [False, True, True, False]
+    ]
 
 
 def test_the_callers_numbers_and_randomness_are_untouched():
     x = torch.rand(200_000, generator=torch.Generator().manual_seed(4))
-    before, torch_state, numpy_state = x.clone(), torch.get_rng_state(), np.random.get_state()[1].copy()
+    before, torch_state, numpy_state = (
+        x.clone(),
+        torch.get_rng_state(),
+        np.random.get_state()[1].copy(),
+    )
     prune_smallest([flat(x)], 1000)
     assert torch.equal(x, before)
-    assert torch.equal(torch.get_rng_state(), torch_state) and (np.random.get_state()[1] == numpy_state).all()
+    assert (
+        torch.equal(torch.get_rng_state(), torch_state)
+        and (np.random.get_state()[1] == numpy_state).all()
+    )
 
 
 def test_results_do_not_share_memory():
-    """Views of one long vector would each carry the masks of all layers into a file or a copy."""
-    a, b = (torch.from_numpy(k) for k in prune_smallest([flat(torch.rand(10)), flat(torch.rand(10))], 5))
+    """Views of one long vector would each carry the masks of all layers into a file or
+    a copy.
+    """
+    a, b = (
+        torch.from_numpy(k) for k in prune_smallest([flat(torch.rand(10)), flat(torch.rand(10))], 5)
+    )
     assert a.untyped_storage().nbytes() == b.untyped_storage().nbytes() == 10
 
 

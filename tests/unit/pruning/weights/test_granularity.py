@@ -1,4 +1,6 @@
-"""From scores to masks: exact counts, the right groups, and torch.nn.utils.prune as a second opinion on both."""
+"""From scores to masks: exact counts, the right groups, and torch.nn.utils.prune as a
+second opinion on both.
+"""
 
 import math
 
@@ -26,13 +28,17 @@ def scores_of(shape, seed, levels=None):
 
 
 @given(
-    shape=st.lists(st.integers(0, 5), max_size=4), s=sparsities, seed=st.integers(0, 99), levels=st.sampled_from([0, 3])
+    shape=st.lists(st.integers(0, 5), max_size=4),
+    s=sparsities,
+    seed=st.integers(0, 99),
+    levels=st.sampled_from([0, 3]),
 )
 @settings(max_examples=150, deadline=None)
 def test_smallest_prunes_exactly_the_first_of_the_smallest(shape, s, seed, levels):
     score = scores_of(shape, seed, levels)
     mask = weights.smallest(score, s)
-    order = sorted(range(score.numel()), key=lambda i: score.flatten()[i].item())  # Python's sort is stable
+    # Python's sort is stable
+    order = sorted(range(score.numel()), key=lambda i: score.flatten()[i].item())
     gone = set(order[: round(s * score.numel())])
     assert mask.shape == score.shape and mask.dtype == torch.bool
     assert {i for i, kept in enumerate(mask.flatten().tolist()) if not kept} == gone
@@ -72,7 +78,12 @@ def test_threshold_keeps_what_reaches_it():
 def test_group_scores_sum_over_the_members_of_a_group():
     score = scores_of((4, 3, 2, 5), 0)
     exact = score.double()
-    want = {"element": exact, "row": exact.sum(3), "kernel": exact.sum((2, 3)), "filter": exact.sum((1, 2, 3))}
+    want = {
+        "element": exact,
+        "row": exact.sum(3),
+        "kernel": exact.sum((2, 3)),
+        "filter": exact.sum((1, 2, 3)),
+    }
     for granularity in GRANULARITIES:
         got = weights.group_scores(score, granularity)
         assert got.dtype == torch.float64
@@ -92,11 +103,17 @@ def test_groups_of_matrices_and_of_other_convolutions():
 
 
 def test_groups_are_summed_in_float64():
-    """In float32 (and all the more in float16) the large member swallows the small ones, and the wrong group goes."""
+    """In float32 (and all the more in float16) the large member swallows the small
+    ones, and the wrong group goes.
+    """
     score = torch.ones(2, 1025)
     score[:, 0] = 2.0**26
     score[1, 1:] = 0.5
-    for dtype, big in [(torch.float32, 2.0**26), (torch.float16, 2.0**15), (torch.bfloat16, 2.0**26)]:
+    for dtype, big in [
+        (torch.float32, 2.0**26),
+        (torch.float16, 2.0**15),
+        (torch.bfloat16, 2.0**26),
+    ]:
         score[:, 0] = big
         sums = weights.group_scores(score.to(dtype), "filter")
         assert sums.tolist() == [big + 1024, big + 512]
@@ -132,12 +149,18 @@ def test_an_unknown_granularity_lists_the_known_ones():
 def test_whole_groups_go_and_exactly_so_many(shape, granularity, s, seed, levels):
     score = scores_of(shape, seed, levels)
     mask = weights.local_masks({"w": score}, s, granularity)["w"]
-    size = {"element": 1, "row": shape[3], "kernel": shape[2] * shape[3], "filter": math.prod(shape[1:])}[granularity]
+    size = {
+        "element": 1,
+        "row": shape[3],
+        "kernel": shape[2] * shape[3],
+        "filter": math.prod(shape[1:]),
+    }[granularity]
     members = mask.reshape(-1, size)  # groups are contiguous in row-major order
     assert ((members.sum(1) == 0) | (members.sum(1) == size)).all()
     norms = [math.fsum(row) for row in score.double().reshape(-1, size).tolist()]
     gone = sorted(range(len(norms)), key=norms.__getitem__)[: round(s * len(norms))]
-    if levels or len(set(norms)) == len(norms):  # sums of integers are exact; others may tie only by chance
+    # sums of integers are exact; others may tie only by chance
+    if levels or len(set(norms)) == len(norms):
         assert set((~members[:, 0]).nonzero().flatten().tolist()) == set(gone)
 
 
@@ -145,7 +168,10 @@ def test_whole_groups_go_and_exactly_so_many(shape, granularity, s, seed, levels
 
 
 def test_local_gives_every_layer_its_own_share_and_global_one_threshold():
-    scores = {"large": torch.linspace(10, 20, 12).view(3, 4), "small": torch.linspace(0, 1, 2000).view(50, 40)}
+    scores = {
+        "large": torch.linspace(10, 20, 12).view(3, 4),
+        "small": torch.linspace(0, 1, 2000).view(50, 40),
+    }
     local = weights.local_masks(scores, 0.5)
     assert [int((~m).sum()) for m in local.values()] == [6, 1000]
     together = weights.global_masks(scores, 0.5)
@@ -170,7 +196,9 @@ def test_global_masks_are_exact_and_break_ties_in_order(sizes, s, seed, levels):
 
 
 @given(
-    s=st.lists(sparsities, min_size=2, max_size=2), seed=st.integers(0, 99), granularity=st.sampled_from(GRANULARITIES)
+    s=st.lists(sparsities, min_size=2, max_size=2),
+    seed=st.integers(0, 99),
+    granularity=st.sampled_from(GRANULARITIES),
 )
 @settings(max_examples=50, deadline=None)
 def test_a_higher_sparsity_prunes_a_superset(s, seed, granularity):
@@ -187,7 +215,9 @@ def test_a_higher_sparsity_prunes_a_superset(s, seed, granularity):
 
 def test_sparsity_and_granularity_by_name():
     scores = {"conv": scores_of((4, 2, 3, 3), 0), "fc": scores_of((5, 8), 1)}
-    masks = weights.local_masks(scores, {"conv": 0.5, "fc": 0.25}, {"conv": "kernel", "fc": "element"})
+    masks = weights.local_masks(
+        scores, {"conv": 0.5, "fc": 0.25}, {"conv": "kernel", "fc": "element"}
+    )
     assert int((~masks["conv"]).sum()) == 4 * 9 and int((~masks["fc"]).sum()) == 10
     with pytest.raises(ValueError, match="no sparsity for 'fc'"):
         weights.local_masks(scores, {"conv": 0.5})
@@ -209,7 +239,10 @@ def test_global_groups_compete_by_their_mean_so_that_size_does_not_decide():
 
 def test_elements_as_groups_are_global_masks():
     scores = {"a": scores_of((4, 3), 0, 3), "b": scores_of((6, 4), 1, 3)}
-    one, other = weights.global_group_masks(scores, 0.4, "element"), weights.global_masks(scores, 0.4)
+    one, other = (
+        weights.global_group_masks(scores, 0.4, "element"),
+        weights.global_masks(scores, 0.4),
+    )
     assert all(torch.equal(one[k], other[k]) for k in scores)
 
 
@@ -245,7 +278,9 @@ def test_bad_arguments_raise_and_name_the_layer(select):
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 def test_other_dtypes_give_exact_counts(dtype):
-    scores = weights.magnitude({"a": torch.randn(30, 20, generator=torch.Generator().manual_seed(0)).to(dtype)})
+    scores = weights.magnitude(
+        {"a": torch.randn(30, 20, generator=torch.Generator().manual_seed(0)).to(dtype)}
+    )
     for masks in (weights.local_masks(scores, 0.37), weights.global_masks(scores, 0.37)):
         assert int((~masks["a"]).sum()) == round(0.37 * 600)
         assert scores["a"][masks["a"]].min() >= scores["a"][~masks["a"]].max()
@@ -282,7 +317,9 @@ def test_like_ln_structured(s):
 def test_like_global_unstructured(s):
     model = net()
     masks = weights.global_masks(weights.magnitude(weights.prunable(model)), s)
-    prune.global_unstructured([(model[0], "weight"), (model[3], "weight")], prune.L1Unstructured, amount=s)
+    prune.global_unstructured(
+        [(model[0], "weight"), (model[3], "weight")], prune.L1Unstructured, amount=s
+    )
     for i in (0, 3):
         theirs = model[i].weight_mask
         assert torch.equal(masks[f"{i}.weight"], theirs.bool())

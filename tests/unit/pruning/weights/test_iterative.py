@@ -1,4 +1,6 @@
-"""Iterative pruning: masks only shrink, zeros stay zero, the optimizer goes on with the same parameters."""
+"""Iterative pruning: masks only shrink, zeros stay zero, the optimizer goes on with the
+same parameters.
+"""
 
 import pytest
 import torch
@@ -11,14 +13,19 @@ from course_lib.pruning import weights
 def model():
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        return nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 16, 6), nn.Linear(6, 3))
+        return nn.Sequential(
+            nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 16, 6), nn.Linear(6, 3)
+        )
 
 
 class Training:
-    """A fine-tuning with momentum that moves weights far, and remembers the zeros it saw at the end of each call."""
+    """A fine-tuning with momentum that moves weights far, and remembers the zeros it
+    saw at the end of each call.
+    """
 
     def __init__(self, model, make=lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9), call=True):
-        self.optimizer = make(model.parameters())  # made once: it must go on holding the model's parameters
+        # made once: it must go on holding the model's parameters
+        self.optimizer = make(model.parameters())
         self.call, self.zeros = call, []
 
     def __call__(self, model, post_step):
@@ -66,7 +73,9 @@ def test_masks_are_nested_and_zeros_hold(model, scope, call, make):
 def test_targets_are_cumulative(model):
     training = Training(model)
     weights.prune_iteratively(model, [0.2, 0.4, 0.6], training)
-    assert [int(z["3.weight"].sum()) for z in training.zeros] == [round(t * 384) for t in (0.2, 0.4, 0.6)]
+    assert [int(z["3.weight"].sum()) for z in training.zeros] == [
+        round(t * 384) for t in (0.2, 0.4, 0.6)
+    ]
 
 
 def test_one_shot_is_the_list_of_one_target(model):
@@ -79,7 +88,9 @@ def test_one_shot_is_the_list_of_one_target(model):
 def test_groups_stay_whole_over_the_steps(model, scope):
     granularity = {"0.weight": "kernel", "3.weight": "filter", "4.weight": "element"}
     training = Training(model)
-    masks = weights.prune_iteratively(model, [0.3, 0.5, 0.5], training, granularity=granularity, scope=scope)
+    masks = weights.prune_iteratively(
+        model, [0.3, 0.5, 0.5], training, granularity=granularity, scope=scope
+    )
     for name, dims in [("0.weight", 2), ("3.weight", 1)]:
         groups = masks[name].flatten(dims)
         assert (groups.all(-1) | ~groups.any(-1)).all()
@@ -90,7 +101,9 @@ def test_groups_stay_whole_over_the_steps(model, scope):
 
 
 def test_a_living_zero_does_not_bring_a_pruned_weight_back():
-    """Among zeros the lower index would be pruned first, and the pruned weight further on would be counted as kept."""
+    """Among zeros the lower index would be pruned first, and the pruned weight further
+    on would be counted as kept.
+    """
     model = nn.Linear(4, 1, bias=False)
     with torch.no_grad():
         model.weight.copy_(torch.tensor([[3.0, 2.0, 4.0, 1.0]]))
@@ -134,7 +147,9 @@ def test_other_scores_may_leave_layers_out(model):
 
     training = Training(model, make=lambda p: torch.optim.SGD(p, lr=0.0))
     masks = weights.prune_iteratively(model, [0.5, 0.8], training, score=score)
-    assert list(masks) == ["0.weight", "3.weight"] and weights.sparsity(masks) == pytest.approx(0.8, abs=0.01)
+    assert list(masks) == ["0.weight", "3.weight"] and weights.sparsity(masks) == pytest.approx(
+        0.8, abs=0.01
+    )
     assert torch.equal(model[4].weight, output)
     assert all((training.zeros[0][k] <= ~masks[k]).all() for k in masks)
 
@@ -142,7 +157,10 @@ def test_other_scores_may_leave_layers_out(model):
 def test_integer_scores_work(model):
     training = Training(model)
     masks = weights.prune_iteratively(
-        model, [0.5, 0.75], training, score=lambda w: {k: torch.ones_like(v, dtype=torch.int32) for k, v in w.items()}
+        model,
+        [0.5, 0.75],
+        training,
+        score=lambda w: {k: torch.ones_like(v, dtype=torch.int32) for k, v in w.items()},
     )
     assert masks["3.weight"].flatten().tolist() == [False] * 288 + [True] * 96
 
@@ -156,8 +174,14 @@ def test_integer_scores_work(model):
         ({"targets": [0.5], "scope": "layer"}, "'layer'"),
         ({"targets": [0.5], "granularity": "channel"}, "unknown granularity 'channel'"),
         ({"targets": [0.5], "score": lambda w: {"x": torch.ones(2)}}, "'x'.*not prunable"),
-        ({"targets": [0.5], "score": lambda w: {"4.weight": torch.ones(2)}}, r"'4.weight' has shape \(2,\)"),
-        ({"targets": [0.5], "score": lambda w: {"4.weight": torch.full((3, 6), -torch.inf)}}, "'4.weight' is -inf"),
+        (
+            {"targets": [0.5], "score": lambda w: {"4.weight": torch.ones(2)}},
+            r"'4.weight' has shape \(2,\)",
+        ),
+        (
+            {"targets": [0.5], "score": lambda w: {"4.weight": torch.full((3, 6), -torch.inf)}},
+            "'4.weight' is -inf",
+        ),
     ],
 )
 def test_bad_arguments_change_nothing(model, arguments, message):
@@ -188,15 +212,23 @@ def test_rescored_asks_the_model_as_it_is_and_what_is_pruned_stays_so(model):
     def score(now):
         seen.append({name: p.detach().clone() for name, p in weights.prunable(now).items()})
         generator = torch.Generator().manual_seed(len(seen))
-        scores = {name: torch.randn(p.shape, generator=generator) for name, p in weights.prunable(now).items()}
-        return {name: s.masked_fill(seen[-1][name] == 0, torch.nan) for name, s in scores.items()}  # NaN where pruned
+        scores = {
+            name: torch.randn(p.shape, generator=generator)
+            for name, p in weights.prunable(now).items()
+        }
+        # NaN where pruned
+        return {name: s.masked_fill(seen[-1][name] == 0, torch.nan) for name, s in scores.items()}
 
     before = {name: p.detach().clone() for name, p in weights.prunable(model).items()}
     masks = weights.prune_rescored(model, [0.3, 0.6, 0.9], score)
     assert len(seen) == 3 and all(torch.equal(seen[0][name], w) for name, w in before.items())
-    zeros = [{name: w == 0 for name, w in state.items()} for state in seen] + [{name: ~m for name, m in masks.items()}]
+    zeros = [{name: w == 0 for name, w in state.items()} for state in seen] + [
+        {name: ~m for name, m in masks.items()}
+    ]
     total = sum(m.numel() for m in masks.values())
-    for (earlier, later), target in zip(zip(zeros, zeros[1:], strict=False), [0.3, 0.6, 0.9], strict=True):
+    for (earlier, later), target in zip(
+        zip(zeros, zeros[1:], strict=False), [0.3, 0.6, 0.9], strict=True
+    ):
         assert all((earlier[k] <= later[k]).all() for k in earlier)
         assert sum(int(z.sum()) for z in later.values()) == round(target * total)
     for name, p in weights.prunable(model).items():

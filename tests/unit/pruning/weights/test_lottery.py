@@ -1,4 +1,6 @@
-"""Lottery tickets: exact nested masks, rewinding that copies, controls that differ in one thing, a search that resumes."""
+"""Lottery tickets: exact nested masks, rewinding that copies, controls that differ in
+one thing, a search that resumes.
+"""
 
 import copy
 import math
@@ -33,9 +35,13 @@ def layers(draw):
     for i in range(draw(st.integers(1, 4))):
         shape = draw(st.lists(st.integers(1, 5), min_size=2, max_size=3))
         n = math.prod(shape)
-        values = draw(st.lists(st.integers(-3, 3) | st.floats(-2, 2, width=32), min_size=n, max_size=n))
+        values = draw(
+            st.lists(st.integers(-3, 3) | st.floats(-2, 2, width=32), min_size=n, max_size=n)
+        )
         weights[f"layer{i}"] = torch.tensor(values, dtype=torch.float32).view(shape)
-        masks[f"layer{i}"] = torch.tensor(draw(st.lists(st.booleans(), min_size=n, max_size=n))).view(shape)
+        masks[f"layer{i}"] = torch.tensor(
+            draw(st.lists(st.booleans(), min_size=n, max_size=n))
+        ).view(shape)
     return weights, masks
 
 
@@ -49,7 +55,8 @@ def test_shrink_prunes_a_share_of_the_survivors_the_smallest_first(drawn, rate, 
     for i, name in enumerate(weights):
         share = rate if i < len(weights) - 1 else rate / 2 if output_rate is None else output_rate
         size, alive = weights[name].abs().flatten().tolist(), masks[name].flatten().tolist()
-        survivors = sorted((w, j) for j, w in enumerate(size) if alive[j])  # ties: the lower index first
+        # ties: the lower index first
+        survivors = sorted((w, j) for j, w in enumerate(size) if alive[j])
         gone = {j for _, j in survivors[: round(share * len(survivors))]}
         assert new[name].flatten().tolist() == [a and j not in gone for j, a in enumerate(alive)]
         assert new[name].dtype == torch.bool and new[name].shape == weights[name].shape
@@ -57,15 +64,26 @@ def test_shrink_prunes_a_share_of_the_survivors_the_smallest_first(drawn, rate, 
 
 def test_what_was_pruned_stays_pruned_though_it_has_grown_or_is_no_number():
     weights = {"a": torch.tensor([[9.0, math.nan, 1.0, 2.0]]), "b": torch.ones(1, 2)}
-    masks = {"a": torch.tensor([[False, False, True, True]]), "b": torch.ones(1, 2, dtype=torch.bool)}
+    masks = {
+        "a": torch.tensor([[False, False, True, True]]),
+        "b": torch.ones(1, 2, dtype=torch.bool),
+    }
     assert shrink(weights, masks, 0.5)["a"].tolist() == [[False, False, False, True]]
 
 
 def test_rates_layer_by_layer():
     weights = {name: torch.rand(10, 10) for name in "abc"}
     masks = {name: torch.ones(10, 10, dtype=torch.bool) for name in "abc"}
-    assert counts(shrink(weights, masks, {"c": 0.1, "a": 0.5, "b": 0.0})) == {"a": 50, "b": 100, "c": 90}
-    assert counts(shrink(weights, masks, {"c": 0.1, "a": 0.5, "b": 0.0}, 0.3)) == {"a": 50, "b": 100, "c": 70}
+    assert counts(shrink(weights, masks, {"c": 0.1, "a": 0.5, "b": 0.0})) == {
+        "a": 50,
+        "b": 100,
+        "c": 90,
+    }
+    assert counts(shrink(weights, masks, {"c": 0.1, "a": 0.5, "b": 0.0}, 0.3)) == {
+        "a": 50,
+        "b": 100,
+        "c": 70,
+    }
     assert counts(shrink(weights, masks, 0.2)) == {"a": 80, "b": 80, "c": 90}
 
 
@@ -80,8 +98,19 @@ def test_rates_layer_by_layer():
         ({"rate": {"a": 0.1}}, "missing or unknown: .'b'."),
         ({"masks": {"a": torch.ones(2, 3, dtype=torch.bool)}}, "no mask for 'b'"),
         ({"weights": {"a": torch.ones(2, 3)}}, "no weights, for 'b'"),
-        ({"masks": {"a": torch.ones(2, 3, dtype=torch.bool), "b": torch.ones(2, 3)}}, "bool tensor.*mask.bool"),
-        ({"masks": {"a": torch.ones(2, 3, dtype=torch.bool), "b": torch.ones(3, 2, dtype=torch.bool)}}, r"\(3, 2\)"),
+        (
+            {"masks": {"a": torch.ones(2, 3, dtype=torch.bool), "b": torch.ones(2, 3)}},
+            "bool tensor.*mask.bool",
+        ),
+        (
+            {
+                "masks": {
+                    "a": torch.ones(2, 3, dtype=torch.bool),
+                    "b": torch.ones(3, 2, dtype=torch.bool),
+                }
+            },
+            r"\(3, 2\)",
+        ),
         ({"weights": {"a": torch.full((2, 3), math.nan), "b": torch.ones(2, 3)}}, "'a' is NaN"),
     ],
 )
@@ -170,7 +199,9 @@ def test_a_random_ticket_has_the_counts_of_each_layer(drawn, seed):
     before, global_state = copy.deepcopy(masks), torch.random.get_rng_state()
     new = random_ticket(masks, torch.Generator().manual_seed(seed))
     assert counts(new) == counts(masks) and same(masks, before)
-    assert all(new[name].shape == masks[name].shape and new[name].dtype == torch.bool for name in masks)
+    assert all(
+        new[name].shape == masks[name].shape and new[name].dtype == torch.bool for name in masks
+    )
     assert same(new, random_ticket(masks, torch.Generator().manual_seed(seed)))
     assert torch.equal(torch.random.get_rng_state(), global_state)
 
@@ -210,11 +241,13 @@ def test_reinitialise_is_reset_parameters_in_order_from_the_seed():
             if hasattr(module, "reset_parameters"):
                 module.reset_parameters()
     apply(oracle, masks)
-    assert same(dict(model.state_dict()), dict(oracle.state_dict()))  # with fresh running statistics too
+    # with fresh running statistics too
+    assert same(dict(model.state_dict()), dict(oracle.state_dict()))
     assert [id(p) for p in model.parameters()] == identities
 
 
-def test_reinitialise_with_the_first_seed_gives_the_first_weights():  # the trap that the docstring warns of
+# the trap that the docstring warns of
+def test_reinitialise_with_the_first_seed_gives_the_first_weights():
     model = build("lenet300", DIGITS, 4)
     first = state_of(model)
     reinitialise(model, dense_masks(model), 4)
@@ -246,7 +279,9 @@ def test_early_stop_is_the_first_minimum(losses, every):
             early_stop(losses, every)
     else:
         assert early_stop(losses, every) == every * (1 + losses.index(min(usable)))
-        assert early_stop(torch.tensor(losses, dtype=torch.float64), every) == early_stop(losses, every)
+        assert early_stop(torch.tensor(losses, dtype=torch.float64), every) == early_stop(
+            losses, every
+        )
 
 
 def test_early_stop_refuses_nothing_and_half_steps():
@@ -286,7 +321,10 @@ def test_the_search_is_imp_with_rewinding(k):
             expected[name][~mask] = 0
         assert same(dict(log.before[pre + r]), expected)  # every round starts from w_k
         if r:  # and its masks come from what the round before has trained
-            earlier, weights = records[r - 1]["masks"], {name: log.after[pre + r - 1][name] for name in record["masks"]}
+            earlier, weights = (
+                records[r - 1]["masks"],
+                {name: log.after[pre + r - 1][name] for name in record["masks"]},
+            )
             assert same(record["masks"], shrink(weights, earlier, 0.4))
             assert all((record["masks"][name] <= earlier[name]).all() for name in earlier)
 
@@ -302,7 +340,10 @@ def test_a_training_that_writes_into_its_masks_does_not_change_the_records():
             mask.zero_()
         return None
 
-    assert [r["remaining"] for r in find_ticket(small, train, 1, 0.5)] == [1, pytest.approx(0.5, abs=0.05)]
+    assert [r["remaining"] for r in find_ticket(small, train, 1, 0.5)] == [
+        1,
+        pytest.approx(0.5, abs=0.05),
+    ]
 
 
 def test_results_may_be_anything_where_nothing_is_written():

@@ -1,4 +1,6 @@
-"""Inside ``with masked(...)`` zeros stay zero, whichever optimizer steps; outside, nothing is left behind."""
+"""Inside ``with masked(...)`` zeros stay zero, whichever optimizer steps; outside,
+nothing is left behind.
+"""
 
 import copy
 import io
@@ -32,7 +34,9 @@ OPTIMIZERS = {
 def model():
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        return nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 16, 3))
+        return nn.Sequential(
+            nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 16, 3)
+        )
 
 
 @pytest.fixture
@@ -68,7 +72,8 @@ def others_live(model, masks):
 @pytest.mark.parametrize("history", ["fresh", "with_momentum"])
 def test_zeros_after_three_steps(model, masks, make, history):
     optimizer = make(model.parameters())
-    if history == "with_momentum":  # moments of the dense training push pruned weights even with zero gradients
+    # moments of the dense training push pruned weights even with zero gradients
+    if history == "with_momentum":
         for i in range(3):
             step(model, optimizer, i)
     parameters = list(model.parameters())
@@ -80,7 +85,9 @@ def test_zeros_after_three_steps(model, masks, make, history):
             assert zeros_hold(model, masks)
     assert zeros_hold(model, masks) and others_live(model, masks)
     kept = masks["0.weight"]
-    assert not torch.equal(model[0].weight[kept], start[kept]), "the living weights were not trained"
+    assert not torch.equal(model[0].weight[kept], start[kept]), (
+        "the living weights were not trained"
+    )
     assert all(a is b for a, b in zip(parameters, model.parameters(), strict=True))
 
 
@@ -100,7 +107,11 @@ def test_an_optimizer_made_inside_the_block_is_found(model, masks):
 
 
 def test_several_optimizers_parameter_groups_and_a_scheduler(model, masks):
-    first = SGD([{"params": [model[0].weight]}, {"params": model[1].parameters(), "lr": 0.01}], lr=0.1, momentum=0.9)
+    first = SGD(
+        [{"params": [model[0].weight]}, {"params": model[1].parameters(), "lr": 0.01}],
+        lr=0.1,
+        momentum=0.9,
+    )
     second = Adam(model[4].parameters(), lr=0.1)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(first, 10)
     with weights.masked(model, masks):
@@ -142,7 +153,9 @@ def test_training_equals_masking_by_hand(model, masks):
     for i in range(3):
         step(twin, optimizer, i)
         weights.apply(twin, masks)
-    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), twin.parameters(), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(model.parameters(), twin.parameters(), strict=True)
+    )
 
 
 def test_after_the_block_weights_are_free_again(model, masks):
@@ -231,7 +244,9 @@ def test_apply_serves_updates_by_hand_and_refuses_outside(model, masks):
 
 
 def test_another_models_optimizer_does_not_touch_this_one(model, masks):
-    """Two networks trained in turn: a step of one between forward and backward of the other must not write to it."""
+    """Two networks trained in turn: a step of one between forward and backward of the
+    other must not write to it.
+    """
     other = nn.Linear(2, 2)
     other(torch.ones(1, 2)).sum().backward()
     optimizer = SGD(other.parameters(), lr=0.1)
@@ -267,12 +282,15 @@ def test_a_masked_model_is_copied_and_saved_like_any_other(model, masks):
     for other in (twin, loaded):
         assert list(other.state_dict()) == list(model.state_dict())
         assert zeros_hold(other, masks)
-        step(other, SGD(other.parameters(), lr=0.1))  # a copy is another model: it can be trained, and is not held
+        # a copy is another model: it can be trained, and is not held
+        step(other, SGD(other.parameters(), lr=0.1))
         assert not zeros_hold(other, masks)
 
 
 def test_threads_open_and_close_blocks_while_others_step(model, masks):
-    """One lab fine-tunes two models at a time: an optimizer's step must survive that another block opens meanwhile."""
+    """One lab fine-tunes two models at a time: an optimizer's step must survive that
+    another block opens meanwhile.
+    """
 
     def job(_: int) -> bool:
         mine = copy.deepcopy(model)

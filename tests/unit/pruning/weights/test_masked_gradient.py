@@ -21,7 +21,9 @@ def test_like_autograd(shape):
     y, want = PrunedLinear.apply(x, w, m), x @ (w * m).T
     torch.testing.assert_close(y, want)
     g = torch.randn(y.shape, dtype=y.dtype, generator=torch.Generator().manual_seed(1))
-    for ours, theirs in zip(torch.autograd.grad(y, (x, w), g), torch.autograd.grad(want, (x, w), g), strict=True):
+    for ours, theirs in zip(
+        torch.autograd.grad(y, (x, w), g), torch.autograd.grad(want, (x, w), g), strict=True
+    ):
         torch.testing.assert_close(ours, theirs)
 
 

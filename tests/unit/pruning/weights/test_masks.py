@@ -64,7 +64,10 @@ def test_dense_masks_keep_everything():
 
 
 def test_sparsity_counts_weights_not_layers():
-    masks = {"small": torch.zeros(2, 2, dtype=torch.bool), "large": torch.ones(4, 9, dtype=torch.bool)}
+    masks = {
+        "small": torch.zeros(2, 2, dtype=torch.bool),
+        "large": torch.ones(4, 9, dtype=torch.bool),
+    }
     assert weights.sparsity(masks) == pytest.approx(0.1)
     assert weights.remaining(masks) == pytest.approx(0.9)
 
@@ -118,17 +121,28 @@ def test_check_names_the_key_and_what_is_wrong(masks, message):
 def test_no_mask_is_applied_if_one_is_wrong():
     model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
     with pytest.raises(ValueError):
-        weights.apply(model, {"0.weight": torch.zeros(2, 2, dtype=torch.bool), "1.weight": torch.zeros(2, 2)})
+        weights.apply(
+            model, {"0.weight": torch.zeros(2, 2, dtype=torch.bool), "1.weight": torch.zeros(2, 2)}
+        )
     assert (model[0].weight != 0).all()
 
 
 @pytest.mark.parametrize(
     "dtype",
-    [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128, torch.int8],
+    [
+        torch.float16,
+        torch.bfloat16,
+        torch.float32,
+        torch.float64,
+        torch.complex64,
+        torch.complex128,
+        torch.int8,
+    ],
 )
 def test_zeros_are_zeros_in_every_type_also_where_there_was_a_nan(dtype: torch.dtype) -> None:
     model = nn.Module()
-    model.weight = nn.Parameter(torch.arange(1, 13).view(3, 4).to(dtype).T, requires_grad=False)  # not contiguous
+    # not contiguous
+    model.weight = nn.Parameter(torch.arange(1, 13).view(3, 4).to(dtype).T, requires_grad=False)
     if dtype.is_floating_point or dtype.is_complex:
         model.weight[0, 0] = torch.nan
     kept = torch.arange(12).view(4, 3) % 2 == 1

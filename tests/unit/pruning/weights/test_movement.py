@@ -1,4 +1,6 @@
-"""Scores that learn which weights stay: the mask, its gradient, and the block round a model."""
+"""Scores that learn which weights stay: the mask, its gradient, and the block round a
+model.
+"""
 
 import copy
 
@@ -10,7 +12,14 @@ from torch import nn
 from torch.nn import functional as F
 
 from course_lib.pruning.weights import movement
-from course_lib.pruning.weights.movement import TopV, moving, quadrants, soft_mask, soft_penalty, top_mask
+from course_lib.pruning.weights.movement import (
+    TopV,
+    moving,
+    quadrants,
+    soft_mask,
+    soft_penalty,
+    top_mask,
+)
 from unit.small_transformers import inputs_of, model_of
 
 
@@ -66,12 +75,18 @@ def test_sgd_leaves_the_movement_in_the_scores(how):
         for _ in range(5):
             used = {name: model.get_submodule(name[0]).weight for name in names}
             dense = {
-                name: model.get_submodule(name[0]).parametrizations.weight.original.detach().clone() for name in names
+                name: model.get_submodule(name[0]).parametrizations.weight.original.detach().clone()
+                for name in names
             }
             for name in names:  # what is computed with is W ∘ M(S)
                 assert torch.equal(used[name], dense[name] * scores.masks()[name])
             loss = F.cross_entropy(
-                F.linear(F.linear(x, used["0.weight"], model[0].bias).relu(), used["2.weight"], model[2].bias), y
+                F.linear(
+                    F.linear(x, used["0.weight"], model[0].bias).relu(),
+                    used["2.weight"],
+                    model[2].bias,
+                ),
+                y,
             )
             gradients = torch.autograd.grad(loss, list(used.values()), retain_graph=True)
             for name, g in zip(names, gradients, strict=True):
@@ -84,11 +99,19 @@ def test_sgd_leaves_the_movement_in_the_scores(how):
             assert torch.allclose(scores.scores[name].detach().double(), right, atol=1e-6)
         masks, trained = (
             scores.masks(),
-            {n: model.get_submodule(n[0]).parametrizations.weight.original.detach().clone() for n in names},
+            {
+                n: model.get_submodule(n[0]).parametrizations.weight.original.detach().clone()
+                for n in names
+            },
         )
     total = sum(int(m.sum()) for m in masks.values())
     assert total == (round(0.4 * 72) if how == "all" else round(0.4 * 48) + round(0.4 * 24))
-    assert [name for name, _ in model.named_parameters()] == ["0.weight", "0.bias", "2.weight", "2.bias"]
+    assert [name for name, _ in model.named_parameters()] == [
+        "0.weight",
+        "0.bias",
+        "2.weight",
+        "2.bias",
+    ]
     for name in names:
         assert torch.equal(model.get_parameter(name), trained[name] * masks[name])
 
@@ -100,7 +123,8 @@ def test_a_pruned_weight_comes_back():
     with moving(model, ["weight"], keep=0.5) as scores:
         assert scores.masks()["weight"].tolist() == [[True, False]]  # equal scores: the first stays
         optimizer = torch.optim.SGD(scores.groups(model, lr=0.0, score_lr=1.0))
-        (model(torch.tensor([[0.0, 1.0]])) - 1).square().sum().backward()  # the second input is what matters
+        # the second input is what matters
+        (model(torch.tensor([[0.0, 1.0]])) - 1).square().sum().backward()
         optimizer.step()
         assert scores.masks()["weight"].tolist() == [[False, True]]
 
@@ -191,12 +215,19 @@ def test_a_trainer_of_transformers_goes_round_it_unchanged(own_optimizer, tmp_pa
     )
     with moving(model, before, keep=0.3) as scores:
         optimizer = torch.optim.AdamW(scores.groups(model, 1e-3, 1e-2)) if own_optimizer else None
-        Trainer(model=model, args=settings, train_dataset=Texts(), optimizers=(optimizer, None)).train()
+        Trainer(
+            model=model, args=settings, train_dataset=Texts(), optimizers=(optimizer, None)
+        ).train()
         masks = scores.masks()
         moved = [bool(s.any()) for s in scores.scores.values()]
-        assert sum(moved) > len(moved) / 3  # of a layer that is all zeros at first nothing can move yet
-    kept = sum(int(mask.sum()) for mask in masks.values()) / sum(mask.numel() for mask in masks.values())
+        # of a layer that is all zeros at first nothing can move yet
+        assert sum(moved) > len(moved) / 3
+    kept = sum(int(mask.sum()) for mask in masks.values()) / sum(
+        mask.numel() for mask in masks.values()
+    )
     assert kept == pytest.approx(0.3, abs=0.001)
     weights = encoder_weights(model)
     assert not any(w[~masks[name]].any() for name, w in weights.items())
-    assert any(not torch.equal(w[masks[name]], before[name][masks[name]]) for name, w in weights.items())
+    assert any(
+        not torch.equal(w[masks[name]], before[name][masks[name]]) for name, w in weights.items()
+    )

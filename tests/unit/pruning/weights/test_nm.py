@@ -38,7 +38,11 @@ def test_every_block_keeps_its_n_largest(data):
     )
     before = score.clone()
     mask = nm_mask(score, n, m, dim)
-    assert mask.dtype == torch.bool and torch.equal(mask, loop(score, n, m, dim)) and torch.equal(score, before)
+    assert (
+        mask.dtype == torch.bool
+        and torch.equal(mask, loop(score, n, m, dim))
+        and torch.equal(score, before)
+    )
 
 
 def test_long_blocks():
@@ -47,7 +51,9 @@ def test_long_blocks():
 
 
 def test_no_entries_no_blocks():
-    assert nm_mask(torch.zeros(0, 4), 2, 4).shape == (0, 4) and nm_mask(torch.zeros(3, 0), 2, 4).shape == (3, 0)
+    assert nm_mask(torch.zeros(0, 4), 2, 4).shape == (0, 4) and nm_mask(
+        torch.zeros(3, 0), 2, 4
+    ).shape == (3, 0)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +75,9 @@ def test_masks_of_a_model():
     scores = weights.magnitude(weights.prunable(SmallConvNet()))
     masks = nm_masks(scores, 2, 4)
     assert masks["conv1.weight"].all()  # one input channel
-    assert all(float(mask.float().mean()) == 0.5 for name, mask in masks.items() if name != "conv1.weight")
+    assert all(
+        float(mask.float().mean()) == 0.5 for name, mask in masks.items() if name != "conv1.weight"
+    )
     assert torch.equal(masks["conv2.weight"], nm_mask(scores["conv2.weight"], 2, 4, 1))
     along = nm_masks(scores, 1, 3, dim=-1)  # a kernel's columns, where there are three
     assert float(along["conv1.weight"].float().mean()) == pytest.approx(1 / 3)

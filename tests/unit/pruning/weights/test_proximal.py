@@ -34,7 +34,9 @@ def test_a_threshold_below_zero_is_refused(t):
 
 
 def test_reweighted():
-    torch.testing.assert_close(weights.reweighted(torch.tensor([-0.4, 0.0]), 0.5, 0.1), torch.tensor([1.0, 5.0]))
+    torch.testing.assert_close(
+        weights.reweighted(torch.tensor([-0.4, 0.0]), 0.5, 0.1), torch.tensor([1.0, 5.0])
+    )
     with pytest.raises(ValueError, match="positive"):
         weights.reweighted(torch.ones(1), 0.1, 0.0)
     with pytest.raises(ValueError, match="not negative"):
@@ -46,12 +48,17 @@ def test_behind_any_optimizer_a_step_is_followed_by_the_threshold(make):
     model, twin = nn.Linear(3, 2), nn.Linear(3, 2)
     twin.load_state_dict(model.state_dict())
     proximal = weights.Proximal([model.weight], 0.5)
-    optimizer, plain = proximal.attach(make(model.parameters(), lr=0.1)), make(twin.parameters(), lr=0.1)
+    optimizer, plain = (
+        proximal.attach(make(model.parameters(), lr=0.1)),
+        make(twin.parameters(), lr=0.1),
+    )
     x = torch.randn(5, 3)
     for net, step in ((model, optimizer), (twin, plain)):
         net(x).square().sum().backward()
         step.step()
-    torch.testing.assert_close(model.weight, weights.soft_threshold(twin.weight, 0.05).detach().requires_grad_())
+    torch.testing.assert_close(
+        model.weight, weights.soft_threshold(twin.weight, 0.05).detach().requires_grad_()
+    )
     assert torch.equal(model.bias, twin.bias)
 
 

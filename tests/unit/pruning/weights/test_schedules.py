@@ -35,7 +35,9 @@ def test_cubic_is_zhu_and_guptas_equation(final, steps):
 
 
 @given(
-    final=st.floats(0, 0.999), steps=st.integers(1, 50), schedule=st.sampled_from([weights.geometric, weights.cubic])
+    final=st.floats(0, 0.999),
+    steps=st.integers(1, 50),
+    schedule=st.sampled_from([weights.geometric, weights.cubic]),
 )
 def test_targets_never_fall_and_one_step_is_one_shot(final, steps, schedule):
     targets = schedule(final, steps)
@@ -43,7 +45,9 @@ def test_targets_never_fall_and_one_step_is_one_shot(final, steps, schedule):
     assert schedule(final, 1) == weights.one_shot(final)
 
 
-@pytest.mark.parametrize("make", [weights.one_shot, lambda s: weights.geometric(s, 3), lambda s: weights.cubic(s, 3)])
+@pytest.mark.parametrize(
+    "make", [weights.one_shot, lambda s: weights.geometric(s, 3), lambda s: weights.cubic(s, 3)]
+)
 @pytest.mark.parametrize("final", [-0.1, 1.1, 90, float("nan")])
 def test_a_final_sparsity_outside_0_1_raises(make, final):
     with pytest.raises(ValueError, match="between 0 and 1"):

@@ -18,7 +18,8 @@ def test_magnitude_is_the_absolute_value_in_the_weights_dtype(dtype):
 def test_magnitude_is_detached_from_the_model_and_its_memory():
     model = nn.Linear(3, 2)
     with torch.no_grad():
-        model.weight.abs_()  # where |w| = w a lazy implementation might hand the weights themselves back
+        # where |w| = w a lazy implementation might hand the weights themselves back
+        model.weight.abs_()
     score = weights.magnitude(weights.prunable(model))["weight"]
     assert not score.requires_grad
     score.zero_()

@@ -1,4 +1,6 @@
-"""A sensitivity scan prunes one layer at a time, on validation data, and leaves the model as it was."""
+"""A sensitivity scan prunes one layer at a time, on validation data, and leaves the
+model as it was.
+"""
 
 import copy
 
@@ -26,9 +28,12 @@ def test_one_layer_at_a_time_on_validation_data(model):
         return float(sum(zeros.values()))
 
     before = copy.deepcopy(model.state_dict())
-    result = weights.sensitivity(model, evaluate, [0.5, 0.25, 0.0, 1.0])  # any order: each starts from the dense layer
+    # any order: each starts from the dense layer
+    result = weights.sensitivity(model, evaluate, [0.5, 0.25, 0.0, 1.0])
     assert result == {"0.weight": [10.0, 5.0, 0.0, 20.0], "3.weight": [6.0, 3.0, 0.0, 12.0]}
-    assert [z["3.weight"] for z in seen[:4]] == [0] * 4 and [z["0.weight"] for z in seen[4:]] == [0] * 4
+    assert [z["3.weight"] for z in seen[:4]] == [0] * 4 and [z["0.weight"] for z in seen[4:]] == [
+        0
+    ] * 4
     assert all(torch.equal(before[k], v) for k, v in model.state_dict().items())
 
 
@@ -50,7 +55,9 @@ def test_the_model_comes_back_after_an_exception(model):
 
 
 def test_evaluate_may_take_gradients(model):
-    """A scan by loss change may call backward inside; gradients have to be on there, and the weights writable."""
+    """A scan by loss change may call backward inside; gradients have to be on there,
+    and the weights writable.
+    """
 
     def evaluate(model, split):
         loss = model(torch.ones(2, 5)).sum()

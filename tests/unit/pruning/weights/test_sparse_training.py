@@ -1,4 +1,6 @@
-"""Dynamic sparse training: counts stay, the dense gradient decides, memories of dropped connections are wiped."""
+"""Dynamic sparse training: counts stay, the dense gradient decides, memories of dropped
+connections are wiped.
+"""
 
 import copy
 import math
@@ -30,7 +32,9 @@ SMALL = DIGITS.subset(128).train  # 2 batches of 64
 def net(seed=0):
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        return nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 12), nn.Linear(12, 10))
+        return nn.Sequential(
+            nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 12), nn.Linear(12, 10)
+        )
 
 
 def start(model, density=0.3, seed=0):
@@ -51,9 +55,16 @@ def layer(draw):
     n = math.prod(shape)
     number = st.integers(-2, 2) | st.floats(-2, 2, width=32)  # ties are likely
     weight, grad = (
-        torch.tensor(draw(st.lists(number, min_size=n, max_size=n)), dtype=torch.float32).view(shape) for _ in range(2)
+        torch.tensor(draw(st.lists(number, min_size=n, max_size=n)), dtype=torch.float32).view(
+            shape
+        )
+        for _ in range(2)
     )
-    return weight, grad, torch.tensor(draw(st.lists(st.booleans(), min_size=n, max_size=n))).view(shape)
+    return (
+        weight,
+        grad,
+        torch.tensor(draw(st.lists(st.booleans(), min_size=n, max_size=n))).view(shape),
+    )
 
 
 @settings(deadline=None)
@@ -70,22 +81,34 @@ def test_an_exchange_is_algorithm_1(drawn, fraction):
     k = min(round(fraction * len(active)), len(inactive))
     dropped = set(sorted(active, key=lambda i: (abs(w[i]), i))[:k])
     grown = set(sorted(inactive, key=lambda i: (-abs(g[i]), i))[:k])
-    assert new_mask.flatten().tolist() == [(a and i not in dropped) or i in grown for i, a in enumerate(m)]
-    assert new_weight.flatten().tolist() == [w[i] if a and i not in dropped else 0 for i, a in enumerate(m)]
+    assert new_mask.flatten().tolist() == [
+        (a and i not in dropped) or i in grown for i, a in enumerate(m)
+    ]
+    assert new_weight.flatten().tolist() == [
+        w[i] if a and i not in dropped else 0 for i, a in enumerate(m)
+    ]
     assert new_mask.dtype == torch.bool and new_mask.shape == mask.shape == new_weight.shape
     assert int(new_mask.sum()) == int(mask.sum())
 
 
 def test_growth_looks_at_the_dense_gradient():
     weight, mask = torch.tensor([[3.0, 2.0, 0.0, 0.0]]), torch.tensor([[True, True, False, False]])
-    assert drop_and_grow(weight, torch.tensor([[9.0, 9.0, 1.0, -2.0]]), mask, 0.5)[1].tolist() == [[1, 0, 0, 1]]
+    assert drop_and_grow(weight, torch.tensor([[9.0, 9.0, 1.0, -2.0]]), mask, 0.5)[1].tolist() == [
+        [1, 0, 0, 1]
+    ]
     # masked, it says nothing: the first inactive one is as good as any
-    assert drop_and_grow(weight, torch.tensor([[9.0, 9.0, 0.0, 0.0]]), mask, 0.5)[1].tolist() == [[1, 0, 1, 0]]
+    assert drop_and_grow(weight, torch.tensor([[9.0, 9.0, 0.0, 0.0]]), mask, 0.5)[1].tolist() == [
+        [1, 0, 1, 0]
+    ]
 
 
 def test_what_is_dropped_does_not_come_back_at_once():
     weight, mask = torch.tensor([1.0, 2.0, 0.0]), torch.tensor([True, True, False])
-    assert drop_and_grow(weight, torch.tensor([9.0, 0.0, 0.1]), mask, 0.5)[1].tolist() == [False, True, True]
+    assert drop_and_grow(weight, torch.tensor([9.0, 0.0, 0.1]), mask, 0.5)[1].tolist() == [
+        False,
+        True,
+        True,
+    ]
 
 
 def test_a_parameter_may_be_given_and_gets_no_history():
@@ -110,7 +133,10 @@ def test_nan_is_harmless_where_it_does_not_count():
         ({"mask": torch.ones(4, dtype=torch.bool)}, "one shape"),
         ({"dense_grad": torch.ones(2, 1)}, "one shape"),
         ({"weight": torch.full((2, 2), math.nan)}, "an active weight is NaN"),
-        ({"dense_grad": torch.full((2, 2), math.nan)}, "the gradient at an inactive position is NaN"),
+        (
+            {"dense_grad": torch.full((2, 2), math.nan)},
+            "the gradient at an inactive position is NaN",
+        ),
     ],
 )
 def test_a_wrong_exchange_is_refused(change, words):
@@ -162,13 +188,18 @@ def test_counts_stay_zeros_hold_and_connections_move(kind, optimizer):
 
         def look():
             assert counts(sparse.masks) == counts(given)
-            assert all((prunable(model)[name][~mask] == 0).all() for name, mask in sparse.masks.items())
+            assert all(
+                (prunable(model)[name][~mask] == 0).all() for name, mask in sparse.masks.items()
+            )
             steps.append(sparse.masks)
 
         fit(model, SMALL, epochs=6, optimizer=OPTIMIZERS[optimizer], post_step=look, progress=False)
-    assert all(torch.equal(masks[name], given[name]) for name in masks)  # those given are as they were
+    # those given are as they were
+    assert all(torch.equal(masks[name], given[name]) for name in masks)
     assert len(steps) == 12 and [id(p) for p in model.parameters()] == parameters
-    changes = [i for i in range(1, 12) if any(not torch.equal(steps[i][n], steps[i - 1][n]) for n in masks)]
+    changes = [
+        i for i in range(1, 12) if any(not torch.equal(steps[i][n], steps[i - 1][n]) for n in masks)
+    ]
     assert changes == [2, 4, 6, 8]  # at every second step before the end, never at the first
     assert sorted({e.step for e in sparse.exchanges}) == [2, 4, 6, 8]
     assert {e.name for e in sparse.exchanges} == set(masks)
@@ -197,19 +228,25 @@ def test_an_exchange_takes_the_place_of_a_step_and_uses_its_dense_gradient():
         before = copy.deepcopy(model.state_dict())
         moments = copy.deepcopy(optimizer.state_dict()["state"])
         gradients = step(model, optimizer)
-        assert any((gradients[name][~masks[name]] != 0).any() for name in masks)  # dense, not masked
+        # dense, not masked
+        assert any((gradients[name][~masks[name]] != 0).any() for name in masks)
         for i, (name, parameter) in enumerate(model.named_parameters()):
             state, old = optimizer.state[parameter], moments[i]
             assert state["step"] == old["step"] == 3  # this step was no step
             if name not in masks:
-                assert torch.equal(parameter, before[name]) and torch.equal(state["exp_avg"], old["exp_avg"])
+                assert torch.equal(parameter, before[name]) and torch.equal(
+                    state["exp_avg"], old["exp_avg"]
+                )
                 continue
-            weight, mask = drop_and_grow(before[name], gradients[name], masks[name], cosine_fraction(3, 0.4, 75))
+            weight, mask = drop_and_grow(
+                before[name], gradients[name], masks[name], cosine_fraction(3, 0.4, 75)
+            )
             assert torch.equal(parameter, weight) and torch.equal(sparse.masks[name], mask)
             changed = masks[name] ^ mask
             assert changed.any()
             for key in ("exp_avg", "exp_avg_sq"):
-                assert (old[key][changed] != 0).any() and (state[key][changed] == 0).all()  # a memory of what is gone
+                # a memory of what is gone
+                assert (old[key][changed] != 0).any() and (state[key][changed] == 0).all()
                 assert torch.equal(state[key][~changed], old[key][~changed])
         step(model, optimizer)  # and those that have grown learn
         grown = {name: sparse.masks[name] & ~masks[name] for name in masks}
@@ -267,7 +304,9 @@ def test_another_models_optimizer_is_left_alone():
         for _ in range(3):
             before = copy.deepcopy(other.state_dict())
             step(other, optimizer)
-            assert all(not torch.equal(before[name], value) for name, value in other.state_dict().items())
+            assert all(
+                not torch.equal(before[name], value) for name, value in other.state_dict().items()
+            )
     assert not sparse.exchanges
 
 
@@ -277,7 +316,13 @@ def test_layers_without_a_gradient_or_a_mask_stay():
     model[0].requires_grad_(False)
     dense = masks.pop("4.weight")
     with rigl(model, masks, steps=8, every=2, end=8) as sparse:
-        fit(model, SMALL, epochs=4, optimizer=lambda _: OPTIMIZERS["sgd"](model.parameters()), progress=False)
+        fit(
+            model,
+            SMALL,
+            epochs=4,
+            optimizer=lambda _: OPTIMIZERS["sgd"](model.parameters()),
+            progress=False,
+        )
     assert {e.name for e in sparse.exchanges} == {"3.weight"}
     assert torch.equal(sparse.masks["0.weight"], masks["0.weight"])
     assert (model[4].weight[~dense] != 0).all()
@@ -316,7 +361,11 @@ def test_the_block_ends_and_may_be_entered_again():
         ({"every": 0}, ValueError, "from 1 on"),
         ({"fraction": 2}, ValueError, "between 0 and 1"),
         ({"end": 0}, ValueError, "end 1 or more"),
-        ({"masks": {"9.weight": torch.ones(2, 2, dtype=torch.bool)}}, ValueError, "names no parameter"),
+        (
+            {"masks": {"9.weight": torch.ones(2, 2, dtype=torch.bool)}},
+            ValueError,
+            "names no parameter",
+        ),
     ],
 )
 def test_bad_arguments_are_refused_at_once(change, kind, words):
@@ -330,11 +379,14 @@ def test_rigl_learns_the_digits_at_a_twentieth_of_the_weights():
     weights = prunable(model)
     densities = erdos_renyi_densities({name: w.shape for name, w in weights.items()}, 0.05)
     masks = local_masks(
-        random(weights, torch.Generator().manual_seed(0)), {name: 1 - d for name, d in densities.items()}
+        random(weights, torch.Generator().manual_seed(0)),
+        {name: 1 - d for name, d in densities.items()},
     )
     total = sum(w.numel() for w in weights.values())
     with rigl(model, masks, steps=18 * 20, every=20) as sparse:
-        history = fit(model, DIGITS.train, epochs=20, lr=3e-3, validation=DIGITS.validation, progress=False)
+        history = fit(
+            model, DIGITS.train, epochs=20, lr=3e-3, validation=DIGITS.validation, progress=False
+        )
     assert history.validation[-1] > 90
     assert sum(int(w.count_nonzero()) for w in weights.values()) <= round(0.05 * total)
     assert sum(counts(sparse.masks).values()) == round(0.05 * total)
@@ -346,7 +398,10 @@ def test_rigl_learns_the_digits_at_a_twentieth_of_the_weights():
 
 
 shapes = st.dictionaries(
-    st.text(min_size=1, max_size=3), st.lists(st.integers(1, 40), min_size=2, max_size=4), min_size=1, max_size=6
+    st.text(min_size=1, max_size=3),
+    st.lists(st.integers(1, 40), min_size=2, max_size=4),
+    min_size=1,
+    max_size=6,
 )
 
 
@@ -363,7 +418,9 @@ def test_erdos_renyi_is_exact_capped_and_proportional(drawn, density, kernel):
     units = {n: sum(s) if kernel else sum(s[:2]) * math.prod(s[2:]) for n, s in drawn.items()}
     free = [name for name in drawn if kept[name] < sizes[name] - 1.5]  # surely not full
     for a in free:
-        for b in drawn:  # weights per unit: the same in all that are not full, up to a weight; fewer in those that are
+        # weights per unit: the same in all that are not full, up to a weight; fewer in
+        # those that are
+        for b in drawn:
             if b in free:
                 assert kept[a] - 1 <= (kept[b] + 1) * units[a] / units[b] + 1e-6
             else:
@@ -398,7 +455,9 @@ def test_uniform_is_exact(drawn, density, data):
     sizes = {name: math.prod(shape) for name, shape in drawn.items()}
     rest = [name for name in drawn if name not in dense]
     assert all(found[name] == 1 for name in dense)
-    assert sum(round(found[name] * sizes[name]) for name in rest) == round(density * sum(sizes[name] for name in rest))
+    assert sum(round(found[name] * sizes[name]) for name in rest) == round(
+        density * sum(sizes[name] for name in rest)
+    )
     assert all(abs(found[name] * sizes[name] - density * sizes[name]) < 1 + 1e-6 for name in rest)
 
 

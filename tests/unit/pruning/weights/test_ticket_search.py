@@ -1,4 +1,6 @@
-"""A search with controls and several seeds: each training is on disk as soon as it is done, and none is done twice."""
+"""A search with controls and several seeds: each training is on disk as soon as it is
+done, and none is done twice.
+"""
 
 import concurrent.futures
 import pickle
@@ -17,7 +19,17 @@ from course_lib.pruning.weights.lottery import (
 )
 from course_lib.pruning.weights.ticket_search import find_tickets
 from course_lib.training import train_and_test
-from unit.pruning.weights.trainings import DIGITS, Log, counts, failing, odd_result, same, small, state_of, trained
+from unit.pruning.weights.trainings import (
+    DIGITS,
+    Log,
+    counts,
+    failing,
+    odd_result,
+    same,
+    small,
+    state_of,
+    trained,
+)
 
 
 def search(build=small, train=trained, rounds=2, rate=0.4, rewind_step=0, *, seed=0, **options):
@@ -39,7 +51,11 @@ def one_order(model, masks, start, stop, seed):
 def test_each_control_differs_from_the_ticket_in_one_thing(k):
     log = Log()
     records = search(small, log, 2, 0.4, k, controls=("reinit", "random"), seed=7)
-    assert [list(r["controls"]) for r in records] == [[], ["reinit", "random"], ["reinit", "random"]]
+    assert [list(r["controls"]) for r in records] == [
+        [],
+        ["reinit", "random"],
+        ["reinit", "random"],
+    ]
     pre = 1 if k else 0
     assert log.calls[pre:] == [(k, None)] + [(k, None), (0, None), (k, None)] * 2
     ticket, reinit, random = (log.before[pre + i] for i in (1, 2, 3))
@@ -48,18 +64,26 @@ def test_each_control_differs_from_the_ticket_in_one_thing(k):
     masks, elsewhere = record["masks"], record["controls"]["random"]["masks"]
     assert same(record["controls"]["reinit"]["masks"], masks)
     assert counts(elsewhere) == counts(masks) and not same(elsewhere, masks)
-    assert all((later["controls"]["random"]["masks"][name] <= elsewhere[name]).all() for name in masks)
+    assert all(
+        (later["controls"]["random"]["masks"][name] <= elsewhere[name]).all() for name in masks
+    )
     w_k = log.after[0] if k else state_of(small(7))
     for name, mask in masks.items():
-        assert torch.equal(random[name], w_k[name] * elsewhere[name])  # the same weights, under another mask
-        assert torch.equal(reinit[name] != 0, mask) and (reinit[name] != ticket[name])[mask].all()  # other weights
-        assert torch.equal(second[name], reinit[name] * later["masks"][name])  # one initialisation for all rounds
+        # the same weights, under another mask
+        assert torch.equal(random[name], w_k[name] * elsewhere[name])
+        # other weights
+        assert torch.equal(reinit[name] != 0, mask) and (reinit[name] != ticket[name])[mask].all()
+        # one initialisation for all rounds
+        assert torch.equal(second[name], reinit[name] * later["masks"][name])
     assert (reinit["1.running_mean"] == 0).all()
     assert record["controls"]["random"]["result"] == {"loss": pytest.approx(0, abs=1e9), "start": k}
 
 
 def test_the_controls_follow_the_seed_and_the_ticket_does_not():
-    a, b, c = (search(one_start, one_order, 1, 0.4, controls=("random", "reinit"), seed=s) for s in (1, 1, 2))
+    a, b, c = (
+        search(one_start, one_order, 1, 0.4, controls=("random", "reinit"), seed=s)
+        for s in (1, 1, 2)
+    )
     assert same(a, b)
     assert same([r["masks"] for r in a], [r["masks"] for r in c])
     for arm in ("random", "reinit"):
@@ -110,7 +134,13 @@ def test_bad_arguments_are_refused_before_any_training(change, words, tmp_path):
 @pytest.mark.parametrize("k", [0, 2])
 @pytest.mark.parametrize("stop_at", range(8))
 def test_a_search_that_was_interrupted_goes_on_and_ends_the_same(tmp_path, k, stop_at):
-    settings = {"rounds": 3, "rate": 0.4, "rewind_step": k, "controls": ("random", "reinit"), "seed": 1}
+    settings = {
+        "rounds": 3,
+        "rate": 0.4,
+        "rewind_step": k,
+        "controls": ("random", "reinit"),
+        "seed": 1,
+    }
     whole = search(small, Log(), **settings)
     with pytest.raises(KeyboardInterrupt):
         search(small, Log(stop_at=stop_at), **settings, folder=tmp_path)
@@ -120,8 +150,16 @@ def test_a_search_that_was_interrupted_goes_on_and_ends_the_same(tmp_path, k, st
     log = Log()
     assert same(search(small, log, **settings, folder=tmp_path), whole) and not log.calls
     names = {path.name for path in (tmp_path / "seed-1").iterdir()} - {".lock"}
-    trainings = [f"round-{r:02d}{arm}" for r in range(4) for arm in ("", "-random", "-reinit") if r or not arm]
-    assert names == {"configuration.json", *(f"{name}.pt.z" for name in trainings + ["start"] * bool(k))}
+    trainings = [
+        f"round-{r:02d}{arm}"
+        for r in range(4)
+        for arm in ("", "-random", "-reinit")
+        if r or not arm
+    ]
+    assert names == {
+        "configuration.json",
+        *(f"{name}.pt.z" for name in trainings + ["start"] * bool(k)),
+    }
 
 
 def test_more_rounds_and_controls_may_be_asked_for_later(tmp_path):
@@ -155,7 +193,9 @@ def test_a_folder_of_another_configuration_is_refused(tmp_path, change, words):
     if "seed" in change:
         (tmp_path / "seed-0").rename(tmp_path / "seed-3")
     kept = {path: path.read_bytes() for path in tmp_path.rglob("*.*")}
-    with pytest.raises(ValueError, match=f"another configuration:\n(?s:.*){words}(?s:.*)another folder"):
+    with pytest.raises(
+        ValueError, match=f"another configuration:\n(?s:.*){words}(?s:.*)another folder"
+    ):
         search(**{**first, **change}, folder=tmp_path)
     assert {path: path.read_bytes() for path in tmp_path.rglob("*.*")} == kept
 
@@ -170,7 +210,9 @@ def test_rounds_without_a_configuration_are_not_adopted(tmp_path):
         search(rounds=1, folder=tmp_path)
 
 
-@pytest.mark.parametrize("damage", [lambda data: data[: len(data) // 2], lambda data: b"", lambda data: b"x" + data])
+@pytest.mark.parametrize(
+    "damage", [lambda data: data[: len(data) // 2], lambda data: b"", lambda data: b"x" + data]
+)
 def test_a_damaged_round_is_named(tmp_path, damage):
     search(rounds=1, folder=tmp_path)
     path = tmp_path / "seed-0" / "round-01.pt.z"
@@ -183,7 +225,9 @@ def test_a_file_cannot_bring_code_along(tmp_path):
     import zlib
 
     search(rounds=0, folder=tmp_path)
-    (tmp_path / "seed-0" / "round-00.pt.z").write_bytes(zlib.compress(pickle.dumps(print, protocol=2)))
+    (tmp_path / "seed-0" / "round-00.pt.z").write_bytes(
+        zlib.compress(pickle.dumps(print, protocol=2))
+    )
     with pytest.raises(ValueError, match="damaged"):
         search(rounds=0, folder=tmp_path)
 
@@ -227,17 +271,23 @@ SEARCH = {
 def test_an_executor_gives_the_same_as_none_and_resumes(tmp_path, one_thread):
     alone = find_tickets([3, 0], **SEARCH)
     assert list(alone) == [3, 0] and alone[3][1]["result"] != alone[0][1]["result"]
-    single = find_ticket(partial(small, seed=3), partial(trained, seed=3), 2, 0.4, 2)  # the method as it is written
-    assert same([{k: v for k, v in record.items() if k != "controls"} for record in alone[3]], single)
+    # the method as it is written
+    single = find_ticket(partial(small, seed=3), partial(trained, seed=3), 2, 0.4, 2)
+    assert same(
+        [{k: v for k, v in record.items() if k != "controls"} for record in alone[3]], single
+    )
     with processes(2) as pool:
         find_tickets([3], **{**SEARCH, "rounds": 1, "controls": ()}, executor=pool, folder=tmp_path)
         assert same(find_tickets([3, 0], **SEARCH, executor=pool, folder=tmp_path), alone)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["seed-0", "seed-3"]
-    assert same(find_tickets([3, 0], **SEARCH, folder=tmp_path), alone)  # and without: nothing is left to do
+    # and without: nothing is left to do
+    assert same(find_tickets([3, 0], **SEARCH, folder=tmp_path), alone)
 
 
 class Inline(concurrent.futures.Executor):
-    """Runs at once, counts, and may break down; everything goes through pickle as on the way to another process."""
+    """Runs at once, counts, and may break down; everything goes through pickle as on
+    the way to another process.
+    """
 
     def __init__(self, most=10**9):
         self.count, self.most = 0, most
@@ -265,14 +315,19 @@ def test_an_executor_that_breaks_down_loses_nothing_that_was_done(tmp_path, most
     with pytest.raises(concurrent.futures.BrokenExecutor):
         find_tickets([0, 1], **SEARCH, executor=Inline(most), folder=tmp_path)
     again = Inline()
-    assert same(find_tickets([0, 1], **SEARCH, executor=again, folder=tmp_path), find_tickets([0, 1], **SEARCH))
+    assert same(
+        find_tickets([0, 1], **SEARCH, executor=again, folder=tmp_path),
+        find_tickets([0, 1], **SEARCH),
+    )
     assert again.count == 2 * (1 + 3 + 4) - most
 
 
 def test_one_training_that_fails_ends_the_search_and_keeps_the_others(tmp_path):
     with pytest.raises(ZeroDivisionError, match="seed 1 fails"):
         find_tickets([0, 1], small, failing, 1, 0.4, executor=Inline(), folder=tmp_path)
-    assert (tmp_path / "seed-1" / "round-00.pt.z").exists() and not (tmp_path / "seed-1" / "round-01.pt.z").exists()
+    assert (tmp_path / "seed-1" / "round-00.pt.z").exists() and not (
+        tmp_path / "seed-1" / "round-01.pt.z"
+    ).exists()
 
 
 def test_results_that_cannot_travel_are_refused():
@@ -281,7 +336,11 @@ def test_results_that_cannot_travel_are_refused():
 
 
 def test_seeds_are_different_whole_numbers():
-    for seeds, words in (([0, 0], "not all different"), ([-1], "a seed is a whole number"), ([0.5], "whole number")):
+    for seeds, words in (
+        ([0, 0], "not all different"),
+        ([-1], "a seed is a whole number"),
+        ([0.5], "whole number"),
+    ):
         with pytest.raises(ValueError, match=words):
             find_tickets(seeds, small, trained, 1, 0.4)
     assert find_tickets([], small, trained, 1, 0.4) == {}
@@ -299,7 +358,9 @@ def test_a_dask_client_is_an_executor_too(one_thread):
         "controls": ("random",),
     }
     with (
-        distributed.LocalCluster(1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        distributed.LocalCluster(
+            1, threads_per_worker=1, processes=False, dashboard_address=None
+        ) as cluster,
         distributed.Client(cluster) as client,
     ):
         there = find_tickets([0, 1], **arguments, executor=client.get_executor())
@@ -311,11 +372,17 @@ def test_a_dask_client_is_an_executor_too(one_thread):
 
 def test_a_ticket_beats_a_random_mask_where_few_weights_are_left():
     train = partial(train_and_test, data="digits", epochs=12, lr=2e-3, batch_size=60, every=19)
-    records = search(partial(build, "lenet300", DIGITS), train, 5, 0.45, controls=("random",), output_rate=0.3)
+    records = search(
+        partial(build, "lenet300", DIGITS), train, 5, 0.45, controls=("random",), output_rate=0.3
+    )
     last = records[-1]
     assert 0.04 < last["remaining"] < 0.07
     assert records[0]["result"]["accuracy"] > 93
     assert last["result"]["accuracy"] > last["controls"]["random"]["result"]["accuracy"] + 2
-    assert last["result"]["loss"][0] < last["controls"]["random"]["result"]["loss"][0]  # and it learns faster
-    assert all(isinstance(value, float | int) for value in last["result"]["steps"] + last["result"]["validation"])
+    # and it learns faster
+    assert last["result"]["loss"][0] < last["controls"]["random"]["result"]["loss"][0]
+    assert all(
+        isinstance(value, float | int)
+        for value in last["result"]["steps"] + last["result"]["validation"]
+    )
     assert lottery.early_stop(last["result"]["validation_loss"], 19) <= 12 * 19

@@ -1,4 +1,6 @@
-"""Short trainings of a small network on the digits, for searches of tickets: importable, so that they can be sent to processes."""
+"""Short trainings of a small network on the digits, for searches of tickets:
+importable, so that they can be sent to processes.
+"""
 
 import copy
 
@@ -13,16 +15,25 @@ DIGITS = images.load("digits")
 
 
 def small(seed=0):
-    """Conv, batch norm (buffers), dropout: whatever a state can hold. Used from other processes, so at the top."""
+    """Conv, batch norm (buffers), dropout: whatever a state can hold. Used from other
+    processes, so at the top.
+    """
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         return nn.Sequential(
-            nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 12), nn.Linear(12, 10)
+            nn.Conv2d(1, 4, 3),
+            nn.BatchNorm2d(4),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(4 * 36, 12),
+            nn.Linear(12, 10),
         )
 
 
 class Log:
-    """A training on the digits that remembers its calls, and the states at their beginning and end."""
+    """A training on the digits that remembers its calls, and the states at their
+    beginning and end.
+    """
 
     def __init__(self, steps=6, lr=0.05, stop_at=None):
         self.steps, self.lr, self.stop_at = steps, lr, stop_at

@@ -1,4 +1,6 @@
-"""Drawings show the data they are given: what stands in them is what the encodings say."""
+"""Drawings show the data they are given: what stands in them is what the encodings
+say.
+"""
 
 from __future__ import annotations
 
@@ -14,21 +16,27 @@ from unit.show.drawings.figure_texts import written
 @pytest.mark.parametrize("seed", range(3))
 def test_a_stream_of_runs_is_the_code(seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
-    x = torch.randint(1, 9, (12,), generator=generator).float() * (torch.rand(12, generator=generator) < 0.3)
+    x = torch.randint(1, 9, (12,), generator=generator).float() * (
+        torch.rand(12, generator=generator) < 0.3
+    )
     fig = drawings.rle_stream(x, 2)
     runs, values, _ = rle_encode(x, 2)
     for run, value in zip(runs.tolist(), values.tolist(), strict=True):
         assert f"({run}, {value:g})" in alt_of(fig)
     fillers = int((values == 0).sum())
     assert any(f"{fillers} filler" in text for text in written(fig))
-    assert written(fig).count("0") >= int((x == 0).sum()), "zeros of the row, and runs and fillers of 0"
+    assert written(fig).count("0") >= int((x == 0).sum()), (
+        "zeros of the row, and runs and fillers of 0"
+    )
 
 
 def test_csr_arrays_are_the_code() -> None:
     x = torch.tensor([[0, 5, 0], [7, 0, 9], [0, 0, 0.0]])
     v, columns, pointers = csr_encode(x)
     text = alt_of(drawings.csr_arrays(x))
-    assert str(columns.tolist()) in text and str(pointers.tolist()) in text and str(v.tolist()) in text
+    assert (
+        str(columns.tolist()) in text and str(pointers.tolist()) in text and str(v.tolist()) in text
+    )
     assert "row 1 is entries 1 to 2" in text
 
 

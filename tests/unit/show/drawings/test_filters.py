@@ -1,4 +1,6 @@
-"""What goes with a filter is what the drawing marks and counts: the same numbers as the library's own removal."""
+"""What goes with a filter is what the drawing marks and counts: the same numbers as the
+library's own removal.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,18 @@ from unit.show.drawings.figure_texts import written
 
 def cells(fig: Figure, colour: str) -> int:
     return sum(
-        to_hex(patch.get_facecolor()).upper() == colour for patch in fig.axes[0].patches if type(patch) is Rectangle
+        to_hex(patch.get_facecolor()).upper() == colour
+        for patch in fig.axes[0].patches
+        if type(patch) is Rectangle
     )
 
 
-@pytest.mark.parametrize(("filters", "channels", "behind", "removed"), [(5, 3, 4, (1,)), (6, 2, 3, (5, 0))])
-def test_the_counts_are_those_of_a_removal(filters: int, channels: int, behind: int, removed: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(
+    ("filters", "channels", "behind", "removed"), [(5, 3, 4, (1,)), (6, 2, 3, (5, 0))]
+)
+def test_the_counts_are_those_of_a_removal(
+    filters: int, channels: int, behind: int, removed: tuple[int, ...]
+) -> None:
     def cost(conv: nn.Module, bn: nn.Module, following: nn.Module) -> tuple[int, int]:
         model = nn.Sequential(conv, bn, following)
         macs = totals(model_cost(model, torch.zeros(1, channels, 4, 6)))["macs"]
@@ -44,14 +52,20 @@ def test_the_counts_are_those_of_a_removal(filters: int, channels: int, behind: 
 
 def test_rows_entries_maps_and_columns_are_marked() -> None:
     fig = filter_cascade(5, 3, 4, removed=(1, 3))
-    assert cells(fig, ORANGE) == written(fig).count("×") == 2 * (3 + 4 + 1 + 4), "row, four vectors, map, next column"
-    assert "−54 weights" in written(fig) and "−8 entries" in written(fig) and "−2 of 5" in written(fig)
+    assert cells(fig, ORANGE) == written(fig).count("×") == 2 * (3 + 4 + 1 + 4), (
+        "row, four vectors, map, next column"
+    )
+    assert (
+        "−54 weights" in written(fig) and "−8 entries" in written(fig) and "−2 of 5" in written(fig)
+    )
     assert "Filters 2, 4 out" in alt_of(fig)
 
 
 def test_a_stream_is_cut_in_four_layers_and_an_inner_channel_in_two() -> None:
     stream = residual_agreement(4, 3, removed=(1,), channels=2, next_filters=3)
-    assert cells(stream, ORANGE) == 2 + 3 + 3 + 3 + 2, "rows of conv 0 and 2, columns of conv 1 and 3, twice the stream"
+    assert cells(stream, ORANGE) == 2 + 3 + 3 + 3 + 2, (
+        "rows of conv 0 and 2, columns of conv 1 and 3, twice the stream"
+    )
     assert cells(stream, SKY) == 0
     inner = residual_agreement(4, 3, removed=(), inner_removed=(0, 2))
     assert cells(inner, SKY) == 2 * (4 + 4) and cells(inner, ORANGE) == 0

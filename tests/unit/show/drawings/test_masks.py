@@ -1,4 +1,6 @@
-"""The drawing of a pruned layer shows the numbers that its arguments give, forward and backward, and marks what is pruned."""
+"""The drawing of a pruned layer shows the numbers that its arguments give, forward and
+backward, and marks what is pruned.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +20,17 @@ def drawn(d_out: int, d_in: int, seed: int) -> tuple[torch.Tensor, ...]:
     """Small whole numbers: weight, mask, activation, target."""
     generator = torch.Generator().manual_seed(seed)
     weight, activation, target = (
-        torch.randint(-3, 4, shape, generator=generator).float() for shape in ((d_out, d_in), (d_in,), (d_out,))
+        torch.randint(-3, 4, shape, generator=generator).float()
+        for shape in ((d_out, d_in), (d_in,), (d_out,))
     )
     return weight, torch.rand(d_out, d_in, generator=generator) < 0.5, activation, target
 
 
 def listed(matrix: torch.Tensor) -> str:
-    lines = (", ".join(f"{value + 0.0:g}".replace("-", "−") for value in line) for line in matrix.tolist())
+    lines = (
+        ", ".join(f"{value + 0.0:g}".replace("-", "−") for value in line)
+        for line in matrix.tolist()
+    )
     return "[" + "; ".join(lines) + "]"
 
 
@@ -62,7 +68,9 @@ def test_its_arguments_stay_as_they_are() -> None:
     weight, mask, activation, target = drawn(2, 2, 0)
     before = [tensor.clone() for tensor in (weight, mask, activation, target)]
     mask_flow(weight, mask, activation, target)
-    assert all(torch.equal(a, b) for a, b in zip(before, (weight, mask, activation, target), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(before, (weight, mask, activation, target), strict=True)
+    )
     assert not weight.requires_grad and weight.grad is None
 
 
@@ -74,5 +82,7 @@ def test_what_cannot_be_drawn_is_refused() -> None:
         mask_flow(weight, mask.float(), activation, target)
     with pytest.raises(ValueError, match=r"got torch.bool \(3, 2\)"):
         mask_flow(weight, mask.T, activation, target)
-    with pytest.raises(ValueError, match=r"activation \(3,\) and target \(2,\); got \(2,\) and \(3,\)"):
+    with pytest.raises(
+        ValueError, match=r"activation \(3,\) and target \(2,\); got \(2,\) and \(3,\)"
+    ):
         mask_flow(weight, mask, target, activation)

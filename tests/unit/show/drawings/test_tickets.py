@@ -1,4 +1,6 @@
-"""Rounds of pruning are drawn as they happen: shares from the arguments, survivors rewound or kept, nothing revived."""
+"""Rounds of pruning are drawn as they happen: shares from the arguments, survivors
+rewound or kept, nothing revived.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +14,24 @@ from unit.show.drawings.figure_texts import written
 
 
 @pytest.mark.parametrize(("rounds", "rate", "counts"), [(3, 0.2, [19, 15, 12]), (2, 0.5, [12, 6])])
-def test_the_shares_and_the_cells_follow_from_the_arguments(rounds: int, rate: float, counts: list[int]) -> None:
+def test_the_shares_and_the_cells_follow_from_the_arguments(
+    rounds: int, rate: float, counts: list[int]
+) -> None:
     fig = pruning_rounds(rounds, rate)  # 4 × 6 weights
     shares = [f"{100 * (1 - rate) ** t:.0f}" for t in range(1, rounds + 1)]
     ends = [text for text in written(fig) if " = " in text]
     assert [text.split(" = ")[1] for text in ends] == [f"{share} %" for share in shares]
-    assert f"{', '.join(shares)} per cent by formula, {', '.join(map(str, counts))} weights here" in alt_of(fig)
-    cells = sum(isinstance(patch, Rectangle) and patch.get_width() == 1 for patch in fig.axes[0].patches)
     assert (
-        cells == sum(2 * before + after for before, after in zip([24, *counts], counts, strict=False)) + counts[-1]
+        f"{', '.join(shares)} per cent by formula, {', '.join(map(str, counts))} weights here"
+        in alt_of(fig)
+    )
+    cells = sum(
+        isinstance(patch, Rectangle) and patch.get_width() == 1 for patch in fig.axes[0].patches
+    )
+    assert (
+        cells
+        == sum(2 * before + after for before, after in zip([24, *counts], counts, strict=False))
+        + counts[-1]
     ), "start and trained have the cells of the round, pruned and the ticket those that are left"
 
 
@@ -30,7 +41,9 @@ def test_what_stays_is_rewound_and_the_masks_are_nested(step: int) -> None:
     first = rounds[0].start
     assert torch.equal(first, w_0) == (step == 0), "w_k is w_0 trained for k steps"
     for before, after in zip(rounds, rounds[1:], strict=False):
-        assert torch.equal(after.start, first * before.left) and torch.equal(after.mask, before.left)
+        assert torch.equal(after.start, first * before.left) and torch.equal(
+            after.mask, before.left
+        )
         assert not (after.left & ~before.left).any(), "a pruned weight came back"
         smallest = before.trained.abs()[before.left].min()
         assert (before.trained.abs()[before.mask & ~before.left] <= smallest).all()

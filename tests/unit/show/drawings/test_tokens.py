@@ -18,7 +18,8 @@ KEPT = [[0, 2, 4, 5, 6], [0, 4, 5], [0]]
 
 def boxes(fig, colour: str) -> int:
     return sum(
-        to_hex(r.get_facecolor()).lower() == colour.lower() and r.get_width() < 30 for r in fig.findobj(Rectangle)
+        to_hex(r.get_facecolor()).lower() == colour.lower() and r.get_width() < 30
+        for r in fig.findobj(Rectangle)
     )
 
 
@@ -31,7 +32,12 @@ def test_a_word_is_written_until_the_row_in_which_it_leaves() -> None:
 
 def test_the_counts_are_those_of_the_lists() -> None:
     seen = written(tokens_leaving(WORDS, KEPT))
-    assert [text for text in seen if text.endswith(" left")] == ["7 left", "5 left", "3 left", "1 left"]
+    assert [text for text in seen if text.endswith(" left")] == [
+        "7 left",
+        "5 left",
+        "3 left",
+        "1 left",
+    ]
 
 
 def test_a_long_text_has_two_lines_and_each_word_is_where_it_was() -> None:
@@ -53,7 +59,11 @@ def test_cls_stays_in_every_row_and_a_marked_word_while_it_is_there() -> None:
 
 def test_the_alternative_says_who_is_left_and_the_answer() -> None:
     text = alt_of(tokens_leaving(WORDS, KEPT, answer="positive, 99 %"))
-    assert "7 tokens" in text and "after layer 2 3: [CLS] never bad;" in text and "after layer 3 1: [CLS]." in text
+    assert (
+        "7 tokens" in text
+        and "after layer 2 3: [CLS] never bad;" in text
+        and "after layer 3 1: [CLS]." in text
+    )
     assert text.endswith("Read from [CLS]: positive, 99 %.")
     assert "Read from" not in alt_of(tokens_leaving(WORDS, KEPT))
 
