@@ -3,21 +3,34 @@ alternative.
 """
 
 from course_lib.show.drawings.arrays import convolution, csr_arrays, rle_stream
+from course_lib.show.drawings.blocks import joint_blocks, nm_blocks
+from course_lib.show.drawings.columns import columns_packed
 from course_lib.show.drawings.filters import filter_cascade, residual_agreement
+from course_lib.show.drawings.gates import stretched_and_cut
 from course_lib.show.drawings.heads import head_rows, heads_as_a_sum
+from course_lib.show.drawings.maps import attention_maps, kinds_of_attention
 from course_lib.show.drawings.masks import mask_flow
+from course_lib.show.drawings.roles import Look, where_it_looks
 from course_lib.show.drawings.tickets import pruning_rounds
 from course_lib.show.drawings.tokens import tokens_leaving
 
 __all__ = [
+    "Look",
+    "attention_maps",
+    "columns_packed",
     "convolution",
     "csr_arrays",
     "filter_cascade",
     "head_rows",
     "heads_as_a_sum",
+    "joint_blocks",
+    "kinds_of_attention",
     "mask_flow",
+    "nm_blocks",
     "pruning_rounds",
     "residual_agreement",
     "rle_stream",
+    "stretched_and_cut",
     "tokens_leaving",
+    "where_it_looks",
 ]

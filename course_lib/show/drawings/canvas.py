@@ -1,5 +1,5 @@
 """What a drawing is made of: a figure without axes in units of cells, boxes, rows of
-boxes, arrows, words.
+boxes, arrows, words, numbers.
 
 Drawings are for slides: as wide as a slide's text, all words in letters that can be
 read from the last row.
@@ -11,9 +11,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import matplotlib as mpl
+import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
 from matplotlib.patches import FancyArrowPatch, Rectangle
+from matplotlib.textpath import TextPath
+from torch import Tensor
 
 from course_lib.show.output import new_figure
 from course_lib.show.style import INCHES, INK, SLIDE_TEXT, style
@@ -91,3 +95,37 @@ def arrow(
             shrinkB=0,
         )
     )
+
+
+def text_widths(words: Sequence[str], width: float) -> list[float]:
+    """How wide words are, in cells of a drawing of this width."""
+    with mpl.rc_context(style()):
+        font = FontProperties(size=SLIDE_TEXT)
+        inches = [
+            TextPath((0, 0), word, prop=font).get_extents().width / 72 if word else 0.0
+            for word in words
+        ]
+    return [inch * width / INCHES for inch in inches]
+
+
+def short(value: Tensor | float) -> str:
+    """At most two decimals, without zeros at the end, and with a real minus sign."""
+    text = f"{float(value):.2f}".rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text.replace("-", "−")
+
+
+def listed(values: Tensor) -> str:
+    """A vector or matrix in brackets, its rows apart by semicolons."""
+    lines = torch.atleast_2d(values).tolist()
+    return "[" + "; ".join(", ".join(short(v) for v in line) for line in lines) + "]"
+
+
+def check_matrix(matrix: Tensor, rows: int, columns: int) -> None:
+    """Raises ValueError if it is no matrix, or has more rows or columns than can be
+    read.
+    """
+    if matrix.ndim != 2 or not (1 <= matrix.shape[0] <= rows and 1 <= matrix.shape[1] <= columns):
+        raise ValueError(
+            f"a matrix of at most {rows} × {columns} can be read on a slide, got the shape"
+            f" {tuple(matrix.shape)}"
+        )

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from course_lib.show.drawings.canvas import arrow, box, canvas, write
+from course_lib.show.drawings.canvas import arrow, box, canvas, listed, short, write
 from course_lib.show.output import alt
 from course_lib.show.style import GREY, INK, ORANGE
 
@@ -88,7 +88,7 @@ def mask_flow(weight: Tensor, mask: Tensor, activation: Tensor, target: Tensor) 
     arrow(ax, (left_y + 1.1, middle), (left_z - 0.1, middle))
     write(ax, left_z - _RELU / 2, middle - 0.5, "ReLU")
     arrow(ax, (left_z + 1.1, middle), (left_l - 0.1, middle))
-    write(ax, left_l + _LOSS / 2, middle, f"L = {_short(loss)}")
+    write(ax, left_l + _LOSS / 2, middle, f"L = {short(loss)}")
 
     back = below + high / 2
     draw(0.1, below, "∂L/∂W", grad_w, gone)
@@ -110,10 +110,10 @@ def mask_flow(weight: Tensor, mask: Tensor, activation: Tensor, target: Tensor) 
 
     return alt(
         fig,
-        f"A pruned layer in numbers. Forward: W = {_listed(weight)} times the mask is W′ ="
-        f" {_listed(pruned_w)}, Y = W′A = {_listed(y)}, after ReLU {_listed(z)}, loss"
-        f" {_short(loss)}. Backward: ∂L/∂W′ = {_listed(grad_pruned)}; times the mask, with 0 at the"
-        f" {int(gone.sum())} pruned positions, ∂L/∂W = {_listed(grad_w)}.",
+        f"A pruned layer in numbers. Forward: W = {listed(weight)} times the mask is W′ ="
+        f" {listed(pruned_w)}, Y = W′A = {listed(y)}, after ReLU {listed(z)}, loss"
+        f" {short(loss)}. Backward: ∂L/∂W′ = {listed(grad_pruned)}; times the mask, with 0 at the"
+        f" {int(gone.sum())} pruned positions, ∂L/∂W = {listed(grad_w)}.",
     )
 
 
@@ -139,22 +139,10 @@ def _matrix(
                 ax,
                 x + c + 0.5,
                 y + r + 0.53,
-                _short(value),
+                short(value),
                 color=INK if off or value else GREY,
                 zorder=4,
             )
-
-
-def _short(value: Tensor | float) -> str:
-    """At most two decimals, without zeros at the end, and with a real minus sign."""
-    text = f"{float(value):.2f}".rstrip("0").rstrip(".")
-    return "0" if text == "-0" else text.replace("-", "−")
-
-
-def _listed(values: Tensor) -> str:
-    if values.ndim == 2:
-        return "[" + "; ".join(", ".join(_short(v) for v in line) for line in values.tolist()) + "]"
-    return "[" + ", ".join(_short(v) for v in values.tolist()) + "]"
 
 
 def _check(weight: Tensor, mask: Tensor, activation: Tensor, target: Tensor) -> None:

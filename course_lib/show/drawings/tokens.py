@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.font_manager import FontProperties
 from matplotlib.patches import Rectangle
-from matplotlib.textpath import TextPath
 
-from course_lib.show.drawings.canvas import FAINT, arrow, canvas, write
+from course_lib.show.drawings.canvas import FAINT, arrow, canvas, text_widths, write
 from course_lib.show.output import alt
-from course_lib.show.style import GREY, INCHES, INK, ORANGE, SKY, SLIDE_TEXT, style
+from course_lib.show.style import GREY, INK, ORANGE, SKY
 
 _UNITS = 28.4  # the drawing's width in cells
 _LEFT, _RIGHT = 3.6, 3.2  # of which the names of the layers, and the counts
@@ -146,13 +143,7 @@ def _stages(
 
 def _widths(words: Sequence[str]) -> list[float]:
     """The width of each word's box, in cells."""
-    with mpl.rc_context(style()):
-        font = FontProperties(size=SLIDE_TEXT)
-        inches = [
-            TextPath((0, 0), word, prop=font).get_extents().width / 72 if word else 0.0
-            for word in words
-        ]
-    return [width * _UNITS / INCHES + 2 * _PAD for width in inches]
+    return [width + 2 * _PAD for width in text_widths(words, _UNITS)]
 
 
 def _second_line(widths: Sequence[float]) -> int:

@@ -1,0 +1,140 @@
+"""N:M in numbers: a matrix and what is stored of it, and two factors whose zeros meet
+block by block.
+"""
+
+from __future__ import annotations
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from course_lib.cost.block_formats import nm_bits, nm_compress
+from course_lib.cost.encodings import index_width
+from course_lib.pruning.weights.nm import nm_mask
+from course_lib.show.drawings.canvas import FAINT, box, canvas, check_matrix, listed, short, write
+from course_lib.show.output import alt
+from course_lib.show.style import GREY, INK, ORANGE, SKY
+
+_GAP = 0.4  # between blocks, in cells
+_MOST = (4, 12)  # rows and columns whose numbers can still be read
+
+
+def nm_blocks(weight: Tensor, n: int, m: int, bits: int = 32) -> Figure:
+    """A matrix in blocks of m with the n largest of each marked; beside it the values
+    and places that are stored, and below how many bits that is.
+
+    Args:
+        weight: (R, C), at most 4 × 12, C a multiple of m; whole numbers look best.
+        n, m: the pattern, along the rows.
+        bits: of a value.
+
+    Raises:
+        ValueError: if it is no matrix or too large to be drawn, or the pattern does not
+            fit.
+    """
+    check_matrix(weight, *_MOST)
+    kept = nm_mask(weight, n, m, 1)
+    values, index = nm_compress(weight * kept, n, m)
+    rows, columns = weight.shape
+    stored = values.shape[1]
+    first = 0.2 + _width(columns, m) + 1.2
+    second = first + _width(stored, n) + 1.0
+    fig, ax = canvas(second + _width(stored, n) + 0.2, rows + 2.6)
+    for r in range(rows):
+        for c in range(columns):
+            _number(ax, 0.2 + _start(c, m), 1.2 + r, weight[r, c], bool(kept[r, c]))
+        for k in range(stored):
+            _number(ax, first + _start(k, n), 1.2 + r, values[r, k], True)
+            box(ax, second + _start(k, n), 1.2 + r, f"{int(index[r, k])}", fill=FAINT)
+    for x, cells, name in (
+        (0.2, _width(columns, m), f"{rows} × {columns} weights, {n}:{m}"),
+        (first, _width(stored, n), "values"),
+        (second, _width(stored, n), "places"),
+    ):
+        write(ax, x + cells / 2, 0.6, name)
+    dense, packed = weight.numel() * bits, nm_bits(rows, columns, n, m, bits)
+    said = (
+        f"dense {weight.numel()} × {bits} = {dense:,} bits, stored {values.numel()} ×"
+        f" ({bits} + {index_width(m)}) = {packed:,}"
+    )
+    write(ax, 0.2, rows + 2.0, said, ha="left")
+    return alt(
+        fig,
+        f"A matrix {listed(weight)} of which in each block of {m} neighbours in a row the"
+        f" {n} largest stay, stored as values {listed(values)} and places in their blocks"
+        f" {listed(index)}: {said}.",
+    )
+
+
+def joint_blocks(x: Tensor, weight: Tensor, n_x: int, n_w: int, m: int) -> Figure:
+    """An input and a row of weights, both pruned block by block, and which of their
+    products are left.
+
+    Args:
+        x: (C,), an input. weight: (C,), a row of a layer's matrix; C a multiple of m
+            and at most 12; whole numbers look best.
+        n_x, n_w: how many of every m stay in each.
+
+    Raises:
+        ValueError: if the shapes differ or are too large to be drawn, or a pattern does
+            not fit.
+    """
+    if x.ndim != 1 or x.shape != weight.shape or not 1 <= len(x) <= _MOST[1]:
+        raise ValueError(
+            f"an input and a row of weights of one length, at most {_MOST[1]}, can be drawn; got"
+            f" {tuple(x.shape)} and {tuple(weight.shape)}"
+        )
+    kept_x, kept_w = nm_mask(x, n_x, m, 0), nm_mask(weight, n_w, m, 0)
+    products = x * kept_x * weight * kept_w
+    left = (products != 0).reshape(-1, m).sum(1).tolist()  # of each block
+    first = 4.8
+    width = first + _width(len(x), m) + 0.3
+    fig, ax = canvas(width, 5.6)
+    for y, name, values, kept in (
+        (0.1, f"input, {n_x}:{m}", x, kept_x),
+        (1.3, f"weights, {n_w}:{m}", weight, kept_w),
+    ):
+        write(ax, first - 0.4, y + 0.53, name, ha="right")
+        for c in range(len(x)):
+            _number(ax, first + _start(c, m), y, values[c], bool(kept[c]))
+    write(ax, first - 0.4, 3.03, "products", ha="right")
+    for c, value in enumerate(products.tolist()):
+        text = short(value) if value else ""
+        box(ax, first + _start(c, m), 2.5, text, fill=ORANGE if value else "white", edge=GREY)
+    for block, count in enumerate(left):
+        write(ax, first + _start(block * m, m) + m / 2, 4.0, f"{count} left")
+    least, most = max(0, n_x + n_w - m), min(n_x, n_w)
+    bound = f"whatever the input, at most min({n_x}, {n_w}) = {most} a block"
+    if least:
+        bound += f", at least {least}"
+    write(ax, first - 0.4, 4.0, f"{sum(left)} of {len(x)}", ha="right", fontweight="bold")
+    write(ax, width - 0.3, 5.1, bound, ha="right")
+    return alt(
+        fig,
+        f"An input {listed(x)} pruned to {n_x}:{m} and a row of weights {listed(weight)} pruned"
+        f" to {n_w}:{m}. {sum(left)} of {len(x)} products are left, by block"
+        f" {', '.join(map(str, left))}; {bound}.",
+    )
+
+
+def _start(cell: int, block: int) -> float:
+    """Where a cell of a row begins, with a gap between blocks."""
+    return cell + _GAP * (cell // block)
+
+
+def _width(cells: int, block: int) -> float:
+    """Of a row of so many cells."""
+    return _start(cells - 1, block) + 1
+
+
+def _number(ax: Axes, x: float, y: float, value: Tensor, kept: bool) -> None:
+    """One number, coloured where it stays, and faint where it goes."""
+    box(
+        ax,
+        x,
+        y,
+        short(value),
+        fill=SKY if kept else "white",
+        edge=GREY,
+        ink=INK if kept else GREY,
+    )
