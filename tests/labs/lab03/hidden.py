@@ -249,10 +249,21 @@ def test_arguments_of_shrink(submission: Submission, draw: Draw) -> None:
 # --- 3.2 rewind -----------------------------------------------------------------------
 
 
-@question("3.2", points=0.5, claim="a weight without a mask takes all its values")
+@question(
+    "3.2",
+    points=0.5,
+    claim="a weight without a mask takes all its values; a pruned one is 0 whatever state holds",
+)
 def test_weights_without_a_mask(submission: Submission, draw: Draw) -> None:
     for unmasked in (("8.weight",), ("0.weight",)):
         expect_pruned_are_zero(submission, draw, unmasked)
+    run = rewound(submission, draw, diverged=True)
+    for name, mask in run.masks.items():
+        if run.after[name][~mask].isnan().any():
+            fail(
+                f"{name!r} is NaN where the mask prunes and state holds NaN or inf there: NaN · 0 is NaN. "
+                "Set what is pruned to 0 instead of multiplying by the mask"
+            )
 
 
 @question(

@@ -369,7 +369,13 @@ class Rewound:
     the state, and what came of both.
     """
 
-    def __init__(self, submission: Submission, draw: Draw, unmasked: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        submission: Submission,
+        draw: Draw,
+        unmasked: tuple[str, ...] = (),
+        diverged: bool = False,
+    ) -> None:
         net, other = draw.convnet(), draw.convnet()
         for model in (net, other):
             for norm in (m for m in model.modules() if isinstance(m, nn.BatchNorm2d)):
@@ -385,6 +391,9 @@ class Rewound:
             for name, p in self.parameters.items()
             if p.ndim >= 2 and name not in unmasked
         }
+        if diverged:  # what is not kept need not be a number
+            for name, mask in self.masks.items():
+                self.state[name].masked_fill_(~mask, draw.choice([math.nan, math.inf]))
         self.model = submission.put(net)
         self.held = {
             name: submission.call("get_parameter", name, on=self.model, keep=True)
@@ -397,12 +406,14 @@ class Rewound:
             fail("after rewind the model has other parameters or buffers than before")
 
 
-def rewound(submission: Submission, draw: Draw, unmasked: tuple[str, ...] = ()) -> Rewound:
+def rewound(
+    submission: Submission, draw: Draw, unmasked: tuple[str, ...] = (), diverged: bool = False
+) -> Rewound:
     """A call of the student's rewind; if it raises what is easily forgotten here, with
     the next thought.
     """
     try:
-        return Rewound(submission, draw, unmasked)
+        return Rewound(submission, draw, unmasked, diverged)
     except StudentError as error:
         if error.kind == "raised" and "a leaf" in error.message:
             thought = "Parameters are changed in place under torch.no_grad()"
