@@ -1019,7 +1019,7 @@ plots.show(
 # %% [markdown]
 # ## Part E · What was it worth?
 #
-# #### Experiment: the bill
+# ### Experiment: the bill
 #
 # 95 % of the weights, rescored by Fisher and by magnitude at four targets with training
 # after each; chosen by what you have seen on the validation images. Now the **test
@@ -1185,7 +1185,7 @@ check("2.9")
 # %% [markdown]
 # ## Play
 #
-# #### One forecast, many removals
+# ### One forecast, many removals
 #
 # Choose a criterion and how many weights go at once (those with the largest scores
 # stay). Left: the truth about single weights. Right: the accuracy, with the same scores

@@ -1662,7 +1662,7 @@ check("3.8")
 # %% [markdown]
 # ## Play
 #
-# #### Through the rounds
+# ### Through the rounds
 #
 # The live search, round by round: the mask of the second layer (a corner of 60 × 60
 # weights), the pixels that the first layer still looks at, and the three arms. From
@@ -1722,7 +1722,7 @@ widgets.explorer(
 )
 
 # %% [markdown]
-# #### The budget
+# ### The budget
 #
 # The same three curves, for every budget from 30 to 150 epochs (digits, five seeds,
 # from the result file). Watch the gap.

@@ -1078,7 +1078,7 @@ say(
 # %% [markdown]
 # ## Part F · What was it worth?
 #
-# #### Experiment: the bill
+# ### Experiment: the bill
 #
 # 2:4 and 1:8 weights, trained on, and combined columns (γ = 0), stored as this lab
 # stores them. Now the **test images, once**.
@@ -1280,7 +1280,7 @@ check("5.10")
 # %% [markdown]
 # ## Play
 #
-# #### Between element and filter
+# ### Between element and filter
 #
 # A pattern and its size, from the result file: accuracy right after, recalibrated, and
 # trained on. And a corner of the mask of `conv3`. Which step brings back how much? (Tab

@@ -1100,7 +1100,7 @@ say("\n".join(rows) + f"\n\nSize met: {pm(share_left)} %. {you_wrote(prediction_
 #
 # ## Part E · What was it worth?
 #
-# #### Experiment: one table
+# ### Experiment: one table
 #
 # Each method where it still stands, on the **test texts, once**. Bits are those that
 # storing the encoder takes: a sparse matrix in the cheapest format of lab 00 (an
@@ -1294,7 +1294,7 @@ check("6.10")
 # %% [markdown]
 # ## Play
 #
-# #### The regimes
+# ### The regimes
 #
 # Choose a tolerance and a checkpoint: where does "free" end, and where does it stop to
 # be information? (Tab goes to a control, arrow keys move a slider.)

@@ -1742,7 +1742,7 @@ check("7.8")
 # %% [markdown]
 # ## Play
 #
-# #### Switch heads off
+# ### Switch heads off
 #
 # The first model, live: switch heads off, by layer and number (without a mouse: Tab
 # goes to a button, the space bar presses it). Accuracy is measured on 100 validation
@@ -1848,7 +1848,7 @@ widgets.explorer(
 )
 
 # %% [markdown]
-# #### By rule
+# ### By rule
 #
 # The same model, with heads going by a rule. From how many heads on does `I_h` beat the
 # others, and where does everything end? (One model, 100 texts: a point is a text. For

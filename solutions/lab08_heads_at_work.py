@@ -1277,7 +1277,7 @@ check("8.8")
 # %% [markdown]
 # ## Play
 #
-# #### What does this head look at?
+# ### What does this head look at?
 #
 # A sentence of the test data and a head of the first checkpoint: its map, and what it
 # points to most. (Tab goes to a control, arrow keys move a slider.)

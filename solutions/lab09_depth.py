@@ -1128,7 +1128,7 @@ check("9.9")
 # %% [markdown]
 # ## Play
 #
-# #### Which heads survive?
+# ### Which heads survive?
 #
 # A task and a seed: the heads that survive, and how the score fell while the others
 # went. (Tab goes to a control, arrow keys move a slider.)

@@ -2066,7 +2066,7 @@ check("10.8")
 # %% [markdown]
 # ## Play
 #
-# #### A review that fades
+# ### A review that fades
 #
 # Move through the layers and watch the text go (without a mouse: Tab goes to a control,
 # arrow keys move a slider, the space bar presses a button). The share is that of the
@@ -2148,7 +2148,7 @@ widgets.explorer(
 )
 
 # %% [markdown]
-# #### Patches
+# ### Patches
 #
 # The map shows how much attention each patch receives in layer 1 (1 = average); hatched
 # patches are dropped. Compare the two kinds of training on the same digit.

@@ -727,7 +727,7 @@ display(ledger.table())
 # %% [markdown]
 # ## Play
 #
-# #### A budget, and what to take
+# ### A budget, and what to take
 #
 # Move the limits: the picture shows what fits, and your `pick` says which pipeline it
 # takes. (Tab goes to a slider, arrow keys move it.)
