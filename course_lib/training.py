@@ -3,9 +3,18 @@ parameter groups of your own.
 
 ::
 
-    fit(model, data.train, epochs=10, masks=masks)                    # images, cross entropy
-    fit_batches(model, batches, steps, rate=warm_up_then_decay(100))  # dicts; the model's loss
-    optimise(model, batches, loss, optimizer, steps=steps)            # the loop itself
+    from course_lib.models import LeNet300
+    from course_lib.pruning.weights import dense_masks
+
+    net, digits = LeNet300(64), images.load("digits")
+    fit(net, digits.train, epochs=2, masks=dense_masks(net))  # images, cross entropy
+
+    # dicts; what a transformer itself calls its loss
+    fit_batches(model, batches, steps=2, rate=warm_up_then_decay(1))
+
+    # the loop itself, with a loss and an optimizer of your own
+    sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimise(model, batches, lambda model, batch: model(**batch).loss, sgd, steps=2)
 
 There is no DataLoader: the images are tensors already, so a batch is an index, and
 thousands of small training runs stay cheap. Randomness comes from ``seed`` alone and
@@ -387,10 +396,14 @@ def train_and_test(
 
     ::
 
+        from course_lib.models import build
+        from course_lib.pruning.weights import find_ticket
+
         train = functools.partial(
-            train_and_test, data="digits", epochs=30, every=4, lr=1.2e-3, batch_size=60
+            train_and_test, data="digits", epochs=1, every=4, lr=1.2e-3, batch_size=60
         )
-        find_ticket(build, train, rounds=13, rate=0.2)
+        make = functools.partial(build, "lenet300", images.load("digits"))
+        find_ticket(make, train, rounds=1, rate=0.2)
 
     Args:
         model, masks: pruned weights stay zero.

@@ -52,6 +52,7 @@ class Level:
     drop: float
 
 
+#: The levels of each model ("cnn", "bert"), from the easiest on.
 LEVELS = {
     "cnn": (
         Level(1, 0.25, 0.25, 1.5, 1.0),

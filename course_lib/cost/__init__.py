@@ -5,10 +5,11 @@ none guessed.
 
     from course_lib.cost import encodings, latency, model_cost, totals
 
-    rows = model_cost(model, batch)  # one per layer: MACs, non-zero MACs, weights
+    rows = model_cost(model, images)  # one per layer: MACs, non-zero MACs, weights
     print(totals(rows)["macs"], "multiply-accumulates")
-    print(encodings.storage_bits(weight)["csr"], "bits") # of a sparse weight, in each format
-    print(latency.measure(latency.forward(model, batch)))
+    weight = model.conv3.weight.detach()
+    print(encodings.storage_bits(weight)["csr"], "bits")  # of one tensor, in each format
+    print(latency.measure(latency.forward(model, images)))
 
 - :mod:`.count`: a whole model while it runs; :mod:`.formulas`: one layer, from its
   sizes (:mod:`.taps`: which inputs a weight of a convolution meets); :mod:`.tokens`: a

@@ -84,7 +84,7 @@ def _along(value: PerAxis, axis: int) -> int:
 
 
 def sum_at_taps(counts: Tensor, taps: list[list[slice]]) -> Tensor:
-    """(C, *sizes) -> (C, *kernel): for every tap the sum of the counts that it meets.
+    """``(C, *sizes) -> (C, *kernel)``: for every tap the sum of the counts that it meets.
 
     One axis after the other, so that a kernel of R x S costs R + S passes and not R·S.
     """

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 VALIDATION, TEST = 1000, 1000  # pairs held back from every training set
 COUNTED = 4000  # the first training pairs, on which the rarity of words is measured
-END = 3  # of a sentence: [SEP]
+#: The number of [SEP], which ends a sentence.
+END = 3
 
 __all__ = ["END", "RELATIONS", "TEST", "VALIDATION", "batches", "load", "text", "tokenizer"]
 

@@ -151,9 +151,9 @@ class Look:
     dash: str = "-"
 
 
-# Names of one lab differ from each other; the same name is the same line in every lab.
-# A name that is not listed gets the next combination that its figure does not use yet;
-# a later lab adds its own here.
+#: How each method is drawn. Names of one lab differ from each other; the same name is the
+#: same line in every lab. A name that is not listed gets the next combination that its
+#: figure does not use yet; a later lab adds its own here.
 LOOKS: dict[str, Look] = {
     # in almost every figure
     "dense": Look(BLACK, "", "-"),
@@ -211,6 +211,7 @@ LOOKS: dict[str, Look] = {
     "progressive": Look(BLUE, "o"),
     "threshold": Look(VERMILLION, "s"),
 }
+#: Name -> colour, of :data:`LOOKS`.
 COLOURS: dict[str, str] = {name: look.colour for name, look in LOOKS.items()}
 
 _PAIRS = ((BLUE, "o"), (VERMILLION, "s"), (GREEN, "^"), (ORANGE, "v"), (PURPLE, "D"), (SKY, "P"))

@@ -1,7 +1,7 @@
 """``policy.toml``: deadline, grace, penalty, late days and extensions. What follows
 from it stands beside the points, never in their place.
 
-::
+.. code-block:: toml
 
     deadline = 2026-10-12T23:59:00
     timezone = "Europe/Berlin"     # of times that name none

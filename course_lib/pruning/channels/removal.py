@@ -2,14 +2,16 @@
 
 ::
 
-    groups = channel_groups(model, images)                  # which layers' channels belong together
-    scores = l1_filters(model, groups)                      # one score per channel of each group
-    masks = local_masks(scores, 0.5)                        # select
+    from course_lib.pruning import channels, weights
+
+    groups = channels.channel_groups(model, images)  # which layers' channels belong together
+    scores = channels.l1_filters(model, groups)      # one score per channel of each group
+    masks = weights.local_masks(scores, 0.5)         # select
     keep = {}
     for g in groups:
         if g.producers[0] in masks:
             keep |= g.masks(masks[g.producers[0]])
-    smaller, report = remove_filters(model, keep, images)   # apply
+    smaller, report = channels.remove_filters(model, keep, images)  # apply
 
 A zero costs a dense kernel as much time as any other number; a filter that is not there
 costs none. When filter i of a layer goes, so does entry i of the batch norm behind it

@@ -3,8 +3,11 @@ scales of batch norm.
 
 ::
 
-    fit(model, data.train, epochs=20, penalty=lambda: slimming.penalty(model, 1e-2))
-    keep = select_channels(model, 0.7)      # batch norm -> bool (C,), True = kept
+    from course_lib.pruning.channels import slimming
+    from course_lib.training import fit
+
+    fit(model, data.train, epochs=5, penalty=lambda: slimming.penalty(model, 1e-2))
+    keep = slimming.select_channels(model, 0.7)  # batch norm -> bool (C,), True = kept
 
 The scale is α, a parameter of batch norm (torch's ``weight``, γ in the paper). It is
 not p = α/√(σ² + ε), which folding makes of it: an L1 term on p could be lowered by a

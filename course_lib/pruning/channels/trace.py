@@ -4,7 +4,7 @@ which batch norm: one torch.fx tracer.
 Names and the order of definition do not tell it: a model may define its layers in any
 order, call one twice, or add a shortcut to the output of another. The tracer works in
 two ways. Without an example it knows no shapes, and stops at ``if x.shape[-1] > 16``;
-that is enough to fold batch norms (:func:`wiring`), which should ask for no example.
+that is enough to fold batch norms (``wiring``), which should ask for no example.
 With one, every operation is also carried out on *meta* tensors, which have a shape and
 no numbers: nothing is computed, sizes are plain integers, and single channels can be
 followed.

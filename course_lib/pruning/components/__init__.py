@@ -3,8 +3,9 @@ each layer needs.
 
 ::
 
-    from course_lib.pruning import components
+    from course_lib.pruning import components, weights
 
+    names = list(weights.encoder_weights(model))      # of a transformer; or any nn.Linear's
     gated = components.gate_components(model, names)  # W = P·diag(z)·Q, all components open
     to_target = components.Lagrangian(target=0.3)     # of the dense layers' weights
     train(gated, lambda: to_target(components.expected_size(gated)))

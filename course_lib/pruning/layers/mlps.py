@@ -65,8 +65,8 @@ def joint_importance(
 
     Args:
         model: in evaluation mode meanwhile; modes and ``.grad`` are as before
-            afterwards. Inside :func:`gated` and :func:`gated_mlps` it is that of what
-            is left.
+            afterwards. Inside :func:`course_lib.pruning.heads.gated` and
+            :func:`gated_mlps` it is that of what is left.
         loss_fn: ``loss_fn(model, batch)`` returns one loss for each sample, (B,).
 
     Returns:

@@ -232,8 +232,8 @@ class Dropping:
 
     @property
     def token_mask(self) -> Tensor:
-        """In the middle of a forward pass: which of the rows are tokens that are still
-        there, bool (B, l).
+        """Which of the rows are tokens that are still there, bool (B, l), in the middle
+        of a forward pass.
         """
         return self._at_work().token_mask
 

@@ -25,12 +25,14 @@ class SoftThreshold(nn.Module):
 
     ::
 
-        threshold = SoftThreshold(layers=4, temperature=0.3)
-        with dropping(model, threshold) as drop:           # nothing is dropped yet: soft
-            loss = loss_fn(model(**batch)) + 0.1 * drop.last.soft_share()
-            ...                                            # and later, the hard phase:
-            threshold.eval()                               # rows are dropped; train the model on
-            loss = loss_fn(model(**batch))
+        from course_lib.pruning import tokens
+
+        threshold = tokens.SoftThreshold(layers=3, temperature=0.3)
+        with tokens.dropping(model, threshold) as drop:  # nothing is dropped yet: soft
+            loss = model(**batch).loss + 0.1 * drop.last.soft_share()
+            loss.backward()                              # θ has a gradient, too
+            threshold.eval()                             # and later, the hard phase:
+            loss = model(**batch).loss                   # rows are dropped; train the model on
 
     Attributes:
         theta: Parameter (layers,), in units of the average token's score; 0 at first,

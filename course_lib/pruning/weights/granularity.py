@@ -19,6 +19,7 @@ from course_lib.pruning.weights.masks import Masks
 from course_lib.pruning.weights.scores import Scores
 
 T = TypeVar("T")
+#: What goes as a whole (single weights, rows of kernels, kernels, filters).
 GRANULARITIES = ("element", "row", "kernel", "filter")
 
 
@@ -136,8 +137,8 @@ def global_masks(scores: Scores, sparsity: float) -> Masks:
 
     Exactly ``round(sparsity * n)`` of the n weights go; among equal scores, the one
     that comes first in the order of ``scores``. On a large network most of the time
-    goes into reading the scores a few times: see
-    :func:`course_lib.pruning.weights.exact.prune_smallest`.
+    goes into reading the scores a few times: see ``prune_smallest`` of
+    :mod:`course_lib.pruning.weights.exact`.
 
     Args:
         scores: one tensor per parameter name, any shapes; larger = more important.

@@ -22,6 +22,7 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
+#: Parameter name -> bool tensor of its shape, True where the weight is kept.
 Masks = dict[str, Tensor]
 
 
@@ -108,6 +109,8 @@ class Masked:
 
     ::
 
+        masks = dense_masks(model)
+        masks["conv1.weight"][0] = False  # its first filter is to stay zero
         with masked(model, masks):
             train(model)
 

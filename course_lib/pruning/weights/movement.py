@@ -9,11 +9,16 @@ pruned one can come back.
 
 ::
 
+    from course_lib.pruning import weights
+
+    names = list(weights.encoder_weights(model))
     with moving(model, names, keep=1.0) as scores:  # every nn.Linear named computes with W ∘ M(S)
         optimizer = torch.optim.AdamW(scores.groups(model, lr=5e-5, score_lr=1e-2))
-        for step in range(steps):
-            scores.keep = 1 - cubic(...)            # as few as wanted, in the end
-            ...                                     # any training loop
+        for sparsity in weights.cubic(0.9, steps=10):
+            scores.keep = 1 - sparsity              # as few as wanted, in the end
+            losses(model, batch).mean().backward()  # any training loop
+            optimizer.step()
+            optimizer.zero_grad()
     scores.masks()                                  # what stayed; elsewhere weights are 0
 
 Source: Sanh, Wolf & Rush 2020, "Movement Pruning: Adaptive Sparsity by Fine-Tuning",

@@ -6,9 +6,15 @@ proximal step asks instead which value minimises ½(v − w)² + t|v|: the answe
 
 ::
 
-    l1 = Proximal(prunable(model).values(), lam=3e-4)
-    optimizer = l1.attach(torch.optim.SGD(model.parameters(), lr=0.1))
-    ...                    # train as always: each optimizer.step() is followed by the proximal step
+    from course_lib.pruning import weights
+    from course_lib.training import fit
+
+    l1 = Proximal(weights.prunable(model).values(), lam=3e-4)
+
+    def sgd(parameters):   # each optimizer.step() is followed by the proximal step
+        return l1.attach(torch.optim.SGD(parameters, lr=0.1))
+
+    fit(model, data.train, epochs=1, optimizer=sgd)
     l1.reweight(eps=0.01)  # from now on, large weights are let alone and small ones pushed out
 
 Source: Parikh & Boyd 2014, "Proximal Algorithms", section 6.5.2; Candès, Wakin & Boyd

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+#: A score for every weight (parameter name -> tensor), larger where more important.
 Scores = dict[str, Tensor]
 
 

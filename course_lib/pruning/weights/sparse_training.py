@@ -135,11 +135,16 @@ class DynamicSparse(Masked):
 
     ::
 
-        shapes = {name: w.shape for name, w in prunable(model).items()}
-        sparsity = {name: 1 - d for name, d in erdos_renyi_densities(shapes, 0.1).items()}
-        start = local_masks(random(prunable(model), generator), sparsity)
-        with rigl(model, start, steps=1000) as sparse:
-            fit(model, data.train, epochs=…)  # without masks=…: those would hold the old ones
+        from course_lib.pruning import weights
+        from course_lib.training import fit
+
+        shapes = {name: w.shape for name, w in weights.prunable(model).items()}
+        densities = weights.erdos_renyi_densities(shapes, 0.1)
+        sparsity = {name: 1 - density for name, density in densities.items()}
+        scores = weights.random(weights.prunable(model), generator)
+        start = weights.local_masks(scores, sparsity)
+        with weights.rigl(model, start, steps=1000) as sparse:
+            fit(model, data.train, epochs=2)  # without masks: those would hold the old ones
         sparse.masks
 
     It works like :class:`course_lib.pruning.weights.masks.Masked`, with any

@@ -39,6 +39,7 @@ from course_lib.pruning.weights.masks import Masks
 from course_lib.pruning.weights.ticket_folder import Folder, described, digest, pack, unpack
 
 State = dict[str, Any]  # what model.state_dict() gives, on the CPU
+#: What a ticket is compared with (its mask with new values; another mask, as many).
 CONTROLS = ("reinit", "random")
 
 

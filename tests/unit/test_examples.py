@@ -1,0 +1,260 @@
+"""Every example of README, of the pages and of docstrings runs as it stands there, and
+leaves what it says.
+"""
+
+from __future__ import annotations
+
+import csv
+import doctest
+import importlib
+import io
+import re
+import shlex
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import typer
+
+from course_lib import cli
+from course_lib.models import attention, builders
+from course_lib.pruning import weights
+from course_lib.pruning.heads import find_attention
+from unit import examples
+from unit.examples import Block
+
+DOCSTRINGS = examples.of_docstrings()
+# every block of it is put into its file, in a copy of the course, and tried there
+FOLLOWED = {"docs/new_exercise.md": "tests/unit/authoring/test_new_exercise.py"}
+# what is typed in a terminal beside `course` and `make`
+PROGRAMS = {"jupytext", "mkdir", "pip", "python", "ruff", "sed", "source"}
+
+Names = dict[str, Any]
+LEAVES: dict[str, Callable[[Names, list[str]], None]] = {}
+
+
+def leaves(name: str) -> Callable[[Callable[[Names, list[str]], None]], None]:
+    """What must be true of an example's names and of what it printed."""
+    return lambda check: LEAVES.__setitem__(name, check)
+
+
+@pytest.fixture(autouse=True)
+def apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What examples save, register and draw stays theirs."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(attention, "_REGISTRY", dict(attention._REGISTRY))
+    monkeypatch.setattr(builders, "_BUILDERS", dict(builders._BUILDERS))
+    torch.manual_seed(0)
+
+
+def run(blocks: list[Block], names: Names) -> Names:
+    """Every block, by its language, in the same names."""
+    for block in blocks:
+        at = f"{block.file}:{block.line}"
+        if block.language == "python":
+            source = "\n" * (block.line - 1) + block.source
+            exec(compile(source, examples.ROOT / block.file, "exec"), names)
+        elif block.language == "doctest":
+            tried = doctest.DocTestParser().get_doctest(block.source, names, at, None, block.line)
+            assert doctest.DocTestRunner().run(tried, clear_globs=False).failed == 0, at
+        elif block.language == "toml":
+            assert tomllib.loads(block.source), at
+        elif block.language == "csv":
+            rows = list(csv.reader(io.StringIO(block.source), strict=True))
+            assert len({len(row) for row in rows}) == 1, f"{at}: rows of different lengths"
+        elif block.language == "sh":
+            for line in block.source.splitlines():
+                for command in shlex.join(shlex.split(line, comments=True)).split(" && "):
+                    can_be_typed(shlex.split(command), f"{at}: {line}")
+        else:
+            assert block.language == "text", (
+                f"{at}: a block in {block.language!r}: say what it is (python, sh, toml, csv; text"
+                " where it is no code)"
+            )
+    return names
+
+
+def can_be_typed(words: list[str], at: str) -> None:
+    """A command that there is, with options that it has."""
+    if not words:
+        return
+    program, *words = words
+    if program == "course":
+        command: Any = typer.main.get_command(cli.app)
+        while hasattr(command, "commands"):
+            assert words and words[0] in command.commands, f"{at}: no such command"
+            command, words = command.commands[words[0]], words[1:]
+        with command.make_context(command.name, words, resilient_parsing=True) as context:
+            assert not context.args, at
+    elif program == "make":
+        made = (examples.ROOT / "Makefile").read_text(encoding="utf-8")
+        assert f" {words[0]} " in f" {made.split('.PHONY:')[1].splitlines()[0]} ", at
+    else:
+        assert program in PROGRAMS, f"{at}: what is {program}?"
+
+
+@pytest.mark.parametrize("name", DOCSTRINGS)
+def test_of_a_docstring(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    module = DOCSTRINGS[name][0].file.removesuffix(".py").removesuffix("/__init__")
+    own = vars(importlib.import_module(module.replace("/", ".")))
+    names = run(DOCSTRINGS[name], {**examples.setting(name), **own})
+    if name in LEAVES:
+        LEAVES[name](names, capsys.readouterr().out.splitlines())
+
+
+@pytest.mark.parametrize("page", examples.PAGES)
+def test_of_a_page(page: str, capsys: pytest.CaptureFixture[str]) -> None:
+    blocks = examples.of_page(page)
+    if page in FOLLOWED:
+        assert page in (examples.ROOT / FOLLOWED[page]).read_text(encoding="utf-8")
+        blocks = [block for block in blocks if block.language != "python"]
+    names = run(blocks, {"__name__": "page", **examples.OF_PAGES.get(page, {})})
+    if page in LEAVES:
+        LEAVES[page](names, capsys.readouterr().out.splitlines())
+
+
+def test_every_block_is_found() -> None:
+    sources = [path.read_text("utf-8") for path in (examples.ROOT / "course_lib").rglob("*.py")]
+    behind = re.compile(r"^ *(?:[^#\n]*\w)?::\n|^ *\.\. code-block:: \w+\n", re.MULTILINE)
+    assert sum(map(len, DOCSTRINGS.values())) == sum(len(behind.findall(s)) for s in sources) > 20
+    fences = [(examples.ROOT / page).read_text("utf-8").count("\n```") for page in examples.PAGES]
+    assert 2 * sum(len(examples.of_page(page)) for page in examples.PAGES) == sum(fences)
+
+
+@pytest.mark.parametrize(
+    ("language", "source"),
+    [
+        ("", "names = []"),
+        ("python", "undefined"),
+        ("doctest", ">>> 1 + 1\n3\n"),
+        ("toml", "deadline = tomorrow"),
+        ("csv", "id,points\nsomebody"),
+        ("sh", "course grede lab01"),
+        ("sh", "course grade lab01 --outt report"),
+        ("sh", "make cake"),
+    ],
+)
+def test_what_cannot_run_fails(language: str, source: str) -> None:
+    with pytest.raises((AssertionError, NameError, ValueError)):
+        run([Block("README.md", 1, language, source)], {})
+
+
+def test_what_an_example_leaves_is_that_of_one() -> None:
+    assert not LEAVES.keys() - DOCSTRINGS.keys() - {*examples.PAGES}
+    assert {name for name in DOCSTRINGS if name.startswith("course_lib.pruning.")} >= {
+        f"course_lib.pruning.{room}"
+        for room in (
+            "weights",
+            "activations",
+            "channels",
+            "components",
+            "heads",
+            "layers",
+            "tokens",
+        )
+    }
+
+
+# ---------------------------------------------------------------- what examples leave
+
+
+def parameters(model: torch.nn.Module) -> int:
+    return sum(p.numel() for p in model.parameters())
+
+
+@leaves("course_lib.pruning.weights")
+def pruning_weights(names: Names, said: list[str]) -> None:
+    matrices = [p for p in names["model"].parameters() if p.ndim > 1]
+    assert sum(int((p == 0).sum()) for p in matrices) == round(
+        0.9 * sum(map(torch.numel, matrices))
+    )
+
+
+@leaves("course_lib.pruning.activations")
+def pruning_activations(names: Names, said: list[str]) -> None:
+    half = names["keep_half"](names["images"])
+    assert names["logits"].shape == (64, 10) and int((half[0] != 0).sum()) <= half[0].numel() // 2
+
+
+@leaves("course_lib.pruning.channels")
+def pruning_channels(names: Names, said: list[str]) -> None:
+    assert names["smaller"](names["images"]).shape == (64, 10)
+    before, after = names["report"].parameters
+    assert after == parameters(names["smaller"]) < before
+
+
+@leaves("course_lib.pruning.components")
+def pruning_components(names: Names, said: list[str]) -> None:
+    assert names["smaller"](**names["batch"]).logits.shape == (3, 2)
+    assert parameters(names["smaller"]) < parameters(names["model"])
+
+
+@leaves("course_lib.pruning.heads")
+def pruning_heads(names: Names, said: list[str]) -> None:
+    assert names["importance"].numel() - int(names["keep"].sum()) == 6
+    assert parameters(names["smaller"]) < parameters(names["model"])
+
+
+@leaves("course_lib.pruning.layers")
+def pruning_layers(names: Names, said: list[str]) -> None:
+    assert len(names["half"].bert.encoder.layer) == 2
+    assert parameters(names["smaller"]) < parameters(names["model"])
+
+
+@leaves("course_lib.pruning.tokens")
+def pruning_tokens(names: Names, said: list[str]) -> None:
+    assert (names["ffn"][-1] < names["ffn"][0]).all()
+
+
+@leaves("course_lib.pruning.weights.movement")
+def pruning_weights_movement(names: Names, said: list[str]) -> None:
+    assert weights.sparsity(names["scores"].masks()) == pytest.approx(0.9, abs=0.01)
+
+
+@leaves("course_lib.cost")
+def cost(names: Names, said: list[str]) -> None:
+    assert "multiply-accumulates" in said[0] and int(said[0].split()[0]) > 0
+    assert "bits" in said[1] and int(said[1].split()[0]) > 32 * names["weight"].numel()
+
+
+@leaves("README.md")
+def README(names: Names, said: list[str]) -> None:
+    of_all, of_the_first = said[0].split(maxsplit=1)
+    assert float(of_all) == pytest.approx(0.9, abs=1e-4)
+    assert 0.8 < float(of_the_first.removeprefix("tensor(").removesuffix(")")) < 0.9
+
+
+@leaves("docs/own_models.md")
+def docs_own_models(names: Names, said: list[str]) -> None:
+    of_weights, of_pattern, of_heads, gated, of_rank, of_depth, of_tokens = said
+    assert of_weights.startswith("80% of the weights are 0") and float(of_weights.split()[-2]) > 50
+    assert float(of_pattern.split()[0]) > 50 and of_pattern.endswith("conv3 in 53% of its bits")
+    assert "parameters" in of_heads and Path("smaller", "kept_heads.json").is_file()
+    assert gated.startswith("without half of the encoder") and 3 < float(gated.split()[-1]) < 100
+    assert of_rank.startswith("50% of") and "parameters at half the depth" in of_depth
+    assert parameters(names["again"]) < parameters(names["ours"].model)
+    assert float(names["fewer"]) > 1 and "fewer multiply-accumulates" in of_tokens
+
+
+@leaves("docs/new_method.md")
+def docs_new_method(names: Names, said: list[str]) -> None:
+    tests = [value for name, value in names.items() if name.startswith("test_")]
+    for test in tests:
+        test()
+    assert len(tests) == 4 and Path("lamp.png").is_file()
+    assert names["results"].keys() == {"magnitude", "LAMP", "random"}
+
+
+@leaves("docs/new_model.md")
+def docs_new_model(names: Names, said: list[str]) -> None:
+    assert said[0] == "[('0', 4, 6), ('2', 6, 4)]"
+    assert [a.heads for a in find_attention(names["smaller"])] == [2, 4]
+    x = torch.randn(2, 5, 24)
+    assert torch.equal(names["again"](x), names["model"][0](x))
+    own = f"{names['WindowAttention'].__module__}.WindowAttention"
+    assert attention._REGISTRY.pop(own)
+    with pytest.raises(ValueError, match="which is not registered"):
+        find_attention(names["model"])
