@@ -603,6 +603,14 @@ def slides(
 
 
 @app.command()
+def site() -> None:
+    """Write the course as a web site, build/site, with the decks that are built."""
+    from course_lib.authoring import site as pages
+
+    pages.build(_root(), _say)
+
+
+@app.command()
 def ledger(
     remake: Annotated[
         bool,

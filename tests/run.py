@@ -28,7 +28,8 @@ TWO = ("-n", "2")
 # a file at a time, since its tests share warm workers; those that take longest first
 BY_FILE = ("--dist", "loadfile", "--no-loadscope-reorder")
 NBVAL = (*CELLS, *TWO, "--dist", "loadscope", "--nbval-lax", "--nbval-cell-timeout=300")
-BROWSER = (*PYTEST, *TWO, "--dist", "worksteal", "-rs", "tests/browser")
+SITE = "tests/browser/test_site.py"
+BROWSER = (*PYTEST, *TWO, "--dist", "worksteal", "-rs", f"--ignore={SITE}", "tests/browser")
 SHORT, LONG = ("-m", "not long"), ("-m", "long")
 FIRST = "lab00"  # the walkthrough, explorer and deck that stand for all
 
@@ -86,6 +87,8 @@ REST: dict[str, list[Run]] = {
         Run((*NBVAL, "--durations=10", "build/walkthroughs")),
     ],
     "browser": [Run((*BROWSER, "--durations=10", "-k", f"not {FIRST} and not student"))],
+    # with the decks that "browser" has built
+    "site": [Run((*PYTEST, "-rs", "--durations=5", SITE))],
 }
 LEFT_OUT = {
     "unit": "tests that take long",
@@ -94,6 +97,7 @@ LEFT_OUT = {
     "grading": "every wall tried from inside, a killed grader, a cluster, nbgrader, Gradescope",
     "notebooks": f"walkthroughs but that of {FIRST}",
     "browser": f"explorers and decks but those of {FIRST}, the cheat sheet",
+    "site": "the web site, built and opened",
 }
 WALKTHROUGHS = [Run((*NBVAL, "solutions"))]
 
@@ -147,7 +151,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("length", choices=["test", "rest", "prove"])
     parser.add_argument(
-        "parts", nargs="*", help=f"of {', '.join([*TEST, 'class', 'walkthroughs'])}"
+        "parts", nargs="*", help=f"of {', '.join([*REST, 'style', 'walkthroughs'])}"
     )
     parser.add_argument("--lab", default="", help="07")
     asked = parser.parse_args(arguments)
@@ -160,7 +164,7 @@ def main(arguments: list[str] | None = None) -> int:
         if name != "walkthroughs" and not any(name in length for length in (TEST, REST))
     ]
     if unknown:
-        print(f"no part {unknown[0]!r}: there are {', '.join([*TEST, 'class', 'walkthroughs'])}")
+        print(f"no part {unknown[0]!r}: there are {', '.join([*REST, 'style', 'walkthroughs'])}")
         return 2
     seconds: dict[str, float] = {}
     failed: list[str] = []

@@ -1,0 +1,105 @@
+"""Everything has its place on the web site: each lab, each page, each public name."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from fnmatch import fnmatch
+from pathlib import Path
+from pkgutil import walk_packages
+from typing import Any
+
+import pytest
+
+import course_lib
+from course_lib.authoring import site
+
+ROOT = Path(__file__).parents[2]
+OWN = ROOT / site.OWN
+# what the library is made and handed out with, not what one calls: the grader and
+# its walls, how labs are made, what labs run for longer and train once, the command
+LEFT_OUT = {
+    *("authoring", "cli", "demo", "doctor", "experiments", "files", "grading", "install", "labs"),
+    *("modes", "paths", "pruning", "recipes", "worker"),
+}
+MODULES = [found.name for found in walk_packages(course_lib.__path__, "course_lib.")]
+ROOMS = re.findall(
+    r"^   (course_lib\S+)$", (OWN / "reference.md").read_text(encoding="utf-8"), re.MULTILINE
+)
+
+
+@pytest.fixture(scope="module")
+def parts() -> Any:
+    """The site's own two extensions."""
+    pytest.importorskip("sphinx", reason="Sphinx is not here: course_lib/install.py test site")
+    sys.path.insert(0, str(OWN))
+    try:
+        yield importlib.import_module("links"), importlib.import_module("rooms")
+    finally:
+        sys.path.remove(str(OWN))
+
+
+def test_every_page_is_led_to(parts: Any, tmp_path: Path) -> None:
+    links, _ = parts
+    site.lay(ROOT, tmp_path)
+    index = (tmp_path / "index.md").read_text(encoding="utf-8")
+    named = re.findall(r"^(?:.+<)?([\w/]+)>?$", index.split("```{toctree}")[1], re.MULTILINE)
+    for page in list(named):
+        folder = Path(page).parent
+        named += [(folder / child).as_posix() for child in links.SECTIONS.get(page, ())]
+    led = [re.sub(r"[^/]+/\.\./", "", name) for name in named]
+    pages = [
+        *("reference", "contributing", "CHANGELOG", "slides/cheat_sheet", "solutions/index"),
+        *(f"docs/{path.stem}" for path in (ROOT / "docs").glob("*.md")),
+        *(f"solutions/{path.stem}" for path in (ROOT / "solutions").glob("lab*.py")),
+    ]
+    for page in pages:
+        assert [name for name in led if fnmatch(page, name)], f"nothing leads to {page}"
+        assert list(tmp_path.glob(f"{page}.*")), page
+    assert len(pages) >= 5 + 8 + 12
+
+
+def test_every_module_is_in_the_reference_or_has_a_reason_not_to_be(parts: Any) -> None:
+    _, rooms = parts
+    inside = {file.module for room in ROOMS for file in rooms.files(room)}
+    words = {"course_lib.data.review_words", "course_lib.data.translation_words"}  # have no names
+    for module in MODULES:
+        if module.split(".")[1] not in LEFT_OUT or module.startswith("course_lib.pruning."):
+            assert module in inside | words | {*ROOMS}, module
+        else:
+            assert module not in inside, module
+
+
+def test_every_public_name_is_there_once(parts: Any) -> None:
+    _, rooms = parts
+    described = [
+        (file.module, name) for room in ROOMS for file in rooms.files(room) for name in file.names
+    ]
+    assert len(described) == len({*described}) > 250
+    full = {f"{module}.{name}" for module, name in described}
+    for room in ROOMS:
+        files = rooms.files(room)
+        here = {name for file in files for name in file.names}
+        elsewhere = rooms.elsewhere(room)
+        assert {*elsewhere} <= full, room
+        exports = {*getattr(importlib.import_module(room), "__all__", ())}
+        assert exports <= here | {name.rpartition(".")[2] for name in elsewhere}, room
+
+
+def test_what_is_said_of_single_files_is_said_of_files_that_there_are(parts: Any) -> None:
+    _, rooms = parts
+    assert {*MODULES} >= rooms.INSIDE | rooms.ALSO.keys()
+    for module, names in rooms.ALSO.items():
+        assert all(hasattr(importlib.import_module(module), name) for name in names), module
+
+
+def test_a_link_to_a_folder_leads_to_one_that_is_packed(tmp_path: Path) -> None:
+    site.lay(ROOT, tmp_path)
+    packed = {path.name for path in (tmp_path / "folders").iterdir()}
+    assert packed == {f"{folder.replace('/', '-')}.zip" for folder in site.FOLDERS}
+
+
+def test_it_is_not_what_students_get(tmp_path: Path) -> None:
+    with pytest.raises(site.AuthoringError, match="the course's own folder"):
+        site.build(tmp_path)
