@@ -16,6 +16,7 @@ author = "the pruning-course authors"
 copyright = "the pruning-course authors. Code: MIT licence, texts and figures: CC BY 4.0"
 version = release = course_lib.__version__
 language = "en"
+smartquotes = False  # "none" is Python, in docstrings as in texts
 
 extensions = [
     "myst_nb",

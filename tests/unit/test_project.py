@@ -17,6 +17,7 @@ import yaml
 from typer.testing import CliRunner
 
 from course_lib import cli
+from course_lib.authoring import site
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -52,6 +53,18 @@ def test_the_workflow_tries_every_python_that_the_readme_names() -> None:
     called = {target for step in steps for target in re.findall(r"make (\w+)", step)}
     assert called == {"test", "prove"} and called <= TARGETS
     assert "`make prove`" in readme
+
+
+def test_the_site_is_published_by_hand_alone() -> None:
+    workflow = read(".github/workflows/pages.yml")
+    # the walkthroughs are the solutions; YAML 1.1 reads `on` as true
+    assert list(workflow[True]) == ["workflow_dispatch"]
+    build = workflow["jobs"]["build"]["steps"]
+    called = re.findall(r"make (\w+)", " ".join(step.get("run", "") for step in build))
+    assert called == ["slides", "site"] and {*called} <= TARGETS
+    (artifact,) = [step["with"]["path"] for step in build if "pages" in step.get("uses", "")]
+    assert artifact == site.BUILT.as_posix()
+    assert "`make site`" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_the_container_sets_the_course_up_and_opens_it() -> None:
@@ -111,5 +124,5 @@ def test_commands_of_the_pages_are_some(page: str) -> None:
         while words and hasattr(commands, "commands"):
             assert words[0] in commands.commands, f"{line}: no such command"
             commands, words = commands.commands[words[0]], words[1:]
-    made = set(re.findall(r"make (test|prove|rest|lab|bench|slides)\b", text))
+    made = set(re.findall(r"make (test|prove|rest|lab|bench|slides|site)\b", text))
     assert made <= TARGETS
