@@ -25,7 +25,7 @@ from course_lib.capstone import LEVELS, given, survey
 from course_lib.cost import latency
 from course_lib.cost.decisions import frontier, pick
 from course_lib.cost.storage import model_bits
-from course_lib.experiments import lab02, lab11
+from course_lib.experiments import lab02, lab05, lab11
 from course_lib.pruning.channels import remove_filters, select_channels
 from course_lib.pruning.weights import global_masks, magnitude, prunable
 from course_lib.show import course_table, plots
@@ -112,7 +112,7 @@ display(
         " hidden data that nobody had looked at (`course remake lab11_capstone`). Points lost:"
         " against the given model, on the same hidden data. ±: half of a 95 % interval over the"
         " three. What lab 11 asks students to guess (where a BERT's numbers are; what random heads"
-        " cost) is not on these slides."
+        " and neurons cost it) is not on these slides."
     )
 )
 
@@ -136,7 +136,7 @@ display(Markdown("\n".join(rows)))
 # %% [markdown] slideshow={"slide_type": "notes"}
 # Let them read the two columns in the middle against each other before you go on. Three
 # kinds of rows: fewer products and no time (zeros), both (smaller matrices), and tokens,
-# where nothing leaves the file. Rows are not to be ranked: four models, four data sets.
+# where nothing leaves the file. Rows are not to be ranked: other models, other tasks.
 # Low rank and channels are the only ones that are small *and* fast.
 
 # %% slideshow={"slide_type": "slide"}
@@ -200,8 +200,9 @@ display(
 # One thread, processor time, the batch of each lab. A tenth of the products of a
 # convolution of 8 × 8 maps leaves overhead: calling a kernel, batch norm, reading the
 # input. One row lies above the line: lab 08's heads on the translator, whose attention
-# costs more time than its share of products (a softmax is in no count of MACs: lab 00). The filters of lab
-# 01 are only set to zero; those of lab 04 are cut out: same sparsity, another row.
+# costs more time than its share of products (a softmax is in no count of MACs: lab 00).
+# The filters of lab 01 are only set to zero; those of lab 04 are cut out: same sparsity,
+# another row.
 
 # %% slideshow={"slide_type": "slide"}
 one, two = cnn["magnitude 90 %"], cnn["slimming 60 %"]
@@ -318,11 +319,11 @@ display(
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# The order of prices is another one than on the net: here half of the weights as zeros
-# costs more than 60 % of heads and neurons with a teacher; whole layers are the worst
-# bargain, for this model, which was not trained for it (lab 09: LayerDrop). What "taught"
-# is: next slide. The random controls of this table belong to the lab: "how many points
-# between important and random?" is its guess.
+# Other prices than on the net: here half of the weights as zeros cost about as much as 60 %
+# of heads and neurons, and win no time; whole layers are the worst bargain, for this
+# model, which was not trained for it (lab 09: LayerDrop). What "taught" is: next slide.
+# The random controls of this table belong to the lab: "how many points between important
+# and random?" is its guess.
 
 # %% slideshow={"slide_type": "slide"}
 taught, alone = bert["heads and neurons 60 %, taught"], bert["heads and neurons 60 %"]
@@ -358,8 +359,9 @@ display(
 # Each line is a **claim**: somebody may ask you for the experiment.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# The first line is measured on the next slide. The second: lab 02's rounds, lab 07's iterative importance. The third is free, and the first thing to
-# try when something breaks.
+# The first line is measured on the next slide. The second: lab 02's rounds, lab 07's
+# iterative importance. The third is free, and the first thing to try when something
+# breaks.
 
 # %% slideshow={"slide_type": "slide"}
 ORDERS = ("narrow, then thin", "thin, then narrow")
@@ -473,7 +475,8 @@ def of_tokens(arm):
 
 def of_patterns(arm, how):
     """Lab 05, 7 of every 8 weights."""
-    return [run["patterns"][arm][how][2] for run in patterns]
+    at = lab05.PATTERNS.index((1, 8))
+    return [run["patterns"][arm][how][at] for run in patterns]
 
 
 worth = {
@@ -717,7 +720,8 @@ display(
     Markdown(
         "Bits, products, time, accuracy. A row **dominates** another: no worse in all four, better"
         f" in one. {len(best)} of {len(names)} pipelines are on the **frontier**,"
-        f" {sum('random' in names[i] for i in best)} of them random.\n\nA *budget* makes a best row: of those that fit, the highest mean on"
+        f" {sum('random' in names[i] for i in best)} of them random.\n\nA *budget* makes a best"
+        " row: of those that fit, the highest mean on"
         " **validation** data."
     )
 )
@@ -950,7 +954,8 @@ print(f"{share:.1%} of bits, {right:.0f} % right")
 # writes the file, reads it back and measures it on distorted ones.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Run as the deck is built. The same functions work on any convolutional net of one's own; `docs/own_models.md` has the how-to for each method. What is missing here: slimming's
+# Run as the deck is built. The same functions work on any convolutional net of one's own;
+# `docs/own_models.md` has the how-to for each method. What is missing here: slimming's
 # L1 (lab 04), steps (lab 01), most of the training, a control.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
