@@ -167,7 +167,7 @@ fig = plots.curves(
     parts,
     xlabel="tokens L",
     ylabel="billion MACs in one layer",
-    title=f"E = {E}: attention passes the projections at L = {2 * E:,}, all of them at {6 * E:,}",
+    title=f"E = {E}: attention passes the projections at L\u00a0=\u00a0{2 * E:,}, all of them at {6 * E:,}",
     log=True,
 )
 fig.axes[0].set_xscale("log")

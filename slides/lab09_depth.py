@@ -126,6 +126,11 @@ display(
 # **2.** Somebody wants a model of half the depth, and no other. Which third number
 # would you show them?
 
+# %% [markdown] slideshow={"slide_type": "notes"}
+# 1: that a model trained with gaps suffers less from being cut. Not that it is a good
+# model of half the depth. 2: a model *trained* at half the depth: the next slides. It is
+# the comparison that many papers leave out, and the one that a buyer wants.
+
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## Any depth from one training?"))
 fig = plots.new_figure(4.4)
@@ -149,11 +154,10 @@ ax.axhline(50, color="0.6", ls=":")
 ax.set(
     xticks=range(1, LAYERS + 1),
     xlabel="layers left",
-    ylabel="accuracy (%)",
-    title="Dotted: chance",
-    ylim=(40, 102),
+    title="accuracy (%); dotted: chance",
+    ylim=(45, 102),
 )
-ax.legend(loc="lower right")
+ax.legend(loc="lower right", bbox_to_anchor=(1, 0.1), labelspacing=0.2)
 plots.show(
     fig,
     alt="Accuracy against layers left. "
@@ -224,12 +228,8 @@ for t, (task, marker) in enumerate(zip(TASKS, "os^D", strict=True)):
     ax.plot(heads, left.mean(0), marker=marker, ms=8, label=task, color=f"C{t}")
     read.append(f"{task} {heads[-1]:.0f} heads, {left[:, -1].mean():.0f} %")
 ax.invert_xaxis()
-ax.set(
-    xlabel="heads left",
-    ylabel="validation accuracy (%)",
-    title="Rounds that all seeds made, mean of three",
-)
-ax.legend(loc="lower left")
+ax.set(xlabel="heads left", title="validation accuracy (%)", ylim=(88, 100.5))
+ax.legend(loc="lower left", ncols=2)
 plots.show(
     fig,
     alt="Validation accuracy against heads left, round by round. At the last shared round: "
@@ -239,8 +239,8 @@ plots.show(
 )
 
 # %% [markdown]
-# Each round asks again (lab 02). Nothing is trained meanwhile: what survives is what
-# *this* fine-tuned model cannot do without.
+# Rounds that all seeds made, mean of three. Each round asks again (lab 02). Nothing is
+# trained meanwhile: what survives is what *this* fine-tuned model cannot do without.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Two minutes: place your bets
@@ -250,6 +250,11 @@ plots.show(
 # **1.** How far behind will the *random* one be, retrained just as long?
 #
 # **2.** If it is not behind at all: what may one still say about the good one?
+
+# %% [markdown] slideshow={"slide_type": "notes"}
+# 1: let them write a number; two slides on are ours, task by task. 2: that it works *as it
+# is*, without retraining, where the random one does not. Not that retraining needed these
+# heads: for that the good one would have to be ahead afterwards.
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## Are all tickets winning?"))

@@ -156,7 +156,7 @@ display(
 # | what goes | lab | decided | what must happen at run time |
 # |---|---|---|---|
 # | weights, filters, heads | most | once for all: **static** | nothing |
-# | single activations | | by input: **dynamic** | a score, a comparison, an address *for each number* |
+# | single activations | 05 | by input: **dynamic** | a score, a comparison, an address *for each number* |
 # | channels, skipped | 05 | dynamic | a score for each map; all weights stay |
 # | **tokens** | **10** | **dynamic** | **a score for each row; a shorter dense tensor** |
 

@@ -224,10 +224,12 @@ def _pieces(cell: Any) -> list[tuple[str, bool]]:
 
 
 def _unbroken(shown: str) -> str:
-    """With no line ending between a number and what it belongs to: 90 %, 3 × 3."""
-    return re.sub(
-        r"(?<=\d) ([×±]) (?=\d)", "\u00a0\\1\u00a0", re.sub(r"(?<=\d) (?=%)", "\u00a0", shown)
-    )
+    """With no line ending between a number and what it belongs to (90 %, 3 × 3), and a
+    space before each per cent sign, which Python's own format leaves out.
+    """
+    words = re.split(r"(<[^>]*>)", shown)  # every other one is a tag
+    words[::2] = [re.sub(r"(?<=\d) ?%", "\u00a0%", text) for text in words[::2]]
+    return re.sub(r"(?<=\d) ([×±]) (?=\d)", "\u00a0\\1\u00a0", "".join(words))
 
 
 def _highlighted(source: str) -> str:

@@ -134,11 +134,12 @@ def notes_and_questions(page) -> None:
     assert len(questions) >= 2, "a two-minute question about every ten slides"
 
 
-def test_the_cheat_sheet_is_one_page_and_sets_its_formulas(browser: Any) -> None:
-    written = sheet.build(ROOT)  # which raises where the paper is not one page
+def test_the_cheat_sheet_is_one_sheet_and_sets_its_formulas(browser: Any) -> None:
+    written = sheet.build(ROOT)  # which raises where the paper has other pages than its source
     assert [path.suffix for path in written] == [".html", ".pdf"]
     with offline(browser, written[0]) as opened:
-        assert opened.evaluate("document.querySelectorAll('.katex').length") > 40
+        assert opened.locator("article").count() == 2, "both sides of one sheet of paper"
+        assert opened.evaluate("document.querySelectorAll('.katex').length") > 80
         assert opened.evaluate("document.querySelectorAll('.katex-error').length") == 0
         text = opened.locator("main").evaluate("element => element.innerText")
         assert "$" not in text, "a formula that was not set"

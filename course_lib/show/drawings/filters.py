@@ -86,7 +86,8 @@ def filter_cascade(
     parameters, macs = own + follow + 2 * len(gone), (own + follow) * places
     total = (
         f"Together {parameters:,} parameters of {whole + 2 * filters:,} and {macs:,} MACs of"
-        f" {whole * places:,} ({macs / (whole * places):.0%}), on {maps[0]} × {maps[1]} maps"
+        f" {whole * places:,} ({100 * macs / (whole * places):.0f} %), on"
+        f" {maps[0]} × {maps[1]} maps"
     )
     write(ax, width / 2, end + 1.6, textwrap.fill(total, 56))
     return alt(

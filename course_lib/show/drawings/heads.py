@@ -35,7 +35,8 @@ def heads_as_a_sum(heads: int = 4, gated: Sequence[int] = ()) -> Figure:
             ax.add_patch(
                 Rectangle((left, y), width, 1, facecolor=colour, edgecolor=ink, linewidth=1.6)
             )
-            write(ax, left + width / 2, y + 0.52, text, color=ink)
+            # grey on orange cannot be read
+            write(ax, left + width / 2, y + 0.52, text, color=INK if colour == ORANGE else ink)
         for start, end in ((10.0, 10.7), (13.0, 13.7)):
             arrow(ax, (start, y + 0.5), (end, y + 0.5), ink=ink)
         arrow(ax, (18.3, y + 0.5), (20.0, middle), ink=ink)

@@ -73,7 +73,7 @@ def test_a_figure_drawn_narrow_stands_beside_the_rest() -> None:
 shows
 
 # %% [markdown]
-# of 90 % of 3 × 3
+# of 90 % of 3 × 3, and <b style="width: 50%">70%</b>
 """)
     heading = nbformat.v4.new_output(
         "display_data", data={"text/markdown": "## A heading\n\nand words"}
@@ -92,6 +92,7 @@ shows
     assert "of 90\u00a0% of 3\u00a0×\u00a03" in slide.parts[3].html, (
         "no line ends between a number and its unit"
     )
+    assert '<b style="width: 50%">70\u00a0%</b>' in slide.parts[3].html
 
 
 @pytest.mark.parametrize(
