@@ -170,6 +170,29 @@ check("9.1")
 # <details><summary>Hint 3: afterwards</summary><code>try … finally</code> round the
 # <code>yield</code>; <code>del layer.forward</code> brings the class's back.</details>
 
+
+# %%
+class PlusOne(nn.Module):
+    """A layer that counts: 1 more for each that runs."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + 1
+
+
+counting = nn.ModuleList(PlusOne() for _ in range(LAYERS)).train()
+ran = []
+with layerdrop(counting, 0.5, torch.Generator().manual_seed(0)):
+    for _ in range(1000):
+        x = torch.zeros(())
+        for layer in counting:
+            x = layer(x)
+        ran.append(int(x))
+say(
+    f"Of 1,000 steps all {LAYERS} layers ran in {ran.count(LAYERS)}, none in {ran.count(0)}"
+    f" (expected: 1000/2⁴ = 62.5 each); {np.mean(ran):.1f} of them on average."
+    f" {you_wrote(prediction_9_1)}"
+)
+
 # %% [markdown]
 # ### 9.2 Which layers stay
 # **15 minutes · 2 points**
@@ -294,12 +317,13 @@ for name in ("plain", "LayerDrop 0.2", "LayerDrop 0.5"):
         + ("" if name == "plain" else versus(half, by_depth["plain"][:, 1], cell=True))
         + " |"
     )
+so_trained = by_depth["trained at that depth"][:, 1]
 rows.append(
-    f"| trained at that depth | {pm(by_depth['trained at that depth'][:, 1])} | |"
-    f" {versus(by_depth['trained at that depth'][:, 1], by_depth['LayerDrop 0.5'][:, 1])} against"
-    " LayerDrop 0.5 |"
+    f"| trained at that depth | {pm(so_trained)} | |"
+    f" {versus(so_trained, by_depth['plain'][:, 1], cell=True)};"
+    f" against LayerDrop 0.5 {versus(so_trained, by_depth['LayerDrop 0.5'][:, 1], cell=True)} |"
 )
-say("\n".join(rows))
+say("\n".join(rows) + "\n\n(Points, paired by checkpoint; bold: shown.)")
 
 
 def by_mine(seed: int, p: float) -> float:
@@ -317,10 +341,10 @@ say(
 )
 
 # %% [markdown]
-# Read the row of half the depth. The plain network loses a quarter of what it knew;
-# LayerDrop, at either $p$, loses less, and the difference is shown for $p = \frac12$ if
-# its cell says so. At full depth LayerDrop costs next to nothing, so the training was
-# no worse for it. That is the paper's claim, and it holds here.
+# Read the table of half the depth. The plain network loses 25 points, half of its lead
+# over chance. LayerDrop loses less at either $p$; shown is that for $p = \frac12$. At
+# full depth (the right end of the figure) LayerDrop costs next to nothing, so the
+# training was no worse for it. That is the paper's claim, and it holds here.
 #
 # Two things do not. A network *trained* at half the depth is better by far than one
 # that was cut to it: in the paper, with 12 to 16 layers, cut networks are about as good
@@ -400,7 +424,8 @@ def joint_importance(
 
     Args:
         model: in evaluation mode meanwhile; its mode and every ``.grad`` are as before
-            afterwards.
+            afterwards. It need not be the notebook's: ``len(mlp_outputs(model))`` layers
+            of ``model.config.num_attention_heads`` heads.
         batches: dicts with ``input_ids`` (B, L). loss_fn:
             ``loss_fn(model, batch)`` -> (B,), a loss for each sample.
 
@@ -892,10 +917,17 @@ pairs = {
         for u in range(t)
     ],
 }
-rows = ["| heads shared by | measured | by chance |", "|---|---|---|"]
-for name, found in pairs.items():
+means = {  # (measured, by chance) over tasks: for each pair of seeds, and for each seed
+    name: np.array(found).reshape(shape).mean(over)
+    for (name, found), shape, over in zip(
+        pairs.items(), [(len(TASKS), -1, 2), (len(runs), -1, 2)], (0, 1), strict=True
+    )
+}
+rows = ["| heads shared by | measured | by chance | more than chance |", "|---" * 4 + "|"]
+for name, found in means.items():
+    both, chance = found.T
     rows.append(
-        f"| {name} | {np.mean([f[0] for f in found]):.1f} | {np.mean([f[1] for f in found]):.1f} |"
+        f"| {name} | {both.mean():.1f} | {chance.mean():.1f} | {versus(both, chance, cell=True)} |"
     )
 kappas = ", ".join(
     f"{task} {fleiss_kappa(torch.stack([of_heads[s][t].flatten() for s in range(len(runs))])):.2f}"
@@ -903,13 +935,14 @@ kappas = ", ".join(
 )
 say(
     "\n".join(rows)
+    + "\n\n(± over pairs of seeds, and over seeds; bold: shown.)"
     + f"\n\nκ over seeds: {kappas}. {survivors_below(of_heads, len(TASKS) - 1):.0%} of the heads"
     f" survive in fewer than {len(TASKS) - 1} of {len(TASKS)} tasks. {you_wrote(prediction_9_7)}"
 )
 
 # %% [markdown]
-# Both numbers are above chance, and one task with two seeds shares more, against its
-# chance, than one seed with two tasks: *what survives is a matter of the task first.*
+# Both numbers are above chance, and one task with two seeds shares more beyond its
+# chance than one seed with two tasks: *what survives is a matter of the task first.*
 # But look at how far even the first is from all of the heads that are left, and at κ,
 # which differs much between tasks: two fine-tunings that differ in nothing but the
 # order of texts and a fresh classifier keep different heads. Prasanna et al. report the

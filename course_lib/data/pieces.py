@@ -180,7 +180,15 @@ def batches(
 
     Yields:
         ``input_ids``, ``attention_mask`` (B, L) and ``labels`` (B,).
+
+    Raises:
+        ValueError: if there is no column ``label``.
     """
+    if label not in encoded.column_names:
+        raise ValueError(
+            f"there is no label {label!r}: the texts have the columns"
+            f" {', '.join(encoded.column_names)}"
+        )
     pieces, labels = list(encoded["input_ids"]), torch.tensor(list(encoded[label]))
     lengths = [len(row) for row in pieces]
     kinds = list(encoded["token_type_ids"]) if "token_type_ids" in encoded.column_names else None

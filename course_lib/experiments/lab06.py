@@ -24,6 +24,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
 
 from course_lib.data import pieces, reviews
 from course_lib.experiments.once import once
@@ -41,6 +42,8 @@ from course_lib.pruning.weights import (
     prune_then_finetune,
     quadrants,
     random,
+    remaining,
+    soft_penalty,
 )
 from course_lib.pruning.weights.proximal import Proximal
 from course_lib.recipes.reviews import name as checkpoint_name
@@ -54,6 +57,9 @@ CAREFUL: dict[str, Any] = {"steps": 400, "batch": 16, "lr": 5e-5}  # as for a la
 SPARSITIES = (0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 KEPT = (0.1, 0.03)  # of the encoder's weights, by movement
 SCORES_LR = 1e-2
+TAU = 0.45  # of soft movement: scores begin at σ(0) = ½, and 200 steps do not take them far
+# of its penalty: so many that about KEPT stay. Nobody says the share, it comes out
+SOFT = {"5e-5": (13.0, 50.0), "3e-4": (32.0, 75.0)}
 RANK_SHARES = (0.65, 0.35, 0.15, 0.1, 0.05)  # of the encoder's weights
 TARGET = 0.1
 # of the L1 penalty. In the loss Adam divides λ by the size of the gradient; after the
@@ -246,11 +252,93 @@ def learned(
                 apply(model, masks)
 
         finetune(model, fewer, seed=seed, how=how)
+    return _found(model, before, masks)
+
+
+def softly(seed: int, lam: float, how: Mapping[str, Any] = CAREFUL) -> dict[str, Any]:
+    """Soft movement: what stays is what holds out against a penalty of ``lam``."""
+    model = pretrained(seed)
+    names = list(encoder_weights(model))
+    before = {name: w.detach().clone() for name, w in encoder_weights(model).items()}
+    with moving(model, names, how="soft", tau=TAU) as scores:
+        finetune(
+            model,
+            seed=seed,
+            how=how,
+            groups=lambda net: scores.groups(net, how["lr"], SCORES_LR),
+            penalty=lambda: soft_penalty(list(scores.scores.values()), lam),
+        )
+        masks = scores.masks()
+    return {**_found(model, before, masks), "share": remaining(masks)}
+
+
+def by_mask(
+    seed: int,
+    mask: Callable[[Tensor, float], Tensor],
+    keep: float,
+    how: Mapping[str, Any],
+    penalty: Callable[[list[Tensor]], Tensor] | None = None,
+) -> tuple[float, dict[str, float]]:
+    """Every encoder matrix is computed with as W ∘ mask(S, share), on the way from all
+    to ``keep``; S learns from what autograd makes of ``mask``.
+
+    Args:
+        penalty: of all scores, added to the loss.
+
+    Returns:
+        Accuracy, and for each matrix the share that its mask leaves in the end.
+    """
+    model, share, done = pretrained(seed), [1.0], itertools.count(1)
+    by = {name: _By(w, lambda s: mask(s, share[0])) for name, w in encoder_weights(model).items()}
+    for name, place in by.items():
+        path, _, attribute = name.rpartition(".")
+        parametrize.register_parametrization(
+            model.get_submodule(path), attribute, place, unsafe=True
+        )
+    scores = [place.scores for place in by.values()]
+
+    def fewer() -> None:
+        share[0] = kept_at(next(done), how["steps"], keep)
+
+    def groups(net: nn.Module) -> list[dict[str, Any]]:
+        mine = {id(s) for s in scores}
+        own = [p for p in net.parameters() if id(p) not in mine]
+        return [
+            {"params": own, "lr": how["lr"]},
+            {"params": scores, "lr": SCORES_LR, "weight_decay": 0.0},
+        ]
+
+    finetune(
+        model,
+        fewer,
+        seed=seed,
+        how=how,
+        groups=groups,
+        penalty=None if penalty is None else lambda: penalty(list(scores)),
+    )
+    with torch.no_grad():
+        left = {name: float(place.mask(place.scores).mean()) for name, place in by.items()}
+    return measured(model), left
+
+
+class _By(nn.Module):
+    """The parametrization W -> W ∘ mask(S)."""
+
+    def __init__(self, weight: Tensor, mask: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.scores, self.mask = nn.Parameter(torch.zeros_like(weight)), mask
+
+    def forward(self, weight: Tensor) -> Tensor:
+        return weight * self.mask(self.scores)
+
+
+def _found(model: nn.Module, before: Mapping[str, Tensor], masks: Masks) -> dict[str, Any]:
+    """What is noted of a model whose weights were chosen on the way."""
     moved = [quadrants(before[n], w, masks[n]) for n, w in encoder_weights(model).items()]
     return {
         "accuracy": measured(model),
         "test": measured(model, test=True),
-        "kept": [float(masks[n].double().mean()) for n in names],
+        "kept": [float(masks[n].double().mean()) for n in before],
         "moved": {way: sum(m[way] for m in moved) for way in ("toward", "away", "flipped")},
         "before": _spread(before, masks),
     }
@@ -262,6 +350,14 @@ def _spread(weights: Mapping[str, Tensor], masks: Masks) -> float:
     """
     kept = torch.cat([w[masks[n]].abs() for n, w in weights.items()])
     return float(kept.median() / torch.cat([w.abs().flatten() for w in weights.values()]).median())
+
+
+def soft(seed: int) -> dict[str, Any]:
+    """Soft movement at both rates, with the penalties of :data:`SOFT`."""
+    return {
+        rate: [softly(seed, lam, how) for lam in SOFT[rate]]
+        for rate, how in (("5e-5", CAREFUL), ("3e-4", FULL))
+    }
 
 
 def movements(seed: int) -> dict[str, Any]:
@@ -423,6 +519,7 @@ PARTS: dict[str, Callable[[int], Any]] = {
     "starts": starts,
     "regimes": regimes,
     "movement": movements,
+    "soft": soft,
     "l1": penalties,
     "untrained ranks": untrained_ranks,
     "components": components_by_gates,

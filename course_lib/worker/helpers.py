@@ -232,6 +232,22 @@ class Formula:
         return torch.tanh(self.a * x + (0.0 if y is None else self.b * y))
 
 
+class WritesIntoMasks:
+    """``evaluate(xi, nu)``: how much is kept; with ``scores``, ``importance(xi, nu)``:
+    these. It leaves the masks that it got all False: what a caller goes on with must
+    not be what it handed out.
+    """
+
+    def __init__(self, scores: list[Tensor] | None = None) -> None:
+        self.scores = scores
+
+    def __call__(self, xi: Tensor, nu: Tensor) -> float | tuple[Tensor, ...]:
+        kept = float(xi.sum() + nu.sum())
+        xi.zero_()
+        nu.zero_()
+        return kept if self.scores is None else tuple(s.clone() for s in self.scores)
+
+
 class GateLosses:
     """``loss_fn(model, batch, gates)``: a squared error of what the model says times
     one plus a sum of gates. Notes gates and mode at each call.
@@ -362,4 +378,5 @@ HELPERS: dict[str, Callable[..., Any]] = {
     "retrain": Retrain,
     "stream": stream,
     "train": Train,
+    "writes_into_masks": WritesIntoMasks,
 }

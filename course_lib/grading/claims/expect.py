@@ -80,6 +80,10 @@ def _holds_large(value: Any) -> bool:
     )
 
 
+def _no_return(value: Any) -> str:
+    return ": did the function forget to return?" if value is None else ""
+
+
 def expect_tensor(
     value: Any,
     *,
@@ -91,8 +95,7 @@ def expect_tensor(
     what came instead.
     """
     if not isinstance(value, Tensor):
-        hint = ": did the function forget to return?" if value is None else ""
-        fail(f"{what} should be a torch tensor, it is {describe(value)}{hint}")
+        fail(f"{what} should be a torch tensor, it is {describe(value)}{_no_return(value)}")
     if dtype is not None and value.dtype != dtype:
         fail(f"{what} should be of dtype {_name(dtype)}, it is {_name(value.dtype)}")
     if shape is not None and tuple(value.shape) != tuple(shape):
@@ -106,7 +109,7 @@ def expect_int(value: Any, what: str = "the result") -> int:
         hint = (
             ": int(...) makes one of it" if isinstance(value, float | Tensor | np.floating) else ""
         )
-        fail(f"{what} should be an int, it is {describe(value)}{hint}")
+        fail(f"{what} should be an int, it is {describe(value)}{hint or _no_return(value)}")
     return int(value)
 
 
@@ -117,7 +120,7 @@ def expect_number(value: Any, what: str = "the result") -> float:
     if isinstance(value, Tensor) and value.numel() == 1:
         value = value.item()
     if isinstance(value, bool) or not isinstance(value, int | float | np.number):
-        fail(f"{what} should be a number, it is {describe(value)}")
+        fail(f"{what} should be a number, it is {describe(value)}{_no_return(value)}")
     return float(value)
 
 
@@ -191,7 +194,7 @@ def expect_close(
 def expect_keys(value: Any, expected: Iterable[Any], what: str = "the result") -> None:
     """A dict with exactly these keys, in any order."""
     if not isinstance(value, dict):
-        fail(f"{what} should be a dict, it is {describe(value)}")
+        fail(f"{what} should be a dict, it is {describe(value)}{_no_return(value)}")
     missing, extra = (
         [k for k in expected if k not in value],
         [k for k in value if k not in list(expected)],
@@ -207,7 +210,10 @@ def expect_length(
 ) -> None:
     """A list or tuple of this many items."""
     if not isinstance(value, list | tuple) or (kind is not None and not isinstance(value, kind)):
-        fail(f"{what} should be a {(kind or list).__name__} of {length}, it is {describe(value)}")
+        fail(
+            f"{what} should be a {(kind or list).__name__} of {length}, it is"
+            f" {describe(value)}{_no_return(value)}"
+        )
     if len(value) != length:
         fail(f"{what} should have {length} items, it has {len(value)}")
 

@@ -109,6 +109,6 @@ def student_of(submission: Submission) -> str:
 
 def _answered(submission: Submission, name: str) -> Any:
     answer = submission.value(name)
-    if answer is ...:
+    if answer is ... or answer is None:
         fail("not answered yet")
     return answer

@@ -156,6 +156,11 @@ def truncate(model: nn.Module, ranks: Mapping[str, int]) -> nn.Module:
     model = copy.deepcopy(model)
     for name, rank in ranks.items():
         linear = _linear(model, name)
+        if not 0 <= rank <= min(linear.weight.shape):
+            raise ValueError(
+                f"{name!r} is {tuple(linear.weight.shape)} and has ranks 0 …"
+                f" {min(linear.weight.shape)}, got {rank}"
+            )
         p, q = factorise(linear.weight, max(1, rank))
         _replace(model, name, LowRank(p[:, :rank], q[:rank], linear.bias))
     return model

@@ -36,12 +36,19 @@ class Lagrangian:
 
     ``target`` may be moved on the way (from 1 down to where it is to end); ``lr`` is
     that of the ascent.
+
+    Raises:
+        ValueError: if the target is negative.
     """
 
     target: float
     lr: float = 0.2
     lam1: float = 0.0
     lam2: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.target < 0:
+            raise ValueError(f"target is a share of the dense size, from 0 up; got {self.target}")
 
     def __call__(self, size: Tensor) -> Tensor:
         """The term to add to the loss. The multipliers make their step with it."""

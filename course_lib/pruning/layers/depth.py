@@ -31,8 +31,15 @@ def layerdrop(layers: nn.ModuleList, p: float, generator: torch.Generator) -> It
             hidden states (B, L, E).
 
     Raises:
-        ValueError: if ``p`` is not in 0 … 1.
+        ValueError: if ``p`` is not in 0 … 1. TypeError: if ``layers`` is one module and
+            no list of such.
     """
+    if isinstance(layers, nn.Module) and not isinstance(layers, nn.ModuleList | nn.Sequential):
+        lists = [name for name, part in layers.named_modules() if isinstance(part, nn.ModuleList)]
+        raise TypeError(
+            f"layers is the nn.ModuleList of the layers, not a {type(layers).__name__}; in it there"
+            f" are {', '.join(lists) or 'none'}"
+        )
     if not 0 <= p <= 1:
         raise ValueError(f"p is the probability that a layer is skipped, between 0 and 1; got {p}")
 

@@ -34,6 +34,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from course_lib.pruning.weights.masks import Masks, apply
 
@@ -155,10 +156,17 @@ class Moving:
         self.scores = {name: nn.Parameter(torch.zeros_like(w)) for name, w in weights.items()}
         self.keep, self.how, self.tau = keep, how, tau
         self._cached: tuple[Any, Masks] | None = None
+        self._steps = 0
+
+    def after_step(self, *_: Any) -> None:
+        """Scores have moved: a fused optimizer changes a tensor without a new
+        version.
+        """
+        self._steps += 1
 
     def masks(self) -> Masks:
         """What stays now, True = kept."""
-        key = (self.keep, self.tau, *(s._version for s in self.scores.values()))
+        key = (self._steps, self.keep, self.tau, *(s._version for s in self.scores.values()))
         if self._cached is None or self._cached[0] != key:
             self._cached = key, self._chosen()
         return self._cached[1]
@@ -201,7 +209,7 @@ class _Masked(nn.Module):
 
 @contextmanager
 def moving(
-    model: nn.Module, names: Iterable[str], keep: float = 1.0, how: str = "all", tau: float = 0.5
+    model: nn.Module, names: Iterable[str], keep: float = 1.0, how: str = "all", tau: float = 0.1
 ) -> Iterator[Moving]:
     """Inside the block every weight named is computed with as W ∘ M(S); the scores are
     parameters of the model, and train with it.
@@ -217,6 +225,8 @@ def moving(
         how: "all": one threshold for all weights together; "each": for each matrix its
             own; "soft": σ(S) > ``tau``, with a penalty (:func:`soft_penalty`) that
             decides how many.
+        tau: below ½, where scores begin (σ(0) = ½): from ½ on all weights would be 0 at
+            first. Sanh et al. have 0.1.
 
     Yields:
         :class:`Moving`.
@@ -225,12 +235,14 @@ def moving(
     again; after an exception they are as they were trained, without zeros.
 
     Raises:
-        ValueError: if a name is no weight of the model, or belongs to two layers, or
-            ``how`` is another.
+        ValueError: if there is no name, one is no weight of the model or belongs to two
+            layers, or ``how`` is another.
     """
     if how not in ("all", "each", "soft"):
         raise ValueError(f'how is "all", "each" or "soft", got {how!r}')
     names = list(names)
+    if not names:
+        raise ValueError("names is empty: name the weights that are to move")
     modules, weights = {}, {}
     everywhere = [(name, p) for name, p in model.named_parameters(remove_duplicate=False)]
     for name in names:
@@ -250,8 +262,11 @@ def moving(
     found = Moving(weights, keep, how, tau)  # type: ignore[arg-type]
     order = {name: list(module._parameters) for name, module in modules.items()}
     done: list[str] = []
+    # of any optimizer: the user's own, or one that a Trainer makes
+    stepped = register_optimizer_step_post_hook(found.after_step)
 
     def back() -> None:
+        stepped.remove()
         for name in done:
             module, attribute = modules[name], name.rpartition(".")[2]
             parametrize.remove_parametrizations(module, attribute, leave_parametrized=False)

@@ -178,10 +178,15 @@ def test_factors_of_other_shapes(submission: Submission, draw: Draw) -> None:
 
 
 @question(
-    "6.7", points=0.5, claim="compact: none open, all open, gates above 1, components in order"
+    "6.7", points=0.5, claim="compact: none open, one, all, gates above 1, components in order"
 )
 def test_compact_at_the_edges(submission: Submission, draw: Draw) -> None:
-    for z in (torch.zeros(4), torch.ones(4), torch.tensor([0.0, 1.6, 0.01, 0.0])):
+    for z in (
+        torch.zeros(4),
+        torch.ones(4),
+        torch.tensor([0.0, 1.6, 0.01, 0.0]),
+        torch.tensor([0.0, 0.0, 0.7, 0.0]),
+    ):
         P, Q = draw.normal(3, 4), draw.normal(4, 5)
         p, q = as_compact(submission.compact(P, z, Q), P, Q)
         value, right = small_product((p, q)), small_product(reference.compact(P, z, Q))

@@ -145,7 +145,7 @@ def test_held(submission: Submission, draw: Draw) -> None:
         )
     if not run.zeros(run.after):
         fail(
-            "at the end weights are not 0 where the mask is False: fine-tuning may take a step behind its last post_step"
+            "at the end weights are not 0 where the mask is False: fine-tuning may change weights behind its last post_step, and you have the last word"
         )
 
 
@@ -348,9 +348,24 @@ def expect_top(value: Tensor, scores: Tensor, keep: float, mistakes: dict[str, A
             f"{int(value.sum())} of {scores.numel()} are kept at keep = {keep:g}: round(keep · n) = {int(right.sum())}"
         )
     expect_equal(
-        value,
-        right,
-        message="as many are kept as should, but not the largest scores (of equal ones the first)",
+        value, right, message=_why_not(scores, value > 0) or "the values are not exactly 0 and 1"
+    )
+
+
+def _why_not(scores: Tensor, kept: Tensor) -> str:
+    """As many are kept as should: what is wrong with the choice."""
+
+    def chosen_by(worth: Tensor) -> bool:
+        return bool(worth[kept].min() >= worth[~kept].max())
+
+    if kept.all() or not kept.any():
+        return ""
+    if chosen_by(scores):
+        return LATER_KEPT
+    return (
+        BY_SIZE
+        if chosen_by(scores.abs())
+        else "as many are kept as should, but not the largest scores"
     )
 
 
@@ -437,9 +452,9 @@ def expect_movement(
 
     (history, lr), right, mistakes = telling(case, close) if steps > 1 else case()
     value = expect_tensor(submission.movement(history, lr), shape=shape, what="S")
+    recognise(value, right, mistakes if steps > 1 else {}, alike=close)
     if value.dtype != torch.float64:
         fail(f"S is {value.dtype}: sum in float64 (many small steps)")
-    recognise(value, right, mistakes if steps > 1 else {}, alike=close)
     expect_close(value, right, "S = −lr · Σ g ∘ w")
 
 
@@ -450,6 +465,9 @@ def test_movement(submission: Submission, draw: Draw) -> None:
 
 FLIPPED_AWAY = (
     "weights that changed sign are counted as away or toward: they are flipped, whatever their size"
+)
+FLIPPED_TWICE = (
+    "a weight that changed sign is counted twice: as flipped, and once more as away or toward"
 )
 PRUNED_COUNTED = "weights that are not kept are counted, too"
 EQUAL_AWAY = "a weight that stayed as large counts as away: it counts as toward"
@@ -463,14 +481,16 @@ def _counted(
     equal_away: bool = False,
     signed: bool = False,
     exchanged: bool = False,
+    twice: bool = False,
 ) -> Callable[..., Any]:
     def count(before: Tensor, after: Tensor, kept: Tensor) -> dict[str, int]:
         flipped = (before * after < 0) & flips
         one, other = (after, before) if signed else (after.abs(), before.abs())
-        away = ~flipped & ((one >= other) if equal_away else (one > other))
+        apart = torch.ones_like(flipped) if twice else ~flipped
+        away = apart & ((one >= other) if equal_away else (one > other))
         here = kept if only_kept else torch.ones_like(kept)
         found = {
-            "toward": int((here & ~flipped & ~away).sum()),
+            "toward": int((here & apart & ~away).sum()),
             "away": int((here & away).sum()),
             "flipped": int((here & flipped).sum()),
         }
@@ -481,6 +501,7 @@ def _counted(
 
 WRONG["quadrants"] = {
     FLIPPED_AWAY: _counted(flips=False),
+    FLIPPED_TWICE: _counted(twice=True),
     PRUNED_COUNTED: _counted(only_kept=False),
     EQUAL_AWAY: _counted(equal_away=True),
     WITH_SIGN: _counted(signed=True),
@@ -623,6 +644,7 @@ def rehearsed(
     rate: Callable[[Sequence[float], int], float] = lambda rates, t: rates[t],
     due: Callable[[int, int], bool] = lambda call, every: call % every == 0,
     renewed: Callable[[Weights, Weights, float], Weights] = lambda before, after, eps: [1 / (w.abs() + eps) for w in after],
+    early: bool = False,
 ) -> list[Weights]:  # fmt: skip
     """What each call makes of the weights that are there then; parts of the rule may be
     wrong.
@@ -630,16 +652,19 @@ def rehearsed(
     Args:
         moved: for each call the weights that the optimizer's step left.
         due: is it time to renew α after this call, counted from 1?
+        early: α is renewed in front of the threshold.
     """
     alphas = [torch.ones_like(w) for w in moved[0]]
     found = []
     for t, before in enumerate(moved):
+        if early and due(t + 1, every):
+            alphas = renewed(before, before, eps)
         after = [
             shrunk(w, threshold(rate(rates, t), lam) * a)
             for w, a in zip(before, alphas, strict=True)
         ]
         found.append(after)
-        if due(t + 1, every):
+        if due(t + 1, every) and not early:
             alphas = renewed(before, after, eps)
     return found
 
@@ -657,6 +682,7 @@ def _shared(before: Weights, after: Weights, eps: float) -> Weights:
 
 LAM_ALONE = "the threshold is λ·α: the rate is missing. It is lr · lam · α"
 BEFORE = "α was made of the weights before the threshold: of those after it"
+EARLY = "α is renewed in front of the threshold of the same call: first the threshold, with the α that there is, then α of what it left"
 EVERY_STEP = "α is renewed at every call: only when the count of calls is a multiple of `every`"
 AT_ONCE = "α is renewed at the first call already: it stays at ones until the count is a multiple of `every`"
 NEVER = "α is never renewed: after every `every`-th call it becomes 1 / (|w| + eps)"
@@ -669,6 +695,7 @@ WRONG_PROXIMAL: dict[str, Callable[..., list[Weights]]] = {
     BEFORE: partial(
         rehearsed, renewed=lambda before, after, eps: [1 / (w.abs() + eps) for w in before]
     ),
+    EARLY: partial(rehearsed, early=True),
     EVERY_STEP: partial(rehearsed, due=lambda call, every: True),
     AT_ONCE: partial(rehearsed, due=lambda call, every: (call - 1) % every == 0),
     NEVER: partial(rehearsed, due=lambda call, every: False),
@@ -689,6 +716,8 @@ class Trained:
         self.post_step = submission.call(
             "proximal_after", self.params, lr, lam, eps, every, keep=True
         )
+        if submission.get(self.post_step) is None:
+            fail("proximal_after returned None: return the function post_step that is inside it")
 
     def after(self, moved: Weights) -> Weights:
         """The optimizer leaves these; post_step is called."""
@@ -730,10 +759,19 @@ def expect_proximal(
         return given, right, {said: r for said, r in wrong.items() if not close(r, right)}
 
     (moved, rates, lam, eps, _), right, mistakes = telling(case, close) if calls > every else case()
-    ask = iter(rates)
-    lr = Proxy(lambda: next(ask, rates[-1]), "lr") if scheduled else rates[0]
+    asked: list[float] = []
+
+    def rate_now() -> float:
+        asked.append(rates[min(len(asked), calls - 1)])
+        return asked[-1]
+
+    lr = Proxy(rate_now, "lr") if scheduled else rates[0]
     trained = Trained(submission, moved[0], lr, lam, eps, every)
     value = as_named([trained.after(w) for w in moved])
+    if len(asked) > calls:
+        fail(
+            f"the rate was asked for {len(asked)} times in {calls} calls: once in each, for all params"
+        )
     if all(
         torch.equal(value[f"{t}.{i}"], w) for t, ws in enumerate(moved) for i, w in enumerate(ws)
     ):
@@ -767,7 +805,7 @@ def test_reweighted(submission: Submission, draw: Draw) -> None:
 
 ON_BOTH = "the singular values stand on both sides, so the product has their squares: √σ on each"
 ON_ONE = "the product is right, but PᵀP is not QQᵀ: each side gets √σ"
-V_FOR_VT = "V was taken for Vᵀ: torch.linalg.svd gives Vᵀ already"
+V_FOR_VT = "V was taken for Vᵀ, or Vᵀ for V: torch.linalg.svd gives Vᵀ, the old torch.svd V"
 SMALLEST_ONES = "the smallest singular values were kept: the largest are what matters"
 NO_SIGMA = "the singular values are missing"
 
@@ -941,6 +979,8 @@ def _dense(shapes: Layers) -> int:
     return sum(out * into for out, into in shapes)
 
 
+ONE_EACH = "a component was counted as one number: it has out + in"
+
 WRONG["size_left"] = {
     OF_FACTORS: lambda p, shapes: (
         _left(p, shapes) / sum(len(z) * sum(s) for z, s in zip(p, shapes, strict=True))
@@ -950,6 +990,7 @@ WRONG["size_left"] = {
         [z.sum() * (o + i) / (o * i) for z, (o, i) in zip(p, shapes, strict=True)]
     ).mean(),
     ONE_SIDE: lambda p, shapes: _left(p, shapes, lambda out, into: out) / _dense(shapes),
+    ONE_EACH: lambda p, shapes: _left(p, shapes, lambda out, into: 1) / _dense(shapes),
     "the mean probability of each layer was taken: their sum, one for each component": lambda p, shapes: (
         _left([z.mean()[None] for z in p], shapes) / _dense(shapes)
     ),

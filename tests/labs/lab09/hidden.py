@@ -348,6 +348,34 @@ def test_masks_of_the_search(submission: Submission, draw: Draw) -> None:
             fail(
                 f"round {r}: with equal scores other elements are gone than should be: the lower index goes first, and what is gone stays gone"
             )
+    scores = [torch.rand(layers, heads, generator=draw.generator), draw.normal(layers).abs()]
+    value = as_steps(
+        submission.prune_while(
+            submission.helper("writes_into_masks"),
+            submission.helper("writes_into_masks", scores=scores),
+            layers,
+            heads,
+            0.4,
+            0.2,
+        ),
+        layers,
+        heads,
+    )
+    right = reference.prune_while(
+        lambda xi, nu: float(xi.sum() + nu.sum()),
+        lambda xi, nu: (scores[0], scores[1]),
+        layers,
+        heads,
+        0.4,
+        0.2,
+    )
+    if len(value) != len(right) or any(
+        not torch.equal(xi, x) or not torch.equal(nu, n)
+        for (xi, nu, _), (x, n, _) in zip(value, right, strict=True)
+    ):
+        fail(
+            "evaluate and importance wrote into the masks they were given, and the rounds are others then: give each a copy, and keep your own"
+        )
 
 
 # --- 9.5 subnetworks, retrain ---------------------------------------------------------

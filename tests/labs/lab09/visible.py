@@ -99,6 +99,8 @@ class Dropped:
         self.outputs: list[Tensor] = []
         self.inside: list[str] = []
         self.right: list[Tensor] = []
+        self.last: list[Tensor] = []  # where every call runs the last layer
+        last = copy.deepcopy(layers[-1])
         with within(
             submission, "layerdrop", self.there, p, submission.helper("generator", seed=seed)
         ):
@@ -116,6 +118,7 @@ class Dropped:
         for i, x, skip in zip(order, self.inputs, self.skipped, strict=True):
             with torch.no_grad():
                 self.right.append(x if skip else layers[i](x))
+                self.last.append(x if skip else last(x))
         self.ran = [int(layer[1].num_batches_tracked) for layer in layers]  # type: ignore[index, arg-type]
         after = submission.get(self.there)
         self.did_run = [int(after.state[f"{i}.1.num_batches_tracked"]) for i in range(len(layers))]
@@ -128,6 +131,7 @@ class Dropped:
         """Each call returned what it should."""
         if self.same(self.outputs, self.right):
             return
+        self.expect_own_layers()
         if p < 1 and any(
             near(out, x / (1 - p), tolerance=1e-4) or near(out, r / (1 - p), tolerance=1e-4)
             for out, x, r in zip(self.outputs, self.inputs, self.right, strict=True)
@@ -144,7 +148,7 @@ class Dropped:
             fail(
                 "samples of one batch were treated differently: a call skips its layer for the whole batch, or not at all"
             )
-        if all(skipped) or not any(skipped):
+        if 0 < p < 1 and (all(skipped) or not any(skipped)):
             fail(
                 f"of {len(skipped)} calls at p = {p:g} {'all' if all(skipped) else 'none'} skipped the layer: a number is drawn for *each* call of each layer"
             )
@@ -155,7 +159,16 @@ class Dropped:
                 f"calls {[i for i, s in enumerate(skipped) if s]} were skipped, by the generator it is {[i for i, s in enumerate(self.skipped) if s]}: one "
                 "torch.rand((), generator=generator) a call, in calling order, and < p skips"
             )
-        expect_close(self.outputs[0], self.right[0], "what a layer returns")
+        for call, (out, right) in enumerate(zip(self.outputs, self.right, strict=True)):
+            expect_close(out, right, f"what call {call} returns", tolerance=1e-4)
+
+    def expect_own_layers(self) -> None:
+        """Not every call ran the last layer."""
+        if self.same(self.outputs, self.last) and not self.same(self.outputs, self.right):
+            fail(
+                "every call runs the last layer: a function made in a loop looks its names up when it is called, and by then the loop is at its "
+                "last layer. Make it in a function of its own"
+            )
 
 
 @question(
@@ -181,8 +194,13 @@ def test_layers_are_dropped(submission: Submission, draw: Draw) -> None:
 @question("9.1", points=0.5, claim="in evaluation mode nothing is drawn or skipped")
 def test_nothing_is_dropped_in_evaluation(submission: Submission, draw: Draw) -> None:
     run = Dropped(submission, draw, 1.0, [0, 1, 0], training=False)
-    if not run.same(run.outputs, run.right):
+    run.expect_own_layers()
+    if any(near(out, x) for out, x in zip(run.outputs, run.inputs, strict=True)):
         fail("a layer in evaluation mode was skipped: only those in training mode are")
+    if not run.same(run.outputs, run.right):
+        fail(
+            "a layer in evaluation mode returned something else than it does outside the block: in evaluation nothing is drawn, skipped or rescaled"
+        )
 
 
 # --- 9.2 layers_to_keep, take_layers --------------------------------------------------
@@ -480,7 +498,8 @@ def expect_joint(submission: Submission, draw: Draw, sizes: Sequence[int], train
     value = ask(
         partial(submission.call, "joint_importance", there, batches, losses),
         "for batches of " + " and ".join(map(str, sizes)) + " samples",
-        "Each batch needs gates for as many samples as it has",
+        f"Gates are for as many samples as *this* batch has, and for the layers and heads of *this* model, which has {len(model.bert.encoder.layer)} "
+        f"layers of {model.config.num_attention_heads} heads",
     )
     log = submission.get(losses, "log")
     if len(log) != len(batches):
@@ -734,6 +753,8 @@ BEST_OF_GONE = "bad takes the highest scores of what did not survive: the lowest
 MOST_IMPORTANT = "bad are the most important: the least important of what did not survive"
 RANDOM_OF_GONE = "random was drawn from what did not survive: from all elements"
 
+FILLED_UP = "all that did not survive is in it, and too few; but the survivors that fill it up are not those of lowest score"
+
 WRONG_THREE: dict[str, Callable[..., dict[str, Masks]]] = {
     LOWEST: _bad(
         lambda mask, score: of_places(
@@ -809,6 +830,10 @@ def expect_three(submission: Submission, draw: Draw, share: float, told: bool) -
             fail(
                 f"{name}: {int(value[name].sum())} are kept, and as many as survived should be, {int(mask.sum())}"
             )
+        if name.startswith("bad"):
+            survived = given[0] if "heads" in name else given[1]
+            if torch.equal(value[name] & ~survived, mask & ~survived):
+                expect_equal(value[name], mask, message=f"{name}: {FILLED_UP}")
         expect_equal(value[name], mask, message=f"{name}: as many as should be, but other ones")
 
 
@@ -1058,6 +1083,10 @@ WRONG["overlap"] = {
     "the smaller of the two sizes was given: that is the most that can be shared, not what chance shares": lambda a, b: (
         int((a & b).sum()),
         float(min(int(a.sum()), int(b.sum()))),
+    ),
+    "the expectation was divided by the number of rows: n is that of all elements": lambda a, b: (
+        int((a & b).sum()),
+        int(a.sum()) * int(b.sum()) / len(a),
     ),
     "those that neither keeps were counted, too": lambda a, b: (
         int((a == b).sum()),

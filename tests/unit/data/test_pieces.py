@@ -158,3 +158,11 @@ def test_batches_of_pairs_tell_the_texts_apart() -> None:
     (batch,) = pieces.batches(rows, batch_size=2)
     assert batch["token_type_ids"].tolist() == [[0, 0, 1, 0, 0], [0, 0, 0, 1, 1]]
     assert batch["labels"].tolist() == [0, 1]
+
+
+def test_a_label_that_is_not_there_is_named_with_those_that_are() -> None:
+    rows = Dataset.from_dict({"input_ids": [[2, 3]], "sentiment": [1]})
+    with pytest.raises(
+        ValueError, match="no label 'topic': the texts have the columns input_ids, sentiment"
+    ):
+        next(iter(pieces.batches(rows, "topic")))

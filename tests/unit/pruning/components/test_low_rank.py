@@ -27,6 +27,10 @@ def test_no_such_rank():
     for w, rank in ((torch.ones(3, 4), 0), (torch.ones(3, 4), 4), (torch.ones(3), 1)):
         with pytest.raises(ValueError, match="ranks"):
             components.factorise(w, rank)
+    model = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 5))
+    for rank in (-1, 4):
+        with pytest.raises(ValueError, match=r"'1.weight' is \(5, 3\) and has ranks 0 … 3"):
+            components.truncate(model, {"0.weight": 2, "1.weight": rank})
 
 
 def test_compact_is_the_same_product():

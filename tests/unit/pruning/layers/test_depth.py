@@ -106,3 +106,12 @@ def test_taken_from_a_copy(family, path, field):
 def test_no_such_list():
     with pytest.raises(ValueError, match=r"bert\.encoder\.layer"):
         take_layers(model_of("bert"), "bert.encoder", 1)
+
+
+def test_layers_are_a_list_of_them():
+    model = model_of("bert")
+    with (
+        pytest.raises(TypeError, match=r"not a BertEncoder; in it there are layer$"),
+        layerdrop(model.get_submodule("bert.encoder"), 0.5, torch.Generator()),
+    ):
+        pass

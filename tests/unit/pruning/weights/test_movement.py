@@ -131,10 +131,10 @@ def test_a_pruned_weight_comes_back():
 
 def test_soft_thresholds_give_each_matrix_its_own_share():
     model = net()
-    with moving(model, ["0.weight", "2.weight"], how="soft", tau=0.4) as scores:
+    with moving(model, ["0.weight", "2.weight"], how="soft") as scores:
         assert all(mask.all() for mask in scores.masks().values())  # σ(0) = ½
         with torch.no_grad():
-            scores.scores["0.weight"].fill_(-1)
+            scores.scores["0.weight"].fill_(-3)
         assert not scores.masks()["0.weight"].any() and scores.masks()["2.weight"].all()
         soft_penalty(list(scores.scores.values()), 1.0).backward()
         assert all(bool((s.grad > 0).all()) for s in scores.scores.values())
@@ -150,6 +150,8 @@ def test_after_an_exception_nothing_is_lost():
     for names, says in ((["0.nothing"], "no weight"), (["7.weight"], "no weight")):
         with pytest.raises(ValueError, match=says), moving(model, names):
             pass
+    with pytest.raises(ValueError, match="names is empty"), moving(model, []):
+        pass
     with pytest.raises(ValueError, match='"soft"'), moving(model, ["0.weight"], how="other"):
         pass
     tied = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
@@ -231,3 +233,18 @@ def test_a_trainer_of_transformers_goes_round_it_unchanged(own_optimizer, tmp_pa
     assert any(
         not torch.equal(w[masks[name]], before[name][masks[name]]) for name, w in weights.items()
     )
+
+
+@pytest.mark.parametrize("settings", [{}, {"foreach": True}, {"fused": True}])
+@pytest.mark.parametrize("how", ["all", "each", "soft"])
+def test_masks_follow_the_scores_whatever_the_optimizer(how, settings):
+    model = net()
+    with moving(model, ["0.weight"], keep=0.5, how=how) as scores:
+        one = scores.scores["0.weight"]
+        first = scores.masks()["0.weight"].clone()
+        # fused kernels write into a tensor and leave its version as it was
+        optimizer = torch.optim.SGD([one], lr=1.0, **settings)
+        one.grad = torch.where(first, 9.0, -9.0)  # what stays is to go, and the other way round
+        optimizer.step()
+        assert torch.equal(scores.masks()["0.weight"], ~first)
+    assert not model[0].weight[first].any()
