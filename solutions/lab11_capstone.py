@@ -12,7 +12,6 @@
 # ---
 
 # %% [markdown]
-# %% [markdown]
 # # Lab 11 · Capstone: your compression table
 #
 # **You are given two trained models and everything you have learned. How small, and how
@@ -482,7 +481,8 @@ for kind, title in (("cnn", "convolutional net"), ("bert", "BERT")):
         )
     say(
         "\n".join(rows)
-        + "\n\n(● on the frontier. The grey lines are the levels' storage and accuracy.)"
+        + "\n\n(● on the frontier. In the picture bars reach from the best to the worst of the"
+        " three trainings, and grey lines are the levels' storage and accuracy.)"
     )
 lost = {kind: {row["name"]: row["lost"] for row in pipelines[kind]} for kind in pipelines}
 pairs = [
@@ -503,26 +503,28 @@ say(
             for kind, chance, ours in pairs
         ]
     )
-    + f"\n\n(Bold: shown by three trainings.) {you_wrote(prediction_11_3)}"
+    + "\n\n(Bold: shown by three trainings.) BERT's heads and neurons 60 % without a teacher lose"
+    f" {versus(*(lost['bert'][f'heads and neurons 60 %{how}'] for how in ('', ', taught')))} more"
+    f" than with one. {you_wrote(prediction_11_3)}"
 )
 
 # %% [markdown]
 # **What combines.** Structure makes both models fast, zeros make both small, and
 # neither does the other's work: magnitude alone wins no time at all, narrowing alone
 # stops at a tenth (of the net) or 40 % (of the BERT). Together they reach 3 % and 18 %,
-# with less than a point lost. A teacher helps: with the given model's answers and
-# states beside the labels, 60 % of the heads and neurons cost about half of what they
-# cost without. Whole layers are the worst bargain here: the first and third keep 59 %
-# and lose up to 15 points. (In lab 09 half the depth was nearly free, *for a model that
-# was trained for it*.)
+# with less than a point lost. A teacher helps, and that is shown: with the given
+# model's answers and states beside the labels, 60 % of the heads and neurons cost about
+# half of what they cost without. Whole layers are the worst bargain here: the first and
+# third keep 59 % and lose up to 15 points. (In lab 09 half the depth was nearly free,
+# *for a model that was trained for it*.)
 #
 # **What the random control says.** On the convolutional net: nothing is shown, neither
 # at 60 % nor at 3 % of the bits. Trained as long on as many distorted digits, random
-# channels are as good as those that slimming chose. That is Liu et al.'s finding
-# (2019), and it means that the *levels* are no proof of a good *choice*. On the BERT
-# the choice is worth a point at the smallest size, shown; at 60 % three trainings do
-# not show it, though on each of them chance was worse. Which is the reason why 11.7
-# asks for your control, with the *same* training.
+# channels lose what those lose that slimming chose, within the intervals. That is Liu
+# et al.'s finding (2019), and it means that the *levels* are no proof of a good
+# *choice*. On the BERT the choice is worth a point at the smallest size, shown; at 60 %
+# three trainings do not show it, though on each of them chance was worse. Which is the
+# reason why 11.7 asks for your control, with the *same* training.
 #
 # How these levels came about: they were drawn round pipelines like these, and proved on
 # draws of hidden data that nobody had seen. Every level is met by one of them for all
@@ -578,9 +580,10 @@ check("11.4")
 # ### 11.5 The BERT
 # **120 minutes · 4 points**
 #
-# The same with `reviews-bert`. Here there is nothing to be had by looking at the test
-# data: they do not exist yet. You may draw as many training texts as you like
-# (`lab11.texts()` has 8,000).
+# The same with `reviews-bert`; `lab11.trained(model, steps, seed)` trains it on (some
+# ten seconds for a hundred steps of 32 texts). Here there is nothing to be had by
+# looking at the test data: they do not exist yet. You may draw as many training texts
+# as you like (`lab11.texts()` has 8,000).
 #
 # A schedule of dropped tokens (lab 10) goes along:
 # `submit(model, "bert", …, tokens={1: 0.5})`, layer → share kept.
@@ -606,7 +609,8 @@ check("11.5")
 # <details><summary>Hint 1: level 1</summary>Heads by lab 07's score, feed-forward
 # neurons by the same idea (a gate on each:
 # <code>course_lib.pruning.layers.ffn_importance</code>), both cut out, and some hundred
-# steps.</details>
+# steps. <code>lab11.losses</code> is the loss of each text, and
+# <code>lab11.stream(seed)</code> yields batches without end.</details>
 # <details><summary>Hint 2: a teacher</summary>The model that you were given knows more
 # than the labels: let the small one match its answers and its states
 # (<code>lab11.taught</code>).</details>

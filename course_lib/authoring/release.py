@@ -24,6 +24,7 @@ from course_lib.files import put
 MANIFEST = ".course-release.json"
 _WHOLE = ("course_lib", "data")  # folders that are handed out as they are
 _NEEDED = ("course_lib/__init__.py", "pyproject.toml", "Makefile")
+_HOW_TO = "docs/own_models.md"  # for whoever uses the library, students too
 _NEVER = {"__pycache__", ".ipynb_checkpoints", ".DS_Store", "ledger.json", "Thumbs.db"}
 
 _LINK = re.compile(r"(?<!\\)\[[^\]]*\]\(<?([^)>\s]+)[^)]*\)|(?:href|src)=\"([^\"]+)\"")
@@ -39,10 +40,10 @@ def release(root: Path, dest: Path, labs: Iterable[str] | None = None) -> Path:
     """Write the folder ``dest`` for students, and ``dest.zip`` with the same files.
 
     In it: ``labs/``, ``course_lib/``, ``data/``, the visible tests, ``pyproject.toml``,
-    ``Makefile``, licences and a README. Where a release is in ``dest`` already it is
-    brought up to date, as long as nobody changed its files; files that are not its own
-    (an environment, a student's notes) stay. The zip is the same, byte for byte, for
-    the same course.
+    ``Makefile``, licences, a README and the library's how-tos. Where a release is in
+    ``dest`` already it is brought up to date, as long as nobody changed its files;
+    files that are not its own (an environment, a student's notes) stay. The zip is the
+    same, byte for byte, for the same course.
 
     Args:
         labs: ``"lab01"``, ``"1"`` or a whole slug; None: all. What is handed out then
@@ -126,6 +127,8 @@ def contents(root: Path, labs: Iterable[str] | None = None) -> dict[str, tuple[b
         raise AuthoringError("\n".join(problems))
     for path in [root / "pyproject.toml", root / "Makefile", *sorted(root.glob("LICENSE*"))]:
         files[path.name] = (path.read_bytes(), False)
+    if (how_to := root / _HOW_TO).is_file():
+        files[_HOW_TO] = (how_to.read_bytes(), False)
     files["README.md"] = (
         _readme([(f"labs/{lab.slug}.ipynb", lab.title) for lab in read]).encode(),
         False,

@@ -171,6 +171,8 @@ def read(path: Path, root: Path) -> Lab:
         for region in _regions(at, cell, owners[at], file, problems)
     ]
     for cell in cells:
+        if not cell.source.strip():
+            problems.add(file, cell.line() - 1, "this cell is empty: fill it, or take it out")
         if cell.kind == "code" and (wrong := syntax_error(cell.source)):
             problems.add(
                 file,

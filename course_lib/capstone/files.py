@@ -128,7 +128,7 @@ def _read(path: Path, shown: str) -> Saved:
         KeyError,
     ) as error:
         raise Refused(
-            f"{shown} is no safetensors file that can be read ({_short(error)})"
+            f"{shown} is no safetensors file that can be read ({_other(path) or _short(error)})"
         ) from None
     for name, value in state.items():
         if not bool(torch.isfinite(value).all()):
@@ -153,6 +153,19 @@ def _tokens(text: str) -> dict[int, float]:
                 f" {share}"
             )
     return found
+
+
+def _other(path: Path) -> str:
+    """What a file seems to be that is no safetensors file; "" if that is not known."""
+    with path.open("rb") as file:
+        begin = file.read(4)
+    if not begin:
+        return "it is empty"
+    kinds = {b"PK\x03\x04": "a zip archive, as torch.save writes them", b"\x80": "a pickle"}
+    for signature, kind in kinds.items():
+        if begin.startswith(signature):
+            return f"it is {kind}: the file is what submit(…) writes, whatever its name"
+    return ""
 
 
 def _short(error: BaseException) -> str:

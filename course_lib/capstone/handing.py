@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import secrets
 import zlib
+from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -52,20 +53,35 @@ def submit(
         seed: of what it is measured on; by default another each time.
 
     Raises:
+        TypeError: if ``model`` is no module, or ``tokens`` no mapping.
         ValueError: if the kind is another.
         Refused: if no such model can be read from the file, which is not written then.
     """
     if kind not in NAMES:
         raise ValueError(f'kind is "cnn" or "bert", got {kind!r}')
+    if not isinstance(model, nn.Module):
+        thought = {
+            type(None): ": does the function that makes it end with `return`?",
+            OrderedDict: ", as of state_dict(): the model itself is asked for",
+        }.get(type(model), "")
+        raise TypeError(
+            f"submit takes the compressed model, an nn.Module; got {type(model).__name__}{thought}"
+        )
+    if not isinstance(tokens, Mapping | None):
+        raise TypeError(
+            f"tokens is a dict, layer -> share kept, such as {{1: 0.5}}; got {tokens!r}"
+        )
     data = to_bytes(model, tokens)
     drawn = secrets.randbelow(1 << 30) if seed is None else seed
     found = measure(kind, of_bytes(data, NAMES[kind]), number_of(student), drawn, "validation")
     files.put(folder / NAMES[kind], data)
     if kind == "bert":
         say(survey.table(survey.row(found, component)))
-    lines = ["| level | points | |", "|---|---|---|"]
+    lines = ["| level | points | what it lacks |", "|---|---|---|"]
     for number, level in enumerate(LEVELS[kind], start=1):
-        lines.append(f"| {number} | {level.points:g} | {'; '.join(met(level, found)) or 'met'} |")
+        lines.append(
+            f"| {number} | {level.points:g} | {'; '.join(met(level, found)) or 'nothing: met'} |"
+        )
     say(
         f"**{NAMES[kind]}**: storage {found.storage:.1%}, products {found.macs_share:.1%} of the"
         f" given model's, {found.faster:.2f} times faster, accuracy {found.accuracy:.1f} % against"

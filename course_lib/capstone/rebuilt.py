@@ -29,8 +29,10 @@ def convnet(saved: Saved) -> nn.Module:
     widths = []
     for i, most in enumerate(WIDTHS, start=1):
         weight = saved.state.get(f"conv{i}.weight")
-        if weight is None or weight.ndim != 4 or weight.shape[2:] != (3, 3):
-            raise Refused(f"conv{i}.weight is missing, or no weight of 3x3 filters")
+        if weight is None:
+            raise Refused(f"conv{i}.weight is missing{_begins(saved)}")
+        if weight.ndim != 4 or weight.shape[2:] != (3, 3):
+            raise Refused(f"conv{i}.weight is {tuple(weight.shape)}, no weight of 3x3 filters")
         if not 1 <= len(weight) <= most:
             raise Refused(f"conv{i} has {len(weight)} filters, and should have 1 to {most}")
         widths.append(len(weight))
@@ -55,7 +57,7 @@ def bert(saved: Saved) -> nn.Module:
     if not numbers or numbers != list(range(len(numbers))) or len(numbers) > LAYERS:
         raise Refused(
             f"layers are numbered 0, 1, … without gaps, 1 to {LAYERS} of them; the file has"
-            f" {numbers[:8]}"
+            f" {numbers[:8]}{'' if numbers else _begins(saved)}"
         )
     if any(layer >= len(numbers) for layer in saved.tokens):
         raise Refused(
@@ -118,13 +120,25 @@ def _shape(saved: Saved, name: str, dimensions: int) -> tuple[int, ...]:
     return tuple(value.shape)
 
 
+def _begins(saved: Saved) -> str:
+    """Of which model the file may be: its first name, behind a comma."""
+    return f", and the file begins with {min(saved.state)!r}" if saved.state else ", and all others"
+
+
+def _some(names: list[str], what: str, one: str) -> str:
+    """How many tensors, and the first."""
+    if len(names) == 1:
+        return f"one tensor {one}, {names[0]!r}"
+    return f"{len(names)} tensors {what}, {names[0]!r} first"
+
+
 @torch.no_grad()
 def _filled(model: nn.Module, state: dict[str, Tensor]) -> nn.Module:
     own = {name: value for name, value in model.state_dict().items() if value.is_floating_point()}
     if missing := sorted(own.keys() - state.keys()):
-        raise Refused(f"{len(missing)} tensors are missing, {missing[0]!r} first")
+        raise Refused(_some(missing, "are missing", "is missing"))
     if more := sorted(state.keys() - own.keys()):
-        raise Refused(f"{len(more)} tensors belong to no such model, {more[0]!r} first")
+        raise Refused(_some(more, "belong to no such model", "belongs to no such model"))
     for name, value in own.items():
         if state[name].shape != value.shape:
             raise Refused(

@@ -45,7 +45,8 @@ def versus(
         numbers = f"{mean:+z.{digits}f} ± {half:.{digits}f}"
         return f"**{numbers}**" if abs(mean) > half else numbers
     verdict = "shown" if abs(mean) > half else "not shown: the interval contains 0"
-    return f"{mean:+z.{digits}f} ± {half:.{digits}f} {unit} ({verdict})"
+    of = f" {unit}" if unit else ""
+    return f"{mean:+z.{digits}f} ± {half:.{digits}f}{of} ({verdict})"
 
 
 def ends(values: ArrayLike) -> tuple[float, float]:

@@ -202,13 +202,19 @@ class Harness:
         name, _, rest = path.partition(".")
         if name not in self.namespace:
             near = get_close_matches(
-                name, [n for n, v in self.namespace.items() if callable(v)], 1, 0.75
+                name, [n for n, v in self.namespace.items() if self._own(v)], 1, 0.75
             )
             raise Missing(
                 f"{name} is not defined"
                 + (f", but {near[0]} is: is that it, under another name?" if near else "")
             )
         return _walk(self.namespace[name], rest)
+
+    def _own(self, value: Any) -> bool:
+        """Is it a function or class that the submission wrote, and no imported one?"""
+        if isinstance(value, types.FunctionType):
+            return value.__globals__ is self.namespace
+        return isinstance(value, type) and value.__module__ == self.namespace.get("__name__")
 
     def _resolve(self, data: dict[str, Any]) -> Any:
         if "ref" in data:

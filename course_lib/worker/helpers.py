@@ -218,18 +218,18 @@ class Losses:
 
 
 class Formula:
-    """``f(x)`` or ``f(x, y)``: tanh(a·x + b·y), with gradients: stands for a student's
-    function where another one that calls it is looked at.
+    """``f(x)`` or ``f(x, y)``: tanh(a·x + b·y) + c, with gradients: stands for a
+    student's function where another one that calls it is looked at.
 
     ``count``: how often it was called.
     """
 
-    def __init__(self, a: float, b: float) -> None:
-        self.a, self.b, self.count = a, b, 0
+    def __init__(self, a: float, b: float, c: float = 0.0) -> None:
+        self.a, self.b, self.c, self.count = a, b, c, 0
 
     def __call__(self, x: Tensor, y: Tensor | None = None) -> Tensor:
         self.count += 1
-        return torch.tanh(self.a * x + (0.0 if y is None else self.b * y))
+        return torch.tanh(self.a * x + (0.0 if y is None else self.b * y)) + self.c
 
 
 class WritesIntoMasks:
@@ -250,19 +250,23 @@ class WritesIntoMasks:
 
 class GateLosses:
     """``loss_fn(model, batch, gates)``: a squared error of what the model says times
-    one plus a sum of gates. Notes gates and mode at each call.
+    one plus a sum of gates. Notes gates, log_alpha and mode at each call.
 
     Args:
-        weights: of the gates in that sum, of their shape.
+        weights: of the gates in that sum, of their shape. log_alpha: what is trained.
     """
 
-    def __init__(self, weights: Tensor) -> None:
-        self.weights = weights
+    def __init__(self, weights: Tensor, log_alpha: Tensor) -> None:
+        self.weights, self.log_alpha = weights, log_alpha
         self.log: list[dict[str, Any]] = []
 
     def __call__(self, model: nn.Module, batch: Mapping[str, Tensor], gates: Tensor) -> Tensor:
         self.log.append(
-            {"gates": gates.detach().clone(), "training": all(m.training for m in model.modules())}
+            {
+                "gates": gates.detach().clone(),
+                "log_alpha": self.log_alpha.detach().clone(),
+                "training": all(m.training for m in model.modules()),
+            }
         )
         said = model(batch["x"]) * (1 + (self.weights * gates).sum())
         return (said - batch["y"]).square().mean()

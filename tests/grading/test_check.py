@@ -16,6 +16,7 @@ from course_lib.grading.claims.student import InProcess
 from course_lib.grading.claims.typed import expect_choice, order_for
 from course_lib.grading.marking import check as notebook
 from course_lib.grading.wall.alarm import limited
+from course_lib.labs import Exercise, lab01
 
 TESTS = """
 import torch
@@ -79,7 +80,10 @@ def test_a_right_answer(capsys) -> None:
 @pytest.mark.parametrize(
     ("answer", "says"),
     [
-        ("", "magnitude_mask is not defined"),
+        ("", "magnitude_mask is not defined: keep the name"),
+        ("def magnitude_masks(w, s): pass", "not defined, but magnitude_masks is: is that it"),
+        # an import is nobody's answer
+        ("from textwrap import fill as magnitude_masks", "magnitude_mask is not defined: keep"),
         (
             'def magnitude_mask(w, s):\n    """Doc."""\n    raise NotImplementedError("1.1 magnitude_mask: write this function")',
             "not written yet",
@@ -181,6 +185,21 @@ def test_progress(capsys) -> None:
 def test_what_does_not_exist_is_said(call: str, says: str, capsys) -> None:
     with pytest.raises(ValueError, match=says):
         run(call, capsys)
+
+
+def test_what_a_person_reads_and_what_is_a_file(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exercises = lab01.lab._exercises
+    monkeypatch.setitem(exercises, "1.12", Exercise((), by_hand=5))
+    said = run(RIGHT + 'check("1.12")\ncheck()', capsys)
+    assert "1.12: read by your instructor, who gives up to 5 points" in said
+    assert "– 1.12" in said and "… / 5  read by your instructor" in said
+    with pytest.raises(ValueError, match=r"\(read by your instructor\): there is nothing to bind"):
+        run('skip("1.12")', capsys)
+    monkeypatch.setitem(exercises, "1.4", Exercise((), files=("small.safetensors",)))
+    with pytest.raises(ValueError, match=r"\(small.safetensors\): there is nothing to bind"):
+        run('skip("1.4")', capsys)
 
 
 def test_the_notebooks_table_is_html_and_escapes(capsys) -> None:

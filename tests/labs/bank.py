@@ -6,11 +6,12 @@ line that says what must happen::
 
     loses counts_weights · single weights went
     loses no_zeros_kept · the last row · also 1.4
+    loses one_of_two · single weights went · holds the last row
     keeps by_sorting
 
 A wrong answer loses points of its question and of those named with ``also`` (which rest
-on it), and nothing else; some claim of its question that fails says the words. A right
-one keeps all. Below it stands the code, or, after ``· from NAME``, what it changes in
+on it), and nothing else; some claim of its question that fails says the words, and one
+with the words behind ``holds`` holds all the same. A right one keeps all. Below it stands the code, or, after ``· from NAME``, what it changes in
 another answer of the file or in the ``solution``: lines that go begin with ``-``, lines
 that come with ``+``, those that only say where with a blank; ``...`` parts two places.
 ``· in a worker`` sends it through a process of its own: it would end this one.
@@ -35,7 +36,7 @@ from solutions import LABS, solved
 HERE = Path(__file__).parent
 HEAD = re.compile(
     r"(?P<kind>loses|keeps) (?P<name>\w+)(?: · (?P<says>(?!also \d|from \w+$|in a worker).+?))?"
-    r"(?: · also (?P<also>[\d., ]+))?(?: · from (?P<base>\w+))?(?P<worker> · in a worker)?$"
+    r"(?: · also (?P<also>[\d., ]+))?(?: · holds (?P<holds>.+?))?(?: · from (?P<base>\w+))?(?P<worker> · in a worker)?$"
 )
 
 
@@ -45,7 +46,8 @@ class Answer:
 
     Attributes:
         question: what it answers. says: words of the message; None for a right answer.
-        also: questions that may lose points with it. code: what is handed in behind the
+        also: questions that may lose points with it. holds: words of a claim that keeps
+            its points; "" if none is named. code: what is handed in behind the
             solution, or
         functions: what takes the place of graded names, where the claims have it as a
             function.
@@ -56,6 +58,7 @@ class Answer:
     name: str
     says: str | None
     also: frozenset[str] = frozenset()
+    holds: str = ""
     code: str = ""
     functions: tuple[tuple[str, Callable[..., Any]], ...] = ()
     worker: bool = False
@@ -107,7 +110,14 @@ def _read(path: Path) -> list[Answer]:
         also = frozenset(re.findall(r"\d+\.\d+", head["also"] or ""))
         found.append(
             Answer(
-                lab, question, head["name"], head["says"], also, body, worker=bool(head["worker"])
+                lab,
+                question,
+                head["name"],
+                head["says"],
+                also,
+                head["holds"] or "",
+                body,
+                worker=bool(head["worker"]),
             )
         )
     return found

@@ -109,6 +109,10 @@ def expect(answer: Answer, outcomes: list[Outcome]) -> None:
     assert answer.question in told, "a wrong answer that keeps its points"
     assert told.keys() <= {answer.question} | answer.also, told
     assert any(answer.says in message for message in told[answer.question]), told[answer.question]
+    if answer.holds:
+        there = [o for o in outcomes if o.question == answer.question and answer.holds in o.claim]
+        assert there, f"no claim of {answer.question} says {answer.holds!r}"
+        assert all(outcome.passed for outcome in there)
 
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=str)

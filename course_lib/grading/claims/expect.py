@@ -134,7 +134,7 @@ def expect_equal(value: Any, expected: Any, what: str = "the result", message: s
         if not bool(same.all()):
             fail(
                 message
-                or f"{what} is wrong at {_places(~same)}:"
+                or f"{what} is wrong{_places(~same)}:"
                 f" {_at(value, ~same)} instead of {_at(expected, ~same)}"
             )
     elif isinstance(expected, dict):
@@ -172,7 +172,7 @@ def expect_close(
         if bool(wrong.any()):
             fail(
                 message
-                or f"{what} is wrong at {_places(wrong)}:"
+                or f"{what} is wrong{_places(wrong)}:"
                 f" {_at(value, wrong)} instead of {_at(expected, wrong)}"
             )
     elif isinstance(expected, dict):
@@ -266,16 +266,15 @@ def unchanged(before: Any, after: Any, what: str = "the argument") -> None:
 
 
 def _places(wrong: Tensor) -> str:
+    """Where, behind "is wrong"; of a single number there is nothing to say."""
     index = wrong.nonzero()[0].tolist()
+    if not index:
+        return ""
+    place = f"index {index[0]}" if len(index) == 1 else f"index {tuple(index)}"
     count = int(wrong.sum())
-    place = (
-        f"index {index[0]}"
-        if len(index) == 1
-        else f"index {tuple(index)}"
-        if index
-        else "its value"
+    return (
+        f" at {place}" if count == 1 else f" at {count} of {wrong.numel()} places, first at {place}"
     )
-    return place if count == 1 else f"{count} of {wrong.numel()} places, first at {place}"
 
 
 def _at(value: Tensor, wrong: Tensor) -> str:

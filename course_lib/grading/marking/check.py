@@ -61,6 +61,7 @@ class Card:
         return "\n".join([self.title, *lines, *([self.foot] if self.foot else [])])
 
 
+BY_HAND = "read by your instructor"
 _SAID = {"✓": "holds", "✗": "does not hold yet", "–": "not tried"}
 
 
@@ -78,6 +79,9 @@ def check(question: str | None = None) -> None:
     """
     namespace = _caller()
     nbgrader = bool(os.environ.get("NBGRADER_EXECUTION"))
+    if question is not None and (most := _asked(question).by_hand):
+        _show(Card(f"{question}: {BY_HAND}, who gives up to {most:g} points", []))
+        return
     lab, tests = (_lab_of(namespace), None) if question is None else _tests(question)
     with redirect_stderr(sys.stdout) if nbgrader else nullcontext():
         with InProcess(namespace) as transport:
@@ -100,19 +104,19 @@ def skip(question: str) -> None:
     of the lab run.
 
     Raises:
-        ValueError: if the question asks for values.
+        ValueError: if the question asks for values, for a file, or is read by a person.
     """
     namespace = _caller()
-    lab, _ = _tests(question)
-    contract = labs.load(lab)
+    exercise = _asked(question)
+    if not exercise.by_hand:
+        _tests(question)
+    contract = labs.load(_lab(question))
     names = [
-        name
-        for name in contract.exercise(question).names
-        if contract.function(name) or callable(namespace.get(name))
+        name for name in exercise.names if contract.function(name) or callable(namespace.get(name))
     ]
     if not names:
-        asked = ", ".join(contract.exercise(question).names)
-        raise ValueError(
+        asked = BY_HAND if exercise.by_hand else ", ".join((*exercise.names, *exercise.files))
+        raise _asked_wrong(
             f"{question} asks for your own answer ({asked}): there is nothing to bind. Leave it, it"
             " costs only its own points."
         )
@@ -122,9 +126,9 @@ def skip(question: str) -> None:
         given.skipped_question = question  # type: ignore[attr-defined]
         namespace[name] = given
     where = (
-        "come from the library"
+        f"come{'s' * (len(names) == 1)} from the library"
         if all(map(contract.function, names))
-        else "do nothing: the library has no answer"
+        else f"do{'es' * (len(names) == 1)} nothing: the library has no answer"
     )
     print(
         f"{question} skipped: {', '.join(names)} now {where}; the question scores 0. Remove this"
@@ -202,13 +206,22 @@ def _asked_wrong(sentence: str) -> ValueError:
     return type("AskedWrong", (ValueError, UsageError), {})(sentence)
 
 
-def _tests(question: str) -> tuple[str, list[Test]]:
+def _lab(question: str) -> str:
     if not isinstance(question, str):
         raise _asked_wrong(f'write the question in quotes: "{question}", not {question!r}')
     number = question.split(".")[0]
     if not re.fullmatch(r"[0-9]{1,3}", number):
         raise _asked_wrong(f'a question is named like "1.3", got {question!r}')
-    lab = f"lab{int(number):02d}"
+    return f"lab{int(number):02d}"
+
+
+def _asked(question: str) -> labs.Exercise:
+    """What the question asks for; nothing, where there is no such question."""
+    return labs.load(_lab(question)).questions.get(question, labs.Exercise(()))
+
+
+def _tests(question: str) -> tuple[str, list[Test]]:
+    lab = _lab(question)
     tests = _visible(lab)
     mine = [t for t in tests if t.question == question]
     if not mine:
@@ -274,6 +287,9 @@ def _progress(lab: str, namespace: dict[str, Any], outcomes: list[Outcome]) -> C
         first = next((o.message for o in mine if not o.passed), "")
         points = f"{total(mine):g} / {sum(o.points for o in mine):g}"
         rows.append(("✓" if not first else "✗", f"{id} {names}", points, first))
+    for id, exercise in known.questions.items():
+        if exercise.by_hand:
+            rows.append(("–", id, f"… / {exercise.by_hand:g}", BY_HAND))
     for name in sorted(n for n in namespace if n.startswith("prediction_")):
         written = namespace[name] is not ...
         rows.append(

@@ -10,9 +10,9 @@ Source: Michel et al. 2019, "Are Sixteen Heads Really Better than One?", section
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -58,8 +58,9 @@ def head_importance(
         (layers, heads), float64, on the CPU.
 
     Raises:
-        ValueError: without batches; if ``loss_fn`` does not return one loss for each
-            sample, or its result does not depend on the heads; if a gradient is NaN.
+        ValueError: without batches, or samples in one; if ``loss_fn`` does not return
+            one loss for each sample, or its result does not depend on the heads; if a
+            gradient is NaN.
 
     Source: Michel et al. 2019, section 4.1, equation 3 and footnote 6.
     """
@@ -86,6 +87,7 @@ def sample_importance(
     rows = []
     with evaluating(model), torch.inference_mode(False), torch.enable_grad():
         for batch in batches:
+            refuse_empty(batch)
             gates = [SampleGate(a) for a in living]
             with ExitStack() as hooks:
                 hooks.enter_context(refuse_head_mask(model))
@@ -111,6 +113,18 @@ def sample_importance(
             "head_importance needs at least one batch, got none: is the iterator used up?"
         )
     return torch.cat(rows)
+
+
+def refuse_empty(batch: Any) -> None:
+    """Raises ValueError if a tensor of the batch (a mapping, a list or a tuple of such,
+    or one itself) has no first entry: models fail on it in words of their own.
+    """
+    if isinstance(batch, Mapping):
+        parts = list(batch.values())
+    else:
+        parts = list(batch) if isinstance(batch, list | tuple) else [batch]
+    if any(isinstance(part, Tensor) and part.ndim and not len(part) for part in parts):
+        raise ValueError("a batch holds no sample: leave it out")
 
 
 class SampleGate(Gate):

@@ -159,12 +159,14 @@ def prune_by_kind(scores: Mapping[str, Tensor], kind: str, fraction: float) -> d
         bool (layers, heads) for each kind, True = kept; False where a score is NaN.
 
     Raises:
-        ValueError: if the kind is unknown, or ``fraction`` not in 0 … 1.
+        ValueError: if the kind is unknown, nothing is scored, or ``fraction`` not in 0 … 1.
 
     Source: Michel et al. 2019, section 5.
     """
     if kind not in (*scores, "all"):
         raise ValueError(f"kind is one of {', '.join(scores)}, or 'all'; got {kind!r}")
+    if not scores:
+        raise ValueError("there are no scores: those of one kind of attention at least")
     if not 0 <= fraction <= 1:
         raise ValueError(f"fraction is in 0 … 1, got {fraction}")
     chosen = list(scores) if kind == "all" else [kind]

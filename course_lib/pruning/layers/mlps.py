@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from course_lib.models.attention import find_attention
 from course_lib.models.mlps import find_mlps, mlp_outputs
 from course_lib.modes import evaluating
-from course_lib.pruning.heads.importance import SampleGate, check_losses
+from course_lib.pruning.heads.importance import SampleGate, check_losses, refuse_empty
 
 Batch = TypeVar("Batch")
 
@@ -81,6 +81,7 @@ def joint_importance(
     samples = 0
     with evaluating(model), torch.inference_mode(False), torch.enable_grad():
         for batch in batches:
+            refuse_empty(batch)
             xi, nu = [SampleGate(a) for a in attention], [_SampleGate() for _ in outputs]
             with ExitStack() as hooks:
                 for a, gate in zip(attention, xi, strict=True):

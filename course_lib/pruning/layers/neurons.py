@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from course_lib.models.mlps import find_mlps
 from course_lib.modes import evaluating
+from course_lib.pruning.heads.importance import refuse_empty
 
 Batch = TypeVar("Batch")
 
@@ -43,6 +44,7 @@ def ffn_importance(
     samples = 0
     with evaluating(model), torch.inference_mode(False), torch.enable_grad():
         for batch in batches:
+            refuse_empty(batch)
             gates = [_NeuronGate() for _ in outputs]
             with ExitStack() as hooks:
                 for out, gate in zip(outputs, gates, strict=True):

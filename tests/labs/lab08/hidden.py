@@ -17,6 +17,7 @@ from course_lib.grading import (
     expect_tensor,
     fail,
     question,
+    unchanged,
 )
 from course_lib.grading.claims.hunt import expect_verdicts
 from course_lib.grading.claims.student import StudentError
@@ -37,8 +38,10 @@ from .visible import (
     as_places,
     curve_of,
     disabling,
+    expect_baseline,
     expect_classes,
     expect_formula,
+    expect_frozen,
     expect_kinds,
     expect_run,
     freezing,
@@ -152,16 +155,19 @@ def test_weights_learn(submission: Submission, draw: Draw) -> None:
 @question(
     "8.3",
     points=1,
-    claim="points_to: one head, one sentence, masks inside, other dtypes; no target, or none that is real, raises",
+    claim="points_to: one head, one sentence, masks inside, other dtypes; the attention stays as it was; no target, or none that is real, raises",
 )
 def test_pointing_at_the_edges(submission: Submission, draw: Draw) -> None:
     for B, M, L in ((1, 1, 3), (6, 2, 5), (2, 4, 9)):
         attn, target, mask = pointing(draw, B, M, L)
         for dtype in (torch.float64, torch.float32):
-            value = submission.points_to(attn.to(dtype), target, mask)
+            value, (after,) = submission.call(
+                "points_to", attn.to(dtype), target, mask, returning=(0,)
+            )
             value = expect_tensor(value, shape=(M,), what="points_to(…)")
             right = reference.points_to(attn.to(dtype), target, mask)
             expect_close(value.double(), right, f"points_to of {B} sentences, {M} heads")
+            unchanged(attn.to(dtype), after, "the attention")
     zero = torch.zeros(1, 1, 3, 3)
     mask = torch.tensor([[False, True, True]])
     found = submission.points_to(zero, torch.tensor([[-1, 1, 1]]), mask)
@@ -216,13 +222,11 @@ def test_baseline_at_the_edges(submission: Submission, draw: Draw) -> None:
     ):
         given = torch.tensor(target), mask
         right = torch.tensor(reference.arc_baseline(*given), dtype=torch.float64)
-        expect_close(
-            as_baseline(submission.arc_baseline(*given)), right, f"of {why}, offset and share"
-        )
+        expect_baseline(as_baseline(submission.arc_baseline(*given)), right, f"of {why}, ")
     for _ in range(4):
         given = arcs(draw)
         right = torch.tensor(reference.arc_baseline(*given), dtype=torch.float64)
-        expect_close(as_baseline(submission.arc_baseline(*given)), right, "offset and share")
+        expect_baseline(as_baseline(submission.arc_baseline(*given)), right)
     expect_raises(
         ValueError,
         lambda: submission.arc_baseline(torch.tensor([[0, 1, -1, -1, -1, -1]]), mask),
@@ -262,7 +266,7 @@ def test_classes_at_the_edges(submission: Submission, draw: Draw) -> None:
 @question(
     "8.4",
     points=0.5,
-    claim="disable: no head off, all heads off, float64; padding is not looked at, whatever stands there",
+    claim="disable: no head off, all heads off, float64; padding is not looked at, whatever stands there; nothing given is changed",
 )
 def test_disable_at_the_edges(submission: Submission, draw: Draw) -> None:
     for how in (False, True):
@@ -270,10 +274,13 @@ def test_disable_at_the_edges(submission: Submission, draw: Draw) -> None:
         values[~mask] = math.nan
         off[:] = how
         given = context.double(), values.double(), mask, off
-        value = expect_tensor(submission.disable(*given), shape=context.shape, what="disable(…)")
+        value, (after, values_after) = submission.call("disable", *given, returning=(0, 1))
+        value = expect_tensor(value, shape=context.shape, what="disable(…)")
         if not value.isfinite().all():
             fail("what stands at padded positions came into the mean: NaN · 0 is NaN")
         expect_close(value, reference.disable(*given), f"with {'all' if how else 'no'} heads off")
+        unchanged(given[0], after, "the contexts")
+        unchanged(given[1], values_after, "the values")
 
 
 @question("8.4", points=0.5, claim="attention_change: equal maps, one sentence, one head")
@@ -314,20 +321,16 @@ def test_frozen_at_the_edges(submission: Submission, draw: Draw) -> None:
         learned, lengths = freezing(draw, B, M, L)
         lengths[0] = L
         for given in ((learned, lengths), (learned.double(), lengths)):
-            value = expect_tensor(
-                submission.frozen_attention(*given),
-                shape=learned.shape,
-                dtype=given[0].dtype,
-                what="frozen_attention(…)",
-            )
-            expect_close(value, reference.frozen_attention(*given), f"with {M} heads")
+            expect_frozen(submission, given, f"with {M} heads")
 
 
 # --- 8.6 by kind ----------------------------------------------------------------------
 
 
 @question(
-    "8.6", points=0.5, claim='prune_by_kind: "all", none, every head, +inf, kinds of other shapes'
+    "8.6",
+    points=0.5,
+    claim='prune_by_kind: "all", none, every head, +inf, kinds of other shapes; the scores stay as they were',
 )
 def test_kinds_at_the_edges(submission: Submission, draw: Draw) -> None:
     for fraction in (0.0, 0.35, 0.5, 1.0):
@@ -342,6 +345,8 @@ def test_kinds_at_the_edges(submission: Submission, draw: Draw) -> None:
     for kind in ("all", "encoder", "decoder", "cross"):
         given = odd, kind, 0.5
         expect_kinds(submission, given, reference.prune_by_kind(*given), {})
+    _, (after,) = submission.call("prune_by_kind", odd, "all", 0.5, returning=(0,))
+    unchanged(odd, after, "the scores")
 
 
 @question(

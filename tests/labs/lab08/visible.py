@@ -31,6 +31,7 @@ from course_lib.grading import (
     expect_tensor,
     fail,
     question,
+    unchanged,
 )
 from course_lib.grading.claims.expect import ask
 from course_lib.grading.claims.hunt import Version, expect_verdicts
@@ -63,6 +64,9 @@ WRONG["sample_gate"] = {
     "log α is not divided by β: the whole sum is": lambda a, u, beta=BETA, gamma=GAMMA, zeta=ZETA: (
         ((u.log() - (1 - u).log()) / beta + a).sigmoid() * (zeta - gamma) + gamma
     ).clamp(0, 1),
+    "log α alone is divided by β: the whole sum is": lambda a, u, beta=BETA, gamma=GAMMA, zeta=ZETA: (
+        (((u.log() - (1 - u).log()) + a / beta).sigmoid() * (zeta - gamma) + gamma).clamp(0, 1)
+    ),
     "ln u + ln(1 − u) was taken: ln u − ln(1 − u)": lambda a, u, beta=BETA, gamma=GAMMA, zeta=ZETA: (
         (((u.log() + (1 - u).log() + a) / beta).sigmoid() * (zeta - gamma) + gamma).clamp(0, 1)
     ),
@@ -174,7 +178,7 @@ class GateCase:
         model, alpha = copy.deepcopy(self.model), self.log_alpha.clone().requires_grad_()
         optimizer = helpers.optimizer(model, alpha, self.rates)
         losses, generator, found = (
-            helpers.GateLosses(self.weights),
+            helpers.GateLosses(self.weights, alpha),
             torch.Generator().manual_seed(self.seed),
             [],
         )
@@ -213,7 +217,8 @@ WRONG_TRAINING: dict[str, dict[str, bool]] = {
 }
 
 
-STAND_INS = {"sample_gate": (1.3, 0.7), "expected_l0": (0.8, 0.0)}  # tanh(a·log_alpha + b·u)
+# tanh(a·log_alpha + b·u) + c: what stands for expected_l0 is positive, as numbers of gates are
+STAND_INS = {"sample_gate": (1.3, 0.7, 0.0), "expected_l0": (0.8, 0.0, 1.0)}
 
 
 class GateRun:
@@ -227,7 +232,8 @@ class GateRun:
         self, submission: Submission, case: GateCase, stream: bool = False, training: bool = False
     ) -> None:
         stand_ins = {
-            name: submission.helper("formula", a=a, b=b) for name, (a, b) in STAND_INS.items()
+            name: submission.helper("formula", a=a, b=b, c=c)
+            for name, (a, b, c) in STAND_INS.items()
         }
         submission.replace(stand_ins)
         case.sample, case.expected = (helpers.Formula(*STAND_INS[name]) for name in STAND_INS)
@@ -243,7 +249,7 @@ class GateRun:
             submission.put(model),
             submission.put(case.log_alpha, requires_grad=True),
         )
-        self.losses = submission.helper("gate_losses", weights=case.weights)
+        self.losses = submission.helper("gate_losses", weights=case.weights, log_alpha=self.alpha)
         batches = submission.helper("stream", values=case.batches) if stream else case.batches
         value = ask(
             lambda: submission.call(
@@ -329,12 +335,21 @@ def test_training(submission: Submission, draw: Draw) -> None:
     "8.2", points=0.5, claim="for each batch the expected number of open gates before its step"
 )
 def test_counts(submission: Submission, draw: Draw) -> None:
+    """Of the log_alpha that there was: a training that is wrong is the other claim's."""
     case = GateCase(draw, 4)
     run = GateRun(submission, case)
-    right = case.follow()["said"]
-    if run.said.shape != right.shape:
-        fail(f"{len(run.said)} numbers came back for {len(right)} batches")
-    if near(run.said, case.follow(after=True)["said"], tolerance=1e-5):
+    if len(run.said) != len(case.batches):
+        fail(f"{len(run.said)} numbers came back for {len(case.batches)} batches")
+    if len(run.log) != len(case.batches):
+        fail(
+            f"loss_fn was called {len(run.log)} times for {len(case.batches)} batches: once for each"
+        )
+    there = [entry["log_alpha"] for entry in run.log] + [run.found["alpha"]]
+    sums = torch.stack([case.expected(alpha).sum() for alpha in there])
+    right, after = sums[:-1], sums[1:]
+    if near(right, after):
+        fail("log_alpha did not change: there is nothing to see of what is noted, and when")
+    if near(run.said, after, tolerance=1e-5):
         fail("the sum was noted after the step: before")
     expect_close(
         run.said[:1],
@@ -535,6 +550,12 @@ def _most(offsets: list[int], total: int) -> tuple[int, float]:
     return best, times[best] / total
 
 
+def _with_0(offsets: list[int]) -> tuple[int, float]:
+    times = Counter(offsets)
+    best = min(times, key=lambda o: (-times[o], abs(o), o))
+    return best, times[best] / len(offsets)
+
+
 def _distance(target: Tensor, mask: Tensor) -> tuple[int, float]:
     offsets = _offsets(target, (target >= 0) & mask)
     return _most([abs(o) for o in offsets], len(offsets))
@@ -545,6 +566,9 @@ WRONG["arc_baseline"] = {
     "an offset is target − query, not query − target": lambda target, mask: (
         -reference.arc_baseline(target, mask)[0],
         reference.arc_baseline(target, mask)[1],
+    ),
+    "offset 0 is left out: a word that targets itself is no neighbour, and counts below the line alone": lambda target, mask: (
+        _with_0(_offsets(target, (target >= 0) & mask))
     ),
     "queries that target themselves belong to the denominator": lambda target, mask: _most(
         _offsets(target, (target >= 0) & mask),
@@ -580,6 +604,11 @@ def as_baseline(value: Any) -> Tensor:
     )
 
 
+def expect_baseline(value: Tensor, right: Tensor, of: str = "") -> None:
+    expect_close(value[:1], right[:1], f"{of}the offset")
+    expect_close(value[1:], right[1:], f"{of}the share")
+
+
 @question(
     "8.3",
     points=0.5,
@@ -597,7 +626,7 @@ def test_baseline(submission: Submission, draw: Draw) -> None:
     given, right, mistakes = telling(case, close)
     value = as_baseline(submission.arc_baseline(*given))
     recognise(value, right, mistakes, alike=close)
-    expect_close(value, right, "offset and share")
+    expect_baseline(value, right)
 
 
 # --- 8.4 patterns ---------------------------------------------------------------------
@@ -764,6 +793,9 @@ WRONG["disable"] = {
         .expand(-1, -1, len(off), -1)
         .flatten(2),
     ),
+    "padded positions kept their context: the mean stands at *every* position": lambda c, v, m, off: (
+        torch.where(m[..., None], _instead(c, off, _mean_of(v, m)), c)
+    ),
     "the other heads were disabled: off is True where a head is to go": lambda c, v, m, off: (
         _instead(c, ~off, _mean_of(v, m))
     ),
@@ -918,7 +950,9 @@ def test_patterns(submission: Submission, draw: Draw) -> None:
 def _frozen(
     learned: Tensor,
     lengths: Tensor,
+    patterns: Patterned,
     padded: bool = False,
+    cut: bool = False,
     first: bool = False,
     everywhere: bool = False,
 ) -> Tensor:
@@ -928,29 +962,69 @@ def _frozen(
     out[:, free] = learned[:, free]
     for b, n in enumerate(lengths.tolist()):
         size = L if padded else n
-        out[b, fixed, :size, :size] = reference.fixed_patterns(size)[: M - 1].to(learned)
+        maps = patterns(L if padded or cut else n)[: M - 1, :size, :size]
+        out[b, fixed, :size, :size] = maps.to(learned)
     return out
 
 
-def _cut(learned: Tensor, lengths: Tensor) -> Tensor:
-    out = reference.frozen_attention(learned, lengths)
+def _learned_cut(learned: Tensor, lengths: Tensor, patterns: Patterned) -> Tensor:
+    out = _frozen(learned, lengths, patterns)
     for b, n in enumerate(lengths.tolist()):
         out[b, -1, n:] = 0
         out[b, -1, :, n:] = 0
     return out
 
 
-WRONG["frozen_attention"] = {
-    "patterns are of the padded length: each sentence has its own": lambda a, n: _frozen(
-        a, n, padded=True
+Patterned = Callable[[int], Tensor]
+FROZEN: dict[str, Callable[[Tensor, Tensor, Patterned], Tensor]] = {
+    "patterns are of the padded length: each sentence has its own": partial(_frozen, padded=True),
+    "the first rows and columns of the longest sentence's patterns were taken: those of its own length": partial(
+        _frozen, cut=True
     ),
-    "head 0 is the learned one here: the last": lambda a, n: _frozen(a, n, first=True),
-    "behind a sentence's words fixed heads are 0": lambda a, n: _frozen(a, n, everywhere=True),
-    "the learned head is handed on as it is, padding too": _cut,
-    "all heads are fixed: the last is the learned one": lambda a, n: reference.frozen_attention(
-        torch.cat([a, a[:, :1]], 1), n
+    "head 0 is the learned one here: the last": partial(_frozen, first=True),
+    "behind a sentence's words fixed heads are 0": partial(_frozen, everywhere=True),
+    "the learned head is handed on as it is, padding too": _learned_cut,
+    "all heads are fixed: the last is the learned one": lambda a, n, patterns: _frozen(
+        torch.cat([a, a[:, :1]], 1), n, patterns
     )[:, : a.shape[1]],
 }
+WRONG["frozen_attention"] = {
+    said: partial(wrong, patterns=reference.fixed_patterns) for said, wrong in FROZEN.items()
+}
+
+
+class Others:
+    """Stands for ``fixed_patterns``, so that a mistake there is none in what calls it:
+    maps by places alone, rows sum to 1, and none of the seven.
+    """
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def __call__(self, length: int) -> Tensor:
+        self.asked, place = True, torch.arange(int(length))
+        which = torch.arange(1, 8)[:, None, None]
+        return torch.sin(which * (place[:, None] + 2.0 * place + len(place))).softmax(-1)
+
+
+def expect_frozen(
+    submission: Submission, given: tuple[Tensor, Tensor], what: str, told: bool = False
+) -> None:
+    """Right with the patterns of others, or, where none are asked for, with the
+    seven; ``learned`` stays as it was.
+    """
+    others = Others()
+    submission.replace({"fixed_patterns": others})
+    value, (after,) = submission.call("frozen_attention", *given, returning=(0,))
+    submission.restore()
+    patterns = others if others.asked else reference.fixed_patterns
+    right = _frozen(*given, patterns)
+    value = expect_tensor(value, shape=right.shape, dtype=right.dtype, what="frozen_attention(…)")
+    if told:
+        wrong = {said: f(*given, patterns) for said, f in FROZEN.items()}
+        recognise(value, right, wrong, alike=close)
+    expect_close(value, right, what, tolerance=1e-5)
+    unchanged(given[0], after, "the learned maps")
 
 
 def freezing(draw: Draw, B: int, M: int, L: int) -> tuple[Tensor, Tensor]:
@@ -964,7 +1038,12 @@ def freezing(draw: Draw, B: int, M: int, L: int) -> tuple[Tensor, Tensor]:
     claim="frozen_attention: the last head is learned, the others have their sentence's patterns",
 )
 def test_frozen(submission: Submission, draw: Draw) -> None:
-    expect_formula(submission, "frozen_attention", lambda: freezing(draw, 3, 5, 7))
+    def case() -> tuple[Any, Any, dict[str, Any]]:
+        given = freezing(draw, 3, 5, 7)
+        return given, reference.frozen_attention(*given), made(WRONG["frozen_attention"], *given)
+
+    given, _, _ = telling(case, close)
+    expect_frozen(submission, given, "frozen_attention(…)", told=True)
 
 
 # --- 8.6 by kind ----------------------------------------------------------------------

@@ -242,6 +242,7 @@ print("drawn")
         (HALF.replace('"1.1"', '"1.7"'), 'check("1.7")', 1, "names no question"),
         (HALF + "\n# %%\nsorted(half(x) for x in [1]\n", "sorted", 1, "does not parse"),
         (HALF + "\n# %%\nreturn 3\n", "return 3", 1, "does not parse"),
+        (HALF + "\n# %% begun twice [markdown]\n# %% [markdown]\n# Text\n", "begun twice", 1, "this cell is empty"),
     ],
 )  # fmt: skip
 def test_each_slip_is_named_with_its_line(tmp_path, body, at, nth, message):

@@ -78,6 +78,8 @@ def root(tmp_path: Path) -> Path:
         "LICENSE": "MIT",
         "LICENSE-CC-BY": "CC",
         "README.md": "for teachers",
+        "docs/instructors.md": "for teachers",
+        "docs/own_models.md": "how to",
     }
     for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -106,6 +108,7 @@ def test_what_is_in_it_and_what_is_not(root, tmp_path):
         "course_lib/labs/lab02.py",
         "data/examples/classroom.yml",
         "data/small.txt",
+        "docs/own_models.md",
         "labs/lab02_thirds.ipynb",
         "pyproject.toml",
         "tests/labs/lab02/visible.py",

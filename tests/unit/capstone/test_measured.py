@@ -155,6 +155,12 @@ def test_submit_writes_what_it_measures_and_leaves_nothing_of_a_refused_model(
     ]
     with pytest.raises(ValueError, match='"cnn" or "bert"'):
         submit(broken, "vit", "nothing")
+    with pytest.raises(TypeError, match="got NoneType: does the function that makes it end with"):
+        submit(None, "cnn", "nothing")
+    with pytest.raises(TypeError, match=r"as of state_dict\(\): the model itself"):
+        submit(broken.state_dict(), "cnn", "nothing")
+    with pytest.raises(TypeError, match=r"layer -> share kept, such as \{1: 0.5\}; got \[0.5\]"):
+        submit(broken, "bert", "nothing", tokens=[0.5])
 
 
 def test_names_are_spread_over_the_given_models() -> None:

@@ -1,12 +1,13 @@
 """When two results are the same for the grader, and which sentence a wrong one gets."""
 
 import functools
+import re
 
 import pytest
 import torch
 
 from course_lib.grading.claims import mistakes
-from course_lib.grading.claims.expect import Mistake
+from course_lib.grading.claims.expect import Mistake, expect_close
 from course_lib.grading.claims.mistakes import near
 
 
@@ -41,3 +42,15 @@ def test_a_mistake_is_recognised_by_its_result() -> None:
     recognise(torch.zeros(2), right, wrong)  # wrong, but not so
     with pytest.raises(Mistake, match="here: the sign is wrong"):
         recognise(-right + 1e-7, right, wrong, "here: ")
+
+
+def test_where_a_tensor_is_wrong() -> None:
+    right = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    for value, said in (
+        (right + torch.tensor([[0, 0], [0, 1]]), "f(x) is wrong at index (1, 1): 5 instead of 4"),
+        (-right, "f(x) is wrong at 4 of 4 places, first at index (0, 0): -1 instead of 1"),
+    ):
+        with pytest.raises(Mistake, match=re.escape(said)):
+            expect_close(value, right, "f(x)")
+    with pytest.raises(Mistake, match=re.escape("f(x) is wrong: 0.5 instead of 1")):
+        expect_close(torch.tensor(0.5), torch.tensor(1.0), "f(x)")

@@ -21,6 +21,7 @@ def test_a_difference_is_taken_in_pairs_and_shown_only_beyond_its_interval() -> 
     assert versus([12.0, 52.5, 92.0], theirs).endswith("points (shown)")
     assert versus([12.0, 49.0, 92.0], theirs).endswith("(not shown: the interval contains 0)")
     assert versus([11.0, 51.0, 91.0], theirs, unit="steps", digits=0) == "+1 ± 0 steps (shown)"
+    assert versus([11.0, 51.0, 91.0], theirs, unit="", digits=0) == "+1 ± 0 (shown)"
 
 
 def test_in_a_cell_of_a_table_what_is_shown_is_bold() -> None:

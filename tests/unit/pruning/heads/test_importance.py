@@ -191,6 +191,17 @@ def test_importance_of_one_kind():
     close(head_importance(model, [data], loss, find_attention(model, "cross")), everything[[3, 5]])
 
 
+@pytest.mark.parametrize("family", ["bert", "marian"])
+def test_a_batch_without_a_sample_and_sentences_of_one_token(family):
+    model, data, loss = model_of(family), data_of(family), loss_of(family)
+    empty = {name: part[:0] for name, part in data.items()}
+    with pytest.raises(ValueError, match="a batch holds no sample: leave it out"):
+        head_importance(model, [data, empty], loss)
+    # with one key to look at, attention is the same whatever it is
+    short = {name: part[:, :1] if part.ndim > 1 else part for name, part in data.items()}
+    assert head_importance(model, [short], loss).isfinite().all()
+
+
 def test_importance_of_samples_averages_to_importance():
     model, data, loss = model_of("bert"), data_of("bert"), loss_of("bert")
     each = sample_importance(model, batches_of(data, [3, 5]), loss)

@@ -64,6 +64,8 @@ def test_by_kind():
         prune_by_kind(scores, "both", 0.5)
     with pytest.raises(ValueError, match="fraction"):
         prune_by_kind(scores, "all", 1.5)
+    with pytest.raises(ValueError, match="there are no scores"):
+        prune_by_kind({}, "all", 0.5)
 
 
 def test_prunable_share():
