@@ -91,13 +91,18 @@ def expect_tensor(
     what came instead.
     """
     if not isinstance(value, Tensor):
-        hint = ": did the function forget to return?" if value is None else ""
-        fail(f"{what} should be a torch tensor, it is {describe(value)}{hint}")
+        fail(f"{what} should be a torch tensor, it is {_came(value)}")
     if dtype is not None and value.dtype != dtype:
         fail(f"{what} should be of dtype {_name(dtype)}, it is {_name(value.dtype)}")
     if shape is not None and tuple(value.shape) != tuple(shape):
         fail(f"{what} should have shape {tuple(shape)}, it has {tuple(value.shape)}")
     return value
+
+
+def _came(value: Any) -> str:
+    """What came in the place of a result."""
+    hint = ": did the function forget to return?" if value is None else ""
+    return describe(value) + hint
 
 
 def expect_int(value: Any, what: str = "the result") -> int:
@@ -117,7 +122,8 @@ def expect_number(value: Any, what: str = "the result") -> float:
     if isinstance(value, Tensor) and value.numel() == 1:
         value = value.item()
     if isinstance(value, bool) or not isinstance(value, int | float | np.number):
-        fail(f"{what} should be a number, it is {describe(value)}")
+        hint = ": write it without quotes, with a point" if isinstance(value, str) else ""
+        fail(f"{what} should be a number, it is {describe(value)}{hint}")
     return float(value)
 
 
@@ -191,7 +197,7 @@ def expect_close(
 def expect_keys(value: Any, expected: Iterable[Any], what: str = "the result") -> None:
     """A dict with exactly these keys, in any order."""
     if not isinstance(value, dict):
-        fail(f"{what} should be a dict, it is {describe(value)}")
+        fail(f"{what} should be a dict, it is {_came(value)}")
     missing, extra = (
         [k for k in expected if k not in value],
         [k for k in value if k not in list(expected)],
@@ -207,7 +213,7 @@ def expect_length(
 ) -> None:
     """A list or tuple of this many items."""
     if not isinstance(value, list | tuple) or (kind is not None and not isinstance(value, kind)):
-        fail(f"{what} should be a {(kind or list).__name__} of {length}, it is {describe(value)}")
+        fail(f"{what} should be a {(kind or list).__name__} of {length}, it is {_came(value)}")
     if len(value) != length:
         fail(f"{what} should have {length} items, it has {len(value)}")
 
@@ -233,7 +239,13 @@ def expect_refused(
     """The student's function is right for ``good`` arguments, and raises ValueError for
     each of ``bad``: when -> arguments.
     """
-    expect_equal(function(*good), right, "the result for arguments that are fine")
+    try:
+        expect_equal(function(*good), right)
+    except Mistake as mistake:
+        fail(
+            "refusals count where the result for arguments that are fine is right, and it is not"
+            f" yet: {mistake}"
+        )
     for when, arguments in bad.items():
         expect_raises(ValueError, partial(function, *arguments), when)
 
