@@ -45,10 +45,13 @@ def nm_compress(weight: Tensor, n: int, m: int) -> tuple[Tensor, Tensor]:
         raise ValueError(f"blocks of {m} do not fit {columns} columns")
     blocks = weight.detach().reshape(rows, columns // m, m)
     present = blocks != 0  # NaN, too
-    most = int(present.sum(-1).max()) if present.numel() else 0
-    if most > n:
+    counts = present.sum(-1)  # (R, blocks)
+    if (too_many := (counts > n).nonzero()).numel():
+        row, block = too_many[0].tolist()
         raise ValueError(
-            f"a block of {m} has {most} non-zeros, and {n}:{m} stores {n}: prune it first (nm_mask)"
+            f"row {row} has {int(counts[row, block])} non-zeros in columns {block * m} to"
+            f" {block * m + m - 1}, and of a block {n}:{m} stores {n}: prune the matrix first"
+            " (nm_mask)"
         )
     # non-zeros first, then zeros, each by place; of these the first n, by place again
     index = (~present).to(torch.int8).argsort(dim=-1, stable=True)[..., :n].sort(dim=-1).values

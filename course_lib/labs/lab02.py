@@ -25,6 +25,8 @@ _SHRINK = (
 
 
 def _of(scores: dict[str, Tensor], names: list[str]) -> dict[str, Tensor]:
+    if missing := [name for name in names if name not in (scores or {})]:
+        raise ValueError(f"score(model) says nothing of {', '.join(missing)}")
     return {name: scores[name] for name in names}
 
 
@@ -63,6 +65,10 @@ lab.asks("2.5", "magnitude_is_wrong", forbidden=_PRUNE)
 @lab.asks("2.5", forbidden=_PRUNE, plain=False)
 def input_aware_mask(weight: Tensor, x: Tensor, sparsity: float) -> Tensor:
     """2.5: in each row the smallest |w|·‖x‖ go."""
+    if x.shape[-1] != weight.shape[1]:
+        raise ValueError(
+            f"x has {x.shape[-1]} inputs, and the weight a column for each of {weight.shape[1]}"
+        )
     norm = x.double().reshape(-1, weight.shape[1]).square().sum(0).sqrt()
     return wanda.per_output_masks({"": weight.double().abs() * norm}, sparsity)[""]
 

@@ -125,13 +125,16 @@ def _fewer_colours(buffer: io.BytesIO) -> bytes:
     from PIL import Image  # comes with matplotlib
 
     image = Image.open(buffer).convert("RGB")
-    # Maximum coverage keeps white white and colour ramps smooth: no channel of our
-    # plots is off by more than 12 of 255, where median cut reaches 60. But it takes
-    # seconds for a picture with as many colours as a photograph.
+    # Maximum coverage keeps white white and colour ramps smooth, where median cut is off
+    # by up to 60 of 255. But it chooses by extremes, and a grey band may come out in the
+    # green of another method's: a round of k-means moves its colours to where the pixels
+    # are. It takes seconds for a picture with as many colours as a photograph.
     plot = image.getcolors(20_000) is not None
     method = Image.Quantize.MAXCOVERAGE if plot else Image.Quantize.FASTOCTREE
     small = io.BytesIO()
-    image.quantize(256, method=method, dither=Image.Dither.NONE).save(small, format="PNG")
+    image.quantize(256, method=method, kmeans=int(plot), dither=Image.Dither.NONE).save(
+        small, format="PNG"
+    )
     return small.getvalue()
 
 

@@ -161,11 +161,11 @@ LOOKS: dict[str, Look] = {
     # what a weight or a head is worth
     "magnitude": Look(BLUE, "o"),
     "I_h": Look(VERMILLION, "s"),
-    "first-order": Look(VERMILLION, "s"),
-    "fisher": Look(GREEN, "^"),
-    "obd": Look(PURPLE, "D"),
+    "signed forecast": Look(VERMILLION, "s"),
+    "Fisher": Look(GREEN, "^"),
+    "OBD": Look(PURPLE, "D"),
+    "Taylor": Look(SKY, "P"),
     "input-aware": Look(ORANGE, "v"),
-    "L1": Look(SKY, "P"),
     "movement": Look(VERMILLION, "s"),
     # lab 00: formats
     "bitmap": Look(BLUE, "o"),
@@ -195,6 +195,9 @@ LOOKS: dict[str, Look] = {
     "filter L1": Look(SKY, "P"),
     "structured": Look(BLUE, "o"),
     "unstructured": Look(ORANGE, "v"),
+    # lab 05
+    "N:M": Look(PURPLE, "D"),
+    "N:M at random": Look(GREY, "x", "--"),
     # lab 07: in which order heads go, and from where
     "I_h, by layer": Look(SKY, "P"),
     "I_h, iterative": Look(ORANGE, "v"),

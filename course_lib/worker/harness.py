@@ -104,7 +104,8 @@ class Harness:
         """
         function = self._find(path, on)
         if not callable(function):
-            raise Missing(f"{path} is no function but a {type(function).__name__}")
+            kind = type(function).__name__
+            raise Missing(f"{path} is a{'n' * (kind[0] in 'aeiou')} {kind} and no function")
         with watched(self.forbidden):
             result = function(*args, **kwargs)
         result = self._keep(result) if keep else result

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from IPython.core.interactiveshell import InteractiveShell
 from small_lab import claim
 
 from course_lib.grading import Mistake, Submission
@@ -97,7 +98,7 @@ def test_a_right_answer(capsys) -> None:
             "from course_lib.pruning.weights.schedules import cubic\ndef magnitude_mask(w, s): return cubic(s, 3)",
             "asks you to write this yourself",
         ),
-        ("magnitude_mask = 3", "no function but a int"),
+        ("magnitude_mask = 3", "is an int and no function"),
     ],
 )
 def test_a_wrong_answer_gets_a_sentence(answer: str, says: str, capsys) -> None:
@@ -200,6 +201,19 @@ def test_what_a_person_reads_and_what_is_a_file(
     monkeypatch.setitem(exercises, "1.4", Exercise((), files=("small.safetensors",)))
     with pytest.raises(ValueError, match=r"\(small.safetensors\): there is nothing to bind"):
         run('skip("1.4")', capsys)
+
+
+def test_a_notebook_shows_the_sentence_and_no_traceback(capsys) -> None:
+    shell = InteractiveShell()
+    shell.run_cell("from course_lib.grading import check\ncheck(1.1)")
+    said = capsys.readouterr()
+    assert 'write the question in quotes: "1.1"' in said.out + said.err
+    assert "Traceback" not in said.out + said.err
+
+
+def test_skip_speaks_of_one_function(capsys) -> None:
+    said = run(RIGHT + 'skip("1.1")', capsys)
+    assert "magnitude_mask now comes from" in said and "now come from" not in said
 
 
 def test_the_notebooks_table_is_html_and_escapes(capsys) -> None:

@@ -120,7 +120,8 @@ def expect_number(value: Any, what: str = "the result") -> float:
     if isinstance(value, Tensor) and value.numel() == 1:
         value = value.item()
     if isinstance(value, bool) or not isinstance(value, int | float | np.number):
-        fail(f"{what} should be a number, it is {describe(value)}{_no_return(value)}")
+        hint = ": write it without quotes, with a point" if isinstance(value, str) else ""
+        fail(f"{what} should be a number, it is {describe(value)}{hint or _no_return(value)}")
     return float(value)
 
 
@@ -239,7 +240,13 @@ def expect_refused(
     """The student's function is right for ``good`` arguments, and raises ValueError for
     each of ``bad``: when -> arguments.
     """
-    expect_equal(function(*good), right, "the result for arguments that are fine")
+    try:
+        expect_equal(function(*good), right)
+    except Mistake as mistake:
+        fail(
+            "refusals count where the result for arguments that are fine is right, and it is not"
+            f" yet: {mistake}"
+        )
     for when, arguments in bad.items():
         expect_raises(ValueError, partial(function, *arguments), when)
 

@@ -116,7 +116,7 @@ def skip(question: str) -> None:
     ]
     if not names:
         asked = BY_HAND if exercise.by_hand else ", ".join((*exercise.names, *exercise.files))
-        raise _asked_wrong(
+        raise AskedWrong(
             f"{question} asks for your own answer ({asked}): there is nothing to bind. Leave it, it"
             " costs only its own points."
         )
@@ -125,10 +125,11 @@ def skip(question: str) -> None:
         given = type(name, (given,), {}) if isinstance(given, type) else unwatched(given)
         given.skipped_question = question  # type: ignore[attr-defined]
         namespace[name] = given
+    one = len(names) == 1
     where = (
-        f"come{'s' * (len(names) == 1)} from the library"
+        f"{'comes' if one else 'come'} from the library"
         if all(map(contract.function, names))
-        else f"do{'es' * (len(names) == 1)} nothing: the library has no answer"
+        else f"{'does' if one else 'do'} nothing: the library has no answer"
     )
     print(
         f"{question} skipped: {', '.join(names)} now {where}; the question scores 0. Remove this"
@@ -197,21 +198,21 @@ def _caller() -> dict[str, Any]:
     return sys._getframe(2).f_globals
 
 
-def _asked_wrong(sentence: str) -> ValueError:
-    """For a question that does not exist: a notebook shows the sentence and no
+class AskedWrong(ValueError):
+    """What was asked for is not there: a notebook shows the sentence and no
     traceback.
     """
-    from IPython.core.error import UsageError  # a tenth of a second, which only a mistake need take
 
-    return type("AskedWrong", (ValueError, UsageError), {})(sentence)
+    def _render_traceback_(self) -> list[str]:  # by which IPython asks
+        return [str(self)]
 
 
 def _lab(question: str) -> str:
     if not isinstance(question, str):
-        raise _asked_wrong(f'write the question in quotes: "{question}", not {question!r}')
+        raise AskedWrong(f'write the question in quotes: "{question}", not {question!r}')
     number = question.split(".")[0]
     if not re.fullmatch(r"[0-9]{1,3}", number):
-        raise _asked_wrong(f'a question is named like "1.3", got {question!r}')
+        raise AskedWrong(f'a question is named like "1.3", got {question!r}')
     return f"lab{int(number):02d}"
 
 
@@ -226,7 +227,7 @@ def _tests(question: str) -> tuple[str, list[Test]]:
     mine = [t for t in tests if t.question == question]
     if not mine:
         there = ", ".join(sorted({t.question for t in tests}, key=order))
-        raise _asked_wrong(f"{lab} has no question {question}: there are {there}")
+        raise AskedWrong(f"{lab} has no question {question}: there are {there}")
     return lab, mine
 
 
@@ -310,7 +311,7 @@ def _lab_of(namespace: dict[str, Any]) -> str:
     count = {lab: sum(n in namespace for n in labs.load(lab).graded) for lab in labs.available()}
     best = max(count, key=lambda lab: count[lab])
     if not count[best]:
-        raise ValueError(
+        raise AskedWrong(
             "no graded function is defined here yet: run the lab's cells first, or name a"
             ' question: check("1.1")'
         )

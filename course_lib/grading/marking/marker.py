@@ -253,7 +253,8 @@ def explain(error: StudentError, question: str) -> str:
     if error.kind == "result":
         return f"your code returned {error.message}, which cannot be a result"
     where = f" ({error.where}: {error.text})" if error.where else ""
-    return f"your code raised {error.type}: {error.message}{where}"
+    hint = ". Does the cell run that defines it?" if error.type == "NameError" else ""
+    return f"your code raised {error.type}: {error.message}{where}{hint}"
 
 
 def outcome(test: Test, passed: bool, message: str, borrowed: bool = False) -> Outcome:

@@ -88,9 +88,11 @@ def gradients(model: nn.Module, x: Tensor, y: Tensor, batch: int = 256) -> Score
         Name -> gradient like the parameter, frozen ones too.
 
     Raises:
-        ValueError: if there is no sample, or there are more or fewer labels.
+        ValueError: if there is no sample, there are more or fewer labels, the model
+            makes no (B, classes), or a label is none of the classes.
     """
     _check(x, y)
+    _check_labels(y, _classes(model, x))
     parameters = {name: p.detach() for name, p in model.named_parameters()}
 
     def loss(p: Parameters, some: Tensor, labels: Tensor) -> Tensor:
@@ -139,9 +141,11 @@ def empirical_fisher(model: nn.Module, x: Tensor, y: Tensor) -> Scores:
         Computed in chunks of about 128 MB.
 
     Raises:
-        ValueError: if there is no sample, or there are more or fewer labels.
+        ValueError: if there is no sample, there are more or fewer labels, the model
+            makes no (B, classes), or a label is none of the classes.
     """
     _check(x, y)
+    _check_labels(y, _classes(model, x))
 
     def of_one(p: Parameters, sample: Tensor, label: Tensor) -> Parameters:
         def loss(q: Parameters) -> Tensor:
@@ -175,15 +179,7 @@ def curvature(model: nn.Module, x: Tensor) -> Scores:
     """
     labels = torch.zeros(len(x), dtype=torch.int64, device=x.device)  # not looked at
     _check(x, labels)
-    with evaluating(model), torch.no_grad():
-        logits = model(x[:1])
-    if not isinstance(logits, Tensor) or logits.ndim != 2:
-        got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
-        raise ValueError(
-            f"of one sample the model makes {got}, and logits (1, classes) are needed: wrap it in a"
-            " module that returns them"
-        )
-    classes = logits.shape[-1]
+    classes = _classes(model, x)
 
     def of_one(p: Parameters, sample: Tensor, label: Tensor) -> Parameters:
         def log_p(q: Parameters) -> tuple[Tensor, Tensor]:
@@ -239,6 +235,29 @@ def _found(
                 together = False
         for sample, label in zip(xs, ys, strict=True):
             yield {name: v.unsqueeze(0) for name, v in of_one(parameters, sample, label).items()}
+
+
+def _classes(model: nn.Module, x: Tensor) -> int:
+    """How many classes the model tells apart; ValueError where it makes no
+    (B, classes).
+    """
+    with evaluating(model), torch.no_grad():
+        logits = model(x[:1])
+    if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != 1:
+        got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+        raise ValueError(
+            f"of one sample the model makes {got}, and logits (1, classes) are needed: wrap it in a"
+            " module that returns them"
+        )
+    return logits.shape[1]
+
+
+def _check_labels(y: Tensor, classes: int) -> None:
+    if y.ndim != 1 or y.is_floating_point() or bool(((y < 0) | (y >= classes)).any()):
+        raise ValueError(
+            f"labels (B,) are whole numbers from 0 to {classes - 1}, as the model tells {classes}"
+            f" classes apart; got {y.dtype} {tuple(y.shape)} from {y.min():g} to {y.max():g}"
+        )
 
 
 def _check(x: Tensor, y: Tensor) -> None:

@@ -114,6 +114,11 @@ def _pruned_first(scores: Scores, masks: Masks, may_leave_out: bool) -> Scores:
     The zeros alone would not do it: a living weight may be zero too, and a pruned one
     NaN.
     """
+    if not isinstance(scores, Mapping):
+        raise ValueError(
+            f"score(model) gave {type(scores).__name__}: it returns a dict, name of a weight -> its"
+            " scores"
+        )
     if unknown := [name for name in scores if name not in masks]:
         raise ValueError(
             f"score gave {', '.join(map(repr, unknown))}, which is not prunable: there are"

@@ -18,6 +18,7 @@ from course_claims_lab02.visible import (
     PROMISE,
     RIGHT,
     SIGN_LOST,
+    SQUARED_NORM,
     Looked,
     Rescored,
     Scripted,
@@ -192,7 +193,9 @@ def test_input_aware_any_shape(submission: Submission, draw: Draw) -> None:
         * draw.sizes(4, 0.2, 5.0).float()[:, None]
         * draw.sizes(3, 0.2, 5.0).float()[:, None, None]
     )
-    seen = {said: SEEN["input_aware_mask"][said] for said in (MEAN, L1_NORM, MAGNITUDE)}
+    seen = {
+        said: SEEN["input_aware_mask"][said] for said in (MEAN, L1_NORM, SQUARED_NORM, MAGNITUDE)
+    }
     expect_row_mask(
         submission,
         w,

@@ -35,6 +35,7 @@ from course_lib.grading import (
 )
 from course_lib.grading.claims.hunt import Version, expect_verdicts
 from course_lib.grading.claims.mistakes import made, near, recognise, telling
+from course_lib.grading.claims.student import StudentError
 from course_lib.grading.claims.typed import expect_choice, expect_typed
 from course_lib.labs import lab02 as reference
 from course_lib.worker import wire
@@ -100,11 +101,17 @@ def test_first_order(submission: Submission, draw: Draw) -> None:
     shape = (draw.integer(3, 6), draw.integer(3, 6))
     w, g = draw.normal(*shape), draw.normal(*shape)
     result, after = submission.call("loss_change", w, g, returning=(0, 1))
-    unchanged([w, g], after, "the weight and its gradient")
+    _left_alone((w, g), after)
     value = expect_tensor(result, shape=shape, dtype=w.dtype)
     first = {said: WRONG["loss_change"][said] for said in (PLUS, SIZE)}
     recognise(value, -g * w, made(first, w, g), alike=close)
     expect_near(value, -g * w, "without curvature", "the forecast is −g·w, entry by entry")
+
+
+def _left_alone(given: tuple[Tensor, ...], after: list[Tensor]) -> None:
+    names = ("the weight", "the gradient", "the curvature")
+    for what, before, now in zip(names, given, after, strict=False):
+        unchanged(before, now, what)
 
 
 @question("2.1", points=0.5, claim="second order: + ½·h·w²")
@@ -124,7 +131,9 @@ def expect_second_order(
         return given, reference.loss_change(*given), made(WRONG["loss_change"], *given)
 
     given, right, mistakes = telling(case, close)
-    value = expect_tensor(submission.loss_change(*given), shape=shape, dtype=given[0].dtype)
+    result, after = submission.call("loss_change", *given, returning=(0, 1, 2))
+    _left_alone(given, after)
+    value = expect_tensor(result, shape=shape, dtype=given[0].dtype)
     recognise(value, right, mistakes, alike=close)
     expect_near(value, right, "with curvature", "the forecast is −g·w + ½·h·w², entry by entry")
 
@@ -250,7 +259,20 @@ class Looked:
             )
 
 
-DROPPED = "is it taken in evaluation mode? With dropout at work every call gives something else; and take each sample by itself, then the mean"
+DROPPED = "a second call gave another result: dropout is at work, and evaluation mode turns it off (`with in_evaluation_mode(model):`)"
+
+
+def expect_named(
+    value: Named, right: Named, mistakes: Mapping[str, Any], again: Callable[[], Named], hint: str
+) -> None:
+    """Right, entry by entry; else which mistake it is, or, where ``again`` gives
+    something else, that chance has a part in it.
+    """
+    recognise(value, right, mistakes, alike=close)
+    if not close(value, right) and not close(value, again()):
+        fail(DROPPED)
+    for name, r in right.items():
+        expect_near(value[name], r, repr(name), hint)
 
 
 @question("2.2", points=1.5, claim="the mean over samples of each one's squared gradient")
@@ -269,10 +291,17 @@ def expect_fisher(submission: Submission, draw: Draw, count: int) -> None:
         )
 
     (net, data), right, mistakes = telling(case, close)
-    value = Looked(submission, "empirical_fisher", net, *data).value
-    recognise(value, right, mistakes, alike=close)
-    for name, r in right.items():
-        expect_near(value[name], r, f"{name!r} for {count} samples", DROPPED)
+
+    def answer() -> Named:
+        return Looked(submission, "empirical_fisher", net, *data).value
+
+    expect_named(
+        answer(),
+        right,
+        mistakes,
+        answer,
+        "each sample's own gradient, squared, and then the mean over samples",
+    )
 
 
 # --- 2.3 curvature --------------------------------------------------------------------
@@ -283,8 +312,16 @@ ONE_CLASS = (
 NO_P = "all classes count alike here: each class's square has its probability p_c before it"
 NO_P_SUM = "p_c is missing: the classes' squares were added up as they are, and each has its probability p_c before it"
 OF_P = "this is the gradient of p_c: of log p_c is wanted, which is 1/p_c times as large"
-SQUARED_AFTER = "all is 0: the classes' gradients were added up before the square, and Σ p_c·∂log p_c is always 0. Square first"
+SQUARED_AFTER = "all is 0: were the classes' gradients added up before the square? Σ p_c·∂log p_c is always 0. Or is the softmax taken over samples? It is over classes"
 P_MOVES = "p_c was differentiated, too: it is a weight, held constant (detach)"
+P_INSIDE = "p_c stands under the square, and counts twice: it weighs the square, p_c·(∂ log p_c)²"
+P_LOG_P = (
+    "this is the gradient of p_c·log p_c, squared: p_c is a weight before the square, held constant"
+)
+OF_LOGITS = "these are gradients of the logits: of log p_c is wanted, the log softmax of them"
+MEAN_FIRST = (
+    "samples were averaged before the square: square each sample's own gradient of log p_c first"
+)
 SAMPLES_SUMMED = "the samples were summed: a mean divides by their number"
 NO_SQUARE = "this is Σ p_c·|∂ log p_c|: the square is missing"
 
@@ -296,13 +333,13 @@ def by_class(
     weigh: Callable[[Tensor], Tensor],
     what: Callable[[Tensor], Tensor] = Tensor.square,
 ) -> Named:
-    """Mean over samples of Σ_c weigh(p)_c · what(∂ of(p)_c)."""
+    """Mean over samples of Σ_c weigh(p)_c · what(∂ of(logits)_c)."""
     copied = copy.deepcopy(model).eval()
     with torch.no_grad():
         p = copied(x).double().softmax(1)  # (N, classes)
     total: list[Named] = []
     for c in range(p.shape[1]):
-        found = per_sample(model, x, lambda z, i, c=c: of(z.softmax(1))[0, c])
+        found = per_sample(model, x, lambda z, i, c=c: of(z)[0, c])
         total.append(
             {
                 n: sum(float(weigh(p[i])[c]) * what(g[n].double()) for i, g in enumerate(found))
@@ -313,15 +350,41 @@ def by_class(
     return {name: torch.stack([t[name] for t in total]).sum(0) for name in total[0]}
 
 
+def _p(z: Tensor) -> Tensor:
+    return z.softmax(1)
+
+
+def _log_p(z: Tensor) -> Tensor:
+    return z.log_softmax(1)
+
+
+def _mean_first(model: nn.Module, x: Tensor) -> Named:
+    """Σ_c p_c·(∂ log p_c)², p_c and log p_c being means over the samples."""
+    with torch.no_grad():
+        p = copy.deepcopy(model).eval()(x).double().softmax(1).mean(0)
+    means = [
+        mean_of(per_sample(model, x, lambda z, i, c=c: _log_p(z)[0, c]), Tensor.double)
+        for c in range(len(p))
+    ]
+    return {
+        name: torch.stack([p_c * m[name].square() for p_c, m in zip(p, means, strict=True)]).sum(0)
+        for name in means[0]
+    }
+
+
 WRONG["curvature"] = {
     ONE_CLASS: lambda m, x: _predicted(m, x, x),
-    NO_P: lambda m, x: by_class(m, x, torch.log, lambda p: torch.ones_like(p) / len(p)),
-    NO_P_SUM: lambda m, x: by_class(m, x, torch.log, torch.ones_like),
-    OF_P: lambda m, x: by_class(m, x, lambda p: p, lambda p: p),
+    NO_P: lambda m, x: by_class(m, x, _log_p, lambda p: torch.ones_like(p) / len(p)),
+    NO_P_SUM: lambda m, x: by_class(m, x, _log_p, torch.ones_like),
+    OF_P: lambda m, x: by_class(m, x, _p, lambda p: p),
     SQUARED_AFTER: lambda m, x: scaled(reference.curvature(m, x), 0.0),
-    P_MOVES: lambda m, x: by_class(m, x, lambda p: p.sqrt() * p.log(), torch.ones_like),
+    P_MOVES: lambda m, x: by_class(m, x, lambda z: _p(z).sqrt() * _log_p(z), torch.ones_like),
+    P_INSIDE: lambda m, x: by_class(m, x, _log_p, Tensor.square),
+    P_LOG_P: lambda m, x: by_class(m, x, lambda z: _p(z) * _log_p(z), torch.ones_like),
+    OF_LOGITS: lambda m, x: by_class(m, x, lambda z: z, lambda p: p),
+    MEAN_FIRST: _mean_first,
     SAMPLES_SUMMED: lambda m, x: scaled(reference.curvature(m, x), len(x)),
-    NO_SQUARE: lambda m, x: by_class(m, x, torch.log, lambda p: p, Tensor.abs),
+    NO_SQUARE: lambda m, x: by_class(m, x, _log_p, lambda p: p, Tensor.abs),
 }
 
 
@@ -333,10 +396,17 @@ def test_curvature(submission: Submission, draw: Draw) -> None:
         return (net, x), reference.curvature(net, x), made(WRONG["curvature"], net, x)
 
     (net, x), right, mistakes = telling(case, close)
-    value = Looked(submission, "curvature", net, x).value
-    recognise(value, right, mistakes, alike=close)
-    for name, r in right.items():
-        expect_near(value[name], r, repr(name), DROPPED)
+
+    def answer() -> Named:
+        return Looked(submission, "curvature", net, x).value
+
+    expect_named(
+        answer(),
+        right,
+        mistakes,
+        answer,
+        "each class's gradient of log p_c, squared, times p_c; then the mean over samples",
+    )
 
 
 # --- 2.4 prune_rescored ---------------------------------------------------------------
@@ -349,6 +419,7 @@ EACH_LAYER = (
 OF_THE_LEFT = (
     "the target was taken of the weights that were left: it says how many of all are gone by then"
 )
+ROUNDED_DOWN = "the number that goes was rounded down: after a target t round(t · n) are gone"
 ZEROS_RANK = "pruned weights were ranked with a score of 0, above living ones with negative scores, and came back: those that are gone do not compete"
 BY_SIZE = "scores were ranked by size: a score is signed, and the lowest goes first"
 HIGHEST = "the highest scores went: larger means more important"
@@ -403,6 +474,7 @@ WRONG["prune_rescored"] = {
     BACK: partial(rounds, rank=lambda s, alive: s),
     EACH_LAYER: partial(rounds, apart=True),
     OF_THE_LEFT: partial(rounds, goes=_left),
+    ROUNDED_DOWN: partial(rounds, goes=lambda t, n, alive: int(t * n)),
     ZEROS_RANK: partial(rounds, rank=lambda s, alive: s * alive),
     BY_SIZE: partial(rounds, rank=lambda s, alive: s.abs().masked_fill(~alive, -torch.inf)),
     HIGHEST: partial(rounds, rank=lambda s, alive: (-s).masked_fill(~alive, -torch.inf)),
@@ -428,9 +500,11 @@ class Scripted:
 
 
 def layers(draw: Draw) -> nn.Sequential:
-    """Two matrices and a convolution of unlike sizes, and biases."""
+    """Two matrices and a convolution of unlike sizes, and biases; a multiple of 4 of
+    weights, so that for a target of 0.25 nothing has to be rounded.
+    """
     net = nn.Sequential(
-        nn.Conv2d(1, 3, 2), nn.Flatten(), nn.Linear(12, draw.integer(4, 6)), nn.Linear(5, 3)
+        nn.Conv2d(1, 3, 2), nn.Flatten(), nn.Linear(12, draw.integer(4, 6)), nn.Linear(5, 4)
     )
     fill(net, draw)
     return net
@@ -457,8 +531,13 @@ class Rescored:
         self.score = Scripted(script)
         self.model = submission.put(net)
         result = submission.prune_rescored(self.model, Proxy(self.score, "score"), targets)
-        self.masks = as_named(result, self.weights, torch.bool, "the masks")
+        self.masks = as_named(result, self.weights, torch.bool)
         self.after = submission.get(self.model).state
+
+    def gone(self, i: int) -> dict[str, Tensor]:
+        """What was pruned when the scores for target i were asked for."""
+        seen = self.score.seen[i]
+        return {name: (seen[name] == 0) & (w != 0) for name, w in self.weights.items()}
 
 
 def expect_rescored(
@@ -469,17 +548,26 @@ def expect_rescored(
         fail("the masks are upside down: True means kept")
     recognise(run.masks, right, mistakes)
     n = sum(mask.numel() for mask in right.values())
-    gone = sum(int((~mask).sum()) for mask in run.masks.values())
-    if targets and gone != round(targets[-1] * n):
-        fail(
-            f"after the targets {targets}, {gone} of {n} weights are gone instead of round({targets[-1]} · {n}) = {round(targets[-1] * n)}"
-        )
+    after = [(t, run.gone(i)) for i, t in enumerate(targets[: len(run.score.seen) - 1], 1)]
+    pruned = [(t, gone) for t, gone in after if any(g.any() for g in gone.values())]
+    countable = all((w != 0).all() for w in run.weights.values())
+    last = [(t, {name: ~mask for name, mask in run.masks.items()}) for t in targets[-1:]]
+    for target, gone in [*(pruned if countable else []), *last]:
+        if (count := sum(int(g.sum()) for g in gone.values())) != round(target * n):
+            fail(
+                f"after the target {target} {count} of {n} weights are gone instead of round({target} · {n}) = {round(target * n)}"
+            )
+        if any((gone[name] & mask).any() for name, mask in run.masks.items()):
+            fail(RETURNED)
     for name, mask in right.items():
         expect_equal(
             run.masks[name],
             mask,
             message=f"as many went as should, but not the lowest scores: the mask of {name!r} differs",
         )
+
+
+RETURNED = "weights that an earlier target had pruned are not pruned in the end: a pruned weight never returns"
 
 
 @question(
@@ -509,7 +597,7 @@ def test_rescored(submission: Submission, draw: Draw) -> None:
     claim="in place: score sees what was pruned before, once for each target; nothing else changes",
 )
 def test_rescored_in_place(submission: Submission, draw: Draw) -> None:
-    net, targets = layers(draw), [0.0, 0.4, 0.7]
+    net, targets = layers(draw), [0.0, 0.25, 0.75]
     script = [drawn_scores(draw, net) for _ in targets]
     run = Rescored(submission, net, script, targets)
     if len(run.score.seen) != len(targets):
@@ -534,10 +622,14 @@ def test_rescored_in_place(submission: Submission, draw: Draw) -> None:
         )
     for name, value in run.before.items():
         kept = run.masks.get(name, torch.ones_like(value, dtype=torch.bool))
-        if not torch.equal(run.after[name], value.masked_fill(~kept, 0)):
-            fail(
-                f"{name!r} at the end: what the mask prunes is 0, all else is as it was. It is not so"
-            )
+        now = run.after[name]
+        if torch.equal(now, value.masked_fill(~kept, 0)):
+            continue
+        if (kept & (now == 0) & (value != 0)).any():
+            fail(f"{RETURNED}; here the mask keeps entries of {name!r} that are 0 by now")
+        if (now[~kept] != 0).any():
+            fail(f"the mask prunes entries of {name!r} that are not 0 in the model at the end")
+        fail(f"{name!r} is changed where nothing is pruned: nothing is trained here")
 
 
 @question(
@@ -561,7 +653,7 @@ def test_rescored_refuses(submission: Submission, draw: Draw) -> None:
         finally:
             calls.append(len(score.seen))
 
-    bad = [0.2, 0.5, draw.number(0.2, 0.5)], [0.3, 0.3], [-0.1, 0.5], [0.5, 1.5]
+    bad = [0.2, 0.5, draw.choice([0.3, 0.4])], [0.3, 0.3], [-0.1, 0.5], [0.5, 1.5]
     expect_refused(ask, ([0.5],), right, {f"targets {targets}": (targets,) for targets in bad})
     if any(calls[1:]):
         fail("score was asked before the targets were refused: look at all of them first")
@@ -575,6 +667,7 @@ MEAN = "‖x‖ was replaced by |mean of x|: inputs of both signs cancel there, 
 L1_NORM = "inputs were summed by size, ‖x‖₁: the norm is the root of the sum of squares"
 MAGNITUDE = "the input made no difference: this is magnitude"
 SIGNED = "the sign of the weight was left in: it is |w| times the norm"
+SQUARED_NORM = "‖x‖² took the place of ‖x‖: the norm is the *root* of the sum of squares"
 INPUT_ONLY = "the weight made no difference: whole columns go, those of small inputs"
 UPSIDE_DOWN = "the mask is upside down: True means kept"
 LARGEST = "the largest scores went: the smallest go"
@@ -601,6 +694,7 @@ def _global(w: Tensor, x: Tensor, s: float) -> Tensor:
 WRONG["input_aware_mask"] = {
     GLOBAL: _global,
     MEAN: lambda w, x, s: _ranked((w * x.reshape(-1, w.shape[1]).mean(0)).abs(), s),
+    SQUARED_NORM: lambda w, x, s: _ranked(w.double().abs() * norms(x, w.shape[1]) ** 2, s),
     L1_NORM: lambda w, x, s: _ranked(w.abs() * x.reshape(-1, w.shape[1]).abs().sum(0), s),
     MAGNITUDE: lambda w, x, s: _ranked(w.abs(), s),
     SIGNED: lambda w, x, s: _ranked(w.double() * norms(x, w.shape[1]), s),
@@ -682,6 +776,7 @@ HARD = "what stays was not shrunk: this is the hard threshold; |w| becomes |w| �
 SIGN_LOST = "negative weights came out positive: the sign comes back in the end"
 NEGATIVE_GONE = "negative weights are all 0: the operator is the same on both sides of 0"
 INVERTED = "the large ones are 0 and the small ones stayed"
+AWAY = "t was taken off negative weights, too, which moved them away from 0: all that stays moves towards 0"
 TWICE = "what stays was shrunk by 2t: it moves by t"
 
 WRONG["soft_threshold"] = {
@@ -690,6 +785,7 @@ WRONG["soft_threshold"] = {
     SIGN_LOST: lambda w, t: (w.abs() - t).clamp(min=0),
     NEGATIVE_GONE: lambda w, t: (w - t).clamp(min=0),
     INVERTED: lambda w, t: torch.where(w.abs() > t, torch.zeros_like(w), w),
+    AWAY: lambda w, t: torch.where(w.abs() > t, w - t, torch.zeros_like(w)),
     TWICE: lambda w, t: reference.soft_threshold(w, 2 * t),
 }
 
@@ -699,6 +795,7 @@ BIASES_SHRUNK = "biases were shrunk, too: only what has two or more dimensions i
 SUBGRADIENT = "this is a step along the subgradient lam·sign(w): no weight is exactly 0 after it"
 UPHILL = "the gradient was added: a step goes downhill, w − lr·g"
 NO_GRADIENT = "the gradient made no difference"
+YOURS = "the step is right, but for what it calls: your {}, which is not yet right (see above)"
 
 
 def _steps(
@@ -772,6 +869,23 @@ def stepped(draw: Draw) -> tuple[Named, Named]:
     )
 
 
+def own_step(
+    submission: Submission, weights: Named, gradients: Named, lr: float, lam: float, *eps: float
+) -> Named | None:
+    """The right step with the student's own functions in it; None where they fail."""
+    try:
+        return _steps(
+            weights,
+            gradients,
+            lr,
+            lambda w, g, moved: submission.soft_threshold(
+                moved, lr * (submission.reweighted(w, lam, *eps) if eps else lam)
+            ),
+        )
+    except (StudentError, TypeError, RuntimeError):
+        return None
+
+
 def expect_stepped(
     submission: Submission, draw: Draw, name: str, extra: Callable[[], tuple[float, ...]]
 ) -> None:
@@ -786,8 +900,11 @@ def expect_stepped(
 
     given, right, mistakes = telling(case, close)
     result, after = submission.call(name, *given, returning=(0, 1))
-    unchanged(list(given[:2]), after, "the weights and gradients")
+    unchanged(given[0], after[0], "the weights")
+    unchanged(given[1], after[1], "the gradients")
     value = as_named(result, given[0])
+    if not close(value, right) and close(value, own_step(submission, *given)):
+        fail(YOURS.format("soft_threshold" if name == "proximal_step" else "reweighted"))
     recognise(value, right, mistakes, alike=close)
     if list(value) != list(right) or list(result) != list(right):
         fail(f"the keys come in another order: {', '.join(result)}, given were {', '.join(right)}")
@@ -833,6 +950,7 @@ AFTER = (
     "the thresholds were made from the weights after the gradient step: those that were given count"
 )
 NO_LR = "the threshold is lam/(|w| + eps): a step of lr pays lr times that"
+LAM_TWICE = "lam was counted twice: the penalty of each weight has it already"
 PLAIN = "every weight has the same threshold: each has its own, lr·lam/(|w| + eps)"
 BIASES_TOO = "biases were shrunk here as well: only what has two or more dimensions is penalised"
 
@@ -843,6 +961,9 @@ WRONG["reweighted_step"] = {
     ),
     NO_LR: lambda ws, gs, lr, lam, eps: _steps(
         ws, gs, lr, lambda w, g, moved: soft(moved, _re(w, lam, eps))
+    ),
+    LAM_TWICE: lambda ws, gs, lr, lam, eps: _steps(
+        ws, gs, lr, lambda w, g, moved: soft(moved, lr * lam * _re(w, lam, eps))
     ),
     PLAIN: lambda ws, gs, lr, lam, eps: reference.proximal_step(ws, gs, lr, lam),
     BIASES_TOO: lambda ws, gs, lr, lam, eps: _steps(

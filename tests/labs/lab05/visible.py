@@ -30,11 +30,12 @@ from course_lib.grading import (
     unchanged,
 )
 from course_lib.grading.claims.hunt import Version, expect_verdicts
-from course_lib.grading.claims.mistakes import made, near, recognise, same, telling
+from course_lib.grading.claims.mistakes import made, near, recognise, telling
 from course_lib.grading.claims.student import StudentError
 from course_lib.grading.claims.typed import expect_choice, expect_typed
 from course_lib.labs import lab05 as reference
 from course_lib.worker import wire
+from course_lib.worker.wire import Ref
 
 Groups = list[list[int]]
 PATTERNS = ((1, 4), (3, 4), (1, 3), (2, 6), (1, 2))  # n of m
@@ -69,6 +70,9 @@ SIGNED = "the sign was ranked along: the largest in size stay, |w|"
 SMALLEST_STAY = "the smallest stay: the largest in size should"
 PER_ROW = "n/m of the whole row stayed, wherever they lie: in every block it is exactly n"
 UPSIDE_DOWN = "the mask is upside down: True means kept"
+NOT_MOVED_BACK = (
+    "what was moved to the end is still there, cut into the weight's shape: take the same way back"
+)
 LATER_GOES = "of equal sizes the later one went: of equal ones that with the lower index goes first"
 EQUALS_STAY = "all that equal the n-th largest stayed: in each block exactly n do"
 
@@ -101,6 +105,10 @@ def _per_row(w: Tensor, n: int, m: int, dim: int) -> Tensor:
     return in_blocks(w, size, dim, lambda b: all_but_smallest(b.abs(), size - size // m * n))
 
 
+def _not_moved_back(w: Tensor, n: int, m: int, dim: int) -> Tensor:
+    return all_but_smallest(blocks_of(w, m, dim).abs(), m - n).reshape(w.shape)
+
+
 WRONG: dict[str, dict[str, Callable[..., Any]]] = {
     "nm_mask": {
         N_GO: _rule(lambda b, n, m: all_but_smallest(b.abs(), n)),
@@ -111,6 +119,7 @@ WRONG: dict[str, dict[str, Callable[..., Any]]] = {
         SMALLEST_STAY: _rule(lambda b, n, m: all_but_smallest(-b.abs(), m - n)),
         PER_ROW: _per_row,
         UPSIDE_DOWN: lambda w, n, m, dim: ~reference.nm_mask(w, n, m, dim),
+        NOT_MOVED_BACK: _not_moved_back,
     }
 }
 
@@ -236,6 +245,10 @@ LOG_N = "a place in a block of m takes ⌈log₂ m⌉ bits, not ⌈log₂ n⌉"
 BITMAP = "these are the bits of a bitmap of each block: n places of ⌈log₂ m⌉ bits are stored here"
 NO_PLACES = "the places are missing: each value has one, of ⌈log₂ m⌉ bits"
 ALL_VALUES = "all m values of a block were counted: n are stored"
+ONE_PLACE = "one place was counted for a block: each of its n values has one"
+ONE_BIT_MORE = (
+    "a place takes one bit less: places in a block are 0 … m − 1, so that m itself is not stored"
+)
 PATTERN = "these are the bits of the pattern's number, ⌈log₂ C(m, n)⌉ a block: each value has its own place here"
 
 
@@ -251,6 +264,8 @@ WRONG["nm_bits"] = {
     LOG_N: _bits(lambda n, m, bits: n * (bits + _width(n))),
     BITMAP: _bits(lambda n, m, bits: n * bits + m),
     NO_PLACES: _bits(lambda n, m, bits: n * bits),
+    ONE_PLACE: _bits(lambda n, m, bits: n * bits + _width(m)),
+    ONE_BIT_MORE: _bits(lambda n, m, bits: n * (bits + m.bit_length())),
     ALL_VALUES: _bits(lambda n, m, bits: m * bits + n * _width(m)),
     PATTERN: _bits(lambda n, m, bits: n * bits + _width(math.comb(m, n))),
 }
@@ -276,6 +291,29 @@ def pair(stored: Stored) -> dict[str, Tensor]:
     return {"values": stored[0], "index": stored[1]}
 
 
+def expect_stored(value: dict[str, Tensor], w: Tensor, n: int, m: int) -> None:
+    """What is stored is the matrix; places rise, and the lowest fill a block up."""
+    blocks = w.view(len(w), -1, m)
+    index, values = (value[key].view(len(w), -1, n) for key in ("index", "values"))
+    if ((index < 0) | (index >= m)).any():
+        fail(f"index is from {index.min()} to {index.max()}: places in a block are 0 … m − 1")
+    if (index.diff(dim=-1) <= 0).any():
+        fail("the places of a block do not rise: its entries come as they stand there")
+    if not torch.equal(blocks.gather(-1, index), values):
+        fail("values and index do not belong together: a value is what stands at its place")
+    wrong = ((values != 0).sum(-1) != (blocks != 0).sum(-1)).nonzero().tolist()
+    if wrong:
+        row, block = wrong[0]
+        fail(f"not all non-zeros of block {block} in row {row} are stored")
+    right = reference.nm_compress(w, n, m)[1].view(index.shape)
+    wrong = (index != right).any(-1).nonzero().tolist()
+    if wrong:
+        row, block = wrong[0]
+        fail(
+            f"block {block} of row {row} has fewer than {n} non-zeros, and was filled up with other places than the lowest of those that are left: {index[row, block].tolist()}"
+        )
+
+
 @question("5.2", points=0.5, claim="nm_compress: n values a block, and their places in it, rising")
 def test_compress(submission: Submission, draw: Draw) -> None:
     n, m = draw.choice(((2, 4), (3, 6), (2, 5)))
@@ -292,6 +330,7 @@ def test_compress(submission: Submission, draw: Draw) -> None:
     (w,), right, mistakes = telling(case)
     value = pair(as_stored(submission.nm_compress(w, n, m), w, n, m))
     recognise(value, right, mistakes)
+    expect_stored(value, w, n, m)
     expect_equal(value["index"], right["index"], "index")
     expect_equal(value["values"], right["values"], "values")
 
@@ -319,7 +358,12 @@ def test_decompress(submission: Submission, draw: Draw) -> None:
     rows, blocks = draw.integer(3, 9), draw.integer(2, 6)
     n, m = draw.choice(((2, 8), (2, 16), (3, 16)))
     given = rows, blocks * m, n, m, draw.choice([8, 16])
-    bits = expect_int(submission.nm_bits(*given), f"nm_bits{given}")
+    bits = submission.nm_bits(*given)
+    if isinstance(bits, float) and bits == reference.nm_bits(*given):
+        fail(
+            f"nm_bits{given} is a float: a place has whole bits, ⌈log₂ m⌉ (rounded *up*), and whole blocks are counted with //"
+        )
+    bits = expect_int(bits, f"nm_bits{given}")
     for said, wrong in made(WRONG["nm_bits"], *given).items():
         if bits == wrong != reference.nm_bits(*given):
             fail(said)
@@ -334,6 +378,7 @@ PLACE_AS_COLUMN = (
 STEPS_OF_N = (
     "blocks were taken to begin at multiples of n: in the matrix they begin at multiples of m"
 )
+STEPS_FOR_M = "m values were taken to belong to a block: n of them are stored for each"
 FIRST_ROW = "the places of the first row were used for all rows: each row has its own"
 SAME_ROW = "values and places do not belong together: value k of row r has place k of row r"
 
@@ -349,6 +394,7 @@ def _start(values: Tensor, n: int, step: int) -> Tensor:
 WRONG["nm_linear"] = {
     PLACE_AS_COLUMN: lambda x, v, i, n, m: _with_columns(x, v, i),
     STEPS_OF_N: lambda x, v, i, n, m: _with_columns(x, v, i + _start(v, n, n)),
+    STEPS_FOR_M: lambda x, v, i, n, m: _with_columns(x, v, i + _start(v, m, m)),
     FIRST_ROW: lambda x, v, i, n, m: _with_columns(x, v, (i[:1] + _start(v, n, m)).expand(i.shape)),
     SAME_ROW: lambda x, v, i, n, m: reference.nm_linear(x, v.flip(1), i, n, m),
 }
@@ -378,14 +424,28 @@ def test_nm_linear(submission: Submission, draw: Draw) -> None:
 
 # --- 5.4 group_columns ----------------------------------------------------------------
 
-FIRST_FIT = "each column joined the first group that it fits: of those that it fits, the one whose combined column is fullest then"
+FIRST_FIT = "each column joined the first group that it fits, or the one that was fullest before: it joins the one whose combined column is fullest *then*, with it"
 LEFT_TO_RIGHT = "columns came from left to right: the densest first"
 EMPTY_IN = "columns without a non-zero are in groups: they take a place and bring nothing"
 ROWS_ONCE = "a row counted as one conflict, however many meet there: three non-zeros in a row are two conflicts"
+LAST_OF_EQUAL = "of groups that would be equally full the last was taken: the one opened first"
+FEWEST = "each column joined the group with the fewest conflicts: of those within gamma the one that is fullest then"
+FEWEST_NEW = "each column joined the group where it meets the fewest non-zeros: of those within gamma the one that is fullest then"
+SPARSEST = "the sparsest columns came first: the densest do"
+HIGHER_FIRST = "of equally dense columns the higher came first: the lower does"
+GAMMA_ALONE = (
+    "conflicts were held against gamma itself: it is a share of the rows, and gamma · R are allowed"
+)
+BELOW_GAMMA = "groups with exactly gamma · R conflicts were refused: so many are allowed"
 NO_GAMMA = "gamma made no difference"
 NEW_ONLY = "only the new column's own conflicts were held against gamma: all of the group's, with it, count together"
 ONE_MORE = "a group may hold `size` columns; one more is in some here"
 ONE_LESS = "groups stop at size − 1 columns: `size` are allowed"
+
+
+def meetings(part: Tensor) -> int:
+    """Conflicts of a group (R, members): its non-zeros − its occupied rows."""
+    return int((part.sum(1) - 1).clamp(min=0).sum())
 
 
 def greedy(
@@ -393,18 +453,19 @@ def greedy(
     size: int,
     gamma: float,
     *,
-    densest: bool = True,
+    first: Callable[[int, int], Any] = lambda count, column: -count,
     empty: bool = False,
-    conflicts: Callable[[Tensor], int] = lambda part: int((part.sum(1) - 1).clamp(min=0).sum()),
-    limit: Callable[[Tensor, Tensor, int], bool] | None = None,
-    rank: Callable[[Tensor, list[int]], float] = lambda part, group: int(part.any(1).sum()),
+    conflicts: Callable[[Tensor], int] = meetings,
+    limit: Callable[[Tensor, int], bool] | None = None,
+    rank: Callable[[Tensor], float] = lambda part: int(part.any(1).sum()),
+    last: bool = False,
 ) -> Groups:
     """The rule, with a part that may be wrong; ``part``: the group's columns (R,
-    members), True where not 0.
+    members), the new one last, True where not 0.
     """
     there = weight != 0
     counts = there.sum(0).tolist()
-    order = sorted(range(len(counts)), key=lambda c: -counts[c] if densest else 0)
+    order = sorted(range(len(counts)), key=lambda c: first(counts[c], c))
     groups: Groups = []
     for c in order:
         if not counts[c] and not empty:
@@ -415,33 +476,45 @@ def greedy(
             within = (
                 conflicts(part) <= gamma * len(weight)
                 if limit is None
-                else limit(part, there[:, group], len(weight))
+                else limit(part, len(weight))
             )
             if len(group) < size and within:
                 fits.append(group)
         if fits:
-            max(fits, key=lambda g: rank(there[:, [*g, c]], g)).append(c)
+            choice = fits[::-1] if last else fits
+            max(choice, key=lambda g: rank(there[:, [*g, c]])).append(c)
         else:
             groups.append([c])
     return groups
 
 
-def _new_only(weight: Tensor, size: int, gamma: float) -> Groups:
-    def limit(part: Tensor, group: Tensor, rows: int) -> bool:
-        return int((part[:, -1] & group.any(1)).sum()) <= gamma * rows
-
-    return greedy(weight, size, gamma, limit=limit)
+def _met(part: Tensor) -> int:
+    """In how many rows the new column meets another."""
+    return int((part[:, -1] & part[:, :-1].any(1)).sum())
 
 
 WRONG["group_columns"] = {
-    FIRST_FIT: lambda w, size, gamma: greedy(w, size, gamma, rank=lambda part, group: 0),
-    LEFT_TO_RIGHT: lambda w, size, gamma: greedy(w, size, gamma, densest=False),
+    FIRST_FIT: lambda w, size, gamma: greedy(w, size, gamma, rank=lambda part: 0),
+    LAST_OF_EQUAL: lambda w, size, gamma: greedy(w, size, gamma, last=True),
+    FEWEST: lambda w, size, gamma: greedy(w, size, gamma, rank=lambda part: -meetings(part)),
+    FEWEST_NEW: lambda w, size, gamma: greedy(w, size, gamma, rank=lambda part: -_met(part)),
+    LEFT_TO_RIGHT: lambda w, size, gamma: greedy(w, size, gamma, first=lambda count, c: c),
+    SPARSEST: lambda w, size, gamma: greedy(w, size, gamma, first=lambda count, c: count),
+    HIGHER_FIRST: lambda w, size, gamma: greedy(
+        w, size, gamma, first=lambda count, c: (-count, -c)
+    ),
+    GAMMA_ALONE: lambda w, size, gamma: greedy(w, size, gamma / len(w)),
+    BELOW_GAMMA: lambda w, size, gamma: greedy(
+        w, size, gamma, limit=lambda part, rows: meetings(part) < gamma * rows
+    ),
     EMPTY_IN: lambda w, size, gamma: greedy(w, size, gamma, empty=True),
     ROWS_ONCE: lambda w, size, gamma: greedy(
         w, size, gamma, conflicts=lambda part: int((part.sum(1) > 1).sum())
     ),
     NO_GAMMA: lambda w, size, gamma: greedy(w, size, math.inf),
-    NEW_ONLY: _new_only,
+    NEW_ONLY: lambda w, size, gamma: greedy(
+        w, size, gamma, limit=lambda part, rows: _met(part) <= gamma * rows
+    ),
     ONE_MORE: lambda w, size, gamma: greedy(w, size + 1, gamma),
     ONE_LESS: lambda w, size, gamma: greedy(w, size - 1, gamma),
 }
@@ -468,11 +541,17 @@ def thin(draw: Draw, rows: int, columns: int) -> Tensor:
     claim="dense columns first, each to the group that is then fullest, within size and gamma",
 )
 def test_group_columns(submission: Submission, draw: Draw) -> None:
-    size, gamma = draw.choice([3, 4]), draw.choice([0.25, 0.35, 0.5])
+    size, gamma = draw.choice([3, 4]), draw.choice([0.25, 0.5])  # of 8 rows, a whole number
+
+    wrong = WRONG["group_columns"]
 
     def case() -> tuple[Any, Any, dict[str, Any]]:
-        w = thin(draw, 12, 18)
-        return (w,), greedy(w, size, gamma), made(WRONG["group_columns"], w, size, gamma)
+        for _ in range(100):  # most draws do not tell these: they are looked at first
+            w = thin(draw, 8, 24)
+            right = greedy(w, size, gamma)
+            if all(wrong[s](w, size, gamma) != right for s in (FIRST_FIT, ONE_MORE, LAST_OF_EQUAL)):
+                break
+        return (w,), right, made(wrong, w, size, gamma)
 
     (w,), right, mistakes = telling(case, equal)
     value = as_groups(submission.group_columns(w, size, gamma))
@@ -503,18 +582,25 @@ WITH_SIGN = "the largest with its sign stayed: the largest in size"
 SIGN_LOST = "the sign is lost: the weight stays as it is, only the ranking is by size"
 PLACE_IN_GROUP = "channel says the place in the group: the column of the matrix is wanted"
 NAMED_NOBODY = "channel names a column where the group has nothing in that row: −1 there"
+NEGATIVE_NEVER = "negative weights never took a cell: the largest in size stays, whatever its sign"
+ALL_KEPT = "mask keeps non-zeros that met a larger one in their row: those are pruned"
 FIRST_WINS = "the first that is not 0 stayed: the largest in size"
 
 
 def tournament(
-    w: Tensor, groups: Groups, score: Callable[[Tensor], Tensor]
+    w: Tensor,
+    groups: Groups,
+    score: Callable[[Tensor], Tensor],
+    enters: Callable[[Tensor], Tensor] = lambda v: v != 0,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Combined, the winner of each cell being the highest score among the non-zeros."""
+    """Combined, the winner of each cell being the highest score among those that enter,
+    of equal ones the first of the group.
+    """
     packed, channel = torch.zeros(len(w), len(groups)), torch.full((len(w), len(groups)), -1)
     mask = torch.zeros_like(w, dtype=torch.bool)
     for g, group in enumerate(groups):
         for r in range(len(w)):
-            there = [c for c in group if w[r, c] != 0]
+            there = [c for c in group if enters(w[r, c])]
             if there:
                 best = max(there, key=lambda c, r=r: float(score(w[r, c])))
                 packed[r, g], channel[r, g], mask[r, best] = w[r, best], best, True
@@ -540,6 +626,14 @@ def _place(w: Tensor, groups: Groups) -> Any:
     return packed, torch.tensor(found).T, mask
 
 
+def _all_kept(w: Tensor, groups: Groups) -> Any:
+    packed, channel, _ = reference.combine_columns(w, groups)
+    mask = torch.zeros_like(w, dtype=torch.bool)
+    for group in groups:
+        mask[:, group] = w[:, group] != 0
+    return packed, channel, mask
+
+
 def _nobody(w: Tensor, groups: Groups) -> Any:
     packed, channel, mask = reference.combine_columns(w, groups)
     first = torch.tensor([group[0] for group in groups])
@@ -553,6 +647,8 @@ WRONG["combine_columns"] = {
     PLACE_IN_GROUP: _place,
     NAMED_NOBODY: _nobody,
     FIRST_WINS: lambda w, groups: tournament(w, groups, torch.zeros_like),
+    NEGATIVE_NEVER: lambda w, groups: tournament(w, groups, lambda v: v, lambda v: v > 0),
+    ALL_KEPT: _all_kept,
 }
 
 
@@ -591,8 +687,11 @@ def test_combine_columns(submission: Submission, draw: Draw) -> None:
     unchanged([w], after, "the weight")
     value = as_combined(result, w, groups)
     recognise(value, right, mistakes)
-    for name in ("packed", "channel", "mask"):
-        expect_equal(value[name], right[name], name)
+    for name, part in right.items():  # one of three may be wrong, and another with it
+        recognise(value[name], part, {said: wrong[name] for said, wrong in mistakes.items()})
+        if name == "channel" and (value[name][part < 0] >= 0).any():
+            fail(NAMED_NOBODY)
+        expect_equal(value[name], part, name)
 
 
 # --- 5.6 topk_activation, nm_activation -----------------------------------------------
@@ -707,19 +806,17 @@ class Gate:
 
     def __init__(self, submission: Submission, draw: Draw, C: int = 3, M: int = 5) -> None:
         self.submission = submission
-        self.module = submission.ChannelGate(C, M, keep=True)
+        self.module = made_of_class(submission, "ChannelGate", C, M)
         state = submission.get(self.module)
-        if not isinstance(state, wire.Model) or {
-            n: tuple(p.shape) for n, p in state.state.items()
-        } != {
+        if not isinstance(state, wire.Model):
+            fail(
+                f"ChannelGate({C}, {M}) is no nn.Module, it is {describe(state)}: the class begins `class ChannelGate(nn.Module):`"
+            )
+        if {n: tuple(p.shape) for n, p in state.state.items()} != {
             "score.weight": (M, C),
             "score.bias": (M,),
         }:
-            holds = (
-                ", ".join(f"{n} {tuple(p.shape)}" for n, p in state.state.items())
-                if isinstance(state, wire.Model)
-                else describe(state)
-            )
+            holds = ", ".join(f"{n} {tuple(p.shape)}" for n, p in state.state.items()) or "none"
             fail(
                 f"the only parameters of ChannelGate({C}, {M}) are those of self.score = nn.Linear({C}, {M}); it holds {holds}"
             )
@@ -734,6 +831,29 @@ class Gate:
         return (self.scores(x) > 0).to(x.dtype)
 
 
+ALWAYS_OPEN = (
+    "every gate is open: σ(score) is above 0 whatever the score. The *score* is compared with 0"
+)
+FUNCTION = (
+    "{} is a function, and a class is asked for, `class {}(nn.Module):` with __init__ and forward"
+)
+
+
+def made_of_class(submission: Submission, name: str, *settings: Any) -> Ref:
+    """An object of the student's class, kept beside their code."""
+    what = submission.value(name)
+    function = isinstance(what, wire.Foreign) and what.type == "function"
+    try:
+        made = submission.call(name, *settings, keep=True)
+        if function and not isinstance(submission.get(made), wire.Model):
+            fail(FUNCTION.format(name, name))
+    except StudentError as error:
+        if function and error.kind == "raised" and not error.unwritten:
+            fail(FUNCTION.format(name, name))
+        raise
+    return made
+
+
 def gate_mistakes(gate: Gate, x: Tensor) -> dict[str, Any]:
     score, hard = gate.scores(x), gate.gates(x)
     largest = torch.nn.functional.linear(x.amax((2, 3)), gate.weight, gate.bias)
@@ -742,6 +862,7 @@ def gate_mistakes(gate: Gate, x: Tensor) -> dict[str, Any]:
         "one decision was made for the whole batch: each image has its own": (score.mean(0) > 0)
         .to(x.dtype)
         .expand(hard.shape),
+        ALWAYS_OPEN: torch.ones_like(hard),
         "the decision is upside down: 1 where the score is above 0": 1 - hard,
         "the score looks at the largest of each map: at its mean": (largest > 0).to(x.dtype),
         "the score of the sum of each map was taken: of its mean": (
@@ -782,6 +903,7 @@ def test_gate_gradient(submission: Submission, draw: Draw) -> None:
     x, g = draw.normal(4, 3, 2, 2), draw.normal(4, 5)
     given = submission.put(x, requires_grad=True)
     out = submission.call("", given, on=gate.module, keep=True)
+    expect_tensor(submission.get(out), shape=(4, 5), dtype=x.dtype)
     try:
         submission.backward(out, g)
     except StudentError as error:
@@ -807,7 +929,12 @@ def test_gate_gradient(submission: Submission, draw: Draw) -> None:
     recognise(
         found,
         right,
-        {"the gradient is 1, that of the score itself: it is the gradient of σ(score)": straight},
+        {
+            "the gradient is 1, that of the score itself: it is the gradient of σ(score)": straight,
+            "the gradient has the wrong sign: it is that of σ(score), which grows with the score": {
+                name: -r for name, r in right.items()
+            },
+        },
         alike=near,
     )
     for name, r in right.items():
@@ -823,6 +950,9 @@ def test_gate_gradient(submission: Submission, draw: Draw) -> None:
 SUMMED_SHARE = "open channels were counted: the open *share* of a layer is their mean"
 INPUTS_LEFT_OUT = "only a layer's own share counts here: what it reads is open only in part, too, the share of the layer before"
 MEANS_MULTIPLIED = "the batch's mean shares were multiplied: each image has its own product, and the mean of products is another number"
+ALL_BEFORE = (
+    "the shares of all layers before were multiplied: a layer reads the one before it alone"
+)
 BEFORE_FIRST = "the first layer was multiplied by its share twice: before it everything is open, 1"
 
 
@@ -832,6 +962,7 @@ def _macs(
     share: Callable[[Tensor], Tensor],
     first: bool = False,
     before: bool = True,
+    all_before: bool = False,
 ) -> Tensor:
     total, last = (
         torch.zeros(len(gates[0])),
@@ -839,7 +970,7 @@ def _macs(
     )
     for gate, macs in zip(gates, dense, strict=True):
         total = total + macs * share(gate) * (last if before else 1)
-        last = share(gate)
+        last = share(gate) * (last if all_before else 1)
     return total
 
 
@@ -847,6 +978,7 @@ WRONG["gated_macs"] = {
     SUMMED_SHARE: lambda gates, dense: _macs(gates, dense, lambda g: g.sum(1)),
     INPUTS_LEFT_OUT: lambda gates, dense: _macs(gates, dense, lambda g: g.mean(1), before=False),
     MEANS_MULTIPLIED: lambda gates, dense: _macs(gates, dense, lambda g: g.mean().expand(len(g))),
+    ALL_BEFORE: lambda gates, dense: _macs(gates, dense, lambda g: g.mean(1), all_before=True),
     BEFORE_FIRST: lambda gates, dense: _macs(gates, dense, lambda g: g.mean(1), first=True),
 }
 
@@ -880,6 +1012,16 @@ EXCHANGED = "n_x and n_w were exchanged: activations n_x:m, weights n_w:m"
 KEPT_ZEROS = "zeros that stayed in a block were counted: a kept 0 makes no product"
 
 
+OUTPUTS = (
+    "outputs other than 0 were counted: each output is a sum of products, and those are counted"
+)
+BOUND = "this is the bound, min(n_x, n_w) of every block: count the products that are there"
+ANY_PAIR = "every non-zero input was paired with every non-zero weight: the two factors of a product stand in the same column c"
+X_AS_IT_CAME = "y was made of the inputs as they came: they are pruned, too"
+W_AS_IT_CAME = "y was made of the weights as they came: they are pruned, too"
+BOTH_AS_THEY_CAME = "y was made of inputs and weights as they came: both are pruned first"
+
+
 def _joint(count: Callable[[Tensor, Tensor, Tensor, Tensor], int]) -> Callable[..., Any]:
     def joint(x: Tensor, w: Tensor, n_x: int, n_w: int, m: int) -> Any:
         keep_x, keep_w = reference.nm_mask(x, n_x, m, 1), reference.nm_mask(w, n_w, m, 1)
@@ -897,6 +1039,24 @@ WRONG["joint_nm"] = {
     ),
     WEIGHTS_ONLY: _joint(lambda x, w, kx, kw: len(x) * int((w != 0).sum())),
     EXCHANGED: lambda x, w, n_x, n_w, m: reference.joint_nm(x, w, n_w, n_x, m),
+    OUTPUTS: _joint(lambda x, w, kx, kw: int((x @ w.T != 0).sum())),
+    BOUND: lambda x, w, n_x, n_w, m: (
+        reference.joint_nm(x, w, n_x, n_w, m)[0],
+        len(x) * len(w) * (x.shape[1] // m) * min(n_x, n_w),
+    ),
+    ANY_PAIR: _joint(lambda x, w, kx, kw: int((x != 0).sum() * (w != 0).sum())),
+    X_AS_IT_CAME: lambda x, w, n_x, n_w, m: (
+        x @ (w * reference.nm_mask(w, n_w, m, 1)).T,
+        reference.joint_nm(x, w, n_x, n_w, m)[1],
+    ),
+    W_AS_IT_CAME: lambda x, w, n_x, n_w, m: (
+        (x * reference.nm_mask(x, n_x, m, 1)) @ w.T,
+        reference.joint_nm(x, w, n_x, n_w, m)[1],
+    ),
+    BOTH_AS_THEY_CAME: lambda x, w, n_x, n_w, m: (
+        x @ w.T,
+        reference.joint_nm(x, w, n_x, n_w, m)[1],
+    ),
     KEPT_ZEROS: _joint(lambda x, w, kx, kw: int((kx.sum(0) * kw.sum(0)).sum())),
 }
 
@@ -907,7 +1067,8 @@ def product(value: Any) -> dict[str, Any]:
 
 @question("5.8", points=1, claim="both pruned along C, and the products counted that are there")
 def test_joint(submission: Submission, draw: Draw) -> None:
-    n_x, n_w, m = draw.choice(((1, 2, 4), (2, 1, 4), (3, 1, 4), (1, 3, 6)))
+    # n_x < n_w: else a block's bound is the number of its weights
+    n_x, n_w, m = draw.choice(((1, 2, 4), (1, 3, 4), (2, 3, 4), (1, 3, 6)))
 
     def case() -> tuple[Any, Any, dict[str, Any]]:
         x, w = draw.normal(4, 3 * m).relu(), draw.normal(5, 3 * m)
@@ -921,13 +1082,14 @@ def test_joint(submission: Submission, draw: Draw) -> None:
     result = submission.joint_nm(x, w, n_x, n_w, m)
     expect_length(result, 2, "joint_nm(…)")
     y = expect_tensor(result[0], shape=(4, 5), what="y")
+    recognise(y, right["y"], {said: wrong["y"] for said, wrong in mistakes.items()}, alike=near)
+    if isinstance(result[1], float) and 0 < result[1] < 1:
+        fail(f"products is a share, {result[1]:.3g}: how many there are is asked for")
     count = expect_int(result[1], "products")
     value = {"y": y, "products": torch.tensor(count)}
     recognise(value, right, mistakes, alike=near)
     for said, wrong in mistakes.items():
-        if count == int(wrong["products"]) != int(right["products"]) and same(
-            value["y"], right["y"]
-        ):
+        if count == int(wrong["products"]) != int(right["products"]) and near(y, right["y"]):
             fail(said)
     expect_close(y, right["y"], "y")
     expect_equal(count, int(right["products"]), "the number of products")

@@ -95,6 +95,10 @@ def test_joint_products_are_counted_one_by_one():
     ("call", "says"),
     [
         (lambda: nm_compress(torch.ones(1, 4), 2, 4), "has 4 non-zeros"),
+        (
+            lambda: nm_compress(torch.tensor([[0.0] * 8, [0] * 5 + [1, torch.nan, 3]]), 2, 4),
+            "row 1 has 3 non-zeros in columns 4 to 7",
+        ),
         (lambda: nm_compress(torch.zeros(4), 2, 4), "a matrix"),
         (lambda: nm_compress(torch.zeros(1, 6), 2, 4), "do not fit 6"),
         (lambda: nm_compress(torch.zeros(1, 4), 0, 4), "at least 1"),

@@ -13,6 +13,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from scipy import stats
 
+from course_lib.experiments import lab02, lab05
 from course_lib.show import plots
 from course_lib.show.labels import EndLabels, Notes, remaining_axis, spread
 from course_lib.show.style import LOOKS, contrast, looks, readable
@@ -110,7 +111,8 @@ def test_methods_keep_their_looks_whatever_else_is_in_the_figure():
         ["dense", "bitmap", "RLE", "COO", "CSR", "CSC"],
         ["dense", "random", "one-shot", "fine-tuned", "iterative", "recalibrated", "global"],
         ["dense", "random", "element", "row", "kernel", "filter"],
-        ["dense", "random", "magnitude", "first-order", "fisher", "obd", "input-aware", "L1"],
+        ["dense", *lab02.CRITERIA],
+        ["dense", *lab05.ARMS],
         ["ticket", "reinit", "random mask"],
         # shared looks and unknown names
         ["magnitude", "element", "iterative", "a", "b", "c", "d", "e", "f"],

@@ -196,5 +196,17 @@ def test_no_sample_and_too_few_labels_are_refused():
     "model", [nn.Conv2d(1, 2, 3), nn.Sequential(nn.Flatten(), nn.Linear(25, 1), nn.Flatten(0))]
 )
 def test_what_makes_no_logits_has_no_curvature(model):
+    x, y = torch.randn(3, 1, 5, 5), torch.zeros(3, dtype=torch.int64)
     with pytest.raises(ValueError, match="logits"):
-        criteria.curvature(model, torch.randn(3, 1, 5, 5))
+        criteria.curvature(model, x)
+    for call in (weights.empirical_fisher, weights.gradients, weights.taylor):
+        with pytest.raises(ValueError, match="logits"):
+            call(model, x, y)
+
+
+@pytest.mark.parametrize("y", [[0, 1, 3], [0, -1, 2], [0.0, 1.0, 2.0], [[0], [1], [2]]])
+@pytest.mark.parametrize("call", [weights.empirical_fisher, weights.gradients])
+def test_labels_are_numbers_of_classes(call, y):
+    model = nn.Linear(4, 3)
+    with pytest.raises(ValueError, match="from 0 to 2"):
+        call(model, torch.randn(3, 4), torch.tensor(y))

@@ -174,6 +174,7 @@ def test_integer_scores_work(model):
         ({"targets": [0.5], "scope": "layer"}, "'layer'"),
         ({"targets": [0.5], "granularity": "channel"}, "unknown granularity 'channel'"),
         ({"targets": [0.5], "score": lambda w: {"x": torch.ones(2)}}, "'x'.*not prunable"),
+        ({"targets": [0.5], "score": lambda w: None}, "gave NoneType: it returns a dict"),
         (
             {"targets": [0.5], "score": lambda w: {"4.weight": torch.ones(2)}},
             r"'4.weight' has shape \(2,\)",
