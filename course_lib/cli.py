@@ -671,6 +671,25 @@ def remake(
 
 
 @app.command()
+def results(
+    write: Annotated[
+        bool,
+        typer.Option("--write", help="write docs/real_data.md and its picture, in the course"),
+    ] = False,
+) -> None:
+    """What the labs say, on the data that come with the course and on real ones, side
+    by side, from the result files.
+    """
+    from course_lib.show import real_data
+
+    if write:
+        for path in real_data.write(_root()):
+            _say(f"{path} written")
+    else:
+        console.print(real_data.page(), markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command()
 def demo(
     folder: Annotated[Path, typer.Argument(help="where to write")] = Path("course-demo"),
 ) -> None:

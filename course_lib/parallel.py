@@ -9,7 +9,7 @@ import pickle
 import sys
 import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import context
 from types import ModuleType
 from typing import Any
@@ -47,7 +47,16 @@ def processes(workers: int | None = None) -> ProcessPoolExecutor:
     return _Pool(workers, _Context(), torch.set_num_threads, (1,))
 
 
+def workers_of(executor: Executor) -> int:
+    """How many processes an executor of :func:`processes` has; 1 for any other."""
+    return executor.workers if isinstance(executor, _Pool) else 1
+
+
 class _Pool(ProcessPoolExecutor):
+    def __init__(self, workers: int, *others: Any) -> None:
+        super().__init__(workers, *others)
+        self.workers = workers
+
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         # Asked here: a process that cannot find what it was sent dies without a word
         # about the reason.

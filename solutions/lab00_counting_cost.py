@@ -57,12 +57,13 @@ from matplotlib.figure import Figure
 from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
-from course_lib import ledger, models, training
+from course_lib import experiments, ledger, models, training
 from course_lib.cost import encodings, latency, model_cost
 from course_lib.data import images
 from course_lib.grading import check, choose, skip  # noqa: F401  (skip is yours to use)
 from course_lib.pruning.weights import local_masks
-from course_lib.show import plots, widgets
+from course_lib.show import plots, real_data, widgets
+from course_lib.show.words import pm, say
 
 # or "mnist", "fashion_mnist", "cifar10": the whole lab on other images, by this one
 # line
@@ -1954,6 +1955,50 @@ check("0.9")
 # with activations, and no pruned weight can touch it. The longer the text, the larger
 # that part. At $L=6E$ it is half of everything, so that even a network without any
 # weights left would do half the MACs.
+
+# %% [markdown]
+# #### Real data: larger pictures
+#
+# The same network on MNIST (28×28) and on CIFAR-10 (32×32, in colour), trained and
+# counted as above by the library (`course remake lab00_counting_mnist`,
+# `lab00_counting_cifar10`). Before you look: which of the columns belong to the
+# *pictures*, and which to the *trained weights*?
+
+# %%
+counting = {
+    name: experiments.read(f"lab00_counting_{key}")["seeds"]
+    for name, key in (("digits", "digits"), ("MNIST", "mnist"), ("CIFAR-10", "cifar10"))
+}
+lines = [
+    (
+        "| | test accuracy (%) | most MACs | fullest moment | zeros into conv4 (%) | products, % off"
+        " (1−p)(1−q): magnitude | random | empty kernels (%) |"
+    ),
+    "|---" * 8 + "|",
+]
+for name, runs in counting.items():
+    macs, alive = runs[0]["macs"], runs[0]["alive"]  # the same for every seed
+    top, full = max(macs, key=macs.get), max(alive, key=alive.get)
+    cells = [
+        pm([run["test"] for run in runs]),
+        f"{top}, {100 * macs[top] / sum(macs.values()):.0f} %",
+        f"{full}, {alive[full] / 8e3:.0f} kB",
+        pm([run["zeros in"] for run in runs]),
+        *(pm([run["beyond"][how][2] for run in runs]) for how in ("magnitude", "random")),
+        pm([run["empty kernels"]["magnitude"][2] for run in runs]),
+    ]
+    lines.append(f"| {name} | {' | '.join(cells)} |")
+say("\n".join(lines) + "\n\n(The last three columns: conv4 with 90 % of its weights at 0.)")
+say(real_data.table("00"))
+
+# %% [markdown]
+# The bill belongs to the *pictures*: products and memory grow with the pixels. (The
+# network halves larger pictures once more on the way, so the fullest moment moves to
+# `conv1`, whose output is the last in full size.) What lies in the trained *weights* is
+# no accident of the digits: on all three sets those that survive meet fewer inputs than
+# random ones, and zeros clump, on CIFAR-10 most of all; so the run-length code pays for
+# more fillers there. What bitmap, COO and CSR take does not change at all, since they
+# see nothing but the number of zeros.
 
 # %% [markdown]
 # ## The ledger

@@ -63,7 +63,7 @@ from course_lib.parallel import side_by_side
 from course_lib.pruning.heads import remove_heads
 from course_lib.pruning.layers import remove_mlps
 from course_lib.pruning.weights import prunable
-from course_lib.show import plots, widgets
+from course_lib.show import plots, real_data, widgets
 from course_lib.show.words import ends, pm, say, versus, you_wrote
 from course_lib.training import accuracy
 
@@ -952,6 +952,58 @@ say(
 #
 # "This head matters for negation" is a sentence about one fine-tuning until κ says
 # otherwise.
+#
+# #### Real sentences
+#
+# The same questions put to a real encoder (MiniLM: 6 layers of 12 heads) on GLUE, whose
+# development sets serve as test: depth on SST-2, three fine-tunings
+# (`course remake lab09_depth_sst2`); subnetworks on three tasks, two seeds each
+# (`course remake lab09_subnetworks_glue`). Scores of the subnetworks are Matthews
+# correlations times 100: 0 for whoever says the same of all, on CoLA and MRPC, too,
+# where one label has more than two thirds of the texts.
+#
+# *Before you look:* will every other of six pre-trained layers do better than the first
+# three?
+
+# %%
+real_depth, real_runs = (
+    experiments.read(f"lab09_{name}") for name in ("depth_sst2", "subnetworks_glue")
+)
+at_half = real_depth["settings"]["depth"]
+ways = [name for name in real_depth["seeds"][0] if isinstance(real_depth["seeds"][0][name], list)]
+rows = [
+    "| SST-2, layers left | " + " | ".join(map(str, range(1, 7))) + f" | the first {at_half} |",
+    "|---" * 8 + "|",
+]
+for name in ways:
+    cells = [pm(column) for column in np.array([run[name] for run in real_depth["seeds"]]).T]
+    cells.append(pm([run[f"{name}, first"] for run in real_depth["seeds"]]))
+    rows.append(f"| {name} | {' | '.join(cells)} |")
+so_trained = pm([run["trained at that depth"] for run in real_depth["seeds"]])
+say("\n".join(rows) + f"\n\nTrained at {at_half} layers: {so_trained} %.")
+rows = [
+    (
+        "| GLUE, seeds one by one | full (accuracy; the more frequent label) | heads, parts left |"
+        " good, random, bad, pruned | retrained |"
+    ),
+    "|---" * 5 + "|",
+]
+for t, task in enumerate(real_runs["tasks"]):
+    for run in (of_seed[t] for of_seed in real_runs["runs"]):
+        rows.append(
+            f"| {task} | {run['full']:.0f} ({run['accuracy']:.0f} %; {run['majority']:.0f} %) |"
+            f" {run['rounds'][-1][0]}, {run['rounds'][-1][1]} | "
+            + " | ".join(
+                ", ".join(f"{run[how][kind]:.0f}" for kind in KINDS)
+                for how in ("pruned", "retrained")
+            )
+            + " |"
+        )
+say("\n".join(rows))
+say(real_data.table("09"))
+
+# %% [markdown]
+# PROSE
 #
 # ## Part E · What was it worth?
 #

@@ -42,6 +42,8 @@ class Task:
     words: bool = False  # the files hold the label as a word
     header: tuple[str, ...] = ()  # of files without a header line
     metric: str = "accuracy"
+    development: tuple[str, str] = ("dev.tsv", "validation")  # its file, its downloaded split
+    trains: bool = True  # the training part is read, too
 
 
 _ENTAILS = ("entailment", "not_entailment")
@@ -119,6 +121,20 @@ TASKS = {
         "label",
         ("entailment", "neutral", "contradiction"),
         words=True,
+        development=("dev_matched.jsonl", "validation_matched"),
+        trains=False,
+    ),
+    "qnli": Task(
+        *(
+            "QNLI",
+            "does the sentence answer the question?",
+            ("question", "sentence"),
+            ("question", "sentence"),
+        ),
+        "label",
+        _ENTAILS,
+        words=True,
+        trains=False,
     ),
 }
 
@@ -130,7 +146,7 @@ def load(name: str, *, download: bool = True) -> DatasetDict:
     Columns: ``text``, for pairs ``text_pair``, and ``label`` (an index into
     ``TASKS[name].labels``; for "stsb" a number from 0 to 5). Texts of the training part
     that are in validation or test too, word for word, are left out of train. Of MNLI
-    only the matched development set is read, as test. Many training rows of SST-2 are
+    (matched) and QNLI only the development set is read, as test. Many training rows of SST-2 are
     phrases of the same sentences, so its validation accuracy is higher than its test
     accuracy; it ranks models all the same.
 
@@ -180,11 +196,9 @@ def score(name: str, predictions: Sequence[float], labels: Sequence[float]) -> f
 
 
 def _parts(key: str) -> list[tuple[str, str]]:
-    return (
-        [("test", "dev_matched.jsonl")]
-        if key == "mnli"
-        else [("train", "train.tsv"), ("test", "dev.tsv")]
-    )
+    task = TASKS[key]
+    train = [("train", "train.tsv")] if task.trains else []
+    return [*train, ("test", task.development[0])]
 
 
 def _files(key: str) -> list[str]:
@@ -234,11 +248,7 @@ def _download(key: str, looked: list[str]) -> dict[str, list[tuple[Any, ...]]]:
     from datasets import load_dataset
 
     task = TASKS[key]
-    parts = (
-        {"test": "validation_matched"}
-        if key == "mnli"
-        else {"train": "train", "test": "validation"}
-    )
+    parts = {**({"train": "train"} if task.trains else {}), "test": task.development[1]}
     try:
         raw = {part: load_dataset(HUB, key, split=split) for part, split in parts.items()}
     except Exception as error:  # whatever the network, the proxy or the hub make of it

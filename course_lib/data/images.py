@@ -71,9 +71,10 @@ class ImageData:
         channels, height, width = self.train.images.shape[1:]
         return channels, height, width
 
-    def subset(self, train: int, seed: int = 0) -> ImageData:
+    def subset(self, train: int, seed: int = 0, validation: int | None = None) -> ImageData:
         """The same data with ``train`` training images, drawn by ``seed``: for a
-        laptop. The other parts stay whole.
+        laptop. The other parts stay whole, or, of validation, at most the first
+        ``validation`` images, which lie in random order.
 
         Raises:
             ValueError: if there are not that many, or ``train`` is below 1.
@@ -85,7 +86,11 @@ class ImageData:
                 f" {train}"
             )
         keep = torch.from_numpy(np.random.RandomState(seed).permutation(have)[:train])
-        return replace(self, train=Split(self.train.images[keep], self.train.labels[keep]))
+        return replace(
+            self,
+            train=Split(self.train.images[keep], self.train.labels[keep]),
+            validation=Split(*(part[:validation] for part in self.validation)),
+        )
 
 
 class _Source(NamedTuple):

@@ -18,6 +18,9 @@ from pkgutil import iter_modules
 from typing import Any
 
 from course_lib import files, paths
+from course_lib.experiments.once import spent
+
+TOOK = "took"  # what a result file says of itself, beside the result
 
 Remake = Callable[[Executor, Path], dict[str, Any]]
 
@@ -46,8 +49,23 @@ def read(name: str) -> dict[str, Any]:
     Raises:
         FileNotFoundError: if it is not there; the message says how to make it.
     """
+    return {key: value for key, value in _whole(name).items() if key != TOOK}
+
+
+def took(name: str) -> dict[str, float] | None:
+    """What making a shipped result took: ``cpu_seconds`` of all its processes together,
+    and on how many ``cores`` they ran; None where its file does not say.
+
+    Raises:
+        FileNotFoundError: as :func:`read`.
+    """
+    return _whole(name).get(TOOK)
+
+
+def _whole(name: str) -> dict[str, Any]:
     try:
-        return json.loads(path(name).read_text(encoding="utf-8"))
+        found: dict[str, Any] = json.loads(path(name).read_text(encoding="utf-8"))
+        return found
     except FileNotFoundError:
         raise FileNotFoundError(
             f"there is no {path(name)}: copy data/results from the course, or make it again: course"
@@ -56,7 +74,8 @@ def read(name: str) -> dict[str, Any]:
 
 
 def remake(name: str, executor: Executor, folder: Path | None = None) -> Path:
-    """Run it again and write its result file, which is returned.
+    """Run it again and write its result file, which is returned; with the seconds that
+    it took (see :func:`took`), where all of its parts were kept by ``once``.
 
     Args:
         executor: where the trainings run, for example
@@ -72,7 +91,12 @@ def remake(name: str, executor: Executor, folder: Path | None = None) -> Path:
     if name not in known:
         raise ValueError(f"there is no result {name!r} to remake: choose one of {', '.join(known)}")
     parts = paths.cache_dir() / "remake" / name
-    result = known[name](executor, folder or parts)
+    from course_lib.parallel import workers_of  # here: reading a result needs no torch
+
+    result = dict(known[name](executor, folder or parts))
+    seconds = spent(folder or parts)
+    if seconds is not None:
+        result[TOOK] = {"cpu_seconds": round(seconds), "cores": workers_of(executor)}
     target = path(name)
     target.parent.mkdir(parents=True, exist_ok=True)
     files.put(target, (json.dumps(result, separators=(", ", ": ")) + "\n").encode())

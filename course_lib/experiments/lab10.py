@@ -62,6 +62,11 @@ SST2: dict[str, Any] = {
     "schedules": {"gentle": {2: 0.7, 3: 0.5, 4: 0.4}, "steep": {1: 0.7, 2: 0.5, 3: 0.3, 4: 0.2}},
 }
 SST2_SEEDS = (0, 1, 2)
+# the same for four layers: as many products are left
+REVIEWS: dict[str, Schedule] = {
+    "gentle": {1: 0.7, 2: 0.5},
+    "steep": {0: 0.7, 1: 0.5, 2: 0.3},
+}
 ARMS = ("dense", "informed", "random")
 THRESHOLD_ARMS = ("hard phase", "soft to the end")
 
@@ -393,17 +398,11 @@ def soft_accuracy(model: nn.Module, threshold: SoftThreshold, batches: Iterable[
 
 
 # -------------------------------------------------------------------------------- SST-2
-def on_sst2(
-    seed: int, *, sentences: int, draws: int, schedules: Mapping[str, Schedule]
+def by_scores(
+    model: nn.Module, batches: Sequence[Batch], schedules: Mapping[str, Schedule], draws: int
 ) -> dict[str, Any]:
-    """The packaged encoder fine-tuned on SST-2, and then measured with tokens dropped
-    and no further training.
-
-    Returns:
-        ``dense`` and, for each schedule, ``cls``, ``received`` and ``random`` (a list
-        of draws): what :func:`measure` says on GLUE's development set, which is test
-        here; and ``sink``, for each layer how much of [CLS]'s attention its favourite
-        token gets, mean over sentences.
+    """``dense`` and, for each of the ``schedules``, ``cls``, ``received`` and
+    ``random`` (a list of draws): what :func:`measure` says of these texts.
     """
 
     def told(keep: Schedule | None = None, score: Score = "cls", draw: int = 0) -> dict[str, float]:
@@ -411,24 +410,47 @@ def on_sst2(
         # real words have no known evidence
         return {name: found[name] for name in ("accuracy", "macs", "dense_macs")}
 
+    return {
+        "dense": told(),
+        "schedules": {
+            name: {
+                "cls": told(shares),
+                "received": told(shares, "received"),
+                "random": [told(shares, "random", draw) for draw in range(draws)],
+            }
+            for name, shares in schedules.items()
+        },
+    }
+
+
+def on_sst2(
+    seed: int, *, sentences: int, draws: int, schedules: Mapping[str, Schedule]
+) -> dict[str, Any]:
+    """The packaged encoder fine-tuned on SST-2, and then measured with tokens dropped
+    and no further training.
+
+    Returns:
+        What :func:`by_scores` says of GLUE's development set, which is test here; and
+        ``sink``, for each layer how much of [CLS]'s attention its favourite token gets,
+        mean over sentences.
+    """
     model, tokenizer = load_classifier(seed=seed)
     data = sst2.prepared(sentences, tokenizer=tokenizer)
     history = sst2.fine_tune(model, data, seed=seed, progress=False)
     batches = list(pieces.batches(data["test"], batch_size=64))
-    result: dict[str, Any] = {
+    return {
         "validation": accuracy(model, pieces.batches(data["validation"], batch_size=64)),
-        "dense": told(),
         "cpu_seconds": history.cpu_seconds,
         "sink": favourite(model, batches[len(batches) // 2 :]),
-        "schedules": {},
+        **by_scores(model, batches, schedules, draws),
     }
-    for name, shares in schedules.items():
-        result["schedules"][name] = {
-            "cls": told(shares),
-            "received": told(shares, "received"),
-            "random": [told(shares, "random", draw) for draw in range(draws)],
-        }
-    return result
+
+
+def on_reviews(seed: int) -> dict[str, Any]:
+    """:func:`by_scores` of a checkpoint on test reviews, at :data:`REVIEWS`."""
+    loaded = checkpoints.load(checkpoint_name(seed))
+    batches = validation_batches(loaded.tokenizer, MEASURED, "test")
+    return by_scores(loaded.model, batches, REVIEWS, SST2["draws"])
 
 
 def favourite(model: nn.Module, batches: Iterable[Batch]) -> list[float]:
@@ -529,15 +551,34 @@ def remake_sst2(executor: Executor, folder: Path) -> dict[str, Any]:
     ]
     seeds = [future.result() for future in running]
     return {
-        "settings": {
-            **SST2,
-            "schedules": {
-                name: {str(layer): share for layer, share in shares.items()}
-                for name, shares in SST2["schedules"].items()
-            },
-        },
+        "settings": {**SST2, "schedules": _in_json(SST2["schedules"])},
         "seeds": seeds,
     }
 
 
-RESULTS = {"lab10_reviews": remake_reviews, "lab10_sst2": remake_sst2}
+def remake_scores(executor: Executor, folder: Path) -> dict[str, Any]:
+    """Tokens chosen by two scores and drawn, three checkpoints on reviews, nothing
+    trained: ``seeds``, one of :func:`on_reviews` each.
+    """
+    running = [
+        executor.submit(once, folder / f"seed{seed}.json", on_reviews, seed) for seed in SEEDS
+    ]
+    return {
+        "settings": {"draws": SST2["draws"], "schedules": _in_json(REVIEWS)},
+        "seeds": [future.result() for future in running],
+    }
+
+
+def _in_json(schedules: Mapping[str, Schedule]) -> dict[str, dict[str, float]]:
+    """Layers as JSON keeps them."""
+    return {
+        name: {str(layer): share for layer, share in shares.items()}
+        for name, shares in schedules.items()
+    }
+
+
+RESULTS = {
+    "lab10_reviews": remake_reviews,
+    "lab10_sst2": remake_sst2,
+    "lab10_scores_reviews": remake_scores,
+}

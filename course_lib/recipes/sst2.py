@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from course_lib.data import glue, pieces
@@ -14,18 +15,29 @@ from course_lib.models.pretrained import load_classifier
 from course_lib.training import History, accuracy, fit_batches, warm_up_then_decay
 
 LONGEST = 64  # pieces; SST-2's longest sentence has 66
+# rows of a task of which there is no training part, and its development set is cut
+CUT = {"validation": 400, "test": 600}
 
 
 def prepared(
     sentences: int = 12_000, longest: int = LONGEST, tokenizer: Any = None, name: str = "sst2"
 ) -> Any:
     """A GLUE task as pieces, for ``pieces.batches``: the first ``sentences`` training
-    rows, all of validation and test.
+    rows, all of validation and test. Where there is no training part (QNLI), all three
+    are cut from the development set, in an order that is the same for everyone, and
+    its figures are no longer GLUE's.
 
     Raises:
         DataMissing: if the task is not here and cannot be downloaded.
     """
     data = glue.load(name)
+    if "train" not in data:
+        order = np.random.RandomState(glue.SPLIT_SEED).permutation(len(data["test"]))
+        rows = data["test"].select(order)
+        ends = (CUT["test"], CUT["test"] + CUT["validation"])
+        data["test"] = rows.select(range(ends[0]))
+        data["validation"] = rows.select(range(*ends))
+        data["train"] = rows.select(range(ends[1], len(rows)))
     data["train"] = data["train"].select(range(min(sentences, len(data["train"]))))
 
     def encode(rows: dict[str, list[str]]) -> Any:

@@ -22,6 +22,7 @@ PUBLISHED = {
     "stsb": (5749, 1500),
     "wnli": (635, 71),
     "mnli": (0, 9815),
+    "qnli": (0, 5463),
 }
 
 
@@ -135,6 +136,14 @@ def test_mnli_is_a_test_set_only(places: Path) -> None:
     assert data["test"][0] == {"text": "All dogs bark", "text_pair": "Some do", "label": 1}
 
 
+def test_qnli_is_a_test_set_only(places: Path) -> None:
+    header = "index\tquestion\tsentence\tlabel"
+    write(places, "QNLI", {"dev.tsv": [header, '0\tWho "won?\tNobody did.\tnot_entailment']})
+    data = glue.load("QNLI")
+    assert list(data) == ["test"]
+    assert data["test"][0] == {"text": 'Who "won?', "text_pair": "Nobody did.", "label": 1}
+
+
 def test_missing_data_tell_where_it_was_looked_for_and_what_to_do(places: Path) -> None:
     with pytest.raises(DataMissing) as error:
         glue.load("mrpc")
@@ -167,7 +176,7 @@ def test_damaged_files_are_named(places: Path, lines: list[str]) -> None:
         glue.load("sst2")
 
 
-@pytest.mark.parametrize("key", ["sst2", "mrpc", "stsb", "mnli"])
+@pytest.mark.parametrize("key", ["sst2", "mrpc", "stsb", "mnli", "qnli"])
 def test_downloaded_sets_come_out_the_same_way(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     task, asked = glue.TASKS[key], []
 
@@ -183,9 +192,8 @@ def test_downloaded_sets_come_out_the_same_way(key: str, monkeypatch: pytest.Mon
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     data = glue.load(key)
     last = "validation_matched" if key == "mnli" else "validation"
-    assert asked == [
-        (glue.HUB, key, split) for split in (("train", "validation") if key != "mnli" else (last,))
-    ]
+    splits = (last,) if key in ("mnli", "qnli") else ("train", last)
+    assert asked == [(glue.HUB, key, split) for split in splits]
     assert data["test"][1]["text"] == f"{task.hub_texts[0]} {last} 1"
     assert data["test"][1]["label"] == 1
     assert ("text_pair" in data["test"].column_names) == (len(task.texts) == 2)

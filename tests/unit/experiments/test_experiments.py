@@ -1,5 +1,6 @@
 """Longer runs: what is done is not done again, and what is written is found."""
 
+import time
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -7,8 +8,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from course_lib import cli, experiments
-from course_lib.experiments.once import once
+from course_lib import cli, experiments, parallel
+from course_lib.experiments.once import each_seed, once, spent
 
 
 @pytest.fixture
@@ -24,8 +25,22 @@ def course(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         """Something quick."""
         return {"folder": folder.name, "value": executor.submit(abs, -3).result()}
 
-    monkeypatch.setattr(experiments, "registered", lambda: {"lab99_quick": quick})
+    def kept(executor: Executor, folder: Path) -> dict[str, Any]:
+        """In parts that are kept."""
+        return each_seed(executor, folder, 2, busy, "digits", {"rounds": 3})
+
+    monkeypatch.setattr(
+        experiments, "registered", lambda: {"lab99_quick": quick, "lab99_kept": kept}
+    )
     return tmp_path
+
+
+def busy(name: str, seed: int, settings: dict[str, int]) -> dict[str, Any]:
+    """Some work of the processor."""
+    total = 0
+    for i in range(settings["rounds"] * 1_000_000):
+        total += i % 7
+    return {"name": name, "seed": seed, "total": total}
 
 
 def test_remake_writes_what_read_finds(course: Path) -> None:
@@ -60,6 +75,36 @@ def test_what_is_done_is_not_done_again(tmp_path: Path) -> None:
     path = tmp_path / "new" / "part-3.json"
     assert once(path, part, 3) == once(path, part, 3) == {"seed": 3}
     assert calls == [3]
+
+
+def test_a_result_says_what_it_took_and_read_does_not_hand_that_on(course: Path) -> None:
+    with parallel.processes(2) as pool:
+        experiments.remake("lab99_kept", pool)
+        experiments.remake("lab99_quick", pool)
+    result, took = experiments.read("lab99_kept"), experiments.took("lab99_kept")
+    assert result.keys() == {"settings", "seeds"} and result["settings"] == {"rounds": 3}
+    assert [run["seed"] for run in result["seeds"]] == [0, 1]
+    assert took is not None and took.keys() == {"cpu_seconds", "cores"} and took["cores"] == 2
+    assert experiments.took("lab99_quick") is None, "nothing was kept by once: nobody knows"
+
+
+def test_seconds_are_those_of_the_processor_and_are_kept_with_the_part(tmp_path: Path) -> None:
+    def rest_and_work(_: int) -> int:
+        time.sleep(0.3)
+        return sum(i % 7 for i in range(1_000_000))
+
+    assert spent(tmp_path) is None, "nothing is there"
+    for part in range(2):
+        once(tmp_path / "deep" / f"{part}.json", rest_and_work, part)
+        once(tmp_path / "deep" / f"{part}.json", rest_and_work, part)
+    seconds = [float(file.read_text()) for file in (tmp_path / "deep").glob("*.seconds")]
+    assert spent(tmp_path) == sum(seconds) and len(seconds) == 2
+    assert 0.01 < spent(tmp_path) < 10
+    asleep = tmp_path / "asleep" / "part.json"
+    once(asleep, time.sleep, 0.5)
+    assert float(asleep.with_suffix(".seconds").read_text()) < 0.4, "the clock on the wall is not"
+    (tmp_path / "deep" / "older.json").write_text("{}")
+    assert spent(tmp_path) is None, "a part that does not say"
 
 
 def test_a_lab_says_what_it_makes() -> None:

@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 
+from course_lib import experiments
 from course_lib.data.images import load
 from course_lib.experiments import lab02
 from course_lib.models import build
@@ -86,7 +87,22 @@ def test_the_shipped_results_can_be_made_again(tmp_path, monkeypatch):
 
     monkeypatch.setattr(lab02, "one_seed", lambda name, seed, settings: {"seed": seed})
     with ThreadPoolExecutor(2) as pool:
-        found = lab02.remake_digits(pool, tmp_path)
-    assert [s["seed"] for s in found["seeds"]] == list(range(6)) and found[
-        "settings"
-    ] == lab02.DIGITS
+        found = lab02.remake_digits(pool, tmp_path / "digits")
+        real = lab02.remake_mnist(pool, tmp_path / "mnist")
+    assert [s["seed"] for s in found["seeds"]] == list(range(6))
+    assert [s["seed"] for s in real["seeds"]] == list(range(3))
+    assert found["settings"] == lab02.DIGITS and real["settings"] == lab02.MNIST
+
+
+def test_real_and_default_results_have_one_shape():
+    digits, mnist = (experiments.read(f"lab02_criteria_{name}") for name in ("digits", "mnist"))
+    assert mnist["settings"] == lab02.MNIST and len(mnist["seeds"]) == 3
+    assert [shape(run) for run in mnist["seeds"]] == 3 * [shape(digits["seeds"][0])]
+    assert experiments.took("lab02_criteria_mnist")
+
+
+def shape(found):
+    """Keys and lengths."""
+    if isinstance(found, dict):
+        return {key: shape(value) for key, value in found.items()}
+    return [shape(value) for value in found] if isinstance(found, list) else None

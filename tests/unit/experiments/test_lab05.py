@@ -7,6 +7,7 @@ from functools import partial
 import pytest
 import torch
 
+from course_lib import experiments
 from course_lib.data.images import load
 from course_lib.experiments import lab05
 from course_lib.models import build
@@ -127,3 +128,16 @@ def test_columns_in_drawn_order_keep_both_limits_and_each_has_one_place():
             there = w[:, group] != 0
             assert len(group) <= size and there.sum() - there.any(1).sum() <= gamma * 10
     assert lab05.in_drawn_order(w, 4, 0.2, 1) != lab05.in_drawn_order(w, 4, 0.2, 2)
+
+
+def test_real_and_default_results_have_one_shape():
+    digits, mnist = (experiments.read(f"lab05_between_{name}") for name in ("digits", "mnist"))
+    assert mnist["settings"] == lab05.MNIST and len(mnist["seeds"]) == 3
+    first = digits["seeds"][0]
+    for run in mnist["seeds"]:
+        assert run.keys() == first.keys()
+        for part in ("patterns", "packed", "joint", "gates", "gates, trained"):
+            assert {key: value.keys() for key, value in run[part].items()} == {
+                key: value.keys() for key, value in first[part].items()
+            }
+    assert experiments.took("lab05_between_mnist")

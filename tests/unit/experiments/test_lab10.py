@@ -2,12 +2,14 @@
 weights.
 """
 
+import json
 import math
 
 import pytest
 import torch
 from torch import Tensor
 
+from course_lib import experiments
 from course_lib.experiments import lab10
 from course_lib.models.bert import small_bert
 from course_lib.pruning.tokens import SoftThreshold, cascading
@@ -98,3 +100,25 @@ def test_thresholds_are_learned_and_end_hard(model, batches) -> None:
     assert all(theta > 0 for theta in followed[6])  # the price of a token has raised all of them …
     assert followed[6] == followed[-1]  # … and in the hard phase they stand still
     assert threshold.temperature == pytest.approx(0.1)
+
+
+def test_scores_are_compared_at_equal_products(model, batches) -> None:
+    found = lab10.by_scores(model, batches, {"one": {1: 0.5}, "two": {0: 0.5, 2: 0.2}}, 3)
+    assert found["schedules"].keys() == {"one", "two"}
+    for schedule in found["schedules"].values():
+        runs = [schedule["cls"], schedule["received"], *schedule["random"]]
+        assert len(runs) == 5 and len({run["macs"] for run in runs}) == 1
+        assert runs[0]["macs"] < found["dense"]["macs"] == runs[0]["dense_macs"]
+
+
+def test_the_shipped_scores_are_of_these_schedules() -> None:
+    found = experiments.read("lab10_scores_reviews")
+    assert found["settings"]["schedules"] == json.loads(json.dumps(lab10.REVIEWS))
+    real = experiments.read("lab10_sst2")
+    for name in lab10.REVIEWS:  # about as many products are saved as of real sentences
+        fewer, of_real = (
+            run["dense"]["macs"] / run["schedules"][name]["cls"]["macs"]
+            for run in (found["seeds"][0], real["seeds"][0])
+        )
+        assert fewer == pytest.approx(of_real, rel=0.1)
+    assert len(found["seeds"]) == 3 and experiments.took("lab10_scores_reviews")
