@@ -33,7 +33,10 @@
 #
 # 20 points; three hours, or a little more. After each exercise `check("7.1")` tells you
 # at once what is right. If you are stuck, write `skip("7.1")` in a cell: that question
-# scores 0 and the rest of the lab goes on with the course's version.
+# scores 0 and the rest of the lab goes on with the course's version. What a question
+# asks you to write is yours to write: each says what would do it for you, and calls of
+# that are noticed. This is a courtesy check, with a comparison of all submissions
+# behind it.
 #
 # The three rules of the course hold: **guess first**; **choose on validation data**,
 # the test data are for the end; **no claim without a random control and three seeds**.
@@ -264,6 +267,8 @@ say(
 # (Older code passes `head_mask=` to the model. transformers 5 accepts it, like any
 # other keyword, and **ignores** it. Below you see what you would have published.)
 #
+# Write it yourself: nothing of `course_lib.pruning` but `output_projections`.
+#
 # *Before you write anything:* what validation accuracy, in %, is left if *all eight*
 # heads of the last layer are switched off? And of the first?
 
@@ -408,6 +413,8 @@ say("\n".join(lines) + f"\n\nValidation accuracy in %. {you_wrote(prediction_7_2
 # How do you get one gradient for each text out of one backward pass? Give each text its
 # own gates: $\xi$ of shape (layers, B, heads), and differentiate the *sum* of the
 # losses. No other text's loss depends on a text's gates.
+#
+# Write it yourself: nothing of `course_lib.pruning` but `output_projections`.
 #
 # *Before you write anything:* suppose you do take the absolute value of a batch's mean
 # gradient, with batches of 50. By what factor will it be smaller than $I_h$, about?
@@ -566,6 +573,8 @@ plots.show(
 # For that, somebody has to choose which one stays, and the best of eight must not be
 # chosen and reported on the same texts: the largest of eight noisy numbers is too
 # large. Choose on validation texts, report on test texts.
+#
+# Write both yourself: nothing of `course_lib.pruning`.
 #
 # *Before you write anything:* of the 32 heads of a model, how many cost more than half
 # a point of accuracy when they alone are switched off?
@@ -732,6 +741,8 @@ say(
 # adjacent layers. Their finding, in the abstract's words: in many cases a random choice
 # does as well as an informed one, but avoid the middle and consecutive layers.
 #
+# Write it yourself: nothing of `course_lib.pruning`.
+#
 # *Before you write anything:* half of the heads go, 16 of 32. Which place hurts most:
 # `"top"`, `"bottom"` or `"middle"`? The same in all three models?
 
@@ -771,6 +782,8 @@ def choose_heads(
     Raises:
         ValueError: if the rule is unknown, or so many cannot be removed by it.
     """
+    if rule not in ("random", "top", "bottom", "middle", "no_consecutive"):
+        raise ValueError(f"no rule {rule!r}: random, top, bottom, middle or no_consecutive")
     ### BEGIN SOLUTION
     may_lose = heads - min_per_layer
     middle = (layers - 1) / 2
@@ -782,13 +795,11 @@ def choose_heads(
         order = list(range(layers))
     elif rule == "middle":
         order = sorted(range(layers), key=lambda layer: (abs(layer - middle), layer))
-    elif rule == "no_consecutive":
+    else:
         # every second layer is as many as can be without neighbours; with an even
         # number there are two such sets
         first = int(torch.randint(2, (1,), generator=generator)) if layers % 2 == 0 else 0
         order = list(range(first, layers, 2))
-    else:
-        raise ValueError(f"no rule {rule!r}: random, top, bottom, middle or no_consecutive")
     places = layers if order is None else len(order)
     if not 0 <= count <= places * max(may_lose, 0):
         raise ValueError(

@@ -18,7 +18,8 @@ that come with ``+``, those that only say where with a blank; ``...`` parts two 
 
 Wrong *functions* that the claims themselves know by name (``WRONG`` in ``visible.py``
 and ``hidden.py``: graded name -> sentence -> function) are answers, too: each must lose
-its question with that sentence.
+its question with that sentence, and where the grader cannot answer in its place, it
+may cost the questions that need this one by their heading.
 """
 
 from __future__ import annotations
@@ -153,18 +154,25 @@ def changed(base: str, change: str, where: str) -> str:
 
 def _of_tables(lab: str) -> list[Answer]:
     """What the claims know as wrong functions."""
-    known = solved(lab).lab
-    question = {name: q for q, exercise in known.known.questions.items() for name in exercise.names}
+    questions = solved(lab).lab.known.questions
+    question = {name: q for q, exercise in questions.items() for name in exercise.names}
     found = []
     for module in ("visible", "hidden"):
         tables = getattr(sys.modules[f"course_claims_{lab}.{module}"], "WRONG", {})
         for name, table in tables.items():
             for number, (sentence, function) in enumerate(table.items()):
-                label = f"{name}_{module}_{number}"
+                label, q = f"{name}_{module}_{number}", question[name]
+                # that rest on it, where the grader cannot answer in its place
+                also = () if questions[q].plain else resting_on(lab, q)
                 found.append(
-                    Answer(lab, question[name], label, sentence, functions=((name, function),))
+                    Answer(lab, q, label, sentence, frozenset(also), functions=((name, function),))
                 )
     return found
+
+
+def resting_on(lab: str, question: str) -> set[str]:
+    """The questions that need this one by their heading."""
+    return {q for q, needs in solved(lab).needs.items() if question in needs}
 
 
 def sample(lab: str, each: int = 2) -> list[Answer]:

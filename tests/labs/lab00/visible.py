@@ -1,5 +1,5 @@
-"""Lab 00, counting cost and storing zeros: what is claimed of each answer, and what its
-likely mistakes look like.
+"""Lab 00, counting cost and storing zeros: what is claimed of each answer, and its
+likely mistakes, each written once as a wrong function.
 
 Inputs are drawn anew for every grading, and so that the usual mistakes give other
 results than the right answer: H and W, R and S, rows and columns differ, lengths are no
@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
-from itertools import combinations
+from collections import namedtuple
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -27,44 +27,76 @@ from course_lib.grading import (
     expect_int,
     expect_keys,
     expect_length,
-    expect_number,
+    expect_raises,
     expect_tensor,
     fail,
     question,
     unchanged,
 )
 from course_lib.grading.claims import mistakes as known
-from course_lib.grading.claims.typed import expect_choice
+from course_lib.grading.claims.mistakes import Case, Mistakes, made
+from course_lib.grading.claims.typed import expect_choice, expect_typed
 from course_lib.labs import lab00 as reference
 
 # --- recognising a mistake by its result ----------------------------------------------
 
-Mistakes = dict[str, Any]  # what the student should think of -> what the code returns then
-Claims = dict[str, tuple[Any, Mistakes]]  # by the name of a result: the right one, and the mistakes
+Function = Callable[..., Any]
+Wrong = dict[str, Function]  # what the student should think of -> a function that does it wrong
+WRONG: dict[str, Wrong] = {}  # by graded name
+Given = Callable[[], tuple[Any, ...]]  # draws arguments
+Parts = Mapping[Any, Any]  # of a result: a dict's by its keys, a tuple's by their places
 
 
-def telling(case: Callable[[], tuple[Any, Claims]]) -> tuple[Any, Claims]:
-    """A drawn case in which the right results and those of all mistakes differ from one
-    another.
+def parts(value: Any) -> Parts:
+    """A result by its parts; what is neither a dict nor a tuple is part 0."""
+    if isinstance(value, dict):
+        return value
+    return dict(enumerate(value if isinstance(value, tuple) else (value,)))
 
-    A case takes a few draws. If none of 200 were to do, the one with the fewest results
-    alike is as good for a right answer.
+
+def told(
+    case: Given, right: Function, wrong: Wrong, keys: Collection[Any] = ()
+) -> tuple[tuple[Any, ...], Parts, Mistakes]:
+    """Arguments with which each mistake shows, and no two that change the same part
+    change it alike (hardly ever, where there are many). With them the right parts, and
+    those that each mistake changes.
+
+    Args:
+        keys: of the parts that are looked at; none says all of them.
     """
-    best: tuple[int, tuple[Any, Claims]] | None = None
-    for _ in range(200):
-        drawn, claims = case()
-        pairs = [
-            two
-            for right, wrong in claims.values()
-            for two in combinations((right, *wrong.values()), 2)
-        ]
-        alike = sum(same(*two) for two in pairs)
-        if best is None or alike < best[0]:
-            best = alike, (drawn, claims)
-        if not alike:
-            break
-    assert best is not None
-    return best[1]
+
+    def drawn() -> Case:
+        arguments = case()
+        some = {k: v for k, v in parts(right(*arguments)).items() if not keys or k in keys}
+        return arguments, some, changed(some, made(wrong, *arguments))
+
+    def alike(one: Parts, other: Parts) -> bool:
+        return not (one and other) or any(same(one[k], other[k]) for k in one.keys() & other.keys())
+
+    return known.telling(drawn, alike=alike, fewest=True)
+
+
+def changed(right: Parts, mistakes: Mistakes) -> dict[str, dict[Any, Any]]:
+    """Of what comes by mistake, the parts that are other than right."""
+    return {
+        said: {k: v for k, v in parts(value).items() if k in right and not same(v, right[k])}
+        for said, value in mistakes.items()
+    }
+
+
+def of(part: Any, mistakes: Mistakes) -> dict[str, Any]:
+    """This part, by the mistakes that change it."""
+    return {said: wrong[part] for said, wrong in mistakes.items() if part in wrong}
+
+
+def but(right: Function, i: int, wrong: Function) -> Function:
+    """``right``, whose part i is what ``wrong`` makes of the same arguments."""
+
+    def version(*given: Any) -> tuple[Any, ...]:
+        result = right(*given)
+        return (*result[:i], wrong(*given), *result[i + 1 :])
+
+    return version
 
 
 def same(one: Any, other: Any) -> bool:
@@ -96,11 +128,13 @@ def expect_count(value: Any, what: str, right: int, mistakes: Mistakes | None = 
     expect_equal(expect_int(value, what), right, what)
 
 
-def expect_counts(result: Any, call: str, claims: Claims, keys: list[str]) -> None:
-    """A dict with ``keys``, in which the counts of ``claims`` are right."""
+def expect_counts(
+    result: Any, call: str, right: Parts, mistakes: Mistakes, keys: list[str]
+) -> None:
+    """A dict with ``keys``, in which the counts of ``right`` are right."""
     expect_keys(result, keys, f"the result of {call}")
-    for key, (right, mistakes) in claims.items():
-        expect_count(result[key], f"{call}[{key!r}]", right, mistakes)
+    for key, count in right.items():
+        expect_count(result[key], f"{call}[{key!r}]", count, of(key, mistakes))
 
 
 recognise = functools.partial(known.recognise, alike=same)
@@ -125,15 +159,116 @@ def untouched(submission: Submission, name: str, *arguments: Any) -> Any:
 # --- 0.1 conv_cost, linear_cost -------------------------------------------------------
 
 COST = ["macs", "weight_bits", "input_bits", "output_bits"]
+TWICE = "twice as many: a MAC is one multiplication together with its addition"
+BIASED = "a bias was counted: there is none here"
 
 
-def places(H: int, W: int, R: int, S: int, stride: int = 1, padding: int = 0) -> tuple[int, int]:
-    """E and F."""
-    return (H + 2 * padding - R) // stride + 1, (W + 2 * padding - S) // stride + 1
+# a convolution, as conv_cost gets it
+Conv = namedtuple("Conv", "M C R S H W stride padding bits", defaults=(1, 0, 32))
 
 
-def joined(arguments: tuple[int, ...]) -> str:
-    return ", ".join(map(str, arguments))
+def places(c: Conv, **otherwise: int) -> tuple[int, int]:
+    """E and F, if some of the numbers were others."""
+    c = c._replace(**otherwise)
+    free = (c.H + 2 * c.padding - c.R, c.W + 2 * c.padding - c.S)
+    return free[0] // c.stride + 1, free[1] // c.stride + 1
+
+
+def conv(at: Callable[[Conv], Any] = places, **otherwise: Callable[[Conv, int], float]) -> Function:
+    """A version of conv_cost in which the places of the filter may be wrong, or what
+    stands under a key: of the layer and the number of these places.
+    """
+
+    def version(*layer: int, **bits: int) -> dict[str, float]:
+        c = Conv(*layer, **bits)
+        weights, n = math.prod(c[:4]), math.prod(at(c))
+        counts = (weights * n, c.bits * weights, c.bits * c.C * c.H * c.W, c.bits * c.M * n)
+        wrong = {key: part(c, n) for key, part in otherwise.items()}
+        return dict(zip(COST, counts, strict=True)) | wrong
+
+    return version
+
+
+def in_units(right: Function) -> Wrong:
+    """A cost whose bits are in another unit."""
+
+    def version(unit: Callable[[int, int], float]) -> Function:
+        return lambda *layer, bits=32: {
+            key: n if key == "macs" else unit(n, bits)
+            for key, n in right(*layer, bits=bits).items()
+        }
+
+    return {
+        "bytes, it seems: the key's name says which unit": version(lambda n, bits: n / 8),
+        "how many numbers there are, without the bits of each": version(lambda n, bits: n // bits),
+        "32 bits a number, although another width was asked for": version(lambda n, bits: n // bits * 32),
+    }  # fmt: skip
+
+
+PLACES: Wrong = {said: conv(at) for said, at in {
+    "the filter went on by one pixel at a time: where does the stride come in?": lambda c: places(c, stride=1),
+    "the padding does not show in it: the filter may begin in the padding": lambda c: places(c, padding=0),
+    "neither the stride nor the padding shows in it: what are E and F for these?": lambda c: places(c, stride=1, padding=0),
+    "the padding was added once: it stands on both sides": lambda c: places(c, H=c.H - c.padding, W=c.W - c.padding),
+    "H and W, or R and S, are crossed: the filter's height R moves along the input's height H": lambda c: places(c, H=c.W, W=c.H),
+    "E was used for both sides: the input is not square": lambda c: 2 * places(c)[:1],
+    "F was used for both sides: the input is not square": lambda c: 2 * places(c)[1:],
+    "one place too few in E and in F: the filter's first place counts as well": lambda c: [n - 1 for n in places(c)],
+    "the + 1 comes after the division by the stride, not before it": lambda c: [n - 1 for n in places(c, R=c.R - 1, S=c.S - 1)],
+    "the division by the stride was rounded up: a place where the filter does not fit completely is none": lambda c: (
+        places(c, H=c.H + c.stride - 1, W=c.W + c.stride - 1)
+    ),
+}.items()}  # fmt: skip
+OF_MACS: Wrong = {said: conv(macs=wrong) for said, wrong in {
+    "there is one product for every pixel of the input: count the places of the output": lambda c, n: math.prod(c[:6]),
+    "the input channels are missing: how many products does one output number sum?": lambda c, n: c.M * c.R * c.S * n,
+    "the filters are missing: each of them makes an output of its own": lambda c, n: c.C * c.R * c.S * n,
+    TWICE: lambda c, n: 2 * math.prod(c[:4]) * n,
+    "the bits per number were multiplied in: MACs are operations": lambda c, n: c.bits * math.prod(c[:4]) * n,
+}.items()}  # fmt: skip
+OF_BITS: Wrong = in_units(reference.conv_cost) | {
+    "the input channels are missing: a filter is C x R x S": conv(weight_bits=lambda c, n: c.bits * c.M * c.R * c.S),
+    "the filters are missing: there are M of them": conv(weight_bits=lambda c, n: c.bits * c.C * c.R * c.S),
+    "the padding was counted: nobody needs to store zeros whose place is known": conv(
+        input_bits=lambda c, n: c.bits * c.C * (c.H + 2 * c.padding) * (c.W + 2 * c.padding)
+    ),
+    "the channels are missing: the input has C": conv(input_bits=lambda c, n: c.bits * c.H * c.W),
+    "M channels were counted: the input has C": conv(input_bits=lambda c, n: c.bits * c.M * c.H * c.W),
+    "the channels are missing: the output has one for each filter": conv(output_bits=lambda c, n: c.bits * n),
+    "C channels were counted: the output has M": conv(output_bits=lambda c, n: c.bits * c.C * n),
+    "the output is not as large as the input: it has one number for each place of the filter": conv(
+        output_bits=lambda c, n: c.bits * c.M * c.H * c.W
+    ),
+}  # fmt: skip
+OF_BOTH: Wrong = {BIASED: conv(
+    macs=lambda c, n: (math.prod(c[:4]) + c.M) * n, weight_bits=lambda c, n: c.bits * (math.prod(c[:4]) + c.M)
+)}  # fmt: skip
+WRONG["conv_cost"] = PLACES | OF_MACS | OF_BITS | OF_BOTH
+
+
+def linear(**otherwise: Callable[[int, int, int, int], float]) -> Function:
+    """A version of linear_cost in which what stands under a key may be wrong."""
+    return lambda batch, d_in, d_out, bits=32: (
+        reference.linear_cost(batch, d_in, d_out, bits)
+        | {key: part(batch, d_in, d_out, bits) for key, part in otherwise.items()}
+    )
+
+
+WRONG["linear_cost"] = in_units(reference.linear_cost) | {
+    "the batch is missing: every row is multiplied with all weights": linear(macs=lambda B, i, o, bits: i * o),
+    TWICE: linear(macs=lambda B, i, o, bits: 2 * B * i * o),
+    "the bits per number were multiplied in: MACs are operations": linear(macs=lambda B, i, o, bits: bits * B * i * o),
+    BIASED: linear(macs=lambda B, i, o, bits: B * (i + 1) * o, weight_bits=lambda B, i, o, bits: bits * (i + 1) * o),
+    "the weights were counted once per row of the batch: all rows share them": linear(
+        weight_bits=lambda B, i, o, bits: bits * B * i * o
+    ),
+    "the batch is missing: every row is an input, and has an output": linear(
+        input_bits=lambda B, i, o, bits: bits * i, output_bits=lambda B, i, o, bits: bits * o
+    ),
+    "the input's rows have d_in numbers, the output's d_out": linear(
+        input_bits=lambda B, i, o, bits: bits * B * o, output_bits=lambda B, i, o, bits: bits * B * i
+    ),
+}  # fmt: skip
 
 
 def convolution(draw: Draw) -> tuple[int, ...]:
@@ -144,156 +279,62 @@ def convolution(draw: Draw) -> tuple[int, ...]:
     return M, C, R, S, H, W, *draw.choice([(4, 1), (3, 4), (2, 5), (3, 5)])
 
 
-def misplaced(layer: tuple[int, ...]) -> dict[str, int]:
-    """How many places the filter of a convolution has, E · F, by the mistakes that are
-    made of it.
-    """
-    _, _, R, S, H, W, u, p = layer
-    E, F = places(H, W, R, S, u, p)
-    return {
-        "the filter went on by one pixel at a time: where does the stride come in?": math.prod(
-            places(H, W, R, S, 1, p)
-        ),
-        "the padding does not show in it: the filter may begin in the padding": math.prod(
-            places(H, W, R, S, u)
-        ),
-        "neither the stride nor the padding shows in it: what are E and F for these?": math.prod(
-            places(H, W, R, S)
-        ),
-        "the padding was added once: it stands on both sides": ((H + p - R) // u + 1)
-        * ((W + p - S) // u + 1),
-        "H and W, or R and S, are crossed: the filter's height R moves along the input's height H": (
-            math.prod(places(W, H, R, S, u, p))
-        ),
-        "E was used for both sides: the input is not square": E * E,
-        "F was used for both sides: the input is not square": F * F,
-        "one place too few in E and in F: the filter's first place counts as well": (E - 1)
-        * (F - 1),
-        "the + 1 comes after the division by the stride, not before it": (
-            ((H + 2 * p - R + 1) // u) * ((W + 2 * p - S + 1) // u)
-        ),
-        "the division by the stride was rounded up: a place where the filter does not fit completely is none": (
-            (-((R - H - 2 * p) // u) + 1) * (-((S - W - 2 * p) // u) + 1)
-        ),
-    }
+def joined(arguments: tuple[int, ...]) -> str:
+    return ", ".join(map(str, arguments))
 
 
 @question("0.1", points=0.5, claim="MACs of a convolution: E and F from stride and padding")
 def test_macs_of_a_convolution(submission: Submission, draw: Draw) -> None:
-    def case() -> tuple[Any, Claims]:
-        M, C, R, S, H, W, u, p = layer = convolution(draw)
-        E, F = places(H, W, R, S, u, p)
-        one = M * C * R * S  # MACs at one place
-        return layer, {"macs": (one * E * F, {said: one * wrong for said, wrong in misplaced(layer).items()} | {
-            "there is one product for every pixel of the input: count the places of the output": one * H * W,
-            "the input channels are missing: how many products does one output number sum?": one // C * E * F,
-            "the filters are missing: each of them makes an output of its own": one // M * E * F,
-            "twice as many: a MAC is one multiplication together with its addition": 2 * one * E * F,
-            "the bits per number were multiplied in: MACs are operations": 32 * one * E * F,
-            "a bias was counted: there is none here": (one + M) * E * F,
-        })}  # fmt: skip
-
-    layer, claims = telling(case)
-    expect_counts(submission.conv_cost(*layer), f"conv_cost{layer}", claims, COST)
-
-
-def sizes_in_bits(count: int, bits: int) -> Mistakes:
-    """What becomes of ``count`` numbers of ``bits`` bits where the unit is wrong."""
-    return {
-        "bytes, it seems: the key's name says which unit": count * bits / 8,
-        "how many numbers there are, without the bits of each": count,
-        "32 bits a number, although another width was asked for": 32 * count,
-    }
+    wrong = PLACES | OF_MACS | OF_BOTH
+    layer, right, mistakes = told(
+        lambda: convolution(draw), reference.conv_cost, wrong, keys=["macs"]
+    )
+    expect_counts(submission.conv_cost(*layer), f"conv_cost{layer}", right, mistakes, COST)
 
 
 @question(
     "0.1", points=0.5, claim="bits of weights, input and output; a linear layer for a whole batch"
 )
 def test_bits_of_both_layers(submission: Submission, draw: Draw) -> None:
-    expect_bits_of_a_convolution(submission, draw)
-    expect_linear_cost(submission, draw)
+    def of_width(right: Function) -> Function:
+        return lambda layer, bits: right(*layer, bits=bits)
+
+    def expect_cost(name: str, case: Given, wrong: Wrong, keys: list[str]) -> None:
+        (layer, bits), right, mistakes = told(
+            lambda: (case(), draw.choice([4, 12, 16, 24])),
+            of_width(getattr(reference, name)),
+            {said: of_width(version) for said, version in wrong.items()},
+            keys,
+        )
+        call = f"{name}({joined(layer)}, bits={bits})"
+        expect_counts(submission.call(name, *layer, bits=bits), call, right, mistakes, COST)
+
+    expect_cost("conv_cost", lambda: convolution(draw), PLACES | OF_BITS | OF_BOTH, COST[1:])
+    six = convolution(draw)[:6]
+    by_default, right = submission.conv_cost(*six), reference.conv_cost(*six)
+    mistakes = changed(right, made(PLACES, *six))
+    what = f"conv_cost{six}['macs'], with the defaults stride 1, padding 0,"
+    expect_count(by_default["macs"], what, right["macs"], of("macs", mistakes))
+    what = f"conv_cost{six}['weight_bits'], with 32 bits a number,"
+    expect_count(by_default["weight_bits"], what, right["weight_bits"])
+    expect_cost("linear_cost", lambda: tuple(draw.distinct(3, 3, 40)), WRONG["linear_cost"], COST)
 
 
-def expect_bits_of_a_convolution(submission: Submission, draw: Draw) -> None:
-    def case() -> tuple[Any, Claims]:
-        bits = draw.choice([4, 12, 16, 24])
-        M, C, R, S, H, W, u, p = layer = convolution(draw)
-        E, F = places(H, W, R, S, u, p)
-        weights, inputs, outputs = M * C * R * S, C * H * W, M * E * F
-        return (layer, bits), {
-            "weight_bits": (bits * weights, sizes_in_bits(weights, bits) | {
-                "the input channels are missing: a filter is C x R x S": bits * M * R * S,
-                "the filters are missing: there are M of them": bits * C * R * S,
-                "a bias was counted: there is none here": bits * (weights + M),
-            }),
-            "input_bits": (bits * inputs, sizes_in_bits(inputs, bits) | {
-                "the padding was counted: nobody needs to store zeros whose place is known": bits * C * (H + 2 * p) * (W + 2 * p),
-                "the channels are missing": bits * H * W,
-                "M channels were counted: the input has C": bits * M * H * W,
-            }),
-            "output_bits": (bits * outputs, sizes_in_bits(outputs, bits) | {
-                said: bits * M * wrong for said, wrong in misplaced(layer).items()
-            } | {
-                "the channels are missing: the output has one for each filter": bits * E * F,
-                "C channels were counted: the output has M": bits * C * E * F,
-                "the output is not as large as the input: it has one number for each place of the filter": bits * M * H * W,
-            }),
-        }  # fmt: skip
-
-    (layer, bits), claims = telling(case)
-    expect_counts(
-        submission.conv_cost(*layer, bits=bits),
-        f"conv_cost({joined(layer)}, bits={bits})",
-        claims,
-        COST,
-    )
-    six, kernel = layer[:6], math.prod(layer[:4])
-    E, F = places(*layer[4:6], *layer[2:4])
-    result = submission.conv_cost(*six)
-    defaults = {said: kernel * wrong for said, wrong in misplaced((*six, 1, 0)).items()}
-    expect_count(
-        result["macs"],
-        f"conv_cost{six}['macs'], with the defaults stride 1, padding 0,",
-        kernel * E * F,
-        defaults,
-    )
-    expect_count(
-        result["weight_bits"], f"conv_cost{six}['weight_bits'], with 32 bits a number,", 32 * kernel
-    )
-
-
-def expect_linear_cost(submission: Submission, draw: Draw) -> None:
-    def case() -> tuple[Any, Claims]:
-        bits = draw.choice([4, 12, 16, 24])
-        batch, d_in, d_out = layer = tuple(draw.distinct(3, 3, 40))
-        return (layer, bits), {
-            "macs": (math.prod(layer), {
-                "the batch is missing: every row is multiplied with all weights": d_in * d_out,
-                "twice as many: a MAC is one multiplication together with its addition": 2 * math.prod(layer),
-                "the bits per number were multiplied in: MACs are operations": bits * math.prod(layer),
-                "a bias was counted: there is none here": batch * (d_in + 1) * d_out,
-            }),
-            "weight_bits": (bits * d_in * d_out, sizes_in_bits(d_in * d_out, bits) | {
-                "the weights were counted once per row of the batch: all rows share them": bits * math.prod(layer),
-                "a bias was counted: there is none here": bits * (d_in + 1) * d_out,
-            }),
-            "input_bits": (bits * batch * d_in, sizes_in_bits(batch * d_in, bits) | {
-                "the batch is missing: every row is an input": bits * d_in,
-                "the input's rows have d_in numbers, the output's d_out": bits * batch * d_out,
-            }),
-            "output_bits": (bits * batch * d_out, sizes_in_bits(batch * d_out, bits) | {
-                "the batch is missing: every row has an output": bits * d_out,
-                "the input's rows have d_in numbers, the output's d_out": bits * batch * d_in,
-            }),
-        }  # fmt: skip
-
-    (layer, bits), claims = telling(case)
-    expect_counts(
-        submission.linear_cost(*layer, bits=bits),
-        f"linear_cost({joined(layer)}, bits={bits})",
-        claims,
-        COST,
-    )
+@question("0.1", points=0.5, claim="arguments: a kernel that does not fit raises ValueError")
+def test_kernels_that_do_not_fit(submission: Submission, draw: Draw) -> None:
+    M, C, R, S = draw.distinct(4, 2, 7)
+    bad = {
+        "a kernel that is higher than its input": (M, C, R, S, R - 1, S),
+        "a kernel that is wider than its input": (M, C, R, S, R, S - 1),
+        "a kernel that is higher than its input, by less than a stride": (M, C, R, S, R - 1, S, 3),
+        "a kernel that is wider than its input, by less than a stride": (M, C, R, S, R, S - 1, 3),
+    }
+    fits = (M, C, R, S, R + 1, S + 2)
+    right = {"input_bits": reference.conv_cost(*fits)["input_bits"]}
+    expect_counts(submission.conv_cost(*fits), f"conv_cost{fits}", right, {}, COST)
+    for when, layer in bad.items():
+        call = functools.partial(submission.conv_cost, *layer)
+        expect_raises(ValueError, call, f"{when}, conv_cost{layer},")
 
 
 # --- 0.2 transformer_macs -------------------------------------------------------------
@@ -301,21 +342,101 @@ def expect_linear_cost(submission: Submission, draw: Draw) -> None:
 PARTS = ["projections", "attention", "ffn", "total", "scores"]
 
 
-def expect_part(
-    submission: Submission, draw: Draw, part: str, claim: Callable[..., tuple[int, Mistakes]]
-) -> None:
-    """One of PARTS is right for B, L, E, heads that are drawn such that no two mistakes
-    look alike.
+def encoder(**otherwise: Callable[[int, int, int, int], int]) -> Function:
+    """A version of transformer_macs in which some parts may be wrong, of B, L, E and
+    heads; the total is their sum.
     """
 
-    def case() -> tuple[Any, Claims]:
-        heads = draw.integer(3, 5)
-        # B, L, E, heads
-        layer = (draw.integer(3, 6), draw.integer(7, 30), heads * draw.integer(2, 7), heads)
-        return layer, {part: claim(*layer)}
+    def version(B: int, L: int, E: int, heads: int = 1) -> dict[str, int]:
+        cost = reference.transformer_macs(B, L, E, heads)
+        cost |= {part: wrong(B, L, E, heads) for part, wrong in otherwise.items()}
+        return cost | {"total": total(cost)}
 
-    layer, claims = telling(case)
-    expect_counts(submission.transformer_macs(*layer), f"transformer_macs{layer}", claims, PARTS)
+    return version
+
+
+def matrices(change: Callable[[int, int, int, int, int], int]) -> dict[str, Any]:
+    """Projections and FFN, of their right number, B, L, E and heads."""
+    return {
+        "projections": lambda B, L, E, heads: change(4 * B * L * E**2, B, L, E, heads),
+        "ffn": lambda B, L, E, heads: change(8 * B * L * E**2, B, L, E, heads),
+    }
+
+
+EVERYWHERE: Wrong = {
+    "the batch is missing": encoder(
+        **matrices(lambda n, B, L, E, heads: n // B),
+        attention=lambda B, L, E, heads: 2 * L**2 * E,
+        scores=lambda B, L, E, heads: heads * L**2,
+    ),
+    TWICE: encoder(
+        **matrices(lambda n, B, L, E, heads: 2 * n), attention=lambda B, L, E, heads: 4 * B * L**2 * E
+    ),
+}  # fmt: skip
+MATRICES: Wrong = EVERYWHERE | {said: encoder(**matrices(change)) for said, change in {
+    "L² does not belong here: only attention compares tokens with tokens, matrices take them one by one": lambda n, B, L, E, heads: n * L,
+    "L² does not belong here, E² does: a matrix takes the tokens one by one": lambda n, B, L, E, heads: n // E * L,
+    "the heads were multiplied in: they share the E columns, they do not each have E": lambda n, B, L, E, heads: n * heads,
+    "the heads were divided out: all heads together use all E columns": lambda n, B, L, E, heads: n // heads,
+    "E² is missing: the matrices have E rows and E (or 4E) columns": lambda n, B, L, E, heads: n // E,
+}.items()} | {
+    "that makes three matrices: which one comes after the heads?": encoder(projections=lambda B, L, E, heads: 3 * B * L * E**2),
+    "that makes one matrix: how many are there?": encoder(projections=lambda B, L, E, heads: B * L * E**2),
+    "that is one matrix of the FFN: it goes from E to 4E, and back again": encoder(ffn=lambda B, L, E, heads: 4 * B * L * E**2),
+    "the FFN is wider than E in the middle": encoder(ffn=lambda B, L, E, heads: 2 * B * L * E**2),
+}  # fmt: skip
+PAIRS: Wrong = EVERYWHERE | {said: encoder(attention=wrong) for said, wrong in {
+    "a factor of heads too many: each head compares all pairs, but how many columns does it have for that?": (
+        lambda B, L, E, heads: 2 * B * L**2 * E * heads
+    ),
+    "a factor of heads too few: that is the work of a single head": lambda B, L, E, heads: 2 * B * L**2 * E // heads,
+    "only one of the two products: the values are weighted, too": lambda B, L, E, heads: B * L**2 * E,
+    "tokens of different sentences were compared: pairs are formed within a sentence": lambda B, L, E, heads: 2 * (B * L)**2 * E,
+    "L² is missing: every token is compared with every token of its sentence": lambda B, L, E, heads: 2 * B * L * E,
+    "E² does not belong here: comparing two tokens takes one product of vectors, not a matrix": (
+        lambda B, L, E, heads: 2 * B * L**2 * E**2
+    ),
+    "L and E are exchanged: which of the two is squared where tokens meet tokens?": lambda B, L, E, heads: 2 * B * L * E**2,
+    "E is missing: these are pairs. How many MACs does it take to compare one?": lambda B, L, E, heads: 2 * B * L**2,
+}.items()} | {said: encoder(scores=wrong) for said, wrong in {
+    "the heads are missing: each of them has a softmax of its own": lambda B, L, E, heads: B * L**2,
+    "L² is missing: there is one score for every pair": lambda B, L, E, heads: B * heads * L,
+    "tokens of different sentences were paired": lambda B, L, E, heads: heads * (B * L)**2,
+    "scores are numbers, not MACs: E does not belong here": lambda B, L, E, heads: B * heads * L**2 * E,
+    "scores are numbers, not MACs: the size of a head does not belong here": lambda B, L, E, heads: B * L**2 * E,
+    "twice as many: the second product uses the scores, it makes none": lambda B, L, E, heads: 2 * B * heads * L**2,
+}.items()}  # fmt: skip
+IN_ALL = {  # what was summed up to the total
+    "the scores were added in: they are numbers that go through the softmax, not MACs": ("projections", "attention", "ffn", "scores"),
+    "the FFN is missing in it": ("projections", "attention"),
+    "attention is missing in it": ("projections", "ffn"),
+    "the projections are missing in it": ("attention", "ffn"),
+}  # fmt: skip
+
+
+def total(cost: Parts, of: Collection[str] = ("projections", "attention", "ffn")) -> int:
+    return sum(cost[part] for part in of)
+
+
+def encoder_with_total(of: Collection[str]) -> Function:
+    return lambda *layer: (cost := reference.transformer_macs(*layer)) | {"total": total(cost, of)}
+
+
+WRONG["transformer_macs"] = (
+    MATRICES | PAIRS | {said: encoder_with_total(some) for said, some in IN_ALL.items()}
+)
+
+
+def expect_encoder(submission: Submission, draw: Draw, wrong: Wrong, *keys: str) -> None:
+    """These parts of a layer's cost are right."""
+
+    def case() -> tuple[int, ...]:
+        heads = draw.integer(3, 5)
+        return draw.integer(3, 6), draw.integer(7, 30), heads * draw.integer(2, 7), heads
+
+    layer, right, mistakes = told(case, reference.transformer_macs, wrong, keys)
+    result = submission.transformer_macs(*layer)
+    expect_counts(result, f"transformer_macs{layer}", right, mistakes, PARTS)
 
 
 @question(
@@ -324,93 +445,43 @@ def expect_part(
     claim="projections and FFN, token by token; total is the sum of all three parts",
 )
 def test_matrices(submission: Submission, draw: Draw) -> None:
-    def projections(B: int, L: int, E: int, heads: int) -> tuple[int, Mistakes]:
-        right = 4 * B * L * E**2
-        return right, shared(right, B, L, E, heads) | {
-            "that makes three matrices: which one comes after the heads?": 3 * B * L * E**2,
-            "that makes one matrix: how many are there?": B * L * E**2,
-        }  # fmt: skip
-
-    def ffn(B: int, L: int, E: int, heads: int) -> tuple[int, Mistakes]:
-        right = 8 * B * L * E**2
-        return right, shared(right, B, L, E, heads) | {
-            "that is one matrix of the FFN: it goes from E to 4E, and back again": right // 2,
-            "the FFN is wider than E in the middle": right // 4,
-        }  # fmt: skip
-
-    def shared(right: int, B: int, L: int, E: int, heads: int) -> Mistakes:
-        return {
-            "L² does not belong here: only attention compares tokens with tokens, matrices take them one by one": right * L,
-            "L² does not belong here, E² does: a matrix takes the tokens one by one": right // E * L,
-            "the batch is missing": right // B,
-            "the heads were multiplied in: they share the E columns, they do not each have E": right * heads,
-            "the heads were divided out: all heads together use all E columns": right // heads,
-            "E² is missing: the matrices have E rows and E (or 4E) columns": right // E,
-            "twice as many: a MAC is one multiplication together with its addition": 2 * right,
-        }  # fmt: skip
-
-    expect_part(submission, draw, "projections", projections)
-    expect_part(submission, draw, "ffn", ffn)
+    expect_encoder(submission, draw, MATRICES, "projections", "ffn")
     heads = draw.integer(2, 5)
     expect_total(
         submission, draw.integer(2, 5), draw.integer(5, 30), heads * draw.integer(2, 6), heads
     )
 
 
-def expect_total(submission: Submission, B: int, L: int, E: int, heads: int = 1) -> tuple[int, ...]:
-    """total is the sum of the three parts, whatever these are. Returns projections,
-    attention, ffn and scores.
-    """
+def expect_total(submission: Submission, B: int, L: int, E: int, heads: int = 1) -> Parts:
+    """total is the sum of the three parts, whatever these are. Returns the cost."""
     layer = (B, L, E, heads) if heads > 1 else (B, L, E)
-    cost = submission.transformer_macs(*layer)
-    call = f"transformer_macs{layer}"
+    cost, call = submission.transformer_macs(*layer), f"transformer_macs{layer}"
     expect_keys(cost, PARTS, f"the result of {call}")
-    p, a, f, s = (
-        expect_int(cost[part], f"{call}[{part!r}]")
-        for part in ("projections", "attention", "ffn", "scores")
-    )
-    expect_count(cost["total"], f"{call}['total']", p + a + f, {
-        "the scores were added in: they are numbers that go through the softmax, not MACs": p + a + f + s,
-        "the FFN is missing in it": p + a,
-        "attention is missing in it": p + f,
-        "the projections are missing in it": a + f,
-    })  # fmt: skip
-    return p, a, f, s
+    counts = {
+        part: expect_int(cost[part], f"{call}[{part!r}]") for part in PARTS if part != "total"
+    }
+    mistakes = {said: total(counts, some) for said, some in IN_ALL.items()}
+    expect_count(cost["total"], f"{call}['total']", total(counts), mistakes)
+    return counts
 
 
 @question(
     "0.2", points=0.5, claim="attention: two products of all pairs; scores: all pairs of each head"
 )
 def test_attention_and_scores(submission: Submission, draw: Draw) -> None:
-    def attention(B: int, L: int, E: int, heads: int) -> tuple[int, Mistakes]:
-        right = 2 * B * L**2 * E
-        return right, {
-            "a factor of heads too many: each head compares all pairs, but how many columns does it have for that?": right * heads,
-            "a factor of heads too few: that is the work of a single head": right // heads,
-            "only one of the two products: the values are weighted, too": right // 2,
-            "tokens of different sentences were compared: pairs are formed within a sentence": right * B,
-            "the batch is missing": right // B,
-            "L² is missing: every token is compared with every token of its sentence": right // L,
-            "E² does not belong here: comparing two tokens takes one product of vectors, not a matrix": right * E,
-            "L and E are exchanged: which of the two is squared where tokens meet tokens?": 2 * B * L * E**2,
-            "E is missing: these are pairs. How many MACs does it take to compare one?": right // E,
-            "twice as many: a MAC is one multiplication together with its addition": right * 2,
-        }  # fmt: skip
+    expect_encoder(submission, draw, PAIRS, "attention", "scores")
 
-    def scores(B: int, L: int, E: int, heads: int) -> tuple[int, Mistakes]:
-        right = B * heads * L**2
-        return right, {
-            "the heads are missing: each of them has a softmax of its own": right // heads,
-            "the batch is missing": right // B,
-            "L² is missing: there is one score for every pair": right // L,
-            "tokens of different sentences were paired": right * B,
-            "scores are numbers, not MACs: E does not belong here": right * E,
-            "scores are numbers, not MACs: the size of a head does not belong here": right * E // heads,
-            "twice as many: the second product uses the scores, it makes none": right * 2,
-        }  # fmt: skip
 
-    expect_part(submission, draw, "attention", attention)
-    expect_part(submission, draw, "scores", scores)
+@question("0.2", points=0.5, claim="arguments: heads that do not divide E raise ValueError")
+def test_heads_that_do_not_divide(submission: Submission, draw: Draw) -> None:
+    heads = draw.integer(3, 7)
+    E = heads * draw.integer(2, 5)
+    right = {"ffn": reference.transformer_macs(2, 5, E, heads)["ffn"]}
+    result = submission.transformer_macs(2, 5, E, heads)
+    expect_counts(result, f"transformer_macs{(2, 5, E, heads)}", right, {}, PARTS)
+    E += draw.integer(1, heads - 1)
+    when = f"transformer_macs(2, 5, {E}, heads={heads}), where the heads cannot share {E} columns evenly,"
+    expect_raises(ValueError, lambda: submission.transformer_macs(2, 5, E, heads), when)
 
 
 # --- 0.3 nonzero_macs -----------------------------------------------------------------
@@ -427,98 +498,105 @@ def lumpy(draw: Draw, *shape: int) -> Tensor:
     )
 
 
-def miscounted(w: Tensor, x: Tensor, stride: int = 1, padding: int = 0) -> tuple[int, Mistakes]:
-    """How many products have two non-zero operands, and what mistakes make of it."""
+count, ones = reference.nonzero_macs, torch.ones_like
 
-    def count(w: Tensor, x: Tensor) -> int:
-        return reference.nonzero_macs(w, x, stride, padding)
 
-    some_w, some_x = torch.ones_like(w), torch.ones_like(x)
-    right, all_products = count(w, x), count(some_w, some_x)
-    density = float((w != 0).double().mean() * (x != 0).double().mean())
-    outputs = x @ w.T if w.ndim == 2 else F.conv2d(x, w, stride=stride, padding=padding)
-    return right, {
-        "that is (1-p)(1-q) times the products, what zeros at random places give on average: count these zeros, where they are": (
-            density * all_products
-        ),
-        "every product was counted, with zeros or without": all_products,
-        "only zeros among the weights were left out: a zero input spares a product, too": count(w, some_x),
-        "only zeros in the input were left out: a zero weight spares a product, too": count(some_w, x),
-        "the products with a zero in them were counted, it seems: those without one are asked for": all_products - right,
-        "a product was counted where only one of the two is non-zero: both have to be": (
-            count(w, some_x) + count(some_w, x) - right
-        ),
-        "negative numbers were left out: they are not zero either": count((w > 0).float(), (x > 0).float()),
-        "only the first sample of the batch was counted": count(w, x[:1]),
-        "that is the mean over the batch: count the whole batch": right / len(x),
-        "twice as many: a MAC is one multiplication together with its addition": 2 * right,
-        "outputs that are not zero were counted: each of them is a sum of many products": int(outputs.count_nonzero()),
-    }  # fmt: skip
+def expected(w: Tensor, x: Tensor) -> float:
+    """(1-p)(1-q)."""
+    return float((w != 0).double().mean() * (x != 0).double().mean())
+
+
+def walled(x: Tensor, padding: int) -> Tensor:
+    """x with ones for padding; as it is, if it is no picture."""
+    return F.pad(x, [padding] * 4, value=1.0) if x.ndim == 4 else x
+
+
+def outputs(w: Tensor, x: Tensor, stride: int = 1, padding: int = 0) -> Tensor:
+    return x @ w.T if w.ndim == 2 else F.conv2d(x, w, stride=stride, padding=padding)
+
+
+COUNTED: Wrong = {  # told without stride and padding, and with them
+    "that is (1-p)(1-q) times the products, what zeros at random places give on average: count these zeros, where they are": (
+        lambda w, x, *at: expected(w, x) * count(ones(w), ones(x), *at)
+    ),
+    "every product was counted, with zeros or without": lambda w, x, *at: count(ones(w), ones(x), *at),
+    "only zeros among the weights were left out: a zero input spares a product, too": lambda w, x, *at: count(w, ones(x), *at),
+    "only zeros in the input were left out: a zero weight spares a product, too": lambda w, x, *at: count(ones(w), x, *at),
+    "the products with a zero in them were counted, it seems: those without one are asked for": (
+        lambda w, x, *at: count(ones(w), ones(x), *at) - count(w, x, *at)
+    ),
+    "a product was counted where only one of the two is non-zero: both have to be": (
+        lambda w, x, *at: count(w, ones(x), *at) + count(ones(w), x, *at) - count(w, x, *at)
+    ),
+    "negative numbers were left out: they are not zero either": lambda w, x, *at: count((w > 0).float(), (x > 0).float(), *at),
+    "only the first sample of the batch was counted": lambda w, x, *at: count(w, x[:1], *at),
+    "that is the mean over the batch: count the whole batch": lambda w, x, *at: count(w, x, *at) / len(x),
+    TWICE: lambda w, x, *at: 2 * count(w, x, *at),
+    "outputs that are not zero were counted: each of them is a sum of many products": (
+        lambda w, x, *at: int(outputs(w, x, *at).count_nonzero())
+    ),
+}  # fmt: skip
+PADDED: Wrong = {  # told with stride and padding
+    "products with padding were counted, as if it held something: it holds zeros": (
+        lambda w, x, stride=1, padding=0: count(w, walled(x, padding), stride)
+    ),
+    "that is (1-p)(1-q) times all MACs, what random zeros give on average, and products with padding are among them": (
+        lambda w, x, stride=1, padding=0: expected(w, x) * count(ones(w), walled(ones(x), padding), stride)
+    ),
+    "only zeros among the weights were left out, and products with padding were counted": (
+        lambda w, x, stride=1, padding=0: count(w, walled(ones(x), padding), stride)
+    ),
+    "every MAC was counted, also those with padding": (
+        lambda w, x, stride=1, padding=0: count(ones(w), walled(ones(x), padding), stride)
+    ),
+    "the filter went on by one pixel at a time: where does the stride come in?": lambda w, x, stride=1, padding=0: count(w, x, 1, padding),
+    "the padding was left away: with it, the filter stands at more places": lambda w, x, stride=1, padding=0: count(w, x, stride),
+    "neither the stride nor the padding shows in it": lambda w, x, stride=1, padding=0: count(w, x),
+}  # fmt: skip
+WRONG["nonzero_macs"] = COUNTED | PADDED
+
+
+def expect_nonzero(submission: Submission, case: Given, wrong: Wrong) -> None:
+    (w, x, *at), right, mistakes = told(case, count, wrong)
+    slid = f", stride {at[0]}, padding {at[1]}," if at else ""
+    what = f"nonzero_macs for a weight {tuple(w.shape)} and an input {tuple(x.shape)}{slid}"
+    expect_count(submission.nonzero_macs(w, x, *at), what, right[0], of(0, mistakes))
 
 
 @question("0.3", points=0.5, claim="a linear layer: products with two non-zero operands")
 def test_nonzero_macs_of_a_linear_layer(submission: Submission, draw: Draw) -> None:
-    def case() -> tuple[Any, Claims]:
+    def case() -> tuple[Tensor, Tensor]:
         d_in, d_out, batch = draw.distinct(3, 3, 12)
-        w, x = lumpy(draw, d_out, d_in), lumpy(draw, batch, d_in)
-        return (w, x), {"count": miscounted(w, x)}
+        return lumpy(draw, d_out, d_in), lumpy(draw, batch, d_in)
 
-    (w, x), claims = telling(case)
-    what = f"nonzero_macs for a weight {tuple(w.shape)} and an input {tuple(x.shape)}"
-    expect_count(submission.nonzero_macs(w, x), what, *claims["count"])
+    expect_nonzero(submission, case, COUNTED)
 
 
 @question(
     "0.3", points=0.5, claim="a convolution, at every place of the filter and over the whole batch"
 )
 def test_nonzero_macs_of_a_convolution(submission: Submission, draw: Draw) -> None:
-    def case() -> tuple[Any, Claims]:
-        M, C, R, S, H, W, _, _ = convolution(draw)
-        w, x = (
-            lumpy(draw, min(M, 4), min(C, 3), min(R, 3), min(S, 3)),
-            lumpy(draw, 2, min(C, 3), min(H, 7), min(W, 8)),
+    def case() -> tuple[Tensor, Tensor]:
+        M, C, R, S, H, W, *_ = convolution(draw)
+        C = min(C, 3)
+        return lumpy(draw, min(M, 4), C, min(R, 3), min(S, 3)), lumpy(
+            draw, 2, C, min(H, 7), min(W, 8)
         )
-        return (w, x), {"count": miscounted(w, x)}
 
-    (w, x), claims = telling(case)
-    what = f"nonzero_macs for a weight {tuple(w.shape)} and an input {tuple(x.shape)}"
-    expect_count(submission.nonzero_macs(w, x), what, *claims["count"])
+    expect_nonzero(submission, case, COUNTED)
 
 
 @question(
     "0.3", points=0.5, claim="the stride leaves places out; products with padding do not count"
 )
 def test_nonzero_macs_with_padding(submission: Submission, draw: Draw) -> None:
-    def case() -> tuple[Any, Claims]:
-        w, x = (
-            lumpy(draw, 3, 2, *draw.distinct(2, 2, 4)),
-            lumpy(draw, 2, 2, *draw.distinct(2, 5, 8)),
-        )
+    def case() -> tuple[Tensor, Tensor, int, int]:
+        w = lumpy(draw, 3, 2, *draw.distinct(2, 2, 4))
+        x = lumpy(draw, 2, 2, *draw.distinct(2, 5, 8))
         stride, padding = draw.distinct(2, 1, 3)
-        stride = max(2, stride)
-        right, mistakes = miscounted(w, x, stride, padding)
-        places_padded = math.prod(places(*x.shape[2:], *w.shape[2:], stride, padding))
-        every = len(x) * w.numel() * places_padded
-        density = float((w != 0).double().mean() * (x != 0).double().mean())
-        return (w, x, stride, padding), {"count": (right, mistakes | {
-            "products with padding were counted, as if it held something: it holds zeros": (
-                reference.nonzero_macs(w, F.pad(x, [padding] * 4, value=1.0), stride)
-            ),
-            "that is (1-p)(1-q) times all MACs, what random zeros give on average, and products with padding are among them": (
-                density * every
-            ),
-            "only zeros among the weights were left out, and products with padding were counted": (
-                int((w != 0).sum()) * len(x) * places_padded
-            ),
-            "every MAC was counted, also those with padding": every,
-            "the filter went on by one pixel at a time: where does the stride come in?": reference.nonzero_macs(w, x, 1, padding),
-            "the padding was left away: with it, the filter stands at more places": reference.nonzero_macs(w, x, stride),
-            "neither the stride nor the padding shows in it": reference.nonzero_macs(w, x),
-        })}  # fmt: skip
+        return w, x, max(2, stride), padding
 
-    (w, x, stride, padding), claims = telling(case)
-    what = f"nonzero_macs for a weight {tuple(w.shape)} and an input {tuple(x.shape)}, stride {stride}, padding {padding},"
-    expect_count(submission.nonzero_macs(w, x, stride, padding), what, *claims["count"])
+    expect_nonzero(submission, case, COUNTED | PADDED)
 
 
 # --- what all encodings share ---------------------------------------------------------
@@ -628,6 +706,46 @@ def expect_decoded(value: Any, x: Tensor, what: str, mistakes: Mistakes | None =
 # --- 0.4 bitmap -----------------------------------------------------------------------
 
 
+def turned(x: Tensor) -> Tensor:
+    """The transpose, whatever the number of dimensions."""
+    return x.permute(*reversed(range(x.ndim)))
+
+
+def filled_by_columns(bitmap: Tensor, values: Tensor) -> Tensor:
+    x = values.new_zeros(bitmap.shape)
+    turned(x)[turned(bitmap)] = values
+    return x
+
+
+def nnz(x: Tensor) -> int:
+    """How many are not zero."""
+    return int((x != 0).sum())
+
+
+WRONG["bitmap_encode"] = {
+    "the map is upside down: True means that there is a value": lambda x: (x == 0, x[x != 0]),
+    "negative numbers are marked as zeros: only what equals 0 is one": lambda x: (x > 0, x[x > 0]),
+    "values holds all elements of x: a zero is not stored, the map says where it is": lambda x: (x != 0, x.flatten()),
+    "the values stand column by column: row-major means that a row comes after the other": (
+        lambda x: (x != 0, turned(x)[turned(x) != 0])
+    ),
+    "the signs are lost: the values are those of x": lambda x: (x != 0, x[x != 0].abs()),
+    "values is sorted: the order tells where they belong": lambda x: (x != 0, x[x != 0].sort().values),
+}  # fmt: skip
+WRONG["bitmap_decode"] = {"bitmap_decode filled the places column by column": filled_by_columns}
+WRONG["bitmap_bits"] = {
+    "the map was forgotten: someone must know where the values belong": lambda x, n=32: nnz(x) * n,
+    "the map has one bit for each place, for the zeros as well": lambda x, n=32: nnz(x) * (n + 1),
+    "the map was counted with n bits a place: what does a yes or no take?": lambda x, n=32: (nnz(x) + x.numel()) * n,
+    "a bool of PyTorch takes a byte, but a bit is enough": lambda x, n=32: nnz(x) * n + 8 * x.numel(),
+    "every element was counted with n bits: only values are stored": lambda x, n=32: x.numel() * (n + 1),
+    "that is the size of the zeros: the values are stored": lambda x, n=32: (x.numel() - nnz(x)) * n + x.numel(),
+    "that is the dense tensor": lambda x, n=32: x.numel() * n,
+    "32 bits a value, although another n was asked for": lambda x, n=32: nnz(x) * 32 + x.numel(),
+    "bytes, it seems: the name says bits": lambda x, n=32: (nnz(x) * n + x.numel()) / 8,
+}  # fmt: skip
+
+
 def as_bitmap(value: Any, x: Tensor) -> Tensor:
     """The value, if it has the form of a map of x: bool, one for each place."""
     if isinstance(value, Tensor) and value.dtype != torch.bool:
@@ -645,59 +763,40 @@ def as_bitmap(value: Any, x: Tensor) -> Tensor:
     "0.4", points=0.5, claim="a map of the non-zeros, their values row by row, and back again"
 )
 def test_bitmap_there_and_back(submission: Submission, draw: Draw) -> None:
-    x = figures(draw, draw.integer(3, 4), draw.integer(5, 6))
-    right_map, right_values = reference.bitmap_encode(x)
+    def case() -> tuple[Tensor]:
+        return (figures(draw, draw.integer(3, 4), draw.integer(5, 6)),)
+
+    (x,), right, mistakes = told(case, reference.bitmap_encode, WRONG["bitmap_encode"])
     encoded = submission.bitmap_encode(x)
     expect_length(encoded, 2, "the result of bitmap_encode", tuple)
     bitmap, values = as_bitmap(encoded[0], x), as_values(encoded[1], x)
-    recognise(bitmap, right_map, {
-        "the map is upside down: True means that there is a value": ~right_map,
-        "negative numbers are marked as zeros: only what equals 0 is one": x > 0,
-    })  # fmt: skip
-    expect_equal(bitmap, right_map, "the map")
-    recognise(values, right_values, {
-        "values holds all elements of x: a zero is not stored, the map says where it is": x.flatten(),
-        "the values stand column by column: row-major means that a row comes after the other": x.T[x.T != 0],
-        "the signs are lost: the values are those of x": right_values.abs(),
-        "values is sorted: the order tells where they belong": right_values.sort().values,
-    })  # fmt: skip
-    expect_values(values, right_values, x)
-    back = submission.bitmap_decode(right_map, right_values)
-    wrong = torch.zeros_like(x)
-    wrong.T[right_map.T] = right_values
-    expect_decoded(
-        back, x, "bitmap_decode", {"bitmap_decode filled the places column by column": wrong}
-    )
+    recognise(bitmap, right[0], of(0, mistakes))
+    expect_equal(bitmap, right[0], "the map")
+    recognise(values, right[1], of(1, mistakes))
+    expect_values(values, right[1], x)
+    back = submission.bitmap_decode(right[0], right[1])
+    expect_decoded(back, x, "bitmap_decode", made(WRONG["bitmap_decode"], right[0], right[1]))
+
+
+def expect_bits(
+    submission: Submission, name: str, wrong: Wrong, case: Given, by_default: str
+) -> None:
+    """The size is right; and for x alone, with ``by_default`` as it is called."""
+    (x, *rest), right, mistakes = told(case, getattr(reference, name), wrong)
+    call = f"{name}(x of shape {tuple(x.shape)}, {joined(tuple(rest))})"
+    expect_count(submission.call(name, x, *rest), call, right[0], of(0, mistakes))
+    bits = getattr(reference, name)(x)
+    expect_count(submission.call(name, x), f"{name}(x), with {by_default} by default,", bits)
 
 
 @question("0.4", points=0.5, claim="bits: n for each value, and the map")
 def test_bitmap_bits(submission: Submission, draw: Draw) -> None:
-    def case() -> tuple[Any, Claims]:
+    def case() -> tuple[Tensor, int]:
         n = draw.integer(4, 20)
-        x = figures(draw, draw.integer(3, 9), draw.integer(5, 9), sparsity=draw.number(0.3, 0.8))
-        L, kept = x.numel(), int((x != 0).sum())
-        return (x, n), {"bits": (kept * n + L, {
-            "the map was forgotten: someone must know where the values belong": kept * n,
-            "the map has one bit for each place, for the zeros as well": kept * n + kept,
-            "the map was counted with n bits a place: what does a yes or no take?": kept * n + L * n,
-            "a bool of PyTorch takes a byte, but a bit is enough": kept * n + 8 * L,
-            "every element was counted with n bits: only values are stored": L * n + L,
-            "that is the size of the zeros: the values are stored": (L - kept) * n + L,
-            "that is the dense tensor": L * n,
-            "32 bits a value, although another n was asked for": kept * 32 + L,
-            "bytes, it seems: the name says bits": (kept * n + L) / 8,
-        })}  # fmt: skip
+        shape = draw.integer(3, 9), draw.integer(5, 9)
+        return figures(draw, *shape, sparsity=draw.number(0.3, 0.8)), n
 
-    (x, n), claims = telling(case)
-    expect_count(
-        submission.bitmap_bits(x, n),
-        f"bitmap_bits(x of shape {tuple(x.shape)}, {n})",
-        *claims["bits"],
-    )
-    right = reference.bitmap_bits(x)
-    expect_count(
-        submission.bitmap_bits(x), "bitmap_bits(x), with 32 bits a value by default,", right
-    )
+    expect_bits(submission, "bitmap_bits", WRONG["bitmap_bits"], case, "32 bits a value")
 
 
 # --- 0.5 run lengths ------------------------------------------------------------------
@@ -715,85 +814,126 @@ def shuffled(draw: Draw, items: list[int]) -> list[int]:
     return [items[i] for i in draw.permutation(len(items)).tolist()]
 
 
-Runs = Callable[[int], list[int]]  # zeros -> the runs of the pairs that are written for them
+Runs = Callable[[int, int], list[int]]  # zeros, the largest run -> the runs written for them
 
 
-def written(x: Tensor, before: Runs, after: Runs) -> tuple[Tensor, Tensor]:
-    """Runs and values where ``before`` says what is written for zeros before a value,
-    ``after`` for those at the end.
+def written(before: Runs, after: Runs) -> Function:
+    """A version of rle_encode: ``before`` says what is written for zeros before a
+    value, ``after`` for those at the end.
     """
-    index, values, _ = reference.coo_encode(x)
-    ends = [-1, *index.tolist(), x.numel()]
-    *gaps, tail = [b - a - 1 for a, b in zip(ends, ends[1:], strict=False)]
-    runs: list[int] = []
-    said: list[float] = []
-    for gap, value in zip(gaps, values.tolist(), strict=True):
-        runs += before(gap)
-        said += [0.0] * (len(runs) - len(said) - 1) + [value]
-    runs += after(tail) if tail else []
-    said += [0.0] * (len(runs) - len(said))
-    return torch.tensor(runs, dtype=torch.int64), torch.tensor(said, dtype=x.dtype)
+
+    def version(x: Tensor, run_bits: int = 2) -> tuple[Tensor, Tensor, tuple[int, ...]]:
+        most = 2**run_bits - 1
+        index, values, _ = reference.coo_encode(x)
+        ends = [-1, *index.tolist(), x.numel()]
+        *gaps, tail = [b - a - 1 for a, b in zip(ends, ends[1:], strict=False)]
+        runs: list[int] = []
+        said: list[float] = []
+        for gap, value in zip(gaps, values.tolist(), strict=True):
+            runs += before(gap, most)
+            said += [0.0] * (len(runs) - len(said) - 1) + [value]
+        runs += after(tail, most) if tail else []
+        said += [0.0] * (len(runs) - len(said))
+        pairs = torch.tensor(runs, dtype=torch.int64), torch.tensor(said, dtype=x.dtype)
+        return *pairs, tuple(x.shape)
+
+    return version
 
 
-def misread_runs(x: Tensor, k: int) -> Mistakes:
-    """What mistakes make of the zeros in x."""
-    full, most = 2**k, 2**k - 1
+def right_runs(gap: int, most: int) -> list[int]:
+    return [most] * (gap // (most + 1)) + [gap % (most + 1)]
 
-    def right(gap: int) -> list[int]:
-        return [most] * (gap // full) + [gap % full]
 
-    def once_more(gap: int) -> list[int]:
-        fillers = max(0, gap - 1) // most
-        return [most] * fillers + [gap - most * fillers]
+def once_more(gap: int, most: int) -> list[int]:
+    fillers = max(0, gap - 1) // most
+    return [most] * fillers + [gap - most * fillers]
 
-    def too_early(gap: int) -> list[int]:
-        return [most] * (gap // most) + [gap % most]
 
-    def at_the_end(runs: Runs) -> Runs:
-        return lambda zeros: runs(zeros)[:-1] + [rest - 1 for rest in runs(zeros)[-1:] if rest]
+def too_early(gap: int, most: int) -> list[int]:
+    return [most] * (gap // most) + [gap % most]
 
-    tail = at_the_end(right)
-    index, values, _ = reference.coo_encode(x)
-    behind = torch.tensor([*index.tolist(), x.numel()]).diff() - 1
-    runs, said, _ = reference.rle_encode(x, k)
-    early = f"a filler ({most}, 0) was written as soon as {most} zero{'s' * (most > 1)} had come: which element is its value?"
-    lost = "the zeros at the end are lost: no value comes behind them, but the decoder must know of them"
-    return {
-        "the pair (0, 0) at the end adds a zero that x does not have: the pair before it has taken the last one": (
-            torch.cat([runs, runs.new_zeros(1)]),
-            torch.cat([said, said.new_zeros(1)]),
-        ),
-        f"the count behind a filler ({most}, 0) takes a zero once more that was the filler's value": (
-            written(x, once_more, at_the_end(once_more))
-        ),
-        early: written(x, too_early, at_the_end(too_early)),
-        early + " The same at the end": written(x, too_early, too_early),
-        f"a run longer than {most} was cut off, and zeros are lost: which pair stands for the rest?": (
-            written(x, lambda gap: [min(gap, most)], lambda zeros: [min(zeros - 1, most)])
-        ),
-        f"a run longer than {most} wrapped around, and zeros are lost: which pair stands for the rest?": (
-            written(x, lambda gap: [gap % full], lambda zeros: [(zeros - 1) % full])
-        ),
-        lost: written(x, right, lambda zeros: []),
-        lost + ", also of those that need no filler": written(
-            x, right, lambda zeros: right(zeros)[:-1]
-        ),
-        "the zeros at the end became one too many: in a pair (r, 0) the value is one of them": written(
-            x, right, right
-        ),
-        "the runs count the zeros behind each value: in a pair the zeros come first": (
-            behind,
-            values,
-        ),
-        "the runs are one too large: they count the zeros between, not the steps from one value to the next": (
-            written(
-                x,
-                lambda gap: [r + 1 for r in right(gap)],
-                lambda zeros: [r + 1 for r in tail(zeros)],
-            )
-        ),
-        "the runs hold positions: they count the zeros in front of each value": (index, values),
-    }
+
+def at_the_end(runs: Runs) -> Runs:
+    """The last zero is a value; where a filler has taken it, nothing follows."""
+    return lambda zeros, most: (
+        runs(zeros, most)[:-1] + [rest - 1 for rest in runs(zeros, most)[-1:] if rest]
+    )
+
+
+def one_zero_more(x: Tensor, run_bits: int = 2) -> tuple[Tensor, Tensor, tuple[int, ...]]:
+    """By mistake: a pair (0, 0) behind all others, where the end is a zero."""
+    runs, values, shape = reference.rle_encode(x, run_bits)
+    more = int(x.numel() > 0 and x.flatten()[-1] == 0)
+    return *(torch.cat([part, part.new_zeros(more)]) for part in (runs, values)), shape
+
+
+def right_index(x: Tensor) -> Tensor:
+    return reference.coo_encode(x)[0]
+
+
+EARLY = "a filler was written as soon as the zeros of its run had come: which element is its value?"
+WRONG["rle_encode"] = {
+    "x was read column by column: row-major means that one row comes after the other": (
+        lambda x, run_bits=2: (*reference.rle_encode(turned(x), run_bits)[:2], tuple(x.shape))
+    ),
+    "the pair (0, 0) at the end adds a zero that x does not have: the pair before it has taken the last one": one_zero_more,
+    "the count behind a filler takes a zero once more that was the filler's value": written(once_more, at_the_end(once_more)),
+    EARLY: written(too_early, at_the_end(too_early)),
+    f"{EARLY} The same at the end": written(too_early, too_early),
+    "a run that the field cannot hold was cut off, and zeros are lost: which pair stands for the rest?": (
+        written(lambda gap, most: [min(gap, most)], lambda zeros, most: [min(zeros - 1, most)])
+    ),
+    "a run that the field cannot hold wrapped around, and zeros are lost: which pair stands for the rest?": (
+        written(lambda gap, most: [gap % (most + 1)], lambda zeros, most: [(zeros - 1) % (most + 1)])
+    ),
+    "the zeros at the end are lost: no value comes behind them, but the decoder must know of them": written(right_runs, lambda zeros, most: []),
+    "the zeros at the end became one too many: in a pair (r, 0) the value is one of them": written(right_runs, right_runs),
+    "the runs count the zeros behind each value: in a pair the zeros come first": (
+        lambda x, k=2: ((i := right_index(x)).diff(append=i.new_tensor([x.numel()])) - 1, *reference.coo_encode(x)[1:])
+    ),
+    "the runs are one too large: they count the zeros between, not the steps from one value to the next": written(
+        lambda gap, most: [r + 1 for r in right_runs(gap, most)],
+        lambda zeros, most: [r + 1 for r in at_the_end(right_runs)(zeros, most)],
+    ),
+    "the runs hold positions: they count the zeros in front of each value": lambda x, k=2: reference.coo_encode(x),
+}  # fmt: skip
+
+
+def pairs(x: Tensor, k: int) -> int:
+    return len(reference.rle_encode(x, k)[0])
+
+
+def fillers(x: Tensor, k: int) -> int:
+    runs, values, _ = reference.rle_encode(x, k)
+    return int(((runs == 2**k - 1) & (values == 0)).sum())
+
+
+WRONG["rle_bits"] = {
+    "the bits of the runs are missing: a pair is a run and a value": lambda x, n=32, k=2: pairs(x, k) * n,
+    "fillers were left out: each is stored like any other pair": lambda x, n=32, k=2: (pairs(x, k) - fillers(x, k)) * (n + k),
+    "fillers were counted without their run: each is stored like any other pair": (
+        lambda x, n=32, k=2: pairs(x, k) * (n + k) - fillers(x, k) * k
+    ),
+    "fillers were counted without their value: the decoder cannot know which pairs are fillers": (
+        lambda x, n=32, k=2: pairs(x, k) * (n + k) - fillers(x, k) * n
+    ),
+    "the pair for the zeros at the end is missing": lambda x, n=32, k=2: (nnz(x) + fillers(x, k)) * (n + k),
+    "fillers and the pair for the zeros at the end are missing: each is stored like any other pair": (
+        lambda x, n=32, k=2: nnz(x) * (n + k)
+    ),
+    "the zeros in the pairs were counted as free: each value takes n bits, 0 as well": (
+        lambda x, n=32, k=2: nnz(x) * n + pairs(x, k) * k
+    ),
+    "two bits a run, although another width was asked for": lambda x, n=32, k=2: pairs(x, k) * (n + 2),
+    "pairs for runs of 2 bits, although another width was asked for": lambda x, n=32, k=2: pairs(x, 2) * (n + k),
+    "runs of 2 bits, although another width was asked for": lambda x, n=32, k=2: pairs(x, 2) * (n + 2),
+    "32 bits a value, although another n was asked for": lambda x, n=32, k=2: pairs(x, k) * (32 + k),
+    "a run takes 2^k bits, it seems: how many bits has a number below 2^k?": lambda x, n=32, k=2: pairs(x, k) * (n + 2**k),
+    "that is the formula, what zeros at random places give on average: count the pairs": (
+        lambda x, n=32, k=2: nnz(x) / (1 - (1 - nnz(x) / x.numel()) ** (2**k)) * (n + k)
+    ),
+    "bytes, it seems: the name says bits": lambda x, n=32, k=2: pairs(x, k) * (n + k) / 8,
+}  # fmt: skip
 
 
 def pairs_text(runs: Tensor, values: Tensor) -> str:
@@ -815,8 +955,9 @@ def as_pairs(encoded: Any, x: Tensor) -> tuple[Tensor, Tensor]:
 def expect_pairs(encoded: Any, x: Tensor, k: int) -> None:
     """The right pairs, and no others; else say what they make of x."""
     runs, values = as_pairs(encoded, x)
-    *right, _ = reference.rle_encode(x, k)
-    if same((runs, values), tuple(right)):
+    given = runs, values, tuple(x.shape)
+    right = reference.rle_encode(x, k)
+    if same(given, right):
         return
     most = 2**k - 1
     said = (
@@ -824,9 +965,7 @@ def expect_pairs(encoded: Any, x: Tensor, k: int) -> None:
         if x.numel() <= 40
         else f"with {k}-bit runs: "
     )
-    by_columns = reference.rle_encode(x.permute(*reversed(range(x.ndim))), k)[:2]
-    by_rows = "x was read column by column: row-major means that one row comes after the other"
-    recognise((runs, values), tuple(right), {by_rows: by_columns} | misread_runs(x, k), said)
+    recognise(given, right, made(WRONG["rle_encode"], x, k), said)
     if bool((runs < 0).any()):
         fail(
             f"{said}a run of {int(runs.min())} zeros cannot be. Which pair did you write before it?"
@@ -880,48 +1019,67 @@ def test_rle_bits(submission: Submission, draw: Draw) -> None:
     k = 3
     full = 2**k
 
-    def case() -> tuple[Any, Claims]:
+    def case() -> tuple[Tensor, int, int]:
         n = draw.choice([5, 8, 12, 16])
         gaps = [draw.integer(0, full - 1) for _ in range(draw.integer(4, 8))]
         gaps += [draw.integer(full + 1, 2 * full - 1), draw.integer(2 * full + 1, 3 * full - 1)]
-        x = stream(draw, shuffled(draw, gaps), tail=draw.integer(1, full - 1))
-        kept, pairs = len(gaps), len(reference.rle_encode(x, k)[0])
-        fillers = pairs - kept - 1
-        p = 1 - kept / x.numel()
-        return (x, n), {"bits": (pairs * (n + k), {
-            "the bits of the runs are missing: a pair is a run and a value": pairs * n,
-            "fillers were left out: each is stored like any other pair": (pairs - fillers) * (n + k),
-            "fillers were counted without their run: each is stored like any other pair": pairs * n + (pairs - fillers) * k,
-            "fillers were counted without their value: the decoder cannot know which pairs are fillers": (
-                (pairs - fillers) * n + pairs * k
-            ),
-            "the pair for the zeros at the end is missing": (pairs - 1) * (n + k),
-            "fillers and the pair for the zeros at the end are missing: each is stored like any other pair": kept * (n + k),
-            "the zeros in the pairs were counted as free: each value takes n bits, 0 as well": kept * n + pairs * k,
-            "two bits a run, although another width was asked for": pairs * (n + 2),
-            "pairs for runs of 2 bits, although another width was asked for": len(reference.rle_encode(x)[0]) * (n + k),
-            "runs of 2 bits, although another width was asked for": reference.rle_bits(x, n),
-            "32 bits a value, although another n was asked for": pairs * (32 + k),
-            "a run takes 2^k bits, it seems: how many bits has a number below 2^k?": pairs * (n + full),
-            "that is the formula, what zeros at random places give on average: count the pairs": (
-                x.numel() * (1 - p) / (1 - p**full) * (n + k)
-            ),
-            "bytes, it seems: the name says bits": pairs * (n + k) / 8,
-        })}  # fmt: skip
+        return stream(draw, shuffled(draw, gaps), tail=draw.integer(1, full - 1)), n, k
 
-    (x, n), claims = telling(case)
-    expect_count(
-        submission.rle_bits(x, n, k),
-        f"rle_bits(x, {n}, {k}) for {x.numel()} elements",
-        *claims["bits"],
-    )
-    default = reference.rle_bits(x)
-    expect_count(
-        submission.rle_bits(x), "rle_bits(x), with n = 32 and run_bits = 2 by default,", default
-    )
+    expect_bits(submission, "rle_bits", WRONG["rle_bits"], case, "n = 32 and run_bits = 2")
 
 
 # --- 0.6 coordinates ------------------------------------------------------------------
+
+
+def put_by_columns(index: Tensor, values: Tensor, shape: tuple[int, ...]) -> Tensor:
+    x = values.new_zeros(shape[::-1])
+    x.view(-1)[index] = values
+    return turned(x)
+
+
+WRONG["coo_encode"] = {
+    "the positions count column by column: row-major means that a row comes after the other": (
+        lambda x: (*reference.coo_encode(turned(x))[:2], tuple(x.shape))
+    ),
+    "the positions are those of the zeros": but(reference.coo_encode, 0, lambda x: (x.flatten() == 0).nonzero().flatten()),
+    "negative numbers are missing: only what equals 0 is a zero": lambda x: reference.coo_encode(x * (x > 0)),
+    "the positions count from 1": but(reference.coo_encode, 0, lambda x: right_index(x) + 1),
+    "the index holds the steps from one value to the next: positions are asked for": (
+        but(reference.coo_encode, 0, lambda x: right_index(x).diff(prepend=right_index(x)[:1] * 0))
+    ),
+    "the index holds the place in the last row only: the flattened tensor has one number for each place": (
+        but(reference.coo_encode, 0, lambda x: right_index(x) % max(1, x.shape[-1]))
+    ),
+}  # fmt: skip
+WRONG["coo_decode"] = {"coo_decode counted the positions column by column": put_by_columns}
+
+
+def address(x: Tensor) -> int:
+    return (x.numel() - 1).bit_length()
+
+
+WRONG["coo_bits"] = {
+    "the addresses are missing: each value needs one": lambda x, n=32: nnz(x) * n,
+    "an address with a fraction of a bit: where must it be rounded, and in which direction?": (
+        lambda x, n=32: nnz(x) * (n + math.log2(x.numel()))
+    ),
+    "each address is a bit too short: rounded down, they do not reach the last place": lambda x, n=32: nnz(x) * (n + address(x) - 1),
+    "each address is a bit too long: which is the largest, when they begin at 0?": lambda x, n=32: nnz(x) * (n + address(x) + 1),
+    "one address for all: each value needs its own": lambda x, n=32: nnz(x) * n + address(x),
+    "an address of one number per dimension: it is one position in the flattened tensor": (
+        lambda x, n=32: nnz(x) * (n + sum((size - 1).bit_length() for size in x.shape))
+    ),
+    "addresses of 64 bits, as PyTorch keeps them: how many does it take among L places?": lambda x, n=32: nnz(x) * (n + 64),
+    "addresses of 32 bits: how many does it take among L places?": lambda x, n=32: nnz(x) * (n + 32),
+    "the zeros got an address, too": lambda x, n=32: x.numel() * (n + address(x)),
+    "that is a bitmap: here each value has an address": lambda x, n=32: nnz(x) * n + x.numel(),
+    "the addresses are as wide as for as many places as there are values: they go over all L places": (
+        lambda x, n=32: nnz(x) * (n + max(0, nnz(x) - 1).bit_length())
+    ),
+    "L bits an address: log₂ is missing": lambda x, n=32: nnz(x) * (n + x.numel()),
+    "32 bits a value, although another n was asked for": lambda x, n=32: nnz(x) * (32 + address(x)),
+    "bytes, it seems: the name says bits": lambda x, n=32: nnz(x) * (n + address(x)) / 8,
+}  # fmt: skip
 
 
 def as_coordinates(encoded: Any, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -937,64 +1095,27 @@ def as_coordinates(encoded: Any, x: Tensor) -> tuple[Tensor, Tensor]:
 
 @question("0.6", points=0.5, claim="flat row-major positions and values, and back again")
 def test_coo_there_and_back(submission: Submission, draw: Draw) -> None:
-    x = figures(draw, 2, draw.integer(3, 4), draw.integer(5, 6))
-    encoded = submission.coo_encode(x)
-    index, values = as_coordinates(encoded, x)
-    right, right_values, shape = reference.coo_encode(x)
-    columns = x.permute(2, 1, 0)
-    recognise(index, right, {
-        "the positions count column by column: row-major means that a row comes after the other": reference.coo_encode(columns)[0],
-        "the positions are those of the zeros": (x.flatten() == 0).nonzero().flatten(),
-        "negative numbers are missing: only what equals 0 is a zero": (x.flatten() > 0).nonzero().flatten(),
-        "the positions count from 1": right + 1,
-        "the index holds the steps from one value to the next: positions are asked for": right.diff(prepend=right[:1] * 0),
-        "the index holds the place in the last row only: the flattened tensor has one number for each place": right % x.shape[-1],
-    })  # fmt: skip
-    expect_equal(index, right, "the index")
-    expect_values(values, right_values, x)
-    wrong = torch.zeros_like(columns).flatten()
-    wrong[right] = right_values
-    expect_decoded(submission.coo_decode(right, right_values, shape), x, "coo_decode", {
-        "coo_decode counted the positions column by column": wrong.view(columns.shape).permute(2, 1, 0)
-    })  # fmt: skip
+    def case() -> tuple[Tensor]:
+        return (figures(draw, 2, draw.integer(3, 4), draw.integer(5, 6)),)
+
+    (x,), right, mistakes = told(case, reference.coo_encode, WRONG["coo_encode"], keys=[0])
+    index, values = as_coordinates(submission.coo_encode(x), x)
+    recognise(index, right[0], of(0, mistakes))
+    expect_equal(index, right[0], "the index")
+    encoded = reference.coo_encode(x)
+    expect_values(values, encoded[1], x)
+    back = submission.coo_decode(*encoded)
+    expect_decoded(back, x, "coo_decode", made(WRONG["coo_decode"], *encoded))
 
 
 @question("0.6", points=0.5, claim="bits: a value and a whole number of address bits each")
 def test_coo_bits(submission: Submission, draw: Draw) -> None:
-    def case() -> tuple[Any, Claims]:
+    def case() -> tuple[Tensor, int]:
         n = draw.integer(4, 20)
-        x = figures(
-            draw, *shuffled(draw, [5, 3, draw.choice([5, 9]), 3]), sparsity=draw.number(0.8, 0.9)
-        )
-        L, kept = x.numel(), int((x != 0).sum())
-        width = (L - 1).bit_length()
-        return (x, n), {"bits": (kept * (n + width), {
-            "the addresses are missing: each value needs one": kept * n,
-            "an address with a fraction of a bit: where must it be rounded, and in which direction?": kept * (n + math.log2(L)),
-            "each address is a bit too short: rounded down, they do not reach the last place": kept * (n + width - 1),
-            "each address is a bit too long: which is the largest, when they begin at 0?": kept * (n + width + 1),
-            "one address for all: each value needs its own": kept * n + width,
-            "an address of one number per dimension: it is one position in the flattened tensor": (
-                kept * (n + sum((size - 1).bit_length() for size in x.shape))
-            ),
-            "addresses of 64 bits, as PyTorch keeps them: how many does it take among L places?": kept * (n + 64),
-            "addresses of 32 bits: how many does it take among L places?": kept * (n + 32),
-            "the zeros got an address, too": L * (n + width),
-            "that is a bitmap: here each value has an address": kept * n + L,
-            "the addresses are as wide as for as many places as there are values: they go over all L places": (
-                kept * (n + (kept - 1).bit_length())
-            ),
-            "L bits an address: log₂ is missing": kept * (n + L),
-            "32 bits a value, although another n was asked for": kept * (32 + width),
-            "bytes, it seems: the name says bits": kept * (n + width) / 8,
-        })}  # fmt: skip
+        shape = shuffled(draw, [5, 3, draw.choice([5, 9]), 3])
+        return figures(draw, *shape, sparsity=draw.number(0.8, 0.9)), n
 
-    (x, n), claims = telling(case)
-    expect_count(
-        submission.coo_bits(x, n), f"coo_bits(x of shape {tuple(x.shape)}, {n})", *claims["bits"]
-    )
-    right = reference.coo_bits(x)
-    expect_count(submission.coo_bits(x), "coo_bits(x), with 32 bits a value by default,", right)
+    expect_bits(submission, "coo_bits", WRONG["coo_bits"], case, "32 bits a value")
 
 
 # --- 0.7 CSR and CSC ------------------------------------------------------------------
@@ -1015,85 +1136,99 @@ def matrix(draw: Draw) -> Tensor:
             return x
 
 
-def misread_lines(x: Tensor, line: str) -> Mistakes:
-    """What mistakes make of the pointers to the rows of x (which are columns, if x is a
-    transpose).
+Arrays = tuple[Tensor, Tensor, Tensor]
+
+
+def compressed(line: str, across: str) -> list[Wrong]:
+    """What mistakes make of a matrix whose rows are the lines that are compressed: in
+    CSR these are rows, for CSC hand in the transpose. In all three arrays together, in
+    the values, in the index, in the pointer.
     """
-    _, _, pointer = reference.csr_encode(x)
-    counts = pointer.diff()
+    csr = reference.csr_encode
+    only = functools.partial(but, csr)
+
+    def lines(x: Tensor) -> Tensor:
+        """The line of each value."""
+        return torch.arange(len(x)).repeat_interleave((x != 0).sum(1))
+
     adding_up = (
         f"the numbers are not added up: an entry says how many values come before its {line}"
     )
-    return {
-        adding_up: counts,
-        adding_up + ", and it is 0 for the first": torch.cat([pointer[:1], counts]),
-        f"the last entry is missing: where does the last {line} end?": pointer[:-1],
-        f"the first entry is missing: where does the first {line} begin?": pointer[1:],
-        f"that is the {line} of each value, as in coordinates: one entry for each {line} is enough": (
-            torch.arange(len(x)).repeat_interleave(counts)
-        ),
-        "the entries count from 1": pointer + 1,
-        "the entries count places, zeros and all: they count values": torch.arange(len(x) + 1)
-        * x.shape[1],
-    }
+    return [
+        {
+            f"these are the arrays of the other one of CSR and CSC: here the values stand {line} by {line}": lambda x: csr(x.T),
+            f"the last two arrays are exchanged: first the {across} of each value, then the entries for the {line}s": (
+                lambda x: (csr(x)[0], csr(x)[2], csr(x)[1])
+            ),
+            "negative numbers are missing: only what equals 0 is a zero": lambda x: csr(x * (x > 0)),
+        },
+        {f"the values stand {across} by {across}, here they go {line} by {line}": only(0, lambda x: csr(x.T)[0])},
+        {
+            f"these are positions in the flattened matrix: the {across} alone is asked for": only(1, right_index),
+            f"these are the {line}s of the values: which {across} is each in?": only(1, lines),
+            f"the {across}s count from 1": only(1, lambda x: csr(x)[1] + 1),
+        },
+        {
+            adding_up: only(2, lambda x: csr(x)[2].diff()),
+            f"{adding_up}, and it is 0 for the first": only(2, lambda x: csr(x)[2].diff(prepend=csr(x)[2][:1])),
+            f"the last entry is missing: where does the last {line} end?": only(2, lambda x: csr(x)[2][:-1]),
+            f"the first entry is missing: where does the first {line} begin?": only(2, lambda x: csr(x)[2][1:]),
+            f"that is the {line} of each value, as in coordinates: one entry for each {line} is enough": only(2, lines),
+            "the entries count from 1": only(2, lambda x: csr(x)[2] + 1),
+            "the entries count places, zeros and all: they count values": (
+                only(2, lambda x: torch.arange(len(x) + 1) * x.shape[1])
+            ),
+        },
+    ]  # fmt: skip
+
+
+ROWS, COLUMNS = compressed("row", "column"), compressed("column", "row")
+WRONG["csr_encode"] = {said: wrong for table in ROWS for said, wrong in table.items()}
+WRONG["csc_encode"] = {
+    said: lambda x, wrong=wrong: wrong(x.T) for table in COLUMNS for said, wrong in table.items()
+}
 
 
 def expect_compressed(
-    encoded: Any, x: Tensor, names: tuple[str, ...], lines: tuple[str, str], said: str
+    encoded: Any, x: Tensor, names: tuple[str, ...], line: str, tables: list[Wrong], said: str
 ) -> None:
     """The three arrays of CSR for the rows of x. For CSC give the transpose, and CSC's
-    names.
+    names and mistakes.
     """
-    line, across = lines
     expect_length(encoded, 3, f"{said}the result", tuple)
-    v, index, pointer = (
+    given = (
         as_values(encoded[0], x),
         as_index(encoded[1], x, names[1]),
         as_index(encoded[2], x, names[2]),
     )
-    _, right_index, right_pointer = right = reference.csr_encode(x)
-    if len(v) != len(right[0]):
-        negative = len(v) == int((x > 0).sum())
-        thought = ": negative numbers are missing, only what equals 0 is a zero" if negative else ""
-        fail(f"{said}{names[0]} has {len(v)} values, but {len(right[0])} are not zero{thought}")
-    recognise((v, index, pointer), right, {
-        f"these are the arrays of the other one of CSR and CSC: here the values stand {line} by {line}": reference.csr_encode(x.T),
-        f"the last two arrays are exchanged: first the {across} of each value, then the entries for the {line}s": (
-            right[0], right_pointer, right_index
-        ),
-    }, said)  # fmt: skip
-    recognise(v, right[0], {
-        f"the values stand {across} by {across}, here they go {line} by {line}": reference.csr_encode(x.T)[0]
-    }, f"{said}{names[0]}: ")  # fmt: skip
-    recognise(index, right_index, {
-        f"these are positions in the flattened matrix: the {across} alone is asked for": reference.coo_encode(x)[0],
-        f"these are the {line}s of the values: which {across} is each in?": (
-            torch.arange(len(x)).repeat_interleave(right_pointer.diff())
-        ),
-        f"the {across}s count from 1": right_index + 1,
-    }, f"{said}{names[1]}: ")  # fmt: skip
-    recognise(pointer, right_pointer, misread_lines(x, line), f"{said}{names[2]}: ")
-    if len(pointer) != len(right_pointer):
+    right = reference.csr_encode(x)
+    if same(given, right):
+        return
+    recognise(given, right, made(tables[0], x), said)
+    if len(given[0]) != len(right[0]):
+        fail(f"{said}{names[0]} has {len(given[0])} values, but {len(right[0])} are not zero")
+    for i, name in enumerate(names):
+        mistakes = {what: arrays[i] for what, arrays in made(tables[i + 1], x).items()}
+        recognise(given[i], right[i], mistakes, f"{said}{name}: ")
+    if len(given[2]) != len(right[2]):
         fail(
-            f"{said}{names[2]} has {len(pointer)} entries for {len(x)} {line}s: one for where each begins, empty ones too, and the "
+            f"{said}{names[2]} has {len(given[2])} entries for {len(x)} {line}s: one for where each begins, empty ones too, and the "
             "end"
         )
-    for value, other, name in zip((v, index, pointer), right, names, strict=True):
+    for value, other, name in zip(given, right, names, strict=True):
         expect_equal(value, other, f"{said}{name}")
 
 
 def expect_csr(encoded: Any, x: Tensor, said: str = "") -> None:
     """The three arrays of CSR."""
-    expect_compressed(
-        encoded, x, ("v", "COL_INDEX", "ROW_INDEX"), ("row", "column"), said or f"{show(x)}: "
-    )
+    names = "v", "COL_INDEX", "ROW_INDEX"
+    expect_compressed(encoded, x, names, "row", ROWS, said or f"{show(x)}: ")
 
 
 def expect_csc(encoded: Any, x: Tensor, said: str = "") -> None:
     """The three arrays of CSC."""
-    expect_compressed(
-        encoded, x.T, ("v", "ROW_INDEX", "COL_POINTER"), ("column", "row"), said or f"{show(x)}: "
-    )
+    names = "v", "ROW_INDEX", "COL_POINTER"
+    expect_compressed(encoded, x.T, names, "column", COLUMNS, said or f"{show(x)}: ")
 
 
 @question("0.7", points=0.5, claim="CSR of the lecture's matrix and of another, and back again")
@@ -1119,10 +1254,8 @@ def test_csc_encode(submission: Submission, draw: Draw) -> None:
 def expect_back(submission: Submission, name: str, encoded: tuple[Tensor, ...], x: Tensor) -> None:
     """The student's decoder ``name`` makes x of its three arrays."""
     shape = tuple(x.shape)
-    when, thought = (
-        f"for {show(x)}",
-        "How many rows are there, how many columns, and how many values?",
-    )
+    when = f"for {show(x)}"
+    thought = "How many rows are there, how many columns, and how many values?"
     back = ask(lambda: untouched(submission, name, *encoded, shape), f"{name}: {when}", thought)
     if isinstance(back, Tensor) and back.shape == x.T.shape != x.shape:
         fail(
@@ -1131,82 +1264,100 @@ def expect_back(submission: Submission, name: str, encoded: tuple[Tensor, ...], 
     expect_decoded(back, x, f"{name}, {when},")
 
 
+Size = Callable[[int, int, int], float]  # R, C, how many values are kept
+
+
+def sized(
+    column: Size = lambda R, C, kept: (C - 1).bit_length(),
+    entry: Size = lambda R, C, kept: kept.bit_length(),
+    entries: Size = lambda R, C, kept: R + 1,
+) -> Function:
+    """A version of csr_bits: how wide are a column and an entry of ROW_INDEX, and how
+    many entries are there?
+    """
+
+    def version(x2d: Tensor, n: int = 32) -> float:
+        of = *x2d.shape, nnz(x2d)
+        return nnz(x2d) * (n + column(*of)) + entries(*of) * entry(*of)
+
+    return version
+
+
+WIDTHS: Wrong = {  # told by powers of two, and where there is one column
+    "one bit for the column where there is only one column: what could it tell apart?": (
+        sized(column=lambda R, C, kept: max(1, (C - 1).bit_length()))
+    ),
+    "an entry of ROW_INDEX is one bit short: it goes from 0 to the number of values, both included": (
+        sized(entry=lambda R, C, kept: max(0, kept - 1).bit_length())
+    ),
+    "a column has one bit too many: the largest is C - 1": sized(column=lambda R, C, kept: C.bit_length()),
+    "a column has one bit too many and an entry of ROW_INDEX too few: which is the largest number of each?": sized(
+        column=lambda R, C, kept: C.bit_length(), entry=lambda R, C, kept: max(0, kept - 1).bit_length()
+    ),
+}  # fmt: skip
+OF_PARTS: Wrong = {
+    "the columns are missing: each value has one": sized(column=lambda R, C, kept: 0),
+    "the columns have the width of a position in the whole matrix: a column is one of C": (
+        sized(column=lambda R, C, kept: (R * C - 1).bit_length())
+    ),
+    "the columns have the width of a row: a column is one of C": sized(column=lambda R, C, kept: (R - 1).bit_length()),
+    "an entry of ROW_INDEX got the width of a column: it counts values. How large does it get?": (
+        sized(entry=lambda R, C, kept: (C - 1).bit_length())
+    ),
+    "an entry of ROW_INDEX was made to tell rows apart: it counts values": sized(entry=lambda R, C, kept: (R - 1).bit_length()),
+    "ROW_INDEX was counted with R entries: there is one more": sized(entries=lambda R, C, kept: R),
+    "ROW_INDEX is missing": sized(entries=lambda R, C, kept: 0),
+    "a row was counted for every value: CSR has one entry for each row instead": sized(
+        column=lambda R, C, kept: (C - 1).bit_length() + (R - 1).bit_length(), entries=lambda R, C, kept: 0
+    ),
+    "that is CSC": sized(column=lambda R, C, kept: (R - 1).bit_length(), entries=lambda R, C, kept: C + 1),
+    "indices and pointers of 64 bits, as PyTorch keeps them: how many are needed?": (
+        sized(column=lambda R, C, kept: 64, entry=lambda R, C, kept: 64)
+    ),
+    "indices and pointers of 32 bits: how many are needed?": sized(column=lambda R, C, kept: 32, entry=lambda R, C, kept: 32),
+    "fractions of bits: round each width up": (
+        sized(column=lambda R, C, kept: math.log2(C), entry=lambda R, C, kept: math.log2(kept + 1))
+    ),
+    "32 bits a value, although another n was asked for": lambda x2d, n=32: reference.csr_bits(x2d),
+    "bytes, it seems: the name says bits": lambda x2d, n=32: reference.csr_bits(x2d, n) / 8,
+    "the entries of ROW_INDEX were counted with n bits: they are counts, not values. How large do they get?": (
+        lambda x2d, n=32: sized(entry=lambda R, C, kept: n)(x2d, n)
+    ),
+}  # fmt: skip
+WRONG["csr_bits"] = OF_PARTS | WIDTHS
+
+
 @question(
     "0.7", points=0.5, claim="bits: a value and a column each, and a count that fits for every row"
 )
 def test_csr_bits(submission: Submission, draw: Draw) -> None:
-    def case() -> tuple[Any, Claims]:
+    def case() -> tuple[Tensor, int]:
         n = draw.integer(4, 20)
         R, C = shuffled(draw, [draw.choice([5, 7]), draw.choice([17, 23, 31])])
         kept = draw.choice([9, 11, 13, 15])  # 4 bits, where rows and columns have 3 and 5
-        x = figures(draw, R, C, sparsity=1 - kept / (R * C))
-        column = (C - 1).bit_length()
-        entry, pointer = n + column, kept.bit_length()
-        return (x, n), {"bits": (kept * entry + (R + 1) * pointer, {
-            "the entries of ROW_INDEX were counted with n bits: they are counts, not values. How large do they get?": kept * entry + (R + 1) * n,
-            "an entry of ROW_INDEX got the width of a column: it counts values. How large does it get?": kept * entry + (R + 1) * column,
-            "ROW_INDEX was counted with R entries: there is one more": kept * entry + R * pointer,
-            "ROW_INDEX is missing": kept * entry,
-            "the columns are missing: each value has one": kept * n + (R + 1) * pointer,
-            "an entry of ROW_INDEX was made to tell rows apart: it counts values": kept * entry + (R + 1) * (R - 1).bit_length(),
-            "a row was counted for every value: CSR has one entry for each row instead": kept * (entry + (R - 1).bit_length()),
-            "the columns have the width of a position in the whole matrix: a column is one of C": (
-                kept * (n + (R * C - 1).bit_length()) + (R + 1) * pointer
-            ),
-            "the columns have the width of a row: a column is one of C": kept * (n + (R - 1).bit_length()) + (R + 1) * pointer,
-            "that is CSC": kept * (n + (R - 1).bit_length()) + (C + 1) * pointer,
-            "indices and pointers of 64 bits, as PyTorch keeps them: how many are needed?": kept * (n + 64) + (R + 1) * 64,
-            "indices and pointers of 32 bits: how many are needed?": kept * (n + 32) + (R + 1) * 32,
-            "fractions of bits: round each width up": kept * (n + math.log2(C)) + (R + 1) * math.log2(kept + 1),
-            "32 bits a value, although another n was asked for": kept * (32 + column) + (R + 1) * pointer,
-            "bytes, it seems: the name says bits": (kept * entry + (R + 1) * pointer) / 8,
-        })}  # fmt: skip
+        return figures(draw, R, C, sparsity=1 - kept / (R * C)), n
 
-    (x, n), claims = telling(case)
-    expect_count(
-        submission.csr_bits(x, n), f"csr_bits(x of shape {tuple(x.shape)}, {n})", *claims["bits"]
-    )
-    right = reference.csr_bits(x)
-    expect_count(submission.csr_bits(x), "csr_bits(x), with 32 bits a value by default,", right)
-    k = draw.integer(2, 4)
+    expect_bits(submission, "csr_bits", OF_PARTS, case, "32 bits a value")
+    n, k = draw.integer(4, 20), draw.integer(2, 4)
     x = torch.zeros(draw.integer(3, 6), 2**k)
     x.view(-1)[draw.permutation(x.numel())[: 2**k]] = 1  # 2^k values among 2^k columns
-    R, entry = len(x), n + k
-    what = f"csr_bits of {2**k} values in {R} rows and {2**k} columns, n = {n},"
-    expect_count(submission.csr_bits(x, n), what, 2**k * entry + (R + 1) * (k + 1), {
-        "an entry of ROW_INDEX is one bit short: it goes from 0 to the number of values, both included": 2**k * entry + (R + 1) * k,
-        "a column has one bit too many: the largest is C - 1": 2**k * (entry + 1) + (R + 1) * (k + 1),
-        "a column has one bit too many and an entry of ROW_INDEX too few: which is the largest number of each?": (
-            2**k * (entry + 1) + (R + 1) * k
-        ),
-    })  # fmt: skip
-    x = draw.normal(R, 1)
-    expect_count(submission.csr_bits(x, n), f"csr_bits of {R} values in one column, n = {n},", R * n + (R + 1) * R.bit_length(), {
-        "one bit for the column where there is only one column: what could it tell apart?": R * (n + 1) + (R + 1) * R.bit_length()
-    })  # fmt: skip
+    one = draw.normal(len(x), 1)
+    for y, what in (
+        (x, f"{2**k} values in {len(x)} rows and {2**k} columns"),
+        (one, f"{len(x)} values in one column"),
+    ):
+        mistakes = made(WIDTHS, y, n)
+        right = reference.csr_bits(y, n)
+        expect_count(submission.csr_bits(y, n), f"csr_bits of {what}, n = {n},", right, mistakes)
 
 
 # --- 0.8, 0.9: values -----------------------------------------------------------------
 
 
-def answer(submission: Submission, name: str) -> float:
-    """A number that was typed in."""
-    value = submission.value(name)
-    if value is ...:
-        fail(f"{name} is not answered yet")
-    if isinstance(value, str):
-        fail(f"{name} is the text {value[:40]!r}: type a number, without quotes and without a unit")
-    return expect_number(value, name)
-
-
 def percentage(submission: Submission) -> float:
-    """Answer b, if it is a sparsity in %."""
-    percent = answer(submission, "answer_0_8b")
-    if 0 < percent < 1:
-        fail(f"{percent:g} is a fraction: the answer is asked for in %")
-    if not 0 <= percent <= 100:
-        fail(f"{percent:g} % is no sparsity")
-    return percent
+    """Answer 0.8b, if it is a sparsity in %."""
+    form = "no sparsity in %: that lies between 1 and 100, and is no fraction"
+    return expect_typed(submission, "answer_0_8b", (1, 100), form)
 
 
 @question(
@@ -1218,21 +1369,17 @@ def test_a_letter_and_a_percentage(submission: Submission, draw: Draw) -> None:
 
 
 def whole_bits(submission: Submission) -> float:
-    """Answer a, if it can be a size in bits."""
-    need = answer(submission, "answer_0_9a")
+    """Answer 0.9a, if it can be a size in bits."""
+    need = expect_typed(submission, "answer_0_9a")
     if not (need > 0 and need % 1 == 0):
         fail(f"{need:.10g} is no number of bits: they are counted, and the count is exact")
     return need
 
 
 def times_fewer(submission: Submission) -> float:
-    """Answer b, if it can be a saving."""
-    times = answer(submission, "answer_0_9b")
-    if not times > 1:  # NaN, too
-        fail(
-            f"{times:g} times fewer would be no saving. Is it the share of MACs that is left, or that is saved?"
-        )
-    return times
+    """Answer 0.9b, if it can be a saving."""
+    form = "no saving, in times fewer. Is it the share of MACs that is left, or that is saved?"
+    return expect_typed(submission, "answer_0_9b", (1 + 1e-9, math.inf), form)
 
 
 @question(

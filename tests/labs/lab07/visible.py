@@ -1,5 +1,5 @@
-"""Lab 07, attention heads: what is claimed of each answer, and what its likely mistakes
-look like.
+"""Lab 07, attention heads: what is claimed of each answer, and its likely mistakes,
+each written once as a wrong function.
 
 Inputs are drawn anew for every grading, and so that the usual mistakes give other
 results than the right answer: a small BERT with dropout whose heads all matter, and
@@ -11,10 +11,11 @@ out only where the answer is not right.
 
 from __future__ import annotations
 
+import copy
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -38,16 +39,19 @@ from course_lib.grading import (
     question,
 )
 from course_lib.grading.claims import mistakes as known
-from course_lib.grading.claims.hunt import Version, expect_verdicts
+from course_lib.grading.claims.hunt import expect_verdicts
+from course_lib.grading.claims.mistakes import made
 from course_lib.grading.claims.typed import expect_choice, expect_typed
 from course_lib.labs import lab07 as reference
 from course_lib.worker import wire
 from course_lib.worker.helpers import sample_losses
 from course_lib.worker.wire import Ref
 
-# 7.7b: what half of the heads cost by I_h, in points of accuracy (mean of the three
-# checkpoints), and how far an answer may be off
 Batch = dict[str, Tensor]
+Function = Callable[..., Any]
+# a sentence for the student -> a function that makes this mistake
+Wrong = dict[str, Function]
+WRONG: dict[str, Wrong] = {}  # by graded name
 
 
 # --- recognising a mistake by its result ----------------------------------------------
@@ -57,7 +61,7 @@ recognise = functools.partial(known.recognise, alike=near)
 
 
 def expect_right(
-    value: Tensor, right: Tensor, mistakes: Callable[[], Mapping[str, Any]], what: str, when: str
+    value: Tensor, right: Tensor, mistakes: Callable[[], known.Mistakes], what: str, when: str
 ) -> None:
     """The value is right; else the mistake whose result it is, or where it is wrong."""
     if not near(value, right):
@@ -81,96 +85,93 @@ def attention_case(
 
 
 def attention(
-    x: Tensor, Wq: Tensor, Wk: Tensor, Wv: Tensor, Wo: Tensor, heads: int,
-    split: Callable[[Tensor], Tensor] | None = None,
-    weights: Callable[[Tensor, Tensor], Tensor] | None = None,
-    values: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None,
-    columns: Callable[[Tensor], Tensor] | None = None,
-) -> Tensor:  # fmt: skip
-    """The parts, with one step done otherwise.
+    split: Callable[[Tensor, int], Tensor] = lambda p, M: p.unflatten(2, (M, -1)).permute(2, 0, 1, 3),
+    weights: Callable[[Tensor, Tensor], Tensor] = lambda q, k: softmax(q, k, q.shape[-1] ** 0.5),
+    summed: Callable[[Tensor, Tensor, Tensor], Tensor] = lambda k, v, y: v,
+    columns: Callable[[Tensor, int], Tensor] = lambda W, M: W.unflatten(1, (M, -1)).permute(1, 2, 0),
+) -> Function:  # fmt: skip
+    """A version of attention_as_sum of which one step may be wrong.
 
     Args:
-        split: (B, L, E) -> (M, B, L, d). weights: q, k -> (M, B, L, L). values: k, v, x
-            by head -> what is summed up.
-        columns: Wo -> (M, d, E).
+        split: (B, L, E), heads -> (M, B, L, d). weights: q, k -> (M, B, L, L). summed:
+            of k, v and x by head, what the weights add up. columns: Wo, heads -> (M, d, E).
     """
-    d = x.shape[-1] // heads
-    split = split or (lambda p: p.unflatten(2, (heads, d)).permute(2, 0, 1, 3))
-    weights = weights or (lambda q, k: softmax(q, k, d**0.5))
-    q, k, v = (split(x @ W.T) for W in (Wq, Wk, Wv))
-    summed = v if values is None else values(k, v, split(x))
-    out = Wo.unflatten(1, (heads, d)).permute(1, 2, 0) if columns is None else columns(Wo)
-    return weights(q, k) @ summed @ out[:, None]
+
+    def version(x: Tensor, Wq: Tensor, Wk: Tensor, Wv: Tensor, Wo: Tensor, heads: int) -> Tensor:
+        q, k, v = (split(x @ W.T, heads) for W in (Wq, Wk, Wv))
+        return weights(q, k) @ summed(k, v, split(x, heads)) @ columns(Wo, heads)[:, None]
+
+    return version
 
 
 def softmax(q: Tensor, k: Tensor, divisor: float, dim: int = -1) -> Tensor:
     return torch.softmax(q @ k.mT / divisor, dim)
 
 
-MIXED = ".view alone mixes positions and heads: after view(B, L, heads, d) the axis of the heads has to be moved to the front"
+def scaled(divisor: Callable[[int, int], float], dim: int = -1) -> Function:
+    """With scores divided by another number, of how many heads there are and of d."""
+    return attention(weights=lambda q, k: softmax(q, k, divisor(q.shape[0], q.shape[-1]), dim))
 
 
-def wrong_parts(
-    x: Tensor, Wq: Tensor, Wk: Tensor, Wv: Tensor, Wo: Tensor, heads: int
-) -> dict[str, Tensor]:
-    """What the parts are by mistake."""
-    given = (x, Wq, Wk, Wv, Wo, heads)
-    (B, L, E), d = x.shape, x.shape[-1] // heads
-    right = attention(*given)
-    causal = torch.ones(L, L, dtype=torch.bool).triu(1)
-    context = attention(
-        x, Wq, Wk, Wv, torch.eye(E, dtype=x.dtype), heads
-    )  # each head's in its own place, zeros elsewhere
+def causal(q: Tensor, k: Tensor) -> Tensor:
+    """By mistake: no position sees one that is to come."""
+    future = torch.ones(q.shape[-2], q.shape[-2], dtype=torch.bool).triu(1)
+    return torch.softmax((q @ k.mT / q.shape[-1] ** 0.5).masked_fill(future, -torch.inf), -1)
 
-    def scaled(divisor: float, dim: int = -1) -> Tensor:
-        return attention(*given, weights=lambda q, k: softmax(q, k, divisor, dim))
 
-    return {
-        "the scores were divided by √E: each head multiplies vectors of d = E / heads numbers, and √d is their scale": (
-            scaled(E**0.5)
-        ),
-        "the scores were divided by d, not by its root": scaled(d),
-        "the scores were divided by the root of the number of heads: it is the length of a head's vectors, d": scaled(
-            heads**0.5
-        ),
-        "the scores were not divided by √d": scaled(1),
-        "the scores were multiplied by √d where they are divided": scaled(d**-0.5),
-        "the softmax went over the queries: each query shares its attention out among the keys, the last axis": scaled(
-            d**0.5, dim=-2
-        ),
-        "the softmax went over the heads: each head shares out for itself, over the keys": scaled(d**0.5, dim=0),
-        "the softmax is missing": attention(*given, weights=lambda q, k: q @ k.mT / d**0.5),
-        "the projections are x @ W: torch stores a weight (out, in), so it is x @ W.T": attention(
-            x, Wq.T, Wk.T, Wv.T, Wo, heads
-        ),
-        "the projections and the output are turned: torch stores a weight (out, in), so it is x @ W.T": attention(
-            x, Wq.T, Wk.T, Wv.T, Wo.T, heads
-        ),
-        "a head went through its rows of Wo: Wo reads the heads, so a head owns columns of it": attention(
-            *given, columns=lambda W: W.unflatten(0, (heads, d))
-        ),
-        "the columns of Wo were dealt out in turn: head h owns the columns h·d to (h+1)·d, side by side": attention(
-            *given, columns=lambda W: W.unflatten(1, (d, heads)).permute(2, 1, 0)
-        ),
-        "the features were dealt out to the heads in turn: head h owns the rows h·d to (h+1)·d, so view(B, L, heads, d), "
-        "not view(B, L, d, heads)": attention(*given, split=lambda p: p.unflatten(2, (d, heads)).permute(3, 0, 1, 2)),
-        MIXED: attention(*given, split=lambda p: p.contiguous().view(heads, B, L, d)),
-        MIXED + " ": attention(*given, split=lambda p: p.contiguous().view(B, heads, L, d).transpose(0, 1)),
-        "queries and keys changed places: row i of the scores belongs to query i": attention(
-            *given, weights=lambda q, k: softmax(k, q, d**0.5)
-        ),
-        "positions do not attend to those to come: no mask was asked for": attention(
-            *given,
-            weights=lambda q, k: torch.softmax((q @ k.mT / d**0.5).masked_fill(causal, -torch.inf), -1),
-        ),
-        "the parts are right, but the order of the heads is not": right.flip(0),
-        "the parts are the same for all heads: entry h is what head h alone adds": right.mean(0).expand_as(right),
-        "every part is the whole output: entry h is what head h alone adds": right.sum(0).expand_as(right),
-        "the parts were divided by the number of heads: their sum, not their mean, is the output": right / heads,
-        "Wo is missing: the heads' outputs lie side by side, and nothing has read them yet": context,
-        "the keys were summed up where the values belong: Wv is not used": attention(*given, values=lambda k, v, y: k),
-        "the values are missing: x itself was summed up, Wv is not used": attention(*given, values=lambda k, v, y: y),
-    }  # fmt: skip
+right_parts = attention()
+
+
+def altered(change: Callable[[Tensor], Tensor]) -> Function:
+    """The right version, but for what is made of its result."""
+    return lambda *given: change(right_parts(*given))
+
+
+BY_E = "the scores were divided by √E: each head multiplies vectors of d = E / heads numbers, and √d is their scale"
+OVER_QUERIES = "the softmax went over the queries: each query shares its attention out among the keys, the last axis"
+TIMES_W = "the projections are x @ W: torch stores a weight (out, in), so it is x @ W.T"
+ROWS_OF_WO = "a head went through its rows of Wo: Wo reads the heads, so a head owns columns of it"
+IN_TURN = (
+    "the features were dealt out to the heads in turn: head h owns the rows h·d to (h+1)·d, so view(B, L, heads, d), "
+    "not view(B, L, d, heads)"
+)
+SWAPPED = "queries and keys changed places: row i of the scores belongs to query i"
+ALL_ALIKE = "the parts are the same for all heads: entry h is what head h alone adds"
+MIXED = "alone mixes positions and heads: after view(B, L, heads, d) the axis of the heads has to be moved to the front"
+WRONG["attention_as_sum"] = {
+    BY_E: scaled(lambda M, d: (M * d) ** 0.5),
+    "the scores were divided by d, not by its root": scaled(lambda M, d: d),
+    "the scores were divided by the root of the number of heads: it is the length of a head's vectors, d": scaled(lambda M, d: M**0.5),
+    "the scores were not divided by √d": scaled(lambda M, d: 1),
+    "the scores were multiplied by √d where they are divided": scaled(lambda M, d: d**-0.5),
+    OVER_QUERIES: scaled(lambda M, d: d**0.5, dim=-2),
+    "the softmax went over the heads: each head shares out for itself, over the keys": scaled(lambda M, d: d**0.5, dim=0),
+    "the softmax is missing": attention(weights=lambda q, k: q @ k.mT / q.shape[-1] ** 0.5),
+    TIMES_W: lambda x, Wq, Wk, Wv, Wo, heads: right_parts(x, Wq.T, Wk.T, Wv.T, Wo, heads),
+    "the projections and the output are turned: torch stores a weight (out, in), so it is x @ W.T": (
+        lambda x, Wq, Wk, Wv, Wo, heads: right_parts(x, Wq.T, Wk.T, Wv.T, Wo.T, heads)
+    ),
+    ROWS_OF_WO: attention(columns=lambda W, M: W.unflatten(0, (M, -1))),
+    "the columns of Wo were dealt out in turn: head h owns the columns h·d to (h+1)·d, side by side": (
+        attention(columns=lambda W, M: W.unflatten(1, (-1, M)).permute(2, 1, 0))
+    ),
+    IN_TURN: attention(split=lambda p, M: p.unflatten(2, (-1, M)).permute(3, 0, 1, 2)),
+    f".view(heads, B, L, d) {MIXED}": attention(split=lambda p, M: p.contiguous().view(M, *p.shape[:2], -1)),
+    f".view(B, heads, L, d) {MIXED}": (
+        attention(split=lambda p, M: p.contiguous().view(len(p), M, p.shape[1], -1).transpose(0, 1))
+    ),
+    SWAPPED: attention(weights=lambda q, k: softmax(k, q, q.shape[-1] ** 0.5)),
+    "positions do not attend to those to come: no mask was asked for": attention(weights=causal),
+    "the parts are right, but the order of the heads is not": altered(lambda parts: parts.flip(0)),
+    ALL_ALIKE: altered(lambda parts: parts.mean(0).expand_as(parts)),
+    "every part is the whole output: entry h is what head h alone adds": altered(lambda parts: parts.sum(0).expand_as(parts)),
+    "the parts were divided by the number of heads: their sum, not their mean, is the output": altered(lambda parts: parts / len(parts)),
+    "Wo is missing: the heads' outputs lie side by side, and nothing has read them yet": (
+        lambda x, Wq, Wk, Wv, Wo, heads: right_parts(x, Wq, Wk, Wv, torch.eye(len(Wo), dtype=x.dtype), heads)
+    ),
+    "the keys were summed up where the values belong: Wv is not used": attention(summed=lambda k, v, y: k),
+    "the values are missing: x itself was summed up, Wv is not used": attention(summed=lambda k, v, y: y),
+}  # fmt: skip
 
 
 def as_parts(value: Any, x: Tensor, heads: int) -> Tensor:
@@ -192,16 +193,19 @@ def as_parts(value: Any, x: Tensor, heads: int) -> Tensor:
     return expect_tensor(value, shape=(heads, B, L, E), dtype=x.dtype)
 
 
+def parts_of(submission: Submission, given: list[Tensor], heads: int) -> Tensor:
+    """The student's parts, if they have the form."""
+    called = f"for x {tuple(given[0].shape)} and {heads} heads,"
+    value = ask(lambda: submission.attention_as_sum(*given, heads), called, SHAPES)
+    return as_parts(value, given[0], heads)
+
+
 def expect_parts(submission: Submission, given: list[Tensor], heads: int, when: str = "") -> None:
     """The student's parts are right."""
-    B, L, E = given[0].shape
-    called = f"for x {(B, L, E)} and {heads} heads,"
-    thought = SHAPES
-    parts = as_parts(
-        ask(lambda: submission.attention_as_sum(*given, heads), called, thought), given[0], heads
-    )
+    parts = parts_of(submission, given, heads)
     right = reference.attention_as_sum(*given, heads)
-    expect_right(parts, right, lambda: wrong_parts(*given, heads), "the result", when)
+    mistakes = functools.partial(made, WRONG["attention_as_sum"], *given, heads)
+    expect_right(parts, right, mistakes, "the result", when)
 
 
 @question("7.1", points=1, claim="the sum over the heads is nn.MultiheadAttention")
@@ -213,20 +217,12 @@ def test_the_sum_is_attention(submission: Submission, draw: Draw) -> None:
         device="cpu"
     )
     layer.load_state_dict({"in_proj_weight": torch.cat(weights[:3]), "out_proj.weight": weights[3]})
-    parts = as_parts(
-        ask(
-            lambda: submission.attention_as_sum(*given, heads),
-            f"for x {tuple(x.shape)} and {heads} heads,",
-            SHAPES,
-        ),
-        x,
-        heads,
-    )
+    parts = parts_of(submission, given, heads)
     with torch.no_grad():
         whole, _ = layer(x, x, x)
     if not near(parts.sum(0), whole):
-        wrong = {said: part.sum(0) for said, part in wrong_parts(*given, heads).items()}
-        recognise(parts.sum(0), whole, wrong)
+        mistakes = made(WRONG["attention_as_sum"], *given, heads)
+        recognise(parts.sum(0), whole, {said: part.sum(0) for said, part in mistakes.items()})
         expect_close(parts.sum(0), whole, "the sum over heads", tolerance=1e-4)
 
 
@@ -266,51 +262,49 @@ def by_head(x: Tensor, gate: Tensor) -> Tensor:
     return (x.unflatten(-1, (gate.shape[-1], -1)) * spread(gate)).flatten(-2)
 
 
-Change = Callable[[Tensor, Tensor], Tensor]
+Change = Callable[[Tensor, Tensor], Tensor]  # (x, the layer's gate) -> what goes on
 
 
-def logits(
-    model: Any, batch: Batch, xi: Tensor, before: Change | None = None, behind: Change | None = None, of: str = "output.dense"
-) -> Tensor:  # fmt: skip
-    """The model's logits, where in each layer a module's input or output is changed by
-    (x, the layer's gate).
+def gating(
+    gates: Callable[[Tensor], Any] = lambda xi: xi,
+    change: Change = by_head,
+    behind: bool = False,
+    of: str = "output.dense",
+) -> Function:
+    """A version of gated.
 
     Args:
-        of: the module, from the layer's attention on.
+        gates: of each layer, of ξ. change: of what goes into a module of each layer, or
+            comes from ``behind`` it. of: the module, from the layer's attention on.
     """
-    with ExitStack() as hooks, torch.no_grad():
-        for layer, gate in zip(model.bert.encoder.layer, xi, strict=True):
-            module = layer.attention.get_submodule(of)
-            if before is not None:
 
-                def pre(
-                    _: nn.Module, args: Any, change: Change = before, gate: Tensor = gate
-                ) -> Any:
-                    return change(args[0], gate), *args[1:]
+    @contextmanager
+    def version(model: Any, xi: Tensor) -> Iterator[None]:
+        with ExitStack() as hooks:
+            for layer, gate in zip(model.bert.encoder.layer, gates(xi), strict=True):
+                module = layer.attention.get_submodule(of)
+                hook = (
+                    module.register_forward_hook(lambda _, x, out, gate=gate: change(out, gate))
+                    if behind
+                    else module.register_forward_pre_hook(
+                        lambda _, x, gate=gate: (change(x[0], gate), *x[1:])
+                    )
+                )
+                hooks.callback(hook.remove)
+            yield
 
-                hooks.callback(module.register_forward_pre_hook(pre).remove)
-            if behind is not None:
+    return version
 
-                def post(
-                    _: nn.Module,
-                    args: Any,
-                    out: Tensor,
-                    change: Change = behind,
-                    gate: Tensor = gate,
-                ) -> Tensor:
-                    return change(out, gate)
 
-                hooks.callback(module.register_forward_hook(post).remove)
+def logits(model: Any, batch: Batch, xi: Tensor, version: Function | None = None) -> Tensor:
+    """The model's logits with these gates."""
+    with (version or gating())(model, xi), torch.no_grad():
         return model(**inputs(batch)).logits
 
 
 # --- 7.2 gated ------------------------------------------------------------------------
 
 WITH = "the head's number is model.config.num_attention_heads; what enters the output projection is (B, L, heads · d)"
-NO_CHANGE = (
-    "with gates that are not 1, nothing changed. Do the gates reach the model? A head_mask=… is ignored by transformers 5, "
-    "without a word"
-)
 
 
 def gates(draw: Draw, *shape: int) -> Tensor:
@@ -320,68 +314,59 @@ def gates(draw: Draw, *shape: int) -> Tensor:
     return xi
 
 
+def dealt_out(x: Tensor, gate: Tensor) -> Tensor:
+    """By mistake: gates for every heads-th feature."""
+    heads = gate.shape[-1]
+    turned = x.unflatten(-1, (-1, heads)).mT.flatten(-2)
+    return by_head(turned, gate).unflatten(-1, (heads, -1)).mT.flatten(-2)
+
+
+def added(x: Tensor, gate: Tensor) -> Tensor:
+    return (x.unflatten(-1, (gate.shape[-1], -1)) + spread(gate) - 1).flatten(-2)
+
+
+def by_position(x: Tensor, gate: Tensor) -> Tensor:
+    """By mistake: what is for sample b goes to position b; if there are as many."""
+    each = gate[..., None] if gate.ndim == 1 else gate[:, :, None]
+    return (x.unflatten(-1, (gate.shape[-1], -1)) * each).flatten(-2)
+
+
+OF_GATES: Wrong = {
+    "with gates that are not 1, nothing changed. Do the gates reach the model? A head_mask=… is ignored by transformers 5, "
+    "without a word": gating(torch.ones_like),
+    "the gates were put behind the projection: it adds the heads up, so behind it no feature belongs to one head. They "
+    "act on what goes in": gating(behind=True),
+    "the gates were put on what goes into the attention: there are no heads yet": gating(of="self"),
+    "the gates were put on queries or keys: they change where a head looks, not how much it says": gating(behind=True, of="self.query"),
+    "only the first layer is gated": gating(lambda xi: torch.cat([xi[:1], torch.ones_like(xi[1:])])),
+    "only the last layer is gated": gating(lambda xi: torch.cat([torch.ones_like(xi[1:]), xi[-1:]])),
+    "every layer has the first layer's gates": gating(lambda xi: xi[:1].expand_as(xi)),
+    "every layer has the last layer's gates. If the hook is defined in a loop: it reads the loop's variable when it is "
+    "called, and the loop is over then": gating(lambda xi: xi[-1:].expand_as(xi)),
+    "the order of the layers is wrong: row l of ξ is for the l-th of output_projections(model)": gating(lambda xi: xi.flip(0)),
+    "the order of the heads is wrong": gating(lambda xi: xi.flip(-1)),
+    "the gates were dealt out to the features in turn: the features of a head lie side by side, (heads, d) and not "
+    "(d, heads)": gating(change=dealt_out),
+    "the gates act twice: is a hook registered twice?": gating(lambda xi: xi**2),
+    "a head is multiplied by 1 - ξ: a gate of 1 is open": gating(lambda xi: 1 - xi),
+    "a gate that is not 0 was taken for 1: heads are multiplied by the number": gating(lambda xi: (xi != 0).to(xi.dtype)),
+    "the gates were added: a head is multiplied by its gate": gating(change=added),
+}  # fmt: skip
+OF_SAMPLES: Wrong = {
+    "all samples were gated with the mean over the samples' gates": gating(lambda xi: xi.mean(1) if xi.ndim == 3 else xi),
+    "all samples were gated like the first sample": gating(lambda xi: xi[:, 0] if xi.ndim == 3 else xi),
+}  # fmt: skip
+OF_POSITIONS: Wrong = {
+    "row b of (layers, B, heads) went to position b of every text: it is for sample b": gating(change=by_position)
+}  # fmt: skip
+WRONG["gated"] = OF_GATES | OF_SAMPLES | OF_POSITIONS
+
+
 def wrong_logits(model: Any, batch: Batch, xi: Tensor) -> dict[str, Tensor]:
     """What the logits are by mistake."""
-    run = functools.partial(logits, model, batch)
-    heads, rest = xi.shape[-1], torch.ones_like(xi)
-    first, last = rest.clone(), rest.clone()
-    first[0], last[-1] = xi[0], xi[-1]
-
-    def dealt_out(x: Tensor, gate: Tensor) -> Tensor:
-        return (
-            by_head(x.unflatten(-1, (-1, heads)).mT.flatten(-2), gate)
-            .unflatten(-1, (heads, -1))
-            .mT.flatten(-2)
-        )
-
-    wrong = {
-        NO_CHANGE: run(rest),
-        "the gates were put behind the projection: it adds the heads up, so behind it no feature belongs to one head. They "
-        "act on what goes in": run(xi, behind=by_head),
-        "the gates were put on what goes into the attention: there are no heads yet": run(
-            xi, before=by_head, of="self"
-        ),
-        "the gates were put on queries or keys: they change where a head looks, not how much it says": run(
-            xi, behind=by_head, of="self.query"
-        ),
-        "only the first layer is gated": run(first, before=by_head),
-        "only the last layer is gated": run(last, before=by_head),
-        "every layer has the first layer's gates": run(xi[:1].expand_as(xi), before=by_head),
-        "every layer has the last layer's gates. If the hook is defined in a loop: it reads the loop's variable when it is "
-        "called, and the loop is over then": run(xi[-1:].expand_as(xi), before=by_head),
-        "the order of the layers is wrong: row l of ξ is for the l-th of output_projections(model)": run(
-            xi.flip(0), before=by_head
-        ),
-        "the order of the heads is wrong": run(xi.flip(-1), before=by_head),
-        "the gates were dealt out to the features in turn: the features of a head lie side by side, (heads, d) and not "
-        "(d, heads)": run(xi, before=dealt_out),
-        "the gates act twice: is a hook registered twice?": run(xi**2, before=by_head),
-        "a head is multiplied by 1 - ξ: a gate of 1 is open": run(1 - xi, before=by_head),
-        "a gate that is not 0 was taken for 1: heads are multiplied by the number": run(
-            (xi != 0).float(), before=by_head
-        ),
-        "the gates were added: a head is multiplied by its gate": run(
-            xi, before=lambda x, gate: (x.unflatten(-1, (heads, -1)) + spread(gate) - 1).flatten(-2)
-        ),
-    }
-    if xi.ndim == 3:
-        samples, length = xi.shape[1], batch["input_ids"].shape[1]
-        wrong |= {
-            "all samples were gated with the mean over the samples' gates": run(
-                xi.mean(1), before=by_head
-            ),
-            "all samples were gated like the first sample": run(xi[:, 0], before=by_head),
-        }
-        if samples == length:
-            wrong[
-                "row b of (layers, B, heads) went to position b of every text: it is for sample b"
-            ] = run(
-                xi,
-                before=lambda x, gate: (x.unflatten(-1, (heads, -1)) * gate[:, :, None]).flatten(
-                    -2
-                ),
-            )
-    return wrong
+    as_many = xi.ndim == 3 and xi.shape[1] == batch["input_ids"].shape[1]
+    wrong = OF_GATES | (OF_SAMPLES if xi.ndim == 3 else {}) | (OF_POSITIONS if as_many else {})
+    return {said: logits(model, batch, xi, version) for said, version in wrong.items()}
 
 
 @contextmanager
@@ -420,7 +405,7 @@ def expect_logits(
         value = submission.get(
             forward(submission, there, batch, f"{said}when the model was called,"), "logits"
         )
-    right = logits(model, batch, xi, before=by_head)
+    right = logits(model, batch, xi)
     value = expect_tensor(value, shape=right.shape, what=f"{said}the model's output (its logits)")
     expect_right(value, right, lambda: wrong_logits(model, batch, xi), "the model's output", said)
 
@@ -521,84 +506,105 @@ def test_gates_of_each_sample(submission: Submission, draw: Draw) -> None:
 # --- 7.3 head_importance --------------------------------------------------------------
 
 
+Loss = Callable[[Any, Batch], Tensor]
+By = Callable[[Tensor], Tensor]
+
+
 def sample_gradients(
-    model: Any, batches: Sequence[Batch], at: float = 1.0, power: int = 1
+    model: Any, batches: Iterable[Batch], loss_fn: Loss, at: float = 1.0, power: int = 1
 ) -> list[Tensor]:
     """∂L(x)/∂ξ of every sample, signed: (B, layers, heads) for each batch."""
     layers, heads = len(model.bert.encoder.layer), model.config.num_attention_heads
-    result = []
+    result, training = [], model.training
+    model.eval()
     for batch in batches:
         xi = torch.full((layers, len(batch["labels"]), heads), at, requires_grad=True)
         with reference.gated(model, xi):
-            losses = sample_losses(model, batch)
+            losses = loss_fn(model, batch)
         result.append(torch.autograd.grad((losses**power).sum(), xi)[0].transpose(0, 1).double())
+    model.train(training)
     return result
 
 
-def switched_off(model: Any, batches: Sequence[Batch]) -> Tensor:
-    """The mean over samples of |L without the head - L|."""
+def importance_by(change: Callable[[list[Tensor]], Tensor], **gradient: Any) -> Function:
+    """A version of head_importance, made of the samples' gradients, batch by batch."""
+    return lambda model, batches, loss_fn: change(
+        sample_gradients(model, batches, loss_fn, **gradient)
+    )
+
+
+def of_samples(change: By, **gradient: Any) -> Function:
+    """The same, of all samples together, (samples, layers, heads)."""
+    return importance_by(lambda g: change(torch.cat(g)), **gradient)
+
+
+def of_each_batch(batch: By, all_batches: Callable[[Tensor, int], Tensor]) -> Function:
+    """The same, of a tensor of each batch, stacked, and the number of samples."""
+    return importance_by(
+        lambda g: all_batches(torch.stack([batch(b) for b in g]), sum(map(len, g)))
+    )
+
+
+def switched_off(model: Any, batches: Iterable[Batch], loss_fn: Loss) -> Tensor:
+    """By mistake: the mean over samples of |L without the head - L|."""
     layers, heads = len(model.bert.encoder.layer), model.config.num_attention_heads
-    change, samples = (
-        torch.zeros(layers, heads, dtype=torch.float64),
-        sum(len(b["labels"]) for b in batches),
-    )
+    changes, training = [], model.training
+    model.eval()
     with torch.no_grad():
-        for batch, place in itertools.product(
-            batches, itertools.product(range(layers), range(heads))
-        ):
-            xi = torch.ones(layers, heads)
-            xi[place] = 0
-            with reference.gated(model, xi):
-                without = sample_losses(model, batch)
-            change[place] += (without - sample_losses(model, batch)).abs().sum().double()
-    return change / samples
+        for batch in batches:
+            full = loss_fn(model, batch)
+            change = torch.zeros(len(full), layers, heads, dtype=torch.float64)
+            for place in itertools.product(range(layers), range(heads)):
+                with reference.gated(model, all_but(layers, heads, place)):
+                    change[:, *place] = (loss_fn(model, batch) - full).abs().double()
+            changes.append(change)
+    model.train(training)
+    return torch.cat(changes).mean(0)
 
 
-def wrong_importance(model: Any, batches: Sequence[Batch], right: Tensor) -> dict[str, Tensor]:
-    """What the importance is by mistake."""
-    g = sample_gradients(model, batches)
-    every, first, last = torch.cat(g), g[0], g[-1]
-    samples, count = len(every), len(g)
-    batch_sums = torch.stack([b.sum(0).abs() for b in g]).sum(0)
-    of_batch = (
-        "the absolute value was taken of the gradient of a whole batch: samples that pull in opposite directions cancel in "
-        "it. Each sample needs gates of its own"
-    )
-    return {
-        of_batch: batch_sums / samples,
-        of_batch + " ": batch_sums / count,
-        of_batch + "  ": torch.stack([b.mean(0).abs() for b in g]).mean(0),
-        of_batch + "   ": torch.stack([b.mean(0).abs() for b in g]).sum(0) / samples,
-        "the gradient is that of the mean of the losses, which is 1/B of a sample's own: differentiate their sum": (
-            torch.cat([b.abs() / len(b) for b in g]).mean(0)
-        ),
-        "the sign is still there: I_h is the mean of absolute values, and samples of both signs cancel": every.mean(0),
-        "the absolute value was taken at the end, of the mean: take it sample by sample, before anything is added up": (
-            every.mean(0).abs()
-        ),
-        "each batch's mean counts as much as any other's: a smaller last batch then weighs too much. Divide by the number "
-        "of samples, once, at the end": torch.stack([b.abs().mean(0) for b in g]).mean(0),
-        "the sum was divided by the number of batches, not of samples": every.abs().sum(0) / count,
-        "the samples were summed up, and not divided by their number": every.abs().sum(0),
-        "the importance was normalised within each layer: the raw mean is asked for": right / right.norm(dim=1, keepdim=True),
-        "the importance was normalised: the raw mean is asked for": right / right.sum(),
-        "the squares were averaged, not the absolute values": every.square().mean(0),
-        "the root of the mean of the squares came out: average the absolute values": every.square().mean(0).sqrt(),
-        "the largest over the samples came out, not the mean": every.abs().amax(0),
-        "only the first batch was counted": first.abs().mean(0),
-        "only the last batch was counted": last.abs().mean(0),
-        "only the first batch was counted, and divided by all samples": first.abs().sum(0) / samples,
-        "only the last batch was counted, and divided by all samples": last.abs().sum(0) / samples,
-        "the gradient was taken at ξ = 0, of a model without heads: it is taken at ξ = 1, of the model as it is": (
-            torch.cat(sample_gradients(model, batches, at=0.0)).abs().mean(0)
-        ),
-        "the gradient is that of another loss, its square: differentiate what loss_fn returns": (
-            torch.cat(sample_gradients(model, batches, power=2)).abs().mean(0)
-        ),
-        "the heads were switched off, one by one: I_h is a gradient, from one backward pass for all heads": switched_off(
-            model, batches
-        ),
-    }  # fmt: skip
+OF_BATCH = (
+    "the absolute value was taken of the gradient of a whole batch: samples that pull in opposite directions cancel in "
+    "it. Each sample needs gates of its own"
+)
+WRONG["head_importance"] = {
+    OF_BATCH: of_each_batch(lambda b: b.sum(0).abs(), lambda sizes, samples: sizes.sum(0) / samples),
+    f"{OF_BATCH} (and the mean was taken over batches)": of_each_batch(lambda b: b.sum(0).abs(), lambda sizes, samples: sizes.mean(0)),
+    f"{OF_BATCH} (and it was that of a mean)": of_each_batch(lambda b: b.mean(0).abs(), lambda sizes, samples: sizes.mean(0)),
+    f"{OF_BATCH} (and it was that of a mean, divided by the samples once more)": (
+        of_each_batch(lambda b: b.mean(0).abs(), lambda sizes, samples: sizes.sum(0) / samples)
+    ),
+    "the gradient is that of the mean of the losses, which is 1/B of a sample's own: differentiate their sum": (
+        importance_by(lambda g: torch.cat([b.abs() / len(b) for b in g]).mean(0))
+    ),
+    "the sign is still there: I_h is the mean of absolute values, and samples of both signs cancel": of_samples(lambda g: g.mean(0)),
+    "the absolute value was taken at the end, of the mean: take it sample by sample, before anything is added up": (
+        of_samples(lambda g: g.mean(0).abs())
+    ),
+    "each batch's mean counts as much as any other's: a smaller last batch then weighs too much. Divide by the number "
+    "of samples, once, at the end": of_each_batch(lambda b: b.abs().mean(0), lambda means, samples: means.mean(0)),
+    "the sum was divided by the number of batches, not of samples": (
+        of_each_batch(lambda b: b.abs().sum(0), lambda sums, samples: sums.mean(0))
+    ),
+    "the samples were summed up, and not divided by their number": of_samples(lambda g: g.abs().sum(0)),
+    "the importance was normalised within each layer: the raw mean is asked for": (
+        of_samples(lambda g: g.abs().mean(0) / g.abs().mean(0).norm(dim=1, keepdim=True))
+    ),
+    "the importance was normalised: the raw mean is asked for": of_samples(lambda g: g.abs().mean(0) / g.abs().mean(0).sum()),
+    "the squares were averaged, not the absolute values": of_samples(lambda g: g.square().mean(0)),
+    "the root of the mean of the squares came out: average the absolute values": of_samples(lambda g: g.square().mean(0).sqrt()),
+    "the largest over the samples came out, not the mean": of_samples(lambda g: g.abs().amax(0)),
+    "only the first batch was counted": importance_by(lambda g: g[0].abs().mean(0)),
+    "only the last batch was counted": importance_by(lambda g: g[-1].abs().mean(0)),
+    "only the first batch was counted, and divided by all samples": importance_by(lambda g: g[0].abs().sum(0) / sum(map(len, g))),
+    "only the last batch was counted, and divided by all samples": importance_by(lambda g: g[-1].abs().sum(0) / sum(map(len, g))),
+    "the gradient was taken at ξ = 0, of a model without heads: it is taken at ξ = 1, of the model as it is": (
+        of_samples(lambda g: g.abs().mean(0), at=0.0)
+    ),
+    "the gradient is that of another loss, its square: differentiate what loss_fn returns": (
+        of_samples(lambda g: g.abs().mean(0), power=2)
+    ),
+    "the heads were switched off, one by one: I_h is a gradient, from one backward pass for all heads": switched_off,
+}  # fmt: skip
 
 
 def as_importance(value: Any, model: Any, when: str = "") -> Tensor:
@@ -645,7 +651,7 @@ def expect_importance(
     expect_right(
         found,
         right,
-        lambda: wrong_importance(model, batches, right),
+        lambda: made(WRONG["head_importance"], model, batches, sample_losses),
         "the importance",
         f"{when}, " if when else "",
     )
@@ -721,16 +727,6 @@ class Evaluate:
         self.asked.append(xi)
         return self.score(xi)
 
-    def table(self, gate: Callable[[int, int], Tensor]) -> Tensor:
-        """(layers, heads): the score with the gates that ``gate(layer, head)``
-        gives.
-        """
-        layers, heads = self.shape
-        scores = [
-            [self.score(gate(layer, head)) for head in range(heads)] for layer in range(layers)
-        ]
-        return torch.tensor(scores, dtype=torch.float64)
-
 
 def all_but(layers: int, heads: int, *places: tuple[int, int]) -> Tensor:
     """Gates of 1, but for these places."""
@@ -748,45 +744,73 @@ def only(layers: int, heads: int, layer: int, head: int) -> Tensor:
     return xi
 
 
-def wrong_changes(f: Evaluate, right: Tensor) -> dict[str, Tensor]:
-    """What the changes are by mistake."""
-    layers, heads = f.shape
-    full, none = f.score(torch.ones(layers, heads)), f.score(torch.zeros(layers, heads))
-    off = right + full
-    places = list(itertools.product(range(layers), range(heads)))
-    cumulative = f.table(lambda a, b: all_but(layers, heads, *places[: a * heads + b + 1]))
-    within_layer = f.table(lambda a, b: all_but(layers, heads, *((a, h) for h in range(b + 1))))
-    before = torch.cat([torch.tensor([full], dtype=torch.float64), off.flatten()[:-1]]).view(
-        layers, heads
+Gate = Callable[[int, int], Tensor]  # layer, head -> gates
+
+
+def table(f: Callable[[Tensor], float], layers: int, heads: int, gate: Gate) -> Tensor:
+    """(layers, heads): the score with the gates that ``gate`` gives."""
+    scores = [[f(gate(layer, head)) for head in range(heads)] for layer in range(layers)]
+    return torch.tensor(scores, dtype=torch.float64)
+
+
+def off(f: Callable[[Tensor], float], layers: int, heads: int) -> Tensor:
+    """Each head off, alone."""
+    return table(f, layers, heads, lambda a, b: all_but(layers, heads, (a, b)))
+
+
+def whole(f: Callable[[Tensor], float], layers: int, heads: int) -> float:
+    return f(torch.ones(layers, heads))
+
+
+def right_changes(f: Callable[[Tensor], float], layers: int, heads: int) -> Tensor:
+    return off(f, layers, heads) - whole(f, layers, heads)
+
+
+def gone(places: Callable[[int, int, int, int], Iterable[tuple[int, int]]]) -> Function:
+    """A version of ablate_each that switches other heads off, of layers, heads and the
+    place.
+    """
+    return lambda f, layers, heads: (
+        table(f, layers, heads, lambda a, b: all_but(layers, heads, *places(layers, heads, a, b)))
+        - whole(f, layers, heads)
     )
-    alone = f.table(lambda a, b: 1 - all_but(layers, heads, (a, b)))
-    stay = "heads that were switched off stay off: each is switched off by itself, with all the others on"
-    last = right.clone()
-    last[:, -1] = 0
-    return {
-        stay: cumulative - full,
-        stay + " ": within_layer - full,
-        "the sign is wrong: the change is what comes out without the head, minus what comes out with all": -right,
-        "the changes lost their sign: a head may do harm, too": right.abs(),
-        "what came back is the evaluation without the head: subtract the one with all gates at 1": off,
-        "each head alone is left on, all others are off: it is the head that is switched off": alone
-        - full,
-        "each head alone is left on in its layer: it is the head that is switched off": (
-            f.table(lambda a, b: only(layers, heads, a, b)) - full
-        ),
-        "the whole layer was switched off, not the head alone": (
-            f.table(lambda a, b: all_but(layers, heads, *((a, h) for h in range(heads)))) - full
-        ),
-        "the head was switched off in every layer": (
-            f.table(lambda a, b: all_but(layers, heads, *((layer, b) for layer in range(layers))))
-            - full
-        ),
-        "it was compared with all gates at 0: all at 1 is the whole model": off - none,
-        "the change is a ratio: a difference is asked for": off / full - 1,
-        "the change is a ratio: a difference is asked for, without minus with all": off / full,
-        "each was compared with the one before, not with all gates at 1": off - before,
-        "the last head of each layer was left out": last,
-    }
+
+
+def from_before(f: Callable[[Tensor], float], layers: int, heads: int) -> Tensor:
+    """By mistake: compared with the head before."""
+    scores = off(f, layers, heads).flatten()
+    return scores.diff(prepend=scores.new_tensor([whole(f, layers, heads)])).view(layers, heads)
+
+
+STAY = (
+    "heads that were switched off stay off: each is switched off by itself, with all the others on"
+)
+WRONG["ablate_each"] = {
+    STAY: gone(lambda layers, heads, a, b: [divmod(i, heads) for i in range(a * heads + b + 1)]),
+    f"{STAY}, of its layer, too": gone(lambda layers, heads, a, b: [(a, h) for h in range(b + 1)]),
+    "the sign is wrong: the change is what comes out without the head, minus what comes out with all": (
+        lambda *given: -right_changes(*given)
+    ),
+    "the changes lost their sign: a head may do harm, too": lambda *given: right_changes(*given).abs(),
+    "what came back is the evaluation without the head: subtract the one with all gates at 1": off,
+    "each head alone is left on, all others are off: it is the head that is switched off": (
+        lambda f, layers, heads: table(f, layers, heads, lambda a, b: 1 - all_but(layers, heads, (a, b))) - whole(f, layers, heads)
+    ),
+    "each head alone is left on in its layer: it is the head that is switched off": (
+        gone(lambda layers, heads, a, b: [(a, h) for h in range(heads) if h != b])
+    ),
+    "the whole layer was switched off, not the head alone": gone(lambda layers, heads, a, b: [(a, h) for h in range(heads)]),
+    "the head was switched off in every layer": gone(lambda layers, heads, a, b: [(layer, b) for layer in range(layers)]),
+    "it was compared with all gates at 0: all at 1 is the whole model": (
+        lambda f, layers, heads: off(f, layers, heads) - f(torch.zeros(layers, heads))
+    ),
+    "the change is a ratio: a difference is asked for": lambda *given: off(*given) / whole(*given) - 1,
+    "the change is a ratio: a difference is asked for, without minus with all": lambda *given: off(*given) / whole(*given),
+    "each was compared with the one before, not with all gates at 1": from_before,
+    "the last head of each layer was left out": lambda f, layers, heads: (
+        right_changes(f, layers, heads) * (torch.arange(heads) < heads - 1)
+    ),
+}  # fmt: skip
 
 
 @question("7.4", points=1, claim="each head alone off, minus all on")
@@ -809,90 +833,72 @@ def expect_changes(
         fail(
             f"{when}the changes are whole numbers (dtype {str(value.dtype)[6:]}): differences of accuracies have fractions"
         )
-    right = f.table(lambda a, b: all_but(layers, heads, (a, b))) - f.score(
-        torch.ones(layers, heads)
-    )
-    expect_right(value, right, lambda: wrong_changes(f, right), "the table of changes", when)
+    right = right_changes(f.score, layers, heads)
+    mistakes = functools.partial(made, WRONG["ablate_each"], f.score, layers, heads)
+    expect_right(value, right, mistakes, "the table of changes", when)
 
 
-def wrong_pairs(val: Evaluate, test: Evaluate) -> dict[str, list[tuple[int, float]]]:
-    """What the pairs are by mistake."""
-    layers, heads = val.shape
-    ones = torch.ones(layers, heads)
-    by_val, by_test = (f.table(lambda a, b: only(layers, heads, a, b)) for f in (val, test))
-    out_val, out_test = (f.table(lambda a, b: all_but(layers, heads, (a, b))) for f in (val, test))
-    off_val, off_test = (
-        f.table(lambda a, b: 1 - all_but(layers, heads, (a, b))) for f in (val, test)
-    )
-    full_val, full_test = val.score(ones), test.score(ones)
+Pairs = list[tuple[int, float]]
 
-    def pairs(chosen: Tensor, told: Tensor, full: float, sign: int = 1) -> list[tuple[int, float]]:
-        return [
-            (int(row.argmax()), sign * (float(other[row.argmax()]) - full))
-            for row, other in zip(chosen, told, strict=True)
-        ]
 
-    kept, stay = ones, []
+def pairing(
+    by: int = 0,
+    told: int = 1,
+    compared: int | None = 1,
+    gate: Callable[..., Tensor] = lambda layers, heads, a, b: only(layers, heads, a, b),
+    best: Callable[[Tensor], int] = lambda row: int((row == row.max()).nonzero()[0]),
+) -> Function:
+    """A version of all_but_one.
+
+    Args:
+        by, told, compared: which of the two evaluations chooses, is told, and says what
+            all heads give (None: nothing is subtracted). gate: layers, heads and a place
+            -> gates. best: of a layer's scores -> head.
+    """
+
+    def version(eval_val: Any, eval_test: Any, layers: int, heads: int) -> Pairs:
+        both = eval_val, eval_test
+        full = 0.0 if compared is None else whole(both[compared], layers, heads)
+        scores = table(both[by], layers, heads, functools.partial(gate, layers, heads))
+        heads_left = [(layer, best(row)) for layer, row in enumerate(scores)]
+        return [(b, both[told](gate(layers, heads, a, b)) - full) for a, b in heads_left]
+
+    return version
+
+
+def stays_cut(eval_val: Any, eval_test: Any, layers: int, heads: int) -> Pairs:
+    """By mistake: earlier layers keep their one head."""
+    kept, result = torch.ones(layers, heads), []
     for layer in range(layers):
-        gates_ = [only(1, heads, 0, head) for head in range(heads)]
-        cut = [torch.cat([kept[:layer], row, kept[layer + 1 :]]) for row in gates_]
-        best = max(range(heads), key=lambda head, cut=cut: val.score(cut[head]))
+        cut = [kept * only(layers, heads, layer, head) for head in range(heads)]
+        best = max(range(heads), key=lambda head, cut=cut: eval_val(cut[head]))
         kept = cut[best]
-        stay.append((best, test.score(kept) - full_test))
-    below = [
-        (
-            int(row.argmax()) if row.max() > 0 else 0,
-            float(other[int(row.argmax()) if row.max() > 0 else 0]) - full_test,
-        )
-        for row, other in zip(by_val, by_test, strict=True)
-    ]
-    right = pairs(by_val, by_test, full_test)
-    return {
-        "the head was chosen on the test data: the best of many on the same data looks better than it is": pairs(
-            by_test, by_test, full_test
-        ),
-        "the change is that on the validation data, on which the head was chosen: report eval_test": pairs(
-            by_val, by_val, full_val
-        ),
-        "eval_test was compared with eval_val of all heads, the validation data: compare like with like": pairs(
-            by_val, by_test, full_val
-        ),
-        "eval_val, of the validation data, was compared with eval_test of all heads: report eval_test": pairs(
-            by_val, by_val, full_test
-        ),
-        "the splits changed places: chosen on test and reported on validation": pairs(
-            by_test, by_val, full_val
-        ),
-        "the sign is wrong: the change is with one head, minus with all heads": pairs(
-            by_val, by_test, full_test, -1
-        ),
-        "what came back is eval_test itself: subtract that with all heads": pairs(
-            by_val, by_test, 0.0
-        ),
-        "the head with the lowest score stays: higher is better": [
-            (int(row.argmin()), float(other[row.argmin()]) - full_test)
-            for row, other in zip(by_val, by_test, strict=True)
-        ],
-        "the other layers were switched off, too: they stay whole": pairs(
-            off_val, off_test, full_test
-        ),
-        "the earlier layers stay cut to one head: each layer is tried by itself, the others whole": stay,
-        "one head was taken out of the layer: all are, but one": pairs(
-            out_val, out_test, full_test
-        ),
-        "where all scores are below 0, the wrong head was chosen: does your search begin with a best of 0?": below,
-        "the heads are counted over all layers: give each its number within its layer": [
-            (layer * heads + head, change) for layer, (head, change) in enumerate(right)
-        ],
-        "the heads are counted from 1: the first is 0, and they count from 0": [
-            (head + 1, c) for head, c in right
-        ],
-        "of equal heads, not the first was chosen": [
-            (last, float(other[last]) - full_test)
-            for row, other in zip(by_val, by_test, strict=True)
-            for last in [int((row == row.max()).nonzero()[-1])]
-        ],
-    }
+        result.append((best, eval_test(kept) - whole(eval_test, layers, heads)))
+    return result
+
+
+right_pairs = pairing()
+WRONG["all_but_one"] = {
+    "the head was chosen on the test data: the best of many on the same data looks better than it is": pairing(by=1),
+    "the change is that on the validation data, on which the head was chosen: report eval_test": pairing(told=0, compared=0),
+    "eval_test was compared with eval_val of all heads, the validation data: compare like with like": pairing(compared=0),
+    "eval_val, of the validation data, was compared with eval_test of all heads: report eval_test": pairing(told=0),
+    "the splits changed places: chosen on test and reported on validation": pairing(by=1, told=0, compared=0),
+    "the sign is wrong: the change is with one head, minus with all heads": lambda *given: [(b, -c) for b, c in right_pairs(*given)],
+    "what came back is eval_test itself: subtract that with all heads": pairing(compared=None),
+    "the head with the lowest score stays: higher is better": pairing(best=lambda row: int(row.argmin())),
+    "the other layers were switched off, too: they stay whole": pairing(gate=lambda M, h, a, b: 1 - all_but(M, h, (a, b))),
+    "the earlier layers stay cut to one head: each layer is tried by itself, the others whole": stays_cut,
+    "one head was taken out of the layer: all are, but one": pairing(gate=lambda M, h, a, b: all_but(M, h, (a, b))),
+    "where all scores are below 0, the wrong head was chosen: does your search begin with a best of 0?": (
+        pairing(best=lambda row: int(row.argmax()) if row.max() > 0 else 0)
+    ),
+    "the heads are counted over all layers: give each its number within its layer": (
+        lambda val, test, L, M: [(a * M + b, c) for a, (b, c) in enumerate(right_pairs(val, test, L, M))]
+    ),
+    "the heads are counted from 1: the first is 0, and they count from 0": lambda *given: [(b + 1, c) for b, c in right_pairs(*given)],
+    "of equal heads, not the first was chosen": pairing(best=lambda row: int((row == row.max()).nonzero()[-1])),
+}  # fmt: skip
 
 
 def expect_pairs(submission: Submission, val: Evaluate, test: Evaluate, when: str = "") -> None:
@@ -919,17 +925,10 @@ def expect_pairs(submission: Submission, val: Evaluate, test: Evaluate, when: st
                 expect_number(change, f"{when}the change of layer {layer}"),
             )
         )
-    by_val = val.table(lambda a, b: only(layers, heads, a, b))
-    full = test.score(torch.ones(layers, heads))
-    right = [
-        (best, test.score(only(layers, heads, layer, best)) - full)
-        for layer, row in enumerate(by_val)
-        for best in [int((row == row.max()).nonzero()[0])]
-    ]
+    right = right_pairs(val.score, test.score, layers, heads)
     if not same_pairs(found, right):
-        for sentence, wrong in wrong_pairs(val, test).items():
-            if same_pairs(found, wrong):
-                fail(when + sentence)
+        mistakes = made(WRONG["all_but_one"], val.score, test.score, layers, heads)
+        known.recognise(found, right, mistakes, when, alike=same_pairs)
         for layer, ((head, change), (best, cost)) in enumerate(zip(found, right, strict=True)):
             if head != best:
                 fail(
@@ -938,7 +937,7 @@ def expect_pairs(submission: Submission, val: Evaluate, test: Evaluate, when: st
             expect_close(change, cost, f"{when}the change of layer {layer}", tolerance=1e-4)
 
 
-def same_pairs(one: list[tuple[int, float]], other: list[tuple[int, float]]) -> bool:
+def same_pairs(one: Pairs, other: Pairs) -> bool:
     return all(
         a == b and math.isclose(x, y, rel_tol=1e-4, abs_tol=1e-4)
         for (a, x), (b, y) in zip(one, other, strict=True)
@@ -951,7 +950,10 @@ def splits(draw: Draw, layers: int, heads: int, base: float) -> tuple[Evaluate, 
         val, test = (
             Evaluate(draw, layers, heads, base, name) for name in ("eval_val", "eval_test")
         )
-        tables = [f.table(lambda a, b: only(layers, heads, a, b)) for f in (val, test)]
+        tables = [
+            table(f.score, layers, heads, functools.partial(only, layers, heads))
+            for f in (val, test)
+        ]
         best = [table.argmax(1) for table in tables]
         if (
             bool((best[0] != best[1]).all())
@@ -974,14 +976,8 @@ def test_all_but_one(submission: Submission, draw: Draw) -> None:
 
 
 def chosen(
-    submission: Submission,
-    layers: int,
-    heads: int,
-    count: int,
-    rule: str,
-    generator: Any,
-    least: int | None = None,
-) -> Tensor:
+    submission: Submission, layers: int, heads: int, count: int, rule: str, generator: Any, least: int | None = None
+) -> Tensor:  # fmt: skip
     """The student's mask, if it has the form of one, and ``count`` heads went."""
     call = f"choose_heads({layers}, {heads}, {count}, {rule!r}{'' if least is None else f', min_per_layer={least}'}): "
     rest = [] if least is None else [least]
@@ -1016,13 +1012,10 @@ def lost(keep: Tensor) -> list[int]:
 
 def layers_in_order(layers: int, rule: str) -> list[int]:
     """Which layer loses its heads first, second, …"""
-    middle = (layers - 1) / 2
-    ways = {
-        "top": list(range(layers))[::-1],
-        "bottom": list(range(layers)),
-        "middle": sorted(range(layers), key=lambda layer: (abs(layer - middle), layer)),
-    }
-    return ways[rule]
+    if rule == "middle":
+        middle = (layers - 1) / 2
+        return sorted(range(layers), key=lambda layer: (abs(layer - middle), layer))
+    return list(range(layers))[:: -1 if rule == "top" else 1]
 
 
 def filled(order: list[int], count: int, most: int) -> list[int]:
@@ -1036,15 +1029,40 @@ def filled(order: list[int], count: int, most: int) -> list[int]:
     return result
 
 
+def choosing(order: Callable[[int, str], list[int]]) -> Function:
+    """A version of choose_heads with another order of the layers."""
+
+    def version(
+        layers: int, heads: int, count: int, rule: str, generator: torch.Generator, least: int = 0
+    ) -> Tensor:
+        keep = reference.choose_heads(layers, heads, count, rule, generator, least)
+        if rule in ("top", "bottom", "middle"):
+            keep[:] = True
+            for layer, n in enumerate(filled(order(layers, rule), count, heads - least)):
+                keep[layer, torch.randperm(heads, generator=generator)[:n]] = False
+        return keep
+
+    return version
+
+
+MISPLACED: dict[str, Callable[[int, str], list[int]]] = {
+    'that is the wrong end. "top" begins with the last layer, the one next to the output, and "bottom" with the first': (
+        lambda layers, rule: layers_in_order(
+            layers, {"top": "bottom", "bottom": "top"}.get(rule, rule)
+        )
+    ),
+    "of two layers equally near the middle, the earlier one goes first": lambda layers, rule: (
+        layers_in_order(layers, rule)
+        if rule != "middle"
+        else [layers - 1 - layer for layer in layers_in_order(layers, rule)]
+    ),
+}
+WRONG["choose_heads"] = {said: choosing(order) for said, order in MISPLACED.items()}
+
+
 def expect_by_layers(
-    submission: Submission,
-    layers: int,
-    heads: int,
-    count: int,
-    rule: str,
-    generator: Any,
-    least: int | None = None,
-) -> Tensor:
+    submission: Submission, layers: int, heads: int, count: int, rule: str, generator: Any, least: int | None = None
+) -> Tensor:  # fmt: skip
     """The rule takes whole layers, in its order."""
     keep = chosen(submission, layers, heads, count, rule, generator, least)
     call = f"choose_heads({layers}, {heads}, {count}, {rule!r}{'' if least is None else f', min_per_layer={least}'}): "
@@ -1054,19 +1072,8 @@ def expect_by_layers(
     if got == right:
         return keep
     said = f"the layers lost {got} heads, from the first to the last"
-    first = order[0]
-    if rule in ("top", "bottom") and got == filled(order[::-1], count, most):
-        which = (
-            "the last layer, the one next to the output," if rule == "top" else "the first layer"
-        )
-        fail(f"{call}{said}: that is the wrong end. {rule!r} begins with {which} layer {first}")
-    if rule == "middle":
-        later = sorted(range(layers), key=lambda layer: (abs(layer - (layers - 1) / 2), -layer))
-        if got == filled(later, count, most):
-            fail(f"{call}{said}: of two layers equally near the middle, the earlier one goes first")
-        if sorted(got) == sorted(right):
-            fail(f"{call}{said}: from the middle outwards, the middle of layers 0 to {layers - 1} is {(layers - 1) / 2:g}, and the "
-                 f"order is {order}")  # fmt: skip
+    mistakes = {what: filled(wrong(layers, rule), count, most) for what, wrong in MISPLACED.items()}
+    known.recognise(got, right, mistakes, f"{call}{said}: ")
     fail(
         f"{call}{said}: a layer loses all it may lose ({most}) before the next one loses any, in the order {order}"
     )
@@ -1102,11 +1109,7 @@ def test_random_heads(submission: Submission, draw: Draw) -> None:
         chosen(submission, layers, heads, layers * (heads - 2) - 1, "random", generator, 2)
 
 
-@question(
-    "7.5",
-    points=0.5,
-    claim='"top", "bottom", "middle": layer by layer, from there; ValueError if too many',
-)
+@question("7.5", points=0.5, claim='"top", "bottom", "middle": layer by layer, from there')
 def test_heads_by_place(submission: Submission, draw: Draw) -> None:
     generator = submission.helper("generator", seed=draw.seed)
     heads = draw.integer(4, 5)
@@ -1116,15 +1119,30 @@ def test_heads_by_place(submission: Submission, draw: Draw) -> None:
     for rule in ("top", "bottom", "middle"):
         expect_by_layers(submission, 4, heads, 0, rule, generator)
         expect_by_layers(submission, 4, heads, 4 * heads, rule, generator)
-    for rule, count, why in (
-        ("top", 4 * heads + 1, f"{4 * heads + 1} heads of {4 * heads}"),
-        ("left", 2, 'the rule "left"'),
-    ):
-        expect_raises(
-            ValueError,
-            functools.partial(submission.choose_heads, 4, heads, count, rule, generator),
-            f"{rule}: {why}",
+
+
+@question(
+    "7.5",
+    points=0.5,
+    claim="an impossible choice raises ValueError: more heads than the rule can remove",
+)
+def test_impossible_choices(submission: Submission, draw: Draw) -> None:
+    for layers, heads, count, rule, least, why in (
+        (3, 4, 13, "random", 0, "13 heads of 12"),
+        (3, 4, 13, "top", 0, "13 heads of 12"),
+        (3, 4, -1, "bottom", 0, "a count of -1"),
+        (3, 4, -1, "random", 0, "a count of -1"),
+        (3, 4, 10, "random", 1, "10 heads of 12, where each of 3 layers keeps 1"),
+        (3, 4, 10, "middle", 1, "10 heads of 12, where each of 3 layers keeps 1"),
+        (4, 4, 9, "no_consecutive", 0, "9 heads of 4 layers of 4, no two of them adjacent"),
+        (5, 4, 10, "no_consecutive", 1, "10 heads of 5 layers of 4 that keep 1, no two of them adjacent"),
+    ):  # fmt: skip
+        generator = submission.helper("generator", seed=draw.seed)
+        chosen(submission, layers, heads, 2, rule, generator, least)
+        call = functools.partial(
+            submission.choose_heads, layers, heads, count, rule, generator, least
         )
+        expect_raises(ValueError, call, f"{rule}: {why}")
 
 
 # --- 7.6 slice_heads ------------------------------------------------------------------
@@ -1137,15 +1155,15 @@ def linears(
     dtype: torch.dtype = torch.float32,
 ) -> list[nn.Linear]:  # fmt: skip
     """q, k, v of these input widths, and out of this output width."""
-    made = []
+    layers = []
     for i, (width, bias) in enumerate(zip(widths, biases, strict=True)):
         sizes = (heads * d, width) if i == 3 else (width, heads * d)
         layer = torch.nn.utils.skip_init(nn.Linear, *sizes, bias=bias, dtype=dtype)
         with torch.no_grad():
             for p in layer.parameters():
                 p.copy_(draw.normal(*p.shape, dtype=dtype))
-        made.append(layer)
-    return made
+        layers.append(layer)
+    return layers
 
 
 def of_heads(keep: Sequence[int], d: int) -> Tensor:
@@ -1153,25 +1171,69 @@ def of_heads(keep: Sequence[int], d: int) -> Tensor:
     return torch.tensor([h * d + i for h in keep for i in range(d)], dtype=torch.int64)
 
 
-def wrong_features(name: str, keep: list[int], heads: int, d: int) -> dict[str, Tensor]:
-    """Which features are taken by mistake."""
-    gone = [h for h in range(heads) if h not in keep]
-    return {
-        "the heads that keep names were removed: they are those that stay": of_heads(gone, d),
-        "the first heads stayed, as many as keep names: keep says which": of_heads(
-            range(len(keep)), d
-        ),
-        "the heads that stay are in another order than in keep": of_heads(keep[::-1], d),
-        "the features were dealt out to the heads in turn: those of a head lie side by side, h·d to (h+1)·d": (
-            torch.arange(heads * d)
-            .view(d, heads)
-            .T[torch.tensor(keep, dtype=torch.int64)]
-            .flatten()
-        ),
-        "the numbers in keep were taken for features: a head has head_dim features, h·d to (h+1)·d": torch.tensor(
-            keep, dtype=torch.int64
-        ),
-    }
+def slicing(
+    features: Callable[[list[int], int, int], Tensor] = lambda keep, heads, d: of_heads(keep, d),
+    weight: Callable[[Tensor, Tensor, bool], Tensor] = lambda w, i, out: w[:, i] if out else w[i],
+    bias: Callable[[Tensor, Tensor], Tensor] = lambda b, i: b[i],
+) -> Function:
+    """A version of slice_heads of which one step may be wrong.
+
+    Args:
+        features: which stay, of keep, the number of heads and head_dim. weight: what is
+            made of a weight and these features, for out or for another. bias: of q, k
+            or v, and these features.
+    """
+
+    def version(
+        q: nn.Linear, k: nn.Linear, v: nn.Linear, out: nn.Linear, keep: list[int], head_dim: int
+    ) -> tuple[nn.Linear, ...]:
+        some = features(keep, q.out_features // head_dim, head_dim)
+        result = []
+        for layer in (q, k, v, out):
+            smaller = copy.deepcopy(layer)
+            smaller.weight = nn.Parameter(weight(layer.weight.detach(), some, layer is out).clone())
+            if layer.bias is not None and layer is not out:
+                smaller.bias = nn.Parameter(bias(layer.bias.detach(), some).clone())
+            smaller.out_features, smaller.in_features = smaller.weight.shape
+            result.append(smaller)
+        return tuple(result)
+
+    return version
+
+
+def zeroed(w: Tensor, some: Tensor, out: bool) -> Tensor:
+    """By mistake: as large as it was, with zeros for the other features."""
+    kept = torch.zeros(w.shape[1 if out else 0], dtype=w.dtype)
+    kept[some] = 1
+    return w * (kept if out else kept[:, None])
+
+
+OF_FEATURES: Wrong = {said: slicing(features) for said, features in {
+    "the heads that keep names were removed: they are those that stay": lambda keep, heads, d: of_heads(sorted({*range(heads)} - {*keep}), d),
+    "the first heads stayed, as many as keep names: keep says which": lambda keep, heads, d: of_heads(range(len(keep)), d),
+    "the heads that stay are in another order than in keep": lambda keep, heads, d: of_heads(keep[::-1], d),
+    "the features were dealt out to the heads in turn: those of a head lie side by side, h·d to (h+1)·d": lambda keep, heads, d: (
+        torch.arange(heads * d).view(d, heads).T[torch.tensor(keep, dtype=torch.int64)].flatten()
+    ),
+    "the numbers in keep were taken for features: a head has head_dim features, h·d to (h+1)·d": lambda keep, heads, d: (
+        torch.tensor(keep, dtype=torch.int64)
+    ),
+}.items()}  # fmt: skip
+OF_WEIGHTS: Wrong = OF_FEATURES | {
+    "the weight is that of all heads: nothing was taken out": slicing(weight=lambda w, i, out: w, bias=lambda b, i: b),
+    "the other heads' weights were set to 0: they are to be removed for good, and the layer smaller": slicing(
+        weight=zeroed, bias=lambda b, i: zeroed(b[:, None], i, False)[:, 0]
+    ),
+}  # fmt: skip
+TURNED: Wrong = {  # where all widths are those of the heads
+    "rows were taken: out reads the heads, so a head owns columns of its weight (out, in)": slicing(weight=lambda w, i, out: w[i]),
+    "columns were taken: q, k and v make the heads, so a head owns rows of their weight (out, in)": slicing(weight=lambda w, i, out: w[:, i]),
+}  # fmt: skip
+OF_BIASES: Wrong = {
+    "it is the whole one: it has a number for each row": slicing(bias=lambda b, i: b),
+    "it is that of the first heads": slicing(bias=lambda b, i: b[: len(i)]),
+}
+WRONG["slice_heads"] = OF_WEIGHTS | TURNED | OF_BIASES
 
 
 def as_linear(value: Any, what: str) -> wire.Model:
@@ -1193,7 +1255,7 @@ def expect_sliced(
     none = "None of the heads may stay: the layers then have 0 features. " if not keep else ""
     value = ask(lambda: submission.slice_heads(*given, keep, d), when[:-2], none + thought)
     expect_length(value, 4, f"{when}the result (a tuple of four layers)")
-    made = [
+    parts = [
         as_linear(part, f"{when}the new {name}") for part, name in zip(value, NAMES, strict=True)
     ]
     features = of_heads(keep, d)
@@ -1201,7 +1263,7 @@ def expect_sliced(
         layer.weight.detach()[:, features] if name == "out" else layer.weight.detach()[features]
         for layer, name in zip(given, NAMES, strict=True)
     ]
-    mine = [part.state["weight"] for part in made]
+    mine = [part.state["weight"] for part in parts]
     if keep and any(not near(a, b) for a, b in zip(mine, right, strict=True)):
         ways = [
             p
@@ -1212,38 +1274,22 @@ def expect_sliced(
             fail(
                 f"{when}the layers are right, but the order is {', '.join(NAMES[j] for j in ways[0])}: it should be q, k, v, out"
             )
-    for part, layer, name, weight in zip(made, given, NAMES, right, strict=True):
-        expect_linear(part, layer, name, weight, keep, d, when)
+    square = all(layer.in_features == layer.out_features for layer in given)
+    wrong = made(OF_WEIGHTS | (TURNED if square else {}) | OF_BIASES, *given, keep, d)
+    for i, (part, layer, weight) in enumerate(zip(parts, given, right, strict=True)):
+        mistakes = {said: layers[i] for said, layers in wrong.items()}
+        expect_linear(part, layer, NAMES[i], weight, features, mistakes, when)
 
 
 def expect_linear(
-    part: wire.Model, layer: nn.Linear, name: str, right: Tensor, keep: list[int], d: int, when: str
-) -> None:
-    """One new layer is right."""
-    heads = (layer.in_features if name == "out" else layer.out_features) // d
+    part: wire.Model, layer: nn.Linear, name: str, right: Tensor, features: Tensor,
+    mistakes: dict[str, nn.Linear], when: str,
+) -> None:  # fmt: skip
+    """One new layer is right; else what it is by mistake."""
     weight, mine = layer.weight.detach(), part.state["weight"]
-    features = of_heads(keep, d)
+    weights = {said: m.weight.detach() for said, m in mistakes.items() if said not in OF_BIASES}
+    recognise(mine, right, weights, f"{when}the new {name}: ")
     if not near(mine, right):
-        width = weight.shape[0 if name == "out" else 1]
-        wrong: dict[str, Tensor] = {}
-        if near(mine, weight) or mine.shape == weight.shape:
-            wrong["the weight is that of all heads: nothing was taken out"] = weight
-            zeroed = weight.clone()
-            gone = of_heads([h for h in range(heads) if h not in keep], d)
-            zeroed[(slice(None), gone) if name == "out" else gone] = 0
-            wrong[
-                "the other heads' weights were set to 0: they are to be removed for good, and the layer smaller"
-            ] = zeroed
-        if width == heads * d:
-            turned = weight[features] if name == "out" else weight[:, features]
-            wrong[
-                "rows were taken: out reads the heads, so a head owns columns of its weight (out, in)"
-                if name == "out"
-                else "columns were taken: q, k and v make the heads, so a head owns rows of their weight (out, in)"
-            ] = turned
-        for sentence, taken in wrong_features(name, keep, heads, d).items():
-            wrong[sentence] = weight[:, taken] if name == "out" else weight[taken]
-        recognise(mine, right, wrong, f"{when}the new {name}: ")
         expect_close(mine, right, f"{when}the weight of the new {name}")
     bias = part.state.get("bias")
     if layer.bias is None:
@@ -1262,11 +1308,8 @@ def expect_linear(
                 f"{when}the bias of out is not what it was: it belongs to no head, and stays whole, as it is"
             )
         if not near(bias, expected):
-            wrong = {
-                "it is the whole one: it has a number for each row": b,
-                "it is that of the first heads": b[: len(features)],
-            }
-            recognise(bias, expected, wrong, f"{when}the bias of the new {name}: ")
+            biases = {said: mistakes[said].bias for said in OF_BIASES}
+            recognise(bias, expected, biases, f"{when}the bias of the new {name}: ")
             expect_close(bias, expected, f"{when}the bias of the new {name}")
     if mine.dtype != weight.dtype:
         fail(
@@ -1335,7 +1378,7 @@ def test_slices_compute_the_same(submission: Submission, draw: Draw) -> None:
             thought = "q, k and v read x and give the features of the heads kept; out reads those and gives E"
             return ask(lambda: submission.call("__call__", given, on=part), when, thought)
 
-        made = [
+        heads_of = [
             expect_tensor(
                 output(part, x, name),
                 shape=(2, 5, len(keep) * d),
@@ -1343,7 +1386,7 @@ def test_slices_compute_the_same(submission: Submission, draw: Draw) -> None:
             )
             for part, name in zip(parts[:3], NAMES, strict=False)
         ]
-        value = output(parts[3], attend(*made, len(keep)).flatten(2), "out")
+        value = output(parts[3], attend(*heads_of, len(keep)).flatten(2), "out")
     expect_close(value, right, "the output of attention with the new layers", tolerance=1e-4)
     for layer, ref, name in zip(given, there, NAMES, strict=True):
         untouched(
@@ -1429,23 +1472,6 @@ def by_loops(x: Tensor, Wq: Tensor, Wk: Tensor, Wv: Tensor, Wo: Tensor, heads: i
     return parts
 
 
-def wrong_version(said: str) -> Version:
-    """The version that makes the mistake which :func:`wrong_parts` tells by these
-    words.
-    """
-
-    def version(x: Tensor, Wq: Tensor, Wk: Tensor, Wv: Tensor, Wo: Tensor, heads: int) -> Tensor:
-        if heads < 1 or x.shape[-1] % heads:
-            raise ValueError(f"{x.shape[-1]} features cannot be shared out among {heads} heads")
-        return next(
-            part
-            for sentence, part in wrong_parts(x, Wq, Wk, Wv, Wo, heads).items()
-            if said in sentence
-        )
-
-    return version
-
-
 @question("7.8", points=0.5, claim="two plain bugs are found, and nothing right is accused")
 def test_hunt_plain_bugs(submission: Submission, draw: Draw) -> None:
     expect_verdicts(
@@ -1454,8 +1480,8 @@ def test_hunt_plain_bugs(submission: Submission, draw: Draw) -> None:
         "attention_as_sum",
         right={"the library's": reference.attention_as_sum, "one that loops": by_loops},
         wrong={
-            "divides the scores by √E": wrong_version("divided by √E"),
-            "sends a head through its rows of Wo": wrong_version("its rows of Wo"),
+            "divides the scores by √E": WRONG["attention_as_sum"][BY_E],
+            "sends a head through its rows of Wo": WRONG["attention_as_sum"][ROWS_OF_WO],
         },
         promise=PROMISE,
     )
