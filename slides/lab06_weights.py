@@ -39,11 +39,17 @@ arms = {
 }  # (seeds, sparsities)
 old = np.array([[r["old task"] for r in run["regimes"]["held"]] for run in runs])
 RATES = {"5e-5": "careful", "3e-4": "bold"}
-METHODS = ("movement", "magnitude", "random")
+METHODS = {
+    "soft": "soft movement",
+    "movement": "movement",
+    "magnitude": "size",
+    "random": "random",
+}
+on_the_way = [
+    {rate: {"soft": run["soft"][rate], **run["movement"][rate]} for rate in RATES} for run in runs
+]
 moves = {
-    (rate, method): np.array(
-        [[r["accuracy"] for r in run["movement"][rate][method]] for run in runs]
-    )
+    (rate, method): np.array([[r["accuracy"] for r in run[rate][method]] for run in on_the_way])
     for rate in RATES
     for method in METHODS
 }
@@ -224,20 +230,20 @@ display(Markdown("## Movement or size?"))
 plots.show(
     plots.bars(
         {
-            method: {
+            called: {
                 f"{label}, {share(keep)} kept": float(moves[rate, method][:, i].mean())
                 for rate, label in RATES.items()
                 for i, keep in enumerate(lab06.KEPT)
             }
-            for method in METHODS
+            for method, called in METHODS.items()
         },
         errors={
-            method: {
+            called: {
                 f"{label}, {share(keep)} kept": ends(moves[rate, method][:, i])
                 for rate, label in RATES.items()
                 for i, keep in enumerate(lab06.KEPT)
             }
-            for method in METHODS
+            for method, called in METHODS.items()
         },
         ylabel="accuracy (%)",
         title="A careful rate (5·10⁻⁵, 400 steps) and a bold one (3·10⁻⁴, 200)",
@@ -245,7 +251,7 @@ plots.show(
     ),
     alt="Bars of accuracy by rate and share kept. "
     + " ".join(
-        f"{RATES[rate]}, {method}: {', '.join(f'{v:.0f}' for v in values.mean(0))}."
+        f"{RATES[rate]}, {METHODS[method]}: {', '.join(f'{v:.0f}' for v in values.mean(0))}."
         for (rate, method), values in moves.items()
     ),
     inches=(8, 3.3),
@@ -253,13 +259,17 @@ plots.show(
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## The recipe decides"))
-rows = ["| points | kept | movement − size | movement − random |", "|---" * 4 + "|"]
+rows = [
+    "| points | kept | movement − size | movement − random | soft − movement |",
+    "|---" * 5 + "|",
+]
 for rate, label in RATES.items():
     for i, keep in enumerate(lab06.KEPT):
         ours = moves[rate, "movement"][:, i]
         rows.append(
             f"| {label} | {share(keep)} | {versus(ours, moves[rate, 'magnitude'][:, i], cell=True)}"
-            f" | {versus(ours, moves[rate, 'random'][:, i], cell=True)} |"
+            f" | {versus(ours, moves[rate, 'random'][:, i], cell=True)}"
+            f" | {versus(moves[rate, 'soft'][:, i], ours, cell=True)} |"
         )
 display(Markdown("\n".join(rows)))
 
@@ -275,14 +285,14 @@ rows = [
     "| careful, 10 % kept | away from 0 | towards it | flipped | size before, median of all = 1 |",
     "|---" * 5 + "|",
 ]
-for method in METHODS:
-    found = [run["movement"]["5e-5"][method][0] for run in runs]
+for method, called in METHODS.items():
+    found = [run["5e-5"][method][0] for run in on_the_way]
     ways = [
         np.mean([f["moved"][way] / sum(f["moved"].values()) for f in found])
         for way in ("away", "toward", "flipped")
     ]
     rows.append(
-        f"| {method} | "
+        f"| {called} | "
         + " | ".join(share(w) for w in ways)
         + f" | {np.mean([f['before'] for f in found]):.2f} |"
     )

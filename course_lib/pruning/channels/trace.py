@@ -25,6 +25,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.fx.proxy import Attribute
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.conv import _ConvNd
 
 
 def skeleton(model: nn.Module) -> nn.Module:
@@ -105,13 +106,21 @@ def trace(
         name: p.default for name, p in arguments if p.default is not inspect.Parameter.empty
     }
     tracer = _ShapeTracer(model, example.detach().to("meta"), leaf)
-    return _traced(tracer, model, f" on an example of shape {tuple(example.shape)}", defaults)
+    on = f" on an example of shape {tuple(example.shape)}"
+    convolves = any(isinstance(m, _ConvNd) for m in model.modules())
+    return _traced(tracer, model, on, defaults, "" if convolves else _OTHER_ROOMS)
 
 
 _REMEDY = (
     ". Put the code that depends on values or sizes into a function marked with torch.fx.wrap, or"
     " take the parts of the model that can be traced one by one, e.g. model.part, _ ="
     " fold_model(model.part)"
+)
+
+
+_OTHER_ROOMS = (
+    ". Of a transformer heads, feed-forward parts and whole layers go: course_lib.pruning.heads and"
+    " course_lib.pruning.layers"
 )
 
 

@@ -22,6 +22,7 @@ from safetensors.torch import load_model, save_model
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from course_lib.models.conv1d import REMEDY, is_conv1d
 from course_lib.pruning.components.hard_concrete import HardConcrete
 
 RANKS = "ranks.json"
@@ -273,7 +274,8 @@ def _linear(model: nn.Module, name: str) -> nn.Linear:
     path, _, attribute = name.rpartition(".")
     module = dict(model.named_modules()).get(path)
     if attribute != "weight" or not isinstance(module, nn.Linear):
-        raise ValueError(f"{name!r} is not the weight of an nn.Linear of the model")
+        what = f"that of {REMEDY}" if is_conv1d(module) else "not the weight of an nn.Linear of it"
+        raise ValueError(f"{name!r} is {what}")
     return module
 
 

@@ -33,6 +33,7 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.models.attention import Attention, find_attention
+from course_lib.models.conv1d import is_conv1d
 from course_lib.pruning.heads.explicit import explicit_attention
 from course_lib.pruning.heads.gates import Gate
 
@@ -238,7 +239,7 @@ def _is_conv1d(layer: Any) -> bool:
     """
     if isinstance(layer, nn.Linear):
         return False
-    if hasattr(layer, "nf") and hasattr(layer, "nx"):
+    if is_conv1d(layer):
         return True
     raise ValueError(
         f"the heads of a {type(layer).__name__} cannot be cut: projections are nn.Linear or"

@@ -103,10 +103,26 @@ def take_layers(model: nn.Module, path: str, depth: int) -> nn.Module:
     )
     parent, _, name = path.rpartition(".")
     there: Any = smaller.get_submodule(path)
+    for place, old in enumerate(kept):
+        for module in there[old].modules():
+            if getattr(module, "layer_idx", None) == old:  # its place in the cache
+                module.layer_idx = place
     setattr(smaller.get_submodule(parent), name, nn.ModuleList([there[i] for i in kept]))
-    config = getattr(smaller, "config", None)
-    for field in ("num_hidden_layers", "encoder_layers", "num_layers"):
-        if config is not None and getattr(config, field, None) == len(layers):
-            setattr(config, field, depth)
-            break
+    _say_depth(smaller, path, len(layers), depth)
     return smaller
+
+
+def _say_depth(model: nn.Module, path: str, before: int, depth: int) -> None:
+    """The configurations of the model, and of its part that the layers are in, say how
+    many there are.
+    """
+    steps = path.split(".")
+    parts = [model.get_submodule(".".join(steps[:i])) for i in range(len(steps))]
+    own = ("decoder_layers", "num_decoder_layers")  # of a decoder, beside an encoder's
+    others = ("num_hidden_layers", "encoder_layers", "num_layers")
+    fields = (*own, *others) if "decoder" in steps else others
+    for config in {id(c): c for part in parts if (c := getattr(part, "config", None))}.values():
+        for field in fields:
+            if getattr(config, field, None) == before:
+                setattr(config, field, depth)
+                break

@@ -28,7 +28,8 @@ Masks = dict[str, Tensor]
 
 def prunable(model: nn.Module) -> dict[str, nn.Parameter]:
     """The parameters that are pruned: those with two or more dimensions, so no biases
-    and no norms.
+    and no norms. What else a model holds in that form is among them (ConvNeXt's
+    layer_scale (C, 1, 1), ViT's class token): leave it out by name.
 
     Tied weights come once, under their first name: they are one set of numbers, to be
     counted and pruned once.

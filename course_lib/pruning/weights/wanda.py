@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from course_lib.models.conv1d import REMEDY, is_conv1d
 from course_lib.modes import evaluating
 from course_lib.pruning.weights.exact import count_pruned
 from course_lib.pruning.weights.masks import Masks
@@ -45,13 +46,17 @@ def input_norms(
         padding, dilation and groups as they are.
 
     Raises:
-        ValueError: if a name is no weight of such a layer, or a layer was not called.
+        ValueError: if a name is no weight of such a layer, a layer was not called, or the
+            model has transformers' Conv1D (GPT-2) and no names are given.
     """
     layers = {
         f"{name}.weight" if name else "weight": module
         for name, module in model.named_modules()
         if isinstance(module, (nn.Linear, *_CONVOLUTIONS))
     }
+    on_its_side = [f"{name}.weight" for name, part in model.named_modules() if is_conv1d(part)]
+    if names is None and on_its_side:
+        raise ValueError(f"{', '.join(on_its_side)} belong to {REMEDY}")
     chosen = list(layers) if names is None else list(names)
     if unknown := [name for name in chosen if name not in layers]:
         raise ValueError(

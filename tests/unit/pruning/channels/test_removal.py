@@ -22,6 +22,7 @@ from course_lib.models import LeNet300, SmallConvNet
 from course_lib.pruning.channels.groups import channel_groups
 from course_lib.pruning.channels.removal import filter_masks, l1_filters, remove_filters, slice_pair
 from course_lib.pruning.weights import apply, local_masks
+from unit.small_transformers import inputs_of, model_of
 
 EXACT = {"rtol": 1e-10, "atol": 1e-10}
 
@@ -643,6 +644,8 @@ def test_masks_that_do_not_fit():
         )
     with pytest.raises(ValueError, match="a tensor; got tuple"):
         remove_filters(model, {"conv1": good}, (x,))
+    with pytest.raises(ValueError, match=r"cannot follow Roberta.*course_lib\.pruning\.heads"):
+        channel_groups(model_of("roberta"), inputs_of("roberta")["input_ids"])
     with pytest.raises(ValueError, match="cannot follow SmallConvNet"):
         remove_filters(model, {"conv1": good}, images(1, 4, 16, 16))
     with pytest.raises(ValueError, match="lazy"):
