@@ -44,6 +44,16 @@ class Statement:
         return _read(self.source)
 
     @cached_property
+    def reads_at_once(self) -> set[str]:
+        """Of these, what it reads when it runs: of a function not what is in its body."""
+        if not isinstance(self.node, ast.FunctionDef | ast.AsyncFunctionDef):
+            return self.reads
+        head: list[ast.AST] = [self.node.args, *self.node.decorator_list]
+        head += [self.node.returns] if self.node.returns else []
+        names = {n.id for part in head for n in ast.walk(part) if isinstance(n, ast.Name)}
+        return self.reads & names
+
+    @cached_property
     def always(self) -> bool:
         """Is it a definition, or does it give a question up? Then it is run whether or
         not something needs it.
@@ -301,15 +311,22 @@ def select(statements: list[Statement], graded: Iterable[str]) -> list[Statement
             (unwritten(s.node) or _placeholder_value(s.node)) and s.binds and s.binds <= answered
         )
     ]
-    needed = set(graded)
+    last = {name: s for s in kept for name in s.binds}
+    # A function reads a global when it is called, and then what bound it last counts; a
+    # statement reads what is there when it runs.
+    at_calls, at_once = set(graded), set[str]()
     chosen = {id(s) for s in kept if s.always}
     while True:
-        before = len(needed)
+        before = len(at_calls), len(at_once)
         for s in kept:
-            if s.binds & needed:
-                chosen.add(id(s))
-                needed |= s.reads
-        if len(needed) == before:
+            if s.binds & (at_calls | at_once):
+                if s.always:
+                    at_calls |= s.reads
+                    at_once |= s.reads_at_once
+                elif s.binds & at_once or any(not last[n].always for n in s.binds & at_calls):
+                    chosen.add(id(s))
+                    at_once |= s.reads
+        if (len(at_calls), len(at_once)) == before:
             return [s for s in kept if id(s) in chosen]
 
 

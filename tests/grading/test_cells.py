@@ -138,3 +138,15 @@ def test_what_a_statement_reads_is_read_from_its_own_text() -> None:
     }  # fmt: skip
     for statement in statements:
         assert ast.dump(ast.parse(statement.source).body[0]) == ast.dump(statement.node)
+
+
+def test_what_a_definition_binds_anew_is_not_computed_before() -> None:
+    experiments = "def run(k): raise SystemExit\nfor w in run(3): pass\nw = run(4)"
+    answer = "import math as w\ndef f(x): return w.floor(x)"
+    done = cells.run([experiments, answer], ["f"])
+    assert done.namespace["f"](2.5) == 2 and not done.problems
+    # but what a statement that runs reads was there when it ran
+    early = "n = int('4')\ndef f(k=n): return k + m\nm = n + 1\nn = 0"
+    assert names(early, graded=("f",))["f"]() == 9
+    base = "import abc\nclass_of = type(3)\nclass A(class_of): pass\nclass_of = None"
+    assert names(base, graded=("A",))["A"](2) == 2
