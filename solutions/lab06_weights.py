@@ -699,12 +699,11 @@ say(
 # %% [markdown]
 # **The recipe decides**, above all its rate (steps and batch differ, too). At the
 # careful rate weights hardly move, so their size still says what pre-training wanted,
-# and the new task wants something else: movement is ahead at 10 % (at 3 %, too, but
-# three checkpoints cannot show it). At the bold rate sizes themselves can learn: at 10
-# % size is *ahead*, and only at 3 % it is behind (there it is as bad as chance). Sanh
-# et al. fine-tune a BERT-base, at a careful rate, and found movement ahead where few
-# weights stay: 80.1 against 78.3 at 10 %, 76.5 against 69.4 at 3 % (MNLI, with
-# distillation).
+# and the new task wants something else: movement is ahead at both shares. At the bold
+# rate sizes themselves can learn: at 10 % size is *ahead*, and only at 3 % it is behind
+# (there it says the more frequent label of every text). Sanh et al. fine-tune a
+# BERT-base, at a careful rate, and found movement ahead where few weights stay: 80.1
+# against 78.3 at 10 %, 76.5 against 69.4 at 3 % (MNLI, with distillation).
 #
 # The mechanism is in the second table. What movement keeps has moved *away from zero*,
 # nearly without exception: that is what its scores collect. Before training these
@@ -717,8 +716,9 @@ say(
 # difference. One threshold for all matrices compares the scores of one layer with those
 # of another, and they grow fastest near the output: hard movement starves the first
 # layer. Soft movement weighs each score against the penalty alone, and keeps most where
-# the network begins. But no schedule hurries it, either. Which of the two does the work
-# is not shown here: a share for each matrix, and a slower schedule, would tell.
+# the network begins. That is not all of it: your TopV gave every matrix the same share,
+# and the last line has it behind as well. Nor does a schedule hurry soft movement. How
+# much each of these does is not shown here; a slower schedule would tell.
 #
 # ## Part C · After the step
 #
@@ -1429,6 +1429,7 @@ widgets.explorer(
 #   back more than the figure right after pruning suggests.
 # - Movement asks where fine-tuning wants a weight to go; size asks where pre-training
 #   left it. The recipe, above all its learning rate, decides how much these differ.
+#   Here a share that a penalty lets come out was worth more than either.
 # - Under Adam a penalty belongs behind the step, not into the loss.
 # - Low rank saves time on any hardware. Compare learned gates with plain singular
 #   values *trained as long*.
