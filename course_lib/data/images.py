@@ -89,7 +89,9 @@ class ImageData:
         return replace(
             self,
             train=Split(self.train.images[keep], self.train.labels[keep]),
-            validation=Split(*(part[:validation] for part in self.validation)),
+            validation=self.validation
+            if validation is None
+            else Split(*(part[:validation] for part in self.validation)),
         )
 
 

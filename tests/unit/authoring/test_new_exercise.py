@@ -65,6 +65,8 @@ def put(path: Path, before: str, block: str) -> None:
     else:  # one part was added
         start = next(i for i, (a, b) in enumerate(zip(before + "\0", text, strict=False)) if a != b)
         start = text.rindex("\n", 0, start) + 1
+        marker = "# %% [markdown]\n"  # the cell behind begins with the same line
+        start -= len(marker) if text[:start].endswith(marker) else 0
         end = len(text) - (len(before) - start)
         path.write_text(text[:start].rstrip("\n") + "\n\n\n" + block + text[end:], encoding="utf-8")
 

@@ -172,11 +172,14 @@ def test_the_real_encoder_reads_the_real_task(task):
     except DataMissing:
         pytest.skip(f"COURSE_DATA has no glue/{glue.TASKS[task].folder}")
     model, tokenizer = pretrained.load_classifier(download=False)
-    data = sst2.prepared(32, lab09.GLUE["longest"], tokenizer, task)
+    data = lab09.real_texts(task, tokenizer)
     some = list(lab09.pieces.batches(data["test"].select(range(24)), batch_size=8))
     rounds, (heads, parts) = lab09.search(model, some, lambda net, batches: 0.0)
     assert heads.shape == (6, 12) and parts.shape == (6,) and rounds[0][2] == 0
-    assert len(data["train"]) == 32 and len(model.get_submodule(lab09.PATH)) == 6
+    assert (
+        len(data["train"]) == lab09.GLUE["tasks"][task][0]
+        and len(model.get_submodule(lab09.PATH)) == 6
+    )
 
 
 def test_the_shipped_real_results_are_of_these_settings():
