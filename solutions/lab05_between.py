@@ -1099,7 +1099,14 @@ say("\n".join(rows) + f"\n\n(Dense: {pm([run['dense'][0] for run in mnist])} %.)
 say(real_data.table("05"))
 
 # %% [markdown]
-# PROSE
+# What the pattern costs before training, and that training repairs it, holds; so does
+# the last sentence, the one that matters for gates: trained as long, static channels are
+# not behind, and dynamics gain nothing on these images either. Two sentences do not
+# hold. N:M *at random* is a point or two behind N:M by size even after training: larger
+# pictures leave less to spare, so it matters a little which weights of a block survive.
+# And static channels of a frozen network, statistics repaired, are far behind the gates
+# (by an interval as wide as the three networks differ): repairing statistics is not
+# enough where more is lost. Training is.
 #
 # ## Part F · What was it worth?
 #
