@@ -1011,10 +1011,13 @@ say(real_data.table("09"))
 # other layer does not. Six pre-trained layers have divided the work among them; our four
 # were trained on one small grammar.
 #
-# **Subnetworks.** The answer depends on the task. On STS-B the good part, retrained, is
-# as good as the whole, and a random part of its size is far behind: there *which* heads
-# stay is what counts. On SST-2 a random part does nearly as well. QNLI is at the edge of
-# what 1,500 pairs can teach, and two fine-tunings differ by more than their parts do.
+# **Subnetworks.** Three tasks are few: no interval of theirs leaves 0 out. The rows of
+# single seeds say more. On STS-B the good part, retrained, is as good as the whole, and
+# a random part of its size far behind, with both seeds: there it counts *which* heads
+# stay. On QNLI the good part is ahead, too, but 1,500 pairs hardly teach it, and two
+# fine-tunings differ by more than their parts. On SST-2 a random part does nearly as
+# well, as on the reviews. How good chance is depends on the task, so a control belongs
+# to every one.
 #
 # ## Part E · What was it worth?
 #
