@@ -825,8 +825,8 @@ display(
 display(
     Markdown(
         f"Before any training the same schedules had {pm(untrained)} %. Both sentences are true:"
-        " nothing that you had is lost; and you pay a point or two of what you could have had. A"
-        " paper that reports the first should report the second. The schedules: "
+        " less than a point of what you had is lost; and you pay a point or two of what you could"
+        " have had. A paper that reports the first should report the second. The schedules: "
         + "; ".join(
             ", ".join(f"{100 * one['schedule'].get(str(at), 1):.0f}" for at in range(3)) + " %"
             for one in long_run

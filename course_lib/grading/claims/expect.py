@@ -227,9 +227,8 @@ def expect_raises(kind: type[Exception], call: Callable[[], Any], when: str) -> 
         if error.kind != "raised" or error.unwritten:
             raise
         if kind.__name__ not in error.bases:
-            fail(
-                f"{when} should raise a {kind.__name__}, it raised a {error.type}: {error.message}"
-            )
+            said = f": {error.message}" if error.message else ""
+            fail(f"{when} should raise a {kind.__name__}, it raised a {error.type}{said}")
         return
     fail(f"{when} should raise a {kind.__name__}, it returned {describe(result)}")
 

@@ -17,6 +17,7 @@ from course_lib.labs import lab10 as reference
 
 from .visible import (
     CLS_ROW,
+    DEAD_AS_ZERO,
     FIRST_HEAD,
     FIRST_MASK,
     NO_SQUARE,
@@ -458,11 +459,6 @@ TIES: Wrong = {
     ),
     "of equal scores all went on, and so too many: a threshold cannot tell them apart": of_both(
         lambda scores, alive, n: alive & (scores >= scores[best(scores, alive, n)].min())
-    ),
-}
-DEAD_AS_ZERO: Wrong = {
-    "those that are not alive were ranked as 0: a score may be below 0": of_both(
-        lambda scores, alive, n: best(scores.where(alive, 0), torch.ones_like(alive), n)
     ),
 }
 WRONG: dict[str, Wrong] = {
