@@ -82,6 +82,7 @@ def test_what_came_stands_beside_what_was_expected(graded: Path) -> None:
     assert contents(graded) == before  # nothing in the report changes
 
 
+@pytest.mark.long
 def test_the_inputs_are_those_of_the_marking(graded: Path) -> None:
     first, second = (again(graded, id, "1.1").runs[0].calls[0] for id in ("ann", "bob"))
     assert first.asked == second.asked and first.alike
@@ -98,6 +99,7 @@ def test_an_answer_that_rests_on_a_wrong_one_is_shown_with_the_librarys(graded: 
     assert found.before == 1
 
 
+@pytest.mark.long
 def test_a_refusal_that_was_asked_for_is_none_to_look_at(graded: Path) -> None:
     claim(
         graded.parent,

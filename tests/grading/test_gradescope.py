@@ -130,6 +130,7 @@ def test_the_scripts_are_bash(autograder: Path, script: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.long
 def test_the_solution_as_gradescope_runs_it(autograder: Path) -> None:
     hand_in(autograder, "good")
     done = run(autograder)
@@ -141,6 +142,7 @@ def test_the_solution_as_gradescope_runs_it(autograder: Path) -> None:
     assert str(ROOT) not in json.dumps(results)
 
 
+@pytest.mark.long
 def test_half_done_and_broken_submissions(autograder: Path) -> None:
     hand_in(autograder, "half-done")
     half = gradescope.run("lab01", autograder, seed=5)

@@ -90,6 +90,7 @@ print(json.dumps({"ratio": {k: v / seconds["plain"] for k, v in seconds.items()}
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="limits the memory as Linux does")
 def test_any_text_takes_time_and_memory_as_a_plain_one_of_its_size(tmp_path: Path) -> None:
     size = 20_000_000

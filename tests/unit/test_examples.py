@@ -105,7 +105,13 @@ def test_of_a_docstring(name: str, capsys: pytest.CaptureFixture[str]) -> None:
         LEAVES[name](names, capsys.readouterr().out.splitlines())
 
 
-@pytest.mark.parametrize("page", examples.PAGES)
+LONG = ("docs/new_method.md", "docs/own_models.md")
+
+
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(p, marks=pytest.mark.long) if p in LONG else p for p in examples.PAGES],
+)
 def test_of_a_page(page: str, capsys: pytest.CaptureFixture[str]) -> None:
     blocks = examples.of_page(page)
     if page in FOLLOWED:

@@ -96,6 +96,7 @@ def test_zeros_save_bits_and_products_and_filters_save_time(tmp_path: Path) -> N
     assert measure("cnn", read(tmp_path / "narrow"), 0, 1).faster > 1.5
 
 
+@pytest.mark.long
 def test_a_bert_with_dropped_tokens_computes_less_and_not_the_same(tmp_path: Path) -> None:
     write(given("bert"), tmp_path / "m", {0: 0.5, 1: 0.1})
     dropped = measure("bert", read(tmp_path / "m"), 0, 3)

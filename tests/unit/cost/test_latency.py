@@ -214,6 +214,7 @@ def ratio() -> float:
     return times["long"].times_slower_than(times["short"])
 
 
+@pytest.mark.long
 def test_neighbours_do_not_move_a_ratio() -> None:
     alone = ratio()
     with neighbours(2 * (os.cpu_count() or 1)):

@@ -16,6 +16,7 @@ def found():
     return lab01.experiments_of(data, 0, {"dense_epochs": 12, "budget": 3})
 
 
+@pytest.mark.long
 def test_all_arms_at_all_sparsities(found):
     untrained = ("magnitude", "random", "global")
     assert found["untrained"].keys() == {

@@ -108,6 +108,7 @@ def test_a_network_that_trains_with_its_gates(trained):
     assert math.isfinite(found["dynamic"]["accuracy"])
 
 
+@pytest.mark.long
 def test_side_by_side_as_one_after_the_other(trained):
     data, model = trained
     # a model each, as in the lab

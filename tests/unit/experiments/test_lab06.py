@@ -64,6 +64,7 @@ def test_as_many_stay_as_were_asked_for(method):
     assert (found["before"] > 1.5) == (method == "magnitude")
 
 
+@pytest.mark.long
 def test_who_makes_zeros():
     loss, proximal, reweighted = (
         lab06.with_l1(0, how, lam, {**SHORT, "steps": 30})
@@ -86,6 +87,7 @@ def test_ranks_meet_their_share():
         assert torch.allclose(whole(**batch).logits, model(**batch).logits, atol=1e-3)
 
 
+@pytest.mark.long
 def test_gates_go_where_they_are_sent():
     small, about = lab06.flop(0, 0.5, {"steps": 40, "batch": 8, "lr": 3e-4}, gates_lr=0.4)
     assert about["sizes"][0] > 1.2 and about["sizes"][-1] < 0.9

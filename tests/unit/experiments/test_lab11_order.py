@@ -24,6 +24,7 @@ def test_a_net_with_zeros_gets_narrow_and_keeps_its_zeros():
     )
 
 
+@pytest.mark.long
 def test_both_orders_end_at_the_same_widths_and_are_measured_alike():
     found = lab11_order.both(0, 0)
     one, other = found["narrow, then thin"], found["thin, then narrow"]

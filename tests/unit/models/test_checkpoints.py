@@ -55,6 +55,7 @@ def test_a_text_model_reaches_its_recorded_accuracy(name: str, sample: Any) -> N
     )
 
 
+@pytest.mark.long
 def test_no_counting_of_words_or_runs_of_words_comes_within_ten_points() -> None:
     data = reviews.load(train=12_000)
     parts = [

@@ -268,6 +268,7 @@ SEARCH = {
 }
 
 
+@pytest.mark.long
 def test_an_executor_gives_the_same_as_none_and_resumes(tmp_path, one_thread):
     alone = find_tickets([3, 0], **SEARCH)
     assert list(alone) == [3, 0] and alone[3][1]["result"] != alone[0][1]["result"]
