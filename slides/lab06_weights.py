@@ -40,7 +40,7 @@ arms = {
 old = np.array([[r["old task"] for r in run["regimes"]["held"]] for run in runs])
 RATES = {"5e-5": "careful", "3e-4": "bold"}
 METHODS = {
-    "soft": "soft movement",
+    "soft": "soft",
     "movement": "movement",
     "magnitude": "size",
     "random": "random",

@@ -77,6 +77,8 @@ nitpick_ignore_regex = [
         r"(collections|concurrent|contextlib|ipywidgets|matplotlib|np|numpy|os|pathlib|random"
         r"|torch|transformers|types)(\..*)?|DatasetDict|Dataset|Tensor|Module",
     ),
+    # the labs' own experiments are no part of the reference
+    ("py:class", r"course_lib\.experiments\..*"),
     # what stands for a type of the caller's
     ("py:class", r".*\.(AnyBatch|AnyModule|Batch|T)"),
 ]
