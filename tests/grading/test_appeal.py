@@ -90,6 +90,7 @@ def test_the_inputs_are_those_of_the_marking(graded: Path) -> None:
     assert "".join(appeal.lines(again(graded, "ann", "1.1"))).count("expected") == 0
 
 
+@pytest.mark.long
 def test_an_answer_that_rests_on_a_wrong_one_is_shown_with_the_librarys(graded: Path) -> None:
     found = again(graded, "bob", "1.4")
     assert [run.given for run in found.runs] == [[], ["magnitude_mask"]]
@@ -125,6 +126,7 @@ def test_refused(submission, draw):
     assert call.apart == "the library raises"
 
 
+@pytest.mark.long
 def test_what_was_raised_is_shown(graded: Path) -> None:
     (call,) = again(graded, "eve", "1.1").runs[0].calls
     assert "AttributeError" in call.came and call.expected and call.apart == "the library returns"

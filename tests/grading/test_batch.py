@@ -306,6 +306,7 @@ def test_a_question_that_rests_on_a_wrong_earlier_one_is_tried_with_a_right_one(
     assert "right magnitude_mask in place of yours" in output
 
 
+@pytest.mark.long
 def test_plain_limits_mark_the_same(folder: Path, tests: Path, tmp_path: Path) -> None:
     (folder / "a.ipynb").write_text(notebook(RIGHT))
     done = batch.grade(
@@ -414,6 +415,7 @@ def outcomes_of(report: Path) -> dict[str, list[dict]]:
     return {result["extra_data"]["id"]: result["tests"] for result in found}
 
 
+@pytest.mark.long
 def test_the_same_submission_gets_the_same_twenty_times(
     folder: Path, tests: Path, tmp_path: Path
 ) -> None:

@@ -108,6 +108,7 @@ def test_nothing_is_declared_once_torchvision_is_imported(monkeypatch: pytest.Mo
     assert course_lib._torchvision_library_loads()
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform == "win32", reason="needs symbolic links")
 def test_without_torchvision_the_digits_still_load(tmp_path: Path) -> None:
     # the site-packages of this Python, but for torchvision

@@ -183,6 +183,7 @@ def test_a_failure_names_lab_cell_line_and_reason(tmp_path):
     assert not (tmp_path / "solutions" / "lab03_one.ipynb").exists()
 
 
+@pytest.mark.long
 def test_a_cell_that_hangs_and_one_that_ends_the_kernel(tmp_path):
     start = LAB[: LAB.index("# %%\none()\n")]
     course(tmp_path, start + "# %%\nwhile True:\n    pass\n")

@@ -34,6 +34,7 @@ def test_losses():
         assert lab08.losses(model, batch).shape == (7,)
 
 
+@pytest.mark.long
 def test_kinds_and_masks():
     model = lab08.trained(0)
     scores = lab08.importance_by_kind(model)

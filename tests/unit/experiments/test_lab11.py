@@ -45,6 +45,7 @@ def test_thinning_reaches_each_target_in_turn_and_holds_the_zeros():
     assert not torch.cat([(p == 0).flatten() for p in prunable(net).values()]).any()
 
 
+@pytest.mark.long
 def test_heads_and_neurons_go_by_importance_or_at_random_and_the_file_can_be_read(tmp_path):
     bert = given("bert")
     by_score, by_chance = lab11.narrowed(bert, 0.5, 0.6), lab11.narrowed(bert, 0.5, 0.6, seed=1)

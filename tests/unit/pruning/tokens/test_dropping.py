@@ -415,6 +415,7 @@ def test_thresholds_of_zero_change_nothing_when_hard_and_little_when_cold():
         torch.testing.assert_close(run(model, batch).logits, plain, atol=0, rtol=0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 def test_thresholds_are_learned_and_end_hard(attention):
     """Every third word tells the class, the others are noise: thresholds rise until

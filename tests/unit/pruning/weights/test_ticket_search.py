@@ -371,6 +371,7 @@ def test_a_dask_client_is_an_executor_too(one_thread):
 # ---- what it is all for
 
 
+@pytest.mark.long
 def test_a_ticket_beats_a_random_mask_where_few_weights_are_left():
     train = partial(train_and_test, data="digits", epochs=12, lr=2e-3, batch_size=60, every=19)
     records = search(
