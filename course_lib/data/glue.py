@@ -146,9 +146,9 @@ def load(name: str, *, download: bool = True) -> DatasetDict:
     Columns: ``text``, for pairs ``text_pair``, and ``label`` (an index into
     ``TASKS[name].labels``; for "stsb" a number from 0 to 5). Texts of the training part
     that are in validation or test too, word for word, are left out of train. Of MNLI
-    (matched) and QNLI only the development set is read, as test. Many training rows of SST-2 are
-    phrases of the same sentences, so its validation accuracy is higher than its test
-    accuracy; it ranks models all the same.
+    (matched) and QNLI only the development set is read, as test. Many training rows of
+    SST-2 are phrases of the same sentences, so its validation accuracy is higher than
+    its test accuracy; it ranks models all the same.
 
     Args:
         name: one of ``TASKS``; case, "-" and "_" do not matter ("SST-2").

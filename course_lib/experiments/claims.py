@@ -204,12 +204,11 @@ def _task_first(result: Result) -> list[float]:
     return [float(d) for d in np.subtract(_of_two_seeds(result), of_two_tasks)]
 
 
-def _images(prefix: str, *real: str) -> Callable[[Finder], dict[str, Any]]:
-    """Sources of files of one shape: "digits" and these."""
+def _alike(default: str, *real: str) -> Callable[[Finder], dict[str, Any]]:
+    """Sources of files of one shape."""
 
     def sources(of: Finder) -> dict[str, Any]:
-        first, *others = (Source(f"{prefix}_{name}", of) for name in ("digits", *real))
-        return {"default": first, "real": tuple(others)}
+        return {"default": Source(default, of), "real": tuple(Source(name, of) for name in real)}
 
     return sources
 
@@ -219,11 +218,13 @@ def _two(default: str, of: Finder, real: str, of_real: Finder) -> dict[str, Any]
 
 
 # --------------------------------------------------------------------------- the claims
-_00 = _images("lab00_counting", "mnist", "cifar10")
-_01 = _images("lab01_pruning", "mnist")
-_02 = _images("lab02_criteria", "mnist")
-_04 = _images("lab04_slimming", "mnist")
-_05 = _images("lab05_between", "mnist")
+_00 = _alike("lab00_counting_digits", "lab00_counting_mnist", "lab00_counting_cifar10")
+_01 = _alike("lab01_pruning_digits", "lab01_pruning_mnist")
+_02 = _alike("lab02_criteria_digits", "lab02_criteria_mnist")
+_04 = _alike("lab04_slimming_digits", "lab04_slimming_mnist")
+_05 = _alike("lab05_between_digits", "lab05_between_mnist")
+_09 = _alike("lab09_subnetworks", "lab09_subnetworks_glue")
+_10 = _alike("lab10_scores_reviews", "lab10_sst2")
 _untrained, _trained = _differences(("untrained",)), _differences(("trained",))
 _structured = _differences(("structured",))
 _slimming = _differences(("validation",))
@@ -585,60 +586,40 @@ CLAIMS: tuple[Claim, ...] = (
         "09",
         "As it is, the subnetwork that survived is far better than a random one.",
         "pruned, mean by task: good less random (reviews: accuracy; GLUE: Matthews × 100)",
-        **_two(
-            "lab09_subnetworks",
-            _subnetworks("pruned", "good", "random"),
-            "lab09_subnetworks_glue",
-            _subnetworks("pruned", "good", "random"),
-        ),
+        **_09(_subnetworks("pruned", "good", "random")),
     ),
     Claim(
         "09",
         "Retrained, the random one is as good.",
         "retrained, mean by task: good less random",
-        **_two(
-            "lab09_subnetworks",
-            _subnetworks("retrained", "good", "random"),
-            "lab09_subnetworks_glue",
-            _subnetworks("retrained", "good", "random"),
-        ),
+        **_09(_subnetworks("retrained", "good", "random")),
         level=True,
     ),
     Claim(
         "09",
         "Two seeds of a task keep more of the same heads than chance.",
         "heads shared by two seeds beyond chance, by task (reviews: of 32; GLUE: of 72)",
-        **_two("lab09_subnetworks", _of_two_seeds, "lab09_subnetworks_glue", _of_two_seeds),
+        **_09(_of_two_seeds),
         points=False,
     ),
     Claim(
         "09",
         "What survives is a matter of the task first.",
         "the same, less what is shared with the other tasks of one seed",
-        **_two("lab09_subnetworks", _task_first, "lab09_subnetworks_glue", _task_first),
+        **_09(_task_first),
         points=False,
     ),
     Claim(
         "10",
         "At equal products, tokens that are chosen keep more than tokens drawn.",
         "steep schedule, not trained: attention received less random",
-        **_two(
-            "lab10_scores_reviews",
-            _scores("steep", "received", "random"),
-            "lab10_sst2",
-            _scores("steep", "received", "random"),
-        ),
+        **_10(_scores("steep", "received", "random")),
     ),
     Claim(
         "10",
         "The cheap row of [CLS] chooses as well as attention received.",
         "steep schedule: [CLS] row less received",
-        **_two(
-            "lab10_scores_reviews",
-            _scores("steep", "cls", "received"),
-            "lab10_sst2",
-            _scores("steep", "cls", "received"),
-        ),
+        **_10(_scores("steep", "cls", "received")),
         level=True,
     ),
 )

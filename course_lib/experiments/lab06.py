@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import cache
 from pathlib import Path
@@ -300,25 +300,29 @@ def by_mask(
     def fewer() -> None:
         share[0] = kept_at(next(done), how["steps"], keep)
 
-    def groups(net: nn.Module) -> list[dict[str, Any]]:
-        mine = {id(s) for s in scores}
-        own = [p for p in net.parameters() if id(p) not in mine]
-        return [
-            {"params": own, "lr": how["lr"]},
-            {"params": scores, "lr": SCORES_LR, "weight_decay": 0.0},
-        ]
-
     finetune(
         model,
         fewer,
         seed=seed,
         how=how,
-        groups=groups,
+        groups=lambda net: _apart(net, how["lr"], scores, SCORES_LR),
         penalty=None if penalty is None else lambda: penalty(list(scores)),
     )
     with torch.no_grad():
         left = {name: float(place.mask(place.scores).mean()) for name, place in by.items()}
     return measured(model), left
+
+
+def _apart(
+    net: nn.Module, lr: float, those: Sequence[Tensor], their_lr: float
+) -> list[dict[str, Any]]:
+    """Parameter groups: ``those`` at a rate of their own, without weight decay."""
+    mine = {id(p) for p in those}
+    own = [p for p in net.parameters() if id(p) not in mine]
+    return [
+        {"params": own, "lr": lr},
+        {"params": list(those), "lr": their_lr, "weight_decay": 0.0},
+    ]
 
 
 class _By(nn.Module):
@@ -464,12 +468,7 @@ def flop(
 
     def groups(net: nn.Module) -> list[dict[str, Any]]:
         gates = [layer.gates.log_alpha for layer in components.gated_layers(net).values()]
-        mine = {id(g) for g in gates}
-        own = [p for p in net.parameters() if id(p) not in mine]
-        return [
-            {"params": own, "lr": how["lr"]},
-            {"params": gates, "lr": gates_lr, "weight_decay": 0.0},
-        ]
+        return _apart(net, how["lr"], gates, gates_lr)
 
     finetune(model, seed=seed, how=how, groups=groups, penalty=penalty)
     small = components.compact_components(model)

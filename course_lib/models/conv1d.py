@@ -1,14 +1,16 @@
 """GPT-2's linear layers lie on their sides: transformers' ``Conv1D`` keeps its weight as
 (inputs, outputs), where ``nn.Linear`` has (outputs, inputs). What goes by rows and columns
-(Wanda, N:M, low rank) is written for the latter.
+(Wanda, N:M, low rank) is written for the latter; what takes single inputs or outputs out
+(:func:`cut`) knows both.
 """
 
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 REMEDY = (
     "transformers' Conv1D, which keeps its weight as (inputs, outputs): take the model that"
@@ -19,6 +21,57 @@ REMEDY = (
 def is_conv1d(module: object) -> bool:
     """Whether this is transformers' Conv1D."""
     return isinstance(module, nn.Module) and hasattr(module, "nf") and hasattr(module, "nx")
+
+
+def sizes(layer: nn.Module) -> tuple[int, int]:
+    """(inputs, outputs) of a linear layer of either kind.
+
+    Raises:
+        ValueError: if it is no linear layer.
+    """
+    inputs, outputs = _names(layer)
+    return int(getattr(layer, inputs)), int(getattr(layer, outputs))
+
+
+def cut(layer: nn.Module, *, inputs: Tensor | None = None, outputs: Tensor | None = None) -> None:
+    """Leave a linear layer of either kind these inputs, or outputs, alone: in place, its
+    parameters new, on their device and frozen where they were.
+
+    Args:
+        inputs, outputs: indices, int64 (n,), in the order in which they are to stand;
+            None leaves all.
+
+    Raises:
+        ValueError: if it is no linear layer.
+    """
+    part: Any = layer
+    flip, (n_inputs, n_outputs) = is_conv1d(layer), _names(layer)
+    if outputs is not None:
+        part.weight = taken(part.weight, int(flip), outputs)
+        if part.bias is not None:
+            part.bias = taken(part.bias, 0, outputs)
+        setattr(part, n_outputs, len(outputs))
+    if inputs is not None:
+        part.weight = taken(part.weight, int(not flip), inputs)
+        setattr(part, n_inputs, len(inputs))
+
+
+def _names(layer: nn.Module) -> tuple[str, str]:
+    if is_conv1d(layer):
+        return "nx", "nf"
+    if hasattr(layer, "in_features") and hasattr(layer, "out_features"):
+        return "in_features", "out_features"
+    raise ValueError(
+        f"a {type(layer).__name__} cannot be cut: its inputs and outputs are those of an"
+        " nn.Linear or transformers' Conv1D"
+    )
+
+
+def taken(parameter: Tensor, dim: int, index: Tensor) -> nn.Parameter:
+    """The entries of ``parameter`` at ``index`` along ``dim``, as a new parameter."""
+    return nn.Parameter(
+        parameter.detach().index_select(dim, index.to(parameter.device)), parameter.requires_grad
+    )
 
 
 @torch.no_grad()

@@ -33,7 +33,7 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.models.attention import Attention, find_attention
-from course_lib.models.conv1d import is_conv1d
+from course_lib.models.conv1d import cut, sizes, taken
 from course_lib.pruning.heads.explicit import explicit_attention
 from course_lib.pruning.heads.gates import Gate
 
@@ -112,12 +112,12 @@ def slice_heads(
     heads, rest = divmod(q.out_features, head_dim)
     indices = [int(i) for i in keep]
     if rest or {k.out_features, v.out_features, out.in_features} != {q.out_features}:
-        sizes = (
+        widths = (
             f"{q.out_features}, {k.out_features} and {v.out_features} made, {out.in_features} read"
         )
         raise ValueError(
             f"the four layers should share a whole number of heads of {head_dim} features, got"
-            f" {sizes}"
+            f" {widths}"
         )
     if any(a >= b for a, b in zip(indices, indices[1:], strict=False)) or not all(
         0 <= i < heads for i in indices
@@ -129,8 +129,8 @@ def slice_heads(
     smaller = copy.deepcopy((q, k, v, out))
     with torch.no_grad():
         for layer in smaller[:3]:
-            _cut_outputs(layer, features)
-        _cut_inputs(smaller[3], features)
+            cut(layer, outputs=features)
+        cut(smaller[3], inputs=features)
     return smaller
 
 
@@ -200,11 +200,11 @@ def _cut(model: nn.Module, a: Attention, mask: Tensor) -> None:
         # a fused layer makes its parts one after the other, each heads · head size wide
         parts = made.count(path)
         shifts = torch.arange(parts) * a.heads * a.head_size
-        _cut_outputs(model.get_submodule(path), (shifts[:, None] + features).flatten())
-    _cut_inputs(model.get_submodule(a.out), features)
+        cut(model.get_submodule(path), outputs=(shifts[:, None] + features).flatten())
+    cut(model.get_submodule(a.out), inputs=features)
     for name in a.layout.rows:
         if (rows := getattr(module, name)) is not None:
-            setattr(module, name, _taken(rows, 0, heads))
+            setattr(module, name, taken(rows, 0, heads))
     setattr(module, a.layout.heads, len(heads))
     if a.layout.width:
         setattr(module, a.layout.width, len(features))
@@ -217,40 +217,6 @@ def _cut(model: nn.Module, a: Attention, mask: Tensor) -> None:
 def _features(heads: Tensor, head_size: int) -> Tensor:
     """Indices of the features of these heads, (len(heads) · head size,)."""
     return (heads[:, None] * head_size + torch.arange(head_size)).flatten()
-
-
-def _cut_outputs(layer: Any, features: Tensor) -> None:
-    transposed = _is_conv1d(layer)
-    layer.weight = _taken(layer.weight, 1 if transposed else 0, features)
-    if layer.bias is not None:
-        layer.bias = _taken(layer.bias, 0, features)
-    setattr(layer, "nf" if transposed else "out_features", len(features))
-
-
-def _cut_inputs(layer: Any, features: Tensor) -> None:
-    transposed = _is_conv1d(layer)
-    layer.weight = _taken(layer.weight, 0 if transposed else 1, features)
-    setattr(layer, "nx" if transposed else "in_features", len(features))
-
-
-def _is_conv1d(layer: Any) -> bool:
-    """Whether this is transformers' Conv1D, GPT-2's linear layer with its weight
-    transposed: (in, out).
-    """
-    if isinstance(layer, nn.Linear):
-        return False
-    if is_conv1d(layer):
-        return True
-    raise ValueError(
-        f"the heads of a {type(layer).__name__} cannot be cut: projections are nn.Linear or"
-        " transformers' Conv1D"
-    )
-
-
-def _taken(parameter: Any, dim: int, index: Tensor) -> nn.Parameter:
-    return nn.Parameter(
-        parameter.detach().index_select(dim, index.to(parameter.device)), parameter.requires_grad
-    )
 
 
 # ----------------------------------------------------------------------------- no heads
@@ -289,7 +255,7 @@ def _forward_without_heads(module: Any, a: Attention, *args: Any, **kwargs: Any)
         return hidden.new_zeros(B, L, 0), weights
     out = getattr(module, a.layout.out)
     bias = getattr(out, "bias", None)
-    width = out.nf if _is_conv1d(out) else out.out_features
+    width = sizes(out)[1]
     made = hidden.new_zeros(B, L, width) if bias is None else bias.expand(B, L, -1).to(hidden.dtype)
     if a.layout.dropout:
         made = getattr(module, a.layout.dropout)(made)
@@ -313,7 +279,7 @@ def _slice_position_biases(
             module: Any = model.get_submodule(a.name)
             heads = masks.get(a.name, torch.ones(a.heads, dtype=torch.bool)).nonzero().flatten()
             sliced = copy.deepcopy(table)
-            sliced.weight, sliced.embedding_dim = _taken(table.weight, 1, heads), len(heads)
+            sliced.weight, sliced.embedding_dim = taken(table.weight, 1, heads), len(heads)
             module.relative_attention_bias = sliced
             module.has_relative_attention_bias = True
             _compute_own_bias(module)

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.models.attention import find_attention
+from course_lib.models.conv1d import sizes
 from course_lib.models.mlps import find_mlps, mlp_outputs
 from course_lib.modes import evaluating
 from course_lib.pruning.heads.importance import SampleGate, check_losses, refuse_empty
@@ -140,7 +141,7 @@ def remove_mlps(model: nn.Module, keep: Tensor) -> nn.Module:
         if not stays:
             for path in mlp.first:
                 _replace(model, path, _Narrow(0))
-            _replace(model, mlp.out, _Narrow(_width(model.get_submodule(mlp.out))))
+            _replace(model, mlp.out, _Narrow(sizes(model.get_submodule(mlp.out))[1]))
     return model
 
 
@@ -149,24 +150,21 @@ class _Narrow(nn.Module):
     width.
     """
 
+    in_features = 0
+
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.width = width
+        self.out_features = width
 
     @property
     def weight(self) -> Tensor:
         """Asked for its dtype by T5."""
-        return torch.zeros(self.width, 0)
+        return torch.zeros(self.out_features, 0)
 
     def forward(self, x: Tensor) -> Tensor:
         """(…, any) -> (…, width)."""
-        return x.new_zeros(*x.shape[:-1], self.width)
-
-
-def _width(layer: nn.Module) -> int:
-    # GPT-2's Conv1D calls it nf
-    width: Any = getattr(layer, "out_features", None) or getattr(layer, "nf", None)
-    return int(width)
+        # not x.new_zeros alone: what is in front of it still has a gradient, of 0
+        return x @ x.new_zeros(x.shape[-1], self.out_features)
 
 
 def _replace(model: nn.Module, path: str, new: nn.Module) -> None:

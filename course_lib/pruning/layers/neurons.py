@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
+from course_lib.models.conv1d import cut, sizes
 from course_lib.models.mlps import find_mlps
 from course_lib.modes import evaluating
 from course_lib.pruning.heads.importance import refuse_empty
@@ -71,7 +72,8 @@ def slice_ffn(model: nn.Module, keep: Sequence[Tensor]) -> nn.Module:
     outputs as with the others' activations at 0.
 
     Args:
-        keep: bool (width,) for each part, True = kept; at least one stays.
+        keep: bool (width,) for each part, True = kept; at least one stays. (0,) where
+            :func:`remove_mlps` has taken the part.
 
     Raises:
         ValueError: if ``keep`` does not fit the model, or a part would keep none
@@ -84,18 +86,21 @@ def slice_ffn(model: nn.Module, keep: Sequence[Tensor]) -> nn.Module:
             f"keep holds a mask for each of the {len(found)} feed-forward parts, got {len(keep)}"
         )
     for mlp, kept in zip(found, keep, strict=True):
-        width = _in_features(model.get_submodule(mlp.out))
+        width = sizes(model.get_submodule(mlp.out))[0]
         if kept.dtype != torch.bool or kept.shape != (width,):
             raise ValueError(
                 f"{mlp.out}: keep is bool ({width},), got {kept.dtype} {tuple(kept.shape)}"
             )
+        if not width:
+            continue
         if not kept.any():
             raise ValueError(
                 f"{mlp.out}: no neuron would be left; remove_mlps removes a whole part"
             )
+        stay = kept.nonzero().flatten()
         for path in mlp.first:
-            _cut(model, path, kept, into=False)
-        _cut(model, mlp.out, kept, into=True)
+            cut(model.get_submodule(path), outputs=stay)
+        cut(model.get_submodule(mlp.out), inputs=stay)
     return model
 
 
@@ -114,29 +119,3 @@ class _NeuronGate:
                 len(x), x.shape[-1], dtype=x.dtype, device=x.device, requires_grad=True
             )
         return (x * self.gate.view(len(x), *[1] * (x.ndim - 2), -1), *inputs[1:])
-
-
-def _in_features(layer: nn.Module) -> int:
-    weight: Any = layer.weight
-    # GPT-2's Conv1D lies on its side
-    return int(weight.shape[1] if isinstance(layer, nn.Linear) else weight.shape[0])
-
-
-def _cut(model: nn.Module, path: str, kept: Tensor, into: bool) -> None:
-    """The layer at ``path`` reads (``into``), or makes, the kept neurons alone; in
-    place, its parameters new.
-    """
-    layer: Any = model.get_submodule(path)
-    linear = isinstance(layer, nn.Linear)
-    dim = int(into) if linear else int(not into)
-    index = kept.nonzero()[:, 0].to(layer.weight.device)
-    layer.weight = nn.Parameter(
-        layer.weight.detach().index_select(dim, index), layer.weight.requires_grad
-    )
-    if not into and layer.bias is not None:
-        layer.bias = nn.Parameter(layer.bias.detach()[index], layer.bias.requires_grad)
-    count = int(kept.sum())
-    if linear:
-        setattr(layer, "in_features" if into else "out_features", count)
-    else:
-        setattr(layer, "nx" if into else "nf", count)

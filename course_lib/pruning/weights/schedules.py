@@ -45,7 +45,8 @@ def geometric(final: float, steps: int) -> list[float]:
             "no constant share of the survivors leaves none, so final must be below 1: use"
             " one_shot(1.0) or cubic"
         )
-    return [1 - (1 - final) ** (t / steps) for t in range(1, steps)] + [final]
+    # min: near 0 the formula's last bit can lie above final
+    return [min(final, 1 - (1 - final) ** (t / steps)) for t in range(1, steps)] + [final]
 
 
 def cubic(final: float, steps: int) -> list[float]:

@@ -2,24 +2,16 @@
 
 import pytest
 import torch
-from torch import nn
 from torch.nn import functional as F
 
+from course_lib.models.conv1d import sizes
 from course_lib.models.mlps import find_mlps
-from course_lib.pruning.layers import ffn_importance, slice_ffn
+from course_lib.pruning.layers import ffn_importance, remove_mlps, slice_ffn
 from unit.small_transformers import FAMILIES, inputs_of, model_of, outputs
 
 
 def widths(model):
-    found = []
-    for mlp in find_mlps(model):
-        weight = model.get_submodule(mlp.out).weight
-        found.append(
-            weight.shape[1]
-            if isinstance(model.get_submodule(mlp.out), nn.Linear)
-            else weight.shape[0]
-        )
-    return found
+    return [sizes(model.get_submodule(mlp.out))[0] for mlp in find_mlps(model)]
 
 
 def drawn(model, kept=0.5):
@@ -54,6 +46,28 @@ def test_a_narrower_model_computes_what_the_wide_one_does_with_those_neurons_at_
     assert [p.requires_grad for p in smaller.parameters()] == [
         p.requires_grad for p in model.parameters()
     ]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_neurons_of_what_removal_of_parts_has_left(family):
+    model, inputs = model_of(family).eval(), inputs_of(family)
+    parts = torch.ones(len(find_mlps(model)), dtype=torch.bool)
+    parts[1] = False
+    without = remove_mlps(model, parts)
+    assert widths(without)[1] == 0
+    keep = [mask[:width] for mask, width in zip(drawn(model), widths(without), strict=True)]
+    one_way = outputs(slice_ffn(without, keep), inputs)
+    other_way = outputs(remove_mlps(slice_ffn(model, drawn(model)), parts), inputs)
+    assert torch.equal(one_way, other_way)
+    assert torch.equal(outputs(remove_mlps(without, parts), inputs), outputs(without, inputs))
+
+
+def test_importance_of_neurons_that_removal_of_parts_has_left():
+    model, inputs = model_of("bert").double().eval(), inputs_of("bert")
+    without = remove_mlps(model, torch.tensor([True, False, True]))
+    found = ffn_importance(without, [inputs], losses)
+    assert [len(part) for part in found] == widths(without)
+    assert found[0].min() > 0
 
 
 def losses(model, batch):
