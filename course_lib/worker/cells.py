@@ -198,9 +198,26 @@ def scope(node: ast.stmt) -> tuple[set[str], set[str]]:
     return _bound(node), _read(ast.unparse(node))
 
 
+class _Generators(ast.NodeTransformer):
+    """Every comprehension as a generator expression, which has a scope of its own: from
+    Python 3.12 on the symbol table counts the variable of ``[x for x in xs]`` as one of
+    the module's, and as read.
+    """
+
+    def _generator(self, node: ast.ListComp | ast.SetComp) -> ast.AST:
+        return self.generic_visit(ast.GeneratorExp(node.elt, node.generators))
+
+    visit_ListComp = visit_SetComp = _generator
+
+    def visit_DictComp(self, node: ast.DictComp) -> ast.AST:
+        pair = ast.Tuple([node.key, node.value], ast.Load())
+        return self.generic_visit(ast.GeneratorExp(pair, node.generators))
+
+
 def _read(source: str) -> set[str]:
     try:
-        return set(_globals_read(symtable.symtable(source, "<statement>", "exec")))
+        plain = ast.unparse(ast.fix_missing_locations(_Generators().visit(ast.parse(source))))
+        return set(_globals_read(symtable.symtable(plain, "<statement>", "exec")))
     # running it will say so, and leave it out
     except (SyntaxError, RecursionError, MemoryError, ValueError):
         return set()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 
+import pytest
+
 from course_lib.worker import cells
 
 
@@ -101,6 +103,31 @@ def test_a_functions_own_variables_are_no_dependence() -> None:
 def test_a_comprehensions_variable_is_not_bound() -> None:
     got = names("def f(): return w", "table = [int(w) for w in '12']", graded=("f",))
     assert "table" not in got
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "table = [f(i) for i in ys if ok[i]]",
+        "table = {f(i) for i in ys if ok[i]}",
+        "table = {f(i): ok[i] for i in ys}",
+        "table = list(f(i) for i in ys if ok[i])",
+        "table = [[f(i, j) for j in ok] for i in ys]",
+        "table = [(lambda k: f(k, i)) for i in ys if ok]",
+        "for table in [f(i) for i in ys]: ok[table]",
+        "def table(x): return [f(i, x) for i in ys if ok]",
+        "class table: rows = [f(i) for i in ys if ok]",
+    ],
+)
+def test_a_comprehensions_variable_is_not_read(source: str) -> None:
+    """Python 3.12's symbol table says so of those that stand outside of functions."""
+    (node,) = ast.parse(source).body
+    assert cells.scope(node)[1] - {"list", "table"} == {"f", "ys", "ok"}
+
+
+def test_what_a_comprehensions_variable_shares_its_name_with_is_not_computed() -> None:
+    got = names("n = int('7')", "table = [n for n in '12']", graded=("table",))
+    assert got["table"] == ["1", "2"] and "n" not in got
 
 
 def test_what_only_the_value_of_a_default_needs_runs() -> None:
