@@ -712,13 +712,110 @@ say(
 #
 # **Who says the share?** At either rate, and at both shares, soft movement is far ahead
 # of movement with a share that is said, and of size. In the paper it is ahead, too, by
-# less: 81.2 against 80.1 at 10 %, 79.5 against 76.5 at 3 %. The last table shows one
-# difference. One threshold for all matrices compares the scores of one layer with those
-# of another, and they grow fastest near the output: hard movement starves the first
-# layer. Soft movement weighs each score against the penalty alone, and keeps most where
-# the network begins. That is not all of it: your TopV gave every matrix the same share,
-# and the last line has it behind as well. Nor does a schedule hurry soft movement. How
-# much each of these does is not shown here; a slower schedule would tell.
+# less: 81.2 against 80.1 at 10 %, 79.5 against 76.5 at 3 %. The two differ in three
+# things. *Where*: one threshold for all matrices compares the scores of one layer with
+# those of another, and they grow fastest near the output, so hard movement starves the
+# first layer (the last table); soft movement keeps most where the network begins.
+# *When*: no schedule hurries soft movement. And *what pulls*: a penalty, at every score.
+#
+# #### Experiment: one difference at a time
+#
+# From each checkpoint, at the careful rate, and to exactly as many weights as soft
+# movement left there: movement with a share that is said, and beside it the same with
+# one thing of soft movement's. Its share of each matrix. Its schedule, step by step.
+# Both. Or none of these, but its penalty: one threshold for all, Sanh's cubic, and
+# $\lambda$ times the mean of $\sigma(S)$ in the loss. (`course remake lab06_soft`.)
+#
+# *Before you run it:* which of the three is it? Where the share is said, a pull at all
+# scores lets the threshold sink with them. Can it change who is above?
+
+# %%
+### BEGIN SOLUTION
+prediction_6_5b = "the share of each matrix; a pull at all scores changes nothing"
+### END SOLUTION
+
+# %%
+why = experiments.read("lab06_soft")["seeds"]
+ARMS = {
+    "said": "a share\nthat is said",
+    "matrices": "+ its share of\neach matrix",
+    "schedule": "+ its\nschedule",
+    "matrices and schedule": "+ both",
+    "penalty": "+ its\npenalty",
+    "soft": "soft\nmovement",
+}
+of_arm = {arm: np.array([s["arms"][arm]["accuracy"] for s in why]) for arm in why[0]["arms"]}
+plots.show(
+    plots.bars(
+        {"accuracy": {label: float(of_arm[arm].mean()) for arm, label in ARMS.items()}},
+        errors={"accuracy": {label: ends(of_arm[arm]) for arm, label in ARMS.items()}},
+        ylabel="validation accuracy (%)",
+        title="What makes soft movement strong? One difference at a time",
+        fmt="{:.1f}",
+    ),
+    alt="Bars of validation accuracy: "
+    + ", ".join(
+        f"{label} {of_arm[arm].mean():.1f}".replace("\n", " ") for arm, label in ARMS.items()
+    )
+    + ".",
+)
+rows = [
+    "| movement, the share said | accuracy (%) | − plain | − soft | of what soft keeps |",
+    "|---" * 5 + "|",
+]
+for arm, called in {
+    "said": "plain",
+    "matrices": "soft's share of each matrix",
+    "schedule": "soft's schedule",
+    "matrices and schedule": "both",
+    "penalty": "its penalty",
+    "equal shares, penalty": "its penalty, all matrices the same share",
+    "more penalty": "four times its penalty",
+    "penalty, signs drawn": "its penalty; signs of the movement drawn",
+    "more penalty, signs drawn": "four times; signs drawn",
+}.items():
+    shared = np.mean([100 * s["arms"][arm]["shared"] for s in why])
+    rows.append(
+        f"| {called} | {pm(of_arm[arm])} |"
+        f" {'' if arm == 'said' else versus(of_arm[arm], of_arm['said'], cell=True)} |"
+        f" {versus(of_arm[arm], of_arm['soft'], cell=True)} | {shared:.0f} % |"
+    )
+say(
+    "\n".join(rows) + "\n\n(Points, paired by checkpoint; bold: shown. The last column: of the"
+    " weights that soft movement keeps, how many are kept here.)"
+)
+say(
+    f"Kept: {pm([100 * s['share'] for s in why])} % of the encoder's weights. The masks alone, held"
+    f" from the first step of a new fine-tuning on: soft movement's {pm(of_arm['soft, held'])} %,"
+    f" those of the share that is said {pm(of_arm['said, held'])} %. {you_wrote(prediction_6_5b)}"
+)
+
+# %% [markdown]
+# **It is the penalty.** Movement whose share is said, with one threshold for all and
+# Sanh's cubic, is level with soft movement once its scores are pulled, and keeps three
+# quarters of the very same weights. Without the pull soft movement's share of each
+# matrix brings a part of the way, its schedule nothing that could be shown. With it
+# even the same share for every matrix will do. And *what* stays decides, not how it
+# came about: masks held from the first step of a new fine-tuning end where they ended
+# on the way.
+#
+# Why does an equal pull change who is above? Because of Adam. SGD would lower all
+# scores alike, and the threshold with them. Adam moves a score by $-m/\sqrt v$, the mean
+# of its gradients by their size: that counts how *steadily* the loss moves a weight, and
+# not how much. A gradient a thousand times smaller that always has one sign takes its
+# score up as fast as a large one. The pull $p$ is the same for all scores and is divided,
+# too: $-(m + p)/\sqrt v$. Where a weight's gradients are small beside $p$ its score falls
+# at the full rate, however steady they are. What holds out is movement that *matters*.
+#
+# Is it the size of $g \cdot w$ alone, then, as in lab 02's saliency? The last two rows
+# draw the sign of every score's gradient anew in each step, and leave its size. At the
+# same pull that is no better than hard movement, and far behind soft: the direction is
+# needed, too. Four times the pull leans more on size, and is even better, by a point;
+# how much the direction still adds there, three checkpoints cannot tell.
+#
+# Sanh et al. used Adam as well; with them the lead is 1 to 3 points. They fine-tune for
+# tens of thousands of steps, in which noise averages out, where we have 400. That this
+# is why is a guess.
 #
 # ## Part C · After the step
 #

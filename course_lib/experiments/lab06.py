@@ -252,24 +252,37 @@ def learned(
                 apply(model, masks)
 
         finetune(model, fewer, seed=seed, how=how)
-    return _found(model, before, masks)
+    return noted(model, before, masks)
 
 
-def softly(seed: int, lam: float, how: Mapping[str, Any] = CAREFUL) -> dict[str, Any]:
-    """Soft movement: what stays is what holds out against a penalty of ``lam``."""
+def softly(
+    seed: int,
+    lam: float,
+    how: Mapping[str, Any] = CAREFUL,
+    watch: Callable[[Masks], None] | None = None,
+) -> tuple[dict[str, Any], Masks]:
+    """Soft movement: what stays is what holds out against a penalty of ``lam``.
+
+    Args:
+        watch: told after each step what stays.
+
+    Returns:
+        What is noted, and what stayed.
+    """
     model = pretrained(seed)
     names = list(encoder_weights(model))
     before = {name: w.detach().clone() for name, w in encoder_weights(model).items()}
     with moving(model, names, how="soft", tau=TAU) as scores:
         finetune(
             model,
+            None if watch is None else lambda: watch(scores.masks()),
             seed=seed,
             how=how,
             groups=lambda net: scores.groups(net, how["lr"], SCORES_LR),
             penalty=lambda: soft_penalty(list(scores.scores.values()), lam),
         )
         masks = scores.masks()
-    return {**_found(model, before, masks), "share": remaining(masks)}
+    return {**noted(model, before, masks), "share": remaining(masks)}, masks
 
 
 def by_mask(
@@ -336,7 +349,7 @@ class _By(nn.Module):
         return weight * self.mask(self.scores)
 
 
-def _found(model: nn.Module, before: Mapping[str, Tensor], masks: Masks) -> dict[str, Any]:
+def noted(model: nn.Module, before: Mapping[str, Tensor], masks: Masks) -> dict[str, Any]:
     """What is noted of a model whose weights were chosen on the way."""
     moved = [quadrants(before[n], w, masks[n]) for n, w in encoder_weights(model).items()]
     return {
@@ -359,7 +372,7 @@ def _spread(weights: Mapping[str, Tensor], masks: Masks) -> float:
 def soft(seed: int) -> dict[str, Any]:
     """Soft movement at both rates, with the penalties of :data:`SOFT`."""
     return {
-        rate: [softly(seed, lam, how) for lam in SOFT[rate]]
+        rate: [softly(seed, lam, how)[0] for lam in SOFT[rate]]
         for rate, how in (("5e-5", CAREFUL), ("3e-4", FULL))
     }
 

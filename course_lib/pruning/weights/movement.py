@@ -102,6 +102,10 @@ def soft_mask(scores: Tensor, tau: float) -> Tensor:
 def soft_penalty(scores: Sequence[Tensor], lam: float) -> Tensor:
     """λ · mean of σ(S) over all entries of all matrices together, so that each entry
     weighs the same.
+
+    Of use where the share is said ("all", "each"), too: under Adam, whose steps are as
+    large for small gradients as for large ones, it lets movement that matters hold out
+    against movement that is merely steady (lab 06 measures it).
     """
     if not scores:
         raise ValueError("there are no scores to penalise")
@@ -148,13 +152,20 @@ class Moving:
 
     Attributes:
         scores: name of a weight -> its nn.Parameter of scores, of its shape.
-        keep: the share that stays; set it as training goes on.
+        keep: the share that stays, or one for each name; set it as training goes on.
         tau: for "soft": the threshold of σ(S).
     """
 
-    def __init__(self, weights: Mapping[str, Tensor], keep: float, how: str, tau: float) -> None:
+    def __init__(
+        self,
+        weights: Mapping[str, Tensor],
+        keep: float | Mapping[str, float],
+        how: str,
+        tau: float,
+    ) -> None:
         self.scores = {name: nn.Parameter(torch.zeros_like(w)) for name, w in weights.items()}
-        self.keep, self.how, self.tau = keep, how, tau
+        self.keep: float | Mapping[str, float] = keep
+        self.how, self.tau = how, tau
         self._cached: tuple[Any, Masks] | None = None
         self._steps = 0
 
@@ -166,7 +177,8 @@ class Moving:
 
     def masks(self) -> Masks:
         """What stays now, True = kept."""
-        key = (self._steps, self.keep, self.tau, *(s._version for s in self.scores.values()))
+        keep = dict(self.keep) if isinstance(self.keep, Mapping) else self.keep
+        key = (self._steps, keep, self.tau, *(s._version for s in self.scores.values()))
         if self._cached is None or self._cached[0] != key:
             self._cached = key, self._chosen()
         return self._cached[1]
@@ -174,6 +186,13 @@ class Moving:
     def _chosen(self) -> Masks:
         if self.how == "soft":
             return {name: s.detach().sigmoid() > self.tau for name, s in self.scores.items()}
+        if isinstance(self.keep, Mapping):
+            if self.keep.keys() != self.scores.keys():
+                wrong = ", ".join(sorted(self.keep.keys() ^ self.scores.keys()))
+                raise ValueError(
+                    f"keep has a share for each name that moves, and for no other; see {wrong}"
+                )
+            return {name: top_mask(s, self.keep[name]) for name, s in self.scores.items()}
         if self.how == "each":
             return {name: top_mask(s, self.keep) for name, s in self.scores.items()}
         parts = top_mask(torch.cat([s.detach().flatten() for s in self.scores.values()]), self.keep)
@@ -209,7 +228,11 @@ class _Masked(nn.Module):
 
 @contextmanager
 def moving(
-    model: nn.Module, names: Iterable[str], keep: float = 1.0, how: str = "all", tau: float = 0.1
+    model: nn.Module,
+    names: Iterable[str],
+    keep: float | Mapping[str, float] = 1.0,
+    how: str = "all",
+    tau: float = 0.1,
 ) -> Iterator[Moving]:
     """Inside the block every weight named is computed with as W ∘ M(S); the scores are
     parameters of the model, and train with it.
@@ -221,7 +244,8 @@ def moving(
             or all parameters at one rate.
         names: of weights ("encoder.layer.0.output.dense.weight"), each of one layer
             alone.
-        keep: the share that stays at first; set ``.keep`` on the way.
+        keep: the share that stays at first, of all together or of each (``how``); or a
+            mapping with a share for each name. Set ``.keep`` on the way.
         how: "all": one threshold for all weights together; "each": for each matrix its
             own; "soft": σ(S) > ``tau``, with a penalty (:func:`soft_penalty`) that
             decides how many.

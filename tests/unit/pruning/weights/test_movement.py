@@ -248,3 +248,18 @@ def test_masks_follow_the_scores_whatever_the_optimizer(how, settings):
         optimizer.step()
         assert torch.equal(scores.masks()["0.weight"], ~first)
     assert not model[0].weight[first].any()
+
+
+def test_a_share_for_each_matrix():
+    model = net()
+    shares = {"0.weight": 0.25, "2.weight": 0.5}
+    with moving(model, shares, keep=shares) as scores:
+        masks = scores.masks()
+        assert {name: float(m.double().mean()) for name, m in masks.items()} == shares
+        shares["0.weight"] = 0.75  # said on the way, in the same mapping
+        assert float(scores.masks()["0.weight"].double().mean()) == 0.75
+        scores.keep = {"0.weight": 0.5}
+        with pytest.raises(ValueError, match=r"for no other; see 2\.weight"):
+            scores.masks()
+        scores.keep = 1.0
+    assert all(bool(model.get_parameter(name).all()) for name in shares)
