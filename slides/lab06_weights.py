@@ -297,8 +297,8 @@ plots.show(
     plots.bars(
         {"accuracy": {label: float(np.mean(arms[arm])) for arm, label in DIFFERENCES.items()}},
         errors={"accuracy": {label: ends(arms[arm]) for arm, label in DIFFERENCES.items()}},
-        ylabel="accuracy (%)",
-        title="Movement at the careful rate, as many weights left as by soft movement",
+        ylabel="",
+        title="Accuracy (%) at the careful rate, as many weights left",
         fmt="{:.0f}",
     ),
     alt="Bars of accuracy: "
