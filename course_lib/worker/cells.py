@@ -216,11 +216,17 @@ class _Generators(ast.NodeTransformer):
 
 def _read(source: str) -> set[str]:
     try:
-        plain = ast.unparse(ast.fix_missing_locations(_Generators().visit(ast.parse(source))))
-        return set(_globals_read(symtable.symtable(plain, "<statement>", "exec")))
+        return set(_globals_read(symtable.symtable(_plain(source), "<statement>", "exec")))
     # running it will say so, and leave it out
     except (SyntaxError, RecursionError, MemoryError, ValueError):
         return set()
+
+
+def _plain(source: str) -> str:
+    try:
+        return ast.unparse(ast.fix_missing_locations(_Generators().visit(ast.parse(source))))
+    except ValueError:  # an f-string that has no other spelling: better too much than nothing
+        return source
 
 
 def _globals_read(table: symtable.SymbolTable) -> Iterator[str]:
