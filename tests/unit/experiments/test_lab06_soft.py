@@ -6,7 +6,6 @@ import torch
 from course_lib.experiments import lab06, lab06_soft
 from course_lib.pruning.weights import encoder_weights, remaining
 
-# a rate of the scores so high that some steps part them
 SHORT = {"steps": 6, "batch": 8, "lr": 3e-4}
 
 
@@ -21,8 +20,10 @@ def few_texts():
     lab06.texts.cache_clear()
 
 
+@pytest.mark.long
 def test_the_penalty_with_soft_movements_own_schedule_is_soft_movement(monkeypatch):
     """A threshold τ and the count that it leaves choose the same weights."""
+    # so high a rate that a few steps part the scores
     monkeypatch.setattr(lab06, "SCORES_LR", 0.1)
     monkeypatch.setattr(lab06_soft, "SCORES_LR", 0.1)
     path = []

@@ -48,6 +48,7 @@ def test_a_narrower_model_computes_what_the_wide_one_does_with_those_neurons_at_
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("family", FAMILIES)
 def test_neurons_of_what_removal_of_parts_has_left(family):
     model, inputs = model_of(family).eval(), inputs_of(family)
