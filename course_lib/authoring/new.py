@@ -197,7 +197,7 @@ def exercise(root: Path, lab: str, question: str, name: str) -> list[Path]:
     for file in (path, asked, visible):
         if (line := _bound(file.read_text(encoding="utf-8")).get(name)) is not None:
             raise ValueError(
-                f"{shown(file, root)}, line {line}, has a {name} already: choose another name"
+                f"{shown(file, root)}, line {line}, defines {name} already: choose another name"
             )
     about = {"question": question, "name": name}
     written = {

@@ -123,7 +123,7 @@ def test_an_exercise_between_others_stands_between_them(course: Path) -> None:
         (
             ("lab01", "1.10", "magnitude_mask"),
             ValueError,
-            "has a magnitude_mask already: choose another name",
+            "defines magnitude_mask already: choose another name",
         ),
         (("lab01", "1.10", "Half"), ValueError, "in small letters"),
         (("lab01", "1.10", "lambda"), ValueError, "in small letters"),
