@@ -103,10 +103,10 @@ def interval(values: Iterable[float]) -> tuple[float, float | None]:
 
     With three seeds the half-width is 4.30 standard errors: few runs claim little.
     """
-    from course_lib.show import plots  # here: a row is written without loading matplotlib
+    from course_lib import intervals  # here: a row is written without loading scipy
 
     values = list(values)
-    mean, half = plots.interval(values)
+    mean, half = intervals.interval(values)
     return float(mean), float(half) if len(values) > 1 else None
 
 

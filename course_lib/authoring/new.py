@@ -18,7 +18,7 @@ from pathlib import Path
 from course_lib import files
 from course_lib.authoring import build, claims, contract, source
 from course_lib.authoring.errors import AuthoringError, error, shown
-from course_lib.grading.claims.question import order
+from course_lib.labs.contract import order
 from course_lib.worker.cells import scope
 
 Import = tuple[str, str, str]  # module, name, what it is called here

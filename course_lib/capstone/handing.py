@@ -10,13 +10,13 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
 
+from IPython.display import Markdown, display
 from torch import nn
 
 from course_lib import files, ledger
 from course_lib.capstone import survey
 from course_lib.capstone.files import of_bytes, to_bytes
 from course_lib.capstone.measured import LEVELS, Measured, measure, met
-from course_lib.show.words import say
 
 NAMES = {"cnn": "capstone-cnn.safetensors", "bert": "capstone-bert.safetensors"}
 
@@ -76,17 +76,18 @@ def submit(
     found = measure(kind, of_bytes(data, NAMES[kind]), number_of(student), drawn, "validation")
     files.put(folder / NAMES[kind], data)
     if kind == "bert":
-        say(survey.table(survey.row(found, component)))
+        display(Markdown(survey.table(survey.row(found, component))))
     lines = ["| level | points | what it lacks |", "|---|---|---|"]
     for number, level in enumerate(LEVELS[kind], start=1):
         lines.append(
             f"| {number} | {level.points:g} | {'; '.join(met(level, found)) or 'nothing: met'} |"
         )
-    say(
+    text = (
         f"**{NAMES[kind]}**: storage {found.storage:.1%}, products {found.macs_share:.1%} of the"
         f" given model's, {found.faster:.2f} times faster, accuracy {found.accuracy:.1f} % against"
         f" {found.given_accuracy:.1f} % of the given one.\n\n" + "\n".join(lines)
     )
+    display(Markdown(text))
     name = {"cnn": "convnet, distorted digits", "bert": "reviews-bert"}[kind]
     ledger.add(
         name,

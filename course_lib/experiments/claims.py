@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from course_lib import experiments
-from course_lib.show.plots import interval
+from course_lib.intervals import interval
 
 Result = dict[str, Any]
 Finder = Callable[[Result], ArrayLike]  # the difference, one for each run

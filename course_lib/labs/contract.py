@@ -26,6 +26,11 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
+def order(question: str) -> tuple[int, ...]:
+    """Sorts "1.10" after "1.9"."""
+    return tuple(int(part) for part in question.split("."))
+
+
 @dataclass(frozen=True)
 class Exercise:
     """What a question asks for.

@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from course_lib.show.plots import interval
+from course_lib.intervals import interval
 
 
 def say(text: str) -> None:

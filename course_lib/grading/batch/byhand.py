@@ -21,7 +21,7 @@ from typing import Any
 
 from course_lib.grading.batch.names import shown
 from course_lib.grading.batch.roster import cells_of
-from course_lib.grading.claims.question import order
+from course_lib.labs.contract import order
 
 COLUMNS = ("id", "question", "points", "comment")
 PENDING = "pending"  # a person has still to mark it

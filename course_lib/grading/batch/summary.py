@@ -26,7 +26,7 @@ from matplotlib.ticker import MaxNLocator
 from course_lib import labs
 from course_lib.grading.batch import byhand
 from course_lib.grading.batch import report as reports
-from course_lib.grading.claims.question import order
+from course_lib.labs.contract import order
 from course_lib.show.labels import set_title
 from course_lib.show.output import mimebundle, new_figure
 from course_lib.show.style import BLUE, INK, ORANGE, SKY, STYLE

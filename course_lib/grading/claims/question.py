@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from course_lib.grading.claims.student import Submission
+from course_lib.labs.contract import order
 
 
 @dataclass(frozen=True)
@@ -52,11 +53,6 @@ def question(
         return function
 
     return mark
-
-
-def order(question: str) -> tuple[int, ...]:
-    """Sorts "1.10" after "1.9"."""
-    return tuple(int(part) for part in question.split("."))
 
 
 FILES = (

@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from course_lib import labs
-from course_lib.grading.claims.question import Test, order, tests_in, texts_in
+from course_lib.grading.claims.question import Test, tests_in, texts_in
 from course_lib.grading.claims.student import InProcess, Submission
 from course_lib.grading.claims.typed import LETTERS, STUDENT, order_for
 from course_lib.grading.marking.marker import Marker, Outcome, by_question, total
+from course_lib.labs.contract import order
 from course_lib.paths import course_root
 from course_lib.worker.watch import unwatched
 

@@ -137,7 +137,7 @@ def test_submit_writes_what_it_measures_and_leaves_nothing_of_a_refused_model(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     told: list[str] = []
-    monkeypatch.setattr(handing, "say", told.append)
+    monkeypatch.setattr(handing, "display", lambda shown: told.append(shown.data))
     measured = submit(given("cnn", number_of("ann")), "cnn", "nothing", "ann", seed=1)
     said = "".join(told)
     assert (
