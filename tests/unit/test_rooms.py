@@ -4,9 +4,12 @@ example that runs (see ``test_examples.py``).
 
 from __future__ import annotations
 
+import ast
 import importlib
 import pkgutil
 import re
+from graphlib import TopologicalSorter
+from pathlib import Path
 
 import pytest
 
@@ -31,3 +34,29 @@ def test_the_rooms_of_pruning_are_listed() -> None:
         "pruning.weights",
         *ROOMS[:-1],
     ]
+
+
+def test_imports_lead_down() -> None:
+    """From room to room there is no way round in a circle, imports within functions
+    included: what stands below can be read, and moved, without what stands above.
+    """
+    home = Path(pruning.__file__).parents[1]
+    below: dict[str, set[str]] = {}
+    for file in home.rglob("*.py"):
+        room = file.relative_to(home).parts[0].removesuffix(".py")
+        found = below.setdefault(room, set())
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                names = [f"{node.module}.{alias.name}" for alias in node.names]
+            else:
+                continue
+            parts = [name.split(".") for name in names if name.startswith("course_lib.")]
+            found |= {part[1] for part in parts}
+    here = {path.name.removesuffix(".py") for path in home.iterdir()}
+    graph = {
+        room: {other for other in found if other in here} - {room} for room, found in below.items()
+    }
+    assert sum(map(len, graph.values())) > 50
+    TopologicalSorter(graph).prepare()  # raises CycleError, which names the rooms
