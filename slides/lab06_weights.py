@@ -306,12 +306,12 @@ plots.show(
         "\n", " "
     )
     + ".",
-    inches=(8, 3),
+    inches=(8, 3.2),
 )
 display(
     Markdown(
-        r"The penalty alone: Adam divides its pull $p$ by each score's own $\sqrt v$, as the movement:"
-        r" $-(m + p)/\sqrt v$. Small movements fall, however steady. Signs of the movement drawn:"
+        r"It is the penalty: Adam divides its pull $p$, too: $-(m + p)/\sqrt v$. Small movements"
+        r" fall, however steady. Signs of the movement drawn:"
         f" {np.mean(arms['penalty, signs drawn']):.0f} %."
     )
 )
