@@ -133,7 +133,8 @@ def test_what_one_searches_for(reader: Reader) -> None:
     page.keyboard.type("movement pruning")
     page.keyboard.press("Enter")
     page.wait_for_url("**/search.html**")
-    page.locator("#search-results li a").first.wait_for()
+    # results come one after the other: the summary stands there when all have
+    page.locator("#search-results .search-summary", has_text="finished").wait_for()
     found = page.locator("#search-results li a").all_inner_texts()
     first = " · ".join(found[:8])
     assert "Lab 06" in first
