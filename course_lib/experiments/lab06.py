@@ -67,6 +67,8 @@ TARGET = 0.1
 LAMBDAS = {"loss": (1e-4, 3e-4, 1e-3), "proximal": (0.3, 1.0, 2.0), "reweighted": (1.0, 3.0, 5.0)}
 EPS = 0.01
 
+Share = float | Mapping[str, float]  # that stays: of all together, or of each by name
+
 
 @cache
 def texts(tokenizer_of: str = "reviews-bert-0") -> dict[str, Any]:
@@ -216,43 +218,79 @@ def learned(
     keep: float,
     method: str,
     how: Mapping[str, Any] = CAREFUL,
-    scores_lr: float = SCORES_LR,
 ) -> dict[str, Any]:
     """Pruned on the way to ``keep``, one threshold for the whole encoder, by
     "movement", "magnitude" or "random".
     """
-    model = pretrained(seed)
-    names = list(encoder_weights(model))
-    before = {name: w.detach().clone() for name, w in encoder_weights(model).items()}
     steps, done = how["steps"], itertools.count(1)
     if method == "movement":
-        with moving(model, names) as scores:
+        return by_movement(seed, lambda step: kept_at(step, steps, keep), how=how)[0]
+    model = pretrained(seed)
+    before = {name: w.detach().clone() for name, w in encoder_weights(model).items()}
+    chance = random(encoder_weights(model), torch.Generator().manual_seed(seed))
+    masks: Masks = {}
 
-            def fewer() -> None:
-                scores.keep = kept_at(next(done), steps, keep)
+    def fewer() -> None:
+        share = kept_at(step := next(done), steps, keep)
+        if step % 10 == 0 or step == steps:
+            score = chance if method == "random" else magnitude(encoder_weights(model))
+            masks.update(global_masks(score, 1 - share))
+        if masks:
+            apply(model, masks)
 
-            finetune(
-                model,
-                fewer,
-                seed=seed,
-                how=how,
-                groups=lambda net: scores.groups(net, how["lr"], scores_lr),
-            )
-            masks = scores.masks()
-    else:
-        chance = random(encoder_weights(model), torch.Generator().manual_seed(seed))
-        masks = {}
+    finetune(model, fewer, seed=seed, how=how)
+    return noted(model, before, masks)
+
+
+def by_movement(
+    seed: int,
+    share: Callable[[int], Share],
+    *,
+    lam: float = 0.0,
+    draw_signs: bool = False,
+    how: Mapping[str, Any] = CAREFUL,
+) -> tuple[dict[str, Any], Masks]:
+    """Movement with shares that are said: what is noted, and what stayed.
+
+    Args:
+        share: from the number of a step, 1 …, the share that is left after it.
+        lam: of a penalty on σ(S), as soft movement has it.
+        draw_signs: of every step's ∂L/∂W' ∘ W the size stays, and the sign is drawn.
+            Then the scores know how much a weight matters to the loss, and not which
+            way it moves.
+    """
+    model, done = pretrained(seed), itertools.count(1)
+    before = {name: w.detach().clone() for name, w in encoder_weights(model).items()}
+    entries = sum(w.numel() for w in before.values())
+    generator = torch.Generator().manual_seed(seed)
+
+    def learns(score: Tensor) -> Callable[[Tensor], Tensor]:
+        def changed(gradient: Tensor) -> Tensor:
+            if draw_signs:
+                drawn = torch.randint(0, 2, gradient.shape, generator=generator)
+                gradient = gradient * (2 * drawn - 1)
+            # the gradient of soft_penalty, added here: its sign is not drawn
+            open_ = score.detach().sigmoid()
+            return gradient + lam / entries * open_ * (1 - open_)
+
+        return changed
+
+    with moving(model, before) as scores:
+        for score in scores.scores.values() if lam or draw_signs else ():
+            score.register_hook(learns(score))
 
         def fewer() -> None:
-            share = kept_at(step := next(done), steps, keep)
-            if step % 10 == 0 or step == steps:
-                score = chance if method == "random" else magnitude(encoder_weights(model))
-                masks.update(global_masks(score, 1 - share))
-            if masks:
-                apply(model, masks)
+            scores.keep = share(next(done))
 
-        finetune(model, fewer, seed=seed, how=how)
-    return noted(model, before, masks)
+        finetune(
+            model,
+            fewer,
+            seed=seed,
+            how=how,
+            groups=lambda net: scores.groups(net, how["lr"], SCORES_LR),
+        )
+        masks = scores.masks()
+    return noted(model, before, masks), masks
 
 
 def softly(

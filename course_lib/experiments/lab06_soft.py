@@ -10,31 +10,27 @@ Source: Sanh, Wolf & Rush 2020, "Movement Pruning", section 4.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from course_lib.experiments.lab06 import (
     CAREFUL,
-    SCORES_LR,
     SOFT,
+    Share,
+    by_movement,
     finetune,
     kept_at,
     measured,
-    noted,
     pretrained,
     softly,
 )
 from course_lib.experiments.once import once
 from course_lib.pruning.weights import (
     Masks,
-    encoder_weights,
-    moving,
     prune_then_finetune,
     remaining,
 )
@@ -42,59 +38,6 @@ from course_lib.pruning.weights import (
 SEEDS = 3
 LAM = SOFT["5e-5"][0]  # of the penalty; chosen for the share that it leaves, not for accuracy
 MORE = 4 * LAM
-
-Share = float | Mapping[str, float]
-
-
-def said(
-    seed: int,
-    share: Callable[[int], Share],
-    *,
-    lam: float = 0.0,
-    signs: str = "as they are",
-    how: Mapping[str, Any] = CAREFUL,
-) -> tuple[dict[str, Any], Masks]:
-    """Movement with shares that are said: what is noted, and what stayed.
-
-    Args:
-        share: from the number of a step, 1 …, the share that is left after it.
-        lam: of a penalty on σ(S), as soft movement has it.
-        signs: "drawn": of every step's ∂L/∂W' ∘ W the size stays, and the sign is
-            drawn. Then the scores know how much a weight matters to the loss, and not
-            which way it moves.
-    """
-    model, done = pretrained(seed), itertools.count(1)
-    before = {name: w.detach().clone() for name, w in encoder_weights(model).items()}
-    entries = sum(w.numel() for w in before.values())
-    generator = torch.Generator().manual_seed(seed)
-
-    def learns(score: Tensor) -> Callable[[Tensor], Tensor]:
-        def changed(gradient: Tensor) -> Tensor:
-            if signs == "drawn":
-                drawn = torch.randint(0, 2, gradient.shape, generator=generator)
-                gradient = gradient * (2 * drawn - 1)
-            # the gradient of soft_penalty, added here: its sign is not drawn
-            open_ = score.detach().sigmoid()
-            return gradient + lam / entries * open_ * (1 - open_)
-
-        return changed
-
-    with moving(model, before) as scores:
-        for score in scores.scores.values() if lam or signs == "drawn" else ():
-            score.register_hook(learns(score))
-
-        def fewer() -> None:
-            scores.keep = share(next(done))
-
-        finetune(
-            model,
-            fewer,
-            seed=seed,
-            how=how,
-            groups=lambda net: scores.groups(net, how["lr"], SCORES_LR),
-        )
-        masks = scores.masks()
-    return noted(model, before, masks), masks
 
 
 def held(seed: int, masks: Masks, how: Mapping[str, Any] = CAREFUL) -> dict[str, float]:
@@ -128,24 +71,26 @@ def differences(seed: int, how: Mapping[str, Any] = CAREFUL) -> dict[str, Any]:
     def cubic_by_matrix(step: int) -> Share:
         return {name: kept_at(step, steps, s) for name, s in of_each.items()}
 
-    tried: dict[str, tuple[Callable[[int], Share], float, str]] = {
-        "said": (cubic, 0.0, "as they are"),
-        "matrices": (cubic_by_matrix, 0.0, "as they are"),
-        "schedule": (lambda step: in_all[step - 1], 0.0, "as they are"),
-        "matrices and schedule": (lambda step: path[step - 1], 0.0, "as they are"),
-        "penalty": (cubic, LAM, "as they are"),
-        "more penalty": (cubic, MORE, "as they are"),
+    tried: dict[str, tuple[Callable[[int], Share], float, bool]] = {
+        "said": (cubic, 0.0, False),
+        "matrices": (cubic_by_matrix, 0.0, False),
+        "schedule": (lambda step: in_all[step - 1], 0.0, False),
+        "matrices and schedule": (lambda step: path[step - 1], 0.0, False),
+        "penalty": (cubic, LAM, False),
+        "more penalty": (cubic, MORE, False),
         "equal shares, penalty": (
             lambda step: dict.fromkeys(of_each, cubic(step)),
             LAM,
-            "as they are",
+            False,
         ),
-        "penalty, signs drawn": (cubic, LAM, "drawn"),
-        "more penalty, signs drawn": (cubic, MORE, "drawn"),
+        "penalty, signs drawn": (cubic, LAM, True),
+        "more penalty, signs drawn": (cubic, MORE, True),
     }
     kept: dict[str, Masks] = {}
-    for name, (schedule, lam, signs) in tried.items():
-        arms[name], kept[name] = said(seed, schedule, lam=lam, signs=signs, how=how)
+    for name, (schedule, lam, draw_signs) in tried.items():
+        arms[name], kept[name] = by_movement(
+            seed, schedule, lam=lam, draw_signs=draw_signs, how=how
+        )
         both = sum(int((soft[n] & kept[name][n]).sum()) for n in soft)
         arms[name]["shared"] = both / sum(int(m.sum()) for m in soft.values())
     arms["soft, held"] = held(seed, soft, how)

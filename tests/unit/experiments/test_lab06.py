@@ -10,15 +10,7 @@ from course_lib.pruning.weights import encoder_weights, magnitude, sparsity
 SHORT = {"steps": 6, "batch": 8, "lr": 3e-4}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def few_texts():
-    torch.set_num_threads(1)
-    all_of_them = lab06.TEXTS
-    lab06.TEXTS = {"train": 500, "validation": 100, "test": 100}
-    lab06.texts.cache_clear()
-    yield
-    lab06.TEXTS = all_of_them
-    lab06.texts.cache_clear()
+pytestmark = pytest.mark.usefixtures("few_texts_of_lab06")
 
 
 def test_the_new_task_has_a_fresh_classifier():

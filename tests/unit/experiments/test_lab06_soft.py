@@ -9,15 +9,7 @@ from course_lib.pruning.weights import encoder_weights, remaining
 SHORT = {"steps": 6, "batch": 8, "lr": 3e-4}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def few_texts():
-    torch.set_num_threads(1)
-    all_of_them = lab06.TEXTS
-    lab06.TEXTS = {"train": 500, "validation": 100, "test": 100}
-    lab06.texts.cache_clear()
-    yield
-    lab06.TEXTS = all_of_them
-    lab06.texts.cache_clear()
+pytestmark = pytest.mark.usefixtures("few_texts_of_lab06")
 
 
 @pytest.mark.long
@@ -25,16 +17,15 @@ def test_the_penalty_with_soft_movements_own_schedule_is_soft_movement(monkeypat
     """A threshold τ and the count that it leaves choose the same weights."""
     # so high a rate that a few steps part the scores
     monkeypatch.setattr(lab06, "SCORES_LR", 0.1)
-    monkeypatch.setattr(lab06_soft, "SCORES_LR", 0.1)
     path = []
     found, soft = lab06.softly(0, 50.0, SHORT, lambda masks: path.append(remaining(masks)))
     assert 0 < path[-1] < 0.9
-    again, masks = lab06_soft.said(0, lambda step: path[step - 1], lam=50.0, how=SHORT)
+    again, masks = lab06.by_movement(0, lambda step: path[step - 1], lam=50.0, how=SHORT)
     same = sum(int((soft[n] == masks[n]).sum()) for n in soft) / sum(
         m.numel() for m in soft.values()
     )
     assert same > 0.999 and again["accuracy"] == pytest.approx(found["accuracy"], abs=1)
-    _, other = lab06_soft.said(0, lambda step: path[step - 1], how=SHORT)
+    _, other = lab06.by_movement(0, lambda step: path[step - 1], how=SHORT)
     differ = sum(int((soft[n] != other[n]).sum()) for n in soft)
     assert differ > 1000
 
@@ -42,9 +33,9 @@ def test_the_penalty_with_soft_movements_own_schedule_is_soft_movement(monkeypat
 def test_drawn_signs_leave_the_sizes():
     weights = encoder_weights(lab06.pretrained(0))
     one = dict.fromkeys(weights, 0.5)
-    _, as_they_are = lab06_soft.said(0, lambda step: one, how=SHORT)
-    _, drawn = lab06_soft.said(0, lambda step: one, signs="drawn", how=SHORT)
-    _, again = lab06_soft.said(0, lambda step: one, signs="drawn", how=SHORT)
+    _, as_they_are = lab06.by_movement(0, lambda step: one, how=SHORT)
+    _, drawn = lab06.by_movement(0, lambda step: one, draw_signs=True, how=SHORT)
+    _, again = lab06.by_movement(0, lambda step: one, draw_signs=True, how=SHORT)
     for name in weights:
         assert torch.equal(drawn[name], again[name])
         assert float(drawn[name].double().mean()) == pytest.approx(0.5, abs=1e-3)
@@ -56,7 +47,6 @@ def test_drawn_signs_leave_the_sizes():
 @pytest.mark.long
 def test_every_arm_leaves_what_soft_movement_leaves(monkeypatch):
     monkeypatch.setattr(lab06, "SCORES_LR", 0.1)
-    monkeypatch.setattr(lab06_soft, "SCORES_LR", 0.1)
     found = lab06_soft.differences(0, SHORT)
     sizes = [w.numel() for w in encoder_weights(lab06.pretrained(0)).values()]
     arms = found["arms"]

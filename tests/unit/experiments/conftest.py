@@ -1,0 +1,17 @@
+"""What the runs of several files are shortened by."""
+
+import pytest
+import torch
+
+from course_lib.experiments import lab06
+
+
+@pytest.fixture(scope="module")
+def few_texts_of_lab06():
+    torch.set_num_threads(1)
+    all_of_them = lab06.TEXTS
+    lab06.TEXTS = {"train": 500, "validation": 100, "test": 100}
+    lab06.texts.cache_clear()
+    yield
+    lab06.TEXTS = all_of_them
+    lab06.texts.cache_clear()
