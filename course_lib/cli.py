@@ -387,8 +387,8 @@ def grade(
     ):
         _say(f"{choice['id']}: {choice['choice']}")
     _say(
-        f"{len(done.graded)} graded, {len(done.kept)} kept from before; report in {done.report},"
-        f" seed {done.seed}"
+        f"{len(done.graded)} graded now, {len(done.kept)} kept from before; report in"
+        f" {done.report}, seed {done.seed}"
     )
     _say(done.layer.sentence)
     for remark in done.remarks:
@@ -404,6 +404,8 @@ def grade(
         for sentence in written.remarks + written.unmatched:
             _say(sentence)
     _say(f"everybody's page, to hand back: {done.report / 'feedback.zip'}")
+    for sentence in summary.standing(done.report):
+        _say(sentence)
 
 
 @app.command()

@@ -18,6 +18,7 @@ from functools import lru_cache
 
 from course_lib.worker.cells import parse
 
+MAX_BYTES = 8 << 20  # of an unpacked copy: students can change what their notebook carries
 _ASKS = "write this"  # in the message of a handout's NotImplementedError
 
 
@@ -44,9 +45,10 @@ def packed(cells: Iterable[tuple[str, str]]) -> str:
 
 
 def unpacked(text: object) -> list[tuple[str, str]]:
-    """What :func:`packed` was given; [] where this is something else."""
+    """What :func:`packed` was given; [] where this is something else, or too large."""
     try:
-        cells = json.loads(zlib.decompress(base64.b85decode(str(text))))
+        unpacker = zlib.decompressobj()
+        cells = json.loads(unpacker.decompress(base64.b85decode(str(text)), MAX_BYTES))
         return [(str(kind), str(source)) for kind, source in cells]
     except (ValueError, TypeError, zlib.error):
         return []

@@ -92,6 +92,7 @@ def again(
         raise ValueError(
             f"what {id} handed in has changed since it was graded: grade it again, then ask"
         )
+    counted = handed.version(result["extra_data"].get("counted", 0))
     remarks = [] if result["extra_data"].get("version") == marking.version else [
         "the claims have changed since this was graded: this is what those of today say"
     ]  # fmt: skip
@@ -100,7 +101,7 @@ def again(
     worker = Worker(layer or layers.best())
     try:
         marker = marking.marker(
-            Task(id, tuple(handed.cells), files=handed.beside()),
+            Task(id, tuple(counted.cells), files=counted.beside()),
             worker,
             opened,
             lambda session, files: Witness(session, marking.known, runs, files),

@@ -3,7 +3,9 @@
 A table with the columns ``id`` (as in ``grades.csv``), ``question``, ``points`` and
 ``comment``. Points with a sign, "+1" or "-0.5", are added to what the tests gave;
 without one, "2", they replace it; where the cell is empty, there is only the comment.
-Either way a question keeps between nothing and its maximum. The file is read at every
+Either way a question keeps between nothing and its maximum. A row for the question
+``all`` with 0 points gives 0 for every question: so a person decides that a submission
+which could not be graded gets 0. The file is read at every
 grading and changes nothing of what the tests said, so taking a row out undoes it.
 
 A question of which the lab's contract says that a person marks it (``Asked.by_hand``)
@@ -13,8 +15,8 @@ is "pending" until it has a row with points.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ from course_lib.labs.contract import order
 COLUMNS = ("id", "question", "points", "comment")
 PENDING = "pending"  # a person has still to mark it
 MARKED = "marked"  # a person has
+ALL = "all"  # in the place of a question: every one of them
 
 
 @dataclass(frozen=True)
@@ -113,7 +116,7 @@ def check(
     found: dict[str, list[Mark]] = {}
     taken: dict[tuple[str, str], int] = {}
     problems = []
-    for m in marks:
+    for m in _expanded(marks, most):
         id = known.get(m.id)
         if id is None:
             near = get_close_matches(m.id, known, 1)
@@ -123,7 +126,11 @@ def check(
                 else "write the id as grades.csv has it, or take the line out"
             )
             problems.append(f"line {m.line}: there is no submission {shown(m.id)!r}: {remedy}")
-        if m.question not in most:
+        if m.question == ALL:
+            problems.append(
+                f"line {m.line}: {ALL!r} takes the points 0 only: write 0, or a row per question"
+            )
+        elif m.question not in most:
             problems.append(
                 f"line {m.line}: there is no question {m.question!r}: there are {', '.join(most)}"
             )
@@ -144,6 +151,15 @@ def check(
             found.setdefault(id, []).append(m)
     _raise(path, problems)
     return found
+
+
+def _expanded(marks: Sequence[Mark], most: Mapping[str, float]) -> Iterator[Mark]:
+    """A row of 0 for "all" as a row per question."""
+    for mark in marks:
+        if mark.question != ALL or mark.points != 0 or mark.adds:
+            yield mark
+        else:
+            yield from (replace(mark, question=question) for question in most)
 
 
 def _raise(path: Path, problems: list[str]) -> None:

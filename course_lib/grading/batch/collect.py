@@ -4,12 +4,14 @@ unpacks nothing.
 What is handed in may be hostile: whatever is wrong with one student's files is that
 student's problem, in a sentence.
 
-Of several notebooks of one student one counts. Those that name another lab are left
-out; of what is left, the newest *submission* (a folder ``2024-05-01T10-11-12``,
-"attempt 2", nbgrader's or Gradescope's time); in it the notebook that names this lab;
-then the newest by the number that Canvas or an upload of the same name adds, else by
-the file's time. :attr:`Handed.choice` says which and why. Files are one student's only
-where a learning management system's name or the student's own folder says so
+Of several notebooks of one student one counts (:func:`_choose`). A notebook of this lab
+that differs from the handout comes before one that does not, and both before notebooks
+of other labs and unreadable ones. Among equals the latest counts, by the platform's own
+time: nbgrader's, Gradescope's, a folder ``2024-05-01T10-11-12`` or "attempt 2", or the
+number that Canvas gives each upload. A file's own time says when it was copied, and is
+not used. Where several notebooks with answers are left, all of them are graded and the
+best counts. :attr:`Handed.choice` says which and why. Files are one student's only where
+a learning management system's name or the student's own folder says so
 (:mod:`course_lib.grading.batch.names`).
 """
 
@@ -21,18 +23,24 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
-from course_lib.grading.batch import ipynb, layout, names
+from course_lib.grading.batch import ipynb, layout, names, origin
 from course_lib.grading.batch.entries import Entry, File, of_a_student, on_disk
 from course_lib.grading.batch.ipynb import Unreadable
-from course_lib.grading.batch.origin import Origin, another, of, released, remark
+from course_lib.grading.batch.origin import Origin
+from course_lib.grading.marking.lab import Task
 
 ATTEMPTS = 1e8  # a smaller stamp is an attempt's number, and no time
 # of the files that are no submissions, how many are named one by one where there are
 # more
-SAID = 10
+SAID = 100
+# notebooks with answers of one student that are all graded; more are several people's
+MOST_VERSIONS = 4
+# of a submission that the tests do not mark
+PENDING = "pending"  # a person has to look at it
+REFUSED = "refused"  # it is not sure whose it is
+UNCHANGED = "unchanged"  # the handout as it was given out
 _TAGGED = re.compile(r".*-(?:[0-9a-f]{8}|[0-9a-f]{64})", re.IGNORECASE)
 # on Windows
 _RESERVED = {"con", "prn", "aux", "nul", *(f"{p}{i}" for p in ("com", "lpt") for i in range(1, 10))}
@@ -47,6 +55,10 @@ class Handed:
             unique in the batch.
         cells: the source of the code cells; empty where the notebook could not be read.
         problem: why it could not be read, in a sentence; "" where it could.
+        status: what the submission is, if the tests give it no points: :data:`PENDING`,
+            :data:`REFUSED`, :data:`UNCHANGED`; "" where they decide alone.
+        versions: other notebooks of the student that hold answers and may be the
+            latest: the best of all counts.
         notebook: which file was taken. digest: of its code, so that a changed
             submission is graded again.
         choice: of several notebooks, which one counts and why, in a sentence; "" where
@@ -62,11 +74,14 @@ class Handed:
         tag: how many digits of a hash its file name must have, for without them it is
             another's, too.
         files: what else the lab asks for and was handed in with this notebook, by name.
+        folder: the file or folder of the notebook, as it was found.
     """
 
     id: str
     cells: list[str] = field(default_factory=list)
     problem: str = ""
+    status: str = ""
+    versions: list[Handed] = field(default_factory=list)
     notebook: str = ""
     digest: str = ""
     choice: str = ""
@@ -78,6 +93,18 @@ class Handed:
     remark: str = ""
     tag: int = 0
     files: dict[str, File] = field(default_factory=dict)
+    folder: str = ""
+
+    def tasks(self) -> list[Task]:
+        """What is to be marked: the notebook, and other versions that may count."""
+        return [
+            Task(self.id, tuple(h.cells), h.problem, h.beside(), version)
+            for version, h in enumerate([self, *self.versions])
+        ]
+
+    def version(self, counted: int) -> Handed:
+        """The version that counts, by its number among :meth:`tasks`."""
+        return [self, *self.versions][counted]
 
     def beside(self) -> tuple[tuple[str, bytes | str], ...]:
         """The files by name: their bytes, or in a sentence why there are none."""
@@ -150,31 +177,18 @@ def collect(folder: Path, lab: str, beside: Iterable[str] = ()) -> Collected:
         )
     folder = folder.resolve()
     there, sections, metadata = layout.students(layout.top(folder))
+    if metadata is None and not sections:
+        there, sections = _unwrapped(there, folder, lab)
     left: list[tuple[str, str]] = []
     items = []
-    for place, entry in there:
+    for i, (place, entry) in enumerate(there):
         name = layout.name(entry, metadata)
         if name.known or layout.may_be_one(entry):
-            items.append(
-                (
-                    entry,
-                    name if name.known else replace(name, key=("name", f"{place}/{entry.name}")),
-                )
-            )
+            # names that look alike (one with composed accents, say) are still two
+            items.append((entry, name if name.known else replace(name, key=("name", f"{i}"))))
         else:
             left.append((f"{place}/{entry.name}" if place else entry.name, layout.why_not(entry)))
-    groups = _groups(items)
-    common = Counter(group.last[1].id for group in groups)
-    found: dict[str, Handed] = {}
-    for group in groups:
-        last, name = group.last
-        place = next(place for place, entry in there if entry is last)
-        id = name.id if common[name.id] == 1 or not place or name.known else f"{place}/{name.id}"
-        if id in found:
-            id = last.name
-        while id in found:
-            id += "~"
-        found[id] = _read(id, group, lab, beside)
+    found = _read_all(items, there, lab, beside)
     if not found:
         listed = "".join(f"; {names.shown(name)[:80]}: {why}" for name, why in left[:3])
         raise FileNotFoundError(
@@ -185,14 +199,93 @@ def collect(folder: Path, lab: str, beside: Iterable[str] = ()) -> Collected:
     return Collected([found[id] for id in sorted(found)], left, sections)
 
 
+def _read_all(
+    items: list[tuple[Entry, names.Name]],
+    there: list[layout.Placed],
+    lab: str,
+    beside: Iterable[str],
+) -> dict[str, Handed]:
+    """The submissions by id."""
+    groups = _groups(items)
+    common = Counter(group.last[1].id for group in groups)
+    found: dict[str, Handed] = {}
+    for group in groups:
+        last, name = group.last
+        place = next(place for place, entry in there if entry is last)
+        id = name.id if common[name.id] == 1 or not place or name.known else f"{place}/{name.id}"
+        handed = _read(id, group, lab, beside)
+        if group.people:  # Gradescope's: called as the folder that counts, which is each member's
+            handed.id = handed.folder or id
+            if handed.id in found:
+                same = found[handed.id]
+                same.submitters += handed.submitters
+                same.choice = " ".join(filter(None, dict.fromkeys([same.choice, handed.choice])))
+                continue
+        if handed.id in found:
+            handed.id = last.name
+        while handed.id in found:
+            handed.id += "~"
+        found[handed.id] = handed
+    return found
+
+
+def _unwrapped(
+    there: list[layout.Placed], folder: Path, lab: str
+) -> tuple[list[layout.Placed], list[str]]:
+    """If all there is is one folder or zip, what lies in it where that is several
+    people's; and the folder's name.
+
+    Raises:
+        ValueError: if it may be several people's, and it is not sure.
+    """
+    candidates = [entry for _, entry in there if layout.may_be_one(entry)]
+    if len(candidates) != 1 or not (candidates[0].folder or candidates[0].form == "zip"):
+        return there, []
+    (only,) = candidates
+    place = folder / only.name
+    try:
+        while only.folder and len(inside := [e for e in only.children() if not e.rubbish]) == 1:
+            if not inside[0].folder:
+                break
+            (only,) = inside
+            place /= only.name
+        people, nameless = layout.people_in(only, lambda file: _answers(lab, file))
+    except (Unreadable, OSError):
+        return there, []  # its problem is said where it is read
+    if len(people) < 2:
+        return there, []
+    if len(people) <= len(nameless):
+        listed = ", ".join(names.shown(entry.name)[:60] for entry in [*people, *nameless][:6])
+        remedy = f"give {place}" if only.folder else f"unzip {only.name}, and give that"
+        raise ValueError(
+            f"{names.shown(only.name)} holds {len(people) + len(nameless)} notebooks that answer"
+            f" {lab} ({listed}): if they are several students', {remedy}; if they are one"
+            " student's, keep one of them"
+        )
+    inside = only.children() if only.folder else layout.in_zip(only.file())
+    return [(only.name, entry) for entry in inside if not entry.rubbish], [only.name]
+
+
+def _answers(lab: str, file: File) -> bool:
+    try:
+        notebook = ipynb.read(file.data())
+        return origin.of(notebook).lab == lab or origin.answers(lab, ipynb.code(notebook))
+    except (Unreadable, OSError, zlib.error):
+        return False
+
+
 @dataclass(frozen=True)
 class _Group:
-    """The files and folders that are one student's by their names. problem: why that
-    cannot be relied on, in a sentence.
+    """The files and folders that are one student's by their names.
+
+    Attributes:
+        problem: why that cannot be relied on, in a sentence.
+        people: of Gradescope's: whose they are, by what :func:`_person` says.
     """
 
     items: list[tuple[Entry, names.Name]]
     problem: str = ""
+    people: frozenset[str] = frozenset()
 
     @property
     def last(self) -> tuple[Entry, names.Name]:
@@ -208,6 +301,8 @@ def _groups(items: list[tuple[Entry, names.Name]]) -> list[_Group]:
     and not alike, are both refused.
     """
     together: dict[tuple[object, ...], _Group] = {}
+    listed = _of_gradescope([item for item in items if item[1].key[0] == "gradescope"])
+    items = [item for item in items if item[1].key[0] != "gradescope"]
     for entry, name in items:
         group = together.setdefault((name.key, name.prefix), _Group([]))
         group.items.append((entry, name))
@@ -228,7 +323,33 @@ def _groups(items: list[tuple[Entry, names.Name]]) -> list[_Group]:
         if len(claiming) > 1
         for group, other in zip(claiming, [*claiming[1:], claiming[0]], strict=True)
     }
-    return [*(_Group(group.items, problems.get(id(group), "")) for group in groups), *refused]
+    return [
+        *(_Group(group.items, problems.get(id(group), "")) for group in groups),
+        *refused,
+        *listed,
+    ]
+
+
+def _of_gradescope(items: list[tuple[Entry, names.Name]]) -> list[_Group]:
+    """Each member of a group has handed in what the group has, and what they have handed
+    in otherwise: of that the latest counts, for each of them.
+    """
+    theirs: dict[str, list[int]] = {}
+    for i, (_, name) in enumerate(items):
+        for who in name.who:
+            theirs.setdefault(_person(who), []).append(i)
+    same: dict[tuple[int, ...], list[str]] = {}
+    for person, places in theirs.items():
+        same.setdefault(tuple(places), []).append(person)
+    return [
+        _Group([items[i] for i in places], people=frozenset(people))
+        for places, people in same.items()
+    ]
+
+
+def _person(who: dict[str, str]) -> str:
+    """What tells a member of a group from others. A name does not: there may be two."""
+    return (who.get("email") or who.get("sid") or "\n".join(sorted(who.values()))).casefold()
 
 
 _CLAIMED = (
@@ -271,19 +392,21 @@ def _mark_clashes(all: list[Handed]) -> None:
 
 
 @dataclass(frozen=True)
-class _Notebook:
-    """A notebook, or a zip that may hold one.
+class _File:
+    """A file of a student, perhaps the notebook.
 
     Attributes:
         name: of the entry that it came in, as read. file: it; ``shown`` tells it from
             the student's others.
         stamp: when it was handed in, or its attempt's number, as its folder says or the
             system.
+        entry: that it came in.
     """
 
     name: names.Name
     file: File
     stamp: float | None
+    entry: Entry
 
     @property
     def shown(self) -> str:
@@ -292,98 +415,179 @@ class _Notebook:
     @property
     def own(self) -> str:
         """The student's name for it."""
-        return self.name.file or self.file.own
+        return (
+            not self.entry.folder and self.file.shown == self.entry.name and self.name.file
+        ) or self.file.own
 
 
 def _read(id: str, group: _Group, lab: str, beside: Iterable[str] = ()) -> Handed:
     """One student's submission, out of everything that is theirs."""
+    (_, name), *_ = group.items
     if group.problem:  # whose it is, is not sure
-        (_, name), *_ = group.items
-        return Handed(
-            id,
-            problem=group.problem,
-            submitters=[] if name.unsure else [dict(person) for person in name.who],
-        )
+        who = [] if name.unsure else [dict(person) for person in name.who]
+        return Handed(id, problem=group.problem, status=REFUSED, submitters=who)
     name, stamp = group.last[1], None
-    packed: list[File] = []
+    entry = group.last[0]
     try:
-        notebooks, others = _notebooks(group)
-        chosen, choice = _choose(notebooks, lab)
-        if chosen is not None:
-            name, stamp = chosen.name, chosen.stamp
-        if chosen is not None and chosen.file.suffix == ".zip":
-            packed = of_a_student(chosen.file)
-            if not name.known:
-                _refuse_a_class(packed)
-            inside = replace(name, file="", number=None)  # which are the zip's
-            chosen, within = _choose(
-                [_notebook(inside, f) for f in packed if f.suffix == ".ipynb"], lab
-            )
-            if chosen is None:
-                raise Unreadable("the zip holds no notebook")
-            choice = " ".join(part for part in (choice, within) if part)
-        if chosen is None:
+        files, others, problem = _files(group)
+        read = [_look(file, lab) for file in files if file.file.form == "notebook"]
+        if not read:
             what = f" ({', '.join(names.shown(o)[:60] for o in others[:3])})" if others else ""
-            raise Unreadable(f"the {_kind(group)} holds no notebook{what}")
-        result = handed(id, chosen.shown, chosen.file.data())
-        result.choice = choice
-        if not result.problem and (problem := another(lab, result.cells, result.origin)):
-            result = replace(result, cells=[], digest="", problem=problem)
-        result.remark = "" if result.problem else remark(lab, result.origin, released(lab))
-        if not result.problem:
-            inside = replace(name, file="", number=None)
-            places = [_notebook(inside, f) for f in packed] or [
-                f for f in _all(group) if f.file.suffix != ".zip"
-            ]
-            result.files = {
-                wanted: file for wanted in beside if (file := _nearest(places, chosen, wanted))
-            }
-            if result.files:
-                result.digest = _with_files(result.digest, result.beside())
-    except Unreadable as error:
-        result = Handed(id, problem=str(error))
-    except (OSError, zlib.error) as error:
-        result = Handed(
-            id, problem=f"the file cannot be read ({getattr(error, 'strerror', None) or error})"
-        )
+            raise Unreadable(
+                problem or f"the {_kind(group)} holds no notebook{what}: hand in the .ipynb file"
+            )
+        counting, why = _choose(read)
+        name, stamp, entry = counting[0].of.name, counting[0].of.stamp, counting[0].of.entry
+        versions = [_with_files(version, files, lab, beside) for version in counting]
+        result = versions[0]
+        result.id = id
+        result.versions = versions[1:]
+        result.choice = _choice(read, counting, why)
+        if result.versions:
+            digests = "".join(version.digest for version in versions)
+            result.digest = hashlib.sha256(digests.encode()).hexdigest()
+        if len(counting) > MOST_VERSIONS:
+            raise Unreadable(
+                f"{result.choice} That many are graded of no student: if they are several people's,"
+                " give this folder itself to `course grade`; else keep the notebook that counts"
+            )
+    except (Unreadable, OSError, zlib.error) as error:
+        result = Handed(id, problem=_why(error))
+    result.status = PENDING if result.problem else result.status
     time = stamp if stamp is not None and stamp > ATTEMPTS else name.stamp
-    who = [dict(person) for person in name.who]
-    return replace(result, submitters=who, time=time, late=name.late, start=name.start)
+    who = [
+        dict(person) for person in name.who if not group.people or _person(person) in group.people
+    ]
+    return replace(
+        result, submitters=who, time=time, late=name.late, start=name.start, folder=entry.name
+    )
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, Unreadable):
+        return str(error)
+    return f"the file cannot be read ({getattr(error, 'strerror', None) or error})"
 
 
 def _kind(group: _Group) -> str:
     return "folder" if any(entry.folder for entry, _ in group.items) else "submission"
 
 
-def _notebooks(group: _Group) -> tuple[list[_Notebook], list[str]]:
-    """The notebooks (of an entry without one: the zips) of a student, and the names of
-    what else is there.
+def _files(group: _Group) -> tuple[list[_File], list[str], str]:
+    """Every file of a student, those in zips among them; the names of the files that
+    are no notebook; and why one of them could not be opened, in a sentence.
     """
-    found: list[_Notebook] = []
+    found: list[_File] = []
     others: list[str] = []
-    for entry in group.items:
-        files = _of(group, *entry)
-        chosen = [f for s in (".ipynb", ".zip") for f in files if f.file.suffix == s]
-        found += [f for f in chosen if f.file.suffix == chosen[0].file.suffix]
-        others += [] if chosen else [f.name.file or f.file.shown for f in files]
-    return found, others
+    problem = ""
+    for entry, name in group.items:
+        for file in _of(group, entry, name):
+            form = file.file.form
+            if form in ("notebook", ""):
+                found.append(file)
+                others += [file.own] if not form else []
+                continue
+            try:
+                if form != "zip":
+                    raise Unreadable(
+                        f"{names.shown(file.own)[:80]} is packed as {form}, which is not read: hand"
+                        " in the notebook itself, or a zip"
+                    )
+                packed = of_a_student(file.file)
+                if not name.known:
+                    _refuse_a_class(packed)
+                # names and numbers of the files in it are the zip's
+                found += [
+                    _file(file.name, replace(f, shown=_below(file, f, group)), entry, file.stamp)
+                    for f in packed
+                ]
+            except Unreadable as error:
+                problem = problem or str(error)
+                others.append(file.own)
+    return found, others, problem
 
 
-def _all(group: _Group) -> list[_Notebook]:
-    """Every file of a student."""
-    return [file for entry in group.items for file in _of(group, *entry)]
+def _below(zip: _File, file: File, group: _Group) -> str:
+    """The path of a file in a zip, within the zip where that is all there is."""
+    alone = len(group.items) == 1 and not zip.entry.folder
+    return file.shown if alone else f"{zip.shown}/{file.shown}"
 
 
-def _of(group: _Group, entry: Entry, name: names.Name) -> list[_Notebook]:
+@dataclass(frozen=True)
+class _Look:
+    """A notebook, read. rank: how much it may be the one that counts, see
+    :func:`_choose`; why: it is not, in a few words.
+    """
+
+    of: _File
+    handed: Handed
+    rank: int
+    why: str
+
+
+def _look(file: _File, lab: str) -> _Look:
+    """Read a notebook, and what it is for the lab."""
+    try:
+        notebook = ipynb.read(file.file.data())
+        cells = ipynb.code(notebook)
+    except (Unreadable, OSError, zlib.error) as error:
+        why = _why(error)
+        return _Look(file, Handed("", problem=why, notebook=file.shown), _UNREADABLE, "unreadable")
+    digest = hashlib.sha256("\0".join(cells).encode("utf-8", "surrogatepass")).hexdigest()
+    said = origin.of(notebook)
+    read = Handed("", cells, notebook=file.shown, digest=digest, origin=said)
+    named = _labs(file)
+    answers = origin.answers(lab, cells)
+    if problem := origin.another(lab, cells, said):
+        return _Look(
+            file,
+            replace(read, cells=[], digest="", problem=problem),
+            _OF_ANOTHER_LAB,
+            "of another lab",
+        )
+    read.remark = origin.remark(lab, said, origin.released(lab))
+    if named and not named & names.labs_in(lab) and not answers:
+        return _Look(file, read, _OF_ANOTHER_LAB, "named after another lab")
+    if not answers:
+        read.status = PENDING
+        read.remark = (
+            f"this notebook defines nothing that {lab} asks for: hand in another one if you meant"
+            " another"
+        )
+    if not (answers or said.lab == lab or named):
+        return _Look(file, read, _OTHER, f"nothing that {lab} asks for")
+    if origin.is_unchanged(lab, cells, origin.copy_in(notebook)):
+        read.status = UNCHANGED
+        read.remark = (
+            f"this is the handout of {lab} as it was given out: it holds no answers. If you have"
+            " answered, hand in the notebook that you saved"
+        )
+        return _Look(file, read, _UNCHANGED, "the unchanged handout")
+    return _Look(file, read, _ANSWERED, "")
+
+
+def _with_files(look: _Look, files: list[_File], lab: str, beside: Iterable[str]) -> Handed:
+    """The notebook with the files that the lab asks for beside it."""
+    result = look.handed
+    if not result.problem:
+        result.files = {
+            wanted: file for wanted in beside if (file := _nearest(files, look.of, wanted))
+        }
+        if result.files:
+            result.digest = _with_contents(result.digest, result.beside())
+    return result
+
+
+def _of(group: _Group, entry: Entry, name: names.Name) -> list[_File]:
     """The files of one entry."""
     if entry.folder:
         name = replace(name, file="")  # the files in it have their own
     # of several folders, which of them a file lies in is what tells it from the others
     place = f"{entry.name}/" if entry.folder and len(group.items) > 1 else ""
-    return [_notebook(name, File(place + f.shown, f.time, f.data)) for f in entry.files()]
+    return [_file(name, replace(f, shown=place + f.shown), entry) for f in entry.files()]
 
 
-def _nearest(files: list[_Notebook], notebook: _Notebook, wanted: str) -> File | None:
+def _nearest(files: list[_File], notebook: _File, wanted: str) -> File | None:
     """Of the files of that name the one that was handed in with the notebook: of the
     same time, in the same folder; else the newest.
     """
@@ -392,7 +596,7 @@ def _nearest(files: list[_Notebook], notebook: _Notebook, wanted: str) -> File |
         f for f in files if f.file.suffix == f".{suffix}" and names.again(f.own)[0].lower() == stem
     ]
 
-    def near(f: _Notebook) -> tuple[object, ...]:
+    def near(f: _File) -> tuple[object, ...]:
         own = f.file.shown.rpartition("/")[0] == notebook.file.shown.rpartition("/")[0]
         return (
             f.stamp == notebook.stamp,
@@ -425,7 +629,7 @@ def _contents(file: File) -> bytes | str:
     return data
 
 
-def _with_files(digest: str, files: Iterable[tuple[str, bytes | str]]) -> str:
+def _with_contents(digest: str, files: Iterable[tuple[str, bytes | str]]) -> str:
     """Of the code and of what is beside it."""
     whole = hashlib.sha256(digest.encode())
     for name, data in files:
@@ -438,9 +642,9 @@ def _with_files(digest: str, files: Iterable[tuple[str, bytes | str]]) -> str:
     return whole.hexdigest()
 
 
-def _notebook(name: names.Name, file: File) -> _Notebook:
+def _file(name: names.Name, file: File, entry: Entry, stamp: float | None = None) -> _File:
     stamps = [s for part in file.folders if (s := names.stamp(part)) is not None]
-    return _Notebook(name, file, stamps[-1] if stamps else name.stamp)
+    return _File(name, file, stamps[-1] if stamps else stamp or name.stamp, entry)
 
 
 def _refuse_a_class(files: list[File]) -> None:
@@ -455,70 +659,76 @@ def _refuse_a_class(files: list[File]) -> None:
         )
 
 
-def _choose(files: list[_Notebook], lab: str) -> tuple[_Notebook | None, str]:
-    """The notebook that counts, and a sentence if there was a choice."""
-    if len(files) < 2:
-        return (files[0] if files else None), ""
-    number = names.labs_in(lab)
-    left = [f for f in files if not (labs := _labs(f)) or labs & number] or files
-    why = "the only one that names no other lab" if len(left) == 1 else ""
-    stamps = [f.stamp for f in left if f.stamp is not None]
-    if stamps and any(f.stamp != max(stamps) for f in left):
-        left = [f for f in left if f.stamp == max(stamps)]
-        why = "the latest submission by its folder's name or its recorded time"
-    ours = [f for f in left if _labs(f) & number]
-    if ours and len(ours) < len(left):
-        left, why = ours, f"{why}; in it the one that names {lab}" if why else f"it names {lab}"
-    if len(left) > 1:
-        left, how = _newest(left)
-        why = f"{why}; in it {how}" if why else how
-    chosen = left[-1]
-    rest = sorted(f.shown for f in files if f is not chosen)
-    listed = ", ".join(names.shown(name)[:80] for name in rest[:5]) + (
-        f" and {len(rest) - 5} more" if len(rest) > 5 else ""
-    )
-    return (
-        chosen,
-        (
-            f"{len(files)} notebooks were handed in; {names.shown(chosen.shown)[:80]} counts"
-            f" ({why}). Not counted: {listed}."
-        ),
-    )
+# what a notebook may be for the lab, see _choose
+_UNREADABLE, _OF_ANOTHER_LAB, _UNCHANGED, _OTHER, _ANSWERED = range(5)
 
 
-def _labs(file: _Notebook) -> set[int]:
+def _choose(read: list[_Look]) -> tuple[list[_Look], str]:
+    """Those of a student's notebooks that may be the one that counts, the likeliest
+    first, and why not the others.
+    """
+    best = max(look.rank for look in read)
+    left, why = _latest([look for look in read if look.rank >= min(best, _OTHER)])
+    answered = [look for look in read if look.rank == _ANSWERED]
+    if best == _ANSWERED:
+        # a later notebook that defines nothing of the lab may import it, or be a slip
+        latest = [look for look in left if look.rank == best]
+        left = latest or [*left, *_latest(answered)[0]]
+    elif best != _OTHER:
+        left = left[:1]  # of several that answer nothing it does not matter which
+    if not why and len(left) < len(read):
+        only = {_ANSWERED: "the only one with answers", _UNCHANGED: "the only one of this lab"}
+        why = only.get(best, "the likeliest") if len(left) == 1 else ""
+    return left, why
+
+
+def _latest(looks: list[_Look]) -> tuple[list[_Look], str]:
+    """The latest by the platform's own time, and how that is known; all of them, the
+    likeliest first, where it is not. Of notebooks with the same code one is taken.
+    """
+    why = ""
+    for key, how in (
+        (lambda f: f.stamp, "the latest submission by its folder's name or its recorded time"),
+        (lambda f: f.name.number, "the latest upload by the number in its name"),
+    ):
+        values = [key(look.of) for look in looks]
+        if len(set(values)) > 1 and None not in values:
+            latest = max(v for v in values if v is not None)
+            looks = [look for look, value in zip(looks, values, strict=True) if value == latest]
+            why = how
+    unlike = {look.handed.digest: look for look in sorted(looks, key=lambda look: _likely(look.of))}
+    return list(unlike.values())[::-1], why
+
+
+def _likely(file: _File) -> tuple[object, ...]:
+    """An order among notebooks of which nothing says which is later."""
+    return (names.again(file.own)[1], file.file.time, file.shown)
+
+
+def _choice(read: list[_Look], counting: list[_Look], why: str) -> str:
+    """What there was to choose from, in sentences; "" where there was one notebook."""
+    if len(read) < 2:
+        return ""
+    shown = [names.shown(look.of.shown)[:80] for look in counting]
+    rest = sorted(
+        names.shown(look.of.shown)[:80] + (f" ({look.why})" if look.why else "")
+        for look in read
+        if look not in counting
+    )
+    listed = ", ".join(rest[:5]) + (f" and {len(rest) - 5} more" if len(rest) > 5 else "")
+    left_out = f" Not counted: {listed}." if rest else ""
+    if len(counting) > 1:
+        return (
+            f"{len(read)} notebooks were handed in; {', '.join(shown[:-1])} and {shown[-1]} hold"
+            " answers, and nothing says which is the latest: all of them are graded, and the best"
+            f" counts. Please look which one is meant.{left_out}"
+        )
+    reason = f" ({why})" if why else ""
+    return f"{len(read)} notebooks were handed in; {shown[0]} counts{reason}.{left_out}"
+
+
+def _labs(file: _File) -> set[int]:
     """The labs that a file's name speaks of; where it speaks of none, those of its
     folders.
     """
     return names.labs_in(file.own) or names.labs_in(file.shown.rpartition("/")[0])
-
-
-def _newest(files: list[_Notebook]) -> tuple[list[_Notebook], str]:
-    """The files, the newest last, and how that is known."""
-    if all(f.name.number is not None for f in files) and len({f.name.number for f in files}) == len(
-        files
-    ):
-        return (
-            sorted(files, key=lambda f: f.name.number or 0),
-            "the latest upload by the number in its name",
-        )
-    copies = [names.again(f.own) for f in files]
-    if len({stem for stem, _ in copies}) == 1 and len({n for _, n in copies}) == len(files):
-        return (
-            sorted(files, key=lambda f: names.again(f.own)[1]),
-            "the latest upload by the number in its name",
-        )
-    files = sorted(files, key=lambda f: (f.file.time, f.shown))
-    when = datetime.fromtimestamp(files[-1].file.time, UTC).strftime("%Y-%m-%d %H:%M UTC")
-    return files, f"the newest by the file's own time, {when}"
-
-
-def handed(id: str, name: str, data: bytes) -> Handed:
-    """A submission from the bytes of a notebook."""
-    try:
-        notebook = ipynb.read(data)
-        cells = ipynb.code(notebook)
-    except Unreadable as error:
-        return Handed(id, problem=str(error), notebook=name)
-    digest = hashlib.sha256("\0".join(cells).encode("utf-8", "surrogatepass")).hexdigest()
-    return Handed(id, cells, "", name, digest, origin=of(notebook))

@@ -9,21 +9,42 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import stat
+import unicodedata
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from course_lib.grading.batch.ipynb import Unreadable, text
+from course_lib.grading.batch import zipnames
+from course_lib.grading.batch.ipynb import Unreadable, is_notebook, text
 
 MAX_BYTES = 100 << 20  # of one notebook, outputs included
 MAX_ZIP_BYTES = 200 << 20  # of one student's zip
 MAX_FILES = 20_000  # looked at in one student's folder or zip
 MAX_LISTING = 64 << 20  # bytes, of the list of contents of a class's zip: some 300,000 files
 MAX_DEPTH = 12
+MAX_NESTED = 3  # zips in zips
+HEAD = 64  # bytes by which a file's form is known
+_SUFFIXES = re.compile(
+    r"(?:\.(?:ipynb|zip|7z|rar|tar|t?gz|bz2|xz|zst)(?:\.(?:txt|json|zip))?)+$", re.IGNORECASE
+)
+_PACKED = {  # first bytes: what packs like this
+    b"Rar!\x1a\x07": "RAR",
+    b"7z\xbc\xaf\x27\x1c": "7-Zip",
+    b"\x1f\x8b": "gzip",
+    b"BZh": "bzip2",
+    b"\xfd7zXZ\x00": "xz",
+    b"\x28\xb5\x2f\xfd": "Zstandard",
+}
+# zips that are something else
+_OFFICE = {
+    *(".docx", ".xlsx", ".pptx", ".odt", ".ods", ".odp", ".pages", ".epub"),
+    *(".jar", ".whl", ".npz", ".pt", ".pth"),
+}
 _RUBBISH = {".ds_store", "__macosx", "thumbs.db", "desktop.ini", ".ipynb_checkpoints"}
 
 
@@ -33,12 +54,13 @@ class File:
 
     Attributes:
         shown: its path in the submission. time: the file's own, seconds since 1970.
-            data: reads it.
+            data: reads it. start: reads its first :data:`HEAD` bytes.
     """
 
     shown: str
     time: float
     data: Callable[[], bytes]
+    start: Callable[[], bytes]
 
     @property
     def own(self) -> str:
@@ -53,6 +75,26 @@ class File:
     def suffix(self) -> str:
         """ ".ipynb", whatever the case."""
         return Path(self.own).suffix.lower()
+
+    @property
+    def form(self) -> str:
+        """What the file is by its content, whatever its name: "notebook", "zip", the
+        name of another packing ("RAR"), or "".
+        """
+        try:
+            head = self.start()
+        except (Unreadable, OSError):
+            head = b""
+        if head.startswith(b"PK\x03\x04") and self.suffix not in _OFFICE:
+            return "zip"
+        if packed := next((name for sign, name in _PACKED.items() if head.startswith(sign)), ""):
+            return packed
+        if self.suffix in (".ipynb", ".zip"):  # whatever is wrong with it is said where it is read
+            return "notebook" if self.suffix == ".ipynb" else "zip"
+        try:
+            return "notebook" if is_notebook(head, self.data) else ""
+        except (Unreadable, OSError, zlib.error):
+            return ""
 
 
 @dataclass(frozen=True)
@@ -76,7 +118,13 @@ class Entry:
 
     @property
     def stem(self) -> str:
-        return self.name if self.folder else Path(self.name).stem
+        """The name without ".ipynb", ".ipynb.txt", ".tar.gz" and the like."""
+        return self.name if self.folder else _SUFFIXES.sub("", self.name) or Path(self.name).stem
+
+    @property
+    def form(self) -> str:
+        """See :attr:`File.form`; a folder has none."""
+        return "" if self.folder else self.file().form
 
     @property
     def hidden(self) -> bool:
@@ -98,7 +146,7 @@ class Entry:
     def _files(self, path: str, depth: int, seen: list[int]) -> Iterator[File]:
         if not self.folder:
             file = self.file()
-            yield File(path + self.name, file.time, file.data)
+            yield replace(file, shown=path + self.name)
             return
         if depth > MAX_DEPTH:
             raise Unreadable(
@@ -143,7 +191,7 @@ def on_disk(path: Path) -> Entry:
         folder = path.is_dir()
     except OSError:
         folder = False
-    return Entry(text(os.fsencode(path.name)), folder, children, lambda: _file(path))
+    return Entry(_name(os.fsencode(path.name)), folder, children, lambda: _file(path))
 
 
 def _below(path: Path, folder: bool) -> Entry:
@@ -155,9 +203,18 @@ def _below(path: Path, folder: bool) -> Entry:
 
 
 def _file(path: Path) -> File:
+    what, limit = _kind(path.name)
     return File(
-        text(os.fsencode(path.name)), path.lstat().st_mtime, lambda: read(path, *_kind(path.name))
+        _name(os.fsencode(path.name)),
+        path.lstat().st_mtime,
+        lambda: read(path, what, limit),
+        lambda: read(path, what, HEAD, whole=False),
     )
+
+
+def _name(name: str | bytes) -> str:
+    """A file's name as text, with composed accents (NFC), whatever system wrote it."""
+    return unicodedata.normalize("NFC", text(name))
 
 
 def _kind(name: str) -> tuple[str, int]:
@@ -173,8 +230,12 @@ def _too_large(what: str, limit: int) -> Unreadable:
     return Unreadable(f"{what} is larger than {limit >> 20} MB{remedy}")
 
 
-def read(path: Path, what: str, limit: int) -> bytes:
+def read(path: Path, what: str, limit: int, whole: bool = True) -> bytes:
     """A regular file's bytes; nothing else is opened, and no link is followed.
+
+    Args:
+        what: the file is called in a message. whole: refuse a file of more bytes than
+            ``limit``, rather than read that many.
 
     Raises:
         Unreadable: if it is something else, or has more bytes than ``limit``.
@@ -193,7 +254,7 @@ def read(path: Path, what: str, limit: int) -> bytes:
     with open(os.open(path, flags), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):  # exchanged since we looked
             raise Unreadable(f"{what} is no regular file")
-        data = file.read(limit + 1)
+        data = file.read(limit + whole)
     if len(data) > limit:
         raise _too_large(what, limit)
     return data
@@ -224,41 +285,71 @@ def of_a_class(path: Path) -> list[Entry]:
         with open(path, "rb") as file:
             file.seek(max(0, size - _END))
             _refuse_a_long_listing(file.read(), MAX_LISTING, alone=False)
-        return _level([(_parts(info), _in_zip(archive, info)) for archive, info in _infos(path)])
+        return _level([(_parts(file.shown), file) for file in _files_in(path)])
     except _ZIP_ERRORS as error:
-        raise Unreadable(f"the zip cannot be read ({str(error)[:120]})") from None
+        raise _unreadable_zip(error) from None
 
 
-def of_a_student(file: File) -> list[File]:
-    """The files in a zip that somebody handed in; hidden ones are left out.
+def in_zip(file: File) -> list[Entry]:
+    """What lies at the top of a zip that a student may have handed in.
 
     Raises:
         Unreadable: if it cannot be read.
     """
+    return _level([(_parts(inside.shown), inside) for inside in of_a_student(file)])
+
+
+def of_a_student(file: File, nested: int = 0) -> list[File]:
+    """The files in a zip that a student handed in, and in zips in it; hidden ones are
+    left out.
+
+    Raises:
+        Unreadable: if it cannot be read, or zips lie too deep in each other.
+    """
+    if nested > MAX_NESTED:
+        raise Unreadable(
+            f"more than {MAX_NESTED} zips lie in each other: hand in the notebook alone"
+        )
     try:
         data = file.data()
         _refuse_a_long_listing(data, MAX_FILES * 200, alone=True)
-        found = []
+        found: list[File] = []
         # not too many: the listing has been measured
-        for archive, info in _infos(io.BytesIO(data)):
-            hidden = any(
-                p.startswith(".") and p not in (".", "..") or p == "__MACOSX"
-                for p in info.filename.split("/")
-            )
-            if not hidden and not info.is_dir():
-                found.append(_in_zip(archive, info))
+        for inside in _files_in(io.BytesIO(data)):
+            parts = inside.shown.split("/")
+            if any(p.startswith(".") and p not in (".", "..") or p == "__MACOSX" for p in parts):
+                continue
+            if inside.form == "zip":
+                place = f"{inside.shown}/"
+                found += [
+                    replace(deeper, shown=place + deeper.shown)
+                    for deeper in of_a_student(inside, nested + 1)
+                ]
+            elif not inside.shown.endswith("/"):
+                found.append(inside)
+            if len(found) > MAX_FILES:
+                raise Unreadable("the zip holds too many files: hand in the notebook alone")
         return found
     except _ZIP_ERRORS as error:
-        raise Unreadable(f"the zip cannot be read ({str(error)[:120]})") from None
+        raise _unreadable_zip(error) from None
 
 
-def _infos(place: Path | io.BytesIO) -> Iterator[tuple[zipfile.ZipFile, zipfile.ZipInfo]]:
+def _unreadable_zip(error: Exception) -> Unreadable:
+    return Unreadable(
+        f"the zip cannot be read ({str(error)[:120]}): pack it again, or hand in the notebook alone"
+    )
+
+
+def _files_in(place: Path | io.BytesIO) -> Iterator[File]:
+    """What a zip lists; a folder's name ends in "/"."""
     archive = zipfile.ZipFile(place)
-    yield from ((archive, info) for info in archive.infolist())
+    infos = archive.infolist()
+    for info, name in zip(infos, zipnames.decoded(infos), strict=True):
+        yield _in_zip(archive, info, _name(name))
 
 
-def _parts(info: zipfile.ZipInfo) -> list[str]:
-    return [text(part) for part in info.filename.split("/") if part not in ("", ".", "..")]
+def _parts(path: str) -> list[str]:
+    return [part for part in path.split("/") if part not in ("", ".", "..")]
 
 
 def _level(inside: Sequence[tuple[list[str], File]]) -> list[Entry]:
@@ -287,33 +378,39 @@ def _branch(name: str, below: list[tuple[list[str], File]]) -> Entry:
     return Entry(name, True, lambda: _level(below), file)
 
 
-def _in_zip(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> File:
-    what, limit = _kind(info.filename)
+def _in_zip(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> File:
+    what, limit = _kind(name)
 
-    def data() -> bytes:
+    def read(limit: int, whole: bool = True) -> bytes:
         if stat.S_ISLNK(info.external_attr >> 16):
             raise Unreadable(f"{what} is a link to another file")
+        if info.flag_bits & 1:
+            raise Unreadable(
+                "the zip is locked by a password: pack it again without one, or hand in the"
+                " notebook alone"
+            )
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             # the others are unpacked without a limit: a few bytes could fill the memory
             raise Unreadable(
                 "the zip is packed in an unusual way: pack it again with your system's own zip"
             )
-        read = bytearray()
+        data = bytearray()
         try:
             with archive.open(info) as file:
-                while piece := file.read(1 << 16):  # never as much as the header says: it may lie
-                    read += piece
-                    if len(read) > limit:
+                # never as much as the header says: it may lie
+                while piece := file.read(min(1 << 16, limit - len(data) + whole)):
+                    data += piece
+                    if len(data) > limit:
                         raise _too_large(what, limit)
         except _ZIP_ERRORS as error:
-            raise Unreadable(f"the zip cannot be read ({str(error)[:120]})") from None
-        return bytes(read)
+            raise _unreadable_zip(error) from None
+        return bytes(data)
 
     try:
         time = datetime(*info.date_time, tzinfo=UTC).timestamp()
     except ValueError:
         time = 0.0
-    return File(text(info.filename), time, data)
+    return File(name, time, lambda: read(limit), lambda: read(HEAD, whole=False))
 
 
 # bytes: the record at a zip's end, the longest remark, and the records of a huge zip

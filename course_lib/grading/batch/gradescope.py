@@ -30,8 +30,9 @@ from typing import Any
 from course_lib.authoring import release
 from course_lib.grading.batch import report
 from course_lib.grading.batch.collect import Handed, one
+from course_lib.grading.batch.plan import best_of
 from course_lib.grading.claims.question import texts_in
-from course_lib.grading.marking.lab import Lab, Source, Task
+from course_lib.grading.marking.lab import Lab, Source
 from course_lib.grading.marking.pool import Judges
 from course_lib.grading.wall import layers
 
@@ -168,15 +169,18 @@ def run(
     handed = one(autograder / "submission", lab, beside=marking.known.files)
     judges = Judges(layer)
     try:
-        marked = judges.mark_or_set_aside(
-            marking, Task(handed.id, tuple(handed.cells), handed.problem, handed.beside())
-        )
+        versions = [judges.mark_or_set_aside(marking, task) for task in handed.tasks()]
     finally:
         judges.stop()
+    best, _ = best_of(versions)
+    marked = versions[best]
     if marked.status == "grader failed":
         raise RuntimeError("; ".join(marked.notes))
     results = _results(
-        handed, [report.entry(o) for o in marked.outcomes], marked.status, marked.notes
+        handed.version(best),
+        [report.entry(o) for o in marked.outcomes],
+        marked.status,
+        [*marked.notes, *filter(None, [handed.choice])],
     )
     results["extra_data"]["seed"] = drawn  # instructors see it: with it a grading can be repeated
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -197,7 +201,7 @@ def _seed(seed: int, metadata: Path) -> int:
 def _results(
     handed: Handed, tests: list[dict[str, Any]], status: str, notes: Sequence[str]
 ) -> dict[str, Any]:
-    sentences = [*notes, *filter(None, [handed.remark, handed.choice])]
+    sentences = [*notes, *filter(None, [handed.remark])]
     return {
         "score": sum(t["score"] for t in tests),
         "output": "\n".join(sentences),

@@ -9,7 +9,10 @@ may hold any number of brackets.
 
 from __future__ import annotations
 
+import codecs
 import json
+import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -38,6 +41,7 @@ def read(data: bytes) -> dict[str, Any]:
     Raises:
         Unreadable: if it is no JSON object, or holds more than a notebook does.
     """
+    data = _as_utf8(data)
     values, depth = measure(data)
     if values > MAX_VALUES:
         raise Unreadable(
@@ -52,12 +56,73 @@ def read(data: bytes) -> dict[str, Any]:
     try:
         raw = json.loads(data.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
-        raise Unreadable(
-            f"the notebook is no readable JSON ({str(error)[:120]}): was the upload cut off?"
-        ) from None
+        raise Unreadable(_not_json(data, error)) from None
     if not isinstance(raw, dict):
         raise Unreadable(f"the file is JSON but no notebook: it holds a {type(raw).__name__}")
     return raw
+
+
+def is_notebook(head: bytes, data: Callable[[], bytes]) -> bool:
+    """Does a file hold a notebook, whatever its name?
+
+    Args:
+        head: its first bytes. data: reads it all, where these may be a notebook's.
+    """
+    utf16 = head.startswith(_UTF16)
+    if not utf16 and not head.removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"{"):
+        return False
+    try:
+        raw = read(data())
+    except Unreadable:
+        return False
+    return isinstance(raw.get("cells", raw.get("worksheets")), list)
+
+
+_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_OTHERWISE = (  # how a file begins that is no notebook: what it is, what to do
+    (rb"$", "the file is empty: save the notebook, and hand it in again"),
+    (
+        rb"(?i)<(?:!doctype|html|\?xml|head|body)",
+        "the file is a web page, and not the notebook itself: choose File > Download in"
+        " JupyterLab, and hand in what that gives",
+    ),
+    (
+        rb"version https://git-lfs",
+        "the file is a pointer of Git LFS, and not the notebook itself: run `git lfs pull`, and"
+        " hand in the notebook",
+    ),
+    (rb"%PDF", "the file is a PDF, and not the notebook itself: hand in the .ipynb file"),
+    (rb"\{\\rtf", "the file is a text of a word processor (RTF): hand in the .ipynb file"),
+)
+
+
+def _not_json(data: bytes, error: Exception) -> str:
+    """Why a file is no notebook, and what to do."""
+    begins = data.removeprefix(codecs.BOM_UTF8).lstrip()
+    for pattern, sentence in _OTHERWISE:
+        if re.match(pattern, begins):
+            return sentence
+    if re.search(rb"^<<<<<<< ", data, re.MULTILINE) and re.search(
+        rb"^>>>>>>> ", data, re.MULTILINE
+    ):
+        return (
+            "the notebook holds the marks of a merge conflict (<<<<<<< and >>>>>>>): resolve it in"
+            " Git, open the notebook in JupyterLab, and hand it in again"
+        )
+    if not begins.startswith(b"{"):
+        return "the file holds no notebook, but some other text or data: hand in the .ipynb file"
+    at_end = isinstance(error, json.JSONDecodeError) and error.doc[error.pos :].strip() == ""
+    cut = at_end or "Unterminated string" in str(error)
+    return f"the notebook is no readable JSON ({str(error)[:120]}): " + (
+        "it is cut off, so hand it in again" if cut else "open and save it in JupyterLab"
+    )
+
+
+def _as_utf8(data: bytes) -> bytes:
+    """Text in UTF-16 (PowerShell's and some editors' way to save) as UTF-8."""
+    if not data.startswith(_UTF16):
+        return data
+    return data.decode("utf-16", "replace").encode()
 
 
 def measure(data: bytes) -> tuple[int, int]:

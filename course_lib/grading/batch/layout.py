@@ -3,20 +3,21 @@ sections, and what is neither.
 
 Students decide on names inside their own folders. So a folder is read as a section,
 with the students in it, only where its own name says so, or where everything beside it
-is one, too.
+is one, too. A folder or zip that is all there is may be the class's: it is where
+notebooks under several people's names answer the lab.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from course_lib.grading.batch import names
-from course_lib.grading.batch.entries import Entry, of_a_class, on_disk
+from course_lib.grading.batch.entries import Entry, File, in_zip, of_a_class, of_a_student, on_disk
 from course_lib.grading.batch.ipynb import Unreadable
 
 METADATA = "submission_metadata.yml"  # of Gradescope's export
@@ -31,11 +32,29 @@ _WHY = {
     ),
     ".pdf": "a page made of a notebook, and not the notebook itself",
     ".py": "a script, and not a notebook",
-    **dict.fromkeys(
-        (".7z", ".rar", ".tar", ".gz", ".tgz", ".bz2", ".xz"),
-        "packed in a way that is not read: unpack it, or pack it as a zip",
-    ),
 }
+_PACKED = (".7z", ".rar", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".zst")
+# nbgrader's folders: where the submissions are, and one of these beside it
+_NBGRADER = {
+    "submitted": {
+        "source",
+        "release",
+        "autograded",
+        "feedback",
+        "gradebook.db",
+        "nbgrader_config.py",
+    },
+    "inbound": {"outbound", "feedback"},
+}
+# words of a file's name that say nothing of whose it is
+_GENERIC = re.compile(
+    r"lab|final|finished|finish|copy|version|v|draft|old|new|my|own|the|a|of|for|and|"
+    r"with|mine|solution|solutions|solved|submission|submissions|submitted|submit|"
+    r"answer|answers|answered|done|complete|completed|homework|hw|assignment|exercise|"
+    r"exercises|notebook|nb|ipynb|untitled|attempt|try|part|work|working|backup|bak|"
+    r"fixed|checkpoint|test|scratch|notes|updated|edit|edited|student|corrected|last|"
+    r"latest|really|real|download|file|kopie|copie|copia"
+)
 
 
 def top(path: Path) -> list[Entry]:
@@ -51,22 +70,27 @@ def top(path: Path) -> list[Entry]:
 
 def _unwrapped(entries: list[Entry], place: Path | None) -> list[Entry]:
     shown = [entry for entry in entries if not entry.rubbish]
+    inside = {entry.name: entry for entry in shown if entry.folder}
+    for name_, beside in _NBGRADER.items():
+        if name_ in inside and beside & {entry.name for entry in shown}:
+            return inside[name_].children()
     if len(shown) == 1:
         (only,) = shown
         try:
             if only.folder:
-                inside, below = only.children(), place / only.name if place else None
+                children, below = only.children(), place / only.name if place else None
             elif only.suffix == ".zip" and place:
-                inside, below = of_a_class(place / only.name), None
+                children, below = of_a_class(place / only.name), None
             else:
                 return shown
-            inside = _unwrapped(inside, below)
+            deeper = _unwrapped(children, below)
         except (Unreadable, OSError):
             return shown  # its problem is said where it is read
-        if any(entry.name == METADATA or name(entry, {}).known for entry in inside):
-            return inside
-        if only.suffix == ".zip" and _sections(inside):
-            return inside
+        if any(entry.name == METADATA or name(entry, {}).known for entry in deeper):
+            return deeper
+        unwrapped = {id(entry) for entry in deeper} - {id(entry) for entry in children}
+        if (unwrapped and len(deeper) > 1) or (only.suffix == ".zip" and _sections(deeper)):
+            return deeper
     return shown
 
 
@@ -77,8 +101,11 @@ def name(entry: Entry, metadata: dict[str, Any] | None) -> names.Name:
 
 def may_be_one(entry: Entry) -> bool:
     """May this be a submission, whatever its name?"""
-    return (
-        entry.folder and not entry.hidden or entry.suffix in (".ipynb", ".zip") and not entry.hidden
+    return not entry.hidden and bool(
+        entry.folder
+        or entry.suffix in (".ipynb", ".zip", *_PACKED)
+        or ".ipynb" in entry.name.lower()
+        or entry.form
     )
 
 
@@ -86,11 +113,6 @@ def why_not(entry: Entry) -> str:
     """Why it was not taken for a submission."""
     if entry.hidden:
         return "hidden, for its name begins with a dot"
-    if ".ipynb" in entry.name.lower():
-        return (
-            f"its name ends in {entry.suffix or 'something else'}: if it is a notebook, rename it"
-            " so that it ends in .ipynb"
-        )
     return _WHY.get(entry.suffix, "no notebook (.ipynb), folder or zip")
 
 
@@ -169,6 +191,38 @@ def _students_in(entry: Entry) -> list[Entry]:
     except (Unreadable, OSError):
         return []
     return inside
+
+
+def people_in(entry: Entry, answers: Callable[[File], bool]) -> tuple[list[Entry], list[Entry]]:
+    """What in a folder or zip is, by its name, a person's, and what bears no name
+    ("lab01", "final copy"), where it holds a notebook that answers the lab.
+
+    Args:
+        answers: does a notebook answer something of the lab?
+    """
+    inside = entry.children() if entry.folder else in_zip(entry.file())
+    found: tuple[list[Entry], list[Entry]] = ([], [])
+    for child in inside:
+        try:
+            notebooks = [] if child.hidden else [
+                inner
+                for file in child.files()
+                for inner in (of_a_student(file) if file.form == "zip" else [file])
+                if inner.form == "notebook"
+            ]  # fmt: skip
+        except (Unreadable, OSError):
+            continue
+        if any(answers(file) for file in notebooks):
+            found[not _is_named(child.stem)].append(child)
+    return found
+
+
+def _is_named(stem: str) -> bool:
+    """Does a file's or folder's name hold more than a lab, a time and words such as
+    "final"?
+    """
+    words = re.findall(r"[^\W\d_]+", stem.lower())
+    return names.stamp(stem) is None and not all(map(_GENERIC.fullmatch, words))
 
 
 def _of_a_lab(text: str) -> bool:

@@ -11,9 +11,10 @@ Sources of the patterns:
   student's own name; Canvas adds -1, -2 when a file is handed in again;
   ``doejane_12345_text.html`` is what was typed in), ``anon_a1B2c_67890_lab01.ipynb``
   where grading is anonymous: ``get_filename`` and ``add_upload_submission`` in
-  https://github.com/instructure/canvas-lms/blob/master/lib/content_zipper.rb. Names may
-  hold underscores there, and who is called ``a__12__34__b`` gets the start
-  ``a_12_34_b_``: such a name has two readings.
+  https://github.com/instructure/canvas-lms/blob/master/lib/content_zipper.rb. Names are
+  letters with their marks, digits and underscores there (Ruby's ``[[:word:]]``; none
+  where a name has only other signs), and who is called ``a___12___34___b`` gets the
+  start ``a__12__34__b_``: such a name has two readings.
 - Moodle, ``Jane Doe_1234567_assignsubmission_file_`` (a folder, or the start of a
   file's name; the name's own underscores are blanks there, so the first number is
   Moodle's and what follows is the student's): ``get_student_prefix`` in
@@ -27,18 +28,22 @@ Sources of the patterns:
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
+import regex as re  # knows letters' marks, \p{M}, which the standard library's does not
+
 # A class's own scheme, "hw_2024_17_final.ipynb" or "lab01_12_3_x.ipynb", must not be
-# taken for one student's many files: the user is no year, and where the name has digits
-# (a group's has) Canvas's numbers are long.
+# taken for one student's many files: the user is no year, and where the name is more
+# than letters (a group's has digits) Canvas's numbers are long.
 _CANVAS = re.compile(
-    r"(?P<name>(?:(?=[\w]+?_(?:late_)?\d{4,}_\d{5,}_)(?=\d*[^\W\d_])[^\W_]+|[^\W\d_]+))(?P<late>_late)?"
-    r"_(?!(?:19|20)\d\d_)(?P<user>\d+)_(?:(?P<number>\d+)_(?P<file>.+)|(?P<typed>(?:text|link)\.html))",
+    r"(?:(?P<name>[\p{L}\p{M}]+)(?P<late>_late)?_(?!(?:19|20)\d\d_)(?P<user>\d+)_"
+    r"(?:(?P<number>\d+)_(?P<file>.+)|(?P<typed>(?:text|link)\.html))"
+    r"|(?P<name>(?:[\p{Nd}\p{Pc}]*\p{L}[\p{L}\p{M}\p{Nd}\p{Pc}]*?)??)(?P<late>_late)?"
+    r"_(?!(?:19|20)\d\d_)(?P<user>\d{4,})_"
+    r"(?:(?P<number>\d{5,})_(?P<file>.+)|(?P<typed>(?:text|link)\.html)))",
     re.IGNORECASE | re.DOTALL,
 )
 _ANON = re.compile(
@@ -51,13 +56,16 @@ _MOODLE = re.compile(
 )
 _GRADESCOPE = re.compile(r"submission_(?P<id>\d+)")
 _NBGRADER = re.compile(
-    r"(?P<student>[^+]+)\+(?P<lab>[^+]+)\+(?P<time>\d{4}-\d\d-\d\d[^+]*)(?:\+.*)?"
+    r"(?P<student>.+?)\+(?P<lab>[^+]+)\+(?P<time>\d{4}-\d\d-\d\d[^+]*(?:\+\d\d:?\d\d)?)(?:\+.*)?"
 )
 _STAMP = re.compile(
     r"(20\d\d)[-_.]?(\d\d)[-_.]?(\d\d)(?:[-_"
-    r" T]+(\d\d)[-_.:h]?(\d\d)(?:[-_.:m]?(\d\d)(?:[.,]\d+)?)?)?(?:\s*(?:Z|UTC|[+-]\d\d:?\d\d))?s?"
+    r" T]+(\d\d)[-_.:h]?(\d\d)(?:[-_.:m]?(\d\d)(?:[.,]\d+)?)?)?"
+    r"(?:\s*(?:Z|UTC|(?P<sign>[+-])(?P<hours>\d\d):?(?P<minutes>\d\d)))?s?"
 )
 _ATTEMPT = re.compile(r"(?:attempt|try|version|v)[-_ ]*(\d{1,6})", re.IGNORECASE)
+_ACCENT = 200  # combining classes of accents begin here (Unicode, section 4.3)
+_JOINERS = "\u200c\u200d"  # between letters of Persian or Hindi
 _LAB = re.compile(r"(?<![^\W\d_])lab[-_ ]*0*(\d+)(?!\d)", re.IGNORECASE)
 _AGAIN = re.compile(
     r"(?P<stem>.+?)(?:-(?P<n>\d{1,4})| ?\((?P<m>\d{1,4})\))?\.(?:ipynb|zip|safetensors)",
@@ -107,7 +115,7 @@ class Name:
 
 def read(name: str, id: str, metadata: dict[str, Any] | None = None, folder: bool = True) -> Name:
     """Read the name of a file or folder: from the left, for there the system's part
-    begins.
+    begins. Composed and decomposed accents (NFC, NFD) are the same name.
 
     Args:
         name: with its suffix. id: what to call the submission where the name says
@@ -116,6 +124,7 @@ def read(name: str, id: str, metadata: dict[str, Any] | None = None, folder: boo
         folder: is it a folder? Those of nbgrader and Gradescope are; a file of such a
             name is a student's own idea.
     """
+    name, id = unicodedata.normalize("NFC", name), unicodedata.normalize("NFC", id)
     if match := _ANON.fullmatch(name):
         return _canvas(match, match["name"].lower(), match["name"], "", ())
     if match := _CANVAS.fullmatch(name):
@@ -145,9 +154,10 @@ def _canvas(
 ) -> Name:
     file = match["file"] or match["typed"]
     # Could numbers further on be the real ones? Not those much shorter than this
-    # user's, nor a day and a time.
+    # user's, nor this user's (who handed in a file that Canvas had named), nor a day
+    # and a time.
     unsure = any(
-        len(later) > len(user) - 3 and stamp(f"{later}_{attachment}") is None
+        len(later) > len(user) - 3 and later != user and stamp(f"{later}_{attachment}") is None
         for later, attachment in _CANVAS_NUMBERS.findall("_" + file)
     )
     number = int(match["number"][:18]) if match["number"] else None
@@ -213,9 +223,16 @@ def stamp(text: str) -> float | None:
     """
     text = text.strip()
     if match := _STAMP.fullmatch(text):
-        parts = [int(part or 0) for part in match.groups()]
+        parts = [int(part or 0) for part in match.groups()[:6]]
+        sign, hours, minutes = match.groups()[6:]
+        east = (
+            timedelta(hours=int(f"{sign}{hours}"), minutes=int(f"{sign}{minutes}"))
+            if sign
+            else timedelta(0)
+        )
         try:
-            return datetime(*parts, tzinfo=UTC).timestamp()  # type: ignore[misc, arg-type]
+            zone = timezone(-east if match["sign"] == "-" else east)
+            return datetime(*parts, tzinfo=zone).timestamp()  # type: ignore[misc, arg-type]
         except ValueError:  # the 31st of February
             return None
     if match := _ATTEMPT.fullmatch(text):
@@ -244,10 +261,15 @@ def again(file: str) -> tuple[str, int]:
 
 def squashed(name: str) -> str:
     """Letters and digits of a name, lower case and without accents, as Canvas squeezes
-    it into a file name.
+    it into a file name. Marks that spell (vowels of Hindi, Tamil or Thai, points of
+    Arabic and Hebrew) stay: those of a lower combining class than accents have.
     """
-    plain = unicodedata.normalize("NFKD", name)
-    return "".join(c for c in plain.casefold() if c.isalnum())
+    plain = unicodedata.normalize("NFKD", name).casefold()
+    return "".join(
+        c
+        for c in plain
+        if c.isalnum() or (unicodedata.category(c)[0] == "M" and unicodedata.combining(c) < _ACCENT)
+    )
 
 
 def shown(text: str) -> str:
@@ -258,6 +280,7 @@ def shown(text: str) -> str:
         (
             c
             if unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Zl", "Zp", "Cn", "Co")
+            or c in _JOINERS
             else c.encode("unicode-escape").decode()
         )
         for c in text

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib import labs
+from course_lib.authoring import handout
 from course_lib.paths import course_root
 
 # A name that a line defines, "def f(", "class C", "x = 1", "x: int = 1": one look a
@@ -57,6 +58,11 @@ def defined(cells: Sequence[str]) -> set[str]:
     return {name for cell in cells for both in _DEFINED.findall(cell) for name in both if name}
 
 
+def answers(lab: str, cells: Sequence[str]) -> bool:
+    """Is something defined that this lab alone asks for?"""
+    return bool(defined(cells) & _graded().get(lab, set()))
+
+
 def another(lab: str, cells: Sequence[str], origin: Origin) -> str:
     """Why this is no submission of ``lab``, in a sentence; "" where it may be one.
 
@@ -65,7 +71,7 @@ def another(lab: str, cells: Sequence[str], origin: Origin) -> str:
     """
     names = defined(cells)
     graded = _graded()
-    if lab not in graded or names & graded[lab]:
+    if lab not in graded or answers(lab, cells):
         return ""
     found = Counter({other: len(names & asked) for other, asked in graded.items() if other != lab})
     best, count = found.most_common(1)[0] if found else ("", 0)
@@ -76,6 +82,53 @@ def another(lab: str, cells: Sequence[str], origin: Origin) -> str:
         f"this is a notebook of {it} and holds nothing that {lab} asks for: hand in the one of"
         f" {lab}"
     )
+
+
+def is_unchanged(lab: str, cells: Sequence[str], notebook_copy: Sequence[str]) -> bool:
+    """Does a notebook hold no code beyond the handout's?
+
+    Lines are compared, wherever they stand; comments, settings that the handout sets as
+    well, and calls that answer nothing (``check``, ``skip``, ``print``) do not count.
+    False where no handout is known.
+
+    Args:
+        notebook_copy: the code cells of the handout that the notebook carries along;
+            the course's present handout is compared with, too.
+    """
+    handouts = [cells for cells in (notebook_copy, _handout(lab)) if cells]
+    mine = _lines(cells)
+    return any(not mine - _lines(handout) for handout in handouts)
+
+
+_SETTING = re.compile(r"[A-Z][A-Z_]* *=|(?:check|skip|print|display)\(")
+
+
+def _lines(cells: Sequence[str]) -> Counter[str]:
+    """The lines of code, each with how often it stands there."""
+    lines = (line.partition("#")[0].strip() for cell in cells for line in cell.splitlines())
+    return Counter(line for line in lines if line and not _SETTING.match(line))
+
+
+def _handout(lab: str) -> list[str]:
+    """The code of a lab's present handout; none outside a course."""
+    return next((_code_in(path, path.stat().st_mtime_ns) for path in _handouts(lab)), [])
+
+
+@lru_cache(maxsize=64)
+def _code_in(path: Path, changed: int) -> list[str]:
+    try:
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+
+
+def copy_in(notebook: dict[str, Any]) -> list[str]:
+    """The code cells of the handout of which a notebook carries a copy."""
+    metadata = notebook.get("metadata")
+    course = metadata.get("course") if isinstance(metadata, dict) else None
+    copied = course.get("handout", "") if isinstance(course, dict) else ""
+    return [source for kind, source in handout.unpacked(copied) if kind == "code"]
 
 
 def remark(lab: str, origin: Origin, released: str) -> str:
@@ -97,11 +150,15 @@ def remark(lab: str, origin: Origin, released: str) -> str:
 
 def released(lab: str) -> str:
     """The release of a lab's notebook that the course has now; "" outside a course."""
-    root = course_root()
-    paths = sorted((root / "labs").glob(f"{lab}_*.ipynb")) if root else []
     return next(
-        (found for path in paths if (found := _release_in(path, path.stat().st_mtime_ns))), ""
+        (found for path in _handouts(lab) if (found := _release_in(path, path.stat().st_mtime_ns))),
+        "",
     )
+
+
+def _handouts(lab: str) -> list[Path]:
+    root = course_root()
+    return sorted((root / "labs").glob(f"{lab}_*.ipynb")) if root else []
 
 
 @lru_cache(maxsize=64)

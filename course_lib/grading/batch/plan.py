@@ -14,6 +14,7 @@ from course_lib.grading.batch import policy, report
 from course_lib.grading.batch.byhand import Mark
 from course_lib.grading.batch.collect import Handed
 from course_lib.grading.marking.lab import Lab, Marked, Task
+from course_lib.grading.marking.marker import total
 from course_lib.grading.wall import layers
 
 
@@ -59,6 +60,7 @@ class Plan:
         self.seconds = _seconds(out / "times.json")
         self._version = lab.version
         self._layers: Counter[str] = Counter()  # of what is kept
+        self._marked: dict[str, dict[int, Marked]] = {}  # by submission and version, until all are
         for h in handed:
             self._look(h)
 
@@ -79,8 +81,7 @@ class Plan:
             or extra.get("version") != self._version
             or extra["status"] == "grader failed"
             or extra["digest"] != h.digest
-            or (extra["status"] == "unreadable") != bool(h.problem)
-            or bool(h.problem and result["output"] != h.problem)
+            or extra.get("problem", "") != h.problem
             or (self.walled and not layers.Layer(extra["layer"]).wall)
             or h.id in self.regrade
         )
@@ -88,21 +89,35 @@ class Plan:
     def tasks(self) -> Iterator[Task]:
         """What is to be marked, one after the other."""
         for id in self.todo:
-            h = self.handed[id]
-            yield Task(id, tuple(h.cells), h.problem, h.beside())
-            h.cells = []
+            yield from self.handed[id].tasks()
+            for version in (self.handed[id], *self.handed[id].versions):
+                version.cells = []
 
-    def write(self, task: Task, marked: Marked) -> None:
-        """Put the marks of one submission on disk."""
+    def write(self, task: Task, marked: Marked) -> bool:
+        """Put the marks of one submission on disk, once all its versions are marked: is
+        it done now?
+        """
         h = self.handed[task.id]
+        marks = self._marked.setdefault(task.id, {})
+        marks[task.version] = marked
+        if len(marks) <= len(h.versions):
+            return False
+        ordered = [marks[version] for version in sorted(self._marked.pop(task.id))]
+        best, points = best_of(ordered)
+        marked = ordered[best]
         extra = {
             "version": self._version,
             "digest": h.digest,
             "lab": self.lab.source.lab,
             "layer": marked.layer,
+            "problem": h.problem,
+            "counted": best,
+            "versions": points,
         }
-        self._keep(h, report.result(h, marked.outcomes, marked.status, marked.notes, extra))
-        self.seconds[task.id] = round(marked.seconds, 2)
+        status = h.status if h.status and not points[best] else marked.status
+        self._keep(h, report.result(h, marked.outcomes, status, marked.notes, extra))
+        self.seconds[task.id] = round(sum(each.seconds for each in ordered), 2)
+        return True
 
     def refresh(self) -> None:
         """Bring what is kept up to date where something beside its marks has changed: a
@@ -160,6 +175,16 @@ class Plan:
             f"{weak} kept from before were graded without a wall; --require-isolation grades them"
             " again behind one"
         ]
+
+
+def best_of(marked: Sequence[Marked]) -> tuple[int, list[float]]:
+    """Which of a student's versions counts, and the points of each: the best, the
+    likeliest of equals. One on which the grader itself failed comes first, for it is
+    graded again.
+    """
+    points = [total(each.outcomes) for each in marked]
+    failed = [each.status == "grader failed" for each in marked]
+    return max(range(len(marked)), key=lambda i: (failed[i], points[i], -i)), points
 
 
 def _seconds(path: Path) -> dict[str, float]:

@@ -145,18 +145,23 @@ def dressed(
             points.
         lateness: what a policy says of it, for the points that it gets.
     """
+    counted = handed.version(result["extra_data"].get("counted", 0))
+    status = result["extra_data"]["status"]
     about: dict[str, Any] = {
-        "notebook": handed.notebook,
-        "choice": handed.choice,
+        "notebook": counted.notebook,
+        "choice": _choice(handed, result["extra_data"]),
         "submitters": handed.submitters,
-        "remark": handed.remark,
+        # what is odd about one that the tests might have given no points
+        "remark": "" if counted.status and status == "graded" else counted.remark,
         "handed in": handed.time,
         "late": handed.late,
         "start": handed.start,
-        "release": handed.origin.release,
+        "release": counted.origin.release,
     }
     tests = byhand.joined(result["tests"], marks, waiting or {})
     score = sum(t["score"] for t in tests)
+    decided = any(mark.points is not None for mark in marks)
+    about["undecided"] = status != "graded" and not score and not decided
     about["lateness"] = lateness(score) if lateness is not None else None
     return {
         **result,
@@ -164,6 +169,18 @@ def dressed(
         "tests": tests,
         "extra_data": {**result["extra_data"], **about},
     }
+
+
+def _choice(handed: Handed, extra: Mapping[str, Any]) -> str:
+    """Which notebook counts, and what each of several got."""
+    points = extra.get("versions", [])
+    if not handed.versions or len(points) <= len(handed.versions):
+        return handed.choice
+    each = ", ".join(
+        f"{shown(handed.version(i).notebook)[:80]} {got:g}" for i, got in enumerate(points)
+    )
+    counts = shown(handed.version(extra["counted"]).notebook)[:80]
+    return f"{handed.choice} {counts} counts. Points by the tests: {each}."
 
 
 def keep(out: Path, file_name: str, result: dict[str, Any]) -> None:
@@ -294,7 +311,7 @@ class Grades:
         self.rows[file_name] = [
             cell(extra["id"]),
             *points,
-            f"{result['score']:g}",
+            "" if extra.get("undecided") else f"{result['score']:g}",
             f"{most:g}",
             byhand.PENDING if waiting and extra["status"] == "graded" else str(extra["status"]),
             *self.more[1](result),

@@ -202,7 +202,8 @@ def _collect(
     with closing(marks):
         try:
             for task, marked in marks:
-                plan.write(task, marked)
+                if not plan.write(task, marked):
+                    continue
                 done += 1
                 if time.monotonic() - written >= TABLE_SECONDS:
                     plan.write_tables()

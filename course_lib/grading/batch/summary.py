@@ -56,6 +56,7 @@ class Entry:
     tests: list[dict[str, Any]]
     seconds: float | None = None
     remark: str = ""
+    undecided: bool = False  # without a grade until a person has looked
     lateness: str = ""  # where it is late, or that is not known: what a policy says
 
     @property
@@ -162,7 +163,8 @@ def write(report: Path) -> Path:
         )
     batch = json.loads((report / "batch.json").read_text(encoding="utf-8"))
     entries, isolation = _entries(report, batch.get("files", []))
-    questions = _questions(entries, batch["lab"])
+    decided = [e for e in entries if not e.undecided]
+    questions = _questions(decided, batch["lab"])
     timed = sorted((e for e in entries if e.seconds is not None), key=lambda e: -(e.seconds or 0))
     full = {q.id: q.counts[0] for q in questions}
     text = reports.pages.get_template("summary.html").render(
@@ -171,11 +173,12 @@ def write(report: Path) -> Path:
         entries=entries,
         questions=questions,
         isolation=isolation,
-        middle=median(e.total for e in entries) if entries else 0,
-        average=mean(e.total for e in entries) if entries else 0,
+        middle=median(e.total for e in decided) if decided else 0,
+        average=mean(e.total for e in decided) if decided else 0,
         most=max((e.most for e in entries), default=0),
         statuses=Counter(e.status for e in entries).most_common(),
         tried=sum(e.status == "graded" for e in entries),
+        undecided=len(entries) - len(decided),
         claims=_claims(entries)[:CLAIMS],
         more_claims=max(0, len(_claims(entries)) - CLAIMS),
         broken=[e for e in entries if e.status != "graded"],
@@ -187,11 +190,39 @@ def write(report: Path) -> Path:
         left=batch.get("left", []),
         unsolved=[q for q in questions if q.earned and not full[q.id]],
         waiting=[q for q in questions if q.pending],
-        totals=_picture(_totals(entries)) if entries else "",
+        totals=_picture(_totals(decided)) if decided else "",
         shares=_picture(_shares(marked)) if (marked := [q for q in questions if q.earned]) else "",
     )
     reports.put(report / "summary.html", text)
     return report / "summary.html"
+
+
+def standing(report: Path) -> list[str]:
+    """Sentences on how many submissions were graded, are pending, refused, unchanged or
+    otherwise not plainly graded, and on each that is not.
+
+    Raises:
+        FileNotFoundError: if the folder holds no report.
+    """
+    counts = Counter({"graded": 0, "pending": 0, "refused": 0, "unchanged": 0})
+    said = []
+    undecided = 0
+    for result in reports.results(report):
+        extra = result["extra_data"]
+        counts[extra["status"]] += 1
+        undecided += bool(extra.get("undecided"))
+        if extra["status"] != "graded":
+            why = extra.get("problem") or extra["remark"] or "; ".join(extra["notes"])
+            decided = "" if extra.get("undecided") else f" ({result['score']:g} points)"
+            said.append(f"{extra['status']}: {extra['id']}{decided}: {why[:300]}")
+    total = sum(counts.values())
+    each = ", ".join(f"{count} {status}" for status, count in counts.items())
+    first = f"{total} submission{'s' * (total != 1)}: {each}"
+    remedy = (
+        f"{undecided} of them get no grade before a person has decided: replace the file and give"
+        " the same command again, or write a row ID,all,0 into marks.csv for a 0"
+    )
+    return [first, *said, *([remedy] if undecided else [])]
 
 
 def _entries(report: Path, files: Sequence[str]) -> tuple[list[Entry], list[str]]:
@@ -221,6 +252,7 @@ def _entries(report: Path, files: Sequence[str]) -> tuple[list[Entry], list[str]
                 result["tests"],
                 float(seconds) if isinstance(seconds, int | float) else None,
                 extra.get("remark", ""),
+                bool(extra.get("undecided")),
                 _late(extra.get("lateness")),
             )
         )

@@ -96,13 +96,15 @@ class _Class:
         """Has a person still to mark something of it? Then it has no grade yet, and
         that is said.
         """
-        if marks.pending:
+        why = marks.undecided
+        if marks.pending and not why:
             why = (
                 f"{', '.join(marks.pending)} {'is' if len(marks.pending) == 1 else 'are'} pending:"
                 " a person marks it, in marks.csv"
             )
+        if why:
             self.missing.append((form, str(person), f"{marks.total:g}", why))
-        return bool(marks.pending)
+        return bool(why)
 
 
 def write(
@@ -132,7 +134,7 @@ def write(
     table = rosters.read(roster) if roster is not None else None
     results = [_Marks.of(result) for result in reports.results(report)]
     if pending_as_zero:
-        results = [replace(marks, pending=()) for marks in results]
+        results = [replace(marks, pending=(), undecided="") for marks in results]
     lab = json.loads((report / "batch.json").read_text(encoding="utf-8"))["lab"]
     written = Written(report / "grades-unmatched.csv")
     missing: Missing = []
@@ -174,6 +176,7 @@ class _Marks:
     most: float
     time: float | None = None
     pending: tuple[str, ...] = ()
+    undecided: str = ""  # why it has no grade before a person has looked
     lateness: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -207,8 +210,20 @@ class _Marks:
             sum(of for _, of in points.values()),
             extra.get("handed in"),
             tuple(pending(result["tests"])),
+            undecided(extra),
             extra.get("lateness") or {},
         )
+
+
+def undecided(extra: dict[str, Any]) -> str:
+    """Why a submission has no grade before a person has looked; "" where it has one."""
+    if not extra.get("undecided"):
+        return ""
+    why = extra.get("problem") or extra.get("remark") or "; ".join(extra.get("notes", []))
+    return (
+        f"{extra['status']}, without a grade until a person has looked ({why[:300]}): replace the"
+        f" file and grade again, or decide in marks.csv (the row {extra['id']},all,0 gives 0)"
+    )
 
 
 Matched = list[tuple[Person, _Marks]]

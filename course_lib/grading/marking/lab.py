@@ -28,12 +28,14 @@ class Task:
             it is not tried.
         files: beside the notebook, those that the lab asks for: name, and bytes or why
             there are none.
+        version: which of several notebooks of one student it is, from 0.
     """
 
     id: str
     cells: tuple[str, ...]
     problem: str = ""
     files: tuple[tuple[str, bytes | str], ...] = ()
+    version: int = 0
 
 
 @dataclass(frozen=True)
@@ -43,8 +45,8 @@ class Marked:
     Attributes:
         outcomes: of all tests.
         status: "graded", "stopped" (the definitions ended or hung their process),
-            "unreadable", "set aside" (judging it ended the judge twice), "grader
-            failed".
+            "pending" (it could not be read), "set aside" (judging it ended the judge
+            twice), "grader failed".
         notes: sentences for the student. layer: the isolation it ran behind.
         seconds: that marking took.
     """
@@ -120,7 +122,7 @@ class Lab:
 
     def unread(self, task: Task, layer: str) -> Marked:
         """A submission that could not be read."""
-        return self._nothing("unreadable", task.problem, layer)
+        return self._nothing("pending", task.problem, layer)
 
     def set_aside(self, why: str, layer: str) -> Marked:
         """A submission on which two judges ended: it is not tried again unless somebody

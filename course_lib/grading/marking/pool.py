@@ -87,7 +87,7 @@ def mark_here(
     pool = ThreadPoolExecutor(jobs, thread_name_prefix="grader")
     waiting: dict[Future[Marked], Task] = {}
     again: deque[Task] = deque()
-    tried: set[str] = set()
+    tried: set[tuple[str, int]] = set()
     source = iter(tasks)
     try:
         while True:
@@ -103,10 +103,10 @@ def mark_here(
                 try:
                     yield task, future.result()
                 except JudgeLost as lost:
-                    if task.id in tried:
+                    if (task.id, task.version) in tried:
                         yield task, lab.set_aside(str(lost), layer.name)
                     else:
-                        tried.add(task.id)
+                        tried.add((task.id, task.version))
                         again.append(task)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
