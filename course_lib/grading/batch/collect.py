@@ -179,11 +179,12 @@ def collect(folder: Path, lab: str, beside: Iterable[str] = ()) -> Collected:
     there, sections, metadata = layout.students(layout.top(folder))
     if metadata is None and not sections:
         there, sections = _unwrapped(there, folder, lab)
+    by_system = any(layout.name(entry, metadata).known for _, entry in there)
     left: list[tuple[str, str]] = []
     items = []
     for i, (place, entry) in enumerate(there):
         name = layout.name(entry, metadata)
-        if name.known or layout.may_be_one(entry):
+        if name.known or layout.may_be_one(entry, named=not by_system):
             # names that look alike (one with composed accents, say) are still two
             items.append((entry, name if name.known else replace(name, key=("name", f"{i}"))))
         else:

@@ -26,14 +26,15 @@ _SECTION = re.compile(
     r"(?<![^\W\d_])(?:section|sec|tutorial|recitation|class|seminar|course|cohort)(?![^\W\d_])",
     re.IGNORECASE,
 )
+_PACKED = (".7z", ".rar", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".zst")
 _WHY = {
     ".html": (
         "a page made of a notebook, or a text typed into the system, and not the notebook itself"
     ),
     ".pdf": "a page made of a notebook, and not the notebook itself",
     ".py": "a script, and not a notebook",
+    **dict.fromkeys(_PACKED, "packed in a way that is not read: unpack it, or pack it as a zip"),
 }
-_PACKED = (".7z", ".rar", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".zst")
 # nbgrader's folders: where the submissions are, and one of these beside it
 _NBGRADER = {
     "submitted": {
@@ -99,13 +100,18 @@ def name(entry: Entry, metadata: dict[str, Any] | None) -> names.Name:
     return names.read(entry.name, entry.stem, metadata, entry.folder)
 
 
-def may_be_one(entry: Entry) -> bool:
-    """May this be a submission, whatever its name?"""
+def may_be_one(entry: Entry, named: bool = True) -> bool:
+    """May this be a submission, whatever its name?
+
+    Args:
+        named: is a file meant as one that only its name makes one ("bo.7z")? Not where
+            a system names the submissions.
+    """
     return not entry.hidden and bool(
         entry.folder
-        or entry.suffix in (".ipynb", ".zip", *_PACKED)
-        or ".ipynb" in entry.name.lower()
-        or entry.form
+        or entry.suffix in (".ipynb", ".zip")
+        or (named and (entry.suffix in _PACKED or ".ipynb" in entry.name.lower()))
+        or entry.form in ("notebook", "zip")
     )
 
 
