@@ -146,6 +146,9 @@ def test_the_table_in_the_reports_folder_is_taken(place: Path) -> None:
         ("amy,1.1,two,", "line 2: 'two' are no points: write 2, \\+1 or -0.5"),
         ("amy,1.1,nan,", "line 2: 'nan' are no points"),
         ("amy,1.1,,", "line 2: neither points nor a comment"),
+        ("amy,1.1,21,4", "marks.csv, line 2: '21,4'.*write 21.4, with a point"),
+        ("amy,1.1,+0,5,nearly", r"marks.csv, line 2: '\+0,5'.*write \+0.5, with a point"),
+        ("amy,1.1,1,25,", "marks.csv, line 2: '1,25'.*write 1.25, with a point"),
         (
             "amy,1.1,1,well, well",
             "line 2: 5 cells, but the heading has 4: put a comment with a comma in quotes",
@@ -177,6 +180,26 @@ def test_a_table_without_its_heading_is_refused(tmp_path: Path) -> None:
     assert byhand.read(path) == [byhand.Mark("amy", "1.10", 2.0, False, "", 2)]
     with pytest.raises(FileNotFoundError, match="no table of marks"):
         byhand.read(tmp_path / "none.csv")
+
+
+def test_points_with_a_comma_in_one_cell_are_points(tmp_path: Path) -> None:
+    path = tmp_path / "marks.csv"
+    for text in (
+        "id;question;points;comment\namy;1.1;0,5;2\n",
+        'id,question,points\namy,1.1,"0,5"\n',
+    ):
+        path.write_text(text)
+        assert [mark.points for mark in byhand.read(path)] == [0.5]
+    path.write_text("comment,id,question,points\nwell,amy,1.1,21,4\n")
+    with pytest.raises(ValueError, match="line 2: '21,4'.*write 21.4, with a point"):
+        byhand.read(path)
+
+
+def test_ids_are_compared_whatever_their_unicode_form(tmp_path: Path) -> None:
+    typed, kept = "zo\u00eb", "zoe\u0308"
+    for one, other in ((typed, kept), (kept, typed)):
+        mark = byhand.Mark(one, "1.1", 1.0, False, "", 2)
+        assert byhand.check(tmp_path / "marks.csv", [mark], [other], {"1.1": 1}) == {other: [mark]}
 
 
 def test_a_question_that_only_a_person_marks(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import csv
 import json
+import unicodedata
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 from course_lib.grading.batch import upload as lms
 from course_lib.grading.batch.collect import Handed
+from course_lib.grading.batch.roster import Index
 
 
 def report(folder: Path, *submissions: dict[str, Any]) -> Path:
@@ -348,6 +350,11 @@ def test_gradescopes_own_table_is_a_roster(tmp_path: Path) -> None:
             "name,canvas_id\nJane,12\n\nJohn,12\n",
             "line 4, column canvas id: '12' is in line 2, too",
         ),
+        ("name,submission\nJane,a\nJohn,b\nJane,a\n", "line 4: the same as line 2"),
+        (
+            "name,email\nZoë,zo\u00eb@x.edu\nZoe,ZOE\u0308@x.edu\n",
+            "line 3, column email: 'ZOE\u0308@x.edu' is in line 2",
+        ),
         ("name,sid\n,12\n", "line 2, column name: empty"),
         ("name,sid\nDoe, Jane,12\n", "line 2: 3 cells, but the heading has 2"),
         ('name,sid\n"Jane,12\n', "line 2: unexpected end of data"),
@@ -369,12 +376,30 @@ def test_text_of_another_encoding_is_said_with_its_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["sep=;\nname;sid\nJane;1\n", "name;sid;\r\nJane;1;\r\n;;\r\n", '"name","sid"\n"Jane","1"'],
+    [
+        "sep=;\nname;sid\nJane;1\n",
+        "name;sid;\r\nJane;1;\r\n;;\r\n",
+        "name;sid;;; \r\nJane;1;;;\r\n;;;;\r\n",
+        "name;sid\r\nJane;1;;;\r\n",
+        "name; sid \n Jane ;\N{NO-BREAK SPACE}1\n",
+        '"name","sid"\n"Jane","1"',
+        '"name";"sid";"Comment, in words"\n"Jane";"1";"a, b"\n',
+    ],
 )
 def test_as_excel_writes_tables(tmp_path: Path, text: str) -> None:
     people = lms.read_roster(roster(tmp_path, text, "utf-8-sig"))
     assert [(p.name, p["sid"]) for p in people] == [("Jane", "1")]
     assert people[0].line == (3 if "sep" in text else 2)
+
+
+def test_people_are_found_whatever_the_case_and_unicode_form(tmp_path: Path) -> None:
+    kept = unicodedata.normalize("NFD", "Zoë")
+    text = f"name,email,submission\n{kept},{kept}@x.edu,\nAl,al@x.edu,{kept} 4\n"
+    index = Index(lms.read_roster(roster(tmp_path, text)))
+    for who in ("zoë@X.edu", unicodedata.normalize("NFD", "ZOË@x.edu")):
+        ((person, _),), wrong = index.of(Handed("s", submitters=[{"email": who}]))
+        assert (person.line, wrong) == (2, [])
+    assert [p.line for p, _ in index.of(Handed("zoë 4"))[0]] == [3]
 
 
 def test_unknown_forms_and_missing_files_are_said(tmp_path: Path) -> None:

@@ -7,14 +7,20 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
+import unicodedata
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from small_lab import RIGHT, claim, contents, hand_in, notebook
 
-from course_lib.grading.batch import policy, summary
+from course_lib.grading.batch import policy, summary, times
+from course_lib.grading.batch import roster as rosters
 from course_lib.grading.batch import run as batch
 from course_lib.grading.batch import upload as lms
 from course_lib.grading.batch.collect import Handed
@@ -46,11 +52,11 @@ def handed(id: str, after: timedelta | None, **more: Any) -> Handed:
     "after, days, free, penalty",
     [
         (timedelta(days=-3), 0, 0, 0),
-        (timedelta(0), 0, 0, 0),
-        (timedelta(minutes=15), 0, 0, 0),  # grace
-        (timedelta(minutes=15, seconds=1), 1, 1, 0),
-        (timedelta(days=1), 1, 1, 0),
-        (timedelta(days=1, seconds=1), 2, 1, 10),
+        (timedelta(seconds=59), 0, 0, 0),  # in the deadline's minute
+        (timedelta(minutes=15, seconds=59), 0, 0, 0),  # grace
+        (timedelta(minutes=16), 1, 1, 0),
+        (timedelta(days=1, seconds=59), 1, 1, 0),
+        (timedelta(days=1, minutes=1), 2, 1, 10),
         (timedelta(days=5), 5, 1, 40),
         (timedelta(days=40), 40, 1, 100),
     ],
@@ -126,7 +132,7 @@ def test_what_is_not_known_is_said_and_costs_nothing(tmp_path: Path) -> None:
         ("deadline = 2026-10-12T23:59:00Z\nlatedays = 2", "there is no key 'latedays': did you mean late_days"),
         ("deadline = 2026-10-12T23:59:00Z\nxyz = 2", "there is no key 'xyz': there are deadline, timezone"),
         ("deadline = 2026-10-12", "deadline is a day without a time: write 2026-10-12T23:59:00"),
-        ("deadline = 'soon'", "deadline is no time"),
+        ("deadline = 'soon'", "deadline: 'soon' is not understood"),
         ("deadline = 2026-10-12T23:59:00", 'deadline has no time zone: write timezone = "Europe/Berlin"'),
         ("deadline = 2026-10-12T23:59:00\ntimezone = 'Mars'", "there is no timezone 'Mars'"),
         ("deadline = 2026-10-12T23:59:00Z\npenalty = 120", "penalty is 120: a number of per cent a day is expected, from 0 to 100"),
@@ -134,7 +140,7 @@ def test_what_is_not_known_is_said_and_costs_nothing(tmp_path: Path) -> None:
         ("deadline = 2026-10-12T23:59:00Z\ngrace = -1", "grace is -1: a number of minutes"),
         ("deadline = 2026-10-12T23:59:00Z\nlate_days = 1.5", "late_days is 1.5: a whole number of days"),
         ("deadline = 2026-10-12T23:59:00Z\nextensions = 3", "extensions is 3: a table is expected"),
-        ("deadline = 2026-10-12T23:59:00Z\n[extensions]\namy = 'x'", "extensions, amy is no time"),
+        ("deadline = 2026-10-12T23:59:00Z\n[extensions]\namy = 'x'", "extensions, amy: 'x' is not understood"),
         ("deadline = 2026-10-12T23:59:00Z\n[extensions]\namy = -1", "extensions, amy is -1: a whole number"),
         ("deadline = 2026-10-12T23:59:00Z\nearlier = 'x'", "earlier is 'x': a list of reports"),
         ("deadline = 2026-10-12T23:59:00Z\nearlier = ['x']", "earlier names x, where no report is"),
@@ -150,19 +156,331 @@ def test_a_policy_that_cannot_be_is_refused(tmp_path: Path, text: str, said: str
     assert "policy.toml" in str(caught.value)
 
 
+# --- a day is a day of the calendar ---------------------------------------------------
+
+
+def days_late(folder: Path, deadline: str, zone: str, when: str) -> int | None:
+    """By the policy's file, of a student who handed in when the zone's clocks showed a
+    time, as a system recorded it.
+    """
+    rules = policy.read(
+        write(folder, f"deadline = {deadline}\n" + f'timezone = "{zone}"' * bool(zone))
+    )
+    time = datetime.fromisoformat(when)
+    time = time if time.tzinfo else time.replace(tzinfo=ZoneInfo(zone))
+    return policy.cases(rules, [Handed("amy", time=time.timestamp())])["amy"].days
+
+
+@pytest.mark.parametrize(
+    "deadline, zone, when, days",
+    [
+        # clocks go back, in the night to Sunday: a day of 25 hours
+        ("2026-10-24T20:00:00", "Europe/Berlin", "2026-10-25T19:30:00", 1),
+        ("2026-10-24T20:00:00", "Europe/Berlin", "2026-10-25T20:00:59", 1),
+        ("2026-10-24T20:00:00", "Europe/Berlin", "2026-10-25T20:01:00", 2),
+        ("2026-10-23T20:00:00", "Europe/Berlin", "2026-10-25T20:00:00", 2),
+        # forward: 23 hours
+        ("2027-03-27T20:00:00", "Europe/Berlin", "2027-03-28T20:00:00", 1),
+        ("2027-03-27T20:00:00", "Europe/Berlin", "2027-03-28T20:30:00", 2),
+        # in the south, forward in October and back in April
+        ("2026-10-03T20:00:00", "Australia/Sydney", "2026-10-04T20:30:00", 2),
+        ("2027-04-03T20:00:00", "Australia/Sydney", "2027-04-04T19:30:00", 1),
+        # by half an hour
+        ("2027-04-03T20:00:00", "Australia/Lord_Howe", "2027-04-04T19:45:00", 1),
+        ("2026-10-03T20:00:00", "Australia/Lord_Howe", "2026-10-04T20:15:00", 2),
+        ("2026-10-24T20:00:00", "Asia/Kolkata", "2026-10-25T20:00:00", 1),
+        ("2026-10-24T20:00:00", "America/New_York", "2026-11-01T20:00:00", 8),
+        # without a zone, the days of the deadline's own difference to UTC
+        ("2026-10-24T20:00:00+02:00", "", "2026-10-25T19:30:00+01:00", 2),
+        ("2026-10-24T20:00:00+02:00", "Europe/Berlin", "2026-10-25T19:30:00+01:00", 1),
+        # a day later the clocks skip this time, or show it twice: the later moment counts
+        ("2027-03-27T02:30:00", "Europe/Berlin", "2027-03-28T03:30:00", 1),
+        ("2026-10-24T02:30:00", "Europe/Berlin", "2026-10-25T02:30:00+01:00", 1),
+        ("2026-10-24T23:59:59", "Europe/Berlin", "2026-10-24T23:59:59", 0),
+        ("2026-10-24T23:59:30", "Europe/Berlin", "2026-10-24T23:59:50", 0),
+        ("2026-10-24T23:59:30", "Europe/Berlin", "2026-10-25T00:00:00", 1),
+    ],
+)
+def test_a_day_is_the_same_time_on_the_next_date(
+    tmp_path: Path, deadline: str, zone: str, when: str, days: int
+) -> None:
+    assert days_late(tmp_path, deadline, zone, when) == days
+
+
+@settings(
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    st.datetimes(datetime(2026, 1, 1), datetime(2027, 12, 31)),
+    st.timedeltas(timedelta(0), timedelta(days=20)),
+    st.sampled_from(["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Tokyo"]),
+)  # fmt: skip
+def test_days_late_are_days_on_the_wall(
+    tmp_path: Path, deadline: datetime, after: timedelta, zone: str
+) -> None:
+    """As a person counts them, from what the clock on the wall shows."""
+    deadline = deadline.replace(second=0, microsecond=0, hour=max(deadline.hour, 4))  # no change
+    local = deadline + after
+    for time in times.moments(local, ZoneInfo(zone)):
+        wall = timedelta(seconds=int(after.total_seconds() // 60 * 60))
+        expected = -(-wall // timedelta(days=1))
+        assert days_late(tmp_path, deadline.isoformat(), zone, f"{time.isoformat()}") == expected
+
+
+def test_an_extension_of_days_reaches_the_same_time_of_day(tmp_path: Path) -> None:
+    text = 'deadline = 2026-10-24T20:00:00\ntimezone = "Europe/Berlin"\n[extensions]\namy = 1\n'
+    amy = policy.cases(policy.read(write(tmp_path, text)), [Handed("amy")])["amy"]
+    assert amy.told(1)["due"] == "2026-10-25 20:00 +0100"
+
+
+AUTUMN = 'timezone = "Europe/Berlin"\n'
+
+
+@pytest.mark.parametrize(
+    "text, due",
+    [
+        ("deadline = 2026-10-25T02:30:00", "2026-10-25 02:30 +0100"),
+        ("deadline = '25.10.2026 2:30'", "2026-10-25 02:30 +0100"),
+        ("deadline = 2026-10-24T20:00:00\n[extensions]\namy = 2026-10-25T02:30:00", "2026-10-25 02:30 +0100"),
+        ("deadline = 2026-10-24T02:30:00\n[extensions]\namy = 1", "2026-10-25 02:30 +0100"),
+    ],
+)  # fmt: skip
+def test_of_a_time_that_occurs_twice_the_later_counts_and_is_named(
+    tmp_path: Path, text: str, due: str
+) -> None:
+    rules = policy.read(write(tmp_path, AUTUMN + text))
+    cases = policy.cases(rules, [Handed("amy")])
+    assert cases["amy"].told(1)["due"] == due
+    (said,) = policy.remarks(rules, cases)
+    assert re.search(r"policy.toml: .*02:30.* twice.*\+0100", said)
+    once = policy.read(write(tmp_path, AUTUMN + "deadline = 2026-10-25T02:30:00+02:00"))
+    cases = policy.cases(once, [Handed("amy")])
+    assert (cases["amy"].told(1)["due"], policy.remarks(once, cases)) == (
+        "2026-10-25 02:30 +0200",
+        [],
+    )
+
+
+def test_of_a_hand_in_time_that_occurs_twice_the_earlier_counts(tmp_path: Path) -> None:
+    text = f"{AUTUMN}deadline = 2026-10-24T20:00:00\n[times]\namy = 2026-10-25T02:30:00\n"
+    rules = policy.read(write(tmp_path, text))
+    assert rules.times == {"amy": datetime(2026, 10, 25, 0, 30, tzinfo=UTC)}
+    assert "twice" in policy.remarks(rules, {})[0] and "+0200" in policy.remarks(rules, {})[0]
+
+
+@pytest.mark.parametrize(
+    "text, what",
+    [
+        ("deadline = 2027-03-28T02:30:00", "deadline"),
+        ("deadline = '28.03.2027 02:30'", "deadline"),
+        ("deadline = 2027-03-27T20:00:00\n[extensions]\namy = 2027-03-28T02:30:00", "extensions, amy"),
+        ("deadline = 2027-03-27T02:30:00\n[extensions]\namy = 1", "extensions, amy"),
+        ("deadline = 2027-03-27T02:30:00\n[times]\namy = 2027-03-28T02:30:00", "times, amy"),
+    ],
+)  # fmt: skip
+def test_a_time_that_never_occurs_is_refused(tmp_path: Path, text: str, what: str) -> None:
+    with pytest.raises(ValueError, match=rf"policy.toml: {what}.*01:59 or 2027-03-28 03:00"):
+        policy.read(write(tmp_path, AUTUMN + text))
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("deadline = 2026-10-12T23:59:00Z\npenalty = 0,1", "line 2: '0,1'.*write 0.1, with a point"),
+        ("deadline = 2026-10-12T23:59:00Z\npenalty = '0,1'", "penalty.*'0,1'.*write 0.1, with a point"),
+        ("deadline = 2026-10-12T23:59:00Z\n[extensions]\n'amy' = 2,5", "line 3: '2,5'.*with a point"),
+        ("deadline = 2026-10-12T23:59", "line 1: .*write 2026-10-12T23:59:00"),
+        ("deadline = 2026-10-12 23:59", "line 1: .*write 2026-10-12T23:59:00"),
+        ("deadline = 12.10.2026 23:59", "is no TOML"),
+        ("deadline = 0226-10-12T23:59:00Z", "deadline.*year"),
+        ("deadline = '03/04/2026 20:00'\ntimezone = 'Europe/Berlin'", "deadline.*2026-03-04 20:00 or 2026-04-03"),
+        ("deadline = '24.10.2026 20:00 EST'\ntimezone = 'Europe/Berlin'", "EST is not the zone"),
+        ("deadline = 2026-10-12T23:59:00Z\n[times]\namy = 'at noon'", "times, amy.*'at noon' is not understood"),
+        ("deadline = 2026-10-12T23:59:00Z\n[extensions]\n'A@x.edu' = 1\n'a@X.edu' = 2", "extensions.*'a@X.edu'.*twice"),
+    ],
+)  # fmt: skip
+def test_a_policy_as_people_mistype_it(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said) as caught:
+        policy.read(write(tmp_path, text))
+    assert "policy.toml" in str(caught.value)
+
+
+def test_names_are_compared_whatever_their_case_and_unicode_form(tmp_path: Path) -> None:
+    typed, kept = "Zoë@x.edu", unicodedata.normalize("NFD", "zoë@X.edu")
+    text = f"deadline = 2026-10-12T23:59:00Z\n[extensions]\n'{typed}' = 1\n[times]\n'{typed}' = '2026-10-13 12:00 UTC'\n"
+    rules = policy.read(write(tmp_path, text))
+    (case,) = policy.cases(rules, [Handed("s", submitters=[{"email": kept}])]).values()
+    assert (case.days, case.due.day) == (0, 13)
+    (case,) = policy.cases(rules, [Handed(kept.upper())]).values()
+    assert (case.days, case.due.day) == (0, 13)
+
+
+# --- times as people and systems write them -------------------------------------------
+
+NINE = "2026-10-24T21:00:00"
+
+
 @pytest.mark.parametrize(
     "text, expected",
     [
-        ("Wednesday, 1 May 2024, 10:00 AM", datetime(2024, 5, 1, 10, tzinfo=UTC)),
-        ("2024-05-01 10:00:00 +0200", datetime(2024, 5, 1, 8, tzinfo=UTC)),
-        ("2024-05-01 10:00", datetime(2024, 5, 1, 10, tzinfo=UTC)),
-        ("2024-05-01T10:00:00Z", datetime(2024, 5, 1, 10, tzinfo=UTC)),
-        ("-", None),
-        ("Mittwoch, 1. Mai 2024, 10:00", None),
+        ("2026-10-24 21:00", NINE),
+        ("24.10.2026 21:00", NINE),
+        ("24.10.2026, 21:00 Uhr", NINE),
+        ("24. 10. 2026 21.00", NINE),
+        ("10/24/2026 9:00 PM", NINE),
+        ("24/10/2026 21:00:00", NINE),
+        ("21:00 24-10-2026", NINE),
+        ("46319.875", NINE),
+        ("46319,875", NINE),
+        ("24.10.2026 21:00 CEST", "2026-10-24T19:00:00+00:00"),
+        ("25.10.2026 02:30 CEST", "2026-10-25T00:30:00+00:00"),
+        ("25.10.2026 02:30 CET", "2026-10-25T01:30:00+00:00"),
+        ("2026-10-24T21:00Z", f"{NINE}+00:00"),
+        ("2026-10-24 21:00:00.123 UTC", f"{NINE}+00:00"),
+        ("2026-10-24 21:00:00 -0700", f"{NINE}-07:00"),
+        ("2026-10-24T21:00:00+05:30", f"{NINE}+05:30"),
+        ("2026-10-24 21:00 (GMT+02:00)", f"{NINE}+02:00"),
+        ("Saturday, 24 October 2026, 9:00 PM", NINE),
+        ("Saturday, October 24, 2026, 9:00\N{NARROW NO-BREAK SPACE}PM", NINE),
+        ("Oct 24 at 9pm", NINE),
+        ("Oct 24, 2026 at 9:00 p.m.", NINE),
+        ("Sat Oct 24 21:00:00 2026", NINE),
+        ("Jan 3 at 12:05am", "2027-01-03T00:05:00"),  # the year nearest to the deadline
+        ("Samstag, 24. Oktober 2026, 21:00", NINE),
+        ("samedi 24 octobre 2026, 21:00", NINE),
+        ("sábado, 24 de octubre de 2026, 21:00", NINE),
+        ("sábado, 24 de outubro de 2026, 21:00", NINE),
+        ("суббота, 24 октября 2026, 21:00", NINE),
+        ("2026年 10月 24日(土曜日) 21:00", NINE),
+        ("2026년 10월 24일 토요일, 오후 9:00", NINE),
+        ("subota, 24. listopada 2026, 21:00", NINE),  # November in Polish, but no Saturday
     ],
 )
-def test_times_as_systems_write_them(text: str, expected: datetime | None) -> None:
-    assert policy.moment(text, UTC) == expected
+def test_times_as_people_and_systems_write_them(text: str, expected: str) -> None:
+    found = times.read(text, ZoneInfo("Europe/Berlin"), near=datetime(2026, 10, 24, tzinfo=UTC))
+    assert found.isoformat() == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "soon", "21:00", "2026-10-24", "46319", "24.10.26 21:00", "24.10.2026 25:00", "2026-10-24 21:00 PM",
+        "2026-02-30 21:00", "2026-10-24 21:00 22:00", "Friday, 24 October 2026, 21:00", "24 Oct 26 21:00",
+        "2026-10-24 21:00?", "Oct 2026 21:00", "13/13/2026 21:00", "late 2026-10-24 21:00", "24.10.1026 21:00",
+    ],
+)  # fmt: skip
+def test_what_is_no_time_is_not_taken_for_one(text: str) -> None:
+    with pytest.raises(times.Unreadable, match="write it as 2026-10-24 21:00"):
+        times.read(text, UTC, near=datetime(2026, 10, 24, tzinfo=UTC))
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("03/04/2026 10:00", "2026-03-04 10:00 or 2026-04-03 10:00"),
+        ("24 listopada 2026 21:00", "2026-10-24 21:00 or 2026-11-24 21:00"),  # Croatian or Polish
+        ("24.10.2026 21:00 CET", "CET is not the zone"),  # it is summer time
+        ("24.10.2026 21:00 EST", "EST is not the zone"),
+        ("24.10.2026 21:00 +2300", r"\+2300 is not the zone"),
+    ],
+)
+def test_what_can_mean_several_times_is_refused(text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said) as caught:
+        times.read(text, ZoneInfo("Europe/Berlin"))
+    assert not isinstance(caught.value, times.Unreadable)
+
+
+def listed(folder: Path, *cells: str) -> tuple[dict[str, policy.Case], list[str]]:
+    """The cases of students a, b, … whose times a roster has, and the remarks."""
+    rules = policy.read(
+        write(folder, 'deadline = 2026-04-02T20:00:00\ntimezone = "Europe/Berlin"\n')
+    )
+    lines = [
+        f'{id},{id}@x.edu,"{cell}"' for id, cell in zip("abcdefghijklmnop", cells, strict=False)
+    ]
+    path = folder / "roster.csv"
+    path.write_text("\n".join(["submission,email,handed in", *lines]), encoding="utf-8")
+    people = rosters.read_roster(path)
+    found = policy.cases(rules, [Handed(id) for id in "abcdefghijklmnop"[: len(cells)]], people)
+    return found, policy.remarks(rules, found, people)
+
+
+@pytest.mark.parametrize("other, days", [("13/03/2026 10:00", 1), ("03/13/2026 10:00", 0)])
+def test_the_other_rows_settle_which_is_the_day(tmp_path: Path, other: str, days: int) -> None:
+    found, said = listed(tmp_path, "03/04/2026 10:00", other)
+    assert (found["a"].days, found["b"].days) == (days, 0)
+    assert len(said) == 1 and ("day first" if days else "month first") in said[0]
+
+
+def test_a_day_that_may_be_the_month_is_refused_by_line(tmp_path: Path) -> None:
+    for cells in (
+        ["-", "03/04/2026 10:00", "2026-03-13 10:00"],
+        ["13/03/2026 10:00", "03/04/2026 10:00", "03/13/2026 10:00"],  # no order fits all
+    ):
+        with pytest.raises(ValueError, match="line 3 of the roster.*'03/04/2026 10:00' can mean"):
+            listed(tmp_path, *cells)
+    assert listed(tmp_path, "03/03/2026 10:00")[0]["a"].days == 0
+
+
+def test_a_zone_of_the_roster_that_is_not_the_policys_is_refused(tmp_path: Path) -> None:
+    assert listed(tmp_path, "03.04.2026 10:00 CEST")[0]["a"].days == 1
+    with pytest.raises(ValueError, match="line 2 of the roster.*EST is not the zone"):
+        listed(tmp_path, "03.04.2026 10:00 EST", "2026-03-13 10:00")
+
+
+def test_moodles_worksheet_of_any_language_says_when(tmp_path: Path) -> None:
+    rules = policy.read(
+        write(tmp_path, 'deadline = 2026-10-24T20:00:00\ntimezone = "Europe/Berlin"\n')
+    )
+    path = tmp_path / "Noten.csv"
+    header = "ID,Vollständiger Name,E-Mail-Adresse,Status,Bewertung,Bestwertung,Änderbar"
+    row = "Teilnehmer/in{0},N{0},n{0}@x.edu,Zur Bewertung abgegeben,,5,Ja"
+    nine, later = '"Samstag, 24. Oktober 2026, 21:00"', '"Montag, 26. Oktober 2026, 9:00"'
+    handed = [Handed(id, submitters=[{"moodle id": n}]) for id, n in (("a", "1"), ("b", "2"))]
+
+    def days(columns: str, *cells: str) -> tuple[list[int | None], list[str]]:
+        lines = [f"{row.format(i)},{cell}" for i, cell in enumerate(cells, 1)]
+        path.write_text("\n".join([f"{header},{columns}", *lines]), encoding="utf-8-sig")
+        people = rosters.read_roster(path)
+        found = policy.cases(rules, handed, people)
+        return [case.days for case in found.values()], policy.remarks(rules, found, people)
+
+    assert days("Zuletzt geändert (Abgabe),Zuletzt geändert (Bewertung)", f"{nine},-", "-,-") == (
+        [1, None],
+        [],
+    )
+    assert days("Abgabe,Bewertung,Feedback", f"{nine},{later},gut", "-,-,") == ([1, None], [])
+    assert days("Bewertet,Feedback", f"{nine},gut", "-,") == ([None, None], [])  # says no hand-in
+    english = "Due date,Last modified (submission),Last modified (grade)"
+    assert days(english, f"-,{nine},-", "-,-,-") == ([1, None], [])
+    found, said = days("Abgabe,Bewertung", '"Caturday, 24 Smarch 2026, 21:00",-', "-,-")
+    assert found == [None, None] and "line 2 of the roster" in said[0] and "Smarch" in said[0]
+
+
+def test_what_is_not_understood_is_named_and_not_counted_as_missing(tmp_path: Path) -> None:
+    found, said = listed(
+        tmp_path, "gestern", "-", "2026-03-13 10:00", "3.4.26 10:00", "2026-03-29 02:30", ""
+    )
+    assert {id for id, case in found.items() if case.days is None} == set("abdef")
+    assert {id for id, case in found.items() if case.unread} == set("ade")
+    assert "not understood" in found["a"].told(1)["said"] and found["a"].told(1)["days"] is None
+    (sentence,) = said
+    for named in (
+        "of 3 ",
+        "line 2 ",
+        "'gestern'",
+        "line 5 ",
+        "'3.4.26 10:00'",
+        "line 6 ",
+        "2026-10-24 21:00",
+    ):
+        assert named in sentence
+    # it does not matter where the policy's own table has the time
+    text = "deadline = 2026-04-02T20:00:00Z\n[times]\namy = '2026-04-02 10:00 Z'\n"
+    rules = policy.read(write(tmp_path, text))
+    person = rosters.Person({"submission": "amy", "email": "a@x.edu", "handed in": "x"}, 2)
+    cases = policy.cases(rules, [Handed("amy")], [person])
+    assert (cases["amy"].days, policy.remarks(rules, cases, [person])) == (0, [])
 
 
 # --- in a report ----------------------------------------------------------------------
@@ -294,3 +612,8 @@ def test_times_and_students_of_a_roster(place: Path) -> None:
     }  # fmt: skip
     grade(place)  # the roster is remembered, too
     assert rows(place)["doejane_12"]["days late"] == "3"
+    roster.write_text(roster.read_text().replace("Thursday, 15 October 2026, 10:00 AM", "Thursday"))
+    said: list[str] = []
+    grade(place, say=said.append)
+    assert any("line 2 of the roster" in sentence and "'Thursday'" in sentence for sentence in said)
+    assert rows(place)["doejane_12"]["days late"] == "?"

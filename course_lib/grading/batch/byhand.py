@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 from course_lib.grading.batch.names import shown
 from course_lib.grading.batch.roster import cells_of
@@ -68,6 +69,12 @@ def read(path: Path) -> list[Mark]:
     for line, row in rows[1:]:
         if not any(cell.strip() for cell in row):
             continue
+        if torn := _torn(header, row):
+            problems.append(
+                f"line {line}: {torn!r} is in two cells: write {torn.replace(',', '.')}, with a"
+                " point (or, if it is points and a comment, the comment in words)"
+            )
+            continue
         if any(cell.strip() for cell in row[len(header) :]):
             problems.append(
                 f"line {line}: {len(row)} cells, but the heading has {len(header)}: put a comment"
@@ -98,6 +105,15 @@ def read(path: Path) -> list[Mark]:
     return marks
 
 
+def _torn(header: list[str], row: list[str]) -> str:
+    """The points whose decimal comma, in a table with commas, begins another cell."""
+    first = header.index("points")
+    whole, digits = ([cell.strip() for cell in row[first:]] + ["", ""])[:2]
+    next_is = header[first + 1] if first + 1 < len(header) else ""
+    torn = next_is in ("", "comment") and re.fullmatch(r"'?[+-]?\d+,\d+", f"{whole},{digits}")
+    return f"{whole},{digits}" if torn else ""
+
+
 def check(
     path: Path, marks: Sequence[Mark], ids: Iterable[str], most: Mapping[str, float]
 ) -> dict[str, list[Mark]]:
@@ -110,14 +126,15 @@ def check(
         ValueError: for whom or what there is not, points above the maximum, two rows
             for one; a sentence each, with what to do.
     """
-    known = {id: id for id in ids}
+    ids = list(ids)
+    known = {normalize("NFC", id): id for id in ids} | {id: id for id in ids}
     # as grades.csv has it, for spreadsheets
-    known |= {f"'{id}": id for id in known if id[:1] in "=+-@"}
+    known |= {f"'{id}": known[id] for id in known if id[:1] in "=+-@"}
     found: dict[str, list[Mark]] = {}
     taken: dict[tuple[str, str], int] = {}
     problems = []
     for m in _expanded(marks, most):
-        id = known.get(m.id)
+        id = known.get(m.id) or known.get(normalize("NFC", m.id))
         if id is None:
             near = get_close_matches(m.id, known, 1)
             remedy = (

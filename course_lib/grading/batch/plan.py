@@ -153,7 +153,7 @@ class Plan:
         cases = (self.cases or {}).values()
         late, unknown = (
             sum(bool(case.days) for case in cases),
-            sum(case.days is None for case in cases),
+            sum(case.days is None and not case.unread for case in cases),
         )
         said = (
             [f"{late} came late by the policy: the columns behind the points say what follows"]

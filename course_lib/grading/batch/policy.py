@@ -1,5 +1,5 @@
 """``policy.toml``: deadline, grace, penalty, late days and extensions. What follows
-from it stands beside the points, never in their place.
+from it stands next to the points and never replaces them.
 
 .. code-block:: toml
 
@@ -7,51 +7,64 @@ from it stands beside the points, never in their place.
     timezone = "Europe/Berlin"     # of times that name none
     grace = 15                     # minutes after the deadline that do not count
     penalty = 10                   # per cent of the points, for each day begun after the deadline
-    late_days = 3                  # days, of each student, that cost nothing
+    late_days = 3                  # days per student that cost nothing
     earlier = ["../report-lab00"]  # reports in which some of these days were used up
 
     [extensions]  # by id, email address or number: a new deadline, or a number of days
     doejane_12345 = 2026-10-16T23:59:00
     "al@example.edu" = 2
 
-    [times]                             # when somebody handed in, where no system says so
+    [times]  # when a student handed in, if no system says so
     roejohn_12346 = 2026-10-13T08:00:00
 
-When something was handed in is what a system's names and lists say, a folder named by
-its time, Moodle's worksheet or a column ``handed in`` of the roster. A file's own time
-says when it was packed or copied, and is not believed. Canvas's names only say whether
-it was late.
+A day is a calendar day in the policy's zone: n days after the deadline, the clocks there
+show the deadline's time of day again, also if they were changed in between. A submission
+is n days late for the smallest n that it meets. The deadline's whole minute counts: at
+23:59:59, a deadline at 23:59 is met. ``grace`` follows that minute and is elapsed time.
+
+The hand-in time comes from a system's names and lists, a folder named by its time,
+Moodle's worksheet or a column ``handed in`` of the roster (:mod:`.times` reads these). A
+file's own time is when it was packed or copied, and is not used. Canvas's names only say
+whether a submission was late.
 """
 
 from __future__ import annotations
 
 import math
+import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from difflib import get_close_matches
+from itertools import count
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from course_lib.grading.batch import report as reports
+from course_lib.grading.batch import times
 from course_lib.grading.batch.collect import Handed
 from course_lib.grading.batch.names import shown
-from course_lib.grading.batch.roster import IDENTITIES, Index, Person
+from course_lib.grading.batch.roster import IDENTITIES, Index, Person, folded
+from course_lib.grading.batch.times import DAY, MINUTE
 
 KEYS = ("deadline", "timezone", "grace", "penalty", "late_days", "earlier", "extensions", "times")
 COLUMNS = ("handed in", "days late", "late days", "penalty", "after penalty")  # of grades.csv
-DAY = timedelta(days=1)
+_MISTYPED = (  # lines that are no TOML, and how to write them
+    (r"[+-]?\d+,\d+", lambda text: f"write {text.replace(',', '.')}, with a point"),
+    (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d", lambda text: f"write {text.replace(' ', 'T')}:00"),
+)
 
 
 @dataclass(frozen=True)
 class Policy:
-    """A policy as its file has it; times are aware of their zone.
+    """A policy as its file has it; times are in UTC.
 
     Attributes:
-        extensions: by what names the student, the new deadline, or the days more.
-            times: when they handed in.
+        zone: whose days and clocks count. extensions: new deadlines, and times: when
+            students handed in, both by :func:`~.roster.folded` names of students.
+            remarks: sentences on times that occur twice.
     """
 
     path: Path
@@ -61,8 +74,9 @@ class Policy:
     penalty: float = 0.0
     late_days: int = 0
     earlier: tuple[Path, ...] = ()
-    extensions: Mapping[str, datetime | int] = field(default_factory=dict)
+    extensions: Mapping[str, datetime] = field(default_factory=dict)
     times: Mapping[str, datetime] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -73,7 +87,8 @@ class Case:
         due: its deadline. time: when it was handed in, None where that is not known.
             days: how many it is late, None where that is not known. late: the system's
             word. late_days: how many of them cost nothing. penalty: per cent of the
-            points for the others.
+            points for the others. unread: if the roster has a time that is not
+            understood, a sentence that names it.
     """
 
     policy: Policy
@@ -83,6 +98,7 @@ class Case:
     late: bool | None = None
     late_days: int = 0
     penalty: float = 0.0
+    unread: str = ""
 
     def told(self, points: float) -> dict[str, Any]:
         """What a result and its page say of it, for a submission with so many
@@ -93,6 +109,8 @@ class Case:
         when = (
             f"handed in {self._shown(self.time)}"
             if self.time
+            else "handed in at a time that is not understood"
+            if self.unread
             else "handed in at a time that is not known"
         )
         if self.days is None and self.late:
@@ -107,7 +125,10 @@ class Case:
                 said += f"; {self.late_days} late day{'s' * (self.late_days != 1)} used"
             if self.penalty:
                 said += f"; after a penalty of {self.penalty:g} % {after:g} points"
-        late = max(self.time - self.due, timedelta(0)) if self.time else None
+        late = None
+        if self.time:
+            in_time = self.time < _end(self.policy, self.due)
+            late = timedelta(0) if in_time else self.time - self.due
         seconds = 0 if late is None else round(late.total_seconds())
         return {
             "due": self._shown(self.due),
@@ -150,10 +171,12 @@ def read(path: Path) -> Policy:
     """
     if not path.is_file():
         raise FileNotFoundError(f"there is no policy at {path}")
+    text = ""
     try:
-        said = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        text = path.read_text(encoding="utf-8-sig")
+        said = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is no TOML: {error}") from None
+        raise ValueError(_mistyped(path, text) or f"{path} is no TOML: {error}") from None
     for key in said:
         if key not in KEYS:
             near = get_close_matches(key, KEYS, 1)
@@ -172,67 +195,95 @@ def read(path: Path) -> Policy:
                 f'{path}: there is no timezone {said["timezone"]!r}: write one as "Europe/Berlin"'
                 ' or "America/New_York"'
             ) from None
-    deadline = _time(path, "deadline", said["deadline"], zone)
+    remarks: list[str] = []
+    deadline = _time(path, "deadline", said["deadline"], zone, remarks)
+    of_days = zone or deadline.tzinfo or UTC
+
+    def extended(what: str, value: Any) -> datetime:
+        if not isinstance(value, int | float):
+            return _time(path, what, value, zone, remarks)
+        days = int(_number(path, what, value, "days", 366, whole=True))
+        if not days:
+            return deadline
+        local = deadline.astimezone(of_days).replace(tzinfo=None, fold=0) + days * DAY
+        return _moment(path, what, local, of_days, remarks)
+
+    def handed_in(what: str, value: Any) -> datetime:
+        return _time(path, what, value, zone, remarks, earlier=True)
+
     return Policy(
         path,
-        deadline,
-        zone or deadline.tzinfo or UTC,
-        timedelta(minutes=_number(path, "grace", said.get("grace", 0), "minutes", 7 * 24 * 60)),
+        deadline.astimezone(UTC),
+        of_days,
+        _number(path, "grace", said.get("grace", 0), "minutes", 7 * 24 * 60) * MINUTE,
         _number(path, "penalty", said.get("penalty", 0), "per cent a day", 100),
         int(_number(path, "late_days", said.get("late_days", 0), "days", 366, whole=True)),
         _reports(path, said.get("earlier", [])),
-        {
-            who: (
-                int(_number(path, f"extensions, {who}", value, "days", 366, whole=True))
-                if isinstance(value, int | float)
-                else _time(path, f"extensions, {who}", value, zone)
-            )
-            for who, value in _table(path, "extensions", said.get("extensions", {})).items()
-        },
-        {
-            who: _time(path, f"times, {who}", value, zone)
-            for who, value in _table(path, "times", said.get("times", {})).items()
-        },
+        _by_student(path, "extensions", said, extended),
+        _by_student(path, "times", said, handed_in),
+        tuple(remarks),
     )
 
 
-def _time(path: Path, what: str, value: Any, zone: tzinfo | None) -> datetime:
+def _mistyped(path: Path, text: str) -> str:
+    """How to write the first line that people write in a form that is no TOML."""
+    for number, line in enumerate(text.splitlines(), 1):
+        for form, remedy in _MISTYPED:
+            if found := re.fullmatch(rf"[^=#]+=\s*({form})\s*(#.*)?", line):
+                return f"{path}, line {number}: {found[1]!r} is no TOML: {remedy(found[1])}"
+    return ""
+
+
+def _time(
+    path: Path,
+    what: str,
+    value: Any,
+    zone: tzinfo | None,
+    remarks: list[str],
+    earlier: bool = False,
+) -> datetime:
+    """A time of the policy. Of two at which the clocks show it the later counts,
+    or the earlier for hand-ins: the one that is better for the student.
+    """
     if isinstance(value, str):
-        value = moment(value, zone)
+        try:
+            value = times.read(value, zone)
+        except ValueError as error:
+            raise ValueError(f"{path}: {what}: {error}") from None
     if isinstance(value, date) and not isinstance(value, datetime):
         raise ValueError(f"{path}: {what} is a day without a time: write {value}T23:59:00")
     if not isinstance(value, datetime):
         raise ValueError(f"{path}: {what} is no time: write one as 2026-10-12T23:59:00")
-    if value.tzinfo is None and zone is None:
+    if value.year not in times.YEARS:
+        raise ValueError(f"{path}: {what} is {value}: a year from 2000 to 2099 is expected")
+    if value.tzinfo is not None:
+        return value
+    if zone is None:
         raise ValueError(
             f'{path}: {what} has no time zone: write timezone = "Europe/Berlin", say, or'
             f" {value.isoformat()}+02:00"
         )
-    return value if value.tzinfo else value.replace(tzinfo=zone)
+    return _moment(path, what, value, zone, remarks, earlier)
 
 
-def moment(text: str, zone: tzinfo | None) -> datetime | None:
-    """A time as people, Gradescope or Moodle (in English) write it; None where it is
-    none.
-    """
-    text = " ".join(text.split())
-    for form in (
-        "%A, %d %B %Y, %I:%M %p",
-        "%d %B %Y, %I:%M %p",
-        "%Y-%m-%d %H:%M:%S %z",
-        "%Y-%m-%d %H:%M %z",
-    ):
-        try:
-            found = datetime.strptime(text, form)
-            break
-        except ValueError:
-            continue
-    else:
-        try:
-            found = datetime.fromisoformat(text)
-        except ValueError:
-            return None
-    return found if found.tzinfo or zone is None else found.replace(tzinfo=zone)
+def _moment(
+    path: Path, what: str, local: datetime, zone: tzinfo, remarks: list[str], earlier: bool = False
+) -> datetime:
+    found = times.moments(local, zone)
+    said = f"{path}: {what} is {local:%Y-%m-%d %H:%M}"
+    if not found:
+        before, after = (f"{t:%Y-%m-%d %H:%M}" for t in times.nearest(local, zone))
+        raise ValueError(
+            f"{said}, a time that the clocks of {zone} skip: write {before} or {after}"
+        )
+    moment = found[0 if earlier else -1].astimezone(zone)
+    if len(found) > 1:
+        remarks.append(
+            f"{said}, which the clocks of {zone} show twice:"
+            f" the {'earlier' if earlier else 'later'} one counts,"
+            f" {moment:%H:%M %z}. Write {moment.isoformat()} to settle it"
+        )
+    return moment
 
 
 def _number(path: Path, what: str, value: Any, unit: str, most: int, whole: bool = False) -> float:
@@ -244,19 +295,29 @@ def _number(path: Path, what: str, value: Any, unit: str, most: int, whole: bool
     )
     if not good or (whole and value != int(value)):
         kind = "a whole number" if whole else "a number"
+        comma = isinstance(value, str) and re.fullmatch(r"[+-]?\d+,\d+", value.strip())
+        remedy = f": write {value.strip().replace(',', '.')}, with a point" if comma else ""
         raise ValueError(
-            f"{path}: {what} is {value!r}: {kind} of {unit} is expected, from 0 to {most}"
+            f"{path}: {what} is {value!r}: {kind} of {unit} is expected, from 0 to {most}{remedy}"
         )
     return float(value)
 
 
-def _table(path: Path, what: str, value: Any) -> dict[str, Any]:
+def _by_student(
+    path: Path, what: str, said: dict[str, Any], read: Callable[[str, Any], datetime]
+) -> dict[str, datetime]:
+    value = said.get(what, {})
     if not isinstance(value, dict):
         raise ValueError(
             f"{path}: {what} is {value!r}: a table is expected, [{what}] and a line for each"
             " student"
         )
-    return value
+    found: dict[str, datetime] = {}
+    for who, each in value.items():
+        if folded(who) in found:
+            raise ValueError(f"{path}: {what} names {shown(who)!r} twice: keep one of the lines")
+        found[folded(who)] = read(f"{what}, {shown(who)}", each).astimezone(UTC)
+    return found
 
 
 def _reports(path: Path, value: Any) -> tuple[Path, ...]:
@@ -287,8 +348,9 @@ def cases(
             submission's name they are known.
 
     Raises:
-        ValueError: if ``extensions`` or ``times`` name somebody who is neither among
-            the submissions nor in the roster.
+        ValueError: if ``extensions`` or ``times`` name a student who is neither among
+            the submissions nor in the roster, or a time in the roster can mean several;
+            lines are named.
     """
     people = list(people)
     index = Index(people)
@@ -305,38 +367,92 @@ def cases(
                 if w.get(c)
             ),
         }
-        known[h.id] = ({name.casefold() for name in theirs}, h)
+        known[h.id] = ({folded(name) for name in theirs}, h)
     _refuse_unknown(policy, {name for names, _ in known.values() for name in names}, people)
     used = _used(policy)
-    extensions = {who.casefold(): value for who, value in policy.extensions.items()}
-    times = {who.casefold(): value for who, value in policy.times.items()}
-    found = {}
+    orders = times.find_orders(person["handed in"] for person in people)
+    found, problems = {}, []
     for id, (names, h) in known.items():
-        given = [extensions[name] for name in names if name in extensions]
-        due = max(
-            [
-                policy.deadline,
-                *(policy.deadline + g * DAY if isinstance(g, int) else g for g in given),
-            ]
-        )
-        typed = [times[name] for name in names if name in times]
-        said = [m for p in of[id] if (m := moment(p["handed in"], policy.zone)) is not None]
-        recorded = [datetime.fromtimestamp(h.time, UTC)] if h.time is not None else []
-        time = next((max(some) for some in (typed, recorded, said) if some), None)
+        due = max([policy.deadline, *(policy.extensions[n] for n in names & {*policy.extensions})])
+        typed = [policy.times[n] for n in names & {*policy.times}]
+        time, unread = max(typed, default=None), ""
+        if time is None and h.time is not None:
+            time = datetime.fromtimestamp(h.time, UTC)
+        elif time is None:
+            try:
+                time = max(_listed(policy, of[id], orders), default=None)
+            except times.Unreadable as error:
+                unread = str(error)
+            except ValueError as error:
+                problems.append(str(error))
         left = policy.late_days - max((used.get(name, 0) for name in names), default=0)
-        found[id] = _case(policy, due, time, h.late, max(left, 0))
+        found[id] = _case(policy, due, time, h.late, max(left, 0), unread)
+    if problems:
+        raise ValueError("\n".join(problems))
     return found
 
 
+def _listed(policy: Policy, people: Iterable[Person], orders: Iterable[str]) -> list[datetime]:
+    """When the roster says that students handed in; of two moments at which the clocks
+    show a time, the earlier.
+    """
+    found = []
+    for person in people:
+        if times.is_missing(text := person["handed in"]):
+            continue
+        where = f"line {person.line} of the roster, column handed in"
+        try:
+            time = times.read(text, policy.zone, orders, policy.deadline)
+            both = [time.astimezone(UTC)] if time.tzinfo else times.moments(time, policy.zone)
+            if not both:
+                before, after = times.nearest(time, policy.zone)
+                raise times.Unreadable(
+                    f"{shown(text)!r} is a time that the clocks of {policy.zone} skip: write"
+                    f" {before:%Y-%m-%d %H:%M} or {after:%Y-%m-%d %H:%M}"
+                )
+        except ValueError as error:
+            raise type(error)(f"{where}: {error}") from None
+        found.append(both[0])
+    return found
+
+
+def _end(policy: Policy, due: datetime, days: int = 0) -> datetime:
+    """When the minute is over in which submissions are so many days late at most."""
+    last = times.add_days(due, days, policy.zone)
+    return last.replace(second=0, microsecond=0) + MINUTE
+
+
 def _case(
-    policy: Policy, due: datetime, time: datetime | None, late: bool | None, left: int
+    policy: Policy,
+    due: datetime,
+    time: datetime | None,
+    late: bool | None,
+    left: int,
+    unread: str,
 ) -> Case:
     if time is None:
-        return Case(policy, due, None, 0 if late is False else None, late)
-    over = time - due
-    days = math.ceil(over / DAY) if over > policy.grace else 0
+        return Case(policy, due, None, 0 if late is False else None, late, unread=unread)
+    days = 0
+    if time >= _end(policy, due) + policy.grace:
+        # calendar days and days of 24 hours differ by less than two
+        first = max(1, (time - due) // DAY - 1)
+        days = next(n for n in count(first) if time < _end(policy, due, n))
     free = min(days, left)
     return Case(policy, due, time, days, late, free, min(100.0, policy.penalty * (days - free)))
+
+
+def remarks(policy: Policy, cases: Mapping[str, Case], people: Iterable[Person] = ()) -> list[str]:
+    """Sentences on how times of the policy and of the roster were read."""
+    said = list(policy.remarks)
+    orders = times.find_orders(person["handed in"] for person in people)
+    if len(orders) == 1:
+        said.append(f"dates of the roster such as 03/04/2026 are read {orders[0]}, as others show")
+    if unread := [c.unread for c in cases.values() if c.unread and c.days is None]:
+        said.append(
+            f"of {len(unread)} the roster has a time that is not understood, so nothing says"
+            f" whether they are late: {'; '.join(unread)}"
+        )
+    return said
 
 
 def _used(policy: Policy) -> dict[str, int]:
@@ -355,17 +471,17 @@ def _used(policy: Policy) -> dict[str, int]:
                     if who.get(c)
                 ),
             }
-            for name in {name.casefold() for name in names}:
+            for name in {folded(name) for name in names}:
                 used[name] = used.get(name, 0) + int(days)
     return used
 
 
 def _refuse_unknown(policy: Policy, names: set[str], people: list[Person]) -> None:
-    names = names | {person[c].casefold() for person in people for c in IDENTITIES if person[c]}
+    names = names | {folded(person[c]) for person in people for c in IDENTITIES if person[c]}
     for table, listed in (("extensions", policy.extensions), ("times", policy.times)):
         for who in listed:
-            if who.casefold() not in names:
-                near = get_close_matches(who.casefold(), names, 1)
+            if who not in names:
+                near = get_close_matches(who, names, 1)
                 remedy = f"did you mean {shown(near[0])!r}? " if near else ""
                 raise ValueError(
                     f"{policy.path}, {table}: there is nobody {shown(who)!r}: {remedy}Write the id"

@@ -6,7 +6,8 @@ It may have any of these columns:
 - ``canvas id``, ``sis user id``, ``sis login id``, ``section``: Canvas's;
   ``moodle id``: the number in Moodle's folder names and worksheets ("Participant
   1234567"); ``sid``: the student number that Gradescope has;
-- ``handed in``: when, as 2026-10-12 23:59, for a policy;
+- ``handed in``: when, as 2026-10-12 23:59 or in another form that :mod:`.times`
+  reads, for a policy;
 - ``submission``: the id of the submission in ``grades.csv``, for what nothing else
   tells. Two rows with the same one handed in together.
 
@@ -20,6 +21,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -62,6 +64,7 @@ HEADINGS = {  # what Canvas, Moodle and Gradescope call them
 IDENTITIES = ("canvas id", "moodle id", "email", "sid", "sis user id", "sis login id")
 _OTHERS = ("submission id", "username")  # in their exports; like ours, but not ours
 _NUMBERS = ("canvas id", "moodle id")
+_DATED = r"(?=.*\d{4}).*\d[:.]\d\d"  # a year and a time of day
 
 
 @dataclass(frozen=True)
@@ -144,6 +147,11 @@ class Roster:
     worksheet: Worksheet | None = None
 
 
+def folded(text: str) -> str:
+    """A name, address or id as it is compared, whatever its case and Unicode form."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
+
+
 def read_roster(path: Path) -> list[Person]:
     """The students of a roster: see :func:`read`."""
     return read(path).people
@@ -189,8 +197,11 @@ def read(path: Path) -> Roster:
             raise ValueError(
                 f"{path}, line {number}, column name: empty; give a name or an email address"
             )
+        same = taken.setdefault(("row", repr(values)), number)
+        if person["submission"] and same != number:
+            raise ValueError(f"{path}, line {number}: the same as line {same}: take one out")
         for column in IDENTITIES:
-            key = (column, person[column].casefold())
+            key = (column, folded(person[column]))
             if person[column] and taken.setdefault(key, number) != number:
                 raise ValueError(
                     f"{path}, line {number}, column {column}: {person[column]!r} is in line"
@@ -296,11 +307,18 @@ def _columns(
             if column and all(cell.count("@") == 1 for cell in column)
         ]
         found |= dict.fromkeys(emails[:1], "email")
+        # the last two columns of times: when a student handed in, when it was graded
+        dated = [
+            i
+            for i, column in cells.items()
+            if column and all(cell == "-" or re.search(_DATED, cell) for cell in column)
+        ]
+        if "handed in" not in map(_column, header):
+            found |= dict.fromkeys(dated[-2:-1], "handed in")
     for i, heading in enumerate(header):
         if i in found:
             continue
-        plain = " ".join(heading.lower().replace("_", " ").split())
-        column = HEADINGS.get(plain, plain)
+        column = _column(heading)
         if column in found.values():
             raise ValueError(
                 f"{path}, line {line}: two columns are {column!r} ({heading.strip()!r} is the"
@@ -310,8 +328,8 @@ def _columns(
             found[i] = column
         elif (
             not worksheet
-            and plain not in _OTHERS
-            and (close := get_close_matches(plain, [*COLUMNS, *HEADINGS], 1, 0.8))
+            and column not in _OTHERS
+            and (close := get_close_matches(column, [*COLUMNS, *HEADINGS], 1, 0.8))
         ):
             raise ValueError(
                 f"{path}, line {line}, column {heading.strip()!r}: did you mean {close[0]!r}?"
@@ -328,6 +346,11 @@ def _columns(
             f" submission, {', '.join(IDENTITIES)}"
         )
     return found
+
+
+def _column(heading: str) -> str:
+    plain = " ".join(heading.lower().replace("_", " ").split())
+    return HEADINGS.get(plain, plain)
 
 
 def _value(path: Path, line: int, heading: str, column: str, text: str) -> str:
@@ -372,10 +395,10 @@ class Index:
         for person in people:
             for column in ("submission", *IDENTITIES):
                 if person[column]:
-                    self.by.setdefault((column, person[column].casefold()), []).append(person)
+                    self.by.setdefault((column, folded(person[column])), []).append(person)
             if person["email"]:
                 self.by.setdefault(
-                    ("local part", person["email"].partition("@")[0].casefold()), []
+                    ("local part", folded(person["email"].partition("@")[0])), []
                 ).append(person)
             for squashed in person.squashed:
                 self.by.setdefault(("name", squashed), []).append(person)
@@ -386,7 +409,7 @@ class Index:
         """
         own = submission.notebook.rpartition("/")[2]
         for called in (submission.id, submission.notebook, own, own.rpartition(".")[0]):
-            if called and (said := self.by.get(("submission", called.casefold()))):
+            if called and (said := self.by.get(("submission", folded(called)))):
                 who = (
                     submission.submitters[0] if len(submission.submitters) == len(said) == 1 else {}
                 )
@@ -406,7 +429,7 @@ class Index:
     def _one(self, asked: list[tuple[str, str]]) -> tuple[Person | None, str]:
         """The one student of whom something of this is true."""
         for column, value in asked:
-            key = names.squashed(value) if column == "name" else value.casefold()
+            key = names.squashed(value) if column == "name" else folded(value)
             found = self.by.get((column, key), []) if key else []
             if len({p.line for p in found}) == 1:
                 return found[0], ""

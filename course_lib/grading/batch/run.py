@@ -146,7 +146,8 @@ def grade(
             _beside("roster", roster, recorded, out),
         )
         listed = rosters.read(people).people if people else []
-        cases = policies.cases(policies.read(rules), handed, listed) if rules else None
+        policy_read = policies.read(rules) if rules else None
+        cases = policies.cases(policy_read, handed, listed) if policy_read else None
         cluster = None
         if scheduler is not None:
             from course_lib.grading.batch.cluster import Cluster
@@ -155,7 +156,8 @@ def grade(
             layer = cluster.layer
         layer = _layer(layer, require_isolation)
         plan = Plan(out, marking, handed, regrade, require_isolation, given, cases)
-        for sentence in collected.remarks:
+        clocks = policies.remarks(policy_read, cases or {}, listed) if policy_read else []
+        for sentence in [*collected.remarks, *clocks]:
             say(sentence)
         if recorded.get("seed", chosen) != chosen:
             say(
