@@ -547,14 +547,14 @@ def _look(file: _File, lab: str) -> _Look:
             "of another lab",
         )
     read.remark = origin.remark(lab, said, origin.released(lab))
-    if named and not named & names.labs_in(lab) and not answers:
-        return _Look(file, read, _OF_ANOTHER_LAB, "named after another lab")
     if not answers:
         read.status = PENDING
         read.remark = (
             f"this notebook defines nothing that {lab} asks for: hand in another one if you meant"
             " another"
         )
+    if named and not named & names.labs_in(lab) and not answers:
+        return _Look(file, read, _OF_ANOTHER_LAB, "named after another lab")
     if not (answers or said.lab == lab or named):
         return _Look(file, read, _OTHER, f"nothing that {lab} asks for")
     if origin.is_unchanged(lab, cells, origin.copy_in(notebook)):
