@@ -225,9 +225,9 @@ def people_in(entry: Entry, answers: Callable[[File], bool]) -> tuple[list[Entry
 
 def _is_named(stem: str) -> bool:
     """Does a file's or folder's name hold more than a lab, a time and words such as
-    "final"?
+    "final": a name, or a student's number?
     """
-    words = re.findall(r"[^\W\d_]+", stem.lower())
+    words = re.findall(r"[^\W\d_]+|\d{5,}", stem.lower())
     return names.stamp(stem) is None and not all(map(_GENERIC.fullmatch, words))
 
 

@@ -219,11 +219,7 @@ def undecided(extra: dict[str, Any]) -> str:
     """Why a submission has no grade before a person has looked; "" where it has one."""
     if not extra.get("undecided"):
         return ""
-    why = extra.get("problem") or extra.get("remark") or "; ".join(extra.get("notes", []))
-    return (
-        f"{extra['status']}, without a grade until a person has looked ({why[:300]}): replace the"
-        f" file and grade again, or decide in marks.csv (the row {extra['id']},all,0 gives 0)"
-    )
+    return f"{extra['status']}, without a grade until a person has looked: summary.html says why"
 
 
 Matched = list[tuple[Person, _Marks]]
