@@ -242,6 +242,8 @@ def _unwrapped(
     candidates = [entry for _, entry in there if layout.may_be_one(entry)]
     if len(candidates) != 1 or not (candidates[0].folder or candidates[0].form == "zip"):
         return there, []
+    if layout.name(candidates[0], None).known:
+        return there, []
     (only,) = candidates
     place = folder / only.name
     try:
