@@ -161,7 +161,7 @@ def test_what_a_statement_reads_is_read_from_its_own_text() -> None:
     by = {name: s.reads for s in statements for name in s.binds}
     assert by == {
         "é": set(), "a": {"b"}, "c": {"int", "é"}, "g": {"d", "e", "f", "h"}, "K": {"L", "n"}, "o": {"p", "q"},
-        "r": {"s"},
+        "r": {"s"}, "t": {"u"},
     }  # fmt: skip
     for statement in statements:
         assert ast.dump(ast.parse(statement.source).body[0]) == ast.dump(statement.node)
