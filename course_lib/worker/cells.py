@@ -228,8 +228,8 @@ class _Magic:
     @property
     def shown(self) -> str:
         """As the student wrote it."""
-        marks = {"run_line_magic": "%", "run_cell_magic": "%%"}
-        return f"{marks.get(self.kind, '!')}{self.name} {self.line}".strip()
+        marks = {"run_line_magic": f"%{self.name} ", "run_cell_magic": f"%%{self.name} "}
+        return f"{marks.get(self.kind, '!')}{self.line}".strip()
 
     @property
     def starts_programs(self) -> bool:

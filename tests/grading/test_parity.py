@@ -1,8 +1,8 @@
 """What ``check`` shows in a real Jupyter kernel, ``course grade`` gives: odd but legal ways to
 write an answer, each tried in both.
 
-One kernel serves all ways, cleared in between. Where the two differ for a reason, the reason is
-in ``data/student/…`` or in ``docs``: see :data:`APART`.
+One kernel serves all ways, cleared in between. Where the two differ for a reason, students read it
+in their README: :data:`APART`.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ MAGNITUDE = """def magnitude_mask(weight, sparsity):
     kept[weight.abs().flatten().argsort()[: round(sparsity * weight.numel())]] = False
     return kept.view_as(weight)"""
 SEED = 11
+
+
+RULES = Path(__file__).parents[2] / "course_lib" / "authoring" / "student_readme.md"
 
 
 @dataclass(frozen=True)
@@ -167,7 +170,30 @@ WAYS = {
     "an error further up": way("1 / 0\nx = 3", THRESHOLD),
     "a cell that is no Python": way("this is no Python", THRESHOLD),
 }  # fmt: skip
-# of these both layers of what is new: magics, files, what runs
+# a way, the points that grade gives, and the words by which the README says why
+APART = {
+    "a shell command's output": (
+        way(
+            "ones = !echo 1\ndef threshold_mask(weight, a): return weight.abs() >= a * int(ones[0])"
+        ),
+        2,
+        "`files = !ls` gives an empty list",
+    ),
+    "what was captured": (
+        way(
+            "%%capture out\nprint('x')",
+            "def threshold_mask(weight, a): return weight.abs() >= a if out.stdout else None",
+        ),
+        2,
+        "does not bind `out`",
+    ),
+    "a file that was saved": (
+        way("torch.save(1, 'one.pt')", "one = torch.load('one.pt')", "def threshold_mask(weight, a): return weight.abs() >= a * one"),
+        2,
+        "Data and models that you saved yourself are not there",
+    ),
+}  # fmt: skip
+# of each kind one, in the short length
 SAMPLE = {
     "%time in a function",
     "x = !cmd in a function",
@@ -279,3 +305,16 @@ def test_what_check_shows_is_what_grade_gives(
 ) -> None:
     way = WAYS[name]
     assert (checked(way, tmp_path), graded(way)) == (way.points, way.points)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", APART)
+def test_where_the_two_differ_students_are_told(
+    name: str,
+    checked: Callable[[Way, Path], float],
+    graded: Callable[[Way], float],
+    tmp_path: Path,
+) -> None:
+    way, points, why = APART[name]
+    assert (checked(way, tmp_path), graded(way)) == (way.points, points)
+    assert why in " ".join(RULES.read_text(encoding="utf-8").split())
