@@ -13,6 +13,7 @@ import __future__
 
 import ast
 import asyncio
+import builtins
 import functools
 import inspect
 import io
@@ -53,8 +54,8 @@ OTHER_PROGRAMS = {
 # calls at top level that change how later code runs
 _SETTINGS = re.compile(
     r"sys\.(set\w+|path\.(append|insert|extend))|os\.(chdir|makedirs|mkdir|putenv)"
-    r"|warnings\.\w*filter\w*|torch\.(autograd\.)?(set|use)_(?!num_)\w+|numpy\.set\w+"
-    r"|logging\.(basicConfig|disable)"
+    r"|warnings\.\w*filter\w*|torch\.(autograd\.)?(set|use)_(?!num_|rng_)\w+|numpy\.set\w+"
+    r"|logging\.(basicConfig|disable)|(importlib\.)?reload"
 )
 # methods that change what they are called on, beside torch's, which end with _
 _CHANGING = set(
@@ -134,14 +135,30 @@ class Statement:
         """
         return (
             _always(self.node)
-            or self.binds_unseen
+            or self.sets
             or ("skip" in self.source and not self.defines and "skip" in self.reads)
         )
 
     @cached_property
+    def sets(self) -> bool:
+        """Does it change how later code runs: a setting, ``%env``, ``%%writefile``?"""
+        return _sets(self.node)
+
+    @cached_property
     def binds_unseen(self) -> bool:
-        """May it bind names that its text does not show, or change how later code runs?"""
-        return _binds_unseen(self.node)
+        """May it bind names that its text does not show: ``exec(text)``, ``globals()[…] = …``?"""
+        return not self.defines and bool(
+            {_called(inner) for inner in _run_at_once(self.node)} & {"exec", "globals", "run_cell"}
+        )
+
+    @cached_property
+    def writes(self) -> set[str]:
+        """The modules whose files it may write: of ``open("helpers.py", "w")`` helpers."""
+        inside = list(_run_at_once(self.node)) if not self.defines else []
+        if not {"open", "write_text"} & {_called(inner) for inner in inside}:
+            return set()
+        texts = [str(n.value) for n in inside if isinstance(n, ast.Constant)]
+        return {text[:-3].rpartition("/")[2] for text in texts if text.endswith(".py")}
 
     @property
     def defines(self) -> bool:
@@ -446,25 +463,18 @@ def _changed(*nodes: ast.stmt) -> Iterator[str]:
                     yield root
 
 
-def _binds_unseen(node: ast.stmt) -> bool:
-    """As ``exec(text)``, ``globals()[…] = …``, a cell's magic that writes a file, a setting."""
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+def _called(node: ast.AST) -> str:
+    """The last name of what a node calls; "" where it calls nothing."""
+    function = node.func if isinstance(node, ast.Call) else None
+    return getattr(function, "id", "") or getattr(function, "attr", "")
+
+
+def _sets(node: ast.stmt) -> bool:
+    if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)):
         return False
-    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-        magic = _magic(node.value)
-        if magic is not None:
-            return magic.name in (*_WRITES, *_ENVIRONMENT)
-        if _SETTINGS.fullmatch(ast.unparse(node.value.func).replace("np.", "numpy.")):
-            return True
-    texts, called = "", set()
-    for inner in _run_at_once(node):
-        if isinstance(inner, ast.Call):
-            called.add(getattr(inner.func, "id", "") or getattr(inner.func, "attr", ""))
-        elif isinstance(inner, ast.Constant) and isinstance(inner.value, str):
-            texts += f"{inner.value[-3:]} "
-    return bool(called & {"exec", "globals", "reload", "run_cell"}) or (
-        ".py " in texts and bool(called & {"open", "write_text"})
-    )
+    if (magic := _magic(node.value)) is not None:
+        return magic.name in (*_WRITES, *_ENVIRONMENT)
+    return bool(_SETTINGS.fullmatch(ast.unparse(node.value.func).replace("np.", "numpy.")))
 
 
 def _always(node: ast.stmt) -> bool:
@@ -629,14 +639,31 @@ def select(statements: list[Statement], graded: Iterable[str]) -> list[Statement
             (unwritten(s.node) or _placeholder_value(s.node)) and s.binds and s.binds <= answered
         )
     ]
-    touched = _touched(kept)
+    chosen, needed = _close(kept, graded, {id(s): s.binds for s in kept}, set())
+    bound = {name for s in kept for name in s.binds}
+    imported = {module for s in kept for module in _imported(s.node)}
+    unknown = needed - bound - set(dir(builtins))
+    unseen = {id(s) for s in kept if s.writes & imported or (unknown and s.binds_unseen)}
+    chosen, _ = _close(kept, graded, _touched(kept, needed), unseen)
+    return [s for s in kept if id(s) in chosen]
+
+
+def _close(
+    kept: list[Statement], graded: Iterable[str], touched: dict[int, set[str]], also: set[int]
+) -> tuple[set[int], set[str]]:
+    """The statements to run, by id, and the names that are needed.
+
+    Args:
+        touched: by id, the names that a statement binds or changes. also: what runs anyway,
+            beside definitions.
+    """
     last = {name: s for s in kept for name in touched[id(s)]}
     # A function reads a global when it is called, and then what bound it last counts; a
     # statement reads what is there when it runs.
     at_calls, at_once = set(graded), set[str]()
-    chosen = {id(s) for s in kept if s.always}
+    chosen = {id(s) for s in kept if s.always} | also
     for s in kept:
-        if s.binds_unseen:
+        if id(s) in also or s.sets:
             at_once |= s.reads
     while True:
         before = len(at_calls), len(at_once)
@@ -650,14 +677,17 @@ def select(statements: list[Statement], graded: Iterable[str]) -> list[Statement
                     chosen.add(id(s))
                     at_once |= s.reads
         if (len(at_calls), len(at_once)) == before:
-            return [s for s in kept if id(s) in chosen]
+            return chosen, at_calls | at_once
 
 
-def _touched(statements: list[Statement]) -> dict[int, set[str]]:
+def _touched(statements: list[Statement], needed: set[str]) -> dict[int, set[str]]:
     """By statement, the names that it binds, and those that it changes: by a method, or by
     calling a function that does.
+
+    What a needed function changes itself is its memory, or its log: whoever else calls it or
+    adds to that is not run for it.
     """
-    modules = {
+    left = {
         name
         for s in statements
         if isinstance(s.node, ast.Import | ast.ImportFrom)
@@ -665,14 +695,25 @@ def _touched(statements: list[Statement]) -> dict[int, set[str]]:
     }
     effects: dict[str, set[str]] = {}
     for s in statements:
-        if s.defines and s.effects:
+        if s.defines and s.binds & needed:
+            left |= s.effects
+        elif s.defines:
             effects.setdefault(getattr(s.node, "name", ""), set()).update(s.effects)
     return {
-        id(s): s.binds
-        | (s.changes - modules)
-        | {name for called in s.calls & effects.keys() for name in effects[called] - modules}
+        id(s): s.binds.union(
+            s.changes - left, *(effects[name] - left for name in s.calls & effects.keys())
+        )
         for s in statements
     }
+
+
+def _imported(node: ast.stmt) -> Iterator[str]:
+    """The modules that a statement imports, by their first name."""
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in inner.names)
+        elif isinstance(inner, ast.ImportFrom) and inner.module:
+            yield inner.module.partition(".")[0]
 
 
 def run(

@@ -248,3 +248,16 @@ def test_annotations_are_what_they_are_in_the_notebook() -> None:
 def test_where_a_statement_stands_is_counted_in_the_cell_as_it_is_written() -> None:
     done = cells.run(["%%capture\n%%time\nx = 1\nimport no_such_module_here"], [])
     assert "cell 1, line 4" in done.problems[0]
+
+
+def test_an_experiment_does_not_run_for_an_answers_memory_or_log() -> None:
+    """Nor for a file that is not imported, nor for what no name is missing for."""
+    answer = (
+        "KNOWN, LOG = {}, []\ndef f(x):\n    LOG.append(x)\n    KNOWN[x] = x\n    return KNOWN[x]"
+    )
+    experiments = (
+        "def train(k): raise SystemExit(k)\nLOG.append(train(1))\nprint(f(train(2)))\n"
+        "globals()['net'] = train(3)\nwith open('table.py', 'w') as file: file.write(train(4))"
+    )
+    done = cells.run([answer, experiments], ["f"])
+    assert done.namespace["f"](1) == 1 and not done.problems
