@@ -26,6 +26,12 @@ class Shell(InteractiveShell):
         """``x = !cmd``: no lines."""
         return SList() if split else LSString("")
 
+    def enable_gui(self, gui: str | None = None) -> None:
+        """``%matplotlib inline``: there is no window."""
+
+    def ask_exit(self) -> None:
+        """``exit()``: a notebook, too, goes on to the end of the cell."""
+
     def run_cell_magic(self, magic_name: str, line: str, cell: str) -> Any:
         """``%%name``; a cell of another program's language does nothing."""
         return (

@@ -81,6 +81,10 @@ WAYS = {
     "%matplotlib, %load_ext, %autoreload, %config": way(
         "%matplotlib inline\n%load_ext autoreload\n%autoreload 2\n%config InlineBackend.figure_format = 'svg'", THRESHOLD
     ),
+    "%matplotlib in a function": way(f"def threshold_mask(weight, a):\n    %matplotlib inline\n{BODY}"),
+    "%timeit -o in a function": way(f"def threshold_mask(weight, a):\n    r = %timeit -o -q -n1 -r1 weight.abs()\n    assert r.average >= 0\n{BODY}"),
+    "tqdm": way(f"from tqdm.auto import tqdm\ndef threshold_mask(weight, a):\n    for _ in tqdm(range(3)): pass\n{BODY}"),
+    "an answer's memory, used further down": way(f"KNOWN = {{}}\ndef threshold_mask(weight, a):\n    KNOWN[a] = 1\n{BODY}", "print(threshold_mask(torch.ones(1), 0.5))\nassert KNOWN"),
     "%env": way("%env COURSE_PARITY=1", f"import os\ndef threshold_mask(weight, a):\n    assert os.environ['COURSE_PARITY'] == '1'\n{BODY}"),
     "%%bash, %%html, %%javascript": way("%%bash\ntrue", "%%html\n<b>x</b>", "%%javascript\n1", THRESHOLD),
     "!pip install": way("!true pip install something", THRESHOLD),
