@@ -1,26 +1,72 @@
 """From the cells of a notebook to the names a grader can call: run what defines, leave
 out what experiments.
 
-Run, in the notebook's order: imports, functions, classes, assignments of literals, and
-any other top-level statement that a graded name depends on. Not run: training loops,
-plots, ``check(...)``. Magics are dropped.
+Run, in the notebook's order: imports, functions, classes, assignments of literals, settings
+(``sys.setrecursionlimit(…)``), ``%%writefile``, and any other top-level statement that a graded
+name depends on. Not run: training loops, plots, ``check(...)``, shell commands. A magic that
+measures Python (``%time f(x)``, ``%%capture``) is replaced by that Python; ``%run file.py`` by the
+file's statements.
 """
 
 from __future__ import annotations
+import __future__
 
 import ast
+import asyncio
+import builtins
+import functools
+import inspect
 import io
 import linecache
+import operator
+import re
 import symtable
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
-from course_lib.worker import stubs
+from course_lib.worker import own, stubs
 
 PLACEHOLDER = "NotImplementedError"
-_BODY_MAGICS = {"time", "timeit", "capture", "prun"}  # cell magics whose body is ordinary code
+# magics around ordinary code, and what options may come before it
+_AROUND = {
+    "capture": r".*",  # of a cell only, whose first line is all options
+    "prun": r"(?:-(?:[lsTD]\s*\S+|q)\s+)*",
+    "time": r"(?:--no-raise-error\s+)?",
+    "timeit": r"(?:-(?:[nrp]\s*\d+|[tcqv]+)\s+)*",
+}
+_WRITES = ("writefile", "file")
+_ENVIRONMENT = ("env", "set_env")
+# cell magics that hand the cell to another program
+OTHER_PROGRAMS = {
+    "bash",
+    "cmd",
+    "perl",
+    "pypy",
+    "python",
+    "python2",
+    "python3",
+    "ruby",
+    "script",
+    "sh",
+}
+# calls at top level that change how later code runs
+_SETTINGS = re.compile(
+    r"sys\.(set\w+|path\.(append|insert|extend))|os\.(chdir|makedirs|mkdir|putenv)"
+    r"|warnings\.\w*filter\w*|torch\.(autograd\.)?(set|use)_(?!num_|rng_)\w+|numpy\.set\w+"
+    r"|logging\.(basicConfig|disable)|(importlib\.)?reload"
+)
+# methods that change what they are called on, beside torch's, which end with _
+_CHANGING = set(
+    """add append appendleft clear discard extend insert pop popitem register remove reverse
+    setdefault sort update""".split()  # noqa: SIM905 (a list has a line for each)
+)
+
+# the flags by which a cell's imports from __future__ hold for the cells below it
+_FUTURE = functools.reduce(
+    operator.or_, (getattr(__future__, n).compiler_flag for n in __future__.all_feature_names)
+)
 
 
 @dataclass
@@ -44,6 +90,35 @@ class Statement:
         return _read(self.source)
 
     @cached_property
+    def changes(self) -> set[str]:
+        """The names on which it calls a method that may change them: ``table.append(1)``."""
+        return set(_changed(self.node))
+
+    @cached_property
+    def effects(self) -> set[str]:
+        """Of a function: the global names that a call of it may bind or change."""
+        if not isinstance(self.node, ast.FunctionDef | ast.AsyncFunctionDef):
+            return set()
+        stored = {
+            root
+            for inner in ast.walk(self.node)
+            if isinstance(inner, ast.Attribute | ast.Subscript) and isinstance(inner.ctx, ast.Store)
+            if (root := _root(inner))
+        }
+        changed = set(_changed(*self.node.body))
+        said = [inner.names for inner in ast.walk(self.node) if isinstance(inner, ast.Global)]
+        return (stored | changed) & self.reads | {name for names in said for name in names}
+
+    @cached_property
+    def calls(self) -> set[str]:
+        """The names that it calls when it runs."""
+        return {
+            inner.func.id
+            for inner in _run_at_once(self.node)
+            if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name)
+        }
+
+    @cached_property
     def reads_at_once(self) -> set[str]:
         """Of these, what it reads when it runs: of a function not what is in its body."""
         if not isinstance(self.node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -58,9 +133,32 @@ class Statement:
         """Is it a definition, or does it give a question up? Then it is run whether or
         not something needs it.
         """
-        return _always(self.node) or (
-            "skip" in self.source and not self.defines and "skip" in self.reads
+        return (
+            _always(self.node)
+            or self.sets
+            or ("skip" in self.source and not self.defines and "skip" in self.reads)
         )
+
+    @cached_property
+    def sets(self) -> bool:
+        """Does it change how later code runs: a setting, ``%env``, ``%%writefile``?"""
+        return _sets(self.node)
+
+    @cached_property
+    def binds_unseen(self) -> bool:
+        """May it bind names that its text does not show: ``exec(text)``, ``globals()[…] = …``?"""
+        return not self.defines and bool(
+            {_called(inner) for inner in _run_at_once(self.node)} & {"exec", "globals", "run_cell"}
+        )
+
+    @cached_property
+    def writes(self) -> set[str]:
+        """The modules whose files it may write: of ``open("helpers.py", "w")`` helpers."""
+        inside = list(_run_at_once(self.node)) if not self.defines else []
+        if not {"open", "write_text"} & {_called(inner) for inner in inside}:
+            return set()
+        texts = [str(n.value) for n in inside if isinstance(n, ast.Constant)]
+        return {text[:-3].rpartition("/")[2] for text in texts if text.endswith(".py")}
 
     @property
     def defines(self) -> bool:
@@ -70,18 +168,29 @@ class Statement:
 
 @dataclass
 class Definitions:
-    """The names that came out of a notebook, what went wrong on the way, and the
-    questions it gives up.
+    """What came out of a notebook.
+
+    Attributes:
+        namespace: its names. problems: what went wrong on the way. skipped: the questions
+            it gives up. lost: of names that are not there, the problem that is the reason.
     """
 
     namespace: dict[str, Any]
     problems: list[str] = field(default_factory=list)
     skipped: set[str] = field(default_factory=set)
+    lost: dict[str, str] = field(default_factory=dict)
 
 
-def parse(cells: Iterable[str], problems: list[str]) -> list[Statement]:
-    """The statements of all cells; a cell that does not parse is left out and said."""
+def parse(
+    cells: Iterable[str], problems: list[str], files: Mapping[str, str] | None = None
+) -> list[Statement]:
+    """The statements of all cells; a cell that does not parse is left out and said.
+
+    Args:
+        files: texts by name, for ``%run``; those that a cell writes are added.
+    """
     statements: list[Statement] = []
+    reader = _Reader(dict(files or {}), problems)
     for number, source in enumerate(cells, start=1):
         file = f"<cell {number}>"
         try:
@@ -95,16 +204,17 @@ def parse(cells: Iterable[str], problems: list[str]) -> list[Statement]:
                 f" {_short(error)}): it was left out"
             )
             continue
-        linecache.cache[file] = (len(code), None, code.splitlines(keepends=True), file)
+        linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
         lines = _lines(code)
         for node in tree.body:
             try:
-                statements.extend(_statements(node, file, lines))
+                statements.extend(reader.statements(node, file, lines))
             except (SyntaxError, RecursionError, ValueError) as error:
                 problems.append(
                     f"cell {number}, line {node.lineno} was left out ({type(error).__name__}:"
                     f" {_short(error)})"
                 )
+    reader.close()
     return statements
 
 
@@ -121,21 +231,199 @@ def _python(source: str, file: str) -> tuple[str, ast.Module]:
         return code, ast.parse(code, file)
 
 
-def _statements(node: ast.stmt, file: str, lines: list[str]) -> list[Statement]:
-    source = _text(node, lines)
-    magic = _magic(node) if "get_ipython" in source else None
-    if magic is not None:
-        name, body = magic
-        if name not in _BODY_MAGICS or body is None:
-            return []
-        try:
-            inside = _lines(body)
-            return [
-                s for inner in ast.parse(body, file).body for s in _statements(inner, file, inside)
+@dataclass
+class _Magic:
+    """A call that IPython makes of a magic. kind: the shell's method; cell: the text below a
+    cell magic.
+    """
+
+    kind: str
+    name: str
+    line: str
+    cell: str = ""
+
+    @property
+    def shown(self) -> str:
+        """As the student wrote it."""
+        marks = {"run_line_magic": f"%{self.name} ", "run_cell_magic": f"%%{self.name} "}
+        return f"{marks.get(self.kind, '!')}{self.line}".strip()
+
+    @property
+    def starts_programs(self) -> bool:
+        return self.kind in ("system", "getoutput") or (
+            self.kind == "run_cell_magic" and self.name in OTHER_PROGRAMS
+        )
+
+    def code(self) -> ast.Module | None:
+        """The Python that the magic is around; None where it is around none."""
+        if self.name not in _AROUND or self.kind not in ("run_line_magic", "run_cell_magic"):
+            return None
+        options = re.match(_AROUND[self.name], self.line)
+        line = self.line[options.end() :] if options else self.line
+        if self.kind == "run_cell_magic":
+            return _python(self.cell, "<magic>")[1]  # what stands on the magic's line is not code
+        return _python(line, "<magic>")[1]
+
+
+def _magic(node: ast.AST) -> _Magic | None:
+    """The magic, where the node is what IPython makes of one: a call of a method of
+    ``get_ipython()`` with texts.
+    """
+    if not (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and isinstance(node.func.value, ast.Call)
+        and getattr(node.func.value.func, "id", "") == "get_ipython"
+    ):
+        return None
+    said = [a.value if isinstance(a, ast.Constant) else None for a in node.args]
+    texts = [text for text in said if isinstance(text, str)]
+    kind = node.func.attr
+    if len(texts) < len(said):
+        return None
+    match kind, texts:
+        case (("system" | "getoutput"), [command]):
+            return _Magic(kind, "", command)
+        case "run_line_magic", [name, line]:
+            return _Magic(kind, name, line)
+        case "run_cell_magic", [name, line, cell]:
+            return _Magic(kind, name, line, cell)
+    return None
+
+
+class _Reader(ast.NodeTransformer):
+    """Turns what a cell says at its top level into statements, magics into their Python."""
+
+    def __init__(self, files: dict[str, str], problems: list[str]) -> None:
+        self.files, self.problems = files, problems
+        self.commands: list[str] = []  # of a shell, in any cell
+        self.written: list[tuple[str, ast.Call]] = []  # by name, the calls that write it
+        self.reloads = False  # does %autoreload load a module again when its file changes?
+
+    def statements(self, node: ast.stmt, file: str, lines: list[str]) -> list[Statement]:
+        """Those of one top-level node: several, where it is a magic around code."""
+        source = _text(node, lines)
+        if "get_ipython" in source:
+            self.commands += [
+                f"`{magic.shown[:60]}` ({file.strip('<>')})"
+                for inner in ast.walk(node)
+                if (magic := _magic(inner)) is not None and magic.starts_programs
             ]
-        except SyntaxError:
+            if isinstance(node, ast.Expr) and (magic := _magic(node.value)) is not None:
+                return self._of_a_magic(magic, node, file)
+            node = ast.fix_missing_locations(self.visit(node))
+            source = ast.unparse(node)
+        if isinstance(text := _executed(node), str):
+            tree = ast.parse(text, file)
+            return [s for inner in tree.body for s in self.statements(inner, file, _lines(text))]
+        return [Statement(node, file, source)]
+
+    def _of_a_magic(self, magic: _Magic, node: ast.Expr, file: str) -> list[Statement]:
+        if magic.name == "run" and magic.kind == "run_line_magic":
+            return self._run(magic, file)
+        tree = None if magic.name == "timeit" else magic.code()  # of which no name stays
+        if tree is not None:
+            text = ast.unparse(tree) if magic.kind == "run_line_magic" else magic.cell
+            code, tree = _python(text, file)
+            found = [s for inner in tree.body for s in self.statements(inner, file, _lines(code))]
+            for statement in found:
+                # where it stands in the cell: below the magic's line, or on it
+                ast.increment_lineno(statement.node, node.lineno - (magic.kind == "run_line_magic"))
+            return found
+        if magic.kind == "run_cell_magic" and magic.name in _WRITES:
+            *options, name = magic.line.split() or [""]
+            before = self.files.get(name, "") if options else ""
+            self.files[name.strip("'\"")] = before + magic.cell
+            self.written.append((name.strip("'\""), cast(ast.Call, node.value)))
+            return [Statement(node, file, ast.unparse(node))]
+        self.reloads |= magic.name == "autoreload" and magic.line.strip() not in ("0", "off")
+        environment = magic.kind == "run_line_magic" and magic.name in _ENVIRONMENT and magic.line
+        return [Statement(node, file, ast.unparse(node))] if environment else []
+
+    def _run(self, magic: _Magic, file: str) -> list[Statement]:
+        """``%run name.py``: the file's statements, as if a cell held them."""
+        names = [word.strip("'\"") for word in magic.line.split() if not word.startswith("-")]
+        name = names[0].removeprefix("./") if names else ""
+        name = name if name.endswith(".py") else f"{name}.py"
+        if name not in self.files:
+            self.problems.append(f"{file.strip('<>')} runs {name}, {_HAND_IN.format(name=name)}")
             return []
-    return [Statement(node, file, source)]
+        text = self.files[name]
+        linecache.cache[f"<{name}>"] = (len(text), None, text.splitlines(keepends=True), name)
+        tree = ast.parse(text, name)
+        return [s for n in tree.body for s in self.statements(n, f"<{name}>", _lines(text))]
+
+    def close(self) -> None:
+        """Say once which commands are not run; where modules are loaded again by themselves,
+        the last text of a file is the one that counts.
+        """
+        for name, call in self.written if self.reloads else ():
+            call.args[1:] = [
+                ast.copy_location(ast.Constant(t), call) for t in (name, self.files[name])
+            ]
+        if self.commands:
+            more = ", …" if len(self.commands) > 3 else ""
+            self.problems.append(
+                "shell commands are not run while a notebook is graded:"
+                f" {', '.join(self.commands[:3])}{more}"
+            )
+
+    # --- inside a statement -----------------------------------------------------------
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | list[ast.stmt]:
+        magic = _magic(node.value)
+        tree = _readable(magic)
+        if magic is None or tree is None or (magic.name == "timeit" and not _value(tree)):
+            return self.generic_visit(node)
+        return [_placed(self.visit(inner), node) for inner in tree.body] or [
+            _placed(ast.Pass(), node)
+        ]
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        magic = _magic(node)
+        tree = _readable(magic)
+        if magic is not None and tree is not None and magic.name in ("time", "prun"):
+            value = _value(tree)
+            if value is not None:
+                return _placed(self.visit(value), node)
+        return self.generic_visit(node)
+
+
+_HAND_IN = (
+    "and {name} was not handed in: hand it in together with the notebook, or copy what you need"
+    " from it into a cell"
+)
+
+
+def _readable(magic: _Magic | None) -> ast.Module | None:
+    try:
+        return magic.code() if magic is not None else None
+    except SyntaxError:  # options that are not known here: IPython reads it when it runs
+        return None
+
+
+def _value(tree: ast.Module) -> ast.expr | None:
+    """The expression that the code is; None where it is statements."""
+    match tree.body:
+        case [ast.Expr(value)]:
+            return value
+    return None
+
+
+def _placed(tree: Any, where: ast.stmt | ast.expr) -> Any:
+    """The tree, as if all of it stood at another node's place."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.stmt | ast.expr):
+            ast.copy_location(node, where)
+    return tree
+
+
+def _executed(node: ast.stmt) -> str | None:
+    """The text of ``exec("…")``, where a statement is that and no more."""
+    match node:
+        case ast.Expr(ast.Call(ast.Name("exec"), [ast.Constant(str(text))])):
+            return text
+    return None
 
 
 def _lines(code: str) -> list[str]:
@@ -155,21 +443,38 @@ def _text(node: ast.stmt, lines: list[str]) -> str:
     return "".join(text)
 
 
-def _magic(node: ast.stmt) -> tuple[str, str | None] | None:
-    """(name, body) where the statement is what IPython makes of a magic line or
-    cell.
-    """
-    for inner in ast.walk(node) if isinstance(node, ast.Expr | ast.Assign) else ():
-        if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
-            if (
-                isinstance(inner.func.value, ast.Call)
-                and getattr(inner.func.value.func, "id", "") == "get_ipython"
-            ):
-                values = [a.value if isinstance(a, ast.Constant) else None for a in inner.args]
-                if inner.func.attr == "run_cell_magic" and len(values) == 3:
-                    return str(values[0]), values[2] if isinstance(values[2], str) else None
-                return inner.func.attr, None
-    return None
+def _run_at_once(node: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a statement that run when it runs: not what is in functions."""
+    waiting = [node]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            waiting += ast.iter_child_nodes(node)
+
+
+def _changed(*nodes: ast.stmt) -> Iterator[str]:
+    for node in nodes:
+        for inner in _run_at_once(node):
+            if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
+                method = inner.func.attr
+                changing = method in _CHANGING or method.endswith("_") and method[0] != "_"
+                if changing and (root := _root(inner.func)):
+                    yield root
+
+
+def _called(node: ast.AST) -> str:
+    """The last name of what a node calls; "" where it calls nothing."""
+    function = node.func if isinstance(node, ast.Call) else None
+    return getattr(function, "id", "") or getattr(function, "attr", "")
+
+
+def _sets(node: ast.stmt) -> bool:
+    if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)):
+        return False
+    if (magic := _magic(node.value)) is not None:
+        return magic.name in (*_WRITES, *_ENVIRONMENT)
+    return bool(_SETTINGS.fullmatch(ast.unparse(node.value.func).replace("np.", "numpy.")))
 
 
 def _always(node: ast.stmt) -> bool:
@@ -249,7 +554,7 @@ def _bound(statement: ast.stmt) -> set[str]:
         node = waiting.pop()
         match node:
             case ast.Name():
-                if isinstance(node.ctx, ast.Store):
+                if not isinstance(node.ctx, ast.Load):  # "del f", too, changes what f is
                     found.add(node.id)
                 continue
             case ast.Constant() | ast.Lambda():
@@ -334,48 +639,142 @@ def select(statements: list[Statement], graded: Iterable[str]) -> list[Statement
             (unwritten(s.node) or _placeholder_value(s.node)) and s.binds and s.binds <= answered
         )
     ]
-    last = {name: s for s in kept for name in s.binds}
+    chosen, needed = _close(kept, graded, {id(s): s.binds for s in kept}, set())
+    bound = {name for s in kept for name in s.binds}
+    imported = {module for s in kept for module in _imported(s.node)}
+    unknown = needed - bound - set(dir(builtins))
+    unseen = {id(s) for s in kept if s.writes & imported or (unknown and s.binds_unseen)}
+    chosen, _ = _close(kept, graded, _touched(kept, needed), unseen)
+    return [s for s in kept if id(s) in chosen]
+
+
+def _close(
+    kept: list[Statement], graded: Iterable[str], touched: dict[int, set[str]], also: set[int]
+) -> tuple[set[int], set[str]]:
+    """The statements to run, by id, and the names that are needed.
+
+    Args:
+        touched: by id, the names that a statement binds or changes. also: what runs anyway,
+            beside definitions.
+    """
+    last = {name: s for s in kept for name in touched[id(s)]}
     # A function reads a global when it is called, and then what bound it last counts; a
     # statement reads what is there when it runs.
     at_calls, at_once = set(graded), set[str]()
-    chosen = {id(s) for s in kept if s.always}
+    chosen = {id(s) for s in kept if s.always} | also
+    for s in kept:
+        if id(s) in also or s.sets:
+            at_once |= s.reads
     while True:
         before = len(at_calls), len(at_once)
         for s in kept:
-            if s.binds & (at_calls | at_once):
+            bound = touched[id(s)]
+            if bound & (at_calls | at_once):
                 if s.always:
                     at_calls |= s.reads
                     at_once |= s.reads_at_once
-                elif s.binds & at_once or any(not last[n].always for n in s.binds & at_calls):
+                elif bound & at_once or any(not last[n].always for n in bound & at_calls):
                     chosen.add(id(s))
                     at_once |= s.reads
         if (len(at_calls), len(at_once)) == before:
-            return [s for s in kept if id(s) in chosen]
+            return chosen, at_calls | at_once
+
+
+def _touched(statements: list[Statement], needed: set[str]) -> dict[int, set[str]]:
+    """By statement, the names that it binds, and those that it changes: by a method, or by
+    calling a function that does.
+
+    What a needed function changes itself is its memory, or its log: whoever else calls it or
+    adds to that is not run for it.
+    """
+    left = {
+        name
+        for s in statements
+        if isinstance(s.node, ast.Import | ast.ImportFrom)
+        for name in s.binds
+    }
+    effects: dict[str, set[str]] = {}
+    for s in statements:
+        if s.defines and s.binds & needed:
+            left |= s.effects
+        elif s.defines:
+            effects.setdefault(getattr(s.node, "name", ""), set()).update(s.effects)
+    return {
+        id(s): s.binds.union(
+            s.changes - left, *(effects[name] - left for name in s.calls & effects.keys())
+        )
+        for s in statements
+    }
+
+
+def _imported(node: ast.stmt) -> Iterator[str]:
+    """The modules that a statement imports, by their first name."""
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in inner.names)
+        elif isinstance(inner, ast.ImportFrom) and inner.module:
+            yield inner.module.partition(".")[0]
 
 
 def run(
-    cells: Iterable[str], graded: Iterable[str], names: Mapping[str, Iterable[str]] | None = None
+    cells: Iterable[str],
+    graded: Iterable[str],
+    names: Mapping[str, Iterable[str]] | None = None,
+    namespace: dict[str, Any] | None = None,
+    files: Mapping[str, str] | None = None,
 ) -> Definitions:
-    """Run the definitions of a notebook in a fresh namespace; what fails is said and
-    left out.
+    """Run the definitions of a notebook; what fails is said and left out.
 
     Args:
         names: of each question, what it asks for. A question is given up if ``skip``
             was called for it and what it asks for was not defined after that: as in the
             notebook, where the last definition counts.
+        namespace: where to define it; by default a fresh one.
+        files: own modules' texts by name, see :func:`parse`.
     """
-    result = Definitions({"__name__": "__main__", "__builtins__": __builtins__})
+    if namespace is None:
+        namespace = {"__name__": "__main__", "__builtins__": __builtins__}
+    result = Definitions(namespace)
     stubs.skip.names, stubs.skip.namespace = dict(names or {}), result.namespace
-    for statement in select(parse(cells, result.problems), graded):
+    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    for statement in select(parse(cells, result.problems, files), graded):
         try:
-            code = compile(ast.Module([statement.node], []), statement.file, "exec")
-            exec(code, result.namespace)
+            try:
+                flags |= _execute(statement, flags, result.namespace)
+            except NameError:
+                if not statement.defines:
+                    raise
+                # an annotation may name what is not needed otherwise, and was not run
+                _execute(statement, flags | __future__.annotations.compiler_flag, result.namespace)
         # SystemExit and KeyboardInterrupt too: a cell may not end the rest
         except BaseException as error:
             where = f"{statement.file.strip('<>')}, line {statement.node.lineno}"
-            result.problems.append(f"{where} raised {type(error).__name__}: {_short(error)}")
+            problem = f"{where} raised {type(error).__name__}: {_short(error)}"
+            if isinstance(error, ModuleNotFoundError) and error.name:
+                module = str(error.name).partition(".")[0][:80]
+                problem = (
+                    f"{where} imports `{module}`: no installed package has this name,"
+                    f" {_HAND_IN.format(name=f'{module}.py')}"
+                )
+            result.problems.append(problem)
+            missing = [name for name in statement.binds if name not in result.namespace]
+            result.lost |= dict.fromkeys(missing, problem)
     result.skipped = {v.question for v in result.namespace.values() if type(v) is stubs.Skipped}
     return result
+
+
+def _execute(statement: Statement, flags: int, namespace: dict[str, Any]) -> int:
+    """Run a statement; the flags by which its imports from __future__ hold from here on."""
+    if isinstance(statement.node, ast.Import | ast.ImportFrom):
+        own.look_again()
+    # not with what this file imports from __future__
+    code = compile(
+        ast.Module([statement.node], []), statement.file, "exec", flags, dont_inherit=True
+    )
+    done = eval(code, namespace)
+    if code.co_flags & inspect.CO_COROUTINE:
+        asyncio.run(done)
+    return code.co_flags & _FUTURE
 
 
 def _short(error: BaseException) -> str:

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from course_lib.worker import helpers
+from course_lib.worker import helpers, own
 from course_lib.worker.watch import LibraryUsed, unwatched, watched
 from course_lib.worker.wire import Packer, Ref, Unpacker, WireError
 
@@ -32,20 +32,29 @@ class Missing(Exception):
     """A graded name that the submission does not define."""
 
 
+class Lost(Missing):
+    """A graded name that is missing for a reason that is known."""
+
+
 class Harness:
     """Answers the grader's requests about one namespace.
 
     Args:
         namespace: the student's names.
         ask: called when the student's code calls a proxy: gives the grader's answer.
+        lost: of names that the code should have defined and did not, the reason in a
+            sentence; under "*" that of names which nothing shows.
     """
 
-    def __init__(self, namespace: dict[str, Any], ask: Ask) -> None:
+    def __init__(
+        self, namespace: dict[str, Any], ask: Ask, lost: dict[str, str] | None = None
+    ) -> None:
         self.namespace = namespace
         self.ask = ask
+        self.lost = lost or {}
         self.kept: dict[int, Any] = {}
         self.forbidden: tuple[str, ...] = ()
-        self.replaced: dict[str, Any] = {}
+        self.replaced: list[tuple[dict[str, Any], str, Any]] = []  # where, name, value before
 
     def handle(
         self, header: dict[str, Any], blobs: list[bytes]
@@ -77,7 +86,11 @@ class Harness:
             raise
         except BaseException as error:
             kind = "missing" if isinstance(error, Missing) else "raised"
-            return {"error": _failure(kind, error)}, []
+            kind = "lost" if isinstance(error, Lost) else kind
+            failure = _failure(kind, error)
+            if isinstance(error, NameError) and (why := self._why(error.name)):
+                failure["message"] += f" ({why})"
+            return {"error": failure}, []
 
     # --- what can be asked ------------------------------------------------------------
 
@@ -89,6 +102,7 @@ class Harness:
         self.kept.clear()
         self.forbidden = tuple(forbidden)
         start_chance(seed)
+        torch.set_default_dtype(torch.float32)  # as the grader draws
 
     def _call(
         self,
@@ -164,30 +178,41 @@ class Harness:
         seen: set[str] = set()
         open_names = [name]
         while open_names:
-            for used in _names_in(self.namespace.get(open_names.pop())):
+            for used in _names_in(self._known(open_names.pop())):
                 # a name that is not there may be one that got lost: a cell that is no
                 # Python, a function with another name
-                if used not in seen and (used in self.namespace or used in among):
+                if used not in seen and (self._known(used) is not None or used in among):
                     seen.add(used)
                     open_names.append(used)
         return [other for other in among if other in seen]
 
+    def _known(self, name: str) -> Any:
+        """What the notebook means by a name; else what one of its own modules does."""
+        if name in self.namespace:
+            return self.namespace[name]
+        spaces = own.spaces(self.namespace)
+        return next((space[name] for space in spaces if name in space), None)
+
     def _replace(self, functions: dict) -> None:
-        """Bind the grader's proxies under the names of earlier questions."""
+        """Bind the grader's proxies under the names of earlier questions; also in own
+        modules, whose functions call each other there.
+        """
         for name, function in functions.items():
-            self.replaced.setdefault(name, self.namespace.get(name, _MISSING))
-            self.namespace[name] = function
+            others = [space for space in own.spaces(self.namespace) if name in space]
+            for space in (self.namespace, *others):
+                self.replaced.append((space, name, space.get(name, _MISSING)))
+                space[name] = function
 
     def _restore(self) -> None:
         self.restore()
 
     def restore(self) -> None:
         """Give replaced names back what they were."""
-        for name, value in self.replaced.items():
+        for space, name, value in reversed(self.replaced):
             if value is _MISSING:
-                self.namespace.pop(name, None)
+                space.pop(name, None)
             else:
-                self.namespace[name] = value
+                space[name] = value
         self.replaced.clear()
 
     # --- inside -----------------------------------------------------------------------
@@ -202,6 +227,8 @@ class Harness:
             return _walk(on, path)
         name, _, rest = path.partition(".")
         if name not in self.namespace:
+            if why := self._why(name):
+                raise Lost(f"{name} is not defined: {why}")
             near = get_close_matches(
                 name, [n for n, v in self.namespace.items() if self._own(v)], 1, 0.75
             )
@@ -210,6 +237,10 @@ class Harness:
                 + (f", but {near[0]} is: is that it, under another name?" if near else "")
             )
         return _walk(self.namespace[name], rest)
+
+    def _why(self, name: str | None) -> str:
+        """Why a name is not there; "" where that is not known."""
+        return self.lost.get(name or "") or self.lost.get("*", "")
 
     def _own(self, value: Any) -> bool:
         """Is it a function or class that the submission wrote, and no imported one?"""

@@ -26,6 +26,7 @@ from course_lib.worker import walls
 # what the labs' first cells import: seconds in every child if it is not here already
 WARM = (
     "IPython.core.inputtransformer2",
+    "IPython.core.magics",
     "IPython.display",
     "matplotlib.figure",
     "numpy",
@@ -50,7 +51,7 @@ def main() -> None:
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ[name] = "1"  # torch + fork hangs where parent and child both use several threads
     os.environ.setdefault("MPLBACKEND", "Agg")
-    from course_lib.worker import stubs, wire
+    from course_lib.worker import shell, stubs, wire
 
     stubs.install()
     # until all is imported: of a thousand modules nothing is garbage, and looking takes
@@ -70,6 +71,7 @@ def main() -> None:
     walls.prctl(walls.PR_SET_DUMPABLE, 0)
     # what a child leaves behind comes to us, and is ended
     walls.prctl(walls.PR_SET_CHILD_SUBREAPER, 1)
+    shell.start(start["folder"])
     around = walls.Walls(**start)
     del start
     _settle(around)
@@ -187,7 +189,7 @@ def _limit(limits: dict[str, int]) -> None:
 
 def serve(sock: socket.socket) -> None:
     """Read the cells, run the definitions, then answer requests one by one."""
-    from course_lib.worker import cells, harness, wire
+    from course_lib.worker import cells, harness, own, shell, wire
 
     # the one being answered: its number goes back with everything that is said about it
     request = ""
@@ -206,13 +208,16 @@ def serve(sock: socket.socket) -> None:
             raise _refusal(header["refused"])
         return wire.Unpacker(blobs).unpack(header["answer"])
 
-    header, _ = wire.receive(sock)
+    header, blobs = wire.receive(sock)
+    texts, refused = own.unpack(dict(zip(header["files"], blobs, strict=True)), os.getcwd())
     # Python's own starts anew in every forked child: definitions draw the same each
     # time
     harness.start_chance(0)
-    definitions = cells.run(header["cells"], header["graded"], header["names"])
-    worker = harness.Harness(definitions.namespace, ask)
-    problems = [problem[:500] for problem in definitions.problems][:50]
+    definitions = cells.run(
+        header["cells"], header["graded"], header["names"], shell.enter(), texts
+    )
+    worker = harness.Harness(definitions.namespace, ask, definitions.lost)
+    problems = [problem[:500] for problem in (*refused, *definitions.problems)][:50]
     wire.send(
         sock,
         {

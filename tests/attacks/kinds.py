@@ -19,7 +19,7 @@ KINDS: dict[str, str] = {
     "other processes": "reaches_other_processes signals_the_grader",
     "files": "reads_the_tests reads_other_submissions writes_its_grade",
     "the network": "opens_sockets",
-    "others' Python": "patches_json changes_torch_for_others",
+    "others' Python": "patches_json changes_torch_for_others hides_among_modules",
     "hostile text": "raises_hostile_text floods_the_output",
 }
 SAMPLE = {name for names in KINDS.values() for name in names.split()}

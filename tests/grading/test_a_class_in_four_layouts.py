@@ -16,7 +16,18 @@ from course_lib.grading.batch import run as batch
 from course_lib.grading.batch import summary, upload
 
 Files = dict[str, str | bytes]  # in the order in which they were handed in
-LETTERS = ["अनील", "மு", "สมชาย", "müller", "nguyễn", "łukasz", "김철수", "مُحَمَّد", "がくせい", "o'hara"]
+LETTERS = [
+    "अनील",
+    "மு",
+    "สมชาย",
+    "müller",
+    "nguyễn",
+    "łukasz",
+    "김철수",
+    "مُحَمَّد",
+    "がくせい",
+    "o'hara",
+]
 
 
 def students() -> list[tuple[str, Files, tuple[str, str]]]:

@@ -161,7 +161,7 @@ def test_what_a_statement_reads_is_read_from_its_own_text() -> None:
     by = {name: s.reads for s in statements for name in s.binds}
     assert by == {
         "é": set(), "a": {"b"}, "c": {"int", "é"}, "g": {"d", "e", "f", "h"}, "K": {"L", "n"}, "o": {"p", "q"},
-        "r": {"s"},
+        "r": {"s"}, "t": {"u"},
     }  # fmt: skip
     for statement in statements:
         assert ast.dump(ast.parse(statement.source).body[0]) == ast.dump(statement.node)
@@ -177,3 +177,87 @@ def test_what_a_definition_binds_anew_is_not_computed_before() -> None:
     assert names(early, graded=("f",))["f"]() == 9
     base = "import abc\nclass_of = type(3)\nclass A(class_of): pass\nclass_of = None"
     assert names(base, graded=("A",))["A"](2) == 2
+
+
+def test_what_a_needed_table_is_filled_by_runs() -> None:
+    fill = "table = []\nfor i in range(3): table.append(i)\nother = []\nother.append(1 / 0)"
+    done = cells.run([fill, "def f(): return table"], ["f"])
+    assert done.namespace["f"]() == [0, 1, 2] and not done.problems
+    call = "seen = {}\ndef note(k): seen[k] = 1\nnote('a')\ndef f(): return seen"
+    assert names(call, graded=("f",))["f"]() == {"a": 1}
+    # a module has methods of such names, too, and is not changed by them
+    got = names("import bisect\nx = bisect.insort([], 1)\ndef f(): return bisect", graded=("f",))
+    assert "x" not in got
+
+
+def test_settings_run_and_what_only_looks_like_one_does_not() -> None:
+    kept = [
+        s.source
+        for s in cells.select(
+            cells.parse(
+                [
+                    "import sys, os\nsys.path.append('x')\nsys.exit()\nos.system('x')\nsys.setrecursionlimit(9)"
+                ],
+                [],
+            ),
+            [],
+        )
+    ]
+    assert kept == ["import sys, os", "sys.path.append('x')", "sys.setrecursionlimit(9)"]
+
+
+def test_a_magic_around_code_is_that_code() -> None:
+    inside = "def f(x):\n    y = %time x + 1\n    %prun -q -s cumulative g(y)\n    return y\ndef g(y): pass"
+    assert names(inside)["f"](1) == 2
+    assert (
+        names("%%time\n%%capture out\n%time k = int('3')\ndef f(): return k", graded=("f",))["f"]()
+        == 3
+    )
+    assert "f" not in names("%%timeit\ndef f(): return 1", graded=("f",))
+
+
+def test_shell_commands_are_named_once() -> None:
+    done = cells.run(["!pip install x", "def f():\n    !ls\n    return 1", "%%bash\nls"], [])
+    (said,) = done.problems
+    assert "`!pip install x` (cell 1), `!ls` (cell 2), `%%bash` (cell 3)" in said
+
+
+def test_a_file_that_is_run_is_read_as_cells_are() -> None:
+    done = cells.run(
+        ["%run tools.py\ndef f(): return k + two()"], ["f"],
+        files={"tools.py": "k = int('1')\ndef two(): return 2\nraise SystemExit"},
+    )  # fmt: skip
+    assert done.namespace["f"]() == 3 and not done.problems
+    assert "tools.py was not handed in" in cells.run(["%run tools"], []).problems[0]
+
+
+def test_why_a_name_is_missing_is_kept() -> None:
+    done = cells.run(["from no_such_module_here import f, g", "def g(): return 1"], ["f", "g"])
+    assert "no_such_module_here.py was not handed in" in done.lost["f"]
+    assert done.namespace["g"]() == 1
+
+
+def test_annotations_are_what_they_are_in_the_notebook() -> None:
+    assert names("def f(x: int): pass")["f"].__annotations__ == {"x": int}
+    future = "from __future__ import annotations"
+    assert names(future, "def f(x: int): pass")["f"].__annotations__ == {"x": "int"}
+    # what only an annotation needs is not run for it
+    assert "f" in names("Kind = list[int]", "def f(x: Kind): pass")
+
+
+def test_where_a_statement_stands_is_counted_in_the_cell_as_it_is_written() -> None:
+    done = cells.run(["%%capture\n%%time\nx = 1\nimport no_such_module_here"], [])
+    assert "cell 1, line 4" in done.problems[0]
+
+
+def test_an_experiment_does_not_run_for_an_answers_memory_or_log() -> None:
+    """Nor for a file that is not imported, nor for what no name is missing for."""
+    answer = (
+        "KNOWN, LOG = {}, []\ndef f(x):\n    LOG.append(x)\n    KNOWN[x] = x\n    return KNOWN[x]"
+    )
+    experiments = (
+        "def train(k): raise SystemExit(k)\nLOG.append(train(1))\nprint(f(train(2)))\n"
+        "globals()['net'] = train(3)\nwith open('table.py', 'w') as file: file.write(train(4))"
+    )
+    done = cells.run([answer, experiments], ["f"])
+    assert done.namespace["f"](1) == 1 and not done.problems

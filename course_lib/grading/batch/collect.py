@@ -25,7 +25,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from course_lib.grading.batch import ipynb, layout, names, origin
+from course_lib.grading.batch import ipynb, layout, modules, names, origin
 from course_lib.grading.batch.entries import Entry, File, of_a_student, on_disk
 from course_lib.grading.batch.ipynb import Unreadable
 from course_lib.grading.batch.origin import Origin
@@ -73,7 +73,8 @@ class Handed:
             that, in a sentence, or "".
         tag: how many digits of a hash its file name must have, for without them it is
             another's, too.
-        files: what else the lab asks for and was handed in with this notebook, by name.
+        files: what else was handed in with this notebook, by name: what the lab asks for,
+            and own modules, by the path in the notebook's folder.
         folder: the file or folder of the notebook, as it was found.
     """
 
@@ -108,7 +109,10 @@ class Handed:
 
     def beside(self) -> tuple[tuple[str, bytes | str], ...]:
         """The files by name: their bytes, or in a sentence why there are none."""
-        return tuple((name, _contents(file)) for name, file in self.files.items())
+        return tuple(
+            (name, _contents(file, modules.MOST_BYTES if name.endswith(".py") else MOST_BESIDE))
+            for name, file in self.files.items()
+        )
 
     @property
     def file_name(self) -> str:
@@ -570,12 +574,15 @@ def _look(file: _File, lab: str) -> _Look:
 
 
 def _with_files(look: _Look, files: list[_File], lab: str, beside: Iterable[str]) -> Handed:
-    """The notebook with the files that the lab asks for beside it."""
+    """The notebook with the files that the lab asks for, and own modules, beside it."""
     result = look.handed
     if not result.problem:
         result.files = {
             wanted: file for wanted in beside if (file := _nearest(files, look.of, wanted))
         }
+        own, more = _own_modules(files, look.of)
+        result.files |= own
+        result.remark = " ".join(filter(None, [result.remark, more]))
         if result.files:
             result.digest = _with_contents(result.digest, result.beside())
     return result
@@ -599,24 +606,42 @@ def _nearest(files: list[_File], notebook: _File, wanted: str) -> File | None:
         f for f in files if f.file.suffix == f".{suffix}" and names.again(f.own)[0].lower() == stem
     ]
 
-    def near(f: _File) -> tuple[object, ...]:
-        own = f.file.shown.rpartition("/")[0] == notebook.file.shown.rpartition("/")[0]
-        return (
-            f.stamp == notebook.stamp,
-            own,
-            f.name.number or 0,
-            names.again(f.own)[1],
-            f.file.time,
-            f.file.shown,
-        )
+    if not same:
+        return None
+    return max(same, key=lambda f: _nearness(f, notebook, names.again(f.own)[1])).file
 
-    return max(same, key=near).file if same else None
+
+def _nearness(f: _File, notebook: _File, again: int) -> tuple[object, ...]:
+    own = f.file.shown.rpartition("/")[0] == notebook.file.shown.rpartition("/")[0]
+    return (
+        f.stamp == notebook.stamp,
+        own,
+        f.name.number or 0,
+        again,
+        f.file.time,
+        f.file.shown,
+    )
+
+
+def _own_modules(files: list[_File], notebook: _File) -> tuple[dict[str, File], str]:
+    """The student's own ``.py`` files by the paths that the notebook imports, and a sentence if
+    there are too many. Of several by one path the nearest, as in :func:`_nearest`.
+    """
+    folder = notebook.file.shown.rpartition("/")[0]
+    found: dict[str, tuple[tuple[object, ...], File]] = {}
+    for f in files:
+        path, number = modules.name_of(f.file.shown, f.own, folder)
+        near = _nearness(f, notebook, number)
+        if path and (path not in found or found[path][0] < near):
+            found[path] = near, f.file
+    used, more = modules.nearest(found)
+    return {path: found[path][1] for path in used}, more
 
 
 MOST_BESIDE = 16 << 20  # bytes, of a file beside the notebook
 
 
-def _contents(file: File) -> bytes | str:
+def _contents(file: File, most: int) -> bytes | str:
     try:
         data = file.data()
     except (Unreadable, OSError, zlib.error) as error:
@@ -624,10 +649,10 @@ def _contents(file: File) -> bytes | str:
             f"{file.own[:80]} cannot be read"
             f" ({str(getattr(error, 'strerror', None) or error)[:200]})"
         )
-    if len(data) > MOST_BESIDE:
+    if len(data) > most:
         return (
-            f"{file.own[:80]} has {len(data):,} bytes: no file that this lab asks for is nearly as"
-            " large"
+            f"{file.own[:80]} has {len(data):,} bytes, of which at most {most:,} are read: no such"
+            " file of this lab is nearly as large"
         )
     return data
 

@@ -284,9 +284,13 @@ def _texts(
     """The submissions that can be compared; the others go to ``left_out``."""
     texts = []
     for handed in submissions:
-        text = _text(
-            handed.id, handed.cells, [f"cell {i}" for i in range(1, len(handed.cells) + 1)], known
-        )
+        own = {
+            name: data.decode("utf-8", "replace")
+            for name, data in handed.beside()
+            if name.endswith(".py") and isinstance(data, bytes)
+        }
+        labels = [f"cell {i}" for i in range(1, len(handed.cells) + 1)]
+        text = _text(handed.id, [*handed.cells, *own.values()], [*labels, *own], known)
         if handed.problem:
             left_out.append((handed.id, handed.problem))
         elif not len(text.plain):

@@ -33,8 +33,9 @@ class StudentError(Exception):
     """The student's code raised.
 
     Attributes:
-        kind: "raised", "missing" (not defined), "library" (called what it should
-            write), "result" (no plain data).
+        kind: "raised", "missing" (not defined), "lost" (not defined, for a reason that
+            the message says), "library" (called what it should write), "result" (no plain
+            data).
         type, bases: the exception's class name and those of its bases. message, where,
             text: what, on which line.
     """
@@ -162,7 +163,6 @@ class InProcess:
             torch.get_rng_state(),
             torch.get_default_dtype(),
         )
-        torch.set_default_dtype(torch.float32)  # as the grader draws
         return self
 
     def __exit__(self, *_: object) -> None:

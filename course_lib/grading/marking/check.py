@@ -22,6 +22,7 @@ from course_lib.grading.claims.typed import LETTERS, STUDENT, order_for
 from course_lib.grading.marking.marker import Marker, Outcome, by_question, total
 from course_lib.labs.contract import order
 from course_lib.paths import course_root
+from course_lib.worker import own
 from course_lib.worker.watch import unwatched
 
 
@@ -92,9 +93,11 @@ def check(question: str | None = None) -> None:
                 lambda: Submission(transport, beside), known, skipped=_skipped(lab, namespace)
             )
             outcomes = marker.mark(_visible(lab) if tests is None else tests)
-        _show(
+        card = (
             _progress(lab, namespace, outcomes) if question is None else _card(question, outcomes)
         )
+        card.foot = " ".join(filter(None, [card.foot, _to_hand_in(namespace)]))
+        _show(card)
     wrong = [f"{o.question} {o.claim}: {o.message}" for o in outcomes if not o.passed]
     if nbgrader and wrong:
         raise AssertionError("\n".join(wrong))
@@ -258,6 +261,19 @@ def _given(value: Any) -> Any:
         return value.skipped_question
     except Exception:  # a student's object may do anything when it is asked
         return None
+
+
+def _to_hand_in(namespace: dict[str, Any]) -> str:
+    """Which files of the student's own the notebook needs, in a sentence; "" where it needs
+    none. Those that a cell writes come with the notebook.
+    """
+    cells = "\n".join(str(cell) for cell in namespace.get("In", ()))
+    written = {name.strip("'\"") for name in re.findall(r"^%%(?:write)?file\s+(.+)$", cells, re.M)}
+    names = [name for name in own.files_of(namespace, Path.cwd()) if name not in written]
+    if not names:
+        return ""
+    what = "that file" if len(names) == 1 else "those files"
+    return f"Answers come from {', '.join(names)}: hand {what} in together with the notebook."
 
 
 def _card(question: str, outcomes: list[Outcome]) -> Card:

@@ -26,8 +26,8 @@ class Task:
     Attributes:
         id: the submission's. cells: its code. problem: why it could not be read; then
             it is not tried.
-        files: beside the notebook, those that the lab asks for: name, and bytes or why
-            there are none.
+        files: beside the notebook, those that the lab asks for and own modules: name, and
+            bytes or why there are none.
         version: which of several notebooks of one student it is, from 0.
     """
 
@@ -176,13 +176,19 @@ class Lab:
         opens are added to ``opened``: close them.
         """
         known = self.known
+        own = {name: data for name, data in task.files if name.endswith(".py")}
+        modules = {name: data for name, data in own.items() if isinstance(data, bytes)}
+        unread = [data for data in own.values() if isinstance(data, str)]
         names = {q: exercise.names for q, exercise in known.questions.items()}
         allowance = Allowance(worker.seconds.submission)
 
         def open() -> Submission:
             opened.append(
-                worker.open(list(task.cells), known.graded, known.imports, names, allowance)
+                worker.open(
+                    list(task.cells), known.graded, known.imports, names, allowance, modules
+                )
             )
+            opened[-1].problems += unread
             return seen_as(opened[-1], dict(task.files))
 
         return Marker(open, known, self.source.seed, allowance=allowance)

@@ -244,6 +244,8 @@ def explain(error: StudentError, question: str) -> str:
     """What the student reads when their code raised."""
     if error.unwritten:
         return "not written yet"
+    if error.kind == "lost":
+        return error.message
     if error.kind == "missing":
         return f"{error.message}: keep the name that the question gives"
     if error.kind == "library":
@@ -255,6 +257,8 @@ def explain(error: StudentError, question: str) -> str:
         return f"your code returned {error.message}, which cannot be a result"
     where = f" ({error.where}: {error.text})" if error.where else ""
     hint = ". Does the cell run that defines it?" if error.type == "NameError" else ""
+    if error.type == "ModuleNotFoundError":
+        hint = ". Is it a file of yours? Hand it in together with the notebook"
     return f"your code raised {error.type}: {error.message}{where}{hint}"
 
 

@@ -196,6 +196,8 @@ def environment(layer: Layer, scratch: str) -> dict[str, str]:
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONHASHSEED": "0",
         "HF_HUB_OFFLINE": "1",
+        # a compiler cannot be started: what torch.compile is given runs as it is
+        "TORCH_COMPILE_DISABLE": "1",
     }
 
 
@@ -286,8 +288,6 @@ def _bwrap(namespaces: bool) -> list[str]:
     # child could be given namespaces
     args += [
         "--tmpfs",
-        "/tmp",
-        "--tmpfs",
         "/dev",
         "--dir",
         "/proc",
@@ -310,12 +310,28 @@ def _bwrap(namespaces: bool) -> list[str]:
         **{path: ["--ro-bind", path, path] for path in shown},
         **{path: ["--tmpfs", path] for path in hidden},
     }
+    locked = ["/dev", *hidden, "/"]
+    # the usual folder for temporary files is the child's own; where something of ours lies in
+    # it, it holds that, and nothing can be written
+    if temporary_is_own():
+        args += ["--symlink", SCRATCH, "/tmp"]
+    else:
+        args += ["--tmpfs", "/tmp"]
+        locked = ["/tmp", *locked]
     # what is inside another comes after it
     for path in sorted(mounts, key=lambda path: Path(path).parts):
         args += mounts[path]
-    for place in ("/tmp", "/dev", *hidden, "/"):
+    for place in locked:
         args += ["--remount-ro", place]
     return [*args, "--chdir", SCRATCH, "--"]
+
+
+def temporary_is_own() -> bool:
+    """Is ``/tmp`` in the jail the folder of its own that a submission can write to? Not where
+    the course or the interpreter lies in ``/tmp``.
+    """
+    places = [*_prefixes(), str(_PACKAGE), *map(str, _hidden())]
+    return not any(place.startswith("/tmp/") for place in places)
 
 
 def _prefixes() -> list[str]:
@@ -417,7 +433,7 @@ def _probe(prefix: list[str], name: str) -> Tried:
             "locked": [
                 folder,
                 "/",
-                "/tmp",
+                *([] if name == "jail" and temporary_is_own() else ["/tmp"]),
                 "/usr",
                 "/dev/shm",
                 str(_PACKAGE / "worker"),

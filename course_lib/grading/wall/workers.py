@@ -111,6 +111,7 @@ class Worker:
         imports: Sequence[str] = (),
         names: Mapping[str, Sequence[str]] | None = None,
         allowance: Allowance | None = None,
+        files: Mapping[str, bytes] | None = None,
     ) -> Session:
         """A child that has run the definitions of these cells, forked when the warm
         process has these ``imports``.
@@ -120,6 +121,7 @@ class Worker:
             names: of each question, which of that it asks for; so that ``skip`` can
                 give it up.
             allowance: of the submission, where it has several sessions.
+            files: own modules that the cells import, by path.
 
         Raises:
             WorkerLost: if running the definitions ended or hung the process.
@@ -133,8 +135,11 @@ class Worker:
             "cells": cells,
             "graded": list(graded),
             "names": {q: list(of) for q, of in (names or {}).items()},
+            "files": list(files or {}),
         }
-        header, _ = session.converse(told, [], "the notebook's definitions", self.seconds.define)
+        header, _ = session.converse(
+            told, list((files or {}).values()), "the notebook's definitions", self.seconds.define
+        )
         problems, skipped = header.get("problems", []), header.get("skipped", [])
         session.problems = (
             [str(p)[:500] for p in problems][:50] if isinstance(problems, list) else []

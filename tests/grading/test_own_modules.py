@@ -1,0 +1,319 @@
+"""Own ``.py`` files handed in together with a notebook: found in every layout, imported in the
+sandbox, watched as cells are, and of no use to an attacker.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_lab import claim, notebook
+
+from course_lib.grading import StudentError, Submission
+from course_lib.grading.batch import modules, report, similarity
+from course_lib.grading.batch import run as batch
+from course_lib.grading.batch.collect import collect
+from course_lib.grading.claims.question import texts_in
+from course_lib.grading.marking import check
+from course_lib.grading.marking.lab import Lab, Marked, Source, Task
+from course_lib.grading.wall.workers import Worker, WorkerLost
+
+ANSWERS = """import torch
+def magnitude_mask(weight, sparsity):
+    kept = torch.ones(weight.numel(), dtype=torch.bool)
+    kept[weight.abs().flatten().argsort()[: round(sparsity * weight.numel())]] = False
+    return kept.view_as(weight)
+def threshold_mask(weight, a): return weight.abs() >= a
+"""
+TAKE = "from helpers import magnitude_mask, threshold_mask"
+
+
+@pytest.fixture
+def open_with(worker: Worker) -> Iterator[Any]:
+    """Opens a submission with own modules: it, and what is said of its definitions."""
+    sessions = []
+
+    def open(*cells: str, **files: str) -> tuple[Submission, list[str]]:
+        named = {f"{name}.py": text.encode() for name, text in files.items()}
+        sessions.append(worker.open(list(cells), ["f"], files=named))
+        return Submission(sessions[-1]), sessions[-1].problems
+
+    yield open
+    for session in sessions:
+        session.close()
+
+
+# --- collecting -----------------------------------------------------------------------
+
+
+def own(folder: Path) -> dict[str, dict[str, Any]]:
+    return {h.id: dict(h.beside()) for h in collect(folder, "lab01").handed}
+
+
+def put(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(notebook(text) if path.suffix == ".ipynb" else text)
+
+
+def test_own_files_are_found_in_a_folder_and_in_a_zip(tmp_path: Path) -> None:
+    put(tmp_path / "ann" / "lab01.ipynb", TAKE)
+    put(tmp_path / "ann" / "helpers.py", "ann's")
+    put(tmp_path / "ann" / "tools" / "masks.py", "also ann's")
+    put(tmp_path / "ann" / "no module" / "x.py", "cannot be imported")
+    put(tmp_path / "ann" / "Not-a-name.py", "cannot be imported")
+    with zipfile.ZipFile(tmp_path / "bob.zip", "w") as archive:
+        archive.writestr("all/labs/lab01.ipynb", notebook(TAKE))
+        archive.writestr("all/labs/helpers.py", "bob's")
+        archive.writestr("all/helpers.py", "further away")
+        archive.writestr("all/course_lib/training.py", "the course's")
+        archive.writestr("all/.venv/lib/x.py", "hidden")
+    put(tmp_path / "cy.ipynb", TAKE)
+    put(tmp_path / "helpers.py", "nobody's")
+    assert own(tmp_path) == {
+        "ann": {"helpers.py": b"ann's", "tools/masks.py": b"also ann's"},
+        "bob": {"helpers.py": b"bob's"},
+        "cy": {},
+    }
+
+
+def test_own_files_are_found_among_uploads(tmp_path: Path) -> None:
+    put(tmp_path / "doejane_12345_80_lab01.ipynb", TAKE)
+    put(tmp_path / "doejane_12345_81_helpers.py", "old")
+    put(tmp_path / "doejane_12345_95_helpers-1.py", "new")
+    put(tmp_path / "roejohn_12346_97_lab01.ipynb", TAKE)
+    assert own(tmp_path) == {"doejane_12345": {"helpers.py": b"new"}, "roejohn_12346": {}}
+
+
+def test_a_file_that_is_no_module_is_refused_by_name(tmp_path: Path) -> None:
+    put(tmp_path / "ann" / "lab01.ipynb", TAKE)
+    (tmp_path / "ann" / "helpers.py").symlink_to("/etc/passwd")
+    put(tmp_path / "ann" / "large.py", "#" * (modules.MOST_BYTES + 1))
+    found = own(tmp_path)["ann"]
+    assert "link" in found["helpers.py"] and "root:" not in found["helpers.py"]
+    assert f"{modules.MOST_BYTES + 1:,} bytes" in found["large.py"]
+
+
+def test_of_too_many_files_some_are_left_out_and_it_is_said(tmp_path: Path) -> None:
+    put(tmp_path / "ann" / "lab01.ipynb", TAKE)
+    put(tmp_path / "ann" / "zhelpers.py", "near")
+    for i in range(modules.MOST_FILES):
+        put(tmp_path / "ann" / "deep" / f"m{i}.py", "")
+    (ann,) = collect(tmp_path, "lab01").handed
+    assert len(ann.files) == modules.MOST_FILES and "zhelpers.py" in ann.files
+    assert f"{modules.MOST_FILES + 1} .py files" in ann.remark
+
+
+# --- grading --------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("warm")
+def test_an_answer_in_an_own_file_counts_and_is_graded_again_when_it_changes(
+    tmp_path: Path,
+) -> None:
+    tests = claim(tmp_path / "tests")
+    for name, text in (("ann", ANSWERS), ("bob", ANSWERS.replace(">=", ">"))):
+        put(tmp_path / "in" / name / "lab01.ipynb", TAKE)
+        put(tmp_path / "in" / name / "helpers.py", text)
+    put(tmp_path / "in" / "cy" / "lab01.ipynb", TAKE)
+
+    def grade() -> batch.Batch:
+        return batch.grade("lab01", tmp_path / "in", tmp_path / "out", tests=tests, seed=1, jobs=1)
+
+    def score(id: str) -> float:
+        result = report.read(tmp_path / "out", id)
+        assert result is not None
+        return result["score"]
+
+    assert sorted(grade().graded) == ["ann", "bob", "cy"]
+    assert [score(id) for id in ("ann", "bob", "cy")] == [3, 2, 0]
+    result = report.read(tmp_path / "out", "cy")
+    assert result is not None
+    assert all("helpers.py was not handed in" in test["output"] for test in result["tests"])
+    put(tmp_path / "in" / "bob" / "helpers.py", ANSWERS)
+    assert grade().graded == ["bob"] and score("bob") == 3
+
+
+def mark(worker: Worker, folder: Path, helpers: str | bytes, cell: str = TAKE) -> Marked:
+    tests = claim(folder)
+    data = helpers.encode() if isinstance(helpers, str) else helpers
+    lab = Lab(Source("lab01", texts_in(tests), str(tests), 1))
+    return lab.mark(Task("x", (cell,), files=(("helpers.py", data),)), worker)
+
+
+def test_an_own_file_may_not_borrow_either(worker: Worker, tmp_path: Path) -> None:
+    borrowing = (
+        "import torch\nfrom course_lib.pruning import weights\n"
+        "def magnitude_mask(w, s): return weights.smallest(w.abs(), s)\n"
+        "def threshold_mask(w, a): return torch.nn.functional.hardshrink(w.abs(), a * (1 - 1e-6)) != 0\n"
+    )
+    marked = mark(worker, tmp_path, borrowing)
+    assert [o.borrowed for o in marked.outcomes] == [True, True]
+    assert sum(o.earned for o in marked.outcomes) == 0
+
+
+def test_an_earlier_answer_in_an_own_file_is_answered_by_the_library(
+    worker: Worker, tmp_path: Path
+) -> None:
+    """A question is not lost for the fault of another one, in cells or in own files."""
+    tests = claim(
+        tmp_path,
+        """
+import torch
+from course_lib.grading import expect_equal, question
+
+@question("1.1", points=2, claim="the smaller half goes")
+def test_half(submission, draw):
+    expect_equal(int(submission.magnitude_mask(draw.normal(4, 6), 0.5).sum()), 12)
+
+@question("1.4", points=2, claim="uses 1.1")
+def test_uses(submission, draw):
+    expect_equal(int(submission.global_masks({"a": draw.normal(4, 6)}, 0.5)["a"].sum()), 12)
+""",
+    )
+    wrong = (
+        "def magnitude_mask(w, s): return w.abs() > 100\n"
+        "def global_masks(weights, s): return {k: magnitude_mask(w, s) for k, w in weights.items()}\n"
+    )
+    lab = Lab(Source("lab01", texts_in(tests), str(tests), 1))
+    for cells, files in (
+        ((wrong,), ()),
+        (("from helpers import *",), (("helpers.py", wrong.encode()),)),
+    ):
+        marked = lab.mark(Task("x", cells, files=files), worker)
+        assert [o.earned for o in marked.outcomes] == [0, 2], files
+
+
+# --- hostile files --------------------------------------------------------------------
+
+
+def test_own_files_shadow_nothing(open_with) -> None:
+    raising = "raise SystemExit('shadowed')"
+    names = ("json", "torch", "numpy", "course_lib", "IPython")
+    submission, said = open_with(
+        "import json, torch, numpy\nfrom course_lib.data import images\nimport sitecustomize_\n"
+        "def f(): return json.dumps([float(torch.ones(1)), hasattr(images, '__file__')])",
+        **dict.fromkeys((*names, "sitecustomize", "conftest", "usercustomize"), raising),
+        sitecustomize_="",
+    )
+    assert submission.f() == "[1.0, true]"
+    assert [line.partition(" ")[0] for line in said] == sorted(f"{name}.py" for name in names)
+
+
+def test_a_file_that_raises_or_ends_costs_only_its_own_answers(open_with) -> None:
+    submission, said = open_with("import helpers\ndef f(): return 1", helpers="raise SystemExit")
+    assert submission.f() == 1 and "SystemExit" in said[0]
+    with pytest.raises(WorkerLost):
+        open_with("import helpers\ndef f(): return 1", helpers="import os\nos._exit(0)")
+    assert open_with("def f(): return 2")[0].f() == 2
+
+
+def test_a_file_gets_no_further_than_a_cell_when_it_is_imported(open_with, worker: Worker) -> None:
+    if not worker.layer.wall:
+        pytest.skip("no wall stands here")
+    tries = f"""
+import os, socket
+got = []
+def attempt(name, action):
+    try:
+        action()
+        got.append(name)
+    except OSError:
+        pass
+attempt("tests", lambda: os.listdir({str(Path(__file__).parent)!r}))
+attempt("passwords", lambda: open("/etc/passwd"))
+attempt("network", lambda: socket.create_connection(("127.0.0.1", 9), timeout=1))
+attempt("a socket", lambda: socket.socket())
+attempt("the warm process", lambda: os.kill(os.getppid(), 0) if os.getppid() else open("/nothing"))
+attempt("the course", lambda: open({str(Path(check.__file__).parent / "x.py")!r}, "w"))
+"""
+    submission, said = open_with("import helpers\ndef f(): return helpers.got", helpers=tries)
+    assert submission.f() == [] and not said
+
+
+def test_own_files_are_gone_for_the_next(open_with) -> None:
+    first, _ = open_with("import helpers\ndef f(): return 1", helpers="x = 1")
+    second, said = open_with("def f():\n    import os\n    return os.listdir('.')")
+    assert first.f() == 1 and "helpers.py" not in second.f() and not said
+    third, said = open_with("import helpers\ndef f(): return 1")
+    assert "helpers.py was not handed in" in said[0]
+
+
+def test_temporary_files_have_a_place_that_is_the_submissions_own(open_with, worker) -> None:
+    use = (
+        "import os, tempfile\n"
+        "def f(place):\n"
+        "    path = os.path.join(place or tempfile.gettempdir(), 'left')\n"
+        "    with open(path, 'x') as file: file.write('x')\n"
+        "    return os.path.getsize(path)\n"
+    )
+    for _ in range(2):  # the second finds nothing of the first
+        submission, _ = open_with(use)
+        assert submission.f("") == 1
+    if worker.layer.name == "jail":
+        for _ in range(2):
+            submission, _ = open_with(use)
+            assert submission.f("/tmp") == 1
+
+
+def test_a_full_temporary_folder_is_the_submissions_own_problem(open_with, worker) -> None:
+    if not worker.layer.wall:
+        pytest.skip("without a wall the limit is one of time")
+    fill = (
+        "import tempfile\n"
+        "def f():\n"
+        "    with tempfile.NamedTemporaryFile(buffering=0) as file:\n"
+        "        for n in range(200): file.write(bytes(1 << 20))\n"
+        "    return n\n"
+    )
+    with pytest.raises((StudentError, WorkerLost)):
+        open_with(fill)[0].f()
+    assert open_with("def f():\n    open('x', 'w').write('x')\n    return 1")[0].f() == 1
+
+
+# --- what is said, and who reads it ---------------------------------------------------
+
+
+def test_a_file_that_cannot_be_read_is_said(worker: Worker, tmp_path: Path) -> None:
+    tests = claim(tmp_path)
+    lab = Lab(Source("lab01", texts_in(tests), str(tests), 1))
+    task = Task("x", (TAKE,), files=(("helpers.py", "helpers.py cannot be read (a link)"),))
+    assert "helpers.py cannot be read (a link)" in lab.mark(task, worker).notes
+
+
+def test_check_names_the_files_to_hand_in(tmp_path: Path, monkeypatch, capsys) -> None:
+    claim(tmp_path / "tests" / "labs")
+    monkeypatch.setenv("COURSE_ROOT", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "parity_helpers.py").write_text(f"from parity_inner import x\n{ANSWERS}")
+    (tmp_path / "parity_inner.py").write_text("import json\ndef x(): return json")
+    (tmp_path / "parity_written.py").write_text("y = 1")
+
+    def said(source: str, **more: Any) -> str:
+        exec(f"{source}\ncheck('1.1')", {"check": check.check, "__name__": "__main__", **more})
+        return capsys.readouterr().out
+
+    shown = said("from parity_helpers import magnitude_mask")
+    assert "parity_helpers.py, parity_inner.py: hand those files in" in shown
+    assert "hand" not in said(ANSWERS)
+    cell = "%%writefile parity_written.py\ny = 1"
+    assert "hand" not in said(f"{ANSWERS}\nimport parity_written", In=["", cell])
+
+
+def test_similarity_reads_own_files(tmp_path: Path) -> None:
+    """Code that was copied into an own file is found as in a cell."""
+    long = "\n".join(
+        f"def part_{i}(a, b): return [a * {i} + b, a - {i} * b, {{a: b}}]" for i in range(20)
+    )
+    put(tmp_path / "ann" / "lab01.ipynb", "from helpers import *\nx = 1")
+    put(tmp_path / "ann" / "helpers.py", long)
+    put(tmp_path / "bob.ipynb", long)
+    put(
+        tmp_path / "cy.ipynb",
+        "\n".join(f"class C{i}:\n    x = [{i}] * {i}\n    y = x or {i}" for i in range(20)),
+    )
+    found = similarity.compare(collect(tmp_path, "lab01").handed, [], {}, 5, [])
+    assert {found.pairs[0].left, found.pairs[0].right} == {"ann", "bob"} or found.clusters
