@@ -54,6 +54,20 @@ def students() -> list[tuple[str, Files, tuple[str, str]]]:
     add({"notes.txt": b"later"}, none)
     add({"lab01.ipynb": answered("def magnitude_mask(w, s): return w")}, ("graded", "0"))
     add({"all.zip": zipped({"a/lab01.ipynb": HANDOUT, "b/mine.ipynb": answered()})}, full)
+    imported = "from my_answers import magnitude_mask, threshold_mask"
+    add({"lab01.ipynb": answered(imported), "my_answers.py": f"import torch\n{RIGHT}"}, full)
+    add({"lab01.ipynb": answered(f"%%capture\n%%time\n{RIGHT}")}, full)
+    inside = RIGHT.replace("return weight.abs()", "%time 1 + 1\n    !ls\n    return weight.abs()")
+    add(
+        {
+            "lab01.ipynb": answered(
+                inside.replace(
+                    "def threshold_mask(weight, a): ", "def threshold_mask(weight, a):\n    "
+                )
+            )
+        },
+        full,
+    )
     while len(found) < 60:
         number = len(found)
         add(
