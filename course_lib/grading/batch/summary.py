@@ -64,7 +64,7 @@ class Entry:
         """What else a person should look at: names that are not there, packages that
         are missing here, another lab or release.
         """
-        said = dict.fromkeys([self.remark] if self.remark else [])
+        said = dict.fromkeys([self.remark] if self.remark and self.status == "graded" else [])
         missing = (
             [found for t in self.tests if (found := _UNDEFINED.match(t["output"]))]
             if self.status == "graded"
