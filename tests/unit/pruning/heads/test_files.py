@@ -85,20 +85,18 @@ def test_from_pretrained_alone_fails_on_the_sizes(tmp_path):
 
 
 def test_files_that_do_not_fit_are_refused(tmp_path):
-    with pytest.raises(FileNotFoundError, match="no kept_heads.json in .*save_pruned"):
+    with pytest.raises(FileNotFoundError, match="no pruned.json in .*save_pruned"):
         load_pruned(tmp_path)
     smaller = remove_heads(model_of("bert"), some_heads(3))
     save_pruned(smaller, tmp_path)
-    note = json.loads((tmp_path / "kept_heads.json").read_text())
+    note = json.loads((tmp_path / "pruned.json").read_text())
     name = next(iter(note["kept"]))
     for kept in ([4], [1, 0], [0, 0]):
         changed = {"kept": note["kept"] | {name: kept}, "explicit": False}
-        (tmp_path / "kept_heads.json").write_text(json.dumps(changed))
+        (tmp_path / "pruned.json").write_text(json.dumps(changed))
         with pytest.raises(ValueError, match=r"keeps heads .* the model has 4 heads there"):
             load_pruned(tmp_path)
-    (tmp_path / "kept_heads.json").write_text(
-        json.dumps({"kept": {"nowhere": [0]}, "explicit": False})
-    )
+    (tmp_path / "pruned.json").write_text(json.dumps({"kept": {"nowhere": [0]}, "explicit": False}))
     with pytest.raises(ValueError, match="'nowhere', but the model has no attention there"):
         load_pruned(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())

@@ -5,8 +5,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from course_lib.models import mlps as registry
-from course_lib.models.mlps import find_mlps, mlp_outputs
+from course_lib.models import families
+from course_lib.models.mlps import find_mlps, mlp_outputs, register_mlp
 from course_lib.pruning.heads import gated, head_importance
 from course_lib.pruning.layers import gated_mlps, joint_importance, remove_mlps
 from unit.small_transformers import FAMILIES, gateable, inputs_of, model_of, outputs
@@ -111,8 +111,8 @@ def test_unknown_parts_can_be_registered(monkeypatch):
     model = nn.Sequential(Mine(), Mine())
     with pytest.raises(ValueError, match="register_mlp"):
         find_mlps(model)
-    monkeypatch.setattr(registry, "_REGISTRY", dict(registry._REGISTRY))
-    registry.register_mlp(f"{Mine.__module__}.{Mine.__qualname__}", ("up",), "down")
+    monkeypatch.setattr(families, "TABLE", dict(families.TABLE))
+    register_mlp(f"{Mine.__module__}.{Mine.__qualname__}", ("up",), "down")
     assert [mlp.out for mlp in find_mlps(model)] == ["0.down", "1.down"]
     with pytest.raises(ValueError, match="keep should be"):
         remove_mlps(model, torch.ones(3, dtype=torch.bool))
