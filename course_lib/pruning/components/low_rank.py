@@ -96,6 +96,14 @@ class GatedLinear(nn.Module):
         return self.p.shape[0], self.q.shape[1]
 
     @property
+    def in_features(self) -> int:
+        return self.q.shape[1]
+
+    @property
+    def out_features(self) -> int:
+        return self.p.shape[0]
+
+    @property
     def weight(self) -> Tensor:
         """(out, in), as it is computed with in evaluation."""
         return (self.p * self.gates()) @ self.q

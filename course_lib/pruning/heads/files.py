@@ -154,10 +154,14 @@ def _note(model: nn.Module) -> Note:
         "widths": {
             mlp.name: sizes(modules[mlp.out])[0]
             for mlp in mlps
-            if mlp.first and mlp.name not in removed
+            if mlp.first and mlp.name not in removed and _is_linear(modules[mlp.out])
         },
         "ranks": {name: m[0].out_features for name, m in modules.items() if isinstance(m, LowRank)},
     }
+
+
+def _is_linear(module: nn.Module) -> bool:
+    return isinstance(module, nn.Linear | LowRank) or is_conv1d(module)
 
 
 def _read(folder: Path) -> Note:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -197,7 +197,9 @@ def _cut_lists(config: Any, before: int, kept: list[int]) -> list[tuple[str, Any
     for name, value in list(vars(config).items()):
         new = None
         if isinstance(value, list | tuple) and name != "stage_names":
-            if len(value) == before:
+            if "layer" in name and _are_places(value, before):  # Qwen 3's mlp_only_layers
+                new = type(value)(kept.index(i) for i in value if i in kept)
+            elif len(value) == before:
                 new = type(value)(value[i] for i in kept)
             elif value and all(isinstance(x, list | tuple) and len(x) == 2 for x in value):
                 # GPT-Neo: [[["global", "local"], 3]] is a pattern, and how often it comes
@@ -217,6 +219,15 @@ def _cut_lists(config: Any, before: int, kept: list[int]) -> list[tuple[str, Any
         config.stage_names = names[: len(kept) + 1]
         config.set_output_features_output_indices(out_features=None, out_indices=places)
     return old
+
+
+def _are_places(value: Sequence[Any], before: int) -> bool:
+    """Whether these are numbers of layers, in order."""
+    return (
+        len(value) > 0
+        and all(type(i) is int and 0 <= i < before for i in value)
+        and all(a < b for a, b in zip(value, value[1:], strict=False))
+    )
 
 
 def _built(model: Any) -> nn.Module | None:
