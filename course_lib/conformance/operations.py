@@ -236,6 +236,12 @@ def generation(family: str) -> None:
             assert torch.equal(got.sequences, expected.sequences), f"another text, cache: {cache}"
             same(torch.stack(got.logits), torch.stack(expected.logits), f"logits, cache: {cache}")
 
+    for path in SMALL[family].stacks:  # a layer finds its place in the cache by its index
+        count = len(list(model.get_submodule(path).children()))
+        fewer: Any = take_layers(model, path, count - 1)
+        with_cache, without = (fewer.generate(**inputs, **how, use_cache=u) for u in (True, False))
+        assert torch.equal(with_cache.sequences, without.sequences), f"{path}: the cache matters"
+
 
 def movement(family: str) -> None:
     """Movement pruning trains every matrix of the layers, and leaves half of it."""

@@ -191,7 +191,8 @@ def _describe(model: nn.Module, name: str, layout: Layout) -> Attention:
     if layout is _BY_INTERFACE:
         heads = module.config.num_attention_heads
         kv_heads = getattr(module.config, "num_key_value_heads", None) or heads
-        kind = "decoder" if causal else "encoder"
+        beside = "decoder" in name.split(".")  # attention there that is not causal is to a source
+        kind = "decoder" if causal else "cross" if beside else "encoder"
         return Attention(name, kind, heads, 0, "", "", "", "", layout, kv_heads)
 
     def path(part: str) -> str:
@@ -210,16 +211,22 @@ def _describe(model: nn.Module, name: str, layout: Layout) -> Attention:
                 f" there is none: {_how_to_register()}"
             ) from error
     head_size = _number(module, name, layout.head_size)
-    heads = sizes(model.get_submodule(out))[0] // head_size
+    try:
+        reads, made = sizes(model.get_submodule(out))[0], sizes(model.get_submodule(k))[1]
+    except ValueError:  # a module of one's own in its place, which does not say its sizes
+        if not layout.heads:
+            raise
+        heads = kv_heads = _number(module, name, layout.heads)
+    else:
+        heads, parts = reads // head_size, [q, k, v].count(k)
+        made //= head_size  # heads that the keys' layer makes
+        kv_heads = made // parts if q != k else (made - heads) // (parts - 1)
     if layout.heads and (said := _number(module, name, layout.heads)) != heads:
         raise ValueError(
             f"the registry says that {layout.heads!r} of {type(module).__name__} ({name!r}) is its"
             f" number of heads, but it is {said}, and the output projection reads {heads} heads of"
             f" {head_size}: {_how_to_register()}"
         )
-    made = sizes(model.get_submodule(k))[1] // head_size  # heads that this layer makes
-    parts = [q, k, v].count(k)
-    kv_heads = made // parts if q != k else (made - heads) // (parts - 1)
     return Attention(
         name=name,
         kind="cross" if layout.cross else "decoder" if causal else "encoder",
