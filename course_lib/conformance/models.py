@@ -224,7 +224,7 @@ SMALL: dict[str, Small] = {
         {
             **_BASE, **_CONV, "num_feat_extract_layers": 2, "num_conv_pos_embeddings": 4,
             "num_conv_pos_embedding_groups": 2, "classifier_proj_size": 16,
-            "vocab_size": VOCABULARY,
+            "vocab_size": VOCABULARY, "mask_time_prob": 0.0, "layerdrop": 0.0,
         },
         ("wav2vec2.encoder.layers",), takes="audio",
     ),

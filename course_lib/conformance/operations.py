@@ -70,7 +70,7 @@ def some_heads(attention: list[Attention], seed: int = 1) -> list[Tensor]:
     generator = torch.Generator().manual_seed(seed)
     kept = []
     for i, a in enumerate(attention):
-        by_group = torch.ones(a.kv_heads, a.heads // a.kv_heads, dtype=torch.bool)
+        by_group = torch.ones(a.kv_heads, a.heads // max(a.kv_heads, 1), dtype=torch.bool)
         if a.kv_heads > 1:  # a whole group, or a plain head
             by_group[int(torch.randint(a.kv_heads, (1,), generator=generator))] = False
         if by_group.shape[1] > 1 and i % 2:  # and one query head of every group that is left
@@ -113,10 +113,24 @@ def heads(family: str) -> None:
             smaller = remove_heads(model, keep)
             same(outputs(smaller, inputs), expected, f"gates of 0 and removal ({attention})")
             assert [a.heads for a in find_attention(smaller)] == [int(k.sum()) for k in keep]
+            further = some_heads(find_attention(smaller), seed=2)
+            both = [torch.zeros(a.heads) > 0 for a in found]
+            for mask, first, then in zip(both, keep, further, strict=True):
+                mask[first.nonzero().flatten()[then]] = True
+            same(
+                outputs(remove_heads(smaller, further), inputs),
+                outputs(remove_heads(model, both), inputs),
+                "removal in two steps and in one",
+            )
             again = copy.deepcopy(smaller)
             for parameter in smaller.parameters():
                 parameter.data.zero_()
             same(outputs(again, inputs), expected, "a copy of the smaller model")
+        smaller = remove_heads(model, some_heads(found)).train()
+        loss_of(smaller, data_of(family)).mean().backward()
+        for a in (a for a in find_attention(smaller) if a.heads):
+            gradient = next(smaller.get_submodule(a.out).parameters()).grad
+            assert gradient is not None and bool(gradient.any()), f"{a.name!r} does not train"
         g = torch.Generator().manual_seed(0)
         xi = [torch.rand(3, a.heads, generator=g) for a in found]
         with gated(model, xi):
@@ -236,11 +250,11 @@ def generation(family: str) -> None:
             assert torch.equal(got.sequences, expected.sequences), f"another text, cache: {cache}"
             same(torch.stack(got.logits), torch.stack(expected.logits), f"logits, cache: {cache}")
 
-    for path in SMALL[family].stacks:  # a layer finds its place in the cache by its index
-        count = len(list(model.get_submodule(path).children()))
-        fewer: Any = take_layers(model, path, count - 1)
-        with_cache, without = (fewer.generate(**inputs, **how, use_cache=u) for u in (True, False))
-        assert torch.equal(with_cache.sequences, without.sequences), f"{path}: the cache matters"
+    # a layer finds its place in the cache by its index
+    path = SMALL[family].stacks[-1]
+    fewer: Any = take_layers(model, path, len(list(model.get_submodule(path).children())) - 1)
+    with_cache, without = (fewer.generate(**inputs, **how, use_cache=use) for use in (True, False))
+    assert torch.equal(with_cache.sequences, without.sequences), f"{path}: the cache matters"
 
 
 def movement(family: str) -> None:

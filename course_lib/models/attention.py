@@ -11,7 +11,7 @@ head h owns d rows of W_q, W_k and W_v, and the d columns of W_out that read it.
 gate, score or remove heads it is enough to know four linear layers and two numbers.
 What they are called differs from family to family, and is written down once, in the
 table of :mod:`course_lib.models.families`. A model with attention that is
-not in the registry is refused, since a gate that is put in the wrong place changes
+not in the table is refused, since a gate that is put in the wrong place changes
 nothing, and then every head looks useless.
 
 transformers is not imported here: classes are known by their full names.
@@ -75,8 +75,7 @@ class Attention:
 
 
 def register_attention(attention: type[nn.Module] | str, *layouts: Layout) -> None:
-    """Teach the registry one more class of attention modules; a class that is known
-    already is described anew.
+    """Add a class of attention modules to the table, or replace its row.
 
     The layout is right if a gate of 0 equals removal: compare ``gated(model, xi)`` with
     ``remove_heads(model, xi > 0)``.
@@ -207,7 +206,7 @@ def _describe(model: nn.Module, name: str, layout: Layout) -> Attention:
             model.get_submodule(part)
         except AttributeError as error:
             raise ValueError(
-                f"the registry says that {type(module).__name__} has a projection {part!r}, but"
+                f"the table says that {type(module).__name__} has a projection {part!r}, but"
                 f" there is none: {_how_to_register()}"
             ) from error
     head_size = _number(module, name, layout.head_size)
@@ -223,7 +222,7 @@ def _describe(model: nn.Module, name: str, layout: Layout) -> Attention:
         kv_heads = made // parts if q != k else (made - heads) // (parts - 1)
     if layout.heads and (said := _number(module, name, layout.heads)) != heads:
         raise ValueError(
-            f"the registry says that {layout.heads!r} of {type(module).__name__} ({name!r}) is its"
+            f"the table says that {layout.heads!r} of {type(module).__name__} ({name!r}) is its"
             f" number of heads, but it is {said}, and the output projection reads {heads} heads of"
             f" {head_size}: {_how_to_register()}"
         )
@@ -245,7 +244,7 @@ def _number(module: nn.Module, name: str, attribute: str) -> int:
     value = getattr(module, attribute, None)
     if not isinstance(value, int):
         raise ValueError(
-            f"the registry says that {type(module).__name__} ({name!r}) has a number {attribute!r},"
+            f"the table says that {type(module).__name__} ({name!r}) has a number {attribute!r},"
             f" got {value!r}: {_how_to_register()}"
         )
     return value
