@@ -16,6 +16,8 @@ transformers is not imported here: classes are known by their full names.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from torch import nn
@@ -91,6 +93,24 @@ def remove_parts_(model: nn.Module, mlps: list[MLP]) -> None:
             # its fused function would read the weights that are gone; it is called for
             # ReLU and GELU alone
             layer.activation_relu_or_gelu = 0
-    for encoder in model.modules():
-        if isinstance(encoder, nn.TransformerEncoder):
-            encoder.use_nested_tensor = False  # it packs padded batches for that function only
+    for encoder in _encoders_of_torch(model):
+        encoder.use_nested_tensor = False
+
+
+@contextmanager
+def padded(model: nn.Module) -> Iterator[None]:
+    """Inside the block torch's own encoders keep padded batches as they are. Otherwise
+    they pack them for their fused function, and hooks get what is packed.
+    """
+    packing = [encoder for encoder in _encoders_of_torch(model) if encoder.use_nested_tensor]
+    for encoder in packing:
+        encoder.use_nested_tensor = False
+    try:
+        yield
+    finally:
+        for encoder in packing:
+            encoder.use_nested_tensor = True
+
+
+def _encoders_of_torch(model: nn.Module) -> list[nn.TransformerEncoder]:
+    return [m for m in model.modules() if isinstance(m, nn.TransformerEncoder)]

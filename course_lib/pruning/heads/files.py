@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from course_lib.models.attention import find_attention
 from course_lib.models.conv1d import cut, is_conv1d, sizes, with_linears_
+from course_lib.models.depth import keep_layers_
 from course_lib.models.families import rows_of
 from course_lib.models.mlps import find_mlps, remove_parts_
 from course_lib.models.parts import LowRank, Narrow, put_in_place
@@ -183,7 +184,7 @@ def _bring_into_form(model: nn.Module, note: Note) -> None:
         layers = _part(model, path)
         if not isinstance(layers, nn.ModuleList) or not all(0 <= i < len(layers) for i in kept):
             raise ValueError(f"{NOTE} keeps layers {kept} of {path!r}, but the model has not these")
-        put_in_place(model, path, nn.ModuleList([layers[i] for i in kept]))
+        keep_layers_(model, path, kept)
     if note["explicit"]:
         explicit_attention_(model)
     if note["upright"]:
@@ -263,6 +264,10 @@ def _from_pretrained(cls: Any, folder: Path, note: Note, options: dict[str, Any]
             # the weights are on "meta" now, where no index can be looked at
             with torch.device("cpu"):
                 _bring_into_form(self, note)
+            for module in self.modules():
+                if any(isinstance(part, ExplicitAttention) for part in module.children()):
+                    # its model would draw weights for the attention that was there
+                    module._is_hf_initialized = True
 
     for name in ("__module__", "__name__", "__qualname__"):
         setattr(Smaller, name, getattr(cls, name))

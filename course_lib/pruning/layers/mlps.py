@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.models.attention import find_attention
-from course_lib.models.mlps import find_mlps, mlp_outputs, remove_parts_
+from course_lib.models.mlps import find_mlps, mlp_outputs, padded, remove_parts_
 from course_lib.modes import evaluating
 from course_lib.pruning.heads.gates import attach
 from course_lib.pruning.heads.importance import SampleGate, by_sample, check_losses, refuse_empty
@@ -42,6 +42,7 @@ def gated_mlps(model: nn.Module, nu: Tensor | Sequence[Tensor]) -> Iterator[None
             f"nu should be (layers,) = ({len(mlps)},), or ({len(mlps)}, B), got {len(nu)} rows"
         )
     with ExitStack() as hooks:
+        hooks.enter_context(padded(model))
         for mlp, gate in zip(mlps, nu, strict=True):
             out = model.get_submodule(mlp.out)
             hooks.callback(out.register_forward_hook(_scaling(gate, mlp.flat)).remove)
@@ -88,6 +89,7 @@ def joint_importance(
             refuse_empty(batch)
             xi, nu = [SampleGate(a) for a in attention], [_SampleGate() for _ in outputs]
             with ExitStack() as hooks:
+                hooks.enter_context(padded(model))
                 for a, gate in zip(attention, xi, strict=True):
                     hooks.callback(attach(model, a, gate))
                 for out, part in zip(outputs, nu, strict=True):

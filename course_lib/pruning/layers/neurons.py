@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.models.conv1d import cut, sizes
-from course_lib.models.mlps import MLP, find_mlps
+from course_lib.models.mlps import MLP, find_mlps, padded
 from course_lib.modes import evaluating
 from course_lib.pruning.heads.importance import by_sample, refuse_empty
 
@@ -49,6 +49,7 @@ def ffn_importance(
             refuse_empty(batch)
             gates = [_NeuronGate() for _ in outputs]
             with ExitStack() as hooks:
+                hooks.enter_context(padded(model))
                 for out, gate in zip(outputs, gates, strict=True):
                     hooks.callback(out.register_forward_pre_hook(gate).remove)
                 losses = loss_fn(model, batch)

@@ -96,6 +96,46 @@ def test_a_model_without_a_configuration_comes_back_from_what_builds_it(tmp_path
         load_pruned(tmp_path, lambda: take_layers(encoder(), "layers", 2))
 
 
+class Own(nn.Module):
+    """A model of one's own round one of transformers, whose configuration lists layers."""
+
+    def __init__(self):
+        from transformers import Gemma3TextConfig, Gemma3TextModel
+
+        super().__init__()
+        kinds = ["full_attention", "sliding_attention"] * 2
+        sizes = {"vocab_size": 50, "hidden_size": 32, "num_hidden_layers": 4, "head_dim": 8}
+        sizes |= {"num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 48}
+        self.body = Gemma3TextModel(
+            Gemma3TextConfig(**sizes, layer_types=kinds, sliding_window=3, pad_token_id=0)
+        )
+        self.head = nn.Linear(32, 2)
+
+    def forward(self, ids):
+        return self.head(self.body(ids)[0][:, -1])
+
+
+def test_a_model_of_ones_own_round_one_of_transformers_comes_back(tmp_path):
+    ids = torch.randint(3, 50, (2, 9))
+    smaller = half_of_the_heads(take_layers(Own().eval(), "body.layers", 2))
+    save_pruned(smaller, tmp_path, Own)
+    loaded = load_pruned(tmp_path, Own)
+    assert torch.equal(loaded(ids), smaller(ids))
+    assert loaded.body.config.layer_types == ["full_attention"] * 2  # layers 0 and 2
+
+
+def test_torchs_attention_inside_a_model_of_transformers_comes_back(tmp_path):
+    from transformers import SiglipVisionConfig, SiglipVisionModel
+
+    sizes = {"image_size": 8, "patch_size": 4, "num_channels": 1, "hidden_size": 32}
+    sizes |= {"num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
+    model = SiglipVisionModel(SiglipVisionConfig(**sizes)).double().eval()
+    smaller = remove_heads(model, [torch.tensor([True, False, True, True])] * 3)
+    save_pruned(smaller, tmp_path)
+    loaded, x = load_pruned(tmp_path), torch.randn(2, 1, 8, 8, dtype=torch.float64)
+    assert torch.equal(loaded(x).pooler_output, smaller(x).pooler_output)
+
+
 @pytest.mark.parametrize("wrap", [nn.DataParallel, torch.compile], ids=["parallel", "compiled"])
 def test_of_a_wrapped_model_the_model_inside_is_written(wrap, tmp_path):
     smaller = half_of_the_heads(model_of("bert"))
