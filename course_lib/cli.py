@@ -692,6 +692,29 @@ def results(
 
 
 @app.command()
+def families(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="such as bert or qwen2; all by default")
+    ] = None,
+    write: Annotated[
+        bool, typer.Option("--write", help="write the table into docs/own_models.md")
+    ] = False,
+) -> None:
+    """Try every operation on a small model of every family of transformers, and print
+    what works and what is refused.
+    """
+    import course_lib.conformance.page as page
+
+    if write and names:
+        raise typer.BadParameter("--write writes the table of all families: leave the names out")
+    found = page.results(names or ())
+    if write:
+        _say(f"{page.write(_root(), found)} written")
+    else:
+        console.print(page.table(found), markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command()
 def demo(
     folder: Annotated[Path, typer.Argument(help="where to write")] = Path("course-demo"),
 ) -> None:

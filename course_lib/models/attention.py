@@ -9,9 +9,9 @@ projections of each attention module.
 All multi-head attention is one sum over heads, Σ_h softmax(q_h k_hᵀ/√d) v_h · W_out[h]:
 head h owns d rows of W_q, W_k and W_v, and the d columns of W_out that read it. So to
 gate, score or remove heads it is enough to know four linear layers and two numbers.
-What they are called differs from family to family, and is written down here once, in a
-registry of plain data; nothing is guessed from shapes. A model with attention that is
-not in the registry is refused, since a gate that is put in the wrong place changes
+What they are called differs from family to family, and is written down once, in the
+table of :mod:`course_lib.models.families`. A model with attention that is
+not in the table is refused, since a gate that is put in the wrong place changes
 nothing, and then every head looks useless.
 
 transformers is not imported here: classes are known by their full names.
@@ -22,51 +22,26 @@ heads: Michel et al. 2019, "Are Sixteen Heads Really Better than One?", section 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
+
+from course_lib.models.conv1d import sizes
+from course_lib.models.families import Layout, full_name, known, register, rows_of
+
+__all__ = [
+    "KINDS",
+    "Attention",
+    "Layout",
+    "find_attention",
+    "output_projections",
+    "register_attention",
+]
 
 KINDS = ("encoder", "decoder", "cross")
-
-
-@dataclass(frozen=True)
-class Layout:
-    """How one class of attention modules calls its parts.
-
-    - ``q``, ``k``, ``v``: its three projections. The same name more than once: they are
-      fused in one layer, in this order.
-    - ``out``: its output projection. ``"../output.dense"`` is looked up in the module's
-      parent.
-    - ``heads``, ``head_size``: the attributes that hold the number of heads, and the
-      width of one.
-    - ``width``: an attribute that holds heads · head size, if there is one; it changes
-      with the number of heads.
-    - ``cross``: whether queries attend to another sequence.
-    - ``where``: this layout is for modules with this name in their path; "" is for all.
-      The first that fits counts.
-    - ``dropout``: an attribute: the dropout that the module itself applies behind its
-      output projection.
-    - ``position_bias``: whether modules hand a position bias (1, heads, L, S) on to the
-      next layer, as T5's do.
-    - ``rows``: names of further parameters of the module that have one row for each
-      head.
-    - ``runs_empty``: whether the module's code runs when it has no heads. transformers'
-      does not.
-    """
-
-    q: str
-    k: str
-    v: str
-    out: str
-    heads: str
-    head_size: str
-    width: str = ""
-    cross: bool = False
-    where: str = ""
-    dropout: str = ""
-    position_bias: bool = False
-    rows: tuple[str, ...] = ()
-    runs_empty: bool = False
 
 
 @dataclass(frozen=True)
@@ -76,6 +51,10 @@ class Attention:
     ``kind`` is "cross" where the queries of a decoder attend to what the encoder made,
     "decoder" where a sequence attends to its own past (causal), and "encoder" where it
     attends to all of itself: Michel's Enc-Dec, Dec-Dec and Enc-Enc.
+
+    ``heads`` counts query heads, of which ``kv_heads`` groups share a key/value head.
+    Where a class is not in the table and its heads are reached through transformers'
+    attention interface, the paths are "" and ``head_size`` is 0.
     """
 
     name: str
@@ -87,6 +66,7 @@ class Attention:
     v: str
     out: str
     layout: Layout
+    kv_heads: int
 
     @property
     def fused(self) -> bool:
@@ -94,86 +74,8 @@ class Attention:
         return len({self.q, self.k, self.v}) < 3
 
 
-def _bert(cross: bool = False) -> tuple[Layout, ...]:
-    return (
-        Layout(
-            *("query", "key", "value", "../output.dense"),
-            heads="num_attention_heads",
-            head_size="attention_head_size",
-            width="all_head_size",
-            cross=cross,
-        ),
-    )
-
-
-def _vit() -> tuple[Layout, ...]:
-    return (
-        Layout(
-            "q_proj",
-            "k_proj",
-            "v_proj",
-            "o_proj",
-            heads="num_attention_heads",
-            head_size="head_dim",
-        ),
-    )
-
-
-def _with_cross(layout: Layout, name: str) -> tuple[Layout, ...]:
-    """One class for both kinds of attention: it is cross-attention where ``name`` is in
-    its path.
-    """
-    return replace(layout, cross=True, where=name), layout
-
-
-_BART = Layout("q_proj", "k_proj", "v_proj", "out_proj", heads="num_heads", head_size="head_dim")
-_T5 = Layout(
-    *("q", "k", "v", "o"),
-    heads="n_heads",
-    head_size="key_value_proj_dim",
-    width="inner_dim",
-    position_bias=True,
-)
-_GPT2 = Layout(
-    *("c_attn", "c_attn", "c_attn", "c_proj"),
-    heads="num_heads",
-    head_size="head_dim",
-    width="split_size",
-    dropout="resid_dropout",
-)
-
-_REGISTRY: dict[str, tuple[Layout, ...]] = {
-    "transformers.models.bert.modeling_bert.BertSelfAttention": _bert(),
-    "transformers.models.bert.modeling_bert.BertCrossAttention": _bert(cross=True),
-    "transformers.models.roberta.modeling_roberta.RobertaSelfAttention": _bert(),
-    "transformers.models.roberta.modeling_roberta.RobertaCrossAttention": _bert(cross=True),
-    "transformers.models.electra.modeling_electra.ElectraSelfAttention": _bert(),
-    "transformers.models.electra.modeling_electra.ElectraCrossAttention": _bert(cross=True),
-    "transformers.models.distilbert.modeling_distilbert.DistilBertSelfAttention": (
-        Layout(
-            "q_lin", "k_lin", "v_lin", "out_lin", heads="n_heads", head_size="attention_head_size"
-        ),
-    ),
-    "transformers.models.vit.modeling_vit.ViTAttention": _vit(),
-    "transformers.models.deit.modeling_deit.DeiTAttention": _vit(),
-    "transformers.models.bart.modeling_bart.BartAttention": _with_cross(_BART, "encoder_attn"),
-    "transformers.models.marian.modeling_marian.MarianAttention": _with_cross(
-        _BART, "encoder_attn"
-    ),
-    "transformers.models.t5.modeling_t5.T5Attention": _with_cross(_T5, "EncDecAttention"),
-    "transformers.models.gpt2.modeling_gpt2.GPT2Attention": (
-        replace(_GPT2, q="q_attn", cross=True, where="crossattention"),
-        _GPT2,
-    ),
-    "course_lib.pruning.heads.explicit.ExplicitAttention": _with_cross(
-        replace(_BART, rows=("bias_k", "bias_v"), runs_empty=True), "multihead_attn"
-    ),
-}
-
-
 def register_attention(attention: type[nn.Module] | str, *layouts: Layout) -> None:
-    """Teach the registry one more class of attention modules; a class that is known
-    already is described anew.
+    """Add a class of attention modules to the table, or replace its row.
 
     The layout is right if a gate of 0 equals removal: compare ``gated(model, xi)`` with
     ``remove_heads(model, xi > 0)``.
@@ -192,7 +94,7 @@ def register_attention(attention: type[nn.Module] | str, *layouts: Layout) -> No
             "how are its parts called? register_attention(MyAttention, Layout(q=..., k=..., v=...,"
             " out=...))"
         )
-    _REGISTRY[attention if isinstance(attention, str) else _full_name(attention)] = layouts
+    register(attention, attention=layouts)
 
 
 def find_attention(model: nn.Module, kind: str | None = None) -> list[Attention]:
@@ -217,7 +119,9 @@ def find_attention(model: nn.Module, kind: str | None = None) -> list[Attention]
     if kind is not None and kind not in KINDS:
         raise ValueError(f"kind is one of {', '.join(KINDS)}, or None for all; got {kind!r}")
     known = {
-        name: layout for name, module in model.named_modules() if (layout := _layout(name, module))
+        name: layout
+        for name, module in model.named_modules()
+        if (layout := _layout(name, module) or _interface(module))
     }
     _refuse_unknown(model, known)
     found = [_describe(model, name, layout) for name, layout in known.items()]
@@ -243,12 +147,52 @@ def output_projections(model: nn.Module, kind: str | None = None) -> list[nn.Mod
 
     Args and raises as in :func:`find_attention`.
     """
-    return [model.get_submodule(a.out) for a in find_attention(model, kind)]
+    found = find_attention(model, kind)
+    refuse_unlocated(model, found)
+    return [model.get_submodule(a.out) for a in found]
+
+
+def refuse_unlocated(model: nn.Module, attention: Sequence[Attention]) -> None:
+    """Raises ValueError if one of these modules is known by its interface only, saying
+    which row would describe it.
+    """
+    for a in attention:
+        if not a.out:
+            module = model.get_submodule(a.name)
+            linear = {
+                name: "x".join(map(str, part.weight.shape))
+                for name, part in module.named_modules()
+                if isinstance(getattr(part, "weight", None), Tensor) and part.weight.ndim == 2
+            }
+            raise ValueError(
+                f"the heads of {a.name!r}, a {full_name(type(module))}, can be gated and scored,"
+                " but it is not registered where its projections are. Its matrices are"
+                f" {', '.join(f'{name} ({shape})' for name, shape in linear.items())};"
+                f" {_how_to_register(type(module))}"
+            )
+
+
+_BY_INTERFACE = Layout("", "", "", "")
+
+
+def _interface(module: nn.Module) -> Layout | None:
+    """For a module of transformers that hands its queries, keys and values to the
+    attention function that its configuration names: there its heads can be gated.
+    """
+    code = getattr(inspect.unwrap(type(module).forward), "__code__", None)
+    uses = code is not None and "ALL_ATTENTION_FUNCTIONS" in code.co_names
+    return _BY_INTERFACE if uses and hasattr(module, "config") else None
 
 
 def _describe(model: nn.Module, name: str, layout: Layout) -> Attention:
-    module = model.get_submodule(name)
-    causal = bool(getattr(module, "is_causal", False))
+    module: Any = model.get_submodule(name)
+    causal = layout.causal or bool(getattr(module, "is_causal", False))
+    if layout is _BY_INTERFACE:
+        heads = module.config.num_attention_heads
+        kv_heads = getattr(module.config, "num_key_value_heads", None) or heads
+        beside = "decoder" in name.split(".")  # attention there that is not causal is to a source
+        kind = "decoder" if causal else "cross" if beside else "encoder"
+        return Attention(name, kind, heads, 0, "", "", "", "", layout, kv_heads)
 
     def path(part: str) -> str:
         inside, part = (
@@ -256,44 +200,67 @@ def _describe(model: nn.Module, name: str, layout: Layout) -> Attention:
         )
         return f"{inside}.{part}" if inside else part
 
-    described = Attention(
-        name=name,
-        kind="cross" if layout.cross else "decoder" if causal else "encoder",
-        heads=_number(module, name, layout.heads),
-        head_size=_number(module, name, layout.head_size),
-        q=path(layout.q),
-        k=path(layout.k),
-        v=path(layout.v),
-        out=path(layout.out),
-        layout=layout,
-    )
-    for part in (described.q, described.k, described.v, described.out):
+    q, k, v, out = (path(part) for part in (layout.q, layout.k, layout.v, layout.out))
+    for part in (q, k, v, out):
         try:
             model.get_submodule(part)
         except AttributeError as error:
             raise ValueError(
-                f"the registry says that {type(module).__name__} has a projection {part!r}, but"
+                f"the table says that {type(module).__name__} has a projection {part!r}, but"
                 f" there is none: {_how_to_register()}"
             ) from error
-    return described
+    head_size = _number(module, name, layout.head_size)
+    try:
+        reads, made = sizes(model.get_submodule(out))[0], sizes(model.get_submodule(k))[1]
+    except ValueError:  # a module of one's own in its place, which does not say its sizes
+        if not layout.heads:
+            raise
+        heads = kv_heads = _number(module, name, layout.heads)
+    else:
+        heads, parts = reads // head_size, [q, k, v].count(k)
+        made //= head_size  # heads that the keys' layer makes
+        kv_heads = made // parts if q != k else (made - heads) // (parts - 1)
+    if layout.heads and (said := _number(module, name, layout.heads)) != heads:
+        raise ValueError(
+            f"the table says that {layout.heads!r} of {type(module).__name__} ({name!r}) is its"
+            f" number of heads, but it is {said}, and the output projection reads {heads} heads of"
+            f" {head_size}: {_how_to_register()}"
+        )
+    return Attention(
+        name=name,
+        kind="cross" if layout.cross else "decoder" if causal else "encoder",
+        heads=heads,
+        head_size=head_size,
+        q=q,
+        k=k,
+        v=v,
+        out=out,
+        layout=layout,
+        kv_heads=kv_heads,
+    )
 
 
 def _number(module: nn.Module, name: str, attribute: str) -> int:
     value = getattr(module, attribute, None)
     if not isinstance(value, int):
         raise ValueError(
-            f"the registry says that {type(module).__name__} ({name!r}) has a number {attribute!r},"
+            f"the table says that {type(module).__name__} ({name!r}) has a number {attribute!r},"
             f" got {value!r}: {_how_to_register()}"
         )
     return value
 
 
 def _layout(name: str, module: nn.Module) -> Layout | None:
-    for cls in type(module).__mro__:
-        for layout in _REGISTRY.get(_full_name(cls), ()):
-            if not layout.where or layout.where in name.split("."):
-                return layout
-    return None
+    places = {"", *name.split("."), type(getattr(module, "config", None)).__name__}
+    return next(
+        (
+            layout
+            for row in rows_of(type(module))
+            for layout in row.attention
+            if layout.where in places
+        ),
+        None,
+    )
 
 
 def _refuse_unknown(model: nn.Module, known: dict[str, Layout]) -> None:
@@ -311,7 +278,7 @@ def _refuse_unknown(model: nn.Module, known: dict[str, Layout]) -> None:
             continue
         if not any(_inside(other, name) or _inside(name, other) for other in known):
             raise ValueError(
-                f"{name!r} is a {_full_name(type(module))}, which is not registered;"
+                f"{name!r} is a {full_name(type(module))}, which is not registered;"
                 f" {_how_to_register(type(module))}. If its heads are not to be touched, pass the"
                 " part of the model that has the others"
             )
@@ -326,14 +293,9 @@ def _inside(inner: str, outer: str) -> bool:
 
 
 def _how_to_register(cls: type | None = None) -> str:
-    families = sorted({name.split(".")[-1] for name in _REGISTRY})
-    name = _full_name(cls) if cls else "package.module.ItsAttention"
+    name = full_name(cls) if cls else "package.module.ItsAttention"
     return (
-        f"known are {', '.join(families)}. For another, say what its parts are called: "
+        f"known are {', '.join(known('attention'))}. For another, say what its parts are called: "
         f'register_attention("{name}", Layout(q=..., k=..., v=..., out=..., heads=...,'
         " head_size=...))"
     )
-
-
-def _full_name(cls: type) -> str:
-    return f"{cls.__module__}.{cls.__qualname__}"

@@ -34,8 +34,9 @@ def sizes(layer: nn.Module) -> tuple[int, int]:
 
 
 def cut(layer: nn.Module, *, inputs: Tensor | None = None, outputs: Tensor | None = None) -> None:
-    """Leave a linear layer of either kind these inputs, or outputs, alone: in place, its
-    parameters new, on their device and frozen where they were.
+    """Keep these inputs, or outputs, of a linear layer of either kind, or of the two
+    that are left of one at low rank. In place; its parameters are new, on their device
+    and frozen where they were.
 
     Args:
         inputs, outputs: indices, int64 (n,), in the order in which they are to stand;
@@ -45,6 +46,9 @@ def cut(layer: nn.Module, *, inputs: Tensor | None = None, outputs: Tensor | Non
         ValueError: if it is no linear layer.
     """
     part: Any = layer
+    if hasattr(part, "cut"):  # two layers of low rank
+        part.cut(inputs, outputs)
+        return
     flip, (n_inputs, n_outputs) = is_conv1d(layer), _names(layer)
     if outputs is not None:
         part.weight = taken(part.weight, int(flip), outputs)
@@ -80,15 +84,21 @@ def with_linears(model: nn.Module) -> nn.Module:
     same name: (inputs, outputs) -> (outputs, inputs). Heads, feed-forward parts and
     layers can be scored and removed in either.
 
-    transformers' ``from_pretrained`` knows the other form alone: keep
-    ``state_dict()``, and build with ``with_linears(GPT2LMHeadModel(config))``.
+    transformers' ``from_pretrained`` knows the other form only; ``save_pruned`` and
+    ``load_pruned`` of :mod:`course_lib.pruning.heads` keep this one.
     """
     model = copy.deepcopy(model)
+    with_linears_(model)
+    return model
+
+
+@torch.no_grad()
+def with_linears_(model: nn.Module) -> None:
+    """As :func:`with_linears`, in place."""
     for parent in list(model.modules()):
         for name, layer in list(parent.named_children()):
             if is_conv1d(layer):
                 setattr(parent, name, _linear(layer))
-    return model
 
 
 def _linear(layer: nn.Module) -> nn.Linear:

@@ -8,17 +8,23 @@ that widens and the one that makes MLP(x).
 
 What a layer adds to its residual stream is ``MLP(x) = W₂·act(W₁·x + b₁) + b₂``. To
 gate, score or remove it is to know W₂'s layer: in front of it b₂ would stay, behind the
-residual sum the layer's input would go, too. As in :mod:`course_lib.models.attention`,
-names are written down, not guessed.
+residual sum the layer's input would go, too. The names are in the table of
+:mod:`course_lib.models.families`.
 
 transformers is not imported here: classes are known by their full names.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from torch import nn
+
+from course_lib.models.conv1d import sizes
+from course_lib.models.families import FeedForward, known, register, rows_of
+from course_lib.models.parts import Narrow, put_in_place
 
 
 @dataclass(frozen=True)
@@ -26,42 +32,22 @@ class MLP:
     """One feed-forward part. Paths are as in ``model.get_submodule``.
 
     ``first``: the layers that widen (two where one gates the other, as in T5 1.1);
-    ``out``: the one whose output is MLP(x).
+    ``out``: the one whose output is MLP(x); ``neurons``: why its single neurons cannot
+    be scored or removed, "" where they can; ``flat``: its input is (B · L, E).
     """
 
     name: str
     first: tuple[str, ...]
     out: str
-
-
-_BERT = (("intermediate.dense",), "output.dense")
-_FC = (("fc1",), "fc2")
-_TORCH = (("linear1",), "linear2")
-_REGISTRY: dict[str, tuple[tuple[str, ...], str]] = {
-    "transformers.models.bert.modeling_bert.BertLayer": _BERT,
-    "transformers.models.roberta.modeling_roberta.RobertaLayer": _BERT,
-    "transformers.models.electra.modeling_electra.ElectraLayer": _BERT,
-    "transformers.models.distilbert.modeling_distilbert.FFN": (("lin1",), "lin2"),
-    "transformers.models.vit.modeling_vit.ViTMLP": _FC,
-    "transformers.models.deit.modeling_deit.DeiTMLP": _FC,
-    "transformers.models.bart.modeling_bart.BartEncoderLayer": _FC,
-    "transformers.models.bart.modeling_bart.BartDecoderLayer": _FC,
-    "transformers.models.marian.modeling_marian.MarianEncoderLayer": _FC,
-    "transformers.models.marian.modeling_marian.MarianDecoderLayer": _FC,
-    "transformers.models.t5.modeling_t5.T5DenseActDense": (("wi",), "wo"),
-    "transformers.models.t5.modeling_t5.T5DenseGatedActDense": (("wi_0", "wi_1"), "wo"),
-    "transformers.models.gpt2.modeling_gpt2.GPT2MLP": (("c_fc",), "c_proj"),
-    "torchvision.models.vision_transformer.MLPBlock": (("0",), "3"),
-    "torch.nn.modules.transformer.TransformerEncoderLayer": _TORCH,
-    "torch.nn.modules.transformer.TransformerDecoderLayer": _TORCH,
-}
+    neurons: str = ""
+    flat: bool = False
 
 
 def register_mlp(cls: str, first: tuple[str, ...], out: str) -> None:
     """Make a class known: its full name, the attributes of the layers that widen, and
     of the one that makes MLP(x).
     """
-    _REGISTRY[cls] = (first, out)
+    register(cls, mlp=FeedForward(first, out))
 
 
 def find_mlps(model: nn.Module) -> list[MLP]:
@@ -72,20 +58,17 @@ def find_mlps(model: nn.Module) -> list[MLP]:
     """
     found = []
     for name, module in model.named_modules():
-        for cls in type(module).__mro__:
-            parts = _REGISTRY.get(f"{cls.__module__}.{cls.__qualname__}")
-            if parts:
-                inside = f"{name}." if name else ""
-                found.append(
-                    MLP(name, tuple(inside + part for part in parts[0]), inside + parts[1])
-                )
-                break
+        row = next((row.mlp for row in rows_of(type(module)) if row.mlp), None)
+        if row is not None:
+            inside = f"{name}." if name else ""
+            out = inside + row.out if row.out else name
+            first = tuple(inside + part for part in row.first)
+            found.append(MLP(name, first, out, row.neurons, row.flat))
     if not found:
-        known = ", ".join(sorted({name.rpartition(".")[2] for name in _REGISTRY}))
         raise ValueError(
             f"{type(model).__name__} has no feed-forward part that is known here; known are"
-            f' {known}. For another: register_mlp("package.module.ItsClass", first=("fc1",),'
-            ' out="fc2")'
+            f" {', '.join(known('mlp'))}. For another:"
+            ' register_mlp("package.module.ItsClass", first=("fc1",), out="fc2")'
         )
     return found
 
@@ -95,3 +78,39 @@ def mlp_outputs(model: nn.Module) -> list[nn.Module]:
     place to gate it.
     """
     return [model.get_submodule(mlp.out) for mlp in find_mlps(model)]
+
+
+def remove_parts_(model: nn.Module, mlps: list[MLP]) -> None:
+    """Put zeros in the place of these feed-forward parts of ``model``."""
+    for mlp in mlps:
+        width = sizes(model.get_submodule(mlp.out))[1] if mlp.first else None
+        like = next(model.get_submodule(mlp.name).parameters())
+        for path in mlp.first:
+            put_in_place(model, path, Narrow(0).to(like))
+        put_in_place(model, mlp.out, Narrow(width).to(like))
+        layer = model.get_submodule(mlp.name) if mlp.first else None
+        if isinstance(layer, nn.TransformerEncoderLayer):
+            # its fused function would read the weights that are gone; it is called for
+            # ReLU and GELU alone
+            layer.activation_relu_or_gelu = 0
+    for encoder in _encoders_of_torch(model):
+        encoder.use_nested_tensor = False
+
+
+@contextmanager
+def padded(model: nn.Module) -> Iterator[None]:
+    """Inside the block torch's own encoders keep padded batches as they are. Otherwise
+    they pack them for their fused function, and hooks get what is packed.
+    """
+    packing = [encoder for encoder in _encoders_of_torch(model) if encoder.use_nested_tensor]
+    for encoder in packing:
+        encoder.use_nested_tensor = False
+    try:
+        yield
+    finally:
+        for encoder in packing:
+            encoder.use_nested_tensor = True
+
+
+def _encoders_of_torch(model: nn.Module) -> list[nn.TransformerEncoder]:
+    return [m for m in model.modules() if isinstance(m, nn.TransformerEncoder)]

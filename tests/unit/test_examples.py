@@ -20,7 +20,7 @@ import torch
 import typer
 
 from course_lib import cli
-from course_lib.models import attention, builders
+from course_lib.models import builders, families
 from course_lib.pruning import weights
 from course_lib.pruning.heads import find_attention
 from unit import examples
@@ -45,7 +45,7 @@ def leaves(name: str) -> Callable[[Callable[[Names, list[str]], None]], None]:
 def apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What examples save, register and draw stays theirs."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(attention, "_REGISTRY", dict(attention._REGISTRY))
+    monkeypatch.setattr(families, "TABLE", dict(families.TABLE))
     monkeypatch.setattr(builders, "_BUILDERS", dict(builders._BUILDERS))
     torch.manual_seed(0)
 
@@ -238,7 +238,7 @@ def docs_own_models(names: Names, said: list[str]) -> None:
     of_weights, of_pattern, of_heads, gated, of_rank, of_depth, of_tokens = said
     assert of_weights.startswith("80% of the weights are 0") and float(of_weights.split()[-2]) > 50
     assert float(of_pattern.split()[0]) > 50 and of_pattern.endswith("conv3 in 53% of its bits")
-    assert "parameters" in of_heads and Path("smaller", "kept_heads.json").is_file()
+    assert "parameters" in of_heads and Path("smaller", "pruned.json").is_file()
     assert gated.startswith("without half of the encoder") and 3 < float(gated.split()[-1]) < 100
     assert of_rank.startswith("50% of") and "parameters at half the depth" in of_depth
     assert parameters(names["again"]) < parameters(names["ours"].model)
@@ -261,6 +261,6 @@ def docs_new_model(names: Names, said: list[str]) -> None:
     x = torch.randn(2, 5, 24)
     assert torch.equal(names["again"](x), names["model"][0](x))
     own = f"{names['WindowAttention'].__module__}.WindowAttention"
-    assert attention._REGISTRY.pop(own)
+    assert families.TABLE.pop(own)
     with pytest.raises(ValueError, match="which is not registered"):
         find_attention(names["model"])

@@ -11,22 +11,16 @@ sections 3.1 and 3.2.
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
-from pathlib import Path
-from typing import Any
 
 import torch
-from safetensors.torch import load_model, save_model
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from course_lib.models.conv1d import REMEDY, is_conv1d
+from course_lib.models.parts import LowRank, linear_of, put_in_place
 from course_lib.pruning.components.hard_concrete import HardConcrete
-
-RANKS = "ranks.json"
-WEIGHTS = "model.safetensors"
 
 
 def factorise(weight: Tensor, rank: int) -> tuple[Tensor, Tensor]:
@@ -102,6 +96,14 @@ class GatedLinear(nn.Module):
         return self.p.shape[0], self.q.shape[1]
 
     @property
+    def in_features(self) -> int:
+        return self.q.shape[1]
+
+    @property
+    def out_features(self) -> int:
+        return self.p.shape[0]
+
+    @property
     def weight(self) -> Tensor:
         """(out, in), as it is computed with in evaluation."""
         return (self.p * self.gates()) @ self.q
@@ -109,28 +111,6 @@ class GatedLinear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(…, in) -> (…, out)."""
         return F.linear(F.linear(x, self.q) * self.gates(), self.p, self.bias)  # (…, r) between
-
-
-class LowRank(nn.Sequential):
-    """Two plain linear layers in a row, in -> r -> out; of r = 0 the bias is left."""
-
-    def __init__(self, p: Tensor, q: Tensor, bias: Tensor | None) -> None:
-        super().__init__(_plain(q, None), _plain(p, bias))
-
-    @property
-    def weight(self) -> Tensor:
-        """(out, in)."""
-        return self[1].weight @ self[0].weight  # type: ignore[operator]
-
-
-def _plain(weight: Tensor, bias: Tensor | None) -> nn.Linear:
-    """A linear layer with these (out, in), also where one of them is 0."""
-    layer = nn.Linear(1, 1, bias=bias is not None)
-    layer.out_features, layer.in_features = weight.shape
-    layer.weight = nn.Parameter(weight.detach().clone())
-    if bias is not None:
-        layer.bias = nn.Parameter(bias.detach().clone())
-    return layer
 
 
 def gate_components(model: nn.Module, names: Iterable[str], rank: int | None = None) -> nn.Module:
@@ -142,13 +122,14 @@ def gate_components(model: nn.Module, names: Iterable[str], rank: int | None = N
     """
     model = copy.deepcopy(model)
     for name in names:
-        _replace(model, name, GatedLinear(_linear(model, name), rank))
+        put_in_place(model, name.removesuffix(".weight"), GatedLinear(_linear(model, name), rank))
     return model
 
 
 def truncate(model: nn.Module, ranks: Mapping[str, int]) -> nn.Module:
     """A copy in which the linear layers whose weights are named have these ranks, by
-    singular values alone: two plain layers each.
+    singular values alone: two plain layers each. ``save_pruned`` of
+    :mod:`course_lib.pruning.heads` stores it.
 
     Raises:
         ValueError: if a name is not the weight of an ``nn.Linear``, or a rank is not in
@@ -162,8 +143,9 @@ def truncate(model: nn.Module, ranks: Mapping[str, int]) -> nn.Module:
                 f"{name!r} is {tuple(linear.weight.shape)} and has ranks 0 …"
                 f" {min(linear.weight.shape)}, got {rank}"
             )
-        p, q = factorise(linear.weight, max(1, rank))
-        _replace(model, name, LowRank(p[:, :rank], q[:rank], linear.bias))
+        weight = linear.weight
+        p, q = factorise(weight, rank) if rank else (weight[:, :0], weight[:0])
+        put_in_place(model, name.removesuffix(".weight"), LowRank(p, q, linear.bias))
     return model
 
 
@@ -194,80 +176,25 @@ def compact_components(model: nn.Module) -> nn.Module:
         if p.shape[1] * (rows + columns) < rows * columns:
             plain: nn.Module = LowRank(p, q, layer.bias)
         else:
-            plain = _plain(p @ q, layer.bias)
-        _replace(model, f"{path}.weight", plain)
+            plain = linear_of(p @ q, layer.bias)
+        put_in_place(model, path, plain)
     return model
 
 
 def save_low_rank(model: nn.Module, folder: str | PathLike[str]) -> None:
-    """Write a model with :class:`LowRank` layers: its weights, the ranks, and its
-    configuration if it is of transformers.
-    """
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    save_model(model, str(folder / WEIGHTS))
-    config: Any = getattr(model, "config", None)
-    if config is not None:
-        config.architectures = [type(model).__name__]
-        config.save_pretrained(folder)
-    ranks = {name: m[0].out_features for name, m in model.named_modules() if isinstance(m, LowRank)}
-    dtype = str(next(model.parameters()).dtype).removeprefix("torch.")
-    (folder / RANKS).write_text(
-        json.dumps({"dtype": dtype, "ranks": ranks}, indent=1) + "\n", encoding="utf-8"
-    )
+    """The same as :func:`course_lib.pruning.heads.save_pruned`."""
+    from course_lib.pruning.heads.files import save_pruned  # heads use gates of this room
+
+    save_pruned(model, folder)
 
 
 def load_low_rank(
     folder: str | PathLike[str], build: Callable[[], nn.Module] | None = None
 ) -> nn.Module:
-    """The model that :func:`save_low_rank` wrote, in evaluation mode.
+    """The same as :func:`course_lib.pruning.heads.load_pruned`."""
+    from course_lib.pruning.heads.files import load_pruned
 
-    Args:
-        build: a function that makes the model with dense layers; None: the transformers
-            class that was saved.
-
-    Raises:
-        FileNotFoundError: if there is no ``ranks.json``. ValueError: if it is not known
-            what to build, or ranks do not fit it.
-    """
-    folder = Path(folder)
-    if not (folder / RANKS).is_file():
-        raise FileNotFoundError(
-            f"there is no {RANKS} in {folder}: save the model with save_low_rank(model, folder)"
-        )
-    note = json.loads((folder / RANKS).read_text(encoding="utf-8"))
-    if build is None:
-        build = _saved(folder)
-    model = build().to(getattr(torch, note["dtype"]))
-    for path, rank in note["ranks"].items():
-        linear = _linear(model, f"{path}.weight")
-        rows, columns = linear.weight.shape
-        _replace(
-            model,
-            f"{path}.weight",
-            LowRank(
-                linear.weight.new_zeros(rows, rank),
-                linear.weight.new_zeros(rank, columns),
-                linear.bias,
-            ),
-        )
-    load_model(model, str(folder / WEIGHTS))
-    return model.eval()
-
-
-def _saved(folder: Path) -> Callable[[], nn.Module]:
-    if not (folder / "config.json").is_file():
-        raise ValueError(
-            f"{folder} holds no transformers model: pass build=, a function that makes it with"
-            " dense layers"
-        )
-    import transformers
-
-    name = json.loads((folder / "config.json").read_text(encoding="utf-8"))["architectures"][0]
-    cls: Any = getattr(transformers, name, None)
-    if cls is None:
-        raise ValueError(f"transformers has no {name}, which {folder} was saved from: pass build=")
-    return lambda: cls(cls.config_class.from_pretrained(folder))
+    return load_pruned(folder, build)
 
 
 def _linear(model: nn.Module, name: str) -> nn.Linear:
@@ -277,8 +204,3 @@ def _linear(model: nn.Module, name: str) -> nn.Linear:
         what = f"that of {REMEDY}" if is_conv1d(module) else "not the weight of an nn.Linear of it"
         raise ValueError(f"{name!r} is {what}")
     return module
-
-
-def _replace(model: nn.Module, name: str, new: nn.Module) -> None:
-    parent, _, attribute = name.removesuffix(".weight").rpartition(".")
-    setattr(model.get_submodule(parent), attribute, new)

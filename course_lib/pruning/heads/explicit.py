@@ -178,6 +178,12 @@ def explicit_attention(model: nn.Module) -> nn.Module:
     model = copy.deepcopy(model)
     if isinstance(model, nn.MultiheadAttention):
         return ExplicitAttention(model)
+    explicit_attention_(model)
+    return model
+
+
+def explicit_attention_(model: nn.Module) -> None:
+    """As :func:`explicit_attention`, in place; ``model`` itself is of another kind."""
     made: dict[nn.Module, ExplicitAttention] = {}  # a module that occurs twice is replaced by one
     for parent in list(model.modules()):
         if isinstance(parent, nn.TransformerEncoder):
@@ -186,7 +192,6 @@ def explicit_attention(model: nn.Module) -> nn.Module:
             if isinstance(child, nn.MultiheadAttention):
                 made[child] = made.get(child) or ExplicitAttention(child)
                 setattr(parent, name, made[child])
-    return model
 
 
 def _linear(weight: nn.Parameter, bias: nn.Parameter | None) -> nn.Linear:

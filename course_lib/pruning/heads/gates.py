@@ -14,8 +14,10 @@ Source: Michel et al. 2019, "Are Sixteen Heads Really Better than One?", section
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor, nn
@@ -59,9 +61,76 @@ def gated(
         hooks.enter_context(refuse_head_mask(model))
         for a, gate in zip(found, gates, strict=True):
             if a.heads:
-                out = model.get_submodule(a.out)
-                hooks.callback(out.register_forward_pre_hook(Gate(a, gate)).remove)
+                hooks.callback(attach(model, a, Gate(a, gate)))
         yield
+
+
+def attach(model: nn.Module, a: Attention, gate: Gate) -> Callable[[], None]:
+    """Put a gate on the heads of one attention module; returns what takes it off.
+
+    In front of the output projection, which every family of the table has. A module
+    that is not in the table is gated in the attention function that transformers lets a
+    configuration name: its result is (B, L, heads, head size).
+    """
+    if a.out:
+        return model.get_submodule(a.out).register_forward_pre_hook(gate).remove
+    from transformers import AttentionInterface
+
+    AttentionInterface.register(GATED, _gated_attention)
+    module: Any = model.get_submodule(a.name)
+    before = module.config
+    module.config = OwnConfig(before, {"_attn_implementation": GATED, "gate": gate})
+    return lambda: setattr(module, "config", before)
+
+
+GATED = "course_lib_gated"
+
+
+def _gated_attention(module: nn.Module, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+    """The attention function that the module would call, and gates on its result."""
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+    config: Any = module.config
+    gates = []
+    while getattr(config, "_attn_implementation", None) == GATED:  # of nested blocks
+        gates.append(config.gate)
+        config = config.__dict__["shared"]
+    name = config._attn_implementation
+    if name == "eager":
+        files = [sys.modules[cls.__module__] for cls in type(module).__mro__]
+        attend = next(
+            f.eager_attention_forward for f in files if hasattr(f, "eager_attention_forward")
+        )
+    else:
+        attend = ALL_ATTENTION_FUNCTIONS[name]
+    out, *rest = attend(module, *args, **kwargs)  # (B, L, heads, head size)
+    for gate in gates:
+        a = gate.attention
+        if out.shape[2] != a.heads:
+            raise ValueError(
+                f"{a.name!r} has {out.shape[2]} heads, its configuration says {a.heads}"
+            )
+        sized = replace(a, head_size=out.shape[3])
+        out = gate.scale(out.flatten(2), sized).view(out.shape)
+    return out, *rest
+
+
+class OwnConfig:
+    """A model's configuration with values of its own for one module. All else is read
+    from, and written to, the configuration that it shares.
+    """
+
+    def __init__(self, shared: Any, own: dict[str, Any]) -> None:
+        self.__dict__.update(shared=shared, own=own)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or "own" not in self.__dict__:  # while it is copied
+            raise AttributeError(name)
+        own = self.__dict__["own"]
+        return own[name] if name in own else getattr(self.__dict__["shared"], name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self.__dict__["shared"], name, value)
 
 
 class Gate:
@@ -72,16 +141,21 @@ class Gate:
         self.gate = gate  # (heads,) or (B, heads)
 
     def __call__(self, module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        x = args[0]  # (B, L, heads · head size)
+        return (self.scale(args[0], self.attention), *args[1:])
+
+    def scale(self, x: Tensor, attention: Attention) -> Tensor:
+        """(B, L, heads · head size) in and out."""
         gate = self.for_batch(x)
         if gate.ndim == 2:
+            if self.attention.layout.windows and len(x) % len(gate) == 0:
+                gate = gate.repeat_interleave(len(x) // len(gate), 0)
             if len(gate) != len(x):
                 raise ValueError(
                     f"xi has gates for {len(gate)} samples, but {self.attention.name!r} was called"
                     f" with {len(x)}"
                 )
             gate = gate[:, None]  # (B, 1, heads)
-        return (x * gate.repeat_interleave(self.attention.head_size, -1), *args[1:])
+        return x * gate.repeat_interleave(attention.head_size, -1)
 
     def for_batch(self, x: Tensor) -> Tensor:
         assert self.gate is not None

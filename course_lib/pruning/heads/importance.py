@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from course_lib.models.attention import Attention, find_attention
 from course_lib.modes import evaluating
-from course_lib.pruning.heads.gates import Gate, gated, refuse_head_mask
+from course_lib.pruning.heads.gates import Gate, attach, gated, refuse_head_mask
 from course_lib.pruning.heads.placement import lowest_heads
 
 Batch = TypeVar("Batch")
@@ -92,9 +92,7 @@ def sample_importance(
             with ExitStack() as hooks:
                 hooks.enter_context(refuse_head_mask(model))
                 for a, gate in zip(living, gates, strict=True):
-                    hooks.callback(
-                        model.get_submodule(a.out).register_forward_pre_hook(gate).remove
-                    )
+                    hooks.callback(attach(model, a, gate))
                 losses = loss_fn(model, batch)
             check_losses(losses, gates)
             xi = [gate.gate for gate in gates if gate.gate is not None]
@@ -105,7 +103,10 @@ def sample_importance(
                     "the gradient of a gate is NaN: look at the losses, and at the weights with"
                     " torch.isnan"
                 )
-            size = {a.name: g.abs().double().cpu() for a, g in zip(living, of_living, strict=True)}
+            size = {
+                a.name: by_sample(g, len(losses)).abs().double().cpu()
+                for a, g in zip(living, of_living, strict=True)
+            }
             # (B, layers, heads)
             rows.append(_grid([size.get(a.name, torch.zeros(len(losses), 0)) for a in found]))
     if not rows:
@@ -143,6 +144,13 @@ class SampleGate(Gate):
         return self.gate
 
 
+def by_sample(gradient: Tensor, samples: int) -> Tensor:
+    """The gradient of one gate per row, (rows, …), as that of one gate per sample, (B,
+    …): a sample has one row, or several in a row (windows, tokens).
+    """
+    return gradient.unflatten(0, (samples, -1)).sum(1)
+
+
 def check_losses(losses: Tensor, gates: Sequence[SampleGate]) -> None:
     for gate in gates:
         if gate.gate is None:
@@ -150,7 +158,12 @@ def check_losses(losses: Tensor, gates: Sequence[SampleGate]) -> None:
                 f"{gate.attention.name!r} was not called: did loss_fn call the model it was given?"
                 " If only a part of the model runs, pass attention=find_attention(model, kind=...)"
             )
-        if not isinstance(losses, Tensor) or losses.ndim != 1 or len(losses) != len(gate.gate):
+        windows = gate.attention.layout.windows
+        if (
+            not isinstance(losses, Tensor)
+            or losses.ndim != 1
+            or (len(gate.gate) % max(len(losses), 1) if windows else len(losses) != len(gate.gate))
+        ):
             got = tuple(losses.shape) if isinstance(losses, Tensor) else type(losses).__name__
             raise ValueError(
                 f"loss_fn should return one loss for each of the {len(gate.gate)} samples, shape"
@@ -239,7 +252,7 @@ def prune_heads_iteratively(
                 f" {tuple(scores.shape)}"
             )
         keep = lowest_heads(
-            scores.masked_fill(~keep & ~scores.isnan(), -torch.inf), count, min_per_layer
+            scores.masked_fill(~keep & ~scores.isnan(), -torch.inf), count, min_per_layer, found
         )
         kept.append(keep)
         if finetune is not None:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from course_lib.models.attention import Attention, find_attention
+from course_lib.models.attention import Attention, find_attention, refuse_unlocated
 
 PATTERNS = 7
 CLASSES = ("vertical", "diagonal", "vertical+diagonal", "block", "heterogeneous")
@@ -179,6 +179,7 @@ def replaced_attention(
         ValueError: if ``off`` does not fit.
     """
     found = find_attention(model, "encoder")
+    refuse_unlocated(model, found)
     if off.shape != (len(found), max(a.heads for a in found)):
         raise ValueError(
             f"off should be (layers, heads) = ({len(found)}, {found[0].heads}), got"
@@ -219,7 +220,9 @@ def _writing(
 
     def write(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
         context, values = args[0], seen["values"]  # (B, L, heads · d)
-        by_head = values.unflatten(-1, (a.heads, a.head_size)).transpose(1, 2)  # (B, heads, L, d)
+        by_head = values.unflatten(-1, (a.kv_heads, a.head_size)).transpose(1, 2)
+        if a.kv_heads < a.heads:
+            by_head = by_head.repeat_interleave(a.heads // a.kv_heads, 1)  # (B, heads, L, d)
         # (B, L, heads · d)
         fixed = (maps(token_mask()).to(by_head) @ by_head).transpose(1, 2).flatten(2)
         wide = off[: a.heads].repeat_interleave(a.head_size).to(context.device)

@@ -14,12 +14,19 @@ from collections.abc import Iterable, Mapping, Sequence
 import torch
 from torch import Tensor
 
+from course_lib.models.attention import Attention
+
 RULES = ("random", "top", "bottom", "middle", "no_consecutive")
 
 
-def lowest_heads(scores: Tensor, count: int, min_per_layer: int = 0) -> Tensor:
-    """Remove the ``count`` heads with the lowest scores, all layers together; equal
-    scores: the first goes first.
+def lowest_heads(
+    scores: Tensor,
+    count: int,
+    min_per_layer: int = 0,
+    attention: Sequence[Attention] | None = None,
+) -> Tensor:
+    """Remove the ``count`` heads with the lowest scores, all layers together; among
+    equal scores the first is removed first.
 
     Args:
         scores: (layers, heads), larger = more important. NaN stands for a head that a
@@ -27,20 +34,121 @@ def lowest_heads(scores: Tensor, count: int, min_per_layer: int = 0) -> Tensor:
         count: heads removed.
         min_per_layer: heads that each layer keeps at least (all it has, if it has
             fewer).
+        attention: the modules that the rows are of (``find_attention(model)``). It is
+            needed where query heads share key/value heads (Llama, Qwen, ...): then only
+            sets that can be removed are compared, and the one whose scores have the
+            least sum is chosen.
 
     Returns:
         bool (layers, heads), True = kept, with ``count`` heads fewer than there are.
 
     Raises:
-        ValueError: if ``scores`` is no such grid, or more heads are to go than may.
+        ValueError: if ``scores`` is no such grid, more heads are to be removed than may
+            be, or no set of this size can be removed.
     """
     if scores.ndim != 2:
         raise ValueError(f"scores are a grid (layers, heads), got the shape {tuple(scores.shape)}")
     scores = scores.detach().cpu()
     keep = ~scores.isnan()
     _check_count(count, min_per_layer, keep.sum(1).tolist(), "lowest_heads")
+    if attention is not None and any(a.kv_heads < a.heads for a in attention):
+        return _lowest_sets(scores, keep, count, min_per_layer, attention)
     order = scores.flatten().argsort(stable=True)  # NaN comes last
     return _remove(keep, (divmod(int(i), scores.shape[1]) for i in order), count, min_per_layer)
+
+
+# ----------------------------------------------- query heads that share key/value heads
+Cost = tuple[int, float]  # how many heads score -inf, negative, and the sum of the others
+
+
+def _sets(scores: Tensor, groups: int) -> dict[int, tuple[Cost, Tensor]]:
+    """For every number of heads that can be removed from one layer the cheapest such
+    set: its cost, and which heads are kept, bool (heads,).
+
+    A set can be removed if every key/value group that is left has lost the same number
+    of query heads: r of each, and some groups entirely.
+
+    Args:
+        scores: (heads,), group after group.
+    """
+    by_group = scores.double().view(groups, -1)  # (groups, heads per group)
+    size = by_group.shape[1]
+    order = by_group.argsort(dim=1, stable=True)
+    best: dict[int, tuple[Cost, Tensor]] = {}
+    for r in range(size):
+        lowest = torch.zeros_like(by_group, dtype=torch.bool).scatter_(1, order[:, :r], True)
+        # what it costs more to remove a whole group than r of it
+        more = by_group.masked_fill(lowest, 0).nan_to_num(neginf=-1e30).sum(1)
+        for whole, group in enumerate([None, *more.argsort(stable=True).tolist()]):
+            if group is not None:
+                lowest[group] = True
+            gone = by_group[lowest]
+            hidden = gone.isneginf()
+            cost = (-int(hidden.sum()), float(gone[~hidden].sum()))
+            n = whole * size + (groups - whole) * r
+            if n not in best or cost < best[n][0]:
+                best[n] = cost, ~lowest.flatten()
+    return best
+
+
+def _lowest_sets(
+    scores: Tensor, keep: Tensor, count: int, least: int, attention: Sequence[Attention]
+) -> Tensor:
+    """The cheapest choice of one set per layer with ``count`` heads in all."""
+    if len(attention) != len(scores):
+        raise ValueError(f"attention has {len(attention)} modules, scores {len(scores)} rows")
+    # heads removed so far -> the cost, and the masks of the layers
+    best: dict[int, tuple[Cost, list[Tensor]]] = {0: ((0, 0.0), [])}
+    for row, a in zip(scores, attention, strict=True):
+        allowed = (
+            {
+                n: found
+                for n, found in _sets(row[: a.heads], a.kv_heads).items()
+                if n == 0 or a.heads - n >= least
+            }
+            if a.heads
+            else {0: ((0, 0.0), keep.new_zeros(0))}
+        )
+        reached: dict[int, tuple[Cost, list[Tensor]]] = {}
+        for before, ((hidden, total), masks) in best.items():
+            for n, ((more_hidden, more), mask) in allowed.items():
+                cost = (hidden + more_hidden, total + more)
+                if before + n not in reached or cost < reached[before + n][0]:
+                    reached[before + n] = cost, [*masks, mask]
+        best = reached
+    if count not in best:
+        near = sorted(best, key=lambda n: (abs(n - count), n))[:2]
+        raise ValueError(
+            f"count: {count} heads cannot be removed so that every key/value group that is left"
+            " keeps the same number of query heads; the nearest counts that can are"
+            f" {' and '.join(map(str, near))}"
+        )
+    chosen = torch.zeros_like(keep)
+    for row, mask in zip(chosen, best[count][1], strict=True):
+        row[: len(mask)] = mask
+    return chosen
+
+
+def refuse_uneven(a: Attention, mask: Tensor) -> None:
+    """Raises ValueError if the heads that ``mask`` keeps, bool (heads,), leave the
+    key/value groups of this module unequal numbers of query heads.
+    """
+    if a.kv_heads in (a.heads, 0):
+        return
+    left = mask.view(a.kv_heads, -1).sum(1)
+    if len(left[left > 0].unique()) <= 1:
+        return
+    # a head that was to be removed costs -1, one that was to be kept 1
+    sets = _sets(mask.double() * 2 - 1, a.kv_heads).values()
+    near = min(sets, key=lambda found: (found[0], int(found[1].sum())))[1]
+    size = a.heads // a.kv_heads
+    groups = ", ".join(f"{g * size}-{(g + 1) * size - 1}" for g in range(a.kv_heads))
+    raise ValueError(
+        f"keep[{a.name!r}] leaves its key/value groups {left.tolist()} query heads (the groups are"
+        f" heads {groups}), but every group that is left must have the same number. The nearest set"
+        f" that works keeps heads {near.nonzero().flatten().tolist()}; lowest_heads(scores, count,"
+        " attention=find_attention(model)) chooses among such sets"
+    )
 
 
 def choose_heads(

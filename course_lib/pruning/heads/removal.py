@@ -7,7 +7,7 @@ left. A layer that loses all its heads makes that bias and nothing else: the sum
 heads is zero.
 
 transformers 5 has no ``prune_heads``. So each module's own numbers are changed with its
-weights (how many heads it has; for GPT-2 where its fused projection is split), and two
+weights (how many heads it has; for GPT-2 where its fused projection is split). Some
 families need more:
 
 - T5 computes its relative position bias in the first layer of a stack and hands it on,
@@ -17,6 +17,11 @@ families need more:
 - A module with no heads cannot run its own code, which leaves a size to be inferred
   from a tensor without elements. It keeps its class and its name, and gets another
   ``forward``.
+- Where several query heads share one key/value head, every key/value head that is kept
+  must keep the same number of query heads, since the module repeats all of them equally
+  often.
+- MPNet, BLOOM and BEiT compute one bias per head for all layers together. A layer that
+  loses heads takes the entries of its own heads.
 
 Source: Michel et al. 2019, "Are Sixteen Heads Really Better than One?", section 4.3.
 """
@@ -32,10 +37,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from course_lib.models.attention import Attention, find_attention
+from course_lib.models.attention import Attention, find_attention, refuse_unlocated
 from course_lib.models.conv1d import cut, sizes, taken
 from course_lib.pruning.heads.explicit import explicit_attention
-from course_lib.pruning.heads.gates import Gate
+from course_lib.pruning.heads.gates import Gate, OwnConfig
+from course_lib.pruning.heads.placement import refuse_uneven
 
 Keep = Tensor | Sequence[Tensor] | Mapping[str, Tensor]
 
@@ -83,6 +89,7 @@ def remove_heads_(
     """
     _refuse_gates(model)
     every = find_attention(model)
+    refuse_unlocated(model, every)
     chosen = _masks(keep, every if attention is None else list(attention))
     with torch.no_grad():
         _slice_position_biases(model, every, chosen)
@@ -187,31 +194,86 @@ def _masks(keep: Keep, attention: Sequence[Attention]) -> dict[str, Tensor]:
                 f"the mask of {name!r} should be bool ({heads[name]},), True = kept, got {got}"
                 + (": try xi > 0" if isinstance(mask, Tensor) and mask.dtype != torch.bool else "")
             )
-    return {name: mask.cpu() for name, mask in masks.items()}
+    masks = {name: mask.cpu() for name, mask in masks.items()}
+    for a in attention:
+        if a.name in masks:
+            refuse_uneven(a, masks[a.name])
+    return masks
 
 
 # --------------------------------------------------------------------------- one module
 def _cut(model: nn.Module, a: Attention, mask: Tensor) -> None:
     module: Any = model.get_submodule(a.name)
     heads = mask.nonzero().flatten()
+    shared = (heads // (a.heads // max(a.kv_heads, 1))).unique()  # key/value heads that are left
+    if len(heads) * a.kv_heads not in (0, len(shared) * a.heads) and not a.layout.groups:
+        raise ValueError(
+            f"{a.name!r} would have fewer query heads per key/value head, and its layout does not"
+            " say where the module keeps that number: register_attention with Layout(...,"
+            " groups=...)"
+        )
+    made = ((a.q, heads, a.heads), (a.k, shared, a.kv_heads), (a.v, shared, a.kv_heads))
+    for path in dict.fromkeys((a.q, a.k, a.v)):
+        parts = [(kept, of) for name, kept, of in made if name == path]
+        if a.layout.by_head:
+            index = _features(heads, len(parts) * a.head_size)
+        else:  # one part after the other
+            starts = torch.tensor([0, *(of * a.head_size for _, of in parts)]).cumsum(0)
+            index = torch.cat(
+                [
+                    start + _features(kept, a.head_size)
+                    for (kept, _), start in zip(parts, starts, strict=False)
+                ]
+            )
+        cut(model.get_submodule(path), outputs=index)
     features = _features(heads, a.head_size)
-    made = [a.q, a.k, a.v]
-    for path in dict.fromkeys(made):
-        # a fused layer makes its parts one after the other, each heads · head size wide
-        parts = made.count(path)
-        shifts = torch.arange(parts) * a.heads * a.head_size
-        cut(model.get_submodule(path), outputs=(shifts[:, None] + features).flatten())
     cut(model.get_submodule(a.out), inputs=features)
-    for name in a.layout.rows:
-        if (rows := getattr(module, name)) is not None:
-            setattr(module, name, taken(rows, 0, heads))
-    setattr(module, a.layout.heads, len(heads))
+    for name in a.layout.also:
+        if hasattr(module, name):
+            cut(getattr(module, name), outputs=features)
+    for dim, names in enumerate((a.layout.rows, a.layout.columns)):
+        for name in names:
+            inner, _, last = name.rpartition(".")
+            owner = module.get_submodule(inner)
+            if (parameter := getattr(owner, last)) is not None:
+                setattr(owner, last, taken(parameter, dim, heads))
+    if a.layout.heads:
+        setattr(module, a.layout.heads, len(heads))
     if a.layout.width:
         setattr(module, a.layout.width, len(features))
+    if a.layout.groups:
+        setattr(module, a.layout.groups, len(heads) // max(len(shared), 1))
+    if a.layout.kv_heads:
+        setattr(module, a.layout.kv_heads, len(shared))
+    if a.layout.config:
+        module.config = OwnConfig(module.config, {a.layout.config: len(heads)})
+    if a.layout.bias and not hasattr(module, "kept_heads"):
+        take = functools.partial(_take_own_bias, a.layout.bias, a.heads)
+        module.register_forward_pre_hook(take, with_kwargs=True)
     before = getattr(module, "kept_heads", tuple(range(a.heads)))
     module.kept_heads = tuple(before[int(h)] for h in heads)  # as the full model counts them
     if len(heads) == 0 and not a.layout.runs_empty:
         module.forward = functools.partial(_forward_without_heads, module, a)
+
+
+def _take_own_bias(
+    argument: str, full: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """A forward pre-hook: of a bias with one entry per head of the full model, (B or 1,
+    heads, L, S) or (B · heads, 1, S), the entries of this module's heads.
+    """
+    place = list(inspect.signature(type(module).forward).parameters).index(argument) - 1
+    bias = args[place] if place < len(args) else kwargs.get(argument)
+    if not isinstance(bias, Tensor):
+        return args, kwargs
+    kept = torch.tensor(module.kept_heads, dtype=torch.long, device=bias.device)
+    if bias.ndim == 3:
+        bias = bias.unflatten(0, (-1, full)).index_select(1, kept).flatten(0, 1)
+    elif bias.shape[1] == full:
+        bias = bias.index_select(1, kept)
+    if place < len(args):
+        return (*args[:place], bias, *args[place + 1 :]), kwargs
+    return args, {**kwargs, argument: bias}
 
 
 def _features(heads: Tensor, head_size: int) -> Tensor:
@@ -241,13 +303,15 @@ def _forward_without_heads(module: Any, a: Attention, *args: Any, **kwargs: Any)
         None,
     )
     keys = L if other is None or not a.layout.cross else other.shape[1]
-    # its name since, and before, transformers 5.24
-    cache = next((given[n] for n in ("cache", "past_key_values") if given.get(n) is not None), None)
+    # its name since, and before, transformers 5.24, and in older model code
+    caches = ("cache", "past_key_values", "layer_past")
+    cache = next((given[n] for n in caches if given.get(n) is not None), None)
     if cache is not None and not a.layout.cross:
         # The length of what was generated so far is read off the first layer's cache,
         # so a layer without heads must keep one too: a single number for each position.
         cached = getattr(cache, "self_attention_cache", cache)
-        keys = cached.update(*[hidden.new_zeros(B, 1, L, 1)] * 2, module.layer_idx)[0].shape[-2]
+        layer = module.layer_idx if hasattr(module, "layer_idx") else module.layer_id
+        keys = cached.update(*[hidden.new_zeros(B, 1, L, 1)] * 2, layer)[0].shape[-2]
     eager = getattr(getattr(module, "config", None), "_attn_implementation", "eager") == "eager"
     weights = hidden.new_zeros(B, 0, L, keys) if eager else None
     if a.layout.out.startswith("../"):
@@ -257,9 +321,15 @@ def _forward_without_heads(module: Any, a: Attention, *args: Any, **kwargs: Any)
     bias = getattr(out, "bias", None)
     width = sizes(out)[1]
     made = hidden.new_zeros(B, L, width) if bias is None else bias.expand(B, L, -1).to(hidden.dtype)
-    if a.layout.dropout:
-        made = getattr(module, a.layout.dropout)(made)
+    for step in a.layout.after:
+        made = made + given[step[1:]] if step[0] == "+" else _applied(module, step, made)
     return (made, None, weights) if a.layout.position_bias else (made, weights)
+
+
+def _applied(module: Any, step: str, x: Tensor) -> Tensor:
+    """A dropout or norm of this module; BLOOM keeps its dropout as a number."""
+    layer = getattr(module, step)
+    return layer(x) if callable(layer) else nn.functional.dropout(x, layer, module.training)
 
 
 # ------------------------------------------------------------------------ position bias

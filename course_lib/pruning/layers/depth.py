@@ -15,6 +15,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from course_lib.models.depth import along, built, described, keep_layers_
+from course_lib.models.families import rows_of
+
 
 @contextmanager
 def layerdrop(layers: nn.ModuleList, p: float, generator: torch.Generator) -> Iterator[None]:
@@ -81,12 +84,17 @@ def take_layers(model: nn.Module, path: str, depth: int) -> nn.Module:
     """A copy of the model with ``depth`` of its layers, those of
     :func:`layers_to_keep`.
 
+    The configuration says the new depth. What it lists for every layer (``layer_types``
+    and the like) is cut with the layers, and the index that a layer carries becomes its
+    new one.
+
     Args:
-        path: of the ``nn.ModuleList``: "bert.encoder.layer". The configuration's number
-            of layers goes with it.
+        path: of the ``nn.ModuleList``: "bert.encoder.layer".
 
     Raises:
-        ValueError: if there is no ModuleList at ``path``, or as :func:`layers_to_keep`.
+        ValueError: if there is no ModuleList at ``path``, or as :func:`layers_to_keep`;
+            if the layers share their weights; or if a layer computes with its index, so
+            that no configuration describes the smaller model.
     """
     layers = dict(model.named_modules()).get(path)
     if not isinstance(layers, nn.ModuleList):
@@ -96,33 +104,48 @@ def take_layers(model: nn.Module, path: str, depth: int) -> nn.Module:
         raise ValueError(
             f"{path!r} is no ModuleList of the model; there are {', '.join(lists) or 'none'}"
         )
+    for module in along(model, path):
+        for row in rows_of(type(module)):
+            if row.depth:
+                raise ValueError(
+                    f"{path!r} cannot be cut in a {type(module).__name__}: {row.depth}"
+                )
     kept = layers_to_keep(len(layers), depth)
     # the layers that go are not copied
     smaller = copy.deepcopy(
         model, {id(layer): None for i, layer in enumerate(layers) if i not in kept}
     )
-    parent, _, name = path.rpartition(".")
-    there: Any = smaller.get_submodule(path)
-    for place, old in enumerate(kept):
-        for module in there[old].modules():
-            if getattr(module, "layer_idx", None) == old:  # its place in the cache
-                module.layer_idx = place
-    setattr(smaller.get_submodule(parent), name, nn.ModuleList([there[i] for i in kept]))
-    _say_depth(smaller, path, len(layers), depth)
+    keep_layers_(smaller, path, kept, layers)
+    _refuse_other_numbers(model, smaller, path, kept)
     return smaller
 
 
-def _say_depth(model: nn.Module, path: str, before: int, depth: int) -> None:
-    """The configurations of the model, and of its part that the layers are in, say how
-    many there are.
+def _refuse_other_numbers(model: nn.Module, smaller: nn.Module, path: str, kept: list[int]) -> None:
+    """Raises ValueError where a number of a layer was made from its index (GPT-2's
+    ``scale_attn_by_inverse_layer_idx``): the configuration makes another one.
     """
-    steps = path.split(".")
-    parts = [model.get_submodule(".".join(steps[:i])) for i in range(len(steps))]
-    own = ("decoder_layers", "num_decoder_layers")  # of a decoder, beside an encoder's
-    others = ("num_hidden_layers", "encoder_layers", "num_layers")
-    fields = (*own, *others) if "decoder" in steps else others
-    for config in {id(c): c for part in parts if (c := getattr(part, "config", None))}.values():
-        for field in fields:
-            if getattr(config, field, None) == before:
-                setattr(config, field, depth)
-                break
+    (whole, inner_path), (part, _) = described(model, path), described(smaller, path)
+    full, again = built(whole), built(part)
+    if whole is None or part is None or full is None or again is None:
+        return
+
+    def numbers(of: nn.Module, layer: int) -> dict[tuple[str, str], Any]:
+        return {
+            (inner, name): value
+            for inner, module in of.get_submodule(f"{inner_path}.{layer}").named_modules()
+            if "Drop" not in type(module).__name__
+            for name, value in vars(module).items()
+            if isinstance(value, int | float | str) and "drop" not in name and name != "training"
+        }
+
+    for place, old in enumerate(kept):
+        mine, theirs, before = numbers(part, place), numbers(again, place), numbers(full, old)
+        for key, value in theirs.items():
+            if before.get(key) == numbers(whole, old).get(key) and mine.get(key, value) != value:
+                inner, name = key
+                raise ValueError(
+                    f"layer {old} of {path!r} would be layer {place}, and its configuration makes"
+                    f" {name} of {inner!r} {value!r} there and not {mine[key]!r}: the smaller model"
+                    " could not be built again. Keep all layers, or set the number in the"
+                    " configuration"
+                )

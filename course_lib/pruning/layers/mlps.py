@@ -16,10 +16,10 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.models.attention import find_attention
-from course_lib.models.conv1d import sizes
-from course_lib.models.mlps import find_mlps, mlp_outputs
+from course_lib.models.mlps import find_mlps, mlp_outputs, padded, remove_parts_
 from course_lib.modes import evaluating
-from course_lib.pruning.heads.importance import SampleGate, check_losses, refuse_empty
+from course_lib.pruning.heads.gates import attach
+from course_lib.pruning.heads.importance import SampleGate, by_sample, check_losses, refuse_empty
 
 Batch = TypeVar("Batch")
 
@@ -36,24 +36,28 @@ def gated_mlps(model: nn.Module, nu: Tensor | Sequence[Tensor]) -> Iterator[None
     Raises:
         ValueError: if ``nu`` does not fit the model or, when it runs, the batch.
     """
-    outputs = mlp_outputs(model)
-    if len(nu) != len(outputs) or any(gate.ndim > 1 for gate in nu):
+    mlps = find_mlps(model)
+    if len(nu) != len(mlps) or any(gate.ndim > 1 for gate in nu):
         raise ValueError(
-            f"nu should be (layers,) = ({len(outputs)},), or ({len(outputs)}, B), got {len(nu)}"
-            " rows"
+            f"nu should be (layers,) = ({len(mlps)},), or ({len(mlps)}, B), got {len(nu)} rows"
         )
     with ExitStack() as hooks:
-        for out, gate in zip(outputs, nu, strict=True):
-            hooks.callback(out.register_forward_hook(_scaling(gate)).remove)
+        hooks.enter_context(padded(model))
+        for mlp, gate in zip(mlps, nu, strict=True):
+            out = model.get_submodule(mlp.out)
+            hooks.callback(out.register_forward_hook(_scaling(gate, mlp.flat)).remove)
         yield
 
 
-def _scaling(gate: Tensor) -> Callable[..., Tensor]:
+def _scaling(gate: Tensor, flat: bool) -> Callable[..., Tensor]:
     def scale(module: nn.Module, inputs: tuple[Any, ...], x: Tensor) -> Tensor:
-        if gate.ndim and len(gate) != len(x):
+        # rows per sample: its tokens where they are flat, else one
+        rows = max(len(x) // len(gate), 1) if gate.ndim and flat else 1
+        if gate.ndim and len(gate) * rows != len(x):
             raise ValueError(f"nu has gates for {len(gate)} samples, the batch has {len(x)}")
+        wide = gate.repeat_interleave(rows) if rows > 1 else gate
         # (B or 1, 1, 1)
-        return x * gate.to(device=x.device, dtype=x.dtype).view(-1, *[1] * (x.ndim - 1))
+        return x * wide.to(device=x.device, dtype=x.dtype).view(-1, *[1] * (x.ndim - 1))
 
     return scale
 
@@ -85,10 +89,9 @@ def joint_importance(
             refuse_empty(batch)
             xi, nu = [SampleGate(a) for a in attention], [_SampleGate() for _ in outputs]
             with ExitStack() as hooks:
+                hooks.enter_context(padded(model))
                 for a, gate in zip(attention, xi, strict=True):
-                    hooks.callback(
-                        model.get_submodule(a.out).register_forward_pre_hook(gate).remove
-                    )
+                    hooks.callback(attach(model, a, gate))
                 for out, part in zip(outputs, nu, strict=True):
                     hooks.callback(out.register_forward_hook(part).remove)
                 losses = loss_fn(model, batch)
@@ -97,7 +100,10 @@ def joint_importance(
                 gate for gate in (*(g.gate for g in xi), *(g.gate for g in nu)) if gate is not None
             ]
             # (B, heads) each, then (B,) each
-            found = torch.autograd.grad(losses.sum(), gates, materialize_grads=True)
+            found = [
+                by_sample(g, len(losses))
+                for g in torch.autograd.grad(losses.sum(), gates, materialize_grads=True)
+            ]
             size = [g.abs().double().sum(0).cpu() for g in found]  # over samples
             heads.append(torch.stack(size[: len(attention)]))
             mlps.append(torch.stack(size[len(attention) :]))
@@ -125,7 +131,7 @@ class _SampleGate:
 
 def remove_mlps(model: nn.Module, keep: Tensor) -> nn.Module:
     """A copy without the feed-forward parts where ``keep`` is False: their layers add
-    nothing to the residual stream, and compute nothing.
+    nothing to the residual stream, and compute nothing. ``save_pruned`` stores it.
 
     Args:
         keep: (layers,) bool.
@@ -137,36 +143,5 @@ def remove_mlps(model: nn.Module, keep: Tensor) -> nn.Module:
     found = find_mlps(model)
     if keep.shape != (len(found),):
         raise ValueError(f"keep should be (layers,) = ({len(found)},), got {tuple(keep.shape)}")
-    for mlp, stays in zip(found, keep.tolist(), strict=True):
-        if not stays:
-            for path in mlp.first:
-                _replace(model, path, _Narrow(0))
-            _replace(model, mlp.out, _Narrow(sizes(model.get_submodule(mlp.out))[1]))
+    remove_parts_(model, [mlp for mlp, kept in zip(found, keep.tolist(), strict=True) if not kept])
     return model
-
-
-class _Narrow(nn.Module):
-    """What is left of a linear layer without inputs or without outputs: zeros of this
-    width.
-    """
-
-    in_features = 0
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.out_features = width
-
-    @property
-    def weight(self) -> Tensor:
-        """Asked for its dtype by T5."""
-        return torch.zeros(self.out_features, 0)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(…, any) -> (…, width)."""
-        # not x.new_zeros alone: what is in front of it still has a gradient, of 0
-        return x @ x.new_zeros(x.shape[-1], self.out_features)
-
-
-def _replace(model: nn.Module, path: str, new: nn.Module) -> None:
-    parent, _, name = path.rpartition(".")
-    setattr(model.get_submodule(parent), name, new)

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.models.conv1d import cut, sizes
-from course_lib.models.mlps import find_mlps
+from course_lib.models.mlps import MLP, find_mlps, padded
 from course_lib.modes import evaluating
-from course_lib.pruning.heads.importance import refuse_empty
+from course_lib.pruning.heads.importance import by_sample, refuse_empty
 
 Batch = TypeVar("Batch")
 
@@ -40,7 +40,8 @@ def ffn_importance(
     Raises:
         ValueError: without batches, or if the losses are not one for each sample.
     """
-    outputs = [model.get_submodule(mlp.out) for mlp in find_mlps(model)]
+    mlps = _with_neurons(model)
+    outputs = [model.get_submodule(mlp.out) for mlp in mlps]
     found: list[Tensor] | None = None
     samples = 0
     with evaluating(model), torch.inference_mode(False), torch.enable_grad():
@@ -48,16 +49,26 @@ def ffn_importance(
             refuse_empty(batch)
             gates = [_NeuronGate() for _ in outputs]
             with ExitStack() as hooks:
+                hooks.enter_context(padded(model))
                 for out, gate in zip(outputs, gates, strict=True):
                     hooks.callback(out.register_forward_pre_hook(gate).remove)
                 losses = loss_fn(model, batch)
+            flat = [
+                mlp.flat for mlp, gate in zip(mlps, gates, strict=True) if gate.gate is not None
+            ]
             made = [gate.gate for gate in gates if gate.gate is not None]
-            if losses.ndim != 1 or any(len(gate) != len(losses) for gate in made):
+            if losses.ndim != 1 or any(
+                len(gate) % len(losses) if rows else len(gate) != len(losses)
+                for gate, rows in zip(made, flat, strict=True)
+            ):
                 raise ValueError(
                     f"one loss for each sample, (B,), is needed; got {tuple(losses.shape)}"
                 )
             # (B, width) each
-            part = [g.abs().double().sum(0).cpu() for g in torch.autograd.grad(losses.sum(), made)]
+            of_samples = (
+                by_sample(g, len(losses)) for g in torch.autograd.grad(losses.sum(), made)
+            )
+            part = [g.abs().double().sum(0).cpu() for g in of_samples]
             found = part if found is None else [a + b for a, b in zip(found, part, strict=True)]
             samples += len(losses)
     if found is None:
@@ -80,7 +91,7 @@ def slice_ffn(model: nn.Module, keep: Sequence[Tensor]) -> nn.Module:
             (:func:`remove_mlps` takes whole parts).
     """
     model = copy.deepcopy(model)
-    found = find_mlps(model)
+    found = _with_neurons(model)
     if len(keep) != len(found):
         raise ValueError(
             f"keep holds a mask for each of the {len(found)} feed-forward parts, got {len(keep)}"
@@ -99,9 +110,23 @@ def slice_ffn(model: nn.Module, keep: Sequence[Tensor]) -> nn.Module:
             )
         stay = kept.nonzero().flatten()
         for path in mlp.first:
-            cut(model.get_submodule(path), outputs=stay)
+            layer = model.get_submodule(path)
+            # one layer that makes both halves has twice the width
+            starts = torch.arange(0, sizes(layer)[1], width)
+            cut(layer, outputs=(starts[:, None] + stay).flatten())
         cut(model.get_submodule(mlp.out), inputs=stay)
     return model
+
+
+def _with_neurons(model: nn.Module) -> list[MLP]:
+    found = find_mlps(model)
+    for mlp in found:
+        if mlp.neurons:
+            raise ValueError(
+                f"{mlp.name!r} has no neurons that can be scored or removed one by one:"
+                f" {mlp.neurons}; remove_mlps removes the whole part"
+            )
+    return found
 
 
 class _NeuronGate:

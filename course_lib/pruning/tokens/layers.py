@@ -1,5 +1,4 @@
-"""Where rows can be dropped in an encoder layer: a small registry, so that layers are
-found and not assumed.
+"""Where rows can be dropped in an encoder layer.
 
 Between attention and the feed-forward block (FFN) the two usual layouts differ.
 Post-norm (BERT): the attention block has added its input and normalised before it hands
@@ -8,8 +7,7 @@ and the rest of the layer is shorter. Pre-norm (ViT): the tensor that the FFN's 
 is added to stays inside the layer's ``forward``. So the FFN gets fewer rows, its
 outputs are put back at their places, and the layer hands on the rows that stay.
 
-Where queries and keys are made is in the registry of
-:mod:`course_lib.models.attention`.
+What the parts are called is in the table of :mod:`course_lib.models.families`.
 """
 
 from __future__ import annotations
@@ -19,23 +17,9 @@ from dataclasses import dataclass
 from torch import nn
 
 from course_lib.models.attention import Attention, find_attention
+from course_lib.models.families import RELATIVE, LayerLayout, known, register, rows_of
 
-
-@dataclass(frozen=True)
-class LayerLayout:
-    """What one class of encoder layers is made of; names are paths from the layer.
-
-    - ``cut``: post-norm: the module whose output both the FFN and its residual
-      connection read, a tensor or a tuple that begins with it. Pre-norm: the FFN
-      itself.
-    - ``prenorm``: which of the two.
-    - ``protected``: rows at the start that the model's answer is read from: 1 for
-      [CLS].
-    """
-
-    cut: str
-    prenorm: bool = False
-    protected: int = 1
+__all__ = ["EncoderLayer", "LayerLayout", "encoder_layers", "register_encoder_layer"]
 
 
 @dataclass(frozen=True)
@@ -47,22 +31,6 @@ class EncoderLayer:
     module: nn.Module
     layout: LayerLayout
     attention: Attention
-
-
-# by name, so that transformers need not be imported to look something up
-_REGISTRY: dict[str, LayerLayout] = {
-    "transformers.models.bert.modeling_bert.BertLayer": LayerLayout("attention"),
-    "transformers.models.roberta.modeling_roberta.RobertaLayer": LayerLayout("attention"),
-    "transformers.models.electra.modeling_electra.ElectraLayer": LayerLayout("attention"),
-    "transformers.models.distilbert.modeling_distilbert.TransformerBlock": LayerLayout(
-        "sa_layer_norm"
-    ),
-    "transformers.models.vit.modeling_vit.ViTLayer": LayerLayout("mlp", prenorm=True),
-    # its second token is the distillation token, which one of the two classifiers reads
-    "transformers.models.deit.modeling_deit.DeiTLayer": LayerLayout(
-        "mlp", prenorm=True, protected=2
-    ),
-}
 
 
 def register_encoder_layer(layer: type[nn.Module] | str, layout: LayerLayout) -> None:
@@ -81,7 +49,7 @@ def register_encoder_layer(layer: type[nn.Module] | str, layout: LayerLayout) ->
             too, unless they are registered.
         layout: what it is made of.
     """
-    _REGISTRY[layer if isinstance(layer, str) else _full_name(layer)] = layout
+    register(layer, tokens=layout)
 
 
 def encoder_layers(model: nn.Module) -> list[EncoderLayer]:
@@ -91,16 +59,19 @@ def encoder_layers(model: nn.Module) -> list[EncoderLayer]:
         ValueError: if there is none that is known, or more than one, or it is a
             decoder; or its attention is unknown.
     """
-    found = [
-        (name, m, layout)
-        for name, m in model.named_modules()
-        if (layout := _layout(type(m))) is not None
-    ]
+    found = []
+    for name, module in model.named_modules():
+        layout = next((row.tokens for row in rows_of(type(module)) if row.tokens), None)
+        if isinstance(layout, str):
+            raise ValueError(
+                f"tokens cannot be dropped in a {type(module).__name__} ({name!r}): {layout}"
+            )
+        if layout is not None:
+            found.append((name, module, layout))
     if not found:
-        known = ", ".join(sorted(name.rpartition(".")[2] for name in _REGISTRY))
         raise ValueError(
-            f"{type(model).__name__} has no encoder layer that is known here; known are {known}."
-            " For another, say what its layers are made of:"
+            f"{type(model).__name__} has no encoder layer that is known here; known are"
+            f" {', '.join(known('tokens'))}. For another, say what its layers are made of:"
             ' register_encoder_layer("package.module.ItsLayer", LayerLayout(cut=...))'
         )
     stacks = sorted({name.rpartition(".")[0] for name, _, _ in found})
@@ -111,6 +82,10 @@ def encoder_layers(model: nn.Module) -> list[EncoderLayer]:
         )
     layers = []
     for name, module, layout in found:
+        if layout.unless and getattr(module, layout.unless, None) is not None:
+            raise ValueError(
+                f"tokens cannot be dropped in a {type(module).__name__} ({name!r}): {RELATIVE}"
+            )
         attention = find_attention(module)
         if len(attention) != 1 or attention[0].kind != "encoder":
             kinds = " and ".join(a.kind for a in attention)
@@ -121,13 +96,3 @@ def encoder_layers(model: nn.Module) -> list[EncoderLayer]:
             )
         layers.append(EncoderLayer(module, layout, attention[0]))
     return layers
-
-
-def _layout(kind: type) -> LayerLayout | None:
-    return next(
-        (_REGISTRY[name] for c in kind.__mro__ if (name := _full_name(c)) in _REGISTRY), None
-    )
-
-
-def _full_name(cls: type) -> str:
-    return f"{cls.__module__}.{cls.__qualname__}"

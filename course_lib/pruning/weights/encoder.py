@@ -4,11 +4,11 @@ without embeddings, pooler and classifier.
 
 from __future__ import annotations
 
-from collections import Counter
+import re
 
 from torch import nn
 
-from course_lib.models.attention import find_attention
+from course_lib.models.families import rows_of
 from course_lib.pruning.weights.masks import prunable
 
 
@@ -17,22 +17,29 @@ def encoder_weights(model: nn.Module) -> dict[str, nn.Parameter]:
     feed-forward part.
 
     Args:
-        model: of any family that the attention registry knows
-            (:mod:`course_lib.models.attention`): encoders, decoders, both.
+        model: any transformer: encoders, decoders, both. Attention is what the table of
+            :mod:`course_lib.models.families` lists, torch's own, and every module whose
+            class is called "...Attention".
 
     Returns:
         Name -> the parameter itself, tied ones once, in the model's order. BERT: six
-        matrices a layer. A mixture without lists of layers has the attention's own
-        projections alone.
+        matrices per layer. Experts that lie in one tensor are no matrix and are not
+        among them.
 
     Raises:
-        ValueError: if the model has no attention that is known.
+        ValueError: if the model has no attention.
 
     Source: Gordon, Duh & Andrews 2020, "Compressing BERT: Studying the Effects of
     Weight Pruning on Transfer Learning", section 3.
     """
-    found = find_attention(model)
-    layers = {_layer(a.name, [(b.name, b.kind) for b in found]) for a in found}
+    holds = [name for name, module in model.named_modules() if _is_attention(module)]
+    attention = [name for name in holds if not any(_inside(other, name) for other in holds)]
+    if not attention:
+        raise ValueError(
+            f"{type(model).__name__} has no attention: encoder_weights takes transformers, and"
+            " weights.prunable any model"
+        )
+    layers = {_layer(name, attention) for name in attention}
     inside = tuple(f"{layer}." for layer in sorted(layers) if layer)
     return {
         name: p
@@ -41,26 +48,40 @@ def encoder_weights(model: nn.Module) -> dict[str, nn.Parameter]:
     }
 
 
-def _layer(name: str, attention: list[tuple[str, str]]) -> str:
-    """The outermost item of a list round this attention in which no kind of attention
-    comes twice.
+def _is_attention(module: nn.Module) -> bool:
+    return (
+        isinstance(module, nn.MultiheadAttention)
+        or any(row.attention for row in rows_of(type(module)))
+        or type(module).__name__.endswith("Attention")
+        and sum(p.ndim == 2 for p in module.parameters()) >= 2
+    )
+
+
+def _inside(inner: str, outer: str) -> bool:
+    return inner != outer and (outer == "" or inner.startswith(f"{outer}."))
+
+
+def _layer(name: str, attention: list[str]) -> str:
+    """The outermost item of a list round this attention that holds no attention twice
+    at the same place of two items of a list.
     """
     parts = name.split(".")
     for end, part in enumerate(parts, 1):
-        if part.isdigit():
+        if re.search(r"\d$", part):
             prefix = ".".join(parts[:end])
-            kinds = Counter(
-                kind
-                for other, kind in attention
+            places = [
+                re.sub(r"\d+", "#", other.removeprefix(prefix))
+                for other in attention
                 if other == prefix or other.startswith(f"{prefix}.")
-            )
-            if max(kinds.values()) == 1:
+            ]
+            if len(set(places)) == len(places):
                 return prefix
     return name
 
 
 def _is_table(model: nn.Module, name: str) -> bool:
-    """An embedding: it is looked up, not multiplied with (T5 keeps its position bias in
-    one).
+    """An embedding, or a table of position biases: it is looked up, not multiplied
+    with.
     """
-    return isinstance(model.get_submodule(name.rpartition(".")[0]), nn.Embedding)
+    owner = model.get_submodule(name.rpartition(".")[0])
+    return isinstance(owner, nn.Embedding) or "Position" in type(owner).__name__

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from course_lib.models import attention as registry
+from course_lib.models import families
 from course_lib.pruning.heads import (
     Layout,
     explicit_attention,
@@ -18,8 +18,8 @@ from unit.small_transformers import FAMILIES, HEADS, KINDS, SIZE, E, inputs_of, 
 
 
 @pytest.fixture(autouse=True)
-def own_registry(monkeypatch):
-    monkeypatch.setattr(registry, "_REGISTRY", dict(registry._REGISTRY))
+def own_table(monkeypatch):
+    monkeypatch.setattr(families, "TABLE", dict(families.TABLE))
 
 
 def gateable(family):
@@ -89,50 +89,20 @@ def test_a_subclass_is_found():
     assert len(find_attention(model)) == 3
 
 
-def mbart():
-    from transformers import MBartConfig, MBartModel
-
-    torch.manual_seed(0)
-    model = MBartModel(
-        MBartConfig(
-            d_model=E,
-            encoder_layers=2,
-            decoder_layers=1,
-            encoder_ffn_dim=48,
-            decoder_ffn_dim=48,
-            encoder_attention_heads=HEADS,
-            decoder_attention_heads=HEADS,
-            vocab_size=50,
-            max_position_embeddings=40,
-        )
-    )
-    return model.double().eval()
-
-
 def test_an_unknown_model_is_refused_until_it_is_registered():
-    model = mbart()
+    model, inputs = model_of("bloom"), inputs_of("bloom")
+    name = "transformers.models.bloom.modeling_bloom.BloomAttention"
+    row = families.TABLE.pop(name)
     with pytest.raises(
-        ValueError,
-        match=r"MBartAttention, which is not registered.*register_attention\(\"transformers",
+        ValueError, match=rf"BloomAttention, which is not registered.*register_attention\(\"{name}"
     ):
         find_attention(model)
-    parts = Layout(
-        "q_proj", "k_proj", "v_proj", "out_proj", heads="num_heads", head_size="head_dim"
-    )
-    register_attention("transformers.models.mbart.modeling_mbart.MBartAttention", parts)
-    keep = torch.ones(4, HEADS, dtype=torch.bool)
+    register_attention(name, *row.attention)
+    keep = torch.ones(3, HEADS, dtype=torch.bool)
     keep[:, 1] = False
-    keep[2] = False
-    inputs = {"input_ids": torch.randint(5, 50, (2, 6))}
-    with gated(model, keep), torch.no_grad():
-        expected = model(**inputs).last_hidden_state
-    with torch.no_grad():
-        full, smaller = (
-            model(**inputs).last_hidden_state,
-            remove_heads(model, keep)(**inputs).last_hidden_state,
-        )
-    torch.testing.assert_close(smaller, expected, rtol=0, atol=1e-12)
-    assert not torch.allclose(full, expected, atol=1e-3)
+    with gated(model, keep):
+        expected = outputs(model, inputs)
+    torch.testing.assert_close(outputs(remove_heads(model, keep), inputs), expected)
 
 
 class TwoTowers(nn.Module):
@@ -160,7 +130,8 @@ def test_known_attention_beside_unknown_is_refused_not_pruned_in_part():
 
 def test_a_model_without_attention_is_refused():
     with pytest.raises(
-        ValueError, match="Sequential has no attention that is known here; known are BartAttention"
+        ValueError,
+        match="Sequential has no attention that is known here; known are AlbertAttention",
     ):
         find_attention(nn.Sequential(nn.Linear(3, 3)))
 

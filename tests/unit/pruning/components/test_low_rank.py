@@ -104,7 +104,7 @@ def test_truncated_saved_and_loaded(family, tmp_path):
 
 
 def test_files_that_are_not_there(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"ranks\.json"):
+    with pytest.raises(FileNotFoundError, match=r"pruned\.json"):
         components.load_low_rank(tmp_path)
     model = nn.Sequential(nn.Linear(4, 3))
     components.save_low_rank(components.truncate(model, {"0.weight": 2}), tmp_path)

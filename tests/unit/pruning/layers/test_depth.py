@@ -103,35 +103,6 @@ def test_taken_from_a_copy(family, path, field):
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
-@pytest.mark.parametrize(
-    ("family", "path"),
-    [
-        ("marian", "model.decoder.layers"),
-        ("bart", "model.decoder.layers"),
-        ("bart", "model.encoder.layers"),
-        ("t5", "decoder.block"),
-        ("gpt2", "transformer.h"),
-    ],
-)
-def test_it_writes_and_is_saved_as_a_model_of_that_depth(family, path, tmp_path):
-    model = model_of(family)
-    if family == "gpt2":
-        config = copy.deepcopy(model.config)
-        config.n_layer = 4  # of which layers 0 and 2 stay
-        model = type(model)(config)
-    layers = len(model.eval().get_submodule(path))
-    smaller = take_layers(model, path, layers - layers // 2)
-    ids = torch.randint(4, 40, (2, 5), generator=torch.Generator().manual_seed(0))
-    how = {"do_sample": False, "min_new_tokens": 6, "max_new_tokens": 6}
-    right = smaller.generate(ids, use_cache=False, **how)
-    # a layer finds its place in the cache by its number
-    assert torch.equal(smaller.generate(ids, use_cache=True, **how), right)
-    smaller.save_pretrained(tmp_path)
-    again, found = type(model).from_pretrained(tmp_path, output_loading_info=True)
-    assert not found["missing_keys"] and not found["unexpected_keys"]
-    assert torch.equal(again.eval().generate(ids, use_cache=False, **how), right)
-
-
 def test_no_such_list():
     with pytest.raises(ValueError, match=r"bert\.encoder\.layer"):
         take_layers(model_of("bert"), "bert.encoder", 1)

@@ -1,13 +1,15 @@
 """Feed-forward parts: found, gated, scored, removed."""
 
+import copy
+
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from course_lib.models import mlps as registry
-from course_lib.models.mlps import find_mlps, mlp_outputs
-from course_lib.pruning.heads import gated, head_importance
+from course_lib.models import families
+from course_lib.models.mlps import find_mlps, mlp_outputs, register_mlp
+from course_lib.pruning.heads import explicit_attention, gated, head_importance
 from course_lib.pruning.layers import gated_mlps, joint_importance, remove_mlps
 from unit.small_transformers import FAMILIES, gateable, inputs_of, model_of, outputs
 
@@ -111,11 +113,49 @@ def test_unknown_parts_can_be_registered(monkeypatch):
     model = nn.Sequential(Mine(), Mine())
     with pytest.raises(ValueError, match="register_mlp"):
         find_mlps(model)
-    monkeypatch.setattr(registry, "_REGISTRY", dict(registry._REGISTRY))
-    registry.register_mlp(f"{Mine.__module__}.{Mine.__qualname__}", ("up",), "down")
+    monkeypatch.setattr(families, "TABLE", dict(families.TABLE))
+    register_mlp(f"{Mine.__module__}.{Mine.__qualname__}", ("up",), "down")
     assert [mlp.out for mlp in find_mlps(model)] == ["0.down", "1.down"]
     with pytest.raises(ValueError, match="keep should be"):
         remove_mlps(model, torch.ones(3, dtype=torch.bool))
     assert [mlp.name for mlp in find_mlps(model_of("bert"))] == [
         f"bert.encoder.layer.{i}" for i in range(3)
     ]
+
+
+@pytest.mark.parametrize("options", [{}, {"norm_first": True}, {"activation": "gelu"}], ids=str)
+@pytest.mark.parametrize("explicit", [False, True])
+def test_parts_of_torchs_own_encoder(options, explicit):
+    """In evaluation torch calls one fused function there, which reads the weights."""
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(32, 4, 48, batch_first=True, **options)
+    model = nn.TransformerEncoder(layer, 3).eval()
+    for parameter in model.parameters():
+        if parameter.ndim == 1:
+            nn.init.normal_(parameter, 0, 0.3)
+    model = explicit_attention(model) if explicit else model
+    x = torch.randn(3, 6, 32)
+    padding = torch.zeros(3, 6, dtype=torch.bool)
+    padding[0, 4:] = True
+    for keep in ([True, False, True], [False, True, True], [False] * 3):
+        keep = torch.tensor(keep)
+        zeroed = copy.deepcopy(model)
+        for layer, kept in zip(zeroed.layers, keep.tolist(), strict=True):
+            for parameter in layer.linear2.parameters():
+                parameter.data.mul_(float(kept))
+        smaller = remove_mlps(model, keep)
+        for given in ({}, {"src_key_padding_mask": padding}):
+            with torch.no_grad():
+                expected, got = zeroed(x, **given), smaller(x, **given)
+                with gated_mlps(model, keep):
+                    off = model(x, **given)
+            real = ~padding if given else torch.ones_like(padding)
+            torch.testing.assert_close(got[real], expected[real], atol=1e-5, rtol=0)
+            torch.testing.assert_close(off[real], expected[real], atol=1e-5, rtol=0)
+        smaller.train()(x).sum().backward()
+
+
+def test_a_part_that_is_removed_is_not_made_again_by_transformers(tmp_path):
+    remove_mlps(model_of("bert"), torch.tensor([True, False, True])).save_pretrained(tmp_path)
+    with pytest.raises(RuntimeError, match="(?i)size"):
+        type(model_of("bert")).from_pretrained(tmp_path)

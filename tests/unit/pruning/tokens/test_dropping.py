@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import course_lib  # noqa: F401  before transformers, which may need torchvision's operators declared
+from course_lib.models import families
 from course_lib.pruning.heads import gated
 from course_lib.pruning.heads.removal import remove_heads
 from course_lib.pruning.tokens import (
@@ -736,10 +737,8 @@ def test_unknown_models_are_refused_with_what_to_do():
         dropping(two, {0: 0.5})
 
 
-def test_a_registered_layer_works():
+def test_a_registered_layer_works(monkeypatch):
     from transformers.models.bert.modeling_bert import BertLayer
-
-    from course_lib.pruning.tokens import layers
 
     class Unheard(nn.Module):
         """BERT's layer in a class of one's own, which calls its parts by itself and
@@ -774,16 +773,13 @@ def test_a_registered_layer_works():
 
     assert not issubclass(Unheard, BertLayer)
     bert, batch = build("bert"), inputs("bert", lengths=(12, 12))
-    model, known = Encoder(bert.bert), dict(layers._REGISTRY)
+    model = Encoder(bert.bert)
+    monkeypatch.setattr(families, "TABLE", dict(families.TABLE))
     with pytest.raises(ValueError, match="register_encoder_layer"):
         dropping(model, {0: 0.5})
-    try:
-        register_encoder_layer(Unheard, LayerLayout("attention"))
-        with dropping(model, {0: 0.5, 2: 0.25}), torch.no_grad():
-            got = model(batch["input_ids"])
-    finally:
-        layers._REGISTRY.clear()
-        layers._REGISTRY.update(known)
+    register_encoder_layer(Unheard, LayerLayout("attention"))
+    with dropping(model, {0: 0.5, 2: 0.25}), torch.no_grad():
+        got = model(batch["input_ids"])
     with dropping(bert, {0: 0.5, 2: 0.25}):
         expected = run(bert, batch).hidden_states[-1]
     torch.testing.assert_close(got, expected, atol=1e-6, rtol=0)

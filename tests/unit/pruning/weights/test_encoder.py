@@ -3,11 +3,12 @@
 import pytest
 from torch import nn
 
+from course_lib.conformance.models import SMALL
 from course_lib.pruning.weights import encoder_weights
-from unit.small_transformers import FAMILIES, gateable, model_of
+from unit.small_transformers import gateable, model_of
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", [*SMALL, "torchvision vit"])
 def test_the_layers_and_nothing_else(family):
     model = gateable(family)
     found = encoder_weights(model)
@@ -22,6 +23,7 @@ def test_the_layers_and_nothing_else(family):
         "lm_head",
         "shared",
         "relative_attention_bias",
+        "bias_table",
         "wte",
         "wpe",
     ):
@@ -30,7 +32,7 @@ def test_the_layers_and_nothing_else(family):
     linear = {
         n
         for n, m in model.named_modules()
-        if isinstance(m, nn.Linear) or type(m).__name__ == "Conv1D"
+        if isinstance(m, nn.Linear) or type(m).__name__ in ("Conv1D", "MixtralTopKRouter")
     }
     assert layers <= linear
 
