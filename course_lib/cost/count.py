@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,7 @@ from course_lib.cost.taps import (
     transposed_taps,
 )
 from course_lib.modes import evaluating
+from course_lib.wrapped import hold_hooks
 
 Masks = dict[str, Tensor]
 
@@ -219,7 +220,7 @@ class _Recorder(TorchFunctionMode):
         """Keep ``stack`` up to date by hooks on all modules, and take them off again
         whatever happens.
         """
-        with ExitStack() as hooks:
+        with hold_hooks() as hooks:
             for name, module in model.named_modules():
                 name = name or type(model).__name__
 

@@ -15,12 +15,13 @@ Source: Michel et al. 2019, "Are Sixteen Heads Really Better than One?", section
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 from torch import Tensor, nn
 
 from course_lib.models.attention import Attention, find_attention
+from course_lib.wrapped import hold_hooks
 
 HEAD_MASKS = ("head_mask", "decoder_head_mask", "cross_attn_head_mask")
 
@@ -55,7 +56,7 @@ def gated(
     """
     found = list(find_attention(model) if attention is None else attention)
     gates = _per_layer(xi, found)
-    with ExitStack() as hooks:
+    with hold_hooks() as hooks:
         hooks.enter_context(refuse_head_mask(model))
         for a, gate in zip(found, gates, strict=True):
             if a.heads:

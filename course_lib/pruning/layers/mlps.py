@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
@@ -20,6 +20,7 @@ from course_lib.models.conv1d import sizes
 from course_lib.models.mlps import find_mlps, mlp_outputs
 from course_lib.modes import evaluating
 from course_lib.pruning.heads.importance import SampleGate, check_losses, refuse_empty
+from course_lib.wrapped import hold_hooks
 
 Batch = TypeVar("Batch")
 
@@ -42,7 +43,7 @@ def gated_mlps(model: nn.Module, nu: Tensor | Sequence[Tensor]) -> Iterator[None
             f"nu should be (layers,) = ({len(outputs)},), or ({len(outputs)}, B), got {len(nu)}"
             " rows"
         )
-    with ExitStack() as hooks:
+    with hold_hooks() as hooks:
         for out, gate in zip(outputs, nu, strict=True):
             hooks.callback(out.register_forward_hook(_scaling(gate)).remove)
         yield
@@ -84,7 +85,7 @@ def joint_importance(
         for batch in batches:
             refuse_empty(batch)
             xi, nu = [SampleGate(a) for a in attention], [_SampleGate() for _ in outputs]
-            with ExitStack() as hooks:
+            with hold_hooks() as hooks:
                 for a, gate in zip(attention, xi, strict=True):
                     hooks.callback(
                         model.get_submodule(a.out).register_forward_pre_hook(gate).remove

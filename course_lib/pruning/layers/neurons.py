@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
 from typing import Any, TypeVar
 
 import torch
@@ -19,6 +18,7 @@ from course_lib.models.conv1d import cut, sizes
 from course_lib.models.mlps import find_mlps
 from course_lib.modes import evaluating
 from course_lib.pruning.heads.importance import refuse_empty
+from course_lib.wrapped import hold_hooks
 
 Batch = TypeVar("Batch")
 
@@ -47,7 +47,7 @@ def ffn_importance(
         for batch in batches:
             refuse_empty(batch)
             gates = [_NeuronGate() for _ in outputs]
-            with ExitStack() as hooks:
+            with hold_hooks() as hooks:
                 for out, gate in zip(outputs, gates, strict=True):
                     hooks.callback(out.register_forward_pre_hook(gate).remove)
                 losses = loss_fn(model, batch)

@@ -22,6 +22,7 @@ from course_lib.modes import evaluating
 from course_lib.pruning.weights.exact import count_pruned
 from course_lib.pruning.weights.masks import Masks
 from course_lib.pruning.weights.scores import Scores
+from course_lib.wrapped import hold_hooks
 
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
@@ -72,14 +73,11 @@ def input_norms(
 
         return note
 
-    hooks = [layers[name].register_forward_pre_hook(noting(name)) for name in chosen]
-    try:
-        with evaluating(model), torch.no_grad():
-            for batch in batches:
-                model(**batch) if isinstance(batch, dict) else model(batch)
-    finally:
-        for hook in hooks:
-            hook.remove()
+    with hold_hooks() as hooks, evaluating(model), torch.no_grad():
+        for name in chosen:
+            hooks.callback(layers[name].register_forward_pre_hook(noting(name)).remove)
+        for batch in batches:
+            model(**batch) if isinstance(batch, dict) else model(batch)
     if missing := [name for name in chosen if name not in squares]:
         raise ValueError(
             f"{', '.join(missing)}: these layers saw no input: were there no batches, or are they"
