@@ -12,6 +12,9 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.nn.utils.prune import BasePruningMethod
 
 _lock = threading.Lock()
 _open = 0  # blocks of hold_hooks that are open, in all threads
@@ -42,3 +45,34 @@ def hold_hooks() -> Iterator[ExitStack]:
             if not _open and _stance is not None:
                 _stance.__exit__(None, None, None)
                 _stance = None
+
+
+def refuse_wrapped(model: nn.Module, *allowed: str) -> None:
+    """Make sure that ``model`` is the module itself, and say what to pass instead.
+
+    Args:
+        allowed: wrappers that the caller can work with, of "parallel", "compile",
+            "script" and "prune".
+
+    Raises:
+        ValueError: if the model, or a part of it, is wrapped in ``nn.DataParallel``,
+            returned by ``torch.compile``, scripted or traced by ``torch.jit``, or under
+            ``torch.nn.utils.prune``.
+    """
+    for path, module in model.named_modules():
+        hooks = [h for h in module._forward_pre_hooks.values() if isinstance(h, BasePruningMethod)]
+        kinds = {
+            "parallel": isinstance(module, nn.DataParallel | DistributedDataParallel)
+            and "wrapped in DataParallel: pass its .module",
+            "compile": "_orig_mod" in module._modules
+            and "what torch.compile returned: pass the model that it was given, its ._orig_mod",
+            "script": isinstance(module, torch.jit.ScriptModule)
+            and "scripted or traced by torch.jit: pass the model that it was made from",
+            "prune": hooks
+            and "under torch.nn.utils.prune: call prune.remove(module,"
+            f" {hooks[0]._tensor_name!r}) first, which makes the weight a plain parameter",
+        }
+        for kind, what in kinds.items():
+            if what and kind not in allowed:
+                where = f"{path!r} of model" if path else "model"
+                raise ValueError(f"{where} is {what}")

@@ -29,7 +29,7 @@ from course_lib.cost.taps import (
     transposed_taps,
 )
 from course_lib.modes import evaluating
-from course_lib.wrapped import hold_hooks
+from course_lib.wrapped import hold_hooks, refuse_wrapped
 
 Masks = dict[str, Tensor]
 
@@ -117,6 +117,7 @@ def model_cost(
         ValueError: if a mask has an unknown name, another shape than its parameter, or
             is not bool.
     """
+    refuse_wrapped(model, "compile", "prune")
     parameters = dict(model.named_parameters(remove_duplicate=False))
     masked = _apply_masks(parameters, masks or {})
     # one name where weights are tied

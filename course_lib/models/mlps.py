@@ -20,6 +20,8 @@ from dataclasses import dataclass
 
 from torch import nn
 
+from course_lib.wrapped import refuse_wrapped
+
 
 @dataclass(frozen=True)
 class MLP:
@@ -81,6 +83,7 @@ def find_mlps(model: nn.Module) -> list[MLP]:
                 )
                 break
     if not found:
+        refuse_wrapped(model, "parallel", "compile", "prune")
         known = ", ".join(sorted({name.rpartition(".")[2] for name in _REGISTRY}))
         raise ValueError(
             f"{type(model).__name__} has no feed-forward part that is known here; known are"

@@ -20,7 +20,7 @@ from course_lib.models.conv1d import sizes
 from course_lib.models.mlps import find_mlps, mlp_outputs
 from course_lib.modes import evaluating
 from course_lib.pruning.heads.importance import SampleGate, check_losses, refuse_empty
-from course_lib.wrapped import hold_hooks
+from course_lib.wrapped import hold_hooks, refuse_wrapped
 
 Batch = TypeVar("Batch")
 
@@ -134,6 +134,7 @@ def remove_mlps(model: nn.Module, keep: Tensor) -> nn.Module:
     Raises:
         ValueError: if ``keep`` does not fit the model.
     """
+    refuse_wrapped(model, "parallel", "compile", "script")
     model = copy.deepcopy(model)
     found = find_mlps(model)
     if keep.shape != (len(found),):

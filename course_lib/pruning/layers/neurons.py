@@ -18,7 +18,7 @@ from course_lib.models.conv1d import cut, sizes
 from course_lib.models.mlps import find_mlps
 from course_lib.modes import evaluating
 from course_lib.pruning.heads.importance import refuse_empty
-from course_lib.wrapped import hold_hooks
+from course_lib.wrapped import hold_hooks, refuse_wrapped
 
 Batch = TypeVar("Batch")
 
@@ -79,6 +79,7 @@ def slice_ffn(model: nn.Module, keep: Sequence[Tensor]) -> nn.Module:
         ValueError: if ``keep`` does not fit the model, or a part would keep none
             (:func:`remove_mlps` takes whole parts).
     """
+    refuse_wrapped(model, "parallel", "compile", "script")
     model = copy.deepcopy(model)
     found = find_mlps(model)
     if len(keep) != len(found):

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from course_lib.models.attention import Attention, find_attention
+from course_lib.wrapped import refuse_wrapped
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,7 @@ def encoder_layers(model: nn.Module) -> list[EncoderLayer]:
         if (layout := _layout(type(m))) is not None
     ]
     if not found:
+        refuse_wrapped(model, "parallel", "compile", "prune")
         known = ", ".join(sorted(name.rpartition(".")[2] for name in _REGISTRY))
         raise ValueError(
             f"{type(model).__name__} has no encoder layer that is known here; known are {known}."

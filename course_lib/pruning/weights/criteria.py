@@ -32,6 +32,7 @@ from torch.nn import functional as F
 from course_lib.modes import evaluating
 from course_lib.pruning.weights.masks import prunable
 from course_lib.pruning.weights.scores import Scores
+from course_lib.wrapped import refuse_wrapped
 
 _MEMORY = 1 << 27  # bytes of per-sample derivatives at a time: what a laptop has to spare
 
@@ -241,6 +242,7 @@ def _classes(model: nn.Module, x: Tensor) -> int:
     """How many classes the model tells apart; ValueError where it makes no
     (B, classes).
     """
+    refuse_wrapped(model, "compile", "prune")
     with evaluating(model), torch.no_grad():
         logits = model(x[:1])
     if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != 1:

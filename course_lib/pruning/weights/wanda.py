@@ -22,7 +22,7 @@ from course_lib.modes import evaluating
 from course_lib.pruning.weights.exact import count_pruned
 from course_lib.pruning.weights.masks import Masks
 from course_lib.pruning.weights.scores import Scores
-from course_lib.wrapped import hold_hooks
+from course_lib.wrapped import hold_hooks, refuse_wrapped
 
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
@@ -50,6 +50,7 @@ def input_norms(
         ValueError: if a name is no weight of such a layer, a layer was not called, or the
             model has transformers' Conv1D (GPT-2) and no names are given.
     """
+    refuse_wrapped(model, "parallel", "compile")
     layers = {
         f"{name}.weight" if name else "weight": module
         for name, module in model.named_modules()
