@@ -29,6 +29,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, jacrev, vmap
 from torch.nn import functional as F
 
+from course_lib.models.layouts import like, note_layouts
 from course_lib.modes import evaluating
 from course_lib.pruning.weights.masks import prunable
 from course_lib.pruning.weights.scores import Scores
@@ -74,7 +75,7 @@ def loss_change(weight: Tensor, gradient: Tensor, curvature: Tensor | None = Non
     change = -gradient.detach() * w
     if curvature is not None:
         change = change + curvature.detach() * w.square() / 2
-    return change.to(w.dtype)
+    return like(weight, change.to(w.dtype))
 
 
 def gradients(model: nn.Module, x: Tensor, y: Tensor, batch: int = 256) -> Scores:
@@ -104,7 +105,8 @@ def gradients(model: nn.Module, x: Tensor, y: Tensor, batch: int = 256) -> Score
         for some, labels in zip(x.split(batch), y.split(batch), strict=True):
             for name, g in grad(loss)(parameters, some, labels).items():
                 total[name] += g
-    return total
+    note_layouts(model)
+    return {name: like(model.get_parameter(name), g) for name, g in total.items()}
 
 
 def taylor(model: nn.Module, x: Tensor, y: Tensor) -> Scores:
@@ -120,7 +122,7 @@ def taylor(model: nn.Module, x: Tensor, y: Tensor) -> Scores:
     "Skeletonization".
     """
     found = gradients(model, x, y)
-    return {name: loss_change(w, found[name]).abs() for name, w in prunable(model).items()}
+    return {name: like(w, loss_change(w, found[name]).abs()) for name, w in prunable(model).items()}
 
 
 def empirical_fisher(model: nn.Module, x: Tensor, y: Tensor) -> Scores:
@@ -212,7 +214,8 @@ def _mean(model: nn.Module, of_one: OfOne, x: Tensor, y: Tensor, at_once: int) -
         for found in _found(of_one, parameters, x, y, chunk):
             for name, values in found.items():
                 total[name] += values.sum(0)
-    return {name: value / len(x) for name, value in total.items()}
+    note_layouts(model)
+    return {name: like(model.get_parameter(name), value / len(x)) for name, value in total.items()}
 
 
 def _found(

@@ -9,6 +9,7 @@ from collections import Counter
 from torch import nn
 
 from course_lib.models.attention import find_attention
+from course_lib.models.layouts import layout_of
 from course_lib.pruning.weights.masks import prunable
 
 
@@ -37,7 +38,9 @@ def encoder_weights(model: nn.Module) -> dict[str, nn.Parameter]:
     return {
         name: p
         for name, p in prunable(model).items()
-        if p.ndim == 2 and (name.startswith(inside) or "" in layers) and not _is_table(model, name)
+        if (p.ndim == 2 or layout_of(p).stacked)
+        and (name.startswith(inside) or "" in layers)
+        and not _is_table(model, name)
     }
 
 

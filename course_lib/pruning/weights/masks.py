@@ -22,6 +22,7 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
+from course_lib.models.layouts import note_layouts
 from course_lib.wrapped import refuse_wrapped
 
 #: Parameter name -> bool tensor of its shape, True where the weight is kept.
@@ -51,6 +52,7 @@ def prunable(model: nn.Module) -> dict[str, nn.Parameter]:
                 f"{name!r} belongs to a lazy layer without a shape yet: run one batch through the"
                 " model first"
             )
+    note_layouts(model)
     return {name: parameter for name, parameter in model.named_parameters() if parameter.ndim >= 2}
 
 

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.models.conv1d import REMEDY, is_conv1d
+from course_lib.models.layouts import layout_of, layouts
 from course_lib.modes import evaluating
 from course_lib.pruning.weights.exact import count_pruned
 from course_lib.pruning.weights.masks import Masks
@@ -47,8 +48,10 @@ def input_norms(
         padding, dilation and groups as they are.
 
     Raises:
-        ValueError: if a name is no weight of such a layer, a layer was not called, or the
-            model has transformers' Conv1D (GPT-2) and no names are given.
+        ValueError: if a name is no weight of such a layer, a layer was not called, or no
+            names are given and the model has weights that are left out here:
+            transformers' Conv1D (GPT-2), fused experts of a mixture, transposed
+            convolutions, recurrent layers.
     """
     refuse_wrapped(model, "parallel", "compile")
     layers = {
@@ -59,6 +62,15 @@ def input_norms(
     on_its_side = [f"{name}.weight" for name, part in model.named_modules() if is_conv1d(part)]
     if names is None and on_its_side:
         raise ValueError(f"{', '.join(on_its_side)} belong to {REMEDY}")
+    others = [*layouts(model)]
+    for name, module in model.named_modules():
+        if isinstance(module, nn.RNNBase):
+            others += [f"{name}.{p}" for p in module._parameters if "weight" in p]
+    if names is None and others:
+        raise ValueError(
+            f"{', '.join(others)}: weights of layers whose inputs are not seen here (fused experts,"
+            f" transposed convolutions, recurrent layers); give names, among {', '.join(layers)}"
+        )
     chosen = list(layers) if names is None else list(names)
     if unknown := [name for name in chosen if name not in layers]:
         raise ValueError(
@@ -118,6 +130,8 @@ def per_output_masks(scores: Scores, sparsity: float) -> Masks:
     """In every output of every layer (a row of a matrix, a filter) exactly
     ``round(sparsity · its weights)`` of the smallest go.
 
+    The rows of GPT-2's Conv1D, transposed convolutions and fused experts are those of
+    their layer, as long as their scores carry it (:mod:`course_lib.models.layouts`).
     Wanda compares within an output, since norms of other layers' inputs are of another
     scale. Among equal scores the lower index goes first.
 
@@ -128,9 +142,11 @@ def per_output_masks(scores: Scores, sparsity: float) -> Masks:
     for name, score in scores.items():
         if score.isnan().any():
             raise ValueError(f"a score of {name!r} is NaN, neither large nor small")
+        layout = layout_of(score)
+        upright = layout.upright(score.detach())
         # (outputs, weights)
-        rows = score.detach().flatten(1) if score.ndim > 1 else score.detach().unsqueeze(0)
+        rows = upright.flatten(1) if score.ndim > 1 else upright.unsqueeze(0)
         goes = rows.argsort(dim=1, stable=True)[:, : count_pruned(sparsity, rows.shape[1])]
         kept = torch.ones_like(rows, dtype=torch.bool).scatter_(1, goes, False)
-        masks[name] = kept.view(score.shape)
+        masks[name] = layout.back(kept.view(upright.shape))
     return masks
