@@ -96,17 +96,18 @@ def input_norms(
             f"{', '.join(missing)}: these layers saw no input: were there no batches, or are they"
             " not used?"
         )
-    return {name: squares[name].sqrt() for name in chosen}
+    return {name: squares[name].sqrt().expand(layers[name].weight.shape) for name in chosen}
 
 
 def _squares(module: nn.Module, x: Tensor) -> Tensor:
-    """Σ x² of what each weight multiplies, float64 like the weight."""
+    """Σ x² of what each weight multiplies, float64: like the weight, or for a linear layer
+    one number per input, (d_in,).
+    """
     weight: Tensor = module.weight  # type: ignore[assignment]
-    x2 = x.double().square()
+    x2 = x.double()
+    x2.mul_(x2) if x.dtype != torch.float64 else (x2 := x2.square())
     if isinstance(module, nn.Linear):
-        return (
-            x2.flatten(0, -2).sum(0).expand(weight.shape) if x.ndim > 1 else x2.expand(weight.shape)
-        )
+        return x2.flatten(0, -2).sum(0) if x.ndim > 1 else x2
     # of the sum of all outputs on x² the derivative by a weight is the sum of the x²
     # that it met
     with torch.enable_grad():
@@ -123,7 +124,10 @@ def input_aware(
     """
     norms = input_norms(model, batches, names)
     parameters = dict(model.named_parameters(remove_duplicate=False))
-    return {name: parameters[name].detach().double().abs() * norm for name, norm in norms.items()}
+    return {
+        name: parameters[name].detach().to(torch.float64, copy=True).abs_().mul_(norm)
+        for name, norm in norms.items()
+    }
 
 
 def per_output_masks(scores: Scores, sparsity: float) -> Masks:
