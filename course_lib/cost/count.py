@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,7 @@ from course_lib.cost.taps import (
     transposed_taps,
 )
 from course_lib.modes import evaluating
+from course_lib.wrapped import hold_hooks, refuse_wrapped
 
 Masks = dict[str, Tensor]
 
@@ -116,6 +117,7 @@ def model_cost(
         ValueError: if a mask has an unknown name, another shape than its parameter, or
             is not bool.
     """
+    refuse_wrapped(model, "compile", "prune")
     parameters = dict(model.named_parameters(remove_duplicate=False))
     masked = _apply_masks(parameters, masks or {})
     # one name where weights are tied
@@ -219,7 +221,7 @@ class _Recorder(TorchFunctionMode):
         """Keep ``stack`` up to date by hooks on all modules, and take them off again
         whatever happens.
         """
-        with ExitStack() as hooks:
+        with hold_hooks() as hooks:
             for name, module in model.named_modules():
                 name = name or type(model).__name__
 

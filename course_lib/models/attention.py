@@ -41,6 +41,8 @@ __all__ = [
     "register_attention",
 ]
 
+from course_lib.wrapped import refuse_wrapped
+
 KINDS = ("encoder", "decoder", "cross")
 
 
@@ -126,6 +128,7 @@ def find_attention(model: nn.Module, kind: str | None = None) -> list[Attention]
     _refuse_unknown(model, known)
     found = [_describe(model, name, layout) for name, layout in known.items()]
     if not found:
+        refuse_wrapped(model, "parallel", "compile", "prune")
         raise ValueError(
             f"{type(model).__name__} has no attention that is known here; {_how_to_register()}"
         )

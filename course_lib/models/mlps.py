@@ -25,6 +25,7 @@ from torch import nn
 from course_lib.models.conv1d import sizes
 from course_lib.models.families import FeedForward, known, register, rows_of
 from course_lib.models.parts import Narrow, put_in_place
+from course_lib.wrapped import refuse_wrapped
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,7 @@ def find_mlps(model: nn.Module) -> list[MLP]:
             first = tuple(inside + part for part in row.first)
             found.append(MLP(name, first, out, row.neurons, row.flat))
     if not found:
+        refuse_wrapped(model, "parallel", "compile", "prune")
         raise ValueError(
             f"{type(model).__name__} has no feed-forward part that is known here; known are"
             f" {', '.join(known('mlp'))}. For another:"

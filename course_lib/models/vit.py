@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.models.initial import weights_from
+from course_lib.wrapped import hold_hooks
 
 
 def small_vit(
@@ -121,8 +122,6 @@ def patch_dropout(model: nn.Module, least: float, generator: torch.Generator) ->
         )
         return tokens.gather(1, index[:, :, None].expand(-1, -1, tokens.shape[2]))  # (B, 1 + K, E)
 
-    handle = found[0].register_forward_hook(drop)
-    try:
+    with hold_hooks() as hooks:
+        hooks.callback(found[0].register_forward_hook(drop).remove)
         yield
-    finally:
-        handle.remove()

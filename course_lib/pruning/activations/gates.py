@@ -18,6 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from course_lib.wrapped import hold_hooks
+
 
 class ChannelGate(nn.Module):
     """Which of the next layer's channels are open, image by image: score(mean of each
@@ -97,7 +99,6 @@ def gating(model: nn.Module, gates: Mapping[str, ChannelGate]) -> Iterator[list[
     modules = dict(model.named_modules())
     decided: dict[str, Tensor] = {}
     latest: list[Tensor] = []
-    hooks = []
 
     def look(key: str, gate: ChannelGate) -> Any:
         def before(module: nn.Module, inputs: tuple[Any, ...]) -> None:
@@ -109,7 +110,7 @@ def gating(model: nn.Module, gates: Mapping[str, ChannelGate]) -> Iterator[list[
     def multiply(key: str) -> Any:
         return lambda module, inputs, output: output * decided[key][:, :, None, None]
 
-    try:
+    with hold_hooks() as hooks:
         for key, gate in gates.items():
             first, _, second = key.partition("->")
             if unknown := [name for name in (first, second) if not name or name not in modules]:
@@ -117,9 +118,6 @@ def gating(model: nn.Module, gates: Mapping[str, ChannelGate]) -> Iterator[list[
                     f"{', '.join(map(repr, unknown))}: no module of the model; a gate's key is like"
                     " 'conv2->bn2'"
                 )
-            hooks.append(modules[first].register_forward_pre_hook(look(key, gate)))
-            hooks.append(modules[second].register_forward_hook(multiply(key)))
+            hooks.callback(modules[first].register_forward_pre_hook(look(key, gate)).remove)
+            hooks.callback(modules[second].register_forward_hook(multiply(key)).remove)
         yield latest
-    finally:
-        for hook in hooks:
-            hook.remove()

@@ -8,6 +8,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from course_lib.wrapped import hold_hooks
+
 
 @contextmanager
 def pruned_inputs(
@@ -33,9 +35,7 @@ def pruned_inputs(
     def before(module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         return (rule(inputs[0]), *inputs[1:])
 
-    hooks = [modules[name].register_forward_pre_hook(before) for name in names]
-    try:
+    with hold_hooks() as hooks:
+        for name in names:
+            hooks.callback(modules[name].register_forward_pre_hook(before).remove)
         yield
-    finally:
-        for hook in hooks:
-            hook.remove()

@@ -1,16 +1,17 @@
-"""Channels that go for good: a smaller model, and what becomes of the batch norms and
-constants around them.
+"""Channels that are removed: a smaller model, with its batch norms, and the constants
+that removed channels leave.
 
 ::
 
     from course_lib.pruning import channels
 
-    keep = channels.select_channels(model, 0.3)                     # bool by norm, True = kept
+    # bool by layer, True = kept; channels that are added together are kept together
+    keep = channels.select_channels(model, 0.3, example=images)
     smaller, report = channels.remove_filters(model, keep, images)  # and all that belongs to them
-    channels.recalibrate(smaller, images)                           # batch norms measure afresh
+    channels.recalibrate(smaller, images)                           # batch norms measure again
 
-- :mod:`.trace`: what a model does with its tensors; :mod:`.groups`: whose channels are
-  added, and so go together.
+- :mod:`.trace`: what a model does with its tensors; :mod:`.groups`: which channels
+  can only be removed together.
 - :mod:`.removal`: filters, with all that belongs to them, cut out; :mod:`.constants`:
   what they leave behind.
 - :mod:`.folding`: a batch norm becomes part of the layer before it;

@@ -25,6 +25,8 @@ from course_lib.pruning.channels.groups import (
     move,
     operation,
     run,
+    tensor_of,
+    varying,
 )
 
 
@@ -56,7 +58,12 @@ class Constants:
         """The constants (C,) of the channels of the tensor that ``node`` gives, along
         ``dim``.
         """
-        return self.state[node].flatten().expand(size)
+        state = self.state[node]
+        for d in varying(state):
+            if d != dim % state.ndim:  # no constant, but one where it is the same everywhere
+                first = state.narrow(d, 0, 1)
+                state = first.where((state == first).all(d, keepdim=True), torch.nan)
+        return state.flatten().expand(size)
 
     def _follow(self, node: fx.Node, module: nn.Module | None) -> Any:
         labels, word = self.channels.state[node], operation(node, module)
@@ -76,6 +83,7 @@ class Constants:
         rules = {
             "identity": self._same,
             "layer": self._layer,
+            "get_attr": self._parameter,
             "pointwise": self._pointwise,
             "spatial": self._spatial,
             "pad": self._pad,
@@ -83,6 +91,12 @@ class Constants:
             "reducing": self._moved,
         }
         return rules[word](node, module) if word in rules else torch.full_like(labels, torch.nan)
+
+    def _parameter(self, node: fx.Node, module: nn.Module | None) -> Tensor:
+        value = tensor_of(self.real[""], self.calls[node])
+        assert value is not None
+        gone = self.removed[self.channels.state[node].long()]
+        return value.double().cpu().where(gone, torch.nan)
 
     def _same(self, node: fx.Node, module: nn.Module | None) -> Tensor:
         return self.state[node.all_input_nodes[0]]

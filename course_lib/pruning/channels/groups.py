@@ -9,6 +9,10 @@ reads a label in a way that is not known *pins* it. Labels that are tied, direct
 through others, are one channel of the network as far as removal is concerned; layers
 that make the same ones are a :class:`Group`.
 
+Some operations need more: a grouped convolution loses whole groups or equally many
+channels of each, and what is cut into equal parts must stay divisible. Groups of
+channels are chosen so that this holds: their *shares* are tied as well.
+
 Source: Fang et al. 2023, "DepGraph: Towards Any Structural Pruning", which finds the
 same groups from autograd's graph; here they come from the model's code, so that a
 refusal can name the operation.
@@ -16,7 +20,7 @@ refusal can name the operation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,14 +37,16 @@ from course_lib.pruning.channels.trace import _item, skeleton, trace
 
 @dataclass(frozen=True)
 class Group:
-    """Channels that come and go together, and the layers they run through.
+    """Channels that are removed together, and the layers they run through.
 
     ``channels`` of them; each of the ``producers`` (convolutions, linear layers) makes
     them all, or some of them: its channel c is channel ``index[producer][c]`` of the
-    group. ``followers`` have something for each channel as well and are cut along
-    (batch norms, depthwise convolutions); ``consumers`` read them (their input channels
-    are cut). ``pinned`` says why the channels cannot be removed, and is None where they
-    can.
+    group. Several channels of one producer are one channel of the group where they can
+    only be removed together: the units that are viewed as one map, or the channels of
+    one group of a grouped convolution. ``followers`` have something for each channel as
+    well and are cut along (batch norms, depthwise convolutions, parameters with one
+    number per channel); ``consumers`` read them (their input channels are cut).
+    ``pinned`` says why the channels cannot be removed, and is None where they can.
     """
 
     channels: int
@@ -169,7 +175,7 @@ _SPATIAL = _words(
 _MOVING = _words(
     "view reshape flatten unflatten permute transpose swapaxes swapdims movedim moveaxis t squeeze"
     " unsqueeze expand repeat tile roll flip narrow select chunk split tensor_split unbind getitem"
-    " cat concat concatenate stack pixel_shuffle pixel_unshuffle channel_shuffle"
+    " cat concat concatenate stack pixel_shuffle pixel_unshuffle channel_shuffle expand_as"
 )
 _REDUCING = _words("mean sum amax amin")
 # packages whose functions are known by name
@@ -178,7 +184,8 @@ _PACKAGES = frozenset(("torch", "_operator", "builtins", "torchvision"))
 
 def layer_kind(module: nn.Module) -> str | None:
     """What a layer with weights does to channels: "conv", "grouped", "depthwise",
-    "linear", "norm", "prelu", or None.
+    "linear", "norm", "prelu", or None. (A parameter with one number per channel is
+    called "parameter" in a :class:`Call`.)
 
     A subclass counts as the layer it is derived from as long as it computes the same
     way.
@@ -190,7 +197,7 @@ def layer_kind(module: nn.Module) -> str | None:
             return "depthwise"
         if module.groups == module.in_channels == module.out_channels:
             return "depthwise"
-        return None if isinstance(module, _ConvTransposeNd) else "grouped"
+        return "grouped"
     if isinstance(module, nn.Linear) and type(module).forward is nn.Linear.forward:
         return "linear"
     if isinstance(module, _BatchNorm) and type(module).forward in (
@@ -331,6 +338,9 @@ def move(node: fx.Node, module: nn.Module | None, state: Mapping[fx.Node, Any]) 
             if d != along and all(state[n].shape[d] == 1 for n in nodes):
                 for n in nodes:
                     sizes[n][d] = 1
+    if node.target == "view":  # an expanded tensor has fewer views
+        (x, *shape), _ = fx.node.map_arg((node.args, {}), lambda n: state[n].expand(sizes[n]))
+        return x.reshape(*shape)
     return run(node, module, lambda n: state[n].expand(sizes[n]))
 
 
@@ -381,8 +391,10 @@ class Channels:
         self.calls: list[Call] = []
         self.state: dict[fx.Node, Any] = {}  # node -> compact labels, or a tuple of such
         self.ties: list[tuple[Tensor, Tensor, str]] = []
+        self.shares: list[tuple[Tensor, Tensor, str]] = []  # ties for whoever selects
         self.pins: list[tuple[Tensor, str]] = []
         self.labels: dict[str, Tensor] = dict(labels or {})
+        self.unread: dict[str, str] = {}  # a layer that cannot be followed -> why
         self.count = 1
         self.graph = trace(model, example, leaf=lambda m: layer_kind(m) is not None)
         for node in self.graph.nodes:
@@ -407,7 +419,7 @@ class Channels:
             self.pins.append((made, "they are the channels of the model's input"))
             return _along(made, 1, value.ndim)
         if word == "get_attr":
-            return self._fixed(node)
+            return self._parameter(node)
         if word == "output":
             for n in tensors:
                 self._pin(n, "they are the model's output")
@@ -432,15 +444,17 @@ class Channels:
         assert module is not None
         kind, name = layer_kind(module), str(node.target)
         assert kind is not None
-        x, ndim = self.state[node.all_input_nodes[0]], node.all_input_nodes[0].meta["value"].ndim
+        ndim = node.all_input_nodes[0].meta["value"].ndim
         dim = ndim - 1 if kind == "linear" else 1
         rank = {"Conv": 2, "1d": 1, "2d": 2, "3d": 3}
-        if isinstance(module, _ConvNd) and ndim != 2 + rank[_base(module, "Conv").__name__[-2:]]:
-            return None  # an image without a batch
-        if ndim < 2 or any(d != dim for d in varying(x)):
+        batched = 2
+        if isinstance(module, _ConvNd):
+            batched += rank[_base(module, "Conv").__name__[-2:]]
+        if ndim < batched or isinstance(module, _ConvNd) and ndim > batched:
+            self.unread[name] = f"it reads a tensor of {ndim} dimensions, without a batch"
             return None
-        size = node.all_input_nodes[0].meta["value"].shape[dim]
-        inputs = x.flatten().expand(size).long()  # (C,)
+        inputs = self._read(node, dim, describe(node, module))  # (C,)
+        size = len(inputs)
         if kind in MAKERS:
             outputs = self._made(name, node.meta["value"].shape[dim])
         elif kind == "depthwise":
@@ -450,6 +464,11 @@ class Channels:
         else:
             outputs = inputs
         self.calls.append(Call(name, kind, node, inputs, outputs))
+        if kind == "grouped":
+            assert isinstance(module, _ConvNd)
+            self._share_groups(
+                inputs.view(module.groups, -1), outputs.view(module.groups, -1), name
+            )
         tensors = [t for t in ("weight", "bias") if getattr(module, t, None) is not None]
         if any(t not in module._parameters for t in tensors):
             reason = (
@@ -459,6 +478,46 @@ class Channels:
             )
             self.pins += [(inputs, reason), (outputs, reason)]
         return _along(outputs, dim, ndim)
+
+    def _read(self, node: fx.Node, dim: int, where: str) -> Tensor:
+        """One label (C,) per channel that a layer reads along ``dim``. Channels that vary
+        along other dimensions as well (a linear layer's units, viewed as maps) are tied
+        within each map.
+        """
+        (source, *_), sizes = node.all_input_nodes, node.all_input_nodes[0].meta["value"].shape
+        x = self.state[source]
+        others = [d for d in varying(x) if d != dim]
+        if others and dim not in varying(x):  # it mixes what it reads, channel by channel
+            self._pin(source, f"{where} reads another dimension than theirs")
+            return torch.zeros(sizes[dim], dtype=torch.long)
+        shape = [sizes[d] if d == dim or d in others else 1 for d in range(x.ndim)]
+        places = x.expand(shape).movedim(dim, 0).flatten(1).long()  # (C, places)
+        self._tie(places[:, :1].expand_as(places), places, where)
+        return places[:, 0]
+
+    def _share_groups(self, reads: Tensor, makes: Tensor, name: str) -> None:
+        """Labels (groups, channels of each): groups go whole where they are many, else
+        equally many channels of each.
+        """
+        where = f"the groups of {name!r}"
+        if len(reads) > max(reads.shape[1], makes.shape[1]):
+            whole = torch.cat([reads, makes], 1)
+            self.shares.append((whole[:, :1].expand_as(whole), whole, where))
+        else:
+            self.shares += [(part[:1].expand_as(part), part, where) for part in (reads, makes)]
+
+    def _parameter(self, node: fx.Node) -> Any:
+        """A parameter or buffer with one number per channel is cut along with what it
+        meets.
+        """
+        path, _, name = str(node.target).rpartition(".")
+        owner, value = self.modules[path], node.meta["value"]
+        dims = [d for d, size in enumerate(value.shape) if size > 1]
+        if len(dims) != 1 or name not in owner._parameters and name not in owner._buffers:
+            return self._fixed(node)
+        made = self._made(str(node.target), value.shape[dims[0]])
+        self.calls.append(Call(str(node.target), "parameter", node, made, made))
+        return _along(made, dims[0], value.ndim)
 
     def _pointwise(self, node: fx.Node, module: nn.Module | None) -> Tensor | None:
         """Labels at the same place are tied, as in an addition; a tensor of size 1
@@ -527,13 +586,32 @@ class Channels:
 
     def _moving(self, node: fx.Node, module: nn.Module | None) -> Any:
         many = node.args and isinstance(node.args[0], list | tuple)
-        if len(node.all_input_nodes) > 1 and not many:
+        x, name = node.all_input_nodes[0], function_name(node)
+        if len(node.all_input_nodes) > 1 and not many and name != "expand_as":
             return None  # an index that is itself a tensor
         try:
             moved = move(node, module, self.state)
         except RuntimeError:
             return None
-        return compress(moved) if isinstance(moved, Tensor) else tuple(compress(m) for m in moved)
+        if isinstance(moved, Tensor):
+            labels = compress(moved)
+            before = self.state[x] if isinstance(self.state[x], Tensor) else labels
+            rows = None
+            if isinstance(module, nn.ChannelShuffle) or name == "channel_shuffle":
+                rows = int(module.groups if module is not None else node.args[1])  # type: ignore[arg-type]
+            elif not many and len(varying(before)) == 2 and len(varying(labels)) == 1:
+                rows = min(before.shape[d] for d in varying(before))
+                before = before.squeeze().T if before.squeeze().shape[0] > rows else before
+            if rows is not None and len(varying(before)):
+                part = before.flatten().long().view(rows, -1)
+                self.shares.append((part[:1].expand_as(part), part, describe(node, module)))
+            return labels
+        parts = tuple(compress(m) for m in moved)
+        if name in ("chunk", "split", "tensor_split") and len({p.shape for p in parts}) == 1:
+            for part in parts[1:] if varying(parts[0]) == varying(self.state[x]) else ():
+                a, b = parts[0].flatten().long(), part.flatten().long()
+                self.shares.append((a, b, describe(node, module)))
+        return parts
 
     def _reducing(self, node: fx.Node, module: nn.Module | None) -> Tensor | None:
         x, *others = node.all_input_nodes
@@ -592,7 +670,7 @@ class Channels:
         """
         first: dict[int, Call] = {}
         for call in self.calls:
-            weight = self.modules[call.name].weight
+            weight = tensor_of(self.modules[""], call)
             if weight is None:
                 continue
             other = first.setdefault(id(weight), call)
@@ -601,13 +679,20 @@ class Channels:
                     self._tie(a, b, f"the weights that {other.name!r} shares with {call.name!r}")
 
     # -------------------------------------------------------------------------- results
-    def roots(self) -> np.ndarray[Any, Any]:
-        """Label -> one label that stands for all those tied to it."""
+    def roots(self, shares: bool = False) -> np.ndarray[Any, Any]:
+        """Label -> one label that stands for all those tied to it; with ``shares`` also
+        for those that are best removed together.
+        """
+        return self._united([*self.ties, *self.shares] if shares else self.ties)
+
+    def _united(self, ties: Iterable[tuple[Tensor, Tensor, str]]) -> np.ndarray[Any, Any]:
+        """Label -> the smallest label that it is tied to, directly or through others."""
         root = np.arange(self.count)
-        if not self.ties:
+        pairs = [(a.flatten().numpy(), b.flatten().numpy()) for a, b, _ in ties]
+        if not pairs:
             return root
-        a = torch.cat([tie[0] for tie in self.ties]).numpy()
-        b = torch.cat([tie[1] for tie in self.ties]).numpy()
+        a, b = (np.concatenate(side) for side in zip(*pairs, strict=True))
+        a, b = a[(a > 0) & (b > 0)], b[(a > 0) & (b > 0)]
         # hang the larger of two roots below the smaller, then shorten the ways, till
         # all ties are inside
         while True:
@@ -629,35 +714,19 @@ class Channels:
         return reasons
 
     def groups(self) -> list[Group]:
-        roots = self.roots()
+        roots = self.roots(shares=True)
         reasons = self.pinned(roots)
-        made: dict[str, Tensor] = {}  # producer -> roots of its channels
+        made: dict[str, Tensor] = {}  # producer -> its channels
         for call in self.calls:
             if call.kind in MAKERS:
-                made.setdefault(call.name, torch.from_numpy(roots[call.outputs.numpy()]))
-        together: list[list[str]] = []  # producers that share a root
-        team_of: dict[int, list[str]] = {}
-        for name, own in made.items():
-            team = [name]
-            for root in own.tolist():
-                other = team_of.get(root)
-                if other is not None and other is not team and other in together:
-                    merged = other + team
-                    together = [t for t in together if t is not other and t is not team]
-                    for r, t in team_of.items():
-                        if t is other or t is team:
-                            team_of[r] = merged
-                    team = merged
-                team_of[root] = team
-            for root in own.tolist():
-                team_of[root] = team
-            together = [t for t in together if t is not team] + [team]
-        order = {name: i for i, name in enumerate(made)}
-        teams = sorted(
-            (sorted(team, key=order.__getitem__) for team in together),
-            key=lambda team: order[team[0]],
-        )
-        return [self._group(team, made, roots, reasons) for team in teams]
+                made.setdefault(call.name, call.outputs)
+        own = [(labels[:1].expand_as(labels), labels, "") for labels in made.values()]
+        team_of = self._united([*self.ties, *self.shares, *own])
+        teams: dict[int, list[str]] = {}  # producers that share a root
+        for name, labels in made.items():
+            teams.setdefault(int(team_of[labels[0]]), []).append(name)
+        made = {name: torch.from_numpy(roots[labels.numpy()]) for name, labels in made.items()}
+        return [self._group(team, made, roots, reasons) for team in teams.values()]
 
     def _group(
         self,
@@ -682,7 +751,18 @@ class Channels:
                 followers[call.name] = None
         index = {name: torch.tensor([position[r] for r in made[name].tolist()]) for name in team}
         reason = next((reasons[r] for r in position if r in reasons), None)
+        if reason is None and len(position) == 1 < len(made[team[0]]):
+            places = {w: None for a, _, w in self.shares if mine[roots[a.flatten().numpy()]].any()}
+            reason = f"they can only be removed all together, by {' and '.join(places)}"
         return Group(len(position), tuple(team), tuple(followers), tuple(consumers), reason, index)
+
+
+def tensor_of(model: nn.Module, call: Call) -> Tensor | None:
+    """The weight of the layer that is called, or the parameter itself."""
+    path, _, name = call.name.rpartition(".")
+    if call.kind == "parameter":
+        return getattr(model.get_submodule(path), name)
+    return model.get_submodule(call.name).weight  # type: ignore[return-value]
 
 
 def _along(labels: Tensor, dim: int, ndim: int) -> Tensor:

@@ -8,9 +8,9 @@ import math
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from course_lib.modes import evaluating
+from course_lib.pruning.channels.trace import batch_norms
 
 
 @torch.no_grad()
@@ -46,7 +46,7 @@ def recalibrate(model: nn.Module, images: Tensor, batch_size: int = 256) -> None
             f"recalibrate needs images and a batch size of at least 1, got {len(images)} and"
             f" {batch_size}"
         )
-    norms = [m for m in model.modules() if isinstance(m, _BatchNorm) and m.track_running_stats]
+    norms = [norm for norm in batch_norms(model).values() if norm.track_running_stats]
     if not norms:
         return
     where = next((p.device for p in model.parameters()), images.device)

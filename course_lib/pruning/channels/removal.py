@@ -44,10 +44,18 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from course_lib.pruning.channels.constants import Constants, shift_of, taps_hit_padding
-from course_lib.pruning.channels.groups import MAKERS, Call, Channels, Group, layer_kind
+from course_lib.pruning.channels.groups import (
+    MAKERS,
+    Call,
+    Channels,
+    Group,
+    layer_kind,
+    tensor_of,
+)
 from course_lib.pruning.channels.trace import skeleton
 from course_lib.pruning.weights.masks import Masks
 from course_lib.pruning.weights.scores import Scores
+from course_lib.wrapped import refuse_wrapped
 
 
 @dataclass(frozen=True)
@@ -164,17 +172,23 @@ def filter_masks(model: nn.Module, keep: Mapping[str, Tensor], example: Tensor) 
     plan = _Plan(model, keep, example)
     masks, seen = {}, set()
     for name, kept in plan.outputs.items():
-        layer = model.get_submodule(name)
-        weight = layer.weight
-        if kept.all() or weight is None or isinstance(layer, nn.PReLU) or id(weight) in seen:
+        call = plan.calls[name]
+        weight = tensor_of(model, call)
+        if (
+            kept.all()
+            or weight is None
+            or call.kind in ("prelu", "parameter")
+            or id(weight) in seen
+        ):
             continue
-        assert isinstance(weight, Tensor)
         seen.add(id(weight))
-        dim = 1 if isinstance(layer, _ConvTransposeNd) and layer.groups == 1 else 0
-        shape = [-1 if d == dim else 1 for d in range(weight.ndim)]
-        masks[f"{name}.weight"] = (
-            kept.to(weight.device).view(shape).expand(weight.shape).contiguous()
-        )
+        kept = kept.to(weight.device)
+        layer = model.get_submodule(name)
+        if isinstance(layer, _ConvTransposeNd):  # (C, M / groups, ...)
+            rows = kept.view(layer.groups, 1, -1).expand(-1, len(weight) // layer.groups, -1)
+            kept = rows.reshape(weight.shape[:2])
+        shape = [*kept.shape, *[1] * (weight.ndim - kept.ndim)]
+        masks[f"{name}.weight"] = kept.view(shape).expand(weight.shape).contiguous()
     return masks
 
 
@@ -195,6 +209,7 @@ def l1_filters(model: nn.Module, groups: Sequence[Group] | None = None) -> Score
     Source: Li et al. 2017, "Pruning Filters for Efficient ConvNets", sections 3.1 and,
     for groups, 3.3 (there the first layer of a group alone decides).
     """
+    refuse_wrapped(model, "parallel", "compile", "prune")
     norms = {}
     for name, layer in model.named_modules():
         if isinstance(layer, _ConvNd | nn.Linear):
@@ -299,11 +314,12 @@ class _Plan:
             for name, c in self.calls.items()
             if c.kind in (*MAKERS, "depthwise")
         }
-        for name, kept in self.outputs.items():
-            if not kept.any():
-                raise ValueError(
-                    f"keep removes all {len(kept)} channels of {name!r}: at least one has to stay"
-                )
+        for what, layers in (("of", self.outputs), ("read by", self.inputs)):
+            for name, kept in layers.items():
+                if not kept.any():
+                    raise ValueError(
+                        f"keep removes all {len(kept)} channels {what} {name!r}: keep at least one"
+                    )
         for name, call in self.calls.items():
             if call.kind == "grouped":
                 _groups_left(name, model.get_submodule(name), self.inputs[name], self.outputs[name])
@@ -355,7 +371,11 @@ class _Plan:
 
     def _unknown(self, name: str) -> str:
         if name in self.channels.modules:
-            what = type(self.channels.modules[name]).__name__
+            module = self.channels.modules[name]
+            what = type(module).__name__
+            if layer_kind(module):
+                reason = self.channels.unread.get(name, "the model's forward does not call it")
+                return f"names a {what} whose channels cannot be followed: {reason}"
             return (
                 f"names a {what}, which has no channels of its own: name the convolution, linear"
                 " layer or batch norm"
@@ -376,6 +396,10 @@ class _Plan:
                 name = self._makers(np.flatnonzero((self.roots == root) & (votes == 2)))[0]
                 channels = self._numbers(name, gone)
                 raise ValueError(f"{name!r}: channels {channels} cannot be removed: {reason}")
+        for call in self.calls.values():
+            if call.kind == "parameter":  # it follows, and needs no mask of its own
+                labels = call.outputs.numpy()
+                votes[labels[gone[self.roots[labels]] & (votes[labels] == 0)]] = 2
         removed = gone[self.roots]
         split = np.flatnonzero(removed & (votes != 2))
         if len(split):
@@ -385,9 +409,15 @@ class _Plan:
             stay = self._makers(together[votes[together] != 2])
             places = [w for a, b, w in self.channels.ties if (self.roots[a.numpy()] == root).any()]
             every = [n for n, c in self.calls.items() if c.kind in MAKERS and n in (*leave, *stay)]
-            number = int(
-                np.flatnonzero(self.roots[self.calls[leave[0]].outputs.numpy()] == root)[0]
-            )
+            goes = np.isin(self.calls[leave[0]].outputs, together[votes[together] == 2])
+            number = int(np.flatnonzero(goes)[0])
+            if leave == stay:
+                units = np.flatnonzero(np.isin(self.calls[leave[0]].outputs, together))
+                raise ValueError(
+                    f"channel {number} of {leave[0]!r} is to be removed, but in"
+                    f" {_names(list(dict.fromkeys(places))[:2], quote=False)} it is one channel"
+                    f" with others of {leave[0]!r}: remove all of {units[:20].tolist()} or none"
+                )
             raise ValueError(
                 f"channel {number} of {_names(leave)} is to be removed, but {_names(stay)}"
                 f" {'keeps' if len(stay) == 1 else 'keep'} the channel that it meets in"
@@ -421,13 +451,29 @@ class _Plan:
                     memo[id(value)] = value.detach().clone()
         for name in self._changed():
             memo.update(_slices(model.get_submodule(name), self._reads(name), self.outputs[name]))
+        for name in self._parameters():
+            tensor = tensor_of(model, self.calls[name])
+            assert tensor is not None
+            dim = max(range(tensor.ndim), key=lambda d: tensor.shape[d])
+            memo[id(tensor)] = _like(tensor, _take(tensor, dim, self.outputs[name]))
         smaller = copy.deepcopy(model, memo)
         for name in self._changed():
             _resize(smaller.get_submodule(name), self._reads(name), self.outputs[name])
         return smaller
 
     def _changed(self) -> list[str]:
-        return [n for n in self.calls if not self.outputs[n].all() or not self._reads(n).all()]
+        return [
+            n
+            for n, call in self.calls.items()
+            if call.kind != "parameter" and not (self.outputs[n].all() and self._reads(n).all())
+        ]
+
+    def _parameters(self) -> list[str]:
+        return [
+            n
+            for n, call in self.calls.items()
+            if call.kind == "parameter" and not self.outputs[n].all()
+        ]
 
     def _reads(self, name: str) -> Tensor:
         return self.inputs.get(name, self.outputs[name])
@@ -455,6 +501,11 @@ class _Plan:
             for key, buffer in cut._buffers.items():
                 layer._buffers[key] = None if buffer is None else buffer.to("meta")
             _resize(layer, self._reads(name), self.outputs[name])
+        for name in self._parameters():
+            path, _, attribute = name.rpartition(".")
+            tensor = getattr(smaller.get_submodule(path), attribute).detach().to("meta")
+            owner = self.skeleton.get_submodule(path)
+            setattr(owner, attribute, _like(getattr(owner, attribute), tensor))
         try:
             after = Channels(self.skeleton, example, made)
         except ValueError as error:
@@ -534,26 +585,26 @@ def _slices(layer: nn.Module, reads: Tensor, makes: Tensor) -> dict[int, Any]:
         with torch.no_grad():
             if name != "weight" or kind in ("depthwise", "norm", "prelu"):
                 cut = _take(tensor, 0, makes)
-            elif kind == "grouped":
-                groups = layer.groups
-                assert isinstance(groups, int)
-                parts = zip(
-                    tensor.chunk(groups), reads.chunk(groups), makes.chunk(groups), strict=True
-                )
-                cut = torch.cat([_take(_take(w, 0, m), 1, r) for w, r, m in parts if m.any()])
-            elif isinstance(layer, _ConvTransposeNd):
-                cut = _take(_take(tensor, 0, reads), 1, makes)
             else:
-                cut = _take(_take(tensor, 0, makes), 1, reads)
+                first, second = makes, reads  # (M, C / groups, ...)
+                if isinstance(layer, _ConvTransposeNd):
+                    first, second = reads, makes  # (C, M / groups, ...)
+                groups = int(getattr(layer, "groups", 1))
+                parts = zip(*(part.chunk(groups) for part in (tensor, first, second)), strict=True)
+                cuts = [_take(_take(w, 0, a), 1, b) for w, a, b in parts if a.any()]
+                cut = torch.cat(cuts) if groups > 1 else cuts[0]
             if cut is tensor:
                 continue
             if tensor.ndim == 4 and not tensor.is_contiguous():  # channels_last stays channels_last
                 if tensor.is_contiguous(memory_format=torch.channels_last):
                     cut = cut.contiguous(memory_format=torch.channels_last)
-        new[id(tensor)] = (
-            nn.Parameter(cut, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else cut
-        )
+        new[id(tensor)] = _like(tensor, cut)
     return new
+
+
+def _like(tensor: Tensor, cut: Tensor) -> Tensor:
+    """``cut`` as a parameter where ``tensor`` is one."""
+    return nn.Parameter(cut, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else cut
 
 
 def _take(tensor: Tensor, dim: int, kept: Tensor) -> Tensor:
@@ -607,8 +658,8 @@ def _absorb(
         constant = torch.where(gone, seen, 0.0)  # (C,)
         if constant.isnan().any():
             inexact[name] = (
-                "some of the removed channels were not constant (they met others that stay), and"
-                " are dropped"
+                "some of the removed channels were not constant (they met others that are kept,"
+                " or each of their places has another constant), and are dropped"
             )
             constant = constant.nan_to_num(0.0)
         if name in shifts:

@@ -27,6 +27,8 @@ from torch.fx.proxy import Attribute
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd
 
+from course_lib.wrapped import refuse_wrapped
+
 
 def skeleton(model: nn.Module) -> nn.Module:
     """A copy of ``model`` in evaluation mode whose tensors are on the meta device:
@@ -35,8 +37,9 @@ def skeleton(model: nn.Module) -> nn.Module:
     Parameters that are shared stay shared.
 
     Raises:
-        ValueError: if a lazy layer has not seen its input yet.
+        ValueError: if the model is wrapped, or a lazy layer has not seen its input yet.
     """
+    refuse_wrapped(model, "prune")
     for name, parameter in model.named_parameters():
         if nn.parameter.is_lazy(parameter):
             raise ValueError(
@@ -314,6 +317,7 @@ def batch_norms(model: nn.Module) -> dict[str, _BatchNorm]:
     """Every batch norm of ``model`` by its (first) name, in the order of
     ``model.named_modules()``.
     """
+    refuse_wrapped(model, "parallel", "compile", "prune")
     return {
         name: module for name, module in model.named_modules() if isinstance(module, _BatchNorm)
     }
@@ -422,6 +426,7 @@ def wiring(model: nn.Module) -> Wiring:
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"expected a module, got {type(model).__name__}")
+    refuse_wrapped(model, "prune")
     if "forward" in vars(model):
         raise ValueError(
             f"this {type(model).__name__} object has its own forward, set on the object, and"

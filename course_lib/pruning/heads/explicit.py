@@ -17,6 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from course_lib.wrapped import refuse_wrapped
+
 
 class ExplicitAttention(nn.Module):
     """Multi-head attention from four linear layers; called as ``nn.MultiheadAttention``
@@ -175,6 +177,7 @@ def explicit_attention(model: nn.Module) -> nn.Module:
     kinds, transformers' among them, are copied as they are. Subclasses of
     ``nn.MultiheadAttention`` are replaced too.
     """
+    refuse_wrapped(model, "parallel", "compile", "script")
     model = copy.deepcopy(model)
     if isinstance(model, nn.MultiheadAttention):
         return ExplicitAttention(model)

@@ -16,13 +16,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 from torch import Tensor, nn
 
 from course_lib.models.attention import Attention, find_attention
+from course_lib.wrapped import hold_hooks
 
 HEAD_MASKS = ("head_mask", "decoder_head_mask", "cross_attn_head_mask")
 
@@ -57,7 +58,7 @@ def gated(
     """
     found = list(find_attention(model) if attention is None else attention)
     gates = _per_layer(xi, found)
-    with ExitStack() as hooks:
+    with hold_hooks() as hooks:
         hooks.enter_context(refuse_head_mask(model))
         for a, gate in zip(found, gates, strict=True):
             if a.heads:

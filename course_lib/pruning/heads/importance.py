@@ -11,7 +11,6 @@ Source: Michel et al. 2019, "Are Sixteen Heads Really Better than One?", section
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
 from typing import Any, TypeVar
 
 import torch
@@ -21,6 +20,7 @@ from course_lib.models.attention import Attention, find_attention
 from course_lib.modes import evaluating
 from course_lib.pruning.heads.gates import Gate, attach, gated, refuse_head_mask
 from course_lib.pruning.heads.placement import lowest_heads
+from course_lib.wrapped import hold_hooks
 
 Batch = TypeVar("Batch")
 
@@ -89,7 +89,7 @@ def sample_importance(
         for batch in batches:
             refuse_empty(batch)
             gates = [SampleGate(a) for a in living]
-            with ExitStack() as hooks:
+            with hold_hooks() as hooks:
                 hooks.enter_context(refuse_head_mask(model))
                 for a, gate in zip(living, gates, strict=True):
                     hooks.callback(attach(model, a, gate))

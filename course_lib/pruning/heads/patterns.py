@@ -9,13 +9,14 @@ Self-Attention Patterns in Transformer-Based Machine Translation".
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from course_lib.models.attention import Attention, find_attention, refuse_unlocated
+from course_lib.wrapped import hold_hooks
 
 PATTERNS = 7
 CLASSES = ("vertical", "diagonal", "vertical+diagonal", "block", "heterogeneous")
@@ -185,7 +186,7 @@ def replaced_attention(
             f"off should be (layers, heads) = ({len(found)}, {found[0].heads}), got"
             f" {tuple(off.shape)}"
         )
-    with ExitStack() as hooks:
+    with hold_hooks() as hooks:
         for a, heads in zip(found, off, strict=True):
             if not bool(heads.any()):
                 continue

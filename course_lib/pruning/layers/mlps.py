@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
@@ -20,6 +20,7 @@ from course_lib.models.mlps import find_mlps, mlp_outputs, padded, remove_parts_
 from course_lib.modes import evaluating
 from course_lib.pruning.heads.gates import attach
 from course_lib.pruning.heads.importance import SampleGate, by_sample, check_losses, refuse_empty
+from course_lib.wrapped import hold_hooks, refuse_wrapped
 
 Batch = TypeVar("Batch")
 
@@ -41,7 +42,7 @@ def gated_mlps(model: nn.Module, nu: Tensor | Sequence[Tensor]) -> Iterator[None
         raise ValueError(
             f"nu should be (layers,) = ({len(mlps)},), or ({len(mlps)}, B), got {len(nu)} rows"
         )
-    with ExitStack() as hooks:
+    with hold_hooks() as hooks:
         hooks.enter_context(padded(model))
         for mlp, gate in zip(mlps, nu, strict=True):
             out = model.get_submodule(mlp.out)
@@ -88,7 +89,7 @@ def joint_importance(
         for batch in batches:
             refuse_empty(batch)
             xi, nu = [SampleGate(a) for a in attention], [_SampleGate() for _ in outputs]
-            with ExitStack() as hooks:
+            with hold_hooks() as hooks:
                 hooks.enter_context(padded(model))
                 for a, gate in zip(attention, xi, strict=True):
                     hooks.callback(attach(model, a, gate))
@@ -139,6 +140,7 @@ def remove_mlps(model: nn.Module, keep: Tensor) -> nn.Module:
     Raises:
         ValueError: if ``keep`` does not fit the model.
     """
+    refuse_wrapped(model, "parallel", "compile", "script")
     model = copy.deepcopy(model)
     found = find_mlps(model)
     if keep.shape != (len(found),):

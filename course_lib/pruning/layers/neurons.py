@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
 from typing import Any, TypeVar
 
 import torch
@@ -19,6 +18,7 @@ from course_lib.models.conv1d import cut, sizes
 from course_lib.models.mlps import MLP, find_mlps, padded
 from course_lib.modes import evaluating
 from course_lib.pruning.heads.importance import by_sample, refuse_empty
+from course_lib.wrapped import hold_hooks, refuse_wrapped
 
 Batch = TypeVar("Batch")
 
@@ -48,7 +48,7 @@ def ffn_importance(
         for batch in batches:
             refuse_empty(batch)
             gates = [_NeuronGate() for _ in outputs]
-            with ExitStack() as hooks:
+            with hold_hooks() as hooks:
                 hooks.enter_context(padded(model))
                 for out, gate in zip(outputs, gates, strict=True):
                     hooks.callback(out.register_forward_pre_hook(gate).remove)
@@ -90,6 +90,7 @@ def slice_ffn(model: nn.Module, keep: Sequence[Tensor]) -> nn.Module:
         ValueError: if ``keep`` does not fit the model, or a part would keep none
             (:func:`remove_mlps` takes whole parts).
     """
+    refuse_wrapped(model, "parallel", "compile", "script")
     model = copy.deepcopy(model)
     found = _with_neurons(model)
     if len(keep) != len(found):

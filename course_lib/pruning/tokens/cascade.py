@@ -20,7 +20,6 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
 
 from course_lib.pruning.tokens.dropping import Dropping, Share
 from course_lib.pruning.tokens.selection import top_tokens
@@ -109,7 +108,6 @@ class Cascading:
         self._layers = self.tokens.layers
         # layer -> heads that go on, and their scores, (B, M) each
         self._after: dict[int, tuple[Tensor, Tensor]] = {}
-        self._handles: list[RemovableHandle] = []
         self._sizes = [(layer.attention.heads, layer.attention.head_size) for layer in self._layers]
         wrong = [i for i in heads if not 0 <= i < len(self._layers)]
         if wrong:
@@ -130,9 +128,8 @@ class Cascading:
         self.tokens.__enter__()
         for i, layer in enumerate(self._layers):
             output = layer.module.get_submodule(layer.attention.out)
-            self._handles.append(
-                output.register_forward_pre_hook(lambda m, args, i=i: self._gate(i, args))
-            )
+            gate = output.register_forward_pre_hook(lambda m, args, i=i: self._gate(i, args))
+            self.tokens.hooks.callback(gate.remove)
         return self
 
     def __exit__(
@@ -141,9 +138,6 @@ class Cascading:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
         self._after.clear()
         self.tokens.__exit__(kind, error, trace)
 

@@ -26,6 +26,7 @@ scores summed over layers.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Literal
@@ -48,6 +49,7 @@ from course_lib.pruning.tokens.selection import (
 )
 from course_lib.pruning.tokens.significance import head_weights, of_columns, received, weights_of
 from course_lib.pruning.tokens.threshold import SoftThreshold, share_kept
+from course_lib.wrapped import hold_hooks
 
 
 @dataclass(frozen=True)
@@ -207,7 +209,7 @@ class Dropping:
         self.generator = generator
         self.last: Pass | None = None
         self._now: _Now | None = None
-        self._handles: list[RemovableHandle] = []
+        self.hooks = ExitStack()
         self._counts: list[list[tuple[Tensor, Tensor]]] = []  # of each pass
         self._check()
 
@@ -245,13 +247,13 @@ class Dropping:
                 "tokens of this model are being dropped already: leave that block first"
             )
         self._mask_form()
-        try:
+        with ExitStack() as block:
+            hooks = block.enter_context(hold_hooks())
             for i, layer in enumerate(self.layers):
-                self._hook(i, layer)
-        except BaseException:
-            self._unhook()
-            raise
-        _busy.add(first)
+                self._hook(hooks, i, layer)
+            _busy.add(first)
+            block.callback(_busy.discard, first)
+            self.hooks = block.pop_all()  # no longer removed here, but by __exit__
         return self
 
     def __exit__(
@@ -260,17 +262,15 @@ class Dropping:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._unhook()
-        _busy.discard(self.layers[0].module)
-
-    def _unhook(self) -> None:
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
+        self.hooks.close()
         self._now = None
 
-    def _hook(self, i: int, layer: EncoderLayer) -> None:
-        add, module = self._handles.append, layer.module
+    def _hook(self, hooks: ExitStack, i: int, layer: EncoderLayer) -> None:
+        module = layer.module
+
+        def add(handle: RemovableHandle) -> None:
+            hooks.callback(handle.remove)
+
         # hooks take time: only where there is something to do
         if i == 0 or i > min(self.at, default=len(self.layers)):
             start = module.register_forward_pre_hook(

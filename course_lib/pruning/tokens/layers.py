@@ -18,6 +18,7 @@ from torch import nn
 
 from course_lib.models.attention import Attention, find_attention
 from course_lib.models.families import RELATIVE, LayerLayout, known, register, rows_of
+from course_lib.wrapped import refuse_wrapped
 
 __all__ = ["EncoderLayer", "LayerLayout", "encoder_layers", "register_encoder_layer"]
 
@@ -69,6 +70,7 @@ def encoder_layers(model: nn.Module) -> list[EncoderLayer]:
         if layout is not None:
             found.append((name, module, layout))
     if not found:
+        refuse_wrapped(model, "parallel", "compile", "prune")
         raise ValueError(
             f"{type(model).__name__} has no encoder layer that is known here; known are"
             f" {', '.join(known('tokens'))}. For another, say what its layers are made of:"

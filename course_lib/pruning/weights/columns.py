@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
+from course_lib.models.layouts import layout_of
 from course_lib.pruning.weights.masks import Masks, prunable
 
 Groups = list[list[int]]
@@ -134,9 +135,11 @@ def combined_masks(
     masks: Masks = {}
     grouped: dict[str, Groups] = {}
     for name in weights if names is None else names:
-        matrix = weights[name].detach().flatten(1)
+        layout = layout_of(weights[name])
+        upright = layout.upright(weights[name].detach())
+        matrix = upright.flatten(1)
         grouped[name] = group_columns(matrix, size, gamma)
-        masks[name] = combine_columns(matrix, grouped[name])[2].view(weights[name].shape)
+        masks[name] = layout.back(combine_columns(matrix, grouped[name])[2].view(upright.shape))
     return masks, grouped
 
 

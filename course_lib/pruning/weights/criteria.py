@@ -29,15 +29,17 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, jacrev, vmap
 from torch.nn import functional as F
 
+from course_lib.models.layouts import like, note_layouts
 from course_lib.modes import evaluating
 from course_lib.pruning.weights.masks import prunable
 from course_lib.pruning.weights.scores import Scores
+from course_lib.wrapped import refuse_wrapped
 
-_MEMORY = 1 << 27  # bytes of per-sample derivatives at a time: what a laptop has to spare
+_MEMORY = 1 << 25  # bytes of per-sample derivatives at a time: more falls out of the caches
 
 Parameters = dict[str, Tensor]
-# parameters, a sample (1, …) and its label -> a number each
-OfOne = Callable[[Parameters, Tensor, Tensor], Parameters]
+# parameters, a sample (1, …) and its label -> derivatives (k, *shape), and weights (k,)
+OfOne = Callable[[Parameters, Tensor, Tensor], tuple[Parameters, Tensor]]
 
 
 def loss_change(weight: Tensor, gradient: Tensor, curvature: Tensor | None = None) -> Tensor:
@@ -73,7 +75,7 @@ def loss_change(weight: Tensor, gradient: Tensor, curvature: Tensor | None = Non
     change = -gradient.detach() * w
     if curvature is not None:
         change = change + curvature.detach() * w.square() / 2
-    return change.to(w.dtype)
+    return like(weight, change.to(w.dtype))
 
 
 def gradients(model: nn.Module, x: Tensor, y: Tensor, batch: int = 256) -> Scores:
@@ -103,7 +105,8 @@ def gradients(model: nn.Module, x: Tensor, y: Tensor, batch: int = 256) -> Score
         for some, labels in zip(x.split(batch), y.split(batch), strict=True):
             for name, g in grad(loss)(parameters, some, labels).items():
                 total[name] += g
-    return total
+    note_layouts(model)
+    return {name: like(model.get_parameter(name), g) for name, g in total.items()}
 
 
 def taylor(model: nn.Module, x: Tensor, y: Tensor) -> Scores:
@@ -119,7 +122,7 @@ def taylor(model: nn.Module, x: Tensor, y: Tensor) -> Scores:
     "Skeletonization".
     """
     found = gradients(model, x, y)
-    return {name: loss_change(w, found[name]).abs() for name, w in prunable(model).items()}
+    return {name: like(w, loss_change(w, found[name]).abs()) for name, w in prunable(model).items()}
 
 
 def empirical_fisher(model: nn.Module, x: Tensor, y: Tensor) -> Scores:
@@ -138,7 +141,7 @@ def empirical_fisher(model: nn.Module, x: Tensor, y: Tensor) -> Scores:
     Returns:
         Name -> float64 like the parameter, for every one of ``named_parameters()``,
         frozen ones too. Sums are float64, the derivatives have the model's dtype.
-        Computed in chunks of about 128 MB.
+        Computed in chunks of about 32 MB.
 
     Raises:
         ValueError: if there is no sample, there are more or fewer labels, the model
@@ -147,11 +150,11 @@ def empirical_fisher(model: nn.Module, x: Tensor, y: Tensor) -> Scores:
     _check(x, y)
     _check_labels(y, _classes(model, x))
 
-    def of_one(p: Parameters, sample: Tensor, label: Tensor) -> Parameters:
+    def of_one(p: Parameters, sample: Tensor, label: Tensor) -> tuple[Parameters, Tensor]:
         def loss(q: Parameters) -> Tensor:
             return F.cross_entropy(functional_call(model, q, (sample,)), label)
 
-        return {name: g.double().square() for name, g in grad(loss)(p).items()}
+        return {name: g[None] for name, g in grad(loss)(p).items()}, torch.ones_like(label).double()
 
     return _mean(model, of_one, x, y, at_once=1)
 
@@ -181,44 +184,44 @@ def curvature(model: nn.Module, x: Tensor) -> Scores:
     _check(x, labels)
     classes = _classes(model, x)
 
-    def of_one(p: Parameters, sample: Tensor, label: Tensor) -> Parameters:
+    def of_one(p: Parameters, sample: Tensor, label: Tensor) -> tuple[Parameters, Tensor]:
         def log_p(q: Parameters) -> tuple[Tensor, Tensor]:
             logs = F.log_softmax(functional_call(model, q, (sample,)), dim=-1)[0]  # (classes,)
             return logs, logs
 
         by_class, logs = jacrev(log_p, has_aux=True)(p)  # name -> (classes, *shape)
-        share = logs.detach().double().exp()
-        return {
-            name: torch.tensordot(share, j.double().square(), 1) for name, j in by_class.items()
-        }
+        return by_class, logs.detach().double().exp()
 
     return _mean(model, of_one, x, labels, at_once=classes)
 
 
 def _mean(model: nn.Module, of_one: OfOne, x: Tensor, y: Tensor, at_once: int) -> Scores:
-    """The mean over samples of what ``of_one`` finds; ``at_once``: how many derivatives
-    of each parameter it holds.
+    """The mean over samples of Σ_k weight_k · derivative_k², for the derivatives of each
+    parameter and the weights that ``of_one`` finds, ``at_once`` of them.
     """
     parameters = {name: p.detach() for name, p in model.named_parameters()}
-    # doubles, their squares, and the derivatives
-    size = 3 * 8 * at_once * sum(p.numel() for p in parameters.values())
+    # derivatives, and as doubles
+    size = (4 + 8) * at_once * sum(p.numel() for p in parameters.values())
     chunk = max(1, min(len(x), _MEMORY // max(1, size)))
     total = {
         name: torch.zeros(p.shape, dtype=torch.float64, device=p.device)
         for name, p in parameters.items()
     }
     with evaluating(model):
-        for found in _found(of_one, parameters, x, y, chunk):
-            for name, values in found.items():
-                total[name] += values.sum(0)
-    return {name: value / len(x) for name, value in total.items()}
+        for found, weights in _found(of_one, parameters, x, y, chunk):
+            for name, values in found.items():  # (samples, k, *shape)
+                squares = values.to(torch.float64, copy=True).flatten(0, 1)
+                squares.mul_(squares)
+                total[name] += torch.tensordot(weights.flatten(), squares, 1)
+    note_layouts(model)
+    return {name: like(model.get_parameter(name), value / len(x)) for name, value in total.items()}
 
 
 def _found(
     of_one: OfOne, parameters: Parameters, x: Tensor, y: Tensor, chunk: int
-) -> Iterator[Parameters]:
-    """What ``of_one`` finds, (samples, *shape) for each parameter: many samples at
-    once, or one by one where that does not go.
+) -> Iterator[tuple[Parameters, Tensor]]:
+    """What ``of_one`` finds, (samples, k, *shape) for each parameter and weights
+    (samples, k): many samples at once, or one by one where that does not work.
     """
     together = chunk > 1
     chunks = zip(x.unsqueeze(1).split(chunk), y.unsqueeze(1).split(chunk), strict=True)
@@ -234,13 +237,15 @@ def _found(
                     raise
                 together = False
         for sample, label in zip(xs, ys, strict=True):
-            yield {name: v.unsqueeze(0) for name, v in of_one(parameters, sample, label).items()}
+            found, weights = of_one(parameters, sample, label)
+            yield {name: v.unsqueeze(0) for name, v in found.items()}, weights
 
 
 def _classes(model: nn.Module, x: Tensor) -> int:
     """How many classes the model tells apart; ValueError where it makes no
     (B, classes).
     """
+    refuse_wrapped(model, "compile", "prune")
     with evaluating(model), torch.no_grad():
         logits = model(x[:1])
     if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != 1:

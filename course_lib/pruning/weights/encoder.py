@@ -9,6 +9,7 @@ import re
 from torch import nn
 
 from course_lib.models.families import rows_of
+from course_lib.models.layouts import layout_of
 from course_lib.pruning.weights.masks import prunable
 
 
@@ -23,8 +24,8 @@ def encoder_weights(model: nn.Module) -> dict[str, nn.Parameter]:
 
     Returns:
         Name -> the parameter itself, tied ones once, in the model's order. BERT: six
-        matrices per layer. Experts that lie in one tensor are no matrix and are not
-        among them.
+        matrices per layer; the experts of a mixture that lie in one tensor (experts,
+        outputs, inputs) are among them.
 
     Raises:
         ValueError: if the model has no attention.
@@ -44,7 +45,9 @@ def encoder_weights(model: nn.Module) -> dict[str, nn.Parameter]:
     return {
         name: p
         for name, p in prunable(model).items()
-        if p.ndim == 2 and (name.startswith(inside) or "" in layers) and not _is_table(model, name)
+        if (p.ndim == 2 or layout_of(p).stacked)
+        and (name.startswith(inside) or "" in layers)
+        and not _is_table(model, name)
     }
 
 

@@ -14,6 +14,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from course_lib.models.layouts import layout_of
 from course_lib.pruning.weights.exact import Vector, count_pruned, flat, prune_smallest
 from course_lib.pruning.weights.masks import Masks
 from course_lib.pruning.weights.scores import Scores
@@ -71,9 +72,10 @@ def group_scores(score: Tensor, granularity: str) -> Tensor:
     filter     all that makes 1 output        C, R, S                             (M,)
     ========== ============================== =================================== ==================
 
-    Other numbers of spatial dimensions work alike. For a matrix (d_out, d_in) there are
-    "element" and "filter", a row of the matrix: all that makes one output. (A
-    transposed convolution has its input channels first: transpose it.)
+    Other numbers of spatial dimensions work in the same way. For a matrix (d_out, d_in)
+    there are "element" and "filter", a row of the matrix: all that makes one output. A
+    score that carries the layout of its layer (:mod:`course_lib.models.layouts`: Conv1D,
+    transposed convolutions, fused experts) is brought into this order first.
 
     Args:
         score: one score per weight, the shape of the weight.
@@ -90,6 +92,8 @@ def group_scores(score: Tensor, granularity: str) -> Tensor:
     Neural Networks"; for filters, Li et al. 2017, "Pruning Filters for Efficient
     ConvNets".
     """
+    if granularity != "element":
+        score = layout_of(score).upright(score)
     kept_dims = _group_dims(score, granularity)
     score = score.detach()
     if score.device.type == "mps":  # Apple's GPUs have no float64
@@ -199,7 +203,8 @@ def _groups(score: Tensor, granularity: str, name: str) -> Tensor:
     """:func:`group_scores` with the name in its errors, and single weights as they are:
     nothing is summed there.
     """
-    _group_dims(score, granularity, name)
+    if granularity != "element":
+        _group_dims(layout_of(score).upright(score), granularity, name)
     return score if granularity == "element" else group_scores(score, granularity)
 
 
@@ -208,9 +213,11 @@ def _spread(kept: Vector, score: Tensor) -> Tensor:
     members lie next to each other.
     """
     mask = torch.from_numpy(kept)
-    if len(kept) != score.numel():
-        mask = mask.repeat_interleave(score.numel() // len(kept))
-    return mask.view(score.shape).to(score.device)
+    if len(kept) == score.numel():
+        return mask.view(score.shape).to(score.device)
+    layout = layout_of(score)
+    mask = mask.repeat_interleave(score.numel() // len(kept))
+    return layout.back(mask.view(layout.upright(score).shape)).to(score.device)
 
 
 def _per_name(value: T | Mapping[str, T], scores: Scores, what: str) -> Mapping[str, T]:

@@ -22,6 +22,9 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
+from course_lib.models.layouts import note_layouts
+from course_lib.wrapped import refuse_wrapped
+
 #: Parameter name -> bool tensor of its shape, True where the weight is kept.
 Masks = dict[str, Tensor]
 
@@ -40,14 +43,16 @@ def prunable(model: nn.Module) -> dict[str, nn.Parameter]:
 
     Raises:
         ValueError: if a lazy layer has not seen its input yet, so that its shape is
-            unknown.
+            unknown, or the model is under ``torch.nn.utils.prune``.
     """
+    refuse_wrapped(model, "parallel", "compile", "script")
     for name, parameter in model.named_parameters():
         if nn.parameter.is_lazy(parameter):
             raise ValueError(
                 f"{name!r} belongs to a lazy layer without a shape yet: run one batch through the"
                 " model first"
             )
+    note_layouts(model)
     return {name: parameter for name, parameter in model.named_parameters() if parameter.ndim >= 2}
 
 
@@ -267,6 +272,7 @@ def _zero(parameter: nn.Parameter, pruned: Tensor) -> None:
 
 def _matched(model: nn.Module, masks: Mapping[str, Tensor]) -> list[tuple[nn.Parameter, Tensor]]:
     """Each mask with its parameter, after all the checks of :func:`check`."""
+    refuse_wrapped(model, "parallel", "compile", "script")
     parameters = dict(model.named_parameters(remove_duplicate=False))
     seen: dict[int, str] = {}
     pairs = []

@@ -226,6 +226,24 @@ class _Masked(nn.Module):
         return weight * _Straight.apply(self.scores, mask)
 
 
+def _write_plain(module: nn.Module, state: dict[str, Any], prefix: str, _: Any) -> None:
+    """Add each masked weight under its plain name, beside the scores and the weight
+    without its mask.
+    """
+    for name in module.parametrizations:  # type: ignore[union-attr]
+        state[prefix + name] = getattr(module, name).detach()
+
+
+def _read_plain(module: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
+    """A weight under its plain name is the weight without its mask, where that is not
+    there under its own name.
+    """
+    for name in module.parametrizations:  # type: ignore[union-attr]
+        if prefix + name in state:
+            weight = state.pop(prefix + name)
+            state.setdefault(f"{prefix}parametrizations.{name}.original", weight)
+
+
 @contextmanager
 def moving(
     model: nn.Module,
@@ -258,6 +276,10 @@ def moving(
     After the block the weights are 0 where the masks are False, and plain parameters
     again; after an exception they are as they were trained, without zeros.
 
+    A state dict (a checkpoint of a ``Trainer``) written inside the block has every weight
+    W ∘ M(S) under its plain name, so a plain model can load it; the scores and W are in
+    it under names with "parametrizations", so a block can go on from it.
+
     Raises:
         ValueError: if there is no name, one is no weight of the model or belongs to two
             layers, or ``how`` is another.
@@ -287,10 +309,11 @@ def moving(
     order = {name: list(module._parameters) for name, module in modules.items()}
     done: list[str] = []
     # of any optimizer: the user's own, or one that a Trainer makes
-    stepped = register_optimizer_step_post_hook(found.after_step)
+    hooks = [register_optimizer_step_post_hook(found.after_step)]
 
     def back() -> None:
-        stepped.remove()
+        for hook in hooks:
+            hook.remove()
         for name in done:
             module, attribute = modules[name], name.rpartition(".")[2]
             parametrize.remove_parametrizations(module, attribute, leave_parametrized=False)
@@ -303,6 +326,9 @@ def moving(
                 module, name.rpartition(".")[2], _Masked(found, name), unsafe=True
             )
             done.append(name)
+        for module in dict.fromkeys(modules.values()):
+            hooks.append(module.register_state_dict_post_hook(_write_plain))
+            hooks.append(module.register_load_state_dict_pre_hook(_read_plain))
         yield found
     except BaseException:
         back()

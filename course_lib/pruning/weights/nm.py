@@ -15,6 +15,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from course_lib.models.layouts import layout_of
 from course_lib.pruning.weights.masks import Masks
 
 
@@ -76,17 +77,22 @@ def nm_masks(
     """:func:`nm_mask` of every layer.
 
     Args:
+        scores: (outputs, inputs, …) each. Those that this package makes of ``prunable``
+            weights carry the layout of their layer (:mod:`course_lib.models.layouts`):
+            for GPT-2's Conv1D, transposed convolutions and fused experts, too,
+            ``dim`` 1 are the inputs.
         skip: a layer whose ``dim`` m does not divide stays whole (as the first
             convolution, of one channel); else ValueError.
     """
     masks = {}
     for name, score in scores.items():
+        layout = layout_of(score)
+        score = layout.upright(score)
         whole = skip and (
             score.ndim <= (dim if dim >= 0 else -dim - 1) or score.shape[dim] % m != 0
         )
-        masks[name] = (
-            torch.ones_like(score, dtype=torch.bool) if whole else nm_mask(score, n, m, dim)
-        )
+        mask = torch.ones_like(score, dtype=torch.bool) if whole else nm_mask(score, n, m, dim)
+        masks[name] = layout.back(mask)
     return masks
 
 

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from course_lib.models.layouts import like
+
 #: A score for every weight (parameter name -> tensor), larger where more important.
 Scores = dict[str, Tensor]
 
@@ -30,7 +32,7 @@ def magnitude(weights: Mapping[str, Tensor]) -> Scores:
     Source: Han et al. 2015, "Learning both Weights and Connections for Efficient Neural
     Networks", section 3.
     """
-    return {name: weight.detach().abs() for name, weight in weights.items()}
+    return {name: like(weight, weight.detach().abs()) for name, weight in weights.items()}
 
 
 def random(weights: Mapping[str, Tensor], generator: torch.Generator) -> Scores:
@@ -65,5 +67,5 @@ def random(weights: Mapping[str, Tensor], generator: torch.Generator) -> Scores:
         no_double = "mps" in (weight.device.type, generator.device.type)
         dtype = torch.float32 if no_double else torch.float64
         drawn = torch.rand(weight.shape, generator=generator, dtype=dtype, device=generator.device)
-        scores[name] = drawn.to(weight.device)
+        scores[name] = like(weight, drawn.to(weight.device))
     return scores

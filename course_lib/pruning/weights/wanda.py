@@ -18,10 +18,12 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.models.conv1d import REMEDY, is_conv1d
+from course_lib.models.layouts import layout_of, layouts
 from course_lib.modes import evaluating
 from course_lib.pruning.weights.exact import count_pruned
 from course_lib.pruning.weights.masks import Masks
 from course_lib.pruning.weights.scores import Scores
+from course_lib.wrapped import hold_hooks, refuse_wrapped
 
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
@@ -46,9 +48,12 @@ def input_norms(
         padding, dilation and groups as they are.
 
     Raises:
-        ValueError: if a name is no weight of such a layer, a layer was not called, or the
-            model has transformers' Conv1D (GPT-2) and no names are given.
+        ValueError: if a name is no weight of such a layer, a layer was not called, or no
+            names are given and the model has weights that are left out here:
+            transformers' Conv1D (GPT-2), fused experts of a mixture, transposed
+            convolutions, recurrent layers.
     """
+    refuse_wrapped(model, "parallel", "compile")
     layers = {
         f"{name}.weight" if name else "weight": module
         for name, module in model.named_modules()
@@ -57,6 +62,15 @@ def input_norms(
     on_its_side = [f"{name}.weight" for name, part in model.named_modules() if is_conv1d(part)]
     if names is None and on_its_side:
         raise ValueError(f"{', '.join(on_its_side)} belong to {REMEDY}")
+    others = [*layouts(model)]
+    for name, module in model.named_modules():
+        if isinstance(module, nn.RNNBase):
+            others += [f"{name}.{p}" for p in module._parameters if "weight" in p]
+    if names is None and others:
+        raise ValueError(
+            f"{', '.join(others)}: weights of layers whose inputs are not seen here (fused experts,"
+            f" transposed convolutions, recurrent layers); give names, among {', '.join(layers)}"
+        )
     chosen = list(layers) if names is None else list(names)
     if unknown := [name for name in chosen if name not in layers]:
         raise ValueError(
@@ -72,30 +86,28 @@ def input_norms(
 
         return note
 
-    hooks = [layers[name].register_forward_pre_hook(noting(name)) for name in chosen]
-    try:
-        with evaluating(model), torch.no_grad():
-            for batch in batches:
-                model(**batch) if isinstance(batch, dict) else model(batch)
-    finally:
-        for hook in hooks:
-            hook.remove()
+    with hold_hooks() as hooks, evaluating(model), torch.no_grad():
+        for name in chosen:
+            hooks.callback(layers[name].register_forward_pre_hook(noting(name)).remove)
+        for batch in batches:
+            model(**batch) if isinstance(batch, dict) else model(batch)
     if missing := [name for name in chosen if name not in squares]:
         raise ValueError(
             f"{', '.join(missing)}: these layers saw no input: were there no batches, or are they"
             " not used?"
         )
-    return {name: squares[name].sqrt() for name in chosen}
+    return {name: squares[name].sqrt().expand(layers[name].weight.shape) for name in chosen}
 
 
 def _squares(module: nn.Module, x: Tensor) -> Tensor:
-    """Σ x² of what each weight multiplies, float64 like the weight."""
+    """Σ x² of what each weight multiplies, float64: like the weight, or for a linear layer
+    one number per input, (d_in,).
+    """
     weight: Tensor = module.weight  # type: ignore[assignment]
-    x2 = x.double().square()
+    x2 = x.double()
+    x2.mul_(x2) if x.dtype != torch.float64 else (x2 := x2.square())
     if isinstance(module, nn.Linear):
-        return (
-            x2.flatten(0, -2).sum(0).expand(weight.shape) if x.ndim > 1 else x2.expand(weight.shape)
-        )
+        return x2.flatten(0, -2).sum(0) if x.ndim > 1 else x2
     # of the sum of all outputs on x² the derivative by a weight is the sum of the x²
     # that it met
     with torch.enable_grad():
@@ -112,13 +124,18 @@ def input_aware(
     """
     norms = input_norms(model, batches, names)
     parameters = dict(model.named_parameters(remove_duplicate=False))
-    return {name: parameters[name].detach().double().abs() * norm for name, norm in norms.items()}
+    return {
+        name: parameters[name].detach().to(torch.float64, copy=True).abs_().mul_(norm)
+        for name, norm in norms.items()
+    }
 
 
 def per_output_masks(scores: Scores, sparsity: float) -> Masks:
     """In every output of every layer (a row of a matrix, a filter) exactly
     ``round(sparsity · its weights)`` of the smallest go.
 
+    The rows of GPT-2's Conv1D, transposed convolutions and fused experts are those of
+    their layer, as long as their scores carry it (:mod:`course_lib.models.layouts`).
     Wanda compares within an output, since norms of other layers' inputs are of another
     scale. Among equal scores the lower index goes first.
 
@@ -129,9 +146,11 @@ def per_output_masks(scores: Scores, sparsity: float) -> Masks:
     for name, score in scores.items():
         if score.isnan().any():
             raise ValueError(f"a score of {name!r} is NaN, neither large nor small")
+        layout = layout_of(score)
+        upright = layout.upright(score.detach())
         # (outputs, weights)
-        rows = score.detach().flatten(1) if score.ndim > 1 else score.detach().unsqueeze(0)
+        rows = upright.flatten(1) if score.ndim > 1 else upright.unsqueeze(0)
         goes = rows.argsort(dim=1, stable=True)[:, : count_pruned(sparsity, rows.shape[1])]
         kept = torch.ones_like(rows, dtype=torch.bool).scatter_(1, goes, False)
-        masks[name] = kept.view(score.shape)
+        masks[name] = layout.back(kept.view(upright.shape))
     return masks

@@ -565,7 +565,6 @@ class Fixed(nn.Module):
         super().__init__()
         self.way = way
         self.conv, self.fc = nn.Conv2d(1, 4, 3), nn.Linear(64, 2)
-        self.scale = nn.Parameter(torch.rand(4, 1, 1))
         self.norm = nn.GroupNorm(2, 4)
 
     def forward(self, x):
@@ -574,8 +573,6 @@ class Fixed(nn.Module):
             x = x.view(-1, 64)
         elif self.way == "view by batch":
             x = x.view(x.size(0), 64)
-        elif self.way == "scale":
-            x = (x * self.scale).flatten(1)
         elif self.way == "group norm":
             x = self.norm(x).flatten(1)
         elif self.way == "functional":
@@ -597,9 +594,8 @@ class Fixed(nn.Module):
 @pytest.mark.parametrize(
     ("way", "says"),
     [
-        ("view", "view"),
-        ("view by batch", "view"),
-        ("scale", "mul in the model's forward they meet a tensor of fixed size"),
+        ("view", "number of channels"),
+        ("view by batch", "number of channels"),
         ("group norm", r"'norm' \(GroupNorm\)"),
         ("functional", "conv2d in the model's forward"),
         ("control flow", "channels"),
@@ -783,3 +779,122 @@ def test_slice_pair_refuses():
         slice_pair(conv, bn, nn.Conv2d(5, 3, 3), [0])
     with pytest.raises(ValueError, match="next_conv should be"):
         slice_pair(conv, bn, nn.Conv2d(4, 4, 3, groups=4), [0])
+
+
+# ------------------------------------------------- channels that are more than one number
+class Generator(nn.Module):
+    """A linear layer's units as maps, read by a convolution, then shuffled into pixels."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.how = how
+        self.fc, self.up = nn.Linear(3, 24), nn.Conv2d(6, 8, 1)
+        self.shuffle, self.out = nn.PixelShuffle(2), nn.Conv2d(2, 1, 1)
+
+    def forward(self, z):
+        h = F.relu(self.fc(z))
+        if self.how == "unflatten":
+            h = h.unflatten(1, (-1, 2, 2))
+        else:
+            h = h.view(-1, 6 if self.how == "number" else self.up.in_channels, 2, 2)
+        return self.out(F.relu(self.shuffle(self.up(h))))
+
+
+@pytest.mark.parametrize("how", ["attribute", "unflatten", "number"])
+def test_units_that_are_one_map_go_together(how):
+    """VainF/Torch-Pruning#125: the layers behind a view were left out without a word."""
+    model, x = seeded(lambda: Generator(how)), images(2, 3)
+    maps, ups, logits = channel_groups(model, x)
+    assert (maps.channels, maps.consumers, maps.pinned) == (6, ("up",), None)
+    assert ups.producers == ("up",) and ups.channels == 2 and logits.pinned
+    keep = ups.masks(torch.tensor([True, False]))  # four of its filters are one map of pixels
+    assert keep["up"].tolist() == [True] * 4 + [False] * 4
+    assert "each of their places" in remove_filters(model, keep, x)[1].inexact["out"]
+    model.up.bias.data[4:] = 0.3  # one constant for all four
+    smaller, _ = assert_absorbed_exactly(model, x, keep)
+    assert (smaller.up.out_channels, smaller.out.in_channels) == (4, 1)
+    mask = torch.ones(24, dtype=torch.bool)
+    mask[[0, 5]] = False
+    with pytest.raises(ValueError, match=r"channel 0 of 'fc'.*all of \[0, 1, 2, 3\] or none"):
+        remove_filters(model, {"fc": mask}, x)
+    keep = maps.masks(torch.arange(6) > 1)
+    if how == "number":
+        with pytest.raises(ValueError, match="written into its forward"):
+            remove_filters(model, keep, x)
+        return
+    smaller, report = remove_filters(model, keep, x)  # every place has a constant of its own
+    assert smaller.up.in_channels == 4 and "each of their places" in report.inexact["up"]
+    silent = silence(model, keep, x)
+    smaller, report = remove_filters(silent, keep, x)
+    torch.testing.assert_close(outputs(smaller, x), outputs(silent, x), **EXACT)
+    assert not report.inexact
+
+
+class Scaled(nn.Module):
+    """Parameters and buffers with one number per channel, as LayerScale and ConvNeXt V2
+    have them.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.out = nn.Conv2d(1, 4, 1), nn.Conv2d(4, 2, 1)
+        self.maps, self.last = nn.Parameter(torch.ones(4, 1, 1)), nn.Parameter(torch.ones(4))
+        self.register_buffer("shift", torch.ones(1, 4, 1, 1))
+
+    def forward(self, x):
+        y = F.relu(self.conv(x) * self.maps)
+        y = (y.permute(0, 2, 3, 1) * self.last).permute(0, 3, 1, 2)
+        return self.out(y + self.shift)
+
+
+def test_parameters_with_one_number_per_channel_are_cut_along():
+    model, x = seeded(Scaled), images(2, 1, 5, 5)
+    for i, tensor in enumerate((model.maps, model.last, model.shift)):
+        tensor.data = images(*tensor.shape, seed=i)
+    group, _ = channel_groups(model, x)
+    assert group.pinned is None and group.followers == ("maps", "last", "shift")
+    keep = group.masks(torch.tensor([True, False, False, True]))
+    smaller, report = assert_absorbed_exactly(model, x, keep)
+    assert smaller.maps.shape == (2, 1, 1) and smaller.last.shape == (2,)
+    assert smaller.shift.shape == (1, 2, 1, 1) and isinstance(smaller.maps, nn.Parameter)
+    assert set(dict(smaller.named_buffers())) == {"shift"} and report.outputs["last"] == (4, 2)
+    assert torch.equal(smaller.maps, model.maps[[0, 3]])
+
+
+def test_a_grouped_transposed_convolution_is_cut_on_the_right_side():
+    model = seq(
+        lambda: nn.Conv2d(2, 6, 1),
+        lambda: nn.ConvTranspose2d(6, 9, 2, groups=3),
+        lambda: nn.Conv2d(9, 2, 1),
+    )
+    x = images(2, 2, 5, 5)
+    equal = {
+        "0": torch.tensor([1, 0, 0, 1, 1, 0]).bool(),
+        "1": torch.tensor([1, 0, 1, 0, 1, 1, 1, 1, 0]).bool(),
+    }
+    silent = copy.deepcopy(model)
+    apply(silent, filter_masks(model, equal, x))
+    for i in ("0", "1"):
+        silent.get_submodule(i).bias.data[~equal[i]] = 0
+    smaller, _ = remove_filters(silent, equal, x)
+    assert smaller[1].weight.shape == (3, 2, 2, 2) and smaller[1].groups == 3
+    torch.testing.assert_close(outputs(smaller, x), outputs(silent, x), **EXACT)
+
+
+class Unread(nn.Module):
+    """A layer that is never called, and one that reads an image without a batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.unused = nn.Linear(3, 4), nn.Conv1d(2, 4, 1), nn.Linear(3, 3)
+
+    def forward(self, x):
+        return self.b(self.a(x))
+
+
+def test_a_layer_that_cannot_be_followed_is_named_with_the_reason():
+    model, mask = seeded(Unread), torch.tensor([True, True, False, True])
+    with pytest.raises(ValueError, match="'unused'.*Linear.*does not call"):
+        remove_filters(model, {"unused": mask[:3]}, images(2, 3))
+    with pytest.raises(ValueError, match="'b'.*Conv1d.*without a batch"):
+        remove_filters(model, {"b": mask}, images(2, 3))

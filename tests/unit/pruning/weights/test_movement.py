@@ -263,3 +263,31 @@ def test_a_share_for_each_matrix():
             scores.masks()
         scores.keep = 1.0
     assert all(bool(model.get_parameter(name).all()) for name in shares)
+
+
+def test_a_checkpoint_from_inside_the_block_is_the_masked_model(tmp_path):
+    """huggingface/nn_pruning#5: it was written under other names, and loaded as random."""
+    model, fresh = model_of("bert"), model_of("bert", seed=1)
+    inputs = inputs_of("bert")
+    names = [name for name, p in model.named_parameters() if name.endswith("dense.weight")]
+    with moving(model, names, keep=0.4) as scores:
+        for score in scores.scores.values():
+            nn.init.normal_(score)
+        expected = model(**inputs)[0]
+        model.save_pretrained(tmp_path)
+        saved = copy.deepcopy(model.state_dict())
+        nn.init.zeros_(scores.scores[names[0]])
+        model.load_state_dict(saved)  # on the way: scores and pruned weights come back
+        assert torch.equal(model(**inputs)[0], expected)
+    loaded = type(model).from_pretrained(tmp_path).eval()
+    assert torch.equal(loaded(**inputs)[0], expected)
+    with moving(fresh, names, keep=0.4) as scores:
+        fresh.load_state_dict(saved)
+        assert torch.equal(fresh(**inputs)[0], expected)
+        masks = scores.masks()
+        fresh.load_state_dict(
+            {**model.state_dict(), **{n: p for n, p in saved.items() if "scores" in n}}
+        )
+    assert all(bool((p[~masks[n]] == 0).all()) for n, p in fresh.named_parameters() if n in masks)
+    assert fresh.state_dict().keys() == model.state_dict().keys()
+    assert not any(m._state_dict_hooks or m._load_state_dict_pre_hooks for m in fresh.modules())

@@ -1,0 +1,99 @@
+"""Where a weight keeps its outputs and inputs. Linear and convolutional layers keep them
+as (outputs, inputs, …); transformers' Conv1D (GPT-2), transposed convolutions and the
+fused experts of a mixture do not.
+
+``prunable`` notes the layout of such weights, and the scores of this package carry it, so
+that rows, filters and blocks of neighbours are those of the layer. A tensor that is
+computed in another way is taken as (outputs, inputs, …).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvTransposeNd
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from course_lib.models.conv1d import is_conv1d
+
+
+@dataclass(frozen=True)
+class Layout:
+    """``parts`` matrices in one tensor (groups of a convolution, experts of a mixture),
+    ``stacked`` along a dimension of their own or one after the other along the first;
+    ``flipped``: (inputs, outputs, …). ``unknown``: the name of the layer's class where
+    the order of its dimensions is not known.
+    """
+
+    parts: int = 1
+    stacked: bool = False
+    flipped: bool = False
+    unknown: str = ""
+
+    def upright(self, tensor: Tensor) -> Tensor:
+        """As (all outputs, inputs, …).
+
+        Raises:
+            ValueError: if the layout is not known.
+        """
+        if self == PLAIN:
+            return tensor
+        if self.unknown:
+            raise ValueError(
+                f"the weights of {self.unknown} are {tuple(tensor.shape)}, and which dimensions are"
+                " outputs and inputs is not known: leave them out, or prune single weights"
+            )
+        parts = tensor if self.stacked else tensor.unflatten(0, (self.parts, -1))
+        return (parts.transpose(1, 2) if self.flipped else parts).flatten(0, 1)
+
+    def back(self, upright: Tensor) -> Tensor:
+        """A tensor (all outputs, inputs, …) in the order of the weight."""
+        if self == PLAIN:
+            return upright
+        parts = upright.unflatten(0, (self.parts, -1))
+        parts = parts.transpose(1, 2) if self.flipped else parts
+        return (parts if self.stacked else parts.flatten(0, 1)).contiguous()
+
+
+PLAIN = Layout()
+_noted: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
+
+
+def layouts(model: nn.Module) -> dict[str, Layout]:
+    """The layout of every weight of ``model`` that is not (outputs, inputs, …), by
+    name.
+    """
+    found = {}
+    for path, module in model.named_modules():
+        for name, weight in module.named_parameters(recurse=False):
+            kind = type(module).__name__
+            if is_conv1d(module) and weight.ndim == 2:
+                layout = Layout(flipped=True)
+            elif isinstance(module, _ConvTransposeNd) and weight.ndim > 2:
+                layout = Layout(module.groups, flipped=True)
+            elif weight.ndim == 3 and ("Experts" in kind or hasattr(module, "num_experts")):
+                flipped = getattr(module, "is_transposed", None)
+                layout = Layout(len(weight), True, bool(flipped), kind if flipped is None else "")
+            else:
+                continue
+            found[f"{path}.{name}" if path else name] = layout
+    return found
+
+
+def note_layouts(model: nn.Module) -> None:
+    """Remember the layouts of the model's weights, for scores made from them."""
+    for name, layout in layouts(model).items():
+        _noted[model.get_parameter(name)] = layout
+
+
+def layout_of(tensor: Tensor) -> Layout:
+    """The layout that was noted for a weight, or for the weight that a score is of."""
+    return _noted.get(tensor, PLAIN)
+
+
+def like(weight: Tensor, score: Tensor) -> Tensor:
+    """``score`` itself, with the layout of its ``weight``."""
+    if (layout := layout_of(weight)) != PLAIN:
+        _noted[score] = layout
+    return score

@@ -1,0 +1,168 @@
+"""Blocks that add hooks have the same effect on a model that torch.compile has run."""
+
+import pytest
+import torch
+from torch import nn
+
+from course_lib import wrapped
+from course_lib.cost import model_cost
+from course_lib.models import SmallConvNet
+from course_lib.models.vit import patch_dropout, small_vit
+from course_lib.pruning import activations, channels, heads, layers, tokens, weights
+
+IDS = torch.arange(3, 19).reshape(2, 8)
+XI = torch.tensor([[0.0, 0, 0, 1]] * 3)
+
+
+def bert() -> nn.Module:
+    import transformers as T
+
+    torch.manual_seed(0)
+    config = T.BertConfig(
+        vocab_size=60,
+        hidden_size=32,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        intermediate_size=48,
+        attn_implementation="eager",
+    )
+    return T.BertForSequenceClassification(config).eval()
+
+
+def of(model: nn.Module, name: str) -> str:
+    return f"_orig_mod.{name}" if hasattr(model, "_orig_mod") else name
+
+
+BLOCKS = {
+    "gated": lambda m: heads.gated(m, XI),
+    "gated_mlps": lambda m: layers.gated_mlps(m, torch.tensor([1.0, 0, 0])),
+    "dropping": lambda m: tokens.dropping(m, {0: 0.4}),
+    "cascading": lambda m: tokens.cascading(m, {0: 0.6}, {0: 2}),
+    "pruned_inputs": lambda m: activations.pruned_inputs(
+        m, lambda x: x * 0, [of(m, "bert.encoder.layer.1.output.dense")]
+    ),
+    "moving": lambda m: weights.moving(
+        m, [of(m, "bert.encoder.layer.0.output.dense.weight")], keep=0.1
+    ),
+}
+
+
+def whole(model: nn.Module) -> nn.Module:
+    return torch.compile(model, backend="eager")  # type: ignore[return-value]
+
+
+def in_place(model: nn.Module) -> nn.Module:
+    model.compile(backend="eager")
+    return model
+
+
+def parts(model: nn.Module) -> nn.Module:
+    for layer in model.bert.encoder.layer:
+        layer.compile(backend="eager")
+    return model
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize(
+    "block, compiled",
+    [*((block, in_place) for block in BLOCKS), ("gated", whole), ("dropping", parts)],
+)
+@torch.no_grad()
+def test_a_block_on_a_compiled_model_does_what_it_does_on_the_plain_one(block, compiled):
+    plain, model = bert(), compiled(bert())
+    with BLOCKS[block](plain):
+        expected = plain(IDS).logits
+    before = model(IDS).logits
+    with BLOCKS[block](model):
+        assert torch.allclose(model(IDS).logits, expected, atol=1e-6)
+    assert not torch.allclose(before, expected, atol=1e-4)
+    if block != "moving":  # its weights are pruned after the block
+        assert torch.equal(model(IDS).logits, before)
+
+
+@torch.no_grad()
+def test_a_model_compiled_inside_the_block_keeps_no_hook_after_it():
+    plain, model = bert(), bert()
+    expected = plain(IDS).logits
+    with heads.gated(model, XI):
+        model = whole(model)
+        gated = model(IDS).logits
+    assert not torch.allclose(gated, expected, atol=1e-4)
+    assert torch.equal(model(IDS).logits, expected)
+
+
+def test_statistics_and_costs_of_a_compiled_model_are_those_of_the_plain_one():
+    plain, model = bert(), bert()
+    model.compile(backend="eager")
+    model(IDS)
+
+    def loss(m, batch):
+        return m(**batch).logits.square().mean(1)
+
+    batches = [{"input_ids": IDS}]
+    ours = (
+        lambda m: heads.head_importance(m, batches, loss),
+        lambda m: layers.joint_importance(m, batches, loss)[1],
+        lambda m: layers.ffn_importance(m, batches, loss)[0],
+        lambda m: weights.input_norms(m, [IDS])["classifier.weight"],
+        lambda m: torch.tensor([row.nonzero_macs for row in model_cost(m, IDS)]).double(),
+    )
+    for measure in ours:
+        assert torch.allclose(measure(model), measure(plain))
+
+
+def test_gates_and_patch_dropout_on_compiled_models():
+    image = torch.randn(2, 1, 8, 8)
+    net, vit = SmallConvNet().eval(), small_vit().train()
+    gate = activations.ChannelGate(32, net.bn2.num_features)
+    nn.init.constant_(gate.score.bias, -9.0)
+    for model in (net, vit):
+        model.compile(backend="eager")
+        model(image)
+    before = net(image)
+    with activations.gating(net, {"conv2->bn2": gate}):
+        assert not torch.allclose(net(image), before, atol=1e-4)
+    torch.manual_seed(0)
+    before = vit(image).logits
+    with patch_dropout(vit, 0.1, torch.Generator().manual_seed(0)):
+        torch.manual_seed(0)
+        assert not torch.allclose(vit(image).logits, before, atol=1e-4)
+
+
+def test_criteria_and_recalibration_of_a_compiled_model():
+    images = torch.randn(32, 1, 8, 8)
+    plain, model = SmallConvNet().eval(), SmallConvNet().eval()
+    model.load_state_dict(plain.state_dict())
+    model.compile(backend="eager")
+    model(images)
+    labels = torch.arange(32) % 10
+    for criterion in (weights.gradients, weights.empirical_fisher):
+        expected = criterion(plain, images, labels)
+        assert all(
+            torch.allclose(score, expected[name], atol=1e-6)
+            for name, score in criterion(model, images, labels).items()
+        )
+    for m in (plain, model):
+        channels.recalibrate(m, images, 16)
+    assert all(
+        torch.allclose(a, b)
+        for a, b in zip(plain.state_dict().values(), model.state_dict().values(), strict=True)
+    )
+
+
+def test_nested_blocks_set_the_compiler_back_with_the_last_one():
+    import torch._dynamo.eval_frame as frame
+
+    first, second = wrapped.hold_hooks(), wrapped.hold_hooks()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)  # two threads need not leave in order
+    assert frame._stance.stance == "force_eager"
+    second.__exit__(None, None, None)
+    assert frame._stance.stance == "default"
