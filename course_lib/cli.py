@@ -703,10 +703,14 @@ def families(
     """Try every operation on a small model of every family of transformers, and print
     what works and what is refused.
     """
+    from transformers.utils import logging
+
     import course_lib.conformance.page as page
 
     if write and names:
         raise typer.BadParameter("--write writes the table of all families: leave the names out")
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
     found = page.results(names or ())
     if write:
         _say(f"{page.write(_root(), found)} written")

@@ -30,7 +30,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from course_lib.models.conv1d import sizes
-from course_lib.models.families import Layout, full_name, known, register, rows_of
+from course_lib.models.families import Layout, full_name, known, refuse_bypass, register, rows_of
 
 __all__ = [
     "KINDS",
@@ -184,7 +184,8 @@ def _interface(module: nn.Module) -> Layout | None:
     """
     code = getattr(inspect.unwrap(type(module).forward), "__code__", None)
     uses = code is not None and "ALL_ATTENTION_FUNCTIONS" in code.co_names
-    return _BY_INTERFACE if uses and hasattr(module, "config") else None
+    heads = getattr(getattr(module, "config", None), "num_attention_heads", None)
+    return _BY_INTERFACE if uses and isinstance(heads, int) else None
 
 
 def _describe(model: nn.Module, name: str, layout: Layout) -> Attention:
@@ -212,6 +213,7 @@ def _describe(model: nn.Module, name: str, layout: Layout) -> Attention:
                 f"the table says that {type(module).__name__} has a projection {part!r}, but"
                 f" there is none: {_how_to_register()}"
             ) from error
+    refuse_bypass(name, module)
     head_size = _number(module, name, layout.head_size)
     try:
         reads, made = sizes(model.get_submodule(out))[0], sizes(model.get_submodule(k))[1]

@@ -126,12 +126,16 @@ class LayerLayout:
 class Row:
     """What is known of one class of modules. A sentence says why an operation makes no
     sense: ``tokens`` of a layer, ``depth`` of the module that holds the layers.
+
+    ``bypass`` is an attribute of the module. Where it is true, the module reads the
+    weights of its output layer and does not call it, so that no gate would act.
     """
 
     attention: tuple[Layout, ...] = ()
     mlp: FeedForward | None = None
     tokens: LayerLayout | str | None = None
     depth: str = ""
+    bypass: str = ""
 
 
 def _with_cross(layout: Layout, name: str) -> tuple[Layout, ...]:
@@ -181,14 +185,12 @@ RELATIVE = (
 _NO_CLS = "its answer is read from all tokens, and none of them is [CLS]"
 
 
-def _bert(prefix: str, cross: bool = True) -> dict[str, Row]:
-    rows = {
+def _bert(prefix: str) -> dict[str, Row]:
+    return {
         f"{prefix}SelfAttention": Row(attention=(_BERT,)),
+        f"{prefix}CrossAttention": Row(attention=(replace(_BERT, cross=True),)),
         f"{prefix}Layer": Row(mlp=_INTERMEDIATE, tokens=LayerLayout("attention")),
     }
-    if cross:
-        rows[f"{prefix}CrossAttention"] = Row(attention=(replace(_BERT, cross=True),))
-    return rows
 
 
 def _bart(prefix: str) -> dict[str, Row]:
@@ -322,9 +324,10 @@ FAMILIES: dict[str, dict[str, Row]] = {
                     causal=True,
                     after=("hidden_dropout", "+residual"),
                 ),
-            )
+            ),
+            bypass="slow_but_exact",
         ),
-        "BloomMLP": Row(mlp=_H_TO_4H),
+        "BloomMLP": Row(mlp=_H_TO_4H, bypass="slow_but_exact"),
     },
     "opt": {
         "OPTAttention": Row(attention=(_BART,)),
@@ -451,6 +454,16 @@ def register(cls: type[nn.Module] | str, **columns: Any) -> None:
 def rows_of(cls: type) -> list[Row]:
     """The rows of a class and of what it is derived from, its own first."""
     return [TABLE[name] for base in cls.__mro__ if (name := full_name(base)) in TABLE]
+
+
+def refuse_bypass(name: str, module: nn.Module) -> None:
+    """Raises ValueError if this module would not call its output layer."""
+    for row in rows_of(type(module)):
+        if row.bypass and getattr(module, row.bypass, False):
+            raise ValueError(
+                f"{name!r} reads the weights of its output layer and does not call it, so a gate"
+                f" there would do nothing: set {row.bypass} of the module to False"
+            )
 
 
 def known(column: str) -> list[str]:

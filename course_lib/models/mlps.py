@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from course_lib.models.conv1d import sizes
-from course_lib.models.families import FeedForward, known, register, rows_of
+from course_lib.models.families import FeedForward, known, refuse_bypass, register, rows_of
 from course_lib.models.parts import Narrow, put_in_place
 from course_lib.wrapped import refuse_wrapped
 
@@ -61,6 +61,7 @@ def find_mlps(model: nn.Module) -> list[MLP]:
     for name, module in model.named_modules():
         row = next((row.mlp for row in rows_of(type(module)) if row.mlp), None)
         if row is not None:
+            refuse_bypass(name, module)
             inside = f"{name}." if name else ""
             out = inside + row.out if row.out else name
             first = tuple(inside + part for part in row.first)

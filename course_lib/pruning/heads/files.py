@@ -11,7 +11,6 @@ into that form, and then the weights fit.
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Callable
 from os import PathLike
@@ -19,12 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_model, save_model
 from torch import Tensor, nn
 
 from course_lib.models.attention import find_attention
 from course_lib.models.conv1d import cut, is_conv1d, sizes, with_linears_
-from course_lib.models.depth import keep_layers_
+from course_lib.models.depth import built, keep_layers_
 from course_lib.models.families import rows_of
 from course_lib.models.mlps import find_mlps, remove_parts_
 from course_lib.models.parts import LowRank, Narrow, put_in_place
@@ -73,8 +73,12 @@ def save_pruned(
     if build is not None:
         _compare(model, build(), note)
     elif transformer is not None:
-        with torch.device("meta"):
-            full = type(model)(copy.deepcopy(transformer.config))
+        full = built(transformer)
+        if full is None:
+            raise ValueError(
+                f"a {type(model).__name__} is not built from its configuration alone: pass build=,"
+                " a function that builds the full model"
+            )
         note["layers"] = {  # where the configuration does not say it
             path: kept
             for path, kept in note["layers"].items()
@@ -124,9 +128,11 @@ def load_pruned(
             " model"
         )
     model = build()
-    if note["dtype"]:
-        model = model.to(getattr(torch, note["dtype"]))
     _bring_into_form(model, note)
+    tensors = model.state_dict(keep_vars=True)
+    with safe_open(str(folder / WEIGHTS), "pt") as file:
+        for name in tensors.keys() & set(file.keys()):  # load_model says what does not fit
+            tensors[name].data = tensors[name].data.to(file.get_tensor(name).dtype)
     load_model(model, str(folder / WEIGHTS))
     return model.eval()
 
@@ -142,9 +148,7 @@ def _note(model: nn.Module) -> Note:
     removed += [
         name for name, m in modules.items() if isinstance(m, Narrow) and m.out_features is None
     ]
-    floating = [p.dtype for p in model.parameters() if p.is_floating_point()]
     return {
-        "dtype": str(floating[0]).removeprefix("torch.") if floating else "",
         "layers": {
             name: list(m.kept_layers) for name, m in modules.items() if hasattr(m, "kept_layers")
         },
@@ -166,7 +170,7 @@ def _is_linear(module: nn.Module) -> bool:
 
 
 def _read(folder: Path) -> Note:
-    empty: Note = {"dtype": "", "layers": {}, "explicit": False, "upright": False}
+    empty: Note = {"layers": {}, "explicit": False, "upright": False}
     empty |= {"kept": {}, "removed": [], "widths": {}, "ranks": {}}
     for name in (NOTE, *OLDER):
         if (folder / name).is_file():
@@ -225,20 +229,20 @@ def _narrow(model: nn.Module, first: tuple[str, ...], out: str, width: int) -> N
     cut(model.get_submodule(out), inputs=torch.arange(width) % full)
 
 
-def _compare(model: nn.Module, built: nn.Module, note: Note) -> None:
-    """Raises ValueError at the first difference in form between ``model`` and ``built``
+def _compare(model: nn.Module, full: nn.Module, note: Note) -> None:
+    """Raises ValueError at the first difference in form between ``model`` and ``full``
     in the form of ``note``.
     """
-    _bring_into_form(built, note)
+    _bring_into_form(full, note)
     say = "cannot be saved so that load_pruned builds it again"
-    modules = dict(built.named_modules())
+    modules = dict(full.named_modules())
     for name, module in model.named_modules():
         there = type(modules[name]).__name__ if name in modules else "nothing"
         if there != type(module).__name__:
             raise ValueError(
                 f"the model {say}: {name!r} is a {type(module).__name__}, and {there} is built"
             )
-    shapes = {name: tuple(value.shape) for name, value in built.state_dict().items()}
+    shapes = {name: tuple(value.shape) for name, value in full.state_dict().items()}
     state = model.state_dict()
     for name in (*state, *shapes):
         mine, theirs = tuple(state[name].shape) if name in state else None, shapes.get(name)

@@ -70,8 +70,9 @@ def remove_heads(
         A model of the same class, in the same modes and on the same devices.
 
     Raises:
-        ValueError: if ``keep`` is no bool mask of this model's heads, or the attention
-            is unknown.
+        ValueError: if ``keep`` is no bool mask of this model's heads; if it leaves the
+            groups of query heads that share a key unequal; or if the attention is
+            unknown.
         RuntimeError: inside a :func:`~course_lib.pruning.heads.gated` block of this
             model, whose gates would stay on the copy.
     """

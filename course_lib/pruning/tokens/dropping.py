@@ -631,8 +631,9 @@ def dropping(
     """Inside the ``with`` block, tokens are dropped as ``model`` runs: in evaluation
     and in training.
 
-    Works with BERT, RoBERTa, ELECTRA, DistilBERT, ViT and DeiT of transformers under
-    eager and SDPA attention, bare or with a head that reads [CLS]. (A head that answers
+    Works with the encoders of transformers that ``course families`` lists for tokens
+    (BERT, RoBERTa, DistilBERT, ViT, DINOv2, CLIP's images, ...) under eager and SDPA
+    attention, bare or with a head that reads [CLS]. (A head that answers
     for every token gets the rows that are left; ``last.kept[-1]`` says which those
     are.) Each text keeps what it would keep alone: lengths may differ in a batch,
     padding changes nothing. Where all real tokens stay, the model runs as it is.

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from course_lib.models import families
+from course_lib.models.mlps import find_mlps
 from course_lib.pruning.heads import (
     Layout,
     explicit_attention,
@@ -155,3 +156,12 @@ def test_a_wrong_description_is_noticed():
         find_attention(model_of("vit"))
     with pytest.raises(ValueError, match="what are its parts called|how are its parts called"):
         register_attention(name)
+
+
+def test_a_module_that_does_not_call_its_output_layer_is_refused():
+    model = model_of("bloom")
+    for block in model.transformer.h:
+        block.self_attention.slow_but_exact = block.mlp.slow_but_exact = True
+    for find in (find_attention, find_mlps):
+        with pytest.raises(ValueError, match="does not call it.*set slow_but_exact"):
+            find(model)

@@ -96,6 +96,16 @@ def test_a_model_without_a_configuration_comes_back_from_what_builds_it(tmp_path
         load_pruned(tmp_path, lambda: take_layers(encoder(), "layers", 2))
 
 
+def test_tensors_of_different_precision_come_back_as_they_were(tmp_path):
+    smaller = truncate(nn.Sequential(nn.Linear(4, 6), nn.Linear(6, 3)), {"1.weight": 2})
+    smaller[0].bfloat16()
+    save_pruned(smaller, tmp_path)
+    loaded = load_pruned(tmp_path, lambda: nn.Sequential(nn.Linear(4, 6), nn.Linear(6, 3)))
+    for name, value in smaller.state_dict().items():
+        assert loaded.state_dict()[name].dtype == value.dtype
+        assert torch.equal(loaded.state_dict()[name], value)
+
+
 class Own(nn.Module):
     """A model of one's own round one of transformers, whose configuration lists layers."""
 
