@@ -131,19 +131,19 @@ def wanda() -> None:
 
 
 def _ratio(ours: Callable[[], object], theirs: Callable[[], object], repeats: int = 5) -> float:
-    times = compare({"ours": ours, "theirs": theirs}, repeats=repeats, threads=1)
+    times = compare({"ours": ours, "theirs": theirs}, warmup=1, repeats=repeats, threads=1)
     return times["theirs"].median / times["ours"].median
 
 
 def main() -> None:
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    x, y = torch.randn(128, 1, 8, 8), torch.randint(10, (128,))
+    x, y = torch.randn(64, 1, 8, 8), torch.randint(10, (64,))
     lenet = LeNet300(64)
     diagonals("LeNet-300-100", lenet, x, y, "loop")
     if importlib.util.find_spec("backpack"):
         diagonals("LeNet-300-100", lenet, x, y, "BackPACK")
-    diagonals("conv net", SmallConvNet(), x[:32], y[:32], "loop")
+    diagonals("conv net", SmallConvNet(), x[:16], y[:16], "loop")
     wanda()
 
 

@@ -149,7 +149,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--size", type=int, default=2048)
     parser.add_argument("--sparsity", type=float, default=0.9)
-    parser.add_argument("--rounds", type=int, default=41)
+    parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, torch.get_num_threads()])
     options = parser.parse_args()
     warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
