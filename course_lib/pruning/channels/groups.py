@@ -338,9 +338,11 @@ def move(node: fx.Node, module: nn.Module | None, state: Mapping[fx.Node, Any]) 
             if d != along and all(state[n].shape[d] == 1 for n in nodes):
                 for n in nodes:
                     sizes[n][d] = 1
-    if node.target == "view":  # an expanded tensor has fewer views
-        (x, *shape), _ = fx.node.map_arg((node.args, {}), lambda n: state[n].expand(sizes[n]))
-        return x.reshape(*shape)
+    if node.target == "view" and not node.kwargs:
+        given: Any = fx.node.map_arg(node.args, lambda n: state[n].expand(sizes[n]))
+        if isinstance(given[1], torch.dtype):
+            raise RuntimeError("the same bits as another type are no labels")
+        return given[0].reshape(*given[1:])  # an expanded tensor has fewer views
     return run(node, module, lambda n: state[n].expand(sizes[n]))
 
 

@@ -104,10 +104,10 @@ def _squares(module: nn.Module, x: Tensor) -> Tensor:
     one number per input, (d_in,).
     """
     weight: Tensor = module.weight  # type: ignore[assignment]
-    x2 = x.double()
-    x2.mul_(x2) if x.dtype != torch.float64 else (x2 := x2.square())
     if isinstance(module, nn.Linear):
-        return x2.flatten(0, -2).sum(0) if x.ndim > 1 else x2
+        rows = x.reshape(-1, x.shape[-1]).split(64)  # as doubles they stay in the cache
+        return torch.stack([part.double().square().sum(0) for part in rows]).sum(0)
+    x2 = x.double().square()
     # of the sum of all outputs on x² the derivative by a weight is the sum of the x²
     # that it met
     with torch.enable_grad():
