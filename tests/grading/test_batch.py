@@ -201,7 +201,7 @@ def test_another_lab_or_release_is_named(folder: Path, tests: Path, tmp_path: Pa
     text = summary.write(done.report).read_text(encoding="utf-8")
     text = text[text.index("Renamed, lost, missing") : text.index("Slowest")]
     assert "not defined: threshold_mask" in text and "release 0123456789ab" in text
-    assert "not here: the package pandas_of_mine" in text
+    assert "neither installed nor handed in: pandas_of_mine" in text
 
 
 def test_what_changes_beside_the_marks_needs_no_marking(

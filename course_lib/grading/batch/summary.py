@@ -39,7 +39,7 @@ _VARYING = re.compile(
 
 
 _UNDEFINED = re.compile(r"(\w{1,99}) is not defined(?:, but (\w{1,99}) is)?")
-_PACKAGE = re.compile(r"No module named '(?!course_lib\b)([\w.]{1,99})'")
+_PACKAGE = re.compile(r"imports `([\w.]{1,99})`: no installed package")
 
 
 @dataclass
@@ -82,9 +82,7 @@ class Entry:
             for name in _PACKAGE.findall(text)
         }
         if packages:
-            said[
-                f"not here: the package{'s' * (len(packages) > 1)} {', '.join(sorted(packages))}"
-            ] = None
+            said[f"neither installed nor handed in: {', '.join(sorted(packages))}"] = None
         return list(said)
 
 
