@@ -189,10 +189,9 @@ def _pruned(family: str) -> Iterator[Any]:
         if not any(mlp.neurons for mlp in find_mlps(smaller)):
             smaller = slice_ffn(smaller, _some_neurons(smaller))
         smaller = with_linears(smaller)
-        matrices = list(encoder_weights(smaller).items())[-3:]
-        ranks = {name: min(2, *p.shape) for name, p in matrices}
+        matrices = {n: p for n, p in encoder_weights(smaller).items() if _is_linear(smaller, n)}
         smaller = truncate(
-            smaller, {name: r for name, r in ranks.items() if _is_linear(smaller, name)}
+            smaller, {name: min(2, *p.shape) for name, p in list(matrices.items())[-3:]}
         )
         for path in SMALL[family].stacks:
             count = len(list(smaller.get_submodule(path).children()))
@@ -206,7 +205,8 @@ def _pruned(family: str) -> Iterator[Any]:
 
 
 def _is_linear(model: nn.Module, name: str) -> bool:
-    return isinstance(model.get_submodule(name.removesuffix(".weight")), nn.Linear)
+    path, _, parameter = name.rpartition(".")
+    return parameter == "weight" and isinstance(model.get_submodule(path), nn.Linear)
 
 
 def _can_be_cut(model: nn.Module, path: str, count: int) -> bool:
@@ -261,7 +261,7 @@ def movement(family: str) -> None:
     """Movement pruning trains every matrix of the layers, and leaves half of it."""
     model, data = small_model(family), data_of(family)
     names = list(encoder_weights(model))
-    assert names and all(model.get_parameter(name).ndim == 2 for name in names)
+    assert names and all(model.get_parameter(name).ndim >= 2 for name in names)
     with moving(model, names, keep=0.5) as scores:
         optimizer = torch.optim.Adam(scores.groups(model, lr=1e-3, score_lr=1e-2))
         for _ in range(2):
