@@ -317,7 +317,8 @@ def moving(
         for name in done:
             module, attribute = modules[name], name.rpartition(".")[2]
             parametrize.remove_parametrizations(module, attribute, leave_parametrized=False)
-            # where it stood
+        for name in done:  # where it stood; a module may have several
+            module = modules[name]
             module._parameters = {key: module._parameters[key] for key in order[name]}
 
     try:
