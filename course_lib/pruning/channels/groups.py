@@ -393,7 +393,7 @@ class Channels:
         self.calls: list[Call] = []
         self.state: dict[fx.Node, Any] = {}  # node -> compact labels, or a tuple of such
         self.ties: list[tuple[Tensor, Tensor, str]] = []
-        self.shares: list[tuple[Tensor, Tensor, str]] = []  # ties for whoever selects
+        self.shares: list[tuple[Tensor, Tensor, str]] = []  # ties that only a choice needs
         self.pins: list[tuple[Tensor, str]] = []
         self.labels: dict[str, Tensor] = dict(labels or {})
         self.unread: dict[str, str] = {}  # a layer that cannot be followed -> why
@@ -535,13 +535,20 @@ class Channels:
                     (*missing, *n.meta["value"].shape),
                 )
             )
-        result = next((labels for labels, _ in parts if varying(labels)), parts[0][0])
+        varied = [labels for labels, _ in parts if varying(labels)] or [parts[0][0]]
+        own = {label for c in self.calls if c.kind == "parameter" for label in c.outputs.tolist()}
+        # a parameter follows what it meets, if there is anything else
+        result = min(varied, key=lambda labels: own.issuperset(labels.flatten().tolist()))
         along = varying(result)
         for other, sizes in parts:
             if other is result:
                 continue
             if varying(other) not in ([], along):
-                return None
+                if set(varying(other)) & set(along) or any(sizes[d] > 1 for d in along):
+                    return None
+                labels = other.flatten().long()  # along another dimension, as for positions
+                self.pins.append((labels[labels > 0], f"{where} spreads them over others"))
+                continue
             if along and not varying(other) and all(sizes[d] == 1 for d in along):
                 continue
             if (
@@ -754,8 +761,9 @@ class Channels:
         index = {name: torch.tensor([position[r] for r in made[name].tolist()]) for name in team}
         reason = next((reasons[r] for r in position if r in reasons), None)
         if reason is None and len(position) == 1 < len(made[team[0]]):
-            places = {w: None for a, _, w in self.shares if mine[roots[a.flatten().numpy()]].any()}
-            reason = f"they can only be removed all together, by {' and '.join(places)}"
+            shares = (w for a, _, w in self.shares if mine[roots[a.flatten().numpy()]].any())
+            places = " and ".join(list(dict.fromkeys(shares))[:2])
+            reason = f"they can only be removed all together, because of {places}"
         return Group(len(position), tuple(team), tuple(followers), tuple(consumers), reason, index)
 
 

@@ -109,7 +109,8 @@ def remove_filters(
 
     Channels are followed through convolutions, linear layers, batch and instance norms,
     activations, pooling, dropout, flatten (a channel becomes H·W features), residual
-    additions, products (squeeze and excitation), concatenation and splitting. Layers
+    additions, products (squeeze and excitation), concatenation and splitting, views of
+    units as maps, and parameters with one number per channel. Layers
     whose channels meet in an addition take the same mask, every one of them
     (:func:`~course_lib.pruning.channels.channel_groups` lists them). Depthwise
     convolutions follow what they read. A grouped convolution stays one: its groups must

@@ -847,6 +847,19 @@ class Scaled(nn.Module):
         return self.out(y + self.shift)
 
 
+class Placed(nn.Module):
+    """A parameter with one number per place, not per channel."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.out = nn.Conv1d(1, 3, 1), nn.Conv1d(3, 2, 1)
+        self.places, self.first = nn.Parameter(torch.ones(5)), True
+
+    def forward(self, x):
+        y = self.conv(x)
+        return self.out(self.places * y if self.first else y * self.places)
+
+
 def test_parameters_with_one_number_per_channel_are_cut_along():
     model, x = seeded(Scaled), images(2, 1, 5, 5)
     for i, tensor in enumerate((model.maps, model.last, model.shift)):
@@ -859,6 +872,19 @@ def test_parameters_with_one_number_per_channel_are_cut_along():
     assert smaller.shift.shape == (1, 2, 1, 1) and isinstance(smaller.maps, nn.Parameter)
     assert set(dict(smaller.named_buffers())) == {"shift"} and report.outputs["last"] == (4, 2)
     assert torch.equal(smaller.maps, model.maps[[0, 3]])
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_parameter_with_one_number_per_place_ties_no_channel(first):
+    model, x = seeded(Placed), images(2, 1, 5)
+    model.first = first
+    group, _ = channel_groups(model, x)
+    assert group.pinned is None and group.followers == ()
+    keep = {"conv": torch.tensor([True, False, True])}
+    assert "each of their places" in remove_filters(model, keep, x)[1].inexact["out"]
+    model.conv.bias.data.zero_()
+    smaller, _ = assert_absorbed_exactly(model, x, keep)
+    assert smaller.places.shape == (5,)
 
 
 def test_a_grouped_transposed_convolution_is_cut_on_the_right_side():
