@@ -191,9 +191,9 @@ def bench_removal(model: nn.Module, batches: list[Batch], runs: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--batches", type=int, nargs="+", default=[1, 16])
+    parser.add_argument("--batches", type=int, nargs="+", default=[1, 8])
     parser.add_argument("--length", type=int, default=128, help="tokens of a text")
-    parser.add_argument("--layers", type=int, default=6)
+    parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1, help="of torch")
     arguments = parser.parse_args()

@@ -118,7 +118,7 @@ def at_batch(batch: int, models: dict[str, nn.Module], length: int, runs: int) -
 @torch.no_grad()
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=11)
+    parser.add_argument("--runs", type=int, default=7)
     parser.add_argument("--length", type=int, default=128, help="tokens of a text")
     parser.add_argument("--layers", type=int, default=6)
     parser.add_argument("--width", type=int, default=256)
