@@ -168,12 +168,26 @@ class Moving:
         self.how, self.tau = how, tau
         self._cached: tuple[Any, Masks] | None = None
         self._steps = 0
+        self._weights = {id(w) for w in weights.values()}
+        self._trained: set[str] = set()  # "weights", "scores": what optimizers have stepped on
 
-    def after_step(self, *_: Any) -> None:
+    def after_step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         """Scores have moved: a fused optimizer changes a tensor without a new
         version.
         """
         self._steps += 1
+        held = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        self._trained |= {"weights"} if held & self._weights else set()
+        self._trained |= {"scores"} if held & {id(s) for s in self.scores.values()} else set()
+
+    def refuse_untrained(self) -> None:
+        """Raises ValueError if the weights were trained, and their scores were not."""
+        if self._trained == {"weights"}:
+            raise ValueError(
+                "the optimizer holds the weights and not their scores, so the masks mean nothing:"
+                " make it inside the block, from scores.groups(model, lr, score_lr) or all"
+                " parameters of the model"
+            )
 
     def masks(self) -> Masks:
         """What stays now, True = kept."""
@@ -282,7 +296,8 @@ def moving(
 
     Raises:
         ValueError: if there is no name, one is no weight of the model or belongs to two
-            layers, or ``how`` is another.
+            layers, or ``how`` is another; at the end of the block, if an optimizer trained
+            the weights and none the scores.
     """
     if how not in ("all", "each", "soft"):
         raise ValueError(f'how is "all", "each" or "soft", got {how!r}')
@@ -331,6 +346,7 @@ def moving(
             hooks.append(module.register_state_dict_post_hook(_write_plain))
             hooks.append(module.register_load_state_dict_pre_hook(_read_plain))
         yield found
+        found.refuse_untrained()
     except BaseException:
         back()
         raise

@@ -291,3 +291,31 @@ def test_a_checkpoint_from_inside_the_block_is_the_masked_model(tmp_path):
     assert all(bool((p[~masks[n]] == 0).all()) for n, p in fresh.named_parameters() if n in masks)
     assert fresh.state_dict().keys() == model.state_dict().keys()
     assert not any(m._state_dict_hooks or m._load_state_dict_pre_hooks for m in fresh.modules())
+
+
+@pytest.mark.parametrize("held", ["weights", "both", "one each"])
+def test_an_optimizer_without_the_scores_is_refused(held):
+    model = nn.Linear(4, 3, bias=False)
+    before = [torch.optim.SGD(model.parameters(), 0.1)]
+    refused = pytest.raises(ValueError, match="make it inside the block")
+
+    def run():
+        with moving(model, ["weight"], keep=0.5) as scores:
+            optimizers = {
+                "weights": before,
+                "both": [torch.optim.SGD(model.parameters(), 0.1)],
+                "one each": [*before, torch.optim.SGD(scores.scores.values(), 0.1)],
+            }[held]
+            for optimizer in optimizers:
+                optimizer.zero_grad()
+            model(torch.randn(5, 4)).square().sum().backward()
+            for optimizer in optimizers:
+                optimizer.step()
+
+    if held == "weights":
+        with refused:
+            run()
+        assert bool((model.weight != 0).all())  # as it was trained, without zeros
+    else:
+        run()
+        assert int((model.weight == 0).sum()) == 6
