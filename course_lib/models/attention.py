@@ -182,10 +182,12 @@ def _interface(module: nn.Module) -> Layout | None:
     """For a module of transformers that hands its queries, keys and values to the
     attention function that its configuration names: there its heads can be gated.
     """
+    heads = getattr(getattr(module, "config", None), "num_attention_heads", None)
+    if not isinstance(heads, int):
+        return None
     code = getattr(inspect.unwrap(type(module).forward), "__code__", None)
     uses = code is not None and "ALL_ATTENTION_FUNCTIONS" in code.co_names
-    heads = getattr(getattr(module, "config", None), "num_attention_heads", None)
-    return _BY_INTERFACE if uses and isinstance(heads, int) else None
+    return _BY_INTERFACE if uses else None
 
 
 def _describe(model: nn.Module, name: str, layout: Layout) -> Attention:
