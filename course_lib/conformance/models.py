@@ -186,7 +186,10 @@ SMALL: dict[str, Small] = {
     "mbart": _translator("MBartForConditionalGeneration", "MBartConfig"),
     "pegasus": _translator("PegasusForConditionalGeneration", "PegasusConfig"),
     "marian": _translator("MarianMTModel", "MarianConfig"),
-    "m2m_100": _translator("M2M100ForConditionalGeneration", "M2M100Config"),
+    "m2m_100": _translator(
+        "M2M100ForConditionalGeneration", "M2M100Config",
+        encoder_layerdrop=0.0, decoder_layerdrop=0.0,  # every layer trains in every step
+    ),
     "whisper": Small(
         "WhisperForConditionalGeneration", "WhisperConfig",
         {
