@@ -7,9 +7,9 @@ import sys
 import tempfile
 
 _NAMES = ("json", "torch", "course_lib", "conftest", "sitecustomize", "usercustomize", "helpers")
-_places = [os.getcwd(), tempfile.gettempdir(), os.path.expanduser("~"), COURSE, "/dev/shm"]
-if os.getcwd().startswith("/scratch"):  # elsewhere /tmp is everybody's
-    _places.append("/tmp")
+_places = [os.getcwd(), tempfile.gettempdir(), os.path.expanduser("~")]  # its own, without a wall
+if os.getcwd().startswith("/scratch"):  # elsewhere these are everybody's, and may be open
+    _places += ["/tmp", COURSE, "/dev/shm"]
 
 
 def _hide():
