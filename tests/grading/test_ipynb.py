@@ -24,7 +24,7 @@ from course_lib.grading.batch import ipynb
 CHILD = r"""
 import json, resource, sys, time
 from pathlib import Path
-from course_lib.grading.batch import collect as submissions
+from course_lib.grading.batch import ipynb
 
 n, more, folder = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 
@@ -78,7 +78,11 @@ for name, make in TEXTS.items():
     assert len(data) <= n + 100, (name, len(data))
     for _ in range(3):
         begin = time.thread_time()
-        said[name] = submissions.handed("a", "a.ipynb", data).problem
+        try:
+            ipynb.code(ipynb.read(data))
+            said[name] = ""
+        except ipynb.Unreadable as error:
+            said[name] = str(error)
         seconds[name] = min(seconds.get(name, 1e9), time.thread_time() - begin)
 begin = time.thread_time()
 said |= {h.id: h.problem for h in submissions.find(Path(folder), "lab01")}

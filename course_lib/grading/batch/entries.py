@@ -40,10 +40,10 @@ _PACKED = {  # first bytes: what packs like this
     b"\xfd7zXZ\x00": "xz",
     b"\x28\xb5\x2f\xfd": "Zstandard",
 }
-# zips that are something else
+# what is something else, zip or not
 _OFFICE = {
     *(".docx", ".xlsx", ".pptx", ".odt", ".ods", ".odp", ".pages", ".epub"),
-    *(".jar", ".whl", ".npz", ".pt", ".pth"),
+    *(".jar", ".whl", ".npz", ".pt", ".pth", ".safetensors", ".bin"),
 }
 _RUBBISH = {".ds_store", "__macosx", "thumbs.db", "desktop.ini", ".ipynb_checkpoints"}
 
@@ -81,11 +81,13 @@ class File:
         """What the file is by its content, whatever its name: "notebook", "zip", the
         name of another packing ("RAR"), or "".
         """
+        if self.suffix in _OFFICE:
+            return ""
         try:
             head = self.start()
         except (Unreadable, OSError):
             head = b""
-        if head.startswith(b"PK\x03\x04") and self.suffix not in _OFFICE:
+        if head.startswith(b"PK\x03\x04"):
             return "zip"
         if packed := next((name for sign, name in _PACKED.items() if head.startswith(sign)), ""):
             return packed
