@@ -24,6 +24,7 @@ from course_lib.grading.batch import ipynb
 CHILD = r"""
 import json, resource, sys, time
 from pathlib import Path
+from course_lib.grading.batch import collect as submissions
 from course_lib.grading.batch import ipynb
 
 n, more, folder = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
