@@ -242,7 +242,7 @@ def curve(sizes: list[int]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--students", type=int, default=8)
+    parser.add_argument("--students", type=int, default=3)
     parser.add_argument("--turns", type=int, default=2)
     parser.add_argument(
         "--whole", action="store_true", help="one whole lab too, experiments included: minutes"
