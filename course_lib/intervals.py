@@ -1,11 +1,20 @@
-"""Means over seeds, with the interval that says how much so few seeds can claim."""
+"""Means over seeds and differences between methods, each with the interval that says how
+much so few seeds can claim.
+
+Results are long tables (pandas): one row per measurement, with a column ``seed``, a column
+for the method, columns for the settings that were varied, and columns of measurements.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy.special import stdtrit
+
+SEED = "seed"
 
 
 def interval(values: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -34,3 +43,100 @@ def plain(values: Any) -> Any:
         return values
     values = values.detach().cpu()
     return values.float().numpy() if str(values.dtype) == "torch.bfloat16" else values.numpy()
+
+
+def per_seed(table: pd.DataFrame, value: str, by: Sequence[str]) -> pd.DataFrame:
+    """One row per group and seed: repeated draws of one seed are averaged first, since an
+    interval over seeds counts seeds and not draws.
+
+    Args:
+        value: the column that is averaged.
+        by: the columns that name a group, in which the order of first appearance is kept.
+
+    Returns:
+        Columns ``by``, ``seed`` and ``value``.
+
+    Raises:
+        ValueError: if a column is missing.
+    """
+    need(table, [*by, SEED, value])
+    keys = [*by, SEED]
+    return table.groupby(keys, sort=False, dropna=False, as_index=False)[value].mean()
+
+
+def summarise(table: pd.DataFrame, value: str, by: Sequence[str]) -> pd.DataFrame:
+    """Mean of each group over seeds, with half of the width of its 95 % t-interval.
+
+    Args:
+        table: a long table with a column ``seed``.
+        value: the column of measurements. by: the columns that name a group.
+
+    Returns:
+        Columns ``by``, ``mean``, ``half`` (NaN for a single seed) and ``seeds``.
+
+    Raises:
+        ValueError: if a column is missing.
+    """
+    rows = []
+    for key, values in _groups(per_seed(table, value, by), by, value):
+        mean, half = interval(values)
+        rows.append((*key, float(mean), float(half), int((~np.isnan(values)).sum())))
+    return pd.DataFrame(rows, columns=[*by, "mean", "half", "seeds"])
+
+
+def compare(
+    table: pd.DataFrame,
+    value: str,
+    by: str = "method",
+    against: str = "random",
+    within: Sequence[str] = (),
+) -> pd.DataFrame:
+    """Each method minus a baseline, paired by seed.
+
+    Args:
+        table: a long table with a column ``seed``.
+        value: the column of measurements. by: the column of methods.
+        against: the baseline, one of the entries of ``by``.
+        within: the settings at which methods are compared, such as ``["sparsity"]``.
+
+    Returns:
+        Columns ``within``, ``by``, ``difference`` (mean over pairs), ``half`` (half of the
+        width of the 95 % paired t-interval), ``pairs``, and ``distinguishable``: the
+        interval excludes 0.
+
+    Raises:
+        ValueError: if a column is missing or the baseline is not in the table.
+    """
+    need(table, [*within, by, SEED, value])
+    if against not in set(table[by]):
+        raise ValueError(
+            f"against is the baseline and must be one of the methods in the column {by!r}"
+            f" ({', '.join(map(str, table[by].unique()))}); got {against!r}"
+        )
+    means = per_seed(table, value, [*within, by])
+    baseline = means[means[by] == against].drop(columns=by).rename(columns={value: "_base"})
+    pairs = means[means[by] != against].merge(baseline, on=[*within, SEED], how="left")
+    pairs["_difference"] = pairs[value] - pairs["_base"]
+    found = summarise(pairs, "_difference", [*within, by])
+    found = found.rename(columns={"mean": "difference", "seeds": "pairs"})
+    return found.assign(distinguishable=found["difference"].abs() > found["half"])
+
+
+def need(table: pd.DataFrame, columns: Sequence[str]) -> None:
+    """Raises ValueError, naming the columns there are, if one of ``columns`` is missing."""
+    missing = [name for name in columns if name not in table.columns]
+    if missing:
+        raise ValueError(
+            f"the table has no column {', '.join(map(repr, missing))}: it has"
+            f" {', '.join(map(repr, table.columns))}"
+        )
+
+
+def _groups(table: pd.DataFrame, by: Sequence[str], value: str) -> list[tuple[Any, np.ndarray]]:
+    if not by:
+        return [((), table[value].to_numpy(float))]
+    grouped = table.groupby(list(by), sort=False, dropna=False)
+    return [
+        (key if isinstance(key, tuple) else (key,), part[value].to_numpy(float))
+        for key, part in grouped
+    ]

@@ -10,10 +10,12 @@ import sys
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from itertools import product
 from multiprocessing import context
 from types import ModuleType
 from typing import Any
 
+import pandas as pd
 import torch
 from tqdm.auto import tqdm
 
@@ -106,3 +108,45 @@ def side_by_side(
         return list(
             tqdm(done, total=len(jobs), desc="side by side", unit="run", leave=False, delay=2)
         )
+
+
+def sweep(
+    run: Callable[..., Any], *, measure: str = "accuracy", workers: int = 2, **grid: Iterable[Any]
+) -> pd.DataFrame:
+    """Call ``run`` once per combination of the settings in ``grid``, two calls at a time
+    (:func:`side_by_side`), and collect one long table.
+
+    Example:
+        >>> sweep(lambda seed, method: 90.0 + seed, seed=range(2), method=["magnitude"])
+           seed     method  accuracy
+        0     0  magnitude      90.0
+        1     1  magnitude      91.0
+
+    Args:
+        run: called with one keyword argument per setting. It returns a number, a dict of
+            measurements, a list of such dicts (several rows), or a table.
+        measure: the column for the result where ``run`` returns a number.
+        grid: the values of each setting; the last setting varies fastest.
+
+    Returns:
+        One row per result: the settings, then the measurements.
+
+    Raises:
+        ValueError: if a result has a column with the name of a setting.
+    """
+    points = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
+    found = side_by_side(lambda point: run(**point), [(point,) for point in points], workers)
+    rows: list[dict[str, Any]] = []
+    for point, result in zip(points, found, strict=True):
+        if isinstance(result, pd.DataFrame):
+            result = result.to_dict("records")
+        many = result if isinstance(result, list) else [result]
+        for one in many:
+            measured = one if isinstance(one, dict) else {measure: one}
+            if clash := point.keys() & measured.keys():
+                raise ValueError(
+                    f"run returned {', '.join(sorted(clash))}, which is the name of a setting:"
+                    " rename one of them"
+                )
+            rows.append(point | measured)
+    return pd.DataFrame(rows)

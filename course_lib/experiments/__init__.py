@@ -1,88 +1,154 @@
-"""Runs that take longer than a lab should: each is shipped as a small result file, and
-one command makes it again.
+"""What the labs run, and what their longer runs have found.
 
-A file here is one lab's: the functions of its longer runs, and ``RESULTS``, what they
-make. They are importable, as functions must be that are sent to other processes; the
-lab's notebook and its deck run their own, shorter experiments through the same ones.
+A file here is one lab's: the functions that its notebook and its deck call. Runs that take
+longer than a lab should are stored under ``data/results``, a folder per result with a CSV
+file per table; the scripts that made them are ``data/results/make/labNN_results.py``, and
+``course remake NAME`` runs one again.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
-from typing import Any
+from typing import Any, NamedTuple
+
+import pandas as pd
 
 from course_lib import files, paths
 from course_lib.experiments.once import spent
 
-TOOK = "took"  # what a result file says of itself, beside the result
+TOOK = "took"  # what a result says of its making, in addition to its settings
+ABOUT = "about.json"
 
-Remake = Callable[[Executor, Path], dict[str, Any]]
+Remake = Callable[[Executor, Path], Any]
+
+
+class Result(NamedTuple):
+    """What a long run found.
+
+    Attributes:
+        tables: name -> long table: one row per measurement, with a column ``seed``.
+        settings: how it was run; plain data.
+    """
+
+    tables: Mapping[str, pd.DataFrame]
+    settings: Mapping[str, Any]
 
 
 def registered() -> dict[str, Remake]:
-    """Name of a result file -> ``remake(executor, folder)``, which runs it all and
-    returns what goes into the file.
+    """Name of a result -> ``remake(executor, folder)``, which runs it all and returns a
+    :class:`Result`.
 
-    What is done so far lies in ``folder``: called again after an interruption, it goes
-    on from there.
+    Finished parts are kept in ``folder``: called again after an interruption, it goes on
+    from there.
     """
+    make = paths.data_dir() / "results" / "make"
+    if make.is_dir() and str(make) not in sys.path:
+        # other processes must be able to import them by name, too
+        sys.path.append(str(make))
+    scripts = sorted(path.stem for path in make.glob("lab*_results.py"))
     labs = sorted(found.name for found in iter_modules(__path__) if found.name.startswith("lab"))
-    # here: reading a result needs none of them
-    modules = [import_module(f"{__name__}.{lab}") for lab in labs]
-    return {name: remake for module in modules for name, remake in module.RESULTS.items()}
+    modules = [import_module(script) for script in scripts]
+    modules += [import_module(f"{__name__}.{lab}") for lab in labs]
+    return {
+        name: remake
+        for module in modules
+        for name, remake in getattr(module, "RESULTS", {}).items()
+    }
 
 
 def path(name: str) -> Path:
-    """Where the result file of that name lies."""
-    return paths.data_dir() / "results" / f"{name}.json"
+    """Where a result lies: its folder, or the file of one of its tables ("NAME/TABLE")."""
+    at = paths.data_dir() / "results" / name
+    if "/" in name:
+        return at.with_name(at.name + ".csv")
+    return at if at.is_dir() else at.with_name(f"{name}.json")
 
 
-def read(name: str) -> dict[str, Any]:
-    """A shipped result.
+def read(name: str) -> Any:
+    """A table of a stored result: ``read("lab02_criteria_digits/at_once")``.
+
+    Returns:
+        A long table: one row per measurement.
 
     Raises:
-        FileNotFoundError: if it is not there; the message says how to make it.
+        FileNotFoundError: if it is missing; the message says how to make it.
     """
-    return {key: value for key, value in _whole(name).items() if key != TOOK}
+    if "/" not in name:  # a result that is still stored as nested JSON
+        return {key: value for key, value in _about(name).items() if key != TOOK}
+    try:
+        return pd.read_csv(path(name), float_precision="round_trip")
+    except FileNotFoundError:
+        raise _missing(name) from None
 
 
-def took(name: str) -> dict[str, float] | None:
-    """What making a shipped result took: ``cpu_seconds`` of all its processes together,
-    and on how many ``cores`` they ran; None where its file does not say.
+def settings(name: str) -> dict[str, Any]:
+    """How a stored result was run.
 
     Raises:
         FileNotFoundError: as :func:`read`.
     """
-    return _whole(name).get(TOOK)
+    found: dict[str, Any] = _about(name.partition("/")[0])["settings"]
+    return found
 
 
-def _whole(name: str) -> dict[str, Any]:
+def took(name: str) -> dict[str, float] | None:
+    """What making a stored result took: ``cpu_seconds`` of all its processes together,
+    and on how many ``cores`` they ran; None where it is not recorded.
+
+    Raises:
+        FileNotFoundError: as :func:`read`.
+    """
+    return _about(name.partition("/")[0]).get(TOOK)
+
+
+def write(name: str, result: Result, took: Mapping[str, float] | None = None) -> Path:
+    """Store a result: a CSV file per table, and its settings; the folder is returned.
+
+    Numbers are written so that reading them back gives the same bits.
+    """
+    folder = paths.data_dir() / "results" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    for table, frame in result.tables.items():
+        files.put(folder / f"{table}.csv", frame.to_csv(index=False).encode())
+    about = {"settings": dict(result.settings), **({TOOK: dict(took)} if took else {})}
+    files.put(folder / ABOUT, (json.dumps(about, indent=1) + "\n").encode())
+    return folder
+
+
+def _about(name: str) -> dict[str, Any]:
+    at = path(name)
     try:
-        found: dict[str, Any] = json.loads(path(name).read_text(encoding="utf-8"))
-        return found
+        text = (at / ABOUT if at.is_dir() else at).read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise FileNotFoundError(
-            f"there is no {path(name)}: copy data/results from the course, or make it again: course"
-            f" remake {name}"
-        ) from None
+        raise _missing(name) from None
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def _missing(name: str) -> FileNotFoundError:
+    return FileNotFoundError(
+        f"there is no {path(name)}: copy data/results from the course, or make it again: course"
+        f" remake {name.partition('/')[0]}"
+    )
 
 
 def remake(name: str, executor: Executor, folder: Path | None = None) -> Path:
-    """Run it again and write its result file, which is returned; with the seconds that
+    """Run it again and store its result, whose place is returned; with the seconds that
     it took (see :func:`took`), where all of its parts were kept by ``once``.
 
     Args:
         executor: where the trainings run, for example
             ``course_lib.parallel.processes()``.
-        folder: for what is done so far; None: in the cache, so that the same command
-            goes on after an interruption; emptied when all is done, so that the next
-            run computes anew.
+        folder: for finished parts; None: in the cache, so that the same command continues
+            after an interruption; emptied when all is done, so that the next run computes
+            everything again.
 
     Raises:
         ValueError: if there is no result of that name.
@@ -93,13 +159,18 @@ def remake(name: str, executor: Executor, folder: Path | None = None) -> Path:
     parts = paths.cache_dir() / "remake" / name
     from course_lib.parallel import workers_of  # here: reading a result needs no torch
 
-    result = dict(known[name](executor, folder or parts))
+    result = known[name](executor, folder or parts)
     seconds = spent(folder or parts)
-    if seconds is not None:
-        result[TOOK] = {"cpu_seconds": round(seconds), "cores": workers_of(executor)}
-    target = path(name)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    files.put(target, (json.dumps(result, separators=(", ", ": ")) + "\n").encode())
+    cost = (
+        None if seconds is None else {"cpu_seconds": round(seconds), "cores": workers_of(executor)}
+    )
+    if isinstance(result, Result):
+        target = write(name, result, cost)
+    else:  # a result that is still stored as nested JSON
+        target = path(name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        result = dict(result) | ({TOOK: cost} if cost else {})
+        files.put(target, (json.dumps(result, separators=(", ", ": ")) + "\n").encode())
     if folder is None:
         shutil.rmtree(parts, ignore_errors=True)
     return target

@@ -15,13 +15,15 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 
 from course_lib import experiments
-from course_lib.intervals import interval
+from course_lib.intervals import interval, per_seed
 
 Result = dict[str, Any]
-Finder = Callable[[Result], ArrayLike]  # the difference, one for each run
+# the difference, one for each run, of a table or a nested result
+Finder = Callable[[Any], ArrayLike]
 Path = Sequence[Any]  # keys and indices on the way to a number, or to a list of draws
 
 
@@ -101,6 +103,24 @@ def minus(one: Path, other: Path, runs: str = "seeds") -> Finder:
     mean.
     """
     return lambda result: [_at(run, one) - _at(run, other) for run in result[runs]]
+
+
+def gap(measure: str, one: str, other: str, by: str = "method", **where: Any) -> Finder:
+    """Of a table: the mean of ``measure`` of one method minus that of another, by seed.
+
+    Args:
+        where: only rows with these entries, such as ``sparsity=0.9``; a number is matched
+            within rounding.
+    """
+
+    def difference(table: pd.DataFrame) -> ArrayLike:
+        for column, entry in where.items():
+            near = np.isclose(table[column], entry) if isinstance(entry, float) else None
+            table = table[table[column] == entry if near is None else near]
+        means = per_seed(table, measure, [by]).pivot(index="seed", columns=by, values=measure)
+        return (means[one] - means[other]).to_numpy(float)
+
+    return difference
 
 
 def _differences(start: Path, runs: str = "seeds") -> Callable[..., Finder]:

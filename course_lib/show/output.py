@@ -65,12 +65,21 @@ def checked(text: str | None) -> str:
     return " ".join(text.split())
 
 
+class CourseFigure(Figure):
+    """A figure that IPython displays with its text alternative where it is the last line
+    of a cell.
+    """
+
+    def _ipython_display_(self) -> None:
+        show(self)
+
+
 def new_figure(height: float) -> Figure:
     """An empty figure in the course's style and width, ``height`` inches high, that
     pyplot does not know about.
     """
     height = min(height, SLIDE_HEIGHT) if for_slides() else height
-    fig = Figure(figsize=(INCHES, height), layout="constrained", facecolor="white")
+    fig = CourseFigure(figsize=(INCHES, height), layout="constrained", facecolor="white")
     fig.course_style = True  # type: ignore[attr-defined]
     return fig
 

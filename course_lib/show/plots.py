@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
@@ -21,6 +22,8 @@ from matplotlib.lines import Line2D
 from matplotlib.transforms import blended_transform_factory
 
 from course_lib.intervals import interval, plain
+from course_lib.show import charts
+from course_lib.show.charts import frontier, scatter
 from course_lib.show.labels import (
     EndLabels,
     Notes,
@@ -44,10 +47,12 @@ from course_lib.show.style import (
     Look,
     contrast,
     for_slides,
+    label,
     looks,
     pt,
     readable,
     style,
+    title_of,
     use_style,
 )
 
@@ -58,6 +63,7 @@ __all__ = [
     "alt",
     "bars",
     "curves",
+    "frontier",
     "grid",
     "heat_map",
     "histogram_before_after",
@@ -65,6 +71,7 @@ __all__ = [
     "method_curves",
     "remaining_axis",
     "save",
+    "scatter",
     "show",
     "sparsity_axis",
     "use_style",
@@ -163,7 +170,14 @@ def method_curves(
     return fig
 
 
-def curves(
+def curves(table: Any, *args: Any, **options: Any) -> Figure:
+    """:func:`course_lib.show.charts.curves` of a table; of arrays, :func:`array_curves`."""
+    if isinstance(table, pd.DataFrame):
+        return charts.curves(table, *args, **options)
+    return array_curves(table, *args, **options)
+
+
+def array_curves(
     x: Any,
     series: Mapping[str, Any],
     *,
@@ -264,7 +278,14 @@ def curves(
     return fig
 
 
-def bars(
+def bars(table: Any, *args: Any, **options: Any) -> Figure:
+    """:func:`course_lib.show.charts.bars` of a table; of nested dicts, :func:`dict_bars`."""
+    if isinstance(table, pd.DataFrame):
+        return charts.bars(table, *args, **options)
+    return dict_bars(table, *args, **options)
+
+
+def dict_bars(
     values: Mapping[str, Mapping[str, float]],
     *,
     ylabel: str,
@@ -503,10 +524,10 @@ def _picture(
 def heat_map(
     values: Any,
     *,
-    rows: Sequence[Any],
-    columns: Sequence[Any],
-    xlabel: str,
-    ylabel: str,
+    rows: Sequence[Any] | None = None,
+    columns: Sequence[Any] | None = None,
+    xlabel: str | None = None,
+    ylabel: str | None = None,
     title: str,
     colour_label: str = "",
     fmt: str = "{:.1f}",
@@ -515,8 +536,11 @@ def heat_map(
     """A table as colours, with the numbers in it.
 
     Args:
-        values: (len(rows), len(columns)); NaN leaves a cell white.
+        values: (len(rows), len(columns)), or a wide table (as ``DataFrame.pivot`` returns
+            it), which brings the names and the labels of its axes along; NaN leaves a cell
+            white.
         rows, columns: their names.
+        xlabel, ylabel: default: the names of the table's columns and index.
         colour_label: what the colours stand for, with its unit. (On a slide it stands
             above, without a colour bar.)
         fmt: how a number is written.
@@ -526,6 +550,14 @@ def heat_map(
     Raises:
         ValueError: where the shape does not fit the names.
     """
+    if isinstance(values, pd.DataFrame):
+        rows = list(values.index) if rows is None else rows
+        if columns is None:
+            columns = [label(values.columns.name, entry) for entry in values.columns]
+        xlabel = title_of(str(values.columns.name)) if xlabel is None else xlabel
+        ylabel = title_of(str(values.index.name)) if ylabel is None else ylabel
+    if rows is None or columns is None:
+        raise ValueError("rows and columns are the names of an array's rows and columns: give both")
     table = np.asarray(plain(values), dtype=np.float64)
     if table.shape != (len(rows), len(columns)):
         raise ValueError(
@@ -559,14 +591,25 @@ def heat_map(
             size = pt(10.5 if len(columns) <= 12 else 8.5)
             ax.text(j, i, written, ha="center", va="center", fontsize=size, color=ink)
         set_title(ax, title)  # before the colour bar takes its share of the width
-        ax.set(xlabel=xlabel)
-        ax.set_ylabel(ylabel, labelpad=4)
+        ax.set(xlabel=xlabel or "")
+        ax.set_ylabel(ylabel or "", labelpad=4)
         if for_slides():  # the numbers are there, and want the room
             ax.set_title(colour_label)
         else:
             bar = fig.colorbar(image, ax=ax, pad=0.02, aspect=30)
             bar.outline.set_visible(False)
             bar.set_label(colour_label)
+    if isinstance(values, pd.DataFrame):
+        lowest, highest = (
+            f"{label(values.index.name, row)}, {label(values.columns.name, column)}"
+            for row, column in (values.stack().idxmin(), values.stack().idxmax())
+        )
+        alt(
+            fig,
+            f"{title.rstrip('.?!')}. {colour_label or 'values'}, {ylabel} by {xlabel}:"
+            f" from {fmt.format(np.nanmin(table))} at {lowest} to {fmt.format(np.nanmax(table))}"
+            f" at {highest}.",
+        )
     return fig
 
 
@@ -610,10 +653,10 @@ def _dense_line(
 
 def _paper_points(ax: Axes, paper: Mapping[str, tuple[Any, Any]]) -> None:
     notes = Notes(ax)
-    for label, (px, py) in paper.items():
+    for source, (px, py) in paper.items():
         px, py = (np.atleast_1d(np.asarray(plain(p), dtype=np.float64)) for p in (px, py))
         if px.shape != py.shape:
-            raise ValueError(f"paper[{label!r}] has {len(px)} places and {len(py)} values")
+            raise ValueError(f"paper[{source!r}] has {len(px)} places and {len(py)} values")
         ax.plot(
             px,
             py,
@@ -624,9 +667,9 @@ def _paper_points(ax: Axes, paper: Mapping[str, tuple[Any, Any]]) -> None:
             markeredgecolor=BLACK,
             markeredgewidth=1.3,
             zorder=6,
-            label=label,
+            label=source,
         )
-        notes.add(label, px[0], py[0])
+        notes.add(source, px[0], py[0])
 
 
 def _finish(ax: Axes, x: np.ndarray, xlabel: str, ylabel: str, title: str, xaxis: XAxis) -> None:

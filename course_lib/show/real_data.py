@@ -74,7 +74,8 @@ a test compares. `course remake NAME` makes a file again; it needs the data
 
 
 def set_of(file: str) -> str:
-    """Whose data a result file holds."""
+    """Whose data a result, or a table of one, holds."""
+    file = file.partition("/")[0]
     others = "sentence pairs" if file.startswith("lab08") else "reviews"
     return SETS.get(file.rpartition("_")[2], others)
 
@@ -109,7 +110,7 @@ def table(lab: str) -> str:
 
 def _took(claims: Iterable[Claim]) -> Iterator[str]:
     sources = [source for claim in claims for source in (claim.default, *claim.real)]
-    for file, source in {source.file: source for source in sources}.items():
+    for file, source in {s.file.partition("/")[0]: s for s in sources}.items():
         took = experiments.took(file)
         seconds = (
             "seconds not recorded"

@@ -151,6 +151,39 @@ class Look:
     dash: str = "-"
 
 
+#: Labels of axes and headings, by the column of a table of results; a column that is not
+#: listed is labelled by its own name.
+AXES: dict[str, str] = {
+    "accuracy": "validation accuracy (%)",
+    "validation": "validation accuracy (%)",
+    "test": "test accuracy (%)",
+    "sparsity": "weights removed (%)",
+    "remaining": "weights remaining (%)",
+    "epoch": "epoch",
+    "ms": "latency (ms)",
+    "kb": "size (kB)",
+    "macs": "MACs",
+}
+
+
+def title_of(column: str) -> str:
+    """The label of a column on an axis or above a table."""
+    return AXES.get(column, column.replace("_", " "))
+
+
+#: Columns that hold fractions between 0 and 1 and are written in per cent.
+SHARES = ("sparsity", "remaining", "share", "kept", "removed")
+
+
+def label(column: str | None, value: Any) -> str:
+    """An entry of a column as a heading: shares in per cent, all others as they are."""
+    if column in SHARES and isinstance(value, (float, np.floating)):
+        return f"{100 * float(value):.4g} %"
+    if isinstance(value, (float, np.floating)):
+        return f"{float(value):g}"
+    return str(value)
+
+
 #: How each method is drawn. Names of one lab differ from each other; the same name is the
 #: same line in every lab. A name that is not listed gets the next combination that its
 #: figure does not use yet; a later lab adds its own here.

@@ -4,10 +4,13 @@ shown or not, predictions beside results.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 
-from course_lib.intervals import interval
+from course_lib.intervals import compare, interval
 
 
 def say(text: str) -> None:
@@ -28,8 +31,42 @@ def you_wrote(prediction: object) -> str:
 
 def pm(values: ArrayLike, digits: int = 1) -> str:
     """Mean ± half-width of the 95 % interval over seeds."""
-    mean, half = interval(np.asarray(values))
-    return f"{mean:z.{digits}f} ± {half:.{digits}f}"
+    return pm_text(*interval(np.asarray(values)), digits)
+
+
+def pm_text(mean: Any, half: Any, digits: int = 1, sign: bool = False) -> str:
+    """ "3.2 ± 1.1", with a sign if asked for; the mean alone where there is no interval."""
+    number = f"{mean:{'+' if sign else ''}z.{digits}f}"
+    return number if np.isnan(half) else f"{number} ± {half:.{digits}f}"
+
+
+def minus(
+    table: pd.DataFrame,
+    value: str,
+    one: str,
+    other: str,
+    *,
+    by: str = "method",
+    unit: str = "points",
+    digits: int = 1,
+) -> str:
+    """One method minus another, paired by seed: "+3.2 ± 1.1 points (distinguishable)".
+
+    Args:
+        table: a long table with a column ``seed``; select the rows before.
+        value: the column of measurements. by: the column of methods.
+        unit: a word after the numbers, or "".
+
+    Raises:
+        ValueError: if a column is missing, or a method has no rows.
+    """
+    rows = table[table[by].isin([one, other])]
+    if one not in set(rows[by]):
+        raise ValueError(f"one: no row has {by} = {one!r}; there are {list(table[by].unique())}")
+    (found,) = compare(rows, value, by, other).to_dict("records")
+    text = pm_text(found["difference"], found["half"], digits, sign=True)
+    verdict = "distinguishable" if found["distinguishable"] else "not distinguishable from 0"
+    return f"{text}{f' {unit}' if unit else ''} ({verdict})"
 
 
 def versus(

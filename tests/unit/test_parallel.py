@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from course_lib.parallel import processes, side_by_side
+from course_lib.parallel import processes, side_by_side, sweep
 
 SCRIPT = """
 print("top of the script")
@@ -78,3 +78,15 @@ def test_threads_take_functions_of_the_notebook_and_keep_the_order() -> None:
             side_by_side(lambda x: 1 / x, [(1,), (0,)])
     finally:
         torch.set_num_threads(before)
+
+
+def test_a_sweep_is_one_table_of_all_combinations():
+    table = sweep(
+        lambda seed, method: [{"accuracy": seed + len(method), "part": p} for p in "xy"],
+        seed=range(2),
+        method=["a", "bb"],
+    )
+    assert list(table.columns) == ["seed", "method", "accuracy", "part"] and len(table) == 8
+    assert table.query("seed == 1 and method == 'bb'").accuracy.tolist() == [3, 3]
+    with pytest.raises(ValueError, match="seed.*name of a setting"):
+        sweep(lambda seed: {"seed": 1}, seed=[0])

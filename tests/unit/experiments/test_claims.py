@@ -31,7 +31,7 @@ def test_a_verdict_is_what_the_interval_allows(found, level, said):
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: f"{claim.lab} {claim.measured[:40]}")
 def test_every_claim_is_found_in_shipped_results(claim):
     for source in (claim.default, *claim.real):
-        assert source.file in experiments.registered(), "course remake makes it"
+        assert source.file.partition("/")[0] in experiments.registered(), "course remake makes it"
         assert source.file.startswith(f"lab{claim.lab}_")
         found = claims.difference(source)
         assert np.isfinite(found.mean) and (found.runs == 1) == np.isnan(found.half)

@@ -5,10 +5,11 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from course_lib import cli, experiments, parallel
+from course_lib import cli, experiments, parallel, paths
 from course_lib.experiments.once import each_seed, once, spent
 
 
@@ -65,6 +66,24 @@ def test_the_command(course: Path) -> None:
     assert experiments.read("lab99_quick")["value"] == 3
 
 
+def test_tables_are_read_back_bit_for_bit(course: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = pd.DataFrame({"seed": [0, 1], "method": ["a, b", 'c"'], "accuracy": [1 / 3, 2e-17]})
+
+    def tables(executor: Executor, folder: Path) -> experiments.Result:
+        """Tables."""
+        return experiments.Result({"all": numbers}, {"rounds": 3})
+
+    monkeypatch.setattr(experiments, "registered", lambda: {"lab99_tables": tables})
+    with pytest.raises(FileNotFoundError, match="course remake lab99_tables"):
+        experiments.read("lab99_tables/all")
+    with ThreadPoolExecutor(1) as pool:
+        written = experiments.remake("lab99_tables", pool)
+    assert {path.name for path in written.iterdir()} == {"all.csv", "about.json"}
+    pd.testing.assert_frame_equal(experiments.read("lab99_tables/all"), numbers, check_exact=True)
+    assert experiments.settings("lab99_tables/all") == {"rounds": 3}
+    assert experiments.took("lab99_tables") is None
+
+
 def test_what_is_done_is_not_done_again(tmp_path: Path) -> None:
     calls = []
 
@@ -109,6 +128,6 @@ def test_seconds_are_those_of_the_processor_and_are_kept_with_the_part(tmp_path:
 
 def test_a_lab_says_what_it_makes() -> None:
     """A file for each result, and its first words are what the command lists."""
-    there = {path.stem for path in experiments.path("x").parent.glob("lab*.json")}
+    there = {path.stem for path in (paths.data_dir() / "results").glob("lab*")}
     assert set(experiments.registered()) == there
     assert all(remake.__doc__ for remake in experiments.registered().values())

@@ -1,0 +1,157 @@
+"""Figures and tables of long tables: what is drawn, what is refused, what is said."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from course_lib.show import charts, plots, tables
+from course_lib.show.words import minus
+
+SHARES = (0.5, 0.9)
+
+
+@pytest.fixture
+def results() -> pd.DataFrame:
+    """Three seeds of three methods; random has two draws of each seed."""
+    rows = [
+        {
+            "seed": seed,
+            "method": method,
+            "sparsity": share,
+            "accuracy": 90 - cost * share + seed + draw,
+            "ms": 10 - 5 * share,
+        }
+        for seed in range(3)
+        for method, cost in (("magnitude", 5), ("Fisher", 4), ("random", 40))
+        for share in SHARES
+        for draw in range(2 if method == "random" else 1)
+    ]
+    dense = [
+        {"seed": seed, "method": "dense", "sparsity": np.nan, "accuracy": 95.0 + seed}
+        for seed in range(3)
+    ]
+    return pd.DataFrame(rows + dense)
+
+
+def line(axes, name):
+    (found,) = [drawn for drawn in axes.lines if drawn.get_label() == name]
+    return found
+
+
+def test_a_line_is_the_mean_over_seeds_of_the_mean_over_draws(results):
+    (axes,) = plots.curves(results, x="sparsity", y="accuracy", title="Which order?").axes
+    magnitude, random = line(axes, "magnitude"), line(axes, "random")
+    assert magnitude.get_xdata().tolist() == list(SHARES)
+    assert np.allclose(magnitude.get_ydata(), [91 - 2.5, 91 - 4.5])
+    assert np.allclose(random.get_ydata(), [91.5 - 20, 91.5 - 36])
+    assert random.get_linestyle() == "--", "the baseline looks the same in every figure"
+
+
+def test_a_band_counts_seeds_and_not_draws(results):
+    (axes,) = plots.curves(results, x="sparsity", y="accuracy", title="Which order?").axes
+    half = 4.302652729911275 / np.sqrt(3)  # of the seeds' means 0, 1, 2 off the lowest
+    bands = [band.get_paths()[0].vertices for band in axes.collections]
+    heights = [np.ptp(band[band[:, 0] == 0.5][:, 1]) for band in bands]
+    assert np.allclose(heights, 2 * half)
+
+
+def test_a_comparison_without_random_or_with_two_seeds_is_refused(results):
+    with pytest.raises(ValueError, match="no random baseline"):
+        plots.curves(results.query("method != 'random'"), x="sparsity", y="accuracy", title="t")
+    with pytest.raises(ValueError, match="'magnitude' has 2 seeds"):
+        plots.curves(results.query("seed < 2"), x="sparsity", y="accuracy", title="t")
+    lines = results.query("seed < 2 and method == 'magnitude'")
+    assert plots.curves(lines, x="sparsity", y="accuracy", title="t", control=None)
+
+
+def test_a_column_that_is_missing_is_named(results):
+    for draw in (charts.curves, charts.bars, charts.scatter):
+        with pytest.raises(ValueError, match="no column 'loss'.*'accuracy'"):
+            draw(results, x="method", y="loss", title="t")
+
+
+def test_the_alternative_says_the_numbers_of_the_table(results):
+    figure = plots.curves(results, x="sparsity", y="accuracy", title="Which?", note="A step.")
+    text = figure.course_alt
+    assert "magnitude: 88.5 at 0.5, 86.5 at 0.9." in text and "dense: 96." in text
+    assert "means of 3 seeds" in text and text.endswith("A step.")
+    figure = plots.bars(results.query("sparsity == 0.9"), x="method", y="accuracy", title="At 90 %")
+    assert "55.5 at random" in figure.course_alt
+
+
+def test_bars_have_their_number_and_an_interval(results):
+    at_90 = results.query("sparsity == 0.9").assign(how="once")
+    both = pd.concat([at_90, at_90.assign(how="in rounds", accuracy=at_90.accuracy - 3)])
+    (axes,) = plots.bars(both, x="method", y="accuracy", by="how", title="t", fmt="{:.1f}").axes
+    written = [text.get_text() for text in axes.texts]
+    assert written == ["86.5", "87.4", "55.5", "83.5", "84.4", "52.5"]
+    assert max(axes.get_yticks()) <= 100, "no accuracy is above 100 %"
+    with pytest.raises(ValueError, match="at most four"):
+        plots.bars(both, x="how", y="accuracy", by="accuracy", title="t")
+
+
+def test_panels_share_an_axis_and_name_lines_once(results):
+    two = pd.concat([results.assign(part="A"), results.assign(part="B")])
+    figure = plots.curves(two, x="sparsity", y="accuracy", panels="part", title="t")
+    left, right = figure.axes
+    assert left.get_ylim() == right.get_ylim() and left.get_title(loc="left") == "A"
+    assert not left.get_ylabel() == right.get_ylabel() == ""
+
+
+def test_a_frontier_has_a_point_for_each_setting(results):
+    figure = plots.frontier(
+        results.dropna(), x="ms", y="accuracy", along="sparsity", title="What does speed cost?"
+    )
+    points = figure.axes[0].containers[0].lines[0]
+    assert np.allclose(points.get_xdata(), [7.5, 5.5])
+    assert np.allclose(points.get_ydata(), [88.5, 86.5])
+
+
+def test_a_scatter_says_its_rank_correlation():
+    table = pd.DataFrame({"forecast": [1.0, 2, 3, 4], "truth": [1.0, 2, 4, 3]})
+    figure = plots.scatter(table, x="forecast", y="truth", title="t", diagonal=True)
+    assert "rank correlation 0.80" in figure.course_alt
+
+
+def test_a_wide_table_becomes_a_heat_map(results):
+    wide = results.dropna().pivot_table(index="method", columns="sparsity", values="accuracy")
+    figure = plots.heat_map(wide, title="t", colour_label="accuracy (%)")
+    assert "from 55.5 at random, 90 %" in figure.course_alt
+    ticks = [text.get_text() for text in figure.axes[0].get_xticklabels()]
+    assert ticks == ["50 %", "90 %"]
+
+
+def test_a_table_of_means(results):
+    table = tables.means(results.dropna(), "accuracy", columns="sparsity")
+    assert table.header == ["", "50 %", "90 %"]
+    assert table.rows[0] == ["magnitude", "88.5 ± 2.5", "86.5 ± 2.5"]
+    two = tables.means(results.dropna(), {"accuracy": "accuracy (%)", "ms": "ms"})
+    assert two.header == ["", "accuracy (%)", "ms"] and two.rows[1][2] == "6.5 ± 0.0"
+    with pytest.raises(ValueError, match="single value"):
+        tables.means(results, ["accuracy", "ms"], columns="sparsity")
+
+
+def test_a_comparison_is_paired_by_seed(results):
+    results.loc[results.method == "Fisher", "accuracy"] += results.seed / 10
+    table = tables.compare(results.dropna(), "accuracy", against="magnitude", columns="sparsity")
+    assert table.rows[0] == ["Fisher", "**+0.6 ± 0.2**", "**+1.0 ± 0.2**"]
+    assert "3 seeds" in table.note
+    with pytest.raises(ValueError, match="against.*'Taylor'"):
+        tables.compare(results, "accuracy", against="Taylor")
+
+
+def test_a_difference_in_a_sentence(results):
+    at_90 = results[results.sparsity == 0.9]
+    assert minus(at_90, "accuracy", "magnitude", "random").startswith("+31.0 ± 0.0 points (dist")
+    at_90.loc[at_90.method == "magnitude", "accuracy"] *= [1, 0.2, 1]
+    assert "not distinguishable" in minus(at_90, "accuracy", "magnitude", "random")
+    with pytest.raises(ValueError, match="'Taylor'"):
+        minus(at_90, "accuracy", "Taylor", "random")
+
+
+def test_a_plain_table_writes_numbers_as_people_do():
+    frame = pd.DataFrame({"method": ["a|b"], "weights": [266_200], "kb": [12.346], "gone": [None]})
+    table = tables.plain(frame, {"kb": 2})
+    assert table.header == ["", "weights", "size (kB)", "gone"]
+    assert table.rows == [["a|b", "266,200", "12.35", ""]]
+    assert "a\\|b" in table.markdown()
