@@ -10,14 +10,17 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+import matplotlib as mpl
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from course_lib import paths
 from course_lib.ledger import FILE, Row, Table, interval
 from course_lib.show import plots
+from course_lib.show.style import BLACK, BLUE, ORANGE, style
 
 # lab and how a method's name begins -> what the paper found, on its own models and data
 PAPERS: dict[tuple[str, str], str] = {
@@ -99,83 +102,122 @@ def text(found: Sequence[Row]) -> str:
 
 # -------------------------------------------------------------------------- the picture
 
-PANELS = (
-    ("networks for digits", ("convnet", "lenet300")),
-    ("small transformers", ("bert-small", "marian-small")),
-)
+PANELS = {
+    "networks for digits": ("convnet", "lenet300"),
+    "small transformers": ("bert-small", "marian-small"),
+}
+FAR = 12.0  # points lost; what is further stands at the edge, with its number
+_FASTER = 0.85  # of the dense model's latency
+
+
+def against_dense(found: Sequence[Row]) -> pd.DataFrame:
+    """Each compressed model of the table minus the dense model of its lab.
+
+    Returns:
+        Columns ``model``, ``lab``, ``method``, ``size`` (% of the dense model's bits),
+        ``lost`` (points of accuracy), ``faster`` (bool), and ``random``: the weights were
+        chosen, or the training was begun, at random.
+    """
+    table = pd.DataFrame(found)
+    table["mean"] = [interval(accuracy)[0] for accuracy in table["accuracy"]]
+    is_dense = table["method"].str.startswith("dense")
+    keys = ["lab", "model"]
+    dense = table[is_dense].drop_duplicates(keys, keep="last").set_index(keys)
+    rows = table[~is_dense & (table["bits"] > 0)].join(dense, on=keys, rsuffix="_dense")
+    rows = rows.dropna(subset=["bits_dense"])
+    return rows[["model", "lab", "method"]].assign(
+        size=100 * rows["bits"] / rows["bits_dense"],
+        lost=rows["mean_dense"] - rows["mean"],
+        faster=rows["ms"] < _FASTER * rows["ms_dense"],
+        random=rows["method"].str.contains("random|scratch"),
+    )
 
 
 def picture(found: Sequence[Row]) -> Figure:
-    """Points of accuracy lost against size, for every method learned, with the number
-    of its lab; random controls as crosses.
+    """Points of accuracy lost by every method of the course, with its size: a row per
+    method, random baselines as crosses.
     """
-    fig = plots.new_figure(5.4)
-    drawn: list[str] = []
-    for ax, (title, models) in zip(fig.subplots(1, 2), PANELS, strict=True):
-        _panel(ax, title, [row for row in found if row["model"].startswith(models)], drawn)
-    fig.legend(*_key(fig.axes[0]), loc="outside lower center", ncols=3, frameon=False)
-    plots.alt(
+    table = against_dense(found)
+    parts = {
+        title: table[table["model"].str.startswith(models)].sort_values("lost", ascending=False)
+        for title, models in PANELS.items()
+    }
+    with mpl.rc_context(style()):
+        fig = plots.new_figure(1.5 + 0.23 * len(table))
+        heights = [max(len(part), 1) for part in parts.values()]
+        panels = fig.subplots(len(parts), 1, sharex=True, height_ratios=heights)
+        for ax, (title, part) in zip(panels, parts.items(), strict=True):
+            _panel(ax, title, part)
+        _example(panels[0], next(iter(parts.values())))
+        panels[-1].set_xlabel("accuracy lost (percentage points; left is better)")
+        fig.legend(handles=_key(), loc="outside upper center", ncols=3, frameon=False)
+    rows = table.to_dict("records")
+    words = [f"{r['method']}: {r['size']:.0f} %, {r['lost']:.1f} points." for r in rows]
+    return plots.alt(
         fig,
-        "Points of accuracy lost against size in per cent of the dense model, for every method of"
-        " the course; random controls are crosses. " + " ".join(drawn),
+        "Points of accuracy lost and size in per cent of the dense model, for every method of the"
+        " course; random baselines are crosses. " + " ".join(words),
     )
-    return fig
 
 
-def _panel(ax: Axes, title: str, found: Sequence[Row], drawn: list[str]) -> None:
-    dense: dict[str, Row] = {}
-    for row in found:
-        key = _start(row)
-        if str(row["method"]).startswith("dense"):
-            dense[key] = row
-            continue
-        whole = dense.get(key)
-        if whole is None or not row["bits"]:
-            continue
-        size = 100 * row["bits"] / whole["bits"]
-        lost = interval(whole["accuracy"])[0] - interval(row["accuracy"])[0]
-        chance = "random" in row["method"] or "scratch" in row["method"]
-        faster = bool(row["ms"] and whole["ms"] and row["ms"] < 0.85 * whole["ms"])
+def _panel(ax: Axes, title: str, part: pd.DataFrame) -> None:
+    for place, row in enumerate(part.to_dict("records")):
+        colour = ORANGE if row["random"] else BLUE
+        at = min(row["lost"], FAR)
+        ax.plot([0, at], [place, place], color=colour, linewidth=1.2, alpha=0.5, zorder=2)
         ax.plot(
-            size,
-            lost,
-            "X" if chance else "o",
-            ms=9,
-            color="C1" if chance else "C0",
-            mfc=("C1" if chance else "C0") if faster else "white",
+            at,
+            place,
+            marker="X" if row["random"] else "o",
+            color=colour,
+            markerfacecolor=colour if row["faster"] else "white",
+            markersize=8,
+            zorder=3,
         )
+        if row["lost"] > FAR:
+            ax.annotate(
+                f"{row['lost']:.0f} points", (at, place), xytext=(-8, 0), ha="right", va="center",
+                textcoords="offset points", fontsize=9,
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
+            )  # fmt: skip
         ax.annotate(
-            row["lab"],
-            (size, lost),
-            xytext=(6, 5),
-            textcoords="offset points",
-            fontsize=9,
-            color="0.3",
-        )
-        drawn.append(f"{row['model']}, {row['method']}: {size:.0f} %, {lost:.1f} points.")
-    ax.set(xlabel="size (% of the dense model's bits)", title=title)
-    ax.set_ylabel("accuracy lost (points)")
-    ax.set_xscale("log")
-    ax.set_xlim(3, 125)
-    ticks = (3, 10, 30, 100)
-    ax.set_xticks(ticks, [str(t) for t in ticks])
-    ax.set_xticks([], minor=True)
-    ax.set_yscale("symlog", linthresh=3)
-    ax.set_yticks((-1, 0, 1, 3, 10, 50), ("−1", "0", "1", "3", "10", "50"))
-    ax.set_yticks([], minor=True)
-    ax.axhline(0, color="0.6", lw=1, zorder=0)
-    ax.invert_yaxis()
+            f"{row['size']:.0f} %", (1, place), xycoords=("axes fraction", "data"),
+            xytext=(38, 0), textcoords="offset points", ha="right", va="center", fontsize=9,
+        )  # fmt: skip
+    ax.annotate(
+        "size vs dense", (1, len(part) - 0.2), xycoords=("axes fraction", "data"), xytext=(38, 0),
+        textcoords="offset points", ha="right", va="bottom", fontsize=9, fontweight="bold",
+    )  # fmt: skip
+    names = [f"{row['method']}  ·  {row['lab']}" for row in part.to_dict("records")]
+    ax.set_yticks(range(len(part)), names, fontsize=9)
+    ax.set_ylim(-0.7, len(part) - 0.3)
+    ax.set_xlim(-0.6, FAR + 0.3)
+    ax.axvline(0, color=BLACK, linewidth=1, zorder=1)
+    ax.grid(axis="y", visible=False)
+    ax.set_title(f"{title} (method · lab)", fontsize=11)
 
 
-def _start(row: Row) -> str:
-    """Rows of one lab and one model have one dense row to be compared with."""
-    return f"{row['lab']} {row['model']}"
+def _example(ax: Axes, part: pd.DataFrame) -> None:
+    """How to read a row: the smallest fast model that loses little."""
+    example = part[~part["random"] & part["faster"] & (part["lost"] < 2)].sort_values("size")
+    if len(example):
+        best = example.iloc[0]
+        place = part.index.get_loc(best.name)
+        ax.annotate(
+            f"{best['size']:.0f} % of the size, {best['lost']:.1f} points lost, and faster",
+            (best["lost"], place), xytext=(FAR / 3, place - 1.2), fontsize=9.5, va="center",
+            arrowprops={"arrowstyle": "->", "color": BLACK, "shrinkB": 6},
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
+        )  # fmt: skip
 
 
-def _key(ax: Axes) -> tuple[list[Any], list[str]]:
-    handles = [
-        ax.plot([], [], "o", color="C0", mfc="white", ms=9)[0],
-        ax.plot([], [], "o", color="C0", ms=9)[0],
-        ax.plot([], [], "X", color="C1", mfc="white", ms=9)[0],
+def _key() -> list[Line2D]:
+    looks = [
+        ("o", BLUE, "white", "method"),
+        ("o", BLUE, BLUE, "method, faster than dense"),
+        ("X", ORANGE, "white", "random baseline"),
     ]
-    return handles, ["method (number: its lab)", "faster, too", "control, at random or fresh"]
+    return [
+        Line2D([], [], linestyle="", marker=m, color=c, markerfacecolor=f, markersize=8, label=n)
+        for m, c, f, n in looks
+    ]

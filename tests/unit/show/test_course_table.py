@@ -4,10 +4,9 @@ beside their methods, a picture of all.
 
 import json
 
-import matplotlib.pyplot as plt
 import pytest
 
-from course_lib.show import course_table, plots
+from course_lib.show import course_table
 
 
 def row(lab, model, method, bits, accuracy, ms=1.0):
@@ -48,19 +47,29 @@ def test_a_papers_figure_stands_behind_its_method():
     assert slim.endswith(course_table.PAPERS["04", "slimming"]) and chance.rstrip().endswith("3")
 
 
-def test_the_picture_has_every_method_and_tells_controls_and_faster_ones_apart():
-    plots.use_style()
+def test_a_model_is_compared_with_the_dense_one_of_its_lab():
+    table = course_table.against_dense(ROWS).set_index("method")
+    slim = table.loc["slimming 70%, fine-tuned"]
+    assert slim["size"] == 10 and slim["lost"] == pytest.approx(2 / 3) and slim["faster"]
+    assert table["random"].tolist() == [False, True, False] and not table["faster"].iloc[-1]
+
+
+def test_the_picture_names_every_method_and_tells_baselines_apart():
     fig = course_table.picture(ROWS)
-    left, right = fig.axes
-    points = [line for line in left.lines if len(line.get_xdata()) == 1]
-    assert [(p.get_xdata()[0], p.get_marker()) for p in points] == [(10.0, "o"), (10.0, "X")]
-    assert points[0].get_markerfacecolor() == "C0" and points[1].get_ydata()[0] == pytest.approx(
-        98.667 - 91, abs=0.01
-    )
-    assert [line.get_markerfacecolor() for line in right.lines if len(line.get_xdata()) == 1] == [
+    digits, transformers = fig.axes
+    names = [text.get_text() for text in digits.get_yticklabels()]
+    assert [name.split("  ")[0] for name in names] == [
+        "random channels, fine-tuned",
+        "slimming 70%, fine-tuned",
+    ]
+    points = [line for line in digits.lines if line.get_marker() in ("o", "X")]
+    assert [point.get_marker() for point in points] == ["X", "o"]
+    assert points[0].get_xdata()[0] == pytest.approx(98.667 - 91, abs=0.01)
+    assert points[0].get_markerfacecolor() == points[0].get_color(), "faster than dense"
+    assert [x.get_markerfacecolor() for x in transformers.lines if x.get_marker() == "o"] == [
         "white"
     ]
-    plt.close(fig)
+    assert "random channels, fine-tuned: 10 %, 7.7 points." in fig.course_alt
 
 
 def test_without_the_table_it_is_said_what_makes_it(tmp_path, monkeypatch):
