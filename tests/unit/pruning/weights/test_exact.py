@@ -8,7 +8,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from course_lib.pruning.weights import exact
 from course_lib.pruning.weights.exact import count_pruned, flat, prune_smallest
 
 
@@ -47,27 +46,6 @@ def test_small_vectors_of_any_numbers(data):
     agree(parts, data.draw(st.integers(0, sum(map(len, parts)))))
 
 
-@given(
-    seed=st.integers(0, 2**32),
-    fraction=st.floats(0, 1),
-    levels=st.sampled_from([1, 2, 5, 1000, 2**24]),
-)
-@settings(max_examples=60, deadline=None)
-def test_large_vectors_by_bracket(seed, fraction, levels):
-    """By the sampled bracket; from all numbers equal to hardly any equal."""
-    old, exact._SMALL = exact._SMALL, 0  # so that the bracket is used on few numbers too
-    try:
-        generator = torch.Generator().manual_seed(seed)
-        sizes = [int(torch.randint(0, 4000, (), generator=generator)) for _ in range(4)]
-        parts = [
-            torch.randint(levels, (size,), generator=generator).float() - levels // 2
-            for size in sizes
-        ]
-        agree(parts, round(fraction * sum(sizes)))
-    finally:
-        exact._SMALL = old
-
-
 @pytest.mark.parametrize("count", [0, 1, 2, 70_000, 150_000, 299_999, 300_000])
 @pytest.mark.parametrize(
     "kind", ["normal", "sorted", "falling", "periodic", "mostly_zero", "mostly_dead", "constant"]
@@ -85,40 +63,6 @@ def test_shapes_of_distribution(kind, count):
         "constant": lambda: torch.full((n,), 0.5),
     }[kind]()
     agree(list(x.split([100_000, 1, 0, 199_999])), count)
-
-
-@pytest.mark.parametrize("sparse", [0.0, 0.5, 0.9])
-@pytest.mark.parametrize("fraction", [0.01, 0.5, 0.9, 0.95])
-def test_little_is_partitioned_even_where_most_numbers_are_equal(monkeypatch, sparse, fraction):
-    """A network that is sparse already is the common case, and numpy partitions many
-    equal numbers very slowly.
-    """
-    n, sizes = 400_000, []
-    generator = torch.Generator().manual_seed(5)
-    x = torch.rand(n, generator=generator) * (torch.rand(n, generator=generator) >= sparse)
-    partition = np.partition
-    monkeypatch.setattr(exact.np, "partition", lambda v, k: sizes.append(len(v)) or partition(v, k))
-    agree([x], round(fraction * n))
-    assert sum(sizes) < n // 10
-
-
-def test_an_unlucky_sample_costs_time_not_correctness(monkeypatch):
-    parts = [torch.randn(200_000, generator=torch.Generator().manual_seed(2))]
-    order = parts[0].sort().values
-    # the 100,000th smallest is order[99_999]
-    just_above = (order[100_000].item(), order[100_010].item())
-    just_below = (order[99_990].item(), order[99_998].item())
-    for bracket in [
-        just_above,
-        just_below,
-        (2.0, 3.0),
-        (-3.0, -2.0),
-        (-9.0, 9.0),
-        (0.0, 0.0),
-        (1e30, 1e31),
-    ]:
-        monkeypatch.setattr(exact, "_bracket", lambda *_, b=bracket: b)
-        agree(parts, 100_000)
 
 
 @pytest.mark.parametrize(
