@@ -1,5 +1,5 @@
 """The tests, in two lengths. ``make test``: in minutes, some of everything.
-``make prove``: everything, each test once.
+``make test-all``: everything, each test once.
 
 ``make test PARTS="unit labs"`` runs some parts, ``make test LAB=07`` what concerns one
 lab. ``make rest`` runs what ``make test`` leaves out, ``make test PARTS=walkthroughs``
@@ -149,13 +149,13 @@ def run(parts: dict[str, list[Run]], seconds: dict[str, float]) -> list[str]:
 def main(arguments: list[str] | None = None) -> int:
     """0 if everything passed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("length", choices=["test", "rest", "prove"])
+    parser.add_argument("length", choices=["test", "rest", "test-all"])
     parser.add_argument(
         "parts", nargs="*", help=f"of {', '.join([*REST, 'style', 'walkthroughs'])}"
     )
     parser.add_argument("--lab", default="", help="07")
     asked = parser.parse_args(arguments)
-    lengths = {"test": [TEST], "rest": [REST], "prove": [TEST, REST]}[asked.length]
+    lengths = {"test": [TEST], "rest": [REST], "test-all": [TEST, REST]}[asked.length]
     if asked.lab:
         lengths = [of_lab(f"lab{int(asked.lab.removeprefix('lab')):02d}")]
     unknown = [
@@ -178,7 +178,7 @@ def main(arguments: list[str] | None = None) -> int:
     took = ", ".join(f"{name} {s:.0f}" for name, s in seconds.items())
     print(f"\nseconds: {took}, all {sum(seconds.values()):.0f}")
     if asked.length == "test" and not asked.parts and not asked.lab:
-        print("\nleft out, and run by `make rest` (both: `make prove`):")
+        print("\nleft out, and run by `make rest` (both: `make test-all`):")
         for name, what in LEFT_OUT.items():
             print(f"  {name}: {what}")
     print("\nfailed: " + ", ".join(dict.fromkeys(failed)) if failed else "\nevery part passed")

@@ -1,5 +1,5 @@
 """What attacks go for, and which of them stand for each: those are tried by
-``make test``, all by ``make prove``.
+``make test``, all by ``make test-all``.
 """
 
 from __future__ import annotations

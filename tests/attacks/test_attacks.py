@@ -97,7 +97,7 @@ def test_the_sample_of_attacks_is_there() -> None:
 
 
 @pytest.mark.skipif(
-    LAB not in LABS, reason="only some of the attacks are tried: make prove tries all"
+    LAB not in LABS, reason="only some of the attacks are tried: make test-all tries all"
 )
 def test_files_that_are_no_honest_notebooks(battles: Battles) -> None:
     battle = battles(LAB, BEST)

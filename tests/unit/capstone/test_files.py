@@ -105,7 +105,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("count", [150, pytest.param(5000, marks=pytest.mark.long)])
 def test_mutated_files_are_read_or_refused(kind: str, count: int, states: dict[str, bytes]) -> None:
-    """10,000 of them in `make prove`, some hundreds in `make test`: none may end, hang
+    """10,000 of them in `make test-all`, some hundreds in `make test`: none may end, hang
     or fill the reader.
     """
     begin, slowest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, 0.0
