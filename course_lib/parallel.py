@@ -116,7 +116,7 @@ def sweep(
     """Call ``run`` once per combination of the settings in ``grid``, two calls at a time
     (:func:`side_by_side`), and collect one long table.
 
-    Example:
+    Example::
         >>> sweep(lambda seed, method: 90.0 + seed, seed=range(2), method=["magnitude"])
            seed     method  accuracy
         0     0  magnitude      90.0
