@@ -296,7 +296,7 @@ def grade(
     require_isolation: Annotated[
         bool,
         typer.Option(
-            "--require-isolation", help="refuse to grade without a wall round each submission"
+            "--require-isolation", help="refuse to grade without a sandbox"
         ),
     ] = False,
     regrade: Annotated[
@@ -496,7 +496,7 @@ def gradescope(
     require_isolation: Annotated[
         bool,
         typer.Option(
-            "--require-isolation", help="refuse to grade there without a wall round a submission"
+            "--require-isolation", help="refuse to grade there without a sandbox"
         ),
     ] = False,
 ) -> None:

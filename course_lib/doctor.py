@@ -192,7 +192,7 @@ def _models() -> list[Finding]:
 
 
 def _isolation() -> list[Finding]:
-    """Each way to wall in a submission, really tried, best first."""
+    """Each kind of sandbox, tested on this machine, best first."""
     from course_lib.grading.wall import layers
 
     found: list[Finding] = []
@@ -212,6 +212,6 @@ def _isolation() -> list[Finding]:
         if layer.wall
         else "fine for your own work; to grade a class, mend one of the lines above"
     )
-    wall = "a wall round files, network and processes" if layer.wall else "limits only, no wall"
+    wall = "a sandbox for files, network and processes" if layer.wall else "limits only, no sandbox"
     found.append(("grading here", f"{layer.name}: {wall}", remedy))
     return found

@@ -171,11 +171,11 @@ def test_a_fault_of_the_graders_is_no_zero(
     old.write_text('{"score": 20}')
 
     def no_wall() -> isolation.Layer:
-        raise RuntimeError("there is no wall here")
+        raise RuntimeError("there is no sandbox here")
 
     monkeypatch.setattr(isolation, "required", no_wall)
     assert gradescope.main(["lab01", str(autograder), "--seed", "5", "--require-isolation"]) == 1
-    assert "not graded: there is no wall here" in capsys.readouterr().err
+    assert "not graded: there is no sandbox here" in capsys.readouterr().err
     assert not old.exists()
 
 

@@ -725,7 +725,7 @@ def test_doctor_shows_every_layer_with_reason_and_remedy(monkeypatch: pytest.Mon
     found = {what: (state, remedy) for what, state, remedy in doctor._isolation()}
     assert "apt install bubblewrap" in found["grading: jail"][1]
     assert "no abstract sockets" in found["grading: landlock"][0]
-    assert found["grading here"][0].startswith("landlock: a wall")
+    assert found["grading here"][0].startswith("landlock: a sandbox")
 
 
 def test_every_layer_that_works_says_what_it_is(

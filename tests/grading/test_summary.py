@@ -100,7 +100,7 @@ def test_the_page_says_how_the_class_did(tmp_path: Path) -> None:
     assert "eve stopped – it ended <b>early</b>" in page.text
     assert "bob 30.2 s 2 ann 1.5 s 4" in page.text and "The median is 15.9 s" in page.text
     assert "cem 2 notebooks were handed in; b counts." in page.text
-    assert "Seed 7." in page.text and "WITHOUT a wall" in page.text
+    assert "Seed 7." in page.text and "WITHOUT a sandbox" in page.text
     alts = [image["alt"] for image in page.all("img")]
     assert "Histogram of the totals of 4 submissions: median 2 of 5 points" in alts[0]
     assert "1.1: 1, 2, 1; 1.2: 1, 0, 3; 1.10: 0, 0, 4" in alts[1]

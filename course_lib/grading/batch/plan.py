@@ -172,7 +172,7 @@ class Plan:
         if not weak or not layer.wall:
             return []
         return [
-            f"{weak} kept from before were graded without a wall; --require-isolation grades them"
+            f"{weak} kept from before were graded without a sandbox; --require-isolation grades them"
             " again behind one"
         ]
 

@@ -225,7 +225,7 @@ def _layer(layer: layers.Layer | None, required: bool) -> layers.Layer:
         return layers.required() if required else layers.best()
     if required and not layer.wall:
         raise RuntimeError(
-            f"isolation is required, and the layer {layer.name!r} is no wall: leave it out, or"
+            f"isolation is required, and the layer {layer.name!r} is no sandbox: leave it out, or"
             " choose another"
         )
     return layer

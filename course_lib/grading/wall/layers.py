@@ -84,9 +84,9 @@ SENTENCES = {
         " interpreter's, no reach to other processes."
     ),
     "plain": (
-        "Submissions ran as limited processes WITHOUT a wall around files, network and other"
-        " processes of this user: look at suspicious submissions by hand, or see `course doctor`"
-        " for a stronger layer and grade again."
+        "Submissions ran as limited processes WITHOUT a sandbox: files, network and other"
+        " processes of this user were open to them. Check suspicious submissions by hand, or see"
+        " `course doctor` for a stronger layer and grade again."
     ),
 }
 
@@ -465,7 +465,7 @@ def _probe(prefix: list[str], name: str) -> Tried:
     if said["problem"]:
         return Tried(said["problem"])
     if said["breaches"]:
-        return Tried("the wall does not hold here: a submission " + "; ".join(said["breaches"]))
+        return Tried("the sandbox does not hold here: a submission " + "; ".join(said["breaches"]))
     return Tried(weaker=tuple(said["weaker"]))
 
 
@@ -541,6 +541,6 @@ def required() -> Layer:
             return layer
     why = "".join(f"\n- {layer.name}: {works(layer)}" for layer in layers if layer.wall)
     raise RuntimeError(
-        "there is no wall here round files, network and processes, and one was asked for."
+        "there is no sandbox here for files, network and processes, and one was required."
         f" Tried:{why}"
     )
