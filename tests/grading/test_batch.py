@@ -309,7 +309,7 @@ def test_plain_limits_mark_the_same(folder: Path, tests: Path, tmp_path: Path) -
     )
     assert rows(done.report)["a"]["total"] == "3"
     assert (
-        "WITHOUT a wall"
+        "WITHOUT a sandbox"
         in json.loads((done.report / "results" / "a.json").read_text())["extra_data"]["isolation"]
     )
 
@@ -551,7 +551,7 @@ def test_a_claim_that_changes_leaves_the_marks_of_the_others(
     ("settings", "message"),
     [
         ({"regrade": ["anna"]}, "no submission 'anna': there are ann, …"),
-        ({"layer": isolation.Layer("plain"), "require_isolation": True}, "is no wall"),
+        ({"layer": isolation.Layer("plain"), "require_isolation": True}, "is no sandbox"),
         ({"scheduler": "tcp://127.0.0.1:9"}, "no Dask scheduler answers|dask.distributed"),
     ],
 )
@@ -621,7 +621,7 @@ def test_required_isolation_grades_again_what_had_none(
     kept = batch.grade("lab01", folder, tmp_path / "report", tests=tests)
     assert kept.kept == ["a"]
     assert kept.remarks == [
-        "1 kept from before were graded without a wall; --require-isolation grades them again behind one"
+        "1 kept from before were graded without a sandbox; --require-isolation grades them again behind one"
     ]
     walled = batch.grade("lab01", folder, tmp_path / "report", tests=tests, require_isolation=True)
     assert (walled.graded, walled.remarks) == (["a"], [])
