@@ -1,26 +1,24 @@
-"""A search for tickets that may take days: several seeds, each with its controls, side
-by side, and all of it on disk.
+"""Lottery tickets of several seeds, each with its controls, in parallel, and resumable.
 
-The method is :func:`~course_lib.pruning.weights.lottery.find_ticket`, as it stands
-there. What is different here is the ``train`` that it is given: one that reads from a
-folder what was trained before, gives the rest to an executor, and trains the controls
-of each round beside its ticket.
+The method is :func:`~course_lib.pruning.weights.lottery.find_ticket`. What is different
+here: tickets of several seeds, and the controls of all rounds, are jobs for an executor;
+with a folder, ``joblib.Memory`` keeps every training, so that an interrupted search goes
+on where it was.
 """
 
 from __future__ import annotations
 
-import copy
+import io
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from concurrent.futures import Executor, Future, as_completed
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from tqdm.auto import tqdm
 
 from course_lib.pruning.weights.lottery import (
@@ -36,7 +34,6 @@ from course_lib.pruning.weights.lottery import (
     whole,
 )
 from course_lib.pruning.weights.masks import Masks
-from course_lib.pruning.weights.ticket_folder import Folder, described, digest, pack, unpack
 
 State = dict[str, Any]  # what model.state_dict() gives, on the CPU
 #: What a ticket is compared with (its mask with new values; another mask, as many).
@@ -64,11 +61,11 @@ def find_tickets(
         seeds: different whole numbers from 0 up. Each gives one search, with
             ``build(seed=s)``, ``train(model, masks, start, stop, seed=s)`` and its own
             controls.
-        build, train: as there, with the keyword ``seed``. With an executor they must be
-            picklable (module-level functions, or ``functools.partial`` of them), and
-            results plain. What they hold travels with every training: of a large data
-            set bind the name, or for ``models.build`` something light with its
-            ``shape`` and ``classes``.
+        build, train: as there, with the keyword ``seed``. With an executor or a folder
+            they must be picklable (module-level functions, or ``functools.partial`` of
+            them), and results plain: numbers, strings, None, tensors, and lists, tuples
+            and dicts of them. What they hold travels with every job: of a large data set
+            bind the name.
         rounds, rate, rewind_step, output_rate: as there.
         controls: of "reinit" (the round's masks, fresh weights, trained from step 0,
             since they have no step k) and "random" (masks of the same counts per layer
@@ -76,12 +73,10 @@ def find_tickets(
             ticket has one w_k in all rounds, so they have one initialisation, and
             nested masks. Their randomness is derived from the seed and differs from
             that of ``torch.manual_seed(seed)``, with which w_0 may have been drawn.
-        folder: each seed has a subfolder ``seed-0``, …, where each training is written
-            as soon as it is done. If it is called again with the same arguments, what
-            is there is read, not trained again; ``rounds`` and ``controls`` may have
-            grown meanwhile. Results must then be plain: numbers, strings, None,
-            tensors, and lists, tuples and dicts of them. Only this process writes:
-            executors need no common disk.
+        folder: where every training is kept as soon as it is done. A training with the
+            same start, masks, steps and arguments is read from there and not repeated;
+            the code of ``train`` is not compared. Processes that train must see the
+            folder, too.
         executor: any ``concurrent.futures.Executor``:
             ``course_lib.parallel.processes()``, or Dask's ``client.get_executor()``.
             The rounds of a seed follow each other; controls, and other seeds, fill the
@@ -96,14 +91,8 @@ def find_tickets(
         pruned and nothing to be controlled.
 
     Raises:
-        ValueError: for a bad argument, and if ``folder`` holds rounds of another
-            configuration (told apart by the rates, k, the seed, the first weights, and
-            the arguments that a ``functools.partial`` or dataclass ``train`` holds.
-            What is written in the body of a function cannot be seen: bind what you will
-            vary).
-        TypeError: if a result cannot be written to ``folder``.
-        RuntimeError: if another process is at work in ``folder``.
-        Exception: what a training raises ends it all; trainings that are done stay in
+        ValueError: for a bad argument, before anything is trained.
+        Exception: what a training raises ends the search; finished trainings stay in
             ``folder``.
     """
     seeds = [whole(seed, "a seed", 0) for seed in seeds]
@@ -113,215 +102,164 @@ def find_tickets(
     controls = (controls,) if isinstance(controls, str) else tuple(controls)
     if unknown := [name for name in controls if name not in CONTROLS]:
         raise ValueError(f"there is no control {unknown[0]!r}: choose from {', '.join(CONTROLS)}")
-    total = len(seeds) * (bool(rewind_step) + rounds + 1 + rounds * len(controls))
+    # here and not in a thread, since it may draw from torch's generator
+    rates = {seed: shares(build(seed=seed), rate, output_rate) for seed in seeds}
+    submit = executor.submit if executor else _at_once
     bar = tqdm(
-        total=total, desc="lottery", unit="training", disable=not progress, leave=False, delay=1
+        total=len(seeds) * (1 + rounds * len(controls)),
+        desc="lottery",
+        unit="job",
+        disable=not progress,
+        leave=False,
+        delay=1,
     )
-    with bar, ExitStack() as folders:
-        searches = []
-        for seed in seeds:
-            build_one, train_one = partial(build, seed=seed), partial(train, seed=seed)
-            # here and not in a thread, since it may draw from torch's generator
-            model = build_one()
-            rates = shares(model, rate, output_rate)
-            kept = None
-            if folder is not None:
-                configuration = {
-                    "rates": rates,
-                    "rewind_step": rewind_step,
-                    "seed": seed,
-                    "first weights": digest(model.state_dict()),
-                    "train": described(train_one),
-                }
-                kept = Folder(Path(folder) / f"seed-{seed}", configuration)
-                folders.enter_context(kept.opened())
-            searches.append(
-                _Search(
-                    build_one,
-                    train_one,
-                    model,
-                    rounds,
-                    rates,
-                    rewind_step,
-                    controls,
-                    seed,
-                    kept,
-                    executor,
-                    bar,
-                )
-            )
-        if executor is None:
-            return {search.seed: search.run() for search in searches}
-        # A thread waits for the trainings of each search, which are elsewhere, and
-        # looks which come next.
-        with ThreadPoolExecutor(len(searches) or 1) as threads:
-            running = {threads.submit(search.run): search.seed for search in searches}
-            try:
-                for done in as_completed(running):
-                    done.result()  # the first error ends it all
-            finally:
-                for search in searches:
-                    search.cancel()
-        return {seed: done.result() for done, seed in running.items()}
 
+    def job(run: Callable[..., Any], seed: int, *arguments: Any) -> Future[bytes]:
+        own = partial(build, seed=seed), partial(train, seed=seed)
+        return submit(_packed, run, folder, *own, _pack(arguments))
 
-@dataclass
-class _Search:
-    """One search, and the ``train`` that its :func:`find_ticket` is given."""
-
-    build: Build
-    train_one: Train
-    model: nn.Module
-    rounds: int
-    rates: dict[str, float]
-    rewind_step: int
-    controls: tuple[str, ...]
-    seed: int
-    folder: Folder | None
-    executor: Executor | None
-    bar: Any
-    w_k: State = field(default_factory=dict)
-    reading: bool = True  # till a ticket is not there: what comes after it was made of another one
-    controlled: list[dict[str, Future[Record]]] = field(default_factory=list)  # for each round
-    pending: list[Future[Any]] = field(default_factory=list)
-    cancelled: bool = False
-
-    def run(self) -> list[Record]:
-        """The records, with controls."""
-        records = find_ticket(
-            lambda: self.model, self.train, self.rounds, self.rates, self.rewind_step
-        )
-        if self.controls:
-            for record, there in zip(records, self.controlled, strict=True):
-                record["controls"] = {arm: future.result() for arm, future in there.items()}
-        return records
-
-    def train(self, model: nn.Module, masks: Masks, start: int, stop: int | None) -> Any:
-        """Train ``model``, here or elsewhere, or find it trained; and the controls for
-        these masks, if there are some.
-        """
-        state, masks = (
-            _on_cpu(model.state_dict()),
-            {name: mask.cpu() for name, mask in masks.items()},
-        )
-        number = len(self.controlled)
-        name = "start" if stop is not None else f"round-{number:02d}"
-        found = self._read(name) if self.reading else None
-        self.reading = found is not None
-        trained = (
-            self._done(found) if found else self._begin(name, _trained, state, masks, start, stop)
-        )
-        if stop is None:
-            if number == 0:
-                self.w_k = state  # as it was rewound to, and nothing is pruned yet
-            arms = self.controls if number else ()
-            self.controlled.append(
-                {arm: self._control(arm, f"{name}-{arm}", masks) for arm in arms}
-            )
-        ticket = trained.result()
-        model.load_state_dict(ticket["state"])
-        return ticket["result"]
-
-    def _control(self, arm: str, name: str, masks: Masks) -> Future[Record]:
-        # Derived: another seed than the one from which w_0 may have been drawn, and the
-        # same in every round.
-        derived = np.random.SeedSequence([self.seed, CONTROLS.index(arm)]).generate_state(
-            2, np.uint32
-        )
-        seed = int(derived[0]) << 31 | int(derived[1]) >> 1
-        if arm == "random":
-            masks = random_ticket(masks, torch.Generator().manual_seed(seed))
-        found = self._read(name)
-        if found and all(torch.equal(mask, found["masks"][name]) for name, mask in masks.items()):
-            return self._done(found)
-        return self._begin(name, _controlled, arm, self.w_k, masks, self.rewind_step, seed)
-
-    def _begin(self, name: str, job: Callable[..., Record], *arguments: Any) -> Future[Record]:
-        """Have a training done, and its result written to the file of that name."""
-        if self.executor is None:
-            result = job(lambda: self.model, self.train_one, *arguments)
-            if self.folder:
-                self.folder.write(name, pack(result))
-            return self._done(result)
-        written: Future[Record] = Future()
-        there = self.executor.submit(_carried, job, self.build, self.train_one, pack(arguments))
-        self.pending += [written, there]
-        there.add_done_callback(partial(self._arrived, name, written))
-        if self.cancelled:  # meanwhile
-            self.cancel()
-        return written
-
-    def _arrived(self, name: str, written: Future[Record], there: Future[bytes]) -> None:
-        error: BaseException | None = None
+    found: dict[int, list[Record]] = {}
+    waiting: dict[Future[bytes], tuple[Any, ...]] = {}
+    with bar:
         try:
-            packed = there.result()
-            if self.folder:  # also where nobody waits for it any more: it was trained
-                self.folder.write(name, packed)
-        # a training that failed or was cancelled, or a disk that is full
-        except BaseException as caught:
-            error = caught
-        if not written.set_running_or_notify_cancel():
-            return
-        if error is not None:
-            written.set_exception(error)
-        else:
-            written.set_result(unpack(packed))
-            self.bar.update()
-
-    def cancel(self) -> None:
-        """Wait for nothing any more."""
-        self.cancelled = True
-        for future in self.pending:
-            future.cancel()
-
-    def _read(self, name: str) -> Record | None:
-        return self.folder.read(name) if self.folder else None
-
-    def _done(self, result: Record) -> Future[Record]:
-        self.bar.update()
-        future: Future[Record] = Future()
-        future.set_result(result)
-        return future
+            for seed in seeds:
+                waiting[job(_ticket, seed, rounds, rates[seed], rewind_step)] = (seed,)
+            while waiting:
+                done = next(as_completed(waiting))
+                seed, *place = waiting.pop(done)
+                result = _unpack(done.result())  # the first error ends it all
+                bar.update()
+                if place:
+                    record, arm = place
+                    record["controls"][arm] = result
+                    continue
+                found[seed], w_k = result
+                for record in found[seed] if controls else ():
+                    record["controls"] = dict.fromkeys(controls) if record["round"] else {}
+                    for arm in record["controls"]:
+                        control = job(_control, seed, arm, w_k, record["masks"], rewind_step, seed)
+                        waiting[control] = (seed, record, arm)
+        finally:
+            for future in waiting:
+                future.cancel()
+    return {seed: found[seed] for seed in seeds}
 
 
-# ---- the trainings: plain functions of plain data, so that any executor can carry them
+# ---- the jobs: plain functions of plain data, so that any executor can carry them
+
+
+def _ticket(
+    kept: Callable[..., Any],
+    build: Build,
+    train: Train,
+    rounds: int,
+    rates: dict[str, float],
+    rewind_step: int,
+) -> tuple[list[Record], State]:
+    """All rounds of one seed; and w_k."""
+    states: list[State] = []
+
+    def train_kept(model: Any, masks: Masks, start: int, stop: int | None) -> Any:
+        before = _on_cpu(model.state_dict())
+        if stop is None and not states:
+            states.append(before)
+        result, after = kept(_trained, build, train, before, _on_cpu(masks), start, stop)
+        model.load_state_dict(after)
+        return result
+
+    model = build()
+    records = find_ticket(lambda: model, train_kept, rounds, rates, rewind_step)
+    return records, states[0]
+
+
+def _control(
+    kept: Callable[..., Any],
+    build: Build,
+    train: Train,
+    arm: str,
+    w_k: State,
+    masks: Masks,
+    rewind_step: int,
+    seed: int,
+) -> Record:
+    """Train a control: fresh weights under the ticket's masks, or w_k under others."""
+    # Derived: another seed than the one from which w_0 may have been drawn, and the
+    # same in every round.
+    words = np.random.SeedSequence([seed, CONTROLS.index(arm)]).generate_state(2, np.uint32)
+    derived = int(words[0]) << 31 | int(words[1]) >> 1
+    model = build()
+    if arm == "random":
+        masks = random_ticket(masks, torch.Generator().manual_seed(derived))
+        rewind(model, w_k, masks)
+    else:
+        reinitialise(model, masks, derived)
+    start = 0 if arm == "reinit" else rewind_step
+    state = _on_cpu(model.state_dict())
+    return {"masks": masks, "result": kept(_trained, build, train, state, masks, start, None)[0]}
 
 
 def _trained(
     build: Build, train: Train, state: State, masks: Masks, start: int, stop: int | None
-) -> Record:
-    """Train from a state: the dense steps before w_k, or a ticket."""
+) -> tuple[Any, State]:
+    """Train from a state; its result, and the state afterwards."""
     model = build()
     model.load_state_dict(state)
     result = train(model, beside(model, masks), start, stop)
-    return {"result": result, "state": _on_cpu(model.state_dict())}
+    return result, _on_cpu(model.state_dict())
 
 
-def _controlled(
-    build: Build, train: Train, arm: str, w_k: State, masks: Masks, rewind_step: int, seed: int
-) -> Record:
-    """Train a control: fresh weights under the ticket's masks, or w_k under others."""
-    model = build()
-    if arm == "reinit":
-        reinitialise(model, masks, seed)
-    else:
-        rewind(model, w_k, masks)
-    return {
-        "masks": masks,
-        "result": train(model, beside(model, masks), 0 if arm == "reinit" else rewind_step, None),
-    }
-
-
-def _carried(job: Callable[..., Record], build: Build, train: Train, arguments: bytes) -> bytes:
-    """What runs in a worker. Bytes, because torch would send tensors as shared memory,
-    which outlives no process.
+def _packed(
+    run: Callable[..., Any], folder: str | Path | None, build: Build, train: Train, arguments: bytes
+) -> bytes:
+    """A job, in this process or another. Bytes, because torch would send tensors as
+    shared memory, which outlives no process.
     """
-    return pack(job(build, train, *unpack(arguments)))
+    return _pack(run(partial(_kept, folder), build, train, *_unpack(arguments)))
+
+
+def _kept(folder: str | Path | None, run: Callable[..., Any], *arguments: Any) -> Any:
+    """``run(*arguments)``, computed once per arguments if there is a folder."""
+    if folder is None:
+        return run(*arguments)
+    build, train, *data = arguments
+    memory = joblib.Memory(folder, verbose=0)
+    # as bytes: joblib's digest of a tensor differs from process to process
+    return _unpack(memory.cache(_run_packed)(run, build, train, _pack(data)))
+
+
+def _run_packed(run: Callable[..., Any], build: Build, train: Train, data: bytes) -> bytes:
+    return _pack(run(build, train, *_unpack(data)))
+
+
+def _at_once(run: Callable[..., Any], *arguments: Any) -> Future[Any]:
+    future: Future[Any] = Future()
+    future.set_result(run(*arguments))
+    return future
+
+
+def _pack(value: Any) -> bytes:
+    """Plain data as bytes, the same bytes for the same data.
+
+    Raises:
+        TypeError: if it is not plain: numbers, strings, None, tensors, and lists, tuples
+            and dicts of them.
+    """
+    buffer = io.BytesIO()
+    torch.save(value, buffer)
+    try:
+        _unpack(buffer.getvalue())
+    except Exception as error:  # of another kind in each release of torch
+        raise TypeError(
+            "train returned something that is not plain data: return numbers, strings, None,"
+            " tensors, and lists, tuples and dicts of them (of a numpy number .item())"
+        ) from error
+    return buffer.getvalue()
+
+
+def _unpack(data: bytes) -> Any:
+    return torch.load(io.BytesIO(data), weights_only=True, map_location="cpu")
 
 
 def _on_cpu(state: Mapping[str, Any]) -> State:
-    """A copy of a state."""
-    return {
-        k: v.detach().cpu().clone() if isinstance(v, Tensor) else copy.deepcopy(v)
-        for k, v in state.items()
-    }
+    """A copy of a state, on the CPU."""
+    return {k: v.detach().cpu().clone() if isinstance(v, Tensor) else v for k, v in state.items()}

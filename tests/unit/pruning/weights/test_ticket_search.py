@@ -42,6 +42,11 @@ def one_start(seed):
     return small()
 
 
+def other_start(seed):
+    """Other first weights than those of :func:`small`."""
+    return small(seed + 1)
+
+
 def one_order(model, masks, start, stop, seed):
     """The same training whatever the seed."""
     return trained(model, masks, start, stop)
@@ -57,8 +62,8 @@ def test_each_control_differs_from_the_ticket_in_one_thing(k):
         ["reinit", "random"],
     ]
     pre = 1 if k else 0
-    assert log.calls[pre:] == [(k, None)] + [(k, None), (0, None), (k, None)] * 2
-    ticket, reinit, random = (log.before[pre + i] for i in (1, 2, 3))
+    assert log.calls[pre:] == [(k, None)] * 3 + [(0, None), (k, None)] * 2
+    ticket, reinit, random = (log.before[pre + i] for i in (1, 3, 4))
     second = log.before[pre + 5]  # reinit of the next round
     record, later = records[1], records[2]
     masks, elsewhere = record["masks"], record["controls"]["random"]["masks"]
@@ -149,17 +154,6 @@ def test_a_search_that_was_interrupted_goes_on_and_ends_the_same(tmp_path, k, st
     assert len(log.calls) == 10 + bool(k) - stop_at  # nothing is trained twice
     log = Log()
     assert same(search(small, log, **settings, folder=tmp_path), whole) and not log.calls
-    names = {path.name for path in (tmp_path / "seed-1").iterdir()} - {".lock"}
-    trainings = [
-        f"round-{r:02d}{arm}"
-        for r in range(4)
-        for arm in ("", "-random", "-reinit")
-        if r or not arm
-    ]
-    assert names == {
-        "configuration.json",
-        *(f"{name}.pt.z" for name in trainings + ["start"] * bool(k)),
-    }
 
 
 def test_more_rounds_and_controls_may_be_asked_for_later(tmp_path):
@@ -174,77 +168,37 @@ def test_more_rounds_and_controls_may_be_asked_for_later(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    "change",
     [
-        ({"rate": 0.3}, r"rates.0.weight: 0.4 there, 0.3 now"),
-        ({"output_rate": 0.1}, r"rates.5.weight: 0.2 there, 0.1 now"),
-        ({"rewind_step": 1}, "rewind_step: 0 there, 1 now"),
-        ({"seed": 3}, "seed: 0 there, 3 now"),
-        ({"build": lambda seed: small(seed + 1)}, "first weights: "),
-        ({"train": partial(trained, lr=0.01)}, "train.lr: 0.05 there, 0.01 now"),
-        ({"train": partial(trained, lr=0.05, steps=7)}, "train.steps: 'absent' there, 7 now"),
-        ({"train": trained}, "train.lr: 0.05 there, 'absent' now"),
-        ({"train": one_order}, "train.function: 'trained' there, 'one_order' now"),
+        {"rate": 0.3},
+        {"rewind_step": 1},
+        {"seed": 3},
+        {"build": other_start},
+        {"train": partial(trained, lr=0.01)},
+        {"train": one_order},
     ],
+    ids=lambda change: next(iter(change)),
 )
-def test_a_folder_of_another_configuration_is_refused(tmp_path, change, words):
+def test_another_configuration_is_another_search(tmp_path, change):
     first = {"build": small, "train": partial(trained, lr=0.05), "rounds": 1}
     search(**first, folder=tmp_path)
-    if "seed" in change:
-        (tmp_path / "seed-0").rename(tmp_path / "seed-3")
-    kept = {path: path.read_bytes() for path in tmp_path.rglob("*.*")}
-    with pytest.raises(
-        ValueError, match=f"another configuration:\n(?s:.*){words}(?s:.*)another folder"
-    ):
-        search(**{**first, **change}, folder=tmp_path)
-    assert {path: path.read_bytes() for path in tmp_path.rglob("*.*")} == kept
+    again = {**first, **change}
+    assert same(search(**again, folder=tmp_path), search(**again))
 
 
-def test_rounds_without_a_configuration_are_not_adopted(tmp_path):
-    search(rounds=1, folder=tmp_path)
-    (tmp_path / "seed-0" / "configuration.json").unlink()
-    with pytest.raises(ValueError, match="no configuration.json"):
-        search(rounds=1, folder=tmp_path)
-    (tmp_path / "seed-0" / "configuration.json").write_text("{")
-    with pytest.raises(ValueError, match="no JSON any more"):
-        search(rounds=1, folder=tmp_path)
+@pytest.mark.parametrize("damage", [lambda data: data[: len(data) // 2], lambda data: b""])
+def test_a_damaged_training_is_repeated(tmp_path, damage):
+    whole = search(rounds=1, folder=tmp_path)
+    for path in tmp_path.rglob("output.pkl"):
+        path.write_bytes(damage(path.read_bytes()))
+    with pytest.warns(UserWarning, match="Exception while loading"):
+        assert same(search(rounds=1, folder=tmp_path), whole)
 
 
-@pytest.mark.parametrize(
-    "damage", [lambda data: data[: len(data) // 2], lambda data: b"", lambda data: b"x" + data]
-)
-def test_a_damaged_round_is_named(tmp_path, damage):
-    search(rounds=1, folder=tmp_path)
-    path = tmp_path / "seed-0" / "round-01.pt.z"
-    path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(ValueError, match=r"round-01.pt.z is damaged.*delete it"):
-        search(rounds=1, folder=tmp_path)
-
-
-def test_a_file_cannot_bring_code_along(tmp_path):
-    import zlib
-
-    search(rounds=0, folder=tmp_path)
-    (tmp_path / "seed-0" / "round-00.pt.z").write_bytes(
-        zlib.compress(pickle.dumps(print, protocol=2))
-    )
-    with pytest.raises(ValueError, match="damaged"):
-        search(rounds=0, folder=tmp_path)
-
-
-def test_results_that_cannot_be_written_are_refused(tmp_path):
-    with pytest.raises(TypeError, match="plain data"):
-        search(small, odd_result, folder=tmp_path)
-    assert not list(tmp_path.rglob("round*")) and not list(tmp_path.rglob(".unfinished*"))
-
-
-def test_two_searches_do_not_write_to_one_folder(tmp_path):
-    def train(model, masks, start, stop, seed):
-        with pytest.raises(RuntimeError, match="another search is writing"):
-            search(rounds=1, folder=tmp_path)
-        return 1
-
-    search(small, train, 0, folder=tmp_path)
+def test_results_that_are_no_plain_data_are_refused(tmp_path):
+    for where in ({"folder": tmp_path}, {"executor": Inline()}):
+        with pytest.raises(TypeError, match="plain data"):
+            search(small, odd_result, **where)
 
 
 # ---- several seeds
@@ -280,7 +234,6 @@ def test_an_executor_gives_the_same_as_none_and_resumes(tmp_path, one_thread):
     with processes(2) as pool:
         find_tickets([3], **{**SEARCH, "rounds": 1, "controls": ()}, executor=pool, folder=tmp_path)
         assert same(find_tickets([3, 0], **SEARCH, executor=pool, folder=tmp_path), alone)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["seed-0", "seed-3"]
     # and without: nothing is left to do
     assert same(find_tickets([3, 0], **SEARCH, folder=tmp_path), alone)
 
@@ -311,29 +264,21 @@ class Inline(concurrent.futures.Executor):
         return future
 
 
-@pytest.mark.parametrize("most", range(0, 16, 3))
+@pytest.mark.parametrize("most", range(0, 10, 3))
 def test_an_executor_that_breaks_down_loses_nothing_that_was_done(tmp_path, most):
     with pytest.raises(concurrent.futures.BrokenExecutor):
         find_tickets([0, 1], **SEARCH, executor=Inline(most), folder=tmp_path)
-    again = Inline()
-    assert same(
-        find_tickets([0, 1], **SEARCH, executor=again, folder=tmp_path),
-        find_tickets([0, 1], **SEARCH),
-    )
-    assert again.count == 2 * (1 + 3 + 4) - most
+    kept = len(list(tmp_path.rglob("output.pkl")))
+    assert kept >= most
+    again = find_tickets([0, 1], **SEARCH, executor=Inline(), folder=tmp_path)
+    assert same(again, find_tickets([0, 1], **SEARCH))
+    assert len(list(tmp_path.rglob("output.pkl"))) == 2 * (1 + 3 + 4)
 
 
 def test_one_training_that_fails_ends_the_search_and_keeps_the_others(tmp_path):
     with pytest.raises(ZeroDivisionError, match="seed 1 fails"):
         find_tickets([0, 1], small, failing, 1, 0.4, executor=Inline(), folder=tmp_path)
-    assert (tmp_path / "seed-1" / "round-00.pt.z").exists() and not (
-        tmp_path / "seed-1" / "round-01.pt.z"
-    ).exists()
-
-
-def test_results_that_cannot_travel_are_refused():
-    with pytest.raises(TypeError, match="plain data"):
-        find_tickets([0], small, odd_result, 1, 0.4, executor=Inline())
+    assert len(list(tmp_path.rglob("output.pkl"))) == 3
 
 
 def test_seeds_are_different_whole_numbers():

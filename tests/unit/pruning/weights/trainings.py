@@ -39,6 +39,10 @@ class Log:
         self.steps, self.lr, self.stop_at = steps, lr, stop_at
         self.calls, self.before, self.after = [], [], []
 
+    def __getstate__(self):
+        """What tells one training from another: not what was logged."""
+        return {"steps": self.steps, "lr": self.lr}
+
     def __call__(self, model, masks, start, stop, seed=0):
         if len(self.calls) == self.stop_at:
             raise KeyboardInterrupt
