@@ -1,10 +1,12 @@
 """Lab 07's experiments: what they run, and the tables that they return.
 
-Functions of the notebook (``gated``, ``head_importance``, ``slice_heads``) are arguments.
-In tables layers and heads count from 1. The long runs are
+Functions of the notebook (``gated``, ``head_importance``, ``slice_heads``, …) are
+arguments. In tables layers and heads count from 1. The long runs are
 ``data/results/make/lab07_results.py``.
 
-Source: Michel et al. 2019, "Are Sixteen Heads Really Better than One?".
+Source: Michel et al. 2019, "Are Sixteen Heads Really Better than One?"; the places:
+Budhraja et al. 2020, "On the Weak Link between Importance and Prunability of Attention
+Heads".
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from __future__ import annotations
 import copy
 import itertools
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
@@ -22,10 +24,12 @@ import torch.nn.functional as F
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from course_lib.cost import latency
+from course_lib import experiments
+from course_lib.cost import latency, model_cost, pruned_transformer_macs, totals, transformer_macs
+from course_lib.cost.storage import model_bits
 from course_lib.data import pieces, reviews
 from course_lib.models import checkpoints
-from course_lib.parallel import sweep
+from course_lib.parallel import side_by_side, sweep
 from course_lib.pruning import heads as library
 from course_lib.recipes.reviews import name as checkpoint_name
 from course_lib.show import plots
@@ -33,6 +37,9 @@ from course_lib.training import Batch, accuracy
 
 Gated = Callable[[nn.Module, Tensor], AbstractContextManager[None]]
 Importance = Callable[[nn.Module, Any, Callable[[nn.Module, Batch], Tensor]], Tensor]
+PLACES = ("top", "bottom", "middle", "no consecutive")
+RULES = ("random", "top", "bottom", "middle", "no_consecutive")  # as choose_heads names them
+BY_SCORE = ("I_h", "I_h, by layer", "I_h, iterative", "single ablation")
 # Michel et al. 2019, table 4: batch size -> % more examples per second, half of the heads
 MICHEL = {1: 1.9, 4: 2.7, 16: 17.5, 64: 17.5}
 
@@ -45,9 +52,9 @@ class Reviews(NamedTuple):
     encoded: Any
     batches: dict[str, list[Batch]]
 
-    def quote(self, row: int, part: str = "validation") -> str:
-        """A review with its label, "the service was fine. (positive)"."""
-        texts = self.data[part]
+    def quote(self, row: int) -> str:
+        """A validation review with its label, "the service was fine. (positive)"."""
+        texts = self.data["validation"]
         label = texts.features["sentiment"].names[texts["sentiment"][row]]
         return f"{texts['text'][row]} ({label})"
 
@@ -55,23 +62,18 @@ class Reviews(NamedTuple):
 def load(seeds: int, validation: int, test: int) -> tuple[list[nn.Module], Reviews]:
     """The shipped BERTs "reviews-bert-0", …, and reviews that none was trained on."""
     models = [checkpoints.load(checkpoint_name(seed)) for seed in range(seeds)]
-    data = reviews.load(train=0, validation=validation, test=test)
     # one tokenizer for all of them
-    encoded = pieces.encode(data, models[0].tokenizer, aligned=())
-    batches = {
-        part: list(pieces.batches(encoded[part], "sentiment", 50))
-        for part in ("validation", "test")
-    }
-    return [checkpoint.model for checkpoint in models], Reviews(data, encoded, batches)
+    texts = read_reviews(models[0].tokenizer, validation=validation, test=test)
+    return [checkpoint.model for checkpoint in models], texts
 
 
-def review_batches(tokenizer: Any, **texts: int) -> dict[str, list[Batch]]:
-    """Generated reviews as batches of texts of similar length:
-    ``review_batches(tokenizer, validation=500, test=500)``.
-    """
-    data = reviews.load(texts.get("train", 0), texts.get("validation", 0), texts.get("test", 0))
+def read_reviews(tokenizer: Any, validation: int, test: int) -> Reviews:
+    """Generated reviews, in batches of texts of similar length."""
+    data = reviews.load(0, validation, test)
     encoded = pieces.encode(data, tokenizer, aligned=())
-    return {part: list(pieces.batches(encoded[part], "sentiment", 50)) for part in texts}
+    parts = ("validation", "test")
+    batches = {part: list(pieces.batches(encoded[part], "sentiment", 50)) for part in parts}
+    return Reviews(data, encoded, batches)
 
 
 def size(model: nn.Module) -> tuple[int, int]:
@@ -80,11 +82,17 @@ def size(model: nn.Module) -> tuple[int, int]:
     return len(found), found[0].heads
 
 
+def logits(model: nn.Module, batch: Batch) -> Tensor:
+    """(B, classes)."""
+    out: Tensor = model(**{name: part for name, part in batch.items() if name != "labels"}).logits
+    return out
+
+
 def losses(model: nn.Module, batch: Batch) -> Tensor:
     """The cross-entropy of each text of a batch, (B,): the ``loss_fn`` of
     ``head_importance``.
     """
-    return F.cross_entropy(model(**_inputs(batch)).logits, batch["labels"], reduction="none")
+    return F.cross_entropy(logits(model, batch), batch["labels"], reduction="none")
 
 
 def evaluator(
@@ -109,6 +117,14 @@ def per_head(values: Tensor, measure: str) -> list[dict[str, Any]]:
     ]
 
 
+def of_all(importance: Sequence[Tensor]) -> pd.DataFrame:
+    """Columns ``seed``, ``layer``, ``head``, ``importance`` of a grid per model."""
+    of_model = [per_head(values, "importance") for values in importance]
+    return pd.DataFrame(
+        [{"seed": seed, **row} for seed, rows in enumerate(of_model) for row in rows]
+    )
+
+
 def by_layer(table: pd.DataFrame, value: str) -> pd.DataFrame:
     """Wide, for a heat map: a row per layer of each model, a column per head."""
     model = "model " + table["seed"].astype(str) + ", " if table["seed"].nunique() > 1 else ""
@@ -123,30 +139,70 @@ def by_model(table: pd.DataFrame, value: str, rows: str = "method") -> pd.DataFr
 
 
 # ------------------------------------------------------------------------------- part A
+def attention_macs(heads: Sequence[int], L: int = 37, E: int = 128) -> pd.DataFrame:
+    """Multiplications of one layer's attention, and the inputs of its softmax."""
+    rows = []
+    for M in heads:
+        macs = transformer_macs(1, L, E, M)
+        parts = {"projections": macs["projections"], "scores_and_averages": macs["attention"]}
+        found = {"heads": M, **parts, "products_in_all": sum(parts.values())}
+        rows.append(found | {"softmax_inputs": macs["scores"]})
+    return pd.DataFrame(rows)
+
+
 def first_attention(model: Any, batch: Batch) -> tuple[Tensor, ...]:
-    """The input of a BERT's first layer for 8 texts, (8, L, E), and its Wq, Wk, Wv, Wo."""
+    """The input of a BERT's first layer, (B, L, E), and its Wq, Wk, Wv, Wo."""
     attention = model.bert.encoder.layer[0].attention
     parts = (attention.self.query, attention.self.key, attention.self.value, attention.output.dense)
     with torch.no_grad():
-        x = model.bert.embeddings(batch["input_ids"][:8])
+        x = model.bert.embeddings(batch["input_ids"])
     return x, *(part.weight.detach() for part in parts)
 
 
+def lengths(parts: Tensor) -> pd.DataFrame:
+    """Mean lengths of the heads' vectors, of their sum, and the sum of their lengths.
+
+    Args:
+        parts: (heads, B, L, E).
+    """
+    of_heads = parts.norm(dim=-1).mean((1, 2)).tolist()
+    found = {f"head {h}": length for h, length in enumerate(of_heads, start=1)}
+    found["their\nsum"] = float(parts.sum(0).norm(dim=-1).mean())
+    found["lengths\nadded"] = sum(of_heads)
+    return pd.DataFrame({"vector": found.keys(), "length": found.values()})
+
+
 @torch.no_grad()
-def logit_changes(model: nn.Module, gated: Gated, batch: Batch) -> dict[str, float]:
+def logit_changes(model: nn.Module, gated: Gated, batch: Batch) -> pd.DataFrame:
     """The largest change of a logit by gates of 1, by gates of 0, and by transformers'
     ``head_mask`` of 0.
     """
-    inputs = _inputs(batch)
-    before = model(**inputs).logits
     one = torch.ones(size(model))
-    with gated(model, one):
-        at_one = model(**inputs).logits
-    with gated(model, 0 * one):
-        at_zero = model(**inputs).logits
-    masked = model(**inputs, head_mask=0 * one).logits
-    found = {"gates at 1": at_one, "gates at 0": at_zero, "head_mask of 0": masked}
-    return {name: float((logits - before).abs().max()) for name, logits in found.items()}
+    found = {}
+    for gate in (1, 0):
+        with gated(model, gate * one):
+            found[f"all gates at {gate}"] = logits(model, batch)
+    found["head_mask of zeros"] = logits(model, batch | {"head_mask": 0 * one})
+    change = [float((after - logits(model, batch)).abs().max()) for after in found.values()]
+    return pd.DataFrame({"how": found.keys(), "largest_change_of_a_logit": change})
+
+
+def without_layers(
+    models: Sequence[nn.Module], batches: Sequence[Batch], gated: Gated
+) -> pd.DataFrame:
+    """Accuracy in % with all heads, and with all heads of one layer off."""
+
+    def of_model(model: int) -> list[dict[str, Any]]:
+        evaluate = evaluator(models[model], batches, gated)
+        layers, heads = size(models[model])
+        gates = {"none": torch.ones(layers, heads)}
+        for layer in range(layers):
+            gates[f"layer {layer + 1}"] = torch.ones(layers, heads)
+            gates[f"layer {layer + 1}"][layer] = 0
+        return [{"off": off, "accuracy": evaluate(xi)} for off, xi in gates.items()]
+
+    found = sweep(of_model, model=range(len(models)))
+    return found.assign(model="model " + found["model"].astype(str))
 
 
 # ------------------------------------------------------------------------------- part B
@@ -154,7 +210,8 @@ def by_batch_size(
     model: nn.Module, batches: Sequence[Batch], head_importance: Importance, gated: Gated
 ) -> pd.DataFrame:
     """I_h beside the absolute gradient of each *batch's* mean loss, in batches of 1, 10 and
-    50: means over heads, and how many of the 16 lowest heads the two have in common.
+    50: means over heads, their ratio, and how many of the 16 lowest heads by the gradient
+    are among the 16 lowest by I_h.
     """
     lowest = library.lowest_heads(head_importance(model, batches, losses), 16)
 
@@ -172,34 +229,140 @@ def by_batch_size(
             for batch in batches
             for i in range(0, len(batch["labels"]), batch_size)
         ]
-        gradient = of_batches(cut)
-        common = (~library.lowest_heads(gradient, 16) & ~lowest).sum()
-        return {
-            "I_h": float(head_importance(model, cut, losses).mean()),
-            "gradient of the batch": float(gradient.mean()),
-            "common lowest heads": int(common),
-        }
+        mine, other = head_importance(model, cut, losses), of_batches(cut)
+        means = {"importance": float(mine.mean()), "batch_gradient": float(other.mean())}
+        common = int((~library.lowest_heads(other, 16) & ~lowest).sum())
+        ratio = means["importance"] / means["batch_gradient"]
+        return {**means, "ratio": ratio, "common_lowest_heads": common}
 
-    return sweep(compare, batch_size=(1, 10, 50))
+    # one after the other: the gates are hooks of one model
+    return sweep(compare, workers=1, batch_size=(1, 10, 50))
+
+
+def count_costs(each: pd.DataFrame, scores: pd.DataFrame, mine: Tensor) -> pd.DataFrame:
+    """Per model: how many heads cost more than half a point alone, what the worst one costs,
+    and the correlation with I_h and, for the first model, with your own ablations.
+    """
+    rows = []
+    for seed, of_model in each.merge(scores).groupby("seed"):
+        cost = -of_model["change"]
+        found = {
+            "model": f"model {seed}",
+            "cost_above_0.5": int((cost > 0.5).sum()),
+            "within_0.5": int((cost.abs() <= 0.5).sum()),
+            "largest_cost": cost.max(),
+            "largest_gain": -cost.min(),
+            "r_with_importance": cost.corr(of_model["importance"]),
+        }
+        yours = pd.Series(-mine.flatten().numpy(), of_model.index)
+        rows.append(found | {"r_with_yours": cost.corr(yours) if seed == 0 else None})
+    return pd.DataFrame(rows)
+
+
+def beside_stored(mine: Sequence[tuple[int, float]]) -> pd.DataFrame:
+    """All heads of a layer off but one: points of test accuracy lost, by ``all_but_one`` of
+    the notebook on the first model, and in the stored run.
+    """
+    stored = experiments.read("lab07_heads/all_but_one")
+    yours = [
+        {"run": "yours, model 0", "layer": layer, "lost": -change}
+        for layer, (_, change) in enumerate(mine, start=1)
+    ]
+    runs = stored.assign(run="model " + stored["seed"].astype(str), lost=-stored["change"])
+    return pd.concat([pd.DataFrame(yours), runs[["run", "layer", "lost"]]])
 
 
 # ------------------------------------------------------------------------------- part C
-def added_up(ablations: pd.DataFrame, removal: pd.DataFrame) -> pd.DataFrame:
+def draw_rules(choose_heads: Callable[..., Tensor]) -> Figure:
+    """12 of 32 heads removed by place: a grid (layers, heads) per rule."""
+    masks = {
+        rule.replace("_", " "): choose_heads(4, 8, 12, rule, torch.Generator().manual_seed(7))
+        for rule in RULES
+    }
+    return plots.alt(
+        plots.grid(masks, title="12 of 32 heads removed by place (dark = kept)", columns=5),
+        "Five grids of 4 layers by 8 heads with 12 heads removed: at random, from the top, from the"
+        " bottom, from the middle, and from layers that are not neighbours.",
+    )
+
+
+def removal(*methods: str) -> pd.DataFrame:
+    """Of the stored run: test accuracy against heads removed, for these methods."""
+    table = experiments.read("lab07_heads/removal")
+    return table[table["method"].isin(methods)]
+
+
+def added_up(ablations: pd.DataFrame) -> pd.DataFrame:
     """Heads removed in the order of single ablations: their single costs added up, and
-    what they cost together, in points.
+    what they cost together, in points (stored run).
     """
-    dense = removal[removal["method"] == "dense"].set_index("seed")["test"]
+    dense = removal("dense").set_index("seed")["test"]
     rows = []
-    for found in removal[removal["method"] == "single ablation"].to_dict("records"):
-        changes = ablations[ablations["seed"] == found["seed"]]["change"].sort_values(
-            ascending=False
-        )
-        single = changes.head(round(found["removed"] * len(changes))).sum()
-        place = {"seed": found["seed"], "removed": found["removed"]}
-        together = found["test"] - dense[found["seed"]]
-        rows.append(place | {"cost": "each cost, added up (validation)", "change": single})
-        rows.append(place | {"cost": "what they cost together (test)", "change": together})
+    for found in removal("single ablation").to_dict("records"):
+        seed, removed = found["seed"], found["removed"]
+        changes = ablations[ablations["seed"] == seed]["change"].sort_values(ascending=False)
+        single = changes.head(round(removed * len(changes))).sum()
+        for cost, change in (
+            ("each cost, added up (validation)", single),
+            ("what they cost together (test)", found["test"] - dense[seed]),
+        ):
+            rows.append({"seed": seed, "removed": removed, "cost": cost, "change": change})
     return pd.DataFrame(rows).sort_values("cost", kind="stable")
+
+
+def importance_without(
+    models: Sequence[nn.Module],
+    batches: Sequence[Batch],
+    keep: Sequence[Tensor],
+    head_importance: Importance,
+    gated: Gated,
+) -> pd.DataFrame:
+    """The mean importance of the heads kept, bool (layers, heads), while all heads are on and
+    while the others are off.
+    """
+
+    def importance(model: nn.Module, gates: Tensor) -> Tensor:
+        with gated(model, gates):  # gates in gates: they multiply
+            return head_importance(model, batches, losses)
+
+    off = side_by_side(
+        importance, [(m, kept.float()) for m, kept in zip(models, keep, strict=True)]
+    )
+    on = side_by_side(head_importance, [(model, batches, losses) for model in models])
+    rows = [
+        {"model": f"model {seed}", "all_on": float(b[k].mean()), "others_off": float(a[k].mean())}
+        for seed, (b, a, k) in enumerate(zip(on, off, keep, strict=True))
+    ]
+    table = pd.DataFrame(rows)
+    return table.assign(times=table["others_off"] / table["all_on"])
+
+
+def measure(
+    models: Sequence[nn.Module],
+    batches: Sequence[Batch],
+    gated: Gated,
+    masks: Mapping[str, Sequence[Tensor]],
+) -> pd.DataFrame:
+    """Accuracy in % with all heads ("dense") and with the heads of ``masks``: for each
+    method a mask (layers, heads) per model.
+    """
+
+    def of_model(seed: int) -> list[dict[str, Any]]:
+        evaluate = evaluator(models[seed], batches, gated)
+        gates = {"dense": torch.ones(size(models[seed]))}
+        gates |= {method: keep[seed].float() for method, keep in masks.items()}
+        return [{"method": method, "test": evaluate(xi)} for method, xi in gates.items()]
+
+    return sweep(of_model, seed=range(len(models)))
+
+
+def fine_tuning() -> pd.DataFrame:
+    """The stored run: test accuracy with heads removed, and after 200 steps of training.
+    ``arm`` names method and share, ``setting`` share and time.
+    """
+    table = experiments.read("lab07_heads/fine_tuning")
+    share = table["removed"].map("{:.0%}".format)
+    return table.assign(arm=table["method"] + "\n" + share, setting=share + " " + table["when"])
 
 
 # ------------------------------------------------------------------------------- part D
@@ -216,7 +379,29 @@ def sliced(model: Any, kept: Tensor, slice_heads: Callable[..., Any]) -> nn.Modu
     return smaller
 
 
-def layer_of_bert_base() -> tuple[nn.Module, nn.Module]:
+@torch.no_grad()
+def difference(
+    smaller: nn.Module, model: nn.Module, xi: Tensor, gated: Gated, batch: Batch
+) -> float:
+    """The largest difference of a logit: heads cut out, against gates of 0."""
+    with gated(model, xi.float()):
+        off = logits(model, batch)
+    return float((logits(smaller, batch) - off).abs().max())
+
+
+def savings(model: nn.Module, smaller: nn.Module) -> pd.DataFrame:
+    """Parameters, and products of a layer for 37 tokens, with all heads and with half."""
+    small = [pruned_transformer_macs(1, 37, 128, [n], 16, ffn=256)["total"] for n in (8, 4)]
+    base = [pruned_transformer_macs(1, 37, 768, [n], 64)["total"] for n in (12, 6)]
+    parameters = [sum(p.numel() for p in net.parameters()) for net in (model, smaller)]
+    rows = {"parameters": parameters, "products of a layer": small, "… of BERT-base": base}
+    return pd.DataFrame(
+        {"": name, "all_heads": whole, "half": half, "saved (%)": 100 * (1 - half / whole)}
+        for name, (whole, half) in rows.items()
+    )
+
+
+def wide_layer() -> tuple[nn.Module, nn.Module]:
     """One layer as wide as BERT-base's, with random weights; and with 6 of its 12 heads."""
     from transformers import BertConfig, BertModel
 
@@ -226,9 +411,9 @@ def layer_of_bert_base() -> tuple[nn.Module, nn.Module]:
 
 
 def clock(
-    pairs: dict[str, tuple[nn.Module, nn.Module]],
+    pairs: Mapping[str, tuple[nn.Module, nn.Module]],
     length: int = 32,
-    repeats: dict[int, int] | None = None,
+    repeats: Mapping[int, int] | None = None,
 ) -> pd.DataFrame:
     """Processor time of models with all heads and with half, one thread, taking turns.
 
@@ -237,19 +422,19 @@ def clock(
         length: tokens per text. repeats: batch size -> how often it is timed.
 
     Returns:
-        Columns ``batch``, ``model``, ``all`` and ``half`` (ms), and ``gain``: more texts per
-        second, in %. With the gains that Michel et al. report for BERT on a GPU.
+        Columns ``batch``, ``model``, ``all heads (ms)``, ``half (ms)``, and ``gain``: more
+        texts per second, in %. With the gains that Michel et al. report for BERT on a GPU.
     """
     rows: list[dict[str, Any]] = []
     for batch, often in (repeats or {1: 20, 4: 12, 16: 6, 64: 3}).items():
         ids = torch.randint(5, 600, (batch, length), generator=torch.Generator().manual_seed(0))
         for name, (whole, smaller) in pairs.items():
-            runs = {"all": latency.forward(whole, ids), "half": latency.forward(smaller, ids)}
+            runs = {"all heads": latency.forward(whole, ids), "half": latency.forward(smaller, ids)}
             times = latency.compare(runs, warmup=1, repeats=often, threads=1)
-            ms = {version: 1e3 * time.median for version, time in times.items()}
-            gain = 100 * (times["all"].times_slower_than(times["half"]) - 1)
+            ms = {f"{version} (ms)": 1e3 * time.median for version, time in times.items()}
+            gain = 100 * (times["all heads"].times_slower_than(times["half"]) - 1)
             rows.append({"batch": batch, "model": name, **ms, "gain": gain})
-    paper = "Michel et al. 2019, BERT on a GPU"
+    paper = "Michel et al., GPU"
     rows += [{"batch": batch, "model": paper, "gain": gain} for batch, gain in MICHEL.items()]
     return pd.DataFrame(rows)
 
@@ -263,7 +448,7 @@ def domain_correlations(domains: pd.DataFrame) -> pd.DataFrame:
         wide = run.pivot(index=["layer", "head"], columns=["domain", "sample"], values="importance")
         r = wide.corr()
         for one, other in itertools.combinations(wide.columns, 2):
-            texts = "two samples of one domain" if one[0] == other[0] else "two domains"
+            texts = "one domain" if one[0] == other[0] else "two domains"
             rows.append({"seed": seed, "texts": texts, "r": r.loc[one, other]})
     return pd.DataFrame(rows).sort_values("texts", ascending=False, kind="stable")
 
@@ -279,9 +464,50 @@ def domain_pairs(domains: pd.DataFrame) -> pd.DataFrame:
     first, second = run["domain"].unique()[:2]
     pairs = {f"{first} and {second}": (second, 0), f"two samples of {first}": (first, 1)}
     return pd.concat(
-        pd.DataFrame({"one": wide[first, 0], "other": wide[other], "texts": name})
+        pd.DataFrame({"one_sample": wide[first, 0], "another": wide[other], "texts": name})
         for name, other in pairs.items()
     )
+
+
+def costs(models: Mapping[str, nn.Module], batches: Sequence[Batch]) -> dict[str, dict[str, float]]:
+    """Of each model: ``bits`` as stored, ``macs`` for a review of 37 tokens, ``ms`` for 64
+    of these.
+    """
+    ids = next(b["input_ids"] for b in batches if b["input_ids"].shape[1] >= 37)[:1, :37]
+    one = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    forward = {name: latency.forward(model, ids.repeat(64, 1)) for name, model in models.items()}
+    times = latency.compare(forward, repeats=9, threads=1)
+    return {
+        name: {
+            "bits": model_bits(model.state_dict()),
+            "macs": totals(model_cost(model, one))["nonzero_macs"],
+            "ms": 1e3 * times[name].median,
+        }
+        for name, model in models.items()
+    }
+
+
+def naive_test(f: Callable[..., Tensor]) -> None:
+    """AssertionError unless the parts add up to PyTorch's multi-head attention."""
+    generator = torch.Generator().manual_seed(0)
+    for B, L, E, heads in ((2, 5, 12, 3), (3, 4, 8, 1), (1, 7, 16, 8)):
+        x = torch.randn(B, L, E, generator=generator)
+        Wq, Wk, Wv, Wo = (torch.randn(E, E, generator=generator) for _ in range(4))
+        layer = nn.MultiheadAttention(E, heads, bias=False, batch_first=True)
+        layer.in_proj_weight = nn.Parameter(torch.cat([Wq, Wk, Wv]))
+        layer.out_proj.weight = nn.Parameter(Wo)
+        parts = f(x, Wq, Wk, Wv, Wo, heads)
+        assert parts.shape == (heads, B, L, E)
+        assert torch.allclose(parts.sum(0), layer(x, x, x)[0], rtol=1e-3, atol=1e-3)
+
+
+def verdict(find_bug: Callable[..., None], f: Callable[..., Tensor]) -> str:
+    """What ``find_bug`` says of a version of ``attention_as_sum``."""
+    try:
+        find_bug(f)
+    except AssertionError as reason:
+        return f"caught ({reason})"
+    return "no bug found"
 
 
 # -------------------------------------------------------------------------------- play
@@ -289,34 +515,33 @@ def switchboard(
     model: nn.Module, gated: Gated, texts: Reviews
 ) -> Callable[[tuple], tuple[str, Figure]]:
     """For an explorer: which heads are on -> accuracy on 100 reviews, and how sure the model
-    is of two of them, one with a negated main clause.
+    is of two of them, the second with a negated main clause.
     """
-    rows = texts.encoded["validation"]
-    chosen = [
-        min(
-            (
-                i
-                for i, (n, clause) in enumerate(zip(rows["negated"], rows["contrast"], strict=True))
-                if bool(n) == negated and clause
-            ),
-            key=lambda i: len(rows["input_ids"][i]),
-        )
-        for negated in (False, True)
-    ]
+    rows = texts.encoded["validation"].to_pandas()
+    long = rows[rows["contrast"].astype(bool)].sort_values(
+        "input_ids", key=lambda ids: ids.map(len), kind="stable"
+    )
+    chosen = [long.index[long["negated"].astype(bool) == negated][0] for negated in (False, True)]
     evaluate = evaluator(model, _panel(texts), gated)
 
     def update(on: tuple) -> tuple[str, Figure]:
         xi = torch.tensor(on, dtype=torch.float32)
-        bars = [{"of": "100 reviews: % right", "%": evaluate(xi)}]
+        right = evaluate(xi)
+        bars = {"accuracy on\n100 reviews": right}
         for i in chosen:
             with gated(model, xi), torch.no_grad():
-                logits = model(input_ids=torch.tensor([rows["input_ids"][i]])).logits
-            name = textwrap.fill(texts.quote(i), 30)
-            bars.append({"of": name, "%": 100 * logits.softmax(-1)[0, 1].item()})
-        words = f"{int((xi == 0).sum())} of {xi.numel()} heads off: {bars[0]['%']:.0f} % right"
-        title = "Accuracy, and the probability of “positive” for two reviews (%)"
+                found = model(input_ids=torch.tensor(rows["input_ids"][i])[None]).logits
+            bars[textwrap.fill(texts.quote(i), 30)] = 100 * found.softmax(-1)[0, 1].item()
+        off = [f"{i + 1}.{h + 1}" for i, h in (xi == 0).nonzero().tolist()]
+        words = f"{len(off)} of {xi.numel()} heads off: {right:.0f} % right"
         figure = plots.bars(
-            pd.DataFrame(bars), x="of", y="%", title=title, fmt="{:.0f}", ylim=(0, 115), note=words
+            pd.DataFrame({"of": bars.keys(), "%": bars.values()}),
+            x="of",
+            y="%",
+            title="Accuracy, and how probable “positive” is for two reviews",
+            fmt="{:.0f}",
+            ylim=(0, 112),
+            note=f"{words}. Off (layer.head): {', '.join(off) or 'none'}.",
         )
         return words, figure
 
@@ -324,15 +549,22 @@ def switchboard(
 
 
 def rule_board(
-    model: nn.Module, gated: Gated, texts: Reviews, keep: Callable[[int, str], Tensor]
+    model: nn.Module,
+    gated: Gated,
+    texts: Reviews,
+    orders: Mapping[str, Tensor],
+    choose_heads: Callable[..., Tensor],
 ) -> Callable[[int, str], tuple[str, Figure]]:
-    """For an explorer: how many heads are removed and by which rule -> which are kept, and
-    the accuracy on 100 reviews. ``keep(removed, rule)`` is the mask.
+    """For an explorer: how many heads are removed, and by which score of ``orders`` or rule
+    of ``choose_heads`` -> which are kept, and the accuracy on 100 reviews.
     """
     evaluate = evaluator(model, _panel(texts), gated)
 
     def update(removed: int, rule: str) -> tuple[str, Figure]:
-        kept = keep(removed, rule)
+        if rule in orders:
+            kept = library.lowest_heads(orders[rule], removed)
+        else:
+            kept = choose_heads(*size(model), removed, rule, torch.Generator().manual_seed(0))
         words = (
             f"{rule}: {removed} of {kept.numel()} heads off, {evaluate(kept.float()):.0f} % right"
         )
@@ -344,10 +576,6 @@ def rule_board(
 
 
 def _panel(texts: Reviews) -> list[Batch]:
-    """100 validation reviews of all lengths, when there are 800."""
+    """Every eighth validation review: 100 of 800, of all lengths."""
     few = texts.batches["validation"][1::4]
     return [{name: part[::2] for name, part in batch.items()} for batch in few]
-
-
-def _inputs(batch: Batch) -> Batch:
-    return {name: part for name, part in batch.items() if name != "labels"}

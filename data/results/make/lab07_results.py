@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 from course_lib.data import pieces, reviews
 from course_lib.experiments import Result
-from course_lib.experiments.lab07 import evaluator, losses, per_head, review_batches, size
+from course_lib.experiments.lab07 import PLACES, evaluator, losses, per_head, read_reviews, size
 from course_lib.experiments.once import once
 from course_lib.models import checkpoints
 from course_lib.pruning.heads import (
@@ -47,7 +47,6 @@ from course_lib.recipes.reviews import name as checkpoint_name
 from course_lib.training import Batch, accuracy, fit_batches, warm_up_then_decay
 
 FRACTIONS = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9)  # of all heads, removed
-PLACES = ("top", "bottom", "middle", "no consecutive")
 TEXTS = {"validation": 1000, "test": 2000}  # what scores and accuracies are taken on
 DRAWS = 10  # random masks per checkpoint and fraction
 PLACED = 2  # draws per rule by place, which leaves open which heads of a layer are removed
@@ -102,7 +101,7 @@ def measure_reviews(seed: int) -> dict[str, Rows]:
     """Everything that is measured of one checkpoint: table -> rows."""
     checkpoint = checkpoints.load(checkpoint_name(seed))
     model = checkpoint.model
-    batches = review_batches(checkpoint.tokenizer, **TEXTS)
+    batches = read_reviews(checkpoint.tokenizer, **TEXTS).batches
     changes, kept_alone = ablations(model, batches)
     importance = head_importance(model, batches["validation"], losses)
     masks = dict(removal_masks(model, batches["validation"], importance, changes, seed))
@@ -216,7 +215,7 @@ def fine_tuning(
         )
         accuracies.append({**arm, "when": "fine-tuned", "test": round(accuracy(smaller, test), 2)})
         counts = enumerate(keep.sum(1).tolist(), start=1)
-        left += [{**arm, "layer": layer, "left": count} for layer, count in counts]
+        left += [{**arm, "layer": layer, "heads_left": count} for layer, count in counts]
     return accuracies, left
 
 
