@@ -405,7 +405,8 @@ check("7.3")
 
 # %%
 say(you_wrote(prediction_7_3))
-tables.plain(lab07.by_batch_size(nets[0], validation[4::10], head_importance, gated), digits=3)
+sizes = lab07.by_batch_size(nets[0], validation[4::10], head_importance, gated)
+tables.plain(sizes, digits={"importance": 4, "batch_gradient": 4})
 
 # %% [markdown]
 # Columns: the mean of $I_h$ over heads; the mean of the absolute gradient of a batch's mean
