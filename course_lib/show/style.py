@@ -163,6 +163,10 @@ AXES: dict[str, str] = {
     "ms": "latency (ms)",
     "kb": "size (kB)",
     "macs": "MACs",
+    "removed": "removed (%)",
+    "change": "change of accuracy (points)",
+    "lost": "accuracy lost (points)",
+    "gain": "more texts per second (%)",
 }
 
 

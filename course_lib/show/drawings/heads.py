@@ -13,7 +13,7 @@ from course_lib.show.style import GREY, INK, ORANGE
 
 
 def heads_as_a_sum(heads: int = 4, gated: Sequence[int] = ()) -> Figure:
-    """Multi-head attention as what it is: one term a head, each with its own slice of
+    """Multi-head attention as what it is: one term a head, each with its own block of
     the output projection, added up.
 
     Args:
@@ -21,33 +21,35 @@ def heads_as_a_sum(heads: int = 4, gated: Sequence[int] = ()) -> Figure:
     """
     fig, ax = canvas(24, 1.6 * heads)
     middle = 1.6 * heads / 2
-    write(ax, 0.5, middle, "x")
+    write(ax, 0.4, middle, "x")
     for h in range(heads):
-        y = 0.35 + 1.6 * h
+        y = 0.2 + 1.6 * h
         off = h in gated
         ink, fill = (GREY, "white") if off else (INK, FAINT)
-        arrow(ax, (0.9, middle), (2.3, y + 0.5), ink=ink)
+        arrow(ax, (0.8, middle), (2.0, y + 0.65), ink=ink)
         for left, width, text, colour in (
-            (2.4, 7.6, rf"$A_{h + 1}$ = softmax($QK^\top$) $V$", fill),
-            (10.7, 2.3, f"ξ = {0 if off else 1}", ORANGE if off else "white"),
-            (13.7, 4.6, f"$W_O$, rows {h + 1}", fill),
+            (2.1, 9.6, rf"$A_{h + 1}$ = softmax($QK^\top$) $V$", fill),
+            (12.4, 2.5, f"ξ = {0 if off else 1}", ORANGE if off else "white"),
+            (15.6, 2.9, f"$W_O^{{({h + 1})}}$", fill),
         ):
             ax.add_patch(
-                Rectangle((left, y), width, 1, facecolor=colour, edgecolor=ink, linewidth=1.6)
+                Rectangle((left, y), width, 1.3, facecolor=colour, edgecolor=ink, linewidth=1.6)
             )
             # grey on orange cannot be read
-            write(ax, left + width / 2, y + 0.52, text, color=INK if colour == ORANGE else ink)
-        for start, end in ((10.0, 10.7), (13.0, 13.7)):
-            arrow(ax, (start, y + 0.5), (end, y + 0.5), ink=ink)
-        arrow(ax, (18.3, y + 0.5), (20.0, middle), ink=ink)
+            write(ax, left + width / 2, y + 0.67, text, color=INK if colour == ORANGE else ink)
+        for start, end in ((11.7, 12.4), (14.9, 15.6)):
+            arrow(ax, (start, y + 0.65), (end, y + 0.65), ink=ink)
+        arrow(ax, (18.5, y + 0.65), (20.0, middle), ink=ink)
     write(ax, 20.5, middle, "Σ", 26)
     arrow(ax, (21.0, middle), (21.9, middle))
     write(ax, 23.0, middle, "+ $b_O$")
-    off_text = f" The gates of heads {', '.join(str(h + 1) for h in gated)} are 0." if gated else ""
+    closed = ", ".join(str(h + 1) for h in gated)
+    several = "The gates of heads {} are 0." if len(gated) > 1 else "The gate of head {} is 0."
+    off_text = f" {several.format(closed)}" if gated else ""
     return alt(
         fig,
         f"Multi-head attention as a sum: {heads} heads compute side by side, each goes through a"
-        " gate and its own rows of the output projection, the results are added, and the bias"
+        " gate and its own block of the output projection, the results are added, and the bias"
         f" once.{off_text}",
     )
 

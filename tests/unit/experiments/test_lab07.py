@@ -1,39 +1,75 @@
-"""Lab 07's longer runs: what is measured, and that the shipped files are of this
-code.
-"""
+"""Lab 07's tables: what is measured, and that the stored ones are of these settings."""
 
 import json
 
+import pandas as pd
 import pytest
+import torch
 
 from course_lib import experiments
 from course_lib.experiments import lab07
 
+experiments.registered()  # makes the scripts that write results importable
+make = pytest.importorskip("lab07_results")
+
 
 def test_importance_across_domains_has_its_ceiling_beside_it() -> None:
-    first, other = [1.0, 2.0, 3.0, 4.0], [4.0, 3.0, 2.0, 1.0]
-    found = lab07.pearson({"a": [first, first], "b": [other, first]})
-    assert found["same"] == pytest.approx([1.0, -1.0])
-    assert found["across"] == pytest.approx([0.0]), "the mean of all four pairs of samples"
-
-
-def test_the_shipped_heads_are_of_these_settings() -> None:
-    run = experiments.read("lab07_heads")
-    assert run["settings"] == json.loads(
-        json.dumps(
-            {
-                "fractions": lab07.FRACTIONS,
-                "texts": lab07.TEXTS,
-                "tuned": lab07.TUNED,
-                "domain texts": lab07.DOMAIN_TEXTS,
-            }
-        )
+    up, down = [1.0, 2.0, 3.0, 4.0], [4.0, 3.0, 2.0, 1.0]
+    samples = {("a", 0): up, ("a", 1): up, ("b", 0): down, ("b", 1): up}
+    table = pd.DataFrame(
+        {"seed": 0, "domain": domain, "sample": sample, "layer": 1, "head": h, "importance": v}
+        for (domain, sample), values in samples.items()
+        for h, v in enumerate(values)
     )
-    for part in ("ablations", "removal", "fine-tuning", "domains"):
-        assert len(run[part]) == len(lab07.SEEDS)
-    draws = {"random": lab07.DRAWS, **dict.fromkeys(lab07.PLACES, lab07.PLACED)}
-    for removed in run["removal"]:
-        for rule, rows in removed["curves"].items():
-            assert [len(row) for row in rows] == [len(lab07.FRACTIONS)] * draws.get(rule, 1)
-    real = experiments.read("lab07_sst2")
-    assert real["settings"] == json.loads(json.dumps(lab07.SST2))
+    r = lab07.domain_correlations(table).groupby("texts")["r"]
+    assert r.get_group("two samples of one domain").tolist() == pytest.approx([1, -1])
+    assert r.get_group("two domains").mean() == pytest.approx(0), "all four pairs of samples"
+
+
+def test_costs_added_up_and_together() -> None:
+    changes = pd.DataFrame({"seed": 0, "change": [-1.0, 0.5, -3.0, -0.5]})
+    removal = pd.DataFrame(
+        [
+            {"seed": 0, "method": "dense", "removed": None, "test": 90.0},
+            {"seed": 0, "method": "single ablation", "removed": 0.5, "test": 80.0},
+        ]
+    )
+    found = lab07.added_up(changes, removal).set_index("cost")["change"]
+    assert found["each cost, added up (validation)"] == 0, "the two that cost least"
+    assert found["what they cost together (test)"] == -10
+
+
+def test_a_remake_at_tiny_settings_has_the_stored_columns(monkeypatch, tmp_path) -> None:
+    torch.set_num_threads(1)
+    monkeypatch.setattr(make, "TEXTS", {"validation": 50, "test": 50})
+    monkeypatch.setattr(make, "FRACTIONS", (0.5, 0.9))
+    monkeypatch.setattr(make, "DRAWS", 2)
+    monkeypatch.setattr(make, "TUNED", make.TUNED | {"fractions": (0.5,), "steps": 2, "draws": 1})
+    monkeypatch.setattr(make, "DOMAIN_TEXTS", 20)
+    tables = make._tables((0,), [make.measure_reviews(0)])
+    assert len(tables["ablations"]) == 32 and len(tables["all_but_one"]) == 4
+    nothing = tables["removal"].query("method == 'no consecutive' and removed == 0.9")
+    assert nothing.empty, "half of the layers have not so many heads"
+    for name, table in tables.items():
+        stored = experiments.read(f"lab07_heads/{name}")
+        assert list(table.columns) == list(stored.columns), name
+        assert (table.dtypes == stored.dtypes).all(), name
+        if "method" in table:
+            assert list(table["method"].unique()) == list(stored["method"].unique()), name
+
+
+@pytest.mark.parametrize("name", ["lab07_heads", "lab07_sst2"])
+def test_the_stored_results_are_of_these_settings(name: str) -> None:
+    settings = {
+        "lab07_heads": {
+            "fractions": make.FRACTIONS,
+            "texts": make.TEXTS,
+            "tuned": make.TUNED,
+            "domain texts": make.DOMAIN_TEXTS,
+        },
+        "lab07_sst2": make.SST2,
+    }
+    assert experiments.settings(name) == json.loads(json.dumps(settings[name]))
+    draws = experiments.read(f"{name}/removal").groupby("method")["draw"].nunique()
+    assert draws["random"] == make.DRAWS and draws["I_h"] == 1
+    assert experiments.read(f"{name}/removal")["seed"].nunique() == 3

@@ -47,6 +47,22 @@ def test_a_line_is_the_mean_over_seeds_of_the_mean_over_draws(results):
     assert random.get_linestyle() == "--", "the baseline looks the same in every figure"
 
 
+def test_a_tick_says_where_it_stands(results):
+    near = results.assign(sparsity=results["sparsity"] / 4 + 0.4)
+    figure = plots.curves(near, x="sparsity", y="accuracy", title="?", xaxis="sparsity")
+    (axes,) = figure.axes
+    assert axes.xaxis.get_major_formatter()(0.425, 0) == "42.5 %"
+    assert axes.xaxis.get_major_formatter()(0.45, 0) == "45 %"
+    assert (
+        plots.curves(
+            near.rename(columns={"sparsity": "removed"}), x="removed", y="accuracy", title="?"
+        )
+        .axes[0]
+        .get_xlabel()
+        == "removed (%)"
+    )
+
+
 def test_a_band_counts_seeds_and_not_draws(results):
     (axes,) = plots.curves(results, x="sparsity", y="accuracy", title="Which order?").axes
     half = 4.302652729911275 / np.sqrt(3)  # of the seeds' means 0, 1, 2 off the lowest
