@@ -81,7 +81,8 @@ def curves(
         panels: a column; one panel per entry, with a common vertical axis.
         paper: published figures, {"Han et al. 2015": (x, y)}: marked points.
         xaxis: "sparsity" writes fractions in per cent; "remaining" is a log-scaled axis
-            from 100 % on the left downwards.
+            from 100 % on the left downwards; "log" is log-scaled, with the measured values
+            as its ticks.
         ylim: default: means and bands, within 0 to 100 where the label says %.
         log: the vertical axis is log-scaled.
         note: a sentence added to the text alternative.
@@ -423,6 +424,10 @@ def _scale(
         remaining_ticks(axes, sorted(set(x)))
     elif xaxis == "sparsity":
         sparsity_ticks(axes)
+    elif xaxis == "log":
+        axes.set_xscale("log")
+        axes.set_xticks(sorted(set(x)), [f"{value:g}" for value in sorted(set(x))])
+        axes.minorticks_off()
     if log:
         axes.set_yscale("log")
     if ylim is not None:

@@ -98,6 +98,13 @@ def test_panels_share_an_axis_and_name_lines_once(results):
     assert not left.get_ylabel() == right.get_ylabel() == ""
 
 
+def test_a_log_scaled_axis_has_the_measured_values_as_ticks(results):
+    longer = results.dropna().assign(epochs=(results.sparsity * 40).round())
+    (axes,) = plots.curves(longer, x="epochs", y="accuracy", xaxis="log", title="t").axes
+    assert axes.get_xscale() == "log" and not len(axes.get_xticks(minor=True))
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["20", "36"]
+
+
 def test_a_frontier_has_a_point_for_each_setting(results):
     figure = plots.frontier(
         results.dropna(), x="ms", y="accuracy", along="sparsity", title="What does speed cost?"
