@@ -226,14 +226,11 @@ def _two(default: str, of: Finder, real: str, of_real: Finder) -> dict[str, Any]
 
 # --------------------------------------------------------------------------- the claims
 _00 = _alike("lab00_counting_digits", "lab00_counting_mnist", "lab00_counting_cifar10")
-_01 = _alike("lab01_pruning_digits", "lab01_pruning_mnist")
 _02 = _alike("lab02_criteria_digits", "lab02_criteria_mnist")
 _04 = _alike("lab04_slimming_digits", "lab04_slimming_mnist")
 _05 = _alike("lab05_between_digits", "lab05_between_mnist")
 _09 = _alike("lab09_subnetworks", "lab09_subnetworks_glue")
 _10 = _alike("lab10_scores_reviews", "lab10_sst2")
-_untrained, _trained = _differences(("untrained",)), _differences(("trained",))
-_structured = _differences(("structured",))
 _slimming = _differences(("validation",))
 _patterns, _joint = _differences(("patterns",)), _differences(("joint", "W 1:4 × A 1:4"))
 _packed = _differences(("packed",))
@@ -246,6 +243,15 @@ def _heads(one: str, other: str) -> dict[str, Any]:
     return _two(
         "lab07_heads/removal", half, "lab07_sst2/removal", gap("test", one, other, removed=0.58)
     )
+
+
+def _01(table: str, of: Finder) -> dict[str, Any]:
+    """Lab 01: a table of both sets of images."""
+    return _alike(f"lab01_pruning_digits/{table}", f"lab01_pruning_mnist/{table}")(of)
+
+
+_at_70: Any = {"by": "batch_norm", "method": "magnitude", "sparsity": 0.7}
+_repaired: Any = {"batch_norm": "recalibrated", "sparsity": 0.9}
 
 
 def _scores(schedule: str, one: str, other: str) -> Finder:
@@ -277,45 +283,45 @@ CLAIMS: tuple[Claim, ...] = (
         "01",
         "What a cut breaks first is batch norm's statistics.",
         "70 % in every layer, not trained: recalibrated less as pruned",
-        **_01(_untrained("magnitude, recalibrated", "magnitude", 1)),
+        **_01("untrained", gap("accuracy", "recalibrated", "as pruned", **_at_70)),
     ),
     Claim(
         "01",
         "One threshold for all layers keeps more than one for each.",
         "90 %, recalibrated: global less layer by layer",
-        **_01(_untrained("global, recalibrated", "magnitude, recalibrated", 3)),
+        **_01("untrained", gap("accuracy", "global", "magnitude", **_repaired)),
     ),
     Claim(
         "01",
         "Trained, a random mask is nearly as good, as long as enough is left.",
         "90 %, fine-tuned: magnitude less random",
-        **_01(_trained("fine-tuned", "random", 1)),
+        **_01("trained", gap("accuracy", "fine-tuned", "random", sparsity=0.9)),
         level=True,
     ),
     Claim(
         "01",
         "Where little is left, it matters which.",
         "98 %, fine-tuned: magnitude less random",
-        **_01(_trained("fine-tuned", "random", 3)),
+        **_01("trained", gap("accuracy", "fine-tuned", "random", sparsity=0.98)),
     ),
     Claim(
         "01",
         "Iterative pruning need not win: its last cut gets a third of the training.",
         "98 %: three cuts less one, equal epochs",
-        **_01(_trained("iterative", "fine-tuned", 3)),
+        **_01("trained", gap("accuracy", "iterative", "fine-tuned", sparsity=0.98)),
         level=True,
     ),
     Claim(
         "01",
         "Larger pieces cost more.",
         "90 %, fine-tuned: single weights less filters",
-        **_01(_structured("element", "filter", 1)),
+        **_01("structured", gap("accuracy", "element", "filter", sparsity=0.9)),
     ),
     Claim(
         "01",
         "Which filters go matters little once the rest is trained.",
         "90 %, fine-tuned: smallest filters less random ones",
-        **_01(_structured("filter", "random filter", 1)),
+        **_01("structured", gap("accuracy", "filter", "random filter", sparsity=0.9)),
         level=True,
     ),
     Claim(

@@ -1,55 +1,45 @@
-"""Lab 01: magnitude pruning without training and with it, and does it pay to prune in
-steps? One budget of training, spent after one cut, or after each of three or six.
+"""Lab 01: what its notebook runs.
 
-``course remake lab01_long_run_digits`` gives each way 6 to 60 epochs, with five seeds;
-``lab01_pruning_digits`` and ``lab01_pruning_mnist`` are the lab's own experiments, by
-the library, on either set of images. Accuracies are % of validation images.
+Every function takes the functions that it tries as arguments: the student's in the
+notebook, the library's where ``data/results/make/lab01_results.py`` runs the same with
+more seeds. Results are long tables with the columns ``seed``, ``method``, ``sparsity``
+(a fraction), ``accuracy`` (% of validation images) and ``network``.
 
 Source: Han et al. 2015, "Learning both Weights and Connections for Efficient Neural
-Networks", section 3.4; the cubic
-schedule: Zhu & Gupta 2017, "To Prune, or Not to Prune", section 3.
+Networks", section 3.4; the cubic schedule: Zhu & Gupta 2017, "To Prune, or Not to
+Prune", section 3.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
-from concurrent.futures import Executor
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from course_lib.data.images import ImageData, load
-from course_lib.experiments.once import each_seed, once
+from course_lib.cost import latency, model_cost, totals
+from course_lib.cost.storage import model_bits
+from course_lib.data.images import ImageData
+from course_lib.experiments import read
 from course_lib.models import build
+from course_lib.parallel import sweep
 from course_lib.pruning.channels import recalibrate
 from course_lib.pruning.weights import (
+    GRANULARITIES,
     Masks,
-    Scores,
     apply,
-    cubic,
-    global_masks,
     local_masks,
-    magnitude,
     prunable,
-    prune_iteratively,
 )
 from course_lib.training import evaluate, fit
 
 DENSE: dict[str, Any] = {"lr": 0.2, "optimizer": "sgd", "weight_decay": 5e-3, "schedule": "cosine"}
-FINETUNE: dict[str, Any] = {
-    "lr": 0.1,
-    "optimizer": "sgd",
-    "weight_decay": 5e-4,
-    "schedule": "cosine",
-}
-IMAGES, EPOCHS = 1097, 20  # of training the dense networks
-STEPS = {"fine-tuned": 1, "iterative, 3 steps": 3, "iterative, 6 steps": 6}
-SPARSITY, BUDGETS, SEEDS = 0.98, (6, 12, 30, 60), 5
-
+FINETUNE: dict[str, Any] = DENSE | {"lr": 0.1, "weight_decay": 5e-4}
 # images used for training; epochs of the dense networks; epochs of fine-tuning that
 # every method gets in total
 SETTINGS: dict[str, dict[str, int]] = {
@@ -57,17 +47,34 @@ SETTINGS: dict[str, dict[str, int]] = {
     "mnist": {"train": 3000, "dense_epochs": 8, "budget": 3},
 }
 VALIDATION = 1000  # of MNIST's 5,000; enough, and quick
-UNTRAINED = (0.5, 0.7, 0.8, 0.9, 0.95, 0.98)
-TRAINED = (0.8, 0.9, 0.95, 0.98)
-STRUCTURED = (0.7, 0.9, 0.95)
-GRANULARITIES = ("element", "row", "kernel", "filter")
+STEPS = {"fine-tuned": 1, "iterative": 3}
+COSTS = ["bits", "macs", "ms"]  # as the ledger names them
+# LeNet-300-100 of Han et al. 2015: 22k of 267k weights remain, error 1.59 %
+HAN = {"Han 2015, MNIST": (22 / 267, 98.41)}
+
+#: ``choose(weights, sparsity)`` returns masks.
+Choose = Callable[[Mapping[str, Tensor], float], Masks]
 
 
-def dense(data: ImageData, seed: int, epochs: int = EPOCHS) -> nn.Module:
-    """The convolutional network of a seed, trained."""
-    model = build("convnet", data, seed=seed)
-    fit(model, data.train, epochs=epochs, seed=seed, progress=False, **DENSE)
+# ------------------------------------------------------------------------ building blocks
+def accuracy(data: ImageData, model: nn.Module, split: str = "validation") -> float:
+    """Accuracy in % on "train", "validation" or "test"."""
+    return evaluate(model, getattr(data, split), batch_size=256)
+
+
+def recalibrated(data: ImageData, model: nn.Module) -> nn.Module:
+    """A copy whose batch norms have measured their statistics on 512 training images."""
+    model = copy.deepcopy(model)
+    recalibrate(model, data.train.images[:512])
     return model
+
+
+def noise(weights: Mapping[str, Tensor], seed: int) -> dict[str, Tensor]:
+    """Random numbers in place of the weights: to prune the smallest of these is to
+    prune at random.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    return {name: torch.rand(w.shape, generator=generator) for name, w in weights.items()}
 
 
 def finetune_for(data: ImageData, epochs: int, seed: int) -> Callable[..., None]:
@@ -84,153 +91,338 @@ def finetune_for(data: ImageData, epochs: int, seed: int) -> Callable[..., None]
     return finetune
 
 
-def retrained(
-    network: nn.Module,
-    data: ImageData,
-    seed: int,
-    steps: int,
-    budget: int,
-    sparsity: float = SPARSITY,
-) -> nn.Module:
-    """A copy of a network, pruned in so many steps; ``budget`` epochs of training in
-    all.
+# ------------------------------------------------------------------------------ experiments
+def example_masks(sparsity: float = 0.5) -> Masks:
+    """One small convolution (6, 6, 3, 3) of random weights, pruned in pieces of each
+    size: granularity -> mask.
     """
-    model = copy.deepcopy(network)
-    prune_iteratively(model, cubic(sparsity, steps), finetune_for(data, budget // steps, seed))
-    return model
+    weight = torch.randn(6, 6, 3, 3, generator=torch.Generator().manual_seed(0)).abs()
+    return {g: local_masks({"": weight}, sparsity, g)[""] for g in GRANULARITIES}
 
 
-def masked(network: nn.Module, data: ImageData, seed: int, masks: Masks, budget: int) -> nn.Module:
-    """A copy of a network, pruned by these masks in one cut, and trained."""
-    model = copy.deepcopy(network)
-    apply(model, masks)
-    finetune_for(data, budget, seed)(model, masks=masks)
-    return model
-
-
-def at_random(
-    network: nn.Module, data: ImageData, seed: int, budget: int, sparsity: float = SPARSITY
-) -> nn.Module:
-    """The control: as many weights of each layer, anywhere, in one cut."""
-    return masked(network, data, seed, local_masks(_noise(network, seed), sparsity), budget)
-
-
-def _noise(model: nn.Module, seed: int) -> Scores:
-    generator = torch.Generator().manual_seed(seed)
-    return {name: torch.rand(w.shape, generator=generator) for name, w in prunable(model).items()}
-
-
-def one_seed(seed: int) -> dict[str, dict[str, float]]:
-    """Validation accuracy in % by arm and by epochs, of one network on the digits."""
-    data = load("digits").subset(IMAGES)
-    network = dense(data, seed)
-    arms: dict[str, Callable[[int], nn.Module]] = {
-        **{how: partial(retrained, network, data, seed, steps) for how, steps in STEPS.items()},
-        "random": partial(at_random, network, data, seed),
-    }
-    return {
-        how: {str(budget): round(evaluate(train(budget), data.validation), 2) for budget in BUDGETS}
-        for how, train in arms.items()
-    }
-
-
-def remake_digits(executor: Executor, folder: Path) -> dict[str, Any]:
-    """98 % of the weights go, in one step, three or six:
-    ``{arm: {epochs: [validation accuracy in %, one for each seed]}}``.
+def train_dense(data: ImageData, seeds: Iterable[int], epochs: int) -> pd.DataFrame:
+    """Train the convolutional network once per seed; method "dense", ``sparsity`` is
+    missing.
     """
-    running = [
-        executor.submit(once, folder / f"seed{seed}.json", one_seed, seed) for seed in range(SEEDS)
+    # built here, since threads share torch's random numbers
+    models = {seed: build("convnet", data, seed=seed) for seed in seeds}
+
+    def run(seed: int, **_: Any) -> dict[str, Any]:
+        fit(models[seed], data.train, epochs=epochs, seed=seed, progress=False, **DENSE)
+        return {"accuracy": accuracy(data, models[seed]), "network": models[seed]}
+
+    return sweep(run, seed=models, method=["dense"], sparsity=[math.nan])
+
+
+def count_weights(weights: Mapping[str, Tensor]) -> pd.DataFrame:
+    """How many weights each layer has, and what share (%) that is of all."""
+    total = sum(w.numel() for w in weights.values())
+    rows = [
+        {
+            "layer": name,
+            "shape": str(tuple(w.shape)),
+            "weights": w.numel(),
+            "% of all": 100 * w.numel() / total,
+        }
+        for name, w in weights.items()
     ]
-    seeds = [future.result() for future in running]
-    return {how: {b: [one[how][b] for one in seeds] for b in by} for how, by in seeds[0].items()}
+    everything = {"layer": "all", "shape": "", "weights": total, "% of all": 100.0}
+    return pd.DataFrame([*rows, everything])
 
 
-# ------------------------------------------------- the lab's own experiments, on any data
-
-
-def untrained(network: nn.Module, data: ImageData, seed: int) -> dict[str, list[float]]:
-    """Pruned in one cut, nothing trained, at :data:`UNTRAINED`: each layer by
-    magnitude and at random, and all layers together; as pruned, and with batch norm's
-    statistics taken anew ("recalibrated").
+def scale_layer(dense: pd.DataFrame, data: ImageData, name: str, factor: float) -> pd.DataFrame:
+    """The dense networks with one layer's weights times ``factor``, and batch norm
+    recalibrated: the same functions.
     """
-    size, chance = magnitude(prunable(network)), _noise(network, seed)
-    ways: dict[str, Callable[[float], Masks]] = {
-        "magnitude": partial(local_masks, size),
-        "random": partial(local_masks, chance),
-        "global": partial(global_masks, size),
-    }
-    found: dict[str, list[float]] = {}
-    for way, masks_at in ways.items():
-        for sparsity in UNTRAINED:
-            model = copy.deepcopy(network)
-            apply(model, masks_at(sparsity))
-            found.setdefault(way, []).append(evaluate(model, data.validation))
-            recalibrate(model, data.train.images[:512])
-            found.setdefault(f"{way}, recalibrated", []).append(evaluate(model, data.validation))
-    return found
+    models = []
+    for network in dense.network:
+        model = copy.deepcopy(network)
+        with torch.no_grad():
+            model.get_parameter(name).mul_(factor)
+        models.append(recalibrated(data, model))
+    return dense.assign(accuracy=[accuracy(data, model) for model in models], network=models)
 
 
-def experiments_of(data: ImageData, seed: int, settings: Mapping[str, int]) -> dict[str, Any]:
-    """The lab's experiments with one network.
-
-    Returns:
-        "dense": accuracy; "untrained": as :func:`untrained`; "trained": "fine-tuned"
-        (one cut), "iterative" (three) and "random", at :data:`TRAINED`, ``budget``
-        epochs each; "structured": each of :data:`GRANULARITIES`, and "random filter",
-        at :data:`STRUCTURED`, half of the budget each.
+def list_targets(
+    schedule: Callable[[float, int], list[float]], final: float, steps: int
+) -> pd.DataFrame:
+    """The targets of a schedule (method "cubic") and of equal steps: ``step``,
+    ``pruned (%)``.
     """
-    network, budget = dense(data, seed, settings["dense_epochs"]), settings["budget"]
-    size, chance = magnitude(prunable(network)), _noise(network, seed)
-
-    def after(train: Callable[[float], nn.Module], sparsities: tuple[float, ...]) -> list[float]:
-        return [evaluate(train(sparsity), data.validation) for sparsity in sparsities]
-
-    def in_steps(steps: int) -> Callable[[float], nn.Module]:
-        return lambda sparsity: retrained(network, data, seed, steps, budget, sparsity)
-
-    def in_groups(scores: Scores, granularity: str) -> Callable[[float], nn.Module]:
-        # in the last layer, whose rows are the classes, single weights go
-        groups = {name: granularity if s.ndim == 4 else "element" for name, s in scores.items()}
-        return lambda sparsity: masked(
-            network, data, seed, local_masks(scores, sparsity, groups), budget // 2
-        )
-
-    return {
-        "dense": evaluate(network, data.validation),
-        "untrained": untrained(network, data, seed),
-        "trained": {
-            "fine-tuned": after(in_steps(1), TRAINED),
-            "iterative": after(in_steps(3), TRAINED),
-            "random": after(lambda s: at_random(network, data, seed, budget, s), TRAINED),
-        },
-        "structured": {
-            **{g: after(in_groups(size, g), STRUCTURED) for g in GRANULARITIES},
-            "random filter": after(in_groups(chance, "filter"), STRUCTURED),
-        },
-    }
-
-
-def one_seed_of(name: str, seed: int, settings: Mapping[str, int]) -> dict[str, Any]:
-    """:func:`experiments_of` on data by name."""
-    return experiments_of(
-        load(name).subset(settings["train"], validation=VALIDATION), seed, settings
+    equal = [final * step / steps for step in range(1, steps + 1)]
+    lines = {"cubic": schedule(final, steps), "equal steps": equal}
+    return pd.DataFrame(
+        [
+            {"method": method, "step": step, "pruned (%)": 100 * target}
+            for method, targets in lines.items()
+            for step, target in enumerate([0.0, *targets])
+        ]
     )
 
 
-def remake_pruning_digits(executor: Executor, folder: Path) -> dict[str, Any]:
-    """The lab's experiments on the digits, five seeds: ``settings``, and ``seeds``, one
-    of :func:`experiments_of` each.
+def read_both(table: str) -> pd.DataFrame:
+    """A stored table of the experiments on the digits and on MNIST: column ``images``."""
+    return pd.concat(
+        [read(f"lab01_pruning_{name}/{table}").assign(images=name) for name in SETTINGS]
+    )
+
+
+def prune_once(
+    dense: pd.DataFrame,
+    data: ImageData,
+    methods: Mapping[str, Choose],
+    sparsities: Sequence[float],
+    *,
+    repair: bool = False,
+    epochs: int = 0,
+) -> pd.DataFrame:
+    """Prune copies of the dense networks in one cut.
+
+    Args:
+        dense: as :func:`train_dense` returns it.
+        methods: name -> function that chooses the masks. A method whose name begins with
+            "random" gets random numbers in place of the weights.
+        repair: measure batch norm's statistics again (:func:`recalibrated`).
+        epochs: of training after the cut; the masks are held.
+
+    Returns:
+        The rows of ``dense``, then one per seed, method and sparsity.
     """
-    return each_seed(executor, folder, 5, one_seed_of, "digits", SETTINGS["digits"])
+    networks = dict(zip(dense.seed, dense.network, strict=True))
+
+    def run(seed: int, method: str, sparsity: float) -> dict[str, Any]:
+        model = copy.deepcopy(networks[seed])
+        weights = prunable(model)
+        scores = noise(weights, seed) if method.startswith("random") else weights
+        masks = methods[method](scores, sparsity)
+        apply(model, masks)
+        if repair:
+            model = recalibrated(data, model)
+        if epochs:
+            finetune_for(data, epochs, seed)(model, masks=masks)
+        return {"accuracy": accuracy(data, model), "network": model}
+
+    return pd.concat([dense, sweep(run, seed=networks, method=methods, sparsity=sparsities)])
 
 
-def remake_pruning_mnist(executor: Executor, folder: Path) -> dict[str, Any]:
-    """The same on MNIST, 3,000 images, five seeds."""
-    return each_seed(executor, folder, 5, one_seed_of, "mnist", SETTINGS["mnist"])
+def prune_in_steps(
+    dense: pd.DataFrame,
+    data: ImageData,
+    prune: Callable[[nn.Module, list[float], Callable[..., None]], Any],
+    schedule: Callable[[float, int], list[float]],
+    sparsities: Sequence[float],
+    epochs: int,
+    steps: Mapping[str, int] = STEPS,
+) -> pd.DataFrame:
+    """Prune copies of the dense networks in steps, with training after each.
+
+    Args:
+        prune: ``prune(model, targets, finetune)``, as question 1.7 asks for it.
+        schedule: ``schedule(final, steps)``: the targets.
+        epochs: of training in total, spread over the steps.
+        steps: method -> in how many steps it prunes.
+
+    Returns:
+        The rows of ``dense``, then one per seed, method and sparsity.
+    """
+    networks = dict(zip(dense.seed, dense.network, strict=True))
+
+    def run(seed: int, method: str, sparsity: float) -> dict[str, Any]:
+        model, count = copy.deepcopy(networks[seed]), steps[method]
+        prune(model, schedule(sparsity, count), finetune_for(data, epochs // count, seed))
+        return {"accuracy": accuracy(data, model), "network": model}
+
+    return pd.concat([dense, sweep(run, seed=networks, method=steps, sparsity=sparsities)])
 
 
-RESULTS = {
-    "lab01_long_run_digits": remake_digits,
-    "lab01_pruning_digits": remake_pruning_digits,
-    "lab01_pruning_mnist": remake_pruning_mnist,
-}
+def find_what_broke(
+    dense: pd.DataFrame, data: ImageData, layer_masks: Callable[..., Masks], sparsity: float
+) -> pd.DataFrame:
+    """Prune once at each granularity: "as pruned", "recalibrated", and at "random,
+    recalibrated"; a further column ``granularity``.
+    """
+    parts = []
+    for granularity in GRANULARITIES:
+        choose = partial(layer_masks, granularity=granularity)
+        broken = prune_once(dense, data, {"as pruned": choose}, [sparsity])
+        both = {"recalibrated": choose, "random, recalibrated": choose}
+        repaired = prune_once(dense, data, both, [sparsity], repair=True)
+        parts.append(pd.concat([broken, repaired]).assign(granularity=granularity))
+    return pd.concat(parts).query("method != 'dense'")
+
+
+def prune_each_layer(dense: pd.DataFrame, choose: Choose, sparsity: float) -> pd.DataFrame:
+    """What share of each layer goes if ``choose`` prunes all layers together, and if
+    each layer loses the same share: ``layer``, ``pruned (%)``.
+    """
+    rows = []
+    for seed, model in zip(dense.seed, dense.network, strict=True):
+        for name, mask in choose(dict(model.named_parameters()), sparsity).items():
+            share = {"each layer": sparsity, "global": 1 - mask.float().mean().item()}
+            rows += [
+                {
+                    "seed": seed,
+                    "method": method,
+                    "layer": name.removesuffix(".weight"),
+                    "pruned (%)": 100 * pruned,
+                }
+                for method, pruned in share.items()
+            ]
+    return pd.DataFrame(rows)
+
+
+def compare_gradients(
+    dense: pd.DataFrame,
+    layer: type[torch.autograd.Function],
+    magnitude_mask: Callable[[Tensor, float], Tensor],
+    sparsities: Sequence[float],
+) -> pd.DataFrame:
+    """Cosine between ∂L/∂a through the pruned W, by ``layer``, and through the dense W:
+    conv4 as a matrix (64, 576), pruned by magnitude and at random, 256 random ∂L/∂y.
+    """
+    weights = {
+        seed: model.conv4.weight.detach().flatten(1)
+        for seed, model in zip(dense.seed, dense.network, strict=True)
+    }
+    chance = {
+        seed: noise(prunable(model), seed)["conv4.weight"].flatten(1)
+        for seed, model in zip(dense.seed, dense.network, strict=True)
+    }
+
+    def cosine(seed: int, method: str, sparsity: float) -> float:
+        w = weights[seed]
+        grad_y = torch.randn(256, len(w), generator=torch.Generator().manual_seed(seed))
+        x = torch.zeros(256, w.shape[1], requires_grad=True)
+        mask = magnitude_mask(chance[seed] if method == "random pruned" else w, sparsity)
+        (grad_x,) = torch.autograd.grad(layer.apply(x, w, mask), x, grad_y)
+        return torch.cosine_similarity(grad_x.flatten(), (grad_y @ w).flatten(), dim=0).item()
+
+    methods = ["smallest pruned", "random pruned"]
+    return sweep(cosine, measure="cosine", seed=weights, method=methods, sparsity=sparsities)
+
+
+def map_sensitivity(
+    dense: pd.DataFrame,
+    data: ImageData,
+    sensitivity: Callable[..., dict[str, list[float]]],
+    sparsities: Sequence[float],
+) -> pd.DataFrame:
+    """Prune one layer alone, as ``sensitivity`` (question 1.6) does, and measure the
+    network "as pruned" and "recalibrated": columns ``batch_norm`` and ``layer``.
+    """
+    networks = dict(zip(dense.seed, dense.network, strict=True))
+    measures: dict[str, Callable[[nn.Module, str], float]] = {
+        "as pruned": partial(accuracy, data),
+        "recalibrated": lambda model, split: accuracy(data, recalibrated(data, model), split),
+    }
+
+    def run(batch_norm: str, seed: int) -> list[dict[str, Any]]:
+        found = sensitivity(networks[seed], measures[batch_norm], list(sparsities))
+        return [
+            {"layer": name.removesuffix(".weight"), "sparsity": sparsity, "accuracy": value}
+            for name, values in found.items()
+            for sparsity, value in zip(sparsities, values, strict=True)
+        ]
+
+    return pd.concat(  # networks are changed meanwhile: one map after the other
+        [sweep(run, batch_norm=[how], seed=networks) for how in measures], ignore_index=True
+    )
+
+
+def train_with_masked_gradients(
+    magnitude_mask: Callable[[Tensor, float], Tensor],
+) -> pd.DataFrame:
+    """Train a linear layer for three steps, prune half of it, and train it for three
+    more with the gradient masked: by optimizer, the share of pruned weights that are
+    not 0 any more (%).
+    """
+    optimizers: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
+        "plain SGD": partial(torch.optim.SGD, lr=0.1),
+        "SGD with momentum": partial(torch.optim.SGD, lr=0.1, momentum=0.9),
+        "Adam": partial(torch.optim.Adam, lr=0.01),
+        "AdamW": partial(torch.optim.AdamW, lr=0.01),
+    }
+    rows = []
+    for name, make in optimizers.items():
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            layer, x, y = nn.Linear(64, 10), torch.randn(128, 64), torch.randint(10, (128,))
+        optimizer = make(layer.parameters())
+        mask = torch.ones_like(layer.weight, dtype=torch.bool)
+        for step in range(6):
+            if step == 3:
+                mask = magnitude_mask(layer.weight, 0.5)
+                layer.weight.data[~mask] = 0
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(layer(x), y).backward()
+            layer.weight.grad[~mask] = 0  # type: ignore[index]
+            optimizer.step()
+        back = 100 * (layer.weight[~mask] != 0).float().mean().item()
+        rows.append({"optimizer": name, "pruned weights that are not 0 (%)": back})
+    return pd.DataFrame(rows)
+
+
+# -------------------------------------------------------------------------- what it was worth
+def within_a_point(results: pd.DataFrame, method: str) -> float:
+    """The largest sparsity up to which the mean accuracy of a method stays within one
+    point of the dense networks'; 0 if it does so at none.
+    """
+    means = results.groupby(["method", "sparsity"], dropna=False).accuracy.mean()
+    good = means[method] >= float(means["dense"].iloc[0]) - 1
+    return max(good[good.cummin()].index, default=0.0)
+
+
+def sparsest(
+    results: pd.DataFrame, method: str, name: str, like: str | None = None
+) -> pd.DataFrame:
+    """The rows of a method at the sparsity that :func:`within_a_point` finds (at least
+    the smallest that was measured).
+
+    Args:
+        name: what the method is called from then on, such as "iterative {}": {} is the
+            sparsity.
+        like: the method whose sparsity is taken; default: its own.
+    """
+    rows = results[results.method == method]
+    sparsity = max(within_a_point(results, like or method), rows.sparsity.min())
+    return rows[rows.sparsity == sparsity].assign(method=name.format(f"{100 * sparsity:.0f} %"))
+
+
+def add_up(chosen: pd.DataFrame, data: ImageData) -> pd.DataFrame:
+    """What networks cost and keep, by ``method`` and ``seed``.
+
+    Returns:
+        ``test`` (accuracy in %); of the first network of each method ``bits`` (the whole
+        model as stored), ``macs`` (products with a weight that is not 0, one image),
+        ``ms`` (64 images, one thread, median) and ``faster`` (than "dense", median of
+        the ratios round by round).
+    """
+    networks = dict(chosen.drop_duplicates("method")[["method", "network"]].to_numpy())
+    batch = data.validation.images[:64]
+    calls = {name: latency.forward(model, batch) for name, model in networks.items()}
+    times = latency.compare(calls, repeats=40, threads=1)
+    costs = [
+        {
+            "method": name,
+            "bits": model_bits(model.state_dict()),
+            "macs": totals(model_cost(model, data.test.images[:1]))["nonzero_macs"],
+            "ms": 1e3 * times[name].median,
+            "faster": times["dense"].times_slower_than(times[name]),
+        }
+        for name, model in networks.items()
+    ]
+    test = [accuracy(data, model, "test") for model in chosen.network]
+    return chosen[["method", "seed"]].assign(test=test).merge(pd.DataFrame(costs))
+
+
+def share_of_dense(costs: pd.DataFrame) -> pd.DataFrame:
+    """:func:`add_up` as ``% of dense``, by ``method`` (its words on lines of their own)
+    and ``measure``.
+    """
+    first = costs.drop_duplicates("method").set_index("method")
+    shares = 100 * first[["bits", "macs"]] / first.loc["dense", ["bits", "macs"]]
+    shares = shares.rename(columns={"macs": "MACs"}).assign(time=100 / first.faster)
+    shares.index = shares.index.str.replace("(?<!\\d) |, ", "\n", regex=True)
+    return shares.melt(
+        var_name="measure", value_name="% of dense", ignore_index=False
+    ).reset_index()

@@ -81,7 +81,8 @@ def curves(
         panels: a column; one panel per entry, with a common vertical axis.
         paper: published figures, {"Han et al. 2015": (x, y)}: marked points.
         xaxis: "sparsity" writes fractions in per cent; "remaining" is a log-scaled axis
-            from 100 % on the left downwards.
+            from 100 % on the left downwards; "log" is log-scaled, with the measured values
+            as its ticks.
         ylim: default: means and bands, within 0 to 100 where the label says %.
         log: the vertical axis is log-scaled.
         note: a sentence added to the text alternative.
@@ -98,8 +99,10 @@ def curves(
         _can_compare(table, y, by, control)
     chosen = looks([str(name) for name in table[by].unique()])
     xlabel, ylabel = xlabel or title_of(x), ylabel or title_of(y)
+    drawn = []
     with mpl.rc_context(style()):
         for part, axes in _panels(table, panels, ax, height):
+            drawn.append(axes)
             names = EndLabels(axes) if _rightmost(axes) else None
             keys = [by, x]
             data = per_seed(part, y, keys) if over_seeds else part[[*keys, y]]
@@ -122,9 +125,10 @@ def curves(
             if paper:
                 _paper(axes, paper)
             _name_axes(axes, xlabel, ylabel, panels)
-            _scale(axes, table[x].dropna(), xaxis, ylim, ylabel, log)
             _heading(axes, panels, part, title)
-    return alt(_figure(axes), _words(table, x, y, by, title, xlabel, ylabel, note))
+        for axes in drawn:  # limits that panels share are those of all their lines
+            _scale(axes, table[x].dropna(), xaxis, ylim, ylabel, log)
+    return alt(_figure(axes), _words(table, x, y, by, title, xlabel, ylabel, note, panels))
 
 
 def bars(
@@ -143,7 +147,8 @@ def bars(
     height: float = 4.6,
     ax: Axes | None = None,
 ) -> Figure:
-    """Bars with their numbers; over seeds, means with 95 % t-intervals.
+    """Bars with their numbers; over seeds, means with 95 % t-intervals, of percentages
+    within 0 to 100.
 
     Args:
         table: a long table, with or without a column ``seed``.
@@ -167,11 +172,17 @@ def bars(
         data[by] = data[by].astype(str)
     if SEED in table.columns:
         data = per_seed(data, y, [x, *([by] if by else [])])
+    percent = "%" in ylabel and data[y].dropna().between(0, 100).all()
+
+    def ends(values: Any) -> tuple[float, float]:
+        low, high = t95(values)
+        return (max(low, 0), min(high, 100)) if percent else (low, high)
+
     with mpl.rc_context(style()):
         fig, axes = _axes(ax, height)
         sns.barplot(
             data, x=x, y=y, hue=by, order=groups, hue_order=names if by else None,
-            errorbar=t95 if SEED in data.columns else None, saturation=1,
+            errorbar=ends if SEED in data.columns else None, saturation=1,
             palette=list(colours) if by else None, color=None if by else BLUE,
             err_kws={"linewidth": 1.6, "color": INK}, ax=axes, zorder=3, legend=bool(by),
         )  # fmt: skip
@@ -183,7 +194,7 @@ def bars(
                 of = data[(data[x] == group) & ((data[by] == name) if by else True)][y]
                 if not len(of):
                     continue
-                top = t95(of)[1] if SEED in data.columns and len(of) > 1 else float(of.mean())
+                top = ends(of)[1] if SEED in data.columns and len(of) > 1 else float(of.mean())
                 at = (bar.get_x() + bar.get_width() / 2, max(top, float(of.mean())))
                 axes.annotate(
                     fmt.format(of.mean()), at, xytext=(0, 2), textcoords="offset points",
@@ -423,6 +434,10 @@ def _scale(
         remaining_ticks(axes, sorted(set(x)))
     elif xaxis == "sparsity":
         sparsity_ticks(axes)
+    elif xaxis == "log":
+        axes.set_xscale("log")
+        axes.set_xticks(sorted(set(x)), [f"{value:g}" for value in sorted(set(x))])
+        axes.minorticks_off()
     if log:
         axes.set_yscale("log")
     if ylim is not None:
@@ -441,12 +456,17 @@ def _words(
     xlabel: str,
     ylabel: str,
     note: str,
+    panels: str | None = None,
 ) -> str:
-    """What is to be seen, in words: for each line, its mean at up to four places."""
+    """What is to be seen, in words: for each line of each panel, its mean at up to four
+    places.
+    """
     seeds = table[SEED].nunique() if SEED in table.columns else 0
     how = f", means of {seeds} seeds with 95 % intervals" if seeds > 1 else ""
     text = [f"{title.rstrip('.?!')}. {ylabel} against {xlabel}{how}."]
-    for name, rows in table.groupby(by, sort=False) if by else [("", table)]:
+    columns = [column for column in (panels, by) if column]
+    for key, rows in table.groupby(columns, sort=False) if columns else [((), table)]:
+        name = ", ".join(map(str, key))
         means = rows.groupby(x, sort=False, dropna=False)[y].mean()
         places = sorted({round(k * (len(means) - 1) / 3) for k in range(4)})
         values = ", ".join(

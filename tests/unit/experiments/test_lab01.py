@@ -1,65 +1,133 @@
-"""Lab 01's runs: its own experiments by the library."""
+"""Lab 01's experiments, on one network that is trained for a short time."""
 
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+
+import pandas as pd
 import pytest
 import torch
 
 from course_lib import experiments
 from course_lib.data.images import load
 from course_lib.experiments import lab01
-from course_lib.pruning.weights import local_masks, magnitude, prunable
+from course_lib.pruning import weights
+
+remake = experiments.registered()
+make = import_module("lab01_results")  # which registered() has made importable
+
+RESULTS = [f"lab01_pruning_{name}" for name in lab01.SETTINGS] + ["lab01_long_run_digits"]
 
 
 @pytest.fixture(scope="module")
-def found():
-    torch.set_num_threads(1)
-    data = load("digits").subset(300)
-    return lab01.experiments_of(data, 0, {"dense_epochs": 12, "budget": 3})
+def data():
+    return load("digits").subset(300)
 
 
-@pytest.mark.long
-def test_all_arms_at_all_sparsities(found):
-    untrained = ("magnitude", "random", "global")
-    assert found["untrained"].keys() == {
-        *untrained,
-        *(f"{way}, recalibrated" for way in untrained),
-    }
-    for part, sparsities in (
-        ("untrained", lab01.UNTRAINED),
-        ("trained", lab01.TRAINED),
-        ("structured", lab01.STRUCTURED),
-    ):
-        assert {len(row) for row in found[part].values()} == {len(sparsities)}
-    assert found["trained"].keys() == {"fine-tuned", "iterative", "random"}
-    assert found["structured"].keys() == {*lab01.GRANULARITIES, "random filter"}
+@pytest.fixture(scope="module")
+def dense(data):
+    return lab01.train_dense(data, [0], 12)
 
 
-def test_what_is_repaired_comes_back(found):
-    at = lab01.UNTRAINED.index(0.7)
-    one, repaired, chance = (
-        found["untrained"][way][at]
-        for way in ("magnitude", "magnitude, recalibrated", "random, recalibrated")
+def share(network):
+    return {name: float((w == 0).double().mean()) for name, w in weights.prunable(network).items()}
+
+
+def test_recalibration_repairs_what_magnitude_breaks_and_not_what_chance_breaks(dense, data):
+    methods = {"magnitude": make.by_layer, "random": make.by_layer}
+    found = [lab01.prune_once(dense, data, methods, [0.7], repair=on) for on in (False, True)]
+    cut, repaired = (table.set_index("method").accuracy for table in found)
+    assert cut["dense"] > 85 and repaired["magnitude"] > cut["magnitude"] + 20
+    assert repaired["magnitude"] > repaired["random"] + 20
+    assert share(dense.network[0]) == dict.fromkeys(share(dense.network[0]), 0.0), "copies"
+
+
+def test_masks_are_held_while_it_trains(dense, data):
+    found = lab01.prune_once(dense, data, {"random": make.by_layer}, [0.5], epochs=1)
+    model = found.network.iloc[-1]
+    assert all(part == pytest.approx(0.5, abs=0.01) for part in share(model).values())
+    assert not torch.equal(model.fc.bias, dense.network[0].fc.bias), "it was trained"
+
+
+def test_all_layers_together_share_one_threshold(dense):
+    found = lab01.prune_each_layer(dense, make.together, 0.9)
+    by_layer = found.pivot(index="layer", columns="method", values="pruned (%)")
+    assert (by_layer["each layer"] == 90).all()
+    assert by_layer["global"]["conv4"] > 90 > by_layer["global"]["conv1"]
+
+
+def test_a_scaled_layer_is_the_same_function_and_is_pruned_first(dense, data):
+    scaled = lab01.scale_layer(dense, data, "conv3.weight", 0.1)
+    assert scaled.accuracy[0] > dense.accuracy[0] - 3
+    found = lab01.prune_once(scaled, data, {"global": make.together}, [0.9])
+    assert share(found.network.iloc[-1])["conv3.weight"] > 0.99
+
+
+def test_the_gradient_through_the_dense_weight_is_wrong(dense):
+    mask = weights.smallest
+    found = lab01.compare_gradients(
+        dense, weights.PrunedLinear, lambda w, s: mask(w.abs(), s), [0.9]
     )
-    assert found["dense"] > 85 and repaired > one + 20 and repaired > chance + 20
+    cosine = found.set_index("method").cosine
+    assert 0.2 < cosine["random pruned"] < 0.5, "the root of the energy that is left"
+    assert 0.95 > cosine["smallest pruned"] > cosine["random pruned"] + 0.1
 
 
-def test_masks_are_held_while_it_trains():
-    data = load("digits").subset(200)
-    network = lab01.dense(data, 0, epochs=1)
-    masks = local_masks(magnitude(prunable(network)), 0.9)
-    trained = lab01.masked(network, data, 0, masks, 1)
-    for name, w in prunable(trained).items():
-        assert not w[~masks[name]].any() and not torch.equal(w, prunable(network)[name])
-    chance = lab01.at_random(network, data, 0, 1, sparsity=0.5)
-    assert all(
-        float((w == 0).double().mean()) == pytest.approx(0.5, abs=0.01)
-        for w in prunable(chance).values()
+def test_an_optimizer_that_remembers_gradients_brings_weights_back():
+    found = lab01.train_with_masked_gradients(lambda w, s: weights.smallest(w.abs(), s))
+    assert found.iloc[:, 1].tolist() == pytest.approx([0, 100, 100, 100], abs=1)
+
+
+def test_two_maps_of_every_layer(dense, data):
+    found = lab01.map_sensitivity(dense, data, weights.sensitivity, [0.9])
+    assert len(found) == 10 and set(found.batch_norm) == {"as pruned", "recalibrated"}
+
+
+def test_the_sparsest_network_is_that_up_to_which_all_are_good():
+    means = {"dense": [99], "good": [99, 98, 90, 98], "bad": [50, 99, 99, 99]}
+    table = pd.DataFrame(
+        [
+            {"seed": 0, "method": m, "accuracy": a, "sparsity": None if m == "dense" else s}
+            for m, values in means.items()
+            for s, a in zip((0.5, 0.7, 0.8, 0.9), values, strict=False)
+        ]
     )
+    assert lab01.within_a_point(table, "good") == 0.7 and lab01.within_a_point(table, "bad") == 0
+    assert lab01.sparsest(table, "good", "good {}").method.tolist() == ["good 70 %"]
+    assert lab01.sparsest(table, "bad", "bad {}", like="good").accuracy.tolist() == [99]
+    assert lab01.sparsest(table, "bad", "bad {}").sparsity.tolist() == [0.5], "none is good"
+
+
+def test_costs_are_of_the_first_network_and_accuracy_of_all(dense, data):
+    cut = lab01.prune_once(dense, data, {"global": make.together}, [0.9]).iloc[1:]
+    costs = lab01.add_up(pd.concat([dense, cut]), data).set_index("method")
+    assert costs.bits["global"] < 0.2 * costs.bits["dense"]
+    assert costs.macs["global"] < 0.3 * costs.macs["dense"] and costs.faster["dense"] == 1
+    left = lab01.share_of_dense(costs.reset_index())
+    assert (left[left.method == "dense"]["% of dense"] == 100).all() and len(left) == 6
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_a_remake_has_the_stored_columns(name, tmp_path, monkeypatch):
+    small = {"train": 100, "dense_epochs": 1, "budget": 2}
+    monkeypatch.setattr(lab01, "SETTINGS", {"digits": small, "mnist": small})
+    monkeypatch.setattr(make, "LONG", make.LONG | small | {"epochs": [6]})
+    monkeypatch.setattr(make, "SEEDS", 1)
+    monkeypatch.setattr(make, "load", lambda _: load("digits"))
+    with ThreadPoolExecutor(1) as pool:
+        made = remake[name](pool, tmp_path)
+    for table, frame in made.tables.items():
+        stored = experiments.read(f"{name}/{table}")
+        assert list(frame) == list(stored)
+        names = [c for c in stored if c not in ("seed", "accuracy", "epochs")]
+        of_both = [t[names].drop_duplicates().sort_values(names) for t in (frame, stored)]
+        assert (
+            of_both[0].to_numpy().astype(str).tolist() == of_both[1].to_numpy().astype(str).tolist()
+        )
 
 
 @pytest.mark.parametrize("name", lab01.SETTINGS)
-def test_the_shipped_results_are_of_these_settings(name):
-    result = experiments.read(f"lab01_pruning_{name}")
-    assert result["settings"] == lab01.SETTINGS[name] and len(result["seeds"]) == 5
-    for run in result["seeds"]:
-        assert {len(row) for row in run["trained"].values()} == {len(lab01.TRAINED)}
+def test_the_stored_results_are_of_these_settings(name):
+    assert experiments.settings(f"lab01_pruning_{name}") == lab01.SETTINGS[name]
     assert experiments.took(f"lab01_pruning_{name}") is not None
+    trained = experiments.read(f"lab01_pruning_{name}/trained")
+    assert set(trained.seed) == set(range(make.SEEDS))

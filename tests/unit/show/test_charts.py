@@ -102,6 +102,9 @@ def test_bars_have_their_number_and_an_interval(results):
     written = [text.get_text() for text in axes.texts]
     assert written == ["86.5", "87.4", "55.5", "83.5", "84.4", "52.5"]
     assert max(axes.get_yticks()) <= 100, "no accuracy is above 100 %"
+    wide = pd.DataFrame({"seed": range(3), "how": "once", "accuracy": [5.0, 95.0, 98.0]})
+    (axes,) = plots.bars(wide, x="how", y="accuracy", title="t").axes
+    assert sorted(axes.lines[0].get_ydata()) == [0, 100], "an interval of percentages"
     with pytest.raises(ValueError, match="at most four"):
         plots.bars(both, x="how", y="accuracy", by="accuracy", title="t")
 
@@ -112,6 +115,22 @@ def test_panels_share_an_axis_and_name_lines_once(results):
     left, right = figure.axes
     assert left.get_ylim() == right.get_ylim() and left.get_title(loc="left") == "A"
     assert not left.get_ylabel() == right.get_ylabel() == ""
+    lower = results.assign(part="B", accuracy=results.accuracy - 50)
+    figure = plots.curves(
+        pd.concat([results.assign(part="A"), lower]), x="sparsity", y="accuracy", panels="part",
+        title="t",
+    )  # fmt: skip
+    right = figure.axes[1]
+    assert right.get_ylim()[0] < line(right, "random").get_ydata().min(), "no line is cut off"
+    assert "A, magnitude: 88.5 at 0.5" in figure.course_alt
+    assert "B, magnitude: 38.5 at 0.5" in figure.course_alt
+
+
+def test_a_log_scaled_axis_has_the_measured_values_as_ticks(results):
+    longer = results.dropna().assign(epochs=(results.sparsity * 40).round())
+    (axes,) = plots.curves(longer, x="epochs", y="accuracy", xaxis="log", title="t").axes
+    assert axes.get_xscale() == "log" and not len(axes.get_xticks(minor=True))
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["20", "36"]
 
 
 def test_a_frontier_has_a_point_for_each_setting(results):
