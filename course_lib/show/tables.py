@@ -144,12 +144,13 @@ def compare(
     )
 
 
-def plain(frame: pd.DataFrame, digits: int | Mapping[str, int] = 1) -> Table:
+def plain(frame: pd.DataFrame, digits: int | str | Mapping[str, int | str] = 1) -> Table:
     """A table as it is: texts unchanged, numbers with ``digits`` after the decimal point
     (whole numbers with a separator of thousands).
 
     Args:
-        digits: for all columns, or {column: digits} (1 for the others).
+        digits: for all columns, or {column: digits} (1 for the others). A text is a
+            format: ".0e" writes 0.00002 as 2e-05.
     """
 
     def text(name: str, value: Any) -> str:
@@ -161,7 +162,7 @@ def plain(frame: pd.DataFrame, digits: int | Mapping[str, int] = 1) -> Table:
             return f"{value:,}"
         if isinstance(value, (float, np.floating)):
             places = digits.get(name, 1) if isinstance(digits, Mapping) else digits
-            return f"{value:z,.{places}f}"
+            return f"{value:{places}}" if isinstance(places, str) else f"{value:z,.{places}f}"
         return str(value)
 
     records = frame.to_dict("records")

@@ -190,3 +190,9 @@ def test_a_plain_table_writes_numbers_as_people_do():
     assert table.header == ["", "weights", "size (kB)", "gone"]
     assert table.rows == [["a|b", "266,200", "12.35", ""]]
     assert "a\\|b" in table.markdown()
+
+
+def test_a_plain_table_takes_formats():
+    frame = pd.DataFrame({"numbers": ["float32"], "largest": [23.71], "apart": [5.7e-6]})
+    assert tables.plain(frame, {"apart": ".0e"}).rows == [["float32", "23.7", "6e-06"]]
+    assert tables.plain(frame, ".1e").rows == [["float32", "2.4e+01", "5.7e-06"]]
