@@ -19,6 +19,8 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter
 
 from course_lib.intervals import SEED, interval, need, per_seed
 from course_lib.show.labels import EndLabels, Notes, name_axes, set_title
@@ -28,11 +30,13 @@ from course_lib.show.output import alt, new_figure
 from course_lib.show.style import (
     BLACK,
     BLUE,
+    GREY,
     INK,
     ORANGE,
     SKY,
     VERMILLION,
     Look,
+    for_slides,
     looks,
     pt,
     style,
@@ -57,6 +61,7 @@ def curves(
     title: str,
     xlabel: str | None = None,
     ylabel: str | None = None,
+    marks: str | None = None,
     control: str | None = "random",
     panels: str | None = None,
     paper: Mapping[str, tuple[Any, Any]] | None = None,
@@ -76,13 +81,17 @@ def curves(
         x, y: the columns of the axes. by: the column of methods.
         title: the question or the finding.
         xlabel, ylabel: with units; default: the label of the column (``style.AXES``).
+        marks: a second column of the same unit, drawn as marks beside the lines of ``y``,
+            such as counts beside a formula; NaN where there is none.
         control: the method that chooses at random, which a comparison over seeds must
             contain. None: the lines do not compete (formulas, layers, settings).
         panels: a column; one panel per entry, with a common vertical axis.
         paper: published figures, {"Han et al. 2015": (x, y)}: marked points.
         xaxis: "sparsity" writes fractions in per cent; "remaining" is a log-scaled axis
-            from 100 % on the left downwards.
-        ylim: default: means and bands, within 0 to 100 where the label says %.
+            from 100 % on the left downwards; "log2" is log-scaled with a tick per power
+            of 2.
+        ylim: default: means and bands; where the label says %, within 0 to 100, unless a
+            mean is negative.
         log: the vertical axis is log-scaled.
         note: a sentence added to the text alternative.
         height: inches.
@@ -92,7 +101,7 @@ def curves(
         ValueError: if a column is missing; where methods compete, without the control or
             with fewer than three seeds.
     """
-    need(table, [x, y, by, *([panels] if panels else [])])
+    need(table, [x, y, by, *([panels] if panels else []), *([marks] if marks else [])])
     over_seeds = SEED in table.columns
     if over_seeds and control is not None:
         _can_compare(table, y, by, control)
@@ -108,7 +117,7 @@ def curves(
                 if rows[x].isna().all():
                     _level(axes, names, str(method), rows[y].to_numpy(float), data[x], look, xaxis)
                     continue
-                marker = look.marker if rows[x].nunique() <= 25 else ""
+                marker = look.marker if rows[x].nunique() <= 25 and not marks else ""
                 sns.lineplot(
                     rows, x=x, y=y, errorbar=t95 if over_seeds else None, estimator="mean",
                     color=look.colour, marker=marker or None, linestyle=look.dash,
@@ -119,12 +128,18 @@ def curves(
                 if len(means) and names is not None:
                     end = means.index[0 if xaxis == "remaining" else -1]
                     names.add(str(method), float(end), float(means[end]), look.colour)
+            if marks:
+                _marks(part, x, marks, by, chosen, axes, (title_of(y), title_of(marks)))
             if paper:
                 _paper(axes, paper)
             _name_axes(axes, xlabel, ylabel, panels)
             _scale(axes, table[x].dropna(), xaxis, ylim, ylabel, log)
             _heading(axes, panels, part, title)
-    return alt(_figure(axes), _words(table, x, y, by, title, xlabel, ylabel, note))
+    beside = f"Marks: {title_of(marks)}; lines: {title_of(y)}." if marks else ""
+    return alt(
+        _figure(axes),
+        _words(table, x, y, by, title, xlabel, ylabel, f"{beside} {note}".strip()),
+    )
 
 
 def bars(
@@ -399,6 +414,25 @@ def _level(
         names.add(name, float(x.min() if xaxis == "remaining" else x.max()), mean, look.colour)
 
 
+def _marks(
+    part: pd.DataFrame,
+    x: str,
+    y: str,
+    by: str,
+    chosen: Mapping[str, Look],
+    axes: Axes,
+    key: tuple[str, str],
+) -> None:
+    """The means of a second column as marks, with a key of what lines and marks stand for."""
+    look: dict[str, Any] = {"markerfacecolor": "white", "markeredgewidth": 1.8, "linestyle": ""}
+    for method, rows in part.dropna(subset=[x, y]).groupby(by, sort=False):
+        means, own = rows.groupby(x)[y].mean(), chosen[str(method)]
+        axes.plot(means.index, means, marker=own.marker or "o", color=own.colour, zorder=4, **look)
+    line = Line2D([], [], color=GREY, label=key[0])
+    mark = Line2D([], [], color=GREY, marker="o", label=key[1], **look)
+    axes.legend(handles=[line, mark], loc="best")
+
+
 def _paper(axes: Axes, paper: Mapping[str, tuple[Any, Any]]) -> None:
     notes = Notes(axes)
     for label, (px, py) in paper.items():
@@ -423,13 +457,20 @@ def _scale(
         remaining_ticks(axes, sorted(set(x)))
     elif xaxis == "sparsity":
         sparsity_ticks(axes)
+    elif xaxis == "log2":
+        axes.set_xscale("log", base=2)
+        powers = 2 ** np.arange(np.ceil(np.log2(x.min())), np.log2(x.max()) + 0.01)
+        powers = powers[:: -(-len(powers) // (4 if for_slides() else 8))]
+        axes.set_xticks(powers, [f"{power:g}" for power in powers])
     if log:
         axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     if ylim is not None:
         axes.set_ylim(*ylim)
     elif "%" in ylabel and not log:
         bottom, top = axes.get_ylim()
-        axes.set_ylim(max(bottom, -2), min(top, 102))
+        negative = any(np.nanmin(line.get_ydata(), initial=0) < 0 for line in axes.lines)
+        axes.set_ylim(bottom if negative else max(bottom, -2), min(top, 102))
 
 
 def _words(

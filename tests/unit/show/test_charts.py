@@ -155,3 +155,34 @@ def test_a_plain_table_writes_numbers_as_people_do():
     assert table.header == ["", "weights", "size (kB)", "gone"]
     assert table.rows == [["a|b", "266,200", "12.35", ""]]
     assert "a\\|b" in table.markdown()
+
+
+def test_marks_are_a_second_column_beside_the_lines():
+    table = pd.DataFrame(
+        {"p": [0.0, 0.5, 0.9], "k": "k = 2", "formula": [1, 0.6, 0.3], "counted": [1, np.nan, 0.4]}
+    )
+    fig = plots.curves(
+        table, x="p", y="formula", marks="counted", by="k", control=None, title="Is it right?"
+    )
+    (axes,) = fig.axes
+    assert line(axes, "k = 2").get_ydata().tolist() == [1, 0.6, 0.3]
+    (marks,) = [drawn for drawn in axes.lines if drawn.get_linestyle() == "None"]
+    assert marks.get_xdata().tolist() == [0, 0.9] and marks.get_ydata().tolist() == [1, 0.4]
+    assert [text.get_text() for text in axes.get_legend().texts] == ["formula", "counted"]
+    with pytest.raises(ValueError, match="no column 'measured'"):
+        plots.curves(table, x="p", y="formula", marks="measured", by="k", control=None, title="t")
+
+
+def test_powers_of_two_and_plain_numbers_on_log_scaled_axes():
+    table = pd.DataFrame({"heads": [1, 2, 4, 8], "what": "scores", "times": [1, 2, 4, 80]})
+    (axes,) = plots.curves(
+        table, x="heads", y="times", by="what", control=None, xaxis="log2", log=True, title="t"
+    ).axes
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["1", "2", "4", "8"]
+    assert axes.yaxis.get_major_formatter()(10) == "10"
+
+
+def test_differences_in_per_cent_may_be_negative():
+    table = pd.DataFrame({"x": [0, 1], "method": "magnitude", "off": [0.0, -8.0]})
+    (axes,) = plots.curves(table, x="x", y="off", control=None, ylabel="off (%)", title="t").axes
+    assert axes.get_ylim()[0] < -8
