@@ -277,7 +277,7 @@ CLAIMS: tuple[Claim, ...] = (
         "00",
         "Trained zeros clump, and a run-length code pays for it.",
         "pairs at 90 %, by magnitude less random, % of the formula",
-        **_00(gap("pairs", "magnitude", "random", sparsity=0.9)),
+        **_00(gap("more_pairs", "magnitude", "random", sparsity=0.9)),
         points=False,
     ),
     Claim(

@@ -22,6 +22,7 @@ from course_lib.cost import encodings, latency
 from course_lib.data.images import ImageData
 from course_lib.intervals import summarise
 from course_lib.modes import evaluating
+from course_lib.parallel import sweep
 from course_lib.pruning.weights import local_masks
 from course_lib.show import plots
 from course_lib.training import device, fit
@@ -66,7 +67,8 @@ def layer_costs(
     """The cost of each layer for one image (1, C, H, W).
 
     Returns:
-        Columns ``layer``, ``macs``, ``weight_bits``, ``input_bits``, ``output_bits``.
+        Columns ``layer``, ``macs``, ``weight_bits``, ``input_bits``, ``output_bits``, and
+        ``kb_alive``: input and output together, in kB.
     """
     rows = []
     for name, x in layer_inputs(net, image).items():
@@ -76,7 +78,8 @@ def layer_costs(
             rows.append({"layer": name, **conv_cost(*sizes)})
         elif isinstance(layer, nn.Linear):
             rows.append({"layer": name, **linear_cost(len(x), *layer.weight.shape[::-1])})
-    return pd.DataFrame(rows)
+    table = pd.DataFrame(rows)
+    return table.assign(kb_alive=(table["input_bits"] + table["output_bits"]) / 8e3)
 
 
 def shares(costs: pd.DataFrame) -> pd.DataFrame:
@@ -86,12 +89,12 @@ def shares(costs: pd.DataFrame) -> pd.DataFrame:
         costs: of :func:`layer_costs`.
 
     Returns:
-        Columns ``layer``, ``of`` ("MACs" or "weights"), ``share``.
+        Columns ``layer``, ``of`` ("MACs" or "weights"), ``percent``.
     """
     totals = costs.set_index("layer")[["macs", "weight_bits"]].set_axis(["MACs", "weights"], axis=1)
     return (
         (100 * totals / totals.sum())
-        .melt(var_name="of", value_name="share", ignore_index=False)
+        .melt(var_name="of", value_name="percent", ignore_index=False)
         .reset_index()
     )
 
@@ -101,14 +104,15 @@ def macs_per_token(transformer_macs: Write, E: int, lengths: Iterable[int]) -> p
     """Millions of MACs per token in one layer of width E.
 
     Returns:
-        Columns ``tokens``, ``part``, ``macs``.
+        Columns ``tokens``, ``part``, ``million_macs_per_token``.
     """
     rows = []
     for L in lengths:
         cost = transformer_macs(1, int(L), E)
         cost["all matrices"] = cost["projections"] + cost["ffn"]
         for part in ("projections", "ffn", "all matrices", "attention"):
-            rows.append({"tokens": int(L), "part": part, "macs": cost[part] / L / 1e6})
+            macs = cost[part] / L / 1e6
+            rows.append({"tokens": int(L), "part": part, "million_macs_per_token": macs})
     return pd.DataFrame(rows)
 
 
@@ -126,7 +130,7 @@ def many_heads(
     lengthen a call.
 
     Returns:
-        Columns ``heads``, ``what``, ``times``.
+        Columns ``heads``, ``what``, ``times_one_head``.
     """
     qkv = torch.randn(3, L, E, generator=torch.Generator().manual_seed(0))
     calls: dict[tuple[str, int], Callable[[], object]] = {}
@@ -144,22 +148,22 @@ def many_heads(
         cost = transformer_macs(1, L, E, h)
         found |= {("scores", h): cost["scores"], ("MACs", h): cost["attention"]}
     return pd.DataFrame(
-        {"heads": h, "what": what, "times": value / found[what, 1]}
+        {"heads": h, "what": what, "times_one_head": value / found[what, 1]}
         for (what, h), value in found.items()
     )
 
 
 # -------------------------------------------------------------------- zeros in products
-def placed_zeros(nonzero_macs: Write, shares: Iterable[float], size: int = 60) -> pd.DataFrame:
+def placed_zeros(nonzero_macs: Write, both_zero: Iterable[float], size: int = 60) -> pd.DataFrame:
     """A linear layer and its inputs, a share p of both zero: at random places (mean of
     three draws), at the same places ("most"), at other places ("least").
 
     Returns:
-        Columns ``p``, ``zeros``, ``formula`` and ``counted``: the share of products in
-        which both factors differ from 0.
+        Columns ``both_zero`` (p), ``zeros``, ``products_left`` (the share of products
+        without a factor 0, by formula) and ``counted``.
     """
     rows = []
-    for p in shares:
+    for p in both_zero:
         kept = torch.arange(size) >= round(p * size)
         w, x = kept.float().repeat(size, 1), kept.float().repeat(64, 1)
         drawn = []
@@ -173,7 +177,8 @@ def placed_zeros(nonzero_macs: Write, shares: Iterable[float], size: int = 60) -
         }
         for name, (formula, pairs) in cases.items():
             counted = np.mean([nonzero_macs(*pair) for pair in pairs]) / (64 * size**2)
-            rows.append({"p": p, "zeros": name, "formula": formula, "counted": counted})
+            row = {"both_zero": p, "zeros": name, "products_left": formula, "counted": counted}
+            rows.append(row)
     return pd.DataFrame(rows)
 
 
@@ -195,6 +200,30 @@ def beyond(weight: Tensor, x: Tensor, nonzero_macs: Write) -> float:
     possible = nonzero_macs(torch.ones_like(weight), torch.ones_like(x), padding=1)
     expected = float((1 - p) * (1 - q) * possible)
     return 100 * (nonzero_macs(weight, x, padding=1) / expected - 1)
+
+
+def trained_and_random(
+    weights: Sequence[Tensor],
+    sparsities: Iterable[float],
+    **measures: Callable[[int, Tensor], float],
+) -> pd.DataFrame:
+    """Measures of trained layers: with the smallest weights at 0 ("magnitude"), and with
+    as many zeros at random places.
+
+    Args:
+        weights: a layer per seed.
+        measures: column -> function of the seed and the weights with zeros.
+
+    Returns:
+        Columns ``seed``, ``method``, ``sparsity``, and one per measure.
+    """
+
+    def measured(seed: int, method: str, sparsity: float) -> dict[str, float]:
+        w = pruned(weights[seed], sparsity, seed if method == "random" else None)
+        return {column: of(seed, w) for column, of in measures.items()}
+
+    seeds, methods = range(len(weights)), ("magnitude", "random")
+    return sweep(measured, seed=seeds, method=methods, sparsity=sparsities)
 
 
 # --------------------------------------------------------------------- zeros in storage
@@ -219,7 +248,7 @@ def run_lengths(rle_encode: Write, layers: Sequence[Tensor], widths: Iterable[in
     layers) as encoded.
 
     Returns:
-        Columns ``sparsity``, ``run``, ``formula``, ``counted`` (NaN between the
+        Columns ``sparsity``, ``run``, ``pairs_per_element``, ``counted`` (NaN between the
         :data:`SPARSITIES`).
     """
     rows = []
@@ -227,10 +256,8 @@ def run_lengths(rle_encode: Write, layers: Sequence[Tensor], widths: Iterable[in
         for p in FINE:
             found = [len(rle_encode(pruned(w, p), k)[0]) / w.numel() for w in layers if _marked(p)]
             counted = np.mean(found) if found else math.nan
-            run = f"k = {k}"
-            rows.append(
-                {"sparsity": p, "run": run, "formula": pairs_formula(p, k), "counted": counted}
-            )
+            row = {"sparsity": p, "run": f"k = {k}", "pairs_per_element": pairs_formula(p, k)}
+            rows.append(row | {"counted": counted})
     return pd.DataFrame(rows)
 
 
@@ -247,16 +274,17 @@ def sizes(formats: Mapping[str, Write], layers: Sequence[Tensor]) -> pd.DataFram
     counted by ``formats[name](weight)``.
 
     Returns:
-        Columns ``sparsity``, ``format``, ``formula``, ``counted`` (NaN between the
+        Columns ``sparsity``, ``format``, ``bits_per_weight``, ``counted`` (NaN between the
         :data:`SPARSITIES`, and for "dense").
     """
     L, M = layers[0].numel(), len(layers[0])
     rows = []
     for p in FINE:
-        rows.append({"sparsity": p, "format": "dense", "formula": 32.0})
+        rows.append({"sparsity": p, "format": "dense", "bits_per_weight": 32.0})
         cut = [pruned(w, p) for w in layers] if _marked(p) else []
         for name, bits in formats.items():
-            row = {"sparsity": p, "format": name, "formula": formula_bits(name, p, L, 32, M) / L}
+            row = {"sparsity": p, "format": name}
+            row |= {"bits_per_weight": formula_bits(name, p, L, 32, M) / L}
             rows.append(row | ({"counted": np.mean([bits(w) / L for w in cut])} if cut else {}))
     return pd.DataFrame(rows)
 
@@ -266,10 +294,10 @@ def bookkeeping(sizes: pd.DataFrame) -> pd.DataFrame:
     of random places, below which no code can be.
     """
     table = sizes[(sizes["format"] != "dense") & (sizes["sparsity"] > 0)].copy()
-    table[["formula", "counted"]] -= 32 * (1 - table[["sparsity"]].to_numpy())
+    table[["bits_per_weight", "counted"]] -= 32 * (1 - table[["sparsity"]].to_numpy())
     p = np.array(FINE[1:])
     entropy = -p * np.log2(p) - (1 - p) * np.log2(1 - p)
-    floor = pd.DataFrame({"sparsity": p, "format": "entropy floor", "formula": entropy})
+    floor = pd.DataFrame({"sparsity": p, "format": "entropy floor", "bits_per_weight": entropy})
     return pd.concat([table, floor], ignore_index=True)
 
 
@@ -277,7 +305,7 @@ def smaller_from(formats: Mapping[str, Write], weight: Tensor) -> pd.DataFrame:
     """The sparsity in % from which on a format takes less than 32 bits per weight.
 
     Returns:
-        Columns ``format``, ``formula``, ``measured``.
+        Columns ``format``, ``by formula (%)``, ``measured (%)``.
     """
     grid, L = np.linspace(0, 0.99, 991), weight.numel()
 
@@ -288,7 +316,7 @@ def smaller_from(formats: Mapping[str, Write], weight: Tensor) -> pd.DataFrame:
     for name, bits in formats.items():
         formula = first(partial(formula_bits, name, L=L, n=32, rows=len(weight)))
         measured = first(lambda p, bits=bits: bits(pruned(weight, p)))  # type: ignore[misc]
-        rows.append({"format": name, "formula": formula, "measured": measured})
+        rows.append({"format": name, "by formula (%)": formula, "measured (%)": measured})
     return pd.DataFrame(rows)
 
 
@@ -446,7 +474,7 @@ def when_a_zero_pays(
     """A row per kernel: from which sparsity on it pays by MACs, by bits (of
     :func:`smaller_from`), by the bytes that it moves, and as measured.
     """
-    bits = by_bits.set_index("format")["measured"]
+    bits = by_bits.set_index("format")["measured (%)"]
     vector, conv = pays_from(one_vector), pays_from(convolution)
     kernels = {"CSR, torch": 64, "CSR, scipy": 32, "COO, scipy": 64, "bitmap, unpacked": 0}
     rows = [
@@ -469,14 +497,18 @@ def when_a_zero_pays(
 # ------------------------------------------------------------------------- larger images
 def on_larger_images(table: str) -> pd.DataFrame:
     """One table of the stored results on all three sets of images, with a column
-    ``images``.
+    ``images``; of "layers", which are the same for all seeds, a row per layer, with
+    ``kb_alive``.
     """
     names = {"digits": "digits", "mnist": "MNIST", "cifar10": "CIFAR-10"}
     tables = [
         experiments.read(f"lab00_counting_{key}/{table}").assign(images=name)
         for key, name in names.items()
     ]
-    return pd.concat(tables, ignore_index=True)
+    found = pd.concat(tables, ignore_index=True)
+    if table != "layers":
+        return found
+    return found[found["seed"] == 0].assign(kb_alive=found["alive"] / 8e3).drop(columns="seed")
 
 
 def _speeds(found: Mapping[str, float], seed: int, p: float) -> list[dict[str, Any]]:

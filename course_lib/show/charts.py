@@ -20,7 +20,7 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from course_lib.intervals import SEED, interval, need, per_seed
 from course_lib.show.labels import EndLabels, Notes, name_axes, set_title
@@ -81,8 +81,8 @@ def curves(
         x, y: the columns of the axes. by: the column of methods.
         title: the question or the finding.
         xlabel, ylabel: with units; default: the label of the column (``style.AXES``).
-        marks: a second column of the same unit, drawn as marks beside the lines of ``y``,
-            such as counts beside a formula; NaN where there is none.
+        marks: a second column, of what was counted or measured, drawn as marks beside the
+            lines, which are formulas then; NaN where there is none.
         control: the method that chooses at random, which a comparison over seeds must
             contain. None: the lines do not compete (formulas, layers, settings).
         panels: a column; one panel per entry, with a common vertical axis.
@@ -129,13 +129,13 @@ def curves(
                     end = means.index[0 if xaxis == "remaining" else -1]
                     names.add(str(method), float(end), float(means[end]), look.colour)
             if marks:
-                _marks(part, x, marks, by, chosen, axes, (title_of(y), title_of(marks)))
+                _marks(part, x, marks, by, chosen, axes, ("formula", title_of(marks)))
             if paper:
                 _paper(axes, paper)
             _name_axes(axes, xlabel, ylabel, panels)
             _scale(axes, table[x].dropna(), xaxis, ylim, ylabel, log)
             _heading(axes, panels, part, title)
-    beside = f"Marks: {title_of(marks)}; lines: {title_of(y)}." if marks else ""
+    beside = f"Lines: formula; marks: {title_of(marks)}." if marks else ""
     return alt(
         _figure(axes),
         _words(table, x, y, by, title, xlabel, ylabel, f"{beside} {note}".strip()),
@@ -205,7 +205,7 @@ def bars(
                     ha="center", va="bottom", fontsize=size,
                 )  # fmt: skip
         if log:
-            axes.set_yscale("log")
+            _log_axis(axes)
         axes.margins(y=0.22 if by else 0.12)
         if ylim is not None:
             axes.set_ylim(*ylim)
@@ -463,14 +463,23 @@ def _scale(
         powers = powers[:: -(-len(powers) // (4 if for_slides() else 8))]
         axes.set_xticks(powers, [f"{power:g}" for power in powers])
     if log:
-        axes.set_yscale("log")
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        _log_axis(axes)
     if ylim is not None:
         axes.set_ylim(*ylim)
     elif "%" in ylabel and not log:
         bottom, top = axes.get_ylim()
         negative = any(np.nanmin(line.get_ydata(), initial=0) < 0 for line in axes.lines)
         axes.set_ylim(bottom if negative else max(bottom, -2), min(top, 102))
+
+
+def _log_axis(axes: Axes) -> None:
+    """A log-scaled vertical axis with plain numbers; with few decades, 2 and 5, too."""
+    axes.set_yscale("log")
+    bottom, top = axes.get_ylim()
+    if top < 1000 * bottom:
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def _words(

@@ -54,7 +54,7 @@ def one_seed(name: str, seed: int, settings: dict[str, int]) -> dict[str, Rows]:
             w = lab00.pruned(weight, sparsity, random)
             measured = {
                 "beyond": lab00.beyond(w, x, nonzero_macs),
-                "pairs": lab00.pairs_beyond(w, encodings.rle_encode),
+                "more_pairs": lab00.pairs_beyond(w, encodings.rle_encode),
                 "empty": lab00.empty_kernels(w),
             }
             rounded = {column: round(value, 3) for column, value in measured.items()}
@@ -72,7 +72,7 @@ def result(executor: Executor, folder: Path, name: str) -> Result:
         "networks": ``test`` (accuracy, %) and ``zeros_in`` (zeros that flow into
         :data:`LAYER`, %). "layers": ``macs`` and ``alive`` (input and output together,
         bits) for one image. "conv4": by ``method`` and ``sparsity``, ``beyond``,
-        ``pairs`` and ``empty``, all in %: see ``pairs_beyond`` and its neighbours.
+        ``more_pairs`` and ``empty``, all in %: see ``pairs_beyond`` and its neighbours.
     """
     made = each_seed(executor, folder, SEEDS[name], one_seed, name, SETTINGS[name])
     tables = {

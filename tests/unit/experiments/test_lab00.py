@@ -45,14 +45,14 @@ def test_costs_of_layers_and_their_shares():
     costs = lab00.layer_costs(net, torch.zeros(1, 4), conv_cost, linear_cost)
     assert costs["macs"].tolist() == [12, 6]
     shares = lab00.shares(costs)
-    assert shares.groupby("of")["share"].sum().tolist() == [100, 100]
+    assert shares.groupby("of")["percent"].sum().tolist() == [100, 100]
 
 
 def test_zeros_on_purpose_meet_the_formulas():
     found = lab00.placed_zeros(nonzero_macs, [0, 0.25, 0.75])
     drawn = found["zeros"] == "expected"
-    assert np.allclose(found["formula"][~drawn], found["counted"][~drawn])
-    assert np.allclose(found["formula"][drawn], found["counted"][drawn], atol=0.03)
+    assert np.allclose(found["products_left"][~drawn], found["counted"][~drawn])
+    assert np.allclose(found["products_left"][drawn], found["counted"][drawn], atol=0.03)
 
 
 def test_formulas_and_counts_of_formats_agree_on_random_zeros():
@@ -61,17 +61,19 @@ def test_formulas_and_counts_of_formats_agree_on_random_zeros():
     sizes = lab00.sizes(formats, layers)
     marked = sizes.dropna(subset=["counted"])
     assert set(marked["sparsity"]) == set(lab00.SPARSITIES)
-    assert np.allclose(marked["formula"], marked["counted"], rtol=0.02)
+    assert np.allclose(marked["bits_per_weight"], marked["counted"], rtol=0.02)
     book = lab00.bookkeeping(sizes)
-    assert np.allclose(book.loc[book["format"] == "bitmap", "formula"], 1)
-    assert np.allclose(*lab00.smaller_from(formats, layers[0])[["formula", "measured"]].T.values)
+    assert np.allclose(book.loc[book["format"] == "bitmap", "bits_per_weight"], 1)
+    assert np.allclose(
+        *lab00.smaller_from(formats, layers[0])[["by formula (%)", "measured (%)"]].T.values
+    )
     runs = lab00.run_lengths(encodings.rle_encode, layers, (2,)).dropna()
-    assert np.allclose(runs["formula"], runs["counted"], rtol=0.05)
+    assert np.allclose(runs["pairs_per_element"], runs["counted"], rtol=0.05)
 
 
 def test_heads_are_free_in_macs_only():
     found = lab00.many_heads(transformer_macs, (1, 4), L=16, E=16, repeats=2)
-    at_4 = found[found["heads"] == 4].set_index("what")["times"]
+    at_4 = found[found["heads"] == 4].set_index("what")["times_one_head"]
     assert at_4["MACs"] == 1 and at_4["scores"] == 4 and at_4["time, fused"] > 0
 
 
@@ -96,7 +98,7 @@ def test_kernels_compute_the_same_product():
     speeds = lab00.one_vector(*codes, (0, 0.9), size=16, repeats=2)
     layer, x = torch.randn(4, 4, 3, 3), torch.randn(1, 4, 4, 4)
     conv = lab00.convolution([layer], [x], codes[0], (0.5, 0.9), repeats=2)
-    bits = pd.DataFrame({"format": ["CSR", "COO", "bitmap"], "measured": [24.0, 33, 3]})
+    bits = pd.DataFrame({"format": ["CSR", "COO", "bitmap"], "measured (%)": [24.0, 33, 3]})
     table = lab00.when_a_zero_pays(bits, speeds, conv)
     assert table["by bits"].tolist() == ["24 %", "24 %", "33 %", "3 %", "at once"]
 

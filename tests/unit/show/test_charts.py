@@ -180,6 +180,7 @@ def test_powers_of_two_and_plain_numbers_on_log_scaled_axes():
     ).axes
     assert [text.get_text() for text in axes.get_xticklabels()] == ["1", "2", "4", "8"]
     assert axes.yaxis.get_major_formatter()(10) == "10"
+    assert {1, 2, 5, 10, 20, 50} <= set(axes.get_yticks().tolist())
 
 
 def test_differences_in_per_cent_may_be_negative():
