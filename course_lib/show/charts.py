@@ -21,6 +21,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.transforms import blended_transform_factory
 
 from course_lib.intervals import SEED, interval, need, per_seed
 from course_lib.show.labels import EndLabels, Notes, name_axes, set_title
@@ -214,7 +215,7 @@ def bars(
         axes.grid(axis="x", visible=False)
         name_axes(axes, xlabel, ylabel)
         if by:
-            sns.move_legend(axes, "upper right", ncols=len(names), title=None, borderaxespad=0.1)
+            _legend_above(axes, len(names))
         set_title(axes, title)
     return alt(fig, _words(table, x, y, by, title, xlabel or title_of(x), ylabel, note))
 
@@ -431,6 +432,19 @@ def _marks(
     line = Line2D([], [], color=GREY, label=key[0])
     mark = Line2D([], [], color=GREY, marker="o", label=key[1], **look)
     axes.legend(handles=[line, mark], loc="best")
+
+
+def _legend_above(axes: Axes, columns: int) -> None:
+    """The key of colours in one row; on a slide in the line of the vertical axis's name."""
+    place: dict[str, Any] = {"loc": "upper right", "borderaxespad": 0.1}
+    if for_slides():
+        across = blended_transform_factory(axes.figure.transFigure, axes.transAxes)
+        place = {"loc": "lower right", "bbox_to_anchor": (1, 1), "bbox_transform": across}
+        place |= {"borderaxespad": 0, "borderpad": 0.1}
+    sns.move_legend(axes, ncols=columns, title=None, **place)
+    legend = axes.get_legend()
+    if for_slides() and legend is not None:
+        legend.set_in_layout(False)
 
 
 def _paper(axes: Axes, paper: Mapping[str, tuple[Any, Any]]) -> None:

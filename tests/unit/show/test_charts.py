@@ -187,3 +187,11 @@ def test_differences_in_per_cent_may_be_negative():
     table = pd.DataFrame({"x": [0, 1], "method": "magnitude", "off": [0.0, -8.0]})
     (axes,) = plots.curves(table, x="x", y="off", control=None, ylabel="off (%)", title="t").axes
     assert axes.get_ylim()[0] < -8
+
+
+def test_on_a_slide_the_name_of_the_vertical_axis_stands_above_it(results, tmp_path, monkeypatch):
+    monkeypatch.setenv("COURSE_SLIDES", str(tmp_path))
+    (axes,) = plots.curves(results, x="sparsity", y="accuracy", title="Which order?").axes
+    assert (axes.get_ylabel(), axes.get_title(loc="left")) == ("", "validation accuracy (%)")
+    (axes,) = plots.bars(results, x="sparsity", y="accuracy", by="method", title="t").axes
+    assert axes.get_legend().get_bbox_to_anchor().y0 >= axes.bbox.y1 - 1
