@@ -11,29 +11,26 @@
 # ---
 
 # %% slideshow={"slide_type": "skip"}
-from course_lib.cost import encodings, latency
-
-# isort: split
-import warnings
-
-import numpy as np
-import torch
-from IPython.display import Markdown, display
-from torchvision.models import mobilenet_v2, resnet50, vgg16
-
 from course_lib.cost import (
     conv_cost,
+    encodings,
     linear_cost,
     model_cost,
     nonzero_macs,
     totals,
     transformer_macs,
 )
-from course_lib.show import drawings, plots
+from course_lib.experiments import lab00
+from course_lib.show import drawings, plots, tables
+from course_lib.show.words import say
 
-plots.use_style()
+# isort: split
+import numpy as np
+import pandas as pd
+import torch
+from torchvision.models import mobilenet_v2, resnet50, vgg16
+
 torch.set_num_threads(1)
-warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta state")
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # # Why prune? Counting cost, storing zeros
@@ -64,7 +61,7 @@ warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta 
 # > This lecture is about those two *ifs*.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## A convolution is six loops"))
+say("## A convolution is six loops")
 plots.show(drawings.convolution())
 
 # %% [markdown]
@@ -84,14 +81,12 @@ plots.show(drawings.convolution())
 
 # %%
 cost = conv_cost(M=64, C=64, R=3, S=3, H=56, W=56, padding=1)
-display(
-    Markdown(
-        "A layer of ResNet's first stage, 64 → 64 channels, 3 × 3, on 56 × 56:"
-        f" **{cost['macs'] / 1e6:.0f} million MACs** with {cost['weight_bits'] / 8e3:.0f} kB of"
-        f" weights, {cost['input_bits'] / 8e3:.0f} kB of input and {cost['output_bits'] / 8e3:.0f}"
-        f" kB of output.\n\nEach weight is used **{cost['macs'] // (cost['weight_bits'] // 32):,}"
-        " times**."
-    )
+kb = {name: bits / 8e3 for name, bits in cost.items()}
+say(
+    "A layer of ResNet's first stage, 64 → 64 channels, 3 × 3, on 56 × 56:"
+    f" **{cost['macs'] / 1e6:.0f} million MACs** with {kb['weight_bits']:.0f} kB of weights,"
+    f" {kb['input_bits']:.0f} kB of input and {kb['output_bits']:.0f} kB of output.\n\nEach"
+    f" weight is used **{cost['macs'] // (cost['weight_bits'] // 32):,} times**."
 )
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
@@ -99,37 +94,16 @@ display(
 # network needs at once not the *sum* of its activations but the *largest moment*.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## Work and weights live in different places"))
-vgg = vgg16(weights=None)
-rows = [row for row in model_cost(vgg, torch.zeros(1, 3, 224, 224)) if row.weights]
-groups = {
-    "conv 1–4": rows[:4],
-    "conv 5–10": rows[4:10],
-    "conv 11–13": rows[10:13],
-    "fully connected": rows[13:],
-}
-macs, weights = sum(r.macs for r in rows), sum(r.weights for r in rows)
-shares = {
-    "MACs": {name: 100 * sum(r.macs for r in part) / macs for name, part in groups.items()},
-    "weights": {
-        name: 100 * sum(r.weights for r in part) / weights for name, part in groups.items()
-    },
-}
-plots.show(
-    plots.bars(
-        shares,
-        ylabel="share of VGG-16 (%)",
-        title=f"VGG-16: {macs / 1e9:.1f} billion MACs, {weights / 1e6:.0f} million weights",
-        fmt="{:.0f}",
-    ),
-    alt="Share of VGG-16's MACs and weights: "
-    + ", ".join(
-        f"{name} {shares['MACs'][name]:.0f} and {shares['weights'][name]:.0f} per cent"
-        for name in groups
-    )
-    + ".",
-    inches=(8, 3.3),
-)
+say("## Work and weights live in different places")
+costs = pd.DataFrame(model_cost(vgg16(weights=None), torch.zeros(1, 3, 224, 224)))
+costs["weight_bits"] = 32 * costs["weights"]
+costs = costs[costs["weights"] > 0].reset_index(drop=True)
+PARTS = {"conv 1–4": 4, "conv 5–10": 6, "conv 11–13": 3, "fully connected": 3}
+costs["layer"] = np.repeat(list(PARTS), list(PARTS.values()))
+title = f"VGG-16: {costs['macs'].sum() / 1e9:.1f} billion MACs, {costs['weights'].sum() / 1e6:.0f} million weights"
+shares = lab00.shares(costs.groupby("layer", sort=False, as_index=False).sum(numeric_only=True))
+fig = plots.bars(shares, x="layer", y="percent", by="of", title=title, fmt="{:.0f}")
+plots.show(fig, inches=(8, 3.3))
 
 # %% [markdown]
 # Prune where the weights are and you save storage; prune where the MACs are and you
@@ -155,30 +129,20 @@ plots.show(
 # one head of width E costs. It is not free altogether: see the next but one slide.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## When does attention overtake the rest?"))
+say("## When does attention overtake the rest?")
 E = 768
-lengths = np.unique(np.geomspace(32, 16384, 40).astype(int))
-parts = {
-    name: np.array([transformer_macs(1, int(L), E)[name] / 1e9 for L in lengths])
-    for name in ("projections", "attention", "ffn")
-}
 fig = plots.curves(
-    lengths,
-    parts,
-    xlabel="tokens L",
-    ylabel="billion MACs in one layer",
+    lab00.macs_per_token(transformer_macs, E, [2**k for k in range(5, 15)]),
+    x="tokens",
+    y="million_macs_per_token",
+    by="part",
+    control=None,
     title=f"E = {E}: attention passes the projections at L\u00a0=\u00a0{2 * E:,}, all of them at {6 * E:,}",
+    xlabel="tokens L",
+    xaxis="log2",
     log=True,
 )
-fig.axes[0].set_xscale("log")
-plots.show(
-    fig,
-    alt=(
-        "MACs of projections, attention and feed-forward against length, both axes logarithmic:"
-        " attention is steeper."
-    ),
-    inches=(4.9, 4.05),
-)
+plots.show(fig, inches=(4.9, 4.05))
 
 # %% [markdown]
 # $2L^2E > 12LE^2$ where $L > 6E$: for most sentences **the weights are the bill**, for
@@ -192,13 +156,11 @@ plots.show(
 
 # %%
 counts = {M: transformer_macs(1, 512, E, heads=M) for M in (1, 12)}
-display(
-    Markdown(
-        "But each head has its own $L\\times L$ scores, which a softmax must read and write: at L"
-        f" = 512 one head has {counts[1]['scores'] / 1e6:.2f} million of them, twelve have"
-        f" **{counts[12]['scores'] / 1e6:.2f} million**, at the same {counts[1]['total'] / 1e9:.2f}"
-        f" billion MACs. Moved as 32-bit numbers they are {counts[12]['scores'] * 4 / 1e6:.0f} MB."
-    )
+say(
+    "But each head has its own $L\\times L$ scores, which a softmax must read and write: at L"
+    f" = 512 one head has {counts[1]['scores'] / 1e6:.2f} million of them, twelve have"
+    f" **{counts[12]['scores'] / 1e6:.2f} million**, at the same {counts[1]['total'] / 1e9:.2f}"
+    f" billion MACs. Moved as 32-bit numbers they are {counts[12]['scores'] * 4 / 1e6:.0f} MB."
 )
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
@@ -216,12 +178,9 @@ display(
 
 # %% slideshow={"slide_type": "notes"}
 first, last = conv_cost(32, 3, 3, 3, 224, 224, padding=1), linear_cost(1, 1024, 1000)
-display(
-    Markdown(
-        f"Convolution: {first['weight_bits'] // 32:,} weights, {first['macs'] / 1e6:.0f} million"
-        f" MACs. Linear: {last['weight_bits'] // 32:,} weights, {last['macs'] / 1e6:.1f} million"
-        " MACs."
-    )
+say(
+    f"Convolution: {first['weight_bits'] // 32:,} weights, {first['macs'] / 1e6:.0f} million MACs."
+    f" Linear: {last['weight_bits'] // 32:,} weights, {last['macs'] / 1e6:.1f} million MACs."
 )
 
 # %% [markdown] slideshow={"slide_type": "slide"}
@@ -243,26 +202,24 @@ display(
 # Is it a bound?
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## It is an expectation, not a bound"))
-half = torch.arange(1000) < 500
-x = half.float()[None]  # the first half of the inputs is there
-weight = {"the same half": half, "the other half": ~half}
-counted = {name: nonzero_macs(kept.float()[None], x) for name, kept in weight.items()}
+say("## It is an expectation, not a bound")
+half = (torch.arange(1000) < 500).float()[None]  # (1, 1000) half of the inputs is there
 generator = torch.Generator().manual_seed(0)
 draws = [
-    nonzero_macs((torch.rand(1, 1000, generator=generator) < 0.5).float(), x) / 10
+    nonzero_macs((torch.rand(1, 1000, generator=generator) < 0.5).float(), half) / 10
     for _ in range(1000)
 ]
-display(
-    Markdown(
-        "One output, 1,000 inputs, half of the weights and half of the inputs zero, $p = q ="
-        " 0.5$:\n\n| where the weights' zeros lie | products left |\n|---|---|\n| at random,"
-        f" {len(draws):,} draws | {np.mean(draws):.1f} % on average, {min(draws):.0f} to"
-        f" {max(draws):.0f} % |\n| where the inputs' zeros are |"
-        f" **{counted['the same half'] / 10:.0f} %** |\n| where the inputs' zeros are not |"
-        f" **{counted['the other half'] / 10:.0f} %** |\n\nAnything from $\\max(0,\\,1-p-q)$ to"
-        " $\\min(1-p,\\,1-q)$ can happen. $(1-p)(1-q)$ is the mean over random places."
-    )
+left = {
+    f"at random, {len(draws):,} draws": f"{np.mean(draws):.1f} % on average, {min(draws):.0f} to"
+    f" {max(draws):.0f} %",
+    "where the inputs' zeros are": f"**{nonzero_macs(half, half) / 10:.0f} %**",
+    "where the inputs' zeros are not": f"**{nonzero_macs(1 - half, half) / 10:.0f} %**",
+}
+say("One output, 1,000 inputs, half of the weights and half of the inputs zero, $p = q = 0.5$:")
+tables.show(tables.Table(["where the weights' zeros lie", "products left"], left.items()))
+say(
+    "Anything from $\\max(0,\\,1-p-q)$ to $\\min(1-p,\\,1-q)$ can happen. $(1-p)(1-q)$ is the"
+    " mean over random places."
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
@@ -302,7 +259,7 @@ display(
 # bits.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## Run lengths: count the zeros in between"))
+say("## Run lengths: count the zeros in between")
 plots.show(drawings.rle_stream(torch.tensor([0, 0, 3, 0, 0, 0, 0, 0, 7, 1, 0, 0.0])))
 
 # %% [markdown]
@@ -311,7 +268,7 @@ plots.show(drawings.rle_stream(torch.tensor([0, 0, 3, 0, 0, 0, 0, 0, 7, 1, 0, 0.
 # needs no other signal for the end.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown('## "Hard to formulate"? A geometric series'))
+say('## "Hard to formulate"? A geometric series')
 
 # %% [markdown]
 # Zeros independent with probability $p$. A run that goes on for ever starts after a
@@ -321,39 +278,16 @@ display(Markdown('## "Hard to formulate"? A geometric series'))
 # $$\frac{\text{pairs}}{\text{element}} = (1-p)\,\bigl(1 + p^{2^k} + p^{2\cdot 2^k} + \dots\bigr) = \frac{1-p}{1-p^{2^k}}$$
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## The formula, and what is counted"))
-grid = np.linspace(0, 0.995, 200)
-dots = np.array([0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99])
-lines = {
-    f"k = {k}": np.array(
-        [encodings.formula_bits("rle", 10**5, p, 32, run_bits=k) / 10**5 / (32 + k) for p in grid]
-    )
-    for k in (2, 4, 6)
-}
-generator = torch.Generator().manual_seed(0)
-noise = torch.rand(10**5, generator=generator)
-measured = {
-    f"k = {k}": (
-        dots,
-        [encodings.rle_bits((noise >= p).float(), 32, k) / 10**5 / (32 + k) for p in dots.tolist()],
-    )
-    for k in (2, 4, 6)
-}
-fig = plots.curves(
-    grid,
-    lines,
-    points=measured,
-    xlabel="sparsity",
-    ylabel="pairs per element",
+say("## The formula, and what is counted")
+noise = torch.randn(10**5, generator=torch.Generator().manual_seed(0))
+FORMULA = {"x": "sparsity", "control": None, "xaxis": "sparsity", "xlabel": "sparsity"}
+plots.curves(
+    lab00.run_lengths(encodings.rle_encode, [noise], widths=(2, 4, 6)),
+    y="pairs_per_element",
+    marks="counted",
+    by="run",
     title="Lines: the formula. Marks: counted in 100,000 numbers",
-    xaxis="sparsity",
-)
-plots.show(
-    fig,
-    alt=(
-        "Pairs per element of run-length codes against sparsity for runs of 2, 4 and 6 bits:"
-        " counted marks lie on the formula's lines."
-    ),
+    **FORMULA,
 )
 
 # %% [markdown] slideshow={"slide_type": "slide"}
@@ -365,30 +299,18 @@ plots.show(
 
 # %%
 address = encodings.index_width(2**20)
-display(
-    Markdown(
-        "An address grows with the tensor: "
-        + ", ".join(f"{encodings.index_width(L)} bits for {L:,} places" for L in (1024, 2**20))
-        + ". So COO pays only where values are very few: $p > \\lceil\\log_2 L\\rceil / (n +"
-        f" \\lceil\\log_2 L\\rceil)$, from {100 * address / (32 + address):.0f} % zeros on for"
-        f" 2²⁰ 32-bit values, from {100 * address / (8 + address):.0f} % on for 8-bit ones."
-    )
+widths = ", ".join(f"{encodings.index_width(L)} bits for {L:,} places" for L in (1024, 2**20))
+say(
+    f"An address grows with the tensor: {widths}. So COO pays only where values are very few: $p >"
+    " \\lceil\\log_2 L\\rceil / (n + \\lceil\\log_2 L\\rceil)$, from"
+    f" {100 * address / (32 + address):.0f} % zeros on for 2²⁰ 32-bit values, from"
+    f" {100 * address / (8 + address):.0f} % on for 8-bit ones."
 )
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## CSR: row by row"))
-plots.show(
-    drawings.csr_arrays(
-        torch.tensor(
-            [
-                [10, 20, 0, 0, 0, 0],
-                [0, 30, 0, 40, 0, 0],
-                [0, 0, 50, 60, 70, 0],
-                [0, 0, 0, 0, 0, 80.0],
-            ]
-        )
-    )
-)
+say("## CSR: row by row")
+rows = [[10, 20, 0, 0, 0, 0], [0, 30, 0, 40, 0, 0], [0, 0, 50, 60, 70, 0], [0, 0, 0, 0, 0, 80]]
+plots.show(drawings.csr_arrays(torch.tensor(rows, dtype=torch.float)))
 
 # %% [markdown]
 # $$\text{bits} = (1-p)\,L\,\bigl(n + \lceil\log_2 C\rceil\bigr) + (R+1)\,\lceil\log_2(\text{nnz}+1)\rceil$$
@@ -397,39 +319,26 @@ plots.show(
 # by what you will walk along.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## Which format at which sparsity?"))
-n, rows_, columns_ = 8, 512, 4608
-L = rows_ * columns_
-fine = np.linspace(0, 0.99, 200)
-names = {"bitmap": {}, "rle": {"run_bits": 4}, "coo": {}, "csr": {"shape": (rows_, columns_)}}
-sizes = {
-    {"rle": "RLE", "coo": "COO", "csr": "CSR"}.get(name, name): np.array(
-        [encodings.formula_bits(name, L, p, n, **more) / L for p in fine]
-    )
-    for name, more in names.items()
-}
-fig = plots.curves(
-    fine,
-    {"dense": np.full(len(fine), float(n)), **sizes},
-    xlabel="sparsity",
-    ylabel="bits per weight",
-    title=f"8-bit weights of a {rows_} × {columns_} layer",
-    xaxis="sparsity",
+say("## Which format at which sparsity?")
+ROWS, COLUMNS = 512, 4608
+sizes = pd.DataFrame(
+    {
+        "sparsity": p,
+        "format": name.partition(" ")[0],
+        "bits_per_weight": lab00.formula_bits(name, p, ROWS * COLUMNS, n=8, rows=ROWS)
+        / (ROWS * COLUMNS),
+    }
+    for name in ("dense", "bitmap", "RLE k=4", "COO", "CSR")
+    for p in lab00.FINE
 )
-fig.axes[0].set_ylim(0, 16)
-smallest = [min(sizes, key=lambda name: sizes[name][i]) for i in range(len(fine))]  # noqa: B023
-# the highest sparsity at which each is smallest
-last = {name: fine[i] for i, name in enumerate(smallest)}
+title = f"8-bit weights of a {ROWS} × {COLUMNS} layer"
+fig = plots.curves(sizes, y="bits_per_weight", by="format", title=title, ylim=(0, 16), **FORMULA)
+plots.show(fig, inches=(5.3, 4.05))
+sparse = sizes[sizes["format"] != "dense"]
+smallest = sparse.loc[sparse.groupby("sparsity")["bits_per_weight"].idxmin()]
+last = smallest.groupby("format", sort=False)["sparsity"].max()
 said = ", ".join(f"{name} up to {100 * p:.0f} %" for name, p in last.items())
-plots.show(
-    fig,
-    alt=(
-        "Bits per weight of bitmap, RLE, COO and CSR against sparsity, 8-bit values. Smallest:"
-        f" {said}."
-    ),
-    inches=(5.3, 4.05),
-)
-display(Markdown(f"Smallest of the four: {said}."))
+say(f"Smallest of the four: {said}.")
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # With 32-bit values all curves are nearly parallel, since the values are most of the
@@ -445,84 +354,52 @@ display(Markdown(f"Smallest of the four: {said}."))
 # bits per weight.
 
 # %% slideshow={"slide_type": "notes"}
-answers = []
-for p in (0.5, 0.9, 0.99):
-    bits = {
-        f: encodings.formula_bits(f, 10**6, p, 4, run_bits=4) / 10**6
-        for f in ("dense", "bitmap", "rle", "coo")
+bits = pd.DataFrame(
+    {
+        "pruned": f"{p:.0%}",
+        **{
+            f.partition(" ")[0]: lab00.formula_bits(f, p, 10**6, n=4) / 10**6
+            for f in ("dense", "bitmap", "RLE k=4", "COO")
+        },
     }
-    answers.append(f"{p:.0%}: " + ", ".join(f"{f} {b:.2f}" for f, b in bits.items()))
-display(Markdown("Bits per weight. " + "; ".join(answers) + "."))
+    for p in (0.5, 0.9, 0.99)
+)
+say("Bits per weight:")
+tables.plain(bits, digits=2)
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## Does a zero pay? Ask the clock"))
-size, faster = 1024, {"random zeros, CSR": [], "whole rows gone": []}
-levels = [0.5, 0.8, 0.9, 0.95, 0.99]
-per_seed = {name: np.zeros((3, len(levels))) for name in faster}
-
-
-def times_faster(w, b, p, generator):
-    """How many times faster than dense: zeros at random places in CSR, and as many
-    weights in whole rows.
-    """
-    sparse = (w * (torch.rand(w.shape, generator=generator) >= p)).to_sparse_csr()
-    short = w[: round((1 - p) * len(w))].contiguous()
-    for name, call in {
-        "random zeros, CSR": lambda: sparse @ b,
-        "whole rows gone": lambda: short @ b,
-    }.items():
-        times = latency.compare(
-            {"dense": lambda: w @ b, name: call}, warmup=2, repeats=15, threads=1
-        )
-        yield name, times["dense"].low / times[name].low
-
-
-for seed in range(3):
-    generator = torch.Generator().manual_seed(seed)
-    w, b = torch.randn(size, size, generator=generator), torch.randn(size, generator=generator)
-    for i, p in enumerate(levels):
-        for name, ratio in times_faster(w, b, p, generator):
-            per_seed[name][seed, i] = ratio
+say("## Does a zero pay? Ask the clock")
+codes = (encodings.csr_encode, encodings.bitmap_encode, encodings.bitmap_decode)
+speed = lab00.one_vector(*codes, (0.5, 0.8, 0.9, 0.95, 0.99), size=1024, repeats=15)
 fig = plots.curves(
-    levels,
-    {
-        "as MACs": [1 / (1 - p) for p in levels],
-        **{name: np.median(v, 0) for name, v in per_seed.items()},
-    },
-    xlabel="sparsity",
-    ylabel="times faster than dense",
+    speed[speed["method"].isin(["by MACs", "CSR, torch", "whole rows"])],
+    y="faster",
     title="1024 × 1024 times a vector, one thread, this machine",
-    xaxis="sparsity",
     log=True,
+    **FORMULA,
 )
-fig.axes[0].axhline(1, color=plots.COLOURS["dense"], linewidth=1)
-plots.show(
-    fig,
-    alt="Speed-up against sparsity, log scale: "
-    + "; ".join(
-        f"{name} {np.median(v, 0)[2]:.1f} times at 90 per cent" for name, v in per_seed.items()
-    )
-    + "; by MACs 10 times.",
-    inches=(4.9, 4.05),
-)
+plots.show(fig, inches=(4.9, 4.05))
 
 # %% [markdown]
 # Zeros at random places need an address each, and jumps in memory. Whole rows leave a
 # smaller **dense** matrix: lab 04.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## Three networks, two bills"))
-table = [
-    "| | MACs (billion) | weights (million) | MB at 32 bits | MACs per weight |",
-    "|---|---|---|---|---|",
-]
+say("## Three networks, two bills")
+rows = []
 for name, build in {"VGG-16": vgg16, "ResNet-50": resnet50, "MobileNetV2": mobilenet_v2}.items():
     total = totals(model_cost(build(weights=None), torch.zeros(1, 3, 224, 224)))
-    table.append(
-        f"| {name} | {total['macs'] / 1e9:.2f} | {total['weights'] / 1e6:.1f} |"
-        f" {total['weight_bits'] / 8e6:.0f} | {total['macs'] / total['weights']:.0f} |"
+    rows.append(
+        {
+            "network": name,
+            "MACs (billion)": total["macs"] / 1e9,
+            "weights (million)": total["weights"] / 1e6,
+            "MB at 32 bits": total["weight_bits"] / 8e6,
+            "MACs per weight": total["macs"] / total["weights"],
+        }
     )
-display(Markdown("\n".join(table)))
+DIGITS = {"MACs (billion)": 2, "MB at 32 bits": 0, "MACs per weight": 0}
+tables.plain(pd.DataFrame(rows), DIGITS)
 
 # %% [markdown]
 # One picture of 224 × 224. MobileNetV2 is what remains when the *architecture* is

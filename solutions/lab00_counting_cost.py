@@ -45,58 +45,46 @@
 # given is not changed. **Arguments that make no sense raise `ValueError`**: most lines
 # that do are there already, and in 0.1 and 0.2 you write one yourself.
 #
-# What a question asks you to write is yours to write. Each says what would do it for
-# you, and calls of that are noticed; this is a courtesy check, with a comparison of all
-# submissions behind it.
+# Write yourself what a question asks for. Each question names the library functions that
+# would solve it for you, and the checker detects calls to them. This is a deterrent;
+# instructors also compare submissions for similarity.
 
 # %%
 import math
-import warnings
-from collections.abc import Callable
 
-import numpy as np
-import scipy.sparse
 import torch
-from IPython.display import display
-from matplotlib.figure import Figure
-from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
-from course_lib import experiments, ledger, models, training
-from course_lib.cost import encodings, latency, model_cost
+from course_lib import ledger, training
+from course_lib.cost import encodings, latency, storage
 from course_lib.data import images
+from course_lib.experiments import lab00
 from course_lib.grading import check, choose, skip  # noqa: F401  (skip is yours to use)
-from course_lib.pruning.weights import local_masks
-from course_lib.show import plots, real_data, widgets
-from course_lib.show.words import pm, say
+from course_lib.show import drawings, plots, real_data, tables, widgets
+from course_lib.show.words import say, you_wrote
 
-# or "mnist", "fashion_mnist", "cifar10": the whole lab on other images, by this one
-# line
-DATA = "digits"
+DATA = "digits"  # or "mnist", "fashion_mnist", "cifar10": the whole lab on other images
 STUDENT = ""  # your name or number: the letters of your questions are yours alone
 
 # %%
 EPOCHS = {"digits": 8, "cifar10": 3}.get(DATA, 1)
 SEEDS = (0, 1, 2, 3, 4) if DATA == "digits" else (0, 1, 2)
-# small layers gain nothing from a second core, and one core is easier to reason about
-torch.set_num_threads(1)
-threadpool_limits(1)  # the same for numpy and scipy
-plots.use_style()
-warnings.filterwarnings("ignore", message="Sparse")  # torch calls its CSR tensors a beta
+torch.set_num_threads(1)  # small layers gain nothing from a second core
 
 
 def require(condition: bool, message: str) -> None:
-    """Raise a ValueError with this message unless the condition holds. Use it for
-    arguments that make no sense.
-    """
+    """Raise a ValueError with this message unless the condition holds."""
     if not condition:
         raise ValueError(message)
 
 
-def you_wrote(prediction: object) -> None:
-    """Print a prediction, so that it stands beside what came out."""
-    print("You wrote:", "nothing yet. A guess costs nothing." if prediction is ... else prediction)
+# %% [markdown]
+# **The idea of the lab in one picture.** A row with many zeros can be stored without
+# them. But then something else must be stored, which says where the values belong
+# (grey). Part 2 counts its bits.
 
+# %%
+plots.show(drawings.stored_row(torch.tensor([0, 0, 5, 0, 0, 0, 0, 0, 7, 2, 0, 0.0])))
 
 # %% [markdown]
 # ## Part 1 · What a layer costs
@@ -107,26 +95,9 @@ def you_wrote(prediction: object) -> None:
 
 # %%
 data = images.load(DATA)
-where = torch.device("cpu") if DATA == "digits" else training.device()
-nets: list[nn.Module] = []
-accuracy: list[float] = []
-for seed in SEEDS:
-    net = models.build("convnet", data, seed).to(where)
-    training.fit(
-        net,
-        data.train,
-        epochs=EPOCHS,
-        lr=3e-3,
-        schedule="cosine",
-        seed=seed,
-        progress=DATA != "digits",
-    )
-    accuracy.append(training.evaluate(net, data.test))
-    nets.append(net.cpu().eval())
-print(
-    f"{len(nets)} networks on {data.name}, test accuracy in %:"
-    f" {', '.join(f'{a:.1f}' for a in accuracy)}"
-)
+nets = [lab00.network(data, EPOCHS, seed) for seed in SEEDS]
+accuracy = [training.evaluate(net, data.test) for net in nets]
+print(f"{len(nets)} networks on {data.name}, test accuracy in %: {accuracy}")
 print(nets[0])
 
 # %% [markdown]
@@ -245,75 +216,17 @@ check("0.1")
 # %% [markdown]
 # #### Experiment: where are the work and the weights?
 #
-# A hook notes what flows into each layer of the trained network; your functions do the
-# rest.
+# A hook notes the shape of each layer's input in the trained network, and your functions
+# compute the costs. ([What it does](../course_lib/experiments/lab00.py): the experiments
+# of this lab are short functions there. They take your functions as arguments.)
 
 
 # %%
-def layer_inputs(net: nn.Module, x: Tensor) -> dict[str, Tensor]:
-    """What flows into each convolution and each linear layer of ``net`` for the images
-    ``x``, by the layer's name.
-    """
-    seen: dict[str, Tensor] = {}
-    hooks = [
-        module.register_forward_pre_hook(
-            lambda _, given, name=name: seen.update({name: given[0].detach()})
-        )
-        for name, module in net.named_modules()
-        if isinstance(module, (nn.Conv2d, nn.Linear))
-    ]
-    with torch.no_grad():
-        net(x)
-    for hook in hooks:
-        hook.remove()
-    return seen
-
-
-def bill(net: nn.Module, image: Tensor) -> dict[str, dict[str, int]]:
-    """Your cost of each layer for one image (1, C, H, W)."""
-    costs = {}
-    for name, x in layer_inputs(net, image).items():
-        layer = net.get_submodule(name)
-        if isinstance(layer, nn.Conv2d):
-            costs[name] = conv_cost(
-                *layer.weight.shape, *x.shape[2:], layer.stride[0], layer.padding[0]
-            )
-        else:
-            costs[name] = linear_cost(len(x), layer.in_features, layer.out_features)
-    return costs
-
-
-image = data.test.images[:1]
-costs = bill(nets[0], image)
-total_macs = sum(c["macs"] for c in costs.values())
-total_bits = sum(c["weight_bits"] for c in costs.values())
-macs_share = {name: 100 * c["macs"] / total_macs for name, c in costs.items()}
-weight_share = {name: 100 * c["weight_bits"] / total_bits for name, c in costs.items()}
-# there may be two
-busiest = [name for name in costs if costs[name]["macs"] == max(c["macs"] for c in costs.values())]
-library = sum(layer.macs for layer in model_cost(nets[0], image) if layer.name in costs)
-print(
-    f"{total_macs:,} MACs, {total_bits / 8e3:,.0f} kB of weights. (The library, counting with"
-    f" hooks: {library:,} MACs.)"
-)
-you_wrote(prediction_0_1)
-
-fig = plots.bars(
-    {"MACs": macs_share, "weights": weight_share},
-    ylabel="share of the network's total, %",
-    title=(
-        f"{' and '.join(busiest)}: {macs_share[busiest[0]]:.0f} % of the"
-        f" MACs{' each' * (len(busiest) > 1)},"
-        f" {' and '.join(f'{weight_share[name]:.0f}' for name in busiest)} % of weights"
-    ),
-    fmt="{:.0f}",
-)
-plots.show(
-    fig,
-    alt="Bars of each layer's share of MACs and of weights, in %: "
-    + ", ".join(f"{name} {macs_share[name]:.0f} and {weight_share[name]:.0f}" for name in costs)
-    + ".",
-)
+costs = lab00.layer_costs(nets[0], data.test.images[:1], conv_cost, linear_cost)
+print(f"{costs['macs'].sum():,} MACs, {costs['weight_bits'].sum() / 8e3:,.0f} kB of weights.")
+say(you_wrote(prediction_0_1))
+TITLE = "Where are the MACs, and where are the weights?"
+plots.bars(lab00.shares(costs), x="layer", y="percent", by="of", title=TITLE, fmt="{:.0f}")
 
 # %% [markdown]
 # A weight in an early layer is used once for every position of a large picture, a
@@ -326,28 +239,12 @@ plots.show(
 # both be there. The bars below stand in the order in which things happen.
 
 # %%
-alive = {name: (c["input_bits"] + c["output_bits"]) / 8e3 for name, c in costs.items()}
-peak = max(alive, key=alive.get)
-fig = plots.bars(
-    {"alive": alive},
-    ylabel="input + output while the layer works, kB",
-    title=f"Activations need {alive[peak]:.1f} kB at once: the fullest moment is {peak}",
-    fmt="{:.1f}",
-)
-fig.axes[0].axhline(alive[peak], color=plots.COLOURS["dense"], linestyle="--", linewidth=1.4)
-fig.axes[0].set_xlabel("time →")
-plots.show(
-    fig,
-    alt=(
-        "Bars: kilobytes of input and output alive while each layer works. "
-        f"The highest, {peak}, needs {alive[peak]:.1f} kB; a dashed line marks it as the peak."
-    ),
-)
-everything = sum(alive.values())
+kb = costs["kb_alive"]
 print(
-    f"The sum of all bars would be {everything:.1f} kB: {everything / alive[peak]:.1f} times the"
-    " peak."
+    f"Largest bar: {kb.max():.1f} kB. Sum: {kb.sum():.1f} kB, {kb.sum() / kb.max():.1f} times that."
 )
+TITLE = "How much memory do activations need at the same time?"
+plots.bars(costs, x="layer", y="kb_alive", title=TITLE, xlabel="time →", fmt="{:.1f}")
 
 # %% [markdown]
 # At inference the memory is used again and again: what counts is the **maximum** over
@@ -440,71 +337,13 @@ check("0.2")
 # $2LE$. They are equal at $L=6E$.
 
 # %%
-E = 768
-lengths = 2 ** np.arange(4, 15)
-per_token = {
-    "projections": [transformer_macs(1, int(L), E)["projections"] / L / 1e6 for L in lengths],
-    "FFN": [transformer_macs(1, int(L), E)["ffn"] / L / 1e6 for L in lengths],
-    "attention": [transformer_macs(1, int(L), E)["attention"] / L / 1e6 for L in lengths],
-}
-per_token["all matrices"] = [
-    p + f for p, f in zip(per_token["projections"], per_token["FFN"], strict=True)
-]
-
-
-def overtakes(E: int) -> int:
-    """The first length at which attention costs more MACs than everything else in the
-    layer.
-    """
-    parts = (transformer_macs(1, L, E) for L in range(1, 20 * E))
-    return next(
-        L for L, c in enumerate(parts, start=1) if c["attention"] > c["projections"] + c["ffn"]
-    )
-
-
-print(
-    "attention overtakes the rest:",
-    ", ".join(
-        f"E = {e}: L = {overtakes(e)} = {(overtakes(e) - 1) / e:g}E + 1" for e in (64, 256, E)
-    ),
-)
-at_512 = transformer_macs(1, 512, E)
-print(
-    f"BERT-base at 512 tokens: attention is {100 * at_512['attention'] / at_512['total']:.0f} % of"
-    " the MACs."
-)
-you_wrote(prediction_0_2)
-
-fig = plots.curves(
-    lengths,
-    per_token,
-    xlabel="tokens in a sentence, L",
-    ylabel="million MACs per token",
-    title=f"Attention overtakes all the matrices at L = 6E = {6 * E}",
-    log=True,
-)
-ax = fig.axes[0]
-ax.set_xscale("log", base=2)
-ax.set_xticks(lengths[::2], [f"{L}" for L in lengths[::2]])
-ax.axvline(6 * E, color=plots.COLOURS["dense"], linestyle="--", linewidth=1.2)
-ax.axvline(512, color=plots.COLOURS["random"], linestyle=":", linewidth=1.2)
-for at, word in ((512, "BERT's longest"), (6 * E, "6E")):
-    ax.annotate(
-        word,
-        (at, ax.get_ylim()[0]),
-        xytext=(-4, 6),
-        textcoords="offset points",
-        ha="right",
-        rotation=90,
-        va="bottom",
-    )
-plots.show(
-    fig,
-    alt=(
-        "Million MACs per token against sentence length, both logarithmic: projections and FFN are"
-        f" flat, attention rises and crosses their sum at {6 * E} tokens."
-    ),
-)
+at_512 = transformer_macs(1, 512, 768)
+print(f"Attention at 512 tokens: {100 * at_512['attention'] / at_512['total']:.0f} % of the MACs.")
+say(you_wrote(prediction_0_2))
+cost = lab00.macs_per_token(transformer_macs, 768, [2**k for k in range(4, 15)])
+LOG = {"control": None, "xaxis": "log2", "log": True}
+TITLE = "Attention overtakes all the matrices at L = 6E = 4608"
+plots.curves(cost, x="tokens", y="million_macs_per_token", by="part", title=TITLE, **LOG)
 
 # %% [markdown]
 # Below a few thousand tokens a transformer *is* its matrices, and pruning weights or
@@ -521,58 +360,9 @@ plots.show(
 
 
 # %%
-def written_out(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Attention of every head, step by step; q, k, v are (heads, L, D)."""
-    scores = q @ k.transpose(1, 2) / q.shape[-1] ** 0.5  # (heads, L, L)
-    return scores.softmax(-1) @ v  # (heads, L, D)
-
-
-L, E = 256, 256
-heads = (1, 2, 4, 8, 16, 32)
-qkv = torch.randn(3, L, E, generator=torch.Generator().manual_seed(0))
-timed = {}
-for h in heads:
-    q, k, v = qkv.view(3, L, h, E // h).transpose(1, 2).contiguous()  # each (h, L, E/h)
-    timed["written out", h] = lambda q=q, k=k, v=v: written_out(q, k, v)
-    timed["fused kernel", h] = lambda q=q, k=k, v=v: nn.functional.scaled_dot_product_attention(
-        q[None], k[None], v[None]
-    )
-timed = latency.compare(timed, warmup=3, repeats=25)
-# times one head; the fastest rounds, since what else runs on a machine can only make a
-# call slower
-ratio = {
-    way: [min(timed[way, h].samples) / min(timed[way, 1].samples) for h in heads]
-    for way in ("written out", "fused kernel")
-}
-counted = {h: transformer_macs(1, L, E, h) for h in heads}
-written, fused = (ratio[way][-1] for way in ratio)
-
-fig = plots.curves(
-    heads,
-    {
-        "scores": [counted[h]["scores"] / counted[1]["scores"] for h in heads],
-        "time, written out": ratio["written out"],
-        "time, fused": ratio["fused kernel"],
-        "MACs": [counted[h]["attention"] / counted[1]["attention"] for h in heads],
-    },
-    xlabel=f"heads (L = {L}, E = {E})",
-    ylabel="times what one head takes",
-    title=f"{heads[-1]} heads: 1 × the MACs; time {written:.1f} × written out, {fused:.1f} × fused",
-    log=True,
-)
-ax = fig.axes[0]
-ax.set_xscale("log", base=2)
-ax.set_xticks(heads, heads)
-ax.set_yticks(heads, heads)
-ax.minorticks_off()
-plots.show(
-    fig,
-    alt=(
-        "Relative cost against the number of heads, both logarithmic: MACs stay at 1, scores grow"
-        f" to {heads[-1]}, time grows to {written:.1f} written out and to {fused:.1f} with the"
-        " fused kernel."
-    ),
-)
+cost = lab00.many_heads(transformer_macs, heads=(1, 2, 4, 8, 16, 32), L=256, E=256)
+TITLE = "More heads, as many MACs: how much more time?"
+plots.curves(cost, x="heads", y="times_one_head", by="what", title=TITLE, **LOG)
 
 # %% [markdown]
 # What the slide says holds for MACs, with $D=E/\text{heads}$. But the softmax works on
@@ -679,133 +469,34 @@ check("0.3")
 # can be avoided (*opposed*).
 
 # %%
-shares = np.linspace(0, 0.95, 20)
-size, batch = 60, 64
-
-
-def share_of_products(p: float, layout: str, seed: int = 0) -> float:
-    """The share of products that remain in a (size × size) layer with p of the weights
-    and p of the inputs zero.
-    """
-    zeros = round(p * size)
-    w, x = torch.ones(size, size), torch.ones(batch, size)
-    if layout == "random":
-        g = torch.Generator().manual_seed(seed)
-        w = (torch.rand(size, size, generator=g).argsort(1) >= zeros).float()
-        x = (torch.rand(batch, size, generator=g).argsort(1) >= zeros).float()
-    else:
-        w[:, :zeros] = 0
-        x[:, :zeros] = 0
-        x = x.flip(1) if layout == "opposed" else x
-    return nonzero_macs(w, x) / nonzero_macs(torch.ones_like(w), torch.ones_like(x))
-
-
-fig = plots.curves(
-    shares,
-    {"most": 1 - shares, "expected": (1 - shares) ** 2, "least": np.maximum(0, 1 - 2 * shares)},
-    points={
-        "most": [share_of_products(p, "aligned") for p in shares],
-        "expected": np.mean(
-            [[share_of_products(p, "random", s) for p in shares] for s in range(3)], 0
-        ),
-        "least": [share_of_products(p, "opposed") for p in shares],
-    },
-    xlabel="zeros among the weights and among the inputs, p = q",
-    ylabel="share of products that remain",
-    title="(1−p)(1−q) is what to expect of random zeros, not a bound",
-    xaxis="sparsity",
-)
-fig.axes[0].fill_between(
-    shares, np.maximum(0, 1 - 2 * shares), 1 - shares, color=plots.COLOURS["random"], alpha=0.15
-)
-plots.show(
-    fig,
-    alt=(
-        "Share of products that remain against sparsity: random zeros, counted, lie on the curve"
-        " (1-p) squared; aligned zeros lie on the upper line 1-p and opposed zeros on the lower"
-        " line max(0, 1-2p)."
-    ),
-)
+placed = lab00.placed_zeros(nonzero_macs, [p / 20 for p in range(20)])
+BESIDE = {"marks": "counted", "control": None, "xaxis": "sparsity"}
+TITLE = "(1−p)(1−q) is what to expect of random zeros, not a bound"
+plots.curves(placed, x="both_zero", y="products_left", by="zeros", title=TITLE, **BESIDE)
 
 # %% [markdown]
-# Lines are formulas, markers are your function's counts. Now the real thing: `conv4` of
+# Lines are formulas, marks are your function's counts. Now the real thing: `conv4` of
 # the trained networks, its smallest weights set to zero, and the activations that flow
-# into it from test images. The control has as many zeros at *random* places of the same
+# into it from test images. The baseline has as many zeros at *random* places of the same
 # weights.
 
 
 # %%
-def pruned(weight: Tensor, sparsity: float, random: int | None = None) -> Tensor:
-    """A copy with round(sparsity · n) zeros: the smallest |w| (lab 01's subject), or by
-    a random seed.
-    """
-    score = (
-        weight.abs()
-        if random is None
-        else torch.rand(weight.shape, generator=torch.Generator().manual_seed(random))
-    )
-    keep = local_masks({"weight": score}, sparsity)["weight"]
-    return weight * keep
-
-
 weights = [net.get_submodule("conv4").weight.detach() for net in nets]  # (M, C, 3, 3) per seed
 batch_of = data.test.images[:64]
-inputs = [layer_inputs(net, batch_of)["conv4"] for net in nets]  # (64, C, H, W) per seed
-zeros_in = [float((x == 0).double().mean()) for x in inputs]
-
-
-def against_expectation(w: Tensor, x: Tensor) -> float:
-    """Counted products ÷ (1-p)(1-q) × the products that do not touch padding."""
-    p, q = (w == 0).double().mean(), (x == 0).double().mean()
-    possible = nonzero_macs(torch.ones_like(w), torch.ones_like(x), padding=1)
-    return nonzero_macs(w, x, padding=1) / float((1 - p) * (1 - q) * possible)
-
-
-levels = np.array([0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95])
-counted = {
-    "magnitude": np.array(
-        [
-            [against_expectation(pruned(w, s), x) for s in levels]
-            for w, x in zip(weights, inputs, strict=True)
-        ]
-    ),
-    "random": np.array(
-        [
-            [against_expectation(pruned(w, s, seed), x) for s in levels]
-            for seed, w, x in zip(SEEDS, weights, inputs, strict=True)
-        ]
-    ),
-}
-at = list(levels).index(0.9)
-at_90, control_90 = counted["magnitude"][:, at].mean(), counted["random"][:, at].mean()
-side = "below" if at_90 < 1 else "above"
-fig = plots.method_curves(
-    levels,
-    counted,
-    xlabel="weights of conv4 set to zero",
-    ylabel="counted ÷ expected",
-    title=f"At 90 % sparsity the count is {100 * abs(at_90 - 1):.1f} % {side} the supposed bound",
-    xaxis="sparsity",
+inputs = [lab00.layer_inputs(net, batch_of)["conv4"] for net in nets]  # (64, C, H, W) per seed
+products = lab00.trained_and_random(
+    weights,
+    (0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95),
+    beyond=lambda seed, w: lab00.beyond(w, inputs[seed], nonzero_macs),
 )
-fig.axes[0].axhline(1, color=plots.COLOURS["dense"], linestyle="--", linewidth=1.3)
-fig.axes[0].annotate("(1−p)(1−q)", (0, 1), xytext=(0, 4), textcoords="offset points")
-plots.show(
-    fig,
-    alt=(
-        f"Counted over expected products against sparsity for conv4, {len(SEEDS)} networks with"
-        f" intervals: magnitude pruning ends at {counted['magnitude'][:, -1].mean():.3f}, random"
-        f" zeros stay near {counted['random'].mean():.3f}."
-    ),
-)
-print(f"Zeros among the inputs of conv4: {100 * min(zeros_in):.0f} to {100 * max(zeros_in):.0f} %.")
-print(
-    f"The weights that survive meet {'fewer' if at_90 < control_90 else 'more'} non-zero inputs"
-    " than random ones."
-)
-you_wrote(prediction_0_3)
+print(f"Zeros in the inputs (%): {[round(100 * float((x == 0).float().mean())) for x in inputs]}")
+say(you_wrote(prediction_0_3))
+TITLE = "conv4: how many products are there beyond (1−p)(1−q)?"
+plots.curves(products, x="sparsity", y="beyond", title=TITLE, xaxis="sparsity")
 
 # %% [markdown]
-# Two things to see. The random control is not at 1 either: the zeros of the *input* are
+# Two things to see. The random baseline is not at 0 either: the zeros of the *input* are
 # not spread evenly, and a pixel at the border takes part in fewer products than one in
 # the middle. And what magnitude pruning leaves of a trained layer is off by more, in
 # the same direction for every network: which weights are large has something to do with
@@ -1018,100 +709,29 @@ check("0.5")
 # #### Experiment: pairs per element, formula and measurement
 
 # %%
-levels = np.array([0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.93, 0.95, 0.97, 0.99])
-fine = np.linspace(0, 0.99, 100)
-
-
-def pairs_formula(p: np.ndarray | float, k: int) -> np.ndarray | float:
-    """RLE pairs per element for zeros at random places, p < 1."""
-    return (1 - p) / (1 - p ** (2**k))
-
-
-def pairs_measured(x: Tensor, k: int) -> float:
-    """RLE pairs per element that your encoder writes."""
-    return len(rle_encode(x, k)[0]) / x.numel()
-
-
-widths = (1, 2, 3, 5)
-fig = plots.curves(
-    fine,
-    {f"k = {k}": pairs_formula(fine, k) for k in widths},
-    points={
-        f"k = {k}": (
-            levels,
-            np.mean([[pairs_measured(pruned(w, s), k) for s in levels] for w in weights], 0),
-        )
-        for k in widths
-    },
-    xlabel="sparsity of conv4",
-    ylabel="pairs per element",
-    title="With k-bit runs at least one pair in 2ᵏ elements is left, however sparse the layer",
-    xaxis="sparsity",
-)
-plots.show(
-    fig,
-    alt=(
-        "RLE pairs per element against sparsity for run fields of 1, 2, 3 and 5 bits: the points"
-        " measured on the trained layer lie close to the formula's curves, which level off at 1/2,"
-        " 1/4, 1/8 and 1/32."
-    ),
-)
+runs = lab00.run_lengths(rle_encode, weights, widths=(1, 2, 3, 5))
+TITLE = "With k-bit runs at least one pair per 2ᵏ elements remains"
+plots.curves(runs, x="sparsity", y="pairs_per_element", by="run", title=TITLE, **BESIDE)
 
 # %% [markdown]
-# The markers (trained `conv4`, magnitude pruning, mean over the networks) lie close to
-# the lines (formula). How close? The same points as a deviation from the formula, with
-# random zeros as the control.
+# The marks (trained `conv4`, magnitude pruning, mean over the networks) lie close to the
+# lines (formula). How close? The next figure shows the deviation from the formula, with
+# random zeros as the baseline; the table shows how many 3×3 kernels are empty.
 
 # %%
-K = 4
-deviation = {
-    "magnitude": np.array(
-        [
-            [100 * (pairs_measured(pruned(w, s), K) / pairs_formula(s, K) - 1) for s in levels]
-            for w in weights
-        ]
-    ),
-    "random": np.array(
-        [
-            [
-                100 * (pairs_measured(pruned(w, s, seed), K) / pairs_formula(s, K) - 1)
-                for s in levels
-            ]
-            for seed, w in zip(SEEDS, weights, strict=True)
-        ]
-    ),
-}
-worst = int(np.abs(deviation["magnitude"].mean(0)).argmax())
-most = deviation["magnitude"].mean(0)[worst]
-# empty 3×3 kernels
-dead = np.mean([float((pruned(w, 0.9).flatten(2) == 0).all(2).double().mean()) for w in weights])
-fig = plots.method_curves(
-    levels,
-    deviation,
-    xlabel="sparsity of conv4",
-    ylabel=f"pairs beyond the formula, % (k = {K})",
-    title=(
-        f"Trained zeros clump: up to {abs(most):.1f} % {'more' if most > 0 else 'fewer'} pairs than"
-        " by formula"
-    ),
-    xaxis="sparsity",
-    ylim=(min(-2, 1.2 * deviation["magnitude"].min()), max(2, 1.2 * deviation["magnitude"].max())),
+pairs = lab00.trained_and_random(
+    weights,
+    lab00.SPARSITIES,
+    more_pairs=lambda seed, w: lab00.pairs_beyond(w, rle_encode, k=4),
+    empty=lambda seed, w: lab00.empty_kernels(w),
 )
-plots.show(
-    fig,
-    alt=(
-        f"Deviation of RLE pairs from the formula against sparsity, {len(SEEDS)} networks with"
-        f" intervals: random zeros stay near 0 %, zeros by magnitude deviate by up to {most:.1f} %."
-    ),
-)
-print(
-    f"At 90 % sparsity {100 * dead:.0f} % of the 3×3 kernels are empty; of random ones"
-    f" {100 * 0.9**9:.0f} % would be."
-)
-you_wrote(prediction_0_5)
+say(you_wrote(prediction_0_5))
+TITLE = "conv4: how many pairs are there beyond the formula for k = 4?"
+plots.show(plots.curves(pairs, x="sparsity", y="more_pairs", title=TITLE, xaxis="sparsity"))
+tables.means(pairs.query("sparsity == 0.9"), {"empty": "empty 3×3 kernels at 90 % (%)"})
 
 # %% [markdown]
-# The control sits on the formula: the derivation is right. The trained layer is off by
+# The random baseline lies on the formula: the derivation is right. The trained layer is off by
 # a few per cent, because whole kernels die together. And clumping does not *help* a
 # run-length code of this kind: a run that is longer than the field can say is paid for
 # in fillers of $n+k$ bits, while the values that are left stand together and spend $k$
@@ -1343,100 +963,34 @@ prediction_0_8_sizes = "50 %: bitmap, 90 %: RLE with a wide field, 99 %: COO"
 
 
 # %%
-layer = pruned(weights[0], 0.9)
-matrix = layer.flatten(1)  # (M, C·R·S)
+matrix = lab00.pruned(weights[0], 0.9).flatten(1)  # (M, C·R·S)
 decoded = {
-    "bitmap (0.4)": bitmap_decode(*bitmap_encode(layer)),
-    "RLE (0.5)": rle_decode(*rle_encode(layer)),
-    "COO (0.6)": coo_decode(*coo_encode(layer)),
-    "CSR (0.7)": csr_decode(*csr_encode(matrix), tuple(matrix.shape)).reshape(layer.shape),
-    "CSC (0.7)": csc_decode(*csc_encode(matrix), tuple(matrix.shape)).reshape(layer.shape),
+    "bitmap (0.4)": bitmap_decode(*bitmap_encode(matrix)),
+    "RLE (0.5)": rle_decode(*rle_encode(matrix)),
+    "COO (0.6)": coo_decode(*coo_encode(matrix)),
+    "CSR (0.7)": csr_decode(*csr_encode(matrix), matrix.shape),
+    "CSC (0.7)": csc_decode(*csc_encode(matrix), matrix.shape),
 }
-lost = [name for name, x in decoded.items() if not torch.equal(x, layer)]
-print(
-    "Does every format give the layer back?",
-    f"Not {', '.join(lost)}: look there again." if lost else "Yes.",
-)
-
+print("Does it give the layer back?", {name: torch.equal(x, matrix) for name, x in decoded.items()})
 
 # %%
-def formula(name: str, p: float, n: int, L: int, rows: int = 1, k: int = 2) -> float:
-    """Bits of a format by its formula, for L elements of n bits with a share p < 1 of
-    zeros at random places.
-    """
-    kept = (1 - p) * L
-    if name == "dense":
-        return L * n
-    if name == "bitmap":
-        return kept * n + L
-    if name == "RLE":
-        return L * pairs_formula(p, k) * (n + k)
-    if name == "COO":
-        return kept * (n + math.ceil(math.log2(L)))
-    # CSR
-    return kept * (n + math.ceil(math.log2(L / rows))) + (rows + 1) * math.ceil(math.log2(kept + 1))
-
-
-measures = {
+formats = {
     "bitmap": bitmap_bits,
     "RLE k=2": lambda x: rle_bits(x, run_bits=2),
     "RLE k=5": lambda x: rle_bits(x, run_bits=5),
     "COO": coo_bits,
     "CSR": lambda x: csr_bits(x.flatten(1)),
 }
-size = weights[0].numel()
+sizes = lab00.sizes(formats, weights)
+BITS = {"x": "sparsity", "y": "bits_per_weight", "by": "format", **BESIDE}
+plots.curves(sizes, title="conv4: every format shrinks, and most bits are values", **BITS)
 
+# %% [markdown]
+# From which sparsity on is each format smaller than dense storage?
 
-def by_formula(name: str, p: float) -> float:
-    """Bits of conv4 by the formula, values of 32 bits."""
-    short, _, k = name.partition(" k=")
-    return formula(short, p, 32, size, rows=len(weights[0]), k=int(k or 2))
-
-
-dots = np.array(
-    [0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.93, 0.95, 0.97, 0.98, 0.99]
-)
-measured = {  # bits per weight: (seeds, dots)
-    name: np.array([[bits(pruned(w, s)) / size for s in dots] for w in weights])
-    for name, bits in measures.items()
-}
-lines = {
-    name: np.array([by_formula(name, p) for p in fine]) / size for name in ("dense", *measures)
-}
-fig = plots.curves(
-    fine,
-    lines,
-    points={name: (dots, bits.mean(0)) for name, bits in measured.items()},
-    xlabel="sparsity of conv4",
-    ylabel="bits per weight (32-bit values)",
-    title="Every format shrinks; the values are most of the bill",
-    xaxis="sparsity",
-)
-fig.axes[0].set_ylim(0, 50)
-plots.show(
-    fig,
-    alt=(
-        "Bits per weight of the trained layer against sparsity: formula lines with measured points"
-        " on them. All formats fall from above 32 bits almost linearly, the dense line stays at 32;"
-        " RLE with 2-bit runs levels off near 8 bits."
-    ),
-)
-
-
-def shrinks_from(name: str) -> tuple[float, float]:
-    """The sparsity in % from which on a format takes less than dense storage: by its
-    formula, and measured on conv4.
-    """
-    grid = np.linspace(0, 0.99, 991)
-    formal = next((p for p in grid if by_formula(name, p) < 32 * size), math.nan)
-    real = next((p for p in grid if measures[name](pruned(weights[0], p)) < 32 * size), math.nan)
-    return 100 * formal, 100 * real
-
-
-in_bits = {name: shrinks_from(name) for name in measures}
-print(f"Smaller than dense from a sparsity of ... ({size:,} values of 32 bits)")
-for name, (formal, real) in in_bits.items():
-    print(f"  {name:8} formula {formal:5.1f} %   measured {real:5.1f} %")
+# %%
+in_bits = lab00.smaller_from(formats, weights[0])
+tables.plain(in_bits)
 
 # %% [markdown]
 # The formulas are right, and for bitmap, COO and CSR they are exact, since only the
@@ -1447,46 +1001,20 @@ for name, (formal, real) in in_bits.items():
 # bits per place (Shannon 1948).
 
 # %%
-inner = fine[1:]
-book = {name: lines[name][1:] - 32 * (1 - inner) for name in measures}
-entropy = -inner * np.log2(inner) - (1 - inner) * np.log2(1 - inner)
-best = [min(book, key=lambda name: book[name][i]) for i in range(len(inner))]
-spans = [(name, inner[i]) for i, name in enumerate(best) if i == 0 or best[i - 1] != name]
-fig = plots.curves(
-    inner,
-    book | {"entropy floor": entropy},
-    points={name: (dots, bits.mean(0) - 32 * (1 - dots)) for name, bits in measured.items()},
-    xlabel="sparsity of conv4",
-    ylabel="bookkeeping, bits per weight",
-    title=f"Least bookkeeping: {best[0]}"
-    + "".join(f", from {100 * p:.0f} % {name}" for name, p in spans[1:]),
-    log=True,
-    xaxis="sparsity",
-)
-ax = fig.axes[0]
-ax.set_ylim(0.05, 20)
-ax.set_yticks((0.1, 0.2, 0.5, 1, 2, 5, 10, 20), ("0.1", "0.2", "0.5", "1", "2", "5", "10", "20"))
-ax.minorticks_off()
-ax.set_xticks(np.arange(0, 1.01, 0.1))
-ax.set_xticks(np.arange(0.8, 1, 0.01), minor=True)  # every 1 % where the lines are steep
-ax.grid(visible=True, axis="x", which="minor", alpha=0.4)
-plots.show(
-    fig,
-    alt=(
-        "Bookkeeping bits per weight against sparsity, logarithmic: the bitmap is flat at 1; COO"
-        " and CSR fall with the values that are left and cross the bitmap between 90 and 95 %; RLE"
-        " with 5-bit runs lies below the bitmap from about 80 %, RLE with 2-bit runs rises to 8."
-        " All lie above the entropy floor."
-    ),
-)
-you_wrote(prediction_0_8_sizes)
+say(you_wrote(prediction_0_8_sizes))
+TITLE = "conv4: how many bits say where the values are?"
+fig = plots.curves(lab00.bookkeeping(sizes), title=TITLE, log=True, ylim=(0.05, 20), **BITS)
+fig.axes[0].set_xticks([p / 10 for p in range(11)])
+fig.axes[0].set_xticks([p / 100 for p in range(80, 100)], minor=True)  # where lines are steep
+fig.axes[0].grid(visible=True, axis="x", which="minor", alpha=0.4)
+plots.show(fig)
 
 # %% [markdown]
 # The lecture's rule of thumb (*bitmap for low and moderate sparsity, run lengths for
 # moderate, CSR for high, COO for extremely high*) is this picture, with two corrections
 # that you can read off it: run lengths need a field that suits the sparsity, and COO
 # beats CSR only where hardly more values are left than there are rows to point to. The
-# trained layer's run lengths (markers) lie above the formula, with $k=2$ from about 50
+# trained layer's run lengths (marks) lie above the formula, with $k=2$ from about 50
 # % on, with $k=5$ around 90 %: the clumps of 0.5 again. And what is left above the
 # floor is what entropy coding still gets: Deep Compression ends with a Huffman code for
 # that reason.
@@ -1496,45 +1024,8 @@ you_wrote(prediction_0_8_sizes)
 
 
 # %%
-def explore(sparsity: int, n: int, size_log2: int, k: int) -> tuple[str, Figure]:
-    """The bits per element of every format, for a matrix with as many rows as columns
-    (or half as many).
-    """
-    L, rows, p = 2**size_log2, 2 ** (size_log2 // 2), sparsity / 100
-    names = ("dense", "bitmap", "RLE", "COO", "CSR")
-    bits = {name: formula(name, p, n, L, rows, k) / L for name in names}
-    winner = min(bits, key=bits.get)
-    text = (
-        f"{winner} is smallest: {bits[winner]:.2f} bits per element; dense takes"
-        f" {n / bits[winner]:.1f} times as much"
-    )
-
-    values = (1 - p) * n  # what all of them must store
-    fig = Figure(figsize=(8, 4), layout="constrained")
-    ax = fig.add_subplot()
-    ax.bar(names, values, color=plots.COLOURS["bitmap"], label="the values that are not zero")
-    rest = ax.bar(
-        names,
-        [b - values for b in bits.values()],
-        bottom=values,
-        color=plots.COLOURS["RLE"],
-        hatch="//",
-        edgecolor="white",
-        label="the rest: where they are, fillers, stored zeros",
-    )
-    ax.bar_label(rest, [f"{b:.2f}" for b in bits.values()], padding=2)
-    ax.set_ylim(0, 1.25 * max(bits.values()))
-    ax.set_ylabel("bits per element")
-    ax.grid(axis="x", visible=False)
-    ax.legend(loc="upper right", ncols=2)
-    ax.set_title(f"{sparsity} % zeros, {n}-bit values, $2^{{{size_log2}}}$ elements, {k}-bit runs")
-    return text, plots.alt(
-        fig, "Bars of bits per element: " + ", ".join(f"{f} {b:.2f}" for f, b in bits.items()) + "."
-    )
-
-
 widgets.explorer(
-    explore,
+    lab00.explore,
     sparsity=widgets.slider(0, 99, 1, 90, "zeros p, %"),
     n=widgets.slider(1, 32, 1, 8, "bits a value n"),
     size_log2=widgets.slider(4, 24, 1, 16, "elements L = 2^"),
@@ -1561,53 +1052,25 @@ prediction_0_8_encoding = "a tenth: it is only one comparison per element"
 
 # %%
 x, layer = inputs[0], nets[0].get_submodule("conv4")
-with torch.no_grad():
-    spent = latency.compare(
-        {
-            "conv4\nitself": lambda: layer(x),
-            "x ≠ 0": lambda: x != 0,
-            "bitmap": lambda: bitmap_encode(x),
-            "bitmap\n(library)": lambda: encodings.bitmap_encode(x),
-            "RLE k=4": lambda: rle_encode(x, 4),
-            "COO": lambda: coo_encode(x),
-            "CSR": lambda: csr_encode(x.flatten(1)),
-            "keep\ntop 10 %": lambda: x.flatten().topk(x.numel() // 10),
-        },
-        repeats=30,
-    )
-yours, tuned = (
-    spent[name].median / spent["conv4\nitself"].median for name in ("bitmap", "bitmap\n(library)")
-)
-fig = plots.bars(
-    {"ms": {name: 1e3 * t.median for name, t in spent.items()}},
-    errors={"ms": {name: (1e3 * t.low, 1e3 * t.high) for name, t in spent.items()}},
-    ylabel="ms for 64 images (median, quartiles)",
-    title=f"A bitmap takes {yours:.2f} × as long as the layer; tuned, {tuned:.2f} ×",
-    fmt="{:.2g}",
-    log=True,
-)
-plots.show(
-    fig,
-    alt="Bars of milliseconds, logarithmic: "
-    + ", ".join(f"{name} {1e3 * t.median:.2g}" for name, t in spent.items()).replace("\n", " ")
-    + ".",
-)
-smaller = {
-    "bitmap": bitmap_bits(x),
-    "RLE k=4": rle_bits(x, 32, 4),
-    "COO": coo_bits(x),
-    "CSR": csr_bits(x.flatten(1)),
+calls = {
+    "conv4\nitself": lambda: layer(x),
+    "x ≠ 0": lambda: x != 0,
+    "bitmap": lambda: bitmap_encode(x),
+    "bitmap\n(library)": lambda: encodings.bitmap_encode(x),
+    "RLE k=5": lambda: rle_encode(x, 5),
+    "COO": lambda: coo_encode(x),
+    "CSR": lambda: csr_encode(x.flatten(1)),
+    "keep\ntop 10 %": lambda: x.flatten().topk(x.numel() // 10),
 }
-print(
-    f"{100 * zeros_in[0]:.0f} % of the inputs are zero. Compared with dense, the encoded input"
-    " takes"
-)
-print(
-    "  "
-    + ", ".join(f"{name} {bits / (32 * x.numel()):.2f}" for name, bits in smaller.items())
-    + " of the bits."
-)
-you_wrote(prediction_0_8_encoding)
+TITLE = "How long does it take to encode the input of conv4 for 64 images?"
+plots.bars(lab00.timed(calls), x="call", y="ms", title=TITLE, fmt="{:.2g}", log=True)
+
+# %% [markdown]
+# How many bits does the encoded input take, as a share of the dense bits?
+
+# %%
+print({name: round(bits(x) / (32 * x.numel()), 2) for name, bits in formats.items()})
+say(you_wrote(prediction_0_8_encoding))
 
 # %% [markdown]
 # With half of the activations zero, a bitmap halves what must be moved. But it has to
@@ -1626,7 +1089,7 @@ you_wrote(prediction_0_8_encoding)
 # zeros at random places, times one input vector. The candidates: the dense product; CSR
 # in PyTorch and in scipy; scipy's COO; your bitmap, unpacked before a dense product;
 # and, as a glimpse of lab 04, **whole rows** removed, which leaves a smaller dense
-# matrix.
+# matrix. NumPy's dense product is drawn for comparison. (All use one core.)
 #
 # The formula for memory traffic has an opinion as well. Real CSR does not use
 # $\lceil\log_2 C\rceil$ bits for a column: PyTorch's indices have 64 bits, scipy's 32.
@@ -1644,197 +1107,26 @@ prediction_0_8_kernels = (
 
 
 # %%
-Candidates = dict[str, Callable[[], object]]
-
-
-def speedups(candidates: Candidates, repeats: int = 20) -> dict[str, float]:
-    """How many times faster than "dense" each candidate is, by the lower quartile of
-    its times.
-
-    What else runs on a machine can only make a call slower, and disturbs long calls
-    more often than short ones: so the lower quartile. Each candidate takes turns with
-    "dense" alone: with more of them in one round, whoever comes after the largest finds
-    the caches emptied, and whoever shares its memory with another finds them filled.
-    """
-    dense = candidates.pop("dense")
-    faster = {}
-    for name, candidate in candidates.items():
-        times = latency.compare({"dense": dense, name: candidate}, warmup=2, repeats=repeats)
-        faster[name] = times["dense"].low / times[name].low
-    return faster
-
-
-def products(w: Tensor, b: Tensor) -> Candidates:
-    """Ways to compute w @ b for a sparse w; all that can be done once is done
-    before.
-    """
-    v, column, row = csr_encode(w)
-    in_torch = torch.sparse_csr_tensor(row, column, v, size=tuple(w.shape))
-    in_scipy = scipy.sparse.csr_matrix(
-        (v.numpy(), column.int().numpy(), row.int().numpy()), shape=tuple(w.shape)
-    )
-    b_numpy = b.numpy()
-    return {
-        "dense": lambda: w @ b,
-        "CSR, torch": lambda: in_torch @ b,
-        "CSR, scipy": lambda: in_scipy @ b_numpy,
-    }
-
-
-def more_products(w: Tensor, b: Tensor) -> Candidates:
-    """Three more, and a dense layer that has lost whole rows until it has as few
-    weights.
-    """
-    bitmap, values = bitmap_encode(w)
-    coo, w_numpy, b_numpy = scipy.sparse.coo_matrix(w.numpy()), w.numpy(), b.numpy()
-    shorter = w[: max(1, round(len(values) / w.shape[1]))].contiguous()
-    return {
-        "COO, scipy": lambda: coo @ b_numpy,
-        "bitmap, unpacked": lambda: bitmap_decode(bitmap, values) @ b,
-        "whole rows": lambda: shorter @ b,
-        "dense, numpy": lambda: w_numpy @ b_numpy,
-    }
-
-
-levels = np.array([0, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99])
-wide = 1024
-rounds = []  # (seeds, levels) of {name: speed-up}
-for seed in range(3):
-    g = torch.Generator().manual_seed(seed)
-    full, vector = torch.randn(wide, wide, generator=g), torch.randn(wide, generator=g)
-    sparse = [pruned(full, s, random=seed) for s in levels]
-    rounds.append([speedups(products(w, vector) | more_products(w, vector)) for w in sparse])
-results = {name: np.array([[at[name] for at in row] for row in rounds]) for name in rounds[0][0]}
-better = float(np.median(results.pop("dense, numpy")))
-
-
-def pays_from(x: np.ndarray, speed: np.ndarray) -> str:
-    """The sparsity from which on the mean speed-up stays above 1, interpolated between
-    measured points.
-    """
-    mean = np.log(speed).mean(0)
-    if mean[-1] <= 0:
-        return f"not by {100 * x[-1]:.0f} %"
-    if mean[1:].min() > 0 and mean[0] > -0.1:  # at 0 % whole rows are the dense product itself
-        return "at once"
-    last = max(i for i in range(len(x)) if mean[i] <= 0)
-    return f"{100 * np.interp(0, mean[last : last + 2], x[last : last + 2]):.0f} %"
-
-
-def speed_figure(
-    x: np.ndarray, speed: dict[str, np.ndarray], control: str, xlabel: str, title: str
-) -> Figure:
-    """Speed-ups on a log axis; their intervals are those of the logarithms, since they
-    are ratios.
-    """
-    fig = plots.method_curves(
-        x,
-        {name: np.log2(values) for name, values in speed.items()},
-        control=control,
-        dense=0,
-        xlabel=xlabel,
-        ylabel="times faster than dense",
-        title=title,
-        xaxis="sparsity",
-    )
-    ax = fig.axes[0]
-    ax.plot(x, np.log2(1 / (1 - x)), color=plots.COLOURS["dense"], linestyle=":", linewidth=1.6)
-    ax.annotate(
-        "what MACs promise",
-        (0.7, np.log2(1 / 0.3)),
-        xytext=(-8, 4),
-        textcoords="offset points",
-        ha="right",
-    )
-    ax.set_ylim(np.log2(min(0.1, *(v.mean(0).min() for v in speed.values()))) - 0.5, np.log2(110))
-    marks = np.array([0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100])
-    marks = marks[np.log2(marks) > ax.get_ylim()[0]]
-    ax.set_yticks(np.log2(marks), [f"{m:g}" for m in marks])
-    return fig
-
-
-payoff = {name: pays_from(levels, speed) for name, speed in results.items()}
-fig = speed_figure(
-    levels,
-    results,
-    control="CSR, torch",  # all zeros here are at random places
-    xlabel=f"sparsity of a {wide} × {wide} layer, one input vector",
-    title=(
-        f"On this machine CSR pays from {payoff['CSR, torch']} (torch), {payoff['CSR, scipy']}"
-        " (scipy)"
-    ),
-)
-plots.show(
-    fig,
-    alt=(
-        "Speed-up over the dense product against sparsity, logarithmic, three random layers with"
-        " intervals. "
-    )
-    + "; ".join(f"{name} pays: {at}" for name, at in payoff.items())
-    + ".",
-)
-print(f"NumPy's dense product is {better:.1f} × as fast as PyTorch's here (one core each).")
+levels = (0, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)
+one_vector = lab00.one_vector(csr_encode, bitmap_encode, bitmap_decode, levels, size=1024)
+SPEED = {"x": "sparsity", "y": "faster", "xaxis": "sparsity", "log": True}
+TITLE = "1024 × 1024 weights times one vector: which kernel is faster than dense?"
+plots.curves(one_vector, title=TITLE, control=None, **SPEED)
 
 # %% [markdown]
 # One vector uses every weight for one single product. A convolution uses each for many
 # positions of the picture, so that one look at an index serves many products. Once
 # more, then, for the trained `conv4` as the matrix product that it is: $M$ rows,
-# $C R S$ columns, times all patches of 64 images. Control: as many zeros at random
-# places.
+# $C R S$ columns, times all patches of 64 images. The baseline "random" is PyTorch's CSR
+# with as many zeros at random places.
 
 # %%
-levels_conv = np.array([0, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99])
-rounds = []
-for seed, w, x in zip(SEEDS[:3], weights[:3], inputs[:3], strict=True):
-    # (C·R·S, 64·E·F)
-    patches = nn.functional.unfold(x, 3, padding=1).transpose(0, 1).flatten(1).contiguous()
-    candidates = [
-        products(pruned(w, s).flatten(1), patches)
-        | {"random": products(pruned(w, s, random=seed).flatten(1), patches)["CSR, torch"]}
-        for s in levels_conv
-    ]
-    rounds.append([speedups(each, repeats=10) for each in candidates])
-speed_conv = {name: np.array([[at[name] for at in row] for row in rounds]) for name in rounds[0][0]}
-payoff_conv = {name: pays_from(levels_conv, speed) for name, speed in speed_conv.items()}
-fig = speed_figure(
-    levels_conv,
-    speed_conv,
-    control="random",
-    xlabel="sparsity of conv4, as a product with the patches of 64 images",
-    title=(
-        f"As a convolution it pays from {payoff_conv['CSR, torch']} (torch),"
-        f" {payoff_conv['CSR, scipy']} (scipy)"
-    ),
-)
-plots.show(
-    fig,
-    alt=(
-        "Speed-up over the dense product against sparsity for the trained conv4, logarithmic, three"
-        " networks with intervals. "
-    )
-    + "; ".join(f"{name} pays: {at}" for name, at in payoff_conv.items())
-    + ".",
-)
+convolution = lab00.convolution(weights[:3], inputs[:3], csr_encode, levels)
+plots.curves(convolution, title="conv4 on 64 images: which kernel is faster than dense?", **SPEED)
 
-print("From which sparsity on does it pay?")
-print(
-    f"{'':18}{'by MACs':>10}{'by bits':>10}{'by bytes moved':>16}{'measured, 1 vector':>21}{'measured, conv4':>18}"
-)
-for name, index_bits in (
-    ("CSR, torch", 64),
-    ("CSR, scipy", 32),
-    ("COO, scipy", 64),
-    ("bitmap, unpacked", None),
-):
-    size_pays = f"{in_bits[name.split(',')[0]][1]:.0f} %"
-    moved = f"{100 * index_bits / (32 + index_bits):.0f} %" if index_bits else "-"
-    print(
-        f"{name:18}{'at once':>10}{size_pays:>10}{moved:>16}{payoff[name]:>21}{payoff_conv.get(name, '-'):>18}"
-    )
-print(
-    f"{'whole rows':18}{'at once':>10}{'at once':>10}{'at once':>16}{payoff['whole rows']:>21}{'-':>18}"
-)
-you_wrote(prediction_0_8_kernels)
+# %%
+say(f"From which sparsity on does a zero pay? {you_wrote(prediction_0_8_kernels)}")
+tables.plain(lab00.when_a_zero_pays(in_bits, one_vector, convolution))
 
 # %% [markdown]
 # Read the table from left to right. **The same zeros pay at once in MACs, later in
@@ -1843,16 +1135,16 @@ you_wrote(prediction_0_8_kernels)
 # sparse one runs after every index. Counting bytes explains a part of that, best where
 # the weights come from memory; a layer that sits in the cache, as here, favours the
 # dense kernel further. And reuse need not move a crossing to the left (compare the last
-# two columns): the dense product gains from it as well. What MACs promise (dotted) no
-# sparse kernel reaches. *Which* weights are zero makes no difference to a kernel (the
-# random control lies on the curve of magnitude), unless they fill **whole rows**: those
+# two columns): the dense product gains from it as well. No sparse kernel reaches the line
+# "by MACs". *Which* weights are zero makes no difference to a kernel (the
+# random baseline lies on the curve of magnitude), unless they fill **whole rows**: those
 # pay at once, close to what MACs promise. That is the case for structured pruning, lab 04.
 #
 # The literature agrees in kind. Gale et al. (2020) say of GPUs that the moderate
 # sparsity of neural networks is "not sufficient for existing sparse kernels to
 # outperform their dense counterparts", and gain 1.2 to 2.1 times on whole networks with
 # kernels written for the purpose. And beware of a comparison with a slow dense product:
-# against a faster one (NumPy's may be one, see above; two cores are one) every crossing
+# against a faster one (NumPy's may be one: see its line; two cores are one) every crossing
 # moves to the right.
 #
 # #### The two questions
@@ -1953,34 +1245,19 @@ check("0.9")
 #
 # The same network on MNIST (28×28) and on CIFAR-10 (32×32, in colour), trained and
 # counted as above by the library (`course remake lab00_counting_mnist`,
-# `lab00_counting_cifar10`). Before you look: which of the columns belong to the
-# *pictures*, and which to the *trained weights*?
+# `lab00_counting_cifar10`). Before you look: which of these numbers depend on the
+# *pictures*, and which on the *trained weights*?
 
 # %%
-counting = {
-    name: experiments.read(f"lab00_counting_{key}")["seeds"]
-    for name, key in (("digits", "digits"), ("MNIST", "mnist"), ("CIFAR-10", "cifar10"))
-}
-lines = [
-    (
-        "| | test accuracy (%) | most MACs | fullest moment | zeros into conv4 (%) | products, % off"
-        " (1−p)(1−q): magnitude | random | empty kernels (%) |"
-    ),
-    "|---" * 8 + "|",
-]
-for name, runs in counting.items():
-    macs, alive = runs[0]["macs"], runs[0]["alive"]  # the same for every seed
-    top, full = max(macs, key=macs.get), max(alive, key=alive.get)
-    cells = [
-        pm([run["test"] for run in runs]),
-        f"{top}, {100 * macs[top] / sum(macs.values()):.0f} %",
-        f"{full}, {alive[full] / 8e3:.0f} kB",
-        pm([run["zeros in"] for run in runs]),
-        *(pm([run["beyond"][how][2] for run in runs]) for how in ("magnitude", "random")),
-        pm([run["empty kernels"]["magnitude"][2] for run in runs]),
-    ]
-    lines.append(f"| {name} | {' | '.join(cells)} |")
-say("\n".join(lines) + "\n\n(The last three columns: conv4 with 90 % of its weights at 0.)")
+layers = lab00.on_larger_images("layers")
+plots.bars(layers, x="layer", y="kb_alive", by="images", title="Memory, one image", fmt="{:.0f}")
+
+# %%
+tables.means(lab00.on_larger_images("networks"), ["test", "zeros_in"], rows="images")
+
+# %%
+at_90 = lab00.on_larger_images("conv4").query("sparsity == 0.9")  # conv4 with 90 % zeros
+tables.show(tables.means(at_90, ["beyond", "more_pairs", "empty"], rows=["images", "method"]))
 say(real_data.table("00"))
 
 # %% [markdown]
@@ -1996,24 +1273,16 @@ say(real_data.table("00"))
 # ## The ledger
 #
 # All term one table goes along: the same small network, and what each lab did to it. In
-# lab 11 you will have half of your report in it. Today's row is the patient before the
-# operation: bits of all weights (32 each), MACs for one image, milliseconds of the
+# lab 11 you will have half of your report in it. Today's row is the network before
+# pruning: bits of the whole model (biases and batch norm, too), MACs for one image, milliseconds of the
 # processor for 64 images on one core of this machine, and accuracy on test images over
 # the seeds, with its 95 % interval.
 
 # %%
-with torch.no_grad():
-    time_dense = latency.measure(lambda: nets[0](batch_of), repeats=30)
-ledger.add(
-    "convnet",
-    "dense",
-    lab="00",
-    bits=total_bits,
-    macs=total_macs,
-    ms=1e3 * time_dense.median,
-    accuracy=accuracy,
-)
-display(ledger.table())
+bits, macs = storage.model_bits(nets[0].state_dict()), int(costs["macs"].sum())
+ms = 1e3 * latency.measure(latency.forward(nets[0], batch_of), repeats=30).median
+ledger.add("convnet", "dense", lab="00", bits=bits, macs=macs, ms=ms, accuracy=accuracy)
+ledger.table()
 
 # %% [markdown]
 # ## What to take along
@@ -2038,7 +1307,7 @@ display(ledger.table())
 #    add "RLE, best k" to the bookkeeping figure. How close does it come to the entropy
 #    floor?
 # 4. **When bytes decide.** A layer that is timed again and again stays in the
-#    processor's cache. Set `wide = 4096` (and fewer `repeats`), so that the weights
+#    processor's cache. Set `size=4096` (and fewer `repeats`), so that the weights
 #    come from memory. Do the measured crossings move towards "by bytes moved"? And does
 #    PyTorch's CSR gain from int32 indices (`row.int()`, `column.int()`) as that column
 #    says it should?

@@ -225,7 +225,7 @@ def _two(default: str, of: Finder, real: str, of_real: Finder) -> dict[str, Any]
 
 
 # --------------------------------------------------------------------------- the claims
-_00 = _alike("lab00_counting_digits", "lab00_counting_mnist", "lab00_counting_cifar10")
+_00 = _alike(*(f"lab00_counting_{name}/conv4" for name in ("digits", "mnist", "cifar10")))
 _02 = _alike("lab02_criteria_digits", "lab02_criteria_mnist")
 _04 = _alike("lab04_slimming_digits", "lab04_slimming_mnist")
 _05 = _alike("lab05_between_digits", "lab05_between_mnist")
@@ -269,14 +269,14 @@ CLAIMS: tuple[Claim, ...] = (
         "00",
         "The weights that survive meet fewer inputs other than 0 than the formula expects.",
         "products of conv4 at 90 %, random zeros less zeros by magnitude, % of the expected",
-        **_00(minus(("beyond", "random", 2), ("beyond", "magnitude", 2))),
+        **_00(gap("beyond", "random", "magnitude", sparsity=0.9)),
         points=False,
     ),
     Claim(
         "00",
         "Trained zeros clump, and a run-length code pays for it.",
         "pairs at 90 %, by magnitude less random, % of the formula",
-        **_00(minus(("more pairs", "magnitude", 2), ("more pairs", "random", 2))),
+        **_00(gap("more_pairs", "magnitude", "random", sparsity=0.9)),
         points=False,
     ),
     Claim(

@@ -19,6 +19,9 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.transforms import blended_transform_factory
 
 from course_lib.intervals import SEED, interval, need, per_seed
 from course_lib.show.labels import EndLabels, Notes, name_axes, set_title
@@ -28,11 +31,13 @@ from course_lib.show.output import alt, new_figure
 from course_lib.show.style import (
     BLACK,
     BLUE,
+    GREY,
     INK,
     ORANGE,
     SKY,
     VERMILLION,
     Look,
+    for_slides,
     looks,
     pt,
     style,
@@ -57,6 +62,7 @@ def curves(
     title: str,
     xlabel: str | None = None,
     ylabel: str | None = None,
+    marks: str | None = None,
     control: str | None = "random",
     panels: str | None = None,
     paper: Mapping[str, tuple[Any, Any]] | None = None,
@@ -76,14 +82,17 @@ def curves(
         x, y: the columns of the axes. by: the column of methods.
         title: the question or the finding.
         xlabel, ylabel: with units; default: the label of the column (``style.AXES``).
+        marks: a second column, of what was counted or measured, drawn as marks beside the
+            lines, which are formulas then; NaN where there is none.
         control: the method that chooses at random, which a comparison over seeds must
             contain. None: the lines do not compete (formulas, layers, settings).
         panels: a column; one panel per entry, with a common vertical axis.
         paper: published figures, {"Han et al. 2015": (x, y)}: marked points.
         xaxis: "sparsity" writes fractions in per cent; "remaining" is a log-scaled axis
             from 100 % on the left downwards; "log" is log-scaled, with the measured values
-            as its ticks.
-        ylim: default: means and bands, within 0 to 100 where the label says %.
+            as its ticks; "log2" is log-scaled with a tick per power of 2.
+        ylim: default: means and bands; where the label says %, within 0 to 100, unless a
+            mean is negative.
         log: the vertical axis is log-scaled.
         note: a sentence added to the text alternative.
         height: inches.
@@ -93,7 +102,7 @@ def curves(
         ValueError: if a column is missing; where methods compete, without the control or
             with fewer than three seeds.
     """
-    need(table, [x, y, by, *([panels] if panels else [])])
+    need(table, [x, y, by, *([panels] if panels else []), *([marks] if marks else [])])
     over_seeds = SEED in table.columns
     if over_seeds and control is not None:
         _can_compare(table, y, by, control)
@@ -111,7 +120,7 @@ def curves(
                 if rows[x].isna().all():
                     _level(axes, names, str(method), rows[y].to_numpy(float), data[x], look, xaxis)
                     continue
-                marker = look.marker if rows[x].nunique() <= 25 else ""
+                marker = look.marker if rows[x].nunique() <= 25 and not marks else ""
                 sns.lineplot(
                     rows, x=x, y=y, errorbar=t95 if over_seeds else None, estimator="mean",
                     color=look.colour, marker=marker or None, linestyle=look.dash,
@@ -122,12 +131,16 @@ def curves(
                 if len(means) and names is not None:
                     end = means.index[0 if xaxis == "remaining" else -1]
                     names.add(str(method), float(end), float(means[end]), look.colour)
+            if marks:
+                _marks(part, x, marks, by, chosen, axes, ("formula", title_of(marks)))
             if paper:
                 _paper(axes, paper)
             _name_axes(axes, xlabel, ylabel, panels)
             _heading(axes, panels, part, title)
         for axes in drawn:  # limits that panels share are those of all their lines
             _scale(axes, table[x].dropna(), xaxis, ylim, ylabel, log)
+    beside = f"Lines: formula; marks: {title_of(marks)}." if marks else ""
+    note = f"{beside} {note}".strip()
     return alt(_figure(axes), _words(table, x, y, by, title, xlabel, ylabel, note, panels))
 
 
@@ -201,7 +214,7 @@ def bars(
                     ha="center", va="bottom", fontsize=size,
                 )  # fmt: skip
         if log:
-            axes.set_yscale("log")
+            _log_axis(axes)
         axes.margins(y=0.22 if by else 0.12)
         if ylim is not None:
             axes.set_ylim(*ylim)
@@ -210,7 +223,7 @@ def bars(
         axes.grid(axis="x", visible=False)
         name_axes(axes, xlabel, ylabel)
         if by:
-            sns.move_legend(axes, "upper right", ncols=len(names), title=None, borderaxespad=0.1)
+            _legend_above(axes, len(names))
         set_title(axes, title)
     return alt(fig, _words(table, x, y, by, title, xlabel or title_of(x), ylabel, note))
 
@@ -410,6 +423,38 @@ def _level(
         names.add(name, float(x.min() if xaxis == "remaining" else x.max()), mean, look.colour)
 
 
+def _marks(
+    part: pd.DataFrame,
+    x: str,
+    y: str,
+    by: str,
+    chosen: Mapping[str, Look],
+    axes: Axes,
+    key: tuple[str, str],
+) -> None:
+    """The means of a second column as marks, with a key of what lines and marks stand for."""
+    look: dict[str, Any] = {"markerfacecolor": "white", "markeredgewidth": 1.8, "linestyle": ""}
+    for method, rows in part.dropna(subset=[x, y]).groupby(by, sort=False):
+        means, own = rows.groupby(x)[y].mean(), chosen[str(method)]
+        axes.plot(means.index, means, marker=own.marker or "o", color=own.colour, zorder=4, **look)
+    line = Line2D([], [], color=GREY, label=key[0])
+    mark = Line2D([], [], color=GREY, marker="o", label=key[1], **look)
+    axes.legend(handles=[line, mark], loc="best")
+
+
+def _legend_above(axes: Axes, columns: int) -> None:
+    """The key of colours in one row; on a slide in the line of the vertical axis's name."""
+    place: dict[str, Any] = {"loc": "upper right", "borderaxespad": 0.1}
+    if for_slides():
+        across = blended_transform_factory(axes.figure.transFigure, axes.transAxes)
+        place = {"loc": "lower right", "bbox_to_anchor": (1, 1), "bbox_transform": across}
+        place |= {"borderaxespad": 0, "borderpad": 0.1}
+    sns.move_legend(axes, ncols=columns, title=None, **place)
+    legend = axes.get_legend()
+    if for_slides() and legend is not None:
+        legend.set_in_layout(False)
+
+
 def _paper(axes: Axes, paper: Mapping[str, tuple[Any, Any]]) -> None:
     notes = Notes(axes)
     for label, (px, py) in paper.items():
@@ -438,13 +483,29 @@ def _scale(
         axes.set_xscale("log")
         axes.set_xticks(sorted(set(x)), [f"{value:g}" for value in sorted(set(x))])
         axes.minorticks_off()
+    elif xaxis == "log2":
+        axes.set_xscale("log", base=2)
+        powers = 2 ** np.arange(np.ceil(np.log2(x.min())), np.log2(x.max()) + 0.01)
+        powers = powers[:: -(-len(powers) // (4 if for_slides() else 8))]
+        axes.set_xticks(powers, [f"{power:g}" for power in powers])
     if log:
-        axes.set_yscale("log")
+        _log_axis(axes)
     if ylim is not None:
         axes.set_ylim(*ylim)
     elif "%" in ylabel and not log:
         bottom, top = axes.get_ylim()
-        axes.set_ylim(max(bottom, -2), min(top, 102))
+        negative = any(np.nanmin(line.get_ydata(), initial=0) < 0 for line in axes.lines)
+        axes.set_ylim(bottom if negative else max(bottom, -2), min(top, 102))
+
+
+def _log_axis(axes: Axes) -> None:
+    """A log-scaled vertical axis with plain numbers; with few decades, 2 and 5, too."""
+    axes.set_yscale("log")
+    bottom, top = axes.get_ylim()
+    if top < 1000 * bottom:
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def _words(

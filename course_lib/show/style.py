@@ -167,6 +167,18 @@ AXES: dict[str, str] = {
     "change": "change of accuracy (points)",
     "lost": "accuracy lost (points)",
     "gain": "more texts per second (%)",
+    # lab 00
+    "percent": "share of the total (%)",
+    "kb_alive": "input + output of the layer (kB)",
+    "million_macs_per_token": "million MACs per token",
+    "tokens": "tokens in a sentence, L",
+    "both_zero": "zeros among the weights and among the inputs, p = q",
+    "products_left": "share of products that remain",
+    "beyond": "products beyond (1−p)(1−q) (%)",
+    "more_pairs": "pairs beyond the formula (%)",
+    "empty": "empty kernels (%)",
+    "zeros_in": "zeros in the input (%)",
+    "faster": "times faster than dense",
 }
 
 
@@ -210,6 +222,7 @@ LOOKS: dict[str, Look] = {
     "COO": Look(GREEN, "^"),
     "CSR": Look(VERMILLION, "s"),
     "CSC": Look(PURPLE, "D"),
+    "by MACs": Look(BLACK, "", ":"),
     # lab 01: when the weights go, which go together, what is repaired
     "one-shot": Look(ORANGE, "v"),
     "fine-tuned": Look(SKY, "P"),

@@ -2,7 +2,7 @@
 alternative.
 """
 
-from course_lib.show.drawings.arrays import convolution, csr_arrays, rle_stream
+from course_lib.show.drawings.arrays import convolution, csr_arrays, rle_stream, stored_row
 from course_lib.show.drawings.blocks import joint_blocks, nm_blocks
 from course_lib.show.drawings.columns import columns_packed
 from course_lib.show.drawings.filters import filter_cascade, residual_agreement
@@ -30,6 +30,7 @@ __all__ = [
     "pruning_rounds",
     "residual_agreement",
     "rle_stream",
+    "stored_row",
     "stretched_and_cut",
     "tokens_leaving",
     "where_it_looks",

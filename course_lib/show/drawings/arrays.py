@@ -1,4 +1,4 @@
-"""A convolution as loops, a stream of runs, the arrays of CSR."""
+"""A convolution as loops, a row in three formats, a stream of runs, the arrays of CSR."""
 
 from __future__ import annotations
 
@@ -94,6 +94,44 @@ def rle_stream(x: Tensor, run_bits: int = 2) -> Figure:
         fig,
         f"The numbers {', '.join(f'{v:g}' for v in x.tolist())} and their run-length code:"
         f" {pairs}.",
+    )
+
+
+def stored_row(x: Tensor, run_bits: int = 2) -> Figure:
+    """A row of numbers, and what a bitmap, run lengths and CSR write down for it.
+
+    Args:
+        x: (n,), at most 16 small whole numbers.
+        run_bits: bits of a run.
+    """
+    kept, columns, pointers = csr_encode(x[None])
+    runs, values, _ = rle_encode(x, run_bits)
+
+    def texts(numbers: Tensor) -> list[str]:
+        return [f"{number:g}" for number in numbers.tolist()]
+
+    left = 5.5  # of the cells, behind their names
+    fig, ax = canvas(left + len(x) + 0.4, 9.6)
+    for i, value in enumerate(x.tolist()):
+        box(ax, left + i, 0.2, f"{value:g}", ink=INK if value else GREY)
+    write(ax, left - 0.3, 0.73, "one row", ha="right")
+    lines = (
+        (2.2, "bitmap", texts((x != 0).int()), texts(kept)),
+        (4.8, "run lengths", texts(runs), texts(values)),
+        (7.4, "CSR, columns", texts(columns), texts(kept)),
+    )
+    for y, name, places, numbers in lines:
+        row(ax, left, y, name, places, FAINT)
+        row(ax, left, y + 1.05, "values", numbers)
+    write(
+        ax, left + len(columns) + 1, 7.93, f"and where the row ends: {int(pointers[-1])}", ha="left"
+    )
+    return alt(
+        fig,
+        f"The numbers {', '.join(texts(x))} stored in three ways. Bitmap:"
+        f" {''.join(lines[0][2])} and the values {', '.join(texts(kept))}. Run lengths:"
+        f" {', '.join(texts(runs))} zeros before the values {', '.join(texts(values))}. CSR:"
+        f" the columns {', '.join(texts(columns))} of the values, and where the row ends.",
     )
 
 

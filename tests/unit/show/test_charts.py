@@ -196,3 +196,43 @@ def test_a_plain_table_takes_formats():
     frame = pd.DataFrame({"numbers": ["float32"], "largest": [23.71], "apart": [5.7e-6]})
     assert tables.plain(frame, {"apart": ".0e"}).rows == [["float32", "23.7", "6e-06"]]
     assert tables.plain(frame, ".1e").rows == [["float32", "2.4e+01", "5.7e-06"]]
+
+
+def test_marks_are_a_second_column_beside_the_lines():
+    table = pd.DataFrame(
+        {"p": [0.0, 0.5, 0.9], "k": "k = 2", "formula": [1, 0.6, 0.3], "counted": [1, np.nan, 0.4]}
+    )
+    fig = plots.curves(
+        table, x="p", y="formula", marks="counted", by="k", control=None, title="Is it right?"
+    )
+    (axes,) = fig.axes
+    assert line(axes, "k = 2").get_ydata().tolist() == [1, 0.6, 0.3]
+    (marks,) = [drawn for drawn in axes.lines if drawn.get_linestyle() == "None"]
+    assert marks.get_xdata().tolist() == [0, 0.9] and marks.get_ydata().tolist() == [1, 0.4]
+    assert [text.get_text() for text in axes.get_legend().texts] == ["formula", "counted"]
+    with pytest.raises(ValueError, match="no column 'measured'"):
+        plots.curves(table, x="p", y="formula", marks="measured", by="k", control=None, title="t")
+
+
+def test_powers_of_two_and_plain_numbers_on_log_scaled_axes():
+    table = pd.DataFrame({"heads": [1, 2, 4, 8], "what": "scores", "times": [1, 2, 4, 80]})
+    (axes,) = plots.curves(
+        table, x="heads", y="times", by="what", control=None, xaxis="log2", log=True, title="t"
+    ).axes
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["1", "2", "4", "8"]
+    assert axes.yaxis.get_major_formatter()(10) == "10"
+    assert {1, 2, 5, 10, 20, 50} <= set(axes.get_yticks().tolist())
+
+
+def test_differences_in_per_cent_may_be_negative():
+    table = pd.DataFrame({"x": [0, 1], "method": "magnitude", "off": [0.0, -8.0]})
+    (axes,) = plots.curves(table, x="x", y="off", control=None, ylabel="off (%)", title="t").axes
+    assert axes.get_ylim()[0] < -8
+
+
+def test_on_a_slide_the_name_of_the_vertical_axis_stands_above_it(results, tmp_path, monkeypatch):
+    monkeypatch.setenv("COURSE_SLIDES", str(tmp_path))
+    (axes,) = plots.curves(results, x="sparsity", y="accuracy", title="Which order?").axes
+    assert (axes.get_ylabel(), axes.get_title(loc="left")) == ("", "validation accuracy (%)")
+    (axes,) = plots.bars(results, x="sparsity", y="accuracy", by="method", title="t").axes
+    assert axes.get_legend().get_bbox_to_anchor().y0 >= axes.bbox.y1 - 1

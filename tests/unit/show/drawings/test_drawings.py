@@ -51,3 +51,9 @@ def test_heads_with_a_gate_of_zero_are_named() -> None:
     assert written(fig).count("ξ = 0") == 2 and written(fig).count("ξ = 1") == 2
     assert "heads 2, 4 are 0" in alt_of(fig)
     assert "heads 2, 3 own rows" in alt_of(drawings.head_rows())
+
+
+def test_a_stored_row_is_what_the_formats_write() -> None:
+    text = alt_of(drawings.stored_row(torch.tensor([0, 3.0, 0, 0, 0, 0, 0])))
+    assert "Bitmap: 0100000 and the values 3." in text
+    assert "Run lengths: 1, 3, 0 zeros before the values 3, 0, 0." in text
