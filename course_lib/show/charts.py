@@ -40,6 +40,7 @@ from course_lib.show.style import (
 )
 
 _SEVERAL = 3  # seeds that a comparison needs
+_TO_100 = ("%", "BLEU")  # in a label: measurements that end at 100
 
 
 def t95(values: Any) -> tuple[float, float]:
@@ -82,7 +83,7 @@ def curves(
         paper: published figures, {"Han et al. 2015": (x, y)}: marked points.
         xaxis: "sparsity" writes fractions in per cent; "remaining" is a log-scaled axis
             from 100 % on the left downwards.
-        ylim: default: means and bands, within 0 to 100 where the label says %.
+        ylim: default: means and bands, within 0 to 100 where the label says % or BLEU.
         log: the vertical axis is log-scaled.
         note: a sentence added to the text alternative.
         height: inches.
@@ -194,7 +195,7 @@ def bars(
         axes.margins(y=0.22 if by else 0.12)
         if ylim is not None:
             axes.set_ylim(*ylim)
-        elif "%" in ylabel and not log and data[y].max() <= 100:
+        elif _ends_at_100(ylabel) and not log and data[y].max() <= 100:
             axes.set_yticks([tick for tick in axes.get_yticks() if 0 <= tick <= 100])
         axes.grid(axis="x", visible=False)
         name_axes(axes, xlabel, ylabel)
@@ -427,9 +428,13 @@ def _scale(
         axes.set_yscale("log")
     if ylim is not None:
         axes.set_ylim(*ylim)
-    elif "%" in ylabel and not log:
+    elif _ends_at_100(ylabel) and not log:
         bottom, top = axes.get_ylim()
         axes.set_ylim(max(bottom, -2), min(top, 102))
+
+
+def _ends_at_100(ylabel: str) -> bool:
+    return any(unit in ylabel for unit in _TO_100)
 
 
 def _words(

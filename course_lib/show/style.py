@@ -162,6 +162,8 @@ AXES: dict[str, str] = {
     "epoch": "epoch",
     "ms": "latency (ms)",
     "kb": "size (kB)",
+    "bleu": "BLEU (validation)",
+    "price": "price λ",
     "macs": "MACs",
 }
 

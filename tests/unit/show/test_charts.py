@@ -90,6 +90,15 @@ def test_bars_have_their_number_and_an_interval(results):
         plots.bars(both, x="how", y="accuracy", by="accuracy", title="t")
 
 
+@pytest.mark.parametrize("ylabel", ["accuracy (%)", "BLEU"])
+def test_no_axis_of_accuracy_or_bleu_goes_beyond_100(results, ylabel):
+    high = results.assign(accuracy=results["accuracy"] + 4)  # bands reach beyond 100
+    (axes,) = plots.curves(high, x="sparsity", y="accuracy", ylabel=ylabel, title="t").axes
+    assert axes.get_ylim()[1] <= 102
+    (axes,) = plots.bars(high, x="method", y="accuracy", ylabel=ylabel, title="t").axes
+    assert max(axes.get_yticks()) <= 100
+
+
 def test_panels_share_an_axis_and_name_lines_once(results):
     two = pd.concat([results.assign(part="A"), results.assign(part="B")])
     figure = plots.curves(two, x="sparsity", y="accuracy", panels="part", title="t")
