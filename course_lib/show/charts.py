@@ -19,6 +19,7 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from course_lib.intervals import SEED, interval, need, per_seed
 from course_lib.show.labels import EndLabels, Notes, name_axes, set_title
@@ -125,7 +126,7 @@ def curves(
             _name_axes(axes, xlabel, ylabel, panels)
             _scale(axes, table[x].dropna(), xaxis, ylim, ylabel, log)
             _heading(axes, panels, part, title)
-    return alt(_figure(axes), _words(table, x, y, by, title, xlabel, ylabel, note))
+    return alt(_figure(axes), _words(table, x, y, by, title, xlabel, ylabel, note, panels))
 
 
 def bars(
@@ -424,11 +425,14 @@ def _scale(
         remaining_ticks(axes, sorted(set(x)))
     elif xaxis == "sparsity":
         sparsity_ticks(axes)
+    elif pd.api.types.is_numeric_dtype(x) and (x == x.round()).all():
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     if log:
         axes.set_yscale("log")
     if ylim is not None:
         axes.set_ylim(*ylim)
     elif _ends_at_100(ylabel) and not log:
+        axes.autoscale(axis="y")  # over all panels so far, which share it
         bottom, top = axes.get_ylim()
         axes.set_ylim(max(bottom, -2), min(top, 102))
 
@@ -446,12 +450,17 @@ def _words(
     xlabel: str,
     ylabel: str,
     note: str,
+    panels: str | None = None,
 ) -> str:
-    """What is to be seen, in words: for each line, its mean at up to four places."""
+    """What is to be seen, in words: for each line of each panel, its mean at up to four
+    places.
+    """
     seeds = table[SEED].nunique() if SEED in table.columns else 0
     how = f", means of {seeds} seeds with 95 % intervals" if seeds > 1 else ""
     text = [f"{title.rstrip('.?!')}. {ylabel} against {xlabel}{how}."]
-    for name, rows in table.groupby(by, sort=False) if by else [("", table)]:
+    keys = [key for key in (panels, by) if key]
+    for entry, rows in table.groupby(keys, sort=False) if keys else [((), table)]:
+        name = ", ".join(map(str, entry))
         means = rows.groupby(x, sort=False, dropna=False)[y].mean()
         places = sorted({round(k * (len(means) - 1) / 3) for k in range(4)})
         values = ", ".join(

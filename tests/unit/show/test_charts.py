@@ -107,6 +107,24 @@ def test_panels_share_an_axis_and_name_lines_once(results):
     assert not left.get_ylabel() == right.get_ylabel() == ""
 
 
+def test_panels_are_as_high_as_the_highest_and_are_said_one_by_one(results):
+    high = results.dropna().assign(part="high").query("sparsity == 0.5")
+    low = results.dropna().assign(part="low", accuracy=results["accuracy"] / 4)
+    for parts in ([high, low], [low, high]):
+        figure = plots.curves(
+            pd.concat(parts), x="sparsity", y="accuracy", panels="part", title="Where?"
+        )
+        bottom, top = figure.axes[0].get_ylim()
+        assert bottom < 14 and top > 90
+        assert "high, Fisher: 89." in figure.course_alt and "low, Fisher: 22.2" in figure.course_alt
+
+
+def test_whole_numbers_have_whole_ticks():
+    table = pd.DataFrame({"layer": [0, 1, 2], "what": "change", "change": [0.1, 0.2, 0.3]})
+    (axes,) = plots.curves(table, x="layer", y="change", by="what", control=None, title="t").axes
+    assert all(tick == round(tick) for tick in axes.get_xticks())
+
+
 def test_a_frontier_has_a_point_for_each_setting(results):
     figure = plots.frontier(
         results.dropna(), x="ms", y="accuracy", along="sparsity", title="What does speed cost?"
