@@ -548,13 +548,13 @@ CLAIMS: tuple[Claim, ...] = (
         "08",
         "Attention to the source is what a translator misses first.",
         "BLEU without half of the heads of one kind, by I_h: encoder less encoder–decoder",
-        **_08(gap("bleu", "encoder", "cross", by="kind", method="I_h", removed=0.5)),
+        **_08(gap("bleu", "encoder", "encoder–decoder", by="kind", method="I_h", pruned=0.5)),
     ),
     Claim(
         "08",
         "At half of the encoder's heads importance beats chance.",
         "BLEU: I_h less random",
-        **_08(gap("bleu", "I_h", "random", kind="encoder", removed=0.5)),
+        **_08(gap("bleu", "I_h", "random", kind="encoder", pruned=0.5)),
     ),
     Claim(
         "09",

@@ -23,11 +23,13 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from course_lib import experiments
 from course_lib.cost import latency, model_cost, totals
+from course_lib.cost.storage import model_bits
 from course_lib.data import translation
 from course_lib.models import checkpoints
 from course_lib.models.attention import find_attention
-from course_lib.pruning.heads import gated, head_importance, neighbour
+from course_lib.pruning.heads import gated, head_importance, neighbour, remove_heads
 from course_lib.recipes import translation as recipe
 from course_lib.show import plots
 from course_lib.training import Batch
@@ -178,8 +180,8 @@ def last_prices(closing: pd.DataFrame, kinds: pd.DataFrame) -> pd.DataFrame:
         Columns ``seed``, ``method`` and ``bleu``. "random, untrained" are four of
         the 18 heads, drawn for ``kinds``.
     """
-    ends = closing[closing["open"] == closing.groupby("seed")["open"].transform("min")]
-    drawn = kinds.query("kind == 'encoder' and method == 'random' and removed == 0.75")
+    ends = closing[closing["closed"] == closing.groupby("seed")["closed"].transform("max")]
+    drawn = kinds.query("kind == 'encoder' and method == 'random' and pruned == 0.75")
     both = [ends, drawn.assign(method="random, untrained")]
     return pd.concat(both)[["seed", "method", "bleu"]]
 
@@ -291,13 +293,26 @@ def roles_beside_baselines(
     fixed offset (which stands behind the rule's name), and chance: for a heat map.
     """
     best = roles.groupby(["rule", "seed"])["share"].max().unstack("seed")
-    best.columns = [f"best head,\ncheckpoint {seed}" for seed in best.columns]
+    best.columns = [f"best head,\nno. {seed}" for seed in best.columns]
     by_rule = offsets.set_index("rule")
     other = ~by_rule.index.isin(["previous", "next"])  # there the offset is the rule itself
     best["best offset"] = by_rule["at_offset"].where(other)
     best["chance"] = by_rule["chance"]
     names = {r: f"{r} ({by_rule['offset'][r]:+d})" for r in by_rule.index[other]}
-    return 100 * best.loc[list(rules)].rename(index=names).rename_axis(columns="")
+    return 100 * best.loc[list(rules)].rename(index=names).rename_axis(
+        columns="checkpoint no. 0 to 2, and two baselines"
+    )
+
+
+def count_patterns(patterns: pd.DataFrame) -> pd.DataFrame:
+    """How many heads have each pattern, by the class of most of their maps: a row per
+    pattern, a column per model.
+
+    Args:
+        patterns: the table of ``lab08_heads``.
+    """
+    counts = patterns.groupby(["pattern", "model"]).size().unstack(fill_value=0)
+    return counts.reindex(list(PATTERNS), fill_value=0).reset_index()
 
 
 def show_attention(
@@ -348,23 +363,34 @@ def prunable_shares(
         over_training: the table of ``lab08_heads``. prunable_share: of 8.6.
 
     Returns:
-        Columns ``checkpoint``, ``step`` and ``prunable`` (%).
+        In %: a row per checkpoint, a column per step.
     """
     curves = over_training[over_training["method"] == "I_h"].groupby(["seed", "step"], sort=False)
     rows = [
         {
-            "checkpoint": f"checkpoint {seed}",
+            "checkpoint": seed,
             "step": step,
-            "prunable": 100 * prunable_share(list(zip(part["removed"], part["bleu"], strict=True))),
+            "prunable": 100 * prunable_share(list(zip(part["pruned"], part["bleu"], strict=True))),
         }
         for (seed, step), part in curves
     ]
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows).pivot(index="checkpoint", columns="step", values="prunable")
+
+
+def dense_and_few() -> dict[str, nn.Module]:
+    """Checkpoint 0, and the same with the heads whose gates closed removed for good."""
+    dense = trained(0)
+    survivors = experiments.read("lab08_heads/survivors").query("seed == 0")
+    last = survivors[survivors["price"] == survivors["price"].max()]
+    keep = torch.tensor(last["kept"].to_numpy()).view(LAYERS, HEADS).bool()
+    few = remove_heads(dense, keep, find_attention(dense, "encoder"))
+    return {"dense": dense, f"{int(keep.sum())} of {LAYERS * HEADS} encoder heads": few}
 
 
 def measure_costs(nets: Mapping[str, nn.Module]) -> pd.DataFrame:
-    """What the longest test sentence costs: columns ``method``, ``parameters``, ``macs``
-    (one sentence), and ``ms`` of the encoder for 64 such sentences, on one core.
+    """What models cost, by the longest test sentence: columns ``method``, ``bits`` (of
+    the whole model), ``macs`` (of one sentence), and ``ms`` of the encoder for 64 such
+    sentences, on one core.
     """
     pair = max(data()["test"], key=lambda pair: len(pair["words"]))
     texts = translation.tokenizer()
@@ -380,7 +406,7 @@ def measure_costs(nets: Mapping[str, nn.Module]) -> pd.DataFrame:
     rows = [
         {
             "method": name,
-            "parameters": sum(p.numel() for p in net.parameters()),
+            "bits": model_bits(net.state_dict(), tied=TIED),
             "macs": totals(model_cost(net, inputs))["nonzero_macs"],
             "ms": 1e3 * times[name].median,
         }

@@ -57,6 +57,8 @@ from course_lib.pruning.heads import (
 from course_lib.recipes import translation as recipe
 from course_lib.training import Batch, fit_batches, warm_up_then_decay
 
+NAMES = {"cross": "encoder–decoder"}  # in the tables
+WAYS = {"learned": "all learned", "fixed": "fixed patterns", "uniform": "equal attention"}
 Rows = list[dict[str, Any]]
 SETTINGS: dict[str, Any] = {
     "fractions": (0.0, 0.25, 0.5, 0.75, 1.0),
@@ -93,14 +95,14 @@ def kinds(seed: int) -> dict[str, Rows]:
     scores = importance_by_kind(model)
     generator = torch.Generator().manual_seed(seed)
     importance = [
-        {"kind": kind, **row}
+        {"kind": NAMES.get(kind, kind), **row}
         for kind, s in scores.items()
         for row in on_grid("importance", s.flatten().tolist())
     ]
     rows: Rows = []
     for kind in (*KINDS, "all"):
         for fraction in SETTINGS["fractions"]:
-            at: dict[str, Any] = {"kind": kind, "removed": fraction}
+            at: dict[str, Any] = {"kind": NAMES.get(kind, kind), "pruned": fraction}
             with masked(model, prune_by_kind(scores, kind, fraction)):
                 rows.append({**at, "method": "I_h", "bleu": bleu(model)})
             drawn = []
@@ -132,7 +134,7 @@ def closing(seed: int) -> dict[str, Rows]:
         found["gates"].append({**row, "steps": done * how["steps"]})
         kept = keep.int().flatten().tolist()
         found["survivors"] += [{"price": price, **r} for r in on_grid("kept", kept)]
-        at = {"price": price, "open": left}
+        at = {"price": price, "closed": keep.numel() - left}
         found["closing"] += [
             {**at, "method": method, "draw": 0, "bleu": b} for method, b in reached.items()
         ]
@@ -238,7 +240,9 @@ def fixed(seed: int) -> dict[str, Rows]:
                     progress=False,
                 )
                 tuned = bleu(model.eval(), "test")
-        rows.append({"method": name, "at_once": before, "tuned": tuned})
+        at = {"method": WAYS.get(name, name)}
+        rows.append({**at, "when": "at once", "bleu": before})
+        rows.append({**at, "when": "fine-tuned", "bleu": tuned})
     return {"fixed": rows}
 
 
@@ -286,7 +290,9 @@ def patterns(seed: int) -> dict[str, Rows]:
             )
             for row in on_grid("pattern", found, wide)
         ],
-        "change": on_grid("change", change.tolist(), heads),
+        "change": [
+            {"model": "sentiment BERT", **row} for row in on_grid("change", change.tolist(), heads)
+        ],
     }
 
 
@@ -304,7 +310,7 @@ def over_training(seed: int) -> dict[str, Rows]:
             for method in ("I_h", "random"):
                 by = scores if method == "I_h" else random_scores(scores, generator)
                 with masked(model, prune_by_kind(by, "all", fraction)):
-                    at = {"step": step, "method": method, "removed": fraction}
+                    at = {"step": step, "method": method, "pruned": fraction}
                     rows.append({**at, "bleu": bleu(model)})
     return {"over_training": rows}
 
@@ -318,7 +324,7 @@ PARTS: dict[str, Callable[[int], dict[str, Rows]]] = {
     "over_training": over_training,
 }
 COLUMNS = {  # where the rows' own order is another one
-    "kinds": ["seed", "kind", "method", "removed", "bleu"],
+    "kinds": ["seed", "kind", "method", "pruned", "bleu"],
     "gates": ["seed", "price", "steps", "expected", "open", "between"],
 }
 
@@ -369,7 +375,7 @@ def real() -> dict[str, Any]:
             noise = random_scores(scores, generator)
             for method, by in (("I_h", scores), ("random", noise)):
                 with masked(model, prune_by_kind(by, kind, fraction)):
-                    at = {"kind": kind, "method": method, "removed": fraction}
+                    at = {"kind": NAMES.get(kind, kind), "method": method, "pruned": fraction}
                     rows.append({**at, "bleu": multi30k.bleu(model, curves)})
     model.set_attn_implementation("eager")
     batch = next(multi30k.batches(scored, 200))

@@ -7,13 +7,7 @@ import torch
 from course_lib import experiments
 from course_lib.experiments import lab08
 from course_lib.pruning.components import hard_concrete
-from course_lib.pruning.heads import (
-    arc_baseline,
-    points_to,
-    prunable_share,
-    remove_heads,
-    train_with_gates,
-)
+from course_lib.pruning.heads import arc_baseline, points_to, prunable_share, train_with_gates
 from course_lib.recipes import translation as recipe
 
 experiments.registered()  # makes the scripts in data/results/make importable
@@ -68,15 +62,15 @@ def test_a_remake_has_the_tables_that_are_stored(name):
         assert list(rows.columns) == list(stored.columns)
         assert rows.dtypes.to_dict() == stored.dtypes.to_dict() and rows.notna().all(axis=None)
     if name == "kinds":
-        left = found["kinds"].pivot_table("bleu", ["kind", "removed"], "method")["I_h"]
-        assert left["cross", 1] < left["encoder", 1] < left["encoder", 0]
+        left = found["kinds"].pivot_table("bleu", ["kind", "pruned"], "method")["I_h"]
+        assert left["encoder–decoder", 1] < left["encoder", 1] < left["encoder", 0]
     if name == "closing":
         assert list(found["gates"]["price"]) == [0.01, 1.0]
         kept = found["survivors"].groupby("price")["kept"].sum()
         assert list(kept) == list(found["gates"]["open"])
     if name == "fixed":
-        at_once = found["fixed"].set_index("method")["at_once"]
-        assert at_once["learned"] > at_once["fixed"]
+        bleu = found["fixed"].set_index(["when", "method"])["bleu"]
+        assert bleu["at once", "all learned"] > bleu["at once", "fixed patterns"]
 
 
 def test_the_parts_are_all_that_is_stored():
@@ -124,21 +118,24 @@ def test_the_tables_that_end_the_experiments():
         "gates": 3, "survivors, untrained": 3, "I_h, untrained": 3, "random": 9,
         "random, untrained": 3,
     }  # fmt: skip
+    counts = lab08.count_patterns(experiments.read("lab08_heads/patterns"))
+    assert counts[["translation encoder", "sentiment BERT"]].sum().tolist() == [54, 96]
     shares = lab08.prunable_shares(read["over_training"], prunable_share)
-    assert len(shares) == 12 and shares["prunable"].between(0, 60).all()
+    assert shares.shape == (3, 4) and list(shares.columns) == [300, 800, 1600, 3000]
+    assert shares[3000].tolist() == pytest.approx([40, 20, 40])
 
 
-def test_a_model_with_fewer_heads_costs_less():
-    whole = lab08.trained(0)
-    few = remove_heads(whole, torch.eye(3, 6) > 0, lab08.find_attention(whole, "encoder"))
-    costs = lab08.measure_costs({"dense": whole, "few": few}).set_index("method")
-    assert costs["macs"]["few"] < costs["macs"]["dense"]
-    assert costs["parameters"]["few"] < costs["parameters"]["dense"]
+def test_the_model_without_closed_heads_costs_less():
+    dense, few = lab08.measure_costs(lab08.dense_and_few()).to_dict("records")
+    assert few["method"] == "6 of 18 encoder heads"
+    assert all(few[name] < dense[name] for name in ("bits", "macs"))
+    numbers = sum(p.numel() for p in lab08.trained(0).parameters())
+    assert dense["bits"] == pytest.approx(32 * numbers, rel=0.01), "tied ones count once"
 
 
 def test_the_stored_result():
     kinds = experiments.read("lab08_heads/kinds").query("kind == 'all' and method == 'I_h'")
-    assert (kinds[kinds["removed"] == 0]["bleu"] > 95).all() and len(kinds) == 15
+    assert (kinds[kinds["pruned"] == 0]["bleu"] > 95).all() and len(kinds) == 15
     gates = experiments.read("lab08_heads/gates")
     assert (gates.groupby("seed")["open"].min() <= 6).all()
     settings = experiments.settings("lab08_heads")
