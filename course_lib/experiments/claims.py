@@ -229,6 +229,7 @@ _00 = _alike(*(f"lab00_counting_{name}/conv4" for name in ("digits", "mnist", "c
 _02 = _alike("lab02_criteria_digits", "lab02_criteria_mnist")
 _04 = _alike("lab04_slimming_digits", "lab04_slimming_mnist")
 _05 = _alike("lab05_between_digits", "lab05_between_mnist")
+_08 = _alike("lab08_heads/kinds", "lab08_multi30k/kinds")
 _09 = _alike("lab09_subnetworks", "lab09_subnetworks_glue")
 _10 = _alike("lab10_scores_reviews", "lab10_sst2")
 _slimming = _differences(("validation",))
@@ -541,26 +542,13 @@ CLAIMS: tuple[Claim, ...] = (
         "08",
         "Attention to the source is what a translator misses first.",
         "BLEU without half of the heads of one kind, by I_h: encoder less encoder–decoder",
-        **_two(
-            "lab08_heads",
-            lambda result: [
-                _at(run["kinds"], ("encoder", "I_h", 2)) - _at(run["kinds"], ("cross", "I_h", 2))
-                for run in result["seeds"]
-            ],
-            "lab08_multi30k",
-            _alone(("kinds", "encoder", "I_h", 2), ("kinds", "cross", "I_h", 2)),
-        ),
+        **_08(gap("bleu", "encoder", "encoder–decoder", by="kind", method="I_h", pruned=0.5)),
     ),
     Claim(
         "08",
         "At half of the encoder's heads importance beats chance.",
         "BLEU: I_h less random",
-        **_two(
-            "lab08_heads",
-            minus(("kinds", "encoder", "I_h", 2), ("kinds", "encoder", "random", 2)),
-            "lab08_multi30k",
-            _alone(("kinds", "encoder", "I_h", 2), ("kinds", "encoder", "random", 2)),
-        ),
+        **_08(gap("bleu", "I_h", "random", kind="encoder", pruned=0.5)),
     ),
     Claim(
         "09",

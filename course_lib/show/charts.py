@@ -20,7 +20,7 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 from matplotlib.transforms import blended_transform_factory
 
 from course_lib.intervals import SEED, interval, need, per_seed
@@ -45,6 +45,7 @@ from course_lib.show.style import (
 )
 
 _SEVERAL = 3  # seeds that a comparison needs
+_TO_100 = ("%", "BLEU")  # in a label: measurements that end at 100
 
 
 def t95(values: Any) -> tuple[float, float]:
@@ -91,8 +92,8 @@ def curves(
         xaxis: "sparsity" writes fractions in per cent; "remaining" is a log-scaled axis
             from 100 % on the left downwards; "log" is log-scaled, with the measured values
             as its ticks; "log2" is log-scaled with a tick per power of 2.
-        ylim: default: means and bands; where the label says %, within 0 to 100, unless a
-            mean is negative.
+        ylim: default: means and bands; where the label says % or BLEU, within 0 to 100,
+            unless a mean is negative.
         log: the vertical axis is log-scaled.
         note: a sentence added to the text alternative.
         height: inches.
@@ -218,7 +219,7 @@ def bars(
         axes.margins(y=0.22 if by else 0.12)
         if ylim is not None:
             axes.set_ylim(*ylim)
-        elif "%" in ylabel and not log and data[y].max() <= 100:
+        elif _ends_at_100(ylabel) and not log and data[y].max() <= 100:
             axes.set_yticks([tick for tick in axes.get_yticks() if 0 <= tick <= 100])
         axes.grid(axis="x", visible=False)
         name_axes(axes, xlabel, ylabel)
@@ -488,11 +489,14 @@ def _scale(
         powers = 2 ** np.arange(np.ceil(np.log2(x.min())), np.log2(x.max()) + 0.01)
         powers = powers[:: -(-len(powers) // (4 if for_slides() else 8))]
         axes.set_xticks(powers, [f"{power:g}" for power in powers])
+    elif pd.api.types.is_numeric_dtype(x) and (x == x.round()).all():
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     if log:
         _log_axis(axes)
     if ylim is not None:
         axes.set_ylim(*ylim)
-    elif "%" in ylabel and not log:
+    elif _ends_at_100(ylabel) and not log:
+        axes.autoscale(axis="y")  # over all panels so far, which share it
         bottom, top = axes.get_ylim()
         negative = any(np.nanmin(line.get_ydata(), initial=0) < 0 for line in axes.lines)
         axes.set_ylim(bottom if negative else max(bottom, -2), min(top, 102))
@@ -506,6 +510,10 @@ def _log_axis(axes: Axes) -> None:
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def _ends_at_100(ylabel: str) -> bool:
+    return any(unit in ylabel for unit in _TO_100)
 
 
 def _words(

@@ -159,9 +159,12 @@ AXES: dict[str, str] = {
     "test": "test accuracy (%)",
     "sparsity": "weights removed (%)",
     "remaining": "weights remaining (%)",
+    "pruned": "pruned (%)",
     "epoch": "epoch",
     "ms": "latency (ms)",
     "kb": "size (kB)",
+    "bleu": "BLEU (validation)",
+    "price": "price λ",
     "macs": "MACs",
     "removed": "removed (%)",
     "change": "change of accuracy (points)",
@@ -188,7 +191,7 @@ def title_of(column: str) -> str:
 
 
 #: Columns that hold fractions between 0 and 1 and are written in per cent.
-SHARES = ("sparsity", "remaining", "share", "kept", "removed")
+SHARES = ("sparsity", "remaining", "share", "kept", "removed", "pruned")
 
 
 def label(column: str | None, value: Any) -> str:

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from course_lib.pruning.components.hard_concrete import BETA, GAMMA, ZETA
 from course_lib.show.output import alt, new_figure
-from course_lib.show.style import BLUE, INK, ORANGE, SLIDE_TEXT, style
+from course_lib.show.style import BLUE, INK, ORANGE, pt, style
 
 _BARS = 24  # of (γ, ζ): 0 and 1 are edges of bars
 
@@ -52,8 +52,8 @@ def stretched_and_cut(log_alpha: float, beta: float = BETA) -> Figure:
                 colours = [BLUE if within or ax is panels[0] else ORANGE for within in inside]
                 ax.bar((edges[1:] + edges[:-1]) / 2, share, wide * 0.9, color=colours)
             ax.set(xlim=(GAMMA - 0.05, ZETA + 0.05), xticks=[0, 1], yticks=[])
-            ax.set_title(title, fontsize=SLIDE_TEXT, fontweight="normal", loc="center")
-            ax.tick_params(labelsize=SLIDE_TEXT)
+            ax.set_title(title, fontsize=pt(12), fontweight="normal", loc="center")
+            ax.tick_params(labelsize=pt(12))
             ax.grid(visible=False)
             ax.spines["left"].set_visible(False)
         panels[0].set_ylim(0, 1.25 * max(zero, one, float(share.max())))
@@ -64,7 +64,7 @@ def stretched_and_cut(log_alpha: float, beta: float = BETA) -> Figure:
                 f"{100 * value:.0f} %",
                 ha="center",
                 va="bottom",
-                fontsize=SLIDE_TEXT,
+                fontsize=pt(12),
                 color=INK,
             )
     return alt(

@@ -1,28 +1,45 @@
 """Lab 08's runs, shortened."""
 
+import pandas as pd
 import pytest
 import torch
 
 from course_lib import experiments
 from course_lib.experiments import lab08
+from course_lib.pruning.components import hard_concrete
+from course_lib.pruning.heads import arc_baseline, points_to, prunable_share, train_with_gates
 from course_lib.recipes import translation as recipe
+
+experiments.registered()  # makes the scripts in data/results/make importable
+import lab08_results as make  # noqa: E402
+
+PARTS = {
+    "kinds": ("importance", "kinds"),
+    "closing": ("gates", "survivors", "closing", "test"),
+    "roles": ("roles", "ablation"),
+    "fixed": ("fixed",),
+    "patterns": ("patterns", "change"),
+    "over_training": ("over_training",),
+}
 
 
 @pytest.fixture(scope="module", autouse=True)
 def few_sentences():
     torch.set_num_threads(1)
-    kept = dict(lab08.SENTENCES), dict(lab08.GATES), dict(lab08.FIXED), lab08.DRAWS
-    lab08.SENTENCES |= {"train": 300, "validation": 60, "test": 30}
-    lab08.GATES |= {"steps": 2}
-    lab08.FIXED |= {"steps": 2}
-    lab08.DRAWS = 1
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {"train": 300, "validation": 60, "test": 30}.items():
+            patch.setitem(lab08.SENTENCES, name, value)
+        patch.setitem(make.SETTINGS, "fractions", (0.0, 1.0))
+        patch.setitem(make.SETTINGS, "prices", (0.01, 1.0))
+        patch.setitem(make.SETTINGS, "draws", 1)
+        patch.setitem(make.SETTINGS["gates"], "steps", 2)
+        patch.setitem(make.SETTINGS["fixed"], "steps", 2)
+        patch.setattr(recipe, "KEPT", recipe.KEPT[:1])
+        lab08.data.cache_clear()
+        lab08.known_words.cache_clear()
+        yield
     lab08.data.cache_clear()
-    yield
-    lab08.SENTENCES |= kept[0]
-    lab08.GATES |= kept[1]
-    lab08.FIXED |= kept[2]
-    lab08.DRAWS = kept[3]
-    lab08.data.cache_clear()
+    lab08.known_words.cache_clear()
 
 
 def test_losses():
@@ -34,53 +51,92 @@ def test_losses():
         assert lab08.losses(model, batch).shape == (7,)
 
 
-@pytest.mark.long
-def test_kinds_and_masks():
-    model = lab08.trained(0)
-    scores = lab08.importance_by_kind(model)
-    assert {kind: tuple(s.shape) for kind, s in scores.items()} == {
-        "encoder": (3, 6),
-        "decoder": (1, 6),
-        "cross": (1, 6),
-    }
-    found = lab08.kinds(0, (0.0, 1.0))
-    assert found["cross"]["I_h"][1] < found["encoder"]["I_h"][1] < found["encoder"]["I_h"][0]
+@pytest.mark.parametrize(
+    "name", ["closing", "roles", *(pytest.param(n, marks=pytest.mark.long) for n in ("kinds", "fixed", "patterns", "over_training"))]
+)  # fmt: skip
+def test_a_remake_has_the_tables_that_are_stored(name):
+    found = make.tables({0: [make.part(name, 0)]})
+    assert tuple(found) == PARTS[name]
+    for table, rows in found.items():
+        stored = experiments.read(f"lab08_heads/{table}")
+        assert list(rows.columns) == list(stored.columns)
+        assert rows.dtypes.to_dict() == stored.dtypes.to_dict() and rows.notna().all(axis=None)
+    if name == "kinds":
+        left = found["kinds"].pivot_table("bleu", ["kind", "pruned"], "method")["I_h"]
+        assert left["encoder–decoder", 1] < left["encoder", 1] < left["encoder", 0]
+    if name == "closing":
+        assert list(found["gates"]["price"]) == [0.01, 1.0]
+        kept = found["survivors"].groupby("price")["kept"].sum()
+        assert list(kept) == list(found["gates"]["open"])
+    if name == "fixed":
+        bleu = found["fixed"].set_index(["when", "method"])["bleu"]
+        assert bleu["at once", "all learned"] > bleu["at once", "fixed patterns"]
 
 
-def test_gates_and_their_controls():
-    found = lab08.gate_path(0, (0.01, 1.0))
-    assert [s["lambda"] for s in found["steps"]] == [0.01, 1.0] and len(found["random"]) == 1
-    assert sum(map(sum, found["steps"][-1]["keep"])) == found["steps"][-1]["left"]
+def test_the_parts_are_all_that_is_stored():
+    assert make.PARTS.keys() == PARTS.keys()
+    tables = {path.stem for path in experiments.path("lab08_heads").glob("*.csv")}
+    assert tables == {table for part in PARTS.values() for table in part} | {"offsets"}
 
 
-def test_roles_know_the_truth():
-    found = lab08.roles(0)
-    rules = found["rules"]
-    assert (
-        rules["plural: from its head"]["offset"][0] == 1
-        and rules["previous"]["offset"] == [-1, 1.0]
-        or rules["previous"]["offset"] == (-1, 1.0)
+def test_the_path_of_gates_that_the_notebook_trains():
+    rows = pd.DataFrame(
+        row for *_, row in lab08.gate_path(0, (0.01, 0.1), 2, train_with_gates, hard_concrete)
     )
-    assert all(len(rule["shares"]) == 18 for rule in rules.values())
-    assert max(rules["mark: from its head"]["shares"]) > rules["mark: from its head"]["offset"][1]
-    assert len(found["ablation"]["zero"]) == len(found["ablation"]["mean"]) == 18
+    assert list(rows) == ["price", "expected", "open", "between", "bleu"]
+    assert (rows["open"] == 18).all() and (rows["expected"] < 18).all()
 
 
-@pytest.mark.long
-def test_fixed_attention_over_training_and_classes():
-    fixed = lab08.fixed(0)
-    assert fixed.keys() == {"learned", "fixed", "uniform", "removed"}
-    assert fixed["learned"]["before"] > fixed["fixed"]["before"]
-    assert lab08.over_training(0).keys() == {str(s) for s in (*recipe.KEPT, recipe.STEPS)}
-    assert len(lab08.translation_classes(0)) == 18
+def test_offsets_know_the_truth():
+    offsets = lab08.fixed_offsets(arc_baseline)
+    stored = experiments.read("lab08_heads/offsets")
+    assert list(offsets) == list(stored) and list(offsets["rule"]) == list(stored["rule"])
+    by_rule = offsets.set_index("rule")
+    assert by_rule["offset"]["plural: from its head"] == 1
+    assert by_rule["offset"]["previous"] == -1 and by_rule["at_offset"]["previous"] == 1
+    roles = lab08.find_roles(0, points_to)
+    assert (roles.groupby("rule").size() == 18).all()
+    mark = roles[roles["rule"] == "mark: from its head"]["share"].max()
+    assert mark > by_rule["at_offset"]["mark: from its head"]
 
 
-def test_the_shipped_result():
-    seeds = experiments.read("lab08_heads")["seeds"]
-    assert len(seeds) == 3
-    for seed in seeds:
-        assert seed.keys() == lab08.PARTS.keys()
-        assert seed["kinds"]["all"]["I_h"][0] > 95 and len(seed["kinds"]["all"]["I_h"]) == len(
-            lab08.FRACTIONS
-        )
-        assert seed["gates"]["steps"][-1]["left"] <= 6
+def test_the_views_of_roles():
+    roles, offsets = (experiments.read(f"lab08_heads/{name}") for name in ("roles", "offsets"))
+    first = roles[roles["seed"] == 0]
+    rules = lab08.clearest_rules(first, offsets)
+    assert rules[:4] == ["previous", "next", "rarest", "mark: from its head"] and len(rules) == 12
+    assert lab08.roles_by_head(first, rules).shape == (12, 18)
+    wide = lab08.roles_beside_baselines(roles, offsets, rules)
+    assert wide.shape == (12, 5) and wide.loc["aux: from its head (-1)", "best offset"] == 100
+    assert wide["best offset"].isna().sum() == 2, "of neighbours the offset is the rule itself"
+
+
+def test_the_tables_that_end_the_experiments():
+    read = {n: experiments.read(f"lab08_heads/{n}") for n in ("closing", "kinds", "over_training")}
+    ends = lab08.last_prices(read["closing"], read["kinds"])
+    assert ends.groupby("method").size().to_dict() == {
+        "gates": 3, "survivors, untrained": 3, "I_h, untrained": 3, "random": 9,
+        "random, untrained": 3,
+    }  # fmt: skip
+    counts = lab08.count_patterns(experiments.read("lab08_heads/patterns"))
+    assert counts[["translation encoder", "sentiment BERT"]].sum().tolist() == [54, 96]
+    shares = lab08.prunable_shares(read["over_training"], prunable_share)
+    assert shares.shape == (3, 4) and list(shares.columns) == [300, 800, 1600, 3000]
+    assert shares[3000].tolist() == pytest.approx([40, 20, 40])
+
+
+def test_the_model_without_closed_heads_costs_less():
+    dense, few = lab08.measure_costs(lab08.dense_and_few()).to_dict("records")
+    assert few["method"] == "6 of 18 encoder heads"
+    assert all(few[name] < dense[name] for name in ("bits", "macs"))
+    numbers = sum(p.numel() for p in lab08.trained(0).parameters())
+    assert dense["bits"] == pytest.approx(32 * numbers, rel=0.01), "tied ones count once"
+
+
+def test_the_stored_result():
+    kinds = experiments.read("lab08_heads/kinds").query("kind == 'all' and method == 'I_h'")
+    assert (kinds[kinds["pruned"] == 0]["bleu"] > 95).all() and len(kinds) == 15
+    gates = experiments.read("lab08_heads/gates")
+    assert (gates.groupby("seed")["open"].min() <= 6).all()
+    settings = experiments.settings("lab08_heads")
+    assert settings["gates"]["start"] == lab08.GATES["start"] and settings["draws"] == 3

@@ -109,6 +109,15 @@ def test_bars_have_their_number_and_an_interval(results):
         plots.bars(both, x="how", y="accuracy", by="accuracy", title="t")
 
 
+@pytest.mark.parametrize("ylabel", ["accuracy (%)", "BLEU"])
+def test_no_axis_of_accuracy_or_bleu_goes_beyond_100(results, ylabel):
+    high = results.assign(accuracy=results["accuracy"] + 2)  # intervals reach beyond 100
+    (axes,) = plots.curves(high, x="sparsity", y="accuracy", ylabel=ylabel, title="t").axes
+    assert axes.get_ylim()[1] <= 102
+    (axes,) = plots.bars(high, x="method", y="accuracy", ylabel=ylabel, title="t").axes
+    assert max(axes.get_yticks()) <= 100
+
+
 def test_panels_share_an_axis_and_name_lines_once(results):
     two = pd.concat([results.assign(part="A"), results.assign(part="B")])
     figure = plots.curves(two, x="sparsity", y="accuracy", panels="part", title="t")
@@ -131,6 +140,24 @@ def test_a_log_scaled_axis_has_the_measured_values_as_ticks(results):
     (axes,) = plots.curves(longer, x="epochs", y="accuracy", xaxis="log", title="t").axes
     assert axes.get_xscale() == "log" and not len(axes.get_xticks(minor=True))
     assert [text.get_text() for text in axes.get_xticklabels()] == ["20", "36"]
+
+
+def test_panels_are_as_high_as_the_highest_and_are_said_one_by_one(results):
+    high = results.dropna().assign(part="high").query("sparsity == 0.5")
+    low = results.dropna().assign(part="low", accuracy=results["accuracy"] / 4)
+    for parts in ([high, low], [low, high]):
+        figure = plots.curves(
+            pd.concat(parts), x="sparsity", y="accuracy", panels="part", title="Where?"
+        )
+        bottom, top = figure.axes[0].get_ylim()
+        assert bottom < 14 and top > 90
+        assert "high, Fisher: 89." in figure.course_alt and "low, Fisher: 22.2" in figure.course_alt
+
+
+def test_whole_numbers_have_whole_ticks():
+    table = pd.DataFrame({"layer": [0, 1, 2], "what": "change", "change": [0.1, 0.2, 0.3]})
+    (axes,) = plots.curves(table, x="layer", y="change", by="what", control=None, title="t").axes
+    assert all(tick == round(tick) for tick in axes.get_xticks())
 
 
 def test_a_frontier_has_a_point_for_each_setting(results):

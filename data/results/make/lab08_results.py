@@ -1,0 +1,404 @@
+"""How ``lab08_heads`` and ``lab08_multi30k`` were made: ``course remake lab08_heads``."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from torch import Tensor, nn
+
+from course_lib.data import translation
+from course_lib.experiments import Result, lab09
+from course_lib.experiments.lab08 import (
+    GATES,
+    HEADS,
+    KINDS,
+    LAYERS,
+    SENTENCES,
+    batches,
+    bleu,
+    data,
+    encoder_gates,
+    encoder_maps,
+    find_roles,
+    fixed_offsets,
+    gate_path,
+    gated_loss,
+    importance_by_kind,
+    loss,
+    stream,
+    trained,
+)
+from course_lib.experiments.once import once
+from course_lib.models import checkpoints
+from course_lib.models.attention import find_attention
+from course_lib.pruning.components import hard_concrete
+from course_lib.pruning.heads import (
+    arc_baseline,
+    attention_change,
+    attention_pattern,
+    gated,
+    lowest_heads,
+    neighbour,
+    points_to,
+    prune_by_kind,
+    raganato,
+    replaced_attention,
+    train_with_gates,
+    uniform,
+)
+from course_lib.recipes import translation as recipe
+from course_lib.training import Batch, fit_batches, warm_up_then_decay
+
+NAMES = {"cross": "encoder–decoder"}  # in the tables
+WAYS = {"learned": "all learned", "fixed": "fixed patterns", "uniform": "equal attention"}
+Rows = list[dict[str, Any]]
+SETTINGS: dict[str, Any] = {
+    "fractions": (0.0, 0.25, 0.5, 0.75, 1.0),
+    "prices": (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2),
+    "gates": {"steps": 50, **GATES, "until": 4},  # steps at each price; until so many are left
+    "draws": 3,  # random baselines per seed
+    "fixed": {"steps": 300, "lr": 5e-4},
+    "sentences": SENTENCES,
+}
+
+
+def on_grid(column: str, values: Sequence[Any], heads: int = HEADS) -> Rows:
+    """A row per head, of values in the order of layers and heads."""
+    return [{"layer": i // heads, "head": i % heads, column: v} for i, v in enumerate(values)]
+
+
+# ------------------------------------------------------------------------------- by kind
+def masked(model: nn.Module, keep: Mapping[str, Tensor]) -> Any:
+    """The block in which the heads of these masks are all that is left."""
+    of_kind = {kind: iter(mask.float()) for kind, mask in keep.items()}
+    return gated(model, torch.stack([next(of_kind[a.kind]) for a in find_attention(model)]))
+
+
+def random_scores(scores: Mapping[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
+    """Scores drawn for the same heads."""
+    return {name: torch.rand(s.shape, generator=generator) for name, s in scores.items()}
+
+
+def kinds(seed: int) -> dict[str, Rows]:
+    """BLEU without a share of the heads of one kind, the lowest by I_h, or at random
+    (the mean of some draws); nothing trained.
+    """
+    model = trained(seed)
+    scores = importance_by_kind(model)
+    generator = torch.Generator().manual_seed(seed)
+    importance = [
+        {"kind": NAMES.get(kind, kind), **row}
+        for kind, s in scores.items()
+        for row in on_grid("importance", s.flatten().tolist())
+    ]
+    rows: Rows = []
+    for kind in (*KINDS, "all"):
+        for fraction in SETTINGS["fractions"]:
+            at: dict[str, Any] = {"kind": NAMES.get(kind, kind), "pruned": fraction}
+            with masked(model, prune_by_kind(scores, kind, fraction)):
+                rows.append({**at, "method": "I_h", "bleu": bleu(model)})
+            drawn = []
+            for _ in range(SETTINGS["draws"] if 0 < fraction < 1 else 1):
+                noise = random_scores(scores, generator)
+                with masked(model, prune_by_kind(noise, kind, fraction)):
+                    drawn.append(bleu(model))
+            rows.append({**at, "method": "random", "bleu": sum(drawn) / len(drawn)})
+    return {"importance": importance, "kinds": rows}
+
+
+# ------------------------------------------------------------------------------ L0 gates
+def closing(seed: int) -> dict[str, Rows]:
+    """Gates closed by a price that rises, until few heads are left, with baselines for
+    as many heads: "survivors, untrained" and "I_h, untrained" on the checkpoint; and, for
+    the last price, "random" heads with the same training.
+    """
+    how, alone = SETTINGS["gates"], trained(seed)
+    scores = importance_by_kind(alone)["encoder"]
+    found: dict[str, Rows] = {"gates": [], "survivors": [], "closing": [], "test": []}
+    path = gate_path(seed, SETTINGS["prices"], how["steps"], train_with_gates, hard_concrete)
+    for done, (model, gates, row) in enumerate(path, start=1):
+        keep, price, left = gates > 0, row["price"], int(row["open"])
+        reached = {"gates": row.pop("bleu")}
+        important = lowest_heads(scores, keep.numel() - left)
+        for method, mask in (("survivors, untrained", keep), ("I_h, untrained", important)):
+            with encoder_gates(alone, mask.float()):
+                reached[method] = bleu(alone)
+        found["gates"].append({**row, "steps": done * how["steps"]})
+        kept = keep.int().flatten().tolist()
+        found["survivors"] += [{"price": price, **r} for r in on_grid("kept", kept)]
+        at = {"price": price, "closed": keep.numel() - left}
+        found["closing"] += [
+            {**at, "method": method, "draw": 0, "bleu": b} for method, b in reached.items()
+        ]
+        if done == len(SETTINGS["prices"]) or left <= how["until"]:
+            with encoder_gates(model, gates):
+                found["test"].append({"method": "gates", "open": left, "test": bleu(model, "test")})
+            for draw in range(SETTINGS["draws"]):
+                drawn = random_with_training(seed, left, done * how["steps"], draw)
+                found["closing"].append({**at, "method": "random", "draw": draw, "bleu": drawn})
+            break
+    return found
+
+
+def random_with_training(seed: int, left: int, steps: int, draw: int) -> float:
+    """BLEU of so many heads drawn, all others off, with the same training."""
+    model = trained(seed)
+    generator = torch.Generator().manual_seed(1000 * draw + seed)
+    noise = torch.rand(LAYERS, HEADS, generator=generator)
+    keep = lowest_heads(noise, LAYERS * HEADS - left).float()
+    optimizer = torch.optim.Adam(model.parameters(), lr=GATES["lr"])
+    model.train()
+    for batch in islice(stream(seed), steps):
+        optimizer.zero_grad()
+        gated_loss(model, batch, keep).backward()
+        optimizer.step()
+    model.eval()
+    with encoder_gates(model, keep):
+        return bleu(model)
+
+
+# --------------------------------------------------------------------------------- roles
+def roles(seed: int) -> dict[str, Rows]:
+    """What each encoder head points to, and its ablation."""
+    return {
+        "roles": find_roles(seed, points_to).to_dict("records"),
+        "ablation": ablations(trained(seed)),
+    }
+
+
+def ablations(model: nn.Module) -> Rows:
+    """Change of token accuracy, in points, without one encoder head: its context 0, or
+    that of equal attention to all words ("mean").
+    """
+    every = batches("scores", 100)
+    full = recipe.token_accuracy(model, every)
+    rows = on_grid("zero", [0.0] * (LAYERS * HEADS))
+    for row in rows:
+        off = torch.zeros(LAYERS, HEADS, dtype=torch.bool)
+        off[row["layer"], row["head"]] = True
+        with encoder_gates(model, (~off).float()):
+            row["zero"] = recipe.token_accuracy(model, every) - full
+        with running_mask(model) as mask, replaced_attention(model, off, uniform, mask):
+            row["mean"] = recipe.token_accuracy(model, every) - full
+    return rows
+
+
+@contextmanager
+def running_mask(model: nn.Module) -> Iterator[Callable[[], Tensor]]:
+    """Gives the (B, L) mask of the sources that the encoder is running on."""
+    now: dict[str, Tensor] = {}
+
+    def note(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        ids = kwargs.get("input_ids", args[0] if args else None)
+        mask = kwargs.get("attention_mask", args[1] if len(args) > 1 else None)
+        now["mask"] = torch.ones_like(ids) if mask is None else mask
+
+    handle = model.get_encoder().register_forward_pre_hook(note, with_kwargs=True)
+    try:
+        yield lambda: now["mask"] > 0
+    finally:
+        handle.remove()
+
+
+# ------------------------------------------------------------------------------ patterns
+def fixed(seed: int) -> dict[str, Rows]:
+    """All but one head of each encoder layer replaced by fixed patterns, by equal
+    attention, or removed; and nothing replaced: validation BLEU at once, and test BLEU
+    after the same fine-tuning.
+    """
+    off = torch.ones(LAYERS, HEADS, dtype=torch.bool)
+    off[:, -1] = False
+    rows: Rows = []
+    for name in ("learned", "fixed", "uniform", "removed"):
+        model = trained(seed)
+        with running_mask(model) as mask:
+            ways: dict[str, Any] = {
+                "learned": encoder_gates(model, torch.ones(LAYERS, HEADS)),
+                "fixed": replaced_attention(model, off, lambda real: raganato(real, HEADS), mask),
+                "uniform": replaced_attention(model, off, uniform, mask),
+                "removed": encoder_gates(model, (~off).float()),
+            }
+            with ways[name]:
+                before = bleu(model)
+                steps = SETTINGS["fixed"]["steps"]
+                fit_batches(
+                    model,
+                    stream(seed),
+                    steps,
+                    loss=loss,
+                    lr=SETTINGS["fixed"]["lr"],
+                    rate=warm_up_then_decay(steps // 10),
+                    seed=seed,
+                    progress=False,
+                )
+                tuned = bleu(model.eval(), "test")
+        at = {"method": WAYS.get(name, name)}
+        rows.append({**at, "when": "at once", "bleu": before})
+        rows.append({**at, "when": "fine-tuned", "bleu": tuned})
+    return {"fixed": rows}
+
+
+def most_common(maps: Tensor, real: Tensor, marks: Tensor) -> str:
+    """The class that most maps (B, L, L) of a head have."""
+    names = [
+        attention_pattern(m[r][:, r], s[r]) for m, r, s in zip(maps, real, marks, strict=False)
+    ]
+    return max(set(names), key=names.count)
+
+
+def sentiment_maps(model: nn.Module, batch: Batch) -> Tensor:
+    """(layers, heads, B, L, L), of a BERT with eager attention."""
+    inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
+    with torch.no_grad():
+        return torch.stack(model(**inputs, output_attentions=True).attentions).transpose(1, 2)
+
+
+def patterns(seed: int) -> dict[str, Rows]:
+    """The class of each head's maps, of the translation encoder and of a sentiment BERT;
+    and how much the latter's maps change when it is fine-tuned to another task.
+    """
+    batch = next(translation.batches(data()["scores"], 40))
+    real, marks = batch["attention_mask"] > 0, batch["input_ids"] == translation.END
+    maps = encoder_maps(trained(seed, "eager"), batch).transpose(0, 1)
+    of_translation = [most_common(head, real, marks) for head in maps]
+
+    model = checkpoints.load(f"reviews-bert-{seed}", attention="eager").model
+    batch = lab09.batches("validation", "negated", 100)[0]
+    before = sentiment_maps(model, batch)
+    real = batch["attention_mask"] > 0
+    marks = torch.isin(batch["input_ids"], torch.tensor([2, 3]))  # [CLS], [SEP]
+    of_bert = [most_common(head[:20], real, marks) for head in before.flatten(0, 1)]
+    tuned = copy.deepcopy(model)
+    lab09.tune(tuned, "negated", seed)
+    after = sentiment_maps(tuned, batch)
+    change = torch.cat([attention_change(b, a, real) for b, a in zip(before, after, strict=True)])
+    heads = before.shape[1]
+    return {
+        "patterns": [
+            {"model": name, **row}
+            for name, found, wide in (
+                ("translation encoder", of_translation, HEADS),
+                ("sentiment BERT", of_bert, heads),
+            )
+            for row in on_grid("pattern", found, wide)
+        ],
+        "change": [
+            {"model": "sentiment BERT", **row} for row in on_grid("change", change.tolist(), heads)
+        ],
+    }
+
+
+# ------------------------------------------------------------------------- over training
+def over_training(seed: int) -> dict[str, Rows]:
+    """At some steps of the training: BLEU with a share of *all* heads removed, by that
+    step's own I_h and at random.
+    """
+    rows: Rows = []
+    for step in (*recipe.KEPT, recipe.STEPS):
+        model = recipe.at_step(seed, step) if step in recipe.KEPT else trained(seed)
+        scores = importance_by_kind(model)
+        generator = torch.Generator().manual_seed(seed)
+        for fraction in (0.0, 0.2, 0.4, 0.6):
+            for method in ("I_h", "random"):
+                by = scores if method == "I_h" else random_scores(scores, generator)
+                with masked(model, prune_by_kind(by, "all", fraction)):
+                    at = {"step": step, "method": method, "pruned": fraction}
+                    rows.append({**at, "bleu": bleu(model)})
+    return {"over_training": rows}
+
+
+PARTS: dict[str, Callable[[int], dict[str, Rows]]] = {
+    "kinds": kinds,
+    "closing": closing,
+    "roles": roles,
+    "fixed": fixed,
+    "patterns": patterns,
+    "over_training": over_training,
+}
+COLUMNS = {  # where the rows' own order is another one
+    "kinds": ["seed", "kind", "method", "pruned", "bleu"],
+    "gates": ["seed", "price", "steps", "expected", "open", "between"],
+}
+
+
+def part(name: str, seed: int) -> dict[str, Rows]:
+    """One of PARTS."""
+    return PARTS[name](seed)
+
+
+def tables(found: Mapping[int, Sequence[Mapping[str, Rows]]]) -> dict[str, pd.DataFrame]:
+    """Seed -> what its parts found, as long tables of all seeds."""
+    rows: dict[str, Rows] = {}
+    for seed, parts in found.items():
+        for one in parts:
+            for name, of_seed in one.items():
+                rows.setdefault(name, []).extend({"seed": seed, **row} for row in of_seed)
+    return {name: pd.DataFrame(some, columns=COLUMNS.get(name)) for name, some in rows.items()}
+
+
+def remake_heads(executor: Executor, folder: Path) -> Result:
+    """Three seeds, each one of PARTS; about fifteen minutes on two cores."""
+    running = {
+        seed: [
+            executor.submit(once, folder / f"{name}{seed}.json", part, name, seed) for name in PARTS
+        ]
+        for seed in recipe.SEEDS
+    }
+    offsets = {"offsets": fixed_offsets(arc_baseline)}  # of the sentences, whatever the model
+    found = {seed: [future.result() for future in futures] for seed, futures in running.items()}
+    return Result(tables(found) | offsets, SETTINGS)
+
+
+def real() -> dict[str, Any]:
+    """Multi30k, German into English, one model: BLEU, by kind without heads, and how
+    often the encoder's heads look beside the query.
+    """
+    from course_lib.recipes import multi30k
+
+    model = multi30k.train(progress=False)
+    pairs = multi30k.data()
+    scored = pairs["validation"].select(range(400))
+    curves = pairs["validation"].select(range(400, 700))
+    scores = importance_by_kind(model, multi30k.batches(scored, 50))
+    generator = torch.Generator().manual_seed(0)
+    rows: Rows = []
+    for kind in KINDS:
+        for fraction in SETTINGS["fractions"]:
+            noise = random_scores(scores, generator)
+            for method, by in (("I_h", scores), ("random", noise)):
+                with masked(model, prune_by_kind(by, kind, fraction)):
+                    at = {"kind": NAMES.get(kind, kind), "method": method, "pruned": fraction}
+                    rows.append({**at, "bleu": multi30k.bleu(model, curves)})
+    model.set_attn_implementation("eager")
+    batch = next(multi30k.batches(scored, 200))
+    maps = encoder_maps(model, batch)
+    words = (batch["attention_mask"] > 0) & (batch["input_ids"] != translation.END)
+    beside = [
+        {"offset": offset, **row}
+        for offset in (-2, -1, 1, 2)
+        for row in on_grid("share", points_to(maps, neighbour(words, offset), words).tolist())
+    ]
+    test = [{"method": "dense", "test": multi30k.bleu(model, pairs["test"])}]
+    return {"kinds": rows, "beside": beside, "test": test}
+
+
+def remake_multi30k(executor: Executor, folder: Path) -> Result:
+    """Multi30k, one model trained from scratch; some fifteen minutes on one core."""
+    from course_lib.recipes import multi30k
+
+    found = executor.submit(once, folder / "real.json", real).result()
+    return Result(tables({0: [found]}), multi30k.SETTINGS)
+
+
+RESULTS: dict[str, Callable[[Executor, Path], Result]] = {
+    "lab08_heads": remake_heads,
+    "lab08_multi30k": remake_multi30k,
+}
