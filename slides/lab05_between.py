@@ -15,16 +15,16 @@ import inspect
 import math
 
 import numpy as np
+import pandas as pd
 import torch
 from IPython.display import Markdown, display
 
 from course_lib import experiments
-from course_lib.cost import encodings, latency
+from course_lib.cost import encodings
 from course_lib.cost.block_formats import joint_products, nm_bits
 from course_lib.data.images import load
 from course_lib.experiments import lab05
-from course_lib.models import build
-from course_lib.parallel import side_by_side
+from course_lib.parallel import sweep
 from course_lib.pruning.activations import (
     gated_macs,
     nm_activation,
@@ -33,36 +33,23 @@ from course_lib.pruning.activations import (
     topk_activation,
 )
 from course_lib.pruning.weights import combine_columns, group_columns, local_masks, nm_mask
-from course_lib.show import drawings, plots
-from course_lib.show.words import pm, versus
+from course_lib.show import drawings, plots, tables
+from course_lib.show.words import minus, pm
 from course_lib.training import evaluate
 
-plots.use_style()
 torch.set_num_threads(1)
-runs = experiments.read("lab05_between_digits")["seeds"]
-SEEDS = len(runs)
-dense = [run["dense"][0] for run in runs]
-REMOVED = [1 - n / m for n, m in lab05.PATTERNS]
-AT = REMOVED.index(0.875)
-# (seeds, sparsities)
-untrained, tuned = (
-    {arm: np.array([run["patterns"][arm][how] for run in runs]) for arm in lab05.ARMS}
-    for how in ("recalibrated", "fine-tuned")
-)
+names = ("dense", "patterns", "packed", "joint")
+stored = {name: experiments.read(f"lab05_between_digits/{name}") for name in names}
+dense, patterns = stored["dense"]["validation"], stored["patterns"]
+at_1_8 = patterns.query("sparsity == 0.875")
+packed = lab05.in_percent(stored["packed"]).query("packing != 'size 16, γ 0.5'")
+SEEDS = len(dense)
 data = load("digits").subset(lab05.DIGITS["images"])
-nets = side_by_side(
-    lab05.trained,
-    [(build("convnet", data, seed=seed), data, seed, lab05.DIGITS["epochs"]) for seed in range(3)],
-)
+nets = lab05.dense_nets(data, 3, lab05.DIGITS["epochs"])
 
 
 def percent(value, digits=0):
     return f"{100 * value:.{digits}f} %"
-
-
-def packed(name, key, scale=1.0):
-    """(seeds,), of one packing in the result file."""
-    return scale * np.array([run["packed"][name][key] for run in runs])
 
 
 # %% [markdown] slideshow={"slide_type": "slide"}
@@ -85,19 +72,16 @@ display(
 )
 
 # %% slideshow={"slide_type": "slide"}
-rows = [
-    "| seven in eight gone | not trained (%) | five epochs on (%) | faster? |",
-    "|---" * 4 + "|",
-]
-for arm, name, faster in (
-    ("element", "single weights", "no (lab\u00a001)"),
-    ("filter", "whole filters", "yes (lab\u00a004)"),
-):
-    rows.append(f"| {name} | {pm(untrained[arm][:, AT])} | {pm(tuned[arm][:, AT])} | {faster} |")
+ends = {"element": "single weights", "filter": "whole filters"}
+faster = {"element": "no (lab\u00a001)", "filter": "yes (lab\u00a004)"}
+table = at_1_8[at_1_8["method"].isin(ends)].assign(
+    pattern=lambda t: t["method"].map(ends), faster=lambda t: t["method"].map(faster)
+)
+heads = {"recalibrated": "not trained (%)", "finetuned": "five epochs on (%)"}
 display(
     Markdown(
-        f"## Two ends\n\nconv2 to conv4, dense {pm(dense)} %:\n\n"
-        + "\n".join(rows)
+        f"## Two ends\n\nconv2 to conv4, seven in eight weights gone, dense {pm(dense)} %:\n\n"
+        + tables.means(table, heads, rows=["pattern", "faster"]).markdown()
         + "\n\nA zero somewhere is a number like any other to a dense kernel. A filter that is gone"
         " is a smaller tensor."
     )
@@ -143,35 +127,27 @@ plots.show(drawings.nm_blocks(weight, 1, 4))
 w3 = [net.conv3.weight.detach() for net in nets]
 
 
-def size_kept(mask_of):
-    """Σ|w| kept of conv3, in %, one for each network."""
-    return [100 * float((w.abs() * mask_of(w)).sum() / w.abs().sum()) for w in w3]
+def size_kept(name, mask_of, masks="", bits=""):
+    """Σ|w| kept of conv3, in %, one row for each network."""
+    head = {"pattern": name, "masks of 16 neighbours": masks, "bits a place": bits}
+    shares = [float((w.abs() * mask_of(w)).sum() / w.abs().sum()) for w in w3]
+    return [{**head, "seed": seed, "kept": 100 * share} for seed, share in enumerate(shares)]
 
 
-kept = {
-    f"{n}:{m}": size_kept(lambda w, n=n, m=m: nm_mask(w, n, m, 1))
-    for n, m in ((1, 4), (2, 8), (4, 16))
-}
 generator = torch.Generator().manual_seed(0)
-by_chance = size_kept(lambda w: nm_mask(torch.rand(w.shape, generator=generator), 1, 4, 1))
-anywhere = size_kept(lambda w: local_masks({"w": w.abs()}, 0.75)["w"])
-filters = size_kept(lambda w: local_masks({"w": w.abs()}, 0.75, "filter")["w"])
-rows = [
-    "| three in four gone | masks of 16 neighbours | bits a place | Σ\\|w\\| kept (%) |",
-    "|---" * 4 + "|",
-    f"| filters | | none | {pm(filters)} |",
-]
-rows += [
-    f"| {n}:{m} | {math.comb(m, n) ** (16 // m):,} | {encodings.index_width(m)} |"
-    f" {pm(kept[f'{n}:{m}'])} |"
-    for n, m in ((1, 4), (2, 8), (4, 16))
-]
-rows.append(f"| anywhere | | | {pm(anywhere)} |")
-rows.append(f"| 1:4, drawn | | 2 | {pm(by_chance)} |")
+rows = size_kept("filters", lambda w: local_masks({"w": w.abs()}, 0.75, "filter")["w"], bits="none")
+for n, m in ((1, 4), (2, 8), (4, 16)):
+    masks = f"{math.comb(m, n) ** (16 // m):,}"
+    rows += size_kept(f"{n}:{m}", lambda w: nm_mask(w, n, m, 1), masks, encodings.index_width(m))  # noqa: B023
+rows += size_kept("anywhere", lambda w: local_masks({"w": w.abs()}, 0.75)["w"])
+drawn = lambda w: nm_mask(torch.rand(w.shape, generator=generator), 1, 4, 1)  # noqa: E731
+rows += size_kept("1:4, drawn", drawn, bits=2)
+columns = ["pattern", "masks of 16 neighbours", "bits a place"]
+kept = tables.means(pd.DataFrame(rows), {"kept": "Σ|w| kept (%)"}, rows=columns)
 display(
     Markdown(
-        "## Freedom, counted in masks\n\n"
-        + "\n".join(rows)
+        "## Freedom, counted in masks\n\nThree in four gone:\n\n"
+        + kept.markdown()
         + "\n\nconv3, by size; the last row at random. A larger block leaves more choice, and wants"
         " more bits for a place and a wider selector."
     )
@@ -184,23 +160,17 @@ display(
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## One line is missing"))
-CLASSIC = ("element", "row", "kernel", "filter", "N:M at random")
-plots.show(
-    plots.method_curves(
-        REMOVED,
-        {arm: untrained[arm] for arm in CLASSIC},
-        control="N:M at random",
-        dense=dense,
-        xlabel="weights removed",
-        ylabel="validation accuracy (%)",
-        title="Not trained, batch norm recalibrated",
-        xaxis="sparsity",
-    ),
-    alt="Validation accuracy against weights removed, nothing trained. At 87.5 per cent: "
-    + ", ".join(f"{arm} {untrained[arm][:, AT].mean():.0f}" for arm in CLASSIC)
-    + ". The line of N:M is left out.",
-    inches=(5.6, 4.05),
+classic = patterns.query("method != 'N:M'")
+fig = plots.curves(
+    classic,
+    x="sparsity",
+    y="recalibrated",
+    control="N:M at random",
+    xaxis="sparsity",
+    title="Not trained, batch norm recalibrated",
+    note="The line of N:M is left out.",
 )
+plots.show(fig, inches=(5.6, 4.05))
 
 # %% [markdown]
 # Single weights, rows of a kernel, kernels, filters; and N:M whose survivors are
@@ -214,24 +184,15 @@ plots.show(
 # two or three for a reason. The slide before gives one.
 
 # %% slideshow={"slide_type": "slide"}
-columns = [0, 1, 2, 3]
-rows = [
-    "| five epochs on (%) | " + " | ".join(f"{100 * REMOVED[i]:g} %" for i in columns) + " |",
-    "|---" * (len(columns) + 1) + "|",
-]
-for arm in lab05.ARMS:
-    cells = []
-    for i in columns:
-        mean, half = plots.interval(tuned["N:M"][:, i] - tuned[arm][:, i])
-        text = pm(tuned[arm][:, i])
-        cells.append(f"**{text}**" if arm != "N:M" and abs(mean) > half else text)
-    rows.append(f"| {arm} | " + " | ".join(cells) + " |")
+pruned = patterns.query("method != 'dense'")
+itself = pruned.query("method == 'N:M'").groupby("sparsity")["finetuned"].mean()
 display(
     Markdown(
         "## And trained on?\n\n"
-        + "\n".join(rows)
-        + f"\n\n(**Bold**: its distance from N:M is shown by {SEEDS} seeds.) Only whole filters stay"
-        " behind. Even N:M *at random* comes back: training repairs what a choice has broken."
+        + tables.compare(pruned, "finetuned", against="N:M", columns="sparsity").markdown()
+        + f"\n\nPoints, after five epochs; N:M itself: {', '.join(f'{v:.1f}' for v in itself)} %."
+        " Only whole filters stay behind. Even N:M *at random* comes back: training repairs what a"
+        " choice has broken."
     )
 )
 
@@ -260,34 +221,36 @@ plots.show(drawings.nm_blocks(weight, 2, 4))
 display(Markdown("## What does it save in room?"))
 BITS = 8
 matrix = w3[0].flatten(2).movedim(1, 2).flatten(1)  # (M, 9·C): C neighbours in a row
-formats = {"CSR": [], "bitmap": [], "N:M": []}
+rows = []
 for n, m in lab05.PATTERNS:
     pruned = matrix * nm_mask(matrix, n, m, 1)
-    for name, bits in (
-        ("CSR", encodings.csr_bits(pruned, BITS)),
-        ("bitmap", encodings.bitmap_bits(pruned, BITS)),
-        ("N:M", nm_bits(*matrix.shape, n, m, BITS)),
-    ):
-        formats[name].append(100 * bits / (BITS * matrix.numel()))
-plots.show(
-    plots.curves(
-        REMOVED,
-        formats,
-        xlabel="weights removed",
-        ylabel="share of the dense bits (%)",
-        title=f"conv3, values of {BITS} bits",
-        xaxis="sparsity",
-    ),
-    alt=f"Bits of conv3 by format as a share of dense, values of {BITS} bits. "
-    + " ".join(f"{name}: {', '.join(f'{v:.0f}' for v in of)}." for name, of in formats.items()),
-    inches=(5.2, 4.05),
+    sizes = {
+        "CSR": encodings.csr_bits(pruned, BITS),
+        "bitmap": encodings.bitmap_bits(pruned, BITS),
+        "N:M": nm_bits(*matrix.shape, n, m, BITS),
+    }
+    dense_bits = BITS * matrix.numel()
+    rows += [
+        {"sparsity": 1 - n / m, "format": name, "size": 100 * bits / dense_bits}
+        for name, bits in sizes.items()
+    ]
+formats = pd.DataFrame(rows)
+fig = plots.curves(
+    formats,
+    x="sparsity",
+    y="size",
+    by="format",
+    ylabel="share of the dense bits (%)",
+    title=f"conv3, values of {BITS} bits",
+    xaxis="sparsity",
 )
+plots.show(fig, inches=(5.2, 4.05))
+at = formats.query("sparsity == 0.875").set_index("format")["size"]
 display(
     Markdown(
-        f"2:4, 1:4, 1:8, 1:16. At 1:8 N:M needs **{formats['N:M'][2]:.0f} %** of the dense bits, a"
-        f" bitmap {formats['bitmap'][2]:.0f} %, CSR {formats['CSR'][2]:.0f} %.\n\nThe same zeros,"
-        " three ways to say where they are (lab 00). A pattern is knowledge that need not be"
-        " stored."
+        f"2:4, 1:4, 1:8, 1:16. At 1:8 N:M needs **{at['N:M']:.0f} %** of the dense bits, a bitmap"
+        f" {at['bitmap']:.0f} %, CSR {at['CSR']:.0f} %.\n\nThe same zeros, three ways to say where"
+        " they are (lab 00). A pattern is knowledge that need not be stored."
     )
 )
 
@@ -342,25 +305,20 @@ display(
 # %% slideshow={"slide_type": "slide"}
 W = torch.randn(256, 256, generator=torch.Generator().manual_seed(0))
 x = torch.randn(64, 256, generator=torch.Generator().manual_seed(1))
+products = {"dense": len(x) * W.numel()}
 kernels = {"dense": lambda: x @ W.T}
 for n, m in ((2, 4), (1, 8)):
     zeros = W * nm_mask(W, n, m, 1)
-    kernels[f"{n}:{m}"] = lambda zeros=zeros: x @ zeros.T
-times = latency.compare(kernels, repeats=15, threads=1)
-rows = ["| (64, 256) · (256, 256) | products that count | time, dense = 1 |", "|---|---|---|"]
-for name, timed in times.items():
-    share = (
-        1.0 if name == "dense" else joint_products(x, W * nm_mask(W, *map(int, name.split(":")), 1))
-    )
-    share = share if name == "dense" else share / (len(x) * W.numel())
-    rows.append(
-        f"| {name if name == 'dense' else f'{name}, as a dense tensor with zeros'} |"
-        f" {percent(share, 1)} | {timed.median / times['dense'].median:.2f} |"
-    )
+    name = f"{n}:{m}, as a dense tensor with zeros"
+    kernels[name] = lambda zeros=zeros: x @ zeros.T
+    products[name] = joint_products(x, zeros)
+times = lab05.timed(kernels)
+times["products that count (%)"] = 100 * times["what"].map(products) / products["dense"]
+times = times.rename(columns={"what": "(64, 256) · (256, 256)", "time": "time, dense = 1"})
 display(
     Markdown(
         "## Who gains time?\n\n"
-        + "\n".join(rows)
+        + tables.plain(times, {"time, dense = 1": 2}).markdown()
         + "\n\n- A unit made for it: 2:4 in NVIDIA's tensor cores from compute capability 8.0 on"
         " (A100; **not** V100).\n- Everybody, in room and in what has to be fetched.\n\n> **Left"
         " open.** And *your* processor, from the stored form? The lab measures it."
@@ -424,46 +382,22 @@ display(
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## What does room cost?"))
-greedy = [name for name in runs[0]["packed"] if name.startswith("size 8")]
-random_sizes = [name for name in runs[0]["packed"] if name.startswith("random")]
 SPARSE = inspect.signature(lab05.sparse_start).parameters["sparsity"].default
 UNPACKED = 100 * (1 - SPARSE)  # % of the cells, a column each
-fig = plots.new_figure(4.05)
-ax = fig.subplots()
-for names, label, marker, colour in (
-    (random_sizes, "random groups of 2 to 8", "x", "0.5"),
-    (greedy, "the rule, α = 8, γ = 0 to 0.5", "o", "C0"),
-):
-    ax.errorbar(
-        [packed(name, "utilisation", 100).mean() for name in names],
-        [packed(name, "lost", 100).mean() for name in names],
-        yerr=[float(plots.interval(packed(name, "lost", 100))[1]) for name in names],
-        marker=marker,
-        color=colour,
-        ms=10,
-        mew=3,
-        capsize=4,
-        label=label,
-    )
-ax.axvline(UNPACKED, color="0.6", ls=":")
-ax.set(xlabel="cells that hold a weight (%)", xlim=(10, 75), ylim=(-3, 62))
-ax.set_title("weights lost to conflicts (%)")
-ax.legend(loc="upper left")
-free_use = packed("size 8, γ 0", "utilisation", 100)
-plots.show(
-    fig,
-    alt="Weights lost against cells in use. "
-    + " ".join(
-        f"{name}: {packed(name, 'utilisation', 100).mean():.0f} % in use,"
-        f" {packed(name, 'lost', 100).mean():.0f} % lost."
-        for name in (*greedy, *random_sizes)
-    ),
-    inches=(5.6, 4.05),
+fig = plots.frontier(
+    packed,
+    x="utilisation",
+    y="lost",
+    along="packing",
+    title="greedy: α = 8, γ = 0 to 0.5; random: 2 to 8",
 )
+fig.axes[0].axvline(UNPACKED, color="0.6", ls=":")
+plots.show(fig, inches=(5.6, 4.05))
+free_use = packed.query("packing == 'size 8, γ 0'")["utilisation"].mean()
 display(
     Markdown(
         f"Pruned to {percent(SPARSE)} and trained on, then packed. Dotted: a column a cell."
-        f"\n\n**{free_use.mean() / UNPACKED:.1f} times** the use is free: γ = 0.\n\n> **Left open.**"
+        f"\n\n**{free_use / UNPACKED:.1f} times** the use is free: γ = 0.\n\n> **Left open.**"
         " *Without* a limit on conflicts: is the rule still better than chance?"
     )
 )
@@ -474,24 +408,22 @@ display(
 # Kung et al. report about eight times the utilisation, on larger and sparser networks.
 
 # %% slideshow={"slide_type": "slide"}
-rows = [
-    "| α = 8 | cells in use (%) | weights lost (%) | right after (%) | five epochs on (%) |",
-    "|---" * 5 + "|",
-]
-for name in ("size 8, γ 0", "size 8, γ 0.05", "size 8, γ 0.25", "size 8, γ 0.5", "random, size 5"):
-    label = name.replace("size 8, ", "") if name in greedy else "random groups of 5"
-    rows.append(
-        f"| {label} | {packed(name, 'utilisation', 100).mean():.0f} |"
-        f" {packed(name, 'lost', 100).mean():.0f} | {pm(packed(name, 'accuracy'))} |"
-        f" {pm(packed(name, 'fine-tuned'))} |"
-    )
-gap = versus(packed("size 8, γ 0.05", "accuracy"), packed("random, size 5", "accuracy"))
+NAMED = {f"size 8, γ {gamma:g}": f"γ {gamma:g}" for gamma in (0, 0.05, 0.25, 0.5)}
+NAMED["random, size 5"] = "random groups of 5"
+table = packed[packed["packing"].isin(NAMED)].assign(packing=lambda t: t["packing"].map(NAMED))
+heads = {
+    "utilisation": "cells in use (%)",
+    "lost": "weights lost (%)",
+    "accuracy": "right after (%)",
+    "finetuned": "five epochs on (%)",
+}
+difference = minus(table, "accuracy", "γ 0.05", "random groups of 5", by="packing")
 display(
     Markdown(
-        "## And what does that cost?\n\n"
-        + "\n".join(rows)
-        + f"\n\nAt the same use, γ = 0.05 against random groups, right after: {gap}. Trained on, all"
-        " of them end close together."
+        "## And what does that cost?\n\nAt most α = 8 columns a group:\n\n"
+        + tables.means(table, heads, rows="packing").markdown()
+        + f"\n\nAt the same use, γ = 0.05 minus random groups, right after: {difference}. Trained on,"
+        " all of them end close together."
     )
 )
 
@@ -550,27 +482,18 @@ def relu_zeros(net):
     return shares
 
 
-# (networks, layers)
-zeros_by_layer = np.array([relu_zeros(net) for net in nets])
-mean, half = plots.interval(zeros_by_layer)
-plots.show(
-    plots.bars(
-        {"zeros": dict(zip(lab05.LAYERS, mean, strict=True))},
-        errors={
-            "zeros": {
-                name: (float(m - h), float(m + h))
-                for name, m, h in zip(lab05.LAYERS, mean, half, strict=True)
-            }
-        },
-        ylabel="zeros at its inputs (%)",
-        title="Made by ReLU, three networks",
-        fmt="{:.0f}",
-    ),
-    alt="Share of zeros at the inputs: "
-    + ", ".join(f"{name} {m:.0f} %" for name, m in zip(lab05.LAYERS, mean, strict=True))
-    + ".",
-    inches=(5, 4.05),
+zeros = pd.DataFrame(
+    [
+        {"seed": seed, "layer": layer, "zeros": share}
+        for seed, net in enumerate(nets)
+        for layer, share in zip(lab05.LAYERS, relu_zeros(net), strict=True)
+    ]
 )
+title = "Made by ReLU, three networks"
+fig = plots.bars(
+    zeros, x="layer", y="zeros", ylabel="zeros at its inputs (%)", title=title, fmt="{:.0f}"
+)
+plots.show(fig, inches=(5, 4.05))
 
 # %% [markdown]
 # A product is 0 if **either** factor is.
@@ -609,38 +532,35 @@ display(Markdown("## Which activations?"))
 KEPT = ((3, 4), (1, 2), (1, 4), (1, 8))
 
 
-def with_inputs(rule_of):
-    """(networks, shares): accuracy with the inputs of the three layers pruned."""
-    found = []
-    for seed, net in enumerate(nets):
-        draws = torch.Generator().manual_seed(seed)
-        found.append([])
-        for n, m in KEPT:
-            with pruned_inputs(net, rule_of(n, m, draws), lab05.LAYERS):
-                found[-1].append(evaluate(net, data.validation))
-    return np.array(found)
-
-
-by_rule = {
-    "top-k": with_inputs(lambda n, m, _: lambda x: topk_activation(x, round(x[0].numel() * n / m))),
-    "N:M": with_inputs(lambda n, m, _: lambda x: nm_activation(x, n, m)),
-    "random": with_inputs(lambda n, m, draws: lambda x: random_activation(x, n / m, draws)),
+RULES = {
+    "dense": lambda x, n, m, draws: x,
+    "top-k": lambda x, n, m, draws: topk_activation(x, round(x[0].numel() * n / m)),
+    "N:M": lambda x, n, m, draws: nm_activation(x, n, m),
+    "random": lambda x, n, m, draws: random_activation(x, n / m, draws),
 }
-plots.show(
-    plots.method_curves(
-        [1 - n / m for n, m in KEPT],
-        by_rule,
-        dense=[evaluate(net, data.validation) for net in nets],
-        xlabel="activations removed",
-        ylabel="validation accuracy (%)",
-        title="Nothing trained, three networks",
-        xaxis="sparsity",
-    ),
-    alt="Validation accuracy against activations removed; at one half: "
-    + ", ".join(f"{name} {values[:, 1].mean():.0f}" for name, values in by_rule.items())
-    + ".",
-    inches=(5.6, 4.05),
+
+
+def with_inputs(method, seed):
+    """Accuracy with the inputs of the three layers pruned."""
+    draws, rows = torch.Generator().manual_seed(seed), []
+    for n, m in KEPT if method != "dense" else [(math.nan, 1)]:
+        rule = lambda x, n=n, m=m: RULES[method](x, n, m, draws)  # noqa: E731
+        with pruned_inputs(nets[seed], rule, lab05.LAYERS):
+            rows.append({"sparsity": 1 - n / m, "accuracy": evaluate(nets[seed], data.validation)})
+    return rows
+
+
+# one at a time: they share the networks
+by_rule = sweep(with_inputs, workers=1, method=RULES, seed=range(3))
+fig = plots.curves(
+    by_rule,
+    x="sparsity",
+    y="accuracy",
+    xlabel="activations removed (%)",
+    title="Nothing trained, three networks",
+    xaxis="sparsity",
 )
+plots.show(fig, inches=(5.6, 4.05))
 
 # %% [markdown]
 # *Top-k*: the largest of all of an **image's** entries. *N:M*: the largest of every
@@ -673,21 +593,17 @@ plots.show(drawings.joint_blocks(one_input, one_row, 2, 2, 4))
 # well: Zhang et al. 2024 (JointNF).
 
 # %% slideshow={"slide_type": "slide"}
-rows = [
-    "| conv2 to conv4, trained on | expected (%) | at most (%) | left (%) | accuracy (%) |",
-    "|---" * 5 + "|",
-]
-for n_w, n_x, m in lab05.JOINT[1:]:
-    arm = [run["joint"][f"W {n_w}:{m} × A {n_x}:{m}"]["by size"] for run in runs]
-    rows.append(
-        f"| weights {n_w}:{m}, inputs {n_x}:{m} | {100 * n_w * n_x / m**2:.3g} |"
-        f" {100 * min(n_w, n_x) / m:.3g} | {pm([100 * r['products'] for r in arm])} |"
-        f" {pm([r['accuracy'] for r in arm])} |"
-    )
+table = stored["joint"].query("method == 'by size' and pattern != 'W 2:4 × A 2:4'").copy()
+n_w, m, n_x = table["pattern"].str.extract(r"(\d):(\d) × A (\d)").astype(int).to_numpy().T
+table["expected (%)"] = np.round(100 * n_w * n_x / m**2, 2)
+table["at most (%)"] = np.round(100 * np.minimum(n_w, n_x) / m, 2)
+table["left"] = 100 * table["products"]
+heads = {"left": "left (%)", "accuracy": "accuracy (%)"}
+measured = tables.means(table, heads, rows=["pattern", "expected (%)", "at most (%)"])
 display(
     Markdown(
-        "## Measured\n\n"
-        + "\n".join(rows)
+        "## Measured\n\nProducts of conv2 to conv4 (W: weights, A: inputs), trained on:\n\n"
+        + measured.markdown()
         + f"\n\nBoth chosen by size; dense {pm(dense)} %. At 1:4 × 1:4 a twentieth of the products,"
         " and nearly all of the accuracy. Why **fewer** than expected?"
     )

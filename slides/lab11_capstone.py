@@ -25,7 +25,7 @@ from course_lib.capstone import LEVELS, given, survey
 from course_lib.cost import latency
 from course_lib.cost.decisions import frontier, pick
 from course_lib.cost.storage import model_bits
-from course_lib.experiments import lab02, lab05, lab11
+from course_lib.experiments import lab02, lab11
 from course_lib.pruning.channels import remove_filters, select_channels
 from course_lib.pruning.weights import global_masks, magnitude, prunable
 from course_lib.show import course_table, plots
@@ -438,7 +438,7 @@ display(
 
 # %% slideshow={"slide_type": "slide"}
 criteria = experiments.read("lab02_criteria_digits")["seeds"]
-patterns = experiments.read("lab05_between_digits")["seeds"]
+patterns = experiments.read("lab05_between_digits/patterns").query("sparsity == 0.875")
 slimming = experiments.read("lab04_slimming_digits")["seeds"]
 heads = experiments.read("lab07_heads")
 parts = experiments.read("lab09_subnetworks")
@@ -475,8 +475,7 @@ def of_tokens(arm):
 
 def of_patterns(arm, how):
     """Lab 05, 7 of every 8 weights."""
-    at = lab05.PATTERNS.index((1, 8))
-    return [run["patterns"][arm][how][at] for run in patterns]
+    return patterns[patterns["method"] == arm][how].to_list()
 
 
 worth = {
@@ -486,7 +485,7 @@ worth = {
     ],
     "7 of 8 weights (05)": [
         (of_patterns("N:M", how), of_patterns("N:M at random", how))
-        for how in ("recalibrated", "fine-tuned")
+        for how in ("recalibrated", "finetuned")
     ],
     "channels, 70 % (04)": [
         (

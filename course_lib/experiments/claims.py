@@ -228,13 +228,10 @@ def _two(default: str, of: Finder, real: str, of_real: Finder) -> dict[str, Any]
 _00 = _alike(*(f"lab00_counting_{name}/conv4" for name in ("digits", "mnist", "cifar10")))
 _02 = _alike("lab02_criteria_digits", "lab02_criteria_mnist")
 _04 = _alike("lab04_slimming_digits", "lab04_slimming_mnist")
-_05 = _alike("lab05_between_digits", "lab05_between_mnist")
 _08 = _alike("lab08_heads/kinds", "lab08_multi30k/kinds")
 _09 = _alike("lab09_subnetworks", "lab09_subnetworks_glue")
 _10 = _alike("lab10_scores_reviews", "lab10_sst2")
 _slimming = _differences(("validation",))
-_patterns, _joint = _differences(("patterns",)), _differences(("joint", "W 1:4 × A 1:4"))
-_packed = _differences(("packed",))
 _regimes, _half = _differences(("regimes",)), _differences(())
 
 
@@ -253,6 +250,10 @@ def _01(table: str, of: Finder) -> dict[str, Any]:
 
 _at_70: Any = {"by": "batch_norm", "method": "magnitude", "sparsity": 0.7}
 _repaired: Any = {"batch_norm": "recalibrated", "sparsity": 0.9}
+
+
+def _05(table: str, of: Finder) -> dict[str, Any]:
+    return _alike(f"lab05_between_digits/{table}", f"lab05_between_mnist/{table}")(of)
 
 
 def _scores(schedule: str, one: str, other: str) -> Finder:
@@ -431,33 +432,33 @@ CLAIMS: tuple[Claim, ...] = (
         "05",
         "Before training the pattern costs: N:M keeps more than whole filters.",
         "87.5 %, recalibrated: N:M less filters",
-        **_05(_patterns("N:M", "filter", "recalibrated", 2)),
+        **_05("patterns", gap("recalibrated", "N:M", "filter", sparsity=0.875)),
     ),
     Claim(
         "05",
         "Which weights survive in a block matters before training.",
         "87.5 %, recalibrated: N:M by size less N:M at random",
-        **_05(_patterns("N:M", "N:M at random", "recalibrated", 2)),
+        **_05("patterns", gap("recalibrated", "N:M", "N:M at random", sparsity=0.875)),
     ),
     Claim(
         "05",
         "After training no cost of the pattern is left, filters aside.",
         "87.5 %, fine-tuned: single weights less N:M",
-        **_05(_patterns("element", "N:M", "fine-tuned", 2)),
+        **_05("patterns", gap("finetuned", "element", "N:M", sparsity=0.875)),
         level=True,
     ),
     Claim(
         "05",
         "Not even N:M at random is behind then.",
         "87.5 %, fine-tuned: N:M by size less N:M at random",
-        **_05(_patterns("N:M", "N:M at random", "fine-tuned", 2)),
+        **_05("patterns", gap("finetuned", "N:M", "N:M at random", sparsity=0.875)),
         level=True,
     ),
     Claim(
         "05",
         "With a limit on conflicts packed columns lose far less than random groups.",
         "share of the weights lost, in groups of 8: random less γ = 0.25",
-        **_05(_packed("random, size 8", "size 8, γ 0.25", "lost")),
+        **_05("packed", gap("lost", "random, size 8", "size 8, γ 0.25", by="packing")),
         digits=2,
         points=False,
     ),
@@ -465,23 +466,24 @@ CLAIMS: tuple[Claim, ...] = (
         "05",
         "Noise cannot be trained away, what is always missing can.",
         "weights and activations 1:4 at random, trained: drawn once less drawn anew",
-        **_05(_joint("drawn once", "random", "accuracy")),
+        **_05("joint", gap("accuracy", "drawn once", "random", pattern="W 1:4 × A 1:4")),
     ),
     Claim(
         "05",
         "Gates look at their image.",
         "frozen network, 30 % of the products: own gates less another image's",
-        **_05(_differences(("gates", "0.3"))("dynamic", "another image's gates", "accuracy")),
+        **_05(
+            "gates",
+            gap("accuracy", "dynamic", "another image's gates", network="frozen", share=0.3),
+        ),
     ),
     Claim(
         "05",
         "Repaired, static channels make up for the lead.",
         "frozen network, 30 %: gates by image less largest |α|, recalibrated",
         **_05(
-            minus(
-                ("gates", "0.3", "dynamic", "accuracy"),
-                ("gates", "0.3", "static, largest scale", "recalibrated"),
-            )
+            "gates",
+            gap("accuracy", "dynamic", "largest |α|, recalibrated", network="frozen", share=0.3),
         ),
         level=True,
     ),
@@ -489,7 +491,7 @@ CLAIMS: tuple[Claim, ...] = (
         "05",
         "Trained as long, static channels are not behind, not even random ones.",
         "network trained too, 30 %: gates by image less random channels",
-        **_05(_differences(("gates, trained", "0.3"))("dynamic", "static, random", "accuracy")),
+        **_05("gates", gap("accuracy", "dynamic", "random", network="trained", share=0.3)),
         level=True,
     ),
     Claim(

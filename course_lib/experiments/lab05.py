@@ -1,10 +1,10 @@
 """Lab 05: what lies between single weights and whole filters, on the small conv net:
 N:M, combined columns, activations, gates.
 
-conv2 to conv4 are pruned, along their inputs; conv1 has one input channel and stays.
+conv2 to conv4 are pruned, along their inputs; conv1 has one input channel and is kept.
 Accuracies are % of validation images, except where "test" is said.
-``course remake lab05_between_digits`` and ``lab05_between_mnist`` make the shipped
-results again.
+``course remake lab05_between_digits`` and ``lab05_between_mnist`` make the stored
+results again (``data/results/make/lab05_results.py``).
 """
 
 from __future__ import annotations
@@ -13,20 +13,22 @@ import copy
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
+import pandas as pd
 import torch
+from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from course_lib.cost import model_cost
-from course_lib.data.images import ImageData, load
-from course_lib.experiments.once import each_seed
+from course_lib.cost import latency, model_cost, totals
+from course_lib.cost.storage import model_bits
+from course_lib.data.images import ImageData
 from course_lib.models import build
 from course_lib.modes import evaluating
+from course_lib.parallel import side_by_side
 from course_lib.pruning.activations import (
     ChannelGate,
     gated_macs,
@@ -41,7 +43,6 @@ from course_lib.pruning.weights import (
     Masks,
     apply,
     combine_columns,
-    group_columns,
     local_masks,
     magnitude,
     nm_masks,
@@ -49,7 +50,12 @@ from course_lib.pruning.weights import (
     random,
     utilisation,
 )
+from course_lib.show import plots
+from course_lib.show.style import style
 from course_lib.training import evaluate, fit
+
+Row = dict[str, Any]  # of a long table
+Grouping = Callable[[Tensor], Sequence[Sequence[int]]]  # a matrix's columns in groups
 
 LAYERS = ("conv2", "conv3", "conv4")
 WEIGHTS = tuple(f"{name}.weight" for name in LAYERS)
@@ -63,20 +69,24 @@ DIGITS: dict[str, Any] = {"images": 1097, "epochs": 20, "finetune": 5, "gates": 
 MNIST: dict[str, Any] = {"images": 2000, "epochs": 8, "finetune": 3, "gates": 4}
 VALIDATION = 1000  # of MNIST's 5,000; enough, and quick
 PATTERNS = ((2, 4), (1, 4), (1, 8), (1, 16))
+SIZES = tuple(f"{n}:{m}" for n, m in PATTERNS)
 ARMS = ("element", "N:M", "row", "kernel", "filter", "N:M at random")
-PACKINGS = ((8, 0.0), (8, 0.05), (8, 0.1), (8, 0.25), (8, 0.5), (16, 0.5))  # size α and conflicts γ
-RANDOM_SIZES = (2, 3, 4, 5, 6, 8)
-# n of the weights, n of the activations, m
-JOINT = ((2, 2, 4), (1, 2, 4), (2, 1, 4), (1, 1, 4), (1, 1, 8))
+SIZE = 8  # columns in a group, at most
+# γ, the conflicts per row that a group may have
+LIMITS = {"γ 0": 0.0, "γ 0.05": 0.05, "γ 0.25": 0.25, "γ 0.5": 0.5, "none": math.inf}
 CHOOSING = ("by size", "random", "drawn once")
-SHARES = (0.5, 0.3, 0.2)  # of the MACs, for gates on a frozen network
-SMALL_SHARES = (0.3, 0.15, 0.05)  # and for those whose network trains with them
 
 
 def trained(model: nn.Module, data: ImageData, seed: int, epochs: int) -> nn.Module:
     """The dense conv net, trained in place."""
     fit(model, data.train, epochs=epochs, lr=0.2, seed=seed, **RECIPE)
     return model
+
+
+def dense_nets(data: ImageData, seeds: int, epochs: int) -> list[nn.Module]:
+    """The dense conv net with seeds 0, 1, …, trained two at a time."""
+    fresh = [build("convnet", data, seed=seed) for seed in range(seeds)]
+    return side_by_side(trained, [(net, data, seed, epochs) for seed, net in enumerate(fresh)])
 
 
 def tuned(model: nn.Module, data: ImageData, masks: Masks, epochs: int, seed: int) -> nn.Module:
@@ -109,26 +119,36 @@ def patterns(
     grid: Iterable[tuple[int, int]] = PATTERNS,
     arms: Iterable[str] = ARMS,
     finetune: int = 0,
-) -> dict[str, dict[str, list[float]]]:
-    """Pruned; batch norms recalibrated; trained on for ``finetune`` epochs (if any):
-    accuracy by arm, one for each n:m of ``grid``.
+) -> list[Row]:
+    """The dense network, and each pattern at each n:m of ``grid``.
+
+    Returns:
+        Rows of ``method``, ``sparsity`` (NaN: dense), and the accuracy ``pruned``,
+        ``recalibrated`` (batch norms only), and ``finetuned`` for that many epochs, if any.
     """
-    found: dict[str, dict[str, list[float]]] = {}
-    for arm in arms:
-        rows: dict[str, list[float]] = {"one-shot": [], "recalibrated": [], "fine-tuned": []}
-        for n, m in grid:
-            masks = pattern_masks(model, arm, n, m, seed)
-            pruned = copy.deepcopy(model)
-            apply(pruned, masks)
-            rows["one-shot"].append(evaluate(pruned, data.validation))
-            if finetune:
-                rows["fine-tuned"].append(
-                    evaluate(tuned(pruned, data, masks, finetune, seed), data.validation)
-                )
-            recalibrate(pruned, data.train.images)
-            rows["recalibrated"].append(evaluate(pruned, data.validation))
-        found[arm] = rows
-    return found
+    dense = evaluate(model, data.validation)
+    rows: list[Row] = [
+        {"method": "dense", "sparsity": math.nan, "pruned": dense, "recalibrated": dense}
+    ]
+    for arm, (n, m) in itertools.product(arms, grid):
+        masks = pattern_masks(model, arm, n, m, seed)
+        net = copy.deepcopy(model)
+        apply(net, masks)
+        row: Row = {"method": arm, "sparsity": 1 - n / m, "pruned": evaluate(net, data.validation)}
+        after = tuned(net, data, masks, finetune, seed) if finetune else None
+        recalibrate(net, data.train.images)
+        row["recalibrated"] = evaluate(net, data.validation)
+        if after is not None:
+            row["finetuned"] = evaluate(after, data.validation)
+        rows.append(row)
+    return rows
+
+
+def pruned_to(
+    model: nn.Module, data: ImageData, seed: int, n: int, m: int, epochs: int
+) -> nn.Module:
+    """A copy with weights n:m by size, trained on."""
+    return tuned(model, data, pattern_masks(model, "N:M", n, m, seed), epochs, seed)
 
 
 def sparse_start(
@@ -137,6 +157,12 @@ def sparse_start(
     """What columns are combined of: magnitude-pruned layer by layer, and trained on."""
     masks = local_masks(magnitude(chosen(model)), sparsity)
     return tuned(model, data, masks, finetune, seed)
+
+
+def sparse_nets(models: Sequence[nn.Module], data: ImageData, finetune: int) -> list[nn.Module]:
+    """:func:`sparse_start` of each network, with its index as the seed."""
+    jobs = [(model, data, seed, finetune) for seed, model in enumerate(models)]
+    return side_by_side(sparse_start, jobs)
 
 
 def random_groups(weight: Tensor, size: int, seed: int) -> list[list[int]]:
@@ -171,18 +197,14 @@ def in_drawn_order(weight: Tensor, size: int, gamma: float, seed: int) -> list[l
 
 
 def packed(
-    model: nn.Module,
-    data: ImageData,
-    grouping: Callable[[Tensor], Sequence[Sequence[int]]],
-    seed: int,
-    finetune: int = 0,
-) -> dict[str, float]:
+    model: nn.Module, data: ImageData, grouping: Grouping, seed: int, finetune: int = 0
+) -> Row:
     """Columns grouped and combined in every layer of :data:`WEIGHTS`.
 
     Returns:
-        "utilisation" of the packed arrays together, "lost": the share of the non-zeros
-        that conflicts cost, "accuracy" right after it, and "fine-tuned" (if
-        ``finetune`` epochs are given).
+        ``utilisation`` of the packed arrays together, ``lost``: the fraction of the
+        non-zeros that conflicts cost, ``accuracy`` right after it, and ``finetuned`` for
+        that many epochs, if any.
     """
     masks: Masks = {}
     cells = kept = before = 0.0
@@ -202,15 +224,57 @@ def packed(
         "accuracy": evaluate(pruned, data.validation),
     }
     if finetune:
-        found["fine-tuned"] = evaluate(tuned(pruned, data, masks, finetune, seed), data.validation)
+        found["finetuned"] = evaluate(tuned(pruned, data, masks, finetune, seed), data.validation)
     return found
 
 
-def packed_at_random(
-    model: nn.Module, data: ImageData, size: int, seed: int, finetune: int = 0
-) -> dict[str, float]:
-    """:func:`packed` in random groups."""
-    return packed(model, data, partial(random_groups, size=size, seed=seed), seed, finetune)
+def packings(
+    model: nn.Module,
+    data: ImageData,
+    seed: int,
+    group_columns: Callable[[Tensor, int, float], list[list[int]]],
+) -> list[Row]:
+    """Columns packed in groups of :data:`SIZE` at each of :data:`LIMITS`, nothing trained:
+    by the greedy rule, in random order, and, without a limit, in random groups.
+
+    Args:
+        group_columns: the greedy rule, of a matrix, a size and γ.
+
+    Returns:
+        Rows of ``method``, ``limit``, and what :func:`packed` measures.
+    """
+
+    def greedy(gamma: float) -> Grouping:
+        return lambda matrix: group_columns(matrix, SIZE, gamma)
+
+    def in_order(gamma: float) -> Grouping:
+        return partial(in_drawn_order, size=SIZE, gamma=gamma, seed=seed)
+
+    groupings = [("greedy", limit, greedy(gamma)) for limit, gamma in LIMITS.items()]
+    groupings += [
+        ("random order", limit, in_order(gamma))
+        for limit, gamma in LIMITS.items()
+        if limit != "none"
+    ]
+    groupings.append(("random groups", "none", partial(random_groups, size=SIZE, seed=seed)))
+    return [
+        {"method": method, "limit": limit, **packed(model, data, grouping, seed)}
+        for method, limit, grouping in groupings
+    ]
+
+
+def in_percent(table: pd.DataFrame) -> pd.DataFrame:
+    """A table of packings with ``utilisation`` and ``lost`` in %."""
+    return table.assign(utilisation=100 * table["utilisation"], lost=100 * table["lost"])
+
+
+def packed_bits(weight: Tensor, groups: Sequence[Sequence[int]], bits: int = 32) -> int:
+    """Bits of a matrix (R, C) packed in groups of at most :data:`SIZE` columns: in each
+    cell a value and which of its group's columns that is, and the list of the groups.
+    """
+    rows, columns = weight.shape
+    listed = sum(map(len, groups)) * math.ceil(math.log2(columns))
+    return rows * len(groups) * (bits + math.ceil(math.log2(SIZE))) + listed
 
 
 def joint(
@@ -222,7 +286,7 @@ def joint(
     m: int,
     finetune: int,
     how: str = "by size",
-) -> dict[str, float]:
+) -> Row:
     """Weights n_w:m and the inputs of these layers n_x:m, trained on together.
 
     Args:
@@ -231,11 +295,10 @@ def joint(
             loses the same places.
 
     Returns:
-        "accuracy", and "products": the share of the layers' products with both factors
-        other than 0, over the validation images.
+        ``accuracy``, and ``products``: the fraction of the layers' products with both
+        factors other than 0, over the validation images.
     """
     generator = torch.Generator().manual_seed(seed)
-
     once: dict[torch.Size, Tensor] = {}  # each layer's inputs have a shape of their own
 
     def drawn(*shape: int) -> Tensor:
@@ -367,14 +430,14 @@ def learned_gates(
         now = 1 - (1 - target) * min(1.0, next(steps) / falling)
         return 10 * target_penalty(gated_macs(gated.decided, macs), sum(macs), now)
 
-    _fit_slowly(gated, data, epochs, seed, lambda _: torch.optim.Adam(groups), penalty=penalty)
+    fit_slowly(gated, data, epochs, seed, lambda _: torch.optim.Adam(groups), penalty=penalty)
     return gated, macs
 
 
 NET_RATE = 1e-3  # of Adam, for the network's own weights: with gates and without
 
 
-def _fit_slowly(
+def fit_slowly(
     model: nn.Module,
     data: ImageData,
     epochs: int,
@@ -407,19 +470,10 @@ def measured(
         share = float(gated_macs(gated.decided, macs).mean() / sum(macs))
         if shuffled is not None:
             order = torch.randperm(len(images), generator=torch.Generator().manual_seed(shuffled))
-            logits = with_gates(gated.net, [gate[order] for gate in gated.decided], images)
+            with fixed(gated.net, [gate[order] for gate in gated.decided]):
+                logits = gated.net(images)
     right = int((logits.argmax(1) == labels).count_nonzero())
     return {"accuracy": 100 * right / len(labels), "macs": share}
-
-
-def _multiplied(gate: Tensor) -> Callable[..., Tensor]:
-    return lambda module, inputs, output: output * gate[:, :, None, None]
-
-
-def with_gates(net: nn.Module, gates: Sequence[Tensor], images: Tensor) -> Tensor:
-    """The network with these channels open, (B, M) or (1, M) for each layer."""
-    with fixed(net, gates):
-        return net(images)
 
 
 @contextmanager
@@ -429,9 +483,8 @@ def fixed(net: nn.Module, gates: Sequence[Tensor]) -> Iterator[None]:
     """
     with ExitStack() as stack:
         for key, gate in zip(GATED, gates, strict=True):
-            hook = net.get_submodule(key.partition("->")[2]).register_forward_hook(
-                _multiplied(gate)
-            )
+            norm = net.get_submodule(key.partition("->")[2])
+            hook = norm.register_forward_hook(lambda _, x, out, g=gate: out * g[:, :, None, None])
             stack.callback(hook.remove)
         yield
 
@@ -456,16 +509,18 @@ def static_gates(
 
 def static_channels(
     model: nn.Module, data: ImageData, target: float, seed: int | None = None
-) -> dict[str, float]:
-    """:func:`static_gates` open for all images: accuracy without and with batch norms
-    recalibrated, and nothing trained.
+) -> list[Row]:
+    """:func:`static_gates` open for all images, nothing trained: as they are, and with
+    batch norms recalibrated.
     """
+    name = "largest |α|" if seed is None else "random"
     gates, share = static_gates(model, dense_macs(model, data), target, seed)
     net = copy.deepcopy(model)
     with fixed(net, gates):
-        as_it_is = evaluate(net, data.validation)
+        rows = [{"method": name, "accuracy": evaluate(net, data.validation), "macs": share}]
         recalibrate(net, data.train.images)
-        return {"macs": share, "as it is": as_it_is, "recalibrated": evaluate(net, data.validation)}
+        repaired = evaluate(net, data.validation)
+    return [*rows, {"method": f"{name}, recalibrated", "accuracy": repaired, "macs": share}]
 
 
 def _top(score: Tensor, share: float) -> Tensor:
@@ -477,96 +532,113 @@ def _top(score: Tensor, share: float) -> Tensor:
 
 def gates_on_a_frozen_net(
     model: nn.Module, data: ImageData, seed: int, target: float, epochs: int
-) -> dict[str, dict[str, float]]:
+) -> list[Row]:
     """Gates by image, the same with another image's gates, gates that are the same for
-    all, and channels chosen without learning.
+    all images, and channels chosen without learning.
+
+    Returns:
+        Rows of ``method``, ``accuracy`` and ``macs``, the fraction that is computed.
     """
     dynamic, macs = learned_gates(model, data, seed, target, epochs)
     static, _ = learned_gates(model, data, seed, target, epochs, by_image=False)
-    return {
-        "dynamic": measured(dynamic, data, macs),
-        "another image's gates": measured(dynamic, data, macs, shuffled=seed),
-        "static, learned": measured(static, data, macs),
-        "static, largest scale": static_channels(model, data, target),
-        "static, random": static_channels(model, data, target, seed),
-    }
+    return [
+        {"method": "dynamic", **measured(dynamic, data, macs)},
+        {"method": "another image's gates", **measured(dynamic, data, macs, shuffled=seed)},
+        {"method": "static, learned", **measured(static, data, macs)},
+        *static_channels(model, data, target),
+        *static_channels(model, data, target, seed),
+    ]
 
 
-def gates_and_network(
-    model: nn.Module, data: ImageData, seed: int, target: float, epochs: int
-) -> dict[str, dict[str, float]]:
-    """The same with a network that trains with its gates; and static channels whose
-    network trains as long.
+def timed(functions: Mapping[str, Callable[[], Any]]) -> pd.DataFrame:
+    """Rows of ``what`` and ``time`` of the processor, with that of the first function
+    as 1.
     """
-    dynamic, macs = learned_gates(model, data, seed, target, epochs, frozen=False)
-    found = {
-        "dynamic": measured(dynamic, data, macs),
-        "another image's gates": measured(dynamic, data, macs, shuffled=seed),
-    }
-    for name, chance in (("static, largest scale", None), ("static, random", seed)):
-        gates, share = static_gates(model, macs, target, chance)
-        net = copy.deepcopy(model)
-        with fixed(net, gates):
-            _fit_slowly(
-                net,
-                data,
-                epochs,
-                seed,
-                lambda parameters: torch.optim.Adam(parameters, lr=NET_RATE),
-            )
-            found[name] = {"accuracy": evaluate(net, data.validation), "macs": share}
-    return found
+    with torch.no_grad():
+        found = latency.compare(functions, repeats=10, threads=1)
+    first = next(iter(found.values())).median
+    return pd.DataFrame([{"what": name, "time": t.median / first} for name, t in found.items()])
 
 
-def one_seed(name: str, seed: int, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Everything of the lab with one seed: "dense" (validation, test), "patterns",
-    "packed", "joint", "gates", "gates, trained".
+def costs(
+    models: Mapping[str, Sequence[nn.Module]],
+    data: ImageData,
+    nm_bits: Callable[[int, int, int, int], int],
+    group_columns: Callable[[Tensor, int, float], list[list[int]]],
+) -> pd.DataFrame:
+    """What each method costs and keeps; this looks at the test images.
+
+    Args:
+        models: method ("dense", an n:m such as "2:4", or "columns, γ 0") -> a network per
+            seed.
+        nm_bits: bits of a matrix, of its rows, its columns, n and m.
+        group_columns: the greedy rule, of a matrix, a size and γ.
+
+    Returns:
+        A row per method and seed: ``bits`` of the whole model (every tensor in the
+        cheapest general format), and ``kb``; ``stored_kb`` of conv2 to conv4 as the method
+        stores them; ``macs`` with a non-zero weight, and ``kmacs``; ``ms`` of the processor
+        for 64 images (of seed 0); ``test`` accuracy.
     """
-    data = load(name).subset(settings["images"], validation=VALIDATION)
-    model = trained(build("convnet", data, seed=seed), data, seed, settings["epochs"])
-    finetune = settings["finetune"]
-    sparse = sparse_start(model, data, seed, finetune)
-    greedy = {
-        f"size {size}, γ {gamma:g}": packed(
-            sparse, data, partial(group_columns, size=size, gamma=gamma), seed, finetune
-        )
-        for size, gamma in PACKINGS
-    }
-    by_chance = {
-        f"random, size {size}": packed_at_random(sparse, data, size, seed, finetune)
-        for size in RANDOM_SIZES
-    }
-    return {
-        "dense": [evaluate(model, data.validation), evaluate(model, data.test)],
-        "patterns": patterns(model, data, seed, finetune=finetune),
-        "packed": greedy | by_chance,
-        "joint": {
-            f"W {n_w}:{m} × A {n_x}:{m}": {
-                how: joint(model, data, seed, n_w, n_x, m, finetune, how) for how in CHOOSING
-            }
-            for n_w, n_x, m in JOINT
-        },
-        "gates": {
-            f"{share:g}": gates_on_a_frozen_net(model, data, seed, share, settings["gates"])
-            for share in SHARES
-        },
-        "gates, trained": {
-            f"{share:g}": gates_and_network(model, data, seed, share, 2 * settings["gates"])
-            for share in SMALL_SHARES
-        },
-    }
+
+    def bits_of(method: str, weight: Tensor) -> int:
+        if method == "dense":
+            return 32 * weight.numel()
+        if method.startswith("columns"):
+            matrix = weight.flatten(1)
+            return packed_bits(matrix, group_columns(matrix, SIZE, 0.0))
+        n, m = map(int, method.split(":"))  # blocks along C
+        return nm_bits(weight[:, 0].numel(), weight.shape[1], n, m)
+
+    batch = data.validation.images[:64]
+    times = latency.compare(
+        {method: latency.forward(nets[0], batch) for method, nets in models.items()},
+        repeats=20,
+        threads=1,
+    )
+    rows = []
+    for method, nets in models.items():
+        for seed, net in enumerate(nets):
+            bits = model_bits(net.state_dict())
+            stored = sum(bits_of(method, weight) for weight in chosen(net).values())
+            rows.append({
+                "seed": seed,
+                "method": method,
+                "bits": bits,
+                "kb": bits / 8e3,
+                "stored_kb": stored / 8e3,
+                "macs": (macs := totals(model_cost(net, data.test.images[:1]))["nonzero_macs"]),
+                "kmacs": macs / 1e3,
+                "ms": math.nan if seed else 1e3 * times[method].median,
+                "test": evaluate(net, data.test),
+            })  # fmt: skip
+    return pd.DataFrame(rows)
 
 
-def remake_digits(executor: Executor, folder: Path) -> dict[str, Any]:
-    """Five seeds on the digits: ``settings``, and ``seeds``, one of :func:`one_seed`
-    each.
+def draw_pattern(model: nn.Module, table: pd.DataFrame, arm: str, size: str) -> tuple[str, Figure]:
+    """For the explorer: conv3's mask at one place of its kernels, and accuracy after each
+    step.
+
+    Args:
+        table: the stored result, as :func:`patterns` gives it. arm: one of :data:`ARMS`.
+        size: such as "1:8".
     """
-    return each_seed(executor, folder, 5, one_seed, "digits", DIGITS)
-
-
-def remake_mnist(executor: Executor, folder: Path) -> dict[str, Any]:
-    """The same on MNIST, 2,000 images, three seeds."""
-    return each_seed(executor, folder, 3, one_seed, "mnist", MNIST)
-
-
-RESULTS = {"lab05_between_digits": remake_digits, "lab05_between_mnist": remake_mnist}
+    n, m = map(int, size.split(":"))
+    rows = table[(table["method"] == arm) & (table["sparsity"] == 1 - n / m)]
+    steps = rows.melt(
+        ["seed", "method"], ["pruned", "recalibrated", "finetuned"], "step", "accuracy"
+    )
+    with mpl.rc_context(style()):
+        fig = plots.new_figure(4.4)
+        left, right = fig.subplots(1, 2)
+    mask = pattern_masks(model, arm, n, m, 0)["conv3.weight"][:, :, 0, 0]
+    left.imshow(mask, cmap="Blues", vmin=-0.2, vmax=1.2, aspect="auto", interpolation="nearest")
+    left.set(xticks=[], yticks=[], title="conv3: kept (dark)", ylabel=f"{len(mask)} filters")
+    left.set_xlabel(f"{mask.shape[1]} channels, one place of the kernel")
+    plots.bars(
+        steps, x="step", y="accuracy", ax=right, ylim=(0, 105), fmt="{:.0f}",
+        title=f"{arm}, {100 - 100 * n / m:g} % removed",
+    )  # fmt: skip
+    means = steps.groupby("step", sort=False)["accuracy"].mean()
+    text = f"{arm}, {size}: " + ", ".join(f"{step} {mean:.0f} %" for step, mean in means.items())
+    return text, plots.alt(fig, f"The mask of conv3 at one place of its kernels, and bars. {text}.")

@@ -182,6 +182,12 @@ AXES: dict[str, str] = {
     "empty": "empty kernels (%)",
     "zeros_in": "zeros in the input (%)",
     "faster": "times faster than dense",
+    "kmacs": "MACs (thousands)",
+    # lab 05
+    "recalibrated": "validation accuracy (%)",
+    "utilisation": "cells in use (%)",
+    "lost": "weights lost to conflicts (%)",
+    "stored_kb": "pruned layers as stored (kB)",
 }
 
 
@@ -251,6 +257,9 @@ LOOKS: dict[str, Look] = {
     # lab 05
     "N:M": Look(PURPLE, "D"),
     "N:M at random": Look(GREY, "x", "--"),
+    "greedy": Look(BLUE, "o"),
+    "random order": Look(ORANGE, "v"),
+    "random groups": Look(GREY, "x", "--"),
     # lab 07: in which order heads go, and from where
     "I_h, by layer": Look(SKY, "P"),
     "I_h, iterative": Look(ORANGE, "v"),

@@ -2,12 +2,14 @@
 
 import copy
 import math
-from functools import partial
+from concurrent.futures import ThreadPoolExecutor
 
+import pandas as pd
 import pytest
 import torch
 
 from course_lib import experiments
+from course_lib.cost.block_formats import nm_bits
 from course_lib.data.images import load
 from course_lib.experiments import lab05
 from course_lib.models import build
@@ -33,18 +35,42 @@ def test_patterns_are_equally_sparse(trained, arm):
 def test_what_is_recalibrated_and_trained_comes_back(trained):
     data, model = trained
     before = evaluate(model, data.validation)
-    found = lab05.patterns(model, data, 0, [(1, 8)], ("N:M",), finetune=4)["N:M"]
-    assert found["one-shot"][0] < found["recalibrated"][0] <= 100 and found["fine-tuned"][0] > 85
-    assert evaluate(model, data.validation) == before
+    dense, found = lab05.patterns(model, data, 0, [(1, 8)], ("N:M",), finetune=4)
+    assert dense["method"] == "dense" and math.isnan(dense["sparsity"])
+    assert (found["method"], found["sparsity"]) == ("N:M", 0.875)
+    assert found["pruned"] < found["recalibrated"] <= 100 and found["finetuned"] > 85
+    assert evaluate(model, data.validation) == before == dense["recalibrated"]
 
 
 def test_packings(trained):
     data, model = trained
-    sparse = lab05.sparse_start(model, data, 0, 1)
-    free = lab05.packed(sparse, data, partial(group_columns, size=8, gamma=0.0), 0)
-    chance = lab05.packed_at_random(sparse, data, 8, 0)
+    (sparse,) = lab05.sparse_nets([model], data, 1)
+    table = pd.DataFrame(lab05.packings(sparse, data, 0, group_columns))
+    assert list(table["method"].unique()) == ["greedy", "random order", "random groups"]
+    free, chance = table.iloc[0], table.iloc[-1]
+    assert free["limit"] == "γ 0" and chance["limit"] == "none"
     assert free["lost"] == 0 and free["accuracy"] == evaluate(sparse, data.validation)
     assert 0.15 < free["utilisation"] < chance["utilisation"] < 1 and 0.2 < chance["lost"] < 0.7
+    assert lab05.in_percent(table)["lost"].equals(100 * table["lost"])
+
+
+def test_costs_of_what_is_stored(trained):
+    data, model = trained
+    nets = {name: [lab05.pruned_to(model, data, 0, 2, 4, 1)] for name in ("dense", "2:4")}
+    nets["columns, γ 0"] = nets["2:4"]
+    table = lab05.costs(nets, data, nm_bits, group_columns).set_index("method")
+    weights = sum(w.numel() for w in lab05.chosen(model).values())
+    assert table.loc["dense", "stored_kb"] == 32 * weights / 8e3
+    assert table.loc["2:4", "stored_kb"] == 34 * weights / 2 / 8e3
+    assert table["bits"].nunique() == 1 and (table["ms"] > 0).all()  # the same zeros
+    matrix = torch.eye(4)  # one group of four: a column of cells, four values
+    assert lab05.packed_bits(matrix, [[0, 1, 2, 3]]) == 4 * (32 + 3) + 4 * 2
+
+
+def test_the_explorer_draws_a_pattern(trained):
+    table = experiments.read("lab05_between_digits/patterns")
+    text, fig = lab05.draw_pattern(trained[1], table, "N:M", "1:8")
+    assert text.startswith("N:M, 1:8: pruned ") and len(fig.axes) == 2
 
 
 def test_products_are_counted_one_by_one(trained):
@@ -97,15 +123,13 @@ def test_gates_reach_their_share_and_a_frozen_network_stays(trained):
 
 def test_a_network_that_trains_with_its_gates(trained):
     data, model = trained
-    found = lab05.gates_and_network(model, data, 0, 0.3, 2)
-    assert found.keys() == {
-        "dynamic",
-        "another image's gates",
-        "static, largest scale",
-        "static, random",
-    }
-    assert found["static, random"]["macs"] == pytest.approx(0.3, abs=0.03)
-    assert math.isfinite(found["dynamic"]["accuracy"])
+    experiments.registered()  # makes the script importable
+    import lab05_results
+
+    table = pd.DataFrame(lab05_results.gates_and_network(model, data, 0, 0.3, 2))
+    names = ["dynamic", "another image's gates", "largest |α|", "random"]
+    assert list(table["method"]) == names and table["accuracy"].notna().all()
+    assert table["macs"].iloc[-1] == pytest.approx(0.3, abs=0.03)
 
 
 @pytest.mark.long
@@ -131,14 +155,30 @@ def test_columns_in_drawn_order_keep_both_limits_and_each_has_one_place():
     assert lab05.in_drawn_order(w, 4, 0.2, 1) != lab05.in_drawn_order(w, 4, 0.2, 2)
 
 
-def test_real_and_default_results_have_one_shape():
-    digits, mnist = (experiments.read(f"lab05_between_{name}") for name in ("digits", "mnist"))
-    assert mnist["settings"] == lab05.MNIST and len(mnist["seeds"]) == 3
-    first = digits["seeds"][0]
-    for run in mnist["seeds"]:
-        assert run.keys() == first.keys()
-        for part in ("patterns", "packed", "joint", "gates", "gates, trained"):
-            assert {key: value.keys() for key, value in run[part].items()} == {
-                key: value.keys() for key, value in first[part].items()
-            }
+@pytest.mark.long
+@pytest.mark.parametrize("which", ["digits", "mnist"])
+def test_a_remake_has_the_stored_columns(which, tmp_path, monkeypatch):
+    tiny = {"images": 200, "epochs": 1, "finetune": 1, "gates": 1}
+    remake = experiments.registered()["lab05_between_digits"]
+    monkeypatch.setattr(lab05, "DIGITS", tiny)
+    with ThreadPoolExecutor(1) as executor:
+        result = remake(executor, tmp_path)
+    assert result.settings == tiny
+    for name, table in result.tables.items():
+        stored = experiments.read(f"lab05_between_{which}/{name}")
+        assert list(table.columns) == list(stored.columns)
+        named = [
+            c
+            for c in ("method", "packing", "pattern", "network", "share", "sparsity")
+            if c in table
+        ]
+        seed = stored[stored["seed"] == 0]
+        assert table[table["seed"] == 0][named].reset_index(drop=True).equals(seed[named])
+
+
+def test_the_stored_results_are_of_these_settings():
+    for which, settings, seeds in (("digits", lab05.DIGITS, 5), ("mnist", lab05.MNIST, 3)):
+        name = f"lab05_between_{which}"
+        assert experiments.settings(name) == settings
+        assert experiments.read(f"{name}/dense")["seed"].tolist() == list(range(seeds))
     assert experiments.took("lab05_between_mnist")
