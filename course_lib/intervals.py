@@ -107,6 +107,28 @@ def compare(
     Raises:
         ValueError: if a column is missing or the baseline is not in the table.
     """
+    pairs = differences(table, value, by, against, within)
+    pairs = pairs[pairs[by] != against]
+    found = summarise(pairs, value, [*within, by])
+    found = found.rename(columns={"mean": "difference", "seeds": "pairs"})
+    return found.assign(distinguishable=found["difference"].abs() > found["half"])
+
+
+def differences(
+    table: pd.DataFrame,
+    value: str,
+    by: str = "method",
+    against: str = "random",
+    within: Sequence[str] = (),
+) -> pd.DataFrame:
+    """What :func:`compare` compares: of each seed, a method minus the baseline, whose own
+    difference is 0. ``plots.curves`` draws it.
+
+    Args and raises: as for :func:`compare`.
+
+    Returns:
+        Columns ``within``, ``by``, ``seed``, and the difference as ``value``.
+    """
     need(table, [*within, by, SEED, value])
     if against not in set(table[by]):
         raise ValueError(
@@ -115,11 +137,9 @@ def compare(
         )
     means = per_seed(table, value, [*within, by])
     baseline = means[means[by] == against].drop(columns=by).rename(columns={value: "_base"})
-    pairs = means[means[by] != against].merge(baseline, on=[*within, SEED], how="left")
-    pairs["_difference"] = pairs[value] - pairs["_base"]
-    found = summarise(pairs, "_difference", [*within, by])
-    found = found.rename(columns={"mean": "difference", "seeds": "pairs"})
-    return found.assign(distinguishable=found["difference"].abs() > found["half"])
+    pairs = means.merge(baseline, on=[*within, SEED], how="left")
+    pairs[value] -= pairs.pop("_base")
+    return pairs
 
 
 def need(table: pd.DataFrame, columns: Sequence[str]) -> None:

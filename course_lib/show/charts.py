@@ -10,7 +10,7 @@ is refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import matplotlib as mpl
@@ -21,7 +21,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
-from matplotlib.transforms import blended_transform_factory
+from matplotlib.transforms import ScaledTranslation, blended_transform_factory
 
 from course_lib.intervals import SEED, interval, need, per_seed
 from course_lib.show.labels import EndLabels, Notes, name_axes, set_title
@@ -70,6 +70,7 @@ def curves(
     xaxis: str | None = None,
     ylim: tuple[float, float] | None = None,
     log: bool = False,
+    bars: bool = False,
     note: str = "",
     height: float = 4.6,
     ax: Axes | None = None,
@@ -95,6 +96,8 @@ def curves(
         ylim: default: means and bands; where the label says % or BLEU, within 0 to 100,
             unless a mean is negative.
         log: the vertical axis is log-scaled.
+        bars: draw the intervals as bars, each method a little beside the others: where
+            bands would cover each other.
         note: a sentence added to the text alternative.
         height: inches.
         ax: draw into these axes instead of a new figure; with one panel only.
@@ -116,18 +119,27 @@ def curves(
             names = EndLabels(axes) if _rightmost(axes) else None
             keys = [by, x]
             data = per_seed(part, y, keys) if over_seeds else part[[*keys, y]]
+            beside = _beside(data.dropna(subset=[x])[by].nunique())
             for method, rows in data.groupby(by, sort=False):
                 look = chosen[str(method)]
                 if rows[x].isna().all():
                     _level(axes, names, str(method), rows[y].to_numpy(float), data[x], look, xaxis)
                     continue
                 marker = look.marker if rows[x].nunique() <= 25 and not marks else ""
+                there = set(axes.get_children())
                 sns.lineplot(
                     rows, x=x, y=y, errorbar=t95 if over_seeds else None, estimator="mean",
                     color=look.colour, marker=marker or None, linestyle=look.dash,
-                    markeredgecolor=look.colour, err_kws={"alpha": 0.17, "linewidth": 0},
-                    label=str(method), legend=False, ax=axes, zorder=3,
+                    markeredgecolor=look.colour, label=str(method), legend=False, ax=axes,
+                    zorder=3, err_style="bars" if bars else "band",
+                    err_kws=(
+                        {"elinewidth": 1.6, "capsize": 3}
+                        if bars
+                        else {"alpha": 0.17, "linewidth": 0}
+                    ),
                 )  # fmt: skip
+                if bars:
+                    _shift([*set(axes.get_children()) - there], next(beside))
                 means = rows.groupby(x, sort=True)[y].mean().dropna()
                 if len(means) and names is not None:
                     end = means.index[0 if xaxis == "remaining" else -1]
@@ -140,6 +152,8 @@ def curves(
             _heading(axes, panels, part, title)
         for axes in drawn:  # limits that panels share are those of all their lines
             _scale(axes, table[x].dropna(), xaxis, ylim, ylabel, log)
+            if bars and xaxis != "remaining":
+                axes.margins(x=0.04)
     beside = f"Lines: formula; marks: {title_of(marks)}." if marks else ""
     note = f"{beside} {note}".strip()
     return alt(_figure(axes), _words(table, x, y, by, title, xlabel, ylabel, note, panels))
@@ -279,10 +293,12 @@ def scatter(
                 axes.legend(loc="best")
             _name_axes(axes, xlabel, ylabel, panels)
             _heading(axes, panels, part, title)
-    from scipy.stats import spearmanr
-
-    rho = float(spearmanr(table[x], table[y], nan_policy="omit").statistic)
-    text = f"{title}. {len(table)} points, {ylabel} against {xlabel}; rank correlation {rho:.2f}."
+    rho = "; ".join(
+        f"rank correlation {_rank_correlation(part[x], part[y]):.2f}"
+        + (f" ({name})" if name else "")
+        for name, part in (table.groupby(panels, sort=False) if panels else [("", table)])
+    )
+    text = f"{title}. {len(table)} points, {ylabel} against {xlabel}; {rho}."
     return alt(_figure(axes), f"{text} {note}".strip())
 
 
@@ -353,6 +369,24 @@ def _can_compare(table: pd.DataFrame, y: str, by: str, control: str) -> None:
                 f"{name!r} has {count} seed{'s' * (count != 1)}: two runs can differ by luck alone,"
                 " and their interval says nothing. Run at least 3 seeds"
             )
+
+
+def _beside(methods: int) -> Iterator[float]:
+    """How far each method is drawn beside its place, in points."""
+    return (3 * (k - (methods - 1) / 2) for k in range(methods))
+
+
+def _shift(artists: Sequence[Any], points: float) -> None:
+    """Draw something of the data beside its place; the limits of the axes stay."""
+    for artist in artists:
+        offset = ScaledTranslation(points / 72, 0, artist.figure.dpi_scale_trans)
+        artist.set_transform(artist.axes.transData + offset)
+
+
+def _rank_correlation(a: pd.Series, b: pd.Series) -> float:
+    from scipy.stats import spearmanr
+
+    return float(spearmanr(a, b, nan_policy="omit").statistic)
 
 
 def _axes(ax: Axes | None, height: float) -> tuple[Any, Axes]:

@@ -186,7 +186,6 @@ AXES: dict[str, str] = {
     # lab 05
     "recalibrated": "validation accuracy (%)",
     "utilisation": "cells in use (%)",
-    "lost": "weights lost to conflicts (%)",
     "stored_kb": "pruned layers as stored (kB)",
 }
 

@@ -6,6 +6,7 @@ from course_lib.show.drawings.arrays import convolution, csr_arrays, rle_stream,
 from course_lib.show.drawings.blocks import joint_blocks, nm_blocks
 from course_lib.show.drawings.columns import columns_packed
 from course_lib.show.drawings.filters import filter_cascade, residual_agreement
+from course_lib.show.drawings.forecasts import forecast_step
 from course_lib.show.drawings.gates import stretched_and_cut
 from course_lib.show.drawings.heads import head_rows, heads_as_a_sum
 from course_lib.show.drawings.maps import attention_maps, kinds_of_attention
@@ -21,6 +22,7 @@ __all__ = [
     "convolution",
     "csr_arrays",
     "filter_cascade",
+    "forecast_step",
     "head_rows",
     "heads_as_a_sum",
     "joint_blocks",

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from course_lib.intervals import compare, differences
 from course_lib.show import charts, plots, tables
 from course_lib.show.words import minus
 
@@ -69,6 +70,34 @@ def test_a_band_counts_seeds_and_not_draws(results):
     bands = [band.get_paths()[0].vertices for band in axes.collections]
     heights = [np.ptp(band[band[:, 0] == 0.5][:, 1]) for band in bands]
     assert np.allclose(heights, 2 * half)
+
+
+def test_bars_of_one_place_stand_beside_each_other(results):
+    (axes,) = plots.curves(results, x="sparsity", y="accuracy", title="Which?", bars=True).axes
+    axes.figure.canvas.draw()
+    half = 4.302652729911275 / np.sqrt(3)
+    first = []
+    for bars in axes.collections:
+        low, high = bars.get_paths()[0].vertices
+        assert low[0] == 0.5 and np.isclose(high[1] - low[1], 2 * half)
+        first.append(bars.get_transform().transform(low)[0])
+    assert np.allclose(np.diff(first), 3 * axes.figure.dpi / 72)
+
+
+def test_differences_are_those_that_are_compared(results):
+    pairs = differences(results, "accuracy", against="random", within=["sparsity"])
+    assert (pairs[pairs.method == "random"].accuracy == 0).all()
+    found = compare(results, "accuracy", within=["sparsity"])
+    of_one = pairs.query("method == 'Fisher' and sparsity == 0.9").accuracy
+    (row,) = found.query("method == 'Fisher' and sparsity == 0.9").itertuples()
+    assert np.isclose(of_one.mean(), row.difference) and len(of_one) == row.pairs
+
+
+def test_each_panel_has_its_own_rank_correlation():
+    points = pd.DataFrame({"panel": 3 * ["up"] + 3 * ["down"], "x": range(6), "y": [1, 2, 3] * 2})
+    points.loc[3:, "y"] = [3, 2, 1]
+    text = plots.scatter(points, x="x", y="y", panels="panel", title="Which way?").course_alt
+    assert "rank correlation 1.00 (up); rank correlation -1.00 (down)." in text
 
 
 def test_a_comparison_without_random_or_with_two_seeds_is_refused(results):

@@ -1,0 +1,33 @@
+"""The forecasts that are drawn are those of the library."""
+
+import pytest
+import torch
+
+from course_lib.pruning.weights import loss_change
+from course_lib.show.drawings import forecast_step
+from course_lib.show.output import alt_of
+from unit.show.drawings.figure_texts import written
+
+
+@pytest.mark.parametrize(("w", "best", "bend"), [(0.8, 1.3, 0.5), (1.0, 0.2, 0.0)])
+def test_the_forecasts_are_the_librarys(w, best, bend):
+    def loss(at):
+        return (at - best) ** 2 + bend * (at - best) ** 4 / 2
+
+    at = torch.tensor(w, dtype=torch.float64, requires_grad=True)
+    (g,) = torch.autograd.grad(loss(at), at, create_graph=True)
+    (h,) = torch.autograd.grad(g, at)
+    here, g = float(loss(at.detach())), g.detach()
+    forecasts = [here + float(loss_change(at.detach(), g, curve)) for curve in (h, None)]
+    fig = forecast_step(w, best, bend)
+    drawn = [mark.get_ydata()[0] for mark in fig.axes[0].lines if len(mark.get_xdata()) == 1]
+    assert drawn == pytest.approx([here, float(loss(torch.tensor(0.0))), *forecasts])
+    assert f"makes it {drawn[1]:.2f}".rstrip("0") in alt_of(fig)
+    assert "−gw + ½hw²" in written(fig)
+
+
+def test_a_step_that_is_none_is_refused():
+    with pytest.raises(ValueError, match="w is the weight .* got 0"):
+        forecast_step(0)
+    with pytest.raises(ValueError, match="bend must be 0 or more"):
+        forecast_step(bend=-1)
