@@ -46,28 +46,25 @@ from course_lib.grading import check, choose, skip  # noqa: F401  (skip is yours
 import copy
 import math
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 
-import numpy as np
 import torch
-from IPython.display import display
-from matplotlib.figure import Figure
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from course_lib import experiments, ledger, paths
-from course_lib.cost import encodings, latency, model_cost, totals
+from course_lib import experiments, ledger, models, parallel, training
 from course_lib.data.images import load
 from course_lib.experiments import lab03
-from course_lib.models import build
-from course_lib.parallel import processes
-from course_lib.pruning.weights import prunable
-from course_lib.show import plots, widgets
-from course_lib.show.words import ends, pm, say, versus, you_wrote
-from course_lib.training import evaluate, fit, train_and_test
+from course_lib.show import drawings, plots, tables, widgets
+from course_lib.show.words import say, you_wrote
 
 STUDENT = ""  # your name or number: your letters are yours alone
+
+# %% [markdown]
+# The whole lab in one picture, drawn from a real search in a small layer. From left to
+# right: train, prune the smallest weights, put the others back to their first values
+# (**rewind**), and train again.
+
+# %%
+plots.show(drawings.pruning_rounds(3, 0.2))
 
 # %% [markdown]
 # ## Settings
@@ -75,7 +72,7 @@ STUDENT = ""  # your name or number: your letters are yours alone
 # The default data are scikit-learn's handwritten digits: 1,797 *real* 8×8 images. The
 # network is the one of the paper, LeNet-300-100: two hidden layers of 300 and 100
 # units. So are the optimizer (Adam, learning rate 1.2e-3), the batches of 60, and the
-# pruning: a fifth of the weights a round, a tenth in the output layer.
+# pruning: a fifth of the weights per round, a tenth in the output layer.
 #
 # Change one word for MNIST. The paper trains for 50,000 iterations there. We stop at
 # **8,000**, so that 16 rounds of three arms with three seeds (147 trainings) take half
@@ -86,25 +83,17 @@ STUDENT = ""  # your name or number: your letters are yours alone
 DATA = "digits"  # or "mnist"
 
 SEEDS = 3
-SETTINGS = {"digits": {"rounds": 13, "epochs": 30, "every": 4}, "mnist": lab03.MNIST}[DATA]
-EVERY = SETTINGS["every"]  # steps between two looks at the validation images
-# what is found is kept here
-FOLDER = None if DATA == "digits" else paths.cache_dir() / f"lab03_{DATA}"
-plots.use_style()
+SETTINGS = lab03.SETTINGS[DATA]
 # a small network trains fastest on one core; two trainings then run side by side
 torch.set_num_threads(1)
-
 data = load(DATA)
-PER_EPOCH = math.ceil(len(data.train.labels) / 60)  # steps
-LAST = SETTINGS.get("iterations", SETTINGS["epochs"] * PER_EPOCH)  # the last step of every training
+LAST = lab03.last_step(data, SETTINGS)  # of every training
+say(lab03.describe(data, SETTINGS))
 
 
-say(
-    f"**{data.name}**: {len(data.train.labels)} training, {len(data.validation.labels)} validation"
-    f" and {len(data.test.labels)} test images of shape {tuple(data.shape)}; {PER_EPOCH} steps an"
-    f" epoch, {LAST} steps a training. One test image is {100 / len(data.test.labels):.2f} points"
-    " of accuracy."
-)
+def lenet(seed: int) -> nn.Module:
+    return models.build("lenet300", data, seed=seed)
+
 
 # %% [markdown]
 # ## Part A · The search
@@ -206,22 +195,14 @@ check("3.1")
 # missing one: ask <code>is None</code>.</details>
 
 # %%
-example = {name: w.detach() for name, w in prunable(build("lenet300", data, seed=0)).items()}
+example = {name: p.detach() for name, p in lenet(0).named_parameters() if p.ndim >= 2}
 alive = {name: torch.ones_like(w, dtype=torch.bool) for name, w in example.items()}
-total = sum(w.numel() for w in example.values())
-left = [1.0]
 for _ in range(13):
     alive = shrink(example, alive, 0.2)
-    left.append(sum(int(mask.sum()) for mask in alive.values()) / total)
 for name, mask in alive.items():
-    print(
-        f"{name:11s} {mask.numel():7,d} weights, {int(mask.sum()):6,d} left"
-        f" ({100 * mask.float().mean():.1f} %)"
-    )
-say(
-    f"After 13 rounds **{100 * left[-1]:.1f} %** are left ($0.8^{{13}}$ is {100 * 0.8**13:.1f} %). "
-    f"{you_wrote(prediction_3_1)}"
-)
+    print(f"{name}: {int(mask.sum()):,} of {mask.numel():,} left ({mask.float().mean():.1%})")
+left = torch.cat([mask.flatten() for mask in alive.values()]).float().mean()
+say(f"Of all weights **{100 * left:.1f} %** are left. {you_wrote(prediction_3_1)}")
 
 # %% [markdown]
 # ### 3.2 Back to the beginning
@@ -286,20 +267,18 @@ check("3.2")
 # <code>_</code>.</details>
 
 # %%
-model = build("lenet300", data, seed=0)
+model = lenet(0)
 w_0 = copy.deepcopy(model.state_dict())
-fit(model, data.train, epochs=2, lr=1.2e-3, optimizer="adam", batch_size=60, progress=False)
-moved = (model.fc2.weight - w_0["fc2.weight"]).abs().mean().item()
+lab03.trainer(data, 0, {"epochs": 2})(model, None, 0, None)
+moved = (model.fc2.weight - w_0["fc2.weight"]).abs().mean()
 rewind(model, w_0, alive)
-kept = alive["fc2.weight"]
-back = torch.equal(model.fc2.weight[kept], w_0["fc2.weight"][kept])
-say(
-    f"Two epochs had moved the weights of `fc2` by {moved:.4f} on average. Now those that stay are"
-    f" back at $w_0$, bit for bit: **{back}**; and {int((model.fc2.weight == 0).sum()):,} of"
-    f" {kept.numel():,} are zero.\n\nWith the second mistake, tickets would look *better* than they"
-    " are: each round would start from trained weights and add its training to that of all rounds"
-    f" before. {you_wrote(prediction_3_2)}"
-)
+back = torch.equal(model.fc2.weight, w_0["fc2.weight"] * alive["fc2.weight"])
+print(f"Two epochs had moved the weights of fc2 by {moved:.4f} on average.")
+say(f"Each is back at $w_0$, bit for bit, or 0: **{back}**. {you_wrote(prediction_3_2)}")
+
+# %% [markdown]
+# With the second mistake, tickets would look *better* than they are: each round would
+# start from trained weights and add its training to that of all rounds before.
 
 # %% [markdown]
 # ### 3.3 The search
@@ -399,23 +378,9 @@ check("3.3")
 # size.</details>
 
 # %%
-recipe = lab03.RECIPE | {k: v for k, v in SETTINGS.items() if k != "rounds"}
-mine = find_ticket(
-    lambda: build("lenet300", data, seed=0),
-    partial(train_and_test, data=data, seed=0, **recipe),
-    rounds=3,
-    rate=0.2,
-)
-lines = ["| round | weights left | test accuracy (%) |", "|---|---|---|"]
-lines += [
-    f"| {r['round']} | {100 * r['remaining']:.1f} % | {r['result']['accuracy']:.2f} |" for r in mine
-]
-say("\n".join(lines))
-change = mine[3]["result"]["accuracy"] - mine[0]["result"]["accuracy"]
-say(
-    f"Half of the weights, trained from $w_0$: {change:+.2f} points against dense."
-    f" {you_wrote(prediction_3_3)}"
-)
+mine = find_ticket(lambda: lenet(0), lab03.trainer(data, 0, SETTINGS), rounds=3, rate=0.2)
+reached = [record["result"]["accuracy"] for record in mine]
+say(f"Test accuracy by round, from dense to half: {reached} %. {you_wrote(prediction_3_3)}")
 
 # %% [markdown]
 # ## Part B · Is it a ticket?
@@ -526,21 +491,16 @@ check("3.4")
 # it, or layers of one shape would become twins.</details>
 
 # %%
-model, masks = build("lenet300", data, seed=0), mine[3]["masks"]
-reinitialise(model, masks, seed=0)
-same_seed = torch.equal(model.fc1.weight, w_0["fc1.weight"] * masks["fc1.weight"])
-reinitialise(model, masks, seed=1)
-other_seed = torch.equal(model.fc1.weight, w_0["fc1.weight"] * masks["fc1.weight"])
-overlap = (
-    random_ticket(masks, torch.Generator().manual_seed(0))["fc1.weight"][masks["fc1.weight"]]
-    .float()
-    .mean()
-)
-say(
-    "The network was built from seed 0. Reinitialised with seed 0, is it the ticket again?"
-    f" **{same_seed}.** With seed 1? **{other_seed}.**\n\nA random mask shares {100 * overlap:.0f}"
-    " % of its places in `fc1` with the ticket, whose density there is"
-    f" {100 * masks['fc1.weight'].float().mean():.0f} %: what chance gives."
+model, masks = lenet(0), mine[3]["masks"]
+places = masks["fc1.weight"]
+for seed in (0, 1):
+    reinitialise(model, masks, seed=seed)
+    same = torch.equal(model.fc1.weight, w_0["fc1.weight"] * places)
+    print(f"Built from seed 0, reinitialised with seed {seed}: is it the ticket? {same}")
+elsewhere = random_ticket(masks, torch.Generator().manual_seed(0))["fc1.weight"]
+shared, density = elsewhere[places].float().mean(), places.float().mean()
+print(
+    f"A random mask shares {shared:.0%} of the ticket's places in fc1, of which {density:.0%} are kept."
 )
 
 # %% [markdown]
@@ -600,9 +560,9 @@ check("3.5")
 #
 # Now the experiment of the paper: all rounds, three arms, three seeds. `lab03.search`
 # is the search that you have written, with both controls trained in every round (from
-# the library, since functions that are sent to other processes must be importable; open
-# `course_lib/experiments/lab03.py`, it is short). For each seed all arms have the same
-# $w_0$ or mask, and see the images in the same order, so they can be compared **in
+# the library, since functions that are sent to other processes must be importable:
+# [what it does](../course_lib/experiments/lab03.py)). For each seed all arms have the
+# same $w_0$ or mask, and see the images in the same order, so they can be compared **in
 # pairs**.
 #
 # Speed needs one remark. With so few digits to validate on, and a network that hardly
@@ -622,70 +582,21 @@ prediction_3_5 = "ticket 100, reinit 150"
 ### END SOLUTION
 
 # %%
-pool = processes()  # one for each core; part C uses them, too
-found = lab03.search(DATA, range(SEEDS), folder=FOLDER, executor=pool, progress=True, **SETTINGS)
-measured = lab03.measured(found, EVERY)
-remaining = measured["remaining"]  # of each round
-ARMS = lab03.ARMS
-# (seeds, rounds + 1), test, after training
-accuracy = {arm: np.array(measured[arm]["accuracy"]) for arm in ARMS}
-dense_accuracy = accuracy["ticket"][:, 0]
-
-
-def round_with(fraction: float) -> int:
-    """The round whose remaining weights are nearest to ``fraction``."""
-    return int(np.argmin(np.abs(np.log(np.array(remaining) / fraction))))
-
-
-same = all(
-    torch.equal(a["masks"][name], b["masks"][name])
-    for a, b in zip(mine, found[0], strict=False)
-    for name in a["masks"]
-)
-say(
-    "The masks of your own three rounds, and those of the library's first search: the same?"
-    f" **{same}.**"
-)
+pool = parallel.processes()  # one for each core; part C uses them, too
+options = {"folder": lab03.folder(DATA), "executor": pool, "progress": True}
+found = lab03.search(DATA, range(SEEDS), **SETTINGS, **options)
+results = lab03.rounds(found)
+same = lab03.equal_masks(mine, found[0])
+say(f"The masks of your three rounds are those of the library's first search: **{same}**.")
 
 # %%
-last = f"{100 * remaining[-1]:.1f} %"
-plots.show(
-    plots.method_curves(
-        remaining,
-        accuracy,
-        control="random mask",
-        dense=dense_accuracy,
-        xlabel="weights remaining (%)",
-        ylabel="test accuracy (%)",
-        title="A ticket is more than its mask, and more than its weights",
-        xaxis="remaining",
-    ),
-    alt="Test accuracy against weights remaining, three seeds with intervals. At "
-    + last
-    + ": "
-    + ", ".join(f"{arm} {np.mean(values[:, -1]):.1f}" for arm, values in accuracy.items())
-    + f"; dense {np.mean(dense_accuracy):.1f}.",
-)
-rows = [
-    (
-        "| weights left | ticket (%) | ticket against reinit | ticket against random mask | reinit"
-        " against random mask |"
-    ),
-    "|---" * 5 + "|",
-]
-for i in (round_with(f) for f in (0.51, 0.215, 0.09, 0.059)):
-    rows.append(
-        f"| {100 * remaining[i]:.1f} % | {pm(accuracy['ticket'][:, i])} "
-        f"| {versus(accuracy['ticket'][:, i], accuracy['reinit'][:, i], digits=2)} "
-        f"| {versus(accuracy['ticket'][:, i], accuracy['random mask'][:, i], digits=2)} "
-        f"| {versus(accuracy['reinit'][:, i], accuracy['random mask'][:, i], digits=2)} |"
-    )
-say("\n".join(rows))
-order = sorted(ARMS, key=lambda arm: -np.mean(accuracy[arm][:, round_with(0.1)]))
-say(
-    f"At {100 * remaining[round_with(0.1)]:.1f} %, from best to worst: {', '.join(order)}."
-    f" {you_wrote(prediction_3_4)}"
-)
+lab03.draw_rounds(results, "A ticket is more than its mask, and more than its weights")
+
+# %%
+some = lab03.near(results, (0.51, 0.215, 0.09, 0.059))
+say(you_wrote(prediction_3_4))
+for arm in ("ticket", "random mask"):
+    tables.show(tables.compare(some, "test", against=arm, columns="remaining", digits=2))
 
 # %% [markdown]
 # And speed. A run that never reaches 95 % is counted as if it had got there at its last
@@ -693,42 +604,14 @@ say(
 # slow arms: only their best seeds would be averaged.)
 
 # %%
-kind, label = {
-    "digits": ("steps", "Steps to 95 % validation accuracy"),
-    "mnist": ("early_stop", "Early-stopping step"),
-}[DATA]
-# (seeds, rounds + 1)
-steps = {arm: np.nan_to_num(lab03.numbers(measured[arm][kind]), nan=LAST) for arm in ARMS}
-never = {arm: int(np.isnan(lab03.numbers(measured[arm]["steps"])).sum()) for arm in ARMS}
-plots.show(
-    plots.method_curves(
-        remaining,
-        steps,
-        control="random mask",
-        dense=steps["ticket"][:, 0],
-        xlabel="weights remaining (%)",
-        ylabel="training steps",
-        title=f"{label}: tickets learn faster than the dense network",
-        xaxis="remaining",
-        ylim=(0, 1.05 * LAST),
-    ),
-    alt=f"{label} against weights remaining. At 21.5 per cent: "
-    + ", ".join(
-        f"{arm} {np.mean(values[:, round_with(0.215)]):.0f}" for arm, values in steps.items()
-    )
-    + f"; dense {np.mean(steps['ticket'][:, 0]):.0f}.",
-)
-i = round_with(0.215)
-say(
-    f"{label} at {100 * remaining[i]:.1f} % of the weights: dense network"
-    f" {pm(steps['ticket'][:, 0], 0)} steps, ticket **{pm(steps['ticket'][:, i], 0)}**, reinit"
-    f" {pm(steps['reinit'][:, i], 0)}, random mask {pm(steps['random mask'][:, i], 0)}."
-    f" {you_wrote(prediction_3_5)}\n\nRuns that never got to 95 %, over all rounds: "
-    + ", ".join(f"{arm} {count}" for arm, count in never.items())
-    + ". And the step of the lowest validation loss, for comparison: "
-    + ", ".join(f"{arm} {pm(np.array(measured[arm]['early_stop'])[:, i], 0)}" for arm in ARMS)
-    + "."
-)
+speed = results.fillna({"steps": LAST})
+measure, label = lab03.SPEED[DATA]
+lab03.draw_rounds(speed, "Tickets learn faster", y=measure, ylabel=label, ylim=(0, 1.05 * LAST))
+
+# %%
+never = results[results["steps"].isna()].value_counts("method").to_dict()
+say(f"Runs that never got to 95 %: {never}. At 21.5 % of the weights: {you_wrote(prediction_3_5)}")
+tables.means(lab03.near(speed, [0.215]), lab03.MEASURES, digits=0)
 
 # %% [markdown]
 # Some of these tickets are there after ten or twenty steps: less than one pass over the
@@ -743,47 +626,14 @@ say(
 prediction_3_5a = 10  # chance
 ### END SOLUTION
 
+# %%
+before = lab03.untrained(found, data, rewind)
+lab03.draw_rounds(before, "Accuracy before any training", y="accuracy", ylim=(0, 102))
 
 # %%
-def untrained(seed: int, masks: dict[str, Tensor]) -> float:
-    """Validation accuracy in % of w_0 under the masks, before the first step."""
-    model = build("lenet300", data, seed=seed)
-    rewind(model, copy.deepcopy(model.state_dict()), masks)
-    return evaluate(model, data.validation)
-
-
-before = {
-    "ticket": [
-        [untrained(seed, r["masks"]) for r in records[1:]] for seed, records in found.items()
-    ],
-    "random mask": [
-        [untrained(seed, r["controls"]["random"]["masks"]) for r in records[1:]]
-        for seed, records in found.items()
-    ],
-}
-plots.show(
-    plots.method_curves(
-        remaining[1:],
-        before,
-        control="random mask",
-        xlabel="weights remaining (%)",
-        ylabel="validation accuracy before training (%)",
-        title="The ticket knows the digits before its first step",
-        xaxis="remaining",
-        ylim=(0, 102),
-    ),
-    alt=(
-        "Validation accuracy before any training against weights remaining. The ticket rises to"
-        f" {np.mean(before['ticket'], 0).max():.0f} per cent and falls again; the random mask stays"
-        " near 10."
-    ),
-)
-best = int(np.argmax(np.mean(before["ticket"], axis=0)))
-say(
-    f"At {100 * remaining[best + 1]:.0f} % of the weights the untrained ticket is right in"
-    f" **{pm(np.array(before['ticket'])[:, best], 0)} %** of the cases, the random mask on the same"
-    f" weights in {pm(np.array(before['random mask'])[:, best], 0)} %. {you_wrote(prediction_3_5a)}"
-)
+best = before.groupby(["method", "remaining"])["accuracy"].mean()["ticket"].idxmax()
+say(f"Untrained, with {100 * best:.0f} % of the weights. {you_wrote(prediction_3_5a)}")
+tables.means(before[before["remaining"] == best], "accuracy", digits=0)
 
 # %% [markdown]
 # **Choosing which weights may exist is a way of training.** A weight that training
@@ -801,59 +651,19 @@ say(
 # it?) Training has chosen places *for these initial weights*.
 #
 # **The mask carries something, too**, if reinit stays above the random mask where
-# weights are scarce: see the last column of the table. Then which connections exist is
+# weights are scarce: see the second table. Then which connections exist is
 # knowledge about the data, whatever they start from. Where does it lie? Look at the
 # first layer: how many of its connections does each pixel keep?
 
 # %%
-i = round_with(0.09)
-shape = data.shape[1:]
-ticket_mask, random_mask = (
-    found[0][i]["masks"]["fc1.weight"],
-    found[0][i]["controls"]["random"]["masks"]["fc1.weight"],
-)
-blank = data.train.images.flatten(1).mean(0) < 0.01  # (pixels,): hardly ever any ink
-fig = Figure(figsize=(8, 3.6), layout="constrained")
-panels = fig.subplots(1, 3)
-top = max(ticket_mask.sum(0).max(), random_mask.sum(0).max()).item()
-pictures = {
-    "mean training image": data.train.images.mean(0)[0],
-    "ticket: connections": ticket_mask.sum(0).view(shape),
-    "random mask: connections": random_mask.sum(0).view(shape),
-}
-for ax, (title, picture) in zip(panels, pictures.items(), strict=True):
-    ink = title.startswith("mean")
-    image = ax.imshow(picture, cmap="Greys" if ink else "cividis", vmin=0, vmax=1 if ink else top)
-    ax.set_title(title, fontsize=11.5)
-    ax.set(xticks=[], yticks=[])
-    ax.grid(visible=False)
-    fig.colorbar(
-        image,
-        ax=ax,
-        orientation="horizontal",
-        label="ink" if ink else "connections per pixel",
-        pad=0.04,
-    )
-per_pixel = {
-    name: mask.sum(0).float()
-    for name, mask in (("ticket", ticket_mask), ("random mask", random_mask))
-}
-on_blank = {name: count[blank].mean().item() for name, count in per_pixel.items()}
-on_ink = {name: count[~blank].mean().item() for name, count in per_pixel.items()}
-plots.show(
-    fig,
-    alt=(
-        "Three pictures of the input pixels: the mean training image, the connections per pixel of"
-        f" the ticket at {100 * remaining[i]:.0f} per cent of the weights, and of the random mask."
-        " The random mask is even, the ticket is not."
-    ),
-)
-say(
-    f"{int(blank.sum())} of {len(blank)} pixels have hardly any ink (on average less than 1 % of"
-    f" black). Connections per pixel, those and the others: ticket **{on_blank['ticket']:.0f} and"
-    f" {on_ink['ticket']:.0f}**, random mask {on_blank['random mask']:.0f} and"
-    f" {on_ink['random mask']:.0f}."
-)
+nine = next(record for record in found[0] if record["remaining"] < 0.1)  # 9 %
+masks = {"ticket": nine, "random mask": nine["controls"]["random"]}
+masks = {name: record["masks"]["fc1.weight"] for name, record in masks.items()}
+lab03.pixels(masks, data, "Where are the connections at 9 % of the weights?", ink=True)
+
+# %% [markdown]
+# A pixel is *blank* here if the training images have less than 1 % of black there on
+# average. (The numbers below the pictures are means over pixels.)
 
 # %% [markdown]
 # #### Experiment: longer training
@@ -874,46 +684,14 @@ prediction_3_5b = 0.5  # points
 ### END SOLUTION
 
 # %%
-by_budget = {int(epochs): run for epochs, run in experiments.read("lab03_tickets_digits").items()}
-BUDGETS = list(by_budget)
-SHIPPED_LEFT = by_budget[BUDGETS[0]]["remaining"]
-at_9 = int(np.argmin(np.abs(np.array(SHIPPED_LEFT) - 0.09)))
-over_budgets = {
-    arm: np.array([np.array(run[arm]["accuracy"])[:, at_9] for run in by_budget.values()]).T
-    for arm in ARMS
-}  # (seeds, budgets)
-# (seeds, budgets)
-dense_over = np.array([np.array(run["ticket"]["accuracy"])[:, 0] for run in by_budget.values()]).T
-fig = plots.method_curves(
-    BUDGETS,
-    {**over_budgets, "dense": dense_over},
-    control="random mask",
-    xlabel="epochs of every training",
-    ylabel="test accuracy (%)",
-    title=(
-        f"Longer training closes the gap (digits, {100 * SHIPPED_LEFT[at_9]:.1f} % of the weights,"
-        " 5 seeds)"
-    ),
-)
-fig.axes[0].set_xticks(BUDGETS)
-plots.show(
-    fig,
-    alt="Test accuracy at 9 per cent of the weights against epochs, five seeds. "
-    + " ".join(
-        f"{arm}: "
-        + ", ".join(f"{mean:.1f} with {b}" for b, mean in zip(BUDGETS, values.mean(0), strict=True))
-        + "."
-        for arm, values in over_budgets.items()
-    ),
-)
-rows = ["| epochs | ticket against reinit | ticket against random mask |", "|---|---|---|"]
-for j, b in enumerate(BUDGETS):
-    rows.append(
-        f"| {b} | {versus(over_budgets['ticket'][:, j], over_budgets['reinit'][:, j], digits=2)} "
-        f"| {versus(over_budgets['ticket'][:, j], over_budgets['random mask'][:, j], digits=2)} |"
-    )
-say("\n".join(rows))
+by_budget = experiments.read("lab03_tickets_digits/rounds")
+nine_per_cent = lab03.near(by_budget, [0.09])
+title = "Longer training closes the gap (digits, 9.0 % of the weights)"
+plots.curves(nine_per_cent, x="epochs", y="test", control="random mask", title=title)
+
+# %%
 say(you_wrote(prediction_3_5b))
+tables.compare(nine_per_cent, "test", against="ticket", columns="epochs", digits=2)
 
 # %% [markdown]
 # **Said plainly: longer training closes the gap. On the digits most of the ticket's
@@ -947,78 +725,20 @@ say(you_wrote(prediction_3_5b))
 # *Before you look:* with a sixth of the iterations, will the ticket stay above the
 # dense network for longer or for less long than in the paper?
 
+# %%
+on_mnist = results if DATA == "mnist" else experiments.read("lab03_tickets_mnist/rounds")
+dense = on_mnist.loc[on_mnist["method"] == "dense", "test"].mean()
+stars = {"Frankle & Carbin: 0.3 above dense": (0.135, dense + 0.3), "back at dense": (0.036, dense)}
+title = "MNIST: how long does the ticket keep up with the dense network?"
+lab03.draw_rounds(on_mnist, title, paper=stars)
 
 # %%
-def falls(values: np.ndarray, left: list[float], dense: np.ndarray) -> str:
-    """The largest fraction of weights from which on the mean stays below the dense
-    networks'.
-    """
-    below = values.mean(axis=0) < dense.mean()
-    first = len(below) - int(np.argmin(below[::-1])) if not below.all() else 0
-    return f"{100 * left[first]:.1f} %" if first < len(below) else f"not by {100 * left[-1]:.1f} %"
+title = "MNIST: how many times longer do the controls learn?"
+stars = {"Frankle & Carbin, reinit: 2.51": (0.211, 2.51)}
+lab03.draw_rounds(lab03.times_the_ticket(on_mnist), title, y=lab03.TIMES, paper=stars)
 
-
-def beside_the_paper(run: dict) -> None:
-    """Both figures of the paper, and its five numbers beside ours."""
-    left = run["remaining"]
-    reached = {arm: np.array(run[arm]["accuracy"]) for arm in ARMS}  # (seeds, rounds + 1)
-    stop = {arm: np.array(run[arm]["early_stop"], dtype=float) for arm in ARMS}
-    dense = reached["ticket"][:, 0]
-    at_21, at_13, at_4 = (int(np.argmin(np.abs(np.array(left) - f))) for f in (0.211, 0.135, 0.036))
-    plots.show(
-        plots.method_curves(
-            left,
-            reached,
-            control="random mask",
-            dense=dense,
-            paper={
-                "Frankle & Carbin: 0.3 above dense": (0.135, dense.mean() + 0.3),
-                "back at dense": (0.036, dense.mean()),
-            },
-            xlabel="weights remaining (%)",
-            ylabel="test accuracy (%)",
-            title="MNIST: how long does the ticket keep up with the dense network?",
-            xaxis="remaining",
-        ),
-        alt="MNIST, test accuracy against weights remaining. "
-        + " ".join(
-            f"{arm}: {values[:, at_21].mean():.2f} at 21 per cent, {values[:, -1].mean():.2f} at"
-            " the end."
-            for arm, values in reached.items()
-        ),
-    )
-    slower = {arm: stop[arm] / stop["ticket"] for arm in ("reinit", "random mask")}
-    plots.show(
-        plots.method_curves(
-            left,
-            slower,
-            control="random mask",
-            paper={"Frankle & Carbin, reinit: 2.51": (0.211, 2.51)},
-            xlabel="weights remaining (%)",
-            ylabel="early-stopping step, times that of the ticket",
-            title="MNIST: how many times longer do the controls learn?",
-            xaxis="remaining",
-        ),
-        alt=(
-            "MNIST, early-stopping step of reinit and random mask divided by that of the ticket. At"
-            " 21 per cent: "
-        )
-        + ", ".join(f"{name} {values[:, at_21].mean():.1f}" for name, values in slower.items())
-        + ".",
-    )
-    say(
-        "| LeNet-300-100 on MNIST | Frankle & Carbin, 50,000 iterations | here, 8,000 iterations"
-        " |\n|---|---|---|\n| at 21.1 %: reinit stops early after … times the ticket's steps |"
-        f" 2.51 | {pm(slower['reinit'][:, at_21])} |\n| at 13.5 %: ticket against dense, points |"
-        f" more than +0.3 | {versus(reached['ticket'][:, at_13], dense, digits=2)} |\n| at 3.6 %:"
-        " ticket against dense, points | back at the dense accuracy |"
-        f" {versus(reached['ticket'][:, at_4], dense, digits=2)} |\n| the ticket falls below dense"
-        f" from | 2.9 % | {falls(reached['ticket'], left, dense)} |\n| reinit falls below dense"
-        f" from | 21.1 % | {falls(reached['reinit'], left, dense)} |"
-    )
-
-
-beside_the_paper(measured if DATA == "mnist" else experiments.read("lab03_tickets_mnist"))
+# %%
+tables.plain(lab03.beside_the_paper(on_mnist))
 
 # %% [markdown]
 # **The paper's curve, drawn again.** The ticket rises above the dense network before it
@@ -1145,72 +865,39 @@ check("3.6")
 # The library's version is long, since it works with every optimizer; the idea is short.
 # Here it is with your function: the first layer of LeNet gets 5 % of its connections at
 # random. Every 10 steps a share of them may move, half at first and then less and less
-# (a cosine); at three quarters of the training the places are final. And the same with
-# random numbers in the place of the gradient.
+# (a cosine, `share_to_move`); after three quarters of the training the places are final.
+# For SET, random numbers replace the gradient. (`batch_loss` and `share_to_move` are
+# [a few lines each](../course_lib/experiments/lab03.py).)
 
 
 # %%
-def train_moving(
-    grow_by: str, steps: int = 380, every: int = 10, density: float = 0.05
-) -> list[Tensor]:
-    """LeNet with a sparse first layer whose connections move; returns that layer's mask
-    at the start and at the end.
-    """
-    model, generator = build("lenet300", data, seed=0), torch.Generator().manual_seed(0)
-    w = model.fc1.weight
-    mask = first = torch.rand(w.shape, generator=generator) < density
-    optimizer = torch.optim.Adam(model.parameters(), lr=1.2e-3)
+def train_moving(steps: int, by_gradient: bool = True) -> Tensor:
+    model, generator = lenet(0), torch.Generator().manual_seed(0)
+    w, optimizer = model.fc1.weight, torch.optim.Adam(model.parameters(), lr=1.2e-3)
+    mask = torch.rand(w.shape, generator=generator) < 0.05
     for step in range(steps):
-        index = torch.randint(len(data.train.labels), (60,), generator=generator)
-        with torch.no_grad():
-            w.masked_fill_(~mask, 0)
+        w.data.masked_fill_(~mask, 0)
         optimizer.zero_grad()
-        F.cross_entropy(model(data.train.images[index]), data.train.labels[index]).backward()
-        if step and step % every == 0 and step < 0.75 * steps:
-            dense_grad = (
-                w.grad if grow_by == "gradient" else torch.rand(w.shape, generator=generator)
-            )
-            share = 0.5 / 2 * (1 + math.cos(math.pi * step / (0.75 * steps)))
-            new, mask = drop_and_grow(w.detach(), dense_grad, mask, share)
-            with torch.no_grad():
-                w.copy_(new)
-            continue  # this batch has chosen the places; it does not also make a step
-        optimizer.step()
-    return [first, mask]
+        lab03.batch_loss(model, data.train, generator).backward()
+        if share := lab03.share_to_move(step, steps):  # this batch chooses places only
+            gains = w.grad if by_gradient else torch.rand(w.shape, generator=generator)
+            w.data, mask = drop_and_grow(w.detach(), gains, mask, share)
+        else:
+            optimizer.step()
+    return mask
 
 
-start, by_gradient = train_moving("gradient")
-_, by_chance = train_moving("chance")  # starts from the same mask
-places = {"at the start": start, "RigL, at the end": by_gradient, "SET, at the end": by_chance}
-fig = Figure(figsize=(8, 3.6), layout="constrained")
-top = max(mask.sum(0).max() for mask in places.values()).item()
-for ax, (name, mask) in zip(fig.subplots(1, 3), places.items(), strict=True):
-    image = ax.imshow(mask.sum(0).view(shape), cmap="cividis", vmin=0, vmax=top)
-    ax.set_title(name, fontsize=11.5)
-    ax.set(xticks=[], yticks=[])
-    ax.grid(visible=False)
-    fig.colorbar(image, ax=ax, orientation="horizontal", label="connections per pixel", pad=0.04)
-on_blank = {name: mask[:, blank].sum(0).float().mean().item() for name, mask in places.items()}
-plots.show(
-    fig,
-    alt=(
-        "Connections from each input pixel, at the start, and after training with RigL and with"
-        " SET. From a pixel with hardly any ink, on average: "
-    )
-    + ", ".join(f"{name} {count:.1f}" for name, count in on_blank.items())
-    + ".",
-)
-say(
-    "Connections from a pixel with hardly any ink: "
-    + ", ".join(f"{name} **{count:.1f}**" for name, count in on_blank.items())
-    + f". {you_wrote(prediction_3_6)}"
-)
+# %%
+masks = {"at the start": train_moving(0), "RigL, at the end": train_moving(380)}
+masks["SET, at the end"] = train_moving(380, by_gradient=False)
+say(you_wrote(prediction_3_6))
+lab03.pixels(masks, data, "Which pixels have connections?")
 
 # %% [markdown]
 # RigL moves connections from the pixels that say nothing to those that say much; the
-# printout says how far it gets. SET loses a few of the useless connections, too: a
-# weight without a gradient does not grow, so it is among the smallest and goes sooner
-# or later; but chance puts new ones in the same places.
+# numbers below the pictures show how far. SET loses a few of the useless connections,
+# too: a weight without a gradient does not grow, so it is among the smallest and is
+# dropped sooner or later. But new ones are drawn in the same places.
 #
 # A caution that no test could give you: Adam remembers. When a connection is dropped
 # and another grown, the moments at both places belong to connections that are gone or
@@ -1236,67 +923,19 @@ prediction_3_6b = "uniform"
 ### END SOLUTION
 
 # %%
-CASES = [("uniform", 0.05), ("Erdős–Rényi", 0.05), ("Erdős–Rényi", 0.02)]
-NAMES = {"random mask": "static", "SET": "set", "RigL": "rigl"}
-budget = {
-    "digits": {"epochs": 30, "steps": LAST},
-    "mnist": {"epochs": 3, "iterations": 2000, "steps": 2000},
-}[DATA]
-runs = [(method, *case, seed) for method in NAMES.values() for case in CASES for seed in range(4)]
-train = partial(lab03.train_sparse, data=DATA, every=20, **budget)
-scores = [result["accuracy"] for result in pool.map(train, *zip(*runs, strict=True))]
-pool.shutdown()
-moving = {
-    name: {
-        f"{layers}, {100 * density:.0f} %": [
-            score
-            for run, score in zip(runs, scores, strict=True)
-            if run[:3] == (method, layers, density)
-        ]
-        for layers, density in CASES
-    }
-    for name, method in NAMES.items()
-}  # accuracies of four seeds
+cases = [("uniform", 0.05), ("Erdős–Rényi", 0.05), ("Erdős–Rényi", 0.02)]
+with pool:
+    moving = lab03.static_and_moving(DATA, cases, executor=pool, **lab03.SPARSE[DATA])
+title = "Does it pay to move? That depends on how bad the places were"
+plots.bars(moving, x="case", y="test", by="method", title=title, fmt="{:.0f}")
 
-
-plots.show(
-    plots.bars(
-        {
-            name: {case: float(np.mean(values)) for case, values in by.items()}
-            for name, by in moving.items()
-        },
-        errors={
-            name: {case: ends(values) for case, values in by.items()} for name, by in moving.items()
-        },
-        ylabel="test accuracy (%)",
-        title="Does it pay to move? That depends on how bad the places were",
-        fmt="{:.0f}",
-    ),
-    alt="Bars of test accuracy, four seeds with intervals. "
-    + " ".join(
-        f"{case}: "
-        + ", ".join(f"{name} {np.mean(by[case]):.0f}" for name, by in moving.items())
-        + "."
-        for case in moving["SET"]
-    ),
-)
-rows = [
-    "| layers, weights | RigL against random mask | SET against random mask | RigL against SET |",
-    "|---" * 4 + "|",
-]
-for case in moving["SET"]:
-    static, sets, rigl = (by[case] for by in moving.values())
-    rows.append(
-        f"| {case} | {versus(rigl, static)} | {versus(sets, static)} | {versus(rigl, sets)} |"
-    )
-say("\n".join(rows))
-say(
-    f"For comparison, the ticket of part B with {100 * remaining[-1]:.1f} % of the weights:"
-    f" {pm(accuracy['ticket'][:, -1])} %. {you_wrote(prediction_3_6b)}"
-)
+# %%
+say(you_wrote(prediction_3_6b))
+for method in ("random mask", "SET"):
+    tables.show(tables.compare(moving, "test", against=method, columns="case"))
 
 # %% [markdown]
-# Read this table with care, for it is easy to tell a better story with half of it.
+# Read these tables with care, for it is easy to tell a better story with half of it.
 #
 # - **Where the places are bad, moving them can pay.** With uniform densities the output
 #   layer gets 50 of its 1,000 weights, and most hidden units have nobody to talk to. At
@@ -1313,7 +952,8 @@ say(
 # RigL at 80 % sparsity with Erdős–Rényi-kernel densities 75.1 % in the same number of
 # steps, 77.2 % with five times as many. So the budget counts there as well.
 #
-# And the ticket? At about the same density it is better than all of these. But its
+# And the ticket? At about the same density (the last points of part B's first figure) it
+# is better than all of these. But its
 # search trained a dense network and one more in every round before; the comparison at
 # equal *steps* is the one between the masks of this part.
 
@@ -1329,117 +969,26 @@ say(
 # network with batch norm, which is where rewinding the *buffers* matters. Half of the
 # weights go each round (a quarter in the output layer); we rewind to the end of the
 # first epoch, $w_k$. The control has the same number of weights in each layer,
-# anywhere, and starts from the same $w_k$.
+# anywhere, and starts from the same $w_k$. ([What it
+# does](../course_lib/experiments/lab03.py): your functions, for three seeds.)
 #
 # The sparsest round whose *mean validation accuracy* is within one point of the dense
-# networks' is chosen; then the chosen networks see the **test images, once**. Bits and
-# milliseconds as in lab 01.
+# networks' is chosen; then the chosen networks see the **test images, once**. The size
+# in the ledger is that of the whole model, with biases and batch norm.
 
 # %%
-CONV = {
-    "digits": {"train": 1097, "epochs": 6, "rounds": 3},
-    "mnist": {"train": 3000, "epochs": 4, "rounds": 3},
-}[DATA]
-few = data.subset(CONV["train"])
-FIRST_EPOCH = math.ceil(CONV["train"] / 64)  # steps
+conv = lab03.conv_tickets(find_ticket, random_ticket, rewind, data, range(SEEDS))
+lab03.draw_rounds(conv, "How few weights cost less than a point?", y="accuracy")
 
-
-def conv_train(
-    model: nn.Module, masks: dict[str, Tensor], start: int, stop: int | None, seed: int
-) -> dict:
-    """``train`` for the conv net; the result is its validation accuracy, and the
-    trained network itself.
-    """
-    fit(
-        model,
-        few.train,
-        epochs=CONV["epochs"],
-        lr=0.2,
-        optimizer="sgd",
-        weight_decay=5e-4,
-        schedule="cosine",
-        seed=seed,
-        masks=masks,
-        start=start,
-        stop=stop,
-        progress=False,
-    )
-    return {"validation": evaluate(model, data.validation), "network": copy.deepcopy(model)}
-
-
-def conv_search(seed: int) -> tuple[list[dict], dict]:
-    """Ticket by ticket; and w_k, from which all of them start."""
-    fresh, w_k = build("convnet", data, seed=seed), {}
-
-    def train(model: nn.Module, masks: dict[str, Tensor], start: int, stop: int | None) -> dict:
-        if start and not w_k:  # round 0: the model comes here as it is at step k
-            w_k.update(copy.deepcopy(model.state_dict()))
-        return conv_train(model, masks, start, stop, seed)
-
-    return find_ticket(lambda: fresh, train, CONV["rounds"], rate=0.5, rewind_step=FIRST_EPOCH), w_k
-
-
-def conv_control(seed: int, masks: dict[str, Tensor], w_k: dict[str, Tensor]) -> dict:
-    """As many weights in each layer anywhere, from the same w_k."""
-    model, elsewhere = (
-        build("convnet", data),
-        random_ticket(masks, torch.Generator().manual_seed(seed)),
-    )
-    rewind(model, w_k, elsewhere)
-    return conv_train(model, elsewhere, FIRST_EPOCH, None, seed)
-
-
-with ThreadPoolExecutor(2) as pool:
-    # for each seed rounds + 1 records, and w_k
-    conv, starts = zip(*pool.map(conv_search, range(SEEDS)), strict=True)
-    validation = np.array([[r["result"]["validation"] for r in records] for records in conv])
-    good = [
-        i
-        for i, mean in enumerate(validation.mean(axis=0))
-        if i and mean >= validation[:, 0].mean() - 1
-    ]
-    chosen = max(good, default=1)
-    controls = list(
-        pool.map(conv_control, range(SEEDS), [records[chosen]["masks"] for records in conv], starts)
-    )
-left = f"{100 * conv[0][chosen]['remaining']:.0f} %"
-bill = {
-    f"dense, {CONV['epochs']} epochs": [records[0]["result"]["network"] for records in conv],
-    f"ticket {left}": [records[chosen]["result"]["network"] for records in conv],
-    f"random mask {left}": [control["network"] for control in controls],
-}
-
-
-times = latency.compare(
-    {
-        row: latency.forward(networks[0], data.validation.images[:64])
-        for row, networks in bill.items()
-    },
-    repeats=40,
-    threads=1,
-)
-lines = ["| | kB | MACs (k) | ms for 64 images | test accuracy (%) |", "|---" * 5 + "|"]
-tested = {}
-for row, networks in bill.items():
-    bits = sum(encodings.cheapest_bits(w.detach()) for w in prunable(networks[0]).values())
-    products = totals(model_cost(networks[0], data.test.images[:1]))["nonzero_macs"]
-    # the only look at the test images
-    test = tested[row] = [evaluate(network, data.test) for network in networks]
-    milliseconds = 1e3 * times[row].median
-    ledger.add("convnet", row, lab="03", bits=bits, macs=products, ms=milliseconds, accuracy=test)
-    lines.append(
-        f"| {row} | {bits / 8e3:.1f} | {products / 1e3:.0f} | {milliseconds:.2f} | {pm(test)} |"
-    )
-say(
-    "Validation accuracy by round, from dense on:"
-    f" {', '.join(f'{v:.1f}' for v in validation.mean(axis=0))} %."
-)
-say("\n".join(lines))
-say(
-    "Ticket against random mask, test accuracy:"
-    f" {versus(tested[f'ticket {left}'], tested[f'random mask {left}'])}."
-)
-display(ledger.table())
+# %%
+means = conv.groupby(["method", "round"])["accuracy"].mean()
+good = means["ticket"].index[means["ticket"] >= means["dense"][0] - 1]
+chosen = conv[conv["round"].isin([0, max(good, default=1)])].copy()
+# the only look at the test images
+chosen["test"] = [training.evaluate(network, data.test) for network in chosen["network"]]
+lab03.add_to_ledger(chosen, data)
+tables.show(tables.compare(chosen, "test", against="random mask"))
+ledger.table()
 
 # %% [markdown]
 # As in lab 01, zeros save bits at once and no milliseconds. And as there, look at the
@@ -1488,40 +1037,29 @@ check("3.7")
 # ### 3.8 Bug hunt
 # **20 minutes · 1 point**
 #
-# Here is a version of `shrink` that reads well: set the dead weights to zero, so that
-# they are the smallest; rank the whole layer; as many as are dead already, and the
-# share of the survivors, go. And a test that runs it through three rounds.
+# Here is a version of `shrink` that reads well. It sets the dead weights to zero, so that
+# they are the smallest, and ranks the whole layer. It prunes as many weights as are dead
+# already, and the share of the survivors. The test runs it through three rounds.
 
 
 # %%
 def naive_test(f: Callable) -> None:
-    generator = torch.Generator().manual_seed(0)
-    weights = {
-        "fc1": torch.randn(40, 25, generator=generator),
-        "fc2": torch.randn(10, 40, generator=generator),
-    }
-    masks = {name: torch.ones_like(w, dtype=torch.bool) for name, w in weights.items()}
-    for _ in range(3):
-        after = f(weights, masks, 0.2)
-        for name, mask in masks.items():
-            assert not (after[name] & ~mask).any()  # what is pruned stays pruned
-            assert int(after[name].sum()) == mask.sum() - round(
-                (0.2 if name == "fc1" else 0.1) * int(mask.sum())
-            )
-        masks = after
+    w = {name: torch.randn(40, 25) for name in ("fc1", "fc2")}
+    masks = {name: torch.ones(40, 25, dtype=torch.bool) for name in w}
+    for left in ((800, 900), (640, 810), (512, 729)):
+        before, masks = masks, f(w, masks, 0.2)
+        assert [int(mask.sum()) for mask in masks.values()] == list(left)
+        assert not any((masks[name] & ~before[name]).any() for name in w)  # pruned stays pruned
 
 
-def suspicious_shrink(
-    weights: dict, masks: dict, rate: float, output_rate: float | None = None
-) -> dict:
-    if output_rate is None:
-        output_rate = rate / 2
+# %%
+def suspicious_shrink(weights: dict, masks: dict, rate: float, output_rate=None) -> dict:
+    rates = dict.fromkeys(weights, rate)
+    rates[list(weights)[-1]] = rate / 2 if output_rate is None else output_rate
     left = {}
     for name, w in weights.items():
-        share = output_rate if name == list(weights)[-1] else rate
         alive = int(masks[name].sum())
-        # those that are dead already, and the share
-        goes = w.numel() - alive + round(share * alive)
+        goes = w.numel() - alive + round(rates[name] * alive)  # the dead, and the share
         size = (w.abs() * masks[name]).flatten()  # the dead have size 0: they go first
         mask = torch.ones_like(size, dtype=torch.bool)
         mask[size.argsort(stable=True)[:goes]] = False
@@ -1529,33 +1067,20 @@ def suspicious_shrink(
     return left
 
 
-naive_test(suspicious_shrink)
-print("suspicious_shrink passes the naive test.")
+naive_test(suspicious_shrink)  # raises nothing
 
 # %% [markdown]
-# Right counts, nested masks, three rounds. Now a layer as you meet it after training
+# It passes: right counts, nested masks, three rounds. Now a layer as you meet it after training
 # with an L1 penalty, or after quantisation: some of the weights that are *alive* are
 # exactly 0.
 
 # %%
-layer = {
-    "fc1": (2 * example["fc1.weight"] / example["fc1.weight"].std()).round(),
-    "out": torch.zeros(1, 1),
-}
-half = {
-    "fc1": torch.rand(layer["fc1"].shape, generator=torch.Generator().manual_seed(0)) < 0.5,
-    "out": torch.ones(1, 1, dtype=torch.bool),
-}
-revived = {
-    f.__name__: int((f(layer, half, 0.1)["fc1"] & ~half["fc1"]).sum())
-    for f in (shrink, suspicious_shrink)
-}
-say(
-    f"{100 * (layer['fc1'][half['fc1']] == 0).float().mean():.0f} % of the living weights are 0."
-    " Dead weights that came back to life: "
-    + ", ".join(f"`{name}` **{count:,}**" for name, count in revived.items())
-    + "."
-)
+w = (2 * example["fc1.weight"] / example["fc1.weight"].std()).round()
+half = torch.rand(w.shape, generator=torch.Generator().manual_seed(0)) < 0.5
+print(f"{(w[half] == 0).float().mean():.0%} of the living weights are 0. Back to life come")
+for f in (shrink, suspicious_shrink):
+    after = f({"fc1": w, "out": w}, {"fc1": half, "out": half}, 0.1)["fc1"]
+    print(f"{f.__name__}: {int((after & ~half).sum()):,} dead weights")
 
 # %% [markdown]
 # A living zero and a dead zero look alike to a sort. The count is right, and the wrong
@@ -1670,93 +1195,23 @@ check("3.8")
 # of the pixels by then? (Tab goes to a control, arrow keys move a slider, the space bar
 # presses a button.)
 
-
 # %%
-def explore_round(number: int) -> tuple[str, Figure]:
-    record = found[0][number]
-    fig = Figure(figsize=(8, 4.6), layout="constrained")
-    cells = fig.add_gridspec(2, 2, width_ratios=[1, 2.4])
-    top_left, bottom_left, right = (
-        fig.add_subplot(cells[0, 0]),
-        fig.add_subplot(cells[1, 0]),
-        fig.add_subplot(cells[:, 1]),
-    )
-    top_left.imshow(
-        record["masks"]["fc2.weight"][:60, :60],
-        cmap="Blues",
-        vmin=-0.15,
-        vmax=1.2,
-        interpolation="nearest",
-    )
-    top_left.set_title("fc2: kept (dark)", fontsize=11)
-    per_pixel = record["masks"]["fc1.weight"].sum(0).view(shape)
-    image = bottom_left.imshow(per_pixel, cmap="cividis", vmin=0)
-    bottom_left.set_title("fc1, by pixel", fontsize=11)
-    fig.colorbar(image, ax=bottom_left, orientation="horizontal", pad=0.05, label="connections")
-    for ax in (top_left, bottom_left):
-        ax.set(xticks=[], yticks=[])
-        ax.grid(visible=False)
-    plots.method_curves(
-        remaining,
-        accuracy,
-        control="random mask",
-        xlabel="weights remaining (%)",
-        ylabel="test accuracy (%)",
-        title="",
-        xaxis="remaining",
-        ax=right,
-    )
-    plots.remaining_axis(right)
-    right.axvline(remaining[number], color=plots.COLOURS["dense"], linewidth=1)
-    now = ", ".join(f"{arm} {accuracy[arm][:, number].mean():.1f} %" for arm in ARMS)
-    plots.alt(
-        fig,
-        f"Round {number}: masks of the first two layers at {100 * record['remaining']:.1f} % of all"
-        f" weights; {now}.",
-    )
-    return f"Round {number}, {100 * record['remaining']:.1f} % of the weights: {now}", fig
-
-
 widgets.explorer(
-    explore_round, number=widgets.slider(0, len(remaining) - 1, 1, round_with(0.09), "round")
+    lambda number: lab03.draw_round(found[0][number], results, data),
+    number=widgets.slider(0, len(found[0]) - 1, 1, nine["round"], "round"),
 )
 
 # %% [markdown]
 # ### The budget
 #
 # The same three curves, for every budget from 30 to 150 epochs (digits, five seeds,
-# from the result file). Watch the gap.
-
+# from the stored results). Watch the gap.
 
 # %%
-def explore_budget(epochs: int, fraction: int) -> tuple[str, Figure]:
-    run = by_budget[epochs]
-    values = {arm: np.array(run[arm]["accuracy"]) for arm in ARMS}
-    fig = plots.method_curves(
-        SHIPPED_LEFT,
-        values,
-        control="random mask",
-        dense=values["ticket"][:, 0],
-        xlabel="weights remaining (%)",
-        ylabel="test accuracy (%)",
-        title=f"{epochs} epochs a training",
-        xaxis="remaining",
-        ylim=(90, 99),
-    )
-    fig.axes[0].axvline(SHIPPED_LEFT[fraction], color=plots.COLOURS["dense"], linewidth=1)
-    gap = versus(values["ticket"][:, fraction], values["reinit"][:, fraction], digits=2)
-    text = (
-        f"{epochs} epochs, {100 * SHIPPED_LEFT[fraction]:.1f} % of the weights: ticket against"
-        f" reinit {gap}"
-    )
-    plots.alt(fig, f"Test accuracy against weights remaining. {text}.")
-    return text, fig
-
-
 widgets.explorer(
-    explore_budget,
-    epochs=widgets.choice(BUDGETS, label="epochs"),
-    fraction=widgets.slider(1, len(SHIPPED_LEFT) - 1, 1, at_9, "round"),
+    lambda epochs, number: lab03.draw_budget(by_budget, epochs, number),
+    epochs=widgets.choice([30, 60, 90, 150]),
+    number=widgets.slider(1, 13, 1, 11, "round"),
 )
 
 # %% [markdown]

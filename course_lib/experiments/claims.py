@@ -132,32 +132,10 @@ def _differences(start: Path, runs: str = "seeds") -> Callable[..., Finder]:
     return between
 
 
-def _in_round(run: Result, arm: str, measure: str, at: int) -> np.ndarray:
-    """Lab 03: by seed; NaN where it never came."""
-    values = [row[at] for row in run[arm][measure]]
-    return np.array([math.nan if value is None else value for value in values])
-
-
-def _tickets(one: str, other: str, at: int) -> Finder:
-    """Lab 03: test accuracy of two arms in round ``at``; "dense" is round 0."""
-
-    def reached(run: Result, arm: str) -> np.ndarray:
-        dense = arm == "dense"
-        return _in_round(run, "ticket" if dense else arm, "accuracy", 0 if dense else at)
-
-    return lambda run: reached(run, one) - reached(run, other)
-
-
-def _longer(measure: str, at: int) -> Finder:
+def _longer(measure: str, **where: Any) -> Finder:
     """Lab 03: how often the ticket's steps must be doubled to be those of reinit."""
-    return lambda run: np.log2(
-        _in_round(run, "reinit", measure, at) / _in_round(run, "ticket", measure, at)
-    )
-
-
-def _thirty(of: Finder) -> Finder:
-    """Lab 03 on the digits: the trainings of 30 epochs."""
-    return lambda result: of(result["30"])
+    doublings = gap(measure, "reinit", "ticket", **where)
+    return lambda table: doublings(table.assign(**{measure: np.log2(table[measure])}))
 
 
 def _alone(one: Path, other: Path) -> Finder:
@@ -372,10 +350,10 @@ CLAIMS: tuple[Claim, ...] = (
         "The ticket beats the same mask with fresh weights.",
         "5.5 % of the weights, test accuracy: ticket less reinit",
         **_two(
-            "lab03_tickets_digits",
-            _thirty(_tickets("ticket", "reinit", 13)),
-            "lab03_tickets_mnist",
-            _tickets("ticket", "reinit", 13),
+            "lab03_tickets_digits/rounds",
+            gap("test", "ticket", "reinit", epochs=30, round=13),
+            "lab03_tickets_mnist/rounds",
+            gap("test", "ticket", "reinit", round=13),
         ),
     ),
     Claim(
@@ -383,10 +361,10 @@ CLAIMS: tuple[Claim, ...] = (
         "The mask itself knows something.",
         "5.5 % of the weights, test accuracy: reinit less random mask",
         **_two(
-            "lab03_tickets_digits",
-            _thirty(_tickets("reinit", "random mask", 13)),
-            "lab03_tickets_mnist",
-            _tickets("reinit", "random mask", 13),
+            "lab03_tickets_digits/rounds",
+            gap("test", "reinit", "random mask", epochs=30, round=13),
+            "lab03_tickets_mnist/rounds",
+            gap("test", "reinit", "random mask", round=13),
         ),
     ),
     Claim(
@@ -395,10 +373,10 @@ CLAIMS: tuple[Claim, ...] = (
         "21 % of the weights: log₂ of reinit's steps over the ticket's"
         " (digits: to 95 % validation accuracy; MNIST: to the early stop)",
         **_two(
-            "lab03_tickets_digits",
-            _thirty(_longer("steps", 7)),
-            "lab03_tickets_mnist",
-            _longer("early_stop", 7),
+            "lab03_tickets_digits/rounds",
+            _longer("steps", epochs=30, round=7),
+            "lab03_tickets_mnist/rounds",
+            _longer("early_stop", round=7),
         ),
         points=False,
     ),

@@ -2,13 +2,14 @@
 from the first step to the last.
 
 LeNet-300-100 on digits or MNIST, as in Frankle & Carbin 2019, section 2: Adam with
-learning rate 1.2e-3, batches of 60, a fifth of the weights a round and a tenth in the
-output layer, back to step 0. Trainings are shorter than theirs (50,000 iterations); the
-settings say how long.
+learning rate 1.2e-3, batches of 60, a fifth of the weights pruned per round and a tenth
+in the output layer, back to step 0. Trainings are shorter than theirs (50,000
+iterations); the settings say how long.
 """
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,12 +18,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
 import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from torch import Tensor, nn
+from torch.nn import functional as F
 
+from course_lib import ledger, paths
+from course_lib.cost import latency, model_cost, totals
+from course_lib.cost.storage import model_bits
+from course_lib.data.images import ImageData, Split
 from course_lib.models import build
+from course_lib.parallel import side_by_side
 from course_lib.pruning.weights.granularity import local_masks
 from course_lib.pruning.weights.lottery import Record, early_stop, steps_to
-from course_lib.pruning.weights.masks import prunable
+from course_lib.pruning.weights.masks import Masks, prunable
 from course_lib.pruning.weights.scores import random
 from course_lib.pruning.weights.sparse_training import (
     DynamicSparse,
@@ -30,19 +43,40 @@ from course_lib.pruning.weights.sparse_training import (
     uniform_densities,
 )
 from course_lib.pruning.weights.ticket_search import CONTROLS, find_tickets
-from course_lib.training import train_and_test
+from course_lib.show import plots
+from course_lib.show.output import new_figure
+from course_lib.show.style import pt, style
+from course_lib.show.words import minus, pm
+from course_lib.training import evaluate, fit, train_and_test
 
 RATE = 0.2
 RECIPE: dict[str, Any] = {"lr": 1.2e-3, "optimizer": "adam", "batch_size": 60}  # of every training
 LEVEL = 95.0  # validation accuracy in %, for "steps to 95 %"
 ARMS = ("ticket", "reinit", "random mask")
-BUDGETS = (30, 60, 90, 150)  # epochs of every training on the digits
-MNIST = {"rounds": 16, "epochs": 9, "iterations": 8000, "every": 100}
+#: Rounds, epochs or iterations of every training, and steps from one look at the
+#: validation images to the next.
+SETTINGS: dict[str, dict[str, Any]] = {
+    "digits": {"rounds": 13, "epochs": 30, "every": 4},
+    "mnist": {"rounds": 16, "epochs": 9, "iterations": 8000, "every": 100},
+}
 DENSITIES: dict[str, Callable[..., dict[str, float]]] = {
     "uniform": uniform_densities,
     "Erdős–Rényi": erdos_renyi_densities,
 }
-METHODS = ("static", "set", "rigl")
+METHODS = {"random mask": "static", "SET": "set", "RigL": "rigl"}
+#: What speed is on these data, and its label.
+SPEED = {
+    "digits": ("steps", "steps to 95 % validation accuracy"),
+    "mnist": ("early_stop", "early-stopping step"),
+}
+GAP = "points minus the ticket's"
+TIMES = "early-stopping step, times that of the ticket"
+MEASURES = {"steps": "steps to 95 %", "early_stop": "step of the lowest validation loss"}
+#: Of every training of part C; ``steps``: how many that makes.
+SPARSE: dict[str, dict[str, int]] = {
+    "digits": {"epochs": 30, "steps": 570},
+    "mnist": {"epochs": 3, "iterations": 2000, "steps": 2000},
+}
 
 
 @dataclass(frozen=True)
@@ -56,6 +90,37 @@ class Images:
 
 
 IMAGES = {"digits": Images((1, 8, 8)), "mnist": Images((1, 28, 28))}
+
+
+def last_step(data: ImageData, settings: Mapping[str, Any]) -> int:
+    """The last step of every training."""
+    return settings.get("iterations", settings["epochs"] * _per_epoch(data))
+
+
+def _per_epoch(data: ImageData) -> int:
+    return math.ceil(len(data.train.labels) / RECIPE["batch_size"])
+
+
+def describe(data: ImageData, settings: Mapping[str, Any]) -> str:
+    """How many images there are, and how many steps a training has."""
+    train, validation, test = (
+        len(part.labels) for part in (data.train, data.validation, data.test)
+    )
+    return (
+        f"**{data.name}**: {train} training, {validation} validation and {test} test images of"
+        f" shape {tuple(data.shape)}; {_per_epoch(data)} steps per epoch,"
+        f" {last_step(data, settings)} steps per training. One test image is {100 / test:.2f}"
+        " points of accuracy."
+    )
+
+
+# ------------------------------------------------- part B: tickets and their controls
+def trainer(data: str | ImageData, seed: int, settings: Mapping[str, Any]) -> Callable[..., Any]:
+    """``train(model, masks, start, stop)`` for one seed of a search, see
+    :func:`course_lib.training.train_and_test`.
+    """
+    options = {name: value for name, value in settings.items() if name != "rounds"}
+    return functools.partial(train_and_test, data=data, seed=seed, **RECIPE, **options)
 
 
 def search(
@@ -82,8 +147,8 @@ def search(
         iterations: the end of every training, where that comes before the end of the
             last epoch.
         every: steps between two looks at the validation images.
-        folder, executor, progress: as there. With a folder an interrupted search goes
-            on where it was.
+        folder, executor, progress: as there. With a folder an interrupted search
+            continues.
 
     Returns:
         Records whose ``result`` is what :func:`course_lib.training.train_and_test`
@@ -93,12 +158,7 @@ def search(
         seeds,
         functools.partial(build, "lenet300", IMAGES[data]),
         functools.partial(
-            train_and_test,
-            data=data,
-            epochs=epochs,
-            iterations=iterations,
-            every=every,
-            **RECIPE,
+            train_and_test, data=data, epochs=epochs, iterations=iterations, every=every, **RECIPE
         ),
         rounds,
         RATE,
@@ -109,63 +169,154 @@ def search(
     )
 
 
-def measured(found: Mapping[int, Sequence[Record]], every: int) -> dict[str, Any]:
-    """What the figures need, as plain data.
+def folder(data: str) -> Path | None:
+    """Where a search that takes long keeps what is done; None where it is quick."""
+    return None if data == "digits" else paths.cache_dir() / f"lab03_{data}"
+
+
+def rounds(found: Mapping[int, Sequence[Record]]) -> pd.DataFrame:
+    """What was measured of each training of a search.
 
     Args:
         found: what :func:`search` returned.
-        every: as there.
 
     Returns:
-        ``remaining``, the fraction of weights in each round; and for each of ``ARMS`` a
-        dict of lists (seeds, rounds + 1), where the dense round 0 is the same for all:
-
-        - ``accuracy``: of the trained network on the test images, in %;
-        - ``steps``: until 95 % of the validation images were right; None where that
-          never came;
-        - ``early_stop``: the step of minimum validation loss;
-        - ``stopped``: validation accuracy at that step, in %.
+        A row per seed, ``round`` and ``method``: "dense" in round 0, and ``ARMS`` in the
+        others. ``remaining``: the fraction of weights kept (dense: NaN, it is in no
+        round); ``test``: accuracy of the trained network on the test images, in %;
+        ``steps``: until 95 % of the validation images were right, NaN where that never
+        came; ``early_stop``: the step of minimum validation loss; ``stopped``: validation
+        accuracy at that step, in %.
     """
-    arms: dict[str, dict[str, list[list[Any]]]] = {}
-    for arm, control in zip(ARMS, (None, *CONTROLS), strict=True):
-        table: dict[str, list[list[Any]]] = {
-            "accuracy": [],
-            "steps": [],
-            "early_stop": [],
-            "stopped": [],
-        }
-        for records in found.values():
-            results = [
-                (
-                    r["result"]
-                    if control is None or not r["round"]
-                    else r["controls"][control]["result"]
-                )
-                for r in records
+    rows = []
+    for seed, records in found.items():
+        for record in records:
+            controls = record.get("controls", {})
+            arms = {"ticket" if record["round"] else "dense": record}
+            arms |= {"reinit" if c == "reinit" else "random mask": r for c, r in controls.items()}
+            kept = round(record["remaining"], 5) if record["round"] else math.nan
+            rows += [
+                {"seed": seed, "method": method, "round": record["round"], "remaining": kept}
+                | _measured(arm["result"])
+                for method, arm in arms.items()
             ]
-            stops = [early_stop(r["validation_loss"], every) for r in results]
-            table["accuracy"].append([round(r["accuracy"], 2) for r in results])
-            table["steps"].append([steps_to(r["validation"], LEVEL, every) for r in results])
-            table["early_stop"].append(stops)
-            table["stopped"].append(
-                [
-                    round(r["validation"][stop // every - 1], 2)
-                    for r, stop in zip(results, stops, strict=True)
-                ]
-            )
-        arms[arm] = table
-    first = next(iter(found.values()))
-    return {"remaining": [round(r["remaining"], 5) for r in first], **arms}
+    return pd.DataFrame(rows)
 
 
-def numbers(values: Sequence[Sequence[float | None]]) -> list[list[float]]:
-    """(seeds, rounds) with NaN where there was None, for the figures."""
-    return [[math.nan if v is None else float(v) for v in row] for row in values]
+def _measured(result: Mapping[str, Any]) -> dict[str, Any]:
+    steps = dict(enumerate(result["steps"], start=1))  # of each look at the validation images
+    stop, reached = early_stop(result["validation_loss"]), steps_to(result["validation"], LEVEL)
+    return {
+        "test": round(result["accuracy"], 2),
+        "steps": float(steps[reached]) if reached else math.nan,
+        "early_stop": steps[stop],
+        "stopped": round(result["validation"][stop - 1], 2),
+    }
 
 
-# ---- sparse from the start: a random mask that stays, and one whose connections may move
+def equal_masks(one: Sequence[Record], other: Sequence[Record]) -> bool:
+    """Whether two searches have the same masks in all the rounds that both have."""
+    pairs = [(a["masks"], b["masks"]) for a, b in zip(one, other, strict=False)]
+    return all(torch.equal(a[name], b[name]) for a, b in pairs for name in a)
 
 
+def near(table: pd.DataFrame, fractions: Iterable[float]) -> pd.DataFrame:
+    """The rounds of :func:`rounds` whose remaining weights are nearest to ``fractions``,
+    with the dense network's rows repeated at each of them, to be compared with;
+    ``remaining`` rounded to a tenth of a per cent.
+    """
+    left = table["remaining"].dropna().unique()
+    dense = table[table["method"] == "dense"]
+    chosen = [left[np.abs(np.log(left / fraction)).argmin()] for fraction in fractions]
+    parts = [
+        part
+        for kept in chosen
+        for part in (dense.assign(remaining=kept), table[table["remaining"] == kept])
+    ]
+    return pd.concat(parts).round({"remaining": 3})
+
+
+def percent(fraction: float, digits: int = 1) -> str:
+    """0.059 as "5.9 %"."""
+    return f"{100 * fraction:.{digits}f} %"
+
+
+def untrained(
+    found: Mapping[int, Sequence[Record]],
+    data: ImageData,
+    rewind: Callable[[nn.Module, dict[str, Tensor], Masks], None],
+) -> pd.DataFrame:
+    """Validation accuracy (%) of the first weights w_0 under the masks of a search, before
+    any training: columns ``seed``, ``method``, ``remaining``, ``accuracy``.
+
+    Args:
+        found: what :func:`search` returned. rewind: as of question 3.2.
+    """
+    rows = []
+    for seed, records in found.items():
+        for record in records[1:]:
+            masks = {
+                "ticket": record["masks"],
+                "random mask": record["controls"]["random"]["masks"],
+            }
+            for method, mask in masks.items():
+                model = build("lenet300", data, seed=seed)
+                rewind(model, copy.deepcopy(model.state_dict()), mask)
+                row = {"seed": seed, "method": method, "remaining": record["remaining"]}
+                rows.append({**row, "accuracy": evaluate(model, data.validation)})
+    return pd.DataFrame(rows)
+
+
+def times_the_ticket(table: pd.DataFrame) -> pd.DataFrame:
+    """By seed and round, the early-stopping step of each control divided by the ticket's:
+    columns ``seed``, ``remaining``, ``method`` and ``TIMES``.
+    """
+    steps = _by_method(table[table["method"] != "dense"], "early_stop")
+    times = steps[["reinit", "random mask"]].div(steps["ticket"], axis=0)
+    return times.melt(ignore_index=False, value_name=TIMES).reset_index()
+
+
+def minus_the_ticket(table: pd.DataFrame) -> pd.DataFrame:
+    """By seed and round, the test accuracy of the controls and of the dense network minus
+    the ticket's: columns ``seed``, ``remaining``, ``method`` and ``GAP``.
+    """
+    tests = _by_method(near(table, table["remaining"].dropna().unique()), "test")
+    gaps = tests[["dense", "reinit", "random mask"]].sub(tests["ticket"], axis=0)
+    return gaps.melt(ignore_index=False, value_name=GAP).reset_index()
+
+
+def _by_method(table: pd.DataFrame, measure: str) -> pd.DataFrame:
+    """(seed and remaining, method)"""
+    return table.pivot(index=["seed", "remaining"], columns="method", values=measure)
+
+
+def beside_the_paper(table: pd.DataFrame) -> pd.DataFrame:
+    """Five figures of Frankle & Carbin 2019 (MNIST) and the same of :func:`rounds`."""
+
+    def falls(method: str) -> str:
+        """The largest share of weights from which on the mean stays below the dense
+        networks'.
+        """
+        means = table[table["method"] == method].groupby("remaining")["test"].mean()
+        level = means.index[means >= table.loc[table["method"] == "dense", "test"].mean()]
+        below = means.index[means.index < level.min()] if len(level) else means.index
+        return percent(below.max()) if len(below) else f"not by {percent(means.index.min())}"
+
+    def above(fraction: float) -> str:
+        return minus(near(table, [fraction]), "test", "ticket", "dense", digits=2)
+
+    times = times_the_ticket(near(table, [0.211])).query("method == 'reinit'")[TIMES]
+    rows = [
+        ("at 21.1 %: reinit's early stop, times the ticket's", "2.51", pm(times)),
+        ("at 13.5 %: ticket minus dense", "more than +0.3", above(0.135)),
+        ("at 3.6 %: ticket minus dense", "back at the dense accuracy", above(0.036)),
+        ("the ticket falls below dense from", "2.9 %", falls("ticket")),
+        ("reinit falls below dense from", "21.1 %", falls("reinit")),
+    ]
+    return pd.DataFrame(rows, columns=["MNIST", "Frankle & Carbin", "here"])
+
+
+# ---------------------------------------------- part C: sparse from the start to the end
 def train_sparse(
     method: str,
     layers: str,
@@ -175,7 +326,7 @@ def train_sparse(
     data: str,
     epochs: int,
     steps: int,
-    every: int,
+    every: int = 20,
     fraction: float = 0.3,
     iterations: int | None = None,
 ) -> dict[str, Any]:
@@ -183,12 +334,12 @@ def train_sparse(
     start from the same weights and mask.
 
     Args:
-        method: "static", the mask stays; "set", connections move by chance; "rigl", by
-            the dense gradient.
+        method: of ``METHODS``: "random mask" stays as it is; with "SET" connections move
+            at random, with "RigL" by the dense gradient.
         layers: how the weights are shared out, "uniform" or "Erdős–Rényi".
         density: the fraction of all weights, in [0, 1].
         seed: decides first weights, first mask, the order of the images and what grows
-            by chance.
+            at random.
         data: "digits" or "mnist".
         epochs, iterations: as :func:`course_lib.training.train_and_test` has them;
             Adam, 1.2e-3, batches of 60.
@@ -205,7 +356,7 @@ def train_sparse(
     """
     if method not in METHODS or layers not in DENSITIES:
         raise ValueError(
-            f"choose a method of {METHODS} and layers of {tuple(DENSITIES)}, got {method!r},"
+            f"choose a method of {tuple(METHODS)} and layers of {tuple(DENSITIES)}, got {method!r},"
             f" {layers!r}"
         )
     model = build("lenet300", IMAGES[data], seed=seed)
@@ -213,55 +364,230 @@ def train_sparse(
     generator = torch.Generator().manual_seed(seed)
     kept = DENSITIES[layers]({name: w.shape for name, w in weights.items()}, density)
     masks = local_masks(random(weights, generator), {name: 1 - d for name, d in kept.items()})
-    train: Callable[..., dict[str, Any]] = functools.partial(
-        train_and_test,
-        data=data,
-        seed=seed,
-        epochs=epochs,
-        iterations=iterations,
-        **RECIPE,
-    )
-    if method == "static":
+    train = trainer(data, seed, {"epochs": epochs, "iterations": iterations})
+    if method == "random mask":
         return {**train(model, masks, 0, None), "exchanged": 0}
+    how = METHODS[method]
     moving = DynamicSparse(
-        model, masks, method, steps=steps, every=every, fraction=fraction, generator=generator
+        model, masks, how, steps=steps, every=every, fraction=fraction, generator=generator
     )
     with moving:
         result = train(model, None, 0, None)
     return {**result, "exchanged": sum(e.count for e in moving.exchanges)}
 
 
-# ---- the files
+def static_and_moving(
+    data: str,
+    cases: Sequence[tuple[str, float]],
+    *,
+    executor: Executor,
+    seeds: Iterable[int] = range(4),
+    **budget: Any,
+) -> pd.DataFrame:
+    """:func:`train_sparse` by each of ``METHODS`` at equal steps: columns ``seed``,
+    ``case``, ``method``, ``test`` (test accuracy in %).
 
-
-def remake_digits(executor: Executor, folder: Path) -> dict[str, Any]:
-    """Tickets and controls on the digits, five seeds, from 30 to 150 epochs a training:
-    ``{epochs: measured}``.
+    Args:
+        cases: (layers, density), as there. budget: epochs, steps, … as there.
     """
-    return {
-        str(epochs): measured(
-            search(
-                "digits",
-                range(5),
-                rounds=13,
-                epochs=epochs,
-                every=4,
-                folder=folder / f"{epochs}-epochs",
-                executor=executor,
-                progress=True,
-            ),
-            every=4,
+    jobs = [(m, *case, seed) for m in METHODS for case in cases for seed in seeds]
+    train = functools.partial(train_sparse, data=data, **budget)
+    results = executor.map(train, *zip(*jobs, strict=True))
+    return pd.DataFrame(
+        {"seed": s, "case": f"{layers}, {percent(d, 0)}", "method": m, "test": result["accuracy"]}
+        for (m, layers, d, s), result in zip(jobs, results, strict=True)
+    )
+
+
+def batch_loss(model: nn.Module, split: Split, generator: torch.Generator) -> Tensor:
+    """The cross-entropy of 60 images that ``generator`` draws."""
+    index = torch.randint(len(split.labels), (60,), generator=generator)
+    return F.cross_entropy(model(split.images[index]), split.labels[index])
+
+
+def share_to_move(step: int, steps: int, every: int = 10, start: float = 0.5) -> float:
+    """The share of the connections that a step exchanges: none but every ``every`` steps;
+    ``start`` at first and then less (a cosine); from three quarters of ``steps`` on none.
+    """
+    last = 0.75 * steps
+    if not step or step % every or step >= last:
+        return 0.0
+    return start / 2 * (1 + math.cos(math.pi * step / last))
+
+
+# --------------------------------------------------------- part D: the ledger's network
+CONV: dict[str, dict[str, int]] = {
+    "digits": {"train": 1097, "epochs": 6, "rounds": 3},
+    "mnist": {"train": 3000, "epochs": 4, "rounds": 3},
+}
+
+
+def conv_train(
+    model: nn.Module,
+    masks: Masks,
+    start: int,
+    stop: int | None,
+    *,
+    seed: int,
+    data: ImageData,
+    epochs: int,
+) -> dict[str, Any]:
+    """Train the small conv net by SGD; its validation ``accuracy`` in %, and the trained
+    ``network`` itself.
+    """
+    fit(
+        model, data.train, epochs=epochs, lr=0.2, optimizer="sgd", weight_decay=5e-4,
+        schedule="cosine", seed=seed, masks=masks, start=start, stop=stop, progress=False,
+    )  # fmt: skip
+    return {"accuracy": evaluate(model, data.validation), "network": copy.deepcopy(model)}
+
+
+def conv_tickets(
+    find_ticket: Callable[..., list[Record]],
+    random_ticket: Callable[[Masks, torch.Generator], Masks],
+    rewind: Callable[[nn.Module, dict[str, Tensor], Masks], None],
+    data: ImageData,
+    seeds: Sequence[int],
+) -> pd.DataFrame:
+    """Tickets of the small conv net, rewound to the end of the first epoch, beside random
+    masks with as many weights per layer from the same w_k.
+
+    Half of the weights are pruned per round, a quarter in the output layer.
+
+    Args:
+        find_ticket, random_ticket, rewind: as of questions 3.3, 3.4 and 3.2.
+
+    Returns:
+        A row per seed, ``round`` and ``method``: "dense" in round 0, "ticket" and "random
+        mask" in the others; ``remaining`` (dense: NaN), validation ``accuracy`` in %, the
+        trained ``network``.
+    """
+    settings = CONV[data.name]
+    few = data.subset(settings["train"])
+    first_epoch = math.ceil(settings["train"] / 64)  # steps
+    fresh = {seed: build("convnet", data, seed=seed) for seed in seeds}
+
+    def run(seed: int) -> list[dict[str, Any]]:
+        train = functools.partial(conv_train, seed=seed, data=few, epochs=settings["epochs"])
+        w_k: dict[str, Tensor] = {}
+
+        def watched(model: nn.Module, masks: Masks, start: int, stop: int | None) -> Any:
+            if start and not w_k:  # round 0: the model is as it was at step k
+                w_k.update(copy.deepcopy(model.state_dict()))
+            return train(model, masks, start, stop)
+
+        records = find_ticket(lambda: fresh[seed], watched, settings["rounds"], 0.5, first_epoch)
+        dense = {"seed": seed, "method": "dense", "round": 0, "remaining": math.nan}
+        rows = [{**dense, **records[0]["result"]}]
+        for record in records[1:]:
+            masks = random_ticket(record["masks"], torch.Generator().manual_seed(seed))
+            rewind(model := copy.deepcopy(fresh[seed]), w_k, masks)
+            control = train(model, masks, first_epoch, None)
+            row = {"seed": seed, "round": record["round"], "remaining": record["remaining"]}
+            rows.append({**row, "method": "ticket", **record["result"]})
+            rows.append({**row, "method": "random mask", **control})
+        return rows
+
+    found = side_by_side(run, [(seed,) for seed in seeds])
+    return pd.DataFrame([row for rows in found for row in rows])
+
+
+def add_to_ledger(table: pd.DataFrame, data: ImageData) -> None:
+    """A row of the ledger per method of :func:`conv_tickets`: bits of the whole model, MACs
+    without zeros, milliseconds for 64 images, and ``test`` accuracy by seed.
+    """
+    images, one = data.validation.images[:64], data.test.images[:1]
+    first = table.drop_duplicates("method").set_index("method")
+    calls = {method: latency.forward(row["network"], images) for method, row in first.iterrows()}
+    times = latency.compare(calls, repeats=40, threads=1)
+    for method, row in first.iterrows():
+        kept = percent(row["remaining"], 0)
+        ledger.add(
+            "convnet",
+            f"dense, {CONV[data.name]['epochs']} epochs"
+            if method == "dense"
+            else f"{method} {kept}",
+            lab="03",
+            bits=model_bits(row["network"].state_dict()),
+            macs=totals(model_cost(row["network"], one))["nonzero_macs"],
+            ms=1e3 * times[method].median,
+            accuracy=table.loc[table["method"] == method, "test"],
         )
-        for epochs in BUDGETS
-    }
 
 
-def remake_mnist(executor: Executor, folder: Path) -> dict[str, Any]:
-    """Tickets and controls on MNIST, three seeds, 8,000 iterations a training, down to
-    2.9 % of the weights.
+# ----------------------------------------------------------------- pictures of the masks
+def pixels(masks: Mapping[str, Tensor], data: ImageData, title: str, ink: bool = False) -> Figure:
+    """How many connections of the first layer each pixel has.
+
+    Args:
+        masks: name -> bool mask of the first layer, (units, pixels).
+        ink: begin with the mean training image.
     """
-    found = search("mnist", range(3), **MNIST, folder=folder, executor=executor, progress=True)
-    return measured(found, every=MNIST["every"])
+    blank = blank_pixels(data)
+    counts = {name: mask.sum(0) for name, mask in masks.items()}
+    top = max(int(count.max()) for count in counts.values())
+    words = []
+    with mpl.rc_context(style()):
+        fig = new_figure(3.7)
+        panels = fig.subplots(1, len(counts) + ink, squeeze=False)[0]
+        if ink:
+            picture = data.train.images.mean(0)[0]
+            _picture(panels[0], "mean training image", picture, 1, "Greys", "share of black\n")
+        for ax, (name, count) in zip(panels[ink:], counts.items(), strict=True):
+            blanks, others = count[blank].float().mean(), count[~blank].float().mean()
+            below = f"blank pixels {blanks:.1f},\nthe others {others:.1f}"
+            _picture(ax, name, count.view(data.shape[1:]), top, "cividis", f"per pixel: {below}")
+            words.append(f"{name}: {below}.".replace("\n", " "))
+        fig.suptitle(title, x=0.01, ha="left", fontsize=pt(13), fontweight="bold")
+    return plots.alt(fig, f"{title}. Connections per pixel, on average. {' '.join(words)}")
 
 
-RESULTS = {"lab03_tickets_digits": remake_digits, "lab03_tickets_mnist": remake_mnist}
+def blank_pixels(data: ImageData) -> Tensor:
+    """(pixels,) True where the training images have less than 1 % of black on average."""
+    return data.train.images.flatten(1).mean(0) < 0.01
+
+
+def _picture(ax: Axes, name: str, values: Tensor, top: float, colours: str, below: str) -> None:
+    image = ax.imshow(values, cmap=colours, vmin=0, vmax=top)
+    ax.set(xticks=[], yticks=[])
+    ax.grid(visible=False)
+    ax.set_title(name, fontsize=pt(11.5), fontweight="normal")
+    ax.figure.colorbar(image, ax=ax, orientation="horizontal", label=below, pad=0.04)
+
+
+def draw_round(record: Record, results: pd.DataFrame, data: ImageData) -> tuple[str, Figure]:
+    """A round of a search: corners of its masks, and where it is among all rounds."""
+    rows = results[results["round"] == record["round"]]
+    means = rows.groupby("method", sort=False)["test"].mean()
+    said = ", ".join(f"{method} {mean:.1f} %" for method, mean in means.items())
+    text = f"Round {record['round']}, {percent(record['remaining'])} of the weights: {said}"
+    with mpl.rc_context(style()):
+        fig = new_figure(4.6)
+        cells = fig.add_gridspec(2, 2, width_ratios=[1, 2.4])
+        masks, right = record["masks"], fig.add_subplot(cells[:, 1])
+        corner, per_pixel = masks["fc2.weight"][:60, :60], masks["fc1.weight"].sum(0)
+        _picture(fig.add_subplot(cells[0, 0]), "fc2, a corner", corner, 1, "Blues", "kept")
+        per_pixel, top = per_pixel.view(data.shape[1:]), int(per_pixel.max())
+        _picture(fig.add_subplot(cells[1, 0]), "fc1", per_pixel, top, "cividis", "per pixel")
+        draw_rounds(results, title="", ax=right)
+        right.axvline(record["remaining"] if record["round"] else 1.0, color="black", linewidth=1)
+    return text, plots.alt(fig, f"Masks of the first two layers, and test accuracy. {text}.")
+
+
+def draw_rounds(table: pd.DataFrame, title: str, *, y: str = "test", **options: Any) -> Figure:
+    """A measurement of ticket, controls and dense network against the weights left, see
+    ``plots.curves``.
+    """
+    options |= {"xaxis": "remaining", "control": "random mask"}
+    return plots.curves(table, x="remaining", y=y, title=title, **options)
+
+
+def draw_budget(table: pd.DataFrame, epochs: int, number: int) -> tuple[str, Figure]:
+    """All rounds with ``epochs`` per training; ticket and reinit compared in one round."""
+    rows = table[table["epochs"] == epochs]
+    here = rows[rows["round"] == number]
+    kept = float(here["remaining"].iloc[0])
+    gap = minus(here, "test", "ticket", "reinit", digits=2)
+    fig = draw_rounds(rows, title=f"{epochs} epochs per training", ylim=(90, 99))
+    fig.axes[0].axvline(kept, color="black", linewidth=1)
+    return f"{epochs} epochs, {percent(kept)} of the weights: ticket minus reinit {gap}", fig

@@ -3,6 +3,7 @@ intervals allow.
 """
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from course_lib import experiments
@@ -59,15 +60,12 @@ def test_a_difference_by_paths():
     assert claims._differences(())("a", "b", "x", 0)(result) == [-4, 2]
 
 
-def test_tickets_round_by_round():
-    run = {
-        "ticket": {"accuracy": [[90, 95, 80]], "steps": [[8, 8, 8]]},
-        "reinit": {"accuracy": [[90, 93, 70]], "steps": [[8, 32, None]]},
-    }
-    assert claims._tickets("ticket", "reinit", 1)(run) == [2]
-    assert claims._tickets("ticket", "dense", 2)(run) == [-10]
-    assert claims._longer("steps", 1)(run) == [2], "twice doubled"
-    assert np.isnan(claims._longer("steps", 2)(run)).all(), "it never came"
+def test_doublings_by_seed():
+    table = pd.DataFrame(
+        {"seed": [0, 0, 1, 1], "method": 2 * ["ticket", "reinit"], "steps": [8, 32, 8, np.nan]}
+    )
+    found = claims._longer("steps")(table)
+    assert found[0] == 2 and np.isnan(found[1]), "twice doubled; it never came"
 
 
 def test_heads_that_two_masks_share():

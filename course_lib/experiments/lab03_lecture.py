@@ -1,0 +1,211 @@
+"""The small experiments of the lecture to lab 03: LeNet-300-100 on the digits, four rounds
+that halve the weights, 20 epochs per training, three seeds.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor, nn
+
+from course_lib.data.images import ImageData
+from course_lib.experiments import lab03
+from course_lib.models import build
+from course_lib.pruning.weights.lottery import (
+    Record,
+    find_ticket,
+    random_ticket,
+    reinitialise,
+    rewind,
+    shrink,
+)
+from course_lib.pruning.weights.masks import Masks, dense_masks, prunable
+from course_lib.training import evaluate, fit
+
+SEEDS, EPOCHS, ROUNDS, RATE = 3, 20, 4, 0.5
+
+
+@dataclass
+class Search:
+    """One search: its records, and the dense network's state after its training."""
+
+    seed: int
+    records: list[Record]
+    trained: dict[str, Tensor]
+
+    @property
+    def masks(self) -> Masks:
+        """Of the last round."""
+        masks: Masks = self.records[-1]["masks"]
+        return masks
+
+
+def lenet(data: ImageData, seed: int) -> nn.Module:
+    """The untrained network of a seed."""
+    return build("lenet300", data, seed=seed)
+
+
+def train(
+    data: ImageData,
+    model: nn.Module,
+    masks: Masks,
+    seed: int,
+    epochs: int = EPOCHS,
+    every: int = 10_000,
+) -> dict[str, Any]:
+    """Train in place; what :func:`course_lib.training.train_and_test` returns."""
+    settings = {"epochs": epochs, "every": every}
+    result: dict[str, Any] = lab03.trainer(data, seed, settings)(model, masks, 0, None)
+    return result
+
+
+def searches(data: ImageData) -> list[Search]:
+    """A search per seed."""
+    return [_search(data, seed) for seed in range(SEEDS)]
+
+
+def _search(data: ImageData, seed: int) -> Search:
+    states = []
+
+    def one_round(model: nn.Module, masks: Masks, start: int, stop: int | None) -> Any:
+        result = train(data, model, masks, seed)
+        states.append(copy.deepcopy(model.state_dict()))
+        return result
+
+    records = find_ticket(lambda: lenet(data, seed), one_round, ROUNDS, RATE)
+    return Search(seed, records, states[0])
+
+
+def losses(data: ImageData, masks: Masks) -> pd.DataFrame:
+    """Validation loss every 10 steps of 40 epochs: columns ``method`` ("dense", "ticket",
+    "reinit"), ``step``, ``validation loss``; one seed.
+    """
+    parts = []
+    for method in ("dense", "ticket", "reinit"):
+        net = lenet(data, 0)
+        if method == "reinit":
+            reinitialise(net, masks, 1000)
+        kept = dense_masks(net) if method == "dense" else masks
+        result = train(data, net, kept, 0, epochs=40, every=10)
+        found = {"step": result["steps"], "validation loss": result["validation_loss"]}
+        parts.append(pd.DataFrame({"method": method, **found}))
+    return pd.concat(parts)
+
+
+WAYS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "$w_0$ as it was": lambda own, other: own,
+    "its signs, all of one size": lambda own, other: own.sign() * own.std(),
+    "its signs, another draw's sizes": lambda own, other: own.sign() * other.abs(),
+    "its sizes, another draw's signs": lambda own, other: own.abs() * other.sign(),
+    "another draw": lambda own, other: other,
+}
+
+
+@torch.no_grad()
+def _start(net: nn.Module, masks: Masks, other: nn.Module, way: str) -> nn.Module:
+    """Give the kept weights of ``net`` the values of ``WAYS[way]``."""
+    rewind(net, copy.deepcopy(net.state_dict()), masks)
+    drawn = prunable(other)
+    for name, w in prunable(net).items():
+        w[masks[name]] = WAYS[way](w[masks[name]], drawn[name][masks[name]])
+    return net
+
+
+def starts(data: ImageData, found: Sequence[Search]) -> pd.DataFrame:
+    """The last masks trained from parts of w_0, each of ``WAYS``: columns ``seed``,
+    ``method``, ``test`` (test accuracy in %).
+    """
+    rows = []
+    for one in found:
+        for way in WAYS:
+            net = _start(lenet(data, one.seed), one.masks, lenet(data, 1000 + one.seed), way)
+            result = train(data, net, one.masks, one.seed)
+            rows.append({"seed": one.seed, "method": way, "test": result["accuracy"]})
+    return pd.DataFrame(rows)
+
+
+def valleys(data: ImageData) -> pd.DataFrame:
+    """Two trainings from one w_k that see the images in different orders: columns
+    ``seed``, ``learning rate``, ``runs``, ``rise`` (of the training error on the straight
+    line between their ends, in points).
+    """
+    return pd.DataFrame(
+        {
+            "seed": seed,
+            "learning rate": f"{lr:g}",
+            "runs": f"runs part at step {k}",
+            "rise": _barrier(data, k, lr, seed),
+        }
+        for k in (0, 95)
+        for lr in (0.05, 0.2, 0.35)
+        for seed in range(SEEDS)
+    )
+
+
+def _barrier(data: ImageData, k: int, lr: float, seed: int) -> float:
+    def go(model: nn.Module, order: int, start: int, stop: int | None) -> None:
+        fit(
+            model, data.train, epochs=10, lr=lr, optimizer="sgd", batch_size=60,
+            schedule="cosine", seed=order, start=start, stop=stop, progress=False,
+        )  # fmt: skip
+
+    base, ends = lenet(data, seed), []
+    if k:
+        go(base, seed, 0, k)
+    for order in (100 + seed, 200 + seed):
+        model = copy.deepcopy(base)
+        go(model, order, k, None)
+        ends.append(model.state_dict())
+    errors = []
+    for a in np.linspace(0, 1, 7).tolist():
+        between = {name: (1 - a) * ends[0][name] + a * ends[1][name] for name in ends[0]}
+        base.load_state_dict(between)
+        errors.append(100 - evaluate(base, data.train))
+    return max(errors) - (errors[0] + errors[-1]) / 2
+
+
+def rewound_or_kept(data: ImageData, found: Sequence[Search]) -> pd.DataFrame:
+    """Pruned in rounds or at once, rewound to w_0 or trained on: columns ``seed``,
+    ``pruned`` (how, and how many trainings), ``start``, ``method`` (both), ``test``.
+
+    After one cut "long" trains as many steps as all rounds together. The random mask has
+    as many weights per layer and starts from w_0.
+    """
+    rows = []
+    for one in found:
+        net = lenet(data, one.seed)
+        w_0 = copy.deepcopy(net.state_dict())
+
+        def add(pruned: str, trainings: int, start: str, result: Any, seed: int = one.seed) -> None:
+            how = {"pruned": f"{pruned} ({trainings} trainings)", "start": start}
+            method = f"{start}, {pruned}"
+            rows.append({"seed": seed, **how, "method": method, "test": result["accuracy"]})
+
+        add("in rounds", ROUNDS + 1, "rewound", one.records[-1]["result"])
+        masks = dense_masks(net)
+        rewind(net, one.trained, masks)
+        final = {"rate": 1 - (1 - RATE) ** ROUNDS, "output_rate": 1 - (1 - RATE / 2) ** ROUNDS}
+        at_once = shrink(prunable(net), masks, **final)
+        result: Any = None
+        for _ in range(ROUNDS):
+            masks = shrink(prunable(net), masks, RATE)
+            result = train(data, net, masks, one.seed)
+        add("in rounds", ROUNDS + 1, "kept", result)
+        for pruned, start, state, times in (
+            ("at once", "rewound", w_0, 1),
+            ("at once", "kept", one.trained, 1),
+            ("at once, long", "kept", one.trained, ROUNDS),
+        ):
+            rewind(net, state, at_once)
+            result = train(data, net, at_once, one.seed, epochs=times * EPOCHS)
+            add(pruned, 1 + times, start, result)
+        elsewhere = random_ticket(one.masks, torch.Generator().manual_seed(one.seed))
+        rewind(net, w_0, elsewhere)
+        add("at random", 1, "rewound", train(data, net, elsewhere, one.seed))
+    return pd.DataFrame(rows)
