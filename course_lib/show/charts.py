@@ -180,7 +180,8 @@ def bars(
 
     Args:
         table: a long table, with or without a column ``seed``.
-        x: the column of groups. y: the column of heights.
+        x: the column of groups; rows without an entry there are not drawn.
+        y: the column of heights.
         by: the column of colours, four entries at most; None: one colour.
         fmt: how the number over a bar is written.
         xlabel, ylabel, log, ylim, note, height, ax: as for :func:`curves`.
@@ -190,6 +191,7 @@ def bars(
     """
     need(table, [x, y, *([by] if by else [])])
     ylabel = ylabel or title_of(y)
+    table = table.dropna(subset=[x])
     groups = list(dict.fromkeys(table[x].astype(str)))
     names = list(dict.fromkeys(table[by].astype(str))) if by else [""]
     if len(names) > 4:
