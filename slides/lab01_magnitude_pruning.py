@@ -12,18 +12,22 @@
 
 # %% slideshow={"slide_type": "skip"}
 import copy
+import math
 import warnings
 from functools import partial
 
 import numpy as np
+import pandas as pd
 import torch
-from IPython.display import Markdown, display
 from torch import nn
 from torch.nn import functional as F
 
-from course_lib.cost import encodings, latency, model_cost, totals
+from course_lib.cost import latency, model_cost, totals
+from course_lib.cost.storage import model_bits
 from course_lib.data.images import Split, load
+from course_lib.experiments import lab01
 from course_lib.models import build
+from course_lib.parallel import sweep
 from course_lib.pruning.weights import (
     GRANULARITIES,
     apply,
@@ -40,16 +44,15 @@ from course_lib.pruning.weights import (
     smallest,
     threshold,
 )
-from course_lib.show import plots
+from course_lib.show import plots, tables
 from course_lib.show.drawings.masks import mask_flow
-from course_lib.show.words import pm, versus
+from course_lib.show.words import minus, pm, say
 from course_lib.training import evaluate, fit
 
-plots.use_style()
 torch.set_num_threads(1)
 warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta state")
 data = load("digits")
-SEEDS, EPOCHS = 5, 20
+SEEDS, EPOCHS = range(5), 20
 LAYERS = ("fc1", "fc2", "fc3")
 
 
@@ -63,28 +66,26 @@ def accuracy(net, split="validation"):
     return evaluate(net, getattr(data, split))
 
 
+def measured(net):
+    return {"accuracy": accuracy(net), "network": net}
+
+
 def pruned(net, masks):
     net = copy.deepcopy(net)
     apply(net, masks)
     return net
 
 
-def chance(seed):
-    """The control: a score for each weight, drawn at random."""
-    return lambda weights: random(weights, torch.Generator().manual_seed(seed))
+def score_of(method, seed, weights):
+    """Sizes; of the method "random", a number for each weight, drawn at random."""
+    if method == "random":
+        return random(weights, torch.Generator().manual_seed(seed))
+    return magnitude(weights)
 
 
-def sweep(sparsities, select=local_masks, at_random=False):
-    """Accuracies (seeds, sparsities) of the dense networks, pruned by magnitude or by
-    chance and not trained.
-    """
-    scores = [chance(seed)(w) if at_random else magnitude(w) for seed, w in enumerate(weights)]
-    return np.array(
-        [
-            [accuracy(pruned(n, select(v, s))) for s in sparsities]
-            for n, v in zip(dense, scores, strict=True)
-        ]
-    )
+def prune_at_once(seed, method, sparsity):
+    select = global_masks if method == "global" else local_masks
+    return measured(pruned(nets[seed], select(score_of(method, seed, weights[seed]), sparsity)))
 
 
 def share_gone(mask):
@@ -95,15 +96,10 @@ def percent(share):
     return f"{100 * share:.0f}\u00a0%"
 
 
-def table(head, rows):
-    return "\n".join(
-        ["| " + " | ".join(map(str, row)) + " |" for row in (head, ["---"] * len(head), *rows)]
-    )
-
-
-dense = [trained(seed) for seed in range(SEEDS)]
-weights = [prunable(net) for net in dense]
-dense_accuracy = [accuracy(net) for net in dense]
+nets = [trained(seed) for seed in SEEDS]
+weights = [prunable(net) for net in nets]
+dense = pd.DataFrame([{"seed": seed, "method": "dense"} | measured(nets[seed]) for seed in SEEDS])
+dense["sparsity"] = math.nan
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # # How many weights can a network lose?
@@ -164,7 +160,7 @@ dense_accuracy = [accuracy(net) for net in dense]
 # against (0.5, 0.5) is 0.9 against 1.0 in L1, and 0.9 against 0.71 in L2.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## Prune where |w| < a"))
+say("## Prune where |w| < a")
 LECTURE = torch.tensor(
     [[0.1, 3, 0.2, 1, 0.4, 0.2, -1, 3, 0.4, 0.6], [0.2, 1.2, 0.2, -1, 0.2, -3, 0.5, -3, 3, -1]]
 )
@@ -173,11 +169,11 @@ rows = [
     [f"**{w:g}**".replace("-", "−") if k else f"~~{w:g}~~" for w, k in zip(line, keep, strict=True)]
     for line, keep in zip(LECTURE.tolist(), kept.tolist(), strict=True)
 ]
-said = (
+say(
     f"The lecture's example, $a = 1$: {int(kept[0].sum())} and {int(kept[1].sum())} of 10 weights"
     " stay."
 )
-display(Markdown(f"{said}\n\n" + table([""] * 10, rows)))
+tables.show(tables.Table([""] * 10, rows))
 
 # %% [markdown]
 # A **threshold** says what is small, a **fraction** how much goes. Han et al. (2015)
@@ -189,33 +185,22 @@ display(Markdown(f"{said}\n\n" + table([""] * 10, rows)))
 # the layer's weights.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## The same threshold is another sparsity in every layer"))
-levels = np.linspace(0, 0.3, 61)
-below = {
-    layer: np.array(
-        [100 * (weights[0][f"{layer}.weight"].abs() < a).float().mean().item() for a in levels]
-    )
+say("## The same threshold is another sparsity in every layer")
+below = pd.DataFrame(
+    {"method": layer, "threshold a": a, "weights below it (%)": share_gone(w.abs() >= a)}
     for layer in LAYERS
-}
-AT = 20  # of the levels: a = 0.1
+    for w in [weights[0][f"{layer}.weight"]]
+    for a in np.linspace(0, 0.3, 61)
+)
 plots.show(
     plots.curves(
-        levels,
-        below,
-        xlabel="threshold a",
-        ylabel="weights below it (%)",
+        below, x="threshold a", y="weights below it (%)", control=None,
         title="The weights of a trained LeNet, layer by layer",
-    ),
-    alt=(
-        "Share of the weights below a threshold for three layers of a trained LeNet. At"
-        f" {levels[AT]:.1f}: "
     )
-    + ", ".join(f"{layer} {values[AT]:.0f} per cent" for layer, values in below.items())
-    + ".",
-)
+)  # fmt: skip
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## A fraction is a promise about a number"))
+say("## A fraction is a promise about a number")
 
 # %% [markdown]
 # "Prune a share $s$ of $n$ weights": exactly **round(s · n)** of them go, those with
@@ -223,26 +208,20 @@ display(Markdown("## A fraction is a promise about a number"))
 # first goes first.
 
 # %%
-coarse = {}
+rows = []
 for bits in (32, 8, 4, 3):
     w = weights[0]["fc1.weight"].detach()
-    step = w.abs().max() / (2 ** (bits - 1) - 1)
-    coarse[bits] = (w / step).round() if bits < 32 else w
-rows = []
-for bits, w in coarse.items():
-    found = []
+    if bits < 32:
+        w = (w / (w.abs().max() / (2 ** (bits - 1) - 1))).round()
+    row = {"": f"{bits} bits", "sizes": w.abs().unique().numel()}
     for s in (0.5, 0.7, 0.9):
         edge = w.abs().flatten().kthvalue(round(s * w.numel())).values  # the largest that must go
-        found.append(
+        row["asked for 50 %" if s == 0.5 else percent(s)] = (
             f"{share_gone(w.abs() > edge):.1f} % · {share_gone(smallest(w.abs(), s)):.1f} %"
         )
-    rows.append([f"{bits} bits", f"{w.abs().unique().numel():,}", *found])
-display(
-    Markdown(
-        "fc1 with its weights rounded. Pruned: *all that are not above a threshold* · *by rank*\n\n"
-        + table(["", "sizes", "asked for 50 %", "70 %", "90 %"], rows)
-    )
-)
+    rows.append(row)
+say("fc1 with its weights rounded. Pruned: *all that are not above a threshold* · *by rank*")
+tables.show(tables.plain(pd.DataFrame(rows)))
 
 # %% [markdown]
 # Ties are no rarity: after a first round of pruning most of a layer is one.
@@ -270,61 +249,34 @@ display(
 # %% slideshow={"slide_type": "notes"}
 example = torch.tensor([0.5, -2, 0.5, 0, -0.5, 3, -0.5])
 gone = (~smallest(example.abs(), 0.5)).nonzero().flatten().tolist()
-display(
-    Markdown(
-        f"1: round({0.5 * len(example):g}) = {len(gone)}, at places"
-        f" {', '.join(str(i + 1) for i in gone)}. 2: none; a = 0.5 prunes"
-        f" {int((~threshold(example.abs(), 0.5)).sum())}, anything above it"
-        f" {int((~threshold(example.abs(), 0.51)).sum())}. 3: half of all is done already and"
-        " changes nothing, half of those left takes more. Labs say *sparsity*: the share of all"
-        " weights, cumulative; lab 03 prunes a share of the survivors and says so."
-    )
+say(
+    f"1: round({0.5 * len(example):g}) = {len(gone)}, at places"
+    f" {', '.join(str(i + 1) for i in gone)}. 2: none; a = 0.5 prunes"
+    f" {int((~threshold(example.abs(), 0.5)).sum())}, anything above it"
+    f" {int((~threshold(example.abs(), 0.51)).sum())}. 3: half of all is done already and changes"
+    " nothing, half of those left takes more. Labs say *sparsity*: the share of all weights,"
+    " cumulative; lab 03 prunes a share of the survivors and says so."
 )
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## All at once, and nothing repaired"))
-grid = [0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95]
-one_shot = {
-    "each layer": sweep(grid),
-    "global": sweep(grid, global_masks),
-    "random": sweep(grid, at_random=True),
-}
-
-
-def held(values):
-    """The largest sparsity up to which the mean stays within a point of dense."""
-    good = np.mean(values, 0) >= np.mean(dense_accuracy) - 1
-    count = len(good) if good.all() else int(good.argmin())
-    return percent(grid[count - 1]) if count else f"not even {percent(grid[0])}"
-
-
-NINETY = grid.index(0.9)
+say("## All at once, and nothing repaired")
+GRID = [0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95]
+METHODS = ["magnitude", "global", "random"]
+one_shot = pd.concat(
+    [dense, sweep(prune_at_once, seed=SEEDS, method=METHODS, sparsity=GRID)], ignore_index=True
+)
 plots.show(
-    plots.method_curves(
-        grid,
-        {"magnitude": one_shot["each layer"], "random": one_shot["random"]},
-        dense=dense_accuracy,
-        xlabel="sparsity of every layer",
-        ylabel="validation accuracy (%)",
+    plots.curves(
+        one_shot.query("method != 'global'"), x="sparsity", y="accuracy", xaxis="sparsity",
         title="Five networks with intervals; nothing trained afterwards",
-        xaxis="sparsity",
-        ylim=(0, 102),
-    ),
-    alt=(
-        "Accuracy against sparsity. Within a point of dense: magnitude up to"
-        f" {held(one_shot['each layer'])}, random {held(one_shot['random'])}; at 90 per cent"
-        f" {one_shot['each layer'][:, NINETY].mean():.0f} and"
-        f" {one_shot['random'][:, NINETY].mean():.0f}."
     ),
     inches=(5.2, 4),
-)
-display(
-    Markdown(
-        f"Within a point of dense up to **{held(one_shot['each layer'])}**; random:"
-        f" {held(one_shot['random'])}. Gordon et al. (2020), BERT: 30–40 % of the weights are free,"
-        " then what was learnt in pre-training goes. The lab's network has batch norm, and its"
-        " curve looks worse. Why?"
-    )
+)  # fmt: skip
+reach = {how: percent(lab01.within_a_point(one_shot, how)) for how in METHODS}
+say(
+    f"Within a point of dense up to **{reach['magnitude']}**; random: {reach['random']}."
+    " Gordon et al. (2020), BERT: 30–40 % of the weights are free, then what was learnt in"
+    " pre-training goes. The lab's network has batch norm, and its curve looks worse. Why?"
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
@@ -333,42 +285,38 @@ display(
 # is gone).
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## A threshold for each layer, or one for all?"))
-by_layer = {
-    layer: [share_gone(global_masks(magnitude(w), 0.9)[f"{layer}.weight"]) for w in weights]
-    for layer in LAYERS
-}
+say("## A threshold for each layer, or one for all?")
 count = sum(w.numel() for w in weights[0].values())
-names = {
-    layer: f"{layer}\n{percent(weights[0][f'{layer}.weight'].numel() / count)}" for layer in LAYERS
-}
-fig = plots.bars(
+lost = pd.DataFrame(
     {
-        "each layer 90 %": {names[layer]: 90.0 for layer in LAYERS},
-        "all together 90 %": {names[layer]: float(np.mean(by_layer[layer])) for layer in LAYERS},
-    },
-    ylabel="", title="Weights pruned (%): who pays when all layers compete?", fmt="{:.0f}",
-)  # fmt: skip
-fig.axes[0].set_xlabel("layer, and its share of all weights")
-plots.show(
-    fig,
-    alt="Share of each layer's weights that goes at 90 per cent over all layers together: "
-    + ", ".join(f"{layer} {np.mean(values):.0f}" for layer, values in by_layer.items())
-    + ".",
-    inches=(4.9, 4),
+        "seed": seed,
+        "layer": f"{name}\n{percent(of[name].numel() / count)}",
+        "method": how,
+        "pruned": x,
+    }
+    for seed, of in enumerate(weights)
+    for name, mask in global_masks(magnitude(of), 0.9).items()
+    for how, x in {"each layer 90 %": 90.0, "all together 90 %": share_gone(mask)}.items()
 )
-display(
-    Markdown(
-        "**Local**: each layer loses the same share. **Global**: the smallest weights *anywhere*"
-        " go; large layers with many small weights pay. Accuracy at 90 %, not retrained: global"
-        f" {pm(one_shot['global'][:, NINETY])}, local {pm(one_shot['each layer'][:, NINETY])};"
-        " global against local"
-        f" {versus(one_shot['global'][:, NINETY], one_shot['each layer'][:, NINETY])}."
-    )
+lost["layer"] = lost.layer.str.replace(".weight", "")
+plots.show(
+    plots.bars(
+        lost, x="layer", y="pruned", by="method", xlabel="layer, and its share of all weights",
+        title="Weights pruned (%): who pays when all layers compete?", ylabel=" ", fmt="{:.0f}",
+    ),
+    inches=(4.9, 4),
+)  # fmt: skip
+at_90 = one_shot.query("sparsity == 0.9")
+after = at_90.groupby("method").accuracy
+say(
+    "**Local**: each layer loses the same share. **Global**: the smallest weights *anywhere* go;"
+    " large layers with many small weights pay. Accuracy at 90 %, not retrained: global"
+    f" {pm(after.get_group('global'))}, local {pm(after.get_group('magnitude'))}; global against"
+    f" local {minus(at_90, 'accuracy', 'global', 'magnitude')}."
 )
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## The same function, and an empty layer"))
+say("## The same function, and an empty layer")
 
 # %% [markdown]
 # $\text{ReLU}(c\,x) = c\,\text{ReLU}(x)$ for $c > 0$, so this is **the same network**:
@@ -376,36 +324,29 @@ display(Markdown("## The same function, and an empty layer"))
 # $$\tfrac1c W_3\,\text{ReLU}(cW_2x + cb_2) = W_3\,\text{ReLU}(W_2x + b_2)$$
 
 # %%
-rescaled = []
-for net in dense:
-    net = copy.deepcopy(net)
-    with torch.no_grad():
-        for parameter, factor in ((net.fc2.weight, 0.1), (net.fc2.bias, 0.1), (net.fc3.weight, 10)):
-            parameter.mul_(factor)
-    rescaled.append(net)
+rescaled = [copy.deepcopy(net) for net in nets]
+for net in rescaled:
+    net.fc2.weight.data *= 0.1
+    net.fc2.bias.data *= 0.1
+    net.fc3.weight.data *= 10
 images = data.validation.images
 with torch.inference_mode():
     apart = max(
-        (a(images) - b(images)).abs().max().item() for a, b in zip(dense, rescaled, strict=True)
+        (a(images) - b(images)).abs().max().item() for a, b in zip(nets, rescaled, strict=True)
     )
 rows = []
-for name, nets, select in (
-    ("as trained, global", dense, global_masks),
+for name, found, select in (
+    ("as trained, global", nets, global_masks),
     ("fc2 × 0.1, global", rescaled, global_masks),
     ("fc2 × 0.1, local", rescaled, local_masks),
 ):
-    chosen = [select(magnitude(prunable(net)), 0.9) for net in nets]
-    shares = [
-        np.mean([share_gone(masks[f"{layer}.weight"]) for masks in chosen]) for layer in LAYERS
-    ]
-    after = [accuracy(pruned(net, masks)) for net, masks in zip(nets, chosen, strict=True)]
-    rows.append([name, *(f"{x:.1f}" if x < 99.95 else "**100**" for x in shares), pm(after)])
-display(
-    Markdown(
-        f"Five networks, logits at most {apart:.0e} apart. Then 90 % of the weights go (all in"
-        " %):\n\n" + table(["", *(f"{layer} pruned" for layer in LAYERS), "accuracy"], rows)
-    )
-)
+    for seed, net in enumerate(found):
+        masks = select(magnitude(prunable(net)), 0.9)
+        gone = {f"{layer} pruned": share_gone(masks[f"{layer}.weight"]) for layer in LAYERS}
+        rows.append({"seed": seed, "method": name} | gone | measured(pruned(net, masks)))
+say(f"Five networks, logits at most {apart:.0e} apart. Then 90 % of the weights go (all in %):")
+means = [*(f"{layer} pruned" for layer in LAYERS), "accuracy"]
+tables.show(tables.means(pd.DataFrame(rows), dict(zip(means, means, strict=True))))
 
 # %% [markdown]
 # A layer without weights passes nothing on, and **no training brings it back**: its
@@ -419,18 +360,9 @@ display(
 # layer's norm (as lab 07 does for heads).
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## How large is a piece?"))
+say("## How large is a piece?")
 with_conv = build("convnet", data, seed=0)
-fit(
-    with_conv,
-    data.train,
-    epochs=12,
-    lr=0.2,
-    optimizer="sgd",
-    weight_decay=5e-3,
-    schedule="cosine",
-    progress=False,
-)
+fit(with_conv, data.train, epochs=12, progress=False, **lab01.DENSE)
 score = with_conv.conv2.weight.detach().abs()[:10, :10]  # (M, C, R, S), few enough to be seen
 pieces = {g: local_masks({"": score}, 0.7, g)[""] for g in GRANULARITIES}
 left = {g: (100 * (score * m).sum() / score.sum()).item() for g, m in pieces.items()}
@@ -446,14 +378,10 @@ plots.show(
     + ".",
     inches=(8, 2.75),
 )
-display(
-    Markdown(
-        "A group's score is its L1 norm $\\sum|w|$; round(s · groups) whole groups go. Kept of the"
-        " sum over all: "
-        + ", ".join(f"{g} **{share:.0f} %**" for g, share in left.items())
-        + ". Any choice of rows is also a choice of single weights, so the finer rule **never keeps"
-        " less**."
-    )
+say(
+    "A group's score is its L1 norm $\\sum|w|$; round(s · groups) whole groups go. Kept of the sum"
+    f" over all: {', '.join(f'{g} **{share:.0f} %**' for g, share in left.items())}. Any choice of"
+    " rows is also a choice of single weights, so the finer rule **never keeps less**."
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
@@ -466,7 +394,7 @@ display(
 # each.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## What magnitude does not see"))
+say("## What magnitude does not see")
 generator = torch.Generator().manual_seed(0)
 # of very different size
 inputs = torch.randn(1000, 2, generator=generator) * torch.tensor([5.0, 0.2])
@@ -474,23 +402,20 @@ w = torch.tensor([0.3, 2.0])
 y = inputs @ w
 verdict = smallest(w.abs(), 0.5)
 rows = [
-    [
-        f"$w_{i + 1}$",
-        f"{w[i]:g}",
-        f"{inputs[:, i].square().mean().sqrt():.2f}",
-        "stays" if verdict[i] else "**goes**",
-        f"{(inputs @ w.where(torch.arange(2) != i, 0) - y).square().mean().sqrt():.2f}",
-    ]
+    {
+        "": f"$w_{i + 1}$",
+        "weight": f"{w[i]:g}",
+        "its input (rms)": inputs[:, i].square().mean().sqrt().item(),
+        "magnitude says": "stays" if verdict[i] else "**goes**",
+        "change of $y$ without it (rms)": (
+            (inputs @ w.where(torch.arange(2) != i, 0) - y).square().mean().sqrt().item()
+        ),
+    }
     for i in range(2)
 ]
-display(
-    Markdown(
-        "One output, two inputs, 1,000 samples; one weight must go:\n\n"
-        + table(
-            ["", "weight", "its input (rms)", "magnitude says", "change of $y$ without it (rms)"],
-            rows,
-        )
-    )
+say("One output, two inputs, 1,000 samples; one weight must go:")
+tables.show(
+    tables.plain(pd.DataFrame(rows), {"its input (rms)": 2, "change of $y$ without it (rms)": 2})
 )
 
 # %% [markdown]
@@ -502,45 +427,30 @@ display(
 # features differ by orders of magnitude, it matters a lot.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## Are there such weights in a real network?"))
-pixels = data.train.images.flatten(1)
-black = pixels.amax(0) == 0
+say("## Are there such weights in a real network?")
+black = (data.train.images.flatten(1).amax(0) == 0).numpy()
 stay = np.array(
-    [
-        [100 * m[:, i].float().mean().item() for i in range(64)]
-        for m in (local_masks(magnitude(w), 0.5)["fc1.weight"] for w in weights)
-    ]
-)
-fig = plots.heat_map(
-    stay.mean(0).reshape(8, 8),
-    rows=range(1, 9),
-    columns=range(1, 9),
-    xlabel="column of the image",
-    ylabel="row",
-    title="fc1, half of it pruned: weights kept (%)",
-    fmt="{:.0f}",
-)
+    [100 * local_masks(magnitude(w), 0.5)["fc1.weight"].float().mean(0).numpy() for w in weights]
+)  # (seeds, pixels)
+places = pd.Index(range(1, 9), name="row"), pd.Index(range(1, 9), name="column of the image")
 plots.show(
-    fig,
-    alt=(
-        f"Share of the weights kept at each of 64 pixels; at the {int(black.sum())} pixels that are"
-        f" always black {stay[:, black.numpy()].mean():.0f} per cent."
+    plots.heat_map(
+        pd.DataFrame(stay.mean(0).reshape(8, 8), *places), fmt="{:.0f}",
+        title="fc1, half of it pruned: weights kept (%)",
     ),
     inches=(5.2, 4.05),
-)
+)  # fmt: skip
 empty = []
-for net in dense:
+for net in nets:
     without = copy.deepcopy(net)
-    with torch.no_grad():
-        without.fc1.weight[:, black] = 0
+    without.fc1.weight.data[:, black] = 0
+    with torch.inference_mode():
         empty.append((without(data.train.images) - net(data.train.images)).abs().max().item())
-display(
-    Markdown(
-        f"{int(black.sum())} pixels are black in **every** training image. Their"
-        f" {300 * int(black.sum()):,} weights never had a gradient: they are as they were drawn,"
-        f" and magnitude keeps {pm(stay[:, black.numpy()].mean(1), 0)} % of them. Without them, the"
-        f" outputs for the training images change by {max(empty):g}."
-    )
+say(
+    f"{black.sum()} pixels are black in **every** training image. Their {300 * black.sum():,} weights"
+    " never had a gradient: they are as they were drawn, and magnitude keeps"
+    f" {pm(stay[:, black].mean(1), 0)} % of them. Without them, the outputs for the training images"
+    f" change by {max(empty):g}."
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
@@ -565,22 +475,19 @@ rows = []
 for at in (product.argmax(), product.argmin(), product.abs().flatten().kthvalue(500).indices):
     probe = copy.deepcopy(early)
     with torch.no_grad():
-        size = probe.fc3.weight.view(-1)[at].item()
+        weight = probe.fc3.weight.view(-1)[at].item()
         probe.fc3.weight.view(-1)[at] = 0
         change = F.cross_entropy(probe(x), labels) - loss
-    gw = product.view(-1)[at].item()
-    rows.append(
-        [
-            f"{v:+.{digits}f}".replace("-", "−")
-            for v, digits in ((size, 3), *((1e3 * v, 2) for v in (change.item(), -gw, gw)))
-        ]
+    numbers = (
+        weight,
+        1e3 * change.item(),
+        *(sign * 1e3 * product.view(-1)[at].item() for sign in (-1, 1)),
     )
-display(
-    Markdown(
-        "Three weights of a network after two epochs, 1/1000 of the loss:\n\n"
-        + table(
-            ["weight", "true change without it", "$-g\\,w$", "$+g\\,w$, as often printed"], rows
-        )
+    rows.append([f"{v:+.{3 if i == 0 else 2}f}".replace("-", "−") for i, v in enumerate(numbers)])
+say("Three weights of a network after two epochs, 1/1000 of the loss:")
+tables.show(
+    tables.Table(
+        ["weight", "true change without it", "$-g\\,w$", "$+g\\,w$, as often printed"], rows
     )
 )
 
@@ -601,7 +508,7 @@ display(
 # et al. 2020).
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## The mask on the way forward and on the way back"))
+say("## The mask on the way forward and on the way back")
 W = torch.tensor([[2, 0.5, -1], [-2, 0.5, 1], [0.5, 1.5, 0.2]])
 plots.show(
     mask_flow(W, threshold(W.abs(), 1), torch.tensor([1.0, 2, 1]), torch.tensor([0.0, 1, 1]))
@@ -635,88 +542,73 @@ plots.show(
 # harmless: a share of 0 is 0, which is why AdamW follows Adam.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## Who wakes them up?"))
+say("## Who wakes them up?")
 OPTIMIZERS = {
-    "SGD": lambda p: torch.optim.SGD(p, lr=0.05),
-    "SGD with momentum": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9),
-    "Adam": lambda p: torch.optim.Adam(p, lr=1.2e-3),
-    "AdamW": lambda p: torch.optim.AdamW(p, lr=1.2e-3),
+    "SGD": partial(torch.optim.SGD, lr=0.05),
+    "SGD with momentum": partial(torch.optim.SGD, lr=0.05, momentum=0.9),
+    "Adam": partial(torch.optim.Adam, lr=1.2e-3),
+    "AdamW": partial(torch.optim.AdamW, lr=1.2e-3),
 }
 STEPS = 40
 
 
-def after_pruning(make, seed, hold):
-    """Mean size of fc2's pruned weights by step, how many are not 0, and (momentum
+def after_pruning(method, seed, hold):
+    """fc2's pruned weights by step: mean size, share that is not 0 (%), and (momentum
     only) how far the velocity will carry them.
 
     Dense for 30 steps, 80 % of fc2 pruned; on with the same optimizer, gradients
     masked, and weights masked again if ``hold``.
     """
     net = build("lenet300", data, seed=seed)
-    optimizer = make(net.parameters())
+    optimizer = OPTIMIZERS[method](net.parameters())
     generator = torch.Generator().manual_seed(seed)
-
-    def step(mask=None):
+    mask, masks, rows = torch.ones_like(net.fc2.weight, dtype=torch.bool), {}, []
+    for now in range(-30, STEPS + 1):
+        if now == 0:
+            masks = local_masks(magnitude({"fc2.weight": net.fc2.weight}), 0.8)
+            mask = masks["fc2.weight"]
+            apply(net, masks)
+            velocity = optimizer.state[net.fc2.weight].get(
+                "momentum_buffer", torch.zeros(mask.shape)
+            )
+            ahead = 1e3 * 0.05 * 0.9 / (1 - 0.9) * velocity[~mask].abs().mean().item()
+        if now >= 0:
+            gone = net.fc2.weight.detach()[~mask]
+            back = 100 * (gone != 0).float().mean().item()
+            rows.append(
+                {"step": now, "size": 1e3 * gone.abs().mean().item(), "back": back, "ahead": ahead}
+            )
         at = torch.randint(len(data.train.labels), (64,), generator=generator)
         optimizer.zero_grad()
         F.cross_entropy(net(data.train.images[at]), data.train.labels[at]).backward()
-        if mask is not None:
-            net.fc2.weight.grad[~mask] = 0
+        net.fc2.weight.grad[~mask] = 0
         optimizer.step()
-
-    for _ in range(30):
-        step()
-    masks = local_masks(magnitude({"fc2.weight": net.fc2.weight}), 0.8)
-    mask = masks["fc2.weight"]
-    apply(net, masks)
-    velocity = optimizer.state[net.fc2.weight].get("momentum_buffer")
-    ahead = (
-        None if velocity is None else (0.05 * 0.9 / (1 - 0.9) * velocity[~mask].abs().mean()).item()
-    )
-    sizes = [0.0]
-    for _ in range(STEPS):
         if hold:
-            with masked(net, masks):
-                step(mask)
-        else:
-            step(mask)
-        sizes.append(net.fc2.weight[~mask].abs().mean().item())
-    return sizes, 100 * (net.fc2.weight[~mask] != 0).float().mean().item(), ahead
+            apply(net, masks)
+    return rows
 
 
-free = {
-    name: [after_pruning(make, seed, hold=False) for seed in range(3)]
-    for name, make in OPTIMIZERS.items()
-}
+woken = sweep(after_pruning, workers=1, method=OPTIMIZERS, seed=range(3), hold=[False, True])
+free = woken[~woken.hold]
 plots.show(
     plots.curves(
-        range(STEPS + 1),
-        {name: 1e3 * np.mean([sizes for sizes, *_ in found], 0) for name, found in free.items()},
-        xlabel="steps after pruning",
+        free, x="step", y="size", control=None, xlabel="steps after pruning",
         ylabel="mean |w| (1/1000)",
         title="Pruned weights of fc2 (80 % of it), gradients masked; mean of three seeds",
     ),
-    alt=f"Mean size of pruned weights against steps. After {STEPS}: "
-    + ", ".join(
-        f"{name} {1e3 * np.mean([f[0][-1] for f in found]):.1f} thousandths"
-        for name, found in free.items()
-    )
-    + ".",
     inches=(4.9, 4.05),
-)
-carried, expected = ([f[i] for f in free["SGD with momentum"]] for i in (0, 2))
-display(
-    Markdown(
-        "A masked gradient keeps *new* ones out, not the old. Momentum: $v \\leftarrow \\mu v +"
-        " 0$, so the weight still travels $\\eta\\,(\\mu + \\mu^2 + \\dots)\\,|v| ="
-        f" \\eta\\,\\frac{{\\mu}}{{1-\\mu}}\\,|v|$: {1e3 * np.mean(expected):.2f} thousandths on"
-        f" average by the formula, {1e3 * np.mean([c[-1] for c in carried]):.2f} measured after"
-        f" {STEPS} steps. Adam divides its old mean by the root of an old mean square."
-    )
+)  # fmt: skip
+momentum = free[(free.method == "SGD with momentum") & (free.step == STEPS)]
+say(
+    "A masked gradient keeps *new* ones out, not the old. Momentum: $v \\leftarrow \\mu v + 0$, so the"
+    " weight still travels $\\eta\\,(\\mu + \\mu^2 + \\dots)\\,|v| ="
+    f" \\eta\\,\\frac{{\\mu}}{{1-\\mu}}\\,|v|$: {momentum.ahead.mean():.2f} thousandths on average by the"
+    f" formula, {momentum['size'].mean():.2f} measured after {STEPS} steps. Adam divides its old mean by"
+    " the root of an old mean square."
 )
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## Zero again, after every step"))
+say("## Zero again, after every step")
 
 # %% tags=["code"]
 ADAM = {"optimizer": "adam", "progress": False}
@@ -734,24 +626,14 @@ with masked(net, masks):
 # `nn.Parameter` is one that nobody trains. And **fill** them in: 0 × NaN is NaN.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## Is it enough?"))
-rows = [
-    [
-        name,
-        f"{np.mean([f[1] for f in free[name]]):.1f} %",
-        f"{np.mean([after_pruning(make, seed, hold=True)[1] for seed in range(3)]):.1f} %",
-    ]
-    for name, make in OPTIMIZERS.items()
-]
-display(
-    Markdown(
-        f"Pruned weights of fc2 that are not 0 after {STEPS} steps, three seeds:\n\n"
-        + table(["", "gradient masked", "weight set to 0 after each step"], rows)
-    )
-)
+say("## Is it enough?")
+last = woken[woken.step == STEPS].groupby(["method", "hold"], sort=False).back.mean().unstack()
+last.columns = ["gradient masked", "weight set to 0 after each step"]
+say(f"Pruned weights of fc2 that are not 0 after {STEPS} steps (%), three seeds:")
+tables.show(tables.plain(last.reset_index()))
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## One set of numbers, two names"))
+say("## One set of numbers, two names")
 
 
 class Tied(nn.Module):
@@ -778,26 +660,22 @@ for how, listed in (("state_dict()", by_name), ("named_parameters()", once)):
         there = (w != 0).flatten().nonzero().flatten()
         w.view(-1)[there[~smallest(w.flatten()[there].abs(), 0.5)]] = 0
     rows.append(
-        [
-            f"`{how}`",
-            len(listed),
-            f"{sum(v.numel() for v in listed.values()):,}",
-            f"{share_gone(fresh.embedding.weight != 0):.0f} %",
-        ]
+        {
+            "list": f"`{how}`",
+            "tensors": len(listed),
+            "weights counted": sum(v.numel() for v in listed.values()),
+            "pruned (%)": share_gone(fresh.embedding.weight != 0),
+        }
     )
-display(
-    Markdown(
-        "`output.weight = embedding.weight`, 600 words of width 64. Prune half of the weights that"
-        " are left, in each tensor of a list:\n\n"
-        + table(["list", "tensors", "weights counted", "pruned"], rows)
-    )
+say(
+    "`output.weight = embedding.weight`, 600 words of width 64. Prune half of the weights that are"
+    " left, in each tensor of a list:"
 )
-display(
-    Markdown(
-        "Tied weights are **counted once and pruned once**, under one name, and the tie is kept."
-        f" In BERT-base this tensor alone has 30,522 × 768 = {30522 * 768 / 1e6:.1f} million of the"
-        " 110 million parameters: counted twice, it moves every sparsity you report."
-    )
+tables.show(tables.plain(pd.DataFrame(rows), 0))
+say(
+    "Tied weights are **counted once and pruned once**, under one name, and the tie is kept. In"
+    f" BERT-base this tensor alone has 30,522 × 768 = {30522 * 768 / 1e6:.1f} million of the 110"
+    " million parameters: counted twice, it moves every sparsity you report."
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
@@ -806,37 +684,32 @@ display(
 # once in named_parameters(), twice in state_dict().
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## Where does it hurt?"))
-scan_at = [0.5, 0.7, 0.8, 0.9, 0.95, 0.98]
-scans = [sensitivity(net, accuracy, scan_at) for net in dense]
-# (seeds, layers, sparsities)
-scan = np.array([[s[f"{layer}.weight"] for layer in LAYERS] for s in scans])
+say("## Where does it hurt?")
+SCAN = [0.5, 0.7, 0.8, 0.9, 0.95, 0.98]
+scan = pd.DataFrame(
+    {"seed": seed, "layer": name.removesuffix(".weight"), "sparsity": s, "accuracy": a}
+    for seed, net in enumerate(nets)
+    for name, found in sensitivity(net, accuracy, SCAN).items()
+    for s, a in zip(SCAN, found, strict=True)
+)
 plots.show(
     plots.heat_map(
-        scan.mean(0),
-        rows=LAYERS,
-        columns=[percent(s) for s in scan_at],
-        xlabel="sparsity of this layer alone",
-        ylabel="",
+        scan.pivot_table(index="layer", columns="sparsity", values="accuracy"),
+        xlabel="sparsity of this layer alone", ylabel="",
         title="Validation accuracy (%), one layer pruned, the others dense; mean of five",
     ),
-    alt="Accuracy with one layer pruned. At 95 per cent: "
-    + ", ".join(
-        f"{layer} {scan[:, i, scan_at.index(0.95)].mean():.0f}" for i, layer in enumerate(LAYERS)
-    )
-    + ".",
     inches=(8, 2.4),
-)
-cost = scan[:, :, scan_at.index(0.9)] - np.array(dense_accuracy)[:, None]
-together = one_shot["each layer"][:, NINETY] - np.array(dense_accuracy)
-display(
-    Markdown(
-        "A **sensitivity scan**: press each place once before you cut. Here"
-        f" **{LAYERS[int(cost.mean(0).argmin())]}** feels it most; in Han et al. (2015), who set"
-        " each layer's threshold from a scan, the layer that sees the image. And costs do not add"
-        f" up: at 90 % one by one {pm(-cost.sum(1))} points in all, together {pm(-together)}; the"
-        f" difference: {versus(-together, -cost.sum(1))}."
-    )
+)  # fmt: skip
+cost = scan[scan.sparsity == 0.9].pivot(index="seed", columns="layer", values="accuracy")
+cost = -cost.sub(dense.accuracy, axis=0)  # points lost, one layer at a time
+together = (dense.accuracy - at_90[at_90.method == "magnitude"].accuracy.to_numpy()).to_numpy()
+lost = pd.DataFrame({"seed": SEEDS, "together": together, "one by one": cost.sum(axis=1)})
+lost = lost.melt("seed", var_name="method", value_name="points")
+say(
+    f"A **sensitivity scan**: press each place once before you cut. Here **{cost.mean().idxmax()}**"
+    " feels it most; in Han et al. (2015), who set each layer's threshold from a scan, the layer that"
+    f" sees the image. And costs do not add up: at 90 % one by one {pm(cost.sum(axis=1))} points in"
+    f" all, together {pm(together)}; the difference: {minus(lost, 'points', 'together', 'one by one')}."
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
@@ -845,7 +718,7 @@ display(
 # depends on whether its statistics are measured again (lab).
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## Which images may you ask?"))
+say("## Which images may you ask?")
 
 # %% [markdown]
 # | | for | how often |
@@ -855,40 +728,39 @@ display(Markdown("## Which images may you ask?"))
 # | **test** | the figure that you report | once, at the end |
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## What asking too often does"))
+say("## What asking too often does")
 DRAWS = 200
 half = len(data.validation.labels) // 2
 asked, unseen = (
     Split(*(part[at] for part in data.validation)) for at in (slice(half), slice(half, None))
 )
-lead = {"asked": [], "unseen": []}
-for seed in range(SEEDS):
+rows = []
+for seed in SEEDS:
     generator = torch.Generator().manual_seed(seed)
-    trial = copy.deepcopy(dense[seed])
-    start = {name: w.detach().clone() for name, w in prunable(trial).items()}
     found = []
     for _ in range(DRAWS):
-        with torch.no_grad():
-            for name, w in prunable(trial).items():
-                w.copy_(start[name])
-        apply(trial, local_masks(random(prunable(trial), generator), 0.2))
+        trial = pruned(nets[seed], local_masks(random(weights[seed], generator), 0.2))
         found.append([evaluate(trial, asked), evaluate(trial, unseen)])
     found = np.array(found)
-    best = found[found[:, 0].argmax()]
-    for i, split in enumerate(lead):
-        lead[split].append(best[i] - found[:, i].mean())
-display(
-    Markdown(
-        f"{DRAWS} **random** masks at 20 % for each of {SEEDS} networks, the best on {half}"
-        " validation images is taken.\n\n"
-        + table(
-            ["its lead over the average mask, in points", ""],
-            [
-                [f"on the {half} images that chose it", pm(lead["asked"])],
-                [f"on the {half} others", pm(lead["unseen"])],
-                ["the difference", versus(lead["asked"], lead["unseen"])],
-            ],
-        )
+    best = found[found[:, 0].argmax()] - found.mean(0)
+    rows += [
+        {"seed": seed, "images": name, "lead": x}
+        for name, x in zip(("asked", "unseen"), best, strict=True)
+    ]
+lead = pd.DataFrame(rows)
+of = lead.groupby("images")["lead"]
+say(
+    f"{DRAWS} **random** masks at 20 % for each of {len(SEEDS)} networks, the best on {half} validation"
+    " images is taken."
+)
+tables.show(
+    tables.Table(
+        ["its lead over the average mask, in points", ""],
+        [
+            [f"on the {half} images that chose it", pm(of.get_group("asked"))],
+            [f"on the {half} others", pm(of.get_group("unseen"))],
+            ["the difference", minus(lead, "lead", "asked", "unseen", by="images")],
+        ],
     )
 )
 
@@ -902,67 +774,42 @@ display(
 # interval contains 0.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## Prune, train; or prune, train, prune, train?"))
+say("## Prune, train; or prune, train, prune, train?")
 BUDGET, PARTS = 12, 6
-high = [0.9, 0.95, 0.98]
+HIGH = [0.9, 0.95, 0.98]
 
 
-def finetune(epochs, seed, optimizer="sgd", lr=0.1):
-    how = {
-        "epochs": epochs,
-        "lr": lr,
-        "optimizer": optimizer,
-        "schedule": "cosine",
-        "seed": 100 + seed,
-    }
-    return lambda net, post_step: fit(net, data.train, **how, post_step=post_step, progress=False)
+def retrain(seed, method, sparsity, optimizer="sgd", lr=0.1):
+    net = copy.deepcopy(nets[seed])
+    targets = cubic(sparsity, PARTS) if method == "iterative" else [sparsity]
+    how = {"optimizer": optimizer, "lr": lr, "schedule": "cosine", "seed": 100 + seed}
+
+    def finetune(net, post_step):
+        epochs = BUDGET // len(targets)
+        fit(net, data.train, epochs=epochs, post_step=post_step, progress=False, **how)
+
+    prune_iteratively(net, targets, finetune, score=partial(score_of, method, seed))
+    return measured(net)
 
 
-def retrained(seed, targets, score=magnitude, **how):
-    net = copy.deepcopy(dense[seed])
-    prune_iteratively(net, targets, finetune(BUDGET // len(targets), seed, **how), score=score)
-    return net
-
-
-nets = {
-    "fine-tuned": [[retrained(seed, [s]) for s in high] for seed in range(SEEDS)],
-    "iterative": [[retrained(seed, cubic(s, PARTS)) for s in high] for seed in range(SEEDS)],
-    "random": [[retrained(seed, [s], chance(seed)) for s in high] for seed in range(SEEDS)],
-}
-repaired = {
-    how: np.array([[accuracy(net) for net in row] for row in found]) for how, found in nets.items()
-}
-at_once = sweep(high)
-fig = plots.method_curves(
-    high,
-    {**repaired, "one-shot": at_once},
-    dense=dense_accuracy,
-    xlabel="sparsity of every layer",
-    ylabel="validation accuracy (%)",
-    title=f"{BUDGET} epochs each (one-shot: none)",
-    xaxis="sparsity",
-    ylim=(0, 102),
-)
-fig.axes[0].set_xticks(high)
-plots.show(
-    fig,
-    alt=f"Accuracy against sparsity, {SEEDS} networks. At 98 per cent: "
-    + ", ".join(f"{how} {values[:, -1].mean():.0f}" for how, values in repaired.items())
-    + ".",
-    inches=(4.9, 4.05),
-)
-with_adam = {
-    how: [accuracy(retrained(seed, targets, optimizer="adam", lr=5e-3)) for seed in range(SEEDS)]
-    for how, targets in {"fine-tuned": [0.98], "iterative": cubic(0.98, PARTS)}.items()
-}
-tuned, stepwise, by_chance = (repaired[how][:, -1] for how in ("fine-tuned", "iterative", "random"))
-display(
-    Markdown(
-        f"*Iterative*: {PARTS} cuts, {BUDGET // PARTS} epochs after each. At 98 %, fine-tuned"
-        f" against random: {versus(tuned, by_chance)}. Iterative against fine-tuned:"
-        f" **{versus(stepwise, tuned)}**; with Adam in place of SGD:"
-        f" {versus(with_adam['iterative'], with_adam['fine-tuned'])}."
-    )
+WAYS = ["fine-tuned", "iterative", "random"]
+retrained = sweep(retrain, seed=SEEDS, method=WAYS, sparsity=HIGH)
+retrained = pd.concat([dense, retrained])
+at_once = sweep(prune_at_once, seed=SEEDS, method=["magnitude"], sparsity=HIGH)
+fig = plots.curves(
+    pd.concat([retrained, at_once.replace({"method": "magnitude"}, "one-shot")]),
+    x="sparsity", y="accuracy", xaxis="sparsity", title=f"{BUDGET} epochs each (one-shot: none)",
+)  # fmt: skip
+fig.axes[0].set_xticks(HIGH)
+plots.show(fig, inches=(4.9, 4.05))
+adam = partial(retrain, optimizer="adam", lr=5e-3)
+with_adam = sweep(adam, seed=SEEDS, method=["fine-tuned", "iterative"], sparsity=[0.98])
+at_98 = retrained[retrained.sparsity == 0.98]
+say(
+    f"*Iterative*: {PARTS} cuts, {BUDGET // PARTS} epochs after each. At 98 %, fine-tuned against"
+    f" random: {minus(at_98, 'accuracy', 'fine-tuned', 'random')}. Iterative against fine-tuned:"
+    f" **{minus(at_98, 'accuracy', 'iterative', 'fine-tuned')}**; with Adam in place of SGD:"
+    f" {minus(with_adam, 'accuracy', 'iterative', 'fine-tuned')}."
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
@@ -972,69 +819,48 @@ display(
 # is the most accurate" leaves the budget out.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## How much at a time?"))
+say("## How much at a time?")
 T, FINAL = 10, 0.9
 schedules = {
     "cubic": [0.0, *cubic(FINAL, T)],
     "equal share of survivors": [0.0, *geometric(FINAL, T)],
     "equal steps": [FINAL * t / T for t in range(T + 1)],
 }
-fig = plots.curves(
-    range(T + 1),
-    {name: 100 * np.array(s) for name, s in schedules.items()},
-    xlabel=f"step t of {T}",
-    ylabel="weights pruned (%)",
-    title=f"Three ways to {percent(FINAL)}",
+steps = pd.DataFrame(
+    {"method": name, "step": t, "pruned": 100 * s}
+    for name, targets in schedules.items()
+    for t, s in enumerate(targets)
 )
-last_cut = {name: 100 * (s[-1] - s[-2]) / (1 - s[-2]) for name, s in schedules.items()}
 plots.show(
-    fig,
-    alt="Sparsity by step for three schedules. Of the weights alive before the last step go: "
-    + ", ".join(f"{name} {share:.0f} per cent" for name, share in last_cut.items())
-    + ".",
+    plots.curves(
+        steps, x="step", y="pruned", control=None, title=f"Three ways to {percent(FINAL)}",
+        xlabel=f"step t of {T}", ylabel="weights pruned (%)",
+    ),
     inches=(4.6, 4.05),
-)
-display(
-    Markdown(
-        "Zhu & Gupta (2017): $s_t = s_f\\,\\bigl(1-(1-t/T)^3\\bigr)$, fast while there is much to"
-        " spare, gently at the end. The last cut takes "
-        + ", ".join(f"**{share:.0f} %** ({name})" for name, share in last_cut.items())
-        + " of what is still alive. Targets are **cumulative**: five times 20 % of the"
-        " survivors is "
-        f"{100 * (1 - 0.8**5):.0f} %, not 100 %."
-    )
+)  # fmt: skip
+last = [f"**{100 * (s[-1] - s[-2]) / (1 - s[-2]):.0f} %** ({how})" for how, s in schedules.items()]
+say(
+    "Zhu & Gupta (2017): $s_t = s_f\\,\\bigl(1-(1-t/T)^3\\bigr)$, fast while there is much to spare,"
+    f" gently at the end. The last cut takes {', '.join(last)} of what is still alive. Targets are"
+    f" **cumulative**: five times 20 % of the survivors is {100 * (1 - 0.8**5):.0f} %, not 100 %."
 )
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## When to prune?"))
+say("## When to prune?")
 rounds = int(np.ceil(np.log(0.02) / np.log(0.8)))
-display(
-    Markdown(
-        table(
-            ["", "what the score sees", "epochs to 98 %"],
-            [
-                [
-                    "**before** training (lab 03)",
-                    "weights that have learnt nothing",
-                    f"{EPOCHS}, all sparse",
-                ],
-                ["**during** it (Zhu & Gupta)", "weights on their way", f"{EPOCHS}"],
-                ["**after**, in one shot", "trained weights", f"{EPOCHS} + 0"],
-                ["**after**, then fine-tuned", "trained weights", f"{EPOCHS} + {BUDGET}"],
-                [
-                    "**after**, iteratively",
-                    "survivors that have adapted",
-                    f"{EPOCHS} + {PARTS} × {BUDGET // PARTS} or more",
-                ],
-                [
-                    "**over and over** (lab 03)",
-                    "survivors, trained anew",
-                    f"{EPOCHS} + {rounds} × {EPOCHS}",
-                ],
-            ],
-        )
-    )
-)
+rows = [
+    ["**before** training (lab 03)", "weights that have learnt nothing", f"{EPOCHS}, all sparse"],
+    ["**during** it (Zhu & Gupta)", "weights on their way", f"{EPOCHS}"],
+    ["**after**, in one shot", "trained weights", f"{EPOCHS} + 0"],
+    ["**after**, then fine-tuned", "trained weights", f"{EPOCHS} + {BUDGET}"],
+    [
+        "**after**, iteratively",
+        "survivors that have adapted",
+        f"{EPOCHS} + {PARTS} × {BUDGET // PARTS} or more",
+    ],
+    ["**over and over** (lab 03)", "survivors, trained anew", f"{EPOCHS} + {rounds} × {EPOCHS}"],
+]
+tables.show(tables.Table(["", "what the score sees", "epochs to 98 %"], rows))
 
 # %% [markdown]
 # The later and the more often you look, the better the choice and the dearer it is. A
@@ -1047,26 +873,13 @@ display(
 # from the start.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## What was it worth?"))
-
-
-def sparsest(values, at):
-    """The index of the largest sparsity whose mean is within a point of dense, on
-    validation images; None if there is none.
-    """
-    good = [i for i, mean in enumerate(values.mean(0)) if mean >= np.mean(dense_accuracy) - 1]
-    return max(good, key=lambda i: at[i], default=None)
+say("## What was it worth?")
 
 
 def compressed(net):
     """The same network with its matrices in CSR."""
-    parts = [
-        (
-            getattr(net, layer).weight.detach().to_sparse_csr(),
-            getattr(net, layer).bias.detach()[:, None],
-        )
-        for layer in LAYERS
-    ]
+    layers = [getattr(net, layer) for layer in LAYERS]
+    parts = [(m.weight.detach().to_sparse_csr(), m.bias.detach()[:, None]) for m in layers]
 
     def forward(images):
         x = images.flatten(1).T.contiguous()  # (features, B)
@@ -1078,53 +891,44 @@ def compressed(net):
     return forward
 
 
-choice = {"dense": dense}
-i = sparsest(one_shot["global"], grid)
-if i is not None:
-    choice[f"one-shot, {percent(grid[i])}"] = [
-        pruned(n, global_masks(magnitude(w), grid[i])) for n, w in zip(dense, weights, strict=True)
-    ]
-for how in ("random", "fine-tuned", "iterative"):
-    i = sparsest(repaired[how], high)
-    if i is not None:
-        choice[f"{how}, {percent(high[i])}"] = [row[i] for row in nets[how]]
+chosen = [dense]
+for table, how, name in (
+    (one_shot, "global", "one-shot, {}"),
+    *((retrained, how, how + ", {}") for how in ("random", "fine-tuned", "iterative")),
+):
+    if lab01.within_a_point(table, how):
+        chosen.append(lab01.sparsest(table, how, name))
+chosen = pd.concat(chosen)
+chosen["test"] = [accuracy(net, "test") for net in chosen.network]
+first = chosen.drop_duplicates("method").set_index("method").network
 batch = data.validation.images[:256]
-devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
-ratios, quartiles = {}, {}
-for device in devices:
-    calls = {"reference": latency.forward(copy.deepcopy(dense[0]).to(device), batch.to(device))}
-    for name, found in choice.items():
-        moved, x = copy.deepcopy(found[0]).to(device), batch.to(device)
-        calls[name, "dense"] = latency.forward(moved, x)
-        calls[name, "CSR"] = partial(compressed(moved), x)
+costs = pd.DataFrame(
+    {"method": name, "kb": model_bits(net.state_dict()) / 8e3,
+     "macs": totals(model_cost(net, batch[:1]))["nonzero_macs"] / 1e3}
+    for name, net in first.items()
+)  # fmt: skip
+quartiles = {}
+for device in ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]:
+    calls = {"reference": latency.forward(copy.deepcopy(nets[0]).to(device), batch.to(device))}
+    for name, net in first.items():
+        moved, x = copy.deepcopy(net).to(device), batch.to(device)
+        calls[name, f"dense kernel, {device}"] = latency.forward(moved, x)
+        calls[name, f"CSR kernel, {device}"] = partial(compressed(moved), x)
     with torch.inference_mode():
         times = latency.compare(calls, warmup=10, repeats=100, threads=1)
-    base = np.array(times["reference"].samples)
-    for key in list(calls)[1:]:
-        low, middle, high_ = np.quantile(base / np.array(times[key].samples), [0.25, 0.5, 0.75])
-        ratios[(device, *key)] = f"{middle:.2f}"
-        quartiles[(device, *key)] = f"{low:.2f} to {high_:.2f}"
-rows, tested = (
-    [],
-    {name: [accuracy(net, "test") for net in found] for name, found in choice.items()},
+    base = np.array(times.pop("reference").samples)
+    for (name, kernel), time in times.items():
+        low, middle, high = np.quantile(base / np.array(time.samples), [0.25, 0.5, 0.75])
+        costs.loc[costs.method == name, kernel] = middle
+        quartiles[name, kernel] = f"{low:.2f} to {high:.2f}"
+kernels = [column for column in costs if "kernel" in column]
+costs["accuracy (%)"] = [pm(chosen[chosen.method == name].test) for name in first.index]
+say(
+    "The sparsest setting within a point of dense *on validation images*; then the test images, once."
+    " Kernels: times faster than dense, 256 images, one thread."
 )
-for name, found in choice.items():
-    kilobytes = sum(encodings.cheapest_bits(w.detach()) for w in prunable(found[0]).values()) / 8e3
-    products = totals(model_cost(found[0], data.validation.images[:1]))["nonzero_macs"] / 1e3
-    faster = [ratios[device, name, kernel] for device in devices for kernel in ("dense", "CSR")]
-    rows.append([name, f"{kilobytes:.0f}", f"{products:.1f}", *faster, pm(tested[name])])
-kernels = [
-    f"{kernel}, {device}" if len(devices) > 1 else f"{kernel} kernel"
-    for device in devices
-    for kernel in ("dense", "CSR")
-]
-display(
-    Markdown(
-        "The sparsest setting within a point of dense *on validation images*; then the test images,"
-        " once. Kernels: times faster than dense, 256 images, one thread.\n\n"
-        + table(["", "kB", "MACs (k)", *kernels, "accuracy (%)"], rows)
-    )
-)
+costs = costs.rename(columns={"kb": "kB", "macs": "MACs (k)"})
+tables.show(tables.plain(costs, {"kB": 0, "MACs (k)": 1} | dict.fromkeys(kernels, 2)))
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Bits, products, milliseconds
@@ -1135,28 +939,23 @@ display(
 # patterns (lab 05).
 
 # %% slideshow={"slide_type": "notes"}
+kept = chosen.groupby("method", sort=False)[["accuracy", "test"]].mean()
 drops = [
-    f"{name} {np.mean(dense_accuracy) - np.mean([accuracy(net) for net in found]):.1f} on"
-    f" validation images, {np.mean(tested['dense']) - np.mean(tested[name]):.1f} on test images"
-    for name, found in list(choice.items())[1:]
+    f"{name} {lost.accuracy:.1f} on validation images, {lost.test:.1f} on test images"
+    for name, lost in (kept.loc["dense"] - kept.drop("dense")).iterrows()
 ]
-display(
-    Markdown(
-        f"Points lost against dense: {'; '.join(drops)}. The settings were chosen by the former:"
-        " that is why one looks at the latter. Times faster, lower and upper quartile: "
-        + "; ".join(
-            f"{name}, {kernel} kernel, {device}: {q}"
-            for (device, name, kernel), q in quartiles.items()
-        )
-        + "."
-    )
+say(
+    f"Points lost against dense: {'; '.join(drops)}. The settings were chosen by the former: that is why"
+    " one looks at the latter. Times faster, lower and upper quartile: "
+    + "; ".join(f"{name}, {kernel}: {q}" for (name, kernel), q in quartiles.items())
+    + "."
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # One-shot pruning is global. The first row's dense kernel is a second copy of the same
 # network: that is the noise of the clock. Random masks are missing where none is within
-# a point at 90 %. On a machine with a GPU the table has two columns more. Bits: the
-# cheapest of dense, bitmap, 4-bit runs and coordinates, layer by layer (lab 00). Let
+# a point at 90 %. On a machine with a GPU the table has two columns more. Size: of the
+# whole model, each tensor in the cheapest of dense, bitmap, coordinates and CSR. Let
 # them say why the CSR kernel with a dense matrix is slower than the dense one.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
