@@ -132,14 +132,14 @@ def starts(data: ImageData, found: Sequence[Search]) -> pd.DataFrame:
 
 def valleys(data: ImageData) -> pd.DataFrame:
     """Two trainings from one w_k that see the images in different orders: columns
-    ``seed``, ``learning rate``, ``runs``, ``rise`` (of the training error on the straight
-    line between their ends, in points).
+    ``seed``, ``learning rate``, ``runs`` (the step k) and ``rise``, by how many points the
+    training error rises on the straight line between their ends.
     """
     return pd.DataFrame(
         {
             "seed": seed,
             "learning rate": f"{lr:g}",
-            "runs": f"runs part at step {k}",
+            "runs": f"k = {k}",
             "rise": _barrier(data, k, lr, seed),
         }
         for k in (0, 95)
@@ -183,7 +183,8 @@ def rewound_or_kept(data: ImageData, found: Sequence[Search]) -> pd.DataFrame:
         w_0 = copy.deepcopy(net.state_dict())
 
         def add(pruned: str, trainings: int, start: str, result: Any, seed: int = one.seed) -> None:
-            how = {"pruned": f"{pruned} ({trainings} trainings)", "start": start}
+            cost = f"{trainings} training{'s' * (trainings > 1)}"
+            how = {"pruned": f"{pruned} ({cost})", "start": start}
             method = f"{start}, {pruned}"
             rows.append({"seed": seed, **how, "method": method, "test": result["accuracy"]})
 
