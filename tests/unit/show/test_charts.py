@@ -161,3 +161,13 @@ def test_a_plain_table_takes_formats():
     frame = pd.DataFrame({"numbers": ["float32"], "largest": [23.71], "apart": [5.7e-6]})
     assert tables.plain(frame, {"apart": ".0e"}).rows == [["float32", "23.7", "6e-06"]]
     assert tables.plain(frame, ".1e").rows == [["float32", "2.4e+01", "5.7e-06"]]
+
+
+def test_on_a_slide_the_vertical_axis_is_named_once(results, monkeypatch, tmp_path):
+    monkeypatch.setenv("COURSE_SLIDES", str(tmp_path))
+    for fig in (
+        plots.curves(results, x="sparsity", y="accuracy", title="A title", control=None),
+        plots.bars(results, x="method", y="accuracy", title="A title"),
+    ):
+        (axes,) = fig.axes
+        assert axes.get_title("left") == "validation accuracy (%)" and axes.get_ylabel() == ""
