@@ -44,30 +44,26 @@ from course_lib.grading import check, choose, skip  # noqa: F401  (skip is yours
 # isort: split
 import copy
 from collections.abc import Callable
-from dataclasses import replace
 
-import numpy as np
+import numpy as np  # noqa: F401  (yours to use)
 import torch
-from IPython.display import display
-from matplotlib.figure import Figure
 from torch import Tensor, nn
 from torchvision.models import mobilenet_v2, resnet18
 
-from course_lib import experiments, ledger
-from course_lib.cost import encodings, latency, model_cost, totals
-from course_lib.data.images import Split, load
+from course_lib import ledger, pruning
+from course_lib.data.images import load
 from course_lib.experiments import lab04
-from course_lib.models import SmallConvNet, build
-from course_lib.parallel import side_by_side
-from course_lib.pruning.channels import channel_groups, recalibrate, removal, slimming
-from course_lib.pruning.channels.folding import fold_model
-from course_lib.pruning.weights import apply as apply_masks
-from course_lib.pruning.weights import local_masks, magnitude, prunable
-from course_lib.show import plots, widgets
-from course_lib.show.words import ends, pm, say, versus, you_wrote
-from course_lib.training import evaluate, fit
+from course_lib.show import drawings, plots, tables, widgets
+from course_lib.show.words import pm, say, you_wrote
 
 STUDENT = ""  # your name or number: your letters are yours alone
+
+# %%
+plots.show(drawings.filter_cascade(5, 3, 4, removed=(1,)))
+
+# %% [markdown]
+# Filter 2 of five is removed: its row of this layer, its entries of batch norm, its map,
+# and its column of the next layer.
 
 # %% [markdown]
 # ## Settings
@@ -77,43 +73,26 @@ STUDENT = ""  # your name or number: your letters are yours alone
 # takes several times as long. (CIFAR-10 is what the paper of this lab used. On so few
 # images and epochs a network this small reaches about half of the paper's accuracy:
 # look at the differences.)
+#
+# `SETTINGS` holds the number of training images, the epochs from scratch and of
+# fine-tuning, and the weight λ of the slimming penalty. (The penalty pulls once per
+# step, so more steps need a smaller λ.)
 
 # %%
 DATA = "digits"  # or "mnist", or "cifar10"
-
 SEEDS = 3
 SETTINGS = {
-    # images used for training; epochs from scratch, and of fine-tuning; weight of the
-    # slimming penalty. The penalty pulls once per step, so more steps need less of it
     "digits": {"train": 1097, "epochs": 20, "finetune": 5, "lam": 2e-2},
     "mnist": {"train": 3000, "epochs": 8, "finetune": 3, "lam": 2e-2},
     "cifar10": {"train": 5000, "epochs": 12, "finetune": 4, "lam": 1e-2},
 }[DATA]
 FRACTION = 0.7  # of all channels, to be removed
-plots.use_style()
-
-data = load(DATA)
-data = replace(
-    data.subset(SETTINGS["train"]),
-    # of 5,000 in the large sets; enough, and quick
-    validation=Split(*(part[:1000] for part in data.validation)),
-)
-
-
-def accuracy(model: nn.Module, split: str = "validation") -> float:
-    """Accuracy in % on "train", "validation" or "test"."""
-    return evaluate(model, getattr(data, split), batch_size=256)
-
-
-def macs(model: nn.Module) -> int:
-    """Multiply-accumulates for one image."""
-    return totals(model_cost(model, data.validation.images[:1]))["macs"]
-
-
+data = load(DATA).subset(SETTINGS["train"], validation=1000)
+images = data.validation.images
 say(
-    f"**{data.name}**: {len(data.train.labels)} training, {len(data.validation.labels)} validation"
-    f" and {len(data.test.labels)} test images of shape {tuple(data.shape)}. One validation image"
-    f" is {100 / len(data.validation.labels):.2f} points of accuracy."
+    f"**{data.name}**: {len(data.train.labels)} training, {len(images)} validation and"
+    f" {len(data.test.labels)} test images of shape {data.shape}. One validation image is"
+    f" {100 / len(images):.2f} points of accuracy."
 )
 
 # %% [markdown]
@@ -121,39 +100,16 @@ say(
 #
 # The network of lab 01: four 3×3 convolutions (32, 32, 64, 64 filters), each followed
 # by **batch norm** and ReLU, then a global average and one linear layer. In code:
-# `conv1`, `bn1`, `conv2`, `bn2`, …, `fc`. We train it from three seeds.
-
+# `conv1`, `bn1`, `conv2`, `bn2`, …, `fc`. We train it from three seeds. (The code of
+# all experiments is in [lab04.py](../course_lib/experiments/lab04.py). It gets your own
+# functions as arguments.)
 
 # %%
-def train(
-    model: nn.Module,
-    seed: int,
-    penalty: Callable | None = None,
-    epochs: int | None = None,
-    lr: float = 0.2,
-) -> nn.Module:
-    """Train in place, from scratch unless ``epochs`` is given; ``penalty(model)`` is
-    added to the loss.
-    """
-    fit(
-        model,
-        data.train,
-        epochs=epochs or SETTINGS["epochs"],
-        lr=lr,
-        seed=seed,
-        penalty=None if penalty is None else lambda: penalty(model),
-        progress=False,
-        **lab04.RECIPE,  # SGD with momentum, a weight decay of 1e-4, a rate that falls as a cosine
-    )
-    return model
-
-
-dense = side_by_side(train, [(build("convnet", data, seed=seed), seed) for seed in range(SEEDS)])
-dense_accuracy = [accuracy(model) for model in dense]
-LAYERS = range(1, dense[0].depth + 1)  # 1, 2, 3, 4: the numbers in conv1, bn1, …
+dense = lab04.trained(data, SEEDS, SETTINGS["epochs"])
+dense_accuracy = lab04.accuracies({"dense": dense}, data)
 say(
-    f"{sum(p.numel() for p in dense[0].parameters()):,} parameters, {macs(dense[0]):,} MACs an"
-    f" image. Validation accuracy of the dense networks: **{pm(dense_accuracy)} %**."
+    f"{lab04.parameters(dense[0]):,} parameters, {lab04.macs(dense[0], images[:1]):,} MACs per"
+    f" image. Validation accuracy of the dense networks: **{pm(dense_accuracy['accuracy'])} %**."
 )
 
 # %% [markdown]
@@ -227,21 +183,9 @@ check("4.1")
 # numbers of a parameter without its history.</details>
 
 # %%
-lines = [
-    "| batch norm | y = p·x + q, largest error | without the root, largest error |",
-    "|---|---|---|",
-]
-for name, bn in (("fresh", nn.BatchNorm2d(32).eval()), ("bn2, trained", dense[0].bn2.eval())):
-    x = torch.randn(64, 32, 8, 8, generator=torch.Generator().manual_seed(0))  # (B, C, H, W)
-    p, q = (v[:, None, None] for v in bn_scale_shift(bn))  # (C, 1, 1)
-    slip = (bn.weight / (bn.running_var + bn.eps))[:, None, None]
-    with torch.no_grad():
-        y = bn(x)
-        wrong = slip * x + bn.bias[:, None, None] - slip * bn.running_mean[:, None, None]
-        lines.append(
-            f"| {name} | {(p * x + q - y).abs().max():.0e} | {(wrong - y).abs().max():.1g} |"
-        )
-say("\n".join(lines) + f"\n\n{you_wrote(prediction_4_1)}")
+norms = {"fresh": nn.BatchNorm2d(32), "bn2, trained": dense[0].bn2}
+tables.show(tables.plain(lab04.line_errors(bn_scale_shift, norms), ".0e"))
+say(you_wrote(prediction_4_1))
 
 # %% [markdown]
 # A fresh batch norm has $\sigma^2 = 1$, and 1 is its own root: the slip changes nothing
@@ -338,33 +282,11 @@ check("4.2")
 # %%
 def fold_all(model: nn.Module) -> nn.Module:
     """A copy of a patient without batch norms."""
-    model = copy.deepcopy(model).eval()
-    for i in LAYERS:
-        setattr(
-            model,
-            f"conv{i}",
-            fold_bn(model.get_submodule(f"conv{i}"), model.get_submodule(f"bn{i}")),
-        )
-        setattr(model, f"bn{i}", nn.Identity())
-    return model
+    return lab04.fold_all(model, fold_bn)
 
 
-lines = [
-    "| numbers | largest output | largest difference, folded against not | relative |",
-    "|---" * 4 + "|",
-]
-for dtype in (torch.float32, torch.float64):
-    model = copy.deepcopy(dense[0]).to(dtype).eval()
-    x = data.validation.images.to(dtype)
-    with torch.no_grad():
-        before, after = model(x), fold_all(model)(x)
-    apart = (after - before).abs().max().item()
-    largest = before.abs().max().item()
-    lines.append(
-        f"| {str(dtype).removeprefix('torch.')} | {largest:.1f} | {apart:.1e} |"
-        f" {apart / largest:.0e} |"
-    )
-say("\n".join(lines))
+errors = lab04.folding_errors(dense[0], fold_all, images)
+tables.plain(errors, {"largest difference": ".1e", "relative": ".0e"})
 
 # %% [markdown]
 # And the time, all networks taking turns on one core. The clock is the processor's: it
@@ -375,32 +297,19 @@ say("\n".join(lines))
 
 # %%
 resnet = resnet18(weights=None).eval()
-folded_resnet, report = fold_model(resnet)
-timed = {
-    "patient, 1 image": (dense[0], fold_all(dense[0]), data.validation.images[:1]),
-    "patient, 64 images": (dense[0], fold_all(dense[0]), data.validation.images[:64]),
-    "ResNet-18, 1 image of 96×96": (resnet, folded_resnet, torch.rand(1, 3, 96, 96)),
+folded, report = pruning.channels.fold_model(resnet)
+pairs = {
+    "patient, 1 image": (dense[0], fold_all(dense[0]), images[:1]),
+    "patient, 64 images": (dense[0], fold_all(dense[0]), images[:64]),
+    "ResNet-18, 1 image of 96×96": (resnet, folded, torch.rand(1, 3, 96, 96)),
 }
-lines = ["| | as trained (ms) | folded (ms) | times faster |", "|---|---|---|---|"]
-for name, (model, folded, x) in timed.items():
-    times = latency.compare(
-        {"as trained": latency.forward(model, x), "folded": latency.forward(folded, x)},
-        repeats=20 if "ResNet" in name else 60,
-        threads=1,
-    )
-    faster = times["as trained"].times_slower_than(times["folded"])
-    milliseconds = " | ".join(
-        f"{1e3 * t.median:.2f} ({1e3 * t.low:.2f} to {1e3 * t.high:.2f})" for t in times.values()
-    )
-    lines.append(f"| {name} | {milliseconds} | **{faster:.2f}** |")
-say(
-    "\n".join(lines)
-    + "\n\n(Median and quartiles. *Times faster* is the median of the ratios, round by round, so"
-    f" it need not be the ratio of the two medians.) {you_wrote(prediction_4_2)}"
-)
-print(str(report).splitlines()[0])
+tables.show(tables.plain(lab04.folding_times(pairs), 2))
+say(f"{len(report.folded)} batch norms of ResNet-18 are folded. {you_wrote(prediction_4_2)}")
 
 # %% [markdown]
+# (All numbers are medians. *Times faster* is the median of the ratios, round by round,
+# with their quartiles; it need not be the ratio of the two medians.)
+#
 # Counted in MACs batch norm is next to nothing; in milliseconds one sees it, most of
 # all where the convolutions are small. It reads every activation from memory and writes
 # it back, to do two operations with it. *Arithmetic* is cheap, *passes over the data*
@@ -512,77 +421,24 @@ check("4.3")
 
 
 # %%
-def as_conv(fc: nn.Linear) -> nn.Conv2d:
-    """A linear layer as the 1×1 convolution that it is."""
-    conv = nn.Conv2d(fc.in_features, fc.out_features, 1)
-    conv.weight = nn.Parameter(fc.weight.detach()[:, :, None, None])
-    conv.bias = nn.Parameter(fc.bias.detach().clone())
-    return conv
-
-
-def as_linear(conv: nn.Conv2d) -> nn.Linear:
-    fc = nn.Linear(conv.in_channels, conv.out_channels)
-    fc.weight, fc.bias = (
-        nn.Parameter(conv.weight.detach()[:, :, 0, 0]),
-        nn.Parameter(conv.bias.detach()),
-    )
-    return fc
-
-
 def cut(model: nn.Module, keep: dict[str, Tensor], absorb: bool = False) -> nn.Module:
-    """A smaller copy of a patient: ``keep`` says for "bn1", "bn2", … which channels
-    stay (``absorb`` is for 4.4).
+    """A smaller copy of a patient that keeps these channels of "bn1", "bn2", …
+    (``absorb`` is for 4.4).
     """
-    model = copy.deepcopy(model)
-    for i in LAYERS:
-        last = i == LAYERS[-1]
-        behind = as_conv(model.fc) if last else model.get_submodule(f"conv{i + 1}")
-        layers = model.get_submodule(f"conv{i}"), model.get_submodule(f"bn{i}"), behind
-        stay = keep[f"bn{i}"].nonzero().flatten().tolist()
-        conv, bn, smaller = remove_filters(*layers, stay)
-        if absorb and last:
-            smaller.bias.data += absorb_removed(*layers, stay)
-        # the next convolution has no bias, but the batch norm behind it subtracts a
-        # mean
-        elif absorb:
-            model.get_submodule(f"bn{i + 1}").running_mean -= absorb_removed(*layers, stay)
-        setattr(model, f"conv{i}", conv)
-        setattr(model, f"bn{i}", bn)
-        setattr(model, "fc" if last else f"conv{i + 1}", as_linear(smaller) if last else smaller)
-    return model
+    return lab04.cut(model, keep, remove_filters, absorb_removed if absorb else None)
 
 
-def widths(keep: dict[str, Tensor]) -> list[int]:
-    return [int(kept.sum()) for kept in keep.values()]
-
-
-half = {
-    f"bn{i}": torch.arange(dense[0].get_submodule(f"bn{i}").num_features) % 2 == 0 for i in LAYERS
-}
+half = {f"bn{i}": torch.arange(width) % 2 == 0 for i, width in enumerate((32, 32, 64, 64), 1)}
 halved = cut(dense[0], half)
-cost = {
-    how: {c.name: c.macs / 1e3 for c in model_cost(model, data.validation.images[:1])}
-    for how, model in (("dense", dense[0]), ("every second filter out", halved))
-}
-plots.show(
-    plots.bars(
-        cost,
-        ylabel="MACs for one image (thousands)",
-        title="Half of the filters out: what is left?",
-        fmt="{:.1f}",
-    ),
-    alt="Bars of thousand MACs per layer, dense and with every second filter out. "
-    + ", ".join(
-        f"{layer} {cost['dense'][layer]:.1f} and {after:.1f}"
-        for layer, after in cost["every second filter out"].items()
-    )
-    + ".",
-)
-say(
-    f"Half of the filters, **{macs(halved) / macs(dense[0]):.0%}** of the MACs and"
-    f" {sum(p.numel() for p in halved.parameters()) / sum(p.numel() for p in dense[0].parameters()):.0%}"
-    f" of the parameters. {you_wrote(prediction_4_3)}"
-)
+
+# %%
+of_layers = lab04.macs_by_layer({"dense": dense[0], "every second filter out": halved}, images[:1])
+title, ylabel = "Half of the filters out: what is left?", "MACs for one image (thousands)"
+plots.bars(of_layers, x="layer", y="macs", by="network", title=title, ylabel=ylabel, fmt="{:.1f}")
+
+# %%
+left = lab04.share_left(halved, dense[0], images[:1])
+say(f"Half of the filters: {left} are left. {you_wrote(prediction_4_3)}")
 
 # %% [markdown]
 # A convolution's MACs are proportional to its outputs *times* its inputs, and every
@@ -673,56 +529,14 @@ check("4.4")
 # position, averaged over its filters and 64 images.
 
 # %%
-layers = [copy.deepcopy(dense[0].get_submodule(name)).eval() for name in ("conv1", "bn1", "conv2")]
-by_size = layers[1].weight.detach().abs().argsort()
-stay = sorted(by_size[len(by_size) // 2 :].tolist())  # the half with the larger |α|
-with torch.no_grad():
-    zeroed = copy.deepcopy(layers)
-    zeroed[1].weight[by_size[: len(by_size) // 2]] = 0
-    smaller = remove_filters(*layers, stay)
-    shift = absorb_removed(*layers, stay)  # (M,)
-
-    def second_layer(conv, bn, next_conv) -> Tensor:
-        return next_conv(torch.relu(bn(conv(data.validation.images[:64]))))  # (B, M, E, F)
-
-    should = second_layer(*zeroed)
-    errors = {
-        "removed": second_layer(*smaller) - should,
-        "removed, constant absorbed": second_layer(*smaller) + shift[:, None, None] - should,
-    }
-maps = {how: error.abs().mean((0, 1)).numpy() for how, error in errors.items()}  # (E, F)
-fig = Figure(figsize=(8, 4.1), layout="constrained")
-top = max(m.max() for m in maps.values())
-for ax, (how, picture) in zip(fig.subplots(1, 2), maps.items(), strict=True):
-    image = ax.imshow(picture, vmin=0, vmax=top, cmap="cividis")
-    if picture.size <= 64:
-        for (i, j), value in np.ndenumerate(picture):
-            ax.text(
-                j,
-                i,
-                f"{value:.2f}",
-                ha="center",
-                va="center",
-                fontsize=8,
-                color="k" if value > top / 2 else "w",
-            )
-    ax.set(xlabel="column", ylabel="row", title=how)
-    ax.grid(visible=False)
-fig.colorbar(image, ax=fig.axes, label="mean |error| of conv2's output", shrink=0.75)
-exact = maps["removed, constant absorbed"] < 1e-5
-plots.show(
-    fig,
-    alt=(
-        "Two maps of the mean error of conv2 at each position. Channels removed: an error"
-        f" everywhere, {maps['removed'].mean():.2f} on average. Removed with their constants"
-        f" absorbed: zero at the {exact.sum()} positions inside, and an error only along the"
-        " border."
-    ),
-)
+border = lab04.border_errors(dense[0], remove_filters, absorb_removed, images[:64])
+plots.show(lab04.draw_border(border))
+absorbed = border[border["method"] == "removed, constant absorbed"]["error"]
+beta = dense[0].bn1.bias[~lab04.larger_half(dense[0].bn1)]  # of the removed channels
 say(
-    f"Exact at **{exact.sum()} of {exact.size}** positions. Removed channels with β > 0, which"
-    f" leave something behind: {int((layers[1].bias[by_size[: len(by_size) // 2]] > 0).sum())} of"
-    f" {len(by_size) // 2}. {you_wrote(prediction_4_4)}"
+    f"Exact at **{(absorbed < 1e-5).sum()} of {len(absorbed)}** positions. Removed channels with"
+    f" β > 0, which leave something behind: {(beta > 0).sum()} of {len(beta)}."
+    f" {you_wrote(prediction_4_4)}"
 )
 
 # %% [markdown]
@@ -767,43 +581,7 @@ say(
 # $\sigma$ follow, the output stays.
 
 # %%
-louder = copy.deepcopy(dense[0])
-with torch.no_grad():
-    for i in LAYERS:
-        conv, bn = louder.get_submodule(f"conv{i}"), louder.get_submodule(f"bn{i}")
-        conv.weight.mul_(10)
-        bn.running_mean.mul_(10)
-        bn.running_var.mul_(100)
-
-
-@torch.no_grad()
-def apart(one: nn.Module, other: nn.Module) -> float:
-    """The largest difference of two networks' outputs."""
-    return (
-        (one.eval()(data.validation.images) - other.eval()(data.validation.images))
-        .abs()
-        .max()
-        .item()
-    )
-
-
-def sum_of(model: nn.Module, which: str) -> float:
-    norms = [model.get_submodule(f"bn{i}") for i in LAYERS]
-    return sum(
-        (bn.weight if which == "α" else bn_scale_shift(bn)[0]).abs().sum().item() for bn in norms
-    )
-
-
-same_eps = copy.deepcopy(louder)
-for i in LAYERS:
-    louder.get_submodule(f"bn{i}").eps *= 100
-say(
-    f"| | Σ\\|α\\| | Σ\\|p\\| |\n|---|---|---|\n| as trained | {sum_of(dense[0], 'α'):.1f} |"
-    f" {sum_of(dense[0], 'p'):.1f} |\n| all filters × 10 | {sum_of(louder, 'α'):.1f} |"
-    f" {sum_of(louder, 'p'):.1f} |\n\nLargest difference of the outputs:"
-    f" {apart(louder, dense[0]):.0e}, if ε is scaled as σ² is; with the old ε"
-    f" {apart(same_eps, dense[0]):.0e}."
-)
+tables.plain(lab04.penalties(dense[0], bn_scale_shift, images), {"difference": ".0e"})
 
 # %% [markdown]
 # The same network (the ε under the root aside), and a tenth of the penalty on $p$:
@@ -913,68 +691,19 @@ check("4.5")
 
 
 # %%
-def l1(model: nn.Module) -> Tensor:
-    return slimming_penalty(model, SETTINGS["lam"])
+lam, epochs = SETTINGS["lam"], SETTINGS["epochs"]
+sparse = lab04.trained(data, SEEDS, epochs, lambda model: slimming_penalty(model, lam))
+with_l2 = lab04.trained(data, SEEDS, epochs, lambda model: lab04.l2_penalty(model, lam))
 
-
-def l2(model: nn.Module) -> Tensor:
-    return (
-        SETTINGS["lam"]
-        / 2
-        * sum((m.weight**2).sum() for m in model.modules() if isinstance(m, nn.BatchNorm2d))
-    )
-
-
-jobs = [
-    (build("convnet", data, seed=seed), seed, penalty)
-    for penalty in (l1, l2)
-    for seed in range(SEEDS)
-]
-trained = side_by_side(train, jobs)
-sparse, with_l2 = trained[:SEEDS], trained[SEEDS:]
-
-
-def scales(models: list[nn.Module]) -> list[Tensor]:
-    """All |α| of each model, (n,)."""
-    return [
-        torch.cat([m.get_submodule(f"bn{i}").weight.detach().abs() for i in LAYERS]) for m in models
-    ]
-
-
-fig = plots.histogram_before_after(
-    torch.cat(scales(with_l2)),
-    torch.cat(scales(sparse)),
-    title="Equal pull at α = 1: who reaches zero, L1 or L2?",
-    xlabel="|α| (all channels of three networks)",
-    labels=("L2: ½λΣα²", "L1: λΣ|α|"),
-    bins=120,
-)
-for ax in fig.axes:
-    ax.set_xlim(left=0)
-    ax.set_ylabel("channels per bin")
-    ax.texts[0].set_x(0.3)
-near = {
-    how: [100 * (a < 0.02).float().mean().item() for a in scales(m)]
-    for how, m in (("L1", sparse), ("L2", with_l2))
-}
-plots.show(
-    fig,
-    alt=(
-        f"Two histograms of |α|. With L2 {np.mean(near['L2']):.0f} per cent are below 0.02 and the"
-        f" others lie close together at small values. With L1 {np.mean(near['L1']):.0f} per cent"
-        " are below 0.02, in a tall spike, and the rest reach far to the right."
-    ),
-)
-sparse_accuracy = [accuracy(model) for model in sparse]
-say(
-    f"Channels with |α| < 0.02: L1 **{pm(near['L1'])} %**, L2 {pm(near['L2'])} %. Validation"
-    f" accuracy: dense {pm(dense_accuracy)} %, L1 {pm(sparse_accuracy)} %, L2"
-    f" {pm([accuracy(m) for m in with_l2])} %.\n\nThe largest |α| that is left: L1"
-    f" {np.mean([a.max() for a in scales(sparse)]):.2f}, L2"
-    f" {np.mean([a.max() for a in scales(with_l2)]):.2f}."
-)
+# %%
+title = "Equal pull at α = 1: who reaches zero, L1 or L2?"
+plots.show(lab04.draw_scales({"L2: ½λΣα²": with_l2, "L1: λΣ|α|": sparse}, title))
+of_scales = lab04.scale_table({"dense": dense, "L1": sparse, "L2": with_l2}, data)
+tables.means(of_scales, ["near zero (%)", "largest |α|", "accuracy"], digits=2)
 
 # %% [markdown]
+# (*Near zero*: $|\alpha| < 0.02$.)
+#
 # L2 pulls hardest at what is large, so none of its scales stays large, and at what is
 # small it hardly pulls any more: few arrive. L1 makes a *decision*: most channels stand
 # in one spike at 0, and those that the network pays for (λ, not more, for each bit of
@@ -983,30 +712,12 @@ say(
 
 # %%
 keeps = [select_channels(model, FRACTION) for model in sparse]
-left = {
-    f"layer {i}": [100 * keep[f"bn{i}"].float().mean().item() for keep in keeps] for i in LAYERS
-}
-plots.show(
-    plots.bars(
-        {"kept": {layer: float(np.mean(share)) for layer, share in left.items()}},
-        errors={"kept": {layer: ends(share) for layer, share in left.items()}},
-        ylabel="channels kept (%)",
-        title=f"Who pays when {FRACTION:.0%} of all channels go?",
-        fmt="{:.0f}",
-    ),
-    alt=(
-        f"Bars: share of channels kept in each layer when {FRACTION:.0%} of all go, means of three"
-        " seeds. "
-    )
-    + ", ".join(f"{layer} {np.mean(share):.0f}" for layer, share in left.items())
-    + ".",
-)
-worst = min(left, key=lambda layer: np.mean(left[layer]))
-say(
-    "Widths that are left: "
-    + "; ".join(", ".join(map(str, widths(keep))) for keep in keeps)
-    + f". The smallest share survives in **{worst}**. {you_wrote(prediction_4_5)}"
-)
+kept = lab04.kept_by_layer(keeps)
+title = f"Who pays when {FRACTION:.0%} of all channels go?"
+plots.show(plots.bars(kept, x="layer", y="kept", ylabel="channels kept (%)", title=title))
+worst = kept.groupby("layer")["kept"].mean().idxmin()
+say(f"The smallest share survives in **{worst}**. {you_wrote(prediction_4_5)}")
+tables.plain(kept.pivot(index="seed", columns="layer", values="filters").reset_index())
 
 # %% [markdown]
 # Which layer pays most is a matter of this network and these data; nothing in the
@@ -1024,6 +735,7 @@ say(
 # |---|---|
 # | dense | trained without the penalty |
 # | sparse-trained | trained with it |
+# | silenced | the scales α of the channels to be removed set to 0; nothing removed |
 # | pruned | your `select_channels`, your `remove_filters` |
 # | + absorbed | the constants of the removed channels absorbed: your `absorb_removed` |
 # | BN recalibrated | μ and σ² measured again on training images; no weight changes (lab 01) |
@@ -1042,182 +754,41 @@ say(
 prediction_4_5b = [30, 50, 70]
 ### END SOLUTION
 
-
 # %%
-def largest_filters(model: nn.Module, keep: dict[str, Tensor]) -> dict[str, Tensor]:
-    """As many channels of each layer as ``keep`` keeps: those made by the filters with
-    the largest L1 norms.
-    """
-    chosen = {}
-    for i, (name, kept) in zip(LAYERS, keep.items(), strict=True):
-        norm = model.get_submodule(f"conv{i}").weight.detach().abs().sum((1, 2, 3))  # (M,)
-        chosen[name] = torch.zeros_like(kept)
-        chosen[name][norm.argsort(descending=True)[: kept.sum()]] = True
-    return chosen
-
-
-def random_channels(keep: dict[str, Tensor], seed: int) -> dict[str, Tensor]:
-    """As many channels of each layer, chosen at random."""
-    generator = torch.Generator().manual_seed(seed)
-    return {
-        name: kept[torch.randperm(len(kept), generator=generator)] for name, kept in keep.items()
-    }
-
-
-def repaired(model: nn.Module) -> nn.Module:
-    """A copy with batch norm's statistics measured again."""
-    model = copy.deepcopy(model)
-    recalibrate(model, data.train.images[:512])
-    return model
-
-
-def finetuned(model: nn.Module, seed: int) -> nn.Module:
-    return train(copy.deepcopy(model), 100 + seed, epochs=SETTINGS["finetune"], lr=0.1)
-
-
-def from_scratch(widths: list[int], seed: int) -> nn.Module:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(1000 + seed)
-        fresh = SmallConvNet(data.shape[0], data.classes, widths)
-    return train(fresh, seed)
-
-
 chosen = {
     "slimming": keeps,
-    "filter L1": [largest_filters(model, keep) for model, keep in zip(sparse, keeps, strict=True)],
-    "random": [random_channels(keep, seed) for seed, keep in enumerate(keeps)],
+    "filter L1": [lab04.largest_filters(sparse[s], keep) for s, keep in enumerate(keeps)],
+    "random": [lab04.random_channels(keep, s) for s, keep in enumerate(keeps)],
 }
-STEPS = ["pruned", "+ absorbed", "BN recalibrated", "fine-tuned"]
-table = {how: {} for how in chosen}
-final = {}  # fine-tuned networks, by seed
-for how, by_seed in chosen.items():
-    absorbed = [cut(model, keep, absorb=True) for model, keep in zip(sparse, by_seed, strict=True)]
-    final[how] = side_by_side(
-        finetuned, [(repaired(model), seed) for seed, model in enumerate(absorbed)]
-    )
-    for step, models in {
-        "pruned": [cut(model, keep) for model, keep in zip(sparse, by_seed, strict=True)],
-        "+ absorbed": absorbed,
-        "BN recalibrated": [repaired(model) for model in absorbed],
-        "fine-tuned": final[how],
-    }.items():
-        table[how][step] = [accuracy(model) for model in models]
-scratch = side_by_side(from_scratch, [(widths(keep), seed) for seed, keep in enumerate(keeps)])
-scratch_accuracy = [accuracy(model) for model in scratch]
-
+networks = lab04.slimming_steps(dense, sparse, chosen, cut, data, SETTINGS)
+results = lab04.measured(networks, data)
+tables.means(results, "accuracy", columns="step")
 
 # %%
-def slimming_rows(dense, sparse, table, scratch) -> list[str]:
-    """The table of seven columns, in Markdown."""
-    rows = [
-        "| | dense | sparse-trained | " + " | ".join(STEPS) + " | from scratch |",
-        "|---" * 8 + "|",
-    ]
-    for how, steps in table.items():
-        start = [pm(dense), pm(sparse)] if how == "slimming" else ["", ""]
-        end = pm(scratch) if how == "slimming" else ""
-        between = [pm(steps[step]) if step in steps else "" for step in STEPS]
-        rows.append(f"| {how} | " + " | ".join([*start, *between, end]) + " |")
-    return rows
-
-
-LIU = "| *Liu et al. 2017, VGG, CIFAR-10* | 93.77 | 93.30 | 32.54 | | | 93.78 | |"
-say(
-    f"Validation accuracy in %, {FRACTION:.0%} of the channels removed, three seeds:\n\n"
-    + "\n".join([*slimming_rows(dense_accuracy, sparse_accuracy, table, scratch_accuracy), LIU])
-)
-fig = plots.bars(
-    {
-        how: {step: float(np.mean(values)) for step, values in steps.items()}
-        for how, steps in table.items()
-    },
-    errors={
-        how: {step: ends(values) for step, values in steps.items()} for how, steps in table.items()
-    },
-    ylabel="validation accuracy (%)",
-    title=f"{FRACTION:.0%} of the channels out: what is broken, what repairs it?",
-    fmt="{:.0f}",
-)
-for bars in fig.axes[0].containers:  # in the colours of the curves below
-    for bar in bars:
-        bar.set_facecolor(plots.COLOURS[bars.get_label()])
-fig.axes[0].legend(loc="upper right", ncols=len(table), borderaxespad=0.1)
-for number in fig.axes[0].texts:  # the line does not strike it out
-    number.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 0.3})
-fig.axes[0].axhline(np.mean(sparse_accuracy), color="k", linewidth=1.2)
-fig.axes[0].set_yticks(range(0, 101, 20))
-fig.axes[0].set_xlim(right=fig.axes[0].get_xlim()[1] + 0.35)
-fig.axes[0].text(
-    1,
-    np.mean(sparse_accuracy) - 1,
-    "before\npruning",
-    transform=fig.axes[0].get_yaxis_transform(),
-    ha="right",
-    va="top",
-)
-plots.show(
-    fig,
-    alt="Bars of validation accuracy after each step, means of three seeds. "
-    + " ".join(
-        f"{how}: " + ", ".join(f"{step} {np.mean(v):.0f}" for step, v in steps.items()) + "."
-        for how, steps in table.items()
-    ),
-)
-
+after = results[results["step"].isin(lab04.STEPS)]
+title = f"{FRACTION:.0%} of the channels out: what is broken, what repairs it?"
+plots.bars(after, x="step", y="accuracy", by="method", title=title, fmt="{:.0f}")
 
 # %%
-@torch.no_grad()
-def silenced(model: nn.Module, keep: dict[str, Tensor]) -> nn.Module:
-    """A copy in which the scales of the channels that go are 0: nothing is removed,
-    their constants are still there.
-    """
-    model = copy.deepcopy(model)
-    for name, kept in keep.items():
-        model.get_submodule(name).weight[~kept] = 0
-    return model
-
-
-def constants_in(i: int) -> str:
-    """Of layer i: how many of the channels removed have β > 0, in all three networks
-    together.
-    """
-    shifts = [
-        model.get_submodule(f"bn{i}").bias[~keep[f"bn{i}"]]
-        for model, keep in zip(sparse, keeps, strict=True)
-    ]
-    return f"layer {i} {sum(int((b > 0).sum()) for b in shifts)} of {sum(map(len, shifts))}"
-
-
-only_silenced = [accuracy(silenced(model, keep)) for model, keep in zip(sparse, keeps, strict=True)]
-lost = np.subtract(sparse_accuracy, table["slimming"]["pruned"])
-gained = {
-    step: np.subtract(table["slimming"][step], table["slimming"]["pruned"]) for step in STEPS[1:]
-}
-say(
-    f"Scales set to 0, *nothing removed* (the constants are still there): {pm(only_silenced)} %."
-    f" Pruned: {pm(table['slimming']['pruned'])} %. Channels removed that leave a constant, β > 0:"
-    f" {', '.join(map(constants_in, LAYERS))}.\n\nPruning cost {pm(lost)} points. Of these came"
-    " back, on average over the seeds:\n\n"
-    + "\n".join(
-        f"- **{np.mean(gain) / np.mean(lost):.2f}** with *{step}*" for step, gain in gained.items()
-    )
-    + f"\n\n{you_wrote(prediction_4_5b)}\n\n- fine-tuned against recalibrated:"
-    f" {versus(table['slimming']['fine-tuned'], table['slimming']['BN recalibrated'])};\n-"
-    " fine-tuned against from scratch:"
-    f" {versus(table['slimming']['fine-tuned'], scratch_accuracy)};\n- slimming against random"
-    " channels, fine-tuned:"
-    f" {versus(table['slimming']['fine-tuned'], table['random']['fine-tuned'])};\n- slimming"
-    " against filter L1, recalibrated:"
-    f" {versus(table['slimming']['BN recalibrated'], table['filter L1']['BN recalibrated'])}."
-)
+tables.show(tables.compare(results, "accuracy", against="slimming", columns="step"))
+slim = results[results["method"] == "slimming"]
+tables.show(tables.compare(slim, "accuracy", by="step", against="fine-tuned"))
+tables.show(tables.plain(lab04.given_back(results), 2))
+say(you_wrote(prediction_4_5b))
 
 # %% [markdown]
-# Read the first row from left to right. *Not a single weight has been trained* between
-# *pruned* and *BN recalibrated*. Silence the channels without removing them, and see
-# how little their signals had mattered. What the removal took on top of that are
-# constants: each channel with $\beta>0$ handed one to the next layer. Behind layers 1
-# to 3 a batch norm stands there, and subtracts a mean in which these constants are
-# still contained; behind layer 4 it is the linear layer, whose sums now lack them.
+# In which layers do removed channels leave a constant, β > 0?
+
+# %%
+tables.plain(lab04.constants_left(sparse, keeps), 2)
+
+# %% [markdown]
+# Read the first row of the table from left to right. *No weight has been trained* between
+# *pruned* and *BN recalibrated*. With the channels *silenced* but not removed, the network
+# loses little: their signals did not matter. The removal took constants on top of that:
+# each channel with $\beta>0$ passed one to the next layer. After layers 1 to 3 there is a
+# batch norm, which subtracts a mean that still contains these constants; after layer 4
+# there is the linear layer, whose sums now lack them.
 # Absorb them, and much of the network is back at once (the rest is the borders of 4.4,
 # and on 4×4 maps most positions are border); measure the means again, too, and nearly
 # all of it is. Fine-tuning gets the credit in the paper because its first steps do the
@@ -1247,62 +818,38 @@ say(
 # Which column should profit?
 
 # %%
-NAMES = dict(
-    zip(STEPS, ("pruned", "pruned + absorbed", "BN recalibrated", "fine-tuned"), strict=True)
-)
+shipped = lab04.stored()
+tables.means(shipped, "accuracy", rows=["data", "method"], columns="step")
 
+# %%
+tables.show(tables.plain(lab04.given_back(shipped), 2))
+slim = shipped[shipped["method"] == "slimming"]
+pairs = {"+ absorbed": "pruned", "BN recalibrated": "sparse-trained", "fine-tuned": "from scratch"}
+for step, before in pairs.items():
+    both = slim[slim["step"].isin([step, before])]
+    tables.show(tables.compare(both, "accuracy", by="step", against=before, columns="data"))
+end = shipped[shipped["step"] == "fine-tuned"]
+tables.compare(end, "accuracy", against="slimming", columns="data")
 
-def shipped(name: str) -> None:
-    """Show a result file as the table of seven columns."""
-    result = experiments.read(f"lab04_slimming_{name}")
+# %% [markdown]
+# And on the **test** images:
 
-    def of(column: str, part: str = "validation") -> list[float]:
-        return [run[part][column] for run in result["seeds"]]
-
-    rows = {"slimming": {step: of(column) for step, column in NAMES.items()}}
-    for how in ("filter L1", "random"):
-        rows[how] = {
-            step: of(f"{how}, {column}")
-            for step, column in NAMES.items()
-            if f"{how}, {column}" in result["seeds"][0]["validation"]
-        }
-    scratch = of("same architecture from scratch")
-    back = (
-        np.subtract(of("pruned + absorbed"), of("pruned")).mean()
-        / np.subtract(of("sparse-trained"), of("pruned")).mean()
-    )
-    say(
-        f"**{name}**, {len(result['seeds'])} seeds, {result['settings']['fraction']:.0%} of the"
-        " channels removed,"
-        f" {np.mean([run['slim']['macs'] / run['dense']['macs'] for run in result['seeds']]):.0%}"
-        " of the MACs left; validation accuracy in %:\n\n"
-        + "\n".join(slimming_rows(of("dense"), of("sparse-trained"), rows, scratch))
-        + f"\n\n- Of the points lost by pruning, absorbing gives back {back:.2f}, against *pruned*"
-        f" {versus(of('pruned + absorbed'), of('pruned'))};\n- recalibrated against"
-        f" sparse-trained: {versus(of('BN recalibrated'), of('sparse-trained'))};\n- fine-tuned"
-        f" against from scratch: {versus(of('fine-tuned'), scratch)}; against random channels"
-        f" fine-tuned: {versus(of('fine-tuned'), of('random, fine-tuned'))};\n- on the **test**"
-        f" images: dense {pm(of('dense', 'test'))}, fine-tuned {pm(of('fine-tuned', 'test'))},"
-        f" from scratch {pm(of('same architecture from scratch', 'test'))}, random channels"
-        f" fine-tuned {pm(of('random, fine-tuned', 'test'))} %."
-    )
-
-
-shipped("digits")
-shipped("mnist")
+# %%
+tested = shipped[shipped["test"].notna()]
+tables.means(tested, "test", rows=["method", "step"], columns="data")
 
 # %% [markdown]
 # In the first row of both tables the network collapses and comes back in the same
-# steps, and both lists now show that absorbing helps: the constants alone bring most of
-# the network back, without looking at a single image. On MNIST they bring back no
+# steps, and on both, absorbing helps by a distinguishable difference: the constants
+# alone bring most of the network back, without looking at a single image. On MNIST they bring back no
 # larger share, although the border is smaller, so the border is not all. There 70 %
 # took channels that still had something to say: *BN recalibrated* stays below
 # *sparse-trained*, and fine-tuning has something left to do.
 #
-# And the architecture? On neither is a difference between *from scratch* and
-# *fine-tuned* shown. Random channels of these networks end eight and more points lower
-# even when fine-tuned (on the digits that is shown, on MNIST three seeds leave it
-# open), but do not read too much into that: most of what they keep is silent, and has
+# And the architecture? On neither could we detect a difference between *from scratch*
+# and *fine-tuned*. Random channels of these networks end eight and more points lower
+# even when fine-tuned (on the digits this is distinguishable, with three seeds on MNIST
+# it is not), but do not read too much into that: most of what they keep is silent, and has
 # to be woken first. Part D has the harder control.
 
 # %% [markdown]
@@ -1318,84 +865,23 @@ shipped("mnist")
 
 # %%
 FRACTIONS = [0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]
+by_score = lab04.which_score(dense, sparse, select_channels, cut, data, FRACTIONS)
+title = "Is it the score, or the training for it?"
+label = "channels removed (recalibrated, not fine-tuned)"
+plots.curves(by_score, x="removed", y="accuracy", title=title, xlabel=label, xaxis="sparsity")
 
-
-def within_layers(scores: dict[str, Tensor], fraction: float) -> dict[str, Tensor]:
-    """Each layer keeps the same share, those with the largest scores."""
-    keep = {}
-    for name, score in scores.items():
-        keep[name] = torch.ones(len(score), dtype=torch.bool)
-        keep[name][score.argsort()[: round(fraction * len(score))]] = False
-    return keep
-
-
-def by_filter(model: nn.Module, fraction: float, seed: int) -> dict[str, Tensor]:
-    return within_layers(slimming.filter_norms(model), fraction)
-
-
-def by_chance(model: nn.Module, fraction: float, seed: int) -> dict[str, Tensor]:
-    generator = torch.Generator().manual_seed(seed)
-    names = {f"bn{i}": model.get_submodule(f"bn{i}").num_features for i in LAYERS}
-    return within_layers(
-        {name: torch.rand(n, generator=generator) for name, n in names.items()}, fraction
-    )
-
-
-def by_scale(model: nn.Module, fraction: float, seed: int) -> dict[str, Tensor]:
-    return select_channels(model, fraction)
-
-
-def after_choice(model: nn.Module, keep: dict[str, Tensor]) -> float:
-    return accuracy(repaired(cut(model, keep, absorb=True)))
-
-
-arms = {
-    "slimming": (sparse, by_scale),
-    "α, dense": (dense, by_scale),
-    "filter L1": (dense, by_filter),
-    "random": (dense, by_chance),
-}
-by_score = {}
-for how, (models, pick) in arms.items():
-    jobs = [(model, pick(model, f, seed)) for seed, model in enumerate(models) for f in FRACTIONS]
-    by_score[how] = np.reshape(side_by_side(after_choice, jobs), (SEEDS, -1))
-plots.show(
-    plots.method_curves(
-        FRACTIONS,
-        by_score,
-        dense=dense_accuracy,
-        xlabel="channels removed (recalibrated, not fine-tuned)",
-        ylabel="validation accuracy (%)",
-        title="Is it the score, or the training for it?",
-        xaxis="sparsity",
-        ylim=(0, 102),
-    ),
-    alt=(
-        "Validation accuracy against channels removed, recalibrated, three seeds with intervals. At"
-        " 50 per cent: "
-    )
-    + ", ".join(f"{how} {np.mean(v[:, FRACTIONS.index(0.5)]):.0f}" for how, v in by_score.items())
-    + f". At {FRACTION:.0%}: "
-    + ", ".join(
-        f"{how} {np.mean(v[:, FRACTIONS.index(FRACTION)]):.0f}" for how, v in by_score.items()
-    )
-    + ".",
-)
-at_half = {how: v[:, FRACTIONS.index(0.5)] for how, v in by_score.items()}
-say(
-    "At 50 %, on the dense networks:\n\n"
-    f"- α against random: {versus(at_half['α, dense'], at_half['random'])};\n"
-    f"- filter L1 against random: {versus(at_half['filter L1'], at_half['random'])};\n"
-    f"- α against filter L1: {versus(at_half['α, dense'], at_half['filter L1'])}.\n\n"
-    f"Slimming against α without its training: {versus(at_half['slimming'], at_half['α, dense'])}."
-)
+# %%
+at_half = by_score[by_score["removed"] == 0.5]
+tables.show(tables.compare(at_half, "accuracy", against="random"))
+tables.compare(at_half, "accuracy", against="α, dense")
 
 # %% [markdown]
 # The large gap is not between scores, it is between a network that was *trained to
 # spare channels* and one that was not. A dense network uses all its channels a little;
-# any score then has to choose what to hurt. Neither score is shown to beat a draw at
-# half of the channels, and the $\alpha$ of a network that was not trained for it is the
-# worse of the two: Liu et al.'s score is worth something *with* their training. (Li et
+# any score then has to choose what to hurt. At half of the channels we could not detect
+# that either score is better than a random choice, and $\alpha$ of a network that was not
+# trained for it has the lower mean of the two: Liu et al.'s score is worth something
+# *with* their training. (Li et
 # al. fine-tune after theirs, and find L1 norms good enough for that; so may you, in the
 # table above.)
 
@@ -1484,53 +970,14 @@ check("4.6")
 # gone, or both.
 
 # %%
-taken = {"own filter out": {}, "cascade alone": {}, "left": {}}
-spread = {how: {} for how in taken}  # ends of the intervals over seeds
-for i in LAYERS:
-    shares = []
-    for model, keep in zip(sparse, keeps, strict=True):
-        weight = model.get_submodule(f"conv{i}").weight.detach()  # (M, C, R, S)
-        inputs = keep[f"bn{i - 1}"] if i > 1 else torch.ones(weight.shape[1], dtype=torch.bool)
-        useful, _ = cascade(inputs, weight)
-        stays = keep[f"bn{i}"][:, None, None, None].expand_as(weight)
-        shares.append(
-            [
-                (~stays).float().mean(),
-                (stays & ~useful).float().mean(),
-                (stays & useful).float().mean(),
-            ]
-        )
-    for how, share in zip(taken, 100 * np.array(shares).T, strict=True):
-        taken[how][f"conv{i}"], spread[how][f"conv{i}"] = float(share.mean()), ends(share)
-plots.show(
-    plots.bars(
-        taken,
-        errors=spread,
-        ylabel="weights of the layer (%)",
-        title=f"{FRACTION:.0%} of the channels out: who takes the weights?",
-        fmt="{:.0f}",
-    ),
-    alt=(
-        "Bars per layer: weights that go with their own filter, by the cascade alone, and those"
-        " left. "
-    )
-    + ", ".join(
-        f"conv{i}: " + " ".join(f"{taken[how][f'conv{i}']:.0f}" for how in taken) for i in LAYERS
-    )
-    + " per cent.",
-)
-sizes = {f"conv{i}": dense[0].get_submodule(f"conv{i}").weight.numel() for i in LAYERS}
-sums = {
-    how: sum(share * sizes[layer] for layer, share in by.items()) / sum(sizes.values())
-    for how, by in taken.items()
-}
-say(
-    f"Over all layers: {sums['own filter out']:.0f} % go with their filter,"
-    f" {sums['cascade alone']:.0f} % by the cascade alone, **{sums['left']:.0f} %** are left. Of"
-    " all that go, the cascade alone takes"
-    f" **{100 * sums['cascade alone'] / (sums['own filter out'] + sums['cascade alone']):.0f} %**."
-    f" {you_wrote(prediction_4_6)}"
-)
+taken = lab04.who_takes(sparse, keeps, cascade)
+title = f"{FRACTION:.0%} of the channels out: who takes the weights?"
+label = "weights of the layer (%)"
+fig = plots.bars(taken, x="layer", y="share", by="reason", title=title, ylabel=label, fmt="{:.0f}")
+plots.show(fig)
+own, alone, _ = taken[taken["layer"] == "all"].groupby("reason", sort=False)["share"].mean()
+share = alone / (own + alone)
+say(f"Of all that go, the cascade alone takes **{share:.0%}**. {you_wrote(prediction_4_6)}")
 
 # %% [markdown]
 # #### Experiment: with and without structure, at equal MACs
@@ -1551,167 +998,47 @@ say(
 prediction_4_6b = "unstructured a little better; 2 times faster, slim 8 times faster"
 ### END SOLUTION
 
-
 # %%
-def as_many_as(slim: nn.Module, model: nn.Module) -> dict[str, Tensor]:
-    """Masks of the largest weights of ``model``: in every layer as many as ``slim``
-    has, so that MACs are equal, too.
-    """
-    sizes = {name: w.numel() for name, w in prunable(slim).items()}
-    weights = prunable(model)
-    return local_masks(
-        magnitude(weights), {name: 1 - sizes[name] / w.numel() for name, w in weights.items()}
-    )
-
-
-def finetuned_with_zeros(model: nn.Module, seed: int, masks: dict[str, Tensor]) -> nn.Module:
-    model = copy.deepcopy(model)
-    apply_masks(model, masks)
-    recalibrate(model, data.train.images[:512])
-    fit(
-        model,
-        data.train,
-        epochs=SETTINGS["finetune"],
-        lr=0.1,
-        seed=100 + seed,
-        masks=masks,
-        progress=False,
-        **lab04.RECIPE,
-    )
-    return model
-
-
 CUTS = [0.5, FRACTION, 0.8]
-networks = {"structured": {FRACTION: final["slimming"]}, "random": {}, "unstructured": {}}
-for fraction in CUTS:
-    chosen_here = [select_channels(model, fraction) for model in sparse]
-    if fraction != FRACTION:
-        slim = [repaired(cut(model, keep)) for model, keep in zip(sparse, chosen_here, strict=True)]
-        networks["structured"][fraction] = side_by_side(
-            finetuned, [(m, seed) for seed, m in enumerate(slim)]
-        )
-    other = [
-        repaired(cut(m, random_channels(chosen_here[seed], seed))) for seed, m in enumerate(dense)
-    ]
-    networks["random"][fraction] = side_by_side(
-        finetuned, [(m, seed) for seed, m in enumerate(other)]
-    )
-    jobs = [
-        (m, seed, as_many_as(networks["structured"][fraction][seed], m))
-        for seed, m in enumerate(dense)
-    ]
-    networks["unstructured"][fraction] = side_by_side(finetuned_with_zeros, jobs)
+tuned = lab04.pick(networks, method="slimming", step="fine-tuned")
+equal = lab04.at_equal_macs(
+    dense, sparse, {FRACTION: tuned}, select_channels, cut, CUTS, data, SETTINGS["finetune"]
+)
+at_macs = lab04.measured(equal, data)
+lines = lab04.joined(at_macs, dense_accuracy)
+title, label = "Equal MACs, with and without structure", "MACs left (%; random: random channels)"
+plots.curves(lines, x="remaining", y="accuracy", title=title, xlabel=label, xaxis="remaining")
 
 # %%
-at_macs = {
-    how: np.array([[accuracy(m) for m in by[f]] for f in CUTS]).T for how, by in networks.items()
-}  # (seeds, cuts)
-mac_share = [np.mean([macs(m) for m in networks["structured"][f]]) / macs(dense[0]) for f in CUTS]
-plots.show(
-    plots.method_curves(
-        mac_share,
-        at_macs,
-        dense=dense_accuracy,
-        xlabel="MACs left, in % of the dense network's (random: random channels)",
-        ylabel="validation accuracy (%)",
-        title="Equal MACs, with and without structure",
-        xaxis="remaining",
-    ),
-    alt="Validation accuracy against MACs left, fine-tuned, three seeds with intervals. "
-    + " ".join(
-        f"At {share:.0%} of the MACs: "
-        + ", ".join(f"{how} {np.mean(v[:, k]):.1f}" for how, v in at_macs.items())
-        + "."
-        for k, share in enumerate(mac_share)
-    ),
-)
-say(
-    "Structured against unstructured, at equal MACs:\n\n"
-    + "\n".join(
-        f"- {share:.0%} of the MACs:"
-        f" {versus(at_macs['structured'][:, k], at_macs['unstructured'][:, k])}; against random"
-        f" channels: {versus(at_macs['structured'][:, k], at_macs['random'][:, k])}"
-        for k, share in enumerate(mac_share)
-    )
-)
+tables.compare(at_macs, "accuracy", against="structured", columns="removed")
 
 # %% [markdown]
 # Two things to read here. First, "unstructured pruning has a better accuracy than
 # structured pruning" (the lecture) is a sentence about equal *sparsity*. At equal MACs
-# little is left of it: see whether the list shows a difference to *unstructured* at
-# all. Second, every method has its end. The penalty had made room for about 70 % of the
+# little is left of it: see in the table whether a difference to *unstructured* is
+# distinguishable. Second, every method has its end. The penalty had made room for about 70 % of the
 # channels; beyond that slimming takes channels that the network had decided to keep,
 # and its choice need not be better than a draw. And the control is embarrassingly good
-# again (lab 01). Where much is left, it can even be shown ahead, by half a point: it
-# was cut out of the *dense* networks, which had not paid for the penalty. What slimming
-# is worth shows before *fine-tuning*, in the last figure of part C.
+# again (lab 01). It may even be ahead: it was cut out of the *dense* networks, which had
+# not paid for the penalty. The advantage of slimming is visible before *fine-tuning*, in
+# the last figure of part C.
 #
 # Now the clock, the processor's again. 64 images, one core, all networks taking turns:
 # *times faster* is again the median of the ratios, round by round.
 
 # %%
-batch = data.validation.images[:64]
 rows = {"dense": dense[0]}
 for fraction in CUTS:
-    rows[f"unstructured, MACs of {fraction:.0%} slim"] = networks["unstructured"][fraction][0]
-    rows[f"slim, {fraction:.0%} of the channels out"] = networks["structured"][fraction][0]
-rows[f"slim {FRACTION:.0%}, folded"] = fold_all(networks["structured"][FRACTION][0])
-times = latency.compare(
-    {name: latency.forward(model, batch) for name, model in rows.items()}, repeats=80, threads=1
-)
-faster, fewer = {}, {}
-lines = ["| | MACs (k) | times fewer | ms for 64 images | times faster |", "|---" * 5 + "|"]
-for name, model in rows.items():
-    products = totals(model_cost(model, batch[:1]))["nonzero_macs"]
-    fewer[name] = macs(dense[0]) / products
-    faster[name] = times["dense"].times_slower_than(times[name])
-    lines.append(
-        f"| {name} | {products / 1e3:.0f} | {fewer[name]:.1f} | {1e3 * times[name].median:.2f} |"
-        f" **{faster[name]:.2f}** |"
-    )
-say("\n".join(lines) + f"\n\n{you_wrote(prediction_4_6b)}")
+    for method in ("unstructured", "structured"):
+        (first, *_) = lab04.pick(equal, method=method, removed=fraction)
+        rows[f"{method}, {fraction:.0%}"] = first
+rows[f"structured, {FRACTION:.0%}, folded"] = fold_all(tuned[0])
+costs = lab04.costs(rows, images[:64])
+tables.show(tables.plain(costs[["method", "macs", "fewer", "ms", "faster"]], 2))
+say(you_wrote(prediction_4_6b))
 
-powers = [2**k for k in range(int(np.ceil(np.log2(max(fewer.values())))) + 1)]
-fig = plots.curves(
-    powers,
-    {"as MACs": powers},
-    points={
-        "unstructured": tuple(
-            map(
-                list,
-                zip(*[(fewer[n], faster[n]) for n in rows if n.startswith("unstr")], strict=True),
-            )
-        ),
-        "structured": tuple(
-            map(
-                list,
-                zip(*[(fewer[n], faster[n]) for n in rows if n.startswith("slim,")], strict=True),
-            )
-        ),
-    },
-    key=("if MACs were time", "measured"),
-    xlabel="times fewer MACs",
-    ylabel="times faster, measured",
-    title="Fewer MACs: when do they become time?",
-    log=True,
-)
-fig.axes[0].set_xscale("log")
-fig.axes[0].set_xticks(powers, powers)
-fig.axes[0].set_yticks(powers, powers)
-fig.axes[0].minorticks_off()
-plots.show(
-    fig,
-    alt=(
-        "Times faster, measured, against times fewer MACs, both axes logarithmic, with the diagonal"
-        " where they are equal. "
-    )
-    + ", ".join(
-        f"{name}: {fewer[name]:.1f} fewer, {faster[name]:.1f} faster"
-        for name in rows
-        if name != "dense"
-    )
-    + ".",
-)
+# %%
+lab04.draw_times(costs[:-1], "Fewer MACs: when do they become time?")
 
 # %% [markdown]
 # The zeros are multiplied like all other numbers: no gain, however few products are
@@ -1731,7 +1058,7 @@ plots.show(
 # %%
 image = torch.rand(1, 3, 96, 96)
 try:
-    removal.remove_filters(resnet, {"layer1.0.conv2": torch.arange(64) % 2 == 0}, image)
+    pruning.channels.remove_filters(resnet, {"layer1.0.conv2": torch.arange(64) % 2 == 0}, image)
 except ValueError as refusal:
     print(refusal)
 
@@ -1742,31 +1069,12 @@ except ValueError as refusal:
 # of every group, by the summed L1 norms of their filters:
 
 # %%
-groups = channel_groups(resnet, image)
-free = [group for group in groups if group.pinned is None]
-tied = max(free, key=lambda group: len(group.producers))
-norms = removal.l1_filters(resnet, free)
-keep = {}
-for group in free:
-    order = norms[group.producers[0]].argsort(descending=True)
-    kept = torch.zeros(group.channels, dtype=torch.bool)
-    kept[order[: group.channels // 2]] = True
-    keep |= group.masks(kept)
-half_resnet, report = removal.remove_filters(resnet, keep, image)
-times = latency.compare(
-    {"whole": latency.forward(resnet, image), "half": latency.forward(half_resnet.eval(), image)},
-    repeats=15,
-    threads=1,
-)
-products = [totals(model_cost(model, image))["macs"] for model in (resnet, half_resnet)]
-say(
-    f"{len(free)} groups can be cut; the largest ties {len(tied.producers)} convolutions together"
-    f" ({', '.join(f'`{name}`' for name in tied.producers)}). With half of each:"
-    f" {report.parameters[0] / report.parameters[1]:.1f} times fewer parameters,"
-    f" {products[0] / products[1]:.1f} times fewer MACs,"
-    f" **{times['whole'].times_slower_than(times['half']):.1f} times** faster (one image, one"
-    " core)."
-)
+groups = [group for group in pruning.channels.channel_groups(resnet, image) if group.pinned is None]
+tied = max((group.producers for group in groups), key=len)
+half_resnet, _ = lab04.halved(resnet, groups, image)
+both = lab04.costs({"whole": resnet, "half of each group": half_resnet}, image, repeats=15)
+say(f"{len(groups)} groups can be cut; the largest ties {', '.join(tied)} together.")
+tables.plain(both[["method", "kb", "fewer", "faster"]])
 
 # %% [markdown]
 # A **depthwise** convolution has one kernel for each channel and mixes none: it does
@@ -1776,12 +1084,9 @@ say(
 
 # %%
 mobile = mobilenet_v2(weights=None).eval()
-group = next(
-    g for g in channel_groups(mobile, image) if any(".1.0" in name for name in g.followers)
-)
-print("decides: ", ", ".join(group.producers))
-print("follows: ", ", ".join(group.followers))
-print("is read by:", ", ".join(group.consumers))
+of_mobile = pruning.channels.channel_groups(mobile, image)
+group = next(g for g in of_mobile if any(".1.0" in name for name in g.followers))
+print(f"decides: {group.producers}; follows: {group.followers}; reads it: {group.consumers}")
 
 # %% [markdown]
 # ## Part E · What was it worth?
@@ -1792,47 +1097,37 @@ print("is read by:", ", ".join(group.consumers))
 #
 # #### Experiment: the bill, and the test images once
 #
-# Only now the **test images**, once, for the networks at 70 % and for those of equal
-# MACs. Bits as in lab 01: for single weights the cheapest of three encodings, layer by
-# layer; a network without holes has 32 for each weight.
 
+#
+# Only now the **test images**, once, for the networks at 70 % and for those of equal
+# MACs. The size is that of the whole model, with biases and batch norms: each tensor is
+# stored in its cheapest format.
 
 # %%
 bill = {
     "dense": dense,
-    f"slimming {FRACTION:.0%}, fine-tuned": final["slimming"],
-    f"slimming {FRACTION:.0%}, folded": [fold_all(model) for model in final["slimming"]],
-    "the same widths from scratch": scratch,
-    "random channels, fine-tuned": networks["random"][FRACTION],
-    "unstructured, equal MACs": networks["unstructured"][FRACTION],
+    f"slimming {FRACTION:.0%}, fine-tuned": tuned,
+    f"slimming {FRACTION:.0%}, folded": [fold_all(model) for model in tuned],
+    "the same widths from scratch": lab04.pick(networks, step="from scratch"),
+    "random channels, fine-tuned": lab04.pick(equal, method="random", removed=FRACTION),
+    "unstructured, equal MACs": lab04.pick(equal, method="unstructured", removed=FRACTION),
 }
-times = latency.compare(
-    {row: latency.forward(models[0], batch) for row, models in bill.items()}, repeats=80, threads=1
-)
-lines = [
-    "| | kB | MACs (k) | ms for 64 images | times faster | test accuracy (%) |",
-    "|---" * 6 + "|",
-]
-for row, models in bill.items():
-    bits = sum(encodings.cheapest_bits(w.detach()) for w in prunable(models[0]).values())
-    products = totals(model_cost(models[0], batch[:1]))["nonzero_macs"]
-    milliseconds = 1e3 * times[row].median
-    # the only time that the test images are used
-    test = [accuracy(model, "test") for model in models]
-    ledger.add("convnet", row, lab="04", bits=bits, macs=products, ms=milliseconds, accuracy=test)
-    costs = (
-        f"{bits / 8e3:.1f} | {products / 1e3:.0f} | {milliseconds:.2f} |"
-        f" {times['dense'].times_slower_than(times[row]):.2f}"
-    )
-    lines.append(f"| {row} | {costs} | {pm(test)} |")
-say("\n".join(lines))
+costs = lab04.costs({name: models[0] for name, models in bill.items()}, images[:64])
+tested = lab04.accuracies(bill, data, "test")  # the only time that the test images are used
+
+# %%
+for row in costs.itertuples():
+    scores = tested[tested["method"] == row.method]["test"]
+    cost = {"bits": row.bits, "macs": row.macs, "ms": row.ms}
+    ledger.add("convnet", row.method, lab="04", accuracy=scores, **cost)
+tables.plain(costs[["method", "kb", "macs", "ms", "faster"]], 2)
 
 # %% [markdown]
 # The ledger so far (in `ledger.json`, beside this notebook; with the rows of earlier
 # labs if you worked in the same folder):
 
 # %%
-display(ledger.table())
+ledger.table()
 
 # %% [markdown]
 # #### The two answers
@@ -1894,6 +1189,7 @@ def naive_test(f: Callable) -> None:
     assert torch.allclose(shift, nn.functional.conv2d(maps[None], weight)[0, :, 0, 0], atol=1e-5)
 
 
+# %%
 def suspicious_cascade(
     keep: Tensor, next_weight: Tensor, constant: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
@@ -2010,85 +1306,10 @@ check("4.8")
 # go furthest? Where does the accuracy stop being a matter of repair?
 
 # %%
-REPAIRS = {
-    "nothing": "pruned",
-    "absorb the constants": "absorbed",
-    "absorb and recalibrate": "recalibrated",
-}
-GRID = [round(0.05 * k, 2) for k in range(20)]
-
-
-def slimmed(fraction: float, repair: str) -> tuple[float, float]:
-    """MACs left in % and validation accuracy of the first network."""
-    model = cut(sparse[0], select_channels(sparse[0], fraction), absorb=repair != "pruned")
-    model = repaired(model) if repair == "recalibrated" else model
-    return 100 * macs(model) / macs(sparse[0]), accuracy(model)
-
-
-paths = {repair: [slimmed(f, repair) for f in GRID] for repair in REPAIRS.values()}
-
-
-def explore(fraction: float, repair: str) -> tuple[str, Figure]:
-    keep = select_channels(sparse[0], fraction)
-    left_macs, score = slimmed(fraction, repair)
-    fig = Figure(figsize=(8, 4.2), layout="constrained")
-    left, right = fig.subplots(1, 2, width_ratios=[1.25, 1])
-    start, ticks = 0, []
-    everything = scales(sparse[:1])[0].sort().values
-    removed = round(fraction * len(everything))
-    for name, kept in keep.items():
-        alpha = sparse[0].get_submodule(name).weight.detach().abs()
-        order = alpha.argsort()
-        x = torch.arange(len(alpha)) + start
-        stays = kept[order]
-        left.scatter(x[stays], alpha[order][stays], s=14, color=plots.COLOURS["magnitude"])
-        left.scatter(
-            x[~stays],
-            alpha[order][~stays],
-            s=14,
-            marker="x",
-            linewidth=1,
-            color=plots.COLOURS["random"],
-        )
-        ticks.append((start + len(alpha) / 2, f"{name}\n{int(kept.sum())}/{len(kept)}"))
-        start += len(alpha) + 10
-    if removed:
-        left.axhline(everything[removed - 1].item(), color="k", linewidth=1)
-    left.set_xticks([at for at, _ in ticks], [name for _, name in ticks])
-    left.set(ylabel="|α|", title="kept (dots), removed (crosses)")
-    left.grid(visible=False, axis="x")
-    right.plot(*zip(*paths[repair], strict=True), color=plots.COLOURS["dense"], linewidth=1.2)
-    right.plot([left_macs], [score], "o", color=plots.COLOURS["magnitude"], markersize=11)
-    right.set(
-        xlabel="MACs left (%)", ylabel="validation accuracy (%)", xlim=(102, -2), ylim=(0, 102)
-    )
-    done = {
-        "pruned": "not repaired",
-        "absorbed": "absorbed",
-        "recalibrated": "absorbed, recalibrated",
-    }[repair]
-    right.set_title(done)
-    plots.alt(
-        fig,
-        f"Left: the scale of every channel, with a line below which {fraction:.0%} of all go."
-        " Kept: "
-        + ", ".join(f"{int(kept.sum())} of {len(kept)} in {name}" for name, kept in keep.items())
-        + f". Right: accuracy against MACs left, {done}; marked: {score:.1f} per cent with"
-        f" {left_macs:.0f} per cent of the MACs.",
-    )
-    return (
-        (
-            f"Validation accuracy {score:.1f} % with {left_macs:.0f} % of the MACs (before pruning:"
-            f" {sparse_accuracy[0]:.1f} %)"
-        ),
-        fig,
-    )
-
-
 widgets.explorer(
-    explore,
+    lab04.slimming_explorer(sparse[0], select_channels, cut, data),
     fraction=widgets.slider(0.0, 0.95, 0.05, 0.7, "channels removed"),
-    repair=widgets.choice(REPAIRS, label="repair"),
+    repair=widgets.choice(lab04.REPAIRS, label="repair"),
 )
 
 # %% [markdown]

@@ -205,11 +205,10 @@ def _two(default: str, of: Finder, real: str, of_real: Finder) -> dict[str, Any]
 # --------------------------------------------------------------------------- the claims
 _00 = _alike(*(f"lab00_counting_{name}/conv4" for name in ("digits", "mnist", "cifar10")))
 _02 = _alike("lab02_criteria_digits", "lab02_criteria_mnist")
-_04 = _alike("lab04_slimming_digits", "lab04_slimming_mnist")
+_04 = _alike("lab04_slimming_digits/accuracy", "lab04_slimming_mnist/accuracy")
 _08 = _alike("lab08_heads/kinds", "lab08_multi30k/kinds")
 _09 = _alike("lab09_subnetworks", "lab09_subnetworks_glue")
 _10 = _alike("lab10_scores_reviews", "lab10_sst2")
-_slimming = _differences(("validation",))
 _regimes, _half = _differences(("regimes",)), _differences(())
 
 
@@ -384,27 +383,27 @@ CLAIMS: tuple[Claim, ...] = (
         "04",
         "Removed channels leave constants behind; absorbed, they bring much back.",
         "70 % of the channels, not trained: absorbed less plainly pruned",
-        **_04(_slimming("pruned + absorbed", "pruned")),
+        **_04(gap("accuracy", "+ absorbed", "pruned", by="step", method="slimming")),
     ),
     Claim(
         "04",
         "Recalibrated, the slim network is where the large one was.",
         "not trained: recalibrated less sparse-trained",
-        **_04(_slimming("BN recalibrated", "sparse-trained")),
+        **_04(gap("accuracy", "BN recalibrated", "sparse-trained", by="step", method="slimming")),
         level=True,
     ),
     Claim(
         "04",
         "The same architecture from scratch does as well.",
         "fine-tuned less from scratch",
-        **_04(_slimming("fine-tuned", "same architecture from scratch")),
+        **_04(gap("accuracy", "fine-tuned", "from scratch", by="step", method="slimming")),
         level=True,
     ),
     Claim(
         "04",
         "Which channels slimming takes matters.",
         "fine-tuned: slimming less random channels",
-        **_04(_slimming("fine-tuned", "random, fine-tuned")),
+        **_04(gap("accuracy", "slimming", "random", step="fine-tuned")),
     ),
     Claim(
         "05",

@@ -1,178 +1,977 @@
-"""Lab 04: network slimming, taken apart column by column: what the famous collapse is
-made of, with more seeds, and more images, than a lab has time for.
+"""What lab 04 and its deck run: batch norm as a line, filters taken out, network
+slimming, and what the next layer loses.
 
-``course remake lab04_slimming_digits`` (six seeds) and
-``course remake lab04_slimming_mnist`` (three) make the shipped results again.
+The student's own functions come in as arguments: ``fold_bn``, ``remove_filters``,
+``absorb_removed``, ``select_channels``, ``cascade``. Tables have one row per seed and
+network. Longer runs of the slimming table are stored, and made again by
+``data/results/make/lab04_results.py``.
 
 Source: Liu et al. 2017, "Learning Efficient Convolutional Networks through Network
-Slimming"; the last column: Liu et al. 2019, "Rethinking the Value of Network Pruning".
+Slimming"; trained from scratch: Liu et al. 2019, "Rethinking the Value of Network
+Pruning".
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
-from concurrent.futures import Executor
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import seaborn as sns
 import torch
+from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from course_lib.cost import model_cost, totals
-from course_lib.data.images import ImageData, load
-from course_lib.experiments.once import once
+from course_lib import experiments
+from course_lib.cost import latency, model_cost, totals
+from course_lib.cost.storage import model_bits
+from course_lib.data.images import ImageData
 from course_lib.models import SmallConvNet, build
 from course_lib.models.initial import weights_from
-from course_lib.pruning.channels import recalibrate, remove_filters, select_channels
-from course_lib.pruning.channels.slimming import filter_norms, penalty
+from course_lib.parallel import side_by_side, sweep
+from course_lib.pruning.channels import l1_filters, recalibrate, removal, slimming
+from course_lib.pruning.channels.groups import Group
+from course_lib.pruning.weights import apply, local_masks, magnitude, prunable, random
+from course_lib.show import charts, plots
+from course_lib.show.output import alt, new_figure
+from course_lib.show.style import style
 from course_lib.training import evaluate, fit
 
-COLUMNS = (
-    "dense",
-    "sparse-trained",
-    "pruned",
-    "pruned + absorbed",
-    "BN recalibrated",
-    "fine-tuned",
-    "same architecture from scratch",
-)
+Keep = Mapping[str, Tensor]  # "bn1" -> bool (C,), True = kept
+Cut = Callable[..., nn.Module]  # (model, keep, absorb=False) -> a smaller copy
 # of every training
 RECIPE: dict[str, Any] = {"optimizer": "sgd", "weight_decay": 1e-4, "schedule": "cosine"}
-DIGITS: dict[str, Any] = {"images": 1097, "epochs": 20, "finetune": 5, "lam": 2e-2, "fraction": 0.7}
-MNIST: dict[str, Any] = {"images": 6000, "epochs": 8, "finetune": 3, "lam": 1e-2, "fraction": 0.7}
+STEPS = ("pruned", "+ absorbed", "BN recalibrated", "fine-tuned")
 
 
+# ------------------------------------------------------------------ training, measuring
 def train(
-    model: nn.Module, data: ImageData, seed: int, *, epochs: int, lr: float = 0.2, lam: float = 0.0
+    model: nn.Module,
+    data: ImageData,
+    seed: int,
+    *,
+    epochs: int,
+    lr: float = 0.2,
+    penalty: Callable[[nn.Module], Tensor] | None = None,
+    masks: Mapping[str, Tensor] | None = None,
 ) -> nn.Module:
-    """Train in place on ``data.train``, with λΣ|α| in the loss where ``lam`` is not
-    zero.
+    """Train in place on ``data.train``; ``penalty(model)`` is added to the loss, weights
+    outside ``masks`` remain 0.
     """
-    how = {**RECIPE, "penalty": (lambda: penalty(model, lam)) if lam else None, "progress": False}
+    extra = None if penalty is None else (lambda: penalty(model))
+    how = {**RECIPE, "penalty": extra, "masks": masks, "progress": False}
     fit(model, data.train, epochs=epochs, lr=lr, seed=seed, **how)
     return model
 
 
-def slimming_table(
-    data: ImageData, seed: int, *, epochs: int, finetune: int, lam: float, fraction: float
-) -> dict[str, Any]:
-    """One seed of the slimming table, with its controls.
-
-    Args:
-        data: trained on ``data.train``, measured on ``data.validation``; the test
-            images are looked at for the first, the last two and the controls, once.
-        seed: of the first weights, the order of the images, and the random channels.
-        epochs: of each training from scratch; finetune: of each fine-tuning.
-        lam: weight of the L1 penalty on the scales.
-        fraction: of all channels, to be removed.
-
-    Returns:
-        ``validation`` and ``test``: accuracies in % by :data:`COLUMNS`, and by "random,
-        …" and "filter L1, …" where as many channels of each layer are taken at random,
-        or by the L1 norm of their filters; ``widths`` that were left; MACs and
-        parameters before and after.
-    """
-    validation: dict[str, float] = {}
-    test: dict[str, float] = {}
-
-    def note(name: str, model: nn.Module, final: bool = False) -> None:
-        validation[name] = evaluate(model, data.validation)
-        if final:
-            test[name] = evaluate(model, data.test)
-
-    def repaired(model: nn.Module, keep: Mapping[str, Tensor]) -> nn.Module:
-        smaller, _ = remove_filters(model, keep, example)
-        recalibrate(smaller, data.train.images[:1024])
-        return smaller
-
-    example = data.train.images[:1]
-    dense = train(build("convnet", data, seed=seed), data, seed, epochs=epochs)
-    note("dense", dense, final=True)
-    sparse = train(build("convnet", data, seed=seed), data, seed, epochs=epochs, lam=lam)
-    note("sparse-trained", sparse, final=True)
-
-    keep = select_channels(sparse, fraction)
-    pruned, _ = remove_filters(sparse, keep, example, absorb=False)
-    note("pruned", pruned)
-    absorbed, _ = remove_filters(sparse, keep, example)
-    note("pruned + absorbed", absorbed)
-    slim = repaired(sparse, keep)
-    note("BN recalibrated", slim)
-    note("fine-tuned", train(copy.deepcopy(slim), data, seed, epochs=finetune, lr=0.1), final=True)
-    widths = [int(kept.sum()) for kept in keep.values()]
-    with weights_from(1000 + seed):
-        fresh = SmallConvNet(data.shape[0], data.classes, widths)
-    note(COLUMNS[-1], train(fresh, data, seed, epochs=epochs), final=True)
-
-    generator = torch.Generator().manual_seed(seed)
-    controls = {
-        "random": {
-            name: kept[torch.randperm(len(kept), generator=generator)]
-            for name, kept in keep.items()
-        },
-        "filter L1": {
-            name: _largest(norm, int(keep[name].sum()))
-            for name, norm in filter_norms(sparse).items()
-        },
-    }
-    for how, other in controls.items():
-        model, _ = remove_filters(sparse, other, example)
-        note(f"{how}, pruned + absorbed", model)
-        model = repaired(sparse, other)
-        note(f"{how}, BN recalibrated", model)
-        note(f"{how}, fine-tuned", train(model, data, seed, epochs=finetune, lr=0.1), final=True)
-    counts = {
-        name: {
-            "macs": totals(model_cost(model, example))["macs"],
-            "parameters": sum(p.numel() for p in model.parameters()),
-        }
-        for name, model in (("dense", dense), ("slim", slim))
-    }
-    return {"validation": validation, "test": test, "widths": widths, **counts}
-
-
-def _largest(score: Tensor, count: int) -> Tensor:
-    kept = torch.zeros(len(score), dtype=torch.bool)
-    kept[score.argsort(descending=True, stable=True)[:count]] = True
-    return kept
-
-
-def one_seed(
-    name: str, seed: int, folder: Path, images: int, settings: Mapping[str, Any]
-) -> dict[str, Any]:
-    """:func:`slimming_table` on ``images`` training images of the set ``name``; read
-    from ``folder`` if it is there.
-    """
-    return once(
-        folder / f"seed{seed}.json",
-        lambda: slimming_table(load(name).subset(images), seed, **settings),
+def trained(
+    data: ImageData,
+    seeds: int,
+    epochs: int,
+    penalty: Callable[[nn.Module], Tensor] | None = None,
+) -> list[nn.Module]:
+    """A convolutional network per seed, trained from scratch."""
+    fresh = [(build("convnet", data, seed=seed), seed) for seed in range(seeds)]
+    return side_by_side(
+        lambda model, seed: train(model, data, seed, epochs=epochs, penalty=penalty), fresh
     )
 
 
-def remake_digits(executor: Executor, folder: Path) -> dict[str, Any]:
-    """The table on the digits, six seeds: ``settings``, and ``seeds``, one of
-    :func:`slimming_table` each.
+def from_scratch(
+    data: ImageData, widths: Sequence[Sequence[int]], epochs: int, first: int = 0
+) -> list[nn.Module]:
+    """A network of each of these widths, trained from scratch from weights that it does not
+    share with others; seeds count from ``first``.
     """
-    return _remake("digits", 6, DIGITS, executor, folder)
+    fresh = []
+    for seed, filters in enumerate(widths, start=first):
+        with weights_from(1000 + seed):
+            fresh.append((SmallConvNet(data.shape[0], data.classes, filters), seed))
+    return side_by_side(lambda model, seed: train(model, data, seed, epochs=epochs), fresh)
 
 
-def remake_mnist(executor: Executor, folder: Path) -> dict[str, Any]:
-    """The table on MNIST, three seeds: ``settings``, and ``seeds``, one of
-    :func:`slimming_table` each.
+def recalibrated(model: nn.Module, data: ImageData, images: int = 512) -> nn.Module:
+    """A copy whose batch norms have measured their statistics again."""
+    model = copy.deepcopy(model)
+    recalibrate(model, data.train.images[:images])
+    return model
+
+
+def listed(models: Sequence[nn.Module], **labels: str) -> pd.DataFrame:
+    """Columns ``seed``, ``labels``, ``model``: one row per network."""
+    return pd.DataFrame([{"seed": s, **labels, "model": m} for s, m in enumerate(models)])
+
+
+def measured(networks: pd.DataFrame, data: ImageData, split: str = "validation") -> pd.DataFrame:
+    """The table without its column ``model``, but with the ``accuracy`` (of
+    ``split="test"``: ``test``) of each in %.
     """
-    return _remake("mnist", 3, MNIST, executor, folder)
+    scores = [evaluate(model, getattr(data, split)) for model in networks["model"]]
+    column = "test" if split == "test" else "accuracy"
+    return networks.drop(columns="model").assign(**{column: scores})
 
 
-def _remake(
-    name: str, seeds: int, settings: dict[str, Any], executor: Executor, folder: Path
-) -> dict[str, Any]:
-    options = {key: value for key, value in settings.items() if key != "images"}
-    running = [
-        executor.submit(one_seed, name, seed, folder, settings["images"], options)
-        for seed in range(seeds)
+def accuracies(
+    models: Mapping[str, Sequence[nn.Module]], data: ImageData, split: str = "validation"
+) -> pd.DataFrame:
+    """:func:`measured` of networks by method, a list over seeds each."""
+    networks = [listed(of_seeds, method=method) for method, of_seeds in models.items()]
+    return measured(pd.concat(networks, ignore_index=True), data, split)
+
+
+def pick(networks: pd.DataFrame, **labels: Any) -> list[nn.Module]:
+    """The networks of the rows with these entries, in their order."""
+    for column, entry in labels.items():
+        networks = networks[networks[column] == entry]
+    return list(networks["model"])
+
+
+def joined(*tables: pd.DataFrame) -> pd.DataFrame:
+    """All rows of several tables; a column that one of them lacks is NaN there."""
+    return pd.concat(tables, ignore_index=True)
+
+
+def parameters(model: nn.Module) -> int:
+    """How many parameters a network has."""
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def macs(model: nn.Module, image: Tensor) -> int:
+    """Multiply-accumulates for one image, (1, C, H, W)."""
+    return int(totals(model_cost(model, image))["macs"])
+
+
+def share_left(smaller: nn.Module, model: nn.Module, image: Tensor) -> str:
+    """ "25% of the MACs and 26% of the parameters"."""
+    products = macs(smaller, image) / macs(model, image)
+    return (
+        f"**{products:.0%}** of the MACs and"
+        f" {parameters(smaller) / parameters(model):.0%} of the parameters"
+    )
+
+
+def macs_by_layer(models: Mapping[str, nn.Module], image: Tensor) -> pd.DataFrame:
+    """Columns ``network``, ``layer``, ``macs``: thousands for one image."""
+    return pd.DataFrame(
+        [
+            {"network": name, "layer": cost.name, "macs": cost.macs / 1e3}
+            for name, model in models.items()
+            for cost in model_cost(model, image)
+        ]
+    )
+
+
+def costs(models: Mapping[str, nn.Module], batch: Tensor, repeats: int = 80) -> pd.DataFrame:
+    """What networks cost, the first being the one that they are compared with.
+
+    Returns:
+        Columns ``method``, ``bits`` and ``kb`` (of the whole model), ``macs`` (whose weight
+        is not zero, for one image), ``fewer`` (times), ``ms`` (processor time of one thread
+        for the batch, all taking turns) and ``faster`` (times, median over rounds).
+    """
+    jobs = {name: latency.forward(model, batch) for name, model in models.items()}
+    times = latency.compare(jobs, repeats=repeats, threads=1)
+    first = next(iter(times.values()))
+    rows = [
+        {
+            "method": name,
+            "bits": (bits := model_bits(model.state_dict())),
+            "kb": bits / 8e3,
+            "macs": int(totals(model_cost(model, batch[:1]))["nonzero_macs"]),
+            "ms": 1e3 * times[name].median,
+            "faster": first.times_slower_than(times[name]),
+        }
+        for name, model in models.items()
     ]
-    return {"settings": settings, "seeds": [future.result() for future in running]}
+    table = pd.DataFrame(rows)
+    table.insert(4, "fewer", table["macs"].iloc[0] / table["macs"])
+    return table
 
 
-RESULTS = {"lab04_slimming_digits": remake_digits, "lab04_slimming_mnist": remake_mnist}
+def draw_times(costs: pd.DataFrame, title: str) -> Figure:
+    """How many times faster against how many times fewer MACs, of networks called
+    "method, …", beside the line on which MACs are time; both axes logarithmic.
+    """
+    lines = costs.assign(method=costs["method"].str.split(",").str[0])
+    ideal = lines.assign(method="if MACs were time", faster=lines["fewer"])
+    fig = charts.curves(
+        joined(lines[1:], ideal), x="fewer", y="faster", control=None, title=title,
+        xlabel="times fewer MACs", ylabel="times faster, measured", log=True,
+    )  # fmt: skip
+    powers = [2**k for k in range(1 + int(np.log2(costs["fewer"].max())))]
+    (ax,) = fig.axes
+    ax.set_xscale("log")
+    ax.set_xticks(powers, powers)
+    ax.set_yticks(powers, powers)
+    ax.minorticks_off()
+    return fig
+
+
+# ------------------------------------------------------------------------- batch norm
+def blocks(model: Any) -> range:
+    """1, 2, 3, 4: the numbers in conv1, bn1, …"""
+    return range(1, model.depth + 1)
+
+
+@torch.no_grad()
+def line_errors(scale_shift: Callable[..., Any], norms: Mapping[str, Any]) -> pd.DataFrame:
+    """The largest error of p · x + q on random maps, and of a version whose p divides by
+    σ² + ε without the root; by batch norm.
+    """
+    rows = []
+    for name, bn in norms.items():
+        x = torch.randn(64, 32, 8, 8, generator=torch.Generator().manual_seed(0))  # (B, C, H, W)
+        y = bn.eval()(x)
+        p, q = scale_shift(bn)
+        slip = bn.weight / (bn.running_var + bn.eps)
+        lines = {
+            "y = p·x + q": (p, q),
+            "without the root": (slip, bn.bias - slip * bn.running_mean),
+        }
+        row: dict[str, Any] = {"batch norm": name}
+        for how, (scale, shift) in lines.items():
+            line = scale[:, None, None] * x + shift[:, None, None]
+            row[f"{how}, largest error"] = float((line - y).abs().max())
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def fold_all(model: nn.Module, fold_bn: Callable[..., nn.Conv2d]) -> nn.Module:
+    """A copy without batch norms, each folded into the convolution before it."""
+    model = copy.deepcopy(model).eval()
+    for i in blocks(model):
+        conv, bn = model.get_submodule(f"conv{i}"), model.get_submodule(f"bn{i}")
+        setattr(model, f"conv{i}", fold_bn(conv, bn))
+        setattr(model, f"bn{i}", nn.Identity())
+    return model
+
+
+@torch.no_grad()
+def folding_errors(
+    model: nn.Module, fold: Callable[[nn.Module], nn.Module], images: Tensor
+) -> pd.DataFrame:
+    """How far the outputs of ``fold(model)`` are from those of the model, in float32 and in
+    float64.
+    """
+    rows = []
+    for dtype in (torch.float32, torch.float64):
+        exact = copy.deepcopy(model).to(dtype).eval()
+        y, z = exact(images.to(dtype)), fold(exact)(images.to(dtype))
+        apart, largest = float((z - y).abs().max()), float(y.abs().max())
+        rows.append(
+            {
+                "numbers": str(dtype).removeprefix("torch."),
+                "largest output": largest,
+                "largest difference": apart,
+                "relative": apart / largest,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def folding_times(pairs: Mapping[str, tuple[nn.Module, nn.Module, Tensor]]) -> pd.DataFrame:
+    """Milliseconds of the processor for a network as trained and folded, taking turns;
+    how many times faster it is (median over rounds), and the quartiles of this ratio.
+
+    Args:
+        pairs: name -> the network, the folded network, the images of one call.
+    """
+    rows = []
+    for name, (model, folded, images) in pairs.items():
+        jobs = {"as trained": latency.forward(model, images)}
+        jobs["folded"] = latency.forward(folded, images)
+        times = latency.compare(jobs, repeats=60 if isinstance(model, SmallConvNet) else 20)
+        ratios = np.divide(times["as trained"].samples, times["folded"].samples)
+        low, faster, high = np.quantile(ratios, (0.25, 0.5, 0.75))
+        row: dict[str, Any] = {"network": name}
+        row |= {f"{how} (ms)": 1e3 * time.median for how, time in times.items()}
+        rows.append(row | {"times faster": faster, "quartiles": f"{low:.2f} to {high:.2f}"})
+    return pd.DataFrame(rows)
+
+
+@torch.no_grad()
+def multiplied(model: Any, factor: float, eps: bool = False) -> Any:
+    """A copy whose filters are ``factor`` times larger, with statistics that follow as they
+    would in training; with ``eps`` ε is scaled as σ² is.
+    """
+    model = copy.deepcopy(model)
+    for i in blocks(model):
+        conv, bn = model.get_submodule(f"conv{i}"), model.get_submodule(f"bn{i}")
+        conv.weight.mul_(factor)
+        bn.running_mean.mul_(factor)
+        bn.running_var.mul_(factor**2)
+        bn.eps *= factor**2 if eps else 1
+    return model
+
+
+@torch.no_grad()
+def penalties(
+    model: Any, scale_shift: Callable[..., Any], images: Tensor, factor: float = 10
+) -> pd.DataFrame:
+    """Σ|α| and Σ|p| as trained and with all filters multiplied, and the largest difference
+    of the outputs from those as trained.
+    """
+    networks = {
+        "as trained": model,
+        f"all filters × {factor:g}, ε × {factor**2:g}": multiplied(model, factor, eps=True),
+        f"all filters × {factor:g}, the same ε": multiplied(model, factor),
+    }
+    before = model.eval()(images)
+    rows = []
+    for name, network in networks.items():
+        norms = [network.get_submodule(f"bn{i}") for i in blocks(model)]
+        rows.append(
+            {
+                "network": name,
+                "Σ|α|": sum(float(bn.weight.abs().sum()) for bn in norms),
+                "Σ|p|": sum(float(scale_shift(bn)[0].abs().sum()) for bn in norms),
+                "difference": float((network.eval()(images) - before).abs().max()),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+# --------------------------------------------------------------------- filters taken out
+def as_conv(fc: nn.Linear) -> nn.Conv2d:
+    """A linear layer as the 1×1 convolution that it is."""
+    conv = nn.Conv2d(fc.in_features, fc.out_features, 1)
+    conv.weight = nn.Parameter(fc.weight.detach()[:, :, None, None])
+    conv.bias = nn.Parameter(fc.bias.detach().clone())
+    return conv
+
+
+def as_linear(conv: Any) -> nn.Linear:
+    """The inverse of :func:`as_conv`."""
+    fc = nn.Linear(conv.in_channels, conv.out_channels)
+    fc.weight = nn.Parameter(conv.weight.detach()[:, :, 0, 0])
+    fc.bias = nn.Parameter(conv.bias.detach())
+    return fc
+
+
+def cut(
+    model: Any,
+    keep: Keep,
+    remove_filters: Callable[..., Any],
+    absorb_removed: Callable[..., Tensor] | None = None,
+) -> nn.Module:
+    """A smaller copy, one layer after the other.
+
+    Args:
+        keep: of "bn1", "bn2", … the channels to keep.
+        remove_filters: as in 4.3; called with the linear layer as a 1×1 convolution, too.
+        absorb_removed: as in 4.4; its shift goes into the last layer's bias. The other
+            layers have no bias: there the running mean of the batch norm after them loses
+            it. None: constants are not absorbed.
+    """
+    model = copy.deepcopy(model)
+    for i in blocks(model):
+        last = i == model.depth
+        after = as_conv(model.fc) if last else model.get_submodule(f"conv{i + 1}")
+        layers = model.get_submodule(f"conv{i}"), model.get_submodule(f"bn{i}"), after
+        stay = keep[f"bn{i}"].nonzero().flatten().tolist()
+        conv, bn, smaller = remove_filters(*layers, stay)
+        if absorb_removed and last:
+            smaller.bias.data += absorb_removed(*layers, stay)
+        elif absorb_removed:
+            model.get_submodule(f"bn{i + 1}").running_mean -= absorb_removed(*layers, stay)
+        setattr(model, f"conv{i}", conv)
+        setattr(model, f"bn{i}", bn)
+        setattr(model, "fc" if last else f"conv{i + 1}", as_linear(smaller) if last else smaller)
+    return model
+
+
+def larger_half(bn: Any) -> Tensor:
+    """The half of the channels with the larger |α|: bool (C,)."""
+    alpha = bn.weight.detach().abs()
+    return alpha > alpha.median()
+
+
+@torch.no_grad()
+def border_errors(
+    model: Any,
+    remove_filters: Callable[..., Any],
+    absorb_removed: Callable[..., Tensor],
+    images: Tensor,
+    padding: str = "zeros",
+) -> pd.DataFrame:
+    """Half of layer 1 (the smaller |α|) is removed, with and without its constants
+    absorbed: the error of conv2's output where it should be that with α = 0.
+
+    Returns:
+        Columns ``method``, ``row``, ``column``, ``error`` and ``size`` (mean |error| and
+        mean |output| over images and filters at this position).
+    """
+    parts = [copy.deepcopy(model.get_submodule(name)).eval() for name in ("conv1", "bn1", "conv2")]
+    parts[2].padding_mode = padding
+    keep = larger_half(parts[1])
+    stay = keep.nonzero().flatten().tolist()
+    silent = copy.deepcopy(parts)
+    silent[1].weight[~keep] = 0
+
+    def output(conv: Any, bn: Any, after: Any) -> Tensor:
+        result: Tensor = after(torch.relu(bn(conv(images))))  # (B, M, E, F)
+        return result
+
+    should = output(*silent)
+    removed = output(*remove_filters(*parts, stay)) - should
+    absorbed = removed + absorb_removed(*parts, stay)[:, None, None]
+    rows = []
+    for method, error in (("removed", removed), ("removed, constant absorbed", absorbed)):
+        size, mean = should.abs().mean((0, 1)), error.abs().mean((0, 1))  # (E, F)
+        for i, j in np.ndindex(*mean.shape):
+            place = {"method": method, "row": i + 1, "column": j + 1}
+            rows.append(place | {"error": float(mean[i, j]), "size": float(size[i, j])})
+    return pd.DataFrame(rows)
+
+
+def draw_border(errors: pd.DataFrame) -> Figure:
+    """Two maps of :func:`border_errors`."""
+    names = list(errors["method"].unique())
+    with mpl.rc_context(style()):
+        fig = _border_maps(errors, names)
+    means = errors.groupby("method", sort=False)["error"].mean()
+    exact = errors.groupby("method", sort=False)["error"].apply(lambda error: (error < 1e-5).sum())
+    words = "; ".join(f"{m}: {means[m]:.2f} on average, zero at {exact[m]} places" for m in names)
+    return alt(
+        fig,
+        f"Maps of the mean error of conv2 at each of {int(errors['row'].max())}² places. {words}.",
+    )
+
+
+def _border_maps(errors: pd.DataFrame, names: Sequence[str]) -> Figure:
+    fig = new_figure(4.1)
+    for ax, method in zip(fig.subplots(1, 2), names, strict=True):
+        picture = errors[errors["method"] == method].pivot(
+            index="row", columns="column", values="error"
+        )
+        sns.heatmap(
+            picture, vmin=0, vmax=errors["error"].max(), cmap="cividis", square=True, ax=ax,
+            annot=picture.size <= 64, fmt=".2f", annot_kws={"fontsize": 8},
+            cbar=method == names[-1],
+            cbar_kws={"label": "mean |error| of conv2's output", "shrink": 0.7},
+        )  # fmt: skip
+        ax.set_title(method)
+    return fig
+
+
+# ---------------------------------------------------------------------- which channels
+def scales(model: nn.Module) -> Tensor:
+    """All |α| of a network, (n,)."""
+    return torch.cat(list(slimming.scales(model).values()))
+
+
+def scale_table(models: Mapping[str, Sequence[nn.Module]], data: ImageData) -> pd.DataFrame:
+    """Columns ``seed``, ``method``, ``accuracy``, the share of channels with |α| < 0.02, and
+    the largest |α|.
+    """
+    every = [scales(model) for of_seeds in models.values() for model in of_seeds]
+    table = accuracies(models, data)
+    table["near zero (%)"] = [100 * float((alpha < 0.02).float().mean()) for alpha in every]
+    table["largest |α|"] = [float(alpha.max()) for alpha in every]
+    return table
+
+
+def draw_scales(models: Mapping[str, Sequence[nn.Module]], title: str) -> Figure:
+    """|α| of all channels of the networks of two methods, as two histograms."""
+    (before, after), (first, second) = (
+        [torch.cat([scales(m) for m in of_seeds]) for of_seeds in models.values()],
+        models,
+    )
+    fig = plots.histogram_before_after(
+        before, after, title=title, xlabel="|α|, all channels of all networks",
+        ylabel="channels per bin", labels=(first, second), bins=120,
+    )  # fmt: skip
+    for ax in fig.axes:
+        ax.set_xlim(left=0)
+        ax.texts[0].set_x(0.3)
+    words = [
+        f"{name} {float((x < 0.02).float().mean()):.0%} are below 0.02 and {x.max():.2f} is the"
+        " largest"
+        for name, x in ((first, before), (second, after))
+    ]
+    return alt(fig, f"Two histograms of |α|. With {'; with '.join(words)}.")
+
+
+def l2_penalty(model: nn.Module, lam: float) -> Tensor:
+    """½λ·Σα²: at α = 1 it pulls as hard as λ·Σ|α|."""
+    squares = [bn.weight.square().sum() for bn in model.modules() if isinstance(bn, nn.BatchNorm2d)]
+    return lam / 2 * torch.stack(squares).sum()
+
+
+def kept_by_layer(keeps: Sequence[Keep]) -> pd.DataFrame:
+    """Columns ``seed``, ``layer``, ``filters`` and ``kept`` (% of the layer's channels)."""
+    return pd.DataFrame(
+        [
+            {"seed": seed, "layer": f"layer {name.removeprefix('bn')}",
+             "filters": int(kept.sum()), "kept": 100 * float(kept.float().mean())}
+            for seed, keep in enumerate(keeps) for name, kept in keep.items()
+        ]
+    )  # fmt: skip
+
+
+def widths(keep: Keep) -> list[int]:
+    """How many filters each layer keeps."""
+    return [int(kept.sum()) for kept in keep.values()]
+
+
+def constants_left(models: Sequence[Any], keeps: Sequence[Keep]) -> pd.DataFrame:
+    """Of each layer: how many channels are removed in all networks together, how many of
+    them leave a constant (β > 0), and its mean.
+    """
+    rows = []
+    for name in keeps[0]:
+        removed = [
+            model.get_submodule(name).bias.detach()[~keep[name]]
+            for model, keep in zip(models, keeps, strict=True)
+        ]
+        beta = torch.cat(removed)
+        rows.append(
+            {"layer": f"layer {name.removeprefix('bn')}", "removed": len(beta),
+             "of these β > 0": int((beta > 0).sum()),
+             "mean of max(β, 0)": float(beta.relu().mean())}
+        )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+@torch.no_grad()
+def silenced(model: Any, keep: Keep) -> Any:
+    """A copy in which the scales of the channels that are not kept are 0; no channel is
+    removed, and their constants are still there.
+    """
+    model = copy.deepcopy(model)
+    for name, kept in keep.items():
+        model.get_submodule(name).weight[~kept] = 0
+    return model
+
+
+def within_layers(scores: Mapping[str, Tensor], fraction: float) -> dict[str, Tensor]:
+    """Each layer keeps the same share: the channels with the largest scores."""
+    keep = {}
+    for name, score in scores.items():
+        keep[name] = torch.ones(len(score), dtype=torch.bool)
+        keep[name][score.argsort()[: round(fraction * len(score))]] = False
+    return keep
+
+
+def drawn(model: nn.Module, seed: int) -> dict[str, Tensor]:
+    """A random score per channel, (C,), by batch norm."""
+    generator = torch.Generator().manual_seed(seed)
+    return {
+        name: torch.rand(len(alpha), generator=generator)
+        for name, alpha in slimming.scales(model).items()
+    }
+
+
+def largest_filters(model: nn.Module, keep: Keep) -> dict[str, Tensor]:
+    """As many channels of each layer as ``keep`` keeps: those of the filters with the
+    largest L1 norms.
+    """
+    chosen = {}
+    for name, norm in slimming.filter_norms(model).items():
+        chosen[name] = torch.zeros(len(norm), dtype=torch.bool)
+        order = norm.argsort(descending=True, stable=True)
+        chosen[name][order[: int(keep[name].sum())]] = True
+    return chosen
+
+
+def random_channels(keep: Keep, seed: int) -> dict[str, Tensor]:
+    """As many channels of each layer as ``keep`` keeps, chosen at random."""
+    generator = torch.Generator().manual_seed(seed)
+    return {
+        name: kept[torch.randperm(len(kept), generator=generator)] for name, kept in keep.items()
+    }
+
+
+def take_apart(
+    model: nn.Module,
+    keep: Keep,
+    cut: Cut,
+    data: ImageData,
+    seed: int,
+    epochs: int,
+    images: int = 512,
+) -> dict[str, nn.Module]:
+    """The network after each of :data:`STEPS`: pruned, its constants absorbed, batch norm
+    measured again on ``images`` training images, and fine-tuned for ``epochs``.
+    """
+    absorbed = cut(model, keep, absorb=True)
+    repaired = recalibrated(absorbed, data, images)
+    tuned = train(copy.deepcopy(repaired), data, seed, epochs=epochs, lr=0.1)
+    return dict(zip(STEPS, (cut(model, keep), absorbed, repaired, tuned), strict=True))
+
+
+def slimming_steps(
+    dense: Sequence[nn.Module],
+    sparse: Sequence[nn.Module],
+    chosen: Mapping[str, Sequence[Keep]],
+    cut: Cut,
+    data: ImageData,
+    settings: Mapping[str, Any],
+) -> pd.DataFrame:
+    """The networks of the slimming table, one row each.
+
+    Args:
+        dense, sparse: trained without and with the penalty, by seed.
+        chosen: method ("slimming" first) -> the channels kept, by seed.
+        cut: see :func:`cut`. settings: ``epochs`` from scratch, ``finetune``.
+
+    Returns:
+        Columns ``seed``, ``method``, ``step``, ``model``.
+    """
+
+    def run(method: str, seed: int) -> list[dict[str, Any]]:
+        keep, epochs = chosen[method][seed], settings["finetune"]
+        found = take_apart(sparse[seed], keep, cut, data, 100 + seed, epochs)
+        return [{"step": step, "model": model} for step, model in found.items()]
+
+    keeps = chosen["slimming"]
+    rest = {
+        "dense": dense,
+        "sparse-trained": sparse,
+        "silenced": [silenced(m, keep) for m, keep in zip(sparse, keeps, strict=True)],
+    }
+    scratch = from_scratch(data, [widths(keep) for keep in keeps], settings["epochs"])
+    return pd.concat(
+        [
+            *(listed(models, method="slimming", step=step) for step, models in rest.items()),
+            sweep(run, method=chosen, seed=range(len(sparse))),
+            listed(scratch, method="slimming", step="from scratch"),
+        ],
+        ignore_index=True,
+    )
+
+
+def which_score(
+    dense: Sequence[nn.Module],
+    sparse: Sequence[nn.Module],
+    select_channels: Callable[..., Keep],
+    cut: Cut,
+    data: ImageData,
+    fractions: Sequence[float],
+) -> pd.DataFrame:
+    """Four ways to choose channels; constants absorbed, batch norm measured again, no
+    weight trained. "slimming" and "α, dense" rank the channels of all layers by |α|, with
+    and without the training for it; "filter L1" and "random" rank those of each layer.
+
+    Returns:
+        Columns ``method``, ``seed``, ``removed``, ``accuracy``; "dense" removes none (NaN).
+    """
+
+    def run(method: str, seed: int, removed: float) -> float:
+        model = sparse[seed] if method == "slimming" else dense[seed]
+        if method in ("slimming", "α, dense"):
+            keep = select_channels(model, removed)
+        elif method == "filter L1":
+            keep = within_layers(norms[seed], removed)
+        else:
+            keep = within_layers(drawn(model, seed), removed)
+        return evaluate(recalibrated(cut(model, keep, absorb=True), data), data.validation)
+
+    # before the threads: a model cannot be traced in several at a time
+    norms = [slimming.filter_norms(model) for model in dense]
+    methods = ["slimming", "α, dense", "filter L1", "random"]
+    found = sweep(run, method=methods, seed=range(len(dense)), removed=fractions)
+    return joined(found, accuracies({"dense": dense}, data))
+
+
+def given_back(results: pd.DataFrame) -> pd.DataFrame:
+    """Of the points of accuracy that removing channels cost slimming, the share that each
+    later step gives back (ratio of means over seeds), per entry of ``data``, if there is
+    that column.
+    """
+    slim = results[results["method"] == "slimming"]
+    rows = []
+    for name, part in slim.groupby("data", sort=False) if "data" in slim else [("", slim)]:
+        mean = part.groupby("step")["accuracy"].mean()
+        lost = mean["sparse-trained"] - mean["pruned"]
+        shares = {step: (mean[step] - mean["pruned"]) / lost for step in STEPS[1:]}
+        rows.append(({"data": name} if name else {}) | {"of the lost points": "come back"} | shares)
+    return pd.DataFrame(rows)
+
+
+def stored(table: str = "accuracy") -> pd.DataFrame:
+    """A table of the stored runs on the digits (six seeds) and on MNIST (three), with a
+    column ``data``.
+    """
+    found = [
+        experiments.read(f"lab04_slimming_{name}/{table}").assign(data=title)
+        for name, title in (("digits", "digits"), ("mnist", "MNIST"))
+    ]
+    return pd.concat(found, ignore_index=True)
+
+
+# ------------------------------------------------------------------------ the next layer
+def who_takes(
+    models: Sequence[Any], keeps: Sequence[Keep], cascade: Callable[..., Any]
+) -> pd.DataFrame:
+    """Why the weights of each layer go, when these channels are kept.
+
+    Returns:
+        Columns ``seed``, ``layer`` (a convolution, or "all"), ``reason`` ("own filter out",
+        "cascade alone", "left") and ``share`` (% of the layer's weights).
+    """
+    rows = []
+    for seed, (model, keep) in enumerate(zip(models, keeps, strict=True)):
+        counts: dict[str, Any] = {}
+        for i in blocks(model):
+            weight = model.get_submodule(f"conv{i}").weight.detach()  # (M, C, R, S)
+            inputs = keep[f"bn{i - 1}"] if i > 1 else torch.ones(weight.shape[1]) > 0
+            useful, _ = cascade(inputs, weight)
+            own = keep[f"bn{i}"][:, None, None, None].expand_as(weight)
+            parts = (~own, own & ~useful, own & useful)
+            counts[f"conv{i}"] = np.array([int(part.sum()) for part in parts])
+        counts["all"] = sum(counts.values())
+        for layer, count in counts.items():
+            reasons = ("own filter out", "cascade alone", "left")
+            for reason, share in zip(reasons, 100 * count / count.sum(), strict=True):
+                rows.append({"seed": seed, "layer": layer, "reason": reason, "share": share})
+    return pd.DataFrame(rows)
+
+
+def as_many_as(slim: nn.Module, model: nn.Module) -> dict[str, Tensor]:
+    """Masks of the largest weights of ``model``: in each layer as many as ``slim`` has, so
+    that the MACs are equal, too.
+    """
+    sizes = {name: weight.numel() for name, weight in prunable(slim).items()}
+    weights = prunable(model)
+    return local_masks(
+        magnitude(weights), {name: 1 - sizes[name] / w.numel() for name, w in weights.items()}
+    )
+
+
+def at_equal_macs(
+    dense: Sequence[nn.Module],
+    sparse: Sequence[nn.Module],
+    slim: Mapping[float, Sequence[nn.Module]],
+    select_channels: Callable[..., Keep],
+    cut: Cut,
+    fractions: Sequence[float],
+    data: ImageData,
+    epochs: int,
+) -> pd.DataFrame:
+    """Three ways to the same MACs, each recalibrated and fine-tuned for ``epochs``:
+    channels of ``sparse`` that ``select_channels`` chooses ("structured"), as many random
+    channels of ``dense``, and single weights of ``dense`` ("unstructured").
+
+    Args:
+        slim: fraction removed -> the structured networks that are fine-tuned already.
+
+    Returns:
+        Columns ``removed``, ``seed``, ``method``, ``model`` and ``remaining`` (MACs left, a
+        fraction; the mean of the structured networks).
+    """
+
+    def tuned(model: nn.Module, seed: int, masks: Any = None) -> nn.Module:
+        model = copy.deepcopy(model)
+        if masks is not None:
+            apply(model, masks)
+        model = recalibrated(model, data)
+        return train(model, data, 100 + seed, epochs=epochs, lr=0.1, masks=masks)
+
+    def run(removed: float, seed: int) -> list[dict[str, Any]]:
+        keep = select_channels(sparse[seed], removed)
+        structured = (
+            slim[removed][seed] if removed in slim else tuned(cut(sparse[seed], keep), seed)
+        )
+        masks = as_many_as(structured, dense[seed])
+        left = macs(structured, image) / macs(dense[seed], image)
+        found = {
+            "structured": structured,
+            "unstructured": tuned(dense[seed], seed, masks),
+            "random": tuned(cut(dense[seed], random_channels(keep, seed)), seed),
+        }
+        return [{"method": how, "model": m, "remaining": left} for how, m in found.items()]
+
+    image = data.validation.images[:1]
+    table = sweep(run, removed=fractions, seed=range(len(dense)))
+    return table.assign(remaining=table.groupby("removed")["remaining"].transform("mean"))
+
+
+def halved(
+    model: nn.Module, groups: Sequence[Group], image: Tensor
+) -> tuple[nn.Module, removal.Report]:
+    """A copy without half of the channels of each group: those with the smallest sums of
+    filter norms; and the report of the removal.
+    """
+    masks = local_masks(l1_filters(model, groups), 0.5)
+    keep: dict[str, Tensor] = {}
+    for group in groups:
+        keep |= group.masks(masks[group.producers[0]])
+    smaller, report = removal.remove_filters(model, keep, image)
+    return smaller.eval(), report
+
+
+# -------------------------------------------------------------------------- the explorer
+REPAIRS = {"nothing": "pruned", "absorb the constants": "+ absorbed",
+           "absorb and recalibrate": "BN recalibrated"}  # fmt: skip
+
+
+def slimming_explorer(
+    model: nn.Module, select_channels: Callable[..., Keep], cut: Cut, data: ImageData
+) -> Callable[[float, str], tuple[str, Figure]]:
+    """What the explorer draws for a fraction removed and a repair: the scale of each
+    channel, and accuracy against the MACs left.
+    """
+    whole = macs(model, data.validation.images[:1])
+
+    def measure(repair: str, removed: float) -> dict[str, float]:
+        smaller = cut(model, select_channels(model, removed), absorb=repair != "pruned")
+        smaller = recalibrated(smaller, data) if repair == "BN recalibrated" else smaller
+        left = 100 * macs(smaller, data.validation.images[:1]) / whole
+        return {"macs": left, "accuracy": evaluate(smaller, data.validation)}
+
+    paths = sweep(measure, repair=REPAIRS.values(), removed=[k / 20 for k in range(20)])
+
+    alphas = slimming.scales(model)
+    everything = scales(model).sort().values
+    before = evaluate(model, data.validation)
+    look = {"kept": plots.COLOURS["slimming"], "removed": plots.COLOURS["random"]}
+
+    def explore(fraction: float, repair: str) -> tuple[str, Figure]:
+        keep, here = select_channels(model, fraction), measure(repair, fraction)
+        removed = round(fraction * len(everything))
+        with mpl.rc_context(style()):
+            fig = new_figure(4.2)
+            left, right = fig.subplots(1, 2, width_ratios=[1.25, 1])
+            start, ticks = 0, {}
+            for name, alpha in alphas.items():
+                order = alpha.argsort()
+                for what, marker, chosen in (
+                    ("kept", "o", keep[name]),
+                    ("removed", "x", ~keep[name]),
+                ):
+                    at = chosen[order].nonzero().flatten()
+                    left.scatter(
+                        start + at, alpha[order][at], s=14, marker=marker, color=look[what]
+                    )
+                ticks[start + len(alpha) / 2] = f"{name}\n{int(keep[name].sum())}/{len(alpha)}"
+                start += len(alpha) + 10
+            if removed:
+                left.axhline(float(everything[removed - 1]), color="k", linewidth=1)
+            left.set_xticks(list(ticks), list(ticks.values()))
+            left.set(ylabel="|α|", title="kept (dots), removed (crosses)")
+            path = paths[paths["repair"] == repair]
+            right.plot(path["macs"], path["accuracy"], color=plots.COLOURS["dense"], linewidth=1.2)
+            right.plot(here["macs"], here["accuracy"], "o", color=look["kept"], markersize=11)
+            right.set(xlabel="MACs left (%)", ylabel="validation accuracy (%)", title=repair)
+            right.set(xlim=(102, -2), ylim=(0, 102))
+        number = (
+            f"Validation accuracy {here['accuracy']:.1f} % with {here['macs']:.0f} % of the MACs"
+            f" (before pruning: {before:.1f} %)"
+        )
+        layers = ", ".join(text.replace("\n", " ") for text in ticks.values())
+        return number, alt(
+            fig,
+            f"Left: the scale of each channel, with a line below which {fraction:.0%} of all are"
+            f" removed; kept: {layers}. Right: accuracy against MACs left, {repair}. {number}.",
+        )
+
+    return explore
+
+
+# ------------------------------------------------------------------------------ the deck
+def pruned_by_shape(
+    models: Sequence[nn.Module], data: ImageData, sparsities: Sequence[float]
+) -> pd.DataFrame:
+    """The same share of the weights of each convolution set to zero: the smallest single
+    weights ("unstructured"), the filters with the smallest norms ("structured"), and random
+    filters. Batch norm is measured again, no weight is trained.
+
+    Returns:
+        Columns ``method``, ``seed``, ``sparsity``, ``accuracy``.
+    """
+
+    def run(method: str, seed: int, sparsity: float) -> float:
+        model = copy.deepcopy(models[seed])
+        weights = {name: w for name, w in prunable(model).items() if name.startswith("conv")}
+        score = (
+            random(weights, torch.Generator().manual_seed(seed))
+            if method == "random"
+            else magnitude(weights)
+        )
+        granularity = "element" if method == "unstructured" else "filter"
+        apply(model, local_masks(score, sparsity, granularity))
+        return evaluate(recalibrated(model, data), data.validation)
+
+    methods = ("unstructured", "structured", "random")
+    return sweep(run, method=methods, seed=range(len(models)), sparsity=sparsities)
+
+
+def scores_compared(
+    models: Sequence[nn.Module], data: ImageData, fractions: Sequence[float]
+) -> pd.DataFrame:
+    """The same share of each layer's filters removed by four scores, constants absorbed,
+    batch norm measured again, no weight trained; three random draws per network.
+
+    Returns:
+        Columns ``method``, ``seed``, ``removed``, ``accuracy`` (one row per draw).
+    """
+    image = data.train.images[:1]
+    rows = []
+    for seed, model in enumerate(models):
+        norms, alphas = slimming.filter_norms(model), slimming.scales(model)
+        scores = [("filter L1", norms), ("α, dense", alphas)]
+        scores += [("random", _random_scores(alphas, 3 * seed + draw)) for draw in range(3)]
+        scores += [("most important first", {name: -norm for name, norm in norms.items()})]
+        for method, score in scores:
+            for removed in fractions:
+                smaller, _ = removal.remove_filters(model, local_masks(score, removed), image)
+                score_of = evaluate(recalibrated(smaller, data), data.validation)
+                rows.append(
+                    {"method": method, "seed": seed, "removed": removed, "accuracy": score_of}
+                )
+    return pd.DataFrame(rows)
+
+
+def _random_scores(like: Mapping[str, Tensor], seed: int) -> dict[str, Tensor]:
+    return {
+        name: torch.rand(len(x), generator=torch.Generator().manual_seed(10 * seed + int(name[2:])))
+        for name, x in like.items()
+    }
+
+
+@torch.no_grad()
+def slips(model: Any, data: ImageData) -> pd.DataFrame:
+    """Half of conv2's filters removed (the smaller |α|), with one mistake at a time.
+
+    Returns:
+        Columns ``what went wrong``, ``shapes`` ("fit" or "error"), ``difference`` (largest,
+        of the outputs, from maps set to 0) and ``accuracy`` (both NaN on an error).
+    """
+    parts: list[Any] = [model.conv2, model.bn2, model.conv3]
+    keep = larger_half(parts[1])
+    first = torch.arange(int(keep.sum()))
+    conv, bn, after = removal.slice_pair(parts[0], parts[1], parts[2], keep.nonzero().flatten())
+    changed: list[Any] = [copy.deepcopy(bn), copy.deepcopy(bn), copy.deepcopy(after)]
+    uncut, mixed, columns = changed
+    uncut.running_mean, uncut.running_var = parts[1].running_mean, parts[1].running_var
+    mixed.running_mean, mixed.running_var = (
+        parts[1].running_mean[first],
+        parts[1].running_var[first],
+    )
+    columns.weight.data = parts[2].weight.detach()[:, first].clone()
+    made: dict[str, tuple[Any, ...]] = {
+        "nothing: all six right": (conv, bn, after),
+        "next layer not cut": (conv, bn, parts[2]),
+        "μ and σ² not cut": (conv, uncut, after),
+        "μ, σ² of the *first* channels": (conv, mixed, after),
+        "next layer's *first* columns": (conv, bn, columns),
+    }
+    images = data.validation.images
+    hook = parts[1].register_forward_hook(lambda module, inputs, out: out * keep[:, None, None])
+    gated = model.eval()(images)
+    hook.remove()
+    rows = []
+    for what, modules in made.items():
+        smaller = copy.deepcopy(model)
+        smaller.conv2, smaller.bn2, smaller.conv3 = (part.eval() for part in modules)
+        try:
+            apart = float((smaller(images) - gated).abs().max())
+            row = {"difference": apart, "accuracy": evaluate(smaller, data.validation)}
+            rows.append({"what went wrong": what, "shapes": "fit", **row})
+        except RuntimeError:
+            rows.append({"what went wrong": what, "shapes": "**error**"})
+    return pd.DataFrame(rows)

@@ -292,3 +292,13 @@ def test_on_a_slide_the_name_of_the_vertical_axis_stands_above_it(results, tmp_p
     assert (axes.get_ylabel(), axes.get_title(loc="left")) == ("", "validation accuracy (%)")
     (axes,) = plots.bars(results, x="sparsity", y="accuracy", by="method", title="t").axes
     assert axes.get_legend().get_bbox_to_anchor().y0 >= axes.bbox.y1 - 1
+
+
+def test_on_a_slide_the_vertical_axis_is_named_once(results, monkeypatch, tmp_path):
+    monkeypatch.setenv("COURSE_SLIDES", str(tmp_path))
+    for fig in (
+        plots.curves(results, x="sparsity", y="accuracy", title="A title", control=None),
+        plots.bars(results, x="method", y="accuracy", title="A title"),
+    ):
+        (axes,) = fig.axes
+        assert axes.get_title("left") == "validation accuracy (%)" and axes.get_ylabel() == ""
