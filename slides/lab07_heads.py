@@ -270,8 +270,8 @@ tables.plain(
 
 # %% slideshow={"slide_type": "-"}
 half = lab07.removal("random", *lab07.PLACES, "I_h").query("removed == 0.5")
-say("Half of the heads removed, test accuracy (%):")
-tables.plain(lab07.by_model(half, "test"))
+half = lab07.by_model(half, "test")
+tables.plain(half.rename(columns={"method": "half of the heads, test accuracy (%)"}))
 
 # %% [markdown]
 # Ten random draws are better in the mean than any rule about places, and among the rules
@@ -299,11 +299,8 @@ tables.plain(lab07.by_model(half, "test"))
 say("## And if they may learn?")
 tuned = lab07.fine_tuning().replace("fine-tuned", "tuned", regex=True)
 arms = tuned[tuned["method"] != "dense"]
-title = "Test accuracy (%): training repairs what is left, not what is gone"
-figure = plots.bars(
-    arms, x="method", y="test", by="setting", title=title, ylabel="", fmt="{:.0f}", height=3.3
-)
-plots.show(figure, inches=(8, 3.3))
+say("Test accuracy (%). Training repairs what is left, not what is gone.")
+tables.show(tables.means(arms, "test", columns="setting", digits=0))
 full = tuned[(tuned["method"] == "dense") & (tuned["when"] == "tuned")]
 at_80 = minus(arms[arms["setting"] == "80% tuned"], "test", "I_h, by layer", "random")
 say(
@@ -347,7 +344,7 @@ table = pd.DataFrame(
 tables.show(tables.plain(table, digits=2))
 say(
     f"That is {whole['total'] / half['total']:.2f}× fewer MACs and"
-    f" {1 - half['weights'] / whole['weights']:.0%} less weights. One head is 1/12 = {1 / 12:.1%} of"
+    f" {1 - half['weights'] / whole['weights']:.0%} fewer weights. One head is 1/12 = {1 / 12:.1%} of"
     f" **one attention layer**, and {4 * 768 * 64 / 110e6:.2%} of the model's 110 million"
     " parameters. (A common summary calls the former its share of all parameters.) Two thirds of"
     " the encoder are feed-forward: heads cannot save those."
@@ -360,14 +357,11 @@ draw = torch.Generator().manual_seed(0)
 halved = remove_heads(net, choose_heads(4, 8, 16, "random", draw, min_per_layer=4))
 times = lab07.clock({"here": (net, halved)}, length=128, repeats={1: 11, 4: 11, 16: 11})
 full, half = (pruned_transformer_macs(1, 128, 256, [n] * 4, 32)["total"] for n in (8, 4))
-figure = plots.bars(
-    times, x="batch", y="gain", by="model", fmt="{:+.0f}", title="", xlabel="texts in a batch"
-)
-plots.show(figure, inches=(8, 3.2))
 say(
-    f"Half of the heads removed, {full / half:.2f}× fewer MACs. *Here*: 4 layers of width 256, one"
-    " thread, processor time."
+    f"Half of the heads removed, {full / half:.2f}× fewer MACs. More texts per second, in %; *here*:"
+    " 4 layers of width 256, one thread, processor time."
 )
+tables.plain(times.pivot(index="batch", columns="model", values="gain").reset_index())
 
 # %% [markdown]
 # On a GPU with one text, starting kernels costs more than computing. What MACs promise
