@@ -34,6 +34,7 @@ from course_lib.show.style import (
     SKY,
     VERMILLION,
     Look,
+    for_slides,
     looks,
     pt,
     style,
@@ -193,11 +194,13 @@ def bars(
                 )  # fmt: skip
         if log:
             axes.set_yscale("log")
-        axes.margins(y=0.22 if by else 0.12)
+        key = 0.5 if for_slides() else 0.22  # room above the bars, for what the colours mean
+        axes.margins(y=key if by else 0.12)
         if ylim is not None:
             axes.set_ylim(*ylim)
-        elif _ends_at_100(ylabel) and not log and data[y].max() <= 100:
+        if _ends_at_100(ylabel) and not log and data[y].max() <= 100:
             axes.set_yticks([tick for tick in axes.get_yticks() if 0 <= tick <= 100])
+            axes.set_ylim(bottom=min(0, data[y].min()) if ylim is None else ylim[0])
         axes.grid(axis="x", visible=False)
         name_axes(axes, xlabel, ylabel)
         if by:
