@@ -626,9 +626,9 @@ tables.show(tables.plain(mine["rounds"]))
 tables.plain(mine["scores"])
 
 # %% [markdown]
-# As they are, the good subnetworks are far ahead of the random ones, by the points in
-# the first row of the first differences (on *contrast* the random ones scatter so much that
-# three seeds do not show it). *Retrained*, the picture changes. Nowhere is the good one
+# As they are, the good subnetworks are far ahead of the random ones: see the row
+# *random* of the first differences. (On *contrast* the random ones scatter so much that
+# three seeds do not show it.) *Retrained*, the picture changes. Nowhere is the good one
 # shown to be better than the random one, and on two of the four tasks even the bad one
 # reaches the full model. That is what the paper reports on GLUE: most subnetworks can
 # be fine-tuned to nearly the full model's score, hence "all tickets are winning". Its

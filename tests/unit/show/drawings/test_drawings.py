@@ -51,3 +51,9 @@ def test_heads_with_a_gate_of_zero_are_named() -> None:
     assert written(fig).count("ξ = 0") == 2 and written(fig).count("ξ = 1") == 2
     assert "heads 2, 4 are 0" in alt_of(fig)
     assert "heads 2, 3 own rows" in alt_of(drawings.head_rows())
+
+
+def test_layers_that_are_left_out_are_not_named() -> None:
+    fig = drawings.layers_skipped()
+    assert written(fig).count("layer 1") == 2 and written(fig).count("layer 0") == 2
+    assert "half, for use: 0, 2" in alt_of(fig)
