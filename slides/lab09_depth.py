@@ -202,9 +202,14 @@ plots.show(plots.bars(retrained, title="Retrained", **show), inches=(8, 3.6))
 # %% slideshow={"slide_type": "slide"}
 say("## As they are, and retrained")
 by = {"by": "subnetwork", "against": "good", "columns": "task"}
-say("Pruned, and then retrained (points):")
-tables.show(tables.compare(pruned[pruned["subnetwork"] != "bad"], "score", **by))
-tables.show(tables.compare(retrained, "score", **by))
+points = tables.compare(pruned[pruned["subnetwork"] != "bad"], "score", **by)
+again = tables.compare(retrained, "score", **by)
+points.rows = [
+    [f"{name}, {when}", *cells]
+    for when, table in (("pruned", points), ("retrained", again))
+    for name, *cells in table.rows
+]
+tables.show(points)
 
 # %% [markdown]
 # As they are, the good ones are far ahead (*contrast* scatters too much to show it).
@@ -228,11 +233,7 @@ tables.show(tables.compare(retrained, "score", **by))
 # %% slideshow={"slide_type": "slide"}
 say("## Task or seed?")
 shared = lab09.overlaps(of_heads, overlap)
-title = "Heads that two masks share"
-plots.show(
-    plots.bars(shared, x="pair", y="heads", by="method", fmt="{:.1f}", title=title),
-    inches=(5.6, 3.9),
-)
+tables.show(tables.means(shared, {"heads": "heads shared"}, rows="pair", columns="method"))
 kappas = ", ".join(
     f"{task} {fleiss_kappa(torch.stack([of_seed[t].flatten() for of_seed in of_heads])):.2f}"
     for t, task in enumerate(TASKS)
