@@ -11,40 +11,24 @@
 # ---
 
 # %% slideshow={"slide_type": "skip"}
-import numpy as np
+import pandas as pd
 import torch
-from IPython.display import Markdown, display
 
 from course_lib import experiments
-from course_lib.cost import latency
 from course_lib.experiments import lab09
-from course_lib.pruning.heads import remove_heads
-from course_lib.pruning.layers import (
-    fleiss_kappa,
-    layers_to_keep,
-    overlap,
-    remove_mlps,
-    take_layers,
-)
-from course_lib.show import plots
-from course_lib.show.words import ends, pm, versus
+from course_lib.pruning.layers import fleiss_kappa, layers_to_keep, overlap, survival, take_layers
+from course_lib.show import plots, tables
+from course_lib.show.words import minus, say
 
-plots.use_style()
 torch.set_num_threads(1)
-depth_runs = experiments.read("lab09_depth")["seeds"]
-stored = experiments.read("lab09_subnetworks")
-TASKS, runs = stored["tasks"], stored["runs"]
-SEEDS, LAYERS, HEADS = len(runs), lab09.LAYERS, lab09.HEADS
-by_depth = {name: np.array([run[name]["test"] for run in depth_runs]) for name in depth_runs[0]}
-KINDS = ("good", "random", "bad")
-table = {
-    (how, kind): np.array([[of_task[how][kind] for of_task in of_seed] for of_seed in runs])
-    for how in ("pruned", "retrained")
-    for kind in KINDS
-}  # (seeds, tasks)
-full = np.array([[of_task["full"] for of_task in of_seed] for of_seed in runs])
-of_heads = [[torch.tensor(of_task["xi"]).bool() for of_task in of_seed] for of_seed in runs]
-
+LAYERS, HEADS, TASKS = lab09.LAYERS, lab09.HEADS, lab09.TASKS
+depths = experiments.read("lab09_depth/depths")
+evenly = depths[depths["kept"] == "evenly spaced"]
+scores, rounds, heads = (
+    experiments.read(f"lab09_subnetworks/{name}") for name in ("scores", "rounds", "heads")
+)
+of_heads = lab09.masks(heads)
+SEEDS = len(of_heads)
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # # How little of a transformer does it take?
@@ -55,13 +39,10 @@ of_heads = [[torch.tensor(of_task["xi"]).bool() for of_task in of_seed] for of_s
 # every task, and every seed?*
 
 # %% slideshow={"slide_type": "notes"}
-display(
-    Markdown(
-        f"All figures: three small BERTs ({LAYERS} layers of {HEADS} heads) on generated reviews;"
-        " depth on reviews with at most one filler, subnetworks on four labels of the full ones"
-        f" ({', '.join(TASKS)}). Importance and choices by validation texts, accuracies of test"
-        " texts."
-    )
+say(
+    f"All figures: three small BERTs ({LAYERS} layers of {HEADS} heads) on generated reviews; depth"
+    " on reviews with at most one filler, subnetworks on four labels of the full ones"
+    f" ({', '.join(TASKS)}). Importance and choices by validation texts, accuracies of test texts."
 )
 
 # %% [markdown] slideshow={"slide_type": "slide"}
@@ -95,20 +76,13 @@ display(
 # layers, 246.9 to 146.2 million parameters.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## Which layers stay?"))
-rows = ["| of 12 layers | stay |", "|---|---|"]
-rows += [
-    f"| {depth} | {', '.join(map(str, layers_to_keep(12, depth)))} |" for depth in (9, 6, 4, 3, 1)
-]
-display(
-    Markdown(
-        "Evenly spaced, the first among them: number $\\lfloor i\\,n/d \\rfloor$ for $i = 0 \\dots"
-        " d - 1$.\n\n"
-        + "\n".join(rows)
-        + "\n\nA training in which *every* layer was missing now and then is prepared for any of"
-        " these rows."
-    )
+say("## Which layers stay?")
+say(
+    "Evenly spaced, the first among them: number $\\lfloor i\\,n/d \\rfloor$ for $i = 0 \\dots d - 1$."
 )
+rows = [(depth, ", ".join(map(str, layers_to_keep(12, depth)))) for depth in (9, 6, 4, 3, 1)]
+tables.show(tables.plain(pd.DataFrame(rows, columns=["of 12 layers", "stay"])))
+say("A training in which *every* layer was missing now and then is prepared for any of these rows.")
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # Why evenly? Neighbours do similar work, so of two neighbours one can stand in. With
@@ -132,53 +106,17 @@ display(
 # the comparison that many papers leave out, and the one that a buyer wants.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## Any depth from one training?"))
-fig = plots.new_figure(4.4)
-ax = fig.subplots()
-for (name, values), marker in zip(
-    {n: v for n, v in by_depth.items() if "first" not in n}.items(),
-    ("o", "s", "^", "D"),
-    strict=True,
-):
-    ax.errorbar(
-        range(1, LAYERS + 1),
-        values.mean(0),
-        yerr=plots.interval(values)[1],
-        marker=marker,
-        ms=8,
-        capsize=4,
-        label=name,
-        ls="--" if "trained" in name else "-",
-    )
-ax.axhline(50, color="0.6", ls=":")
-ax.set(
-    xticks=range(1, LAYERS + 1),
-    xlabel="layers left",
-    title="accuracy (%); dotted: chance",
-    ylim=(45, 102),
-)
-ax.legend(loc="lower right", bbox_to_anchor=(1, 0.1), labelspacing=0.2)
-plots.show(
-    fig,
-    alt="Accuracy against layers left. "
-    + " ".join(
-        f"{name}: " + ", ".join(f"{v:.0f}" for v in values.mean(0)) + "."
-        for name, values in by_depth.items()
-    ),
-    inches=(8, 4.0),
-)
+say("## Any depth from one training?")
+title = "Cut after the training; always saying the same is right in 50 %"
+show = {"x": "depth", "y": "test", "control": None, "xlabel": "layers left"}
+plots.show(plots.curves(evenly, title=title, ylabel="accuracy (%)", **show), inches=(8, 4.0))
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## Half the depth, in numbers"))
-half = {name: by_depth[name][:, LAYERS // 2 - 1] for name in by_depth}
-rows = ["| | evenly spaced (%) | the first two (%) | against plain |", "|---" * 4 + "|"]
-for name in ("plain", "LayerDrop 0.2", "LayerDrop 0.5"):
-    rows.append(
-        f"| {name} | {pm(half[name])} | {pm(half[f'{name}, first'])} |"
-        f" {'' if name == 'plain' else versus(half[name], half['plain'], cell=True)} |"
-    )
-rows.append(f"| **trained at that depth** | {pm(half['trained at that depth'])} | | |")
-display(Markdown("\n".join(rows)))
+say("## Half the depth, in numbers")
+half = depths[depths["depth"] == LAYERS // 2]
+tables.show(tables.means(half, "test", columns="kept"))
+half_evenly = half[half["kept"] == "evenly spaced"]
+say(f"LayerDrop 0.5 minus plain: {minus(half_evenly, 'test', 'LayerDrop 0.5', 'plain')}.")
 
 # %% [markdown]
 # LayerDrop keeps more than plain training. But a network *trained* at half the depth is
@@ -217,25 +155,24 @@ display(Markdown("\n".join(rows)))
 # something.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## How far does the search come?"))
-fig = plots.new_figure(4.4)
-ax = fig.subplots()
-read = []
-for t, (task, marker) in enumerate(zip(TASKS, "os^D", strict=True)):
-    shared = min(len(of_seed[t]["rounds"]) for of_seed in runs)
-    left = np.array([[r[2] for r in of_seed[t]["rounds"][:shared]] for of_seed in runs])
-    heads = np.array([[r[0] for r in of_seed[t]["rounds"][:shared]] for of_seed in runs]).mean(0)
-    ax.plot(heads, left.mean(0), marker=marker, ms=8, label=task, color=f"C{t}")
-    read.append(f"{task} {heads[-1]:.0f} heads, {left[:, -1].mean():.0f} %")
-ax.invert_xaxis()
-ax.set(xlabel="heads left", title="validation accuracy (%)", ylim=(88, 100.5))
-ax.legend(loc="lower left", ncols=2)
+say("## How far does the search come?")
+runs = rounds.groupby("task", sort=False)
+common = runs["round"].transform(lambda r: r.value_counts()[lambda n: n == SEEDS].index.max())
+every = rounds[rounds["round"] <= common]
+means = every.groupby(["task", "round"], sort=False)[["heads", "validation"]].mean().reset_index()
+means["removed"] = LAYERS * HEADS - means["heads"]
 plots.show(
-    fig,
-    alt="Validation accuracy against heads left, round by round. At the last shared round: "
-    + "; ".join(read)
-    + ".",
-    inches=(5.2, 4.05),
+    plots.curves(
+        means,
+        x="removed",
+        y="validation",
+        by="task",
+        control=None,
+        title="While 90 % are left",
+        xlabel="heads removed",
+        ylabel="accuracy (%)",
+    ),
+    inches=(5.4, 4.05),
 )
 
 # %% [markdown]
@@ -257,46 +194,22 @@ plots.show(
 # heads: for that the good one would have to be ahead afterwards.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## Are all tickets winning?"))
-plots.show(
-    plots.bars(
-        {
-            kind: {
-                task: float(table["retrained", kind][:, t].mean()) for t, task in enumerate(TASKS)
-            }
-            for kind in KINDS
-        },
-        errors={
-            kind: {task: ends(table["retrained", kind][:, t]) for t, task in enumerate(TASKS)}
-            for kind in KINDS
-        },
-        ylabel="accuracy (%)",
-        title="Retrained",
-        fmt="{:.0f}",
-    ),
-    alt="Bars of test accuracy after retraining. "
-    + " ".join(
-        f"{task}: "
-        + ", ".join(f"{kind} {table['retrained', kind][:, t].mean():.0f}" for kind in KINDS)
-        + "."
-        for t, task in enumerate(TASKS)
-    ),
-    inches=(8, 3.6),
-)
+say("## Are all tickets winning?")
+pruned, retrained = (scores[scores["when"] == when] for when in ("pruned", "retrained"))
+show = {"x": "task", "y": "score", "by": "subnetwork", "fmt": "{:.0f}", "ylabel": "accuracy (%)"}
+plots.show(plots.bars(retrained, title="Retrained", **show), inches=(8, 3.6))
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## As they are, and retrained"))
-rows = [
-    "| points | good − random, pruned | good − random, retrained | good − bad, retrained |",
-    "|---" * 4 + "|",
+say("## As they are, and retrained")
+by = {"by": "subnetwork", "against": "good", "columns": "task"}
+points = tables.compare(pruned[pruned["subnetwork"] != "bad"], "score", **by)
+again = tables.compare(retrained, "score", **by)
+points.rows = [
+    [f"{name}, {when}", *cells]
+    for when, table in (("pruned", points), ("retrained", again))
+    for name, *cells in table.rows
 ]
-for t, task in enumerate(TASKS):
-    cells = [
-        versus(table[how, "good"][:, t], table[how, other][:, t], cell=True)
-        for how, other in (("pruned", "random"), ("retrained", "random"), ("retrained", "bad"))
-    ]
-    rows.append(f"| {task} | " + " | ".join(cells) + " |")
-display(Markdown("\n".join(rows)))
+tables.show(points)
 
 # %% [markdown]
 # As they are, the good ones are far ahead (*contrast* scatters too much to show it).
@@ -318,31 +231,14 @@ display(Markdown("\n".join(rows)))
 # kept. 1: perfect. 0: chance.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## Task or seed?"))
-pairs = {
-    "one task, two seeds": [
-        overlap(of_heads[a][t], of_heads[b][t])
-        for t in range(len(TASKS))
-        for a in range(SEEDS)
-        for b in range(a)
-    ],
-    "one seed, two tasks": [
-        overlap(of_heads[s][t], of_heads[s][u])
-        for s in range(SEEDS)
-        for t in range(len(TASKS))
-        for u in range(t)
-    ],
-}
-rows = ["| heads shared by | measured | by chance |", "|---|---|---|"]
-for name, found in pairs.items():
-    rows.append(
-        f"| {name} | {np.mean([f[0] for f in found]):.1f} | {np.mean([f[1] for f in found]):.1f} |"
-    )
+say("## Task or seed?")
+shared = lab09.overlaps(of_heads, overlap)
+tables.show(tables.means(shared, {"heads": "heads shared"}, rows="pair", columns="method"))
 kappas = ", ".join(
-    f"{task} {fleiss_kappa(torch.stack([of_heads[s][t].flatten() for s in range(SEEDS)])):.2f}"
+    f"{task} {fleiss_kappa(torch.stack([of_seed[t].flatten() for of_seed in of_heads])):.2f}"
     for t, task in enumerate(TASKS)
 )
-display(Markdown("\n".join(rows) + f"\n\nκ over seeds: {kappas}."))
+say(f"κ over seeds: {kappas}.")
 
 # %% [markdown]
 # What survives is a matter of the task first. But two fine-tunings that differ in
@@ -353,29 +249,13 @@ display(Markdown("\n".join(rows) + f"\n\nκ over seeds: {kappas}."))
 # otherwise.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## Which heads survive?"))
-# (layers, heads)
-counts = torch.stack([torch.stack(of_seed).double().sum(0) for of_seed in of_heads]).mean(0)
-plots.show(
-    plots.heat_map(
-        counts.numpy(),
-        rows=[f"layer {i}" for i in range(LAYERS)],
-        columns=range(HEADS),
-        xlabel="head",
-        ylabel="",
-        title=f"In how many of {len(TASKS)} tasks, mean of {SEEDS} seeds",
-    ),
-    alt=(
-        f"In how many of {len(TASKS)} tasks each of {LAYERS * HEADS} heads survives: from"
-        f" {counts.min():.1f} to {counts.max():.1f}."
-    ),
-    inches=(8, 2.8),
-)
-display(
-    Markdown(
-        f"**{float((counts < len(TASKS) - 1).double().mean()):.0%}** of the heads survive in fewer"
-        f" than {len(TASKS) - 1} of {len(TASKS)} tasks. Few are needed for everything."
-    )
+say("## Which heads survive?")
+counts, _ = survival(of_heads)
+title = f"In how many of {len(TASKS)} tasks, mean of {SEEDS} seeds"
+plots.show(plots.heat_map(lab09.by_head(counts), title=title), inches=(8, 2.8))
+say(
+    f"**{float((counts < len(TASKS) - 1).double().mean()):.0%}** of the heads survive in fewer than"
+    f" {len(TASKS) - 1} of {len(TASKS)} tasks. Few are needed for everything."
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
@@ -383,29 +263,20 @@ display(
 # checkpoint. The lab's overlap compares both ways.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## What does the clock say?"))
+say("## What does the clock say?")
 whole = lab09.pretrained(0)
-halved = take_layers(whole, lab09.PATH, LAYERS // 2)
-first = runs[0][TASKS.index("sentiment")]
-good = remove_mlps(
-    remove_heads(whole, torch.tensor(first["xi"]).bool()), torch.tensor(first["nu"]).bool()
-)
-texts = lab09.batches("test", "sentiment")[-1]["input_ids"][:1, :37].repeat(64, 1)
+first = rounds[(rounds["task"] == "sentiment") & (rounds["seed"] == 0)].iloc[-1]
 nets = {
     "full": whole,
-    "half of the layers": halved,
-    f"{sum(map(sum, first['xi']))} of {LAYERS * HEADS} heads, {sum(first['nu'])} of {LAYERS} parts": (
-        good
+    "half of the layers": take_layers(whole, lab09.PATH, LAYERS // 2),
+    f"{first['heads']} of {LAYERS * HEADS} heads, {first['parts']} of {LAYERS} parts": (
+        lab09.good_subnetwork()
     ),
 }
-times = latency.compare(
-    {name: latency.forward(net, texts) for name, net in nets.items()}, repeats=9, threads=1
-)
-rows = ["| 64 texts, one thread | parameters of the layers | times faster |", "|---|---|---|"]
-for name, net in nets.items():
-    count = sum(p.numel() for p in net.get_submodule(lab09.PATH).parameters())
-    rows.append(f"| {name} | {count:,} | {times['full'].times_slower_than(times[name]):.2f} |")
-display(Markdown("\n".join(rows)))
+costs = lab09.measure_costs(nets)
+costs["times faster"] = costs["ms"][0] / costs["ms"]
+shown = costs[["model", "parameters", "times faster"]]
+tables.show(tables.plain(shown.rename(columns={"model": "64 texts, one thread"}), 2))
 
 # %% [markdown]
 # No index, no zero stored: whole things are what every machine is fast without.

@@ -48,6 +48,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import numpy as np  # noqa: F401  (for your answers)
 import pandas as pd
 import torch
 from torch import Tensor, nn

@@ -50,22 +50,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from IPython.display import display
-from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from course_lib import experiments, ledger
-from course_lib.cost import encodings, latency, model_cost, totals
 from course_lib.experiments import lab09
 from course_lib.models.attention import output_projections
 from course_lib.models.mlps import mlp_outputs
-from course_lib.parallel import side_by_side
-from course_lib.pruning.heads import remove_heads
-from course_lib.pruning.layers import remove_mlps
-from course_lib.pruning.weights import prunable
-from course_lib.show import plots, real_data, widgets
-from course_lib.show.words import ends, pm, say, versus, you_wrote
-from course_lib.training import accuracy
+from course_lib.show import drawings, plots, real_data, tables, widgets
+from course_lib.show.words import minus, say, you_wrote
 
 STUDENT = ""  # your name or number: the letters of your questions are yours alone
 
@@ -73,29 +65,30 @@ STUDENT = ""  # your name or number: the letters of your questions are yours alo
 # ## Settings
 #
 # The models are the three small BERTs that come with the course: four layers, eight
-# heads in each, trained to tell the sentiment of reviews from a grammar of ours. What
-# takes minutes is read from two result files (`course remake lab09_depth`,
-# `course remake lab09_subnetworks`); shorter versions run live.
+# heads in each, trained to tell the sentiment of reviews from a grammar of ours. Results
+# that take minutes are read from tables (`course remake lab09_depth`,
+# `course remake lab09_subnetworks`); shorter versions run live. The functions `lab09.…`
+# that run and summarise the experiments are short:
+# [what they do](../course_lib/experiments/lab09.py).
 
 # %%
-SEEDS = 3
-QUICK = {"steps": 60, "lr": 3e-4}  # of what is trained live
-plots.use_style()
+QUICK = {"steps": 60, "lr": 3e-4}  # of the live training
 torch.set_num_threads(1)
-
-depth_runs = experiments.read("lab09_depth")["seeds"]
-subnetwork_file = experiments.read("lab09_subnetworks")
-TASKS, runs = subnetwork_file["tasks"], subnetwork_file["runs"]  # runs[seed][task]
-LAYERS, HEADS = lab09.LAYERS, lab09.HEADS
+LAYERS, HEADS, TASKS = lab09.LAYERS, lab09.HEADS, lab09.TASKS
 say(
-    f"{LAYERS} layers of {HEADS} heads and one feed-forward part; tasks: {', '.join(TASKS)};"
-    f" {len(runs)} seeds each."
+    f"{LAYERS} layers of {HEADS} heads and one feed-forward part; tasks: {', '.join(TASKS)}; three"
+    " seeds each."
 )
-
 
 # %% [markdown]
 # ## Part A · Any depth from one training
 #
+# The idea of this part in one picture: a layer that is left out lets its input through.
+
+# %%
+plots.show(drawings.layers_skipped())
+
+# %% [markdown]
 # ### 9.1 LayerDrop
 # **30 minutes · 4 points**
 #
@@ -170,23 +163,8 @@ check("9.1")
 # <details><summary>Hint 3: afterwards</summary><code>try … finally</code> round the
 # <code>yield</code>; <code>del layer.forward</code> brings the class's back.</details>
 
-
 # %%
-class PlusOne(nn.Module):
-    """A layer that counts: 1 more for each that runs."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x + 1
-
-
-counting = nn.ModuleList(PlusOne() for _ in range(LAYERS)).train()
-ran = []
-with layerdrop(counting, 0.5, torch.Generator().manual_seed(0)):
-    for _ in range(1000):
-        x = torch.zeros(())
-        for layer in counting:
-            x = layer(x)
-        ran.append(int(x))
+ran = lab09.count_layers(layerdrop, 0.5)
 say(
     f"Of 1,000 steps all {LAYERS} layers ran in {ran.count(LAYERS)}, none in {ran.count(0)}"
     f" (expected: 1000/2⁴ = 62.5 each); {np.mean(ran):.1f} of them on average."
@@ -255,9 +233,9 @@ check("9.2")
 # #### Experiment: any depth?
 #
 # The three checkpoints, trained further for 300 steps, plainly or with LayerDrop
-# ($p$ = 0.2 and 0.5), then cut to every depth, nothing trained after (result file). The
-# dashed line is what a network reaches that was *trained at that depth*. The task is
-# sentiment on short reviews.
+# ($p$ = 0.2 and 0.5), then cut to every depth; nothing is trained after the cut. One
+# more line shows a network that was *trained at that depth*. The task is sentiment on
+# short reviews; always saying the same is right in 50 %.
 #
 # *Before you look:* at half the depth, which will be best: plain, LayerDrop, or trained
 # at that depth?
@@ -268,64 +246,26 @@ prediction_9_2 = "trained at that depth, LayerDrop close behind"
 ### END SOLUTION
 
 # %%
-DEPTHS = range(1, LAYERS + 1)
-by_depth = {name: np.array([s[name]["test"] for s in depth_runs]) for name in depth_runs[0]}
-fig = plots.new_figure(4.6)
-ax = fig.subplots()
-for (name, values), marker in zip(
-    {n: v for n, v in by_depth.items() if "first" not in n}.items(),
-    ("o", "s", "^", "D"),
-    strict=True,
-):
-    ax.errorbar(
-        DEPTHS,
-        values.mean(0),
-        yerr=plots.interval(values)[1],
-        marker=marker,
-        capsize=4,
-        label=name,
-        ls="--" if "trained" in name else "-",
-    )
-ax.axhline(50, color="0.6", ls=":")
-ax.annotate("chance", (2, 50), xytext=(2, 4), textcoords="offset points")
-ax.set(
-    xticks=list(DEPTHS),
-    xlabel="layers left",
-    ylabel="test accuracy (%)",
-    title="Any depth from one training?",
-    ylim=(40, 102),
+depths = experiments.read("lab09_depth/depths")
+evenly = depths[depths["kept"] == "evenly spaced"]
+title = "Any depth from one training?"
+plots.curves(evenly, x="depth", y="test", control=None, title=title, xlabel="layers left")
+
+# %% [markdown]
+# The same at half of the depth, in numbers, beside the *first* two layers:
+
+# %%
+half = depths[depths["depth"] == LAYERS // 2]
+half_evenly = evenly[evenly["depth"] == LAYERS // 2]
+tables.show(tables.means(half, "test", columns="kept"))
+tables.show(tables.compare(half_evenly, "test", against="plain"))
+say(
+    "Trained at that depth minus LayerDrop 0.5:"
+    f" {minus(half_evenly, 'test', 'trained at that depth', 'LayerDrop 0.5')}."
 )
-ax.legend(loc="lower right")
-plots.show(
-    fig,
-    alt="Test accuracy against layers left. "
-    + " ".join(
-        f"{name}: "
-        + ", ".join(f"{d} {v:.0f}" for d, v in zip(DEPTHS, values.mean(0), strict=True))
-        + "."
-        for name, values in by_depth.items()
-    ),
-)
-rows = [
-    "| half the depth | evenly spaced | the first two | evenly against plain |",
-    "|---" * 4 + "|",
-]
-for name in ("plain", "LayerDrop 0.2", "LayerDrop 0.5"):
-    half = by_depth[name][:, 1]
-    rows.append(
-        f"| {name} | {pm(half)} | {pm(by_depth[f'{name}, first'][:, 1])} | "
-        + ("" if name == "plain" else versus(half, by_depth["plain"][:, 1], cell=True))
-        + " |"
-    )
-so_trained = by_depth["trained at that depth"][:, 1]
-rows.append(
-    f"| trained at that depth | {pm(so_trained)} | |"
-    f" {versus(so_trained, by_depth['plain'][:, 1], cell=True)};"
-    f" against LayerDrop 0.5 {versus(so_trained, by_depth['LayerDrop 0.5'][:, 1], cell=True)} |"
-)
-say("\n".join(rows) + "\n\n(Points, paired by checkpoint; bold: shown.)")
 
 
+# %%
 def by_mine(seed: int, p: float) -> float:
     """A short training with *your* layerdrop, cut to half by *your* take_layers."""
     model = lab09.pretrained(seed)
@@ -334,14 +274,13 @@ def by_mine(seed: int, p: float) -> float:
     return lab09.on_short(take_layers(model, lab09.PATH, 2), seed)
 
 
-mine = side_by_side(by_mine, [(0, 0.0), (0, 0.5)])
 say(
-    f"Yours, {QUICK['steps']} steps, half the depth: plain {mine[0]:.1f} %, LayerDrop 0.5"
-    f" {mine[1]:.1f} %. {you_wrote(prediction_9_2)}"
+    f"Yours, {QUICK['steps']} steps, half the depth: plain {by_mine(0, 0.0):.1f} %, LayerDrop 0.5"
+    f" {by_mine(0, 0.5):.1f} %. {you_wrote(prediction_9_2)}"
 )
 
 # %% [markdown]
-# Read the table of half the depth. The plain network loses 25 points, half of its lead
+# Read the tables of half the depth. The plain network loses 25 points, half of its lead
 # over chance. LayerDrop loses less at either $p$; shown is that for $p = \frac12$. At
 # full depth (the right end of the figure) LayerDrop costs next to nothing, so the
 # training was no worse for it. That is the paper's claim, and it holds here.
@@ -351,10 +290,10 @@ say(
 # as, or better than, those trained at their depth. Here half of the depth is two
 # layers, each of which did something the other cannot take over without training. And
 # "every other layer" is not shown to be better than "the first ones"; look at the two
-# columns. With four layers there is not much to choose.
+# columns of the first table. With four layers there is not much to choose.
 #
 # So what does LayerDrop buy? *One* training, and a depth for each device. The price is
-# the distance to the dashed line; a short fine-tuning after the cut would close some of
+# the distance to the line *trained at that depth*; a short fine-tuning after the cut would close some of
 # it.
 #
 # ## Part B · Heads and feed-forward parts alike
@@ -657,109 +596,39 @@ prediction_9_5 = "random 2 points, bad 20"
 ### END SOLUTION
 
 # %%
-KINDS = ("good", "random", "bad")
-table = {
-    (how, kind): np.array([[of_task[how][kind] for of_task in of_seed] for of_seed in runs])
-    for how in ("pruned", "retrained")
-    for kind in KINDS
-}  # (seeds, tasks)
-full = np.array([[of_task["full"] for of_task in of_seed] for of_seed in runs])
-plots.show(
-    plots.bars(
-        {
-            kind: {
-                f"{task}\n{how}": float(table[how, kind][:, t].mean())
-                for t, task in enumerate(TASKS)
-                for how in ("pruned", "retrained")
-            }
-            for kind in KINDS
-        },
-        errors={
-            kind: {
-                f"{task}\n{how}": ends(table[how, kind][:, t])
-                for t, task in enumerate(TASKS)
-                for how in ("pruned", "retrained")
-            }
-            for kind in KINDS
-        },
-        ylabel="test accuracy (%)",
-        title="Good, random and bad subnetworks",
-        fmt="{:.0f}",
-    ),
-    alt="Bars of test accuracy. "
-    + " ".join(
-        f"{task}, {how}: "
-        + ", ".join(f"{kind} {table[how, kind][:, t].mean():.0f}" for kind in KINDS)
-        + "."
-        for t, task in enumerate(TASKS)
-        for how in ("pruned", "retrained")
-    ),
+scores, full, rounds, heads = (
+    experiments.read(f"lab09_subnetworks/{name}") for name in ("scores", "full", "rounds", "heads")
 )
-rows = [
-    (
-        "| task | full | heads, parts left | good − random, pruned | good − random, retrained |"
-        " good − bad, retrained |"
-    ),
-    "|---" * 6 + "|",
-]
-for t, task in enumerate(TASKS):
-    left = "; ".join(
-        f"{of_seed[t]['rounds'][-1][0]}, {of_seed[t]['rounds'][-1][1]}" for of_seed in runs
-    )
-    rows.append(
-        f"| {task} | {pm(full[:, t])} | {left} |"
-        f" {versus(table['pruned', 'good'][:, t], table['pruned', 'random'][:, t], cell=True)} | "
-        f"{versus(table['retrained', 'good'][:, t], table['retrained', 'random'][:, t], cell=True)} | "
-        f"{versus(table['retrained', 'good'][:, t], table['retrained', 'bad'][:, t], cell=True)} |"
-    )
-say("\n".join(rows) + f"\n\n(Points, paired by seed; bold: shown.) {you_wrote(prediction_9_5)}")
+four = lab09.with_full(scores, full)
+look = {"by": "subnetwork", "ylabel": "test accuracy (%)", "fmt": "{:.0f}"}
+pruned, retrained = (four[four["when"] == when] for when in ("pruned", "retrained"))
+plots.bars(pruned, x="task", y="score", title="Subnetworks as they are, after the search", **look)
 
+# %%
+plots.bars(retrained, x="task", y="score", title="The same, retrained", **look)
 
-def mine_of(task: str, seed: int) -> str:
-    """One short run with *your* prune_while, joint_importance, gated_mlps, subnetworks
-    and retrain.
-    """
-    model, how = lab09.start(task, seed), {**lab09.TUNE, **QUICK}
-    before = {
-        name: p.detach().clone()
-        for name, p in model.named_parameters()
-        if name.startswith("bert.encoder")
-    }
-    lab09.tune(model, task, seed, how)
-    validation = lab09.batches("validation", task)
-
-    def score(xi: Tensor, nu: Tensor) -> float:
-        with gated(model, xi.float()), gated_mlps(model, nu.float()):
-            return accuracy(model, validation)
-
-    def importance(xi: Tensor, nu: Tensor) -> tuple[Tensor, Tensor]:
-        with gated(model, xi.float()), gated_mlps(model, nu.float()):
-            return joint_importance(model, validation, lab09.losses)
-
-    of_heads, of_mlps = joint_importance(model, validation, lab09.losses)
-    rounds = prune_while(score, importance, LAYERS, HEADS)
-    xi, nu, left = rounds[-1]
-    rows = ["| | pruned | retrained |", "|---|---|---|"]
-    for kind, (x, n) in subnetworks(
-        xi, nu, of_heads, of_mlps, torch.Generator().manual_seed(seed)
-    ).items():
-        pruned, again = score(x, n), copy.deepcopy(model)
-        retrain(again, before, x, n, lambda net: lab09.tune(net, task, seed, how))
-        with gated(again, x.float()), gated_mlps(again, n.float()):
-            rows.append(f"| {kind} | {pruned:.1f} | {accuracy(again, validation):.1f} |")
-    return (
-        f"Yours, {task}, {how['steps']} steps, validation texts (%): full {rounds[0][2]:.1f}; after"
-        f" {len(rounds) - 1} rounds {int(xi.sum())} heads and {int(nu.sum())} feed-forward parts,"
-        f" {left:.1f}.\n\n" + "\n".join(rows)
-    )
-
-
-say(mine_of("sentiment", 0))
+# %%
+say(f"What survived: {you_wrote(prediction_9_5)}")
+tables.show(tables.plain(lab09.heads_and_parts(rounds)))
+say("Points, paired by seed, as they are and then retrained:")
+by = {"by": "subnetwork", "against": "good", "columns": "task"}
+tables.show(tables.compare(pruned, "score", **by))
+tables.compare(retrained, "score", **by)
 
 # %% [markdown]
-# As they are, the good subnetworks are far ahead of the random ones, by the points in
-# the first column of differences (on *contrast* the random ones scatter so much that
-# three seeds do not show it). *Retrained*, the picture changes. Nowhere is the good one
+# And one short run with *your* `prune_while`, `joint_importance`, `gated_mlps`,
+# `subnetworks` and `retrain`, on sentiment, measured on validation texts:
+
+# %%
+tools = lab09.Tools(gated, gated_mlps, joint_importance, prune_while, subnetworks, retrain)
+mine = lab09.short_tickets("sentiment", QUICK, tools)
+tables.show(tables.plain(mine["rounds"]))
+tables.plain(mine["scores"])
+
+# %% [markdown]
+# As they are, the good subnetworks are far ahead of the random ones: see the row
+# *random* of the first differences. (On *contrast* the random ones scatter so much that
+# three seeds do not show it.) *Retrained*, the picture changes. Nowhere is the good one
 # shown to be better than the random one, and on two of the four tasks even the bad one
 # reaches the full model. That is what the paper reports on GLUE: most subnetworks can
 # be fine-tuned to nearly the full model's score, hence "all tickets are winning". Its
@@ -886,58 +755,25 @@ prediction_9_7 = "one task, two seeds"
 ### END SOLUTION
 
 # %%
-of_heads = [[torch.tensor(of_task["xi"]).bool() for of_task in of_seed] for of_seed in runs]
+of_heads = lab09.masks(heads)
 mean, spread = survival(of_heads)
-plots.show(
-    plots.heat_map(
-        mean.numpy(),
-        rows=range(LAYERS),
-        columns=range(HEADS),
-        xlabel="head",
-        ylabel="layer",
-        title=f"In how many of {len(TASKS)} tasks a head survives",
-        colour_label=f"tasks, mean over {len(runs)} seeds",
-    ),
-    alt=(
-        f"A table of {LAYERS} layers by {HEADS} heads: in how many tasks each survives, on average"
-        f" over seeds; from {mean.min():.1f} to {mean.max():.1f}."
-    ),
-)
-pairs = {
-    "one task, two seeds": [
-        overlap(of_heads[a][t], of_heads[b][t])
-        for t in range(len(TASKS))
-        for a in range(len(runs))
-        for b in range(a)
-    ],
-    "one seed, two tasks": [
-        overlap(of_heads[s][t], of_heads[s][u])
-        for s in range(len(runs))
-        for t in range(len(TASKS))
-        for u in range(t)
-    ],
-}
-means = {  # (measured, by chance) over tasks: for each pair of seeds, and for each seed
-    name: np.array(found).reshape(shape).mean(over)
-    for (name, found), shape, over in zip(
-        pairs.items(), [(len(TASKS), -1, 2), (len(runs), -1, 2)], (0, 1), strict=True
-    )
-}
-rows = ["| heads shared by | measured | by chance | more than chance |", "|---" * 4 + "|"]
-for name, found in means.items():
-    both, chance = found.T
-    rows.append(
-        f"| {name} | {both.mean():.1f} | {chance.mean():.1f} | {versus(both, chance, cell=True)} |"
-    )
-kappas = ", ".join(
-    f"{task} {fleiss_kappa(torch.stack([of_heads[s][t].flatten() for s in range(len(runs))])):.2f}"
-    for t, task in enumerate(TASKS)
-)
+title = f"In how many of {len(TASKS)} tasks does a head survive?"
+plots.heat_map(lab09.by_head(mean), title=title, colour_label="tasks, mean over 3 seeds")
+
+# %%
+shared = lab09.overlaps(of_heads, overlap)
+title = "How many heads do two masks share?"
+plots.bars(shared, x="pair", y="heads", by="method", fmt="{:.1f}", title=title)
+
+# %%
+for pair, part in shared.groupby("pair", sort=False):
+    say(f"More than chance, {pair}: {minus(part, 'heads', 'measured', 'by chance', unit='')}.")
+for t, task in enumerate(TASKS):
+    kappa = fleiss_kappa(torch.stack([of_seed[t].flatten() for of_seed in of_heads]))
+    say(f"κ over seeds, {task}: {kappa:.2f}")
 say(
-    "\n".join(rows)
-    + "\n\n(± over pairs of seeds, and over seeds; bold: shown.)"
-    + f"\n\nκ over seeds: {kappas}. {survivors_below(of_heads, len(TASKS) - 1):.0%} of the heads"
-    f" survive in fewer than {len(TASKS) - 1} of {len(TASKS)} tasks. {you_wrote(prediction_9_7)}"
+    f"{survivors_below(of_heads, len(TASKS) - 1):.0%} of the heads survive in fewer than"
+    f" {len(TASKS) - 1} of {len(TASKS)} tasks. {you_wrote(prediction_9_7)}"
 )
 
 # %% [markdown]
@@ -959,47 +795,29 @@ say(
 # development sets serve as test: depth on SST-2, three fine-tunings
 # (`course remake lab09_depth_sst2`); subnetworks on three tasks, two seeds each
 # (`course remake lab09_subnetworks_glue`). Scores of the subnetworks are Matthews
-# correlations times 100: 0 for whoever says the same of all texts. STS-B's scores are
-# made two classes, above and below the middle.
+# correlations times 100: a model that says the same of all texts has 0. STS-B's scores
+# are made two classes, above and below the middle.
 #
 # *Before you look:* will every other of six pre-trained layers do better than the first
 # three?
 
 # %%
-real_depth, real_runs = (
-    experiments.read(f"lab09_{name}") for name in ("depth_sst2", "subnetworks_glue")
-)
-at_half = real_depth["settings"]["depth"]
-ways = [name for name in real_depth["seeds"][0] if isinstance(real_depth["seeds"][0][name], list)]
-rows = [
-    "| SST-2, layers left | " + " | ".join(map(str, range(1, 7))) + f" | the first {at_half} |",
-    "|---" * 8 + "|",
-]
-for name in ways:
-    cells = [pm(column) for column in np.array([run[name] for run in real_depth["seeds"]]).T]
-    cells.append(pm([run[f"{name}, first"] for run in real_depth["seeds"]]))
-    rows.append(f"| {name} | {' | '.join(cells)} |")
-so_trained = pm([run["trained at that depth"] for run in real_depth["seeds"]])
-say("\n".join(rows) + f"\n\nTrained at {at_half} layers: {so_trained} %.")
-rows = [
-    (
-        "| GLUE, seeds one by one | full (accuracy; the more frequent label) | heads, parts left |"
-        " good, random, bad, pruned | retrained |"
-    ),
-    "|---" * 5 + "|",
-]
-for t, task in enumerate(real_runs["tasks"]):
-    for run in (of_seed[t] for of_seed in real_runs["runs"]):
-        rows.append(
-            f"| {task} | {run['full']:.0f} ({run['accuracy']:.0f} %; {run['majority']:.0f} %) |"
-            f" {run['rounds'][-1][0]}, {run['rounds'][-1][1]} | "
-            + " | ".join(
-                ", ".join(f"{run[how][kind]:.0f}" for kind in KINDS)
-                for how in ("pruned", "retrained")
-            )
-            + " |"
-        )
-say("\n".join(rows))
+real = experiments.read("lab09_depth_sst2/depths")
+real_evenly = real[real["kept"] == "evenly spaced"]
+title = "SST-2: any depth from one training?"
+plots.curves(real_evenly, x="depth", y="test", control=None, title=title, xlabel="layers left")
+
+# %%
+tables.means(real[real["depth"] == 3], "test", columns="kept")
+
+# %%
+names = ("full", "scores")
+glue = lab09.with_full(*(experiments.read(f"lab09_subnetworks_glue/{n}") for n in names[::-1]))
+title = "GLUE: each fine-tuning's full model and its subnetworks"
+one_by_one = lab09.scores_one_by_one(glue)
+plots.heat_map(one_by_one, title=title, colour_label="Matthews × 100", fmt="{:.0f}", ylabel="")
+
+# %%
 say(real_data.table("09"))
 
 # %% [markdown]
@@ -1011,8 +829,8 @@ say(real_data.table("09"))
 # other layer does not. Six pre-trained layers have divided the work among them; our four
 # were trained on one small grammar.
 #
-# **Subnetworks.** Three tasks are few: no interval of theirs leaves 0 out. The rows of
-# single seeds say more. On STS-B the good part, retrained, is as good as the whole, and
+# **Subnetworks.** (*Again* is retrained.) Three tasks are few: no interval of theirs
+# leaves 0 out. The rows of single seeds say more. On STS-B the good part, retrained, is as good as the whole, and
 # a random part of its size far behind, with both seeds: there it counts *which* heads
 # stay. On QNLI the good part is ahead, too, but 1,500 pairs hardly teach it, and two
 # fine-tunings differ by more than their parts. On SST-2 a random part does nearly as
@@ -1038,52 +856,22 @@ prediction_bill = "both halve them"
 
 # %%
 whole = lab09.pretrained(0)
-half = take_layers(whole, lab09.PATH, LAYERS // 2)
-first = runs[0][TASKS.index("sentiment")]
-good = remove_mlps(
-    remove_heads(whole, torch.tensor(first["xi"]).bool()), torch.tensor(first["nu"]).bool()
-)
-bill = {
-    "dense": (whole, by_depth["plain"][:, -1]),
-    "half the depth, plain": (half, by_depth["plain"][:, LAYERS // 2 - 1]),
-    "half the depth, LayerDrop 0.5": (half, by_depth["LayerDrop 0.5"][:, LAYERS // 2 - 1]),
-    "half the depth, trained so": (half, by_depth["trained at that depth"][:, LAYERS // 2 - 1]),
-}
-texts = lab09.batches("test", "sentiment")[-1]["input_ids"][:1, :37].repeat(64, 1)
-times = latency.compare(
-    {
-        name: latency.forward(net, texts)
-        for name, net in (("dense", whole), ("half", half), ("good", good))
-    },
-    repeats=9,
-    threads=1,
-)
-rows = ["| | parameters of the layers | ms for 64 texts | test accuracy (%) |", "|---" * 4 + "|"]
+cut = take_layers(whole, lab09.PATH, LAYERS // 2)
+costs = lab09.measure_costs({"dense": whole, "half": cut, "good": lab09.good_subnetwork()})
+say(f"Milliseconds are for 64 texts. {you_wrote(prediction_bill)}")
+tables.plain(costs[["model", "parameters", "ms"]])
 
-
-def of_layers(net: nn.Module) -> int:
-    return sum(p.numel() for p in net.get_submodule(lab09.PATH).parameters())
-
-
-for row, (net, tested) in bill.items():
-    milliseconds = 1e3 * times["dense" if net is whole else "half"].median
-    ledger.add(
-        "bert-small, short reviews",
-        row,
-        lab="09",
-        bits=sum(encodings.cheapest_bits(w.detach()) for w in prunable(net).values()),
-        macs=totals(model_cost(net, texts[:1]))["nonzero_macs"],
-        ms=milliseconds,
-        accuracy=tested.tolist(),
-    )
-    rows.append(f"| {row} | {of_layers(net):,} | {milliseconds:.1f} | {pm(tested)} |")
-one_seed = ", ".join(f"{how} {first[how]['good']:.1f}" for how in ("pruned", "retrained"))
-rows.append(
-    f"| good subnetwork, full reviews, one seed | {of_layers(good):,} |"
-    f" {1e3 * times['good'].median:.1f} | {one_seed} (full {first['full']:.1f}) |"
-)
-say("\n".join(rows) + f"\n\n{you_wrote(prediction_bill)}")
-display(ledger.table())
+# %%
+dense = evenly[(evenly["depth"] == LAYERS) & (evenly["method"] == "plain")]
+bill = {"dense": dense["test"]}
+for name in ("plain", "LayerDrop 0.5", "trained at that depth"):
+    tested = half_evenly[half_evenly["method"] == name]["test"]
+    bill[f"half the depth, {name.replace('trained at that depth', 'trained so')}"] = tested
+for name, tested in bill.items():
+    cost = costs.set_index("model").loc["dense" if name == "dense" else "half"]
+    size = cost[["bits", "macs", "ms"]].to_dict()
+    ledger.add("bert-small, short reviews", name, lab="09", accuracy=tested, **size)
+ledger.table()
 
 # %% [markdown]
 # Removing whole things is what every machine is fast at: no index, no zero stored, half
@@ -1107,7 +895,7 @@ choose(
 
 # %% [markdown]
 # **b.** The test accuracy of the LayerDrop ($p = 0.5$) models at half their depth,
-# evenly spaced, on average over the three checkpoints (in %, from the table of 9.2;
+# evenly spaced, on average over the three checkpoints (in %, from the first table of 9.2;
 # within 1 point)?
 
 # %%
@@ -1140,6 +928,7 @@ def suspicious_subnetworks(
     return {**right, "bad": (lowest(xi, I_h), lowest(nu, I_mlp))}
 
 
+# %%
 def naive_test(f: Callable) -> None:
     I_h, I_mlp = (
         torch.rand(4, 8, generator=torch.Generator().manual_seed(0)),
@@ -1234,41 +1023,10 @@ check("9.9")
 
 
 # %%
-def explore(task: str, seed: int) -> tuple[str, Figure]:
-    """The surviving heads, and the rounds of the search."""
-    of_task = runs[seed][TASKS.index(task)]
-    fig = plots.new_figure(4.2)
-    left, right = fig.subplots(1, 2)
-    left.imshow(np.array(of_task["xi"]), cmap="Blues", vmin=-0.2, vmax=1.2, aspect="auto")
-    left.set(
-        xlabel="head",
-        ylabel="layer",
-        title="survived (dark)",
-        yticks=range(LAYERS),
-        xticks=range(HEADS),
-    )
-    left.grid(visible=False)
-    rounds = np.array(of_task["rounds"])
-    right.plot(LAYERS * HEADS - rounds[:, 0], rounds[:, 2], "o-", color="C0")
-    right.axhline(0.9 * rounds[0, 2], color="0.5", ls=":")
-    right.annotate(
-        "90 % of the full score", (0, 0.9 * rounds[0, 2]), xytext=(0, 4), textcoords="offset points"
-    )
-    right.set(
-        xlabel="heads removed", ylabel="validation accuracy (%)", title=f"{task}, seed {seed}"
-    )
-    text = (
-        f"{task}, seed {seed}: {int(rounds[-1, 0])} heads and {int(rounds[-1, 1])} feed-forward"
-        f" parts left, {rounds[-1, 2]:.0f} %"
-    )
-    plots.alt(fig, f"A table of surviving heads, and accuracy against heads removed. {text}.")
-    return text, fig
-
-
 widgets.explorer(
-    explore,
+    lab09.show_survivors(rounds, heads),
     task=widgets.choice(list(TASKS), label="task"),
-    seed=widgets.slider(0, len(runs) - 1, 1, 0, "seed"),
+    seed=widgets.slider(0, 2, 1, 0, "seed"),
 )
 
 # %% [markdown]

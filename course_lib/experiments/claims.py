@@ -8,7 +8,6 @@ of which the lab says that there is none. ``course results`` shows them side by 
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -143,50 +142,33 @@ def _alone(one: Path, other: Path) -> Finder:
     return lambda result: _at(result, one) - _at(result, other)
 
 
-def _half_depth(one: str, other: str) -> Finder:
-    """Lab 09 on SST-2: two ways to half of the depth; of a list by depth, that depth."""
-
-    def of(result: Result) -> list[float]:
-        at = result["settings"]["depth"] - 1
-        first, second = (
-            [run[way][at] if isinstance(run[way], list) else run[way] for run in result["seeds"]]
-            for way in (one, other)
-        )
-        return [a - b for a, b in zip(first, second, strict=True)]
-
-    return of
+def _by_task(of: Finder) -> Finder:
+    """Lab 09: with tasks in the place of seeds; of several seeds, the mean."""
+    return lambda table: of(table.drop(columns="seed").rename(columns={"task": "seed"}))
 
 
-def _subnetworks(how: str, one: str, other: str) -> Finder:
-    """Lab 09: two subnetworks of every task, mean over seeds."""
-    return lambda result: [
-        float(np.mean([task[how][one] - task[how][other] for task in seeds]))
-        for seeds in zip(*result["runs"], strict=True)
-    ]
+def _shared_heads(table: pd.DataFrame) -> pd.DataFrame:
+    """Lab 09: heads that two masks share beyond chance, for every ordered pair of masks:
+    columns ``task``, ``seed``, ``other_task``, ``other_seed`` and ``beyond``.
+    """
+    kept = table.pivot(index=["task", "seed"], columns=["layer", "head"], values="kept")
+    masks, sizes = kept.to_numpy(float), kept.sum(axis=1).to_numpy(float)
+    beyond = masks @ masks.T - np.outer(sizes, sizes) / masks.shape[1]
+    others = kept.index.set_names(["other_task", "other_seed"])
+    wide = pd.DataFrame(beyond, kept.index, others)
+    return wide.stack([0, 1], future_stack=True).rename("beyond").reset_index()
 
 
-def _beyond_chance(a: Any, b: Any) -> float:
-    """Heads that two masks share, less those that chance would let them share."""
-    first, second = np.array(a["xi"]), np.array(b["xi"])
-    return float((first * second).sum() - first.sum() * second.sum() / first.size)
-
-
-def _of_two_seeds(result: Result) -> list[float]:
+def _of_two_seeds(table: pd.DataFrame) -> ArrayLike:
     """Lab 09: of each task, the heads shared by two seeds, beyond chance."""
-    return [
-        float(np.mean([_beyond_chance(a, b) for a, b in itertools.combinations(seeds, 2)]))
-        for seeds in zip(*result["runs"], strict=True)
-    ]
+    pairs = _shared_heads(table).query("task == other_task and seed != other_seed")
+    return pairs.groupby("task")["beyond"].mean().to_numpy()
 
 
-def _task_first(result: Result) -> list[float]:
+def _task_first(table: pd.DataFrame) -> ArrayLike:
     """Lab 09: those, less the heads shared with the other tasks of one seed."""
-    tasks = range(len(result["tasks"]))
-    of_two_tasks = [
-        np.mean([_beyond_chance(run[t], run[u]) for run in result["runs"] for u in tasks if u != t])
-        for t in tasks
-    ]
-    return [float(d) for d in np.subtract(_of_two_seeds(result), of_two_tasks)]
+    pairs = _shared_heads(table).query("task != other_task and seed == other_seed")
+    return _of_two_seeds(table) - pairs.groupby("task")["beyond"].mean().to_numpy()
 
 
 def _alike(default: str, *real: str) -> Callable[[Finder], dict[str, Any]]:
@@ -207,9 +189,10 @@ _00 = _alike(*(f"lab00_counting_{name}/conv4" for name in ("digits", "mnist", "c
 _02 = _alike("lab02_criteria_digits", "lab02_criteria_mnist")
 _04 = _alike("lab04_slimming_digits/accuracy", "lab04_slimming_mnist/accuracy")
 _08 = _alike("lab08_heads/kinds", "lab08_multi30k/kinds")
-_09 = _alike("lab09_subnetworks", "lab09_subnetworks_glue")
+_09 = _alike("lab09_subnetworks/scores", "lab09_subnetworks_glue/scores")
+_09_heads = _alike("lab09_subnetworks/heads", "lab09_subnetworks_glue/heads")
 _10 = _alike("lab10_scores_reviews", "lab10_sst2")
-_regimes, _half = _differences(("regimes",)), _differences(())
+_regimes = _differences(("regimes",))
 
 
 def _heads(one: str, other: str) -> dict[str, Any]:
@@ -231,6 +214,12 @@ _repaired: Any = {"batch_norm": "recalibrated", "sparsity": 0.9}
 
 def _05(table: str, of: Finder) -> dict[str, Any]:
     return _alike(f"lab05_between_digits/{table}", f"lab05_between_mnist/{table}")(of)
+
+
+def _half_depth(one: str, other: str, by: str = "method", **where: Any) -> dict[str, Any]:
+    """Lab 09: test accuracy of two ways to half of the depth, 2 of 4 and 3 of 6 layers."""
+    two, three = (gap("test", one, other, by, depth=depth, **where) for depth in (2, 3))
+    return _two("lab09_depth/depths", two, "lab09_depth_sst2/depths", three)
 
 
 def _scores(schedule: str, one: str, other: str) -> Finder:
@@ -533,61 +522,46 @@ CLAIMS: tuple[Claim, ...] = (
         "09",
         "Cut to half of its depth, a network trained with LayerDrop keeps more.",
         "half of the layers, test accuracy: LayerDrop 0.5 less plain",
-        **_two(
-            "lab09_depth",
-            _half("LayerDrop 0.5", "plain", "test", 1),
-            "lab09_depth_sst2",
-            _half_depth("LayerDrop 0.5", "plain"),
-        ),
+        **_half_depth("LayerDrop 0.5", "plain", kept="evenly spaced"),
     ),
     Claim(
         "09",
         "A network trained at that depth is better still.",
         "half of the layers: trained so less LayerDrop 0.5",
-        **_two(
-            "lab09_depth",
-            _half("trained at that depth", "LayerDrop 0.5", "test", 1),
-            "lab09_depth_sst2",
-            _half_depth("trained at that depth", "LayerDrop 0.5"),
-        ),
+        **_half_depth("trained at that depth", "LayerDrop 0.5", kept="evenly spaced"),
     ),
     Claim(
         "09",
         "Evenly spaced layers are no better than the first ones.",
         "half of the layers, LayerDrop 0.5: evenly less first",
-        **_two(
-            "lab09_depth",
-            _half("LayerDrop 0.5", "LayerDrop 0.5, first", "test", 1),
-            "lab09_depth_sst2",
-            _half_depth("LayerDrop 0.5", "LayerDrop 0.5, first"),
-        ),
+        **_half_depth("evenly spaced", "first", by="kept", method="LayerDrop 0.5"),
         level=True,
     ),
     Claim(
         "09",
         "As it is, the subnetwork that survived is far better than a random one.",
         "pruned, mean by task: good less random (reviews: accuracy; GLUE: Matthews × 100)",
-        **_09(_subnetworks("pruned", "good", "random")),
+        **_09(_by_task(gap("score", "good", "random", by="subnetwork", when="pruned"))),
     ),
     Claim(
         "09",
         "Retrained, the random one is as good.",
         "retrained, mean by task: good less random",
-        **_09(_subnetworks("retrained", "good", "random")),
+        **_09(_by_task(gap("score", "good", "random", by="subnetwork", when="retrained"))),
         level=True,
     ),
     Claim(
         "09",
         "Two seeds of a task keep more of the same heads than chance.",
         "heads shared by two seeds beyond chance, by task (reviews: of 32; GLUE: of 72)",
-        **_09(_of_two_seeds),
+        **_09_heads(_of_two_seeds),
         points=False,
     ),
     Claim(
         "09",
         "What survives is a matter of the task first.",
         "the same, less what is shared with the other tasks of one seed",
-        **_09(_task_first),
+        **_09_heads(_task_first),
         points=False,
     ),
     Claim(

@@ -29,7 +29,7 @@ from course_lib.cost.storage import model_bits
 from course_lib.data import translation
 from course_lib.models import checkpoints
 from course_lib.models.attention import find_attention
-from course_lib.pruning.heads import gated, head_importance, neighbour, remove_heads
+from course_lib.pruning.heads import gated, head_importance, lowest_heads, neighbour, remove_heads
 from course_lib.recipes import translation as recipe
 from course_lib.show import plots
 from course_lib.training import Batch
@@ -97,6 +97,30 @@ def losses(model: nn.Module, batch: Batch) -> Tensor:
 def loss(model: nn.Module, batch: Batch) -> Tensor:
     """The mean over all words."""
     return word_losses(model, batch).sum() / (batch["labels"] >= 0).sum()
+
+
+def ambiguous_example() -> tuple[str, pd.DataFrame]:
+    """A noun with two translations, and the two shortest sentences for scores in which it
+    is translated in either way: columns ``source``, ``translation``, ``rarest noun``.
+    """
+    seen: dict[str, Any] = {}
+    for pair in sorted(data()["scores"], key=lambda pair: len(pair["words"])):
+        if sum(pair["ambiguous"]) != 1 or pair["ambiguous"][pair["rarest"]]:
+            continue
+        word = pair["words"][pair["ambiguous"].index(True)]
+        other = seen.setdefault(word, pair)
+        nouns = {noun for noun in pair["target"].split() if noun[0].isupper()}
+        if not nouns & set(other["target"].split()):
+            rows = [
+                {
+                    "source": " ".join(f"**{w}**" if w == word else w for w in one["words"]),
+                    "translation": one["target"],
+                    "rarest noun": one["words"][one["rarest"]],
+                }
+                for one in (other, pair)
+            ]
+            return word, pd.DataFrame(rows)
+    raise ValueError("no noun is translated in two ways: load more sentences")
 
 
 def importance_by_kind(
@@ -168,6 +192,33 @@ def gate_path(
                 "bleu": after,
             },
         )
+
+
+def survivors_and_importance() -> pd.DataFrame:
+    """Which heads are left at the last price, beside those with the largest I_h.
+
+    Returns:
+        A row per checkpoint: how many are ``left``, and ``left, by layer`` (a text); how
+        many of them are ``among the most important`` by I_h; and ``by chance``.
+    """
+    survivors = experiments.read("lab08_heads/survivors")
+    importance = experiments.read("lab08_heads/importance").query("kind == 'encoder'")
+    rows = []
+    for seed, part in survivors[survivors["price"] == survivors["price"].max()].groupby("seed"):
+        keep = torch.tensor(part["kept"].to_numpy()).view(LAYERS, HEADS).bool()
+        scores = importance[importance["seed"] == seed]["importance"].to_numpy()
+        left = int(keep.sum())
+        top = lowest_heads(torch.tensor(scores).view(LAYERS, HEADS), keep.numel() - left)
+        rows.append(
+            {
+                "checkpoint": seed,
+                "left": left,
+                "left, by layer": ", ".join(map(str, keep.sum(1).tolist())),
+                "among the most important": int((keep & top).sum()),
+                "by chance": left**2 / keep.numel(),
+            }
+        )
+    return pd.DataFrame(rows)
 
 
 def last_prices(closing: pd.DataFrame, kinds: pd.DataFrame) -> pd.DataFrame:

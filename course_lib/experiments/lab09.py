@@ -1,10 +1,8 @@
-"""Lab 09's runs: depth on demand, and subnetworks of heads and feed-forward parts, on
-the shipped sentiment checkpoints.
+"""Lab 09: depth on demand, and subnetworks of heads and feed-forward parts, on the
+sentiment checkpoints that come with the course.
 
-Importance, and what is chosen, go by validation texts; accuracies are % of test texts.
-``course remake lab09_depth`` and ``course remake lab09_subnetworks`` make the shipped
-results again; ``lab09_depth_sst2`` and ``lab09_subnetworks_glue`` are the same with a
-real encoder on GLUE, whose development sets serve as test.
+Importance and choices go by validation texts; accuracies are % of test texts. The stored
+results ``lab09_*`` are made by ``data/results/make/lab09_results.py``.
 
 Source: Fan, Grave & Joulin 2020, "Reducing Transformer Depth on Demand with Structured
 Dropout"; Prasanna, Rogers & Rumshisky 2020, "When BERT Plays the Lottery, All Tickets
@@ -15,41 +13,32 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
+import pandas as pd
 import torch
+from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from course_lib.data import glue, pieces, reviews
+from course_lib import experiments
+from course_lib.cost import latency, model_cost, totals
+from course_lib.cost.storage import model_bits
+from course_lib.data import pieces, reviews
 from course_lib.experiments.lab07 import losses
-from course_lib.experiments.once import once
 from course_lib.models import checkpoints
-from course_lib.modes import evaluating
-from course_lib.pruning.heads import gated
-from course_lib.pruning.layers import (
-    gated_mlps,
-    joint_importance,
-    layerdrop,
-    prune_while,
-    retrain,
-    subnetworks,
-    take_layers,
-)
+from course_lib.pruning import heads, layers
 from course_lib.recipes.reviews import batches_of
 from course_lib.recipes.reviews import name as checkpoint_name
+from course_lib.show import plots
 from course_lib.training import Batch, accuracy, fit_batches, warm_up_then_decay
 
 LAYERS, HEADS = 4, 8
 PATH = "bert.encoder.layer"
 # of further training, on reviews with at most one filler
 RATE: dict[str, Any] = {"steps": 300, "lr": 3e-4}
-DROPS = (0.2, 0.5)  # p of LayerDrop
 TASKS = ("sentiment", "negated", "contrast", "domain")
 TUNE: dict[str, Any] = {"texts": 2000, "batch": 32, "steps": 250, "lr": 3e-4}
 # TUNE leaves it at chance, and 1e-3 jumps
@@ -57,6 +46,7 @@ LONGER: dict[str, Any] = {"domain": {**TUNE, "steps": 800, "lr": 5e-4}}
 MEASURED = {"validation": 300, "test": 1000}
 
 Measure = Callable[[nn.Module, Sequence[Batch]], float]
+Rows = list[dict[str, Any]]
 
 
 @cache
@@ -80,8 +70,32 @@ def batches(split: str, task: str, size: int = 50) -> list[Batch]:
 
 
 # -------------------------------------------------------------------------------- depth
+def count_layers(
+    layerdrop: Callable[..., AbstractContextManager[None]], p: float, steps: int = 1000
+) -> list[int]:
+    """How many of four layers run in each step.
+
+    Args:
+        layerdrop: of 9.1. p: the probability to skip a layer.
+    """
+
+    class PlusOne(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x + 1
+
+    stack = nn.ModuleList(PlusOne() for _ in range(LAYERS)).train()
+    ran = []
+    with layerdrop(stack, p, torch.Generator().manual_seed(0)):
+        for _ in range(steps):
+            x = torch.zeros(())
+            for layer in stack:
+                x = layer(x)
+            ran.append(int(x))
+    return ran
+
+
 def pretrained(seed: int) -> nn.Module:
-    """A shipped checkpoint."""
+    """A checkpoint that comes with the course."""
     model: nn.Module = checkpoints.load(checkpoint_name(seed)).model
     return model
 
@@ -95,9 +109,9 @@ def trained_on(
     tokenizer = checkpoints.load(checkpoint_name(seed)).tokenizer
     training, _, _ = short_reviews(32 * RATE["steps"], 1000)
     stream = batches_of(training, tokenizer, seed)
-    layers: Any = model.get_submodule(PATH)
+    blocks: Any = model.get_submodule(PATH)
     generator = torch.Generator().manual_seed(seed)
-    with layerdrop(layers, p, generator) if p else nullcontext():
+    with layers.layerdrop(blocks, p, generator) if p else nullcontext():
         fit_batches(
             model,
             stream,
@@ -117,46 +131,25 @@ def on_short(model: nn.Module, seed: int, split: str = "test") -> float:
     return accuracy(model, batches_of(test if split == "test" else validation, tokenizer, 0))
 
 
-def first_layers(model: nn.Module, depth: int) -> nn.Module:
-    """The control: the first ``depth`` layers in place of evenly spaced ones."""
-    smaller = copy.deepcopy(model)
-    smaller.get_submodule("bert.encoder").layer = smaller.get_submodule(PATH)[:depth]  # type: ignore[index]
-    return smaller
-
-
-def depths(seed: int) -> dict[str, Any]:
-    """Accuracy at every depth, "validation" and "test": trained plainly, with
-    LayerDrop, each cut evenly and to its first layers; and trained at that depth.
-    """
-    found: dict[str, Any] = {}
-    for name, p in (("plain", 0.0), *((f"LayerDrop {p:g}", p) for p in DROPS)):
-        model = trained_on(pretrained(seed), seed, p)
-        for split in ("validation", "test"):
-            found.setdefault(name, {})[split] = [
-                on_short(take_layers(model, PATH, d), seed, split) for d in range(1, LAYERS + 1)
-            ]
-        found[f"{name}, first"] = {
-            "test": [on_short(first_layers(model, d), seed) for d in range(1, LAYERS + 1)]
-        }
-    found["trained at that depth"] = {
-        "test": [
-            on_short(trained_on(take_layers(pretrained(seed), PATH, d), seed), seed)
-            for d in range(1, LAYERS + 1)
-        ]
-    }
-    return found
-
-
 # -------------------------------------------------------------------------- subnetworks
+class Tools(NamedTuple):
+    """The functions of 9.3 to 9.5, and the gates of heads: by default, the library's."""
+
+    gated: Callable[..., AbstractContextManager[None]] = heads.gated
+    gated_mlps: Callable[..., AbstractContextManager[None]] = layers.gated_mlps
+    joint_importance: Callable[..., tuple[Tensor, Tensor]] = layers.joint_importance
+    prune_while: Callable[..., list[tuple[Tensor, Tensor, float]]] = layers.prune_while
+    subnetworks: Callable[..., dict[str, tuple[Tensor, Tensor]]] = layers.subnetworks
+    retrain: Callable[..., None] = layers.retrain
+
+
+LIBRARY = Tools()
+
+
 def endless(task: str, seed: int) -> Iterator[Batch]:
     """Training batches, epoch after epoch."""
     for epoch in itertools.count():
         yield from pieces.batches(texts()["train"], task, TUNE["batch"], seed=1000 * seed + epoch)
-
-
-def classes(task: str) -> int:
-    """How many labels a task has."""
-    return 3 if task == "domain" else 2
 
 
 def start(task: str, seed: int) -> nn.Module:
@@ -164,12 +157,13 @@ def start(task: str, seed: int) -> nn.Module:
     fine-tunings.
     """
     model: Any = pretrained(0)
+    classes = 3 if task == "domain" else 2
     generator = torch.Generator().manual_seed(seed)
-    fresh = nn.Linear(model.config.hidden_size, classes(task))
+    fresh = nn.Linear(model.config.hidden_size, classes)
     nn.init.normal_(fresh.weight, std=0.05, generator=generator)
     nn.init.zeros_(fresh.bias)
     model.classifier = fresh
-    model.num_labels = model.config.num_labels = classes(task)
+    model.num_labels = model.config.num_labels = classes
     return model
 
 
@@ -190,22 +184,25 @@ def tune(model: nn.Module, task: str, seed: int, how: Mapping[str, Any] | None =
 
 
 def search(
-    model: nn.Module, validation: Sequence[Batch], measure: Measure
-) -> tuple[list[Any], tuple[Tensor, Tensor]]:
-    """Rounds of :func:`prune_while` on validation texts, and the importance of the full
-    model.
+    model: nn.Module,
+    validation: Sequence[Batch],
+    measure: Measure = accuracy,
+    tools: Tools = LIBRARY,
+) -> tuple[list[tuple[Tensor, Tensor, float]], tuple[Tensor, Tensor]]:
+    """Rounds of ``prune_while`` on validation texts, and the importance of heads and
+    parts of the full model.
     """
 
     def score(xi: Tensor, nu: Tensor) -> float:
-        with gated(model, xi.float()), gated_mlps(model, nu.float()):
+        with tools.gated(model, xi.float()), tools.gated_mlps(model, nu.float()):
             return measure(model, validation)
 
     def importance(xi: Tensor, nu: Tensor) -> tuple[Tensor, Tensor]:
-        with gated(model, xi.float()), gated_mlps(model, nu.float()):
-            return joint_importance(model, validation, losses)
+        with tools.gated(model, xi.float()), tools.gated_mlps(model, nu.float()):
+            return tools.joint_importance(model, validation, losses)
 
-    full = joint_importance(model, validation, losses)
-    return prune_while(score, importance, *full[0].shape), full
+    full = tools.joint_importance(model, validation, losses)
+    return tools.prune_while(score, importance, *full[0].shape), full
 
 
 def tickets(
@@ -215,14 +212,20 @@ def tickets(
     test: Sequence[Batch],
     seed: int,
     measure: Measure = accuracy,
-) -> dict[str, Any]:
-    """Fine-tuned by ``train``, pruned while 90 % are left, and good, random and bad
+    tools: Tools = LIBRARY,
+) -> dict[str, Rows]:
+    """Fine-tune a model, prune it while 90 % are left, and measure good, random and bad
     subnetworks, as they are and retrained.
 
+    Args:
+        train: fine-tunes in place. seed: of the random subnetwork.
+        tools: the functions that do it.
+
     Returns:
-        "full" and the measure of each subnetwork ("pruned", "retrained"), of test
-        texts; "rounds": heads, parts, measure of validation texts; the masks "xi",
-        "nu".
+        Rows of tables: "full", the ``score`` of the full model; "rounds", ``round``,
+        ``heads``, ``parts`` and the ``validation`` score of each; "scores",
+        ``subnetwork``, ``when`` ("pruned", "retrained") and ``score``; "heads" and
+        "parts", whether each is ``kept`` in the end (0 or 1). Scores are of ``test``.
     """
     before = {
         name: p.detach().clone()
@@ -230,193 +233,194 @@ def tickets(
         if name.startswith("bert.encoder")
     }
     train(model)
-    steps, (of_heads, of_mlps) = search(model, validation, measure)
-    xi, nu, _ = steps[-1]
-    found: dict[str, Any] = {
-        "full": measure(model, test),
-        "rounds": [[int(x.sum()), int(n.sum()), s] for x, n, s in steps],
-        "xi": xi.int().tolist(),
-        "nu": nu.int().tolist(),
-        "pruned": {},
-        "retrained": {},
-    }
-    three = subnetworks(xi, nu, of_heads, of_mlps, torch.Generator().manual_seed(seed))
+    full = measure(model, test)
+    rounds, (of_heads, of_mlps) = search(model, validation, measure, tools)
+    xi, nu, _ = rounds[-1]
+    scores: Rows = []
+    three = tools.subnetworks(xi, nu, of_heads, of_mlps, torch.Generator().manual_seed(seed))
     for name, (x, n) in three.items():
-        with gated(model, x.float()), gated_mlps(model, n.float()):
-            found["pruned"][name] = measure(model, test)
+        with tools.gated(model, x.float()), tools.gated_mlps(model, n.float()):
+            scores.append({"subnetwork": name, "when": "pruned", "score": measure(model, test)})
         again = copy.deepcopy(model)
-        retrain(again, before, x, n, train)
-        with gated(again, x.float()), gated_mlps(again, n.float()):
-            found["retrained"][name] = measure(again, test)
-    return found
+        tools.retrain(again, before, x, n, train)
+        with tools.gated(again, x.float()), tools.gated_mlps(again, n.float()):
+            scores.append({"subnetwork": name, "when": "retrained", "score": measure(again, test)})
+    return {
+        "full": [{"score": full}],
+        "rounds": [
+            {"round": r, "heads": int(x.sum()), "parts": int(n.sum()), "validation": v}
+            for r, (x, n, v) in enumerate(rounds)
+        ],
+        "scores": scores,
+        "heads": [
+            {"layer": layer, "head": head, "kept": int(kept)}
+            for layer, row in enumerate(xi.tolist())
+            for head, kept in enumerate(row)
+        ],
+        "parts": [{"layer": layer, "kept": int(kept)} for layer, kept in enumerate(nu.tolist())],
+    }
 
 
-def one_task(task: str, seed: int) -> dict[str, Any]:
-    """:func:`tickets` of a task of the reviews, accuracies in %."""
-    return tickets(
-        start(task, seed),
-        lambda net: tune(net, task, seed),
-        batches("validation", task),
-        batches("test", task),
-        seed,
-    )
+def short_tickets(task: str, how: Mapping[str, Any], tools: Tools) -> dict[str, pd.DataFrame]:
+    """:func:`tickets` of a short training with seed 0, measured on validation texts.
 
-
-def remake_depth(executor: Executor, folder: Path) -> dict[str, Any]:
-    """The three checkpoints: ``seeds``, one of :func:`depths` each. Some minutes."""
-    running = [
-        executor.submit(once, folder / f"seed{seed}.json", depths, seed) for seed in range(3)
-    ]
-    return {"drops": DROPS, "seeds": [future.result() for future in running]}
-
-
-def remake_subnetworks(executor: Executor, folder: Path) -> dict[str, Any]:
-    """Three seeds by four tasks: ``runs``, seeds of tasks, one of :func:`one_task`
-    each. About ten minutes on two cores.
+    Args:
+        how: ``steps`` and ``lr``. tools: the functions that do it.
     """
-    running = [
-        [
-            executor.submit(once, folder / f"{task}{seed}.json", one_task, task, seed)
-            for task in TASKS
-        ]
-        for seed in range(3)
-    ]
-    return {"tasks": TASKS, "runs": [[future.result() for future in row] for row in running]}
-
-
-# ----------------------------------------------------------------------- real sentences
-SST2: dict[str, Any] = {"sentences": 8000, "depth": 3, "seeds": 3}
-GLUE: dict[str, Any] = {
-    # rows for training, epochs: enough to learn them, which would not do for CoLA
-    "tasks": {"sst2": [4000, 1], "qnli": [1500, 2], "stsb": [2000, 2]},
-    "validation": 400,  # rows for the search
-    "test": 900,  # rows, where there are as many
-    "longest": 64,  # pieces
-    "seeds": 2,
-}
-
-
-def matthews(model: nn.Module, batches: Iterable[Batch]) -> float:
-    """Matthews correlation of predictions and labels, times 100: 0 for whoever always
-    says the same, however many texts have that label.
-    """
-    said, right = list[int](), list[int]()
-    with evaluating(model), torch.no_grad():
-        for batch in batches:
-            inputs = {name: part for name, part in batch.items() if name != "labels"}
-            said += model(**inputs).logits.argmax(dim=1).tolist()
-            right += batch["labels"].tolist()
-    return glue.score("cola", said, right)
-
-
-def real_depths(seed: int) -> dict[str, Any]:
-    """A real encoder fine-tuned on SST-2, plainly and with LayerDrop, cut to every
-    depth, evenly; cut to the first half; and trained at half of its depth: accuracies
-    of GLUE's development set.
-    """
-    from course_lib.models.pretrained import load_classifier
-    from course_lib.recipes import sst2 as recipe
-
-    model, tokenizer = load_classifier(seed=seed, download=False)
-    data = recipe.prepared(SST2["sentences"], tokenizer=tokenizer)
-    test, half = list(pieces.batches(data["test"], batch_size=50)), SST2["depth"]
-
-    def trained(net: nn.Module, p: float = 0.0) -> nn.Module:
-        layers: Any = net.get_submodule(PATH)
-        with layerdrop(layers, p, torch.Generator().manual_seed(seed)) if p else nullcontext():
-            recipe.fine_tune(net, data, seed=seed, progress=False)
-        return net.eval()
-
-    found: dict[str, Any] = {}
-    for name, p in (("plain", 0.0), *((f"LayerDrop {p:g}", p) for p in DROPS)):
-        net = trained(copy.deepcopy(model), p)
-        layers = len(net.get_submodule(PATH))  # type: ignore[arg-type]
-        found[name] = [accuracy(take_layers(net, PATH, d), test) for d in range(1, layers + 1)]
-        found[f"{name}, first"] = accuracy(first_layers(net, half), test)
-    found["trained at that depth"] = accuracy(trained(take_layers(model, PATH, half)), test)
-    return found
-
-
-def real_texts(task: str, tokenizer: Any) -> dict[str, Any]:
-    """The encoded rows of a task of GLUE, "train", "validation" and "test". STS-B's
-    scores, from 0 to 5, become two classes: whether it is more than the middle.
-    """
-    from course_lib.recipes import sst2 as recipe
-
-    rows, _ = GLUE["tasks"][task]
-    parts = dict(recipe.prepared(rows, GLUE["longest"], tokenizer, task))
-    for name in ("validation", "test"):
-        order = np.random.RandomState(0).permutation(len(parts[name]))
-        parts[name] = parts[name].select(order[: GLUE[name]])
-    if task == "stsb":
-        for name, part in parts.items():
-            similar = [int(score > 2.5) for score in part["label"]]
-            parts[name] = part.remove_columns("label").add_column("label", similar)
-    return parts
-
-
-def real_tickets(task: str, seed: int) -> dict[str, Any]:
-    """:func:`tickets` of a real encoder on a task of GLUE, Matthews correlations; and
-    the "accuracy" of the full model, beside that of the more frequent label.
-    """
-    from course_lib.models.pretrained import load_classifier
-    from course_lib.recipes import sst2 as recipe
-
-    _, epochs = GLUE["tasks"][task]
-    model, tokenizer = load_classifier(seed=seed, download=False)
-    data = real_texts(task, tokenizer)
-    validation, test = (
-        list(pieces.batches(data[name], batch_size=50)) for name in ("validation", "test")
-    )
-    accuracies: list[float] = []
+    validation, settings = batches("validation", task), {**TUNE, **how}
 
     def train(net: nn.Module) -> None:
-        recipe.fine_tune(net, data, epochs=epochs, seed=seed, progress=False)
-        net.eval()
-        if not accuracies:  # the full model is trained first
-            accuracies.append(accuracy(net, test))
+        tune(net, task, 0, settings)
 
-    found = tickets(model, train, validation, test, seed, matthews)
-    positive = float(torch.cat([batch["labels"] for batch in test]).double().mean())
-    return found | {"accuracy": accuracies[0], "majority": 100 * max(positive, 1 - positive)}
+    found = tickets(start(task, 0), train, validation, validation, 0, tools=tools)
+    return {name: pd.DataFrame(rows) for name, rows in found.items()}
 
 
-def remake_depth_sst2(executor: Executor, folder: Path) -> dict[str, Any]:
-    """Every depth of a real encoder on SST-2, three fine-tunings each way:
-    ``settings``, ``drops``, and ``seeds``, one of :func:`real_depths` each.
+def with_full(scores: pd.DataFrame, full: pd.DataFrame) -> pd.DataFrame:
+    """``scores`` with the full model, which is neither pruned nor retrained, beside the
+    subnetworks of both.
     """
-    running = [
-        executor.submit(once, folder / f"seed{seed}.json", real_depths, seed)
-        for seed in range(SST2["seeds"])
-    ]
-    return {
-        "settings": SST2,
-        "drops": DROPS,
-        "seeds": [future.result() for future in running],
-    }
+    both = [full.assign(subnetwork="full", when=when) for when in scores["when"].unique()]
+    return pd.concat([*both, scores])[list(scores.columns)]
 
 
-def remake_subnetworks_glue(executor: Executor, folder: Path) -> dict[str, Any]:
-    """Subnetworks of a real encoder, three tasks of GLUE, two seeds: ``settings``, and
-    ``runs``, seeds of tasks, one of :func:`real_tickets` each.
+def heads_and_parts(rounds: pd.DataFrame) -> pd.DataFrame:
+    """What survived of each task: a column per seed, "14 heads, 2 parts"."""
+    last = rounds.loc[rounds.groupby(["task", "seed"], sort=False)["round"].idxmax()]
+    text = last["heads"].astype(str) + " heads, " + last["parts"].astype(str) + " parts"
+    wide = last.assign(text=text).pivot(index="task", columns="seed", values="text")
+    return wide.loc[list(rounds["task"].unique())].add_prefix("seed ").reset_index()
+
+
+def scores_one_by_one(scores: pd.DataFrame) -> pd.DataFrame:
+    """A row per task and seed, a column per subnetwork, pruned and retrained: for a heat
+    map.
     """
-    running = [
+    named = scores.assign(
+        run=scores["task"] + ", seed " + scores["seed"].astype(str),
+        subnetwork=scores["subnetwork"]
+        + scores["when"]
+        .map({"pruned": "", "retrained": ",\nagain"})
+        .where(scores["subnetwork"] != "full", ""),
+    )
+    wide = named.drop_duplicates(["run", "subnetwork"]).pivot(
+        index="run", columns="subnetwork", values="score"
+    )
+    return wide.loc[named["run"].unique(), named["subnetwork"].unique()]
+
+
+def masks(kept: pd.DataFrame) -> list[list[Tensor]]:
+    """The bool masks (layers, heads) of a table "heads": for each seed a list of tasks."""
+    return [
         [
-            executor.submit(once, folder / f"{task}{seed}.json", real_tickets, task, seed)
-            for task in GLUE["tasks"]
+            torch.tensor(one.pivot(index="layer", columns="head", values="kept").to_numpy()).bool()
+            for _, one in of_seed.groupby("task", sort=False)
         ]
-        for seed in range(GLUE["seeds"])
+        for _, of_seed in kept.groupby("seed")
     ]
-    return {
-        "settings": GLUE,
-        "tasks": list(GLUE["tasks"]),
-        "runs": [[future.result() for future in row] for row in running],
-    }
 
 
-RESULTS: dict[str, Callable[[Executor, Path], dict[str, Any]]] = {
-    "lab09_depth": remake_depth,
-    "lab09_subnetworks": remake_subnetworks,
-    "lab09_depth_sst2": remake_depth_sst2,
-    "lab09_subnetworks_glue": remake_subnetworks_glue,
-}
+def by_head(values: Tensor) -> pd.DataFrame:
+    """A number per head, (layers, heads), as a wide table: for a heat map."""
+    return pd.DataFrame(values.numpy()).rename_axis(index="layer", columns="head")
+
+
+def overlaps(
+    of_heads: list[list[Tensor]], overlap: Callable[[Tensor, Tensor], tuple[int, float]]
+) -> pd.DataFrame:
+    """Heads that two masks share, and how many would be shared by chance.
+
+    Args:
+        of_heads: of :func:`masks`. overlap: of 9.7.
+
+    Returns:
+        Columns ``pair`` ("one task, two seeds" or "one seed, two tasks"), ``seed`` (the
+        number of the pair of seeds, or the seed), ``method`` ("measured", "by chance")
+        and ``heads``.
+    """
+    seeds, tasks = range(len(of_heads)), range(len(of_heads[0]))
+    found = [
+        ("one task, two seeds", k, overlap(of_heads[a][t], of_heads[b][t]))
+        for t in tasks
+        for k, (a, b) in enumerate((a, b) for a in seeds for b in range(a))
+    ]
+    found += [
+        ("one seed, two tasks", s, overlap(of_heads[s][t], of_heads[s][u]))
+        for s in seeds
+        for t in tasks
+        for u in range(t)
+    ]
+    rows = [
+        {"pair": pair, "seed": seed, "method": method, "heads": count}
+        for pair, seed, both in found
+        for method, count in zip(("measured", "by chance"), both, strict=True)
+    ]
+    return pd.DataFrame(rows)
+
+
+def show_survivors(
+    rounds: pd.DataFrame, kept: pd.DataFrame
+) -> Callable[[str, int], tuple[str, Figure]]:
+    """The drawing of an explorer: the heads of a task and seed that survive, and the
+    rounds of the search.
+    """
+
+    def draw(task: str, seed: int) -> tuple[str, Figure]:
+        mine = rounds[(rounds["task"] == task) & (rounds["seed"] == seed)]
+        mask = kept[(kept["task"] == task) & (kept["seed"] == seed)]
+        last, least = mine.iloc[-1], 0.9 * mine["validation"].iloc[0]
+        text = (
+            f"{task}, seed {seed}: {last['heads']:.0f} heads and {last['parts']:.0f} feed-forward"
+            f" parts left, {last['validation']:.0f} %"
+        )
+        fig = plots.new_figure(4.2)
+        left, right = fig.subplots(1, 2)
+        grid = mask.pivot(index="layer", columns="head", values="kept").to_numpy()
+        left.imshow(grid, cmap="Blues", vmin=-0.2, vmax=1.2, aspect="auto")
+        left.set(xlabel="head", ylabel="layer", title="survived (dark)")
+        left.set(xticks=range(HEADS), yticks=range(LAYERS))
+        left.grid(visible=False)
+        right.plot(LAYERS * HEADS - mine["heads"], mine["validation"], "o-", color="C0")
+        right.axhline(least, color="0.5", ls=":")
+        near = {"xytext": (0, 4), "textcoords": "offset points"}
+        right.annotate("90 % of the full score", (0, least), **near)
+        right.set(xlabel="heads removed", ylabel="validation accuracy (%)")
+        right.set_title(f"{task}, seed {seed}")
+        plots.alt(fig, f"A table of surviving heads, and accuracy against heads removed. {text}.")
+        return text, fig
+
+    return draw
+
+
+# -------------------------------------------------------------------------------- costs
+def good_subnetwork(task: str = "sentiment", seed: int = 0) -> nn.Module:
+    """The first checkpoint without the heads and parts that did not survive."""
+    kept, parts = (experiments.read(f"lab09_subnetworks/{name}") for name in ("heads", "parts"))
+    one = kept[(kept["task"] == task) & (kept["seed"] == seed)]
+    nu = parts[(parts["task"] == task) & (parts["seed"] == seed)]["kept"]
+    ((xi,),) = masks(one)
+    return layers.remove_mlps(
+        heads.remove_heads(pretrained(0), xi), torch.tensor(nu.to_numpy()).bool()
+    )
+
+
+def measure_costs(nets: Mapping[str, nn.Module]) -> pd.DataFrame:
+    """What models cost: columns ``model``, ``parameters`` (of the layers alone), ``bits``
+    (of the whole model), ``macs`` (of a review of 37 pieces), and ``ms`` of 64 such
+    reviews, on one core.
+    """
+    inputs = batches("test", "sentiment")[-1]["input_ids"][:1, :37].repeat(64, 1)
+    times = latency.compare(
+        {name: latency.forward(net, inputs) for name, net in nets.items()}, repeats=9, threads=1
+    )
+    rows = [
+        {
+            "model": name,
+            "parameters": sum(p.numel() for p in net.get_submodule(PATH).parameters()),
+            "bits": model_bits(net.state_dict()),
+            "macs": totals(model_cost(net, inputs[:1]))["nonzero_macs"],
+            "ms": 1e3 * times[name].median,
+        }
+        for name, net in nets.items()
+    ]
+    return pd.DataFrame(rows)

@@ -232,11 +232,13 @@ def bars(
                 )  # fmt: skip
         if log:
             _log_axis(axes)
-        axes.margins(y=0.22 if by else 0.12)
+        # room for what the colours mean; on a slide that stands above
+        axes.margins(y=0.22 if by and not for_slides() else 0.12)
         if ylim is not None:
             axes.set_ylim(*ylim)
-        elif _ends_at_100(ylabel) and not log and data[y].max() <= 100:
+        if _ends_at_100(ylabel) and not log and data[y].max() <= 100:
             axes.set_yticks([tick for tick in axes.get_yticks() if 0 <= tick <= 100])
+            axes.set_ylim(bottom=min(0, data[y].min()) if ylim is None else ylim[0])
         axes.grid(axis="x", visible=False)
         name_axes(axes, xlabel, ylabel)
         if by:

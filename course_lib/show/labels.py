@@ -50,7 +50,6 @@ def name_axes(ax: Axes, xlabel: str, ylabel: str) -> None:
     if for_slides():
         ax.set_ylabel("")  # seaborn has written the column's name there
         ax.set_title(ylabel, wrap=True)
-        ax.set_ylabel("")
     else:
         ax.set_ylabel(ylabel)
 

@@ -621,7 +621,7 @@ def test_required_isolation_grades_again_what_had_none(
     kept = batch.grade("lab01", folder, tmp_path / "report", tests=tests)
     assert kept.kept == ["a"]
     assert kept.remarks == [
-        "1 kept from before were graded without a sandbox; --require-isolation grades them again behind one"
+        "1 kept from before were graded without a sandbox; --require-isolation grades them again in one"
     ]
     walled = batch.grade("lab01", folder, tmp_path / "report", tests=tests, require_isolation=True)
     assert (walled.graded, walled.remarks) == (["a"], [])

@@ -172,8 +172,8 @@ class Plan:
         if not weak or not layer.wall:
             return []
         return [
-            f"{weak} kept from before were graded without a sandbox; --require-isolation grades them"
-            " again behind one"
+            f"{weak} kept from before were graded without a sandbox; --require-isolation grades"
+            " them again in one"
         ]
 
 

@@ -5,6 +5,7 @@ alternative.
 from course_lib.show.drawings.arrays import convolution, csr_arrays, rle_stream, stored_row
 from course_lib.show.drawings.blocks import joint_blocks, nm_blocks
 from course_lib.show.drawings.columns import columns_packed
+from course_lib.show.drawings.depth import layers_skipped
 from course_lib.show.drawings.filters import filter_cascade, residual_agreement
 from course_lib.show.drawings.forecasts import forecast_step
 from course_lib.show.drawings.gates import stretched_and_cut
@@ -27,6 +28,7 @@ __all__ = [
     "heads_as_a_sum",
     "joint_blocks",
     "kinds_of_attention",
+    "layers_skipped",
     "mask_flow",
     "nm_blocks",
     "pruning_rounds",

