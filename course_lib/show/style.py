@@ -175,6 +175,10 @@ AXES: dict[str, str] = {
     "empty": "empty kernels (%)",
     "zeros_in": "zeros in the input (%)",
     "faster": "times faster than dense",
+    # lab 11
+    "storage": "storage (%)",
+    "products": "products (%)",
+    "lost": "points lost",
 }
 
 
