@@ -16,6 +16,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import torch
 from IPython.display import Markdown, display
 from scipy.special import stdtrit
@@ -26,9 +27,10 @@ from course_lib.cost import latency
 from course_lib.cost.decisions import frontier, pick
 from course_lib.cost.storage import model_bits
 from course_lib.experiments import lab02, lab11
+from course_lib.intervals import per_seed
 from course_lib.pruning.channels import remove_filters, select_channels
 from course_lib.pruning.weights import global_masks, magnitude, prunable
-from course_lib.show import course_table, plots
+from course_lib.show import course_table, plots, tables
 from course_lib.show.words import ends, pm, versus
 from course_lib.training import evaluate
 
@@ -36,41 +38,30 @@ plots.use_style()
 torch.set_num_threads(1)
 NARROW = (0.6, 0.7, 0.7, 0.7)  # of each layer's channels: what the pipelines call 70 %
 data = lab11.digits()
-stored = experiments.read("lab11_capstone")
 
 
-def pipelines(kind):
-    """Name -> what the pipeline reached: an entry for each of the three given models."""
-    found = {}
-    for trainings in zip(*stored[kind], strict=True):
-        each = [row["measured"] for row in trainings]
-
-        def mean(value, each=each):
-            return np.array([np.mean([value(one) for one in draws]) for draws in each])
-
-        found[trainings[0]["name"]] = {
-            "bits": mean(lambda one: 100 * one["bits"] / one["given_bits"]),
-            "macs": mean(lambda one: 100 * one["macs"] / one["given_macs"]),
-            "faster": mean(lambda one: one["faster"]),
-            "accuracy": mean(lambda one: one["accuracy"]),
-            "lost": mean(lambda one: one["given_accuracy"] - one["accuracy"]),
-            "validation": [row["validation"] for row in trainings],
-        }
-    return found
+def by_method(model):
+    """Name -> the rows of a pipeline, one for each of the three given models."""
+    return dict(list(lab11.pipelines(model).groupby("method", sort=False)))
 
 
-cnn, bert = pipelines("cnn"), pipelines("bert")
+cnn, bert = by_method("cnn"), by_method("bert")
 
 
 def combined(some, names):
     """A table of pipelines, under shorter names."""
-    rows = ["| | bits (%) | products (%) | times faster | points lost |", "|---" * 5 + "|"]
-    rows += [
-        f"| {short} | {some[name]['bits'].mean():.1f} | {some[name]['macs'].mean():.1f} |"
-        f" {some[name]['faster'].mean():.1f} | {pm(some[name]['lost'])} |"
-        for name, short in names.items()
-    ]
-    return "\n".join(rows)
+    return tables.plain(
+        pd.DataFrame(
+            {
+                "method": short,
+                "bits (%)": some[name]["storage"].mean(),
+                "products (%)": some[name]["products"].mean(),
+                "times faster": some[name]["faster"].mean(),
+                "points lost": pm(some[name]["lost"]),
+            }
+            for name, short in names.items()
+        )
+    ).markdown()
 
 
 course = course_table.rows()
@@ -209,12 +200,7 @@ one, two = cnn["magnitude 90 %"], cnn["slimming 60 %"]
 display(
     Markdown(
         "## Two minutes: multiply?\n\n"
-        "| digits, three trainings | bits (%) | times faster | points lost |\n|---|---|---|---|\n"
-        + "\n".join(
-            f"| {name} | {some['bits'].mean():.1f} | {some['faster'].mean():.1f} |"
-            f" {pm(some['lost'])} |"
-            for name, some in (("magnitude, 90 %", one), ("slimming, 60 %", two))
-        )
+        + combined(cnn, {"magnitude 90 %": "magnitude, 90 %", "slimming 60 %": "slimming, 60 %"})
         + "\n\n**1.** Do both. If neither disturbs the other: how many bits, how fast?\n\n**2.**"
         " Which of them first, and why?\n\n**3.** What is never smaller, whatever you do?"
     )
@@ -223,8 +209,8 @@ display(
 # %% slideshow={"slide_type": "notes"}
 display(
     Markdown(
-        f"1: {one['bits'].mean():.1f} % of {two['bits'].mean():.1f} % are"
-        f" {one['bits'].mean() * two['bits'].mean() / 100:.1f} %, and still"
+        f"1: {one['storage'].mean():.1f} % of {two['storage'].mean():.1f} % are"
+        f" {one['storage'].mean() * two['storage'].mean() / 100:.1f} %, and still"
         f" {two['faster'].mean():.1f} times as fast: the zeros add nothing. 2: three slides on,"
         " measured. Let them argue both ways: a net with zeros may choose its channels better, or"
         " the zeros may lie in channels that go. 3: what nobody prunes (biases, batch norm's four"
@@ -272,22 +258,26 @@ for number in range(3):
     vectors.append(model_bits({k: v for k, v in small.state_dict().items() if v.ndim < 2}))
     keeps.append(small)
 floor = 100 * np.mean(np.array(vectors) / np.array(given_bits))
-narrow = cnn["slimming 70 %"]["bits"].mean()
-rows = ["| behind slimming 70 % | product alone | with the floor | measured |", "|---" * 4 + "|"]
+narrow = cnn["slimming 70 %"]["storage"].mean()
+rows = []
 for s in (0.6, 0.78):
     left = (1 - s) + 1 / 32
-    measured = cnn[f"slimming 70 % + magnitude {100 * s:.0f} %"]["bits"].mean()
+    measured = cnn[f"slimming 70 % + magnitude {100 * s:.0f} %"]["storage"].mean()
     rows.append(
-        f"| magnitude {100 * s:.0f} % | {narrow * left:.1f} % |"
-        f" {floor + (narrow - floor) * left:.1f} % | **{measured:.1f} %** |"
+        {
+            "after slimming 70 %": f"magnitude {100 * s:.0f} %",
+            "product alone": f"{narrow * left:.1f} %",
+            "with the floor": f"{floor + (narrow - floor) * left:.1f} %",
+            "measured": f"**{measured:.1f} %**",
+        }
     )
-smallest = cnn["slimming 70 % + magnitude 78 %"]["bits"].mean()
+smallest = cnn["slimming 70 % + magnitude 78 %"]["storage"].mean()
 display(
     Markdown(
         "## Sizes multiply, down to a floor\n\n$$u_\\text{both} = v + (u - v)\\,\\bigl((1 - s) +"
         " \\tfrac1{32}\\bigr)$$\n\n$u$: share left by structure; $s$: zeros in what is left; a"
         " bit for each place (lab 00); $v$: what nobody prunes.\n\n"
-        + "\n".join(rows)
+        + tables.plain(pd.DataFrame(rows)).markdown()
         + f"\n\nBiases and batch norm: {floor:.2f} % of the given net's bits, and"
         f" **{100 * floor / smallest:.0f} %** of the smallest."
     )
@@ -365,37 +355,23 @@ display(
 
 # %% slideshow={"slide_type": "slide"}
 ORDERS = ("narrow, then thin", "thin, then narrow")
-nets = experiments.read("lab11_order")["nets"]
-
-
-def by_net(order, value):
-    """A number for each given net: the mean over its trainings."""
-    return np.array([np.mean([value(training[order]) for training in net]) for net in nets])
-
-
-def measured(name, against):
-    return lambda arm: np.mean([100 * one[name] / one[against] for one in arm["measured"]])
-
-
-LINES = {
-    "weights not zero (%)": lambda arm: 100 * arm["not zero"] / arm["weights"],
-    "bits (%)": measured("bits", "given_bits"),
-    "products (%)": measured("macs", "given_macs"),
-    "times faster": lambda arm: np.mean([one["faster"] for one in arm["measured"]]),
-    "points lost": lambda arm: np.mean(
-        [one["given_accuracy"] - one["accuracy"] for one in arm["measured"]]
-    ),
-}
-rows = ["| | narrow, then thin | thin, then narrow | difference |", "|---" * 4 + "|"]
-for name, value in LINES.items():
-    a, b = (by_net(order, value) for order in ORDERS)
-    rows.append(f"| {name} | {pm(a)} | {pm(b)} | {versus(b, a, cell=True)} |")
-before = np.mean([100 * t["thin"]["not zero"] / t["thin"]["weights"] for net in nets for t in net])
-after = by_net(ORDERS[1], LINES["weights not zero (%)"]).mean()
+weights = experiments.read("lab11_order/weights")
+weights["weights not zero (%)"] = 100 * weights["nonzero"] / weights["weights"]
+both = lab11.relative(experiments.read("lab11_order/measured")).merge(weights)
+LINES = {"storage": "bits (%)", "products": "products (%)", "faster": "times faster"}
+LINES = {"weights not zero (%)": "weights not zero (%)", **LINES, "lost": "points lost"}
+rows = []
+for column, name in LINES.items():
+    by_net = per_seed(both, column, ["method"]).pivot(index="seed", columns="method", values=column)
+    a, b = (by_net[order] for order in ORDERS)
+    rows.append(
+        {"method": name, ORDERS[0]: pm(a), ORDERS[1]: pm(b), "difference": versus(b, a, cell=True)}
+    )
+before, after = weights.groupby("method")["weights not zero (%)"].mean()[["thin", ORDERS[1]]]
 display(
     Markdown(
         "## Both orders, measured\n\n"
-        + "\n".join(rows)
+        + tables.plain(pd.DataFrame(rows)).markdown()
         + f"\n\n70 % of the channels, 78 % zeros, as many epochs. Thin first, {before:.0f} % of the"
         f" weights are left; in the channels that *stay* {after:.0f} %: many zeros lay in what"
         " went. (**Bold**: shown by three nets.)"
@@ -588,27 +564,28 @@ display(
 display(Markdown("## Which number of twenty?"))
 generator = np.random.default_rng(0)
 TRUE, TRIES = 98.0, (1, 2, 5, 10, 20, 50)
-luck = {}
+rows = []
 for images in (400, 2000):
     # (repetitions, candidates)
     drawn = 100 * generator.binomial(images, TRUE / 100, size=(20_000, max(TRIES))) / images
-    luck[f"{images:,} images"] = np.array([drawn[:, :k].max(1).mean() - TRUE for k in TRIES])
+    rows += [
+        {"candidates": k, "test": f"{images:,} images", "lead": drawn[:, :k].max(1).mean() - TRUE}
+        for k in TRIES
+    ]
+luck = pd.DataFrame(rows)
 fig = plots.curves(
-    list(TRIES),
     luck,
+    x="candidates",
+    y="lead",
+    by="test",
+    control=None,
+    title=f"All are right in {TRUE:.0f} % of cases",
     xlabel="candidates, all equally good",
     ylabel="lead of the best (points)",
-    title=f"All are right in {TRUE:.0f} % of cases",
 )
-small_test = luck["400 images"]
+small_test = luck.loc[luck["test"] == "400 images", "lead"].to_numpy()
 plots.show(
     fig,
-    alt="How far the best of several equal candidates seems ahead, against their number: "
-    + "; ".join(
-        f"{name}: " + ", ".join(f"{k} {v:.1f}" for k, v in zip(TRIES, values, strict=True))
-        for name, values in luck.items()
-    )
-    + ".",
     inches=(5.2, 4.05),
 )
 display(
@@ -678,11 +655,8 @@ display(
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## Four measures, no best row"))
 names = list(cnn)
-table = [
-    {**{k: float(cnn[n][k].mean()) for k in ("bits", "macs", "accuracy", "faster")},
-     "ms": float(np.mean(1 / cnn[n]["faster"])), "validation": cnn[n]["validation"]}
-    for n in names
-]  # fmt: skip
+table = lab11.candidates(lab11.pipelines("cnn"))
+table = table.assign(bits=table["storage"], macs=table["products"]).to_dict("records")
 best = frontier(table)
 fig = plots.new_figure(4.05)
 ax = fig.subplots()
@@ -728,7 +702,7 @@ display(
 # %% slideshow={"slide_type": "notes"}
 level = LEVELS["cnn"][1]
 taken = pick(
-    [{**row, "bits": row["bits"], "macs": row["macs"]} for row in table],
+    table,
     {"bits": 100 * level.storage, "macs": 100 * level.macs, "faster": level.faster},
 )
 display(

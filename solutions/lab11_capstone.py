@@ -43,21 +43,17 @@
 from course_lib.grading import check, choose, skip  # noqa: F401  (skip is yours to use)
 
 # isort: split
-import numpy as np
 import torch
-from IPython.display import display
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from course_lib import experiments, ledger
+from course_lib import ledger
 from course_lib.capstone import LEVELS, given
 from course_lib.capstone.handing import number_of, submit
 from course_lib.experiments import lab11
 from course_lib.pruning import weights
 from course_lib.pruning.channels import recalibrate
-from course_lib.show import course_table, plots, widgets
-from course_lib.show.words import say, versus, you_wrote
+from course_lib.show import course_table, plots, tables, widgets
+from course_lib.show.words import minus, say, you_wrote
 from course_lib.training import evaluate
 
 # your name or number: it decides which of three trainings you are given, and your
@@ -96,19 +92,8 @@ plots.use_style()
 torch.set_num_threads(1)
 
 convnet, bert = given("cnn", NUMBER), given("bert", NUMBER)
-# runs["cnn"][number]: one row for each of the course's pipelines
-runs = experiments.read("lab11_capstone")
-rows = [
-    "| level: all at once | points | storage | products | times faster | accuracy lost |",
-    "|---" * 6 + "|",
-]
-for kind, name in (("cnn", "convolutional net"), ("bert", "BERT")):
-    rows += [
-        f"| {name} {n} | {level.points:g} | ≤ {level.storage:.0%} | ≤ {level.macs:.0%} | ≥"
-        f" {level.faster:g} | ≤ {level.drop:g} points |"
-        for n, level in enumerate(LEVELS[kind], start=1)
-    ]
-say(f"Yours are the models number {NUMBER}.\n\n" + "\n".join(rows))
+say(f"Yours are the models number {NUMBER}.")
+tables.plain(lab11.levels())
 
 # %% [markdown]
 # **Where you start from**: everything that the labs before measured, on one machine in
@@ -116,24 +101,7 @@ say(f"Yours are the models number {NUMBER}.\n\n" + "\n".join(rows))
 # faster than its dense model, too.
 
 # %%
-table = [row for row in course_table.rows() if row["lab"] != "11"]
-plots.show(course_table.picture(table))
-whole = {
-    (row["lab"], row["model"]): row["bits"] for row in table if row["method"].startswith("dense")
-}
-small = [
-    row
-    for row in table
-    if row["bits"] < 0.35 * whole.get((row["lab"], row["model"]), 0)
-    and "random" not in row["method"]
-]
-say(
-    "Below a third of the bits are: "
-    + "; ".join(
-        f"{row['method']} (lab {row['lab']}, {np.mean(row['accuracy']):.1f} %)" for row in small
-    )
-    + "."
-)
+plots.show(course_table.picture([row for row in course_table.rows() if row["lab"] != "11"]))
 
 # %% [markdown]
 # ## Part A · What does a model weigh?
@@ -219,35 +187,9 @@ check("11.1")
 # tensor, not for the sum.</details>
 
 # %%
-PARTS = {
-    "embeddings": lambda name: "embeddings" in name and "LayerNorm" not in name,
-    "attention": (
-        lambda name: "attention" in name and name.endswith("weight") and "LayerNorm" not in name
-    ),
-    "feed-forward": (
-        lambda name: ".dense.weight" in name and "attention" not in name and "pooler" not in name
-    ),
-}
-whole = bert.state_dict()
-total = model_bits(whole)
-rows = ["| part of the given BERT | numbers | share of the bits |", "|---" * 3 + "|"]
-left = dict(whole)
-for part, belongs in PARTS.items():
-    mine = {name: left.pop(name) for name in list(left) if belongs(name)}
-    rows.append(
-        f"| {part} | {sum(x.numel() for x in mine.values()):,} | {model_bits(mine) / total:.1%} |"
-    )
-small = {name: x for name, x in left.items() if x.ndim < 2}
-for part, mine in (
-    ("pooler and classifier", {name: x for name, x in left.items() if name not in small}),
-    ("biases and norms", small),
-):
-    rows.append(
-        f"| {part} | {sum(x.numel() for x in mine.values()):,} | {model_bits(mine) / total:.1%} |"
-    )
-say(
-    "\n".join(rows) + f"\n\nAll: {total:,} bits, {total / 8e6:.2f} MB. {you_wrote(prediction_11_1)}"
-)
+print(f"All of the given BERT: {model_bits(bert.state_dict()) / 8e6:.2f} MB.")
+say(you_wrote(prediction_11_1))
+tables.plain(lab11.parts_of_bert(bert.state_dict(), model_bits))
 
 # %% [markdown]
 # Biases and norms weigh next to nothing *while the rest is large*. Prune the matrices
@@ -353,8 +295,8 @@ check("11.3")
 # #### Experiment: everything that the course tried, in one picture
 #
 # The course's own pipelines for both models, three trainings of each, measured as yours
-# will be, on two draws of hidden data (result file; `course remake lab11_capstone`, a
-# quarter of an hour). Circles: chosen by what you have learned. Crosses: as many heads,
+# will be, on two draws of hidden data (stored; `course remake lab11_capstone`, a quarter
+# of an hour; [how the tables are read](../course_lib/experiments/lab11.py)). Circles: chosen by what you have learned. Crosses: as many heads,
 # neurons or channels *at random*, with the same training behind it.
 #
 # *Before you look:* BERT, 60 % of its heads and neurons gone, trained on: how many
@@ -367,146 +309,35 @@ prediction_11_3 = 3
 
 
 # %%
-def of_pipelines(kind: str) -> list[dict]:
-    """A row for each pipeline: means over trainings and draws, and each training's
-    accuracy lost.
-    """
-    found = []
-    for of_training in zip(*runs[kind], strict=True):
-        every = [one for row in of_training for one in row["measured"]]
-        found.append(
-            {
-                "name": of_training[0]["name"],
-                "bits": float(np.mean([one["bits"] for one in every])),
-                "macs": float(np.mean([one["macs"] for one in every])),
-                # in parts of the given model's
-                "ms": float(np.mean([1 / one["faster"] for one in every])),
-                "accuracy": float(np.mean([one["accuracy"] for one in every])),
-                "storage": [
-                    row["measured"][0]["bits"] / row["measured"][0]["given_bits"]
-                    for row in of_training
-                ],
-                "products": [
-                    row["measured"][0]["macs"] / row["measured"][0]["given_macs"]
-                    for row in of_training
-                ],
-                "faster": [
-                    float(np.mean([one["faster"] for one in row["measured"]]))
-                    for row in of_training
-                ],
-                "lost": [
-                    float(
-                        np.mean(
-                            [one["given_accuracy"] - one["accuracy"] for one in row["measured"]]
-                        )
-                    )
-                    for row in of_training
-                ],
-                "validation": [row["validation"] for row in of_training],
-                "levels": [
-                    sum(row["levels"][i] for row in of_training) for i in range(len(LEVELS[kind]))
-                ],
-            }
-        )
-    return found
+pipelines = {model: lab11.pipelines(model) for model in ("cnn", "bert")}
+rows = {model: lab11.candidates(pipelines[model]) for model in pipelines}
+print("Frontier:", {model: frontier(rows[model].to_dict("records")) for model in rows})
+plots.show(lab11.picture(rows, frontier))
 
+# %% [markdown]
+# Bars reach from the best to the worst of the three given models. Filled points are on
+# the frontier of all four measures. Grey lines are the levels' storage and accuracy. The
+# rows of the tables have the numbers of the picture. "Levels met" is how many of the
+# three levels are met for all three given models, on both draws of hidden data.
 
-def by_size(ax: Axes, kind: str) -> None:
-    """Sizes on a logarithmic axis, losses downwards; large ones closer together."""
-    ticks = {"cnn": (3, 5, 10, 25, 100), "bert": (20, 30, 40, 60, 100)}[kind]
-    ax.set_xscale("log")
-    ax.set_xticks(ticks, [str(tick) for tick in ticks])
-    ax.set_xticks([], minor=True)
-    if kind == "bert":
-        ax.set_yscale("symlog", linthresh=2)
-        ax.set_yticks((0, 1, 2, 5, 15), ("0", "1", "2", "5", "15"))
-    ax.invert_yaxis()
+# %%
+SHOWN = ["number", "method", "storage", "products", "faster", "lost", "lost_least", "lost_most"]
+tables.plain(rows["cnn"][[*SHOWN, "levels_met"]], {"faster": 2})
 
+# %%
+tables.plain(rows["bert"][[*SHOWN, "levels_met"]], {"faster": 2})
 
-pipelines = {kind: of_pipelines(kind) for kind in ("cnn", "bert")}
-fig = plots.new_figure(4.8)
-for ax, (kind, title) in zip(
-    fig.subplots(1, 2), (("cnn", "convolutional net"), ("bert", "BERT")), strict=True
-):
-    best = frontier(pipelines[kind])
-    for i, row in enumerate(pipelines[kind]):
-        chance = "random" in row["name"]
-        size = 100 * float(np.mean(row["storage"]))
-        low, high = min(row["lost"]), max(row["lost"])
-        middle = float(np.mean(row["lost"]))
-        ax.errorbar(
-            size,
-            middle,
-            yerr=[[middle - low], [high - middle]],
-            marker="x" if chance else "o",
-            ms=8,
-            capsize=3,
-            color="C1" if chance else "C0",
-            mfc="C0" if i in best else "white",
-        )
-        ax.annotate(str(i), (size, middle), xytext=(6, 5), textcoords="offset points", fontsize=9)
-    for level in LEVELS[kind]:
-        ax.axvline(100 * level.storage, color="0.75", lw=1, zorder=0)
-    ax.axhline(LEVELS[kind][0].drop, color="0.75", lw=1, zorder=0)
-    ax.set(xlabel="storage (% of the given model)", ylabel="accuracy lost (points)", title=title)
-    by_size(ax, kind)
-plots.show(
-    fig,
-    alt=(
-        "Accuracy lost against storage for the pipelines of both models, numbered as in the table"
-        " below; filled: on the frontier of all four measures. "
-    )
-    + " ".join(
-        f"{row['name']}: storage {np.mean(row['storage']):.0%}, {np.mean(row['lost']):.1f} points"
-        " lost."
-        for kind in pipelines
-        for row in pipelines[kind]
-    ),
+# %% [markdown]
+# How many points more does a random choice lose, with the same training?
+
+# %%
+pairs = lab11.chosen_or_random(pipelines)
+tables.show(tables.compare(pairs, "lost", against="chosen", columns="pipeline"))
+teacher = minus(
+    pipelines["bert"], "lost", "heads and neurons 60 %", "heads and neurons 60 %, taught"
 )
-for kind, title in (("cnn", "convolutional net"), ("bert", "BERT")):
-    rows = [
-        (
-            f"| | {title} | storage (%) | products (%) | times faster | points lost, three"
-            " trainings | levels met, of 3 |"
-        ),
-        "|---" * 7 + "|",
-    ]
-    for i, row in enumerate(pipelines[kind]):
-        met = " · ".join(f"{n}: {count}" for n, count in enumerate(row["levels"], start=1))
-        rows.append(
-            f"| {i} | {row['name']}{' ●' if i in frontier(pipelines[kind]) else ''} |"
-            f" {100 * np.mean(row['storage']):.1f} | {100 * np.mean(row['products']):.1f} |"
-            f" {np.mean(row['faster']):.2f} | {', '.join(f'{v:.1f}' for v in row['lost'])} |"
-            f" {met} |"
-        )
-    say(
-        "\n".join(rows)
-        + "\n\n(● on the frontier. In the picture bars reach from the best to the worst of the"
-        " three trainings, and grey lines are the levels' storage and accuracy.)"
-    )
-lost = {kind: {row["name"]: row["lost"] for row in pipelines[kind]} for kind in pipelines}
-pairs = [
-    ("cnn", "random channels 60 %", "slimming 60 %"),
-    ("cnn", "random channels 70 % + magnitude 78 %", "slimming 70 % + magnitude 78 %"),
-    ("bert", "random heads and neurons 60 %", "heads and neurons 60 %"),
-    (
-        "bert",
-        "random heads 70 %, neurons 80 % + magnitude 60 %, taught",
-        "heads 70 %, neurons 80 % + magnitude 60 %, taught",
-    ),
-]
-say(
-    "\n".join(
-        ["| random loses more than chosen by | points |", "|---|---|"]
-        + [
-            f"| {ours} | {versus(lost[kind][chance], lost[kind][ours], cell=True)} |"
-            for kind, chance, ours in pairs
-        ]
-    )
-    + "\n\n(Bold: shown by three trainings.) BERT's heads and neurons 60 % without a teacher lose"
-    f" {versus(*(lost['bert'][f'heads and neurons 60 %{how}'] for how in ('', ', taught')))} more"
-    f" than with one. {you_wrote(prediction_11_3)}"
-)
+say(f"Without a teacher 60 % of BERT's heads and neurons cost {teacher} more than with one.")
+say(you_wrote(prediction_11_3))
 
 # %% [markdown]
 # **What combines.** Structure makes both models fast, zeros make both small, and
@@ -693,8 +524,8 @@ def argument() -> str:
     recalibrate(narrow, images.train.images)
     steps["batch norm's statistics taken anew"] = evaluate(narrow, images.validation)
     steps["trained on"] = evaluate(my_convnet, images.validation)
-    best = frontier(pipelines["cnn"])
-    candidates = [{**row, "faster": float(np.mean(row["faster"]))} for row in pipelines["cnn"]]
+    cnn, candidates = pipelines["cnn"], rows["cnn"].to_dict("records")
+    best = frontier(candidates)
     dense, level = candidates[0], LEVELS["cnn"][2]
     chosen = pick(
         candidates,
@@ -704,18 +535,21 @@ def argument() -> str:
             "faster": level.faster,
         },
     )
+    thin = "slimming 70 % + magnitude 78 %"
+    chance = minus(cnn, "lost", "random channels 70 % + magnitude 78 %", thin)
+    one_step = minus(cnn, "lost", f"{thin}, in one step", thin)
     return f"""
 **What was done.** The net was narrowed by network slimming (60 to 70 % of the channels of each layer), then thinned by magnitude in five steps to 78 %, with training on distorted digits behind each. It keeps
 {of_convnet.storage:.1%} of the bits and {of_convnet.macs_share:.1%} of the products, is {of_convnet.faster:.1f} times as fast, and has {of_convnet.accuracy:.1f} % on distorted validation images against {of_convnet.given_accuracy:.1f} %.
 
-**The frontier.** Of the pipelines in the table of part B, numbers {", ".join(map(str, best))} are on it. For level 3's budget `pick` takes number {chosen}, {"" if chosen is None else candidates[chosen]["name"]}, by the *validation* images of three trainings. (Several fit, and lie within their intervals.)
+**The frontier.** Of the pipelines in the table of part B, numbers {", ".join(map(str, best))} are on it. For level 3's budget `pick` takes number {chosen}, {"" if chosen is None else candidates[chosen]["method"]}, by the *validation* images of three trainings. (Several fit, and lie within their intervals.)
 
-**Evidence.** Random channels, trained as long, lose {versus(lost["cnn"]["random channels 70 % + magnitude 78 %"], lost["cnn"]["slimming 70 % + magnitude 78 %"])} more than slimming's. I cannot claim that slimming's choice is what made it work: the training did.
+**Evidence.** Random channels, trained as long, lose {chance} more than slimming's. I cannot claim that slimming's choice is what made it work: the training did.
 
 **What broke.** Accuracy on plain validation images: {", ".join(f"{what} {value:.1f} %" for what, value in steps.items())}. What the statistics alone bring back was not lost with the weights; the rest was, and training brought it back.
 
-**The order.** Narrow first: magnitude 90 % alone is no faster ({np.mean(pipelines["cnn"][1]["faster"]):.2f} times), since zeros save no time here. That the five steps matter I believed, and it is not so: 78 % in one step with as many epochs loses
-{versus(lost["cnn"]["slimming 70 % + magnitude 78 %, in one step"], lost["cnn"]["slimming 70 % + magnitude 78 %"])} more.
+**The order.** Narrow first: magnitude 90 % alone is no faster ({candidates[1]["faster"]:.2f} times), since zeros save no time here. That the five steps matter I believed, and it is not so: 78 % in one step with as many epochs loses
+{one_step} more.
 
 **The row.** Comparable with the survey's rows that count *all* weights (Gordon, Guo); not with Sanh's, who counts the encoder alone, nor with Q8BERT, which is another axis. And none of them measured time.
 """
@@ -726,7 +560,7 @@ def argument() -> str:
 say(argument())
 
 # %%
-display(ledger.table())
+ledger.table()
 
 # %% [markdown]
 # ## Play
@@ -738,51 +572,8 @@ display(ledger.table())
 
 
 # %%
-def explore(kind: str, storage: int, faster: float) -> tuple[str, Figure]:
-    """What fits, and what is picked."""
-    rows = [
-        {
-            "bits": 100 * float(np.mean(row["storage"])),
-            "macs": 100 * float(np.mean(row["products"])),
-            "faster": float(np.mean(row["faster"])),
-            "validation": row["validation"],
-            "lost": float(np.mean(row["lost"])),
-            "name": row["name"],
-        }
-        for row in pipelines[kind]
-    ]
-    taken = pick(rows, {"bits": storage, "faster": faster})
-    fig = plots.new_figure(4.6)
-    ax = fig.subplots()
-    for i, row in enumerate(rows):
-        fits = row["bits"] <= storage and row["faster"] >= faster
-        ax.plot(
-            row["bits"],
-            row["lost"],
-            "s" if i == taken else "o",
-            ms=13 if i == taken else 8,
-            color="C2" if i == taken else "C0",
-            mfc=("C2" if i == taken else "C0") if fits else "white",
-        )
-        ax.annotate(str(i), (row["bits"], row["lost"]), xytext=(8, 6), textcoords="offset points")
-    ax.axvline(storage, color="0.6", lw=1)
-    ax.set(
-        xlabel="storage (% of the given model)",
-        ylabel="accuracy lost (points)",
-        title="filled: fits; square: picked",
-    )
-    by_size(ax, kind)
-    text = "Nothing fits." if taken is None else f"Picked: {taken}, {rows[taken]['name']}."
-    plots.alt(
-        fig,
-        f"Accuracy lost against storage; storage at most {storage} %, at least {faster:g} times"
-        f" faster. {text}",
-    )
-    return text, fig
-
-
 widgets.explorer(
-    explore,
+    lambda kind, storage, faster: lab11.explore(rows[kind], pick, kind, storage, faster),
     kind=widgets.choice({"convolutional net": "cnn", "BERT": "bert"}, "bert", "model"),
     storage=widgets.slider(2, 100, 1, 30, "storage ≤ (%)"),
     faster=widgets.slider(0.5, 3.0, 0.1, 1.5, "times faster ≥"),

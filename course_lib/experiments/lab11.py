@@ -1,40 +1,34 @@
-"""Lab 11's runs: reference pipelines that compress the two given models, with random
-controls, measured as the grader measures.
-
-What is decided (shares, steps, rates) was decided on validation images and texts; the
-figures are of hidden data drawn by seeds that were not looked at before.
-``course remake lab11_capstone`` makes the shipped result again, and proves the levels
-of :data:`course_lib.capstone.LEVELS`.
+"""Lab 11: the steps that compress the two given models, and what the course's own
+pipelines of such steps reached (``data/results/make/lab11_results.py`` runs them).
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
 from functools import cache
-from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from course_lib.capstone import Measured, given, measure, met, read, write
+from course_lib import experiments
 from course_lib.capstone.measured import LEVELS, digits
 from course_lib.data import images, pieces, reviews
 from course_lib.experiments.lab07 import losses
-from course_lib.experiments.once import once
 from course_lib.models import checkpoints
 from course_lib.pruning import weights
 from course_lib.pruning.channels import remove_filters, select_channels
 from course_lib.pruning.channels.slimming import penalty
 from course_lib.pruning.heads import head_importance, lowest_heads, remove_heads
-from course_lib.pruning.layers import ffn_importance, slice_ffn, take_layers
+from course_lib.pruning.layers import ffn_importance, slice_ffn
+from course_lib.show import plots
 from course_lib.training import Batch, fit, fit_batches, warm_up_then_decay
 
-SEEDS = (2611, 2612)  # of hidden data: each given model is measured on both, and the worse counts
-CHOSEN_BY = 2600  # of validation images and texts
 NORMS = ("bn1", "bn2", "bn3", "bn4")
 CNN: dict[str, Any] = {"lr": 2e-3, "batch_size": 64, "lam": 1e-2}
 BERT: dict[str, Any] = {"texts": 8000, "batch": 32, "lr": 5e-4, "scores": 300}
@@ -109,27 +103,6 @@ def thinned(
         masks = weights.global_masks(weights.magnitude(weights.prunable(model)), target)
         tuned(model, seed, some, masks=masks)
     return model
-
-
-def cnn_pipelines(number: int) -> Iterator[tuple[str, nn.Module]]:
-    """Name and model, from the simplest to the smallest."""
-    dense, seed = given("cnn", number), number
-    yield "as given", dense
-    yield "magnitude 90 %", thinned(dense, (0.6, 0.9), (12, 24), seed)
-    wide = (0.6, 0.6, 0.6, 0.6)
-    yield "slimming 60 %", slimmed(dense, wide, seed)
-    yield "random channels 60 %", slimmed(dense, wide, seed, at_random=True)
-    narrow = slimmed(dense, (0.6, 0.7, 0.7, 0.7), seed, epochs=96)
-    yield "slimming 70 %", narrow
-    steps, epochs = (0.4, 0.6, 0.7, 0.75, 0.78), (32, 32, 32, 32, 128)
-    yield "slimming 70 % + magnitude 60 %", thinned(narrow, steps[:2], (32, 64), seed)
-    yield "slimming 70 % + magnitude 78 %", thinned(narrow, steps, epochs, seed)
-    yield (
-        "slimming 70 % + magnitude 78 %, in one step",
-        thinned(narrow, steps[-1:], (sum(epochs),), seed),
-    )
-    chance = slimmed(dense, (0.6, 0.7, 0.7, 0.7), seed, epochs=96, at_random=True)
-    yield "random channels 70 % + magnitude 78 %", thinned(chance, steps, epochs, seed)
 
 
 # --------------------------------------------------------------------------------- BERT
@@ -258,82 +231,185 @@ def faded(
     return trained(model, steps, seed, loss, post_step)
 
 
-def bert_pipelines(number: int) -> Iterator[tuple[str, nn.Module]]:
-    """Name and model, from the simplest to the smallest."""
-    dense, seed = given("bert", number), number
-    teacher = taught(dense)
-    yield "as given", dense
-    yield "magnitude 50 %", faded(dense, 0.5, 250, seed)
-    yield "layers 0 and 2", trained(take_layers(dense, "bert.encoder.layer", 2), 250, seed)
-    yield "heads and neurons 60 %", trained(narrowed(dense, 0.6, 0.6), 400, seed)
-    yield "random heads and neurons 60 %", trained(narrowed(dense, 0.6, 0.6, seed), 400, seed)
-    small = trained(narrowed(dense, 0.6, 0.6), 400, seed, teacher)
-    yield "heads and neurons 60 %, taught", small
-    yield "heads and neurons 60 % + magnitude 50 %, taught", faded(small, 0.5, 400, seed, teacher)
-    smaller = trained(narrowed(dense, 0.7, 0.8), 600, seed, teacher)
-    yield "heads 70 %, neurons 80 %, taught", smaller
-    yield (
-        "heads 70 %, neurons 80 % + magnitude 60 %, taught",
-        faded(smaller, 0.6, 800, seed, teacher),
-    )
-    chance = trained(narrowed(dense, 0.7, 0.8, seed), 600, seed, teacher)
-    yield (
-        "random heads 70 %, neurons 80 % + magnitude 60 %, taught",
-        faded(chance, 0.6, 800, seed, teacher),
+# ------------------------------------------------------------------ results of pipelines
+
+MODELS = {"cnn": "convolutional net", "bert": "BERT"}
+
+
+def levels() -> pd.DataFrame:
+    """The levels of 11.4 and 11.5; all four limits count at once."""
+    return pd.DataFrame(
+        {
+            "level: all at once": f"{name} {number}",
+            "points": f"{level.points:g}",
+            "storage": f"≤ {level.storage:.0%}",
+            "products": f"≤ {level.macs:.0%}",
+            "times faster": f"≥ {level.faster:g}",
+            "accuracy lost": f"≤ {level.drop:g} points",
+        }
+        for model, name in MODELS.items()
+        for number, level in enumerate(LEVELS[model], start=1)
     )
 
 
-# --------------------------------------------------------------------------- the result
+def parts_of_bert(
+    state: Mapping[str, Tensor], model_bits: Callable[[dict[str, Tensor]], int]
+) -> pd.DataFrame:
+    """Columns ``part``, ``numbers``, and ``percent`` of the bits, by ``model_bits``."""
 
-PIPELINES = {"cnn": cnn_pipelines, "bert": bert_pipelines}
-
-
-def proved(kind: str, number: int, folder: Path) -> list[dict[str, Any]]:
-    """Every pipeline from one given model: its measurements for each of :data:`SEEDS`,
-    levels met by all of them, its file in ``folder``.
-    """
-    rows: list[dict[str, Any]] = []
-    for name, model in PIPELINES[kind](number):
-        file = folder / f"{kind}-{number}-{len(rows)}.safetensors"
-        write(model, file)
-        found = [measure(kind, read(file), number, seed) for seed in SEEDS]
-        chosen_by = measure(kind, read(file), number, CHOSEN_BY, "validation")
-        rows.append(
-            {
-                "name": name,
-                "validation": chosen_by.accuracy,
-                "measured": [numbers(one) for one in found],
-                "levels": levels(kind, found),
-            }
+    def part(name: str, x: Tensor) -> str:
+        if x.ndim < 2:
+            return "biases and norms"
+        if "embeddings" in name:
+            return "embeddings"
+        if "attention" in name:
+            return "attention"
+        return (
+            "feed-forward"
+            if ".dense.weight" in name and "pooler" not in name
+            else "pooler and classifier"
         )
-    return rows
+
+    names = pd.Series({name: part(name, x) for name, x in state.items()})
+    total = model_bits(dict(state))
+    rows = []
+    for name, members in names.groupby(names, sort=False):
+        mine = {key: state[key] for key in members.index}
+        numbers = sum(x.numel() for x in mine.values())
+        rows.append({"part": name, "numbers": numbers, "percent": 100 * model_bits(mine) / total})
+    return pd.DataFrame(rows)
 
 
-def numbers(found: Measured) -> dict[str, float]:
-    """What is stored of a measurement."""
-    names = ("bits", "given_bits", "macs", "given_macs", "faster", "accuracy", "given_accuracy")
-    return {name: getattr(found, name) for name in names}
-
-
-def levels(kind: str, found: Sequence[Measured]) -> list[bool]:
-    """Is each level met on every draw?"""
-    return [not any(met(level, one) for one in found) for level in LEVELS[kind]]
-
-
-def remake_capstone(executor: Executor, folder: Path) -> dict[str, Any]:
-    """Both given models of three trainings, every pipeline; some ten minutes on two
-    cores. The models lie beside it afterwards.
+def relative(measured: pd.DataFrame) -> pd.DataFrame:
+    """Measurements compared with the given model: ``storage`` and ``products`` in % of
+    it, ``ms`` (its time is 1), ``lost`` (points of accuracy).
     """
-    files = folder / "files"
-    files.mkdir(parents=True, exist_ok=True)
-    jobs = [(kind, number) for kind in ("bert", "cnn") for number in range(3)]
-    running = {
-        (kind, number): executor.submit(
-            once, folder / f"{kind}-{number}.json", proved, kind, number, files
-        )
-        for kind, number in jobs
+    return measured.assign(
+        storage=100 * measured["bits"] / measured["given_bits"],
+        products=100 * measured["macs"] / measured["given_macs"],
+        ms=1 / measured["faster"],
+        lost=measured["given_accuracy"] - measured["accuracy"],
+    )
+
+
+def pipelines(model: str) -> pd.DataFrame:
+    """The stored pipelines of "cnn" or "bert", means over draws of hidden data.
+
+    Returns:
+        A row per ``method`` and ``seed`` (of three given models): ``bits``, ``macs``,
+        ``accuracy``, ``faster``, the columns of :func:`relative`, ``validation``, and
+        ``level``: how many of the three levels are met.
+    """
+    found = relative(experiments.read("lab11_capstone/measured"))
+    means = found.groupby(["model", "seed", "method"], sort=False, as_index=False).mean()
+    table = means.merge(experiments.read("lab11_capstone/pipelines"))
+    met = table[[column for column in table if column.startswith("level_")]].sum(axis=1)
+    return table.assign(level=met)[table["model"] == model].drop(columns=["draw", "model"])
+
+
+def candidates(pipelines: pd.DataFrame) -> pd.DataFrame:
+    """A row per pipeline, with its ``number``: means over the given models.
+    ``validation`` is the list of their accuracies, ``lost_least`` and ``lost_most`` are
+    the ends of ``lost``, ``levels_met`` is the number of levels that all of them meet.
+    """
+    numbers = ["storage", "products", "faster", "lost", "bits", "macs", "ms", "accuracy"]
+    groups = pipelines.groupby("method", sort=False)
+    found = groups[numbers].mean()
+    found["lost_least"], found["lost_most"] = groups["lost"].min(), groups["lost"].max()
+    found["levels_met"] = groups["level"].min()
+    found["validation"] = groups["validation"].apply(list)
+    return found.reset_index().rename_axis("number").reset_index()
+
+
+def chosen_or_random(pipelines: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """The pipelines that have a random baseline, with it.
+
+    Returns:
+        Columns ``seed``, ``pipeline``, ``method`` ("chosen" or "random"), ``lost``.
+    """
+    pairs = {
+        "slimming 60 %": "random channels 60 %",
+        "slimming 70 % + magnitude 78 %": "random channels 70 % + magnitude 78 %",
+        "heads and neurons 60 %": "random heads and neurons 60 %",
+        "heads 70 %, neurons 80 % + magnitude 60 %, taught": (
+            "random heads 70 %, neurons 80 % + magnitude 60 %, taught"
+        ),
     }
-    return {kind: [running[kind, number].result() for number in range(3)] for kind in PIPELINES}
+    table = pd.concat(pipelines.values())
+    return pd.concat(
+        table.loc[table["method"] == name, ["seed", "lost"]].assign(pipeline=chosen, method=method)
+        for chosen, random in pairs.items()
+        for method, name in (("chosen", chosen), ("random", random))
+    )
 
 
-RESULTS: dict[str, Callable[[Executor, Path], dict[str, Any]]] = {"lab11_capstone": remake_capstone}
+def draw(
+    ax: Axes, rows: pd.DataFrame, model: str, filled: Sequence[int], square: int | None
+) -> None:
+    """Accuracy lost against storage for :func:`candidates`, by number; random choices
+    are crosses, bars reach from the best to the worst given model.
+    """
+    for i, row in enumerate(rows.itertuples()):
+        random = "random" in row.method
+        colour = "C1" if random else "C2" if i == square else "C0"
+        ax.errorbar(
+            row.storage,
+            row.lost,
+            yerr=[[row.lost - row.lost_least], [row.lost_most - row.lost]],
+            marker="x" if random else "s" if i == square else "o",
+            markersize=12 if i == square else 8,
+            capsize=3,
+            color=colour,
+            markerfacecolor=colour if i in filled else "white",
+        )
+        ax.annotate(str(i), (row.storage, row.lost), xytext=(6, 5), textcoords="offset points")
+    ticks = {"cnn": (3, 5, 10, 25, 100), "bert": (20, 30, 40, 60, 100)}[model]
+    ax.set_xscale("log")
+    ax.set_xticks(ticks, [str(tick) for tick in ticks])
+    ax.set_xticks([], minor=True)
+    if model == "bert":
+        ax.set_yscale("symlog", linthresh=2)
+        ax.set_yticks((0, 1, 2, 5, 15), ("0", "1", "2", "5", "15"))
+    ax.invert_yaxis()
+    ax.set(xlabel="storage (% of the given model)", ylabel="accuracy lost (points)")
+
+
+def picture(rows: Mapping[str, pd.DataFrame], frontier: Callable[..., list[int]]) -> Figure:
+    """:func:`candidates` of both models; filled: on the frontier; grey lines: the levels'
+    storage, and their accuracy.
+    """
+    fig = plots.new_figure(4.8)
+    words = []
+    for ax, (model, table) in zip(fig.subplots(1, 2), rows.items(), strict=True):
+        draw(ax, table, model, frontier(table.to_dict("records")), None)
+        for level in LEVELS[model]:
+            ax.axvline(100 * level.storage, color="0.75", lw=1, zorder=0)
+        ax.axhline(LEVELS[model][0].drop, color="0.75", lw=1, zorder=0)
+        ax.set_title(MODELS[model])
+        words += [
+            f"{r.method}: storage {r.storage:.0f} %, {r.lost:.1f} points."
+            for r in table.itertuples()
+        ]
+    text = (
+        "Accuracy lost against storage for the pipelines of both models; filled: on the frontier."
+    )
+    return plots.alt(fig, " ".join([text, *words]))
+
+
+def explore(
+    rows: pd.DataFrame, pick: Callable[..., int | None], model: str, storage: float, faster: float
+) -> tuple[str, Figure]:
+    """The :func:`candidates` that fit a budget (storage in % of the given model), and
+    which of them ``pick`` takes.
+    """
+    taken = pick(
+        rows.assign(bits=rows["storage"]).to_dict("records"), {"bits": storage, "faster": faster}
+    )
+    fits = (rows["storage"] <= storage) & (rows["faster"] >= faster)
+    fig = plots.new_figure(4.6)
+    ax = fig.subplots()
+    draw(ax, rows, model, list(rows.index[fits]), taken)
+    ax.axvline(storage, color="0.6", lw=1)
+    ax.set_title("filled: fits; square: picked")
+    text = "Nothing fits." if taken is None else f"Picked: {taken}, {rows['method'][taken]}."
+    return text, plots.alt(fig, f"Accuracy lost against storage. At most {storage} %. {text}")

@@ -187,6 +187,9 @@ AXES: dict[str, str] = {
     "recalibrated": "validation accuracy (%)",
     "utilisation": "cells in use (%)",
     "stored_kb": "pruned layers as stored (kB)",
+    # lab 11
+    "storage": "storage (%)",
+    "products": "products (%)",
 }
 
 

@@ -1,12 +1,16 @@
 """The capstone's pipelines do what their names say, in a few steps."""
 
 import itertools
+from importlib import import_module
 
 import pytest
 import torch
 
+from course_lib import experiments
 from course_lib.capstone import given, read, write
 from course_lib.capstone.rebuilt import KINDS
+from course_lib.cost.decisions import frontier, pick
+from course_lib.cost.storage import model_bits
 from course_lib.experiments import lab11
 from course_lib.models.attention import find_attention
 from course_lib.pruning.weights import prunable
@@ -20,6 +24,20 @@ def few(monkeypatch):
     lab11.texts.cache_clear()
     yield
     lab11.texts.cache_clear()
+
+
+def make():
+    """The module that makes the stored results."""
+    experiments.registered()
+    return import_module("lab11_results")
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """The same, with an epoch of each training in both orders."""
+    for name, value in {"EPOCHS": (1, 1), "SPARSE": 1, "AFTER": 1}.items():
+        monkeypatch.setattr(make(), name, value)
+    return make()
 
 
 def widths(net):
@@ -85,19 +103,58 @@ def test_fading_ends_at_its_target_and_pruned_weights_stay_0():
     )
 
 
+def test_the_stored_pipelines_become_candidates():
+    rows = {model: lab11.candidates(lab11.pipelines(model)) for model in lab11.MODELS}
+    for model, table in rows.items():
+        assert table["storage"][0] == table["products"][0] == 100 and table["lost"][0] == 0
+        assert table["levels_met"].max() == 3 and len(table["validation"][0]) == 3
+        text, _ = lab11.explore(table, pick, model, storage=100, faster=0.5)
+        assert text.startswith("Picked")
+    assert lab11.picture(rows, frontier).axes
+    pairs = lab11.chosen_or_random({model: lab11.pipelines(model) for model in lab11.MODELS})
+    assert pairs.groupby(["pipeline", "method"]).size().tolist() == [3] * 8
+    assert len(lab11.levels()) == 6
+
+
+def test_the_parts_of_a_bert_are_all_of_it():
+    parts = lab11.parts_of_bert(given("bert").state_dict(), model_bits)
+    assert parts["percent"].sum() == pytest.approx(100) and len(parts) == 5
+
+
 @pytest.mark.long
-def test_what_is_stored_of_a_pipeline(tmp_path, monkeypatch):
+def test_a_remake_of_the_pipelines_makes_the_columns_that_are_shipped(tmp_path, monkeypatch):
     monkeypatch.setitem(
-        lab11.PIPELINES, "cnn", lambda number: itertools.islice(lab11.cnn_pipelines(number), 1)
+        make().PIPELINES, "cnn", lambda number: itertools.islice(make().cnn_pipelines(number), 1)
     )
-    (row,) = lab11.proved("cnn", 0, tmp_path)
-    assert (
-        row["name"] == "as given"
-        and row["levels"] == [False] * 3
-        and len(row["measured"]) == len(lab11.SEEDS)
-    )
-    assert (
-        row["measured"][0]["bits"] == row["measured"][0]["given_bits"]
-        and 90 < row["validation"] <= 100
-    )
+    made = make().together([make().proved("cnn", 0, tmp_path)])
+    for table, frame in made.items():
+        shipped = experiments.read(f"lab11_capstone/{table}")
+        assert frame.columns.tolist() == shipped.columns.tolist()
+        assert frame.dtypes.equals(shipped.dtypes)
+    row, measured = made["pipelines"].loc[0], made["measured"].loc[0]
+    assert row["method"] == "as given" and not row[["level_1", "level_2", "level_3"]].any()
+    assert measured["bits"] == measured["given_bits"] and 90 < row["validation"] <= 100
     assert (tmp_path / "cnn-0-0.safetensors").is_file()
+
+
+def test_a_net_with_zeros_gets_narrow_and_keeps_its_zeros(quick):
+    thin = lab11.thinned(given("cnn"), (0.9,), (1,), 0)
+    narrow = quick.narrowed_with_zeros(thin, 0)
+    assert widths(narrow) == [13, 10, 19, 19]
+    before, after = quick.left(thin), quick.left(narrow)
+    assert after["weights"] < before["weights"] / 5
+    assert 0 < after["nonzero"] <= before["nonzero"], "a cut removes zeros, and none comes back"
+
+
+@pytest.mark.long
+def test_both_orders_end_at_the_same_widths_and_are_measured_alike(quick):
+    made = quick.together([quick.both(0, 0)])
+    for table, frame in made.items():
+        shipped = experiments.read(f"lab11_order/{table}")
+        assert frame.columns.tolist() == shipped.columns.tolist()
+        assert frame.dtypes.equals(shipped.dtypes)
+    thin, one, other = made["weights"].to_dict("records")
+    assert one["weights"] == other["weights"] < thin["weights"]
+    assert thin["nonzero"] == round(0.22 * thin["weights"])
+    assert one["nonzero"] == round(0.22 * one["weights"])
+    assert len(made["measured"]) == 2 * len(quick.ORDER_SEEDS)
