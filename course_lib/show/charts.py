@@ -135,10 +135,10 @@ def curves(
             if paper:
                 _paper(axes, paper)
             _name_axes(axes, xlabel, ylabel, panels)
-            _scale(axes, table[x].dropna(), xaxis, ylim, ylabel, log)
-            if bars and xaxis != "remaining":
-                axes.margins(x=0.04)
             _heading(axes, panels, part, title)
+        # panels share an axis: its limits are those of all of them
+        for each in _figure(axes).axes if panels else [axes]:
+            _scale(each, table[x].dropna(), xaxis, ylim, ylabel, log, beside=bars)
     return alt(_figure(axes), _words(table, x, y, by, title, xlabel, ylabel, note))
 
 
@@ -182,11 +182,17 @@ def bars(
         data[by] = data[by].astype(str)
     if SEED in table.columns:
         data = per_seed(data, y, [x, *([by] if by else [])])
+    # no percentage lies beyond these, though an interval of few seeds may
+    percentages = "%" in ylabel and bool(data[y].between(0, 100).all())
+
+    def ends(values: Any) -> Any:
+        return np.clip(t95(values), 0, 100) if percentages else t95(values)
+
     with mpl.rc_context(style()):
         fig, axes = _axes(ax, height)
         sns.barplot(
             data, x=x, y=y, hue=by, order=groups, hue_order=names if by else None,
-            errorbar=t95 if SEED in data.columns else None, saturation=1,
+            errorbar=ends if SEED in data.columns else None, saturation=1,
             palette=list(colours) if by else None, color=None if by else BLUE,
             err_kws={"linewidth": 1.6, "color": INK}, ax=axes, zorder=3, legend=bool(by),
         )  # fmt: skip
@@ -198,7 +204,7 @@ def bars(
                 of = data[(data[x] == group) & ((data[by] == name) if by else True)][y]
                 if not len(of):
                     continue
-                top = t95(of)[1] if SEED in data.columns and len(of) > 1 else float(of.mean())
+                top = ends(of)[1] if SEED in data.columns and len(of) > 1 else float(of.mean())
                 at = (bar.get_x() + bar.get_width() / 2, max(top, float(of.mean())))
                 axes.annotate(
                     fmt.format(of.mean()), at, xytext=(0, 2), textcoords="offset points",
@@ -214,7 +220,9 @@ def bars(
         axes.grid(axis="x", visible=False)
         name_axes(axes, xlabel, ylabel)
         if by:
-            sns.move_legend(axes, "upper right", ncols=len(names), title=None, borderaxespad=0.1)
+            fits = sum(map(len, names)) <= 52
+            ncols = len(names) if fits else 2
+            sns.move_legend(axes, "upper right", ncols=ncols, title=None, borderaxespad=0.1)
         set_title(axes, title)
     return alt(fig, _words(table, x, y, by, title, xlabel or title_of(x), ylabel, note))
 
@@ -452,10 +460,14 @@ def _scale(
     ylim: tuple[float, float] | None,
     ylabel: str,
     log: bool,
+    beside: bool = False,
 ) -> None:
-    axes.margins(x=0.02)
+    axes.margins(x=0.04 if beside else 0.02)
     if xaxis == "remaining":
         remaining_ticks(axes, sorted(set(x)))
+        if beside:
+            left, right = axes.get_xlim()
+            axes.set_xlim(left * (left / right) ** 0.03, right / (left / right) ** 0.03)
     elif xaxis == "sparsity":
         sparsity_ticks(axes)
     if log:

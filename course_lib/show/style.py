@@ -163,6 +163,10 @@ AXES: dict[str, str] = {
     "ms": "latency (ms)",
     "kb": "size (kB)",
     "macs": "MACs",
+    "fewer": "MACs, times fewer",
+    "faster": "times faster",
+    "lost": "points lost",
+    "theta": "threshold θ on n · score",
 }
 
 
