@@ -123,6 +123,14 @@ def gap(measure: str, one: str, other: str, by: str = "method", **where: Any) ->
     return difference
 
 
+def _signed_less_size(forecasts: pd.DataFrame) -> ArrayLike:
+    """Lab 02: ρ of the signed forecast with the signed change, less ρ of magnitude with
+    the size of the change.
+    """
+    by_seed = forecasts.pivot(index="seed", columns="method")
+    return (by_seed["signed", "signed forecast"] - by_seed["size", "magnitude"]).to_numpy(float)
+
+
 def _differences(start: Path, runs: str = "seeds") -> Callable[..., Finder]:
     """:func:`minus` of two keys at ``start``, and what comes behind both."""
 
@@ -240,7 +248,10 @@ def _two(default: str, of: Finder, real: str, of_real: Finder) -> dict[str, Any]
 # --------------------------------------------------------------------------- the claims
 _00 = _alike("lab00_counting_digits", "lab00_counting_mnist", "lab00_counting_cifar10")
 _01 = _alike("lab01_pruning_digits", "lab01_pruning_mnist")
-_02 = _alike("lab02_criteria_digits", "lab02_criteria_mnist")
+_02_forecasts, _02_pruned, _02_penalties = (
+    _alike(f"lab02_criteria_digits/{table}", f"lab02_criteria_mnist/{table}")
+    for table in ("forecasts", "pruned", "penalties")
+)
 _04 = _alike("lab04_slimming_digits", "lab04_slimming_mnist")
 _05 = _alike("lab05_between_digits", "lab05_between_mnist")
 _09 = _alike("lab09_subnetworks", "lab09_subnetworks_glue")
@@ -329,9 +340,7 @@ CLAIMS: tuple[Claim, ...] = (
         "02",
         "The forecast of a single weight's removal is almost the truth.",
         "Spearman's ρ with the true change: forecast (signed) less magnitude (its size)",
-        **_02(
-            minus(("rank correlation", "signed forecast", 0), ("rank correlation", "magnitude", 1))
-        ),
+        **_02_forecasts(_signed_less_size),
         digits=2,
         points=False,
     ),
@@ -339,31 +348,37 @@ CLAIMS: tuple[Claim, ...] = (
         "02",
         "The best forecast is the worst order.",
         "50 %, all at once: random less the signed forecast",
-        **_02(_differences(("at once",))("random", "signed forecast", 0)),
+        **_02_pruned(
+            gap("accuracy", "random", "signed forecast", procedure="at once", sparsity=0.5)
+        ),
     ),
     Claim(
         "02",
         "Asked a dozen times, the loss is a better judge than size.",
         "90 %, twelve rounds, not trained: Fisher less magnitude",
-        **_02(_differences(("in rounds",))("Fisher", "magnitude", 2)),
+        **_02_pruned(gap("accuracy", "Fisher", "magnitude", procedure="in rounds", sparsity=0.9)),
     ),
     Claim(
         "02",
         "With training in between magnitude is a little ahead up to 90 %.",
         "90 %, trained after each of three targets: magnitude less Fisher",
-        **_02(_differences(("with training",))("magnitude", "Fisher", "validation", 2)),
+        **_02_pruned(
+            gap("accuracy", "magnitude", "Fisher", procedure="with training", sparsity=0.9)
+        ),
     ),
     Claim(
         "02",
         "Where little is left, asking the loss pays.",
         "98 %, trained after each of six targets: Fisher less magnitude",
-        **_02(_differences(("with training",))("Fisher", "magnitude", "validation", -1)),
+        **_02_pruned(
+            gap("accuracy", "Fisher", "magnitude", procedure="with training", sparsity=0.98)
+        ),
     ),
     Claim(
         "02",
         "The proximal step makes zeros, a subgradient none.",
         "exact zeros at λ = 0.0003, % of the weights: proximal less subgradient",
-        **_02(_differences(("l1",))("proximal", "subgradient", 1, "zeros")),
+        **_02_penalties(gap("zeros", "proximal", "subgradient", strength=3e-4)),
         points=False,
     ),
     Claim(
