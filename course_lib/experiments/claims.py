@@ -255,7 +255,7 @@ _02_forecasts, _02_pruned, _02_penalties = (
 _04 = _alike("lab04_slimming_digits", "lab04_slimming_mnist")
 _05 = _alike("lab05_between_digits", "lab05_between_mnist")
 _09 = _alike("lab09_subnetworks", "lab09_subnetworks_glue")
-_10 = _alike("lab10_scores_reviews", "lab10_sst2")
+_10 = _alike("lab10_scores_reviews/scores", "lab10_sst2/scores")
 _untrained, _trained = _differences(("untrained",)), _differences(("trained",))
 _structured = _differences(("structured",))
 _slimming = _differences(("validation",))
@@ -264,16 +264,6 @@ _packed = _differences(("packed",))
 _regimes, _half = _differences(("regimes",)), _differences(())
 _heads = _of_rows(2, "curves", "removal")  # half of the heads
 _heads_sst2 = _of_rows(-1, "test", "seeds")  # 58 %
-
-
-def _scores(schedule: str, one: str, other: str) -> Finder:
-    """Lab 10: two scores at equal products, nothing trained."""
-
-    def reached(run: Any, score: str) -> float:
-        found = run["schedules"][schedule][score]
-        return float(np.mean([f["accuracy"] for f in ([found] if score != "random" else found)]))
-
-    return lambda result: [reached(run, one) - reached(run, other) for run in result["seeds"]]
 
 
 CLAIMS: tuple[Claim, ...] = (
@@ -648,13 +638,13 @@ CLAIMS: tuple[Claim, ...] = (
         "10",
         "At equal products, tokens that are chosen keep more than tokens drawn.",
         "steep schedule, not trained: attention received less random",
-        **_10(_scores("steep", "received", "random")),
+        **_10(gap("accuracy", "received", "random", schedule="steep")),
     ),
     Claim(
         "10",
         "The cheap row of [CLS] chooses as well as attention received.",
         "steep schedule: [CLS] row less received",
-        **_10(_scores("steep", "cls", "received")),
+        **_10(gap("accuracy", "[CLS] row", "received", schedule="steep")),
         level=True,
     ),
 )
