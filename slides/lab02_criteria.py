@@ -11,60 +11,26 @@
 # ---
 
 # %% slideshow={"slide_type": "skip"}
-import numpy as np
-import torch
-from IPython.display import Markdown, display
+import pandas as pd
 
 from course_lib import experiments
 from course_lib.data.images import load
 from course_lib.experiments import lab02
-from course_lib.models import build
-from course_lib.pruning.weights import prunable
-from course_lib.show import plots
-from course_lib.show.words import pm, versus
+from course_lib.show import drawings, plots, tables
+from course_lib.show.words import minus, pm, say
 
-plots.use_style()
-torch.set_num_threads(1)
-runs = experiments.read("lab02_criteria_digits")["seeds"]
-SEEDS = len(runs)
-NAMES = ("signed forecast", "OBD", "Fisher", "Taylor", "input-aware", "magnitude", "random")
-# (seeds, sparsities)
-at_once = {name: np.array([run["at once"][name] for run in runs]) for name in NAMES}
-in_rounds = {name: np.array([run["in rounds"][name] for run in runs]) for name in NAMES}
-trained = {
-    name: np.array([run["with training"][name]["validation"] for run in runs])
-    for name in lab02.TRAINED
-}
-dense = [run["dense"][0] for run in runs]
+pruned = experiments.read("lab02_criteria_digits/pruned")
+forecasts = experiments.read("lab02_criteria_digits/forecasts")
+penalties = experiments.read("lab02_criteria_digits/penalties")
+dense, at_once, in_rounds, trained = (
+    pruned[pruned.procedure == name] for name in ("dense", "at once", "in rounds", "with training")
+)
+SEEDS = dense.seed.nunique()
+FIVE = ("OBD", "Fisher", "Taylor", "magnitude", "random")
 data = load("digits")
-net = lab02.trained(build("lenet300", data, seed=0), data, 0, 30)
+(net,) = lab02.dense_networks(data, 1, 30)
 x, y = lab02.sample_of(data.train, 512)
-single = lab02.single_weights(net, x, y, 240, 0)
-total = sum(w.numel() for w in prunable(net).values())
-AT_90 = lab02.SPARSITIES.index(0.9)
-AT_80 = lab02.SPARSITIES.index(0.8)
-
-
-def curves(values, names, shares, title, alt, at, inches=None):
-    """Validation accuracy against sparsity by criterion; the text alternative reads it
-    off at one of the shares.
-    """
-    plots.show(
-        plots.method_curves(
-            shares,
-            {name: values[name] for name in names},
-            dense=dense,
-            xlabel="weights removed",
-            ylabel="validation accuracy (%)",
-            title=title,
-            xaxis="sparsity",
-        ),
-        alt=f"{alt} At {shares[at]:.0%}: "
-        + ", ".join(f"{n} {values[n][:, at].mean():.0f}" for n in names)
-        + ".",
-        inches=inches,
-    )
-
+single = pd.DataFrame(lab02.single_weights(net, x, y, 240, 0)).assign(seed=0)
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # # What the loss says about a weight
@@ -76,12 +42,10 @@ def curves(values, names, shares, title, alt, at, inches=None):
 # for all of them?*
 
 # %% slideshow={"slide_type": "notes"}
-display(
-    Markdown(
-        "All figures, where nothing else is said: LeNet-300-100 without batch norm on"
-        f" scikit-learn's digits, {total:,} weights, {SEEDS} seeds, validation accuracy; dense"
-        f" {pm(dense)} %. The result file is remade by `course remake lab02_criteria_digits`."
-    )
+say(
+    "All figures, where nothing else is said: LeNet-300-100 without batch norm on"
+    f" scikit-learn's digits, 50,200 weights, {SEEDS} seeds, validation accuracy; dense"
+    f" {pm(dense.accuracy)} %. The result file is remade by `course remake lab02_criteria_digits`."
 )
 
 # %% [markdown] slideshow={"slide_type": "slide"}
@@ -111,6 +75,10 @@ display(
 # - **Taylor score** (Molchanov et al. 2017): keep $|g\,w|$, the size of the first term.
 # - The whole line has a **sign**: some weights the loss would be better off without.
 
+# %% slideshow={"slide_type": "slide"}
+say("## The step, in a picture")
+drawings.forecast_step()
+
 # %% [markdown] slideshow={"slide_type": "notes"}
 # The usual misprint: w − w' where w' − w belongs. The weight goes from w to 0. On a
 # parabola (w − 1)² at w = 0.5 the change is +0.75: try the signs.
@@ -136,45 +104,19 @@ display(
 # Fisher is not: a curvature. As an order it does as well here.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## Is the forecast true?"))
-fig = plots.new_figure(4.2)
-axes = fig.subplots(1, 2, sharey=True)
-change = 1e3 * np.array(single["truth"])
-limit = float(np.quantile(np.abs(change), 0.98))
-for ax, name, label in zip(
-    axes, ("signed forecast", "magnitude"), ("−gw + ½hw²", "|w|"), strict=True
-):
-    score = np.array(single[name]) * (1e3 if name == "signed forecast" else 1)
-    ax.scatter(score, change, s=26, color="C0", alpha=0.6, linewidths=0)
-    ax.set(xlabel=label, title=name, ylim=(-limit, limit))
-axes[0].plot([-limit, limit], [-limit, limit], color="0.5", linewidth=1, zorder=1)
-axes[0].set(xlim=(-limit, limit), ylabel="true change, 10⁻³ nat")
-signed = lab02.rank_correlation(single["signed forecast"], single["truth"])
-plots.show(
-    fig,
-    alt=(
-        "True change of the loss by single removals: on the diagonal against the forecast, a fan"
-        f" against magnitude. Rank correlation of the signed forecast {signed:.3f}."
-    ),
-    inches=(8, 3.2),
-)
-display(
-    Markdown(f"{len(change)} weights set to 0, one at a time. Sign included: ρ = **{signed:.3f}**.")
-)
+say("## Is the forecast true?")
+plots.show(lab02.forecast_and_truth(single), inches=(8, 3.2))
+rho = lab02.rank_correlations(single).set_index("method").signed["signed forecast"]
+say(f"240 weights set to 0, one at a time. Sign included: ρ = **{rho:.3f}**.")
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## Who knows how much?"))
-rows = [f"| criterion | ρ with the size of the true change, {SEEDS} seeds |", "|---|---|"]
-rows += [
-    f"| {name} | {pm([run['rank correlation'][name][1] for run in runs], 2)} |" for name in NAMES
-]
-larger = float(np.mean(np.array(single["Taylor"]) > np.array(single["OBD"])))
-display(
-    Markdown(
-        "\n".join(rows)
-        + f"\n\nThe first term is larger than the second for **{larger:.0%}** of the weights (first"
-        " seed): a network that has stopped early enough to be useful is at no minimum."
-    )
+say("## How much does each criterion predict?")
+tables.show(tables.means(forecasts, {"size": "ρ with the size of the true change"}, digits=2))
+score = single.pivot(index="weight", columns="method", values="score")
+say(
+    f"The first term is larger than the second for **{(score.Taylor > score.OBD).mean():.0%}** of"
+    " the weights (one seed): a network that has stopped early enough to be useful is at no"
+    " minimum."
 )
 
 # %% [markdown] slideshow={"slide_type": "slide"}
@@ -194,23 +136,24 @@ display(
 # thousands of small improvements in the same direction add up to.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## The best forecast is the worst order"))
-curves(
-    at_once,
-    ("signed forecast", "OBD", "Taylor", "magnitude", "random"),
-    lab02.SPARSITIES,
-    "All at once, nothing trained",
-    "Validation accuracy against weights removed in one step.",
-    0,
+say("## The best forecast is the worst order")
+plots.curves(
+    pd.concat([dense, at_once[at_once.method != "input-aware"]]),
+    x="sparsity",
+    y="accuracy",
+    xaxis="sparsity",
+    bars=True,
+    title="All at once, nothing trained",
 )
 
 # %% slideshow={"slide_type": "notes"}
-display(
-    Markdown(
-        f"At 50 %: signed forecast {pm(at_once['signed forecast'][:, 0])}, random"
-        f" {pm(at_once['random'][:, 0])}, magnitude {pm(at_once['magnitude'][:, 0])}. Nothing is"
-        " wrong with the forecast; it is true of one weight."
-    )
+half = at_once[at_once.sparsity == 0.5].groupby("method").accuracy
+forecast, random, magnitude = (
+    pm(half.get_group(name)) for name in ("signed forecast", "random", "magnitude")
+)
+say(
+    f"At 50 %: signed forecast {forecast}, random {random}, magnitude {magnitude}. Nothing is wrong"
+    " with the forecast; it is true of one weight."
 )
 
 # %% [markdown] slideshow={"slide_type": "slide"}
@@ -240,63 +183,46 @@ display(
 # time.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## Asked once, or a dozen times"))
-shown = ("OBD", "Fisher", "Taylor", "magnitude", "random")
-plots.show(
-    plots.bars(
-        {
-            how: {name: float(values[name][:, AT_90].mean()) for name in shown}
-            for how, values in (("all at once", at_once), (f"{lab02.ROUNDS} rounds", in_rounds))
-        },
-        ylabel="validation accuracy (%)",
-        title="90 % removed, nothing trained",
-        fmt="{:.0f}",
-    ),
-    alt="Bars of validation accuracy at 90 per cent. "
-    + " ".join(
-        f"{how}: " + ", ".join(f"{n} {v[n][:, AT_90].mean():.0f}" for n in shown) + "."
-        for how, v in (("At once", at_once), ("In rounds", in_rounds))
-    ),
-    inches=(8, 3.0),
+say("## Asked once, or a dozen times")
+both = pd.concat([at_once.assign(scored="once"), in_rounds.assign(scored="12 times")])
+both = both[(both.sparsity == 0.9) & both.method.isin(FIVE)]
+bars = plots.bars(
+    both,
+    x="method",
+    y="accuracy",
+    by="scored",
+    fmt="{:.0f}",
+    title="90 % removed, nothing trained",
 )
-display(
-    Markdown(
-        "In rounds against magnitude: OBD"
-        f" {versus(in_rounds['OBD'][:, AT_90], in_rounds['magnitude'][:, AT_90])}; Fisher"
-        f" {versus(in_rounds['Fisher'][:, AT_90], in_rounds['magnitude'][:, AT_90])}."
-    )
+plots.show(bars, inches=(8, 3.2))
+at_90 = both[both.scored == "12 times"]
+say(
+    f"In rounds against magnitude: OBD {minus(at_90, 'accuracy', 'OBD', 'magnitude')}; Fisher"
+    f" {minus(at_90, 'accuracy', 'Fisher', 'magnitude')}."
 )
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## With training in between"))
-curves(
-    trained,
-    ("OBD", "Fisher", "Taylor", "magnitude", "random"),
-    lab02.TARGETS,
-    "Six targets, five epochs after each",
-    "Validation accuracy with training after each of six targets.",
-    -1,
-    inches=(5.2, 4.05),
+say("## With training in between")
+figure = plots.curves(
+    pd.concat([dense, trained[trained.method != "input-aware"]]),
+    x="sparsity",
+    y="accuracy",
+    xaxis="sparsity",
+    title="Six targets, five epochs after each",
 )
+plots.show(figure, inches=(5.2, 4.05))
 
 # %% [markdown]
 # At 80 and 90 % **magnitude is a point or two ahead**: training repairs what a choice
 # has broken, and least of all the loss of large weights. Beyond 95 % the order turns.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## In numbers"))
-rows = ["| against magnitude, points | 80 % | 90 % | 95 % | 98 % |", "|---" * 5 + "|"]
-for name in ("OBD", "Fisher", "Taylor", "input-aware"):
-    cells = [
-        versus(trained[name][:, i], trained["magnitude"][:, i], cell=True) for i in (1, 2, 3, 5)
-    ]
-    rows.append(f"| {name} | " + " | ".join(cells) + " |")
-display(
-    Markdown(
-        "\n".join(rows)
-        + f"\n\n(**Bold**: shown by {SEEDS} seeds.) A paper that stops at 90 % would report the"
-        " first two columns, one that shows 98 % alone the last. Both would be right."
-    )
+say("## In numbers")
+at_four = trained[trained.sparsity.isin([0.8, 0.9, 0.95, 0.98]) & (trained.method != "random")]
+tables.show(tables.compare(at_four, "accuracy", against="magnitude", columns="sparsity"))
+say(
+    "A paper that stops at 90 % would report the first two columns, one that shows 98 % alone the"
+    " last. Both would be right."
 )
 
 # %% [markdown] slideshow={"slide_type": "slide"}
@@ -313,24 +239,14 @@ display(
 # LLaMA-7B, 50 % removed, perplexity: dense 5.68 · magnitude 17.29 · **Wanda 7.26**.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## And on our small network?"))
-blank = float((x.flatten(1) == 0).all(0).float().mean())
-rows = ["| input-aware against magnitude, points | 50 % | 80 % | 90 % |", "|---" * 4 + "|"]
-rows.append(
-    "| removed at once | "
-    + " | ".join(
-        versus(at_once["input-aware"][:, i], at_once["magnitude"][:, i], cell=True)
-        for i in (0, 1, 2)
-    )
-    + " |"
-)
-display(
-    Markdown(
-        "\n".join(rows)
-        + f"\n\nIt does know that {blank:.0%} of the pixels are blank in every image. On the whole"
-        " it is **behind**: these inputs are all of one kind. Wanda was made for networks in"
-        " which a few features are a hundred times larger than the rest."
-    )
+say("## And on our small network?")
+pair = at_once[at_once.method.isin(["input-aware", "magnitude"]) & (at_once.sparsity < 0.95)]
+tables.show(tables.compare(pair, "accuracy", against="magnitude", columns="sparsity"))
+blank = (x.flatten(1) == 0).all(0).double().mean()
+say(
+    f"It does know that {blank:.0%} of the pixels are blank in every image. On the whole"
+    " it is **behind**: these inputs are all of one kind. Wanda was made for networks in"
+    " which a few features are a hundred times larger than the rest."
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
@@ -354,14 +270,10 @@ display(
 # with $t = \eta\lambda$. What is within $t$ of 0 **is** 0.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## Who makes zeros?"))
-at = lab02.L1.index(3e-4)
-rows = ["| λ = 0.0003 | exact zeros (%) | below 0.001 (%) | accuracy (%) |", "|---" * 4 + "|"]
-for how in ("subgradient", "l2", "proximal", "reweighted"):
-    mine = [run["l1"][how][at] for run in runs]
-    cells = [pm([m[key] for m in mine]) for key in ("zeros", "small", "validation")]
-    rows.append(f"| {how.replace('l2', 'L2')} | " + " | ".join(cells) + " |")
-display(Markdown("\n".join(rows)))
+say("## Who makes zeros?")
+at_one = penalties[penalties.strength == 3e-4]
+columns = {"zeros": "exact zeros (%)", "small": "below 0.001 (%)", "accuracy": "accuracy (%)"}
+tables.means(at_one, columns)
 
 # %% [markdown]
 # As many weights end *near* 0 by the subgradient as by the proximal step; but there
@@ -381,33 +293,16 @@ display(Markdown("\n".join(rows)))
 # BERT.)
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## What it buys"))
-fig = plots.new_figure(4.2)
-ax = fig.subplots()
-read = []
-for how, marker in (("proximal", "o"), ("reweighted", "s")):
-    zeros = np.array([[r["zeros"] for r in run["l1"][how]] for run in runs])
-    right = np.array([[r["validation"] for r in run["l1"][how]] for run in runs])
-    ax.errorbar(
-        zeros.mean(0),
-        right.mean(0),
-        yerr=plots.interval(right)[1],
-        marker=marker,
-        ms=8,
-        capsize=4,
-        label=how,
-    )
-    read.append(
-        f"{how}: "
-        + ", ".join(
-            f"{z:.0f} % zeros {a:.0f}" for z, a in zip(zeros.mean(0), right.mean(0), strict=True)
-        )
-    )
-ax.set(xlabel="weights that are exactly 0 (%)", title="validation accuracy (%)")
-ax.legend(title="five strengths each", alignment="left", title_fontsize=ax.title.get_fontsize())
-plots.show(
-    fig, alt="Validation accuracy against exact zeros. " + "; ".join(read) + ".", inches=(5.2, 4.05)
+say("## What it buys")
+figure = plots.frontier(
+    penalties[penalties.method.isin(["proximal", "reweighted"])],
+    x="zeros",
+    y="accuracy",
+    along="strength",
+    xlabel="weights that are exactly 0 (%)",
+    title="Five strengths of the penalty each",
 )
+plots.show(figure, inches=(5.2, 4.05))
 
 # %% [markdown]
 # Few zeros: no difference to be seen. Many: plain L1 has shrunk what it should have

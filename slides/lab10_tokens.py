@@ -11,20 +11,14 @@
 # ---
 
 # %% slideshow={"slide_type": "skip"}
-import copy
-
-import datasets
 import numpy as np
+import pandas as pd
 import torch
-from IPython.display import Markdown, display
-from transformers.utils import logging
 
 from course_lib import experiments
 from course_lib.cost import latency, token_macs
-from course_lib.data import images, pieces, reviews
 from course_lib.data.review_grammar import CONTRAST, NEGATOR, POLAR
 from course_lib.experiments import lab10
-from course_lib.models import checkpoints
 from course_lib.models.bert import small_bert
 from course_lib.pruning.tokens import (
     SoftThreshold,
@@ -33,39 +27,27 @@ from course_lib.pruning.tokens import (
     progressive_shares,
     threshold_policy,
 )
-from course_lib.show import plots
-from course_lib.show.drawings.tokens import tokens_leaving
-from course_lib.show.words import ends, pm, versus
+from course_lib.show import drawings, plots, tables
+from course_lib.show.words import minus, pm, say
 
-datasets.disable_progress_bars()
-logging.disable_progress_bar()
-plots.use_style()
-torch.set_num_threads(1)
 SEEDS, TEXTS = (0, 1, 2), 260
-loaded = [checkpoints.load(f"reviews-bert-{seed}") for seed in SEEDS]
-models, tokenizer = [one.model for one in loaded], loaded[0].tokenizer
-config = models[0].config
+patients = lab10.load(SEEDS, TEXTS)
+models, tokenizer, config = list(patients.models.values()), patients.tokenizer, patients.config
+texts, batches, lengths = patients.texts["validation"], patients.validation, patients.lengths
 LAYERS = config.num_hidden_layers
-texts = pieces.encode(
-    reviews.load(train=0, validation=TEXTS, test=0), tokenizer, aligned=("evidence",)
-)["validation"]
-batches = list(pieces.batches(texts, "sentiment", 52, extra=("piece_evidence",)))
-lengths = torch.tensor([len(row) for row in texts["input_ids"]])
-dense = [lab10.measure(model, batches)["accuracy"] for model in models]
-long_run = experiments.read("lab10_reviews")["seeds"]
-real = experiments.read("lab10_sst2")
+dense = pd.DataFrame({"seed": SEEDS, "method": "dense", "accuracy": patients.dense.values()})
+trained = lab10.measured()
 SCORES = {"received": "received", "[CLS] row": "cls", "random": "random"}
 DEPTH, L, E = 12, 128, 768  # BERT-base and a text, where a slide counts
 KEEP = 0.4  # the share that stays, where one is wanted
 
 
-def measured(keep, score="received"):
-    """Accuracy on validation reviews while tokens are dropped, one number for each
-    checkpoint.
-    """
+def measured(keep, score="received", **about):
+    """Accuracy on validation reviews while tokens are dropped: a row per checkpoint."""
     return [
-        lab10.measure(model, batches, keep, score=score, seed=seed)["accuracy"]
-        for seed, model in zip(SEEDS, models, strict=True)
+        {**about, "seed": seed}
+        | {"accuracy": lab10.measure(model, batches, keep, score=score, seed=seed)["accuracy"]}
+        for seed, model in patients.models.items()
     ]
 
 
@@ -96,16 +78,14 @@ def percent(value, digits=0):
 # may get off before, after which layer, who decides it, and what is saved?*
 
 # %% slideshow={"slide_type": "notes"}
-display(
-    Markdown(
-        f"All figures, where nothing else is said: three small BERTs ({LAYERS} layers of"
-        f" {config.num_attention_heads} heads, width {config.hidden_size}) on generated reviews,"
-        f" {TEXTS} of validation; dense {pm(dense)} %. Fine-tuning and SST-2 are shipped results."
-    )
+say(
+    f"All figures, where nothing else is said: three small BERTs ({LAYERS} layers of"
+    f" {config.num_attention_heads} heads, width {config.hidden_size}) on generated reviews,"
+    f" {TEXTS} of validation; dense {pm(dense.accuracy)} %. Fine-tuning and SST-2 are shipped results."
 )
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## A text gets off, layer by layer"))
+say("## A text gets off, layer by layer")
 example = find("although the kitchen was not excellent")
 ids = torch.tensor([example["input_ids"]])
 named = tokenizer.convert_ids_to_tokens(example["input_ids"])
@@ -124,7 +104,7 @@ attention, ffn = drop.last.attention[:, 0].tolist(), drop.last.ffn[:, 0].tolist(
 width = {"E": config.hidden_size, "ffn_width": config.intermediate_size}
 fewer = token_macs([len(named)] * LAYERS, **width) / token_macs(attention, ffn_lengths=ffn, **width)
 plots.show(
-    tokens_leaving(
+    drawings.tokens_leaving(
         named, stages[2], answer=f"positive, {percent(sure[2], 1)}",
         marked=[i for i, value in enumerate(example["piece_evidence"]) if value],
     )
@@ -135,15 +115,13 @@ plots.show(
 # tokens receive. (The usual slide, 15 words, then 11, 4, 2, is drawn by hand.)
 
 # %% slideshow={"slide_type": "slide"}
-display(
-    Markdown(
-        f"## The same rule in three models\n\nA review, one of our models, **{fewer:.1f}× fewer"
-        f" products**. With all words it says positive with {percent(whole[2], 1)}. The same text"
-        f" and the same rule in our two other models: {percent(sure[0], 1)} and"
-        f" **{percent(sure[1])}**. The latter has "
-        + " ".join(f"`{named[i]}`" for i in stages[1][2])
-        + " left after layer 3."
-    )
+say(
+    f"## The same rule in three models\n\nA review, one of our models, **{fewer:.1f}× fewer"
+    f" products**. With all words it says positive with {percent(whole[2], 1)}. The same text"
+    f" and the same rule in our two other models: {percent(sure[0], 1)} and"
+    f" **{percent(sure[1])}**. The latter has "
+    + " ".join(f"`{named[i]}`" for i in stages[1][2])
+    + " left after layer 3."
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
@@ -161,13 +139,11 @@ display(
 # | **tokens** | **10** | **dynamic** | **a score for each row; a shorter dense tensor** |
 
 # %% slideshow={"slide_type": "slide"}
-display(
-    Markdown(
-        f"## What deciding costs\n\nDecisions in a layer of {L} tokens of width {E}: **{L * E:,}**"
-        f" for single activations, **{L}** for tokens, and none for what was decided before.\n\nA"
-        " dynamic rule can take from *this* text what only this text can spare. It removes nothing"
-        " from memory: the network stays whole, and every text pays for being asked."
-    )
+say(
+    f"## What deciding costs\n\nDecisions in a layer of {L} tokens of width {E}: **{L * E:,}**"
+    f" for single activations, **{L}** for tokens, and none for what was decided before.\n\nA"
+    " dynamic rule can take from *this* text what only this text can spare. It removes nothing"
+    " from memory: the network stays whole, and every text pays for being asked."
 )
 
 # %% slideshow={"slide_type": "notes"}
@@ -180,14 +156,12 @@ with dropping(models[0], {1: KEEP}, score="received") as drop, torch.inference_m
             stays.append(drop.last.alive(1)[long_enough, :30])
 stays = torch.cat(stays)
 shares = stays.double().mean(0)[1:]
-display(
-    Markdown(
-        f"Is it really dynamic, or are the same places kept in every text? Model 0, {KEEP:.0%} stay"
-        f" after layer 2, {len(stays)} texts of 30 pieces or more: places 2 to 30 stay in"
-        f" {percent(shares.min())} to {percent(shares.max())} of the texts, none always. Why is"
-        " pruning of single activations rare: their zeros lie elsewhere for every input, sorting"
-        " costs, and they must be encoded on the way."
-    )
+say(
+    f"Is it really dynamic, or are the same places kept in every text? Model 0, {KEEP:.0%} stay"
+    f" after layer 2, {len(stays)} texts of 30 pieces or more: places 2 to 30 stay in"
+    f" {percent(shares.min())} to {percent(shares.max())} of the texts, none always. Why is"
+    " pruning of single activations rare: their zeros lie elsewhere for every input, sorting"
+    " costs, and they must be encoded on the way."
 )
 
 # %% [markdown] slideshow={"slide_type": "slide"}
@@ -211,29 +185,32 @@ display(
 # for the others. That is why dropping works at all.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## What does a shorter text cost?"))
+say("## What does a shorter text cost?")
 share = np.arange(13, 129) / 128
-by_length = {
-    f"L = {L:,}": np.array([token_macs([L], E) / token_macs([round(L * s)], E) for s in share])
-    for L in (128, 2048, 32768)
-}
+by_length = pd.DataFrame(
+    [
+        {
+            "length": f"L = {n:,}",
+            "share": 100 * s,
+            "fewer": token_macs([n], E) / token_macs([round(n * s)], E),
+        }
+        for n in (128, 2048, 32768)
+        for s in share
+    ]
+)
 fig = plots.curves(
-    100 * share,
     by_length,
+    x="share",
+    y="fewer",
+    by="length",
     xlabel="tokens that stay (%)",
     ylabel="MACs of a layer, times fewer",
     log=True,
+    control=None,
     title=f"Short: in proportion. Long: squared (E = {E})",
 )
 fig.axes[0].set_yticks([1, 2, 5, 10, 20, 50], ["1", "2", "5", "10", "20", "50"])
-at_half = {name: values[np.abs(share - 0.5).argmin()] for name, values in by_length.items()}
-plots.show(
-    fig,
-    alt="Times fewer MACs of a layer against the share of tokens that stay; at half of them: "
-    + ", ".join(f"{name} {value:.2f}" for name, value in at_half.items())
-    + ".",
-    inches=(5.2, 4.05),
-)
+plots.show(fig, inches=(5.2, 4.05))
 
 # %% [markdown]
 # A share $p$ stays. Saved:
@@ -243,7 +220,7 @@ plots.show(
 # The second term has the larger gain, but is the larger term only where $L > 6E$.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## A token saves only what lies behind it"))
+say("## A token saves only what lies behind it")
 
 
 def once(d, p):
@@ -254,22 +231,24 @@ def once(d, p):
     )
 
 
-after = np.arange(1, DEPTH + 1)
-one_drop = {f"{percent(p)} stay": np.array([once(d, p) for d in after]) for p in (0.5, 0.25, 0.1)}
+one_drop = pd.DataFrame(
+    [
+        {"stay": f"{percent(p)} stay", "layer": d, "fewer": once(d, p)}
+        for p in (0.5, 0.25, 0.1)
+        for d in range(1, DEPTH + 1)
+    ]
+)
 fig = plots.curves(
-    after,
     one_drop,
+    x="layer",
+    y="fewer",
+    by="stay",
     xlabel="dropped after attention of layer",
     ylabel="MACs of the encoder, times fewer",
+    control=None,
     title=f"BERT-base, {DEPTH} layers, L = {L}, one drop",
 )
-plots.show(
-    fig,
-    alt="Times fewer MACs against the layer after which tokens are dropped. After layer 6: "
-    + ", ".join(f"{name} {values[5]:.2f}" for name, values in one_drop.items())
-    + ".",
-    inches=(5, 4.05),
-)
+plots.show(fig, inches=(5, 4.05))
 
 # %% [markdown]
 # The drop comes **between attention and feed-forward block**: scores are known, and two
@@ -291,23 +270,20 @@ plots.show(
 # %% slideshow={"slide_type": "notes"}
 may_stay = {d: 1 - solve(lambda cut, d=d: once(d, max(1 - cut, 1 / L)), 2.0) for d in (1, 4, 6)}
 latest = max(d for d in range(1, DEPTH + 1) if once(d, 1 / L) >= 2)
-display(
-    Markdown(
-        "1: "
-        + ", ".join(f"layer {d}: {percent(p)}" for d, p in may_stay.items())
-        + f"; with nothing but [CLS] left, layer {latest} is the last. 2: what it says must have"
-        " moved into rows that stay. Early: generous, but blind; late: well informed, and hardly"
-        " any room."
-    )
+say(
+    "1: "
+    + ", ".join(f"layer {d}: {percent(p)}" for d, p in may_stay.items())
+    + f"; with nothing but [CLS] left, layer {latest} is the last. 2: what it says must have"
+    " moved into rows that stay. Early: generous, but blind; late: well informed, and hardly"
+    " any room."
 )
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## A score that is the same for everybody"))
+say("## A score that is the same for everybody")
 short = find("i would not call the story impressive")
 short_ids = torch.tensor([short["input_ids"]])
 short_named = tokenizer.convert_ids_to_tokens(short["input_ids"])
-eager = copy.deepcopy(models[0])
-eager.set_attn_implementation("eager")  # the fast kernels never write the weights down
+eager = patients.eager[0]
 with torch.inference_mode():
     attn = eager(short_ids, output_attentions=True).attentions[1]  # (1, M, L, L)
 n = attn.shape[-1]
@@ -356,16 +332,14 @@ plots.show(
 # only: the row of [CLS], from which the answer will be read.
 
 # %%
-score_cost = {"[CLS] row": lambda L: L * E, "received": lambda L: L * L * E}
-score_lines = ["| | needs | products | L\u00a0=\u00a0128 | L\u00a0=\u00a02,048 |", "|---" * 5 + "|"]
-for name, formula in {"[CLS] row": "$LE$", "received": "$L^2E$"}.items():
-    needs = "one query" if "CLS" in name else "the whole matrix again"
-    score_lines.append(
-        f"| {name} | {needs} | {formula} | "
-        + " | ".join(percent(score_cost[name](L_) / token_macs([L_], E), 2) for L_ in (128, 2048))
-        + " |"
-    )
-display(Markdown("\n".join(score_lines)))
+rows = []
+for name, needs, formula, cost in (
+    ("[CLS] row", "one query", "$LE$", lambda n: n * E),
+    ("received", "the whole matrix again", "$L^2E$", lambda n: n * n * E),
+):
+    shares = {f"L = {n:,}": percent(cost(n) / token_macs([n], E), 2) for n in (128, 2048)}
+    rows.append({"score": name, "needs": needs, "products": formula, **shares})
+tables.plain(pd.DataFrame(rows))
 
 # %% [markdown]
 # Scores of a text sum to 1, so the average token has $1/n$. On $n \cdot s$ it has 1,
@@ -377,36 +351,25 @@ display(Markdown("\n".join(score_lines)))
 # tokens: padding has queries, too, and they must not vote; see below.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## Better than what?"))
+say("## Better than what?")
 controls = SCORES | {
     "first tokens": lambda moment: -moment.places.float(),
     "last tokens": lambda moment: moment.places.float(),
 }
-one_layer = {
-    name: [measured({layer: KEEP}, score) for layer in range(3)] for name, score in controls.items()
-}
-lines = [
-    f"| accuracy (%), {percent(KEEP)} stay | after layer 1 | after layer 2 | after layer 3 |",
-    "|---" * 4 + "|",
-]
-lines += [
-    f"| {name} | " + " | ".join(pm(value) for value in values) + " |"
-    for name, values in one_layer.items()
-]
-lines.append(
-    "| *received against random* | "
-    + " | ".join(
-        versus(a, b, cell=True)
-        for a, b in zip(one_layer["received"], one_layer["random"], strict=True)
-    )
-    + " |"
+one_layer = pd.DataFrame(
+    [
+        row
+        for name, score in controls.items()
+        for layer in range(3)
+        for row in measured({layer: KEEP}, score, method=name, where=f"after layer {layer + 1}")
+    ]
 )
-display(
-    Markdown(
-        f"Three models, {pm(dense)} % with all tokens, not trained afterwards. **Bold**: shown.\n\n"
-        + "\n".join(lines)
-    )
+say(
+    f"Three models, {pm(dense.accuracy)} % with all tokens, not trained afterwards; {percent(KEEP)} stay."
 )
+tables.show(tables.means(one_layer, "accuracy", columns="where"))
+pair = one_layer[one_layer.method.isin(["received", "random"])]
+tables.show(tables.compare(pair, "accuracy", columns="where"))
 
 # %% [markdown]
 # *First*, *last*: **static**. After layer 1 attention does not know enough yet; after
@@ -419,7 +382,7 @@ display(
 # information has moved already.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## A mask is not a drop"))
+say("## A mask is not a drop")
 net = small_bert(600, layers=4, width=256, heads=8, ffn=1024, seed=0).eval()
 generator = torch.Generator().manual_seed(0)
 full = torch.randint(5, 600, (8, 128), generator=generator)
@@ -454,20 +417,21 @@ times = latency.compare(
     repeats=7,
     threads=1,
 )
-display(
-    Markdown(
-        "Half of 128 tokens, 8 texts, 4 layers of width 256, one thread, processor time:\n\n"
-        "| | products (million) | times faster |\n|---|---|---|\n"
-        f"| all tokens | {token_macs([128] * 4, 256) / 1e6:.0f} | 1 |\n"
-        f"| half of them **masked** ($-\\infty$) | {token_macs([128] * 4, 256) / 1e6:.0f} "
-        f"| {times['dense'].times_slower_than(times['mask']):.2f} |\n"
-        f"| half of the **rows gone** | {token_macs([64] * 4, 256) / 1e6:.0f} | "
-        f"**{times['dense'].times_slower_than(times['drop']):.2f}** |\n\n"
-        "For the tokens that stay both say the same: the largest difference after a layer is "
-        f"{1e6 * gap:.1f}\u00a0·\u00a010⁻⁶. A mask is a "
-        "fine way to *try* "
-        "a rule, and no way to save anything."
-    )
+faster = {name: times["dense"].times_slower_than(taken) for name, taken in times.items()}
+say("Half of 128 tokens, 8 texts, 4 layers of width 256, one thread, processor time:")
+rows = [
+    ("all tokens", token_macs([128] * 4, 256) / 1e6, 1.0),
+    ("half of them **masked** ($-\\infty$)", token_macs([128] * 4, 256) / 1e6, faster["mask"]),
+    ("half of the **rows gone**", token_macs([64] * 4, 256) / 1e6, faster["drop"]),
+]
+columns = ["method", "products (million)", "times faster"]
+tables.show(
+    tables.plain(pd.DataFrame(rows, columns=columns), {"products (million)": 0, "times faster": 2})
+)
+say(
+    "For the tokens that stay both say the same: the largest difference after a layer is"
+    f" {1e6 * gap:.1f}\u00a0·\u00a010⁻⁶. A mask is a fine way to *try* a rule, and no way to save"
+    " anything."
 )
 
 # %% [markdown]
@@ -475,7 +439,7 @@ display(
 # are *not* counted anew: they were added before layer 1, and are part of the row.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## Padding must not vote"))
+say("## Padding must not vote")
 
 
 def everybody_votes(attn, real):
@@ -484,47 +448,42 @@ def everybody_votes(attn, real):
     return column / column.sum(1, keepdim=True)
 
 
-widths = np.array([48, 64, 80, 96, 128])
 some = [row["input_ids"] for row in texts if len(row["input_ids"]) <= 48][:30]
-changed = {"padding votes": np.zeros(len(widths)), "real queries only": np.zeros(len(widths))}
+rules = {"padding votes": everybody_votes, "real queries only": attention_received}
+rows = []
 with torch.inference_mode():
-    for row in some:
-        m = len(row)
+    for ids_ in some:
+        m = len(ids_)
         k = -(-2 * m // 5)
-        alone = eager(torch.tensor([row]), output_attentions=True).attentions[1]
+        alone = eager(torch.tensor([ids_]), output_attentions=True).attentions[1]
         everything = torch.ones(1, m, dtype=torch.bool)
-        for i, columns in enumerate(widths):
-            present = torch.arange(int(columns))[None] < m
-            padded = torch.zeros(1, int(columns), dtype=torch.int64)
-            padded[0, :m] = torch.tensor(row)
+        for columns in (48, 64, 80, 96, 128):
+            present = torch.arange(columns)[None] < m
+            padded = torch.zeros(1, columns, dtype=torch.int64)
+            padded[0, :m] = torch.tensor(ids_)
             weights = eager(
                 padded, attention_mask=present.long(), output_attentions=True
             ).attentions[1]
-            for name, rule in {
-                "padding votes": everybody_votes,
-                "real queries only": attention_received,
-            }.items():
-                first, second = rule(alone, everything)[0], rule(weights, present)[0, :m]
-                changed[name][i] += set(first.topk(k).indices.tolist()) != set(
-                    second.topk(k).indices.tolist()
+            for name, rule in rules.items():
+                kept = [
+                    set(scores.topk(k).indices.tolist())
+                    for scores in (rule(alone, everything)[0], rule(weights, present)[0, :m])
+                ]
+                rows.append(
+                    {"rule": name, "columns": columns, "changed": 100 * (kept[0] != kept[1])}
                 )
+changed = pd.DataFrame(rows).groupby(["rule", "columns"], as_index=False).changed.mean()
 fig = plots.curves(
-    widths,
-    {name: 100 * counts / len(some) for name, counts in changed.items()},
+    changed,
+    x="columns",
+    y="changed",
+    by="rule",
     xlabel="padded to so many columns",
     ylabel="texts that keep other tokens (%)",
+    control=None,
     title=f"The same {len(some)} texts, alone and padded; 40 % stay after layer 2",
 )
-plots.show(
-    fig,
-    alt="Share of texts that keep other tokens when padded: "
-    + "; ".join(
-        f"{name} {100 * counts[-1] / len(some):.0f} per cent at 128 columns"
-        for name, counts in changed.items()
-    )
-    + ".",
-    inches=(5.2, 4.05),
-)
+plots.show(fig, inches=(5.2, 4.05))
 
 # %% [markdown]
 # Queries of padding are computed like any other. If they vote, a text's fate depends on
@@ -537,7 +496,7 @@ plots.show(
 # drops the answer.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## One drop, or a cascade?"))
+say("## One drop, or a cascade?")
 
 
 def two_times(plan):
@@ -551,25 +510,20 @@ plans = {
     "layers 2 and 3": two_times(lambda p: {1: p, 2: p / 2}),
     "all along": two_times(lambda p: progressive_shares(LAYERS, p)),
 }
-found = {name: measured(plan) for name, plan in plans.items()}
-lines = [
-    "| half the products | stay (%) | model 0 | 1 | 2 | accuracy (%) |",
-    "|---" * 6 + "|",
-]
+found = pd.DataFrame([row for name, plan in plans.items() for row in measured(plan, method=name)])
+rows = []
 for name, plan in plans.items():
     left = [100 * min([plan[i] for i in plan if i <= at], default=1.0) for at in range(3)]
-    lines.append(
-        f"| {name} | {', '.join(f'{value:.0f}' for value in left)} | "
-        + " | ".join(f"{value:.1f}" for value in found[name])
-        + f" | {pm(found[name])} |"
-    )
-display(Markdown("\n".join(lines)))
-display(
-    Markdown(
-        "Cascade (layers 2 and 3) against one drop after layer 2: "
-        f"{versus(found['layers 2 and 3'], found['once, after layer 2'])}; "
-        f"against all along: {versus(found['layers 2 and 3'], found['all along'])}."
-    )
+    accuracy = found[found.method == name].accuracy
+    by_model = {f"model {seed}": value for seed, value in zip(SEEDS, accuracy, strict=True)}
+    stay = ", ".join(f"{value:.0f}" for value in left)
+    rows.append({"method": name, "stay (%)": stay, **by_model, "accuracy (%)": pm(accuracy)})
+say("Half of the products:")
+tables.show(tables.plain(pd.DataFrame(rows)))
+say(
+    "Cascade (layers 2 and 3) against one drop after layer 2:"
+    f" {minus(found, 'accuracy', 'layers 2 and 3', 'once, after layer 2')}; against all along:"
+    f" {minus(found, 'accuracy', 'layers 2 and 3', 'all along')}."
 )
 
 # %% [markdown]
@@ -577,11 +531,9 @@ display(
 # each model, on **validation** data.
 
 # %% slideshow={"slide_type": "notes"}
-display(
-    Markdown(
-        f"After layer 3 alone no more than {lab10.ratio(config, lengths, {2: 1e-6}):.2f}× can be"
-        " had. What has left is gone for all layers behind, so shares only fall."
-    )
+say(
+    f"After layer 3 alone no more than {lab10.ratio(config, lengths, {2: 1e-6}):.2f}× can be"
+    " had. What has left is gone for all layers behind, so shares only fall."
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
@@ -590,7 +542,7 @@ display(
 # cannot be compared.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## A fixed share, or a threshold?"))
+say("## A fixed share, or a threshold?")
 kept_share = {at: [] for at in range(3)}
 with (
     dropping(models[0], {0: 1.0, 1: 1.0, 2: 1.0}, score="received") as drop,
@@ -603,25 +555,25 @@ with (
             keep = threshold_policy(drop.last.scores[at], 1.0, present)
             kept_share[at] += (keep.sum(1) / present.sum(1)).tolist()
 rank = np.linspace(0, 100, 41)
-spread = {f"layer {at + 1}": 100 * np.percentile(values, rank) for at, values in kept_share.items()}
+spread = pd.concat(
+    pd.DataFrame({"layer": name, "texts": rank, "stay": values})
+    for name, values in [
+        *((f"layer {at + 1}", 100 * np.percentile(kept, rank)) for at, kept in kept_share.items()),
+        ("fixed share", 40.0),
+    ]
+)
 fig = plots.curves(
-    rank,
-    {**spread, "fixed share": np.full(len(rank), 40.0)},
+    spread,
+    x="texts",
+    y="stay",
+    by="layer",
     xlabel="texts, those that lose most first (%)",
     ylabel="tokens that stay (%)",
+    ylim=(0, 80),
+    control=None,
     title="θ = 1: average score or better stays",
 )
-fig.axes[0].set_ylim(0, 80)
-plots.show(
-    fig,
-    alt="Share of tokens that a threshold of 1 keeps, over texts: "
-    + "; ".join(
-        f"{name} from {values[2]:.0f} to {values[-3]:.0f} per cent"
-        for name, values in spread.items()
-    )
-    + ".",
-    inches=(5, 4.05),
-)
+plots.show(fig, inches=(5, 4.05))
 
 # %% [markdown]
 # $$\text{keep } i \iff n\,s_i \ge \theta_l$$
@@ -631,33 +583,17 @@ plots.show(
 # $s$ alone it would be a rule about **lengths** (lab 10 asks which way).
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## A threshold that learns"))
-line = torch.linspace(0, 2.5, 101)  # n · s
-gates = {}
-# the middle one of n = 2 real tokens
-real_three = torch.tensor([[True, True, False]]).expand(len(line), 3)
-points = torch.stack([torch.full_like(line, 0.1), line / 2, torch.full_like(line, 0.1)], 1)
-for temperature in (0.3, 0.1):
-    soft = SoftThreshold(1, temperature)
-    with torch.no_grad():
-        soft.theta.fill_(1.0)
-    gates[f"T = {temperature}"] = soft(points, 0, real_three)[:, 1].detach()
-    gates["hard"] = soft.eval()(points, 0, real_three)[:, 1].detach()
+say("## A threshold that learns")
 fig = plots.curves(
-    line,
-    gates,
+    lab10.gates(SoftThreshold),
+    x="n·s",
+    y="goes on",
     xlabel="n · score",
     ylabel="how much of it goes on",
+    control=None,
     title="θ = 1: a step has no slope to learn from",
 )
-half = {name: float(values[20]) for name, values in gates.items()}
-plots.show(
-    fig,
-    alt="How much of a token goes on against n times its score, at half the average: "
-    + ", ".join(f"{name} {value:.2f}" for name, value in half.items())
-    + ".",
-    inches=(4.9, 4.05),
-)
+plots.show(fig, inches=(4.9, 4.05))
 
 # %% [markdown]
 # $$m_i = \sigma\!\left(\frac{n s_i - \theta_l}{T}\right)$$
@@ -674,27 +610,17 @@ plots.show(
 # texts of one length that is the same.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## Soft is the way, not the place"))
-arms = {
-    arm: [one["thresholds"][arm] for one in long_run] for arm in ("soft to the end", "hard phase")
-}
-
-
-def fewer_of(result):
-    return result["test"]["dense_macs"] / result["test"]["macs"]
-
-
-lines = [
-    "| accuracy (%) | soft to the end | **used hard** | MACs | with a hard phase | MACs |",
-    "|---" * 6 + "|",
-]
-for seed, (soft_end, hard_end) in enumerate(zip(*arms.values(), strict=True)):
-    lines.append(
-        f"| model\u00a0{seed} | {soft_end['as trained']:.1f} |"
-        f" **{soft_end['test']['accuracy']:.1f}** | ÷\u00a0{fewer_of(soft_end):.2f} |"
-        f" {hard_end['test']['accuracy']:.1f} | ÷\u00a0{fewer_of(hard_end):.2f} |"
+say("## Soft is the way, not the place")
+learned = trained[trained.training == "thresholds"]
+used = learned[learned.part == "test"]
+names = ["soft to the end, as trained", "soft to the end", "hard phase"]
+tables.show(
+    tables.plain(
+        learned.pivot(index="checkpoint", columns="method", values="accuracy")[names].reset_index()
     )
-display(Markdown("\n".join(lines)))
+)
+say("Accuracy (%); as trained: with soft gates. MACs, times fewer:")
+tables.plain(used.pivot(index="checkpoint", columns="method", values="fewer").reset_index(), 2)
 
 # %% [markdown]
 # Without a hard phase the outcome, accuracy and price, is a gamble: a model that has
@@ -706,16 +632,14 @@ display(Markdown("\n".join(lines)))
 # Compare accuracies only beside the products.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## What the thresholds have learned"))
-used = {arm: [one["test"]["accuracy"] for one in results] for arm, results in arms.items()}
-theta = np.array([one["theta"][-1] for one in arms["hard phase"]])
-display(
-    Markdown(
-        f"Hard phase against none: {versus(used['hard phase'], used['soft to the end'])}, and not"
-        " at equal cost.\n\nThresholds learned, layers 1 to 3, mean: "
-        + ", ".join(f"{value:.2f}" for value in theta.mean(0))
-        + ". Layer 1 lets nearly everything pass."
-    )
+say("## What the thresholds have learned")
+theta = lab10.thresholds()
+final = theta[theta.step == theta.step.max()].groupby("layer").theta.mean()
+say(
+    f"Hard phase against none: {minus(used, 'accuracy', 'hard phase', 'soft to the end')}, and not"
+    " at equal cost.\n\nThresholds learned, layers 1 to 3, mean: "
+    + ", ".join(f"{value:.2f}" for value in final)
+    + ". Layer 1 lets nearly everything pass."
 )
 
 # %% [markdown]
@@ -723,32 +647,31 @@ display(
 # chosen for each budget.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## Accuracy against products"))
+say("## Accuracy against products")
 finals = (0.6, 0.4, 0.25, 0.15)
-on_budget = {
-    name: np.array([measured(progressive_shares(LAYERS, final), score) for final in finals]).T
-    for name, score in SCORES.items()
-}
-budget = [lab10.ratio(config, lengths, progressive_shares(LAYERS, final)) for final in finals]
-fig = plots.method_curves(
-    budget, on_budget, dense=dense, xlabel="MACs, times fewer", ylabel="accuracy (%)",
-    title="Three models; nothing trained afterwards",
-)  # fmt: skip
-plots.show(
-    fig,
-    alt=f"Accuracy against times fewer MACs. At {budget[2]:.1f} times: "
-    + ", ".join(f"{name} {values[:, 2].mean():.0f}" for name, values in on_budget.items())
-    + f"; dense {np.mean(dense):.0f}.",
-    inches=(4.9, 4.05),
+on_budget = pd.DataFrame(
+    [
+        row | {"fewer": lab10.ratio(config, lengths, progressive_shares(LAYERS, final))}
+        for name, score in SCORES.items()
+        for final in finals
+        for row in measured(progressive_shares(LAYERS, final), score, method=name)
+    ]
 )
-display(
-    Markdown(
-        f"At {budget[2]:.1f}×: received against random"
-        f" {versus(on_budget['received'][:, 2], on_budget['random'][:, 2])}; against the row of"
-        f" [CLS] {versus(on_budget['received'][:, 2], on_budget['[CLS] row'][:, 2])}. The cheap"
-        " score does as well *here*. Received loses"
-        f" {np.mean(dense) - on_budget['received'][:, 2].mean():.0f} points."
-    )
+fig = plots.curves(
+    pd.concat([dense, on_budget]),
+    x="fewer",
+    y="accuracy",
+    ylabel="accuracy (%)",
+    title="Three models; nothing trained afterwards",
+)
+plots.show(fig, inches=(4.9, 4.05))
+third = sorted(set(on_budget.fewer))[2]
+here = on_budget[on_budget.fewer == third]
+gone = dense.accuracy.mean() - here[here.method == "received"].accuracy.mean()
+say(
+    f"At {third:.1f}×: received against random {minus(here, 'accuracy', 'received', 'random')};"
+    f" against the row of [CLS] {minus(here, 'accuracy', 'received', '[CLS] row')}. The cheap score"
+    f" does as well *here*. Received loses {gone:.0f} points."
 )
 
 # %% [markdown] slideshow={"slide_type": "slide"}
@@ -770,76 +693,65 @@ display(
 # it.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## With holes in the text from now on"))
-as_it_came = [one["before"]["test"]["dense"]["accuracy"] for one in long_run]
-untrained = [one["before"]["test"]["informed"]["accuracy"] for one in long_run]
-tuned = {
-    arm: [one["fine-tuned"][arm]["test"]["accuracy"] for one in long_run]
-    for arm in ("dense", "informed", "random")
-}
-saved = [fewer_of(one["fine-tuned"]["informed"]) for one in long_run]
+say("## With holes in the text from now on")
+arms = trained[trained.training != "thresholds"]
 names = {
-    "as it came": as_it_came,
-    "trained on": tuned["dense"],
-    "[CLS] row": tuned["informed"],
-    "random": tuned["random"],
+    "dense, as it came": "as it came",
+    "dense, fine-tuned": "trained on",
+    "informed, fine-tuned": "[CLS] row",
+    "random, fine-tuned": "random",
 }
-errors = {
-    name: {f"model {s}": 100 - value for s, value in enumerate(values)}
-    for name, values in names.items()
-}
-steps = experiments.read("lab10_reviews")["settings"]["fine-tuned"]["steps"]
+errors = arms[arms.arm.isin(names)]
+errors = errors.assign(
+    error=100 - errors.accuracy,
+    model="model " + errors.seed.astype(str),
+    arm=errors.arm.map(names),
+)
+saved = arms[arms.arm == "informed, fine-tuned"].fewer
+steps = experiments.settings("lab10_reviews")["fine-tuned"]["steps"]
 fig = plots.bars(
-    errors,
-    ylabel="",
-    title=(
-        f"Errors (%): as it came; trained on with all tokens; trained on with {min(saved):.2f}×"
-        " fewer products"
-    ),
+    errors.drop(columns="seed"),
+    x="model",
+    y="error",
+    by="arm",
+    ylabel="errors (%)",
+    title=f"As it came; trained on with all tokens; trained on with {min(saved):.2f}× fewer products",
     fmt="{:.1f}",
 )
-plots.show(
-    fig,
-    alt="Errors in per cent on test reviews, mean of three models: "
-    + ", ".join(f"{name} {100 - np.mean(values):.1f}" for name, values in names.items())
-    + ".",
-    inches=(8, 4.05),
-)
-reached = sum(
-    before - value < 1 and ratio >= 2
-    for before, value, ratio in zip(as_it_came, tuned["informed"], saved, strict=True)
-)
+plots.show(fig, inches=(8, 4.05))
+
 # %% slideshow={"slide_type": "slide"}
-display(
-    Markdown(
-        "## The goal, and the other half\n\nThe goal, **≥ 2× fewer products for < 1 point**:"
-        f" reached by {reached} of {len(SEEDS)}, against the model as it came"
-        f" {versus(tuned['informed'], as_it_came)}.\n\nThe uncomfortable half: dense, trained on"
-        " just as long, gains, too. Against *that*:"
-        f" **{versus(tuned['informed'], tuned['dense'])}**. Against random holes:"
-        f" {versus(tuned['informed'], tuned['random'])}."
-    )
+against = {
+    name: minus(arms, "accuracy", "informed, fine-tuned", name, by="arm")
+    for name in ("dense, as it came", "dense, fine-tuned", "random, fine-tuned")
+}
+say(
+    "## The goal, and the other half\n\nThe goal: **≥ 2× fewer products for < 1 point**."
+    f" {lab10.goal(trained)} Against the model as it came {against['dense, as it came']}.\n\nThe"
+    " uncomfortable half: dense, trained on just as long, gains, too. Against *that*:"
+    f" **{against['dense, fine-tuned']}**. Against random holes: {against['random, fine-tuned']}."
 )
 
 # %% slideshow={"slide_type": "notes"}
-display(
-    Markdown(
-        f"Before any training the same schedules had {pm(untrained)} %. Both sentences are true:"
-        " less than a point of what you had is lost; and you pay a point or two of what you could"
-        " have had. A paper that reports the first should report the second. The schedules: "
-        + "; ".join(
-            ", ".join(f"{100 * one['schedule'].get(str(at), 1):.0f}" for at in range(3)) + " %"
-            for one in long_run
-        )
-        + " after layers 1, 2, 3."
+schedules = experiments.read("lab10_reviews/schedules")
+schedules = schedules.pivot(index="seed", columns="layer", values="share").reindex(columns=range(3))
+untrained = arms[arms.arm == "informed, as it came"].accuracy
+say(
+    f"Before any training the same schedules had {pm(untrained)} %. Both sentences are true: less"
+    " than a point of what you had is lost; and you pay a point or two of what you could have had."
+    " A paper that reports the first should report the second. The schedules: "
+    + "; ".join(
+        ", ".join(f"{100 * share:.0f}" for share in plan) + " %"
+        for plan in schedules.fillna(1).to_numpy()
     )
+    + " after layers 1, 2, 3."
 )
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## Which words stay?"))
+say("## Which words stay?")
 marks = torch.tensor(tokenizer.convert_tokens_to_ids([".", ","]))
 kinds = ("polar word", "negator", "contrast", "[SEP]", ". and ,", "the rest")
-survival = np.zeros((len(SEEDS), 3, len(kinds)))
+rows = []
 for seed, model in enumerate(models):
     for at in range(3):
         counts = np.zeros((len(kinds), 2))
@@ -859,41 +771,36 @@ for seed, model in enumerate(models):
                     [(alive & chosen).sum().item(), chosen.sum().item()]
                     for chosen in (*which, other)
                 ]
-        survival[seed, at] = 100 * counts[:, 0] / counts[:, 1]
-bar = {
-    f"after layer {at + 1}": dict(zip(kinds, survival[:, at].mean(0).tolist(), strict=True))
-    for at in range(3)
-}
-spans = {
-    f"after layer {at + 1}": {kind: ends(survival[:, at, k]) for k, kind in enumerate(kinds)}
-    for at in range(3)
-}
+        rows += [
+            {"seed": seed, "where": f"after layer {at + 1}", "kind": kind, "stay": 100 * share}
+            for kind, share in zip(kinds, counts[:, 0] / counts[:, 1], strict=True)
+        ]
+survival = pd.DataFrame(rows)
 fig = plots.bars(
-    bar,
-    errors=spans,
+    survival,
+    x="kind",
+    y="stay",
+    by="where",
     ylabel="stay (%)",
     title="Kept by attention received, three models with intervals",
     fmt="{:.0f}",
 )
 fig.axes[0].axhline(100 * KEEP, color=plots.COLOURS["random"], linestyle="--", linewidth=1.4)
 fig.axes[0].set_ylim(0, 122)
-plots.show(
-    fig,
-    alt=f"Share of words that stay where {KEEP:.0%} of all do, after layers 1, 2 and 3: "
-    + "; ".join(f"{kind} " + ", ".join(f"{bar[name][kind]:.0f}" for name in bar) for kind in kinds)
-    + ".",
-    inches=(8, 4.05),
-)
+plots.show(fig, inches=(8, 4.05))
 
 # %% slideshow={"slide_type": "slide"}
-display(
-    Markdown(
-        "## Must they stay?\n\nThe score finds the words that decide mostly more often than chance"
-        " (dashed), and not always. Must it? After layer 3,"
-        f" {100 - survival[:, 2, 0].mean():.0f}\u00a0% of the polar words are gone, and"
-        f" {pm(one_layer['received'][2])} % of the answers right: their message has **moved** into"
-        " other rows. A word that is gone has been read."
-    )
+late = survival[
+    (survival["where"] == "after layer 3") & (survival.kind == "polar word")
+].stay.mean()
+right = one_layer[
+    (one_layer["where"] == "after layer 3") & (one_layer.method == "received")
+].accuracy
+say(
+    "## Must they stay?\n\nThe score finds the words that decide mostly more often than chance"
+    f" (dashed), and not always. Must it? After layer 3, {100 - late:.0f}\u00a0% of the polar words"
+    f" are gone, and {pm(right)} % of the answers right: their message has **moved** into other"
+    " rows. A word that is gone has been read."
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
@@ -902,29 +809,21 @@ display(
 # that is kept is no proof that it is used, either.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## Tokens and heads together"))
-joint_lines = [
-    "| half of them gone, BERT-base, MACs × fewer | L = 128 | L = 2,048 |",
-    "|---|---|---|",
-]
-for name, part, heads in (
-    ("heads", 1.0, 0.5),
-    ("tokens", 0.5, 1.0),
-    ("both", 0.5, 0.5),
-):
-    ratios = [
-        token_macs([L_] * DEPTH, E)
-        / token_macs([round(part * L_)] * DEPTH, E, attention_width=round(heads * E))
-        for L_ in (128, 2048)
-    ]
-    joint_lines.append(f"| {name} | " + " | ".join(f"{value:.2f}" for value in ratios) + " |")
-display(
-    Markdown(
-        "SpAtten (Wang et al. 2021) lets both go while the model runs, in a **cascade** of summed"
-        " scores:\n\n$$S_i^{(l)} = S_i^{(l-1)} + s_i^{(l)} \\qquad H_h^{(l)} = H_h^{(l-1)} +"
-        " \\textstyle\\sum |\\text{output of head } h|$$\n\n" + "\n".join(joint_lines)
-    )
+say("## Tokens and heads together")
+rows = []
+for name, part, heads in (("heads", 1.0, 0.5), ("tokens", 0.5, 1.0), ("both", 0.5, 0.5)):
+    fewer = {
+        f"L = {n:,}": token_macs([n] * DEPTH, E)
+        / token_macs([round(part * n)] * DEPTH, E, attention_width=round(heads * E))
+        for n in (128, 2048)
+    }
+    rows.append({"half of them gone, BERT-base, MACs × fewer": name, **fewer})
+say(
+    "SpAtten (Wang et al. 2021) lets both go while the model runs, in a **cascade** of summed"
+    " scores:\n\n$$S_i^{(l)} = S_i^{(l-1)} + s_i^{(l)} \\qquad H_h^{(l)} = H_h^{(l-1)} +"
+    " \\textstyle\\sum |\\text{output of head } h|$$"
 )
+tables.show(tables.plain(pd.DataFrame(rows), 2))
 
 # %% [markdown]
 # Token 7 is the same word in every layer; head 3 of one layer and of the next share
@@ -940,41 +839,18 @@ display(
 # layer 1 on: the upper end of what is to be had.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## Does the clock agree?"))
+say("## Does the clock agree?")
 plan = progressive_shares(4, 0.2)
 promised = lab10.ratio(net.config, torch.tensor([128]), plan)
-speed = {}
-for size, repeats in ((1, 15), (4, 7), (16, 4)):
-    ids_128 = torch.randint(5, 600, (size, 128), generator=torch.Generator().manual_seed(size))
-    ways, open_blocks = {"dense": latency.forward(net, ids_128)}, []
-    for name, score in SCORES.items():
-        twin = copy.deepcopy(net)  # each way keeps its block open while the clock runs
-        open_blocks.append(
-            dropping(twin, plan, score=score, generator=torch.Generator().manual_seed(0))
-        )
-        open_blocks[-1].__enter__()
-        ways[name] = latency.forward(twin, ids_128)
-    taken = latency.compare(ways, warmup=1, repeats=repeats, threads=1)
-    speed[size] = {name: taken["dense"].times_slower_than(taken[name]) for name in SCORES}
-    for block in open_blocks:
-        block.__exit__(None, None, None)
-lines = [
-    f"| times faster, {promised:.2f}× fewer MACs | "
-    + " | ".join(f"batch {size}" for size in speed)
-    + " |"
-]
-lines += ["|---" * (1 + len(speed)) + "|"]
-for name in SCORES:
-    what = {"random": "random: no score at all", "received": "received: the matrix again"}.get(
-        name, "the row of [CLS]"
-    )
-    lines.append(f"| {what} | " + " | ".join(f"{speed[size][name]:.2f}" for size in speed) + " |")
-display(
-    Markdown(
-        "4 layers of width 256, 128 tokens, one thread, processor time, fast attention kernel:\n\n"
-        + "\n".join(lines)
-    )
+ways = {f"SDPA, {name}": ("SDPA", score) for name, score in SCORES.items()}
+speed = lab10.clock(plan, {1: 15, 4: 7, 16: 4}, ways)
+speed = speed[speed.way.isin(ways)]
+say(
+    "4 layers of width 256, 128 tokens, one thread, processor time, fast attention kernel. Times"
+    f" faster, {promised:.2f}× fewer MACs:"
 )
+wide = speed.pivot(index="way", columns="batch", values="faster")
+tables.show(tables.plain(wide[["batch 1", "batch 4", "batch 16"]].loc[list(ways)].reset_index(), 2))
 
 # %% [markdown]
 # For one text much of the time is that of calling kernels, of which fewer rows save
@@ -990,131 +866,56 @@ display(
 # batch keeps as many rows as its longest text.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## On real sentences"))
-folds = real["seeds"]
-sst_dense = [fold["dense"]["accuracy"] for fold in folds]
-lost, cheap = {"random": {}, "[CLS] row": {}, "received": {}}, {}
-for name in real["settings"]["schedules"]:
-    runs = [fold["schedules"][name] for fold in folds]
-    values = {
-        "random": [float(np.mean([draw["accuracy"] for draw in run["random"]])) for run in runs],
-        "[CLS] row": [run["cls"]["accuracy"] for run in runs],
-        "received": [run["received"]["accuracy"] for run in runs],
-    }
-    ratio = np.mean(
-        [fold["dense"]["macs"] / run["cls"]["macs"] for fold, run in zip(folds, runs, strict=True)]
-    )
-    label = f"{name}: {ratio:.2f}×"
-    cheap[name] = (ratio, versus(values["received"], values["[CLS] row"]))
-    for score, accuracies in values.items():
-        lost[score][label] = np.array(sst_dense) - accuracies
-mean_lost = {
-    score: {label: float(v.mean()) for label, v in by.items()} for score, by in lost.items()
-}
-halves = {
-    score: {label: plots.interval(v) for label, v in by.items()} for score, by in lost.items()
-}
-bounds = {
-    score: {label: (float(m - h), float(m + h)) for label, (m, h) in by.items()}
-    for score, by in halves.items()
-}
+say("## On real sentences")
+lost = lab10.points_lost("lab10_sst2")
+scores = experiments.read("lab10_sst2/scores")
 fig = plots.bars(
-    mean_lost,
-    errors=bounds,
-    ylabel="",
-    title=f"Points lost on SST-2, dense {pm(sst_dense)} %; nothing trained afterwards",
+    lost,
+    x="schedule",
+    y="lost",
+    by="method",
+    xlabel="two schedules: MACs, times fewer",
+    title=f"Points lost on SST-2, dense {pm(scores[scores.method == 'dense'].accuracy)} %; not trained",
     fmt="{:.1f}",
 )
-fig.axes[0].set_xlabel("two schedules: MACs, times fewer")
-plots.show(
-    fig,
-    alt="Points lost on SST-2, mean of three fine-tunings: "
-    + "; ".join(
-        f"{score} " + ", ".join(f"{value:.1f}" for value in by.values())
-        for score, by in mean_lost.items()
-    )
-    + ".",
-    inches=(5.2, 4.05),
-)
-sink = np.mean([fold["sink"] for fold in folds], 0)
+plots.show(fig, inches=(5.2, 4.05))
+sink = experiments.read("lab10_sst2/sink").groupby("layer").share.mean()
 ours = np.mean([lab10.favourite(model, batches[1:3]) for model in models], 0)
-display(
-    Markdown(
-        f"Steep, received against the row of [CLS]: **{cheap['steep'][1]}**. Why? In this model"
-        " [CLS] gives its favourite token "
-        + ", ".join(percent(value) for value in sink)
-        + " of its attention, layer by layer: a **sink** (Clark et al. 2019). The others are ranked"
-        " by what is left."
-    )
+steep = lost[lost.schedule.str.startswith("steep")]
+say(
+    "Steep, received against the row of [CLS]:"
+    f" **{minus(steep, 'accuracy', 'received', '[CLS] row')}**. Why? In this model [CLS] gives its"
+    f" favourite token {', '.join(percent(value) for value in sink)} of its attention, layer by"
+    " layer: a **sink** (Clark et al. 2019). The others are ranked by what is left."
 )
 
 # %% slideshow={"slide_type": "notes"}
-display(
-    Markdown(
-        f"The favourite's share in ours, on reviews: {', '.join(percent(value) for value in ours)}."
-        f" MiniLM: 6 layers of 12 heads, width 384, fine-tuned on {real['settings']['sentences']:,}"
-        f" sentences, {len(folds)} times; random is the mean of {real['settings']['draws']} draws."
-        " Heads with nothing to say park their attention on one token, often [SEP] or a full stop."
-        " A score that was as good on small models must not be taken over unseen."
-    )
+real = experiments.settings("lab10_sst2")
+say(
+    f"The favourite's share in ours, on reviews: {', '.join(percent(value) for value in ours)}."
+    f" MiniLM: 6 layers of 12 heads, width 384, fine-tuned on {real['sentences']:,}"
+    f" sentences, three times; random is the mean of {real['draws']} draws."
+    " Heads with nothing to say park their attention on one token, often [SEP] or a full stop."
+    " A score that was as good on small models must not be taken over unseen."
 )
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## Elsewhere: patches"))
-digits = images.load("digits")
-pictures, labels = digits.test.images, digits.test.labels
-kept_patches = (8, 4)
-results = {}
-
-
-def with_patches(model, patches, score, draw=0):
-    """Accuracy in %, when so many of 16 patches go on from layer 1 to layer 2."""
-    luck = torch.Generator().manual_seed(draw)
-    with (
-        dropping(model, {0: 1 + patches}, score=score, where="layer", generator=luck),
-        torch.inference_mode(),
-    ):
-        return 100 * (model(pixel_values=pictures).logits.argmax(1) == labels).float().mean().item()
-
-
-lines = [
-    "| accuracy (%) | stay | attention | random | difference |",
-    "|---" * 5 + "|",
-]
-all_there = {}
-for kind, name in {
-    "trained with gaps": "digits-vit-dropout-p2",
-    "trained plainly": "digits-vit-p2",
-}.items():
-    vits = [checkpoints.load(f"{name}-{seed}").model for seed in SEEDS]
-    all_there[kind] = pm([with_patches(model, 16, "random") for model in vits])
-    for patches in kept_patches:
-        chosen = [with_patches(model, patches, "received") for model in vits]
-        luck = [
-            np.mean([with_patches(model, patches, "random", draw) for draw in range(3)])
-            for model in vits
-        ]
-        results[kind, patches] = np.array(chosen), np.array(luck)
-        lines.append(
-            f"| {kind} | {patches} | {pm(chosen)} | {pm(luck)} |"
-            f" {versus(chosen, luck, cell=True)} |"
-        )
-display(
-    Markdown(
-        "A vision transformer reads an 8×8 digit as 16 patches; some go after layer 1. All 16: "
-        + ", ".join(f"{kind} {value} %" for kind, value in all_there.items())
-        + ".\n\n"
-        + "\n".join(lines)
-    )
+say("## Elsewhere: patches")
+patches = lab10.on_patches(lab10.vision_transformers(SEEDS))
+whole = patches[patches.method == "dense"].groupby("setting").test
+say(
+    "A vision transformer reads an 8×8 digit as 16 patches; some go after layer 1. All 16: "
+    + ", ".join(f"{setting.split(',')[0]} {pm(test)} %" for setting, test in whole)
+    + "."
 )
-better = sum(plots.interval(a - b)[0] > plots.interval(a - b)[1] for a, b in results.values())
-plainly = "*Here a random drop costs no more than an informed one.* " if not better else ""
-display(
-    Markdown(
-        f"In **{better} of {len(results)}** comparisons attention is shown to be better than a"
-        f" draw. {plainly}Patches of a small digit say much the same: where nothing is lost,"
-        " nothing can be gained by choosing."
-    )
+some = patches[patches.method != "dense"].assign(
+    setting=lambda t: t.setting.str.replace(" of 16", "")
+)
+tables.show(tables.means(some, "test", columns="setting"))
+tables.show(tables.compare(some, "test", columns="setting"))
+say(
+    "Patches of a small digit say much the same: where nothing is lost by a draw, nothing can be"
+    " gained by choosing."
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}

@@ -42,31 +42,29 @@
 from course_lib.grading import check, choose, skip  # noqa: F401  (skip is yours to use)
 
 # isort: split
-import copy
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
-import numpy as np
+import pandas as pd
 import torch
-from IPython.display import display
-from matplotlib.figure import Figure
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
-from course_lib import experiments, ledger
-from course_lib.cost import encodings, latency, model_cost, totals
+from course_lib import experiments, intervals, ledger, parallel
 from course_lib.data.images import load
 from course_lib.experiments import lab02
-from course_lib.models import build
-from course_lib.parallel import side_by_side
-from course_lib.pruning import weights as library
-from course_lib.pruning.weights import prunable
-from course_lib.show import plots, real_data, widgets
-from course_lib.show.words import pm, say, versus, you_wrote
-from course_lib.training import evaluate
+from course_lib.modes import evaluating as in_evaluation_mode
+from course_lib.show import drawings, plots, real_data, tables, widgets, words
 
 STUDENT = ""  # your name or number: the letters of your questions are yours alone
+
+# %% [markdown]
+# The idea of this lab in one picture. At the trained weight $w$ you compute the gradient
+# $g$ and the second derivative $h$ of the loss. From these two numbers you forecast the
+# loss at 0.
+
+# %%
+drawings.forecast_step()
 
 # %% [markdown]
 # ## Settings
@@ -81,23 +79,18 @@ DATA = "digits"  # or "mnist"
 
 SEEDS = 3
 SETTINGS = {"digits": lab02.DIGITS, "mnist": lab02.MNIST}[DATA]
-SAMPLES = SETTINGS["samples"]  # training images that the scores are made of
-plots.use_style()
-# a small network is fastest on one core; two of them then run side by side
-torch.set_num_threads(1)
+SAMPLES = SETTINGS["samples"]  # training images that the scores are computed from
+FEW = min(SAMPLES, lab02.ROUND_SAMPLES)  # the same, where scores are computed often
 
 data = load(DATA).subset(SETTINGS["images"])
-fresh = [build("lenet300", data, seed=seed) for seed in range(SEEDS)]
-dense = side_by_side(
-    lab02.trained, [(model, data, seed, SETTINGS["epochs"]) for seed, model in enumerate(fresh)]
-)
-dense_accuracy = [evaluate(model, data.validation) for model in dense]
+dense = lab02.dense_networks(data, SEEDS, SETTINGS["epochs"])
+dense_rows = lab02.dense_rows(dense, data)
 x, y = lab02.sample_of(data.train, SAMPLES)
-total = sum(w.numel() for w in prunable(dense[0]).values())
-say(
+words.say(
     f"**{data.name}**: {len(data.train.labels)} training, {len(data.validation.labels)} validation"
-    f" and {len(data.test.labels)} test images of shape {tuple(data.shape)}. {total:,} weights in"
-    f" three layers. Validation accuracy of the dense networks: {pm(dense_accuracy)} %."
+    f" and {len(data.test.labels)} test images of shape {tuple(data.shape)}."
+    f" {sum(w.numel() for w in dense[0].parameters() if w.ndim >= 2):,} weights in three layers."
+    f" Validation accuracy of the dense networks: {words.pm(dense_rows.accuracy)} %."
 )
 
 # %% [markdown]
@@ -189,35 +182,19 @@ check("2.1")
 # For a batch, `loss.backward()` gives you only the mean. So one sample at a time; or
 # many at once with `torch.func.vmap`. Two things for your code to be careful with:
 # dropout and batch norm must not play a part (evaluation mode, and every module back in
-# its own mode afterwards: the cell below gives you that), and nobody wants to find
-# foreign gradients in `.grad`: `torch.autograd.grad` returns them instead.
-
-
-# %%
-@contextmanager
-def in_evaluation_mode(model: nn.Module) -> Iterator[None]:
-    """``with in_evaluation_mode(model): ...``; afterwards every module has its own mode
-    again.
-    """
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, mode in modes:
-            module.training = mode
-
-
-# %% [markdown]
+# its own mode afterwards: `with in_evaluation_mode(model):`, imported above, does that),
+# and nobody wants to find foreign gradients in `.grad`: `torch.autograd.grad` returns
+# them instead.
+#
 # `functional_call(model, parameters, (x,))` runs a model with *your* tensors in the
-# place of its parameters; those you can make so that they want gradients, also where
-# the model's own are frozen:
+# place of its parameters. Your tensors can require gradients where the model's own are
+# frozen:
 
 # %%
 parameters = {name: p.detach().clone().requires_grad_() for name, p in dense[0].named_parameters()}
 logits = functional_call(dense[0], parameters, (x[:1],))
 first = torch.autograd.grad(F.cross_entropy(logits, y[:1]), list(parameters.values()))
-say(
+words.say(
     "One sample:"
     f" {', '.join(f'{name} {tuple(g.shape)}' for name, g in zip(parameters, first, strict=True))}."
 )
@@ -355,9 +332,10 @@ check("2.3")
 # |---|---|---|---|---|---|---|
 # | $-gw + \frac12hw^2$ | $\frac12hw^2$ | $\frac12Fw^2$ | $\lvert gw\rvert$ | $\lvert w\rvert\cdot\lVert x\rVert$ | $\lvert w\rvert$ | chance |
 #
-# Now the moment of truth. 300 weights are drawn, a hundred of each layer. Each alone is
-# set to zero, and we look by how much the mean loss on the same images really changes.
-# Beside it stand the forecasts.
+# Now the moment of truth. 300 weights are drawn, a hundred of each layer. Each weight
+# alone is set to zero, and we measure how much the mean loss on the same images really
+# changes ([how](../course_lib/experiments/lab02.py): `single_weights`). The figure shows
+# one seed.
 #
 # *Before you run it:* rank correlation (Spearman's ρ, 1 = the same order) between
 # |forecast| and |true change|. What will magnitude get?
@@ -368,76 +346,45 @@ prediction_2_3 = 0.8
 ### END SOLUTION
 
 # %%
-single = side_by_side(
-    lab02.single_weights, [(dense[seed], x, y, 300, seed) for seed in range(SEEDS)]
+single = parallel.sweep(
+    lambda seed: lab02.single_weights(dense[seed], x, y, 300, seed), seed=range(SEEDS)
 )
-truth = [found["truth"] for found in single]
-correlation = {
-    name: [
-        lab02.rank_correlation(map(abs, found[name]), map(abs, found["truth"])) for found in single
-    ]
-    for name in lab02.CRITERIA
-}
-signed = [lab02.rank_correlation(found["signed forecast"], found["truth"]) for found in single]
+lab02.forecast_and_truth(single[single.seed == 0])
 
-fig = plots.new_figure(4.2)
-axes = fig.subplots(1, 2, sharey=True)
-change = 1e3 * np.array(truth[0])
-limit = float(np.quantile(np.abs(change), 0.98))
-for ax, name, label in zip(
-    axes,
-    ("signed forecast", "magnitude"),
-    ("−gw + ½hw² (thousandths of a nat)", "|w|"),
-    strict=True,
-):
-    score = np.array(single[0][name]) * (1e3 if name == "signed forecast" else 1)
-    ax.scatter(score, change, s=14, color="C0", alpha=0.6, linewidths=0)
-    ax.set(xlabel=label, title=name, ylim=(-limit, limit))
-axes[0].plot([-limit, limit], [-limit, limit], color=plots.COLOURS["dense"], linewidth=1, zorder=1)
-axes[0].set(xlim=(-limit, limit), ylabel="true change of the loss (thousandths of a nat)")
-plots.show(
-    fig,
-    alt=(
-        "True change of the loss against the forecast, 300 single weights: the points lie on the"
-        f" diagonal, rho {signed[0]:.2f}. Against magnitude: a fan, small changes at small weights,"
-        f" changes of every size at large ones, rho {correlation['magnitude'][0]:.2f}."
-    ),
+# %%
+rho = lab02.rank_correlations(single)
+tables.show(tables.means(rho, {"size": "ρ with the size of the change"}, digits=2))
+words.say(
+    "The signed forecast against the *signed* change: ρ ="
+    f" **{words.pm(rho[rho.method == 'signed forecast'].signed, 3)}**."
+    f" {words.you_wrote(prediction_2_3)}"
 )
-rows = ["| criterion | ρ with the size of the change |", "|---|---|"]
-rows += [f"| {name} | {pm(values, 2)} |" for name, values in correlation.items()]
-say("\n".join(rows))
-say(
-    f"The signed forecast against the *signed* change: ρ = **{pm(signed, 3)}**."
-    f" {you_wrote(prediction_2_3)}"
+
+# %%
+change = single[single.method == "random"].set_index("seed").change  # each weight once
+score = single.pivot(index=["seed", "weight"], columns="method", values="score")
+falls, stays, first_larger = (
+    words.pm(100 * found.groupby("seed").mean(), 0)
+    for found in (change < 0, change == 0, score["Taylor"] > score["OBD"])
 )
-helps, nothing = (
-    [100 * np.mean(of(np.array(change))) for change in truth]
-    for of in (lambda change: change < 0, lambda change: change == 0)
-)
-say(
-    f"The loss *falls* when one of {pm(helps, 0)} % of these weights goes, and stays as it is for"
-    f" {pm(nothing, 0)} %."
-)
-ahead = [
-    100 * float(np.mean(np.array(found["Taylor"]) > np.array(found["OBD"]))) for found in single
-]
-say(
-    f"The first term, |gw|, is larger than the second, ½hw², for {pm(ahead, 0)} % of these weights."
-    f" (2.1) {you_wrote(prediction_2_1)}"
+words.say(
+    f"The loss *falls* when one of {falls} % of these weights is removed, and does not change for"
+    f" {stays} %. The first term, |gw|, is larger than the second, ½hw², for {first_larger} % of"
+    f" these weights. (2.1) {words.you_wrote(prediction_2_1)}"
 )
 
 # %% [markdown]
-# The forecast is almost the truth. Even its sign is right: it knows which weights the
-# loss would be *better off* without (those to the left of 0, about three in ten; two in
-# ten do nothing: their pixel is blank, or their unit is never on). Magnitude knows about
-# half of the order, and random nothing.
+# The forecast is almost the truth. Even its sign is right: the loss falls without the
+# weights to the left of 0, about three in ten. Two in ten do nothing: their pixel is
+# blank, or their unit is never on. Magnitude gives about half of the order, and random
+# nothing.
 #
 # Which half of the formula does the work? The first term is the larger one for most
 # weights: a net that has stopped early enough to be useful is not at a minimum, so
 # LeCun's $g = 0$ does not hold; and where all samples are right, $h$ is tiny as well.
 # Yet *alone* either half gives almost the same order: both grow with $w$ and with how
-# much the weight's input and output are in use. For an order $g = 0$ is a harmless lie;
-# for the size of the change, and for its sign, it is none.
+# much the weight's input and output are in use. Assuming $g = 0$ hardly changes the
+# ranking, but it makes the predicted size and sign of the change wrong.
 
 # %% [markdown]
 # #### Experiment: fifty thousand weights, all at once
@@ -454,39 +401,23 @@ prediction_2_4 = "best: the signed forecast; worst: random"
 
 # %%
 SHARES = (0.3, 0.5, 0.7, 0.8, 0.9)
-once = side_by_side(
-    lab02.at_once,
-    [(dense[seed], data, tuple(lab02.CRITERIA), SHARES, SAMPLES, seed) for seed in range(SEEDS)],
+at_once = parallel.sweep(
+    lambda seed, method: lab02.at_once(dense[seed], data, method, SHARES, SAMPLES, seed),
+    seed=range(SEEDS),
+    method=lab02.CRITERIA,
 )
-# (seeds, shares)
-at_once = {name: np.array([found[name] for found in once]) for name in lab02.CRITERIA}
-plots.show(
-    plots.method_curves(
-        SHARES,
-        at_once,
-        dense=dense_accuracy,
-        xlabel="weights removed (%)",
-        ylabel="validation accuracy (%)",
-        title="All at once: the best forecast is the worst order",
-        xaxis="sparsity",
-    ),
-    alt=(
-        "Validation accuracy against weights removed in one step, three seeds with intervals. At 50"
-        " per cent: "
-    )
-    + ", ".join(f"{name} {values[:, 1].mean():.0f}" for name, values in at_once.items())
-    + ". At 80 per cent: "
-    + ", ".join(f"{name} {values[:, 3].mean():.0f}" for name, values in at_once.items())
-    + ".",
+plots.curves(
+    pd.concat([dense_rows, at_once]),
+    x="sparsity",
+    y="accuracy",
+    xaxis="sparsity",
+    bars=True,
+    title="All at once: which forecast is the best order?",
 )
-rows = ["| at 80 % | accuracy (%) | against random |", "|---|---|---|"]
-rows += [
-    f"| {name} | {pm(v[:, 3])} |"
-    f" {'' if name == 'random' else versus(v[:, 3], at_once['random'][:, 3], cell=True)} |"
-    for name, v in at_once.items()
-]
-say("\n".join(rows) + "\n\n(Bold: shown by three seeds.)")
-say(you_wrote(prediction_2_4))
+
+# %%
+words.say(words.you_wrote(prediction_2_4))
+tables.compare(at_once[at_once.sparsity == 0.8], {"accuracy": "at 80 % (points)"})
 
 # %% [markdown]
 # The almost perfect forecast destroys the network at 50 %, where even a random choice
@@ -585,9 +516,9 @@ check("2.4")
 # %% [markdown]
 # #### Experiment: a dozen questions
 #
-# To 90 % in twelve steps, each taking the same share of what is left; the scores come
-# from 256 images. With *your* function; the criteria are the library's, which are
-# faster.
+# To 90 % in twelve steps, each of which removes the same share of the weights that are
+# left; the scores come from 256 images. The steps are made by *your* function; the
+# criteria are the library's, which are faster.
 #
 # *Before you run it:* which criterion gains most, and which gains nothing at all?
 
@@ -597,122 +528,87 @@ prediction_2_4b = "OBD gains most; magnitude nothing"
 ### END SOLUTION
 
 # %%
-ROUNDS, FEW = lab02.ROUNDS, min(SAMPLES, lab02.ROUND_SAMPLES)
 RESCORED = ("OBD", "Fisher", "Taylor", "magnitude", "random")
 
 
-def rescored(seed: int, name: str) -> float:
-    """Validation accuracy at 90 %, the criterion asked again in each round."""
-    model = copy.deepcopy(dense[seed])
-    prune_rescored(
-        model, lab02.scorer(name, x[:FEW], y[:FEW], seed), library.geometric(0.9, ROUNDS)
-    )
-    return evaluate(model, data.validation)
+def rescored(seed: int, method: str) -> list[dict[str, float]]:
+    """Accuracy at 90 %; your function computes the scores again in each round."""
+    return lab02.in_rounds(prune_rescored, dense[seed], data, method, [0.9], FEW, seed)
 
 
-jobs = [(seed, name) for name in RESCORED for seed in range(SEEDS)]
-scores = side_by_side(rescored, jobs)
-in_rounds = {
-    name: [s for (_, n), s in zip(jobs, scores, strict=True) if n == name] for name in RESCORED
-}
-compared = {
-    "all at once": {name: at_once[name][:, -1].tolist() for name in RESCORED},
-    f"{ROUNDS} rounds": in_rounds,
-}
-plots.show(
-    plots.bars(
-        {how: {name: float(np.mean(v)) for name, v in by.items()} for how, by in compared.items()},
-        ylabel="validation accuracy (%)",
-        title="At 90 %, nothing trained: asked once, or twelve times",
-        fmt="{:.0f}",
-    ),
-    alt="Bars of validation accuracy at 90 per cent, means of three seeds. "
-    + " ".join(
-        f"{how}: " + ", ".join(f"{n} {np.mean(v):.0f}" for n, v in by.items()) + "."
-        for how, by in compared.items()
-    ),
+in_rounds = parallel.sweep(rescored, seed=range(SEEDS), method=RESCORED).assign(scored="12 times")
+once = at_once[(at_once.sparsity == 0.9) & at_once.method.isin(RESCORED)].assign(scored="once")
+plots.bars(
+    pd.concat([once, in_rounds]),
+    x="method",
+    y="accuracy",
+    by="scored",
+    fmt="{:.0f}",
+    title="At 90 %, nothing trained: scores computed once, or 12 times",
 )
-rows = ["| | rounds against at once | in rounds, against magnitude |", "|---|---|---|"]
-for name in RESCORED:
-    rows.append(
-        f"| {name} | {versus(in_rounds[name], at_once[name][:, -1], cell=True)} | "
-        f"{'' if name == 'magnitude' else versus(in_rounds[name], in_rounds['magnitude'], cell=True)} |"
-    )
-say("\n".join(rows))
-runs = experiments.read(f"lab02_criteria_{DATA}")["seeds"]
-at_90 = lab02.SPARSITIES.index(0.9)
-six = {name: [run["in rounds"][name][at_90] for run in runs] for name in lab02.CRITERIA}
-say(
-    f"With {len(runs)} seeds, in rounds at 90 %, against magnitude: Fisher"
-    f" {versus(six['Fisher'], six['magnitude'])}, OBD {versus(six['OBD'], six['magnitude'])}. The"
-    f" signed forecast, in rounds: {pm(six['signed forecast'])} %. {you_wrote(prediction_2_4b)}"
-)
-model = copy.deepcopy(dense[0])
-forecast = lab02.scorer("signed forecast", x[:FEW], y[:FEW], 0)(model)
-masks = library.global_masks(forecast, library.geometric(0.9, ROUNDS)[0])
-promised = sum(float(forecast[name][~mask].sum()) for name, mask in masks.items())
-with torch.no_grad():
-    before = float(F.cross_entropy(model(x[:FEW]), y[:FEW]))
-    library.apply(model, masks)
-    after = float(F.cross_entropy(model(x[:FEW]), y[:FEW]))
-say(
-    f"The first round by the signed forecast, one seed: {sum(int((~m).sum()) for m in masks.values()):,}"
-    f" weights, whose forecasts add up to {promised:+.2f}; the loss was {before:.2f} and is {after:.1f}."
+
+# %%
+pruned = experiments.read(f"lab02_criteria_{DATA}/pruned")
+six = pruned[(pruned.procedure == "in rounds") & (pruned.sparsity == 0.9)]
+first = lab02.first_round(dense[0], x[:FEW], y[:FEW])
+words.say(
+    f"With {six.seed.nunique()} seeds, in rounds at 90 %, against magnitude: Fisher"
+    f" {words.minus(six, 'accuracy', 'Fisher', 'magnitude')}, OBD"
+    f" {words.minus(six, 'accuracy', 'OBD', 'magnitude')}. The signed forecast, in rounds:"
+    f" {words.pm(six[six.method == 'signed forecast'].accuracy)} %."
+    f" {words.you_wrote(prediction_2_4b)}\n\nThe first round by the signed forecast, one seed:"
+    f" {first['weights']:,} weights, whose forecasts add up to {first['forecast']:+.2f}; the loss"
+    f" was {first['before']:.2f} and is {first['after']:.1f}."
 )
 
 # %% [markdown]
 # OBD and Fisher were far behind magnitude and are now far ahead of it; Taylor has
-# caught up. (Magnitude differs much from seed to seed here: three seeds cannot show the
-# lead, six can.) Magnitude gains nothing: nothing was trained, so the weights that are
-# left are as large as before, and the answer to the question is always the same.
+# caught up. (Magnitude differs much from seed to seed here. With three seeds we could not
+# detect the lead; with six we can.) Magnitude gains nothing: nothing was trained, so the
+# weights that are left are as large as before, and the scores are the same in each round.
 #
 # And the signed forecast, the best of all for one weight? It is lost in the very first
-# round. All that promise most go together, and their promises add up to many times the
-# loss that there is, which cannot fall below 0. A sum of forecasts is no forecast, and
-# what promises most takes the largest steps. Twelve questions come too late.
+# round. The weights with the largest predicted gains are removed all at once. Their
+# predicted gains add up to many times the current loss, which cannot fall below 0. A sum
+# of forecasts is no forecast, and the weights with the largest predicted gains take the
+# largest steps. Twelve rounds do not help after that.
 #
 # And with training in between, as in practice? Six targets, five epochs after each,
 # from the result file (six seeds).
 
 # %%
-trained = {
-    name: np.array([run["with training"][name]["validation"] for run in runs])
-    for name in lab02.TRAINED
-}
-plots.show(
-    plots.method_curves(
-        [1 - target for target in lab02.TARGETS],
-        trained,
-        dense=[run["dense"][0] for run in runs],
-        xlabel="weights remaining (%)",
-        ylabel="validation accuracy (%)",
-        title="Asked again, and trained in between",
-        xaxis="remaining",
-    ),
-    alt=(
-        "Validation accuracy against weights remaining with training after each of six targets,"
-        " with intervals. At 2 per cent: "
-    )
-    + ", ".join(f"{name} {values[:, -1].mean():.0f}" for name, values in trained.items())
-    + ".",
+trained = pruned[pruned.procedure.isin(["dense", "with training"])]
+plots.curves(
+    trained.assign(remaining=1 - trained.sparsity),
+    x="remaining",
+    y="accuracy",
+    xaxis="remaining",
+    title="Scores computed again, and training in between",
 )
-baseline = trained["magnitude"]
-rows = [
-    "| removed | " + " | ".join(f"{100 * target:.0f} %" for target in lab02.TARGETS[1:]) + " |",
-    "|---" * len(lab02.TARGETS) + "|",
-    "| magnitude (%) | " + " | ".join(pm(v) for v in baseline.T[1:]) + " |",
-]
-for name, v in trained.items():
-    if name != "magnitude":
-        cells = (versus(a, b, cell=True) for a, b in zip(v.T[1:], baseline.T[1:], strict=True))
-        rows.append(f"| {name}, against it | " + " | ".join(cells) + " |")
-say("\n".join(rows) + "\n\n(Bold: shown.)")
 
 # %% [markdown]
-# At 80 and 90 % magnitude is even a point or two *ahead*: training repairs what a
-# choice has broken, and what it can least repair is the loss of large weights. At 95 %
-# the order begins to turn, and at 98 %, with a thousand weights left, asking the loss
-# pays, and pays much.
+# And how far is each criterion ahead of magnitude? Differences are paired by seed. Where
+# an interval excludes 0, the two criteria are distinguishable.
+
+# %%
+shown = trained[~trained.method.isin(["dense", "random"])]
+ahead = intervals.differences(shown, "accuracy", against="magnitude", within=["sparsity"])
+plots.curves(
+    ahead.assign(remaining=1 - ahead.sparsity),
+    x="remaining",
+    y="accuracy",
+    ylabel="accuracy minus that of magnitude (points)",
+    xaxis="remaining",
+    bars=True,
+    control=None,
+    title="With training in between: how far ahead of magnitude?",
+)
+
+# %% [markdown]
+# With training in between, magnitude is a point or two *ahead* at 80 and 90 %: training
+# repairs most of the damage of a choice, and least of all the loss of large weights. At
+# 95 % the order begins to turn (OBD is ahead), and at 98 %, with a thousand weights left,
+# the criteria that use the loss are about 20 points ahead.
 #
 # **What the papers found.** LeCun, Denker and Solla (1990) took a reader of digits down
 # to a quarter of its parameters by ½hw², a part at a time with training in between;
@@ -797,20 +693,14 @@ check("2.5")
 # %%
 mask = input_aware_mask(dense[0].get_parameter("fc1.weight").detach(), x.flatten(1), 0.5)
 blank = (x.flatten(1) == 0).all(0)  # pixels without ink in any of the sample's images
-say(
+words.say(
     f"Of the weights on the {int(blank.sum())} pixels that are blank in all these images, your mask"
     f" keeps **{100 * mask[:, blank].float().mean():.0f} %** at a sparsity of 50 %. Magnitude"
-    " cannot know that they do nothing."
+    " cannot know that they do nothing. On the whole net, all layers together, removed at once:"
 )
-for where in (1, 2):
-    ours, theirs = (
-        [run["at once"][name][where] for run in runs] for name in ("input-aware", "magnitude")
-    )
-    say(
-        "On the whole net, all layers together, removed at once at"
-        f" {100 * lab02.SPARSITIES[where]:.0f} %, {len(runs)} seeds, input-aware against magnitude:"
-        f" {versus(ours, theirs)}."
-    )
+pair = pruned[(pruned.procedure == "at once") & pruned.method.isin(["input-aware", "magnitude"])]
+pair = pair[pair.sparsity.isin([0.8, 0.9])]
+tables.compare(pair, {"accuracy": "points"}, against="magnitude", columns="sparsity")
 
 # %% [markdown]
 # An honest result: on this small network, whose inputs are all of one kind, seeing the
@@ -970,77 +860,34 @@ check("2.7")
 # (ε = 0.01).
 
 # %%
-HOW = {"proximal": 3e-4, "subgradient": 3e-4, "l2": 1e-3}
-jobs = [
-    (build("lenet300", data, seed=seed), data, seed, how, lam, SETTINGS["l1_epochs"])
-    for how, lam in HOW.items()
-    for seed in range(SEEDS)
-]
-found = side_by_side(lab02.with_l1, jobs)
-rows = ["| | exact zeros (%) | below 0.001 (%) | validation accuracy (%) |", "|---|---|---|---|"]
-zeros = {}
-for how in HOW:
-    mine = [r for job, r in zip(jobs, found, strict=True) if job[3] == how]
-    zeros[how] = [r["zeros"] for r in mine]
-    rows.append(
-        f"| {how} | {pm(zeros[how])} | {pm([r['small'] for r in mine])} |"
-        f" {pm([r['validation'] for r in mine])} |"
-    )
-say("\n".join(rows))
-say(f"Zeros by the subgradient: {np.mean(zeros['subgradient']):.1f} %. {you_wrote(prediction_2_6)}")
+strengths = {"proximal": 3e-4, "subgradient": 3e-4, "L2": 1e-3}
+found = lab02.zeros_by_training(data, SEEDS, strengths, SETTINGS["l1_epochs"])
+columns = {"zeros": "exact zeros (%)", "small": "below 0.001 (%)"}
+tables.show(tables.means(found, columns | {"accuracy": "validation accuracy (%)"}))
+words.say(
+    f"Zeros by the subgradient: {found[found.method == 'subgradient'].zeros.mean():.1f} %."
+    f" {words.you_wrote(prediction_2_6)}"
+)
 
-curve = {
-    how: {
-        key: np.array([[r[key] for r in run["l1"][how]] for run in runs])
-        for key in ("zeros", "validation")
-    }
-    for how in ("proximal", "reweighted")
-}  # (seeds, lambdas)
-fig = plots.new_figure(4.4)
-ax = fig.subplots()
-for (how, values), marker in zip(curve.items(), "os", strict=True):
-    ax.errorbar(
-        values["zeros"].mean(0),
-        values["validation"].mean(0),
-        yerr=plots.interval(values["validation"])[1],
-        marker=marker,
-        capsize=3,
-        label=how,
-    )
-ax.set(
+# %%
+penalties = experiments.read(f"lab02_criteria_{DATA}/penalties")
+l1 = penalties[penalties.method.isin(["proximal", "reweighted"])]
+plots.frontier(
+    l1,
+    x="zeros",
+    y="accuracy",
+    along="strength",
     xlabel="weights that are exactly 0 (%)",
-    ylabel="validation accuracy (%)",
     title="The price of zeros, λ from 0.0001 to 0.003",
 )
-ax.legend()
-plots.show(
-    fig,
-    alt="Validation accuracy against exact zeros for five strengths of the penalty. "
-    + " ".join(
-        f"{how}: "
-        + ", ".join(
-            f"{z:.0f} % zeros at {a:.1f}"
-            for z, a in zip(v["zeros"].mean(0), v["validation"].mean(0), strict=True)
-        )
-        + "."
-        for how, v in curve.items()
-    ),
+
+# %%
+tables.compare(
+    lab02.at_equal_zeros(l1, (20, 40, 60, 80, 90)),
+    {"accuracy": "points"},
+    against="proximal",
+    columns="zeros",
 )
-
-
-def at_zeros(run: dict, how: str, zeros: float) -> float:
-    """The accuracy with so many zeros (%), on a line from one strength to the next."""
-    found = sorted((r["zeros"], r["validation"]) for r in run["l1"][how])
-    return float(np.interp(zeros, *zip(*found, strict=True)))
-
-
-rows = ["| zeros | reweighted against proximal |", "|---|---|"]
-for share in (20, 40, 60, 80, 90):
-    ours, plain = (
-        [at_zeros(run, how, share) for run in runs] for how in ("reweighted", "proximal")
-    )
-    rows.append(f"| {share} % | {versus(ours, plain, cell=True)} |")
-say("\n".join(rows) + f"\n\n({len(runs)} seeds; bold: shown.)")
 
 # %% [markdown]
 # By the subgradient, just as many weights end *near* zero, and not one of them *at* it:
@@ -1050,34 +897,21 @@ say("\n".join(rows) + f"\n\n({len(runs)} seeds; bold: shown.)")
 #
 # The table compares plain and reweighted at equal numbers of zeros, from the result file
 # (between two strengths of the penalty on a straight line). Reweighting takes little from
-# the weights that stay: in the middle it is about a point ahead, and more where nearly
-# all are zeros. At few zeros no difference is shown.
+# the weights that are kept: in the middle it is about a point ahead, and more where nearly
+# all are zeros. At few zeros we could not detect a difference.
 
 # %% [markdown]
 # #### Real data: MNIST
 #
 # The same on MNIST's 28×28 pixels: 266,200 weights, 6,000 training images, three seeds
-# (`course remake lab02_criteria_mnist`). Before you look: five times as many weights,
-# most of them on pixels that are hardly ever inked. Which of your conclusions will
-# change?
+# (`course remake lab02_criteria_mnist`). The first table is validation accuracy (%) at
+# 90 %. Before you look: five times as many weights, most of them on pixels that are
+# hardly ever inked. Which of your conclusions will change?
 
 # %%
-mnist = experiments.read("lab02_criteria_mnist")["seeds"]
-rows = [
-    "| MNIST, validation accuracy at 90 % | all at once | in a dozen rounds | trained in between |",
-    "|---" * 4 + "|",
-]
-for name in lab02.CRITERIA:
-    trained_to = (
-        [run["with training"][name]["validation"][2] for run in mnist] if name in trained else []
-    )
-    rows.append(
-        f"| {name} | {pm([run['at once'][name][at_90] for run in mnist])} |"
-        f" {pm([run['in rounds'][name][at_90] for run in mnist])} |"
-        f" {pm(trained_to) if trained_to else ''} |"
-    )
-say("\n".join(rows))
-say(real_data.table("02"))
+mnist = experiments.read("lab02_criteria_mnist/pruned")
+tables.show(tables.means(mnist[mnist.sparsity == 0.9], "accuracy", columns="procedure"))
+words.say(real_data.table("02"))
 
 # %% [markdown]
 # The forecast is as good of one weight, and as bad an order of many, with five times as
@@ -1094,55 +928,38 @@ say(real_data.table("02"))
 #
 # 95 % of the weights, rescored by Fisher and by magnitude at four targets with training
 # after each; chosen by what you have seen on the validation images. Now the **test
-# images, once**. Bits in the cheapest format of lab 00, milliseconds of the processor.
+# images, once**. The size is that of the whole model, biases too, each tensor in the
+# cheapest format of lab 00; milliseconds of the processor are for 64 images.
 
 # %%
 TARGETS = (0.5, 0.8, 0.9, 0.95)
 
 
-def finish(seed: int, name: str) -> nn.Module:
-    return lab02.trained_between(dense[seed], data, name, TARGETS, FEW, SETTINGS["retrain"], seed)[
-        0
-    ]
+def finish(method: str, seed: int) -> nn.Module:
+    few, epochs = FEW, SETTINGS["retrain"]
+    return lab02.trained_between(dense[seed], data, method, TARGETS, few, epochs, seed)[0]
 
 
-jobs = [(seed, name) for name in ("Fisher", "magnitude", "random") for seed in range(SEEDS)]
-finished = side_by_side(finish, jobs)
-bill = {"dense": dense}
-for name, label in (
-    ("Fisher", "Fisher 95 %"),
-    ("magnitude", "magnitude 95 %"),
-    ("random", "random 95 %"),
-):
-    bill[label] = [model for (_, n), model in zip(jobs, finished, strict=True) if n == name]
-times = latency.compare(
-    {row: latency.forward(models[0], data.validation.images[:64]) for row, models in bill.items()},
-    repeats=40,
-    threads=1,
-)
-lines = ["| | kB | MACs (k) | ms for 64 images | test accuracy (%) |", "|---" * 5 + "|"]
-tested = {}
-for row, models in bill.items():
-    bits = sum(encodings.cheapest_bits(w.detach()) for w in prunable(models[0]).values())
-    products = totals(model_cost(models[0], data.test.images[:1]))["nonzero_macs"]
-    # the only look at the test images
-    test = tested[row] = [evaluate(model, data.test) for model in models]
-    milliseconds = 1e3 * times[row].median
-    ledger.add("lenet300", row, lab="02", bits=bits, macs=products, ms=milliseconds, accuracy=test)
-    lines.append(
-        f"| {row} | {bits / 8e3:.1f} | {products / 1e3:.0f} | {milliseconds:.2f} | {pm(test)} |"
-    )
-say("\n".join(lines))
-say(
+arms = ("Fisher", "magnitude", "random")
+finished = parallel.sweep(finish, measure="model", method=arms, seed=range(SEEDS))
+models = {f"{method} 95 %": list(of.model) for method, of in finished.groupby("method", sort=False)}
+
+# %%
+costs = lab02.costs({"dense": dense, **models}, data)  # the only look at the test images
+for method, of in costs.groupby("method", sort=False):
+    bits, macs, ms = (of[column].iloc[0] for column in ("bits", "macs", "ms"))
+    ledger.add("lenet300", method, lab="02", bits=bits, macs=macs, ms=ms, accuracy=of.test)
+words.say(
     "Fisher against magnitude, test accuracy:"
-    f" {versus(tested['Fisher 95 %'], tested['magnitude 95 %'])}."
+    f" {words.minus(costs, 'test', 'Fisher 95 %', 'magnitude 95 %')}."
 )
-display(ledger.table())
+ledger.table()
 
 # %% [markdown]
-# At 95 %, where the order turns, the one that asks the loss is a few points ahead of
-# magnitude on the test images; on the validation images of Part B the six seeds do not
-# show it yet. Zeros save bits, and no milliseconds: the kernels are dense, as in lab 01.
+# At 95 %, where the order turns, Fisher's mean is above that of magnitude on the test
+# images. Whether three seeds can tell the two apart differs from machine to machine (one
+# run found +3.3 ± 1.8 points, another one +5.2 ± 9.3); on the validation images of Part B
+# six seeds could not. Zeros save bits, and no milliseconds: the kernels are dense, as in lab 01.
 # The cost of *asking* stands in no column: a Fisher is one backward pass a sample, a
 # curvature ten; magnitude is free.
 #
@@ -1259,64 +1076,17 @@ check("2.9")
 #
 # ### One forecast, many removals
 #
-# Choose a criterion and how many weights go at once (those with the largest scores
-# stay). Left: the truth about single weights. Right: the accuracy, with the same scores
-# asked once, and in a dozen rounds (six seeds, from the result file). Which criterion
-# changes place most? (Tab goes to a control, the space bar presses a button.)
-
+# Choose a criterion and how many weights are removed at once (those with the largest
+# scores are kept). Left: the truth about single weights. Right: the accuracy, with the
+# scores computed once, and in a dozen rounds (six seeds, from the result file). Which
+# criterion changes place most? (Tab goes to a control, the space bar presses a button.)
 
 # %%
-def explore(criterion: str, share: int) -> tuple[str, Figure]:
-    """The scatter of one seed, and the two curves."""
-    fig = plots.new_figure(4.4)
-    left, right = fig.subplots(1, 2)
-    left.scatter(
-        np.abs(single[0][criterion]), np.abs(truth[0]), s=14, color="C0", alpha=0.6, linewidths=0
-    )
-    left.set(
-        xscale="log",
-        yscale="log",
-        xlabel=f"{criterion}, its size",
-        ylabel="true change, its size (nats)",
-        title="one weight goes",
-    )
-    values = {
-        how: np.array([run[key][criterion] for run in runs])
-        for how, key in (("at once", "at once"), ("12 rounds", "in rounds"))
-    }
-    for (how, v), marker in zip(values.items(), "os", strict=True):
-        right.errorbar(
-            [100 * s for s in lab02.SPARSITIES],
-            v.mean(0),
-            yerr=plots.interval(v)[1],
-            marker=marker,
-            capsize=3,
-            label=how,
-        )
-    right.axvline(100 * lab02.SPARSITIES[share], color=plots.COLOURS["dense"], linewidth=1)
-    right.set(
-        xlabel="weights removed (%)",
-        ylabel="validation accuracy (%)",
-        ylim=(0, 102),
-        title="many go",
-    )
-    right.legend(loc="best")
-    now = ", ".join(f"{how} {v[:, share].mean():.0f} %" for how, v in values.items())
-    text = (
-        f"{criterion}: ρ with the size of the true change {np.mean(correlation[criterion]):.2f}; at"
-        f" {100 * lab02.SPARSITIES[share]:.0f} % removed {now}"
-    )
-    plots.alt(
-        fig, f"Scatter of score and true change, and accuracy against weights removed. {text}."
-    )
-    return text, fig
-
-
 widgets.explorer(
-    explore,
+    lambda criterion, removed: lab02.explore(single, pruned, criterion, removed),
     criterion=widgets.choice(list(lab02.CRITERIA), label="criterion"),
-    share=widgets.choice(
-        {f"{100 * s:.0f} %": i for i, s in enumerate(lab02.SPARSITIES)}, value=2, label="removed"
+    removed=widgets.choice(
+        {f"{100 * s:.0f} %": s for s in lab02.SPARSITIES}, value=0.9, label="removed"
     ),
 )
 

@@ -122,6 +122,14 @@ def gap(measure: str, one: str, other: str, by: str = "method", **where: Any) ->
     return difference
 
 
+def _signed_less_size(forecasts: pd.DataFrame) -> ArrayLike:
+    """Lab 02: ρ of the signed forecast with the signed change, less ρ of magnitude with
+    the size of the change.
+    """
+    by_seed = forecasts.pivot(index="seed", columns="method")
+    return (by_seed["signed", "signed forecast"] - by_seed["size", "magnitude"]).to_numpy(float)
+
+
 def _differences(start: Path, runs: str = "seeds") -> Callable[..., Finder]:
     """:func:`minus` of two keys at ``start``, and what comes behind both."""
 
@@ -186,12 +194,15 @@ def _two(default: str, of: Finder, real: str, of_real: Finder) -> dict[str, Any]
 
 # --------------------------------------------------------------------------- the claims
 _00 = _alike(*(f"lab00_counting_{name}/conv4" for name in ("digits", "mnist", "cifar10")))
-_02 = _alike("lab02_criteria_digits", "lab02_criteria_mnist")
+_02_forecasts, _02_pruned, _02_penalties = (
+    _alike(f"lab02_criteria_digits/{table}", f"lab02_criteria_mnist/{table}")
+    for table in ("forecasts", "pruned", "penalties")
+)
 _04 = _alike("lab04_slimming_digits/accuracy", "lab04_slimming_mnist/accuracy")
 _08 = _alike("lab08_heads/kinds", "lab08_multi30k/kinds")
 _09 = _alike("lab09_subnetworks/scores", "lab09_subnetworks_glue/scores")
 _09_heads = _alike("lab09_subnetworks/heads", "lab09_subnetworks_glue/heads")
-_10 = _alike("lab10_scores_reviews", "lab10_sst2")
+_10 = _alike("lab10_scores_reviews/scores", "lab10_sst2/scores")
 _regimes = _differences(("regimes",))
 
 
@@ -220,16 +231,6 @@ def _half_depth(one: str, other: str, by: str = "method", **where: Any) -> dict[
     """Lab 09: test accuracy of two ways to half of the depth, 2 of 4 and 3 of 6 layers."""
     two, three = (gap("test", one, other, by, depth=depth, **where) for depth in (2, 3))
     return _two("lab09_depth/depths", two, "lab09_depth_sst2/depths", three)
-
-
-def _scores(schedule: str, one: str, other: str) -> Finder:
-    """Lab 10: two scores at equal products, nothing trained."""
-
-    def reached(run: Any, score: str) -> float:
-        found = run["schedules"][schedule][score]
-        return float(np.mean([f["accuracy"] for f in ([found] if score != "random" else found)]))
-
-    return lambda result: [reached(run, one) - reached(run, other) for run in result["seeds"]]
 
 
 CLAIMS: tuple[Claim, ...] = (
@@ -296,9 +297,7 @@ CLAIMS: tuple[Claim, ...] = (
         "02",
         "The forecast of a single weight's removal is almost the truth.",
         "Spearman's ρ with the true change: forecast (signed) less magnitude (its size)",
-        **_02(
-            minus(("rank correlation", "signed forecast", 0), ("rank correlation", "magnitude", 1))
-        ),
+        **_02_forecasts(_signed_less_size),
         digits=2,
         points=False,
     ),
@@ -306,31 +305,37 @@ CLAIMS: tuple[Claim, ...] = (
         "02",
         "The best forecast is the worst order.",
         "50 %, all at once: random less the signed forecast",
-        **_02(_differences(("at once",))("random", "signed forecast", 0)),
+        **_02_pruned(
+            gap("accuracy", "random", "signed forecast", procedure="at once", sparsity=0.5)
+        ),
     ),
     Claim(
         "02",
         "Asked a dozen times, the loss is a better judge than size.",
         "90 %, twelve rounds, not trained: Fisher less magnitude",
-        **_02(_differences(("in rounds",))("Fisher", "magnitude", 2)),
+        **_02_pruned(gap("accuracy", "Fisher", "magnitude", procedure="in rounds", sparsity=0.9)),
     ),
     Claim(
         "02",
         "With training in between magnitude is a little ahead up to 90 %.",
         "90 %, trained after each of three targets: magnitude less Fisher",
-        **_02(_differences(("with training",))("magnitude", "Fisher", "validation", 2)),
+        **_02_pruned(
+            gap("accuracy", "magnitude", "Fisher", procedure="with training", sparsity=0.9)
+        ),
     ),
     Claim(
         "02",
         "Where little is left, asking the loss pays.",
         "98 %, trained after each of six targets: Fisher less magnitude",
-        **_02(_differences(("with training",))("Fisher", "magnitude", "validation", -1)),
+        **_02_pruned(
+            gap("accuracy", "Fisher", "magnitude", procedure="with training", sparsity=0.98)
+        ),
     ),
     Claim(
         "02",
         "The proximal step makes zeros, a subgradient none.",
         "exact zeros at λ = 0.0003, % of the weights: proximal less subgradient",
-        **_02(_differences(("l1",))("proximal", "subgradient", 1, "zeros")),
+        **_02_penalties(gap("zeros", "proximal", "subgradient", strength=3e-4)),
         points=False,
     ),
     Claim(
@@ -568,13 +573,13 @@ CLAIMS: tuple[Claim, ...] = (
         "10",
         "At equal products, tokens that are chosen keep more than tokens drawn.",
         "steep schedule, not trained: attention received less random",
-        **_10(_scores("steep", "received", "random")),
+        **_10(gap("accuracy", "received", "random", schedule="steep")),
     ),
     Claim(
         "10",
         "The cheap row of [CLS] chooses as well as attention received.",
         "steep schedule: [CLS] row less received",
-        **_10(_scores("steep", "cls", "received")),
+        **_10(gap("accuracy", "[CLS] row", "received", schedule="steep")),
         level=True,
     ),
 )

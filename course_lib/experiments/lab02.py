@@ -1,28 +1,31 @@
-"""Lab 02: forecasts of what a weight's removal costs, beside what it does cost; and
+"""Lab 02: forecasts of the loss change when a weight is removed, the true change, and
 those forecasts as orders of removal.
 
-LeNet-300-100 without batch norm, so that nothing but the criterion is compared. Every
-accuracy in % is one of validation images, except where "test" is said.
-``course remake lab02_criteria_digits`` and ``lab02_criteria_mnist`` make the shipped
-results again.
+LeNet-300-100 without batch norm, so that only the criteria differ. Columns: ``accuracy``
+is validation accuracy and ``test`` is test accuracy, both in %; ``sparsity`` is the
+fraction of weights removed. The stored results are made by
+``data/results/make/lab02_results.py``.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Executor
-from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import torch
+from matplotlib.figure import Figure
+from scipy.stats import spearmanr
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from course_lib.data.images import ImageData, Split, load
-from course_lib.experiments.once import each_seed
+from course_lib.cost import latency, model_cost, storage, totals
+from course_lib.data.images import ImageData, Split
 from course_lib.models import build
 from course_lib.modes import evaluating
+from course_lib.parallel import side_by_side
 from course_lib.pruning.weights import (
     Proximal,
     Scores,
@@ -40,6 +43,7 @@ from course_lib.pruning.weights import (
     random,
     taylor,
 )
+from course_lib.show import output, plots
 from course_lib.training import evaluate, fit
 
 DIGITS: dict[str, Any] = {
@@ -60,6 +64,8 @@ REWEIGHTED = 0.05  # of λ: the penalty λ·0.05/(|w| + 0.01) is λ for a weight
 
 # model, samples, labels, seed -> scores
 Criterion = Callable[[nn.Module, Tensor, Tensor, int], Scores]
+# model, score, targets -> anything; zeros the weights that are pruned
+Prune = Callable[[nn.Module, Callable[[nn.Module], Scores], list[float]], object]
 
 
 def signed_forecast(model: nn.Module, x: Tensor, y: Tensor, seed: int = 0) -> Scores:
@@ -103,127 +109,193 @@ def trained(model: nn.Module, data: ImageData, seed: int, epochs: int) -> nn.Mod
     return model
 
 
+def dense_networks(data: ImageData, seeds: int, epochs: int) -> list[nn.Module]:
+    """A trained dense LeNet-300-100 per seed 0, 1, …"""
+    fresh = [build("lenet300", data, seed=seed) for seed in range(seeds)]
+    return side_by_side(trained, [(model, data, s, epochs) for s, model in enumerate(fresh)])
+
+
+def dense_rows(models: Sequence[nn.Module], data: ImageData) -> pd.DataFrame:
+    """``seed``, ``method`` ("dense") and ``accuracy``: the dense line of a figure."""
+    accuracy = [evaluate(model, data.validation) for model in models]
+    return pd.DataFrame({"seed": range(len(models)), "method": "dense", "accuracy": accuracy})
+
+
 def sample_of(split: Split, count: int) -> tuple[Tensor, Tensor]:
     """The first images and labels: they lie in random order."""
     return split.images[:count], split.labels[:count]
 
 
 def mean_loss(model: nn.Module, x: Tensor, y: Tensor) -> float:
-    """Mean cross entropy in evaluation mode, in double precision behind the logits."""
+    """Mean cross entropy in evaluation mode; double precision after the logits."""
     with evaluating(model), torch.no_grad():
         return float(F.cross_entropy(model(x).double(), y))
 
 
+# ------------------------------------------------------------------------ single weights
 def single_weights(
     model: nn.Module, x: Tensor, y: Tensor, count: int, seed: int
-) -> dict[str, list[float]]:
-    """``count`` weights drawn from all layers alike: what the mean loss on these
-    samples changes by when each, alone, becomes 0.
+) -> list[dict[str, Any]]:
+    """Draw ``count`` weights, the same number from each layer, set each alone to 0, and
+    measure the change of the mean loss on these samples, in double precision.
 
     Returns:
-        "truth" -> the changes, in double precision; every criterion -> its scores of
-        the same weights.
+        A row per weight and criterion: ``weight`` (its number), ``method``, ``score`` and
+        ``change`` (nat).
     """
-    scored = {name: criterion(model, x, y, seed) for name, criterion in CRITERIA.items()}
+    scored = {method: criterion(model, x, y, seed) for method, criterion in CRITERIA.items()}
     judge = copy.deepcopy(model).double()
     weights = prunable(judge)
     names = list(weights)
     generator = torch.Generator().manual_seed(seed)
-    found: dict[str, list[float]] = {"truth": [], **{name: [] for name in scored}}
     x = x.double()
     before = mean_loss(judge, x, y)
+    rows = []
     for i in range(count):
         name = names[i % len(names)]
         w = weights[name].data.view(-1)
         at = int(torch.randint(len(w), (1,), generator=generator))
         kept = float(w[at])
         w[at] = 0
-        found["truth"].append(mean_loss(judge, x, y) - before)
+        change = mean_loss(judge, x, y) - before
         w[at] = kept
-        for criterion, scores in scored.items():
-            found[criterion].append(float(scores[name].reshape(-1)[at]))
-    return found
+        for method, scores in scored.items():
+            score = float(scores[name].reshape(-1)[at])
+            rows.append({"weight": i, "method": method, "score": score, "change": change})
+    return rows
 
 
-def rank_correlation(a: Iterable[float], b: Iterable[float]) -> float:
-    """Spearman's ρ."""
-    from scipy.stats import spearmanr
+def rank_correlations(single: pd.DataFrame) -> pd.DataFrame:
+    """Spearman's ρ between score and true change, by seed and method: ``signed``, as they
+    are, and ``size``, of their absolute values.
+    """
+    rows = [
+        {
+            "seed": seed,
+            "method": method,
+            "signed": float(spearmanr(part.score, part.change).statistic),
+            "size": float(spearmanr(part.score.abs(), part.change.abs()).statistic),
+        }
+        for (seed, method), part in single.groupby(["seed", "method"], sort=False)
+    ]
+    return pd.DataFrame(rows)
 
-    return float(spearmanr(list(a), list(b)).statistic)
+
+def forecast_and_truth(single: pd.DataFrame) -> Figure:
+    """The true change of the loss against two criteria, of the weights of one seed; the
+    2 % largest changes lie outside.
+    """
+    fig, axes = plots.subplots(1, 2, 4.2, sharey=True)
+    single = single.assign(change=1e3 * single.change)
+    limit = float(single.change.abs().quantile(0.98))
+    words = []
+    for ax, method, xlabel in zip(
+        axes,
+        ("signed forecast", "magnitude"),
+        ("−gw + ½hw² (thousandths of a nat)", "|w|"),
+        strict=True,
+    ):
+        signed = method == "signed forecast"
+        part = single[single.method == method]
+        part = part.assign(score=part.score * (1e3 if signed else 1))
+        plots.scatter(
+            part,
+            x="score",
+            y="change",
+            title=method,
+            diagonal=signed,
+            xlabel=xlabel,
+            ylabel="true change (thousandths of a nat)",
+            ax=ax,
+        )
+        ax.set(ylim=(-limit, limit), **({"xlim": (-limit, limit)} if signed else {}))
+        words.append(output.alt_of(fig))
+    axes[1].set_ylabel("")
+    return plots.alt(fig, " ".join(words))
 
 
+# ----------------------------------------------------------------------- many at a time
 def at_once(
     model: nn.Module,
     data: ImageData,
-    criteria: Iterable[str],
+    method: str,
     sparsities: Iterable[float],
     samples: int,
     seed: int,
-) -> dict[str, list[float]]:
-    """Validation accuracy after all goes in one step, all layers together; nothing is
-    trained.
+) -> list[dict[str, float]]:
+    """Rows ``sparsity``, ``accuracy``: all layers together, pruned in one step; nothing
+    is trained.
     """
-    x, y = sample_of(data.train, samples)
-    scores = {criterion: CRITERIA[criterion](model, x, y, seed) for criterion in criteria}
+    # a copy: while derivatives are computed, a model holds other tensors, and other threads
+    # may need it then
+    scores = CRITERIA[method](copy.deepcopy(model), *sample_of(data.train, samples), seed)
 
-    def prune(pruned: nn.Module, criterion: str, sparsity: float) -> None:
-        apply(pruned, global_masks(scores[criterion], sparsity))
+    def prune(pruned: nn.Module, sparsity: float) -> None:
+        apply(pruned, global_masks(scores, sparsity))
 
-    return _accuracies(model, data, scores, sparsities, prune)
+    return _accuracies(model, data, sparsities, prune)
 
 
 def in_rounds(
+    prune: Prune,
     model: nn.Module,
     data: ImageData,
-    criteria: Iterable[str],
+    method: str,
     sparsities: Iterable[float],
     samples: int,
     seed: int,
     rounds: int = ROUNDS,
-) -> dict[str, list[float]]:
-    """Validation accuracy where the scores are asked for anew before each of ``rounds``
-    removals; nothing is trained.
+) -> list[dict[str, float]]:
+    """The same with ``prune(model, score, targets)``, which computes the scores again
+    before each of ``rounds`` removals.
     """
-    x, y = sample_of(data.train, samples)
-
-    def prune(pruned: nn.Module, criterion: str, sparsity: float) -> None:
-        prune_rescored(pruned, geometric(sparsity, rounds), scorer(criterion, x, y, seed))
-
-    return _accuracies(model, data, criteria, sparsities, prune)
+    score = scorer(method, *sample_of(data.train, samples), seed)
+    return _accuracies(
+        model, data, sparsities, lambda pruned, s: prune(pruned, score, geometric(s, rounds))
+    )
 
 
 def _accuracies(
     model: nn.Module,
     data: ImageData,
-    criteria: Iterable[str],
     sparsities: Iterable[float],
-    prune: Callable[[nn.Module, str, float], object],
-) -> dict[str, list[float]]:
-    """Validation accuracies of copies that ``prune(copy, criterion, sparsity)`` has
-    pruned.
+    prune: Callable[[nn.Module, float], object],
+) -> list[dict[str, float]]:
+    rows = []
+    for sparsity in sparsities:
+        pruned = copy.deepcopy(model)
+        prune(pruned, sparsity)
+        rows.append({"sparsity": sparsity, "accuracy": evaluate(pruned, data.validation)})
+    return rows
+
+
+def first_round(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, float]:
+    """The first of :data:`ROUNDS` rounds by the signed forecast: how many ``weights`` are
+    removed, the sum of their ``forecast`` changes, and the loss ``before`` and ``after``.
     """
-    found: dict[str, list[float]] = {}
-    sparsities = list(sparsities)
-    for criterion in criteria:
-        found[criterion] = []
-        for sparsity in sparsities:
-            pruned = copy.deepcopy(model)
-            prune(pruned, criterion, sparsity)
-            found[criterion].append(evaluate(pruned, data.validation))
-    return found
+    pruned = copy.deepcopy(model)
+    forecast = signed_forecast(pruned, x, y)
+    masks = global_masks(forecast, geometric(0.9, ROUNDS)[0])
+    apply(pruned, masks)
+    return {
+        "weights": sum(int((~mask).sum()) for mask in masks.values()),
+        "forecast": sum(float(forecast[name][~mask].sum()) for name, mask in masks.items()),
+        "before": mean_loss(model, x, y),
+        "after": mean_loss(pruned, x, y),
+    }
 
 
 def trained_between(
     model: nn.Module,
     data: ImageData,
-    criterion: str,
+    method: str,
     targets: Iterable[float],
     samples: int,
     epochs: int,
     seed: int,
 ) -> tuple[nn.Module, list[float]]:
-    """A copy, the scores asked for anew before each target and ``epochs`` of training
-    after it; and its validation accuracies then.
+    """A pruned copy, and its validation accuracies: the scores are computed again before
+    each target, and ``epochs`` of training follow it.
     """
     validation: list[float] = []
 
@@ -232,30 +304,39 @@ def trained_between(
         validation.append(evaluate(now, data.validation))
 
     pruned = copy.deepcopy(model)
-    prune_rescored(pruned, targets, scorer(criterion, *sample_of(data.train, samples), seed), train)
+    prune_rescored(pruned, targets, scorer(method, *sample_of(data.train, samples), seed), train)
     return pruned, validation
 
 
-def with_training(
-    model: nn.Module,
-    data: ImageData,
-    criteria: Iterable[str],
-    targets: Sequence[float],
-    samples: int,
-    epochs: int,
-    seed: int,
-) -> dict[str, dict[str, Any]]:
-    """:func:`trained_between` by each criterion.
+def costs(models: Mapping[str, Sequence[nn.Module]], data: ImageData) -> pd.DataFrame:
+    """What networks cost and reach.
 
     Returns:
-        Criterion -> "validation": accuracy after the training at each target; "test":
-        at the last.
+        A row per method and seed. Of the method's first network: size of the whole model
+        in ``bits``, ``macs`` without those by zero weights, and ``ms`` of the processor
+        for 64 images. Of each: ``test`` accuracy.
     """
-    found: dict[str, dict[str, Any]] = {}
-    for criterion in criteria:
-        pruned, validation = trained_between(model, data, criterion, targets, samples, epochs, seed)
-        found[criterion] = {"validation": validation, "test": evaluate(pruned, data.test)}
-    return found
+    times = latency.compare(
+        {m: latency.forward(nets[0], data.validation.images[:64]) for m, nets in models.items()},
+        repeats=40,
+        threads=1,
+    )
+    rows = [
+        {
+            "seed": seed,
+            "method": method,
+            "bits": storage.model_bits(nets[0].state_dict()),
+            "macs": totals(model_cost(nets[0], data.test.images[:1]))["nonzero_macs"],
+            "ms": 1e3 * times[method].median,
+            "test": evaluate(net, data.test),
+        }
+        for method, nets in models.items()
+        for seed, net in enumerate(nets)
+    ]
+    return pd.DataFrame(rows)
+
+
+# ---------------------------------------------------------------------- zeros by training
 
 
 def with_l1(
@@ -272,11 +353,12 @@ def with_l1(
 
     Args:
         how: "proximal", "reweighted" (from the second ``every`` epochs on),
-            "subgradient" (of λΣ|w| in the loss), or "l2" (λΣw² in it).
+            "subgradient" (of λΣ|w| in the loss), or "L2" (λΣw² in it).
+        lam: λ, the strength of the penalty.
 
     Returns:
-        "zeros": exact ones, "small": below 0.001 in size, both in % of the weights;
-        "validation": accuracy.
+        ``zeros``: exact zeros, ``small``: below 0.001 in size, both in % of the weights;
+        ``accuracy``.
     """
     parameters = list(prunable(model).values())
     proximal = Proximal(parameters, lam) if how in ("proximal", "reweighted") else None
@@ -306,58 +388,75 @@ def with_l1(
     return {
         "zeros": 100 * float((w == 0).double().mean()),
         "small": 100 * float((w < 1e-3).double().mean()),
-        "validation": evaluate(model, data.validation),
+        "accuracy": evaluate(model, data.validation),
     }
 
 
-def one_seed(name: str, seed: int, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Everything of the lab with one seed.
-
-    Returns:
-        "dense": validation and test accuracy; "rank correlation": criterion -> [with
-        the signed change, with its size]; "at once", "in rounds": as the functions of
-        that name; "with training"; "l1": how -> a list over :data:`L1`.
+def zeros_by_training(
+    data: ImageData, seeds: int, strengths: Mapping[str, float], epochs: int
+) -> pd.DataFrame:
+    """:func:`with_l1` for each entry {how: λ} of ``strengths``, each seed from the same
+    start: ``seed``, ``method``, ``zeros``, ``small``, ``accuracy``.
     """
-    data = load(name).subset(settings["images"])
-    samples = settings["samples"]
-    model = trained(build("lenet300", data, seed=seed), data, seed, settings["epochs"])
-    single = single_weights(model, *sample_of(data.train, samples), 300, seed)
-    truth = single.pop("truth")
-    size = [abs(t) for t in truth]
-    few = min(samples, ROUND_SAMPLES)
-    return {
-        "dense": [evaluate(model, data.validation), evaluate(model, data.test)],
-        "rank correlation": {
-            criterion: [rank_correlation(s, truth), rank_correlation(map(abs, s), size)]
-            for criterion, s in single.items()
-        },
-        "at once": at_once(model, data, CRITERIA, SPARSITIES, samples, seed),
-        "in rounds": in_rounds(model, data, CRITERIA, SPARSITIES, few, seed),
-        "with training": with_training(
-            model, data, TRAINED, TARGETS, few, settings["retrain"], seed
-        ),
-        "l1": {
-            how: [
-                with_l1(
-                    build("lenet300", data, seed=seed), data, seed, how, lam, settings["l1_epochs"]
-                )
-                for lam in L1
-            ]
-            for how in ("proximal", "reweighted", "subgradient", "l2")
-        },
-    }
+    jobs = [
+        (build("lenet300", data, seed=seed), data, seed, how, lam, epochs)
+        for how, lam in strengths.items()
+        for seed in range(seeds)
+    ]
+    found = side_by_side(with_l1, jobs)
+    rows = [{"seed": j[2], "method": j[3], **row} for j, row in zip(jobs, found, strict=True)]
+    return pd.DataFrame(rows)
 
 
-def remake_digits(executor: Executor, folder: Path) -> dict[str, Any]:
-    """Six seeds on the digits: ``settings``, and ``seeds``, one of :func:`one_seed`
-    each.
+def at_equal_zeros(penalties: pd.DataFrame, shares: Iterable[float]) -> pd.DataFrame:
+    """``accuracy`` at each share of ``zeros`` (in %, as text), by seed and method: on a
+    straight line between two strengths of the penalty.
     """
-    return each_seed(executor, folder, 6, one_seed, "digits", DIGITS)
+    rows = []
+    for (seed, method), part in penalties.sort_values("zeros").groupby(["seed", "method"]):
+        for share in shares:
+            accuracy = float(np.interp(share, part.zeros, part.accuracy))
+            zeros = f"{share:g} % zeros"
+            rows.append({"seed": seed, "method": method, "zeros": zeros, "accuracy": accuracy})
+    return pd.DataFrame(rows)
 
 
-def remake_mnist(executor: Executor, folder: Path) -> dict[str, Any]:
-    """The same on MNIST, 6,000 images, three seeds."""
-    return each_seed(executor, folder, 3, one_seed, "mnist", MNIST)
-
-
-RESULTS = {"lab02_criteria_digits": remake_digits, "lab02_criteria_mnist": remake_mnist}
+# ----------------------------------------------------------------------------- to play
+def explore(
+    single: pd.DataFrame, pruned: pd.DataFrame, criterion: str, removed: float
+) -> tuple[str, Figure]:
+    """A criterion's scores beside the truth (first seed), and the accuracy with them."""
+    fig, (left, right) = plots.subplots(1, 2, 4.4)
+    of_one = single[single.method == criterion]
+    first = of_one[of_one.seed == 0]
+    plots.scatter(
+        first.assign(score=first.score.abs(), change=first.change.abs()),
+        x="score",
+        y="change",
+        xlabel=f"{criterion}, its size",
+        ylabel="true change, its size (nat)",
+        title="one weight is removed",
+        log=True,
+        ax=left,
+    )
+    many = pruned[(pruned.method == criterion) & pruned.procedure.isin(["at once", "in rounds"])]
+    plots.curves(
+        many,
+        x="sparsity",
+        y="accuracy",
+        by="procedure",
+        xaxis="sparsity",
+        control=None,
+        title="many are removed",
+        ylim=(0, 102),
+        bars=True,
+        ax=right,
+    )
+    right.axvline(removed, color=plots.COLOURS["dense"], linewidth=1)
+    now = many[many.sparsity == removed].groupby("procedure", sort=False).accuracy.mean()
+    text = (
+        f"{criterion}: ρ with the size of the true change"
+        f" {rank_correlations(of_one)['size'].mean():.2f}; at {100 * removed:.0f} % removed "
+        + ", ".join(f"{how} {accuracy:.0f} %" for how, accuracy in now.items())
+    )
+    return text, plots.alt(fig, f"Score and true change, and accuracy by weights removed. {text}.")

@@ -1,8 +1,10 @@
-"""Lab 10: tokens dropped from small BERTs on reviews and from a real encoder on SST-2:
-how it is measured, and the longer runs of lab 10.
+"""Lab 10: tokens dropped from small BERTs on reviews, from vision transformers on digits,
+and from a real encoder: what the lab and its lecture run.
 
-``course remake lab10_reviews`` (fine-tuning with tokens dropped, and learned
-thresholds) and ``course remake lab10_sst2`` make the shipped results again.
+Layers are counted from 0; a text for readers counts from 1. Columns: ``share`` of the
+tokens that are kept, ``accuracy`` (validation) and ``test`` in %, ``fewer``: MACs of the
+whole texts over those of the shortened ones. The stored results are made by
+``data/results/make/lab10_results.py``.
 
 Source: Goyal et al. 2020, "PoWER-BERT"; Kim et al. 2022, "Learned Token Pruning for
 Transformers".
@@ -10,65 +12,127 @@ Transformers".
 
 from __future__ import annotations
 
+import copy
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
-from contextlib import nullcontext
-from functools import lru_cache
-from pathlib import Path
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
 
+import datasets
+import numpy as np
+import pandas as pd
 import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from torch import Tensor, nn
+from transformers.utils import logging
 
-from course_lib.cost import texts_macs
-from course_lib.data import pieces, reviews
+from course_lib import experiments
+from course_lib.cost import latency, storage, texts_macs
+from course_lib.data import images, pieces, reviews
 from course_lib.data.review_grammar import POLAR
-from course_lib.experiments.once import once
 from course_lib.models import checkpoints
-from course_lib.models.pretrained import load_classifier
+from course_lib.models.bert import small_bert
 from course_lib.modes import evaluating
+from course_lib.parallel import side_by_side
+from course_lib.pruning.heads import gated
 from course_lib.pruning.tokens import (
     Cascading,
     Dropping,
     Moment,
-    SoftThreshold,
+    cascading,
     dropping,
     kept_count,
+    progressive_shares,
 )
 from course_lib.pruning.tokens.dropping import Score
-from course_lib.recipes import sst2
-from course_lib.recipes.reviews import BATCH, SEEDS, batches_of
-from course_lib.recipes.reviews import name as checkpoint_name
-from course_lib.training import Batch, accuracy, fit_batches, optimise, warm_up_then_decay
+from course_lib.show import plots
+from course_lib.show.drawings import tokens_leaving
+from course_lib.training import Batch
 
-MEASURED = 1000  # reviews of validation and of test
 EVIDENCE = "piece_evidence"  # the column of a batch that says which pieces decide
-Schedule = dict[int, float]  # layer -> share of the text that goes on from it
+LAYERS, SHARES = (0, 1, 2), (0.5, 0.3, 0.2, 0.1)  # of single drops
+METHODS = ("informed", "all evidence", "polar words", "random")
+SAMPLES = (3, 7, 12, 21, 30, 44)  # validation texts to look at
 
-FINE_TUNE: dict[str, Any] = {"steps": 1500, "lr": 3e-4, "target": 2.1, "texts": 400}
-THRESHOLDS: dict[str, Any] = {
-    "steps": 1500,
-    "lr": 3e-4,
-    "lr_theta": 1.5e-2,
-    "sparsity": 0.04,
-    "hot": 0.3,
-    "cold": 0.1,
-    "hard": 0.6,
-}
-SST2: dict[str, Any] = {
-    "sentences": 12_000,
-    "draws": 5,
-    "schedules": {"gentle": {2: 0.7, 3: 0.5, 4: 0.4}, "steep": {1: 0.7, 2: 0.5, 3: 0.3, 4: 0.2}},
-}
-SST2_SEEDS = (0, 1, 2)
-# the same for four layers: as many products are left
-REVIEWS: dict[str, Schedule] = {
-    "gentle": {1: 0.7, 2: 0.5},
-    "steep": {0: 0.7, 1: 0.5, 2: 0.3},
-}
-ARMS = ("dense", "informed", "random")
-THRESHOLD_ARMS = ("hard phase", "soft to the end")
+Schedule = dict[int, float]  # layer -> share of the text that goes on from it
+# exercise 10.1: attention weights (B, M, L, L), token mask (B, L) -> scores (B, L)
+Received = Callable[[Tensor, Tensor], Tensor]
+# exercise 10.2: rows (B, L, E), token mask, scores, k -> rows, token mask, index
+Keep = Callable[[Tensor, Tensor, Tensor, int], tuple[Tensor, Tensor, Tensor]]
+
+
+@dataclass
+class Patients:
+    """Small BERTs that classify reviews, and held-back reviews.
+
+    Attributes:
+        models: by seed, with the fast attention kernel. eager: copies whose slower
+            attention shows its weights.
+        texts: "validation" and "test" -> rows with ``input_ids``, ``piece_evidence``,
+            ``sentiment``, ``text``.
+        validation, test: the same in batches of 100.
+        lengths: int64, pieces of each validation text.
+        dense: validation accuracy of each model on whole texts.
+    """
+
+    models: dict[int, Any]
+    eager: dict[int, Any]
+    tokenizer: Any
+    texts: Any
+    validation: list[Batch]
+    test: list[Batch]
+    lengths: Tensor
+    dense: dict[int, float]
+
+    @property
+    def config(self) -> Any:
+        return next(iter(self.models.values())).config
+
+    def pieces(self, number: int) -> tuple[Tensor, list[str], list[int]]:
+        """A validation text: ids (1, L), its pieces, and which of them decide (0: not)."""
+        row = self.texts["validation"][number]
+        ids = row["input_ids"]
+        return torch.tensor([ids]), self.tokenizer.convert_ids_to_tokens(ids), row[EVIDENCE]
+
+    def describe(self) -> str:
+        """The reviews and the models, in a sentence each, and a review."""
+        rows, n = self.texts["validation"], self.lengths
+        decides = np.mean([np.mean(np.array(row) > 0) for row in rows[EVIDENCE]])
+        return (
+            f"A review has {n.double().mean():.0f} pieces on average ({n.min()} to {n.max()});"
+            f" {decides:.0%} of them decide: the polar word of the deciding clause, its negator,"
+            " the contrast word. Validation accuracy of the models: "
+            + ", ".join(f"{value:.1f}" for value in self.dense.values())
+            + f" %. One text in {len(n)} is {100 / len(n)} points.\n\n> {rows[3]['text']}"
+        )
+
+
+def load(seeds: Sequence[int], texts: int) -> Patients:
+    """The models of these seeds, and so many validation and test reviews."""
+    datasets.disable_progress_bars()
+    logging.disable_progress_bar()
+    loaded = {seed: checkpoints.load(f"reviews-bert-{seed}") for seed in seeds}
+    models = {seed: one.model for seed, one in loaded.items()}
+    eager = copy.deepcopy(models)
+    for model in eager.values():
+        model.set_attn_implementation("eager")
+    tokenizer = loaded[seeds[0]].tokenizer
+    rows = reviews.load(train=0, validation=texts, test=texts)
+    data = pieces.encode(rows, tokenizer, aligned=("evidence",))
+    validation, test = (
+        list(pieces.batches(data[part], "sentiment", 100, extra=(EVIDENCE,)))
+        for part in ("validation", "test")
+    )
+    lengths = torch.tensor([len(row) for row in data["validation"]["input_ids"]])
+    dense = side_by_side(lambda seed: measure(models[seed], validation), [(s,) for s in seeds])
+    accuracy = {seed: found["accuracy"] for seed, found in zip(seeds, dense, strict=True)}
+    return Patients(models, eager, tokenizer, data, validation, test, lengths, accuracy)
 
 
 # ---------------------------------------------------------------------------- measuring
@@ -82,8 +146,7 @@ def measure(
     open_block: Callable[[], Any] | None = None,
     **options: Any,
 ) -> dict[str, float]:
-    """A classifier measured while tokens are dropped: how often it is right, what that
-    costs, and which words it kept.
+    """Accuracy and cost of a classifier while tokens are dropped, and which words it kept.
 
     Args:
         model: a BERT-type classifier of transformers.
@@ -187,270 +250,572 @@ def ratio(config: Any, lengths: Tensor, shares: Mapping[int, float]) -> float:
     return whole.double().mean().item() / shortened.double().mean().item()
 
 
-# ------------------------------------------------------------------ reviews, fine-tuned
-def validation_batches(
-    tokenizer: Any, texts: int, part: str = "validation", kind: str = "full"
-) -> list[Batch]:
-    """Reviews of a held-back part in batches of 100, from short to long, with their
-    evidence.
+# ------------------------------------------------------------------- rows that are dropped
+def sketch() -> Figure:
+    """A sentence whose tokens leave, drawn by hand."""
+    text = "although the service was slow , the food was superb ."
+    words = ["[CLS]", *text.split(), "[SEP]"]
+    kept = [range(13), [0, 1, 3, 5, 8, 10, 11], [0, 1, 10], [0]]
+    return tokens_leaving(words, kept, marked=[1, 10], answer="positive")
+
+
+@torch.inference_mode()
+def at_each_layer(model: Any, ids: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """What each layer's attention puts out for texts of one length: rows (B, L, E) and
+    attention weights (B, M, L, L).
     """
-    data = pieces.encode(_held_back(kind, part, texts), tokenizer, aligned=("evidence",))
-    return list(pieces.batches(data, "sentiment", 100, extra=(EVIDENCE,)))
+    found = []
+    hidden = model.bert.embeddings(ids)  # (B, L, E)
+    for layer in model.bert.encoder.layer:
+        found.append(layer.attention(hidden))
+        hidden = layer.feed_forward_chunk(found[-1][0])
+    return found
 
 
-@lru_cache
-def _held_back(kind: str, part: str, texts: int) -> Any:
-    return reviews.load(**{"train": 0, "validation": 0, "test": 0, part: texts}, kind=kind)[part]
-
-
-def training_batches(tokenizer: Any, steps: int, seed: int) -> Iterator[Batch]:
-    """New batches of training reviews, as large as those that the checkpoints were
-    trained on; no text comes twice.
+@torch.inference_mode()
+def from_there(model: Any, layer: int, rows: Tensor) -> Tensor:
+    """The rest of the model, from the rows that this layer's attention has put out:
+    logits (B, classes).
     """
-    return batches_of(reviews.texts("full", BATCH * steps), tokenizer, seed)
+    blocks = model.bert.encoder.layer
+    hidden = blocks[layer].feed_forward_chunk(rows)
+    for block in blocks[layer + 1 :]:
+        hidden = block.attention(hidden)[0]
+        if block is blocks[-1]:
+            hidden = hidden[:, :1]  # from here on only [CLS] is read
+        hidden = block.feed_forward_chunk(hidden)
+    return model.classifier(model.bert.pooler(hidden))
 
 
-def schedules(layers: int, target: float) -> Iterator[Schedule]:
-    """Schedules whose MACs are about ``target`` times fewer on paper: shares that fall,
-    from a coarse grid, solved for the last.
-
-    Layers are counted from 0. Nothing but [CLS] goes on from the last layer's
-    attention, since only its row is read there (a share so small that one token is
-    left), which is exact.
+def attention_by_word(received: Received, patients: Patients, number: int) -> pd.DataFrame:
+    """n · score of each word of a validation text (1: the average piece), its pieces added
+    up, in each layer of the first model; "• ": the word decides.
     """
-    # shares of all drops but the last, added up: each layer costs half before its drop,
-    # half after
-    budget = layers / target - 0.5
-    for head in itertools.product(
-        (1.0, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2), repeat=layers - 2
-    ):
-        last = budget - sum(head)
-        falls = [*head, last]
-        if last >= 0.04 and all(a >= b for a, b in itertools.pairwise(falls)):
-            shares = {layer: round(share, 3) for layer, share in enumerate(falls) if share < 1}
-            yield {**shares, layers - 1: 1e-6}
-
-
-def best_schedule(model: nn.Module, batches: Sequence[Batch], target: float) -> Schedule:
-    """The schedule of that cost that does best on these validation texts before any
-    fine-tuning; of equal ones the first.
-    """
-    config: Any = model.config
-    lengths = torch.cat([batch["attention_mask"].sum(1) for batch in batches])
-    fitting = [
-        shares
-        for shares in schedules(config.num_hidden_layers, target)
-        if abs(ratio(config, lengths, shares) / target - 1) < 0.1
+    ids, named, decides = patients.pieces(number)
+    everything = torch.ones_like(ids, dtype=torch.bool)
+    layers = at_each_layer(patients.eager[0], ids)
+    scores = len(named) * torch.stack([received(attn, everything)[0] for _, attn in layers])
+    # a word is a piece with all its ##pieces
+    starts = [i for i, name in enumerate(named) if not name.startswith("##")]
+    words = [
+        ("• " if max(decides[a:b]) else "") + "".join(named[a:b]).replace("##", "")
+        for a, b in zip(starts, [*starts[1:], len(named)], strict=True)
     ]
-    return max(fitting, key=lambda shares: measure(model, batches, shares)["accuracy"])
+    return pd.DataFrame(
+        np.add.reduceat(scores.numpy(), starts, axis=1),
+        index=pd.Index([f"layer {layer + 1}" for layer in range(len(layers))], name=""),
+        columns=pd.Index(words, name="words (• decides)"),
+    )
 
 
-def fine_tuned(
-    seed: int, arm: str, shares: Schedule, *, steps: int, lr: float, **_: Any
-) -> dict[str, Any]:
-    """A checkpoint trained on for some steps with its tokens dropped, and measured on
-    validation and test reviews.
-
-    Args:
-        arm: "informed", by the attention of [CLS]; "random"; or "dense", trained as
-            long with all tokens: the fair comparison, since more training may help by
-            itself.
-        shares: the schedule.
+def kept_pieces(
+    keep: Keep, received: Received, patients: Patients, number: int, layer: int, share: float
+) -> tuple[str, str]:
+    """The pieces of a validation text that go on from this layer of the first model, and
+    its answer from them alone.
     """
-    loaded = checkpoints.load(checkpoint_name(seed))
-    model, tokenizer = loaded.model, loaded.tokenizer
+    ids, named, _ = patients.pieces(number)
+    rows, attn = at_each_layer(patients.eager[0], ids)[layer]
+    there = torch.ones_like(ids, dtype=torch.bool)
+    fewer, _, index = keep(rows, there, received(attn, there), math.ceil(share * ids.shape[1]))
+    positive = from_there(patients.eager[0], layer, fewer).softmax(1)[0, 1]
+    return " ".join(named[i] for i in index[0]), f"positive with {positive:.0%}"
+
+
+def single_drops(
+    keep: Keep, received: Received, patients: Patients, seed: int
+) -> list[dict[str, Any]]:
+    """Validation accuracy of a model with one drop after each of :data:`LAYERS`, at each of
+    :data:`SHARES`, by each of :data:`METHODS`.
+
+    "informed": by ``received``; "all evidence" and "polar words": an oracle keeps the
+    words that decide, or those with polarity alone, and draws the others; "random".
+    Texts of one length go together, so there is no padding.
+    """
     generator = torch.Generator().manual_seed(seed)
-    options: dict[str, Any] = (
-        {"score": "random", "generator": generator} if arm == "random" else {"score": "cls"}
-    )
-    block = nullcontext() if arm == "dense" else dropping(model, shares, **options)
-    with block:
-        fit_batches(
-            model,
-            training_batches(tokenizer, steps, seed=100 + seed),
-            steps,
-            lr=lr,
-            rate=warm_up_then_decay(50, steps // 4),
-            seed=seed,
-            progress=False,
-        )
-    keep = None if arm == "dense" else shares
-    score: Score = "random" if arm == "random" else "cls"
-    return {
-        part: measure(model, validation_batches(tokenizer, MEASURED, part), keep, score=score)
-        for part in ("validation", "test")
+    right: dict[tuple[int, float, str], int] = defaultdict(int)
+    for batch in _of_one_length(patients):
+        B, n = batch["ids"].shape
+        there = torch.ones(B, n, dtype=torch.bool)
+        layers = at_each_layer(patients.eager[seed], batch["ids"])
+        for layer, (rows, attn) in zip(LAYERS, layers, strict=False):
+            luck = torch.rand(2, B, n, generator=generator)
+            oracles = [
+                decides + 0.5 * luck[0]
+                for decides in (batch["pieces"] > 0, batch["pieces"] == POLAR)
+            ]
+            scores = torch.cat([received(attn, there), *oracles, luck[1]])  # (4 B, n)
+            for share in SHARES:
+                k = max(1, math.ceil(n * share - 1e-9))
+                fewer, _, _ = keep(rows.repeat(4, 1, 1), there.repeat(4, 1), scores, k)
+                # the fast kernel from here on
+                answers = from_there(patients.models[seed], layer, fewer).argmax(1).view(4, B)
+                hits = (answers == batch["labels"]).sum(1).tolist()
+                for method, hit in zip(METHODS, hits, strict=True):
+                    right[layer, share, method] += hit
+    dense = [
+        {"layer": layer, "share": math.nan, "method": "dense", "accuracy": patients.dense[seed]}
+        for layer in LAYERS
+    ]
+    found = [
+        {
+            "layer": layer,
+            "share": share,
+            "method": m,
+            "accuracy": 100 * hits / len(patients.lengths),
+        }
+        for (layer, share, m), hits in right.items()
+    ]
+    everything: list[dict[str, Any]] = dense + found
+    for row in everything:
+        row["where"], row["checkpoint"] = f"after layer {row['layer'] + 1}", f"checkpoint {seed}"
+        row["tokens kept (%)"] = row["share"]
+    return everything
+
+
+def _of_one_length(patients: Patients) -> list[dict[str, Tensor]]:
+    """The validation texts in batches of equal length, so without padding."""
+    rows = patients.texts["validation"]
+    groups: dict[int, list[int]] = defaultdict(list)
+    for number, length in enumerate(patients.lengths.tolist()):
+        groups[length].append(number)
+    columns = {"ids": rows["input_ids"], "pieces": rows[EVIDENCE], "labels": rows["sentiment"]}
+    return [
+        {name: torch.tensor([column[i] for i in group]) for name, column in columns.items()}
+        for group in groups.values()
+    ]
+
+
+def cheapest(drops: pd.DataFrame, patients: Patients, points: float = 1.0) -> pd.DataFrame:
+    """Of each seed the single informed drop with the fewest MACs that is within so many
+    points of dense on validation texts: ``seed``, ``layer``, ``share``, ``fewer``.
+    """
+    rows = []
+    for seed, part in drops[drops.method == "informed"].groupby("seed", sort=False):
+        near = part[part.accuracy >= patients.dense[int(seed)] - points]
+        within = [
+            (ratio(patients.config, patients.lengths, {layer: share}), layer, share)
+            for layer, share in zip(near.layer, near.share, strict=True)
+        ]
+        fewer, layer, share = max([(1.0, LAYERS[-1], 1.0), *within])  # at worst nothing is dropped
+        rows.append({"seed": seed, "layer": layer, "share": share, "fewer": fewer})
+    return pd.DataFrame(rows)
+
+
+def on_test(patients: Patients, chosen: pd.DataFrame, seed: int) -> list[dict[str, Any]]:
+    """``test`` accuracy on whole texts, with the chosen drop, and with as many tokens drawn;
+    ``recall`` and ``chance`` of the chosen drop (see :func:`measure`).
+    """
+    (row,) = chosen[chosen.seed == seed].to_dict("records")
+    plan = {row["layer"]: row["share"]}
+    arms: dict[str, tuple[Schedule | None, Score]] = {
+        "dense": (None, "cls"),
+        "informed": (plan, "received"),
+        "random": (plan, "random"),
     }
+    found = {
+        method: measure(patients.models[seed], patients.test, keep, score=score, seed=seed)
+        for method, (keep, score) in arms.items()
+    }
+    informed = found["informed"]
+    about = {
+        "after layer": row["layer"] + 1,
+        "share": row["share"],
+        "fewer": informed["dense_macs"] / informed["macs"],
+        "recall": informed["recall"],
+        "chance": informed["chance"],
+    }
+    return [{"method": m, **about, "test": measured["accuracy"]} for m, measured in found.items()]
 
 
-# ------------------------------------------------------------------- learned thresholds
-def learn_thresholds(
-    model: nn.Module,
-    threshold: SoftThreshold,
-    batches: Iterable[Batch],
-    steps: int,
-    *,
-    lr: float,
-    lr_theta: float,
-    sparsity: float,
-    hot: float,
-    cold: float,
-    hard: float,
-    seed: int = 0,
-) -> list[list[float]]:
-    """Train model and thresholds together, in place: loss + ``sparsity`` · share of the
-    tokens that goes on.
+def by_checkpoint(tested: pd.DataFrame) -> pd.DataFrame:
+    """Rows of :func:`on_test` with a column of test accuracy per method."""
+    about = ["seed", "after layer", "share", "fewer", "recall", "chance"]
+    return tested.pivot(index=about, columns="method", values="test").reset_index()
+
+
+# ------------------------------------------------------------------- policies and thresholds
+def lost_by_length(policy: Callable[..., Tensor], patients: Patients) -> pd.DataFrame:
+    """Share of the tokens (%) that a threshold of the average score drops after layer 2 of
+    the first model, in the shortest and the longest quarter of the texts: θ = 1/37 on s,
+    and by ``policy(scores, 1.0, token_mask)`` on n·s.
+    """
+    found = []
+    model = patients.models[0]
+    with dropping(model, {1: 1.0}, score="received") as drop, torch.inference_mode():
+        for batch in patients.validation:
+            model(batch["input_ids"], attention_mask=batch["attention_mask"])
+            assert drop.last is not None
+            scores, real = drop.last.scores[1], batch["attention_mask"].bool()
+            n = real.sum(1)
+            on_s = ((scores >= 1 / 37) & real).sum(1) / n
+            on_ns = policy(scores, 1.0, real).sum(1) / n
+            found.append(torch.stack([n.float(), 100 * (1 - on_s), 100 * (1 - on_ns)], 1))
+    lost = torch.cat(found)
+    lost = lost[torch.from_numpy(lost[:, 0].numpy().argsort())]
+    quarter = len(lost) // 4
+    parts = {"shortest quarter (%)": lost[:quarter], "longest quarter (%)": lost[-quarter:]}
+    rules = {"θ = 1/37 on s": 1, "θ = 1 on n·s": 2}
+    return pd.DataFrame(
+        [
+            {"rule": rule} | {name: float(part[:, column].mean()) for name, part in parts.items()}
+            for rule, column in rules.items()
+        ]
+    )
+
+
+def schedule_of(
+    progressive: Callable[[Tensor, int, float], Tensor], layers: int, final: float
+) -> Schedule:
+    """The counts of exercise 10.3 as shares that go on from a layer, as ``dropping`` takes
+    them.
+    """
+    counts = progressive(torch.tensor([100_000]), layers, final)[:, 0] / 100_000
+    return {layer: float(counts[layer + 1]) for layer in range(layers - 1)}
+
+
+def solve(ratio_of: Callable[[float], float], budget: float, low: float, high: float) -> float:
+    """The argument between low and high at which a rising ratio meets the budget."""
+    for _ in range(8):
+        middle = (low + high) / 2
+        low, high = (low, middle) if ratio_of(middle) > budget else (middle, high)
+    return (low + high) / 2
+
+
+def at_equal_cost(
+    progressive: Callable[[Tensor, int, float], Tensor],
+    policy: Callable[..., Tensor],
+    patients: Patients,
+    budgets: Iterable[float],
+    seed: int,
+) -> list[dict[str, Any]]:
+    """Validation accuracy of a schedule, a threshold, and a draw with the schedule's counts,
+    each set so that it needs so many times fewer MACs; a ``budget`` of 1 is the whole text.
+    """
+    model = copy.deepcopy(patients.models[seed])
+    some, layers = patients.validation[::2], patients.config.num_hidden_layers
+    few = [patients.validation[len(patients.validation) // 2]]
+    threshold = {"score": "received", "at": range(layers - 1)}
+
+    def cut(theta: float) -> Callable[..., Tensor]:
+        return lambda scores, layer, real: policy(scores, theta, real)
+
+    def by_theta(theta: float) -> float:
+        found = measure(model, few, cut(theta), **threshold)  # type: ignore[arg-type]
+        return found["dense_macs"] / found["macs"]
+
+    def by_share(gone: float) -> float:
+        shares = schedule_of(progressive, layers, 1 - gone)
+        return ratio(patients.config, patients.lengths, shares)
+
+    whole = {"budget": 1.0, "accuracy": patients.dense[seed], "fewer": 1.0}
+    rows = [{"method": name, **whole} for name in ("progressive", "threshold", "random")]
+    for budget in budgets:
+        shares = schedule_of(progressive, layers, 1 - solve(by_share, budget, 0.0, 0.99))
+        theta = solve(by_theta, budget, 0.0, 3.0)
+        found = {
+            "progressive": measure(model, some, shares, score="received"),
+            "threshold": measure(model, some, cut(theta), **threshold),  # type: ignore[arg-type]
+            "random": measure(model, some, shares, score="random", seed=seed),
+        }
+        rows += [
+            {
+                "budget": budget,
+                "method": method,
+                "accuracy": one["accuracy"],
+                "fewer": one["dense_macs"] / one["macs"],
+            }
+            for method, one in found.items()
+        ]
+    return rows
+
+
+def gates(soft_threshold: Callable[[int, float], Any]) -> pd.DataFrame:
+    """How much of a token ``goes on`` at θ = 1, by n times its score (``n·s``), with two
+    temperatures and as a step.
+    """
+    line = torch.linspace(0, 2.5, 1001)
+    # the middle one of three tokens, of which two are real, so n = 2
+    points = torch.stack([torch.full_like(line, 0.1), line / 2, torch.full_like(line, 0.1)], 1)
+    real = torch.tensor([[True, True, False]]).expand(len(line), 3)
+    rows = []
+    for temperature in (0.3, 0.1):
+        soft = soft_threshold(1, temperature)
+        with torch.no_grad():
+            soft.theta.fill_(1.0)
+            rows.append((f"T = {temperature}", soft(points, 0, real)[:, 1]))
+            hard = ("hard", soft.eval()(points, 0, real)[:, 1])
+    return pd.concat(
+        pd.DataFrame({"method": name, "n·s": line.numpy(), "goes on": gate.numpy()})
+        for name, gate in [*rows, hard]
+    )
+
+
+# ------------------------------------------------------------------------ tokens and heads
+@torch.inference_mode()
+def cascade(
+    step: Callable[..., tuple[Tensor, Tensor]],
+    received: Received,
+    patients: Patients,
+    number: int,
+    plan: Mapping[int, tuple[float, int]],
+) -> pd.DataFrame:
+    """One text through the first model, layer by layer: after the layers of ``plan`` a
+    share of the tokens and a number of heads go on (exercise 10.5).
+
+    Scores are summed over the layers so far: attention received by a token, size of what
+    a head puts out. What has been dropped adds to no score.
+    """
+    model = patients.eager[0]
+    ids, named, _ = patients.pieces(number)
+    tokens = torch.ones(ids.shape[1], dtype=torch.bool)
+    heads = torch.ones(model.config.num_attention_heads, dtype=torch.bool)
+    token_sum, head_sum = torch.zeros(len(tokens)), torch.zeros(len(heads))
+    put_out: list[Tensor] = []
+
+    def only_alive(module: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor]:
+        by_head = args[0].unflatten(-1, (len(heads), -1)) * heads[:, None]  # (B, L, M, d)
+        put_out.append(by_head)
+        return (by_head.flatten(-2),)
+
+    rows = []
+    hidden = model.bert.embeddings(ids)
+    for layer, block in enumerate(model.bert.encoder.layer):
+        mask = torch.zeros(1, 1, 1, len(tokens)).masked_fill(~tokens, torch.finfo().min)
+        hook = block.attention.output.dense.register_forward_pre_hook(only_alive)
+        out, attn = block.attention(hidden, mask)
+        hook.remove()
+        hidden = block.feed_forward_chunk(out)
+        token_sum = token_sum + received(attn[:, heads], tokens[None])[0]
+        head_sum = head_sum + put_out[-1].abs()[0, tokens].sum(-1).mean(0)  # (M,)
+        if layer in plan:
+            share, n_heads = plan[layer]
+            n_tokens = max(1, math.ceil(share * len(tokens) - 1e-9))
+            tokens, heads = step(token_sum, head_sum, tokens, heads, n_tokens, n_heads)
+            rows.append(
+                {
+                    "after layer": layer + 1,
+                    "tokens": f"{int(tokens.sum())} of {len(tokens)}",
+                    "heads that go on": ", ".join(
+                        str(h) for h in heads.nonzero().flatten().tolist()
+                    ),
+                    "left of the text": " ".join(named[i] for i in tokens.nonzero().flatten()),
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def jointly(patients: Patients, heads: Mapping[int, int], seed: int) -> list[dict[str, Any]]:
+    """Validation accuracy with tokens (by the stored schedule of this seed), ``heads`` (layer
+    -> how many go on), or both dropped by the library's cascade, and with as many of both
+    drawn at random.
+    """
+    stored = experiments.read("lab10_reviews/schedules").query("seed == @seed")
+    shares: Schedule = dict(zip(stored.layer.tolist(), stored.share.tolist(), strict=True))
+    model, some = copy.deepcopy(patients.models[seed]), patients.validation[1::2]
+    depth, count = model.config.num_hidden_layers, model.config.num_attention_heads
+    generator = torch.Generator().manual_seed(seed)
+    keep = torch.ones(depth, count, dtype=torch.bool)
+    for layer in range(1, depth):
+        going_on = heads.get(layer - 1, min(heads.values()))
+        keep[layer] = torch.randperm(count, generator=generator) < going_on
+    found = {
+        "dense": measure(model, some),
+        "tokens": measure(model, some, shares),
+        "heads": measure(model, some, open_block=lambda: cascading(model, {}, heads)),
+        "tokens and heads": measure(
+            model, some, open_block=lambda: cascading(model, shares, heads)
+        ),
+    }
+    with gated(model, keep):
+        found["random"] = measure(model, some, shares, score="random", seed=seed)
+    # as many of both in each layer
+    found["random"]["macs"] = found["tokens and heads"]["macs"]
+    return [
+        {"method": m, "accuracy": one["accuracy"], "fewer": found["dense"]["macs"] / one["macs"]}
+        for m, one in found.items()
+    ]
+
+
+# ------------------------------------------------------------------------ what it saves
+WAYS: dict[str, tuple[str, Score]] = {
+    "SDPA,\n[CLS] row": ("SDPA", "cls"),
+    "SDPA,\nreceived": ("SDPA", "received"),
+    "eager,\n[CLS] row": ("eager", "cls"),
+    "eager,\nreceived": ("eager", "received"),
+    "SDPA,\nrandom": ("SDPA", "random"),
+}
+
+
+@cache
+def timed_model() -> Any:
+    """4 layers of width 256 with random weights: time does not depend on them."""
+    return small_bert(600, layers=4, width=256, heads=8, ffn=1024, seed=0).eval()
+
+
+def clock(
+    plan: Schedule, repeats: Mapping[int, int], ways: Mapping[str, tuple[str, Score]] = WAYS
+) -> pd.DataFrame:
+    """Times ``faster`` than the dense model with SDPA, and ``ms``, of texts of 128 tokens on
+    one thread, in each way but that one.
 
     Args:
-        threshold: ends in evaluation mode, that is as a step.
-        lr, lr_theta: learning rates of AdamW for the weights and for the thresholds,
-            which are of size 1.
-        hot, cold: the temperature falls from the one to the other, by the same factor
-            from step to step.
-        hard: share of the steps at the end in which thresholds are fixed steps, rows
-            are dropped and the weights train on.
-
-    Returns:
-        The thresholds after each step, (steps, layers).
-
-    Source: Kim et al. 2022, section 3.3.
+        plan: the schedule. repeats: size of the batch -> turns of each way.
+        ways: name -> attention kernel and score.
     """
-    theta = threshold.theta
-    groups: list[dict[str, Any]] = [
-        {"params": list(model.parameters())},
-        {"params": [theta], "lr": lr_theta, "weight_decay": 0.0},
-    ]
-    soft = steps - round(hard * steps)
-    followed: list[list[float]] = []
-
-    def loss(model: nn.Module, batch: Batch) -> Tensor:
-        if (step := len(followed)) == soft:
-            threshold.eval()
-        threshold.temperature = hot * (cold / hot) ** min(1.0, step / soft)
-        value = model(**batch).loss
-        if threshold.training:
-            assert drop.last is not None
-            value = value + sparsity * drop.last.soft_share()
-        return value
-
-    threshold.train()
-    with dropping(model, threshold) as drop:
-        optimise(
-            model,
-            batches,
-            loss,
-            torch.optim.AdamW(groups, lr=lr, fused=True),
-            steps=steps,
-            rate=(warm_up_then_decay(50, soft if soft < steps else steps - 50), lambda *_: 1.0),
-            clip=1.0,
-            seed=seed,
-            after=lambda *_: followed.append(theta.detach().tolist()),
-            progress=False,
-        )
-    model.eval()
-    threshold.eval()
-    return followed
-
-
-def thresholds(seed: int, arm: str, **settings: Any) -> dict[str, Any]:
-    """A checkpoint with learned thresholds, measured with hard ones; ``arm``: "hard
-    phase", or "soft to the end".
-    """
-    loaded = checkpoints.load(checkpoint_name(seed))
-    model, tokenizer = loaded.model, loaded.tokenizer
-    steps = settings.pop("steps")
-    if arm == "soft to the end":
-        settings["hard"] = 0.0
-    threshold = SoftThreshold(model.config.num_hidden_layers - 1, settings["hot"])
-    followed = learn_thresholds(
-        model,
-        threshold,
-        training_batches(tokenizer, steps, seed=200 + seed),
-        steps,
-        seed=seed,
-        **settings,
-    )
-    measured: dict[str, Any] = {
-        part: measure(model, validation_batches(tokenizer, MEASURED, part), threshold)
-        for part in ("validation", "test")
-    }
-    if arm == "soft to the end":  # as it was trained: every token there, but counting less
-        batches = validation_batches(tokenizer, MEASURED)
-        measured["as trained"] = soft_accuracy(model, threshold, batches)
-    return {
-        **measured,
-        "theta": [[round(t, 3) for t in row] for row in followed[:: max(1, steps // 50)]],
-    }
-
-
-def soft_accuracy(model: nn.Module, threshold: SoftThreshold, batches: Iterable[Batch]) -> float:
-    """Accuracy in % while tokens only count less, as in soft training: nothing is
-    dropped.
-    """
-    threshold.train()
-    with dropping(model, threshold):
-        inputs = [
-            {name: column for name, column in batch.items() if name != EVIDENCE}
-            for batch in batches
-        ]
-        right = accuracy(model, inputs)
-    threshold.eval()
-    return right
-
-
-# -------------------------------------------------------------------------------- SST-2
-def by_scores(
-    model: nn.Module, batches: Sequence[Batch], schedules: Mapping[str, Schedule], draws: int
-) -> dict[str, Any]:
-    """``dense`` and, for each of the ``schedules``, ``cls``, ``received`` and
-    ``random`` (a list of draws): what :func:`measure` says of these texts.
-    """
-
-    def told(keep: Schedule | None = None, score: Score = "cls", draw: int = 0) -> dict[str, float]:
-        found = measure(model, batches, keep, score=score, seed=draw)
-        # real words have no known evidence
-        return {name: found[name] for name in ("accuracy", "macs", "dense_macs")}
-
-    return {
-        "dense": told(),
-        "schedules": {
-            name: {
-                "cls": told(shares),
-                "received": told(shares, "received"),
-                "random": [told(shares, "random", draw) for draw in range(draws)],
+    kernels = {name: copy.deepcopy(timed_model()) for name in ("SDPA", "eager")}
+    kernels["eager"].set_attn_implementation("eager")
+    rows = []
+    for size, turns in repeats.items():
+        ids = torch.randint(5, 600, (size, 128), generator=torch.Generator().manual_seed(size))
+        passes = {f"{name},\ndense": _forward(model, ids) for name, model in kernels.items()}
+        with ExitStack() as blocks:  # each way keeps its block open while the clock runs
+            for name, (kernel, score) in ways.items():
+                model = copy.deepcopy(kernels[kernel])
+                generator = torch.Generator().manual_seed(0)
+                blocks.enter_context(dropping(model, plan, score=score, generator=generator))
+                passes[name] = _forward(model, ids)
+            times = latency.compare(passes, warmup=1, repeats=turns, threads=1)
+        dense = times["SDPA,\ndense"]
+        rows += [
+            {
+                "batch": f"batch {size}",
+                "way": way,
+                "faster": dense.times_slower_than(taken),
+                "ms": 1e3 * taken.median,
             }
-            for name, shares in schedules.items()
-        },
-    }
+            for way, taken in times.items()
+            if taken is not dense
+        ]
+    return pd.DataFrame(rows)
 
 
-def on_sst2(
-    seed: int, *, sentences: int, draws: int, schedules: Mapping[str, Schedule]
-) -> dict[str, Any]:
-    """The packaged encoder fine-tuned on SST-2, and then measured with tokens dropped
-    and no further training.
+def _forward(model: Any, ids: Tensor) -> Callable[[], object]:
+    def run() -> object:
+        with torch.inference_mode():
+            return model(ids).logits
 
-    Returns:
-        What :func:`by_scores` says of GLUE's development set, which is test here; and
-        ``sink``, for each layer how much of [CLS]'s attention its favourite token gets,
-        mean over sentences.
+    return run
+
+
+def by_score(patients: Patients, plan: Schedule, seed: int) -> list[dict[str, Any]]:
+    """Validation accuracy with the same shares by the row of [CLS] and by attention
+    received.
     """
-    model, tokenizer = load_classifier(seed=seed)
-    data = sst2.prepared(sentences, tokenizer=tokenizer)
-    history = sst2.fine_tune(model, data, seed=seed, progress=False)
-    batches = list(pieces.batches(data["test"], batch_size=64))
-    return {
-        "validation": accuracy(model, pieces.batches(data["validation"], batch_size=64)),
-        "cpu_seconds": history.cpu_seconds,
-        "sink": favourite(model, batches[len(batches) // 2 :]),
-        **by_scores(model, batches, schedules, draws),
+    scores: dict[str, Score] = {"[CLS] row": "cls", "received": "received"}
+    model, some = patients.models[seed], patients.validation[1::2]
+    return [
+        {"method": name, "accuracy": measure(model, some, plan, score=score)["accuracy"]}
+        for name, score in scores.items()
+    ]
+
+
+def costs(patients: Patients, chosen: pd.DataFrame, tested: pd.DataFrame) -> list[dict[str, Any]]:
+    """Two ledger rows, whole texts and the chosen drops: size of the whole model in ``bits``,
+    mean ``macs`` of a validation review in the encoder, ``ms`` per text of a batch of 100,
+    and test ``accuracy`` per seed.
+    """
+    batch = patients.test[len(patients.test) // 2]
+    inputs = {name: column for name, column in batch.items() if name not in ("labels", EVIDENCE)}
+    plans = {
+        int(seed): {layer: share}
+        for seed, layer, share in zip(chosen.seed, chosen.layer, chosen.share, strict=True)
     }
+    macs: dict[str, list[float]] = {"dense": [], "informed": []}
+    ms: dict[str, list[float]] = {"dense": [], "informed": []}
+    for seed, plan in plans.items():
+        whole, shortened = patients.models[seed], copy.deepcopy(patients.models[seed])
+        with dropping(shortened, plan), torch.inference_mode():
+            ways = {
+                "dense": lambda m=whole: m(**inputs),
+                "informed": lambda m=shortened: m(**inputs),
+            }
+            taken = latency.compare(ways, repeats=10, threads=1)
+        for method, shares in (("dense", {}), ("informed", plan)):
+            of_texts = batch_macs(patients.config, patients.lengths, shares)
+            macs[method].append(of_texts.double().mean().item())
+            ms[method].append(1e3 * taken[method].median / len(batch["labels"]))
+    names = {"dense": "dense, a text of lab 10", "informed": "tokens dropped, own layer"}
+    return [
+        {
+            "method": name,
+            "bits": storage.model_bits(patients.models[next(iter(plans))].state_dict()),
+            "macs": float(np.mean(macs[method])),
+            "ms": float(np.mean(ms[method])),
+            "accuracy": tested[tested.method == method].test.tolist(),
+        }
+        for method, name in names.items()
+    ]
 
 
-def on_reviews(seed: int) -> dict[str, Any]:
-    """:func:`by_scores` of a checkpoint on test reviews, at :data:`REVIEWS`."""
-    loaded = checkpoints.load(checkpoint_name(seed))
-    batches = validation_batches(loaded.tokenizer, MEASURED, "test")
-    return by_scores(loaded.model, batches, REVIEWS, SST2["draws"])
+def changed_by_padding(received: Received, patients: Patients, texts: int = 60) -> int:
+    """How many texts keep another third of their tokens after layer 2 of the first model
+    when they are padded to 120 pieces.
+    """
+    model, changed = patients.eager[0], 0
+    for number in range(texts):
+        alone = patients.pieces(number)[0]
+        n = alone.shape[1]
+        padded = torch.cat([alone, torch.zeros(1, 120 - n, dtype=torch.int64)], 1)
+        kept = []
+        for ids in (alone, padded):
+            real = torch.arange(ids.shape[1])[None] < n
+            with torch.inference_mode():
+                out = model(ids, attention_mask=real.long(), output_attentions=True)
+                scores = received(out.attentions[1], real)[0, :n]
+            kept.append(set(scores.topk(math.ceil(n / 3)).indices.tolist()))
+        changed += kept[0] != kept[1]
+    return changed
+
+
+# ------------------------------------------------------------------------ stored results
+def measured() -> pd.DataFrame:
+    """What was trained with tokens dropped, on test reviews, and the soft gates of learned
+    thresholds on validation reviews: ``training`` ("as it came", "fine-tuned",
+    "thresholds"), ``method``, ``arm`` (both), ``checkpoint``, ``accuracy`` (%), ``fewer``,
+    ``recall``, ``chance``.
+    """
+    rows = experiments.read("lab10_reviews/measured")
+    rows = rows[(rows.part == "test") | rows.macs.isna()]
+    return rows.assign(
+        fewer=rows.dense_macs / rows.macs,
+        arm=rows.method + ", " + rows.training,
+        checkpoint=[f"checkpoint {seed}" for seed in rows.seed],
+    )
+
+
+def thresholds() -> pd.DataFrame:
+    """Learned thresholds ``theta`` by ``seed``, ``step`` and ``layer`` ("layer 1" …), with a
+    hard phase.
+    """
+    rows = experiments.read("lab10_reviews/thresholds")
+    rows = rows[rows.method == "hard phase"]
+    return rows.assign(layer=[f"layer {layer + 1}" for layer in rows.layer])
+
+
+def goal(rows: pd.DataFrame, points: float = 1.0, fewer: float = 2.0) -> str:
+    """On how many checkpoints fine-tuning reached the goal, as a sentence, by the rows of
+    :func:`measured`.
+    """
+    by_arm = rows.pivot(index="seed", columns="arm", values=["accuracy", "fewer"])
+    lost = by_arm["accuracy", "dense, as it came"] - by_arm["accuracy", "informed, fine-tuned"]
+    reached = (lost < points) & (by_arm["fewer", "informed, fine-tuned"] >= fewer)
+    return f"The goal was reached on **{reached.sum()} of {len(reached)}** checkpoints."
+
+
+def points_lost(name: str) -> pd.DataFrame:
+    """A stored table of scores without its dense rows: points ``lost`` against them, by
+    seed and draw, and in ``schedule`` how many times fewer MACs it needs.
+    """
+    scores = experiments.read(f"{name}/scores")
+    dense = scores[scores.method == "dense"].set_index("seed")
+    scores = scores[scores.method != "dense"]
+    fewer = scores.seed.map(dense.macs) / scores.macs
+    fewer = fewer.groupby(scores.schedule).transform("mean")
+    return scores.assign(
+        lost=scores.seed.map(dense.accuracy) - scores.accuracy,
+        schedule=[f"{s}, {f:.2f} times fewer" for s, f in zip(scores.schedule, fewer, strict=True)],
+    )
 
 
 def favourite(model: nn.Module, batches: Iterable[Batch]) -> list[float]:
@@ -478,107 +843,169 @@ def favourite(model: nn.Module, batches: Iterable[Batch]) -> list[float]:
     return torch.cat(found, 1).mean(1).tolist()
 
 
-# ------------------------------------------------------------------------------ shipped
-def before_training(seed: int) -> dict[str, Any]:
-    """The schedule that suits a checkpoint, chosen on validation texts, and what it
-    costs before any fine-tuning.
+# ------------------------------------------------------------------------ patches of digits
+KINDS = {"patches left out": "digits-vit-dropout-p2", "plainly": "digits-vit-p2"}
+SIDE = 4  # patches in a row: 16 of 2×2 pixels in a digit of 8×8
+
+
+def vision_transformers(seeds: Sequence[int]) -> dict[str, list[Any]]:
+    """How they were trained -> a model per seed."""
+    return {
+        kind: [checkpoints.load(f"{name}-{seed}").model for seed in seeds]
+        for kind, name in KINDS.items()
+    }
+
+
+def ink_of(pictures: Tensor) -> Tensor:
+    """Share of each picture's ink in each patch: (N, 1, 8, 8) -> (N, 16), row by row."""
+    in_patch = nn.functional.avg_pool2d(pictures, 2).flatten(1)
+    return in_patch / in_patch.sum(1, keepdim=True)
+
+
+def patches_of(
+    model: Any, pictures: Tensor, kept: int, score: Score = "received", draw: int = 0
+) -> tuple[Tensor, Tensor, Tensor]:
+    """So many patches go on from layer 1 to layer 2: answers (N,), n · score of each patch
+    (N, 16), and which go on, bool (N, 16).
     """
-    loaded = checkpoints.load(checkpoint_name(seed))
-    shares = best_schedule(
-        loaded.model, validation_batches(loaded.tokenizer, FINE_TUNE["texts"]), FINE_TUNE["target"]
+    generator = torch.Generator().manual_seed(draw)
+    block = dropping(model, {0: 1 + kept}, score=score, where="layer", generator=generator)
+    with block as drop, torch.inference_mode():
+        answers = model(pixel_values=pictures).logits.argmax(1)
+        assert drop.last is not None
+        return answers, drop.last.scores[0][:, 1:] * (SIDE**2 + 1), drop.last.alive(0)[:, 1:]
+
+
+def on_patches(models: Mapping[str, Sequence[Any]], kept: Iterable[int] = (8, 4)) -> pd.DataFrame:
+    """``test`` accuracy, and share of the ``ink`` that is kept, with all 16 patches, with
+    those that receive most attention ("informed"), and with three draws ("random").
+    """
+    test = images.load("digits").test
+    rows = []
+    for trained, nets in models.items():
+        for seed, model in enumerate(nets):
+            arms: list[tuple[int, str, Score, int]] = [(SIDE**2, "dense", "received", 0)]
+            for count in kept:
+                arms.append((count, "informed", "received", 0))
+                arms += [(count, "random", "random", draw) for draw in range(3)]
+            for count, method, score, draw in arms:
+                answers, _, alive = patches_of(model, test.images, count, score, draw)
+                rows.append(
+                    {
+                        "seed": seed,
+                        "setting": f"{trained}, {count} of {SIDE**2}",
+                        "method": method,
+                        "test": 100 * (answers == test.labels).float().mean().item(),
+                        "ink": (ink_of(test.images) * alive).sum(1).mean().item(),
+                    }
+                )
+    return pd.DataFrame(rows)
+
+
+def which_patches(models: Mapping[str, Sequence[Any]], kept: int = 8) -> Figure:
+    """Six test digits, and the patches that the first model of each kind keeps."""
+    pictures = images.load("digits").test.images[:6]
+    fig, rows = plots.subplots(1 + len(models), len(pictures), 5.2)
+    for ax, picture in zip(rows[0], pictures, strict=True):
+        _draw_patches(ax, picture, torch.ones(SIDE**2, dtype=torch.bool))
+    for axes, nets in zip(rows[1:], models.values(), strict=True):
+        alive = patches_of(nets[0], pictures, kept)[2]
+        for ax, picture, there in zip(axes, pictures, alive, strict=True):
+            _draw_patches(ax, picture, there)
+    for ax, name in zip(rows[:, 0], ["test digit", *models], strict=True):
+        ax.set_ylabel(name)
+    fig.suptitle(f"Which {kept} of {SIDE**2} patches are kept? (hatched: dropped)")
+    return plots.alt(
+        fig,
+        f"Six test digits, and the {kept} patches of each that are kept in a model trained with"
+        " patches left out and in a plainly trained one.",
     )
-    measured = {}
-    for part in ("validation", "test"):
-        batches = validation_batches(loaded.tokenizer, MEASURED, part)
-        measured[part] = {
-            "dense": measure(loaded.model, batches),
-            "informed": measure(loaded.model, batches, shares),
-        }
-    return {"schedule": {str(layer): share for layer, share in shares.items()}, "before": measured}
 
 
-def remake_reviews(executor: Executor, folder: Path) -> dict[str, Any]:
-    """Fine-tuning with tokens dropped, and learned thresholds, for the three
-    checkpoints: about half an hour on two cores.
-    """
-    started = [
-        executor.submit(once, folder / f"before{seed}.json", before_training, seed)
-        for seed in SEEDS
-    ]
-    seeds = [future.result() for future in started]
-    # arm -> one future a seed; all of them wait for a free process at once
-    trained: dict[str, list[Any]] = {}
-    for arm in ARMS:
-        trained[arm] = [
-            executor.submit(
-                once,
-                folder / f"{arm}{seed}.json",
-                fine_tuned,
-                seed,
-                arm,
-                {int(layer): share for layer, share in seeds[seed]["schedule"].items()},
-                **FINE_TUNE,
+def _draw_patches(ax: Axes, picture: Tensor, alive: Tensor) -> None:
+    """The digit, with the patches that are dropped covered."""
+    ax.imshow(picture[0], cmap="Greys", vmin=0, vmax=1)
+    for place in (~alive).nonzero().flatten().tolist():
+        i, j = divmod(place, SIDE)
+        ax.add_patch(
+            Rectangle(
+                (2 * j - 0.5, 2 * i - 0.5), 2, 2, facecolor="#9DB8D2", edgecolor="white",
+                hatch="//", linewidth=0,
             )
-            for seed in SEEDS
-        ]
-    learned = {
-        arm: [
-            executor.submit(
-                once,
-                folder / f"{arm.replace(' ', '_')}{seed}.json",
-                thresholds,
-                seed,
-                arm,
-                **THRESHOLDS,
-            )
-            for seed in SEEDS
-        ]
-        for arm in THRESHOLD_ARMS
-    }
-    for kind, arms in {"fine-tuned": trained, "thresholds": learned}.items():
-        for seed in SEEDS:
-            seeds[seed][kind] = {arm: futures[seed].result() for arm, futures in arms.items()}
-    return {"settings": {"fine-tuned": FINE_TUNE, "thresholds": THRESHOLDS}, "seeds": seeds}
+        )  # fmt: skip
+    ax.set(xticks=[], yticks=[])
+    ax.grid(visible=False)
 
 
-def remake_sst2(executor: Executor, folder: Path) -> dict[str, Any]:
-    """Lab 10: tokens dropped from a real encoder on SST-2, fine-tuned three times:
-    about ten minutes on two cores.
+# ----------------------------------------------------------------------------- to play
+def fading(patients: Patients, number: int, final: float, seed: int = 0) -> tuple[str, Figure]:
+    """A validation text as it leaves each layer: pieces that are gone are faint, those that
+    decide blue. The share falls by the same factor to ``final`` in the last layer.
     """
-    running = [
-        executor.submit(once, folder / f"seed{seed}.json", on_sst2, seed, **SST2)
-        for seed in SST2_SEEDS
-    ]
-    seeds = [future.result() for future in running]
-    return {
-        "settings": {**SST2, "schedules": _in_json(SST2["schedules"])},
-        "seeds": seeds,
-    }
+    ids, named, decides = patients.pieces(number)
+    model, layers = patients.models[seed], patients.config.num_hidden_layers
+    plan = progressive_shares(layers, final) | {layers - 1: 1e-6}  # only [CLS] is read there
+    with dropping(model, plan) as drop, torch.inference_mode():
+        positive = model(ids).logits.softmax(1)[0, 1].item()
+    assert drop.last is not None
+    stages = [[True] * len(named), *(drop.last.alive(i)[0].tolist() for i in range(layers))]
+    width = 84  # characters of a line
+    x = y = 0
+    places = []
+    for name in named:
+        if x and x + len(name) > width:
+            x, y = 0, y + 1
+        places.append((x, y))
+        x += len(name) + 1
+    tall = y + 1.8  # lines of one stage
+    fig, ax = plots.subplots(1, 1, 0.2 + 0.24 * tall * len(stages))
+    for stage, there in enumerate(stages):
+        top = tall * stage
+        ax.text(-17, top, f"after layer {stage}" if stage else "input", weight="bold", va="center")
+        ax.text(width + 3, top, f"{sum(there)}", weight="bold", va="center")
+        for name, kept, value, (x, line) in zip(named, there, decides, places, strict=True):
+            ax.text(
+                x, top + line, name, family="DejaVu Sans Mono", fontsize=9.5, va="center",
+                alpha=1 if kept else 0.3, weight="bold" if value else "normal",
+                color=plots.COLOURS["informed"] if value else "#222222",
+            )  # fmt: skip
+    ax.set(xlim=(-17, width + 6), ylim=(tall * len(stages) - 0.6, -0.8))
+    ax.axis("off")
+    truth = "positive" if patients.texts["validation"][number]["sentiment"] else "negative"
+    said = f"The model says positive with {positive:.0%}; the truth is {truth}."
+    words = [" ".join(itertools.compress(named, there)) for there in stages[1:]]
+    left = "; ".join(f"after layer {k}: {text}" for k, text in enumerate(words, start=1))
+    return said, plots.alt(fig, f"A review of {len(named)} pieces. Left {left}. {said}")
 
 
-def remake_scores(executor: Executor, folder: Path) -> dict[str, Any]:
-    """Tokens chosen by two scores and drawn, three checkpoints on reviews, nothing
-    trained: ``seeds``, one of :func:`on_reviews` each.
-    """
-    running = [
-        executor.submit(once, folder / f"seed{seed}.json", on_reviews, seed) for seed in SEEDS
-    ]
-    return {
-        "settings": {"draws": SST2["draws"], "schedules": _in_json(REVIEWS)},
-        "seeds": [future.result() for future in running],
-    }
-
-
-def _in_json(schedules: Mapping[str, Schedule]) -> dict[str, dict[str, float]]:
-    """Layers as JSON keeps them."""
-    return {
-        name: {str(layer): share for layer, share in shares.items()}
-        for name, shares in schedules.items()
-    }
-
-
-RESULTS = {
-    "lab10_reviews": remake_reviews,
-    "lab10_sst2": remake_sst2,
-    "lab10_scores_reviews": remake_scores,
-}
+def explore_patches(
+    models: Mapping[str, Sequence[Any]], digit: int, patches: int, seed: int
+) -> tuple[str, Figure]:
+    """Attention received by each patch of a test digit, and the patches that are kept."""
+    test = images.load("digits").test
+    picture = test.images[digit]
+    fig, rows = plots.subplots(len(models), 2, 4.9)
+    kept, ink = [], []
+    for (left, right), (kind, nets) in zip(rows, models.items(), strict=True):
+        _, scores, alive = patches_of(nets[seed], picture[None], patches)
+        shown = left.imshow(scores[0].view(SIDE, SIDE), cmap="cividis", vmin=0, vmax=2)
+        left.set(xticks=[], yticks=[], ylabel=kind)
+        left.grid(visible=False)
+        fig.colorbar(shown, ax=left, label="n · score")
+        _draw_patches(right, picture, alive[0])
+        ink.append((ink_of(picture[None]) * alive).sum().item())
+        places = [
+            f"({i // SIDE + 1}, {i % SIDE + 1})" for i in alive[0].nonzero().flatten().tolist()
+        ]
+        kept.append(f"{kind}: {', '.join(places)}")
+    rows[0, 0].set_title("attention received", fontsize=11.5)
+    rows[0, 1].set_title("patches that go on", fontsize=11.5)
+    said = (
+        f"Digit {int(test.labels[digit])}, {patches} of {SIDE**2} patches: ink kept"
+        f" {' and '.join(f'{value:.2f}' for value in ink)}, chance {patches / SIDE**2:.2f}"
+    )
+    return said, plots.alt(
+        fig,
+        "Maps of attention received and patches that go on, for two kinds of training."
+        f" {said}. Patches (row, column) that are kept, {'; '.join(kept)}.",
+    )

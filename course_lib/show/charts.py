@@ -151,9 +151,7 @@ def curves(
             _name_axes(axes, xlabel, ylabel, panels)
             _heading(axes, panels, part, title)
         for axes in drawn:  # limits that panels share are those of all their lines
-            _scale(axes, table[x].dropna(), xaxis, ylim, ylabel, log)
-            if bars and xaxis != "remaining":
-                axes.margins(x=0.04)
+            _scale(axes, table[x].dropna(), xaxis, ylim, ylabel, log, beside=bars)
     beside = f"Lines: formula; marks: {title_of(marks)}." if marks else ""
     note = f"{beside} {note}".strip()
     return alt(_figure(axes), _words(table, x, y, by, title, xlabel, ylabel, note, panels))
@@ -242,7 +240,7 @@ def bars(
         axes.grid(axis="x", visible=False)
         name_axes(axes, xlabel, ylabel)
         if by:
-            _legend_above(axes, len(names))
+            _legend_above(axes, len(names) if sum(map(len, names)) <= 52 else 2)
         set_title(axes, title)
     return alt(fig, _words(table, x, y, by, title, xlabel or title_of(x), ylabel, note))
 
@@ -512,10 +510,14 @@ def _scale(
     ylim: tuple[float, float] | None,
     ylabel: str,
     log: bool,
+    beside: bool = False,
 ) -> None:
-    axes.margins(x=0.02)
+    axes.margins(x=0.04 if beside else 0.02)
     if xaxis == "remaining":
         remaining_ticks(axes, sorted(set(x)))
+        if beside:
+            left, right = axes.get_xlim()
+            axes.set_xlim(left * (left / right) ** 0.03, right / (left / right) ** 0.03)
     elif xaxis == "sparsity":
         sparsity_ticks(axes)
     elif xaxis == "log":

@@ -84,6 +84,15 @@ def new_figure(height: float) -> Figure:
     return fig
 
 
+def subplots(rows: int, columns: int, height: float, **options: Any) -> tuple[Figure, Any]:
+    """A figure as :func:`new_figure` makes it, and the array of its axes in the course's
+    style; ``options`` are those of matplotlib's ``Figure.subplots``.
+    """
+    fig = new_figure(height)
+    with mpl.rc_context(style()):
+        return fig, fig.subplots(rows, columns, **options)
+
+
 def _style_of(fig: Figure) -> AbstractContextManager[Any]:
     # matplotlib reads some settings only when it draws. A figure of the reader's own
     # keeps the reader's.

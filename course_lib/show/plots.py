@@ -32,7 +32,7 @@ from course_lib.show.labels import (
     set_title,
     sparsity_axis,
 )
-from course_lib.show.output import alt, new_figure, save, show
+from course_lib.show.output import alt, new_figure, save, show, subplots
 from course_lib.show.style import (
     BLACK,
     BLUE,
@@ -74,6 +74,7 @@ __all__ = [
     "scatter",
     "show",
     "sparsity_axis",
+    "subplots",
     "use_style",
 ]
 
@@ -601,8 +602,9 @@ def heat_map(
             bar.set_label(colour_label)
     if isinstance(values, pd.DataFrame):
         lowest, highest = (
-            f"{label(values.index.name, row)}, {label(values.columns.name, column)}"
-            for row, column in (values.stack().idxmin(), values.stack().idxmax())
+            f"{label(values.index.name, rows[at // table.shape[1]])},"
+            f" {columns[at % table.shape[1]]}"
+            for at in (int(np.nanargmin(table)), int(np.nanargmax(table)))
         )
         alt(
             fig,

@@ -190,6 +190,9 @@ AXES: dict[str, str] = {
     # lab 11
     "storage": "storage (%)",
     "products": "products (%)",
+    # lab 10
+    "fewer": "MACs, times fewer",
+    "theta": "threshold θ on n · score",
 }
 
 

@@ -1,7 +1,11 @@
 """Lab 02's runs: forecasts beside the truth, and the orders they make."""
 
 import copy
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -9,8 +13,10 @@ from course_lib import experiments
 from course_lib.data.images import load
 from course_lib.experiments import lab02
 from course_lib.models import build
-from course_lib.parallel import side_by_side
-from course_lib.pruning.weights import prunable
+from course_lib.pruning.weights import prunable, prune_rescored
+from course_lib.show.output import alt_of
+
+RESULTS = ("lab02_criteria_digits", "lab02_criteria_mnist")
 
 
 @pytest.fixture(scope="module")
@@ -19,22 +25,27 @@ def trained():
     return data, lab02.trained(build("lenet300", data, seed=0), data, 0, 6)
 
 
-def test_the_forecast_of_single_weights_is_the_truth(trained):
+@pytest.fixture(scope="module")
+def single(trained):
+    data, model = trained
+    return pd.DataFrame(lab02.single_weights(model, *lab02.sample_of(data.train, 64), 45, 0))
+
+
+def test_the_forecast_of_single_weights_is_the_truth(trained, single):
     data, model = trained
     before = copy.deepcopy(model.state_dict())
-    x, y = lab02.sample_of(data.train, 64)
-    found = lab02.single_weights(model, x, y, 45, 0)
-    assert found.keys() == {"truth", *lab02.CRITERIA} and all(
-        len(values) == 45 for values in found.values()
-    )
-    assert lab02.rank_correlation(found["signed forecast"], found["truth"]) > 0.9
+    again = lab02.single_weights(model, *lab02.sample_of(data.train, 64), 45, 0)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    pd.testing.assert_frame_equal(pd.DataFrame(again), single)
+    assert set(single.method) == set(lab02.CRITERIA) and single.weight.nunique() == 45
+    rho = lab02.rank_correlations(single.assign(seed=0)).set_index("method")
+    assert rho.signed["signed forecast"] > 0.9 and rho["size"]["magnitude"] < 0.9
 
 
 def test_a_change_is_that_of_the_loss(trained):
     data, model = trained
     x, y = lab02.sample_of(data.train, 32)
-    change = lab02.single_weights(model, x, y, 3, 5)["truth"][2]
+    change = lab02.single_weights(model, x, y, 3, 5)[-1]["change"]
     other, generator = copy.deepcopy(model).double(), torch.Generator().manual_seed(5)
     for w in prunable(other).values():
         at = int(torch.randint(w.numel(), (1,), generator=generator))
@@ -47,62 +58,86 @@ def test_a_change_is_that_of_the_loss(trained):
 
 def test_orders_and_rounds(trained):
     data, model = trained
-    once = lab02.at_once(model, data, ("magnitude", "random"), (0.0, 0.8), 64, 0)
-    assert once["magnitude"][0] == once["random"][0] and once["magnitude"][1] > once["random"][1]
-    rounds = lab02.in_rounds(model, data, ("magnitude", "Fisher"), (0.8,), 64, 0, rounds=3)
+
+    def accuracy(rows):
+        return [row["accuracy"] for row in rows]
+
+    once = accuracy(lab02.at_once(model, data, "magnitude", (0.0, 0.8), 64, 0))
+    drawn = accuracy(lab02.at_once(model, data, "random", (0.0, 0.8), 64, 0))
+    assert once[0] == drawn[0] and once[1] > drawn[1]
+    calls = []
+
+    def prune(net, score, targets):
+        calls.append(len(targets))
+        return prune_rescored(net, targets, score)
+
+    rounds = lab02.in_rounds(prune, model, data, "magnitude", (0.8,), 64, 0, rounds=3)
     # nothing is trained: the same weights are the smallest
-    assert rounds["magnitude"] == once["magnitude"][1:]
-    tuned = lab02.with_training(model, data, ("Taylor",), (0.5, 0.9), 64, 1, 0)["Taylor"]
-    assert len(tuned["validation"]) == 2 and tuned["test"] > 20
+    assert accuracy(rounds) == once[1:] and calls == [3]
+    pruned, validation = lab02.trained_between(model, data, "Taylor", (0.5, 0.9), 64, 1, 0)
+    assert len(validation) == 2 and validation[-1] > 20
+    costs = lab02.costs({"Taylor": [pruned, pruned]}, data)
+    assert costs.seed.tolist() == [0, 1] and costs.test.nunique() == 1
+    assert costs.macs[0] == pytest.approx(0.1 * 50_200, abs=1) and costs.bits[0] < 8 * 50_200
+    first = lab02.first_round(model, *lab02.sample_of(data.train, 64))
+    assert first["weights"] == 8765 and first["forecast"] < 0 < first["after"]
 
 
-def test_side_by_side_as_one_after_the_other() -> None:
+def test_networks_trained_at_the_same_time_are_those_trained_alone():
     data = load("digits").subset(200)
-
-    def jobs():
-        return [(build("lenet300", data, seed=seed), data, seed, 2) for seed in range(4)]
-
-    for together, alone in zip(
-        side_by_side(lab02.trained, jobs()), [lab02.trained(*job) for job in jobs()], strict=True
-    ):
-        assert all(
-            torch.equal(a, b)
-            for a, b in zip(together.parameters(), alone.parameters(), strict=True)
-        )
+    for seed, net in enumerate(lab02.dense_networks(data, 3, 2)):
+        alone = lab02.trained(build("lenet300", data, seed=seed), data, seed, 2)
+        for a, b in zip(net.parameters(), alone.parameters(), strict=True):
+            assert torch.equal(a, b)
 
 
 def test_only_the_proximal_step_makes_zeros():
     data = load("digits").subset(300)
     found = {
         how: lab02.with_l1(build("lenet300", data, seed=0), data, 0, how, 1e-3, 10, every=3)
-        for how in ("proximal", "reweighted", "subgradient", "l2")
+        for how in ("proximal", "reweighted", "subgradient", "L2")
     }
-    assert found["subgradient"]["zeros"] == found["l2"]["zeros"] == 0
+    assert found["subgradient"]["zeros"] == found["L2"]["zeros"] == 0
     assert found["proximal"]["zeros"] > 1 and found["reweighted"]["zeros"] > 1
-    assert found["subgradient"]["small"] > found["l2"]["small"]
+    assert found["subgradient"]["small"] > found["L2"]["small"]
 
 
-def test_the_shipped_results_can_be_made_again(tmp_path, monkeypatch):
-    from concurrent.futures import ThreadPoolExecutor
-
-    monkeypatch.setattr(lab02, "one_seed", lambda name, seed, settings: {"seed": seed})
-    with ThreadPoolExecutor(2) as pool:
-        found = lab02.remake_digits(pool, tmp_path / "digits")
-        real = lab02.remake_mnist(pool, tmp_path / "mnist")
-    assert [s["seed"] for s in found["seeds"]] == list(range(6))
-    assert [s["seed"] for s in real["seeds"]] == list(range(3))
-    assert found["settings"] == lab02.DIGITS and real["settings"] == lab02.MNIST
+def test_between_two_strengths_accuracy_is_on_a_line():
+    table = pd.DataFrame(
+        {"seed": 0, "method": "proximal", "zeros": [40.0, 20.0], "accuracy": [80.0, 90.0]}
+    )
+    assert lab02.at_equal_zeros(table, (25, 40)).accuracy.tolist() == [87.5, 80]
 
 
-def test_real_and_default_results_have_one_shape():
-    digits, mnist = (experiments.read(f"lab02_criteria_{name}") for name in ("digits", "mnist"))
-    assert mnist["settings"] == lab02.MNIST and len(mnist["seeds"]) == 3
-    assert [shape(run) for run in mnist["seeds"]] == 3 * [shape(digits["seeds"][0])]
-    assert experiments.took("lab02_criteria_mnist")
+def test_figures_say_what_they_show(single):
+    single = single.assign(seed=0)
+    figure = lab02.forecast_and_truth(single)
+    assert "signed forecast. 45 points" in alt_of(figure) and "magnitude" in alt_of(figure)
+    pruned = experiments.read(f"{RESULTS[0]}/pruned")
+    text, figure = lab02.explore(single, pruned, "OBD", 0.9)
+    of_one = pruned.query("method == 'OBD' and sparsity == 0.9").groupby("procedure").accuracy
+    assert f"at once {of_one.mean()['at once']:.0f} %" in text and text in alt_of(figure)
 
 
-def shape(found):
-    """Keys and lengths."""
-    if isinstance(found, dict):
-        return {key: shape(value) for key, value in found.items()}
-    return [shape(value) for value in found] if isinstance(found, list) else None
+def test_a_remake_has_the_stored_tables(tmp_path):
+    script = sys.modules[experiments.registered()[RESULTS[0]].__module__]
+    tiny = {"images": 60, "epochs": 1, "samples": 4, "retrain": 1, "l1_epochs": 1}
+    with ThreadPoolExecutor(1) as pool:
+        found = script.remake(pool, tmp_path, 1, "digits", tiny)
+    assert found.settings == tiny
+    for table, frame in found.tables.items():
+        stored = experiments.read(f"{RESULTS[0]}/{table}").query("seed == 0")
+        assert frame.columns.tolist() == stored.columns.tolist()
+        settings = [n for n in ("procedure", "method", "sparsity", "strength") if n in frame]
+        keys = [[tuple(row) for row in t[settings].fillna(-1).to_numpy()] for t in (frame, stored)]
+        assert sorted(keys[0]) == sorted(keys[1])
+
+
+@pytest.mark.parametrize(("name", "seeds"), zip(RESULTS, (6, 3), strict=True))
+def test_stored_results_are_whole(name, seeds):
+    assert experiments.settings(name) == {"digits": lab02.DIGITS, "mnist": lab02.MNIST}[name[15:]]
+    pruned = experiments.read(f"{name}/pruned")
+    assert (pruned.groupby("seed").size() == 1 + 2 * 7 * 4 + 6 * 6).all()
+    assert pruned.seed.nunique() == seeds and not pruned.accuracy.isna().any()
+    assert np.isfinite(experiments.read(f"{name}/penalties").accuracy).all()
+    assert name == RESULTS[0] or experiments.took(name)

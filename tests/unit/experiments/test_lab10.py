@@ -4,7 +4,10 @@ weights.
 
 import json
 import math
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
+import pandas as pd
 import pytest
 import torch
 from torch import Tensor
@@ -12,9 +15,22 @@ from torch import Tensor
 from course_lib import experiments
 from course_lib.experiments import lab10
 from course_lib.models.bert import small_bert
+from course_lib.pruning import tokens as library
 from course_lib.pruning.tokens import SoftThreshold, cascading
+from course_lib.show.output import alt_of
 
 LENGTHS = (20, 13, 7)
+
+
+@pytest.fixture(scope="module")
+def make():
+    """The module that makes the stored results."""
+    return sys.modules[experiments.registered()["lab10_reviews"].__module__]
+
+
+@pytest.fixture(scope="module")
+def patients():
+    return lab10.load((0,), 40)
 
 
 @pytest.fixture
@@ -75,8 +91,8 @@ def test_a_cascade_counts_the_heads_that_work(model, batches) -> None:
     assert measured["dense_macs"] - measured["macs"] == pytest.approx(sum(saved) / 3)
 
 
-def test_schedules_fall_and_cost_what_they_should(model) -> None:
-    found = list(lab10.schedules(4, 2.0))
+def test_schedules_fall_and_cost_what_they_should(model, make) -> None:
+    found = list(make.schedules(4, 2.0))
     lengths = torch.full((3,), 1000)
     assert len(found) > 5
     for shares in found:
@@ -89,36 +105,140 @@ def test_schedules_fall_and_cost_what_they_should(model) -> None:
         assert lab10.ratio(config, lengths, shares) == pytest.approx(2.0, rel=0.35)
 
 
-def test_thresholds_are_learned_and_end_hard(model, batches) -> None:
+def test_thresholds_are_learned_and_end_hard(model, batches, make) -> None:
     training = [
         {name: column for name, column in batches[0].items() if name != lab10.EVIDENCE}
     ] * 10
     threshold = SoftThreshold(3, 0.3)
     settings = {"lr": 1e-4, "lr_theta": 0.05, "sparsity": 1.0, "hot": 0.3, "cold": 0.1}
-    followed = lab10.learn_thresholds(model, threshold, training, 10, hard=0.3, **settings)
+    followed = make.learn_thresholds(model, threshold, training, 10, hard=0.3, **settings)
     assert len(followed) == 10 and not threshold.training
     assert all(theta > 0 for theta in followed[6])  # the price of a token has raised all of them …
     assert followed[6] == followed[-1]  # … and in the hard phase they stand still
     assert threshold.temperature == pytest.approx(0.1)
 
 
-def test_scores_are_compared_at_equal_products(model, batches) -> None:
-    found = lab10.by_scores(model, batches, {"one": {1: 0.5}, "two": {0: 0.5, 2: 0.2}}, 3)
-    assert found["schedules"].keys() == {"one", "two"}
-    for schedule in found["schedules"].values():
-        runs = [schedule["cls"], schedule["received"], *schedule["random"]]
-        assert len(runs) == 5 and len({run["macs"] for run in runs}) == 1
-        assert runs[0]["macs"] < found["dense"]["macs"] == runs[0]["dense_macs"]
+def test_scores_are_compared_at_equal_products(model, batches, make) -> None:
+    plans = {"one": {1: 0.5}, "two": {0: 0.5, 2: 0.2}}
+    found = pd.DataFrame(make.by_scores(model, batches, plans, 3))
+    dense = found[found.method == "dense"].macs.item()
+    for _, of_one in found[found.method != "dense"].groupby("schedule"):
+        assert of_one.method.tolist() == ["[CLS] row", "received", *3 * ["random"]]
+        assert of_one.macs.nunique() == 1 and of_one.macs.max() < dense
+        assert (of_one.dense_macs == dense).all()
 
 
-def test_the_shipped_scores_are_of_these_schedules() -> None:
-    found = experiments.read("lab10_scores_reviews")
-    assert found["settings"]["schedules"] == json.loads(json.dumps(lab10.REVIEWS))
-    real = experiments.read("lab10_sst2")
-    for name in lab10.REVIEWS:  # about as many products are saved as of real sentences
-        fewer, of_real = (
-            run["dense"]["macs"] / run["schedules"][name]["cls"]["macs"]
-            for run in (found["seeds"][0], real["seeds"][0])
-        )
-        assert fewer == pytest.approx(of_real, rel=0.1)
-    assert len(found["seeds"]) == 3 and experiments.took("lab10_scores_reviews")
+def test_stored_scores_are_of_these_schedules(make) -> None:
+    settings = experiments.settings("lab10_scores_reviews")
+    assert settings["schedules"] == json.loads(json.dumps(make.REVIEWS))
+    ours, real = (lab10.points_lost(f"lab10_{name}") for name in ("scores_reviews", "sst2"))
+    assert ours.seed.nunique() == 3 and experiments.took("lab10_scores_reviews")
+    # about as many products are saved as of real sentences
+    for one, other in zip(ours.schedule.unique(), real.schedule.unique(), strict=True):
+        one, other = (float(name.split()[1]) for name in (one, other))
+        assert one == pytest.approx(other, rel=0.1)
+
+
+# ----------------------------------------------------------------- what the notebook calls
+def test_your_functions_choose_as_the_librarys_do(patients):
+    words = lab10.attention_by_word(library.attention_received, patients, 3)
+    assert words.shape[0] == 4 and any(name.startswith("• ") for name in words.columns)
+    kept, answer = lab10.kept_pieces(
+        library.keep_tokens, library.attention_received, patients, 3, layer=1, share=0.3
+    )
+    ids = patients.pieces(3)[0]
+    block = library.dropping(patients.models[0], {1: 0.3}, score="received")
+    with block as drop, torch.inference_mode():
+        positive = patients.models[0](ids).logits.softmax(1)[0, 1]
+    assert (
+        len(kept.split()) == drop.last.alive(1).sum() and answer == f"positive with {positive:.0%}"
+    )
+
+
+def test_single_drops_and_what_is_chosen_of_them(patients):
+    rows = lab10.single_drops(library.keep_tokens, library.attention_received, patients, 0)
+    drops = pd.DataFrame(rows).assign(seed=0)
+    assert drops[drops.method != "dense"].groupby("method").size().tolist() == 4 * [12]
+    by_library = lab10.measure(patients.models[0], patients.validation, {2: 0.3}, score="received")
+    (found,) = drops.query("method == 'informed' and layer == 2 and share == 0.3").accuracy
+    assert found == pytest.approx(by_library["accuracy"], abs=100 / 40)
+    (chosen,) = lab10.cheapest(drops, patients).to_dict("records")
+    assert chosen["fewer"] == lab10.ratio(
+        patients.config, patients.lengths, {chosen["layer"]: chosen["share"]}
+    )
+    tested = pd.DataFrame(lab10.on_test(patients, pd.DataFrame([chosen]), 0)).assign(seed=0)
+    assert lab10.by_checkpoint(tested).shape == (1, 9)
+    dense, dropped = lab10.costs(patients, pd.DataFrame([chosen]), tested)
+    assert dense["bits"] == dropped["bits"] and dense["macs"] >= dropped["macs"]
+
+
+def test_policies_meet_their_budget(patients):
+    rows = lab10.at_equal_cost(library.progressive, library.threshold_policy, patients, (1.5,), 0)
+    assert [row["method"] for row in rows[3:]] == ["progressive", "threshold", "random"]
+    assert rows[3]["fewer"] == rows[5]["fewer"] == pytest.approx(1.5, abs=0.1)
+    lost = lab10.lost_by_length(library.threshold_policy, patients)
+    assert lost.iloc[0, 2] > lost.iloc[0, 1] + 20, "θ on s takes more of long texts"
+
+
+def test_gates_end_as_a_step():
+    gates = lab10.gates(SoftThreshold)
+    hard = gates[gates.method == "hard"]
+    assert set(hard["goes on"]) == {0, 1} and gates.method.nunique() == 3
+
+
+def test_figures_say_what_they_show(patients):
+    assert "superb" in alt_of(lab10.sketch())
+    text, figure = lab10.fading(patients, 3, 0.2)
+    assert "the truth is" in text and text in alt_of(figure)
+    models = lab10.vision_transformers((0,))
+    assert "six test digits" in alt_of(lab10.which_patches(models)).lower()
+    text, figure = lab10.explore_patches(models, 2, 8, 0)
+    assert "chance 0.50" in text and text in alt_of(figure)
+
+
+def test_padding_changes_nothing_where_it_does_not_vote(patients):
+    assert lab10.changed_by_padding(library.attention_received, patients, 5) == 0
+
+
+def test_the_goal_is_counted():
+    assert lab10.goal(lab10.measured()) == "The goal was reached on **3 of 3** checkpoints."
+
+
+# ------------------------------------------------------------------------------- remake
+MEASURED = {"accuracy": 90.0, "macs": 1.0, "dense_macs": 2.0, "recall": 0.5, "chance": 0.5}
+
+
+def test_a_remake_has_the_stored_tables(make, tmp_path, monkeypatch):
+    parts = {"validation": MEASURED, "test": MEASURED}
+    before = {part: {"dense": MEASURED, "informed": MEASURED} for part in parts}
+    theta = {step: [0.1, 0.2, 0.3] for step in range(1, 1501, 30)}
+    told = {"as trained": 98.0}
+    plan = {"0": 0.6, "1": 0.5, "2": 0.2, "3": 1e-6}
+    fakes = {
+        "before_training": lambda seed: {"schedule": plan, "before": before},
+        "fine_tuned": lambda *args, **settings: parts,
+        "thresholds": lambda seed, arm, **settings: (
+            {**parts, "theta": theta} | (told if arm == "soft to the end" else {})
+        ),
+        "on_reviews": lambda seed: make.by_scores(*small, make.REVIEWS, 5),
+        "on_sst2": lambda seed, **settings: {
+            "fine_tuning": {"accuracy": 90.0, "cpu_seconds": 1.0},
+            "sink": 6 * [0.5],
+            "scores": make.by_scores(*small, make.REVIEWS, 5),
+        },
+    }
+    small = (small_bert(50, layers=4, width=16, heads=4, ffn=32, positions=32, seed=0), [
+        {"input_ids": torch.full((1, 5), 7), "attention_mask": torch.ones(1, 5, dtype=torch.int64),
+         "labels": torch.tensor([1])}
+    ])  # fmt: skip
+    for name, fake in fakes.items():
+        monkeypatch.setattr(make, name, fake)
+    for name in ("lab10_reviews", "lab10_scores_reviews", "lab10_sst2"):
+        with ThreadPoolExecutor(1) as pool:
+            found = make.RESULTS[name](pool, tmp_path / name)
+        assert json.loads(json.dumps(found.settings)) == experiments.settings(name)
+        for table, frame in found.tables.items():
+            stored = experiments.read(f"{name}/{table}")
+            assert frame.columns.tolist() == stored.columns.tolist()
+            if table in ("measured", "thresholds", "scores", "sink"):
+                assert len(frame) == len(stored)

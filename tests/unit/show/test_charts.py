@@ -84,6 +84,29 @@ def test_bars_of_one_place_stand_beside_each_other(results):
     assert np.allclose(np.diff(first), 3 * axes.figure.dpi / 72)
 
 
+def test_bars_of_percentages_end_at_0_and_100(results):
+    near = results[results.sparsity == 0.9].assign(accuracy=lambda t: t.accuracy + 10.5)
+    lines = plots.bars(near, x="method", y="accuracy", title="At 90 %").axes[0].lines
+    heights = [line.get_ydata() for line in lines]
+    assert max(h.max() for h in heights) == 100
+    lines = plots.bars(near, x="method", y="accuracy", title="t", ylabel="points").axes[0].lines
+    assert max(line.get_ydata().max() for line in lines) > 100
+
+
+def test_a_wide_table_may_name_two_columns_alike():
+    words = pd.DataFrame([[1.0, 2.0, 0.5]], columns=["the", "film", "the"], index=["layer 1"])
+    figure = plots.heat_map(words, title="Which word?", colour_label="score")
+    assert "from 0.5 at layer 1, the to 2.0 at layer 1, film." in figure.course_alt
+
+
+def test_panels_share_limits_that_hold_all_of_them(results):
+    table = results.dropna().assign(panel=lambda t: t.sparsity.map({0.5: "a", 0.9: "b"}))
+    table.loc[table.panel == "a", "accuracy"] /= 2
+    fig = plots.curves(table, x="sparsity", y="accuracy", panels="panel", title="t", bars=True)
+    low, high = fig.axes[0].get_ylim()
+    assert low < table.accuracy.min() and high > 90 and fig.axes[1].get_ylim() == (low, high)
+
+
 def test_differences_are_those_that_are_compared(results):
     pairs = differences(results, "accuracy", against="random", within=["sparsity"])
     assert (pairs[pairs.method == "random"].accuracy == 0).all()
