@@ -242,14 +242,25 @@ _00 = _alike("lab00_counting_digits", "lab00_counting_mnist", "lab00_counting_ci
 _01 = _alike("lab01_pruning_digits", "lab01_pruning_mnist")
 _02 = _alike("lab02_criteria_digits", "lab02_criteria_mnist")
 _04 = _alike("lab04_slimming_digits", "lab04_slimming_mnist")
+_06 = _alike("lab06_weights/regimes", "lab06_sst2/regimes")
 _09 = _alike("lab09_subnetworks", "lab09_subnetworks_glue")
 _10 = _alike("lab10_scores_reviews", "lab10_sst2")
 _untrained, _trained = _differences(("untrained",)), _differences(("trained",))
 _structured = _differences(("structured",))
 _slimming = _differences(("validation",))
-_regimes, _half = _differences(("regimes",)), _differences(())
+_half = _differences(())
 _heads = _of_rows(2, "curves", "removal")  # half of the heads
 _heads_sst2 = _of_rows(-1, "test", "seeds")  # 58 %
+
+
+def _below_dense(sparsity: float) -> Finder:
+    """Lab 06: zeros held at ``sparsity``, minus the model that was not pruned."""
+
+    def difference(table: pd.DataFrame) -> ArrayLike:
+        there = table["sparsity"].isna() | np.isclose(table["sparsity"], sparsity)
+        return gap("accuracy", "zeros held", "dense")(table[there])
+
+    return difference
 
 
 def _05(table: str, of: Finder) -> dict[str, Any]:
@@ -498,35 +509,20 @@ CLAIMS: tuple[Claim, ...] = (
         "06",
         "Up to 70 % nothing is lost.",
         "70 % removed and held at 0, fine-tuned: pruned less dense",
-        **_two(
-            "lab06_weights",
-            minus(("regimes", "held", 3, "accuracy"), ("starts", "pre-trained")),
-            "lab06_sst2",
-            _alone(("held", 2), ("held", 0)),
-        ),
+        **_06(_below_dense(0.7)),
         level=True,
     ),
     Claim(
         "06",
         "Size is a good guess.",
         "70 %, held: by size less at random",
-        **_two(
-            "lab06_weights",
-            _regimes("held", "random", 3, "accuracy"),
-            "lab06_sst2",
-            _alone(("held", 2), ("random", 0)),
-        ),
+        **_06(gap("accuracy", "zeros held", "random", sparsity=0.7)),
     ),
     Claim(
         "06",
         "At 90 % it is room that is missing: letting the zeros go helps.",
         "90 %: zeros let go less zeros held",
-        **_two(
-            "lab06_weights",
-            _regimes("deleted", "held", 5, "accuracy"),
-            "lab06_sst2",
-            _alone(("deleted", 2), ("held", 4)),
-        ),
+        **_06(gap("accuracy", "let go", "zeros held", sparsity=0.9)),
     ),
     Claim(
         "07",
