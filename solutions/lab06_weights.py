@@ -971,8 +971,10 @@ prediction_6_8 = "5 points"
 
 # %%
 sizes = lab06.with_target(stored["sizes"])
-title = "The encoder's expected size (% of dense) follows its target, three checkpoints"
-plots.curves(sizes, x="step", y="size", control=None, ylabel="size (%)", title=title)
+title = "The encoder's expected size follows its target"
+plots.curves(
+    sizes, x="step", y="size", control=None, ylabel="size (% of dense)", ylim=(0, 180), title=title
+)
 
 # %%
 title = "Components that the gates leave open"
