@@ -37,6 +37,7 @@ from course_lib.show import drawings, plots, tables
 from course_lib.show.words import minus, pm
 from course_lib.training import evaluate
 
+plots.use_style()
 torch.set_num_threads(1)
 names = ("dense", "patterns", "packed", "joint")
 stored = {name: experiments.read(f"lab05_between_digits/{name}") for name in names}

@@ -13,52 +13,26 @@
 # %% slideshow={"slide_type": "skip"}
 import copy
 
-import numpy as np
+import pandas as pd
 import torch
 from IPython.display import Markdown, display
 
 from course_lib import experiments
 from course_lib.cost import latency
 from course_lib.experiments import lab06
-from course_lib.pruning import components, weights
+from course_lib.pruning import weights
 from course_lib.pruning.weights import encoder_weights
-from course_lib.show import plots
-from course_lib.show.words import ends, pm, versus
+from course_lib.show import plots, tables
+from course_lib.show.words import pm
 
-plots.use_style()
 torch.set_num_threads(1)
-runs = experiments.read("lab06_weights")["seeds"]
-real = experiments.read("lab06_sst2")
-SEEDS = len(runs)
-SHARES = lab06.SPARSITIES
-starts = {name: [run["starts"][name] for run in runs] for name in runs[0]["starts"]}
-arms = {
-    "zeros held": np.array([[r["accuracy"] for r in run["regimes"]["held"]] for run in runs]),
-    "let go": np.array([[r["accuracy"] for r in run["regimes"]["deleted"]] for run in runs]),
-    "random": np.array([[r["accuracy"] for r in run["regimes"]["random"]] for run in runs]),
-}  # (seeds, sparsities)
-old = np.array([[r["old task"] for r in run["regimes"]["held"]] for run in runs])
-RATES = {"5e-5": "careful", "3e-4": "bold"}
-METHODS = {
-    "soft": "soft",
-    "movement": "movement",
-    "magnitude": "size",
-    "random": "random",
-}
-on_the_way = [
-    {rate: {"soft": run["soft"][rate], **run["movement"][rate]} for rate in RATES} for run in runs
-]
-moves = {
-    (rate, method): np.array([[r["accuracy"] for r in run[rate][method]] for run in on_the_way])
-    for rate in RATES
-    for method in METHODS
-}
+names = ("starts", "regimes", "learned", "l1", "ranks", "components", "open")
+stored = {name: experiments.read(f"lab06_weights/{name}") for name in names}
+starts = {name: rows["accuracy"] for name, rows in stored["starts"].groupby("method")}
+learned = stored["learned"].copy()
+learned["setting"] = learned["rate"] + (100 * learned["keep"]).map(", {:.0f} %".format)
 model = lab06.pretrained(0, head=False)
 encoder = sum(w.numel() for w in encoder_weights(model).values())
-
-
-def share(value, digits=0):
-    return f"{100 * value:.{digits}f} %"
 
 
 # %% [markdown] slideshow={"slide_type": "slide"}
@@ -76,7 +50,7 @@ display(
         ' trained on the sentiment of generated reviews ("pre-trained"), fine-tuned to '
         "another label of the same grammar, is the main clause negated, with 1,000 texts:"
         f" {pm(starts['pre-trained'])} %, from scratch {pm(starts['from scratch'])} %, majority"
-        f" {starts['majority'][0]:.1f} %."
+        f" {starts['majority'].iloc[0]:.1f} %."
     )
 )
 
@@ -89,7 +63,7 @@ display(
         "| task | MNLI, SQuAD, SST-2 | is the main clause negated? 1,000 texts |\n"
         f"| what is counted | encoder matrices | the same: {encoder:,} weights |\n\n"
         f"Fine-tuned **{pm(starts['pre-trained'])} %**; the same network from scratch"
-        f' {pm(starts["from scratch"])} %; always "no" {starts["majority"][0]:.1f} %. '
+        f' {pm(starts["from scratch"])} %; always "no" {starts["majority"].iloc[0]:.1f} %. '
         "So there is something to lose."
     )
 )
@@ -116,37 +90,19 @@ display(
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## Three regimes"))
+title = "Three models with intervals"
 plots.show(
-    plots.method_curves(
-        SHARES,
-        arms,
-        dense=starts["pre-trained"],
-        xlabel="encoder weights removed before fine-tuning",
-        ylabel="accuracy, new task (%)",
-        title="Three models with intervals",
-        xaxis="sparsity",
-    ),
-    alt="Accuracy on the new task against weights removed before fine-tuning. At 90 per cent: "
-    + ", ".join(
-        f"{name} {values[:, SHARES.index(0.9)].mean():.0f}" for name, values in arms.items()
-    )
-    + ".",
+    plots.curves(stored["regimes"], x="sparsity", y="accuracy", xaxis="sparsity", title=title)
 )
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## What was lost?"))
-rows = [
-    "| removed | old task, untrained (%) | new, held | let go | let go − held |",
-    "|---" * 5 + "|",
-]
-for i, s in enumerate(SHARES):
-    if s in (0.5, 0.7, 0.8, 0.9, 0.95):
-        rows.append(
-            f"| {share(s)} | {old[:, i].mean():.1f} | {arms['zeros held'][:, i].mean():.1f} |"
-            f" {arms['let go'][:, i].mean():.1f} |"
-            f" {versus(arms['let go'][:, i], arms['zeros held'][:, i], cell=True)} |"
-        )
-display(Markdown("\n".join(rows)))
+some = stored["regimes"][stored["regimes"]["sparsity"].isin([0.5, 0.7, 0.8, 0.9, 0.95])]
+arms = some[some["method"].isin(["zeros held", "let go"])]
+old = arms.query("method == 'zeros held'").assign(method="old task, untrained")
+both = pd.concat([old.assign(accuracy=old["old"]), arms])
+display(tables.means(both, "accuracy", columns="sparsity"))
+display(tables.compare(arms, "accuracy", against="zeros held", columns="sparsity"))
 
 # %% [markdown]
 # **The two reasons come one after the other.** Around 80 % letting go hardly helps:
@@ -159,21 +115,15 @@ display(Markdown("\n".join(rows)))
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## On real sentences"))
-let_go = dict(zip(real["settings"]["deleted"], real["deleted"], strict=True))
-rows = ["| removed | held (%) | let go (%) |", "|---|---|---|"]
-for s, value in zip(real["settings"]["held"], real["held"], strict=True):
-    rows.append(
-        f"| {share(s)} | {value:.1f} | {let_go[s]:.1f} |"
-        if s in let_go
-        else f"| {share(s)} | {value:.1f} | |"
-    )
+real = experiments.read("lab06_sst2/regimes").dropna(subset="sparsity")
+sentences = experiments.settings("lab06_sst2")["sentences"]
+dense = experiments.read("lab06_sst2/regimes").query("method == 'dense'")["accuracy"].iloc[0]
 display(
     Markdown(
-        f"MiniLM, 6 layers of width 384, SST-2, {real['settings']['sentences']:,} sentences,"
-        " **one** run: an example, not a proof.\n\n"
-        + "\n".join(rows)
-        + f"\n\nAt random, 70 % held: {real['random'][0]:.1f}. Both losses come sooner: English is"
-        " more than a grammar of ours."
+        f"MiniLM, 6 layers of width 384, SST-2, {sentences:,} sentences, **one** run: an example,"
+        f" not a proof. Accuracy in %; dense {dense:.1f}.\n\n"
+        + tables.means(real, "accuracy", columns="sparsity").markdown()
+        + "\n\nBoth losses come sooner: English is more than a grammar of ours."
     )
 )
 
@@ -227,51 +177,17 @@ display(
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## Movement or size?"))
-plots.show(
-    plots.bars(
-        {
-            called: {
-                f"{label}, {share(keep)} kept": float(moves[rate, method][:, i].mean())
-                for rate, label in RATES.items()
-                for i, keep in enumerate(lab06.KEPT)
-            }
-            for method, called in METHODS.items()
-        },
-        errors={
-            called: {
-                f"{label}, {share(keep)} kept": ends(moves[rate, method][:, i])
-                for rate, label in RATES.items()
-                for i, keep in enumerate(lab06.KEPT)
-            }
-            for method, called in METHODS.items()
-        },
-        ylabel="accuracy (%)",
-        title="A careful rate (5·10⁻⁵, 400 steps) and a bold one (3·10⁻⁴, 200)",
-        fmt="{:.0f}",
-    ),
-    alt="Bars of accuracy by rate and share kept. "
-    + " ".join(
-        f"{RATES[rate]}, {METHODS[method]}: {', '.join(f'{v:.0f}' for v in values.mean(0))}."
-        for (rate, method), values in moves.items()
-    ),
-    inches=(8, 3.3),
+display(
+    Markdown(
+        "A careful rate (5·10⁻⁵, 400 steps) and a bold one (3·10⁻⁴, 200 steps); 10 % and 3 % of the"
+        " encoder's weights kept. Accuracy in %:\n\n"
+        + tables.means(learned, "accuracy", columns="setting").markdown()
+    )
 )
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## The recipe decides"))
-rows = [
-    "| points | kept | movement − size | movement − random | soft − movement |",
-    "|---" * 5 + "|",
-]
-for rate, label in RATES.items():
-    for i, keep in enumerate(lab06.KEPT):
-        ours = moves[rate, "movement"][:, i]
-        rows.append(
-            f"| {label} | {share(keep)} | {versus(ours, moves[rate, 'magnitude'][:, i], cell=True)}"
-            f" | {versus(ours, moves[rate, 'random'][:, i], cell=True)}"
-            f" | {versus(moves[rate, 'soft'][:, i], ours, cell=True)} |"
-        )
-display(Markdown("\n".join(rows)))
+display(tables.compare(learned, "accuracy", against="magnitude", columns="setting"))
 
 # %% [markdown]
 # At a careful rate weights hardly move: size still says what pre-training wanted, and
@@ -282,58 +198,27 @@ display(Markdown("\n".join(rows)))
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## Why is the soft one ahead? One difference at a time"))
-DIFFERENCES = {
-    "said": "a share\nthat is said",
-    "matrices": "+ its share\nof each matrix",
-    "schedule": "+ its\nschedule",
-    "penalty": "+ its\npenalty",
-    "soft": "soft\nmovement",
-}
-arms = {
-    arm: [run["arms"][arm]["accuracy"] for run in experiments.read("lab06_soft")["seeds"]]
-    for arm in (*DIFFERENCES, "penalty, signs drawn")
-}
-plots.show(
-    plots.bars(
-        {"accuracy": {label: float(np.mean(arms[arm])) for arm, label in DIFFERENCES.items()}},
-        errors={"accuracy": {label: ends(arms[arm]) for arm, label in DIFFERENCES.items()}},
-        ylabel="",
-        title="Accuracy (%) at the careful rate, as many weights left",
-        fmt="{:.0f}",
-    ),
-    alt="Bars of accuracy: "
-    + ", ".join(f"{label} {np.mean(arms[arm]):.0f}" for arm, label in DIFFERENCES.items()).replace(
-        "\n", " "
-    )
-    + ".",
-    inches=(8, 3.2),
-)
+arms = experiments.read("lab06_soft/arms")
+title = "Accuracy (%) at the careful rate, as many weights left"
+rows = lab06.one_difference(arms).query("method != 'matrices and schedule'")
+fig = plots.bars(rows, x="arm", y="accuracy", title=title, fmt="{:.0f}")
+plots.show(fig, inches=(8, 3.2))
+drawn = arms.query("method == 'penalty, signs drawn'")["accuracy"].mean()
 display(
     Markdown(
         r"It is the penalty: Adam divides its pull $p$, too: $-(m + p)/\sqrt v$. Small movements"
-        r" fall, however steady. Signs of the movement drawn:"
-        f" {np.mean(arms['penalty, signs drawn']):.0f} %."
+        rf" fall, however steady. Signs of the movement drawn: {drawn:.0f} %."
     )
 )
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## What each of them keeps"))
-rows = [
-    "| careful, 10 % kept | away from 0 | towards it | flipped | size before, median of all = 1 |",
-    "|---" * 5 + "|",
-]
-for method, called in METHODS.items():
-    found = [run["5e-5"][method][0] for run in on_the_way]
-    ways = [
-        np.mean([f["moved"][way] / sum(f["moved"].values()) for f in found])
-        for way in ("away", "toward", "flipped")
-    ]
-    rows.append(
-        f"| {called} | "
-        + " | ".join(share(w) for w in ways)
-        + f" | {np.mean([f['before'] for f in found]):.2f} |"
-    )
-display(Markdown("\n".join(rows)))
+careful = learned.query("rate == 'careful' and keep == 0.1").copy()
+ways = ["away", "toward", "flipped"]
+careful[ways] = 100 * careful[ways].div(careful[ways].sum(axis=1), axis=0)
+heads = {"away": "away from 0 (%)", "toward": "towards it (%)", "flipped": "flipped (%)"}
+heads["before"] = "size before, median of all = 1"
+display(tables.means(careful, heads))
 
 # %% [markdown]
 # What movement keeps has moved away from zero, nearly without exception: that is what
@@ -354,16 +239,9 @@ display(Markdown("\n".join(rows)))
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## Who makes zeros, at what price?"))
-rows = ["| three strengths each | exact zeros (%) | accuracy (%) |", "|---|---|---|"]
-for how in ("loss", "proximal", "reweighted"):
-    zeros = np.array([[100 * r["zeros"] for r in run["l1"][how]] for run in runs])
-    right = np.array([[r["accuracy"] for r in run["l1"][how]] for run in runs])
-    rows.append(
-        f"| {'L1 in the loss' if how == 'loss' else how} |"
-        f" {', '.join(f'{z:.0f}' for z in zeros.mean(0))} |"
-        f" {', '.join(f'{a:.1f}' for a in right.mean(0))} |"
-    )
-display(Markdown("\n".join(rows)))
+strengths = stored["l1"].assign(zeros=100 * stored["l1"]["zeros"])
+heads = {"zeros": "exact zeros (%)", "accuracy": "accuracy (%)"}
+display(tables.means(strengths, heads, rows=["method", "strength"]))
 
 # %% [markdown]
 # In the loss: not one zero, at any strength. At two thirds of zeros, reweighting is
@@ -388,15 +266,11 @@ display(Markdown("\n".join(rows)))
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## How low-rank is it already?"))
-largest, chance = (
-    np.array([run["untrained ranks"][how] for run in runs]) for how in ("largest", "random")
+ranks = stored["ranks"]
+removed = tables.means(ranks, "accuracy", columns="sparsity").markdown()
+display(
+    Markdown(f"The old task, **nothing trained**, by share of the encoder removed:\n\n{removed}")
 )
-rows = ["| encoder left | largest singular values (%) | as many at random (%) |", "|---|---|---|"]
-rows += [
-    f"| {share(s)} | {pm(largest[:, i])} | {pm(chance[:, i])} |"
-    for i, s in enumerate(lab06.RANK_SHARES)
-]
-display(Markdown("The old task, **nothing trained**:\n\n" + "\n".join(rows)))
 
 # %% [markdown]
 # Two thirds of the encoder can go without any training. A method that "removes 35 %"
@@ -415,23 +289,13 @@ display(Markdown("The old task, **nothing trained**:\n\n" + "\n".join(rows)))
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## Gates, or singular values?"))
-kinds = {
-    name: [run["components"][name]["accuracy"] for run in runs]
-    for name in ("gates", "largest", "random")
-}
-rows = ["| 10 % of the encoder, trained as long | accuracy (%) | gates − it |", "|---|---|---|"]
-for name, values in kinds.items():
-    label = {
-        "gates": "learned gates",
-        "largest": "largest singular values",
-        "random": "random components",
-    }[name]
-    rows.append(
-        f"| {label} | {pm(values)} |"
-        f" {'' if name == 'gates' else versus(kinds['gates'], values, cell=True)} |"
-    )
-met = [100 * run["components"]["gates"]["share"] for run in runs]
-display(Markdown("\n".join(rows) + f"\n\nSize met: {pm(met)} %, target {share(lab06.TARGET)}."))
+kinds = stored["components"].replace(
+    {"gates": "learned gates", "largest": "largest singular values", "random": "random components"}
+)
+met = 100 * kinds.query("method == 'learned gates'")["share"]
+display(Markdown(f"10 % of the encoder, trained as long. Size met: {pm(met)} %."))
+display(tables.means(kinds, {"accuracy": "accuracy (%)"}))
+display(tables.compare(kinds, {"accuracy": "points"}, against="largest singular values"))
 
 # %% [markdown]
 # The Lagrangian meets its target. The *gates* are not shown to beat singular values
@@ -439,9 +303,8 @@ display(Markdown("\n".join(rows) + f"\n\nSize met: {pm(met)} %, target {share(la
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## What does the clock say?"))
-ranks = runs[0]["components"]["gates"]["ranks"]
-small = components.truncate(model, {f"{name}.weight": max(1, rank) for name, rank in ranks.items()})
-texts = lab06.batches("validation")[-1]["input_ids"][:1, :37].repeat(64, 1)
+small = lab06.low_rank(stored["open"], model)
+texts = lab06.texts_to_time()
 thin = copy.deepcopy(model)
 matrices = encoder_weights(thin)
 weights.apply(thin, weights.global_masks(weights.magnitude(matrices), 0.9))

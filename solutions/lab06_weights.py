@@ -18,11 +18,11 @@
 # that need?**
 #
 # Until now a network was trained for the very task it was judged by. BERT's weights
-# come from another task, and that changes the question: a weight's size tells what
-# *pre-training* wanted of it, and your task may want something else. Four papers, four
+# come from another task, and that changes the question: the size of a weight is the
+# result of *pre-training*, and your task may need other weights. Four papers give four
 # answers: prune before fine-tuning and see what can be learned again (Gordon); let
-# fine-tuning itself say what stays (Sanh); push weights to exactly zero while it runs
-# (Guo); or leave single weights alone, and remove *components* of each matrix (Wang).
+# fine-tuning decide which weights are kept (Sanh); push weights to exactly zero while it
+# runs (Guo); or remove *components* of each matrix instead of single weights (Wang).
 #
 # | part | you write | you find out |
 # |---|---|---|
@@ -37,7 +37,7 @@
 # and the rest of the lab goes on with the course's version.
 #
 # The rules are those of lab 01: guess first; choose on validation data and look at the
-# test data once, at the end; no claim without a random control and three seeds.
+# test data once, at the end; no claim without a random baseline and three seeds.
 
 # %%
 from course_lib.grading import check, choose, skip  # noqa: F401  (skip is yours to use)
@@ -45,22 +45,27 @@ from course_lib.grading import check, choose, skip  # noqa: F401  (skip is yours
 # isort: split
 from collections.abc import Callable
 
-import numpy as np
+import numpy as np  # noqa: F401  (yours to use)
+import pandas as pd
 import torch
-from IPython.display import display
-from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from course_lib import experiments, ledger
-from course_lib.cost import encodings, latency, model_cost, totals
 from course_lib.experiments import lab06
-from course_lib.parallel import side_by_side
-from course_lib.pruning import components
+from course_lib.parallel import sweep
 from course_lib.pruning.weights import encoder_weights
-from course_lib.show import plots, widgets
-from course_lib.show.words import ends, pm, say, versus, you_wrote
+from course_lib.show import plots, tables, widgets
+from course_lib.show.words import minus, pm, say, you_wrote
 
 STUDENT = ""  # your name or number: the letters of your questions are yours alone
+
+# %% [markdown]
+# Two of the answers in a picture: six weights before and after fine-tuning. Pruning by
+# size keeps the weights that were large *before*; movement keeps the weights that
+# fine-tuning moves *away from zero*.
+
+# %%
+plots.show(lab06.draw_two_scores())
 
 # %% [markdown]
 # ## Settings
@@ -78,24 +83,21 @@ STUDENT = ""  # your name or number: the letters of your questions are yours alo
 # What this can show: how pruning, pre-training and fine-tuning play together, with
 # everything measured. What it cannot: that the figures of a BERT-base on English would
 # be the same. Trainings take some minutes in all; the lab makes a few of them live and
-# reads the others from a result file (`course remake lab06_weights` makes it again).
+# reads the others from a stored result (`course remake lab06_weights` makes it again).
+# The experiments are short functions in [lab06.py](../course_lib/experiments/lab06.py).
 
 # %%
 SEEDS = 3
 QUICK = {"steps": 60, "batch": 32, "lr": 3e-4}  # of what is trained live
-plots.use_style()
+TWICE = QUICK | {"steps": 2 * QUICK["steps"]}
 torch.set_num_threads(1)
 
-pretrained = [lab06.pretrained(seed, head=False) for seed in range(SEEDS)]
-shipped = experiments.read("lab06_weights")["seeds"]
-encoder = sum(w.numel() for w in encoder_weights(pretrained[0]).values())
-starts = {name: [s["starts"][name] for s in shipped] for name in shipped[0]["starts"]}
-say(
-    f"{encoder:,} encoder weights in {len(encoder_weights(pretrained[0]))} matrices. Fine-tuned to"
-    f" the new task: {pm(starts['pre-trained'])} % of "
-    f"the validation texts; the same network from scratch: {pm(starts['from scratch'])} %; always"
-    f' "no": {starts["majority"][0]:.1f} %.'
-)
+names = ("starts", "regimes", "learned", "kept", "l1", "ranks", "components", "sizes", "open")
+stored = {name: experiments.read(f"lab06_weights/{name}") for name in names}
+matrices = encoder_weights(lab06.pretrained(0))
+encoder = sum(w.numel() for w in matrices.values())
+say(f"{encoder:,} encoder weights in {len(matrices)} matrices. The new task, fine-tuned:")
+tables.means(stored["starts"], "accuracy")
 
 # %% [markdown]
 # Pre-training helps, and by much: there is something to lose.
@@ -233,9 +235,9 @@ check("6.2")
 # #### Experiment: what was lost?
 #
 # Live: the *old* task, right after pruning each matrix by size, nothing trained (three
-# checkpoints). From the result file: the new task after fine-tuning, zeros held, let
-# go, and held with the weights drawn at random. And one fine-tuning of your own at 90
-# %, both arms.
+# checkpoints). From the stored result: the new task after fine-tuning, with zeros held,
+# with zeros let go, and with zeros held at random places. And one fine-tuning of your own
+# at 90 %, both arms.
 #
 # *Before you run it:* at 80 %, how much will the old task have lost, and how much the
 # new one, after fine-tuning?
@@ -247,104 +249,60 @@ prediction_6_2 = "old: 20 points, new: 10"
 
 
 # %%
-def old_task(seed: int) -> list[float]:
-    """Sentiment, right after pruning, at each sparsity."""
-    values = []
-    for sparsity in lab06.SPARSITIES:
-        model = lab06.pretrained(seed, head=False)
-        prune_then_finetune(model, lab06.by_size(model, sparsity), lambda *_: None, hold=True)
-        values.append(lab06.measured(model, "sentiment"))
-    return values
+def old_task(seed: int, sparsity: float) -> float:
+    """Sentiment, right after pruning."""
+    model = lab06.pretrained(seed, head=False)
+    prune_then_finetune(model, lab06.by_size(model, sparsity), lambda *_: None, hold=True)
+    return lab06.measured(model, "sentiment")
 
 
-def both_arms(seed: int, hold: bool) -> float:
+old = sweep(old_task, seed=range(SEEDS), sparsity=lab06.SPARSITIES)
+arms = pd.concat([stored["regimes"], old.assign(method="old task, not trained")])
+title = "What was lost: three checkpoints"
+plots.curves(arms, x="sparsity", y="accuracy", xaxis="sparsity", title=title)
+
+# %%
+pruned = arms.dropna(subset="sparsity")
+tables.show(tables.means(pruned, "accuracy", columns="sparsity"))
+new = pruned.query("method != 'old task, not trained'")
+tables.show(tables.compare(new, "accuracy", against="zeros held", columns="sparsity"))
+
+# %% [markdown]
+# The training loss in the end; and the regimes that *your* function finds, with a
+# tolerance of 2 points:
+
+# %%
+tables.show(tables.means(new, "loss", columns="sparsity", digits=2))
+tables.plain(lab06.name_regimes(stored["regimes"], regime, 2.0))
+
+
+# %%
+def both_arms(hold: bool) -> float:
     """The new task at 90 %, fine-tuned for a moment."""
-    model = lab06.pretrained(seed)
-    masks = lab06.by_size(model, 0.9)
-    prune_then_finetune(
-        model,
-        masks,
-        lambda m, post_step: lab06.finetune(
-            m, post_step, seed=seed, how=QUICK | {"steps": 2 * QUICK["steps"]}
-        ),
-        hold,
-    )
+    model = lab06.pretrained(0)
+    finetune = lambda net, post_step: lab06.finetune(net, post_step, seed=0, how=TWICE)  # noqa: E731
+    prune_then_finetune(model, lab06.by_size(model, 0.9), finetune, hold)
     return lab06.measured(model)
 
 
-old = np.array(side_by_side(old_task, [(seed,) for seed in range(SEEDS)]))  # (seeds, sparsities)
-curves = {
-    "old task, not trained": old,
-    "zeros held": np.array([[r["accuracy"] for r in s["regimes"]["held"]] for s in shipped]),
-    "let go": np.array([[r["accuracy"] for r in s["regimes"]["deleted"]] for s in shipped]),
-    "random, held": np.array([[r["accuracy"] for r in s["regimes"]["random"]] for s in shipped]),
-}
-plots.show(
-    plots.method_curves(
-        lab06.SPARSITIES,
-        curves,
-        control="random, held",
-        dense=starts["pre-trained"],
-        xlabel="encoder weights removed (%)",
-        ylabel="validation accuracy (%)",
-        title="What was lost: three checkpoints",
-        xaxis="sparsity",
-    ),
-    alt="Validation accuracy against encoder weights removed, three checkpoints with intervals. "
-    + " ".join(
-        f"{name}: "
-        + ", ".join(
-            f"{100 * s:.0f} % {v:.0f}"
-            for s, v in zip(lab06.SPARSITIES, values.mean(0), strict=True)
-        )
-        + "."
-        for name, values in curves.items()
-    ),
-)
-rows = [
-    "| removed | old task (%) | new: held | let go | let go − held | training loss: held, let go |"
-    " regimes |",
-    "|---" * 7 + "|",
-]
-named = [
-    regime(
-        s["starts"]["pre-trained"],
-        [r["accuracy"] for r in s["regimes"]["held"]],
-        [r["accuracy"] for r in s["regimes"]["deleted"]],
-        2.0,
-    )
-    for s in shipped
-]
-for i, sparsity in enumerate(lab06.SPARSITIES):
-    losses = [
-        np.mean([s["regimes"][arm][i]["loss"] for s in shipped]) for arm in ("held", "deleted")
-    ]
-    rows.append(
-        f"| {sparsity:.0%} | {pm(old[:, i])} | {pm(curves['zeros held'][:, i])} |"
-        f" {pm(curves['let go'][:, i])} |"
-        f" {versus(curves['let go'][:, i], curves['zeros held'][:, i], cell=True)} |"
-        f" {losses[0]:.2f}, {losses[1]:.2f} | {', '.join(names[i] for names in named)} |"
-    )
-say("\n".join(rows) + "\n\n(Bold: shown. Tolerance of the regimes: 2 points.)")
-arms = side_by_side(both_arms, [(0, True), (0, False)])
+held, let_go = sweep(both_arms, hold=(True, False))["accuracy"]
 say(
-    f"Yours, 90 %, {2 * QUICK['steps']} steps: held {arms[0]:.1f} %, let go {arms[1]:.1f} %."
+    f"Yours, 90 %, {TWICE['steps']} steps: held {held:.1f} %, let go {let_go:.1f} %."
     f" {you_wrote(prediction_6_2)}"
 )
 say(
-    "(6.1) Trained for ever, the arm that lets them go cannot have the higher training loss:"
-    " whatever the other finds, it may find, too, with zeros where the other holds them. "
-    + you_wrote(prediction_6_1)
+    "(6.1) Trained for ever, the arm that lets the zeros go cannot have the higher training loss:"
+    f" it can find every solution that the other arm can find. {you_wrote(prediction_6_1)}"
 )
 
 # %% [markdown]
-# Three things to see. **The old task is a poor forecast.** At 80 % it has lost more
-# than 20 points; the new one, after 200 steps, two or three: what pruning took was
-# mostly not needed for it, or was quickly learned again. **The two reasons come one
-# after the other.** Up to about 70 % nothing is lost. Around 80 % letting the zeros go
-# hardly helps: what is missing is what pre-training knew. At 90 % it helps by more than
-# ten points: what is missing now is *room*. **And size is a good guess**: the same
-# number drawn at random hurts from 50 % on.
+# Three findings. **The old task is a poor forecast.** At 80 % the old task has lost more
+# than 20 points; the new task, after 200 steps, two or three: it did not need most of the
+# pruned weights, or learned their work again. **The two reasons come one after the
+# other.** Up to about 70 % nothing is lost. Around 80 % letting the zeros go hardly
+# helps: the missing part is the knowledge from pre-training. At 90 % it helps by more
+# than ten points: the missing part is now *room*. **And size is a good guess**: the same
+# number of weights pruned at random costs accuracy from 50 % on.
 #
 # Gordon et al. found the same order on BERT-base, with the free part ending at 30–40 %.
 # Ours ends later: the task is easier, and the network, which was trained on nothing but
@@ -360,18 +318,9 @@ say(
 # the GLUE files).
 
 # %%
-real = experiments.read("lab06_sst2")
-let_go = dict(zip(real["settings"]["deleted"], real["deleted"], strict=True))
-rows = ["| removed | held (%) | let go (%) | random, held (%) |", "|---" * 4 + "|"]
-for sparsity, value in zip(real["settings"]["held"], real["held"], strict=True):
-    by_chance = f"{real['random'][0]:.1f}" if sparsity == 0.7 else ""
-    rows.append(
-        f"| {sparsity:.0%} | {value:.1f} | {let_go[sparsity]:.1f} |"
-        if sparsity in let_go
-        else f"| {sparsity:.0%} | {value:.1f} | |"
-    )
-    rows[-1] += f" {by_chance} |"
-say("\n".join(rows) + "\n\n(Accuracy on GLUE's development set, which serves as test.)")
+real = experiments.read("lab06_sst2/regimes").drop(columns="seed")
+title = "MiniLM on SST-2: accuracy on GLUE's development set, one run each"
+plots.curves(real, x="sparsity", y="accuracy", control=None, xaxis="sparsity", title=title)
 
 # %% [markdown]
 # The same two losses, and sooner: half of the weights already cost some points, and
@@ -383,8 +332,8 @@ say("\n".join(rows) + "\n\n(Accuracy on GLUE's development set, which serves as 
 # ### 6.3 A mask with a gradient
 # **25 minutes · 3 points**
 #
-# Size says what pre-training wanted. Sanh, Wolf and Rush (2020) let *fine-tuning* say
-# it: each weight gets a score $S$, and the network computes with $W' = W \circ M$,
+# Size is the choice of pre-training. Sanh, Wolf and Rush (2020) let *fine-tuning* choose:
+# each weight gets a score $S$, and the network computes with $W' = W \circ M$,
 # where $M$ is 1 for the share of weights with the largest scores. The scores are
 # learned by gradient. But $M$ is a step function of $S$: its gradient is 0. So go
 # **straight through**: backwards, behave as if $M$ were $S$ itself. With
@@ -565,7 +514,7 @@ check("6.5")
 # by size, at random. And soft movement, with $\lambda$ chosen so that about as many
 # stay ($\tau$ = 0.45: scores begin at $\sigma(0) = \frac12$, and few steps do not take
 # them far). Twice: with a *careful* rate as one fine-tunes a large model (5·10⁻⁵, 400
-# steps of 16), and with a bold one (3·10⁻⁴, 200 steps of 32). All from the result file;
+# steps of 16), and with a bold one (3·10⁻⁴, 200 steps of 32). All from the stored result;
 # then two short runs with your masks.
 #
 # *Before you run it:* at which of the two rates will size do better, and why? And will
@@ -577,124 +526,48 @@ prediction_6_5 = "at the bold one: sizes themselves can learn there; soft about 
 ### END SOLUTION
 
 # %%
-METHODS = {
-    "soft": "soft movement",
-    "movement": "movement",
-    "magnitude": "size",
-    "random": "random",
-}
-RATES = {"5e-5": "careful, 5·10⁻⁵", "3e-4": "bold, 3·10⁻⁴"}
-on_the_way = [
-    {rate: {"soft": s["soft"][rate], **s["movement"][rate]} for rate in RATES} for s in shipped
-]
-moves = {
-    (rate, method): np.array([[r["accuracy"] for r in s[rate][method]] for s in on_the_way])
-    for rate in RATES
-    for method in METHODS
-}
-plots.show(
-    plots.bars(
-        {
-            called: {
-                f"{label}\n{keep:.0%} kept": float(moves[rate, method][:, i].mean())
-                for rate, label in RATES.items()
-                for i, keep in enumerate(lab06.KEPT)
-            }
-            for method, called in METHODS.items()
-        },
-        errors={
-            called: {
-                f"{label}\n{keep:.0%} kept": ends(moves[rate, method][:, i])
-                for rate, label in RATES.items()
-                for i, keep in enumerate(lab06.KEPT)
-            }
-            for method, called in METHODS.items()
-        },
-        ylabel="validation accuracy (%)",
-        title="Fewer weights, by what rule and at what rate?",
-        fmt="{:.0f}",
-    ),
-    alt="Bars of validation accuracy. "
-    + " ".join(
-        f"{RATES[rate]}, {METHODS[method]}: "
-        + ", ".join(
-            f"{keep:.0%} kept {moves[rate, method][:, i].mean():.0f}"
-            for i, keep in enumerate(lab06.KEPT)
-        )
-        + "."
-        for rate, method in moves
-    ),
-)
-rows = [
-    "| rate | kept | movement − size | movement − random | soft: kept (%) | soft − movement |"
-    " soft − size |",
-    "|---" * 7 + "|",
-]
-for rate, label in RATES.items():
-    for i, keep in enumerate(lab06.KEPT):
-        ours, soft = moves[rate, "movement"][:, i], moves[rate, "soft"][:, i]
-        rows.append(
-            f"| {label} | {keep:.0%} | {versus(ours, moves[rate, 'magnitude'][:, i], cell=True)} |"
-            f" {versus(ours, moves[rate, 'random'][:, i], cell=True)} |"
-            f" {pm([100 * s['soft'][rate][i]['share'] for s in shipped])} |"
-            f" {versus(soft, ours, cell=True)} |"
-            f" {versus(soft, moves[rate, 'magnitude'][:, i], cell=True)} |"
-        )
-say("\n".join(rows) + "\n\n(Points, paired by checkpoint; bold: shown.)")
-rows = [
-    "| careful rate, 10 % kept | away | toward | flipped | size before training |",
-    "|---" * 5 + "|",
-]
-for method, called in METHODS.items():
-    found = [s["5e-5"][method][0] for s in on_the_way]
-    share = {
-        way: 100 * np.mean([f["moved"][way] / sum(f["moved"].values()) for f in found])
-        for way in ("away", "toward", "flipped")
-    }
-    rows.append(
-        f"| {called} | {share['away']:.0f} % | {share['toward']:.0f} % | {share['flipped']:.0f} % |"
-        f" {np.mean([f['before'] for f in found]):.2f} |"
-    )
-say(
-    "\n".join(rows)
-    + "\n\n(Median size of what stayed, as pre-training left it, in parts of the median of all.)"
-)
-rows = ["| bold rate, 10 %: kept of layer | 0 | 1 | 2 | 3 |", "|---" * 5 + "|"]
-for method in ("soft", "movement", "magnitude"):
-    left = np.array([s["3e-4"][method][0]["kept"] for s in on_the_way])  # (seeds, matrices)
-    of_layer = 100 * left.reshape(len(left), 4, -1).mean(2)  # matrices of a layer, not weighted
-    rows.append(f"| {METHODS[method]} | " + " | ".join(f"{pm(v, 0)} %" for v in of_layer.T) + " |")
-say("\n".join(rows) + "\n\n(Mean over the six matrices of a layer.)")
+learned = stored["learned"]
+learned["setting"] = learned["rate"] + (100 * learned["keep"]).map(", {:.0f} % kept".format)
+title = "Fewer weights, by what rule and at what rate?"
+plots.show(plots.bars(learned, x="setting", y="accuracy", by="method", title=title, fmt="{:.0f}"))
+tables.show(tables.compare(learned, "accuracy", against="magnitude", columns="setting"))
+tables.compare(learned, "accuracy", against="movement", columns="setting")
+
+# %% [markdown]
+# Soft movement's share comes out (%):
+
+# %%
+learned["share"] *= 100
+soft = learned.query("method == 'soft movement'")
+tables.means(soft, {"share": "weights kept (%)"}, rows="setting")
+
+# %% [markdown]
+# Where did the kept weights move (careful rate, 10 % kept; % of them)? And how large were
+# they before training (median, in parts of the median of all weights)?
+
+# %%
+careful = learned.query("rate == 'careful' and keep == 0.1").copy()
+ways = ["away", "toward", "flipped"]
+careful[ways] = 100 * careful[ways].div(careful[ways].sum(axis=1), axis=0)
+tables.show(tables.means(careful, [*ways, "before"], digits=2))
+kept = stored["kept"].query("rate == 'bold' and keep == 0.1")
+kept = kept.assign(kept=100 * kept["kept"])
+title = "Bold rate, 10 % kept in all: how much of each layer?"
+plots.bars(kept, x="layer", y="kept", by="method", ylabel="weights kept (%)", title=title)
 
 
-def by_your_masks(seed: int, soft: bool) -> tuple[float, dict[str, float]]:
-    """A short run: each matrix to half by *your* TopV, or *your* soft_mask and
-    soft_penalty.
-    """
-    how = QUICK | {"steps": 2 * QUICK["steps"]}
-    if not soft:
-        return lab06.by_mask(seed, TopV.apply, 0.5, how)
-    return lab06.by_mask(
-        seed,
-        lambda scores, share: soft_mask(scores, lab06.TAU),
-        1.0,
-        how,
-        penalty=lambda scores: soft_penalty(scores, 10.0),
-    )
+# %%
+def by_your_masks(method: str) -> dict:
+    """Your TopV to half of each matrix; or your soft_mask with your soft_penalty, λ = 10."""
+    if method == "TopV":
+        return lab06.by_mask(0, TopV.apply, 0.5, TWICE)
+    mask = lambda scores, share: soft_mask(scores, lab06.TAU)  # noqa: E731
+    return lab06.by_mask(0, mask, 1.0, TWICE, penalty=lambda scores: soft_penalty(scores, 10.0))
 
 
-(hard, _), (softly, left) = side_by_side(by_your_masks, [(0, False), (0, True)])
-sizes = {name: w.numel() for name, w in encoder_weights(pretrained[0]).items()}
-in_all = sum(left[name] * size for name, size in sizes.items()) / encoder
-ends_of = [
-    f"{100 * left[name]:.0f} % of {name.removeprefix('bert.encoder.').removesuffix('.weight')}"
-    for name in (min(left, key=left.get), max(left, key=left.get))
-]
-say(
-    f"Yours, {2 * QUICK['steps']} steps: each matrix to 50 % by TopV {hard:.1f} %; soft, λ = 10,"
-    f" {softly:.1f} % with {100 * in_all:.0f} % kept, from {ends_of[0]} to {ends_of[1]}."
-    f" {you_wrote(prediction_6_5)}"
-)
+say(you_wrote(prediction_6_5))
+yours = sweep(by_your_masks, method=("TopV", "soft"))
+tables.plain(yours.rename(columns={"kept": "encoder weights kept (%)"}))
 
 # %% [markdown]
 # **The recipe decides**, above all its rate (steps and batch differ, too). At the
@@ -705,17 +578,17 @@ say(
 # BERT-base, at a careful rate, and found movement ahead where few weights stay: 80.1
 # against 78.3 at 10 %, 76.5 against 69.4 at 3 % (MNLI, with distillation).
 #
-# The mechanism is in the second table. What movement keeps has moved *away from zero*,
-# nearly without exception: that is what its scores collect. Before training these
-# weights were of average size (1.0 of the median of all), those that size keeps nearly
-# three times as large.
+# The table of moves shows the mechanism. The weights that movement keeps have moved *away
+# from zero*, nearly without exception: their scores collect just that. Before training
+# these weights were of average size (1.0 of the median of all); the weights that size
+# keeps were nearly three times as large.
 #
 # **Who says the share?** At either rate, and at both shares, soft movement is far ahead
 # of movement with a share that is said, and of size. In the paper it is ahead, too, by
 # less: 81.2 against 80.1 at 10 %, 79.5 against 76.5 at 3 %. The two differ in three
 # things. *Where*: one threshold for all matrices compares the scores of one layer with
 # those of another, and they grow fastest near the output, so hard movement starves the
-# first layer (the last table); soft movement keeps most where the network begins.
+# first layer (the bars by layer); soft movement keeps most where the network begins.
 # *When*: no schedule hurries soft movement. And *what pulls*: a penalty, at every score.
 #
 # #### Experiment: one difference at a time
@@ -735,60 +608,23 @@ prediction_6_5b = "the share of each matrix; a pull at all scores changes nothin
 ### END SOLUTION
 
 # %%
-why = experiments.read("lab06_soft")["seeds"]
-ARMS = {
-    "said": "a share\nthat is said",
-    "matrices": "+ its share of\neach matrix",
-    "schedule": "+ its\nschedule",
-    "matrices and schedule": "+ both",
-    "penalty": "+ its\npenalty",
-    "soft": "soft\nmovement",
-}
-of_arm = {arm: np.array([s["arms"][arm]["accuracy"] for s in why]) for arm in why[0]["arms"]}
-plots.show(
-    plots.bars(
-        {"accuracy": {label: float(of_arm[arm].mean()) for arm, label in ARMS.items()}},
-        errors={"accuracy": {label: ends(of_arm[arm]) for arm, label in ARMS.items()}},
-        ylabel="validation accuracy (%)",
-        title="What makes soft movement strong? One difference at a time",
-        fmt="{:.1f}",
-    ),
-    alt="Bars of validation accuracy: "
-    + ", ".join(
-        f"{label} {of_arm[arm].mean():.1f}".replace("\n", " ") for arm, label in ARMS.items()
-    )
-    + ".",
-)
-rows = [
-    "| movement, the share said | accuracy (%) | − plain | − soft | of what soft keeps |",
-    "|---" * 5 + "|",
-]
-for arm, called in {
-    "said": "plain",
-    "matrices": "soft's share of each matrix",
-    "schedule": "soft's schedule",
-    "matrices and schedule": "both",
-    "penalty": "its penalty",
-    "equal shares, penalty": "its penalty, all matrices the same share",
-    "more penalty": "four times its penalty",
-    "penalty, signs drawn": "its penalty; signs of the movement drawn",
-    "more penalty, signs drawn": "four times; signs drawn",
-}.items():
-    shared = np.mean([100 * s["arms"][arm]["shared"] for s in why])
-    rows.append(
-        f"| {called} | {pm(of_arm[arm])} |"
-        f" {'' if arm == 'said' else versus(of_arm[arm], of_arm['said'], cell=True)} |"
-        f" {versus(of_arm[arm], of_arm['soft'], cell=True)} | {shared:.0f} % |"
-    )
-say(
-    "\n".join(rows) + "\n\n(Points, paired by checkpoint; bold: shown. The last column: of the"
-    " weights that soft movement keeps, how many are kept here.)"
-)
-say(
-    f"Kept: {pm([100 * s['share'] for s in why])} % of the encoder's weights. The masks alone, held"
-    f" from the first step of a new fine-tuning on: soft movement's {pm(of_arm['soft, held'])} %,"
-    f" those of the share that is said {pm(of_arm['said, held'])} %. {you_wrote(prediction_6_5b)}"
-)
+arms = experiments.read("lab06_soft/arms")
+title = "What makes soft movement strong? One difference at a time"
+plots.bars(lab06.one_difference(arms), x="arm", y="accuracy", title=title, fmt="{:.1f}")
+
+# %% [markdown]
+# All arms, in points. Below them also: the penalty with the same share for every matrix,
+# four times the penalty ("more"), the penalty with the signs of the movement drawn, and
+# the masks alone, held from the first step of a new fine-tuning on. *Shared*: of the
+# weights that soft movement keeps, the share that the arm keeps, too.
+
+# %%
+arms["shared"] *= 100
+tables.show(tables.means(arms.dropna(subset="shared"), ["accuracy", "shared"]))
+tables.show(tables.compare(arms, "accuracy", against="said"))
+tables.show(tables.compare(arms, "accuracy", against="soft"))
+share = 100 * arms.query("method == 'soft'")["share"]
+say(f"Kept: {pm(share)} % of the encoder's weights. {you_wrote(prediction_6_5b)}")
 
 # %% [markdown]
 # **It is the penalty.** Movement whose share is said, with one threshold for all and
@@ -901,78 +737,40 @@ prediction_6_6 = "none"
 
 
 # %%
-def by_mine(seed: int, lam: float, every: int) -> tuple[float, float]:
-    """Your post_step behind Adam, for a moment: share of exact zeros in %, accuracy."""
+l1 = stored["l1"]
+drawn = stored["regimes"].query("method == 'random'")
+drawn = drawn.assign(zeros=drawn["sparsity"], strength=drawn["sparsity"])
+both = pd.concat([l1, drawn])
+title = "L1 under Adam (in the loss, proximal, reweighted), three strengths each"
+plots.frontier(both, x="zeros", y="accuracy", along="strength", xaxis="sparsity", title=title)
+
+
+# %%
+def by_mine(seed: int, lam: float, every: int) -> dict:
+    """Your post_step behind Adam, for a moment."""
     model = lab06.pretrained(seed)
     weights = list(encoder_weights(model).values())
-    lab06.finetune(
-        model, proximal_after(weights, QUICK["lr"], lam, lab06.EPS, every), seed=seed, how=QUICK
-    )
+    post_step = proximal_after(weights, QUICK["lr"], lam, lab06.EPS, every)
+    lab06.finetune(model, post_step, seed=seed, how=QUICK)
     zeros = sum(int((w == 0).sum()) for w in weights)
-    return 100 * zeros / encoder, lab06.measured(model)
+    return {"exact zeros (%)": 100 * zeros / encoder, "accuracy": lab06.measured(model)}
 
 
-HOW = {"loss": "in the loss", "proximal": "proximal", "reweighted": "reweighted"}
-fig = plots.new_figure(4.4)
-ax = fig.subplots()
-for (how, label), marker in zip(HOW.items(), ("s", "o", "^"), strict=True):
-    zeros = 100 * np.array([[r["zeros"] for r in s["l1"][how]] for s in shipped])
-    right = np.array([[r["accuracy"] for r in s["l1"][how]] for s in shipped])
-    ax.errorbar(
-        zeros.mean(0),
-        right.mean(0),
-        yerr=plots.interval(right)[1],
-        marker=marker,
-        capsize=4,
-        label=label,
-    )
-cubic = np.array([[r["accuracy"] for r in s["regimes"]["random"]] for s in shipped])
-ax.errorbar(
-    100 * np.array(lab06.SPARSITIES),
-    cubic.mean(0),
-    yerr=plots.interval(cubic)[1],
-    marker="x",
-    capsize=4,
-    ls=":",
-    color="0.45",
-    label="random, held",
-)
-ax.set(
-    xlabel="encoder weights that are exactly 0 (%)",
-    ylabel="validation accuracy (%)",
-    title="L1 under Adam, three strengths each",
-)
-ax.legend(loc="lower left")
-plots.show(
-    fig,
-    alt="Accuracy against the share of exact zeros. "
-    + " ".join(
-        f"{label}: "
-        + ", ".join(
-            f"{100 * np.mean([s['l1'][how][i]['zeros'] for s in shipped]):.0f} % zeros"
-            f" {np.mean([s['l1'][how][i]['accuracy'] for s in shipped]):.0f} %"
-            for i in range(3)
-        )
-        + "."
-        for how, label in HOW.items()
-    ),
-)
-small = [r["small"] for s in shipped for r in s["l1"]["loss"]]
-mine = side_by_side(by_mine, [(0, 1.0, 10**6), (0, 0.05, 20)])
+in_loss = 100 * l1.query("method == 'loss'")[["zeros", "small"]].max()
 say(
-    f"In the loss: {100 * max(r['zeros'] for s in shipped for r in s['l1']['loss']):.1f} % exact"
-    f" zeros at most, though up to {100 * max(small):.0f} % are below 0.001. Yours,"
-    f" {QUICK['steps']} steps: proximal {mine[0][0]:.0f} % zeros and {mine[0][1]:.1f} %, reweighted"
-    f" {mine[1][0]:.0f} % and {mine[1][1]:.1f} %. {you_wrote(prediction_6_6)}"
+    f"In the loss: {in_loss['zeros']:.1f} % exact zeros at most, though {in_loss['small']:.0f} % are"
+    f" below 0.001. {you_wrote(prediction_6_6)} Yours, {QUICK['steps']} steps:"
 )
+yours = [by_mine(0, 1.0, 10**6), by_mine(0, 0.05, 20)]
+tables.plain(pd.DataFrame(yours, index=["proximal", "reweighted"]).reset_index(names="method"))
 
 # %% [markdown]
 # In the loss the penalty makes **no zero at all**, at any strength: a gradient step
 # goes over zero and back (lab 02), and Adam's division takes the meaning from λ
-# besides. Behind the step it makes as many as you like. But which? Plain L1 takes the
-# same amount off every weight, and at two thirds of zeros it is hardly better than
-# zeros drawn at random. Reweighting lets the large ones alone: at the same number of
-# zeros it is more than ten points ahead. (The three strengths were chosen so that the
+# besides. After the step it makes as many zeros as you like. But which? Plain L1 takes
+# the same amount off every weight, and at two thirds of zeros it is hardly better than
+# zeros drawn at random. Reweighting hardly shrinks the large weights: at the same number
+# of zeros it is more than ten points ahead. (The three strengths were chosen so that the
 # shares meet; the accuracies are of validation texts.) Guo et al. prune 59.3 % of
 # BERT's weights this way without a loss; ours loses about two points at half of them.
 #
@@ -1074,46 +872,21 @@ prediction_6_7b = 80
 
 # %%
 def cut(seed: int, share: float) -> float:
-    """Sentiment with each encoder matrix cut to this share of its weights by *your*
-    factors.
-    """
+    """Sentiment with each encoder matrix cut to this share of its weights, *your* factors."""
     model = lab06.pretrained(seed, head=False)
-    for _name, w in encoder_weights(model).items():
+    for w in encoder_weights(model).values():
         P, Q = factorise(w.detach(), round(share * w.numel() / sum(w.shape)))
-        with torch.no_grad():
-            w.copy_(P @ Q)
+        w.data.copy_(P @ Q)
     return lab06.measured(model, "sentiment")
 
 
-jobs = [(seed, share) for seed in range(SEEDS) for share in lab06.RANK_SHARES]
-by_rank = {
-    "largest": np.array(side_by_side(cut, jobs)).reshape(SEEDS, -1),
-    "random": np.array([s["untrained ranks"]["random"] for s in shipped]),
-}
-SHARES = 1 - np.array(lab06.RANK_SHARES)
-plots.show(
-    plots.method_curves(
-        SHARES,
-        by_rank,
-        control="random",
-        xlabel="encoder weights removed (%)",
-        ylabel="sentiment, validation accuracy (%)",
-        title="Singular values cut, nothing trained",
-        xaxis="sparsity",
-    ),
-    alt="Accuracy on the old task against weights removed by cutting ranks. "
-    + " ".join(
-        f"{100 * s:.0f} % removed: largest {a:.0f}, random {b:.0f}."
-        for s, a, b in zip(
-            SHARES, by_rank["largest"].mean(0), by_rank["random"].mean(0), strict=True
-        )
-    ),
-)
-say(
-    "Left 65 %, 35 %, 15 %, 10 %, 5 %: "
-    + ", ".join(pm(v) for v in by_rank["largest"].T)
-    + f". {you_wrote(prediction_6_7b)}"
-)
+cuts = sweep(cut, seed=range(SEEDS), share=lab06.RANK_SHARES).assign(method="largest")
+cuts["sparsity"] = 1 - cuts["share"]
+ranks = pd.concat([cuts, stored["ranks"].query("method == 'random'")])
+title = "Sentiment: singular values cut, nothing trained"
+plots.show(plots.curves(ranks, x="sparsity", y="accuracy", xaxis="sparsity", title=title))
+say(f"By share of the weights left: {you_wrote(prediction_6_7b)}")
+tables.means(cuts, "accuracy", columns="share")
 
 # %% [markdown]
 # Two thirds of the encoder's weights can go without any training: **the sentiment needs
@@ -1186,8 +959,8 @@ check("6.8")
 #
 # To 10 % of the encoder's weights by learned gates (the target falls from 100 % on
 # Sanh's cubic); against the same share of each matrix by singular values, and against
-# random components, both fine-tuned as long (result file). The left figure is the size
-# on its way.
+# random components, both fine-tuned as long (stored result). The first figure is the
+# size on its way.
 #
 # *Before you run it:* by how much will learned gates beat singular values?
 
@@ -1197,148 +970,57 @@ prediction_6_8 = "5 points"
 ### END SOLUTION
 
 # %%
-ends_at = {
-    name: [s["components"][name]["accuracy"] for s in shipped]
-    for name in ("gates", "largest", "random")
-}
-share_left = [100 * s["components"]["gates"]["share"] for s in shipped]
-fig = plots.new_figure(4.4)
-left, right = fig.subplots(1, 2)
-for s in shipped:
-    sizes = 100 * np.array(s["components"]["gates"]["sizes"])
-    left.plot(np.arange(len(sizes)) * 5, sizes, color="C0", alpha=0.8)
-steps = lab06.FULL["steps"]
-target = [100 * lab06.kept_at(step, steps, lab06.TARGET) for step in range(steps)]
-left.plot(target, color="0.4", ls="--", label="target")
-left.legend()
-left.set(xlabel="step", ylabel="expected size (% of dense)", title="three checkpoints")
-layers = [f"layer {i}" for i in range(4)]
-ranks = np.array(
-    [
-        [
-            sum(r for path, r in s["components"]["gates"]["ranks"].items() if f"layer.{i}." in path)
-            for i in range(4)
-        ]
-        for s in shipped
-    ]
+sizes = lab06.with_target(stored["sizes"])
+title = "The encoder's expected size follows its target"
+plots.curves(
+    sizes, x="step", y="size", control=None, ylabel="size (% of dense)", ylim=(0, 180), title=title
 )
-right.bar(range(4), ranks.mean(0), yerr=plots.interval(ranks)[1], capsize=4, color="C0")
-right.set(xticks=range(4), xticklabels=layers, ylabel="components open", title="where they stay")
-plots.show(
-    fig,
-    alt=(
-        "The expected size falls to"
-        f" {100 * np.mean([s['components']['gates']['sizes'][-1] for s in shipped]):.0f} % of"
-        f" dense; the gates kept make {np.mean(share_left):.0f} %. Components open by layer: "
-    )
-    + ", ".join(f"{name} {r:.0f}" for name, r in zip(layers, ranks.mean(0), strict=True))
-    + ".",
-)
-rows = ["| 10 % of the encoder left | accuracy (%) | gates against it |", "|---|---|---|"]
-for name, label in (
-    ("gates", "learned gates"),
-    ("largest", "largest singular values, trained as long"),
-    ("random", "random components, trained as long"),
-):
-    rows.append(
-        f"| {label} | {pm(ends_at[name])} | "
-        + ("" if name == "gates" else versus(ends_at["gates"], ends_at[name], cell=True))
-        + " |"
-    )
-smallest = [min(s["components"]["gates"]["ranks"].values()) for s in shipped]
+
+# %%
+title = "Components that the gates leave open"
+of_layer = lab06.by_part(stored["open"], "layer")
+plots.show(plots.bars(of_layer, x="layer", y="components", title=title, fmt="{:.0f}"))
+found = stored["components"]
+tables.show(tables.means(found.assign(share=100 * found["share"]), ["accuracy", "share"]))
+tables.show(tables.compare(found, "accuracy", against="largest"))
+more = minus(lab06.by_part(stored["open"], "half"), "components", "first", "last", by="half")
+smallest = stored["open"].groupby("seed")["components"].min().to_list()
 say(
-    "\n".join(rows)
-    + f"\n\nSize met: {pm(share_left)} %. Components of the first two layers against"
-    f" the last two: {versus(ranks[:, :2].sum(1), ranks[:, 2:].sum(1), 'components', 0)}. The"
-    f" smallest matrix keeps {', '.join(map(str, smallest))}. {you_wrote(prediction_6_8)}"
+    f"First half of the layers minus last half: {more.replace('points', 'components')}. The"
+    f" smallest matrix keeps {smallest}. {you_wrote(prediction_6_8)}"
 )
 
 # %% [markdown]
 # The size comes out where it was asked for, without searching for a λ. (The *expected*
 # size is still at about 15 % when training ends; the gates that are kept, taken without
 # noise, are fewer.) And the gates find out by themselves that the first two layers need
-# more components than the last two; some matrices are left with three or fewer. But **that
-# learned gates are more accurate than plain singular values, trained just as long, is
-# not shown**: both stand a point or two below the dense model, and random components at
-# "always no". What fine-tuning gives to the survivors counts for more than who chose
-# them, once the choice is not blind. A comparison without that control would have
-# credited the gates with all of it.
+# more components than the last two; some matrices are left with three or fewer. But
+# **between learned gates and plain singular values, trained just as long, we could not
+# detect a difference**: both are a point or two below the dense model, and random
+# components are at "always no". Fine-tuning matters more than the rule that chose the
+# components, as long as the rule is not blind. A comparison without that baseline would
+# have credited the gates with all of it.
 #
 # ## Part E · What was it worth?
 #
 # ### Experiment: one table
 #
-# Each method where it still stands, on the **test texts, once**. Bits are those that
-# storing the encoder takes: a sparse matrix in the cheapest format of lab 00 (an
-# estimate: as many zeros, spread evenly), two factors dense, with the ranks that the
-# gates left. Milliseconds are measured for 64 texts of 37 tokens; a matrix with zeros
-# is as slow as a dense one, so the first rows share one time.
-
+# Each method at a size where it still works, on the **test texts, once**
+# ([what it does](../course_lib/experiments/lab06.py)). The size is that of the *whole
+# model*, each tensor in the cheapest format of lab 00; the embeddings are stored dense.
+# Sparse matrices are an estimate: as many zeros, spread evenly. Factors are dense, with
+# the ranks that the gates left. Latency is measured for 64 texts of 37 tokens; a matrix
+# with zeros is as slow as a dense one, so the first rows share one time.
 
 # %%
-def thinned(kept: float) -> nn.Module:
-    """The model with this share of its encoder weights, wherever they lie: bits and
-    products depend on their number alone.
-    """
-    model = lab06.pretrained(0)
-    prune_then_finetune(model, lab06.at_random(model, 1 - kept, 0), lambda *_: None, hold=False)
-    return model
-
-
-model = pretrained[0]
-ranks_left = {
-    f"{path}.weight": rank for path, rank in shipped[0]["components"]["gates"]["ranks"].items()
-}
-small_model = components.truncate(model, ranks_left)  # as large as the one whose gates were learned
-tests = {
-    "dense": (1.0, [s["starts"]["pre-trained, test"] for s in shipped]),
-    "by size, then tuned (80 %)": (
-        0.2,
-        [s["regimes"]["held"][lab06.SPARSITIES.index(0.8)]["test"] for s in shipped],
-    ),
-    "by size on the way, bold (90 %)": (
-        0.1,
-        [s["movement"]["3e-4"]["magnitude"][0]["test"] for s in shipped],
-    ),
-    "movement, bold (90 %)": (0.1, [s["movement"]["3e-4"]["movement"][0]["test"] for s in shipped]),
-    "soft movement, bold (90 %)": (
-        float(np.mean([s["soft"]["3e-4"][0]["share"] for s in shipped])),
-        [s["soft"]["3e-4"][0]["test"] for s in shipped],
-    ),
-    "reweighted proximal": (
-        1 - float(np.mean([s["l1"]["reweighted"][1]["zeros"] for s in shipped])),
-        [s["l1"]["reweighted"][1]["test"] for s in shipped],
-    ),
-    "low rank, gates (90 %)": (lab06.TARGET, [s["components"]["gates"]["test"] for s in shipped]),
-}
-texts = lab06.batches("validation")[-1]["input_ids"][:1, :37].repeat(64, 1)
-times = latency.compare(
-    {"dense": latency.forward(model, texts), "low rank": latency.forward(small_model, texts)},
-    repeats=9,
-    threads=1,
-)
-rows = [
-    "| | encoder weights kept | encoder (kB) | ms for 64 texts | test accuracy (%) |",
-    "|---" * 5 + "|",
-]
-for row, (kept, accuracy) in tests.items():
-    low = row.startswith("low rank")
-    net = small_model if low else thinned(kept)
-    bits = sum(encodings.cheapest_bits(w.detach()) for w in encoder_weights(net).values())
-    macs = totals(model_cost(net, texts[:1]))["nonzero_macs"]
-    milliseconds = 1e3 * times["low rank" if low else "dense"].median
-    ledger.add(
-        "bert-small, negated",
-        row,
-        lab="06",
-        bits=bits,
-        macs=macs,
-        ms=milliseconds,
-        accuracy=accuracy,
-    )
-    rows.append(f"| {row} | {kept:.0%} | {bits / 8e3:.0f} | {milliseconds:.1f} | {pm(accuracy)} |")
-say("\n".join(rows))
-display(ledger.table())
+found = lab06.costs(stored, prune_then_finetune)
+for method, rows in found.groupby("method", sort=False):
+    cost = rows.iloc[0][["bits", "macs", "ms"]]
+    ledger.add("bert-small, negated", method, lab="06", **cost, accuracy=rows["test"])
+columns = {"kept": "encoder weights kept (%)", "encoder_kb": "encoder (kB)"}
+tables.show(tables.means(found, columns | {"kb": "whole model (kB)", "ms": "latency (ms)"}))
+tables.show(tables.means(found, "test"))
+ledger.table()
 
 # %% [markdown]
 # Beside it, what the papers report, on BERT-base and English:
@@ -1473,46 +1155,9 @@ check("6.10")
 # Choose a tolerance and a checkpoint: where does "free" end, and where does it stop to
 # be information? (Tab goes to a control, arrow keys move a slider.)
 
-
 # %%
-def explore(seed: int, tolerance: float) -> tuple[str, Figure]:
-    """Accuracies of one checkpoint, coloured by regime."""
-    s = shipped[seed]
-    held = [r["accuracy"] for r in s["regimes"]["held"]]
-    deleted = [r["accuracy"] for r in s["regimes"]["deleted"]]
-    names = regime(s["starts"]["pre-trained"], held, deleted, tolerance)
-    fig = plots.new_figure(4.2)
-    ax = fig.subplots()
-    x = 100 * np.array(lab06.SPARSITIES)
-    ax.plot(x, held, "o-", label="zeros held", color="C0")
-    ax.plot(x, deleted, "s--", label="let go", color="C1")
-    ax.axhline(
-        s["starts"]["pre-trained"] - tolerance, color="0.5", ls=":", label="dense − tolerance"
-    )
-    for at, value, name in zip(x, held, names, strict=True):
-        ax.annotate(
-            {"free": "F", "information lost": "I", "cannot fit": "C"}[name],
-            (at, value),
-            xytext=(0, -16),
-            textcoords="offset points",
-            ha="center",
-        )
-    ax.set(
-        xlabel="encoder weights removed (%)",
-        ylabel="validation accuracy (%)",
-        title=f"checkpoint {seed}: F free, I information lost, C cannot fit",
-    )
-    ax.legend(loc="lower left")
-    ax.margins(y=0.12)  # room for the letters
-    text = "; ".join(
-        f"{sparsity:.0%}: {name}" for sparsity, name in zip(lab06.SPARSITIES, names, strict=True)
-    )
-    plots.alt(fig, f"Accuracy against weights removed with regimes. {text}.")
-    return text, fig
-
-
 widgets.explorer(
-    explore,
+    lambda seed, tolerance: lab06.draw_regimes(stored["regimes"], regime, seed, tolerance),
     seed=widgets.slider(0, SEEDS - 1, 1, 0, "checkpoint"),
     tolerance=widgets.slider(0.0, 10.0, 0.5, 2.0, "tolerance (points)"),
 )

@@ -203,7 +203,7 @@ _08 = _alike("lab08_heads/kinds", "lab08_multi30k/kinds")
 _09 = _alike("lab09_subnetworks/scores", "lab09_subnetworks_glue/scores")
 _09_heads = _alike("lab09_subnetworks/heads", "lab09_subnetworks_glue/heads")
 _10 = _alike("lab10_scores_reviews/scores", "lab10_sst2/scores")
-_regimes = _differences(("regimes",))
+_06 = _alike("lab06_weights/regimes", "lab06_sst2/regimes")
 
 
 def _heads(one: str, other: str) -> dict[str, Any]:
@@ -221,6 +221,16 @@ def _01(table: str, of: Finder) -> dict[str, Any]:
 
 _at_70: Any = {"by": "batch_norm", "method": "magnitude", "sparsity": 0.7}
 _repaired: Any = {"batch_norm": "recalibrated", "sparsity": 0.9}
+
+
+def _below_dense(sparsity: float) -> Finder:
+    """Lab 06: zeros held at ``sparsity``, minus the model that was not pruned."""
+
+    def difference(table: pd.DataFrame) -> ArrayLike:
+        there = table["sparsity"].isna() | np.isclose(table["sparsity"], sparsity)
+        return gap("accuracy", "zeros held", "dense")(table[there])
+
+    return difference
 
 
 def _05(table: str, of: Finder) -> dict[str, Any]:
@@ -469,35 +479,20 @@ CLAIMS: tuple[Claim, ...] = (
         "06",
         "Up to 70 % nothing is lost.",
         "70 % removed and held at 0, fine-tuned: pruned less dense",
-        **_two(
-            "lab06_weights",
-            minus(("regimes", "held", 3, "accuracy"), ("starts", "pre-trained")),
-            "lab06_sst2",
-            _alone(("held", 2), ("held", 0)),
-        ),
+        **_06(_below_dense(0.7)),
         level=True,
     ),
     Claim(
         "06",
         "Size is a good guess.",
         "70 %, held: by size less at random",
-        **_two(
-            "lab06_weights",
-            _regimes("held", "random", 3, "accuracy"),
-            "lab06_sst2",
-            _alone(("held", 2), ("random", 0)),
-        ),
+        **_06(gap("accuracy", "zeros held", "random", sparsity=0.7)),
     ),
     Claim(
         "06",
         "At 90 % it is room that is missing: letting the zeros go helps.",
         "90 %: zeros let go less zeros held",
-        **_two(
-            "lab06_weights",
-            _regimes("deleted", "held", 5, "accuracy"),
-            "lab06_sst2",
-            _alone(("deleted", 2), ("held", 4)),
-        ),
+        **_06(gap("accuracy", "let go", "zeros held", sparsity=0.9)),
     ),
     Claim(
         "07",

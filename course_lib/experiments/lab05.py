@@ -24,6 +24,7 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from course_lib.cost import latency, model_cost, totals
+from course_lib.cost.encodings import bitmap_bits
 from course_lib.cost.storage import model_bits
 from course_lib.data.images import ImageData
 from course_lib.models import build
@@ -266,6 +267,11 @@ def packings(
 def in_percent(table: pd.DataFrame) -> pd.DataFrame:
     """A table of packings with ``utilisation`` and ``lost`` in %."""
     return table.assign(utilisation=100 * table["utilisation"], lost=100 * table["lost"])
+
+
+def bitmap_kb(matrix: Tensor) -> float:
+    """kB of a matrix stored as a bitmap and its non-zeros (lab 00)."""
+    return bitmap_bits(matrix) / 8e3
 
 
 def packed_bits(weight: Tensor, groups: Sequence[Sequence[int]], bits: int = 32) -> int:

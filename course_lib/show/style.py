@@ -183,6 +183,8 @@ AXES: dict[str, str] = {
     "zeros_in": "zeros in the input (%)",
     "faster": "times faster than dense",
     "kmacs": "MACs (thousands)",
+    "loss": "training loss",
+    "zeros": "weights that are exactly 0 (%)",
     # lab 05
     "recalibrated": "validation accuracy (%)",
     "utilisation": "cells in use (%)",
@@ -265,6 +267,12 @@ LOOKS: dict[str, Look] = {
     "greedy": Look(BLUE, "o"),
     "random order": Look(ORANGE, "v"),
     "random groups": Look(GREY, "x", "--"),
+    # lab 06: who chooses, and what the zeros do
+    "soft movement": Look(GREEN, "^"),
+    "zeros held": Look(BLUE, "o"),
+    "let go": Look(ORANGE, "v"),
+    "old task, not trained": Look(PURPLE, "D"),
+    "target": Look(BLACK, "", "--"),
     # lab 07: in which order heads go, and from where
     "I_h, by layer": Look(SKY, "P"),
     "I_h, iterative": Look(ORANGE, "v"),

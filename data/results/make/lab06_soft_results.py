@@ -15,19 +15,12 @@ from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+from lab06_results import SEEDS, SOFT, Share, Tables, by_matrix, by_movement, softly
 from torch import nn
 
-from course_lib.experiments.lab06 import (
-    CAREFUL,
-    SOFT,
-    Share,
-    by_movement,
-    finetune,
-    kept_at,
-    measured,
-    pretrained,
-    softly,
-)
+from course_lib.experiments import Result
+from course_lib.experiments.lab06 import CAREFUL, Row, finetune, kept_at, measured, pretrained
 from course_lib.experiments.once import once
 from course_lib.pruning.weights import (
     Masks,
@@ -35,8 +28,7 @@ from course_lib.pruning.weights import (
     remaining,
 )
 
-SEEDS = 3
-LAM = SOFT["5e-5"][0]  # of the penalty; chosen for the share that it leaves, not for accuracy
+LAM = SOFT["careful"][0]  # of the penalty; chosen for the share that it leaves, not for accuracy
 MORE = 4 * LAM
 
 
@@ -51,9 +43,9 @@ def held(seed: int, masks: Masks, how: Mapping[str, Any] = CAREFUL) -> dict[str,
     return {"accuracy": measured(model), "test": measured(model, test=True)}
 
 
-def differences(seed: int, how: Mapping[str, Any] = CAREFUL) -> dict[str, Any]:
-    """Every arm from one checkpoint, and how much each shares with what soft movement
-    keeps.
+def differences(seed: int, how: Mapping[str, Any] = CAREFUL) -> Tables:
+    """Every arm from one checkpoint, and ``shared``: the fraction of what soft movement
+    keeps that it keeps, too.
     """
     path, in_all = list[dict[str, float]](), list[float]()  # its schedule, by matrix; in all
 
@@ -61,8 +53,16 @@ def differences(seed: int, how: Mapping[str, Any] = CAREFUL) -> dict[str, Any]:
         path.append({name: float(mask.double().mean()) for name, mask in masks.items()})
         in_all.append(remaining(masks))
 
+    arms: list[Row] = []
+    by_name: list[Row] = []
+
+    def note(method: str, found: Mapping[str, Any], **more: Any) -> None:
+        row, of_matrices = by_matrix(found, method=method)
+        arms.append({**row, **more})
+        by_name.extend(of_matrices)
+
     found, soft = softly(seed, LAM, how, watch)
-    arms: dict[str, Any] = {"soft": found}
+    note("soft", found)
     steps, share, of_each = how["steps"], in_all[-1], path[-1]
 
     def cubic(step: int) -> float:
@@ -88,26 +88,31 @@ def differences(seed: int, how: Mapping[str, Any] = CAREFUL) -> dict[str, Any]:
     }
     kept: dict[str, Masks] = {}
     for name, (schedule, lam, draw_signs) in tried.items():
-        arms[name], kept[name] = by_movement(
-            seed, schedule, lam=lam, draw_signs=draw_signs, how=how
-        )
+        found, kept[name] = by_movement(seed, schedule, lam=lam, draw_signs=draw_signs, how=how)
         both = sum(int((soft[n] & kept[name][n]).sum()) for n in soft)
-        arms[name]["shared"] = both / sum(int(m.sum()) for m in soft.values())
-    arms["soft, held"] = held(seed, soft, how)
-    arms["said, held"] = held(seed, kept["said"], how)
-    return {"share": share, "path": in_all[:: max(1, steps // 40)], "arms": arms}
+        note(name, found, shared=both / sum(int(m.sum()) for m in soft.values()))
+    arms.append({"method": "soft, held", **held(seed, soft, how)})
+    arms.append({"method": "said, held", **held(seed, kept["said"], how)})
+    path_in_all = list(enumerate(in_all, start=1))[:: max(1, steps // 40)]
+    return {
+        "arms": arms,
+        "kept": by_name,
+        "path": [{"step": step, "share": left} for step, left in path_in_all],
+    }
 
 
-def remake_soft(executor: Executor, folder: Path) -> dict[str, Any]:
-    """The three checkpoints: ``seeds``, one of :func:`differences` each."""
+def remake_soft(executor: Executor, folder: Path) -> Result:
+    """The three checkpoints, all of :func:`differences`."""
     running = [
         executor.submit(once, folder / f"seed{seed}.json", differences, seed)
         for seed in range(SEEDS)
     ]
-    return {
-        "settings": {"lam": LAM, "more": MORE},
-        "seeds": [future.result() for future in running],
-    }
+    tables: Tables = {}
+    for seed, future in enumerate(running):
+        for name, rows in future.result().items():
+            tables.setdefault(name, []).extend({"seed": seed, **row} for row in rows)
+    found = {name: pd.DataFrame(rows) for name, rows in tables.items()}
+    return Result(found, {"lam": LAM, "more": MORE})
 
 
-RESULTS: dict[str, Callable[[Executor, Path], dict[str, Any]]] = {"lab06_soft": remake_soft}
+RESULTS = {"lab06_soft": remake_soft}
