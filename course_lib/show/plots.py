@@ -577,6 +577,8 @@ def heat_map(
         image = ax.imshow(table, aspect="auto", **colours)
         ax.grid(visible=False)
         ax.set_xticks(range(len(columns)), [str(name) for name in columns])
+        if max(len(str(name)) for name in columns) * len(columns) > 85:  # they would overlap
+            ax.tick_params(axis="x", rotation=65)
         ax.set_yticks(range(len(rows)), [str(name) for name in rows])
         ax.tick_params(length=0)
         for spine in ax.spines.values():

@@ -97,6 +97,13 @@ def test_a_wide_table_may_name_two_columns_alike():
     words = pd.DataFrame([[1.0, 2.0, 0.5]], columns=["the", "film", "the"], index=["layer 1"])
     figure = plots.heat_map(words, title="Which word?", colour_label="score")
     assert "from 0.5 at layer 1, the to 2.0 at layer 1, film." in figure.course_alt
+    assert figure.axes[0].get_xticklabels()[0].get_rotation() == 0
+
+
+def test_long_names_of_many_columns_are_turned():
+    words = pd.DataFrame([range(18)], columns=[f"yesterday {i}" for i in range(18)], index=["a"])
+    figure = plots.heat_map(words, title="Which word?", colour_label="score")
+    assert figure.axes[0].get_xticklabels()[0].get_rotation() == 65
 
 
 def test_panels_share_limits_that_hold_all_of_them(results):
