@@ -570,6 +570,7 @@ def draw_round(record: Record, results: pd.DataFrame, data: ImageData) -> tuple[
         per_pixel, top = per_pixel.view(data.shape[1:]), int(per_pixel.max())
         _picture(fig.add_subplot(cells[1, 0]), "fc1", per_pixel, top, "cividis", "per pixel")
         draw_rounds(results, title="", ax=right)
+        plots.remaining_axis(right)  # fewer ticks: these axes are narrow
         right.axvline(record["remaining"] if record["round"] else 1.0, color="black", linewidth=1)
     return text, plots.alt(fig, f"Masks of the first two layers, and test accuracy. {text}.")
 
