@@ -295,9 +295,7 @@ def grade(
     ] = None,
     require_isolation: Annotated[
         bool,
-        typer.Option(
-            "--require-isolation", help="refuse to grade without a sandbox"
-        ),
+        typer.Option("--require-isolation", help="refuse to grade without a sandbox"),
     ] = False,
     regrade: Annotated[
         list[str] | None, typer.Option(metavar="ID", help="grade this submission again")
@@ -495,9 +493,7 @@ def gradescope(
     ] = None,
     require_isolation: Annotated[
         bool,
-        typer.Option(
-            "--require-isolation", help="refuse to grade there without a sandbox"
-        ),
+        typer.Option("--require-isolation", help="refuse to grade there without a sandbox"),
     ] = False,
 ) -> None:
     """Write a lab's autograder for Gradescope: a zip to upload there. It holds the

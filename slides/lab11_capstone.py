@@ -26,12 +26,12 @@ from course_lib.capstone import LEVELS, given, survey
 from course_lib.cost import latency
 from course_lib.cost.decisions import frontier, pick
 from course_lib.cost.storage import model_bits
-from course_lib.experiments import lab02, lab11
-from course_lib.intervals import per_seed
+from course_lib.experiments import lab11
+from course_lib.intervals import compare, per_seed
 from course_lib.pruning.channels import remove_filters, select_channels
 from course_lib.pruning.weights import global_masks, magnitude, prunable
 from course_lib.show import course_table, plots, tables
-from course_lib.show.words import ends, pm, versus
+from course_lib.show.words import pm, pm_cell, versus
 from course_lib.training import evaluate
 
 plots.use_style()
@@ -413,92 +413,67 @@ display(
 # ceiling.
 
 # %% slideshow={"slide_type": "slide"}
-criteria = experiments.read("lab02_criteria_digits")["seeds"]
+BEFORE, AFTER = "not trained", "trained on"
+pruned = experiments.read("lab02_criteria_digits/pruned").query("sparsity == 0.9")
 patterns = experiments.read("lab05_between_digits/patterns").query("sparsity == 0.875")
-slimming = experiments.read("lab04_slimming_digits")["seeds"]
-heads = experiments.read("lab07_heads")
-parts = experiments.read("lab09_subnetworks")
-reviews = experiments.read("lab10_reviews")["seeds"]
+slimming = experiments.read("lab04_slimming_digits/accuracy")
+heads = experiments.read("lab07_heads/fine_tuning").query("removed == 0.5")
+parts = experiments.read("lab09_subnetworks/scores").query("task == 'sentiment'")
+reviews = experiments.read("lab10_reviews/measured").query("part == 'test'")
+pipelines = pd.concat(cnn.values())
 
 
-def of_order(name, how):
-    """Lab 02, 90 % of the weights: validation accuracy by seed."""
-    if how == "with training":
-        at = lab02.TARGETS.index(0.9)
-        return [run[how][name]["validation"][at] for run in criteria]
-    at = lab02.SPARSITIES.index(0.9)
-    return [np.array(run[how][name])[..., at].mean() for run in criteria]
+def arms(what, table, value, by, ours, theirs, when, before, after):
+    """The rows of a choice and of its random baseline, as one table for all labs."""
+    rows = table[table[by].isin([ours, theirs]) & table[when].isin([before, after])]
+    return pd.DataFrame(
+        {
+            "what": what,
+            "when": np.where(rows[when] == before, BEFORE, AFTER),
+            "seed": rows["seed"],
+            "method": np.where(rows[by] == ours, "chosen", "random"),
+            "points": rows[value],
+        }
+    )
 
 
-def of_heads(rule, when):
-    """Lab 07, half of the heads: test accuracy by model, mean over draws."""
-    return [
-        np.mean([row[when] for row in run["0.5"] if row["rule"] == rule])
-        for run in heads["fine-tuning"]
-    ]
-
-
-def of_parts(how, kind):
-    """Lab 09, sentiment."""
-    at = parts["tasks"].index("sentiment")
-    return [of_seed[at][how][kind] for of_seed in parts["runs"]]
-
-
-def of_tokens(arm):
-    """Lab 10, the schedule chosen for each model, trained on with it."""
-    return [run["fine-tuned"][arm]["test"]["accuracy"] for run in reviews]
-
-
-def of_patterns(arm, how):
-    """Lab 05, 7 of every 8 weights."""
-    return patterns[patterns["method"] == arm][how].to_list()
-
-
-worth = {
-    "weights, 90 %, by size (02)": [
-        (of_order("magnitude", how), of_order("random", how))
-        for how in ("at once", "with training")
+both = patterns.melt(["seed", "method"], ["recalibrated", "finetuned"], "when", "accuracy")
+trained = pipelines.assign(when="after")
+slim, chance = (f"{way} 70 % + magnitude 78 %" for way in ("slimming", "random channels"))
+worth = pd.concat(
+    arms(*row)
+    for row in (
+        ("weights, 90 %, by size (02)", pruned, "accuracy", "method", "magnitude", "random",
+         "procedure", "at once", "with training"),
+        ("7 of 8 weights (05)", both, "accuracy", "method", "N:M", "N:M at random",
+         "when", "recalibrated", "finetuned"),
+        ("channels, 70 % (04)", slimming, "accuracy", "method", "slimming", "random",
+         "step", "BN recalibrated", "fine-tuned"),
+        ("heads, half (07)", heads, "test", "method", "I_h", "random",
+         "when", "removed", "fine-tuned"),
+        ("heads and parts (09)", parts, "score", "subnetwork", "good", "random",
+         "when", "pruned", "retrained"),
+        ("tokens, half the MACs (10)", reviews, "accuracy", "method", "informed", "random",
+         "training", None, "fine-tuned"),
+        ("channels and weights (11)", trained, "accuracy", "method", slim, chance,
+         "when", None, "after"),
+    )
+)  # fmt: skip
+lead = compare(worth, "points", within=["what", "when"])
+wide = lead.pivot(index="what", columns="when", values="difference")
+shrinks, of = int((wide[AFTER] < wide[BEFORE]).sum()), int(wide[BEFORE].notna().sum())
+cells = {(r.what, r.when): pm_cell(r.difference, r.half) for r in lead.itertuples()}
+table = tables.Table(
+    ["chosen − random, points", BEFORE, AFTER],
+    [
+        [what, cells.get((what, BEFORE), ""), cells.get((what, AFTER), "")]
+        for what in worth["what"].unique()
     ],
-    "7 of 8 weights (05)": [
-        (of_patterns("N:M", how), of_patterns("N:M at random", how))
-        for how in ("recalibrated", "finetuned")
-    ],
-    "channels, 70 % (04)": [
-        (
-            [run["validation"][how] for run in slimming],
-            [run["validation"][f"random, {how}"] for run in slimming],
-        )
-        for how in ("BN recalibrated", "fine-tuned")
-    ],
-    "heads, half (07)": [
-        (of_heads("I_h", when), of_heads("random", when)) for when in ("before", "after")
-    ],
-    "heads and parts (09)": [
-        (of_parts(how, "good"), of_parts(how, "random")) for how in ("pruned", "retrained")
-    ],
-}
-only_trained = {
-    "tokens, half the MACs (10)": (of_tokens("informed"), of_tokens("random")),
-    "channels and weights (11)": (
-        cnn["slimming 70 % + magnitude 78 %"]["accuracy"],
-        cnn["random channels 70 % + magnitude 78 %"]["accuracy"],
-    ),
-}
-rows = ["| chosen − random, points | not trained | trained on |", "|---" * 3 + "|"]
-rows += [
-    f"| {name} | " + " | ".join(versus(ours, chance, cell=True) for ours, chance in pairs) + " |"
-    for name, pairs in worth.items()
-]
-rows += [f"| {name} | | {versus(*pair, cell=True)} |" for name, pair in only_trained.items()]
-shrinks = sum(
-    np.mean(np.subtract(*trained)) < np.mean(np.subtract(*raw)) for raw, trained in worth.values()
 )
 display(
     Markdown(
-        "## What was the choice worth?\n\n"
-        + "\n".join(rows)
-        + f"\n\n(**Bold**: shown.) With training behind it the lead is smaller in {shrinks} of"
-        f" {len(worth)} rows that have both."
+        f"## What was the choice worth?\n\n{table.markdown()}\n\n(**Bold**: distinguishable.)"
+        f" With training behind it the lead is smaller in {shrinks} of {of} rows that have both."
     )
 )
 
@@ -787,35 +762,27 @@ display(Markdown("## What broke? One cause at a time"))
 STAGES = {
     "sparse-trained": "with L1",
     "pruned": "70 % out",
-    "pruned + absorbed": "absorbed",
+    "+ absorbed": "absorbed",
     "BN recalibrated": "BN anew",
     "fine-tuned": "tuned",
-    "same architecture from scratch": "scratch",
+    "from scratch": "scratch",
 }
-by_stage = {
-    short: np.array([run["validation"][name] for run in slimming]) for name, short in STAGES.items()
-}
+stages = slimming.query("method == 'slimming' and step in @STAGES").replace({"step": STAGES})
 fig = plots.bars(
-    {"": {short: float(values.mean()) for short, values in by_stage.items()}},
-    errors={"": {short: ends(values) for short, values in by_stage.items()}},
-    ylabel="validation accuracy (%)",
-    title=f"Network slimming on digits, {len(slimming)} seeds",
+    stages,
+    x="step",
+    y="accuracy",
+    title=f"Network slimming on digits, {stages['seed'].nunique()} seeds",
     fmt="{:.0f}",
 )
-fig.axes[0].set(ylim=(0, 120), yticks=(0, 50, 100))
-plots.show(
-    fig,
-    alt="Bars of validation accuracy, stage by stage: "
-    + ", ".join(f"{short} {values.mean():.0f}" for short, values in by_stage.items())
-    + ".",
-    inches=(8, 3.0),
-)
-fell = by_stage["with L1"] - by_stage["70 % out"]
-back = by_stage["BN anew"] - by_stage["70 % out"]
+plots.show(fig, inches=(8, 3.0))
+reached = stages.groupby("step")["accuracy"].mean()
+fell = reached["with L1"] - reached["70 % out"]
+back = reached["BN anew"] - reached["70 % out"]
 display(
     Markdown(
-        f"70 % out: {fell.mean():.0f} points lost. The constants absorbed and the statistics taken"
-        f" anew, without a label: **{back.mean():.0f}** back. They were not in the channels. One"
+        f"70 % out: {fell:.0f} points lost. The constants absorbed and the statistics taken"
+        f" anew, without a label: **{back:.0f}** back. They were not in the channels. One"
         " change at a time, each on the state before it."
     )
 )

@@ -13,7 +13,7 @@ import pandas as pd
 
 from course_lib import intervals
 from course_lib.show.style import label, title_of
-from course_lib.show.words import pm_text, say
+from course_lib.show.words import pm_cell, pm_text, say
 
 
 class Table:
@@ -128,8 +128,7 @@ def compare(
             column = label(columns, entry[columns]) if columns is not None else heading
             if column not in header:
                 header.append(column)
-            text = pm_text(entry["difference"], entry["half"], digits, sign=True)
-            cell = f"**{text}**" if entry["distinguishable"] else text
+            cell = pm_cell(entry["difference"], entry["half"], digits)
             found.setdefault(entry[by], {})[column] = "" if np.isnan(entry["difference"]) else cell
             pairs = max(pairs, int(entry["pairs"]))
     note = (

@@ -40,6 +40,12 @@ def pm_text(mean: Any, half: Any, digits: int = 1, sign: bool = False) -> str:
     return number if np.isnan(half) else f"{number} ± {half:.{digits}f}"
 
 
+def pm_cell(difference: float, half: float, digits: int = 1) -> str:
+    """A difference in a cell of a table: bold where its interval excludes 0."""
+    text = pm_text(difference, half, digits, sign=True)
+    return f"**{text}**" if abs(difference) > half else text
+
+
 def minus(
     table: pd.DataFrame,
     value: str,
