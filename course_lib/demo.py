@@ -13,7 +13,7 @@ import json
 from pathlib import Path
 
 import nbformat
-import numpy as np
+import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
@@ -87,24 +87,23 @@ def _prune(folder: Path, console: Console) -> None:
             )
             table = str(ledger.table())
     console.print(table, markup=False, highlight=False, soft_wrap=True)
-    figure = plots.method_curves(
-        SPARSITIES,
-        {k: np.array(v) for k, v in curves.items()},
-        xlabel="weights removed",
+    results = [
+        {"seed": seed, "method": method, "sparsity": sparsity, "accuracy": accuracy}
+        for method, seeds in curves.items()
+        for seed, line in enumerate(seeds)
+        for sparsity, accuracy in zip(SPARSITIES, line, strict=True)
+    ]
+    figure = plots.curves(
+        pd.DataFrame(results),
+        x="sparsity",
+        y="accuracy",
         ylabel="test accuracy (%)",
-        title="Small weights can go, random ones cannot",
+        title="Small weights can be pruned, random weights cannot",
         xaxis="sparsity",
         ylim=(0, 100),
     )
     path = folder / "pruning.png"
-    plots.save(
-        figure,
-        path,
-        alt=(
-            "Test accuracy against sparsity: magnitude pruning keeps its accuracy far longer than"
-            " random pruning"
-        ),
-    )
+    plots.save(figure, path)
     console.print(
         f"One-shot, no fine-tuning, three seeds: the figure is {path}. The milliseconds do not"
         " fall: zeros are not skipped by a dense kernel.",

@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -26,7 +25,7 @@ from course_lib.experiments.once import spent
 TOOK = "took"  # what a result says of its making, in addition to its settings
 ABOUT = "about.json"
 
-Remake = Callable[[Executor, Path], Any]
+Remake = Callable[[Executor, Path], "Result"]
 
 
 class Result(NamedTuple):
@@ -52,27 +51,18 @@ def registered() -> dict[str, Remake]:
     if make.is_dir() and str(make) not in sys.path:
         # other processes must be able to import them by name, too
         sys.path.append(str(make))
-    scripts = sorted(path.stem for path in make.glob("lab*_results.py"))
-    labs = sorted(found.name for found in iter_modules(__path__) if found.name.startswith("lab"))
-    modules = [import_module(script) for script in scripts]
-    modules += [import_module(f"{__name__}.{lab}") for lab in labs]
-    return {
-        name: remake
-        for module in modules
-        for name, remake in getattr(module, "RESULTS", {}).items()
-    }
+    modules = [import_module(script.stem) for script in sorted(make.glob("lab*_results.py"))]
+    return {name: remake for module in modules for name, remake in module.RESULTS.items()}
 
 
 def path(name: str) -> Path:
     """Where a result lies: its folder, or the file of one of its tables ("NAME/TABLE")."""
     at = paths.data_dir() / "results" / name
-    if "/" in name:
-        return at.with_name(at.name + ".csv")
-    return at if at.is_dir() else at.with_name(f"{name}.json")
+    return at.with_name(f"{at.name}.csv") if "/" in name else at
 
 
-def read(name: str) -> Any:
-    """A table of a stored result: ``read("lab02_criteria_digits/at_once")``.
+def read(name: str) -> pd.DataFrame:
+    """A table of a stored result: ``read("lab02_criteria_digits/pruned")``.
 
     Returns:
         A long table: one row per measurement.
@@ -80,11 +70,9 @@ def read(name: str) -> Any:
     Raises:
         FileNotFoundError: if it is missing; the message says how to make it.
     """
-    if "/" not in name:  # a result that is still stored as nested JSON
-        return {key: value for key, value in _about(name).items() if key != TOOK}
     try:
         return pd.read_csv(path(name), float_precision="round_trip")
-    except FileNotFoundError:
+    except (FileNotFoundError, IsADirectoryError):
         raise _missing(name) from None
 
 
@@ -123,9 +111,8 @@ def write(name: str, result: Result, took: Mapping[str, float] | None = None) ->
 
 
 def _about(name: str) -> dict[str, Any]:
-    at = path(name)
     try:
-        text = (at / ABOUT if at.is_dir() else at).read_text(encoding="utf-8")
+        text = (path(name) / ABOUT).read_text(encoding="utf-8")
     except FileNotFoundError:
         raise _missing(name) from None
     found: dict[str, Any] = json.loads(text)
@@ -134,8 +121,8 @@ def _about(name: str) -> dict[str, Any]:
 
 def _missing(name: str) -> FileNotFoundError:
     return FileNotFoundError(
-        f"there is no {path(name)}: copy data/results from the course, or make it again: course"
-        f" remake {name.partition('/')[0]}"
+        f"there is no table {path(name)}: copy data/results from the course, or make it again:"
+        f" course remake {name.partition('/')[0]}"
     )
 
 
@@ -164,13 +151,7 @@ def remake(name: str, executor: Executor, folder: Path | None = None) -> Path:
     cost = (
         None if seconds is None else {"cpu_seconds": round(seconds), "cores": workers_of(executor)}
     )
-    if isinstance(result, Result):
-        target = write(name, result, cost)
-    else:  # a result that is still stored as nested JSON
-        target = path(name)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        result = dict(result) | ({TOOK: cost} if cost else {})
-        files.put(target, (json.dumps(result, separators=(", ", ": ")) + "\n").encode())
+    target = write(name, result, cost)
     if folder is None:
         shutil.rmtree(parts, ignore_errors=True)
     return target

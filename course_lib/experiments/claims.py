@@ -9,7 +9,7 @@ of which the lab says that there is none. ``course results`` shows them side by 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -20,14 +20,11 @@ from numpy.typing import ArrayLike
 from course_lib import experiments
 from course_lib.intervals import interval, per_seed
 
-Result = dict[str, Any]
-# the difference, one for each run, of a table or a nested result
-Finder = Callable[[Any], ArrayLike]
-Path = Sequence[Any]  # keys and indices on the way to a number, or to a list of draws
+Finder = Callable[[pd.DataFrame], ArrayLike]  # of a table, the difference per run
 
 
 class Source(NamedTuple):
-    """A result file, and how the difference is found in it."""
+    """A table of a stored result, and how the difference is computed from it."""
 
     file: str
     of: Finder
@@ -65,7 +62,7 @@ class Difference(NamedTuple):
 
 
 def difference(source: Source) -> Difference:
-    """What a result file says.
+    """What a table of results says.
 
     Raises:
         FileNotFoundError: as ``experiments.read``.
@@ -91,19 +88,6 @@ def verdict(found: Difference, level: bool = False) -> str:
 
 
 # ------------------------------------------------------------------- finding differences
-def _at(run: Any, path: Path) -> float:
-    for step in path:
-        run = run[step]
-    return float(np.mean(run))
-
-
-def minus(one: Path, other: Path, runs: str = "seeds") -> Finder:
-    """In every run, what is at one path less what is at the other; of a list there, the
-    mean.
-    """
-    return lambda result: [_at(run, one) - _at(run, other) for run in result[runs]]
-
-
 def gap(measure: str, one: str, other: str, by: str = "method", **where: Any) -> Finder:
     """Of a table: the mean of ``measure`` of one method minus that of another, by seed.
 
@@ -130,24 +114,10 @@ def _signed_less_size(forecasts: pd.DataFrame) -> ArrayLike:
     return (by_seed["signed", "signed forecast"] - by_seed["size", "magnitude"]).to_numpy(float)
 
 
-def _differences(start: Path, runs: str = "seeds") -> Callable[..., Finder]:
-    """:func:`minus` of two keys at ``start``, and what comes behind both."""
-
-    def between(one: str, other: str, *behind: Any) -> Finder:
-        return minus((*start, one, *behind), (*start, other, *behind), runs)
-
-    return between
-
-
 def _longer(measure: str, **where: Any) -> Finder:
     """Lab 03: how often the ticket's steps must be doubled to be those of reinit."""
     doublings = gap(measure, "reinit", "ticket", **where)
     return lambda table: doublings(table.assign(**{measure: np.log2(table[measure])}))
-
-
-def _alone(one: Path, other: Path) -> Finder:
-    """:func:`minus` in a result that is a single run."""
-    return lambda result: _at(result, one) - _at(result, other)
 
 
 def _by_task(of: Finder) -> Finder:

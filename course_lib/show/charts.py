@@ -216,7 +216,8 @@ def bars(
         )  # fmt: skip
         size = pt(8.5 if len(names) * len(groups) > 14 else 10)
         for k, (name, container) in enumerate(zip(names, axes.containers, strict=False)):
-            for group, bar in zip(groups, container, strict=False):
+            for bar in container:  # a group may lack one
+                group = groups[round(bar.get_x() + bar.get_width() / 2)]
                 if by and k == 0:
                     bar.set_hatch("//")
                 of = data[(data[x] == group) & ((data[by] == name) if by else True)][y]
@@ -496,6 +497,8 @@ def _paper(axes: Axes, paper: Mapping[str, tuple[Any, Any]]) -> None:
     notes = Notes(axes)
     for label, (px, py) in paper.items():
         px, py = np.atleast_1d(px).astype(float), np.atleast_1d(py).astype(float)
+        if px.shape != py.shape:
+            raise ValueError(f"paper[{label!r}] has {len(px)} places and {len(py)} values")
         axes.plot(
             px, py, linestyle="", marker="*", markersize=15, markerfacecolor="white",
             markeredgecolor=BLACK, markeredgewidth=1.3, zorder=6, label=label,

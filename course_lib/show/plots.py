@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -18,15 +18,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.transforms import blended_transform_factory
 
 from course_lib.intervals import interval, plain
-from course_lib.show import charts
-from course_lib.show.charts import frontier, scatter
+from course_lib.show.charts import bars, curves, frontier, scatter
 from course_lib.show.labels import (
-    EndLabels,
-    Notes,
     name_axes,
     remaining_axis,
     set_title,
@@ -34,21 +29,17 @@ from course_lib.show.labels import (
 )
 from course_lib.show.output import alt, new_figure, save, show, subplots
 from course_lib.show.style import (
-    BLACK,
     BLUE,
     COLOURS,
     GREY,
     INCHES,
     INK,
     LOOKS,
-    ORANGE,
-    SKY,
     VERMILLION,
     Look,
     contrast,
     for_slides,
     label,
-    looks,
     pt,
     readable,
     style,
@@ -68,7 +59,6 @@ __all__ = [
     "heat_map",
     "histogram_before_after",
     "interval",
-    "method_curves",
     "remaining_axis",
     "save",
     "scatter",
@@ -77,300 +67,6 @@ __all__ = [
     "subplots",
     "use_style",
 ]
-
-XAxis = Literal["sparsity", "remaining"] | None
-
-
-def method_curves(
-    x: Any,
-    results: Mapping[str, Any],
-    *,
-    control: str = "random",
-    xlabel: str,
-    ylabel: str,
-    title: str,
-    dense: Any = None,
-    paper: Mapping[str, tuple[Any, Any]] | None = None,
-    xaxis: XAxis = None,
-    ylim: tuple[float, float] | None = None,
-    ax: Axes | None = None,
-) -> Figure:
-    """Methods against each other: the mean over seeds, its 95 % t-interval as a band,
-    and a random control always.
-
-    Args:
-        x: (n,) what is varied, such as sparsity as a fraction.
-        results: {method: (seeds, n)} in the units of ``ylabel``; at least three seeds,
-            NaN for a missing run.
-        control: the method that chooses at random; it must be among the results.
-        xlabel, ylabel, title: with units; the title is the finding or the question.
-        dense: the unpruned model's value, or one value per seed: a black line.
-        paper: published figures, {"Han et al. 2015": (x, y)} with numbers or sequences:
-            marked points.
-        xaxis: "sparsity" labels fractions in per cent; "remaining" is log-scaled, from
-            100 % on the left downwards.
-        ylim: default: means and bands, within 0 to 100 where ``ylabel`` says %.
-        ax: draw into these axes instead of a new figure.
-
-    Returns:
-        The figure; give it to ``show(fig, alt="...")``.
-
-    Raises:
-        ValueError: without the control, with fewer than three seeds, or where shapes do
-            not fit.
-    """
-    x = _vector(x)
-    runs = {name: np.asarray(plain(values), dtype=np.float64) for name, values in results.items()}
-    if control not in runs:
-        raise ValueError(
-            f"no random control: the results are {', '.join(map(repr, runs)) or 'empty'}, and"
-            f" {control!r} is not among them. A method shows something only where it beats choosing"
-            " at random: run that too, or say under which name it is there, control='...'"
-        )
-    for name, values in runs.items():
-        if values.ndim != 2 or values.shape[1] != len(x):
-            raise ValueError(
-                f"results[{name!r}] has the shape {values.shape}; wanted (seeds, {len(x)}): a row"
-                " for each seed, a column for each entry of x"
-            )
-        if len(values) < 3:
-            raise ValueError(
-                f"results[{name!r}] holds {len(values)} seed{'s' * (len(values) != 1)}: two runs"
-                " can differ by luck alone, and their interval says nothing. Run at least 3 seeds"
-            )
-    with mpl.rc_context(style()):
-        fig, ax = _axes(ax)
-        names = EndLabels(ax)
-        for (name, values), look in zip(runs.items(), looks(list(runs)).values(), strict=True):
-            mean, half = interval(values)
-            ax.fill_between(
-                x, mean - half, mean + half, color=look.colour, alpha=0.17, linewidth=0, zorder=2
-            )
-            ax.plot(
-                x,
-                mean,
-                color=look.colour,
-                marker=look.marker,
-                linestyle=look.dash,
-                label=name,
-                zorder=3,
-            )
-            _name_end(names, name, x, mean, look, xaxis)
-        if dense is not None:
-            _dense_line(
-                ax, names, np.atleast_1d(np.asarray(plain(dense), dtype=np.float64)), x, xaxis
-            )
-        if paper:
-            _paper_points(ax, paper)
-        _finish(ax, x, xlabel, ylabel, title, xaxis)
-        if ylim is not None:
-            ax.set_ylim(*ylim)
-        elif "%" in ylabel:
-            bottom, top = ax.get_ylim()
-            ax.set_ylim(max(bottom, -2), min(top, 102))
-    return fig
-
-
-def curves(table: Any, *args: Any, **options: Any) -> Figure:
-    """:func:`course_lib.show.charts.curves` of a table; of arrays, :func:`array_curves`."""
-    if isinstance(table, pd.DataFrame):
-        return charts.curves(table, *args, **options)
-    return array_curves(table, *args, **options)
-
-
-def array_curves(
-    x: Any,
-    series: Mapping[str, Any],
-    *,
-    xlabel: str,
-    ylabel: str,
-    title: str,
-    points: Mapping[str, Any] | None = None,
-    key: tuple[str, str] = ("formula", "measured"),
-    xaxis: XAxis = None,
-    log: bool = False,
-    ax: Axes | None = None,
-) -> Figure:
-    """Lines that are no contest between methods: formulas beside what was measured, or
-    how sensitive each layer is.
-
-    Args:
-        x: (n,) shared by all lines.
-        series: {name: (n,)}; NaN breaks a line.
-        points: measured values, drawn as marks without a line: {name: (n,)} at ``x``,
-            or {name: (x, y)}, a tuple of two sequences. A name that is in ``series``
-            too has its colour.
-        key: what a line and what a mark stands for, where there are points.
-        log: the vertical axis is log-scaled.
-        xlabel, ylabel, title, xaxis, ax: as for ``method_curves``.
-
-    Returns:
-        The figure; give it to ``show(fig, alt="...")``.
-
-    Raises:
-        ValueError: where shapes do not fit.
-    """
-    x = _vector(x)
-    lines = {name: np.asarray(plain(values), dtype=np.float64) for name, values in series.items()}
-    for name, values in lines.items():
-        if values.shape != x.shape:
-            raise ValueError(
-                f"series[{name!r}] has the shape {values.shape}; wanted ({len(x)},), a value for"
-                " each x"
-            )
-    marks: dict[str, tuple[np.ndarray, np.ndarray]] = {}
-    for name, given in (points or {}).items():
-        at, values = given if isinstance(given, tuple) else (x, given)
-        marks[name] = _vector(at), _vector(values)
-        if len(marks[name][0]) != len(marks[name][1]):
-            raise ValueError(
-                f"points[{name!r}] has {len(marks[name][1])} values at {len(marks[name][0])}"
-                " places; give a value for each x, or a tuple (x, y)"
-            )
-    with mpl.rc_context(style()):
-        fig, ax = _axes(ax)
-        names = EndLabels(ax)
-        chosen = looks([*lines, *(name for name in marks if name not in lines)])
-        for name, values in lines.items():
-            look = chosen[name]
-            marker = "" if marks or len(x) > 25 else look.marker
-            ax.plot(
-                x,
-                values,
-                color=look.colour,
-                marker=marker,
-                linestyle=look.dash,
-                label=name,
-                zorder=3,
-            )
-            _name_end(names, name, x, values, look, xaxis)
-        for name, (at, values) in marks.items():
-            look = chosen[name]
-            ax.plot(
-                at,
-                values,
-                linestyle="",
-                marker=look.marker or "o",
-                color=look.colour,
-                markerfacecolor="white",
-                markeredgewidth=1.8,
-                markersize=7.5,
-                zorder=4,
-            )
-            if name not in lines:
-                _name_end(names, name, at, values, look, xaxis)
-        if log:
-            ax.set_yscale("log")
-        if marks and lines:
-            line = Line2D([], [], color=GREY, label=key[0])
-            mark = Line2D(
-                [],
-                [],
-                color=GREY,
-                linestyle="",
-                marker="o",
-                markerfacecolor="white",
-                markeredgewidth=1.8,
-                markersize=7.5,
-                label=key[1],
-            )
-            ax.legend(handles=[line, mark], loc="best")
-        _finish(ax, x, xlabel, ylabel, title, xaxis)
-    return fig
-
-
-def bars(table: Any, *args: Any, **options: Any) -> Figure:
-    """:func:`course_lib.show.charts.bars` of a table; of nested dicts, :func:`dict_bars`."""
-    if isinstance(table, pd.DataFrame):
-        return charts.bars(table, *args, **options)
-    return dict_bars(table, *args, **options)
-
-
-def dict_bars(
-    values: Mapping[str, Mapping[str, float]],
-    *,
-    ylabel: str,
-    title: str,
-    errors: Mapping[str, Mapping[str, tuple[float, float]]] | None = None,
-    fmt: str = "{:.3g}",
-    log: bool = False,
-    ax: Axes | None = None,
-) -> Figure:
-    """Bars side by side, with their numbers: for each thing, what the formula says and
-    what was measured.
-
-    Args:
-        values: {"formula": {"bitmap": 12.0, ...}, "measured": {"bitmap": 12.1, ...}}: a
-            colour for each outer name (four at most), a group of bars for each inner
-            one.
-        errors: (low, high) ends of an interval, nested like ``values``, where there is
-            one.
-        fmt: how the number over a bar is written.
-        log: the vertical axis is log-scaled.
-        ylabel, title, ax: as for ``method_curves``.
-
-    Raises:
-        ValueError: if the inner names differ, or there are no bars or more than four
-            colours.
-    """
-    names = list(values)
-    if not 1 <= len(names) <= 4:
-        raise ValueError(f"bars compares one to four things side by side, got {len(names)}")
-    groups = list(values[names[0]])
-    for name in names:
-        if list(values[name]) != groups:
-            raise ValueError(
-                f"{names[0]!r} has bars for {groups}, {name!r} for {list(values[name])}: give both"
-                " the same"
-            )
-    with mpl.rc_context(style()):
-        fig, ax = _axes(ax)
-        width = 0.8 / len(names)
-        colours = (SKY, BLUE, ORANGE, VERMILLION) if len(names) > 1 else (BLUE,)
-        small = len(names) * len(groups) > 14
-        for k, name in enumerate(names):
-            heights = [float(values[name][group]) for group in groups]
-            places = np.arange(len(groups)) + (k - (len(names) - 1) / 2) * width
-            ax.bar(
-                places, heights, width * 0.94, color=colours[k], label=name, zorder=3,
-                hatch="//" if k == 0 and len(names) > 1 else "", linewidth=0,
-            )  # fmt: skip
-            for group, place, height in zip(groups, places, heights, strict=True):
-                top = height
-                if errors and group in errors.get(name, {}):
-                    low, top = errors[name][group]
-                    ax.plot([place, place], [low, top], color=INK, linewidth=1.6, zorder=4)
-                ax.annotate(
-                    fmt.format(height),
-                    (place, max(top, height)),
-                    xytext=(0, 2),
-                    textcoords="offset points",
-                    ha="center",
-                    va="bottom",
-                    fontsize=pt(8.5 if small else 10),
-                )
-        if log:
-            ax.set_yscale("log")
-        ax.margins(y=0.22 if len(names) > 1 else 0.1)  # room for the legend above the highest bar
-        ax.set_xticks(np.arange(len(groups)), groups)
-        ax.grid(axis="x", visible=False)
-        name_axes(ax, "", ylabel)
-        if len(names) > 1:
-            # in the line of the vertical axis's name, up to the figure's right edge
-            if for_slides():
-                ax.set_title(ylabel or " ")
-                at = blended_transform_factory(fig.transFigure, ax.transAxes)
-                beside = {
-                    "bbox_to_anchor": (1, 1),
-                    "bbox_transform": at,
-                    "borderaxespad": 0,
-                    "borderpad": 0.1,
-                }
-                ax.legend(loc="lower right", ncols=len(names), **beside).set_in_layout(False)
-            else:
-                ax.legend(loc="upper right", ncols=len(names), borderaxespad=0.1)
-        set_title(ax, title)
-    return fig
 
 
 def histogram_before_after(
@@ -620,67 +316,8 @@ def heat_map(
 # What the figures share
 
 
-def _vector(values: Any) -> np.ndarray:
-    vector = np.asarray(plain(values), dtype=np.float64)
-    if vector.ndim != 1 or not len(vector):
-        raise ValueError(f"wanted a sequence of numbers, got the shape {vector.shape}")
-    return vector
-
-
 def _axes(ax: Axes | None, height: float = 4.6) -> tuple[Figure, Axes]:
     if ax is not None:
         return ax.figure, ax  # type: ignore[return-value]
     fig = new_figure(height)
     return fig, fig.add_subplot()
-
-
-def _name_end(
-    names: EndLabels, name: str, x: np.ndarray, y: np.ndarray, look: Look, xaxis: XAxis
-) -> None:
-    there = np.flatnonzero(np.isfinite(y))
-    if len(there):
-        # the end on the right of the page: on an axis of weights remaining that is the
-        # smallest x
-        end = there[np.argmin(x[there])] if xaxis == "remaining" else there[np.argmax(x[there])]
-        names.add(name, x[end], y[end], look.colour)
-
-
-def _dense_line(
-    ax: Axes, names: EndLabels, values: np.ndarray, x: np.ndarray, xaxis: XAxis
-) -> None:
-    mean, half = (float(v) for v in interval(values))
-    ax.axhline(mean, color=BLACK, linewidth=1.6, zorder=2.5, label="dense")
-    if len(values) >= 3:
-        ax.axhspan(mean - half, mean + half, color=BLACK, alpha=0.08, linewidth=0, zorder=1)
-    names.add("dense", x.min() if xaxis == "remaining" else x.max(), mean, BLACK)
-
-
-def _paper_points(ax: Axes, paper: Mapping[str, tuple[Any, Any]]) -> None:
-    notes = Notes(ax)
-    for source, (px, py) in paper.items():
-        px, py = (np.atleast_1d(np.asarray(plain(p), dtype=np.float64)) for p in (px, py))
-        if px.shape != py.shape:
-            raise ValueError(f"paper[{source!r}] has {len(px)} places and {len(py)} values")
-        ax.plot(
-            px,
-            py,
-            linestyle="",
-            marker="*",
-            markersize=15,
-            markerfacecolor="white",
-            markeredgecolor=BLACK,
-            markeredgewidth=1.3,
-            zorder=6,
-            label=source,
-        )
-        notes.add(source, px[0], py[0])
-
-
-def _finish(ax: Axes, x: np.ndarray, xlabel: str, ylabel: str, title: str, xaxis: XAxis) -> None:
-    name_axes(ax, xlabel, ylabel)
-    ax.margins(x=0.02)
-    if xaxis == "remaining":
-        remaining_axis(ax, x)
-    elif xaxis == "sparsity":
-        sparsity_axis(ax)
-    set_title(ax, title)

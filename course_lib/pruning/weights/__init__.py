@@ -23,8 +23,8 @@ scores -> select -> masks -> apply.
 - :mod:`.schedules` and :mod:`.iterative`: prune in steps, train in between;
   :mod:`.sensitivity`: one layer alone.
 - :mod:`.masked_gradient`: the backward pass of a pruned layer.
-- :mod:`.lottery`: tickets and their controls; :mod:`.ticket_search`: many, side by
-  side; :mod:`.ticket_folder`: on disk.
+- :mod:`.lottery`: tickets and their controls; :mod:`.ticket_search`: many, in
+  parallel, resumable.
 - :mod:`.sparse_training`: connections that move while the model trains (SET, RigL).
 """
 

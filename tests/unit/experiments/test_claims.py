@@ -53,13 +53,6 @@ def test_what_the_default_data_show_is_what_the_lab_says():
 
 
 # ------------------------------------------------------------------- finding differences
-def test_a_difference_by_paths():
-    result = {"seeds": [{"a": {"x": [1, 2]}, "b": {"x": [5, 9]}}, {"a": {"x": [3, 3]}, "b": {"x": [1, 1]}}]}  # fmt: skip
-    assert claims.minus(("b", "x", 1), ("a", "x", 1))(result) == [7, -2]
-    assert claims.minus(("b", "x"), ("a", "x"))(result) == [5.5, -2], "of draws the mean"
-    assert claims._differences(())("a", "b", "x", 0)(result) == [-4, 2]
-
-
 def test_doublings_by_seed():
     table = pd.DataFrame(
         {"seed": [0, 0, 1, 1], "method": 2 * ["ticket", "reinit"], "steps": [8, 32, 8, np.nan]}

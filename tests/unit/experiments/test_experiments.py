@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from course_lib import cli, experiments, parallel, paths
+from course_lib.experiments import Result
 from course_lib.experiments.once import each_seed, once, spent
 
 
@@ -22,13 +23,15 @@ def course(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("COURSE_ROOT", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
-    def quick(executor: Executor, folder: Path) -> dict[str, Any]:
+    def quick(executor: Executor, folder: Path) -> Result:
         """Something quick."""
-        return {"folder": folder.name, "value": executor.submit(abs, -3).result()}
+        value = executor.submit(abs, -3).result()
+        return Result({"all": pd.DataFrame({"folder": [folder.name], "value": [value]})}, {})
 
-    def kept(executor: Executor, folder: Path) -> dict[str, Any]:
+    def kept(executor: Executor, folder: Path) -> Result:
         """In parts that are kept."""
-        return each_seed(executor, folder, 2, busy, "digits", {"rounds": 3})
+        found = each_seed(executor, folder, 2, busy, "digits", {"rounds": 3})
+        return Result({"runs": pd.DataFrame(found["seeds"])}, found["settings"])
 
     monkeypatch.setattr(
         experiments, "registered", lambda: {"lab99_quick": quick, "lab99_kept": kept}
@@ -45,15 +48,18 @@ def busy(name: str, seed: int, settings: dict[str, int]) -> dict[str, Any]:
 
 
 def test_remake_writes_what_read_finds(course: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="course remake lab99_quick"):
-        experiments.read("lab99_quick")
+    for name in ("lab99_quick", "lab99_quick/all"):
+        with pytest.raises(FileNotFoundError, match="course remake lab99_quick"):
+            experiments.read(name)
     with ThreadPoolExecutor(1) as pool:
         written = experiments.remake("lab99_quick", pool)
         with pytest.raises(ValueError, match="choose one of lab99_quick"):
             experiments.remake("lab98_unknown", pool)
-    assert written == course / "data" / "results" / "lab99_quick.json"
-    assert experiments.read("lab99_quick") == {"folder": "lab99_quick", "value": 3}
-    assert [path.name for path in written.parent.iterdir()] == ["lab99_quick.json"], (
+    assert written == course / "data" / "results" / "lab99_quick"
+    assert experiments.read("lab99_quick/all").to_dict("records") == [
+        {"folder": "lab99_quick", "value": 3}
+    ]
+    assert {path.name for path in written.iterdir()} == {"all.csv", "about.json"}, (
         "nothing half-written stays"
     )
 
@@ -63,15 +69,15 @@ def test_the_command(course: Path) -> None:
     assert "lab99_quick: Something quick." in listing.output
     done = CliRunner().invoke(cli.app, ["remake", "lab99_quick", "--workers", "1"])
     assert done.exit_code == 0, done.output
-    assert experiments.read("lab99_quick")["value"] == 3
+    assert experiments.read("lab99_quick/all")["value"].tolist() == [3]
 
 
 def test_tables_are_read_back_bit_for_bit(course: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = pd.DataFrame({"seed": [0, 1], "method": ["a, b", 'c"'], "accuracy": [1 / 3, 2e-17]})
 
-    def tables(executor: Executor, folder: Path) -> experiments.Result:
+    def tables(executor: Executor, folder: Path) -> Result:
         """Tables."""
-        return experiments.Result({"all": numbers}, {"rounds": 3})
+        return Result({"all": numbers}, {"rounds": 3})
 
     monkeypatch.setattr(experiments, "registered", lambda: {"lab99_tables": tables})
     with pytest.raises(FileNotFoundError, match="course remake lab99_tables"):
@@ -96,13 +102,12 @@ def test_what_is_done_is_not_done_again(tmp_path: Path) -> None:
     assert calls == [3]
 
 
-def test_a_result_says_what_it_took_and_read_does_not_hand_that_on(course: Path) -> None:
+def test_a_result_says_what_it_took(course: Path) -> None:
     with parallel.processes(2) as pool:
         experiments.remake("lab99_kept", pool)
         experiments.remake("lab99_quick", pool)
-    result, took = experiments.read("lab99_kept"), experiments.took("lab99_kept")
-    assert result.keys() == {"settings", "seeds"} and result["settings"] == {"rounds": 3}
-    assert [run["seed"] for run in result["seeds"]] == [0, 1]
+    runs, took = experiments.read("lab99_kept/runs"), experiments.took("lab99_kept")
+    assert runs["seed"].tolist() == [0, 1] and experiments.settings("lab99_kept") == {"rounds": 3}
     assert took is not None and took.keys() == {"cpu_seconds", "cores"} and took["cores"] == 2
     assert experiments.took("lab99_quick") is None, "nothing was kept by once: nobody knows"
 
@@ -128,6 +133,6 @@ def test_seconds_are_those_of_the_processor_and_are_kept_with_the_part(tmp_path:
 
 def test_a_lab_says_what_it_makes() -> None:
     """A file for each result, and its first words are what the command lists."""
-    there = {path.stem for path in (paths.data_dir() / "results").glob("lab*")}
+    there = {path.name for path in (paths.data_dir() / "results").glob("lab*")}
     assert set(experiments.registered()) == there
     assert all(remake.__doc__ for remake in experiments.registered().values())

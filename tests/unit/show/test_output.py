@@ -8,6 +8,7 @@ import re
 
 import matplotlib
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
@@ -15,6 +16,7 @@ from PIL import Image
 
 from course_lib.show import alt, output, plots, save, show, use_style
 from course_lib.show.style import SLIDE_INCH
+from unit.show.long import contest, lines
 
 SENTENCE = 'Accuracy falls from 98 % to 40 % <after> "0.9" & stays there.'
 
@@ -59,7 +61,7 @@ def test_bands_keep_their_colours_in_a_picture_of_256():
     }
     share = (0.3, 0.5, 0.7, 0.8, 0.9)
     words = {"xlabel": "removed (%)", "ylabel": "accuracy (%)", "title": "t", "xaxis": "sparsity"}
-    fig = plots.method_curves(share, methods, dense=[96, 95, 97], **words)
+    fig = contest(share, methods, dense=[96, 95, 97], **words)
     whole = io.BytesIO()
     fig.savefig(whole, format="png", dpi=150, facecolor="white")
     few = io.BytesIO(output._fewer_colours(whole))
@@ -163,7 +165,7 @@ def on_a_slide(monkeypatch, tmp_path):
 def test_on_a_slide_a_figure_is_as_large_as_it_was_drawn_and_its_letters_as_large_as_the_text(
     shown,
 ):
-    fig = plots.curves(
+    fig = lines(
         range(9), {"a": range(9)}, xlabel="x", ylabel="a long name of an axis", title="A title"
     )
     show(fig, alt=SENTENCE, inches=(8, 3))
@@ -181,7 +183,7 @@ def test_on_a_slide_a_figure_is_as_large_as_it_was_drawn_and_its_letters_as_larg
 @pytest.mark.usefixtures("on_a_slide")
 def test_what_is_drawn_narrow_stands_beside_the_text(shown):
     show(
-        plots.curves(range(9), {"a": range(9)}, xlabel="x", ylabel="y", title="t"),
+        lines(range(9), {"a": range(9)}, xlabel="x", ylabel="y", title="t"),
         alt=SENTENCE,
         inches=(5, 4),
     )
@@ -190,13 +192,13 @@ def test_what_is_drawn_narrow_stands_beside_the_text(shown):
 
 @pytest.mark.usefixtures("on_a_slide")
 def test_letters_that_the_last_row_cannot_read_are_refused_on_a_slide(shown):
-    fig = plots.curves(range(9), {"a": range(9)}, xlabel="x", ylabel="y", title="t")
+    fig = lines(range(9), {"a": range(9)}, xlabel="x", ylabel="y", title="t")
     fig.axes[0].text(3, 3, "a remark", fontsize=12)
     with pytest.raises(ValueError, match="'a remark' is written in 12 pt"):
         show(fig, alt=SENTENCE)
     with pytest.raises(ValueError, match="a slide is 8 inches wide, this figure 9"):
         show(
-            plots.curves(range(9), {"a": range(9)}, xlabel="x", ylabel="y", title="t"),
+            lines(range(9), {"a": range(9)}, xlabel="x", ylabel="y", title="t"),
             alt=SENTENCE,
             inches=(9, 4),
         )
@@ -207,11 +209,14 @@ def test_letters_that_the_last_row_cannot_read_are_refused_on_a_slide(shown):
 @pytest.mark.parametrize(
     "draw",
     [
-        lambda: plots.bars({"a": {"x": 1.0, "y": 2.0}, "b": {"x": 3.0, "y": 1.0}}, ylabel="y", title="t"),
+        lambda: plots.bars(
+            pd.DataFrame({"method": ["a", "a", "b", "b"], "x": ["x", "y"] * 2, "y": [1.0, 2, 3, 1]}),
+            x="x", y="y", by="method", title="t",
+        ),
         lambda: plots.heat_map(np.eye(3), rows="abc", columns="def", xlabel="x", ylabel="y", title="t"),
         lambda: plots.histogram_before_after(np.arange(9.0), np.arange(5.0), title="t"),
         lambda: plots.grid({"mask": np.eye(4) > 0}, title="t"),
-        lambda: plots.method_curves(
+        lambda: contest(
             [0.5, 0.1], {"random": np.ones((3, 2)), "ticket": np.ones((3, 2))}, paper={"paper": (0.5, 1.0)},
             dense=1.0, xlabel="x", ylabel="y", title="t", xaxis="remaining",
         ),
@@ -223,6 +228,6 @@ def test_every_kind_of_figure_can_be_read_on_a_slide(draw, shown):
 
 
 def test_elsewhere_a_figure_is_drawn_as_before(shown):
-    fig = plots.curves(range(9), {"a": range(9)}, xlabel="x", ylabel="y", title="t")
+    fig = lines(range(9), {"a": range(9)}, xlabel="x", ylabel="y", title="t")
     show(fig, alt=SENTENCE)
     assert fig.axes[0].get_ylabel() == "y" and "image/png" in shown[0][0]

@@ -17,6 +17,7 @@ from course_lib.experiments import lab02, lab05
 from course_lib.show import plots
 from course_lib.show.labels import EndLabels, Notes, remaining_axis, spread
 from course_lib.show.style import LOOKS, contrast, looks, readable
+from unit.show.long import contest, lines
 
 X = np.array([0.0, 0.5, 0.8, 0.9])
 WORDS = {"xlabel": "sparsity", "ylabel": "accuracy (%)", "title": "Which is better?"}
@@ -41,34 +42,9 @@ def placed(fig: Figure, kind: type = EndLabels) -> dict:
     }
 
 
-# method_curves
-
-
-def test_without_a_random_control_there_is_no_figure():
-    with pytest.raises(
-        ValueError, match=r"no random control.*'magnitude'.*'random' is not among them"
-    ):
-        plots.method_curves(X, {"magnitude": runs(90)}, **WORDS)
-    plots.method_curves(
-        X, {"magnitude": runs(90), "random mask": runs(60)}, control="random mask", **WORDS
-    )
-
-
-@pytest.mark.parametrize("seeds", [1, 2])
-def test_fewer_than_three_seeds_are_refused(seeds):
-    with pytest.raises(ValueError, match=rf"'random'.* holds {seeds} seed.*at least 3"):
-        plots.method_curves(X, {"magnitude": runs(90), "random": runs(60, seeds)}, **WORDS)
-
-
-@pytest.mark.parametrize("shape", [(3, 5), (4, 3), (4,), (3, 4, 1)])
-def test_a_shape_that_does_not_fit_is_refused_with_the_one_wanted(shape):
-    with pytest.raises(ValueError, match=r"'magnitude'.*wanted \(seeds, 4\)"):
-        plots.method_curves(X, {"magnitude": np.ones(shape), "random": runs(60)}, **WORDS)
-
-
 def test_the_line_is_the_mean_and_the_band_the_t_interval():
     values = torch.tensor(runs(60, 4))  # tensors do as well as arrays
-    fig = plots.method_curves(X, {"random": values}, **WORDS)
+    fig = contest(X, {"random": values}, **WORDS)
     ax = fig.axes[0]
     np.testing.assert_allclose(ax.lines[0].get_ydata(), values.numpy().mean(0))
     band = ax.collections[0].get_paths()[0].vertices
@@ -89,10 +65,8 @@ def test_interval_leaves_missing_runs_out():
 
 
 def test_methods_keep_their_looks_whatever_else_is_in_the_figure():
-    one = plots.method_curves(X, {"magnitude": runs(90), "random": runs(60)}, **WORDS)
-    other = plots.method_curves(
-        X, {"new": runs(70), "random": runs(60), "magnitude": runs(90)}, **WORDS
-    )
+    one = contest(X, {"magnitude": runs(90), "random": runs(60)}, **WORDS)
+    other = contest(X, {"new": runs(70), "random": runs(60), "magnitude": runs(90)}, **WORDS)
     look = [
         {
             line.get_label(): (line.get_color(), line.get_marker(), line.get_linestyle())
@@ -126,7 +100,7 @@ def test_no_two_names_of_one_figure_look_alike(lab):
 
 def test_names_at_the_ends_never_overlap_and_stay_in_the_picture():
     results = {f"method {i}": runs(80 + i / 10) for i in range(9)} | {"random": runs(80)}
-    fig = plots.method_curves(X, results, dense=98, **WORDS)
+    fig = contest(X, results, dense=98, **WORDS)
     boxes = placed(fig)
     assert len(boxes) == 11
     for a, b in itertools.combinations(boxes.values(), 2):
@@ -142,7 +116,7 @@ def test_names_at_the_ends_never_overlap_and_stay_in_the_picture():
 
 
 def test_names_follow_when_the_limits_change_after():
-    fig = plots.method_curves(X, {"magnitude": runs(90), "random": runs(60)}, **WORDS)
+    fig = contest(X, {"magnitude": runs(90), "random": runs(60)}, **WORDS)
     before = placed(fig)["random"].y0
     fig.axes[0].set_ylim(-100, 100)
     assert placed(fig)["random"].y0 > before + 50
@@ -154,15 +128,16 @@ def test_names_can_be_read_on_white():
 
 
 def test_the_dense_model_is_a_black_line_with_its_interval():
-    fig = plots.method_curves(X, {"random": runs(60)}, dense=[98.0, 97.0, 99.0], **WORDS)
-    (line,) = [line for line in fig.axes[0].lines if line.get_label() == "dense"]
-    assert line.get_color() == "#000000" and set(line.get_ydata()) == {98.0}
+    fig = contest(X, {"random": runs(60)}, dense=[98.0, 97.0, 99.0], **WORDS)
+    assert [line.get_color() for line in fig.axes[0].lines if set(line.get_ydata()) == {98.0}] == [
+        "#000000"
+    ]
     assert "dense" in placed(fig)
 
 
 def test_the_papers_points_are_marked_and_named_inside_the_axes():
     paper = {"Han et al. 2015": (0.85, 90.0), "a table": ([0.5, 0.8], [95.0, 93.0])}
-    fig = plots.method_curves(X, {"magnitude": runs(90), "random": runs(60)}, paper=paper, **WORDS)
+    fig = contest(X, {"magnitude": runs(90), "random": runs(60)}, paper=paper, **WORDS)
     stars = [line for line in fig.axes[0].lines if line.get_marker() == "*"]
     assert [len(line.get_xdata()) for line in stars] == [1, 2]
     boxes = placed(fig, Notes)
@@ -177,19 +152,19 @@ def test_the_papers_points_are_marked_and_named_inside_the_axes():
         )
     assert not boxes["Han et al. 2015"].overlaps(boxes["a table"])
     with pytest.raises(ValueError, match="paper"):
-        plots.method_curves(X, {"random": runs(60)}, paper={"bad": ([1, 2], [1])}, **WORDS)
+        contest(X, {"random": runs(60)}, paper={"bad": ([1, 2], [1])}, **WORDS)
 
 
 def test_a_percentage_stays_between_0_and_100():
     wild = np.array([[0.0] * 4, [100.0] * 4, [100.0] * 4])
-    low, high = plots.method_curves(X, {"random": wild}, **WORDS).axes[0].get_ylim()
+    low, high = contest(X, {"random": wild}, **WORDS).axes[0].get_ylim()
     assert low >= -2 and high <= 102
 
 
 def test_it_draws_into_given_axes():
     fig = Figure(layout="constrained")
     left, right = fig.subplots(1, 2)
-    assert plots.method_curves(X, {"random": runs(60)}, ax=right, **WORDS) is fig
+    assert contest(X, {"random": runs(60)}, ax=right, **WORDS) is fig
     assert not left.lines and right.lines
 
 
@@ -197,14 +172,14 @@ def test_it_draws_into_given_axes():
 
 
 def test_sparsity_reads_in_per_cent():
-    fig = plots.method_curves(X, {"random": runs(60)}, xaxis="sparsity", **WORDS)
+    fig = contest(X, {"random": runs(60)}, xaxis="sparsity", **WORDS)
     fig.draw_without_rendering()
     assert "80 %" in [tick.get_text() for tick in fig.axes[0].get_xticklabels()]
 
 
 def test_weights_remaining_run_from_all_to_few_on_a_log_scale():
     left = 0.8 ** np.arange(16)
-    fig = plots.method_curves(left, {"random": np.ones((3, 16))}, xaxis="remaining", **WORDS)
+    fig = contest(left, {"random": np.ones((3, 16))}, xaxis="remaining", **WORDS)
     fig.draw_without_rendering()
     ax = fig.axes[0]
     start, end = ax.get_xlim()
@@ -254,57 +229,10 @@ def test_spread_moves_no_label_that_is_free():
 
 
 def test_a_long_title_is_broken_into_lines():
-    fig = plots.curves(X, {"a": X}, xlabel="x", ylabel="y", title="a word " * 15)
+    fig = lines(X, {"a": X}, xlabel="x", ylabel="y", title="a word " * 15)
     fig.draw_without_rendering()
     assert "\n" in fig.axes[0].get_title(loc="left")
     assert fig.get_tightbbox().x1 <= fig.get_size_inches()[0]
-
-
-# The other figures
-
-
-def test_curves_draw_formulas_as_lines_and_measurements_as_marks_of_the_same_colour():
-    fig = plots.curves(
-        X, {"bitmap": X, "COO": 2 * X}, points={"bitmap": ([0.5], [0.6]), "other": X}, xlabel="p", ylabel="bits",
-        title="Formula and measurement", log=True,
-    )  # fmt: skip
-    bitmap, coo, measured, other = fig.axes[0].lines
-    assert measured.get_linestyle() == other.get_linestyle() == "None"
-    assert measured.get_color() == bitmap.get_color() != coo.get_color()
-    assert [text.get_text() for text in fig.axes[0].get_legend().get_texts()] == [
-        "formula",
-        "measured",
-    ]
-    assert set(placed(fig)) == {"bitmap", "COO", "other"}
-    assert fig.axes[0].get_yscale() == "log"
-
-
-@pytest.mark.parametrize(
-    ("series", "points", "message"),
-    [
-        ({"a": [1, 2]}, None, r"'a'.*wanted \(4,\)"),
-        ({"a": X}, {"a": [1, 2]}, r"points\['a'\] has 2 values at 4 places"),
-        ({"a": X}, {"a": ([1], [1, 2])}, r"points\['a'\] has 2 values at 1 places"),
-    ],
-)
-def test_curves_refuse_shapes_that_do_not_fit(series, points, message):
-    with pytest.raises(ValueError, match=message):
-        plots.curves(X, series, points=points, xlabel="x", ylabel="y", title="t")
-
-
-def test_bars_show_each_number_and_each_interval():
-    values = {"formula": {"CSR": 1.0, "COO": 2.0}, "measured": {"CSR": 1.1, "COO": 2.5}}
-    fig = plots.bars(
-        values, ylabel="ms", title="t", errors={"measured": {"COO": (2.2, 2.9)}}, fmt="{:.2f}"
-    )
-    ax = fig.axes[0]
-    assert [bar.get_height() for bar in ax.patches[:4]] == [1.0, 2.0, 1.1, 2.5]
-    assert {text.get_text() for text in ax.texts} == {"1.00", "2.00", "1.10", "2.50"}
-    assert list(ax.lines[0].get_ydata()) == [2.2, 2.9]
-    with pytest.raises(ValueError, match="give both the same"):
-        plots.bars({"formula": {"CSR": 1.0}, "measured": {"COO": 1.0}}, ylabel="ms", title="t")
-    with pytest.raises(ValueError, match="one to four"):
-        plots.bars({}, ylabel="ms", title="t")
 
 
 def test_histograms_share_their_axes_and_count_zeros_in_words():
@@ -383,7 +311,7 @@ def test_no_figure_is_known_to_pyplot_and_no_setting_changes():
     import matplotlib.pyplot as plt
 
     known, settings_ = plt.get_fignums(), dict(matplotlib.rcParams)
-    fig = plots.method_curves(X, {"random": runs(60)}, **WORDS)
+    fig = contest(X, {"random": runs(60)}, **WORDS)
     plots.grid({"m": np.ones((2, 2), bool)}, title="t")
     fig.draw_without_rendering()
     assert plt.get_fignums() == known
