@@ -45,6 +45,7 @@ from course_lib.grading import check, choose, skip  # noqa: F401  (skip is yours
 # isort: split
 from collections.abc import Callable
 
+import numpy as np  # noqa: F401  (yours to use)
 import torch
 from torch import Tensor, nn
 
@@ -771,8 +772,7 @@ tables.plain(lab10.cascade(cascade_step, attention_received, patients, 3, plan))
 # eight from layer 2. No fine-tuning.
 
 # %%
-HEADS = {0: 6, 1: 4}
-joint = parallel.sweep(lambda seed: lab10.jointly(patients, HEADS, seed), seed=SEEDS)
+joint = parallel.sweep(lambda seed: lab10.jointly(patients, {0: 6, 1: 4}, seed), seed=SEEDS)
 tables.show(tables.means(joint, ["accuracy", "fewer"], digits=2))
 tables.show(tables.compare(joint, "accuracy"))
 say(f"Points lost, heads minus tokens: {minus(joint, 'accuracy', 'tokens', 'heads')}.")
