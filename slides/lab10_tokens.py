@@ -616,7 +616,7 @@ used = learned[learned.part == "test"]
 names = ["soft to the end, as trained", "soft to the end", "hard phase"]
 tables.show(
     tables.plain(
-        learned.pivot(index="checkpoint", columns="method", values="accuracy")[names].reset_index()
+        learned.pivot(index="checkpoint", columns="method", values="test")[names].reset_index()
     )
 )
 say("Accuracy (%); as trained: with soft gates. MACs, times fewer:")
@@ -636,7 +636,7 @@ say("## What the thresholds have learned")
 theta = lab10.thresholds()
 final = theta[theta.step == theta.step.max()].groupby("layer").theta.mean()
 say(
-    f"Hard phase against none: {minus(used, 'accuracy', 'hard phase', 'soft to the end')}, and not"
+    f"Hard phase against none: {minus(used, 'test', 'hard phase', 'soft to the end')}, and not"
     " at equal cost.\n\nThresholds learned, layers 1 to 3, mean: "
     + ", ".join(f"{value:.2f}" for value in final)
     + ". Layer 1 lets nearly everything pass."
@@ -703,7 +703,7 @@ names = {
 }
 errors = arms[arms.arm.isin(names)]
 errors = errors.assign(
-    error=100 - errors.accuracy,
+    error=100 - errors.test,
     model="model " + errors.seed.astype(str),
     arm=errors.arm.map(names),
 )
@@ -722,7 +722,7 @@ plots.show(fig, inches=(8, 4.05))
 
 # %% slideshow={"slide_type": "slide"}
 against = {
-    name: minus(arms, "accuracy", "informed, fine-tuned", name, by="arm")
+    name: minus(arms, "test", "informed, fine-tuned", name, by="arm")
     for name in ("dense, as it came", "dense, fine-tuned", "random, fine-tuned")
 }
 say(
@@ -735,7 +735,7 @@ say(
 # %% slideshow={"slide_type": "notes"}
 schedules = experiments.read("lab10_reviews/schedules")
 schedules = schedules.pivot(index="seed", columns="layer", values="share").reindex(columns=range(3))
-untrained = arms[arms.arm == "informed, as it came"].accuracy
+untrained = arms[arms.arm == "informed, as it came"].test
 say(
     f"Before any training the same schedules had {pm(untrained)} %. Both sentences are true: less"
     " than a point of what you had is lost; and you pay a point or two of what you could have had."

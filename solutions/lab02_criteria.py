@@ -42,6 +42,7 @@
 from course_lib.grading import check, choose, skip  # noqa: F401  (skip is yours to use)
 
 # isort: split
+import copy  # noqa: F401  (yours to use)
 from collections.abc import Callable
 
 import pandas as pd

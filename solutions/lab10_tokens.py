@@ -45,6 +45,7 @@ from course_lib.grading import check, choose, skip  # noqa: F401  (skip is yours
 # isort: split
 from collections.abc import Callable
 
+import numpy as np  # noqa: F401  (yours to use)
 import torch
 from torch import Tensor, nn
 
@@ -588,10 +589,10 @@ prediction_10_4b = 10
 measured = lab10.measured()
 learned = measured[measured.training == "thresholds"]
 used = learned[learned.part == "test"]
-tables.show(tables.means(used, ["accuracy", "fewer", "recall", "chance"], digits=2))
-tables.show(tables.compare(used, ["accuracy", "fewer"], against="soft to the end"))
+tables.show(tables.means(used, ["test", "fewer", "recall", "chance"], digits=2))
+tables.show(tables.compare(used, ["test", "fewer"], against="soft to the end"))
 say(you_wrote(prediction_10_4b))
-look = {"x": "checkpoint", "y": "accuracy", "ylabel": "accuracy (%)", "fmt": "{:.1f}"}
+look = {"x": "checkpoint", "y": "test", "ylabel": "accuracy (%)", "fmt": "{:.1f}"}
 plots.bars(learned.drop(columns="seed"), by="method", title="As trained, and as used", **look)
 
 # %%
@@ -654,8 +655,8 @@ arms = measured[measured.training != "thresholds"]
 shown = arms[arms.arm != "informed, as it came"].drop(columns="seed")
 title = "1,500 steps with tokens dropped, at half the products"
 plots.show(plots.bars(shown, by="arm", ylim=(88, 102), title=title, **look))
-tables.show(tables.plain(arms.pivot(index="seed", columns="arm", values="accuracy").reset_index()))
-tables.show(tables.compare(arms, "accuracy", by="arm", against="informed, fine-tuned"))
+tables.show(tables.plain(arms.pivot(index="seed", columns="arm", values="test").reset_index()))
+tables.show(tables.compare(arms, "test", by="arm", against="informed, fine-tuned"))
 say(f"{lab10.goal(measured)} {you_wrote(prediction_10_4c)}")
 
 # %% [markdown]
@@ -771,8 +772,7 @@ tables.plain(lab10.cascade(cascade_step, attention_received, patients, 3, plan))
 # eight from layer 2. No fine-tuning.
 
 # %%
-HEADS = {0: 6, 1: 4}
-joint = parallel.sweep(lambda seed: lab10.jointly(patients, HEADS, seed), seed=SEEDS)
+joint = parallel.sweep(lambda seed: lab10.jointly(patients, {0: 6, 1: 4}, seed), seed=SEEDS)
 tables.show(tables.means(joint, ["accuracy", "fewer"], digits=2))
 tables.show(tables.compare(joint, "accuracy"))
 say(f"Points lost, heads minus tokens: {minus(joint, 'accuracy', 'tokens', 'heads')}.")

@@ -44,6 +44,7 @@ from course_lib.pruning.weights import (
     taylor,
 )
 from course_lib.show import output, plots
+from course_lib.show.style import pt
 from course_lib.training import evaluate, fit
 
 DIGITS: dict[str, Any] = {
@@ -192,7 +193,7 @@ def forecast_and_truth(single: pd.DataFrame) -> Figure:
     for ax, method, xlabel in zip(
         axes,
         ("signed forecast", "magnitude"),
-        ("−gw + ½hw² (thousandths of a nat)", "|w|"),
+        ("−gw + ½hw² (10⁻³ nat)", "|w|"),
         strict=True,
     ):
         signed = method == "signed forecast"
@@ -205,12 +206,15 @@ def forecast_and_truth(single: pd.DataFrame) -> Figure:
             title=method,
             diagonal=signed,
             xlabel=xlabel,
-            ylabel="true change (thousandths of a nat)",
+            ylabel="true change (10⁻³ nat)",
             ax=ax,
         )
         ax.set(ylim=(-limit, limit), **({"xlim": (-limit, limit)} if signed else {}))
         words.append(output.alt_of(fig))
-    axes[1].set_ylabel("")
+        ax.set_title(method, fontsize=pt(13), fontweight="bold", loc="left")
+        ax.set_ylabel("")
+    fig.suptitle("")  # a slide's title: here each panel has its own
+    axes[0].set_ylabel("true change (10⁻³ nat)")
     return plots.alt(fig, " ".join(words))
 
 

@@ -772,12 +772,12 @@ def changed_by_padding(received: Received, patients: Patients, texts: int = 60) 
 def measured() -> pd.DataFrame:
     """What was trained with tokens dropped, on test reviews, and the soft gates of learned
     thresholds on validation reviews: ``training`` ("as it came", "fine-tuned",
-    "thresholds"), ``method``, ``arm`` (both), ``checkpoint``, ``accuracy`` (%), ``fewer``,
-    ``recall``, ``chance``.
+    "thresholds"), ``method``, ``arm`` (both), ``checkpoint``, ``test`` (accuracy in %),
+    ``fewer``, ``recall``, ``chance``.
     """
     rows = experiments.read("lab10_reviews/measured")
     rows = rows[(rows.part == "test") | rows.macs.isna()]
-    return rows.assign(
+    return rows.rename(columns={"accuracy": "test"}).assign(
         fewer=rows.dense_macs / rows.macs,
         arm=rows.method + ", " + rows.training,
         checkpoint=[f"checkpoint {seed}" for seed in rows.seed],
@@ -797,8 +797,8 @@ def goal(rows: pd.DataFrame, points: float = 1.0, fewer: float = 2.0) -> str:
     """On how many checkpoints fine-tuning reached the goal, as a sentence, by the rows of
     :func:`measured`.
     """
-    by_arm = rows.pivot(index="seed", columns="arm", values=["accuracy", "fewer"])
-    lost = by_arm["accuracy", "dense, as it came"] - by_arm["accuracy", "informed, fine-tuned"]
+    by_arm = rows.pivot(index="seed", columns="arm", values=["test", "fewer"])
+    lost = by_arm["test", "dense, as it came"] - by_arm["test", "informed, fine-tuned"]
     reached = (lost < points) & (by_arm["fewer", "informed, fine-tuned"] >= fewer)
     return f"The goal was reached on **{reached.sum()} of {len(reached)}** checkpoints."
 

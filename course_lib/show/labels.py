@@ -50,6 +50,7 @@ def name_axes(ax: Axes, xlabel: str, ylabel: str) -> None:
     if for_slides():
         ax.set_ylabel("")  # seaborn has written the column's name there
         ax.set_title(ylabel, wrap=True)
+        ax.set_ylabel("")  # seaborn writes the column's name there
     else:
         ax.set_ylabel(ylabel)
 
