@@ -242,6 +242,7 @@ fig = plots.curves(
     y="size",
     by="format",
     ylabel="share of the dense bits (%)",
+    ylim=(0, 110),
     title=f"conv3, values of {BITS} bits",
     xaxis="sparsity",
 )
@@ -390,7 +391,7 @@ fig = plots.frontier(
     x="utilisation",
     y="lost",
     along="packing",
-    title="greedy: α = 8, γ = 0 to 0.5; random: 2 to 8",
+    title="greedy: γ 0 to 0.5; random: 2 to 8",
 )
 fig.axes[0].axvline(UNPACKED, color="0.6", ls=":")
 plots.show(fig, inches=(5.6, 4.05))

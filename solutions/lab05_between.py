@@ -558,8 +558,8 @@ say(
 # greedy rule without its limit is worse than random groups, since "join the fullest
 # group" packs full columns on full ones. **The limit γ does most of the work; the order
 # helps a little.** With small limits (0.05 and 0.25), random order fills a few cells in a
-# hundred fewer than your grouping; with no conflicts allowed (γ = 0) and with γ = 0.5 the
-# greedy rule has no such lead. After five epochs of training even the difference in
+# hundred fewer than your grouping; with γ = 0 the lead is as large and less certain, with
+# γ = 0.5 there is none. After five epochs of training even the difference in
 # accuracy is gone: all packings of the stored result end close together. The paper
 # reports about four to eight times the utilisation, on larger and sparser networks.
 

@@ -983,7 +983,7 @@ plots.show(plots.bars(of_layer, x="layer", y="components", title=title, fmt="{:.
 found = stored["components"]
 tables.show(tables.means(found.assign(share=100 * found["share"]), ["accuracy", "share"]))
 tables.show(tables.compare(found, "accuracy", against="largest"))
-more = minus(lab06.by_part(stored["open"], "half"), "components", "first", "last", by="half")
+more = minus(lab06.by_part(stored["open"], "depth"), "components", "first", "last", by="depth")
 smallest = stored["open"].groupby("seed")["components"].min().to_list()
 say(
     f"First half of the layers minus last half: {more.replace('points', 'components')}. The"

@@ -264,7 +264,8 @@ def draw_regimes(
     seed: int,
     tolerance: float,
 ) -> tuple[str, Figure]:
-    """For the explorer: accuracies of one checkpoint, with the letter of each regime.
+    """For the explorer: accuracies of one checkpoint, with the letter of each regime; dotted:
+    the dense accuracy minus the tolerance.
 
     Args:
         table, regime, tolerance: as for :func:`name_regimes`.
@@ -277,7 +278,9 @@ def draw_regimes(
         title=f"checkpoint {seed}: F free, I information lost, C cannot fit", height=4.2,
     )  # fmt: skip
     (axes,) = fig.axes
-    axes.margins(y=0.15)  # room for the letters
+    dense = float(of.loc[of["method"] == "dense", "accuracy"].iloc[0])
+    axes.axhline(dense - tolerance, color=GREY, linestyle=":")
+    axes.set_ylim(axes.get_ylim()[0] - 4, None)  # room for the letters
     held = of[of["method"] == "zeros held"]
     for x, y, name in zip(held["sparsity"], held["accuracy"], names, strict=True):
         axes.annotate(
@@ -332,9 +335,11 @@ def with_target(sizes: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_part(table: pd.DataFrame, part: str) -> pd.DataFrame:
-    """The open components of each checkpoint, summed by "layer" or by "half" of the layers."""
-    half = ["first" if layer < 2 else "last" for layer in table["layer"]]
-    return table.assign(half=half).groupby(["seed", part], as_index=False)["components"].sum()
+    """The open components of each checkpoint, summed by "layer" or by "depth"
+    ("first" or "last" half of the layers).
+    """
+    depth = ["first" if layer < 2 else "last" for layer in table["layer"]]
+    return table.assign(depth=depth).groupby(["seed", part], as_index=False)["components"].sum()
 
 
 def one_difference(table: pd.DataFrame) -> pd.DataFrame:
