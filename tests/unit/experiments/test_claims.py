@@ -62,24 +62,25 @@ def test_doublings_by_seed():
 
 
 def test_heads_that_two_masks_share():
-    def run(*heads):
-        return {"xi": [[int(h in heads) for h in range(8)]]}
+    def table(*runs):
+        """Of each seed, the heads that tasks a and b keep, of eight."""
+        return pd.DataFrame(
+            {"seed": seed, "task": task, "layer": 0, "head": h, "kept": int(h in kept)}
+            for seed, run in enumerate(runs)
+            for task, kept in zip("ab", run, strict=True)
+            for h in range(8)
+        )
 
-    assert claims._beyond_chance(run(0, 1, 2, 3), run(0, 1, 2, 3)) == 2
-    assert claims._beyond_chance(run(0, 1, 2, 3), run(4, 5, 6, 7)) == -2
-    same = {"tasks": ["a", "b"], "runs": 3 * [[run(0, 1, 2, 3), run(4, 5, 6, 7)]]}
-    assert claims._of_two_seeds(same) == [2, 2] and claims._task_first(same) == [4, 4]
-    mixed = {
-        "tasks": ["a", "b"],
-        "runs": [[run(0, 1), run(0, 1)], [run(6, 7), run(6, 7)]],
-    }
-    assert claims._of_two_seeds(mixed) == [-0.5, -0.5]
-    assert claims._task_first(mixed) == [-2, -2], "here the seed decides"
+    same = table(*3 * [[(0, 1, 2, 3), (4, 5, 6, 7)]])
+    assert claims._of_two_seeds(same).tolist() == [2, 2]
+    assert claims._task_first(same).tolist() == [4, 4]
+    mixed = table([(0, 1), (0, 1)], [(6, 7), (6, 7)])
+    assert claims._of_two_seeds(mixed).tolist() == [-0.5, -0.5]
+    assert claims._task_first(mixed).tolist() == [-2, -2], "here the seed decides"
 
 
-def test_half_of_the_depth():
-    result = {
-        "settings": {"depth": 2},
-        "seeds": [{"plain": [10.0, 20.0, 30.0], "trained at that depth": 27.0}],
-    }
-    assert claims._half_depth("trained at that depth", "plain")(result) == [7]
+def test_differences_by_task():
+    table = pd.DataFrame(
+        {"seed": [0, 0, 1, 1], "task": "a", "subnetwork": 2 * ["good", "bad"], "x": [9, 1, 7, 3]}
+    )
+    assert claims._by_task(claims.gap("x", "good", "bad", by="subnetwork"))(table) == [6]
